@@ -1,0 +1,314 @@
+//! The configuration as the program uses it: validated, resolved, immutable.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use url::Url;
+
+use crate::model::ChangeFreq;
+
+/// Everything the daemon was told, with all defaults filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Who we are and where our data lives.
+    pub daemon: Daemon,
+    /// Where we listen.
+    pub listen: Listen,
+    /// How documents are fetched, and the limits on them.
+    pub fetch: Fetch,
+    /// How hosts are treated.
+    pub politeness: Politeness,
+    /// When sources are polled.
+    pub poll: Poll,
+    /// When URLs are fetched again.
+    pub recrawl: Recrawl,
+    /// How the queue is served.
+    pub queue: Queue,
+    /// How the store keeps what it knows.
+    pub store: Store,
+    /// What is logged, and how.
+    pub log: Log,
+    /// The registered sites, by name.
+    pub sites: BTreeMap<String, Site>,
+}
+
+/// `[daemon]`
+#[derive(Debug, Clone, PartialEq)]
+pub struct Daemon {
+    /// Absolute, or resolved against the config file's folder.
+    pub data_dir: PathBuf,
+    /// The `User-Agent` header; its product token is ours for robots.txt.
+    pub user_agent: String,
+    /// The `From` header.
+    pub contact: Option<String>,
+    /// Zone of cron lines and of date-only lastmods where a site names none.
+    pub timezone: TimeZone,
+}
+
+/// `[listen]`
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listen {
+    /// Fetchers and operators.
+    pub api: SocketAddr,
+    /// File that holds the bearer token; needed beyond loopback.
+    pub token_file: Option<PathBuf>,
+}
+
+/// `[fetch]`
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fetch {
+    /// Documents fetched at once, over all hosts.
+    pub concurrency: usize,
+    /// Limit on connecting, TLS included.
+    pub connect_timeout: Duration,
+    /// Limit on one request from its start to the last byte of the body.
+    pub total_timeout: Duration,
+    /// Limits that a site may override.
+    pub limits: FetchLimits,
+    /// Index within index, counted from the first index.
+    pub max_index_depth: u32,
+    /// Redirects followed for one document.
+    pub max_redirects: u32,
+    /// Explicit proxy; the environment's is never used.
+    pub proxy: Option<Url>,
+    /// More certificate authorities, PEM.
+    pub ca_file: Option<PathBuf>,
+    /// Exceptions to the private-address guard.
+    pub allow: Vec<AllowedAddress>,
+}
+
+/// The part of `[fetch]` that a site may override under `limits`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FetchLimits {
+    /// Bytes of one body as they come over the wire.
+    pub max_wire_bytes: u64,
+    /// Bytes of one body after decoding.
+    pub max_body_bytes: u64,
+    /// Entries of one document.
+    pub max_urls: usize,
+    /// Children of one index.
+    pub max_sitemaps: usize,
+    /// Characters of one URL.
+    pub max_url_chars: usize,
+}
+
+/// One line of `fetch.allow`: an address or network, and one port or all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AllowedAddress {
+    /// The network; a single address is a full-length prefix.
+    pub net: ipnet::IpNet,
+    /// The port; `None` allows every port.
+    pub port: Option<u16>,
+}
+
+/// `[politeness]`
+#[derive(Debug, Clone, PartialEq)]
+pub struct Politeness {
+    /// Least time between two requests to one host, polls and leases together.
+    pub host_delay: Duration,
+    /// Most URLs of one host in one lease.
+    pub per_host: u32,
+    /// Most requests in flight to one address, over all its hosts.
+    pub per_address: u32,
+}
+
+/// `[poll]`
+#[derive(Debug, Clone, PartialEq)]
+pub struct Poll {
+    /// Shortest interval of a source.
+    pub min: Duration,
+    /// Longest interval of a source.
+    pub max: Duration,
+    /// First interval of a source.
+    pub first: Duration,
+    /// Share of the interval that is random, 0.0 to 0.5.
+    pub jitter: f64,
+    /// Complete reads without a URL before it counts as removed.
+    pub removal_polls: u32,
+    /// Least time without a URL before it counts as removed.
+    pub removal_after: Duration,
+}
+
+/// `[recrawl]`; `min` and `max` may be overridden per site.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recrawl {
+    /// Shortest interval of a URL.
+    pub min: Duration,
+    /// Longest interval of a URL.
+    pub max: Duration,
+    /// `[recrawl.changefreq]`: the interval each word stands for.
+    pub changefreq: ChangeFreqIntervals,
+}
+
+/// `[recrawl.changefreq]`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChangeFreqIntervals {
+    /// In the order of [`ChangeFreq::ALL`].
+    pub by_word: [Duration; 7],
+    /// Where a URL has no changefreq (key `absent`).
+    pub absent: Duration,
+}
+
+impl ChangeFreqIntervals {
+    /// The interval that a changefreq stands for.
+    pub fn of(&self, changefreq: Option<ChangeFreq>) -> Duration {
+        match changefreq {
+            Some(word) => self.by_word[word as usize],
+            None => self.absent,
+        }
+    }
+}
+
+/// `[queue]`
+#[derive(Debug, Clone, PartialEq)]
+pub struct Queue {
+    /// What is leased first.
+    pub order: Order,
+    /// How long a lease lasts where the fetcher names no `ttl`.
+    pub lease: Duration,
+    /// Deliveries of a URL before it is dead-lettered.
+    pub max_attempts: u32,
+}
+
+/// `queue.order`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// changefreq's interval; the highest priority first, then the earliest due.
+    Protocol,
+}
+
+/// `[store]`
+#[derive(Debug, Clone, PartialEq)]
+pub struct Store {
+    /// What a 2xx means.
+    pub durability: Durability,
+    /// How long change events are kept.
+    pub keep_changes: Duration,
+    /// How long the history of polls is kept.
+    pub keep_polls: Duration,
+    /// Below this much free disk, polls pause.
+    pub min_free_disk: u64,
+}
+
+/// `store.durability`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Committed and synced: survives a power loss.
+    Full,
+    /// Committed: survives a killed process; a power loss may undo the last.
+    Normal,
+}
+
+/// `[log]`
+#[derive(Debug, Clone, PartialEq)]
+pub struct Log {
+    /// For people or for machines.
+    pub format: LogFormat,
+    /// A level, or directives as tracing-subscriber's `EnvFilter` reads them.
+    pub level: String,
+}
+
+/// `log.format`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// One line of text an event.
+    Text,
+    /// One JSON object an event.
+    Json,
+}
+
+/// One `[[site]]`, with the daemon-wide values it does not override filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Site {
+    /// Unique, `[A-Za-z0-9._-]+`.
+    pub name: String,
+    /// The home page.
+    pub url: Url,
+    /// The namespace its URLs live in.
+    pub crawl: String,
+    /// Further hosts (`host` or `host:port`) whose URLs belong to the site.
+    pub hosts: Vec<String>,
+    /// Are http/https and www/bare one page?
+    pub twins: Twins,
+    /// Where its sitemaps are.
+    pub sitemaps: SourceList,
+    /// Where its feeds are.
+    pub feeds: SourceList,
+    /// When its sources are polled, if not by what they show.
+    pub poll: PollRule,
+    /// Zone of its cron line and of its date-only lastmods.
+    pub timezone: TimeZone,
+    /// Its share of the turns, above 0.
+    pub weight: f64,
+    /// Which URLs its sources may list.
+    pub scope: Scope,
+    /// If not empty, a URL must match one of these globs.
+    pub include: Vec<String>,
+    /// A URL must match none of these globs.
+    pub exclude: Vec<String>,
+    /// Query parameters taken off, `*` at the end is a prefix.
+    pub strip_params: Vec<String>,
+    /// Most URLs kept of it.
+    pub max_urls: u64,
+    /// Most sources kept of it.
+    pub max_sources: u64,
+    /// Is robots.txt obeyed for it?
+    pub obey_robots: bool,
+    /// The fetchers' product token, that listed pages are judged for.
+    pub robots_agent: String,
+    /// Headers sent with each request to it, `${ENV}` filled in. Secret.
+    pub headers: Vec<(String, String)>,
+    /// Limits on its documents.
+    pub limits: FetchLimits,
+    /// Its own `politeness.host_delay`.
+    pub host_delay: Duration,
+    /// Its own `recrawl.min`.
+    pub recrawl_min: Duration,
+    /// Its own `recrawl.max`.
+    pub recrawl_max: Duration,
+}
+
+/// `site.twins`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Twins {
+    /// One page, in the form that the site itself redirects to.
+    Merge,
+    /// Different pages.
+    Separate,
+}
+
+/// `site.sitemaps`, `site.feeds`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SourceList {
+    /// Found by us.
+    Auto,
+    /// Exactly these.
+    Listed(Vec<Url>),
+}
+
+/// `site.poll`
+#[derive(Debug, Clone, PartialEq)]
+pub enum PollRule {
+    /// By what the source shows.
+    Adaptive,
+    /// A fixed interval.
+    Every(Duration),
+    /// A cron line in the site's zone.
+    Cron(crate::schedule::cron::CronSpec),
+}
+
+/// `site.scope`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// The site's own host (and `hosts`, and its twin).
+    Host,
+    /// Below the folder of the sitemap, as the protocol says.
+    Directory,
+    /// The registrable domain.
+    Domain,
+    /// Anything.
+    Any,
+}

@@ -1,0 +1,1 @@
+//! W3C, RFC 822 and HTTP dates, with precision.

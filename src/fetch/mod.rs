@@ -1,0 +1,142 @@
+//! The one door to the network: one polite, bounded, guarded request at a time.
+//!
+//! Nothing else in the program opens an outbound HTTP connection. Redirects
+//! are followed by hand, each hop through the same gate; bodies are bounded on
+//! the wire and, in [`body`], while they are decoded.
+
+pub mod body;
+pub mod client;
+pub mod guard;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use url::Url;
+
+pub use client::Fetcher;
+
+/// Validators exactly as an origin sent them (RFC 9110 section 8.8).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Validators {
+    /// `ETag`, verbatim, `W/` included.
+    pub etag: Option<String>,
+    /// `Last-Modified`, verbatim.
+    pub last_modified: Option<String>,
+}
+
+/// One document wanted.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Where it is.
+    pub url: Url,
+    /// Sent with the first hop only, never across a redirect.
+    pub validators: Validators,
+    /// Further headers of the site; never sent to another authority.
+    pub headers: Vec<(String, String)>,
+    /// Limit on the bytes of the body as they come over the wire.
+    pub max_wire_bytes: u64,
+    /// Limit on redirects followed.
+    pub max_redirects: u32,
+}
+
+/// What came of a request, when an origin answered it properly.
+#[derive(Debug)]
+pub enum Answer {
+    /// 2xx with a body.
+    Document(Fetched),
+    /// 304 to our validators.
+    NotModified(Head),
+    /// Any other status: 404, 410, 403, 429, 503, …
+    Refused(Head),
+}
+
+/// What every answer carries.
+#[derive(Debug, Clone)]
+pub struct Head {
+    /// Status of the last hop.
+    pub status: u16,
+    /// URL of the last hop.
+    pub final_url: Url,
+    /// Each redirect followed: from where, and with which status.
+    pub redirects: Vec<(Url, u16)>,
+    /// Validators of the last hop; kept only when there was no redirect.
+    pub validators: Validators,
+    /// `Retry-After`, as a delay from when the answer came.
+    pub retry_after: Option<Duration>,
+    /// How long the answer is fresh, says `Cache-Control: max-age` or `Expires`.
+    pub max_age: Option<Duration>,
+    /// `Content-Type`.
+    pub content_type: Option<String>,
+    /// `Link` headers, verbatim.
+    pub links: Vec<String>,
+    /// Bytes of the body read over the wire.
+    pub wire_bytes: u64,
+    /// Time from the first byte sent to the last byte read, all hops.
+    pub took: Duration,
+}
+
+/// A body as it came over the wire, with what is needed to decode it.
+#[derive(Debug)]
+pub struct Fetched {
+    /// What every answer carries.
+    pub head: Head,
+    /// `Content-Encoding`, in the order applied by the origin, lower-case.
+    pub content_encoding: Vec<String>,
+    /// The body, not decoded, at most `max_wire_bytes` long.
+    pub body: Bytes,
+    /// Was the body longer than `max_wire_bytes` and cut there?
+    pub cut: bool,
+}
+
+/// Asked before every hop: may this URL be fetched, and not before when?
+///
+/// The poll loop answers from robots.txt and the host clock; it waits until
+/// the host may be asked.
+pub trait Gate: Send + Sync {
+    /// Returns when the request may be sent, or why it may not be.
+    fn admit(&self, url: &Url) -> impl Future<Output = Result<(), Refusal>> + Send;
+}
+
+/// Why a gate refuses a hop.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// robots.txt forbids it.
+    #[error("robots.txt of {authority} forbids it")]
+    Robots {
+        /// Scheme, host and port that refuse us.
+        authority: String,
+    },
+    /// The host must be left alone for longer than a poll waits.
+    #[error("host is to be left alone until {until}")]
+    Later {
+        /// When it may be asked again.
+        until: Timestamp,
+    },
+}
+
+/// Why no proper answer came. The variants are what the poll loop does next.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// Ours to decide: the guard or robots.txt does not let us.
+    #[error("blocked: {0}")]
+    Blocked(String),
+    /// The gate wants us to come back later.
+    #[error("{0}")]
+    Deferred(#[from] Refusal),
+    /// The name does not resolve.
+    #[error("dns: {0}")]
+    Dns(String),
+    /// No connection, or not a secure one.
+    #[error("connect: {0}")]
+    Connect(String),
+    /// A limit on time was reached; the text names it.
+    #[error("timeout: {0}")]
+    Timeout(String),
+    /// The answer broke the protocol, or the connection broke before its end.
+    #[error("protocol: {0}")]
+    Protocol(String),
+    /// More redirects than allowed, or a loop of them.
+    #[error("redirects: {0}")]
+    Redirects(String),
+}

@@ -1,0 +1,8 @@
+//! sitemapd knows what changed on the sites it follows, and which URL to fetch next.
+
+pub mod config;
+pub mod date;
+pub mod fetch;
+pub mod model;
+pub mod parse;
+pub mod schedule;

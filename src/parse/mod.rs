@@ -1,0 +1,160 @@
+//! Bytes to entries: sniffs the format, runs the right reader, reports defects.
+//!
+//! Pure: no network, no clock, no store. A defect in somebody's document is
+//! never an error; it is an [`Issue`] in the [`Report`]. Entries are handed to
+//! a sink as they are read, so memory does not grow with the document.
+
+pub mod feed;
+pub mod html;
+pub mod issue;
+pub mod json_feed;
+pub mod plain;
+pub mod robots;
+pub mod sitemap;
+pub mod text;
+pub mod xml;
+
+use std::ops::ControlFlow;
+
+use crate::model::{ChangeFreq, DocumentKind, Lastmod, Priority};
+pub use issue::{Issue, IssueCode, Severity};
+
+/// Limits on one document. What is over is cut there and reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Entries kept of one document (Sitemaps protocol: 50,000).
+    pub max_urls: usize,
+    /// Children kept of one index (Sitemaps protocol: 50,000).
+    pub max_sitemaps: usize,
+    /// Characters of one URL (Sitemaps protocol: 2,048).
+    pub max_url_chars: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_urls: 50_000, max_sitemaps: 50_000, max_url_chars: 2_048 }
+    }
+}
+
+/// What is known of a document before it is read.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// Where it came from, after redirects: relative URLs resolve against it.
+    pub base: &'a url::Url,
+    /// The `Content-Type` header, if any. Only its charset is believed, and
+    /// that only where the bytes do not say better.
+    pub content_type: Option<&'a str>,
+    /// Limits on entries and URLs.
+    pub limits: Limits,
+}
+
+/// One thing a document lists.
+#[derive(Debug)]
+pub enum Item<'a> {
+    /// A page.
+    Entry(Entry<'a>),
+    /// A child sitemap of an index (or a `Sitemap:` line of a robots.txt).
+    Sitemap(SitemapRef<'a>),
+}
+
+/// One page as a document lists it.
+#[derive(Debug, Default)]
+pub struct Entry<'a> {
+    /// The URL as listed: references decoded, trimmed, relative ones resolved.
+    /// Always begins with `http:` or `https:` (in any letter case) and is at
+    /// most `max_url_chars` long, but is not yet parsed as a URL.
+    pub loc: &'a str,
+    /// `<lastmod>` of a sitemap entry, if readable.
+    pub lastmod: Option<Lastmod>,
+    /// When the feed says the item was last updated.
+    pub updated: Option<Lastmod>,
+    /// When the feed says the item was published.
+    pub published: Option<Lastmod>,
+    /// `<changefreq>`, if it is one of the protocol's words.
+    pub changefreq: Option<ChangeFreq>,
+    /// `<priority>`, if it is a number from 0.0 to 1.0.
+    pub priority: Option<Priority>,
+    /// Hash over what else the entry says that would show a changed page
+    /// (titles, images, videos, news), 0 when it says nothing else.
+    pub digest: u64,
+    /// Extension fields, empty for most entries.
+    pub extensions: Option<&'a Extensions>,
+}
+
+impl Entry<'_> {
+    /// The date that counts as this entry's lastmod: a sitemap's `lastmod`,
+    /// else a feed's `updated`, else its `published`.
+    pub fn effective_lastmod(&self) -> Option<Lastmod> {
+        self.lastmod.or(self.updated).or(self.published)
+    }
+}
+
+/// One child of an index as it lists it; `loc` as in [`Entry::loc`].
+#[derive(Debug)]
+pub struct SitemapRef<'a> {
+    /// The URL of the child.
+    pub loc: &'a str,
+    /// When the child file changed, says the index.
+    pub lastmod: Option<Lastmod>,
+}
+
+/// The extension fields of one entry.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Extensions {
+    /// `image:image` elements.
+    pub images: Vec<Fields>,
+    /// `video:video` elements.
+    pub videos: Vec<Fields>,
+    /// `news:news` elements.
+    pub news: Vec<Fields>,
+    /// `xhtml:link rel=alternate` elements: `hreflang` and `href`.
+    pub alternates: Vec<Fields>,
+}
+
+/// The fields of one extension element by local name, in document order.
+pub type Fields = Vec<(String, String)>;
+
+/// Where a sink tells the reader to go on or to stop.
+pub type Sink<'s> = dyn FnMut(Item<'_>) -> ControlFlow<()> + 's;
+
+/// What was read, and what was wrong with it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// What the document turned out to be.
+    pub kind: DocumentKind,
+    /// The encoding it was read in, by its WHATWG name.
+    pub encoding: &'static str,
+    /// Decoded bytes read.
+    pub bytes: u64,
+    /// Entries kept.
+    pub entries_total: usize,
+    /// Children kept.
+    pub sitemaps_total: usize,
+    /// Was the document read to its end, with nothing cut or refused? Only
+    /// then may the absence of an entry mean anything.
+    pub complete: bool,
+    /// Does it show a window only (a feed, a news sitemap)? Then absence
+    /// never means anything.
+    pub window: bool,
+    /// Defects by code, in order of first appearance.
+    pub issues: Vec<Issue>,
+    /// What the publisher says about polling and paging.
+    pub hints: Hints,
+}
+
+/// What a document says about itself to a poller.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Hints {
+    /// RSS `ttl` or `sy:updatePeriod`/`updateFrequency`, as seconds.
+    pub min_interval_secs: Option<u32>,
+    /// RSS `skipHours`: a bit per hour (UTC) in which not to poll.
+    pub skip_hours: u32,
+    /// RSS `skipDays`: a bit per weekday, Monday = bit 0.
+    pub skip_days: u8,
+    /// WebSub hubs.
+    pub hubs: Vec<String>,
+    /// The document's own URL, says the document.
+    pub self_url: Option<String>,
+    /// RFC 5005 `prev-archive` or `next`, JSON Feed `next_url`.
+    pub next_page: Option<String>,
+}

@@ -1,0 +1,5 @@
+//! Cron lines.
+
+/// A cron line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CronSpec {}

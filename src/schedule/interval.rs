@@ -1,0 +1,1 @@
+//! Pure: the next poll of a source, and why.

@@ -1,0 +1,4 @@
+//! Which source is polled when.
+
+pub mod cron;
+pub mod interval;

@@ -5,4 +5,6 @@ pub mod date;
 pub mod fetch;
 pub mod model;
 pub mod parse;
+pub mod queue;
 pub mod schedule;
+pub mod store;

@@ -1,0 +1,156 @@
+//! The crawl queue's words: what a fetcher asks for, gets and reports back.
+//!
+//! The database is the truth; [`window`] holds a bounded part of it in memory
+//! and decides whose turn it is. The effects themselves (lease, settle, extend,
+//! release, reap) belong to the store.
+
+pub mod token;
+pub mod window;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::model::{ChangeFreq, HostId, Lastmod, Outcome, Priority, Reason, UrlId};
+pub use token::Token;
+
+/// Most URLs in one lease.
+pub const MAX_LEASE: u32 = 1_000;
+/// Most results in one settle (and tokens in one extend or release).
+pub const MAX_RESULTS: usize = 10_000;
+/// Longest that a lease call waits for URLs to come due.
+pub const MAX_WAIT: Duration = Duration::from_secs(60);
+/// Longest lease.
+pub const MAX_TTL: Duration = Duration::from_secs(12 * 3600);
+
+/// What a fetcher asks for.
+#[derive(Debug, Clone)]
+pub struct LeaseRequest {
+    /// Most URLs wanted, 1 to [`MAX_LEASE`].
+    pub max: u32,
+    /// How long the lease lasts.
+    pub ttl: Duration,
+    /// Most URLs of one host.
+    pub per_host: u32,
+    /// Whose queue.
+    pub crawl: String,
+    /// Only URLs of these sites; empty means all.
+    pub sites: Vec<String>,
+    /// Who asks, for the operator's eyes.
+    pub worker: Option<String>,
+    /// Makes the call repeatable: the same id gets the same leases again.
+    pub request_id: Option<String>,
+}
+
+/// What a fetcher gets.
+#[derive(Debug, Clone, Default)]
+pub struct LeaseBatch {
+    /// The URLs, in the order they should be fetched.
+    pub urls: Vec<Leased>,
+    /// When the next URL of this crawl may be leased, if none is leased now
+    /// and any is queued.
+    pub next_due_at: Option<Timestamp>,
+}
+
+/// One leased URL.
+#[derive(Debug, Clone)]
+pub struct Leased {
+    /// Names this lease; settles it once.
+    pub token: Token,
+    /// The row.
+    pub id: UrlId,
+    /// The URL to fetch: the raw form as listed where it differs.
+    pub url: String,
+    /// The site it belongs to; pushed URLs have none.
+    pub site: Option<String>,
+    /// URL of the source that holds it; pushed URLs have none.
+    pub source: Option<String>,
+    /// Scheme, host and port: the key of politeness.
+    pub host: String,
+    /// The crawl it was leased from.
+    pub crawl: String,
+    /// Why it is due.
+    pub reason: Reason,
+    /// As listed, 0.5 where none is given.
+    pub priority: Priority,
+    /// What it was ordered by.
+    pub value: f64,
+    /// As listed.
+    pub changefreq: Option<ChangeFreq>,
+    /// The best evidence of when the page changed.
+    pub lastmod: Option<Lastmod>,
+    /// The lastmod before that.
+    pub previous_lastmod: Option<Lastmod>,
+    /// Hash of the content as last reported.
+    pub content_hash: Option<String>,
+    /// When it came due.
+    pub due_at: Timestamp,
+    /// Politeness: not to be fetched before.
+    pub not_before: Timestamp,
+    /// 1 for the first delivery.
+    pub attempt: u32,
+    /// When the lease ends.
+    pub expires_at: Timestamp,
+    /// Time until then.
+    pub expires_in: Duration,
+    /// `Content-Signal` of the host's robots.txt, verbatim.
+    pub content_signal: Option<String>,
+    /// `License` of the host's robots.txt, verbatim.
+    pub license: Option<String>,
+}
+
+/// What a fetcher reports of one lease.
+#[derive(Debug, Clone)]
+pub struct Settlement {
+    /// Which lease.
+    pub token: Token,
+    /// What it saw; `None` where `content_hash` tells.
+    pub outcome: Option<Outcome>,
+    /// HTTP status of the page.
+    pub status: Option<u16>,
+    /// Hash of the content, in whatever form the fetcher likes, at most 128 characters.
+    pub content_hash: Option<String>,
+    /// What the hash is over; another kind starts a new baseline.
+    pub hash_kind: Option<String>,
+    /// How much of the page changed, 0.0 to 1.0.
+    pub significance: Option<f64>,
+    /// Where redirects ended.
+    pub final_url: Option<String>,
+    /// `<link rel="canonical">` of the page.
+    pub canonical: Option<String>,
+    /// Does the page ask not to be indexed?
+    pub noindex: bool,
+    /// The page's `Retry-After`: pauses the host for polls and leases.
+    pub retry_after: Option<Duration>,
+    /// Not to be fetched again before.
+    pub not_before: Option<Timestamp>,
+    /// When the page was fetched; the time of the call where not given.
+    pub fetched_at: Option<Timestamp>,
+    /// What went wrong, for the operator's eyes.
+    pub error: Option<String>,
+}
+
+/// What became of a token that was settled, extended or released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TokenResult {
+    /// Done, or done before within the hour.
+    Ok,
+    /// Too late: the lease had ended. Nothing was changed.
+    Stale,
+    /// No such lease. Nothing was changed.
+    Unknown,
+}
+
+/// A URL that may be leased now or later, as the window sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate {
+    /// The row.
+    pub id: UrlId,
+    /// Whose turn it belongs to.
+    pub host: HostId,
+    /// Priority of the protocol in hundredths; higher is leased first.
+    pub band: u8,
+    /// Unix seconds.
+    pub due_at: i64,
+}

@@ -1,0 +1,1 @@
+//! The ready window: host turns and a few URLs of each host.

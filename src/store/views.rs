@@ -1,0 +1,378 @@
+//! What the store shows: plain read models for the API, the command line and
+//! the status page. Times are instants, durations are durations; how they are
+//! written is for those who serve them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::model::{
+    ChangeFreq, ChangeKind, DocumentKind, Lastmod, Outcome, Priority, Reason, Role, SourceId, UrlId,
+};
+use crate::parse::Issue;
+
+/// A part of a list, and where the next part starts.
+#[derive(Debug, Clone)]
+pub struct Page<T> {
+    /// The rows.
+    pub items: Vec<T>,
+    /// Pass this as `after` for the next part; `None` at the end.
+    pub next: Option<i64>,
+}
+
+/// One crawl's queue in numbers.
+#[derive(Debug, Clone, Default)]
+pub struct QueueView {
+    /// Name of the crawl.
+    pub crawl: String,
+    /// Is leasing from it paused?
+    pub paused: bool,
+    /// URLs in the queue, due or not.
+    pub queued: u64,
+    /// Of these, due now.
+    pub due: u64,
+    /// Leased now.
+    pub leased: u64,
+    /// Dead letters.
+    pub dead: u64,
+    /// Parked because gone.
+    pub parked: u64,
+    /// Held back by a block.
+    pub blocked: u64,
+    /// Held back by robots.txt.
+    pub forbidden: u64,
+    /// Hosts with anything queued.
+    pub hosts: u64,
+    /// When the earliest queued URL is due.
+    pub next_due_at: Option<Timestamp>,
+    /// When the oldest lease was given.
+    pub oldest_lease_at: Option<Timestamp>,
+}
+
+/// One URL that would be leased soon.
+#[derive(Debug, Clone)]
+pub struct PeekView {
+    /// The row.
+    pub id: UrlId,
+    /// The URL.
+    pub url: String,
+    /// Its site.
+    pub site: Option<String>,
+    /// Scheme, host and port.
+    pub host: String,
+    /// Why it is due.
+    pub reason: Reason,
+    /// As listed.
+    pub priority: Priority,
+    /// As listed.
+    pub changefreq: Option<ChangeFreq>,
+    /// When it is due.
+    pub due_at: Timestamp,
+    /// When its host may be asked again.
+    pub not_before: Timestamp,
+    /// Deliveries so far plus one.
+    pub attempt: u32,
+}
+
+/// One dead letter.
+#[derive(Debug, Clone)]
+pub struct DeadView {
+    /// The row.
+    pub id: UrlId,
+    /// The URL.
+    pub url: String,
+    /// Name of the crawl.
+    pub crawl: String,
+    /// Its site.
+    pub site: Option<String>,
+    /// Deliveries made.
+    pub attempts: u32,
+    /// When it was given up.
+    pub died_at: Timestamp,
+    /// HTTP status last reported.
+    pub status: Option<u16>,
+    /// What the fetcher last said.
+    pub error: Option<String>,
+}
+
+/// One block in force.
+#[derive(Debug, Clone)]
+pub struct BlockView {
+    /// Name of the crawl.
+    pub crawl: String,
+    /// A URL, or the beginning of one.
+    pub pattern: String,
+    /// Does it block every URL that begins so?
+    pub prefix: bool,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// Where a URL stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UrlState {
+    /// In the queue, due now or later.
+    Queued,
+    /// With a fetcher.
+    Leased,
+    /// Gone (or folded into another row): not fetched any more unless listed anew.
+    Parked,
+    /// Given up after `max_attempts` deliveries; replayable.
+    Dead,
+    /// Held back by an operator's block.
+    Blocked,
+    /// Held back by robots.txt until its next version.
+    Forbidden,
+}
+
+/// Everything known of one URL.
+#[derive(Debug, Clone)]
+pub struct UrlView {
+    /// The row.
+    pub id: UrlId,
+    /// Normalised: its identity.
+    pub url: String,
+    /// As listed, where that differs.
+    pub raw: Option<String>,
+    /// Name of the crawl.
+    pub crawl: String,
+    /// Its site; pushed URLs have none.
+    pub site: Option<String>,
+    /// Scheme, host and port.
+    pub host: String,
+    /// Where it stands.
+    pub state: UrlState,
+    /// Does any source list it?
+    pub listed: bool,
+    /// Sources that list it, the one whose evidence counts first.
+    pub sources: Vec<(SourceId, String)>,
+    /// When it was first listed.
+    pub first_seen: Timestamp,
+    /// The best evidence of when the page changed.
+    pub lastmod: Option<Lastmod>,
+    /// The lastmod before that.
+    pub previous_lastmod: Option<Lastmod>,
+    /// As listed.
+    pub changefreq: Option<ChangeFreq>,
+    /// As listed; `None` where not.
+    pub priority: Option<Priority>,
+    /// Why it is, or was last, due.
+    pub reason: Reason,
+    /// When it is due; `None` while it is not in the queue.
+    pub due_at: Option<Timestamp>,
+    /// Deliveries without success so far.
+    pub attempt: u32,
+    /// When the lease ends, if leased.
+    pub leased_until: Option<Timestamp>,
+    /// Who holds it, if leased and said.
+    pub worker: Option<String>,
+    /// When it was last fetched.
+    pub fetched_at: Option<Timestamp>,
+    /// What was last reported.
+    pub outcome: Option<Outcome>,
+    /// HTTP status last reported.
+    pub status: Option<u16>,
+    /// Content hash last reported.
+    pub content_hash: Option<String>,
+    /// What that hash is over.
+    pub hash_kind: Option<String>,
+    /// Fetches reported.
+    pub fetches: u64,
+    /// Of these, with a change.
+    pub changes: u64,
+    /// Why it is due when it is, in one plain sentence.
+    pub why: String,
+}
+
+/// One site at a glance.
+#[derive(Debug, Clone)]
+pub struct SiteView {
+    /// Its name.
+    pub name: String,
+    /// Its home page.
+    pub url: String,
+    /// Name of its crawl.
+    pub crawl: String,
+    /// `active`, `paused` or `unregistered`.
+    pub state: String,
+    /// The origin that its twins are folded into.
+    pub origin: String,
+    /// Sources that are polled.
+    pub sources: u64,
+    /// Of these, failing now.
+    pub failing: u64,
+    /// URLs kept.
+    pub urls: u64,
+    /// Of these, listed by some source now.
+    pub listed: u64,
+    /// When any of its sources was last polled.
+    pub last_poll_at: Option<Timestamp>,
+    /// When the next of its sources is polled.
+    pub next_poll_at: Option<Timestamp>,
+}
+
+/// Which sources to list.
+#[derive(Debug, Clone, Default)]
+pub struct SourceFilter {
+    /// Only of this site.
+    pub site: Option<String>,
+    /// Only with this URL.
+    pub url: Option<String>,
+    /// Retired ones too.
+    pub retired: bool,
+    /// Most rows, 1 to 1,000.
+    pub limit: u32,
+    /// Only ids above this one.
+    pub after: Option<i64>,
+}
+
+/// One source in full; names follow Search Console's sitemaps resource where it has one.
+#[derive(Debug, Clone)]
+pub struct SourceView {
+    /// The row.
+    pub id: SourceId,
+    /// Its site.
+    pub site: Option<String>,
+    /// Where it is.
+    pub url: String,
+    /// What it is asked for.
+    pub role: Role,
+    /// What it turned out to be.
+    pub kind: Option<DocumentKind>,
+    /// Who named it: `config`, `robots.txt`, `well-known`, `index`, `home page`, `submitted`.
+    pub named_by: String,
+    /// The index that lists it.
+    pub parent: Option<SourceId>,
+    /// `active`, `paused` or `retired`.
+    pub state: String,
+    /// Is it a window (a feed, a news sitemap), whose absences mean nothing?
+    pub window: bool,
+    /// `pending`, `success`, `has-errors` or `could-not-fetch`.
+    pub status: String,
+    /// What went wrong last, or why it was retired.
+    pub error: Option<String>,
+    /// HTTP status of the last answer.
+    pub http_status: Option<u16>,
+    /// When it was registered.
+    pub submitted_at: Timestamp,
+    /// When it was last polled.
+    pub last_poll_at: Option<Timestamp>,
+    /// When it was last read with success (a 304 counts).
+    pub last_success_at: Option<Timestamp>,
+    /// When it last showed something new.
+    pub last_changed_at: Option<Timestamp>,
+    /// When it is polled next; `None` when retired.
+    pub next_poll_at: Option<Timestamp>,
+    /// Why then, in one plain sentence.
+    pub why: String,
+    /// Failures in a row.
+    pub failures: u32,
+    /// Entries of the last read.
+    pub entries: u64,
+    /// Of these, by what became of them: `accepted`, `out-of-scope`, `invalid`, …
+    pub admitted: BTreeMap<String, u64>,
+    /// Decoded bytes of the last read.
+    pub bytes: u64,
+    /// Defects of the last read, with severity `error` or `fatal`.
+    pub errors: u64,
+    /// Defects of the last read, with severity `warning`.
+    pub warnings: u64,
+    /// The defects themselves.
+    pub issues: Vec<Issue>,
+}
+
+/// One poll of one source.
+#[derive(Debug, Clone)]
+pub struct PollView {
+    /// The poll.
+    pub id: i64,
+    /// Of which source.
+    pub source: SourceId,
+    /// URL of that source.
+    pub url: String,
+    /// Its site.
+    pub site: Option<String>,
+    /// When.
+    pub at: Timestamp,
+    /// How long it took, fetch to commit.
+    pub took: Duration,
+    /// `changed`, `unchanged`, `not-modified`, `incomplete`, `unsupported`, `not-found`, `failed`, …
+    pub result: String,
+    /// HTTP status.
+    pub http_status: Option<u16>,
+    /// Bytes over the wire.
+    pub wire_bytes: u64,
+    /// Entries read.
+    pub entries: u64,
+    /// URLs by [`ChangeKind`], plus `unchanged`.
+    pub counts: Counts,
+    /// What went wrong.
+    pub error: Option<String>,
+}
+
+/// URLs by what a poll made of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Counts {
+    /// Listed by this source for the first time.
+    pub new: u64,
+    /// With a strictly newer lastmod.
+    pub changed: u64,
+    /// With another content digest and no newer lastmod.
+    pub touched: u64,
+    /// With a lastmod that went backwards.
+    pub regressed: u64,
+    /// As before.
+    pub unchanged: u64,
+    /// Absent from a complete read of a full source.
+    pub missing: u64,
+    /// Absent for long enough.
+    pub removed: u64,
+    /// Not admitted: out of scope, excluded, invalid, over quota.
+    pub rejected: u64,
+}
+
+/// One change event.
+#[derive(Debug, Clone)]
+pub struct ChangeView {
+    /// What happened.
+    pub kind: ChangeKind,
+    /// To which row.
+    pub id: UrlId,
+    /// To which URL.
+    pub url: String,
+    /// When it was committed.
+    pub at: Timestamp,
+}
+
+/// The whole at a glance.
+#[derive(Debug, Clone)]
+pub struct StatusView {
+    /// Version of the program that wrote this.
+    pub version: String,
+    /// By the store's clock.
+    pub now: Timestamp,
+    /// Since when the daemon runs; `None` when read without one.
+    pub started_at: Option<Timestamp>,
+    /// Registered sites.
+    pub sites: u64,
+    /// Sources that are polled.
+    pub sources: u64,
+    /// Of these, due now.
+    pub sources_due: u64,
+    /// Of these, failing now.
+    pub sources_failing: u64,
+    /// URLs kept.
+    pub urls: u64,
+    /// Bytes of the database files.
+    pub store_bytes: u64,
+    /// Bytes of the write-ahead log.
+    pub wal_bytes: u64,
+    /// Polls in the last 24 hours, by result.
+    pub polls_24h: BTreeMap<String, u64>,
+    /// Change events in the last 24 hours.
+    pub changes_24h: Counts,
+    /// The queues.
+    pub queues: Vec<QueueView>,
+}

@@ -1,5 +1,7 @@
 //! sitemapd knows what changed on the sites it follows, and which URL to fetch next.
 
+pub mod app;
+pub mod clock;
 pub mod config;
 pub mod date;
 pub mod fetch;

@@ -1,0 +1,5 @@
+//! Time.
+
+/// Time (stub; being written).
+#[derive(Debug, Clone)]
+pub struct Clock {}

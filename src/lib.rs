@@ -1,8 +1,10 @@
 //! sitemapd knows what changed on the sites it follows, and which URL to fetch next.
 
+pub mod clock;
 pub mod config;
 pub mod date;
 pub mod fetch;
+pub mod log;
 pub mod model;
 pub mod parse;
 pub mod schedule;

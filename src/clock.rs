@@ -1,5 +1,213 @@
-//! Time.
+//! The time, and waiting for it. The only place that asks the machine's clocks.
+//!
+//! Two readings: [`Clock::now`] is the wall clock, for what people and other
+//! machines read; [`Clock::steady`] is anchored at the wall time of the start
+//! and moves by the monotonic clock, so that a stepped wall clock moves
+//! neither the end of a lease nor the turn of a host. Both are instants and
+//! may be stored. The manual clock moves only when told to, and tests wait on
+//! it without sleeping. Everything else gets the time as an argument.
 
-/// Time (stub; being written).
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use tokio::sync::Notify;
+
+/// A clock; clones are the same clock.
 #[derive(Debug, Clone)]
-pub struct Clock {}
+pub struct Clock {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+enum Inner {
+    System { wall_at_start: Timestamp, started: Instant },
+    Manual { hands: Mutex<Hands>, moved: Notify },
+}
+
+/// Where the hands of a manual clock stand.
+#[derive(Debug, Clone, Copy)]
+struct Hands {
+    wall: Timestamp,
+    steady: Timestamp,
+}
+
+impl Clock {
+    /// The clocks of this machine, anchored now.
+    pub fn system() -> Self {
+        let inner = Inner::System { wall_at_start: wall_clock(), started: Instant::now() };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// A clock that stands at `start` until it is moved by hand.
+    pub fn manual(start: Timestamp) -> Self {
+        let hands = Mutex::new(Hands { wall: start, steady: start });
+        Self { inner: Arc::new(Inner::Manual { hands, moved: Notify::new() }) }
+    }
+
+    /// The wall clock: may be stepped in either direction while we run.
+    pub fn now(&self) -> Timestamp {
+        match &*self.inner {
+            Inner::System { .. } => wall_clock(),
+            Inner::Manual { hands, .. } => read(hands).wall,
+        }
+    }
+
+    /// The wall time at the start plus the time that has really passed since:
+    /// never goes back. Lease ends and host turns are measured by it.
+    pub fn steady(&self) -> Timestamp {
+        match &*self.inner {
+            Inner::System { wall_at_start, started } => later(*wall_at_start, started.elapsed()),
+            Inner::Manual { hands, .. } => read(hands).steady,
+        }
+    }
+
+    /// Returns once [`Self::steady`] has reached `at`; at once when it has.
+    pub async fn sleep_until(&self, at: Timestamp) {
+        match &*self.inner {
+            Inner::System { .. } => {
+                let wait = Duration::try_from(at.duration_since(self.steady()));
+                // Negative means that the time has come already.
+                tokio::time::sleep(wait.unwrap_or_default()).await;
+            }
+            Inner::Manual { hands, moved } => loop {
+                let woken = moved.notified();
+                // Registered before the look, so that no move is missed.
+                if read(hands).steady >= at {
+                    return;
+                }
+                woken.await;
+            },
+        }
+    }
+
+    /// Returns after `duration` of steady time.
+    pub async fn sleep(&self, duration: Duration) {
+        self.sleep_until(later(self.steady(), duration)).await;
+    }
+
+    /// Moves both hands of a manual clock forward and wakes who waits.
+    /// Without effect on the system clock.
+    pub fn advance(&self, by: Duration) {
+        self.turn(|hands| Hands { wall: later(hands.wall, by), steady: later(hands.steady, by) });
+    }
+
+    /// Sets the wall hand of a manual clock to `to`; the steady hand follows
+    /// forward and never goes back. Without effect on the system clock.
+    pub fn set(&self, to: Timestamp) {
+        self.turn(|hands| Hands { wall: to, steady: hands.steady.max(to) });
+    }
+
+    /// Steps only the wall hand of a manual clock, as an operator or NTP does.
+    /// Without effect on the system clock.
+    pub fn step_wall(&self, by: jiff::SignedDuration) {
+        self.turn(|hands| {
+            let wall = hands.wall.saturating_add(by).unwrap_or(hands.wall);
+            Hands { wall, steady: hands.steady }
+        });
+    }
+
+    fn turn(&self, to: impl FnOnce(Hands) -> Hands) {
+        let Inner::Manual { hands, moved } = &*self.inner else { return };
+        let mut guard = hands.lock().unwrap_or_else(PoisonError::into_inner);
+        *guard = to(*guard);
+        drop(guard);
+        moved.notify_waiters();
+    }
+}
+
+/// The hands are plain numbers, whole after any panic of another holder.
+fn read(hands: &Mutex<Hands>) -> Hands {
+    *hands.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// `at` plus `by`, or the end of time.
+fn later(at: Timestamp, by: Duration) -> Timestamp {
+    at.saturating_add(by).unwrap_or(Timestamp::MAX)
+}
+
+/// The one reading of the machine's wall clock in the program.
+#[allow(clippy::disallowed_methods)] // Everyone else asks this module.
+fn wall_clock() -> Timestamp {
+    Timestamp::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start() -> Timestamp {
+        Timestamp::from_second(1_800_000_000).expect("a timestamp")
+    }
+
+    /// Is the future still waiting after every task had its turn?
+    async fn is_waiting(task: &tokio::task::JoinHandle<()>) -> bool {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        !task.is_finished()
+    }
+
+    #[test]
+    fn a_stepped_wall_clock_does_not_move_steady_time() {
+        let clock = Clock::manual(start());
+        clock.advance(Duration::from_secs(10));
+        let before = clock.steady();
+        clock.step_wall(jiff::SignedDuration::from_hours(-2));
+        assert_eq!(clock.steady(), before);
+        assert_eq!(clock.now(), start() - Duration::from_secs(7190));
+        clock.step_wall(jiff::SignedDuration::from_hours(5));
+        assert_eq!(clock.steady(), before);
+    }
+
+    #[test]
+    fn setting_the_clock_back_leaves_steady_time() {
+        let clock = Clock::manual(start());
+        let earlier = start() - Duration::from_secs(60);
+        clock.set(earlier);
+        assert_eq!((clock.now(), clock.steady()), (earlier, start()));
+        let later = start() + Duration::from_secs(60);
+        clock.set(later);
+        assert_eq!((clock.now(), clock.steady()), (later, later));
+    }
+
+    #[tokio::test]
+    async fn a_sleeper_wakes_when_its_time_has_come_and_not_before() {
+        let clock = Clock::manual(start());
+        let sleeper = tokio::spawn({
+            let clock = clock.clone();
+            async move { clock.sleep(Duration::from_secs(60)).await }
+        });
+        assert!(is_waiting(&sleeper).await);
+        clock.advance(Duration::from_secs(59));
+        assert!(is_waiting(&sleeper).await);
+        clock.step_wall(jiff::SignedDuration::from_hours(1));
+        assert!(is_waiting(&sleeper).await);
+        clock.advance(Duration::from_secs(1));
+        sleeper.await.expect("it ends");
+    }
+
+    #[tokio::test]
+    async fn a_time_that_has_passed_is_not_waited_for() {
+        for clock in [Clock::manual(start()), Clock::system()] {
+            clock.sleep_until(start() - Duration::from_secs(1_700_000_000)).await;
+        }
+    }
+
+    #[test]
+    fn the_system_clock_starts_at_the_wall_time_and_never_goes_back() {
+        let clock = Clock::system();
+        let first = clock.steady();
+        let second = clock.steady();
+        assert!(second >= first);
+        assert!(clock.now().duration_since(second).abs() < jiff::SignedDuration::from_secs(60));
+    }
+
+    #[test]
+    fn moving_the_system_clock_by_hand_has_no_effect() {
+        let clock = Clock::system();
+        clock.advance(Duration::from_secs(3_600_000));
+        let ahead = clock.steady().duration_since(clock.now());
+        assert!(ahead < jiff::SignedDuration::from_hours(1));
+    }
+}

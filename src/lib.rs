@@ -5,6 +5,7 @@ pub mod clock;
 pub mod config;
 pub mod date;
 pub mod fetch;
+pub mod log;
 pub mod model;
 pub mod parse;
 pub mod queue;

@@ -1,4 +1,21 @@
 //! The configuration as the program uses it: validated, resolved, immutable.
+//!
+//! `raw` holds it as typed, `resolve` and `site` turn that into these types,
+//! and [`ConfigError`] says what was wrong where. Every value here has passed
+//! its range, so nobody checks it again. A change goes through [`reload`],
+//! which only compares: swapping is left to the daemon.
+
+mod defaults;
+mod document;
+pub mod env;
+pub mod error;
+pub mod glob;
+mod load;
+mod raw;
+mod read;
+mod resolve;
+mod site;
+pub mod units;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,6 +25,8 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 use url::Url;
 
+pub use self::env::Env;
+pub use self::error::{ConfigError, Fault, Place};
 use crate::model::ChangeFreq;
 
 /// Everything the daemon was told, with all defaults filled in.

@@ -1,0 +1,59 @@
+//! The environment as the configuration sees it.
+//!
+//! Read once and handed around as a plain map, so that nothing below depends
+//! on the process: `SITEMAPD__SECTION__KEY` overrides a key of the file, and
+//! `${NAME}` in a site's headers takes the variable `NAME`.
+
+use std::collections::BTreeMap;
+
+/// What every override starts with.
+pub const PREFIX: &str = "SITEMAPD__";
+
+/// Names and values, in the order of the names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Env {
+    variables: BTreeMap<String, String>,
+}
+
+impl Env {
+    /// The environment of this process. What is not UTF-8 is read with
+    /// replacement characters: a name like that is never ours.
+    pub fn of_process() -> Self {
+        std::env::vars_os()
+            .map(|(name, value)| {
+                (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
+            })
+            .collect()
+    }
+
+    /// No variables at all.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// The value of one variable.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str)
+    }
+
+    /// The overrides: name, dotted key path in lower case, value.
+    pub(super) fn overrides(&self) -> impl Iterator<Item = (&str, Vec<String>, &str)> {
+        self.variables.iter().filter_map(|(name, value)| {
+            let path = name.strip_prefix(PREFIX)?;
+            let keys = path.split("__").map(str::to_ascii_lowercase).collect();
+            Some((name.as_str(), keys, value.as_str()))
+        })
+    }
+}
+
+impl FromIterator<(String, String)> for Env {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(variables: I) -> Self {
+        Self { variables: variables.into_iter().collect() }
+    }
+}
+
+impl<const N: usize> From<[(&str, &str); N]> for Env {
+    fn from(variables: [(&str, &str); N]) -> Self {
+        variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+}

@@ -1,0 +1,214 @@
+//! From what was typed to what is used: every section but the sites.
+//!
+//! Starts from the defaults and sets what is there, so a key that is left
+//! out keeps its default and nothing has two sources.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::raw::{
+    RawChangeFreq, RawConfig, RawDaemon, RawFetch, RawListen, RawLog, RawPoliteness, RawPoll,
+    RawQueue, RawRecrawl, RawStore,
+};
+use super::read::{
+    Reader, allowed_address, duration, list, listener, number, one_of, size, string, timezone,
+    web_url, whole,
+};
+use super::{
+    ChangeFreqIntervals, Config, Daemon, Durability, Fetch, FetchLimits, Listen, Log, LogFormat,
+    Order, Politeness, Poll, Queue, Recrawl, Store,
+};
+
+/// Intervals of polls and of the recrawl: a second to ten years.
+pub(super) const INTERVALS: RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(3_650 * 86_400);
+/// Delays between two requests to a host: none (our own hosts) to an hour.
+pub(super) const DELAYS: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3_600);
+/// Bytes of one document: 1 KiB to 4 GiB.
+pub(super) const DOCUMENT_BYTES: RangeInclusive<u64> = 1 << 10..=4 << 30;
+/// Entries of one document, and children of one index.
+pub(super) const ENTRIES: RangeInclusive<usize> = 1..=10_000_000;
+/// Characters of one URL.
+pub(super) const URL_CHARS: RangeInclusive<usize> = 64..=65_536;
+
+/// Everything in `raw` but its sites.
+pub(super) fn sections(raw: &RawConfig, reader: &mut Reader<'_>) -> Config {
+    let mut config = Config::default();
+    config.daemon.data_dir = reader.base.join(&config.daemon.data_dir);
+    reader.not_served(&raw.egress, "egress");
+    daemon(&mut config.daemon, &raw.daemon, reader);
+    listen(&mut config.listen, &raw.listen, reader);
+    fetch(&mut config.fetch, &raw.fetch, reader);
+    politeness(&mut config.politeness, &raw.politeness, reader);
+    poll(&mut config.poll, &raw.poll, reader);
+    recrawl(&mut config.recrawl, &raw.recrawl, reader);
+    queue(&mut config.queue, &raw.queue, reader);
+    store(&mut config.store, &raw.store, reader);
+    log(&mut config.log, &raw.log, reader);
+    config
+}
+
+fn daemon(daemon: &mut Daemon, raw: &RawDaemon, reader: &mut Reader<'_>) {
+    let path = reader.path();
+    reader.set(&mut daemon.data_dir, &raw.data_dir, path);
+    reader.set(&mut daemon.user_agent, &raw.user_agent, |v| user_agent(string(v)?));
+    reader.set(&mut daemon.contact, &raw.contact, |v| contact(string(v)?));
+    reader.set(&mut daemon.timezone, &raw.timezone, timezone);
+}
+
+/// A `User-Agent` whose product token can stand in robots.txt.
+fn user_agent(text: &str) -> Result<String, String> {
+    let visible = text.bytes().all(|b| (b' '..=b'~').contains(&b));
+    if !visible || text.len() > 256 || product_token(text).is_empty() {
+        return Err("allowed is a name of letters, _ and - at the start, \
+                    in at most 256 ASCII characters: \"mybot/1.0 (+https://…)\""
+            .to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// The name that a `User-Agent` starts with, as robots.txt means it
+/// (RFC 9309 section 2.2.1: letters, `_` and `-`).
+pub(super) fn product_token(user_agent: &str) -> &str {
+    let end = user_agent.find(|c: char| !(c.is_ascii_alphabetic() || c == '_' || c == '-'));
+    end.map_or(user_agent, |end| &user_agent[..end])
+}
+
+/// A mail address for the `From` header; an empty one sends none.
+fn contact(text: &str) -> Result<Option<String>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let visible = text.bytes().all(|b| b.is_ascii_graphic());
+    let parts = text.split_once('@').is_some_and(|(a, b)| !a.is_empty() && !b.is_empty());
+    if visible && parts && text.len() <= 256 {
+        return Ok(Some(text.to_owned()));
+    }
+    Err("allowed is a mail address, or \"\" to send none".to_owned())
+}
+
+fn listen(listen: &mut Listen, raw: &RawListen, reader: &mut Reader<'_>) {
+    reader.not_served(&raw.public, "listen.public");
+    reader.not_served(&raw.grpc, "listen.grpc");
+    reader.set(&mut listen.api, &raw.api, listener);
+    let file = reader.file();
+    reader.set(&mut listen.token_file, &raw.token_file, |v| file(v).map(Some));
+    if !listen.api.ip().is_loopback() && raw.token_file.is_none() {
+        let message = format!(
+            "found \"{}\", which others can reach; allowed beyond loopback only with \
+             listen.token_file, the file that holds the bearer token",
+            listen.api
+        );
+        reader.fault_at(&[&raw.api], message);
+    }
+}
+
+fn fetch(fetch: &mut Fetch, raw: &RawFetch, reader: &mut Reader<'_>) {
+    let connect = Duration::from_millis(100)..=Duration::from_secs(300);
+    let total = Duration::from_secs(1)..=Duration::from_secs(3_600);
+    reader.set(&mut fetch.concurrency, &raw.concurrency, whole(1..=4_096));
+    reader.set(&mut fetch.connect_timeout, &raw.connect_timeout, duration(connect));
+    reader.set(&mut fetch.total_timeout, &raw.total_timeout, duration(total));
+    let FetchLimits { max_wire_bytes, max_body_bytes, max_urls, max_sitemaps, max_url_chars } =
+        &mut fetch.limits;
+    reader.set(max_wire_bytes, &raw.max_wire_bytes, size(DOCUMENT_BYTES));
+    reader.set(max_body_bytes, &raw.max_body_bytes, size(DOCUMENT_BYTES));
+    reader.set(max_urls, &raw.max_urls, whole(ENTRIES));
+    reader.set(max_sitemaps, &raw.max_sitemaps, whole(ENTRIES));
+    reader.set(max_url_chars, &raw.max_url_chars, whole(URL_CHARS));
+    reader.set(&mut fetch.max_index_depth, &raw.max_index_depth, whole(1..=10));
+    reader.set(&mut fetch.max_redirects, &raw.max_redirects, whole(0..=20));
+    reader.set(&mut fetch.proxy, &raw.proxy, |v| proxy(string(v)?).map(Some));
+    let file = reader.file();
+    reader.set(&mut fetch.ca_file, &raw.ca_file, |v| file(v).map(Some));
+    reader.set(&mut fetch.allow, &raw.allow, list(allowed_address));
+}
+
+/// The URL of a proxy; unlike other URLs it may carry a user and password.
+fn proxy(text: &str) -> Result<url::Url, String> {
+    let allowed = "allowed is the http or https URL of a proxy";
+    let mut bare = url::Url::parse(text).map_err(|e| format!("{allowed} ({e})"))?;
+    let proxy = bare.clone();
+    // Only a URL without a host has no place for them, and it is refused.
+    let _ = bare.set_username("").and_then(|()| bare.set_password(None));
+    web_url(bare.as_str()).map(|_| proxy).map_err(|_| allowed.to_owned())
+}
+
+fn politeness(politeness: &mut Politeness, raw: &RawPoliteness, reader: &mut Reader<'_>) {
+    reader.set(&mut politeness.host_delay, &raw.host_delay, duration(DELAYS));
+    reader.set(&mut politeness.per_host, &raw.per_host, whole(1..=1_000));
+    reader.set(&mut politeness.per_address, &raw.per_address, whole(1..=1_000));
+}
+
+fn poll(poll: &mut Poll, raw: &RawPoll, reader: &mut Reader<'_>) {
+    reader.set(&mut poll.min, &raw.min, duration(INTERVALS));
+    reader.set(&mut poll.max, &raw.max, duration(INTERVALS));
+    reader.ordered((&raw.min, poll.min), (&raw.max, poll.max), "poll");
+    reader.set(&mut poll.first, &raw.first, duration(INTERVALS));
+    if raw.first.is_none() && poll.min <= poll.max {
+        // Only a typed `first` can contradict the other two.
+        poll.first = poll.first.clamp(poll.min, poll.max);
+    }
+    if poll.first < poll.min || poll.first > poll.max {
+        let message = "allowed is a duration from poll.min to poll.max".to_owned();
+        reader.fault_at(&[&raw.first, &raw.min, &raw.max], message);
+    }
+    reader.set(&mut poll.jitter, &raw.jitter, number(0.0..=0.5));
+    reader.set(&mut poll.removal_polls, &raw.removal_polls, whole(1..=100));
+    let removal = Duration::ZERO..=*INTERVALS.end();
+    reader.set(&mut poll.removal_after, &raw.removal_after, duration(removal));
+}
+
+fn recrawl(recrawl: &mut Recrawl, raw: &RawRecrawl, reader: &mut Reader<'_>) {
+    reader.not_served(&raw.budget, "recrawl.budget");
+    reader.set(&mut recrawl.min, &raw.min, duration(INTERVALS));
+    reader.set(&mut recrawl.max, &raw.max, duration(INTERVALS));
+    reader.ordered((&raw.min, recrawl.min), (&raw.max, recrawl.max), "recrawl");
+    changefreq(&mut recrawl.changefreq, &raw.changefreq, reader);
+}
+
+fn changefreq(intervals: &mut ChangeFreqIntervals, raw: &RawChangeFreq, reader: &mut Reader<'_>) {
+    let words =
+        [&raw.always, &raw.hourly, &raw.daily, &raw.weekly, &raw.monthly, &raw.yearly, &raw.never];
+    for (interval, leaf) in intervals.by_word.iter_mut().zip(words) {
+        reader.set(interval, leaf, duration(INTERVALS));
+    }
+    reader.set(&mut intervals.absent, &raw.absent, duration(INTERVALS));
+}
+
+fn queue(queue: &mut Queue, raw: &RawQueue, reader: &mut Reader<'_>) {
+    let lease = Duration::from_secs(1)..=Duration::from_secs(86_400);
+    reader.set(&mut queue.order, &raw.order, |v| {
+        if v.as_str() == Some("learned") {
+            return Err("which is not served by this version; allowed is \"protocol\"".to_owned());
+        }
+        one_of(&[("protocol", Order::Protocol)])(v)
+    });
+    reader.set(&mut queue.lease, &raw.lease, duration(lease));
+    reader.set(&mut queue.max_attempts, &raw.max_attempts, whole(1..=1_000));
+}
+
+fn store(store: &mut Store, raw: &RawStore, reader: &mut Reader<'_>) {
+    let durability = one_of(&[("full", Durability::Full), ("normal", Durability::Normal)]);
+    let keep = Duration::from_secs(3_600)..=*INTERVALS.end();
+    reader.set(&mut store.durability, &raw.durability, durability);
+    reader.set(&mut store.keep_changes, &raw.keep_changes, duration(keep.clone()));
+    reader.set(&mut store.keep_polls, &raw.keep_polls, duration(keep));
+    reader.set(&mut store.min_free_disk, &raw.min_free_disk, size(0..=1 << 50));
+}
+
+fn log(log: &mut Log, raw: &RawLog, reader: &mut Reader<'_>) {
+    let format = one_of(&[("text", LogFormat::Text), ("json", LogFormat::Json)]);
+    reader.set(&mut log.format, &raw.format, format);
+    reader.set(&mut log.level, &raw.level, |v| log_level(string(v)?));
+}
+
+/// A level or directives, as the log set-up will read them again.
+fn log_level(text: &str) -> Result<String, String> {
+    let allowed = "allowed is a level (error, warn, info, debug, trace) \
+                   or directives: \"info,sitemapd=debug\"";
+    match crate::log::filter(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(reason) => Err(format!("{allowed} ({reason})")),
+    }
+}

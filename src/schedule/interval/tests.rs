@@ -1,0 +1,348 @@
+//! Each row of the table of outcomes, and the laws over all of them.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::config::Config;
+use crate::schedule::cron::CronSpec;
+
+fn now() -> Timestamp {
+    "2026-11-21T08:00:00Z".parse().expect("a timestamp")
+}
+
+fn poll() -> Poll {
+    Poll { jitter: 0.0, ..Config::default().poll }
+}
+
+fn hours(count: u64) -> Duration {
+    Duration::from_secs(count * 3_600)
+}
+
+fn days(count: u64) -> Duration {
+    hours(24 * count)
+}
+
+fn mins(count: u64) -> Duration {
+    Duration::from_secs(count * 60)
+}
+
+/// The case every test starts from: an adaptive source of an hour, no chance.
+fn case<'a>(poll: &'a Poll, hints: &'a Hints, event: PollEvent) -> PollInput<'a> {
+    static UTC: TimeZone = TimeZone::UTC;
+    PollInput {
+        now: now(),
+        poll,
+        rule: &PollRule::Adaptive,
+        timezone: &UTC,
+        previous: Some(hours(1)),
+        event,
+        failures: 0,
+        failing_since: None,
+        hints,
+        phase: 0.5,
+    }
+}
+
+fn decide(input: &PollInput<'_>) -> NextPoll {
+    match next_poll(input) {
+        Next::Poll(next) => next,
+        Next::Retire { why } => panic!("retired: {why}"),
+    }
+}
+
+fn wait_of(input: &PollInput<'_>) -> Duration {
+    Duration::try_from(decide(input).at.duration_since(input.now)).expect("not in the past")
+}
+
+const CHANGED: PollEvent = PollEvent::Changed { new: 2, changed: 1 };
+const NO_HINTS: Hints = Hints { max_age: None, ttl: None, skip: hints::Skip { hours: 0, days: 0 } };
+
+#[test]
+fn news_halve_the_interval_and_silence_makes_it_half_as_long_again() {
+    let poll = poll();
+    for (event, previous, interval) in [
+        (CHANGED, hours(2), hours(1)),
+        (CHANGED, mins(15), mins(10)),
+        (PollEvent::Changed { new: 0, changed: 0 }, hours(2), hours(3)),
+        (PollEvent::Unchanged, hours(2), hours(3)),
+        (PollEvent::Unchanged, days(6), days(7)),
+        (PollEvent::Incomplete, hours(2), hours(2)),
+    ] {
+        let input = PollInput { previous: Some(previous), ..case(&poll, &NO_HINTS, event) };
+        let next = decide(&input);
+        assert_eq!((next.interval, next.rule), (interval, Rule::Adaptive), "{event:?}");
+        assert_eq!(wait_of(&input), interval, "{event:?}");
+    }
+}
+
+#[test]
+fn the_first_interval_follows_the_first_read() {
+    let poll = poll();
+    for event in [CHANGED, PollEvent::Unchanged] {
+        let input = PollInput { previous: None, ..case(&poll, &NO_HINTS, event) };
+        assert_eq!(decide(&input).interval, poll.first);
+    }
+}
+
+#[test]
+fn the_reason_is_a_sentence_with_its_figures() {
+    let poll = poll();
+    let why = |event| decide(&case(&poll, &NO_HINTS, event)).why;
+    assert_eq!(why(CHANGED), "2 new and 1 changed, so the interval shrinks from 1h to 30m");
+    assert_eq!(why(PollEvent::Unchanged), "nothing new, so the interval grows from 1h to 1h 30m");
+    assert_eq!(
+        why(PollEvent::Incomplete),
+        "the document was incomplete, and the interval stays at 1h"
+    );
+    assert_eq!(
+        why(PollEvent::Throttled { status: 429, retry_after: Some(hours(2)) }),
+        "status 429, once in a row, with Retry-After 2h: asked again after 2h"
+    );
+}
+
+#[test]
+fn a_publisher_slows_polling_down_within_a_day_and_never_speeds_it_up() {
+    let poll = poll();
+    for (max_age, ttl, expected, rule) in [
+        (Some(hours(4)), None, hours(4), Rule::Hint),
+        (Some(hours(4)), Some(hours(6)), hours(4), Rule::Hint),
+        (Some(Duration::ZERO), Some(hours(6)), hours(6), Rule::Hint),
+        (Some(days(365)), None, days(1), Rule::Hint),
+        (Some(mins(5)), Some(hours(6)), mins(90), Rule::Adaptive),
+    ] {
+        let hints = Hints { max_age, ttl, ..NO_HINTS };
+        let input = case(&poll, &hints, PollEvent::Unchanged);
+        let next = decide(&input);
+        assert_eq!((wait_of(&input), next.rule), (expected, rule), "{max_age:?} {ttl:?}");
+        // The hint is not learned: without it the source is as lively as before.
+        assert_eq!(next.interval, mins(90));
+    }
+}
+
+/// 2026-11-21 is a Saturday.
+#[test]
+fn hours_and_days_that_a_feed_excludes_are_left_out() {
+    let poll = poll();
+    let nine = 1 << 9 | 1 << 10;
+    let saturday = 1 << 5;
+    for (hours_mask, days_mask, expected) in [
+        (nine, 0, "2026-11-21T11:15:00Z"),
+        (0, saturday, "2026-11-22T00:15:00Z"),
+        (0, saturday | 1 << 6, "2026-11-23T00:15:00Z"),
+        // More than two days, or everything: ignored.
+        (0, saturday | 1 << 6 | 1, "2026-11-21T09:00:00Z"),
+        ((1 << 24) - 1, 0, "2026-11-21T09:00:00Z"),
+    ] {
+        let skip = hints::Skip { hours: hours_mask, days: days_mask };
+        let hints = Hints { skip, ..NO_HINTS };
+        let input = case(&poll, &hints, PollEvent::Incomplete);
+        assert_eq!(decide(&input).at.to_string(), expected, "{skip:?}");
+    }
+}
+
+#[test]
+fn a_fixed_interval_takes_the_place_of_what_was_learned() {
+    let poll = poll();
+    let rule = PollRule::Every(Duration::from_secs(2));
+    let hints = Hints { max_age: Some(hours(4)), ..NO_HINTS };
+    for event in [CHANGED, PollEvent::Unchanged, PollEvent::Incomplete] {
+        let input = PollInput { rule: &rule, ..case(&poll, &hints, event) };
+        assert_eq!(wait_of(&input), Duration::from_secs(2));
+        assert_eq!(decide(&input).rule, Rule::Fixed);
+    }
+}
+
+#[test]
+fn a_cron_line_is_kept_and_only_its_early_times_are_left_out() {
+    let poll = poll();
+    let rule = PollRule::Cron(CronSpec::parse("*/30 * * * *").expect("a line"));
+    for (event, failures, expected) in [
+        (CHANGED, 0, "2026-11-21T08:30:00Z"),
+        (PollEvent::Unchanged, 0, "2026-11-21T08:30:00Z"),
+        (
+            PollEvent::Throttled { status: 503, retry_after: Some(hours(1)) },
+            1,
+            "2026-11-21T09:00:00Z",
+        ),
+        (
+            PollEvent::Throttled { status: 503, retry_after: Some(mins(61)) },
+            1,
+            "2026-11-21T09:30:00Z",
+        ),
+        (PollEvent::NotFound, 1, "2026-11-22T08:00:00Z"),
+        (PollEvent::Failed, 3, "2026-11-21T09:00:00Z"),
+    ] {
+        let input = PollInput { rule: &rule, failures, ..case(&poll, &NO_HINTS, event) };
+        assert_eq!(decide(&input).at.to_string(), expected, "{event:?}");
+    }
+    let next = decide(&PollInput { rule: &rule, ..case(&poll, &NO_HINTS, CHANGED) });
+    assert_eq!(next.why, "the site is polled at the times of the line \"*/30 * * * *\"");
+    assert_eq!(next.rule, Rule::Cron);
+}
+
+#[test]
+fn a_throttled_source_waits_as_it_is_told_up_to_a_day() {
+    let poll = poll();
+    for (retry_after, failures, expected) in [
+        (Some(hours(3)), 1, hours(3)),
+        (Some(days(9)), 1, days(1)),
+        (Some(Duration::from_secs(1)), 1, mins(10)),
+        (Some(Duration::from_secs(1)), 4, mins(80)),
+        (None, 1, mins(15)),
+        (None, 3, mins(60)),
+        (None, 30, days(1)),
+    ] {
+        let event = PollEvent::Throttled { status: 429, retry_after };
+        let input = PollInput { failures, ..case(&poll, &NO_HINTS, event) };
+        assert_eq!(wait_of(&input), expected, "{retry_after:?} {failures}");
+        assert_eq!(decide(&input).interval, hours(1));
+    }
+}
+
+#[test]
+fn failures_back_off_to_a_day_and_after_a_month_to_a_week() {
+    let poll = poll();
+    let failed = |failures, phase, since: u64| {
+        let failing_since = Some(now() - days(since));
+        let event = PollEvent::Failed;
+        wait_of(&PollInput { failures, phase, failing_since, ..case(&poll, &NO_HINTS, event) })
+    };
+    assert_eq!((failed(1, 0.0, 0), failed(1, 1.0, 0)), (hours(1), hours(2)));
+    assert_eq!(failed(3, 1.0, 0), hours(8));
+    assert_eq!(failed(50, 1.0, 29), days(1));
+    assert_eq!(failed(50, 1.0, 30), days(7));
+}
+
+#[test]
+fn refusals_are_asked_again_slower_and_never_sooner() {
+    let poll = poll();
+    for event in [PollEvent::Denied { status: 403 }, PollEvent::NotASource] {
+        for (previous, failures, expected) in [
+            (hours(1), 1, hours(2)),
+            (hours(1), 2, hours(4)),
+            (hours(1), 5, days(7)),
+            (days(6), 1, days(7)),
+        ] {
+            let previous = Some(previous);
+            let input = PollInput { previous, failures, ..case(&poll, &NO_HINTS, event) };
+            assert_eq!(wait_of(&input), expected, "{event:?} {failures}");
+        }
+    }
+    let monthly = PollRule::Every(days(30));
+    let event = PollEvent::Denied { status: 451 };
+    let input = PollInput { rule: &monthly, failures: 1, ..case(&poll, &NO_HINTS, event) };
+    assert_eq!(wait_of(&input), days(30));
+}
+
+#[test]
+fn a_404_is_asked_daily_then_weekly_then_retired() {
+    let poll = poll();
+    let input = |failures| PollInput { failures, ..case(&poll, &NO_HINTS, PollEvent::NotFound) };
+    for (failures, expected) in [(1, 1), (3, 1), (4, 7), (7, 7)] {
+        assert_eq!(wait_of(&input(failures)), days(expected), "{failures}");
+    }
+    let Next::Retire { why } = next_poll(&input(8)) else { panic!("still polled") };
+    assert_eq!(why, "404 8 times in a row, 3 of them daily and 4 weekly");
+}
+
+#[test]
+fn a_410_retires_when_it_comes_twice_a_day_apart() {
+    let poll = poll();
+    let gone = |failures, since: Duration| {
+        let failing_since = Some(now() - since);
+        next_poll(&PollInput { failures, failing_since, ..case(&poll, &NO_HINTS, PollEvent::Gone) })
+    };
+    assert!(matches!(gone(1, Duration::ZERO), Next::Poll(next) if next.at == now() + days(1)));
+    assert!(matches!(gone(2, hours(23)), Next::Poll(_)));
+    assert!(matches!(gone(2, hours(24)), Next::Retire { .. }));
+}
+
+#[test]
+fn what_robots_txt_forbids_is_looked_at_again_when_that_is() {
+    let poll = poll();
+    assert_eq!(wait_of(&case(&poll, &NO_HINTS, PollEvent::RobotsForbidden)), days(1));
+}
+
+#[test]
+fn chance_moves_a_poll_by_the_jitter_and_at_most_half_an_hour() {
+    let poll = Poll { jitter: 0.1, ..poll() };
+    let at = |phase, previous| {
+        let event = PollEvent::Incomplete;
+        wait_of(&PollInput { phase, previous, ..case(&poll, &NO_HINTS, event) })
+    };
+    assert_eq!((at(0.0, Some(hours(1))), at(0.5, Some(hours(1)))), (mins(54), hours(1)));
+    assert_eq!(at(0.0, Some(days(2))), days(2) - mins(30));
+    // Chance never leads out of the operator's bounds.
+    assert_eq!(at(0.0, Some(mins(10))), mins(10));
+    assert_eq!(at(1.0, Some(days(7))), days(7));
+}
+
+fn any_event() -> impl Strategy<Value = PollEvent> {
+    prop_oneof![
+        (0..9_u64, 0..9_u64).prop_map(|(new, changed)| PollEvent::Changed { new, changed }),
+        Just(PollEvent::Unchanged),
+        Just(PollEvent::Incomplete),
+        any_failure(),
+    ]
+}
+
+fn any_failure() -> impl Strategy<Value = PollEvent> {
+    prop_oneof![
+        Just(PollEvent::NotASource),
+        Just(PollEvent::NotFound),
+        Just(PollEvent::Gone),
+        Just(PollEvent::Failed),
+        Just(PollEvent::RobotsForbidden),
+        Just(PollEvent::Denied { status: 403 }),
+        prop::option::of(0..10_000_000_u64).prop_map(|seconds| PollEvent::Throttled {
+            status: 503,
+            retry_after: seconds.map(Duration::from_secs),
+        }),
+    ]
+}
+
+prop_compose! {
+    fn any_poll()(min in 1..100_000_u64, span in 0..10_000_000_u64, jitter in 0.0..=0.5_f64) -> Poll {
+        let (min, max) = (Duration::from_secs(min), Duration::from_secs(min + span));
+        Poll { min, max, first: min, jitter, ..poll() }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_success_is_followed_within_the_bounds(
+        poll in any_poll(), event in any_event(), phase in 0.0..1.0_f64,
+        previous in prop::option::of(0..20_000_000_u64),
+        max_age in prop::option::of(0..20_000_000_u64),
+        skipped in 0..1_u32 << 24,
+    ) {
+        let skip = hints::Skip { hours: skipped, days: 0 };
+        let hints = Hints { max_age: max_age.map(Duration::from_secs), ttl: None, skip };
+        let previous = previous.map(Duration::from_secs);
+        let input = PollInput { phase, previous, ..case(&poll, &hints, event) };
+        if let Next::Poll(next) = next_poll(&input) {
+            prop_assert!((poll.min..=poll.max).contains(&next.interval));
+            prop_assert!(next.at > input.now);
+            if matches!(event, PollEvent::Changed { .. } | PollEvent::Unchanged | PollEvent::Incomplete) {
+                let wait = wait_of(&input);
+                prop_assert!(wait >= poll.min && wait <= poll.max + hints::MAX_SKIP);
+                prop_assert!(skipped != 0 || wait <= poll.max);
+            }
+            prop_assert!(!next.why.is_empty() && !next.why.contains('\n'));
+            prop_assert_eq!(&next_poll(&input), &Next::Poll(next));
+        }
+    }
+
+    #[test]
+    fn more_failures_never_wait_shorter_and_never_past_the_cap(
+        poll in any_poll(), event in any_failure(), phase in 0.0..1.0_f64, failures in 1..60_u32,
+    ) {
+        let once = PollInput { failures, phase, ..case(&poll, &NO_HINTS, event) };
+        let more = PollInput { failures: failures + 1, ..once.clone() };
+        if let (Next::Poll(once), Next::Poll(more)) = (next_poll(&once), next_poll(&more)) {
+            prop_assert!(more.at >= once.at);
+            prop_assert!(more.at <= now() + WEEK.max(poll.min));
+            prop_assert!(once.interval == more.interval);
+        }
+    }
+}

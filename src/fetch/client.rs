@@ -23,7 +23,9 @@ use super::guard::{Blocked, Guard};
 use super::redirect::{self, Trail};
 use super::resolver::{self, CheckedOnly, Lookup, Resolver, system_lookup};
 use super::turns::{Turn, Turns};
-use super::{Answer, FetchError, Fetched, Gate, Head, Request, Validators, failure, headers, outside};
+use super::{
+    Answer, FetchError, Fetched, Gate, Head, Request, Validators, failure, headers, outside,
+};
 use crate::config;
 
 /// Longest wait for the headers, and between two pieces of a body.
@@ -271,18 +273,16 @@ impl Inner {
         let mut head = self.head(&response, trail);
         match status {
             304 if conditional => Ok(Hop::End(Answer::NotModified(head))),
-            304 => Err(FetchError::Protocol(
-                "status 304 to a request without validators".to_owned(),
-            )),
+            304 => {
+                Err(FetchError::Protocol("status 304 to a request without validators".to_owned()))
+            }
             301 | 302 | 303 | 307 | 308 => {
                 let location = response.headers().get(reqwest::header::LOCATION).cloned();
                 drain(response).await;
                 let location = location.ok_or_else(|| redirect::without_location(status))?;
                 Ok(Hop::Redirect { status, location })
             }
-            206 => Err(FetchError::Protocol(
-                "status 206 to a request without a range".to_owned(),
-            )),
+            206 => Err(FetchError::Protocol("status 206 to a request without a range".to_owned())),
             200..=299 => {
                 let content_encoding = headers::content_encoding(response.headers());
                 let (body, cut) = self.read(response, request.max_wire_bytes).await?;
@@ -340,7 +340,9 @@ impl Inner {
             }
             if body.is_empty() {
                 let claimed = response.content_length().and_then(|n| usize::try_from(n).ok());
-                body.reserve(claimed.unwrap_or(0).clamp(chunk.len(), FIRST_RESERVE.max(chunk.len())));
+                body.reserve(
+                    claimed.unwrap_or(0).clamp(chunk.len(), FIRST_RESERVE.max(chunk.len())),
+                );
             }
             body.extend_from_slice(&chunk);
         }
@@ -417,8 +419,8 @@ fn explicit_proxy(proxy: &Url) -> Result<Proxy, FetchSetupError> {
 fn authorities(path: &PathBuf) -> Result<Vec<Certificate>, FetchSetupError> {
     let failed = |cause: String| FetchSetupError::CaFile { path: path.clone(), cause };
     let pem = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
-    let found = Certificate::from_pem_bundle(&pem)
-        .map_err(|error| failed(outside::error(&error)))?;
+    let found =
+        Certificate::from_pem_bundle(&pem).map_err(|error| failed(outside::error(&error)))?;
     if found.is_empty() {
         return Err(failed("holds no PEM certificate".to_owned()));
     }

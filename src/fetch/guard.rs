@@ -128,9 +128,9 @@ impl Guard {
     /// Is the address one of the operator's exceptions?
     pub fn is_allowed(&self, addr: SocketAddr) -> bool {
         let ip = addr.ip().to_canonical();
-        self.allow
-            .iter()
-            .any(|allowed| allowed.net.contains(&ip) && allowed.port.is_none_or(|p| p == addr.port()))
+        self.allow.iter().any(|allowed| {
+            allowed.net.contains(&ip) && allowed.port.is_none_or(|p| p == addr.port())
+        })
     }
 }
 

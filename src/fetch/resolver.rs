@@ -123,13 +123,14 @@ impl Resolver {
             Some(Host::Ipv6(ip)) => return self.only(SocketAddr::new(ip.into(), port)),
             None => return Err(Blocked::NoHost.into()),
         };
-        let found = tokio::time::timeout(self.timeout, self.look_up(host)).await.map_err(|_| {
-            FetchError::Timeout(format!(
-                "looking up {} took longer than fetch.connect_timeout ({:?})",
-                outside::text(host),
-                self.timeout
-            ))
-        })??;
+        let found =
+            tokio::time::timeout(self.timeout, self.look_up(host)).await.map_err(|_| {
+                FetchError::Timeout(format!(
+                    "looking up {} took longer than fetch.connect_timeout ({:?})",
+                    outside::text(host),
+                    self.timeout
+                ))
+            })??;
         self.check(host, &found, port)
     }
 

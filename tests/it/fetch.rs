@@ -17,10 +17,8 @@ impl Gate for Open {
 }
 
 fn config(allow: &[u16]) -> (config::Fetch, config::Daemon) {
-    let loopback = |&port: &u16| AllowedAddress {
-        net: "127.0.0.1/32".parse().unwrap(),
-        port: Some(port),
-    };
+    let loopback =
+        |&port: &u16| AllowedAddress { net: "127.0.0.1/32".parse().unwrap(), port: Some(port) };
     let fetch = config::Fetch {
         concurrency: 4,
         connect_timeout: Duration::from_secs(5),

@@ -60,11 +60,12 @@ impl Coding {
             _ => return Ok(None),
         };
         let prefix = input.peek(PROBE)?;
-        let is_something_else = is_text(prefix) || is_gzip(prefix);
-        if prefix.is_empty() || is_something_else && coding.fails_at_once(prefix) {
-            return Ok(None);
-        }
-        Ok(Some(coding))
+        let is_something_else = match looks(prefix) {
+            Look::Text => true,
+            Look::MaybeText => coding.fails_at_once(prefix),
+            Look::Binary => is_gzip(prefix) && coding.fails_at_once(prefix),
+        };
+        Ok((!is_something_else).then_some(coding))
     }
 
     /// The name in `Content-Encoding`.
@@ -325,10 +326,26 @@ fn is_zlib(bytes: &[u8]) -> bool {
     method & 0x0f == 8 && u16::from_be_bytes([*method, *flags]).is_multiple_of(31)
 }
 
-/// Does a document of text begin like this? A byte order mark or no control
-/// characters in the first bytes.
-fn is_text(bytes: &[u8]) -> bool {
+/// What the first bytes look like.
+enum Look {
+    /// Compressed data is not UTF-8 for so long.
+    Text,
+    /// Nothing speaks against text, but compressed data could look so too.
+    MaybeText,
+    Binary,
+}
+
+fn looks(bytes: &[u8]) -> Look {
     let head = &bytes[..bytes.len().min(64)];
-    let has_mark = matches!(head, [0xef, 0xbb, 0xbf, ..] | [0xff, 0xfe, ..] | [0xfe, 0xff, ..]);
-    has_mark || head.iter().all(|&b| b >= 0x20 && b != 0x7f || matches!(b, b'\t'..=b'\r'))
+    if head.is_empty()
+        || matches!(head, [0xef, 0xbb, 0xbf, ..] | [0xff, 0xfe, ..] | [0xfe, 0xff, ..])
+    {
+        return Look::Text;
+    }
+    if !head.iter().all(|&b| b >= 0x20 && b != 0x7f || matches!(b, b'\t' | b'\n' | b'\r')) {
+        return Look::Binary;
+    }
+    // A character may be cut at the end of the head; inside it may not.
+    let is_utf8 = std::str::from_utf8(head).map_or_else(|e| e.error_len().is_none(), |_| true);
+    if is_utf8 && head.len() >= 16 { Look::Text } else { Look::MaybeText }
 }

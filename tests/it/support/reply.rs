@@ -240,7 +240,9 @@ impl Reply {
         match self.framing {
             Framing::Length if bodiless => {}
             Framing::Length => {
-                head.extend_from_slice(format!("Content-Length: {}\r\n", self.body.len()).as_bytes());
+                head.extend_from_slice(
+                    format!("Content-Length: {}\r\n", self.body.len()).as_bytes(),
+                );
             }
             Framing::Claimed(n) => {
                 head.extend_from_slice(format!("Content-Length: {n}\r\n").as_bytes());

@@ -270,6 +270,7 @@ impl Inner {
         trail: &Trail,
     ) -> Result<Hop, FetchError> {
         let status = response.status().as_u16();
+        headers::check_transfer(response.headers()).map_err(FetchError::Protocol)?;
         let mut head = self.head(&response, trail);
         match status {
             304 if conditional => Ok(Hop::End(Answer::NotModified(head))),

@@ -13,7 +13,7 @@ use jiff::tz::TimeZone;
 use reqwest::header::{
     ACCEPT, ACCEPT_ENCODING, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, DATE, ETAG,
     EXPIRES, FROM, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH,
-    LAST_MODIFIED, LINK, RETRY_AFTER, USER_AGENT,
+    LAST_MODIFIED, LINK, RETRY_AFTER, TRANSFER_ENCODING, USER_AGENT,
 };
 
 use super::Validators;
@@ -110,6 +110,16 @@ pub(super) fn add_conditions(headers: &mut HeaderMap, validators: &Validators) -
         }
     }
     any
+}
+
+/// The only transfer coding that is undone is "chunked", and hyper does it; a
+/// body in another one would be taken for a document.
+pub(super) fn check_transfer(headers: &HeaderMap) -> Result<(), String> {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    if codings.all(|coding| coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")) {
+        return Ok(());
+    }
+    Err("a Transfer-Encoding other than chunked".to_owned())
 }
 
 /// The validators of an answer.

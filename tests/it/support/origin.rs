@@ -273,12 +273,12 @@ async fn answer(stream: &mut TcpStream, reply: &Reply, sent: &AtomicU64) -> io::
         }
         None => send(stream, whole, sent).await?,
     }
-    match reply.end {
+    match &reply.end {
         Ending::Keep => return Ok(true),
         Ending::Close | Ending::Cut(_) => stream.shutdown().await?,
         Ending::Reset(_) => stream.set_zero_linger()?,
-        Ending::Endless => loop {
-            send(stream, whole, sent).await?;
+        Ending::Endless(tail) => loop {
+            send(stream, tail, sent).await?;
             tokio::task::yield_now().await;
         },
     }
@@ -300,6 +300,11 @@ async fn read_head(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<O
     loop {
         if let Some(end) = buffer.windows(4).position(|w| w == b"\r\n\r\n") {
             return Ok(Some(buffer.drain(..end + 4).collect()));
+        }
+        // TLS and other noise: refused as real servers refuse it.
+        if buffer.first().is_some_and(|first| !first.is_ascii_alphabetic()) {
+            stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n").await?;
+            return Ok(None);
         }
         if buffer.len() > MAX_HEAD || stream.read_buf(buffer).await? == 0 {
             return Ok(None);

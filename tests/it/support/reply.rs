@@ -46,8 +46,8 @@ pub(super) enum Ending {
     Cut(usize),
     /// After so many bytes of the body the connection is reset.
     Reset(usize),
-    /// The body is sent again and again until the client goes away.
-    Endless,
+    /// After the body this is sent again and again until the client goes away.
+    Endless(Vec<u8>),
 }
 
 impl Reply {
@@ -104,6 +104,17 @@ impl Reply {
         reply.framing = Framing::Raw;
         reply.end = Ending::Close;
         reply
+    }
+
+    /// With this status.
+    pub fn with_status(mut self, status: u16) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// Bytes of the body as it goes over the wire, chunk sizes included.
+    pub fn wire_len(&self) -> usize {
+        self.wire_body().len()
     }
 
     /// A further header; not checked, so that it may be as wrong as it likes.
@@ -181,7 +192,19 @@ impl Reply {
     /// The body is repeated until the client goes away.
     pub fn endless(mut self) -> Self {
         self.framing = Framing::Close;
-        self.end = Ending::Endless;
+        let tail = self.body.clone();
+        self.then_endless(tail)
+    }
+
+    /// After the body this is repeated until the client goes away.
+    pub fn then_endless(mut self, tail: impl Into<Vec<u8>>) -> Self {
+        self.end = Ending::Endless(tail.into());
+        self
+    }
+
+    /// The connection is kept, whatever was said before.
+    pub fn keep_open(mut self) -> Self {
+        self.end = Ending::Keep;
         self
     }
 
@@ -302,7 +325,8 @@ impl Hold {
         *self.arrived.borrow()
     }
 
-    pub(super) async fn pass(&self) {
+    /// Waits for a release.
+    pub async fn pass(&self) {
         self.arrived.send_modify(|n| *n += 1);
         // A closed semaphore is an open gate.
         if let Ok(permit) = self.permits.acquire().await {

@@ -6,7 +6,13 @@
 
 pub mod body;
 pub mod client;
+mod failure;
 pub mod guard;
+pub mod headers;
+mod outside;
+mod redirect;
+pub mod resolver;
+mod turns;
 
 use std::time::Duration;
 
@@ -14,7 +20,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use url::Url;
 
-pub use client::Fetcher;
+pub use client::{FetchSetupError, Fetcher, Surroundings};
 
 /// Validators exactly as an origin sent them (RFC 9110 section 8.8).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -118,10 +124,10 @@ pub enum Refusal {
 /// Why no proper answer came. The variants are what the poll loop does next.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// Ours to decide: the guard or robots.txt does not let us.
+    /// Ours to decide: the guard does not let us, or a site's header may not be sent.
     #[error("blocked: {0}")]
     Blocked(String),
-    /// The gate wants us to come back later.
+    /// The gate refuses: robots.txt forbids it, or we must come back later.
     #[error("{0}")]
     Deferred(#[from] Refusal),
     /// The name does not resolve.

@@ -1,0 +1,181 @@
+//! From a host name to addresses that have been checked, and to nothing else.
+//!
+//! A hop resolves its name once, checks every address with the port it is
+//! going to use, and then sends its request inside [`with_checked`]. The HTTP
+//! client's own resolver ([`CheckedOnly`]) answers only from there, so that the
+//! address checked is the address connected to and a second, different DNS
+//! answer has no effect (rebinding). Outside of a hop it refuses to answer.
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use tokio::sync::Semaphore;
+use url::{Host, Url};
+
+use super::guard::{Blocked, Guard};
+use super::{FetchError, outside};
+
+/// Addresses of one name that are tried; the rest of a longer answer is ignored.
+const MAX_ADDRESSES: usize = 8;
+
+/// Lookups at once. They block a thread each, of a pool that parsing shares.
+const MAX_LOOKUPS: usize = 32;
+
+/// The future of a [`Lookup`].
+pub type LookingUp = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+
+/// How names become addresses, before any check.
+pub type Lookup = Arc<dyn Fn(String) -> LookingUp + Send + Sync>;
+
+/// The system's resolver (getaddrinfo).
+pub fn system_lookup() -> Lookup {
+    Arc::new(|host| {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((host, 0)).await?;
+            Ok(found.map(|addr| addr.ip()).collect())
+        })
+    })
+}
+
+#[derive(Clone)]
+struct Checked {
+    host: String,
+    addresses: Arc<[SocketAddr]>,
+}
+
+tokio::task_local! {
+    static CHECKED: Checked;
+}
+
+/// Runs a request that may connect to these addresses of this host only.
+pub(super) async fn with_checked<F: Future>(
+    host: &str,
+    addresses: Arc<[SocketAddr]>,
+    request: F,
+) -> F::Output {
+    CHECKED.scope(Checked { host: host.to_owned(), addresses }, request).await
+}
+
+/// The resolver given to the HTTP client. It answers while the connection is
+/// being opened inside the hop's own task, which is where the client asks it.
+pub(super) struct CheckedOnly {
+    /// The operator's proxy, if any: its address is the operator's choice.
+    pub(super) proxy_host: Option<String>,
+    pub(super) lookup: Lookup,
+}
+
+impl Resolve for CheckedOnly {
+    fn resolve(&self, name: Name) -> Resolving {
+        if self.proxy_host.as_deref().is_some_and(|proxy| proxy.eq_ignore_ascii_case(name.as_str()))
+        {
+            let looking_up = (self.lookup)(name.as_str().to_owned());
+            return Box::pin(async move {
+                let found = looking_up.await?.into_iter().map(|ip| SocketAddr::new(ip, 0));
+                Ok(Box::new(found) as Addrs)
+            });
+        }
+        let known = CHECKED
+            .try_with(|checked| {
+                checked.host.eq_ignore_ascii_case(name.as_str()).then(|| checked.addresses.clone())
+            })
+            .ok()
+            .flatten();
+        Box::pin(async move {
+            let Some(addresses) = known else {
+                return Err(Box::new(NotChecked(name.as_str().to_owned())).into());
+            };
+            let list: Vec<SocketAddr> = addresses.to_vec();
+            Ok(Box::new(list.into_iter()) as Addrs)
+        })
+    }
+}
+
+/// The client wanted an address that no hop has checked.
+#[derive(Debug, thiserror::Error)]
+#[error("no checked address of {0}")]
+pub(super) struct NotChecked(String);
+
+/// Resolves names and checks what they resolve to.
+pub(super) struct Resolver {
+    guard: Guard,
+    lookup: Lookup,
+    lookups: Arc<Semaphore>,
+    timeout: Duration,
+}
+
+impl Resolver {
+    /// `timeout` bounds one lookup, waiting for its turn included.
+    pub(super) fn new(guard: Guard, lookup: Lookup, timeout: Duration) -> Self {
+        Self { guard, lookup, lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)), timeout }
+    }
+
+    /// The addresses that may be connected to for this URL, at least one.
+    pub(super) async fn addresses(&self, url: &Url) -> Result<Arc<[SocketAddr]>, FetchError> {
+        let port = url.port_or_known_default().unwrap_or_default();
+        let host = match url.host() {
+            Some(Host::Domain(host)) => host,
+            Some(Host::Ipv4(ip)) => return self.only(SocketAddr::new(ip.into(), port)),
+            Some(Host::Ipv6(ip)) => return self.only(SocketAddr::new(ip.into(), port)),
+            None => return Err(Blocked::NoHost.into()),
+        };
+        let found =
+            tokio::time::timeout(self.timeout, self.look_up(host)).await.map_err(|_| {
+                FetchError::Timeout(format!(
+                    "looking up {} took longer than fetch.connect_timeout ({:?})",
+                    outside::text(host),
+                    self.timeout
+                ))
+            })??;
+        self.check(host, &found, port)
+    }
+
+    fn only(&self, addr: SocketAddr) -> Result<Arc<[SocketAddr]>, FetchError> {
+        self.guard.check_addr(addr)?;
+        Ok(Arc::new([addr]))
+    }
+
+    fn check(
+        &self,
+        host: &str,
+        found: &[IpAddr],
+        port: u16,
+    ) -> Result<Arc<[SocketAddr]>, FetchError> {
+        let checked: Arc<[SocketAddr]> = found
+            .iter()
+            .map(|&ip| SocketAddr::new(ip, port))
+            .filter(|&addr| self.guard.check_addr(addr).is_ok())
+            .take(MAX_ADDRESSES)
+            .collect();
+        if checked.is_empty() {
+            let host = outside::text(host);
+            return Err(Blocked::NoAddress { host, found: found.len() }.into());
+        }
+        Ok(checked)
+    }
+
+    /// The lookup runs as a task of its own that holds its turn to the end:
+    /// getaddrinfo cannot be cancelled, and giving its turn away when the hop
+    /// gives up would pile up blocked threads.
+    async fn look_up(&self, host: &str) -> Result<Vec<IpAddr>, FetchError> {
+        let failed = |error: &dyn std::fmt::Display| {
+            FetchError::Dns(outside::text(&format!("{host}: {error}")))
+        };
+        let turn = self.lookups.clone().acquire_owned().await.map_err(|e| failed(&e))?;
+        let looking_up = (self.lookup)(host.to_owned());
+        let task = tokio::spawn(async move {
+            let found = looking_up.await;
+            drop(turn);
+            found
+        });
+        let found = task.await.map_err(|e| failed(&e))?.map_err(|e| failed(&e))?;
+        if found.is_empty() {
+            return Err(failed(&"the name has no address"));
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,6 @@
+//! The integration tests, one binary: real sockets, real files, no sleeping.
+
+#![allow(missing_docs, reason = "a test binary has no public interface")]
+
+mod fetch;
+mod support;

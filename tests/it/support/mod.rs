@@ -1,0 +1,17 @@
+//! What the integration tests stand on: an origin that can misbehave, a
+//! listener that must never be touched, and packed bytes.
+
+#![allow(dead_code, reason = "shared by test modules that each use a part")]
+#![allow(unreachable_pub, reason = "a test binary has no public interface")]
+
+pub mod canary;
+pub mod origin;
+pub mod pack;
+pub mod reply;
+
+#[allow(unused_imports, reason = "shared by test modules that each use a part")]
+pub use {
+    canary::Canary,
+    origin::{Origin, Seen},
+    reply::{Hold, Reply},
+};

@@ -1,9 +1,11 @@
 //! sitemapd knows what changed on the sites it follows, and which URL to fetch next.
 
 pub mod app;
+mod bitpack;
 pub mod clock;
 pub mod config;
 pub mod date;
+pub mod diff;
 pub mod fetch;
 pub mod log;
 pub mod model;

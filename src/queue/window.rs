@@ -1,1 +1,177 @@
-//! The ready window: host turns and a few URLs of each host.
+//! The ready window of one crawl: whose turn it is, and a few URLs of each host.
+//!
+//! Keeps: a host is never yielded before its clock or before its earliest URL
+//! is due; hosts take turns by weight, so that one with a million URLs never
+//! starves one with ten; a URL is never yielded before it is due, nor while the
+//! window could know a better one of its host; memory is bounded in URLs and
+//! small per host. The database stays the truth: the window hears of every
+//! effect on the queue, and may forget any buffer at any time.
+//!
+//! How it is used, on the one thread that changes the queue:
+//!
+//! 1. [`Window::next_turn`] names a host. [`Window::take`] gives its buffered
+//!    URLs; when [`Window::wants_refill`] says that there may be more, the
+//!    caller deletes the queue rows of what it took, loads the head of the
+//!    host's list and gives it to [`Window::refill`], then takes again. Between
+//!    the load and the refill no effect on that host may happen.
+//! 2. The caller says how it went: [`Window::served`] or [`Window::skipped`].
+//! 3. Every effect on a queue row is told by [`Window::insert`] and
+//!    [`Window::remove`] (a move is a removal, then an insertion), together
+//!    with [`Window::wake`] for what is inserted. After a rollback, [`Window::invalidate_all`].
+
+mod buffer;
+#[cfg(test)]
+mod tests;
+mod turns;
+
+use crate::model::{HostId, UrlId};
+use crate::queue::Candidate;
+use buffer::Buffers;
+pub use buffer::{Extent, MAX_BUFFERED, MAX_BUFFERED_PER_HOST};
+use turns::Turns;
+pub use turns::{MAX_WEIGHT, MIN_WEIGHT};
+
+/// Host turns and buffered candidates of one crawl. Times are unix
+/// milliseconds where the name ends in `_ms`, else unix seconds.
+#[derive(Debug, Default)]
+pub struct Window {
+    turns: Turns,
+    buffers: Buffers,
+}
+
+impl Window {
+    /// Knows no host yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The host has something queued, its earliest URL due at `due_at_ms` or
+    /// later. Said again, it lowers the bound and takes over the weight, which
+    /// is kept within [`MIN_WEIGHT`] and [`MAX_WEIGHT`].
+    pub fn wake(&mut self, host: HostId, due_at_ms: i64, weight: f64) {
+        self.turns.wake(host, due_at_ms, weight);
+    }
+
+    /// The host's politeness clock, or the end of its pause: not to be served
+    /// before. Replaces what was said before.
+    pub fn set_clock(&mut self, host: HostId, not_before_ms: i64) {
+        self.turns.set_clock(host, not_before_ms);
+    }
+
+    /// The host has nothing queued any more. Its clock is remembered for as
+    /// long as it matters.
+    pub fn forget(&mut self, host: HostId) {
+        self.turns.forget(host);
+        self.buffers.invalidate(host);
+    }
+
+    /// The host whose turn it is at `now_ms`; the same one until the caller has
+    /// said what became of it.
+    pub fn next_turn(&mut self, now_ms: i64) -> Option<HostId> {
+        self.turns.next(now_ms)
+    }
+
+    /// The same among these hosts only, for a lease that asks for some sites.
+    /// Costs a look at each of them.
+    pub fn next_turn_among(
+        &mut self,
+        now_ms: i64,
+        hosts: impl IntoIterator<Item = HostId>,
+    ) -> Option<HostId> {
+        self.turns.next_among(now_ms, hosts)
+    }
+
+    /// `urls` of the host were leased: it goes behind the others by that many
+    /// over its weight. `next_due_ms` bounds what is left from below (`None`
+    /// when nothing is), `not_before_ms` is its clock from now on. A turn that
+    /// yielded nothing counts as one URL, since it has cost as much.
+    pub fn served(
+        &mut self,
+        host: HostId,
+        urls: u32,
+        next_due_ms: Option<i64>,
+        not_before_ms: i64,
+    ) {
+        self.turns.served(host, urls, next_due_ms, not_before_ms);
+        if next_due_ms.is_none() {
+            self.buffers.invalidate(host);
+        }
+    }
+
+    /// The host cannot be served before `until_ms` for a reason of the caller's
+    /// (its robots.txt is not known yet). It loses nothing of its turn.
+    pub fn skipped(&mut self, host: HostId, until_ms: i64) {
+        self.turns.skipped(host, until_ms);
+    }
+
+    /// When the next host may be served, if [`Window::next_turn`] has none now.
+    pub fn next_ready_at(&self) -> Option<i64> {
+        self.turns.next_ready_at()
+    }
+
+    /// How many hosts have something queued.
+    pub fn hosts(&self) -> usize {
+        self.turns.active()
+    }
+
+    /// How many URLs to load for a [`Window::refill`] when `wanted` are asked
+    /// for: some in advance, but fewer the more hosts share the window.
+    pub fn refill_size(&self, wanted: usize) -> usize {
+        let share = MAX_BUFFERED / self.hosts().max(1);
+        wanted.max(share.min(MAX_BUFFERED_PER_HOST))
+    }
+
+    /// Fills the host's buffer with the head of its due list, in lease order
+    /// (band descending, due ascending, id ascending), as of `now_ms`.
+    /// `next_due_at` is the earliest due time, in unix seconds, of its URLs that
+    /// are not due yet: in all of its bands when the list is
+    /// [`Extent::Complete`], at least in all bands above the last candidate's
+    /// when it is a [`Extent::Prefix`].
+    pub fn refill(
+        &mut self,
+        host: HostId,
+        candidates: &[Candidate],
+        extent: Extent,
+        next_due_at: Option<i64>,
+    ) {
+        self.buffers.refill(host, candidates, extent, next_due_at);
+    }
+
+    /// The best `n` URLs of the host that are due and buffered, best first.
+    /// They are the caller's from then on: leased, or given back by
+    /// [`Window::insert`].
+    pub fn take(&mut self, host: HostId, n: usize, now_ms: i64) -> Vec<Candidate> {
+        self.buffers.take(host, n, now_ms)
+    }
+
+    /// Is nothing due in the buffer, though something may be in the store?
+    pub fn wants_refill(&self, host: HostId, now_ms: i64) -> bool {
+        self.buffers.wants_refill(host, now_ms)
+    }
+
+    /// A lower bound, in unix milliseconds, of when a URL of the host is due:
+    /// `None` when nothing of it is buffered, `Some(i64::MAX)` when it has none.
+    pub fn known_due_ms(&self, host: HostId) -> Option<i64> {
+        self.buffers.known_due_ms(host)
+    }
+
+    /// A URL was queued. A URL that moves is removed first, then inserted.
+    pub fn insert(&mut self, candidate: Candidate, now_ms: i64) {
+        self.buffers.insert(candidate, now_ms);
+    }
+
+    /// A URL of the host is no longer queued, or about to move.
+    pub fn remove(&mut self, host: HostId, url: UrlId) {
+        self.buffers.remove(host, url);
+    }
+
+    /// Forgets what is buffered of the host; it is loaded again in its turn.
+    pub fn invalidate(&mut self, host: HostId) {
+        self.buffers.invalidate(host);
+    }
+
+    /// Forgets all that is buffered. Turns and clocks stay.
+    pub fn invalidate_all(&mut self) {
+        self.buffers = Buffers::default();
+    }
+}

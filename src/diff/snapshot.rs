@@ -1,0 +1,188 @@
+//! What one source listed last time, as one blob per source.
+//!
+//! Keeps: entries are sorted by key and no key is there twice; what is encoded
+//! decodes to the same entries; damaged bytes are an error, never a panic, never
+//! other entries, and never cost more memory than a small multiple of their
+//! length. Who lists what, and what a difference means, is the diff's business.
+
+mod codec;
+#[cfg(test)]
+mod tests;
+
+use jiff::Timestamp;
+
+use crate::model::{ChangeFreq, Lastmod, Priority, UrlId};
+
+/// What one source listed last time, sorted by key.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    entries: Vec<SnapshotEntry>,
+}
+
+/// One entry as it was last listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SnapshotEntry {
+    /// Keyed hash of the raw decoded loc.
+    pub key: u64,
+    /// The row it became, or why it became none.
+    pub row: Row,
+    /// As listed, kept to the second.
+    pub lastmod: Option<Lastmod>,
+    /// As listed.
+    pub hints: EntryHints,
+    /// Digest of the other content of the entry, such as a news title.
+    pub digest: u32,
+    /// Complete reads in a row that did not list it.
+    pub misses: u8,
+    /// Unix seconds of the first of those reads.
+    pub missing_since: Option<i64>,
+}
+
+/// What an entry became in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Row {
+    /// This row.
+    Url(UrlId),
+    /// None: it was not admitted.
+    Rejected(Rejection),
+}
+
+/// Why an entry was not admitted. Remembered, so that an unchanged document
+/// judges no URL twice; a new reader epoch judges all of them again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Rejection {
+    /// Another host, or another directory, than the site's scope allows.
+    OutOfScope = 1,
+    /// By the site's `include` and `exclude`.
+    Excluded = 2,
+    /// No absolute http or https URL.
+    Invalid = 3,
+    /// Over `max_url_chars`.
+    TooLong = 4,
+    /// Over the site's `max_urls`.
+    Quota = 5,
+    /// By an operator.
+    Blocked = 6,
+}
+
+/// The protocol's hints to the order of crawling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EntryHints {
+    /// `<changefreq>`.
+    pub changefreq: Option<ChangeFreq>,
+    /// `<priority>`.
+    pub priority: Option<Priority>,
+}
+
+/// The bytes are no snapshot that we wrote. The next read of the source has to
+/// be a full one, as if it were the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("damaged snapshot: {0}")]
+pub struct CorruptSnapshot(&'static str);
+
+impl Snapshot {
+    /// Of a source that was never read.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes entries in any order. Of entries with equal keys the first stays.
+    /// Costs one look at each entry when they are sorted already.
+    pub fn from_unsorted(mut entries: Vec<SnapshotEntry>) -> Self {
+        if !entries.is_sorted_by(|a, b| a.key < b.key) {
+            entries.sort_by_key(|entry| entry.key);
+            entries.dedup_by_key(|entry| entry.key);
+        }
+        for entry in &mut entries {
+            entry.lastmod = entry.lastmod.map(to_the_second);
+        }
+        Self { entries }
+    }
+
+    /// In ascending order of key, each key once.
+    pub fn entries(&self) -> &[SnapshotEntry] {
+        &self.entries
+    }
+
+    /// The entries, for a successor to be made of them.
+    pub fn into_entries(self) -> Vec<SnapshotEntry> {
+        self.entries
+    }
+
+    /// How many entries.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Has it none?
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Writes the blob. 50,000 entries with distinct dates and digests take
+    /// about 16 bytes each, 12 without digests.
+    pub fn encode(&self) -> Vec<u8> {
+        codec::encode(&self.entries)
+    }
+
+    /// Reads the blob.
+    pub fn decode(bytes: &[u8]) -> Result<Self, CorruptSnapshot> {
+        codec::decode(bytes).map(|entries| Self { entries })
+    }
+}
+
+impl Rejection {
+    /// Every reason, in the order of their codes.
+    pub const ALL: [Self; 6] = [
+        Self::OutOfScope,
+        Self::Excluded,
+        Self::Invalid,
+        Self::TooLong,
+        Self::Quota,
+        Self::Blocked,
+    ];
+
+    /// The word used in tables, logs and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::OutOfScope => "out-of-scope",
+            Self::Excluded => "excluded",
+            Self::Invalid => "invalid",
+            Self::TooLong => "too-long",
+            Self::Quota => "quota",
+            Self::Blocked => "blocked",
+        }
+    }
+
+    fn from_code(code: i64) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| i64::from(*reason as u8) == code)
+    }
+}
+
+impl EntryHints {
+    /// Both hints in 13 bits; 0 when there are none.
+    pub fn to_bits(self) -> u16 {
+        let changefreq = self.changefreq.map_or(0, |freq| freq as u16 + 1);
+        let priority = self.priority.map_or(0, |priority| priority.thousandths() + 1);
+        priority << 3 | changefreq
+    }
+
+    /// Reads what [`Self::to_bits`] wrote; `None` for any other bits.
+    pub fn from_bits(bits: u16) -> Option<Self> {
+        // Seven frequencies and none: all of the three bits have a meaning.
+        let changefreq =
+            (bits & 7).checked_sub(1).and_then(|n| ChangeFreq::ALL.get(usize::from(n)).copied());
+        let priority = match bits >> 3 {
+            0 => None,
+            n => Some(Priority::from_thousandths(n - 1)?),
+        };
+        Some(Self { changefreq, priority })
+    }
+}
+
+/// Fractions of a second are not kept, but that they were written is.
+fn to_the_second(lastmod: Lastmod) -> Lastmod {
+    let at = Timestamp::from_second(lastmod.at.as_second()).unwrap_or(lastmod.at);
+    Lastmod { at, ..lastmod }
+}

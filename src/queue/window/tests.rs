@@ -1,0 +1,11 @@
+//! The window against naive models of what it promises.
+
+mod order;
+mod turns;
+
+use crate::model::{HostId, UrlId};
+use crate::queue::Candidate;
+
+fn candidate(host: i64, id: i64, band: u8, due_at: i64) -> Candidate {
+    Candidate { id: UrlId(id), host: HostId(host), band, due_at }
+}

@@ -1,0 +1,244 @@
+//! Whose turn it is: stride scheduling over the hosts that may be served.
+//!
+//! Each host has a *pass*, which grows by URLs served over weight; of the hosts
+//! that may be served the one with the lowest pass is next, of equal ones the
+//! one that has waited longest. The pass of the last one served is the present:
+//! a host that comes back from idleness or from its politeness clock enters at
+//! the present at the earliest, so it cannot save up turns, and keeps a pass
+//! beyond the present, so it cannot shake off what it owes. When no host may be
+//! served any more, all debts are void.
+//!
+//! Keeps: every host with something queued is in exactly one of the two queues,
+//! by what is known of it; the others are in neither.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use priority_queue::PriorityQueue;
+
+use crate::model::HostId;
+
+/// Least weight that a host can have: a hundredth of the normal share.
+pub const MIN_WEIGHT: f64 = 0.01;
+/// Greatest weight that a host can have: a hundred times the normal share.
+pub const MAX_WEIGHT: f64 = 100.0;
+
+/// Pass of one URL at weight 1. At this scale a lone host of the least weight
+/// serves 10^14 URLs before the pass comes to its end.
+const STRIDE: f64 = 1000.0;
+/// Hosts with nothing queued that are looked through at the earliest.
+const FIRST_SWEEP: usize = 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    hosts: HashMap<HostId, Host>,
+    /// Hosts that were ready when last looked at: lowest pass first.
+    ready: PriorityQueue<HostId, Reverse<(u64, u64)>>,
+    /// Hosts that were not: earliest first.
+    waiting: PriorityQueue<HostId, Reverse<(i64, u64)>>,
+    /// Pass of the host last found to be next.
+    present: u64,
+    /// Greatest pass of any host.
+    furthest: u64,
+    /// Numbers every entry into a queue: the older of equals goes first.
+    sequence: u64,
+    latest_now_ms: i64,
+    /// Sweep idle hosts when there are this many of them.
+    sweep_at: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Host {
+    /// Lower bound of when something is due; `None` when nothing is queued.
+    due_at_ms: Option<i64>,
+    not_before_ms: i64,
+    pass: u64,
+    weight: f32,
+}
+
+impl Host {
+    fn ready_at(&self) -> Option<i64> {
+        Some(self.due_at_ms?.max(self.not_before_ms))
+    }
+}
+
+impl Turns {
+    pub(super) fn active(&self) -> usize {
+        self.ready.len() + self.waiting.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.hosts.len()
+    }
+
+    pub(super) fn wake(&mut self, host: HostId, due_at_ms: i64, weight: f64) {
+        let state = self.state(host);
+        let bound = state.due_at_ms.map_or(due_at_ms, |known| known.min(due_at_ms));
+        let earlier = state.due_at_ms != Some(bound);
+        state.due_at_ms = Some(bound);
+        // Within the limits, so nothing but precision is lost.
+        #[allow(clippy::cast_possible_truncation)]
+        let kept = if weight.is_nan() { 1.0 } else { weight.clamp(MIN_WEIGHT, MAX_WEIGHT) as f32 };
+        state.weight = kept;
+        if earlier && !self.ready.contains(&host) {
+            self.wait(host);
+        }
+    }
+
+    pub(super) fn set_clock(&mut self, host: HostId, not_before_ms: i64) {
+        let state = self.state(host);
+        if state.not_before_ms == not_before_ms {
+            return;
+        }
+        state.not_before_ms = not_before_ms;
+        // A ready host is looked at again before it is yielded.
+        if !self.ready.contains(&host) {
+            self.wait(host);
+        }
+        self.sweep_idle();
+    }
+
+    pub(super) fn forget(&mut self, host: HostId) {
+        self.ready.remove(&host);
+        self.waiting.remove(&host);
+        if let Some(state) = self.hosts.get_mut(&host) {
+            state.due_at_ms = None;
+        }
+        self.sweep_idle();
+    }
+
+    pub(super) fn next(&mut self, now_ms: i64) -> Option<HostId> {
+        self.admit(now_ms);
+        while let Some((&host, &Reverse((pass, _)))) = self.ready.peek() {
+            if self.may_be_served(host, now_ms) {
+                self.present = self.present.max(pass);
+                return Some(host);
+            }
+            self.ready.remove(&host);
+            self.wait(host);
+        }
+        // Nobody had to stand back for anybody, so nobody owes anything.
+        self.present = self.furthest;
+        None
+    }
+
+    pub(super) fn next_among(
+        &mut self,
+        now_ms: i64,
+        hosts: impl IntoIterator<Item = HostId>,
+    ) -> Option<HostId> {
+        self.admit(now_ms);
+        // The present stays: the hosts passed over have not been served.
+        hosts
+            .into_iter()
+            .filter(|&host| self.may_be_served(host, now_ms))
+            .filter_map(|host| Some((self.ready.get_priority(&host)?, host)))
+            .max_by_key(|&(priority, _)| priority)
+            .map(|(_, host)| host)
+    }
+
+    pub(super) fn served(
+        &mut self,
+        host: HostId,
+        urls: u32,
+        next_due_ms: Option<i64>,
+        not_before_ms: i64,
+    ) {
+        let state = self.state(host);
+        let stride = (f64::from(urls.max(1)) * STRIDE / f64::from(state.weight)).round();
+        // Positive, and at most 2^32 * 1000 * 100.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let stride = stride as u64;
+        state.pass = state.pass.saturating_add(stride);
+        let pass = state.pass;
+        state.due_at_ms = next_due_ms;
+        state.not_before_ms = not_before_ms;
+        self.furthest = self.furthest.max(pass);
+        if next_due_ms.is_none() {
+            self.forget(host);
+        } else {
+            self.requeue(host);
+        }
+    }
+
+    pub(super) fn skipped(&mut self, host: HostId, until_ms: i64) {
+        // At least past the present moment: skipping must get the caller on.
+        let until_ms = until_ms.max(self.latest_now_ms.saturating_add(1));
+        let state = self.state(host);
+        state.not_before_ms = state.not_before_ms.max(until_ms);
+        self.requeue(host);
+    }
+
+    pub(super) fn next_ready_at(&self) -> Option<i64> {
+        let waiting = self.waiting.peek().map(|(_, &Reverse((at, _)))| at);
+        // Those were ready at the time; whether they still are, `next` finds out.
+        let ready = (!self.ready.is_empty()).then_some(self.latest_now_ms);
+        waiting.into_iter().chain(ready).min()
+    }
+
+    fn state(&mut self, host: HostId) -> &mut Host {
+        let present = self.present;
+        self.hosts.entry(host).or_insert(Host {
+            due_at_ms: None,
+            not_before_ms: i64::MIN,
+            pass: present,
+            weight: 1.0,
+        })
+    }
+
+    fn may_be_served(&self, host: HostId, now_ms: i64) -> bool {
+        self.hosts.get(&host).and_then(Host::ready_at).is_some_and(|at| at <= now_ms)
+    }
+
+    /// Moves what has become ready from one queue to the other, in order.
+    fn admit(&mut self, now_ms: i64) {
+        self.latest_now_ms = self.latest_now_ms.max(now_ms);
+        while let Some((&host, &Reverse((ready_at, _)))) = self.waiting.peek() {
+            if ready_at > now_ms {
+                return;
+            }
+            self.waiting.remove(&host);
+            if let Some(state) = self.hosts.get_mut(&host) {
+                state.pass = state.pass.max(self.present);
+                self.sequence += 1;
+                self.ready.push(host, Reverse((state.pass, self.sequence)));
+            }
+        }
+    }
+
+    /// Behind its equals, among the ready hosts if it still is one.
+    fn requeue(&mut self, host: HostId) {
+        let Some(&state) = self.hosts.get(&host) else { return };
+        if self.ready.contains(&host) && state.ready_at().is_some_and(|at| at <= self.latest_now_ms)
+        {
+            self.sequence += 1;
+            self.ready.push(host, Reverse((state.pass, self.sequence)));
+            return;
+        }
+        self.ready.remove(&host);
+        self.wait(host);
+    }
+
+    /// Among the waiting hosts, or in no queue when nothing is queued.
+    fn wait(&mut self, host: HostId) {
+        let Some(ready_at) = self.hosts.get(&host).and_then(Host::ready_at) else { return };
+        self.sequence += 1;
+        self.waiting.push(host, Reverse((ready_at, self.sequence)));
+    }
+
+    /// Drops hosts of which nothing is worth remembering: none queued, clock
+    /// over, nothing owed. Looks through all of them, but only when the idle
+    /// ones have doubled since the last time.
+    fn sweep_idle(&mut self) {
+        let idle = self.hosts.len().saturating_sub(self.active());
+        if idle < self.sweep_at.max(FIRST_SWEEP) {
+            return;
+        }
+        let (now_ms, present) = (self.latest_now_ms, self.present);
+        self.hosts.retain(|_, host| {
+            host.due_at_ms.is_some() || host.not_before_ms > now_ms || host.pass > present
+        });
+        self.sweep_at = 2 * self.hosts.len().saturating_sub(self.active());
+    }
+}

@@ -4,6 +4,7 @@
 //! are followed by hand, each hop through the same gate; bodies are bounded on
 //! the wire and, in [`body`], while they are decoded.
 
+pub mod api;
 pub mod body;
 pub mod client;
 mod failure;

@@ -186,6 +186,10 @@ impl Store {
     ) -> Result<Vec<PollView>, StoreError> {
         todo!()
     }
+    /// The newest polls, newest first.
+    pub async fn last_polls(&self, limit: u32) -> Result<Vec<PollView>, StoreError> {
+        todo!()
+    }
     /// The changes that one poll made, at most `limit`.
     pub async fn changes_of_poll(
         &self,

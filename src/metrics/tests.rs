@@ -1,0 +1,142 @@
+//! Tests of the metrics: the names operators alert on, and bounded labels.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::store::views::QueueView;
+
+fn status() -> StatusView {
+    let at = |text: &str| text.parse().expect("a timestamp");
+    StatusView {
+        version: "0.1.0".to_owned(),
+        now: at("2026-11-21T08:30:00Z"),
+        started_at: Some(at("1970-01-01T00:01:00Z")),
+        sites: 2,
+        sources: 3,
+        sources_due: 1,
+        sources_failing: 0,
+        urls: 4,
+        store_bytes: 5,
+        wal_bytes: 6,
+        polls_24h: BTreeMap::new(),
+        changes_24h: Counts::default(),
+        queues: vec![QueueView {
+            crawl: "a\"b".to_owned(),
+            queued: 7,
+            oldest_lease_at: Some(at("2026-11-21T08:29:30Z")),
+            ..QueueView::default()
+        }],
+    }
+}
+
+#[track_caller]
+fn assert_lines(text: &str, lines: &[&str]) {
+    for line in lines {
+        assert!(text.lines().any(|found| found == *line), "{line} is not in\n{text}");
+    }
+}
+
+#[test]
+fn a_poll_counts_its_result_its_bytes_and_its_changes() {
+    let metrics = Metrics::new();
+    metrics.poll_done(&PollFigures {
+        result: "changed",
+        took: Duration::from_millis(300),
+        wire_bytes: 10,
+        body_bytes: 100,
+        entries: 5,
+        counts: Counts { new: 2, removed: 1, ..Counts::default() },
+    });
+    metrics.saved(Saved::EqualHash, 1);
+    assert_lines(
+        &metrics.encode(None),
+        &[
+            "sitemapd_polls_total{result=\"changed\"} 1",
+            "sitemapd_poll_duration_seconds_count 1",
+            "sitemapd_poll_wire_bytes_total 10",
+            "sitemapd_poll_body_bytes_total 100",
+            "sitemapd_entries_total 5",
+            "sitemapd_changes_total{kind=\"new\"} 2",
+            "sitemapd_changes_total{kind=\"removed\"} 1",
+            "sitemapd_work_saved_total{by=\"equal-hash\"} 1",
+        ],
+    );
+}
+
+#[test]
+fn only_settlements_that_counted_are_counted() {
+    let metrics = Metrics::new();
+    metrics.leased([Reason::New, Reason::New].into_iter());
+    let results = [
+        (Some(Outcome::Changed), TokenResult::Ok),
+        (Some(Outcome::Changed), TokenResult::Stale),
+        (None, TokenResult::Ok),
+    ];
+    metrics.settled(results.into_iter());
+    metrics.tokens(TokenCall::Settle, results.into_iter().map(|(_, result)| result));
+    metrics.expired(3, 1);
+    metrics.dead_lettered(1);
+    metrics.commit_done(Duration::from_millis(2), 8);
+    assert_lines(
+        &metrics.encode(None),
+        &[
+            "sitemapd_leases_total{reason=\"new\"} 2",
+            "sitemapd_settlements_total{outcome=\"changed\"} 1",
+            "sitemapd_settlements_total{outcome=\"by-hash\"} 1",
+            "sitemapd_tokens_total{call=\"settle\",result=\"ok\"} 2",
+            "sitemapd_tokens_total{call=\"settle\",result=\"stale\"} 1",
+            "sitemapd_leases_expired_total 3",
+            "sitemapd_dead_letters_total 2",
+            "sitemapd_commit_duration_seconds_count 1",
+            "sitemapd_commit_effects_total 8",
+        ],
+    );
+}
+
+#[test]
+fn the_store_s_gauges_are_those_of_the_scrape() {
+    let metrics = Metrics::new();
+    let text = metrics.encode(Some(&status()));
+    assert_lines(
+        &text,
+        &[
+            "sitemapd_sites 2",
+            "sitemapd_urls 4",
+            "sitemapd_store_bytes 5",
+            "sitemapd_wal_bytes 6",
+            "sitemapd_queue_urls{crawl=\"a\\\"b\",state=\"queued\"} 7",
+            "sitemapd_queue_oldest_lease_seconds{crawl=\"a\\\"b\"} 30.0",
+            "sitemapd_start_time_seconds 60.0",
+        ],
+    );
+    assert!(!metrics.encode(None).contains("sitemapd_urls"));
+}
+
+#[test]
+fn a_text_from_outside_makes_no_series_of_its_own() {
+    let metrics = Metrics::new();
+    for method in ["GET", "BREW", "X-1", "X-2"] {
+        metrics.api_request(method, "/v1/queue", 200);
+    }
+    let text = metrics.encode(None);
+    assert_lines(
+        &text,
+        &[
+            "sitemapd_api_requests_total{method=\"GET\",route=\"/v1/queue\",status=\"200\"} 1",
+            "sitemapd_api_requests_total{method=\"other\",route=\"/v1/queue\",status=\"200\"} 3",
+        ],
+    );
+}
+
+#[test]
+fn the_text_ends_as_openmetrics_wants_and_names_each_metric_once() {
+    let text = Metrics::new().encode(Some(&status()));
+    assert!(text.ends_with("# EOF\n"));
+    assert_eq!(text.matches("# EOF").count(), 1);
+    let mut names: Vec<_> = text.lines().filter(|line| line.starts_with("# TYPE ")).collect();
+    let all = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all);
+    assert!(text.contains("sitemapd_build_info{version="));
+}

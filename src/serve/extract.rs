@@ -1,0 +1,334 @@
+//! Reads requests: JSON bodies under limits, query parameters, path parameters.
+//!
+//! All refusals are problems. A body is bounded in bytes, in time, and by a
+//! budget over all requests, so that no number of clients fills the memory;
+//! its permits live as long as the request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
+use serde::de::DeserializeOwned;
+use serde_json::error::Category;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::Context;
+use super::problem::{Kind, Problem};
+use super::wire::grouped;
+
+/// Bytes of a body, where nothing else is said.
+pub(crate) const SMALL_BODY: usize = 2 << 20;
+/// Bytes of a body that may hold 10,000 results, 1.6 kB each.
+pub(crate) const LARGE_BODY: usize = 16 << 20;
+/// Time for a body to come in whole.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// From this size on a body is parsed on the blocking pool: on an async worker
+/// it would hold up other requests for milliseconds.
+const PARSE_APART: usize = 256 << 10;
+/// Bytes of all bodies held at once, in units of [`BUDGET_UNIT`].
+const BUDGET: usize = 128 << 20;
+/// Bytes that one permit of the budget stands for.
+const BUDGET_UNIT: usize = 1 << 10;
+
+/// The memory that request bodies may take together.
+#[derive(Debug, Clone)]
+pub(crate) struct BodyBudget(Arc<Semaphore>);
+
+impl Default for BodyBudget {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(BUDGET / BUDGET_UNIT)))
+    }
+}
+
+/// A body on its way in: its bytes, and the part of the budget that they use.
+struct Incoming {
+    bytes: BytesMut,
+    permits: Option<OwnedSemaphorePermit>,
+}
+
+impl BodyBudget {
+    /// Takes what `bytes` need; at once, since waiting would let slow bodies
+    /// block each other.
+    fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
+        let units = u32::try_from(bytes.div_ceil(BUDGET_UNIT)).unwrap_or(u32::MAX);
+        self.0.clone().try_acquire_many_owned(units).map_err(|_| {
+            Problem::new(
+                Kind::Busy,
+                format!("Request bodies take {} bytes already; try again.", grouped(BUDGET)),
+            )
+        })
+    }
+}
+
+impl Incoming {
+    fn push(&mut self, chunk: &Bytes, limit: usize, budget: &BodyBudget) -> Result<(), Problem> {
+        let size = self.bytes.len() + chunk.len();
+        if size > limit {
+            return Err(too_large(limit));
+        }
+        let held = self.permits.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        if size > held * BUDGET_UNIT {
+            let more = budget.take(size - held * BUDGET_UNIT)?;
+            match &mut self.permits {
+                Some(permits) => permits.merge(more),
+                None => self.permits = Some(more),
+            }
+        }
+        self.bytes.extend_from_slice(chunk);
+        Ok(())
+    }
+}
+
+/// A JSON body of at most `LIMIT` bytes. An empty body reads as `{}`.
+pub(crate) struct Payload<T, const LIMIT: usize = SMALL_BODY> {
+    value: T,
+    _held: Option<OwnedSemaphorePermit>,
+}
+
+impl<T, const LIMIT: usize> Payload<T, LIMIT> {
+    /// What the body says; what is held of the budget is given back.
+    pub(crate) fn into_value(self) -> T {
+        self.value
+    }
+}
+
+impl<T, const LIMIT: usize> FromRequest<Arc<Context>> for Payload<T, LIMIT>
+where
+    T: DeserializeOwned + Send + 'static,
+{
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, context: &Arc<Context>) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        check_length(&parts.headers, LIMIT)?;
+        let reading = read_body(body, LIMIT, &context.bodies);
+        let Ok(read) = tokio::time::timeout(BODY_TIMEOUT, reading).await else {
+            return Err(Problem::new(
+                Kind::RequestTimeout,
+                format!("The body did not come within {} seconds.", BODY_TIMEOUT.as_secs()),
+            ));
+        };
+        let Incoming { bytes, permits } = read?;
+        if bytes.is_empty() {
+            return Ok(Self { value: read_json(b"{}")?, _held: permits });
+        }
+        check_media_type(&parts.headers)?;
+        if bytes.len() < PARSE_APART {
+            return Ok(Self { value: read_json(&bytes)?, _held: permits });
+        }
+        let parsing = tokio::task::spawn_blocking(move || read_json(&bytes));
+        let value = parsing.await.map_err(|_| {
+            Problem::new(Kind::Internal, "Reading the body failed; nothing was changed.")
+        })??;
+        Ok(Self { value, _held: permits })
+    }
+}
+
+async fn read_body(body: Body, limit: usize, budget: &BodyBudget) -> Result<Incoming, Problem> {
+    let mut incoming = Incoming { bytes: BytesMut::new(), permits: None };
+    let mut chunks = body.into_data_stream();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|_| {
+            Problem::new(Kind::MalformedJson, "The connection broke within the body.")
+        })?;
+        incoming.push(&chunk, limit, budget)?;
+    }
+    Ok(incoming)
+}
+
+/// Refuses by `Content-Length` before a byte is read.
+fn check_length(headers: &HeaderMap, limit: usize) -> Result<(), Problem> {
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    match length.and_then(|text| text.parse::<u64>().ok()) {
+        Some(bytes) if bytes > limit as u64 => Err(too_large(limit)),
+        _ => Ok(()),
+    }
+}
+
+fn too_large(limit: usize) -> Problem {
+    Problem::new(
+        Kind::BodyTooLarge,
+        format!(
+            "The body is over the limit of {} bytes; send it in several calls.",
+            grouped(limit)
+        ),
+    )
+}
+
+/// Refuses what is not plain JSON. A page of another origin cannot send this
+/// type without asking first, so this also keeps forged forms out.
+fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
+    if let Some(coding) = headers.get(header::CONTENT_ENCODING)
+        && !coding.as_bytes().eq_ignore_ascii_case(b"identity")
+    {
+        return Err(Problem::new(
+            Kind::UnsupportedMediaType,
+            "The body is compressed; send it without Content-Encoding.",
+        ));
+    }
+    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = given.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    let found = given.map_or_else(|| "missing".to_owned(), |text| format!("{text:?}"));
+    Err(Problem::new(
+        Kind::UnsupportedMediaType,
+        format!(
+            "Content-Type is {found}; it must be application/json (with curl: --json or -H \
+             'Content-Type: application/json')."
+        ),
+    ))
+}
+
+/// Parses a body; the problem says where and what is known.
+fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        let kind = match error.classify() {
+            Category::Data => Kind::InvalidField,
+            Category::Syntax | Category::Eof | Category::Io => Kind::MalformedJson,
+        };
+        Problem::new(kind, format!("{error}."))
+    })
+}
+
+/// Query parameters; unknown ones are refused.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        match Query::try_from_uri(&parts.uri) {
+            Ok(Query(params)) => Ok(Self(params)),
+            Err(rejection) => Err(Problem::field(format!(
+                "{}. Percent-encode `&` and `=` within a value.",
+                rejection.body_text()
+            ))),
+        }
+    }
+}
+
+/// The one parameter of a path, as text.
+pub(crate) struct Segment(pub(crate) String);
+
+impl<S: Sync + Send> FromRequestParts<S> for Segment {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match Path::<String>::from_request_parts(parts, state).await {
+            Ok(Path(text)) => Ok(Self(text)),
+            Err(rejection) => Err(Problem::field(rejection.body_text())),
+        }
+    }
+}
+
+/// The one parameter of a path, as a row number.
+pub(crate) struct RowId(pub(crate) i64);
+
+impl<S: Sync + Send> FromRequestParts<S> for RowId {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let Segment(text) = Segment::from_request_parts(parts, state).await?;
+        match text.parse() {
+            Ok(row) if row >= 0 => Ok(Self(row)),
+            _ => Err(Problem::new(Kind::NotFound, format!("{text:?} is no id; ids are numbers."))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use axum::http::HeaderValue;
+    use serde::Deserialize;
+    use serde_json::Value;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code)] // only its shape matters
+    struct Known {
+        one: u8,
+    }
+
+    fn headers(pairs: &[(header::HeaderName, &'static str)]) -> HeaderMap {
+        let pairs = pairs.iter().map(|(name, value)| (name.clone(), *value));
+        pairs.map(|(name, value)| (name, HeaderValue::from_static(value))).collect()
+    }
+
+    #[test]
+    fn broken_json_and_wrong_fields_are_different_problems_with_a_place() {
+        for (body, kind, named) in [
+            ("{\"one\": ", Kind::MalformedJson, "line 1"),
+            ("{one: 1}", Kind::MalformedJson, "line 1"),
+            ("{\"one\": 1} x", Kind::MalformedJson, "trailing"),
+            ("{\"two\": 1}", Kind::InvalidField, "`one`"),
+            ("{\"one\": \"a\"}", Kind::InvalidField, "u8"),
+            ("{\"one\": 1, \"one\": 2}", Kind::InvalidField, "duplicate"),
+            ("{}", Kind::InvalidField, "missing field `one`"),
+        ] {
+            let problem = read_json::<Known>(body.as_bytes()).expect_err(body);
+            assert_eq!(problem.kind(), kind, "{body}");
+            assert!(problem.detail().contains(named), "{body}: {}", problem.detail());
+        }
+    }
+
+    #[test]
+    fn json_nested_without_end_is_refused_and_not_followed() {
+        let problem = read_json::<Value>("[".repeat(1_000_000).as_bytes()).expect_err("depth");
+        assert_eq!(problem.kind(), Kind::MalformedJson);
+    }
+
+    #[test]
+    fn a_body_over_its_limit_is_refused_by_its_announced_length() {
+        let problem = check_length(&headers(&[(header::CONTENT_LENGTH, "1000000000")]), SMALL_BODY)
+            .expect_err("too long");
+        assert_eq!(problem.kind(), Kind::BodyTooLarge);
+        assert!(problem.detail().contains("2,097,152 bytes"), "{}", problem.detail());
+    }
+
+    #[test]
+    fn only_plain_json_is_read() {
+        let json = (header::CONTENT_TYPE, "application/json; charset=utf-8");
+        assert!(check_media_type(&headers(std::slice::from_ref(&json))).is_ok());
+        for wrong in [
+            headers(&[]),
+            headers(&[(header::CONTENT_TYPE, "application/x-www-form-urlencoded")]),
+            headers(&[(header::CONTENT_TYPE, "text/plain")]),
+            headers(&[json, (header::CONTENT_ENCODING, "gzip")]),
+        ] {
+            let problem = check_media_type(&wrong).expect_err("not plain JSON");
+            assert_eq!(problem.kind(), Kind::UnsupportedMediaType, "{wrong:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_without_end_is_cut_at_the_limit() {
+        let chunk = Bytes::from_static(&[b' '; 1_000]);
+        let endless = futures_util::stream::repeat_with(move || Ok::<_, Infallible>(chunk.clone()));
+        let budget = BodyBudget::default();
+        let read = read_body(Body::from_stream(endless), 10_000, &budget).await;
+        assert_eq!(read.err().map(|problem| problem.kind()), Some(Kind::BodyTooLarge));
+        assert_eq!(budget.0.available_permits(), BUDGET / BUDGET_UNIT);
+    }
+
+    #[tokio::test]
+    async fn bodies_share_a_budget_and_give_it_back() {
+        let budget = BodyBudget(Arc::new(Semaphore::new(3)));
+        let body = || Body::from(vec![b' '; 2 * BUDGET_UNIT]);
+        let first = read_body(body(), SMALL_BODY, &budget).await.expect("fits");
+        let second = read_body(body(), SMALL_BODY, &budget).await;
+        assert_eq!(second.err().map(|problem| problem.kind()), Some(Kind::Busy));
+        drop(first);
+        assert!(read_body(body(), SMALL_BODY, &budget).await.is_ok());
+    }
+}

@@ -1,0 +1,222 @@
+//! Who may ask: the bearer token, the `Host` and the `Origin` of a request.
+//!
+//! Without a token the listener is on loopback, where every browser of the
+//! machine can reach it: a request must then name us in `Host`, so that a
+//! rebound name of somebody's page does not get in. With a token, that is the
+//! gate, and a proxy in front may pass any `Host`. A request that changes
+//! something and comes from a page of another origin is refused in both cases.
+//! The health routes tell nothing and are open.
+
+use std::hint::black_box;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, Method, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::Context;
+use super::problem::{Kind, Problem};
+
+/// Routes that anybody may ask.
+const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+
+/// Middleware: lets a request through, or answers why not.
+pub(crate) async fn admit(
+    State(context): State<Arc<Context>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let rules = Rules { token: context.state.token.as_deref(), bound: context.bound };
+    match rules.check(request.method(), request.uri(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// What a request is held against.
+#[derive(Debug, Clone, Copy)]
+struct Rules<'a> {
+    token: Option<&'a str>,
+    bound: SocketAddr,
+}
+
+impl Rules<'_> {
+    fn check(self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+        if OPEN.contains(&uri.path()) {
+            return Ok(());
+        }
+        let host = named_host(uri, headers)?;
+        match self.token {
+            Some(token) => check_token(token, headers)?,
+            None => self.check_host(&host)?,
+        }
+        if matches!(*method, Method::GET | Method::HEAD) {
+            return Ok(());
+        }
+        check_origin(&host, headers)
+    }
+
+    /// A name that only this machine answers to, or the address we listen on.
+    fn check_host(self, host: &Authority) -> Result<(), Problem> {
+        let name = host.host();
+        let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
+        let ours = match bare.parse::<IpAddr>() {
+            Ok(address) => address.is_loopback() || address == self.bound.ip(),
+            Err(_) => name.eq_ignore_ascii_case("localhost"),
+        };
+        if ours {
+            return Ok(());
+        }
+        Err(Problem::new(
+            Kind::ForeignHost,
+            format!(
+                "The Host header names {name:?}; without a token only localhost and {} are \
+                 answered. A proxy in front must set Host, or use a token.",
+                self.bound
+            ),
+        ))
+    }
+}
+
+/// The host that a request names, in its URI or its `Host` header.
+fn named_host(uri: &Uri, headers: &HeaderMap) -> Result<Authority, Problem> {
+    if let Some(authority) = uri.authority() {
+        return Ok(authority.clone());
+    }
+    let mut values = headers.get_all(header::HOST).iter();
+    let parsed = values.next().and_then(|value| Authority::try_from(value.as_bytes()).ok());
+    match (parsed, values.next()) {
+        (Some(authority), None) => Ok(authority),
+        _ => Err(Problem::new(Kind::ForeignHost, "The request needs exactly one Host header.")),
+    }
+}
+
+fn check_token(expected: &str, headers: &HeaderMap) -> Result<(), Problem> {
+    let given = headers.get(header::AUTHORIZATION).map(axum::http::HeaderValue::as_bytes);
+    let Some(given) = given.and_then(bearer) else {
+        return Err(Problem::new(
+            Kind::Unauthorized,
+            "Send the token of listen.token_file as `Authorization: Bearer <token>`.",
+        ));
+    };
+    if same(given, expected.as_bytes()) {
+        return Ok(());
+    }
+    Err(Problem::new(Kind::Unauthorized, "The token is not that of listen.token_file."))
+}
+
+/// The credentials of `Bearer` (RFC 6750 section 2.1; the scheme in any case).
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, rest) = value.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| rest.trim_ascii())
+}
+
+/// Compares without telling by its time how much is equal, only the length.
+fn same(given: &[u8], expected: &[u8]) -> bool {
+    let difference = given.iter().zip(expected).fold(0, |seen, (a, b)| black_box(seen | (a ^ b)));
+    given.len() == expected.len() && difference == 0
+}
+
+/// A browser names the origin of the page with each request that is no plain
+/// read; other clients send none. The scheme is not compared: TLS may end at a
+/// proxy in front of us.
+fn check_origin(host: &Authority, headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+    let page = Uri::try_from(origin.as_bytes()).ok();
+    let authority = page.as_ref().and_then(Uri::authority);
+    if authority.is_some_and(|page| page.as_str().eq_ignore_ascii_case(host.as_str())) {
+        return Ok(());
+    }
+    Err(Problem::new(
+        Kind::ForeignOrigin,
+        format!("The request was sent by a page of {origin:?}, which is not {host:?}."),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn check(
+        token: Option<&str>,
+        method: &Method,
+        path: &'static str,
+        pairs: &[(&'static str, &'static str)],
+    ) -> Result<(), Kind> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        let bound = "127.0.0.1:7070".parse().expect("an address");
+        let rules = Rules { token, bound };
+        rules.check(method, &Uri::from_static(path), &headers).map_err(|problem| problem.kind())
+    }
+
+    #[test]
+    fn without_a_token_only_the_names_of_this_machine_are_answered() {
+        for host in ["localhost:7070", "LOCALHOST", "127.0.0.1:7070", "[::1]:7070", "127.0.0.1"] {
+            assert_eq!(check(None, &Method::GET, "/", &[("host", host)]), Ok(()), "{host}");
+        }
+        for host in ["evil.example:7070", "localhost.evil.example", "10.0.0.1", "", "a b", "[::2]"]
+        {
+            let refused = check(None, &Method::GET, "/", &[("host", host)]);
+            assert_eq!(refused, Err(Kind::ForeignHost), "{host}");
+        }
+        assert_eq!(check(None, &Method::GET, "/", &[]), Err(Kind::ForeignHost));
+        let two = [("host", "localhost"), ("host", "evil.example")];
+        assert_eq!(check(None, &Method::GET, "/", &two), Err(Kind::ForeignHost));
+    }
+
+    #[test]
+    fn a_uri_with_a_host_is_judged_by_that_host() {
+        let headers = [("host", "localhost")];
+        let refused = check(None, &Method::GET, "http://evil.example/", &headers);
+        assert_eq!(refused, Err(Kind::ForeignHost));
+    }
+
+    #[test]
+    fn with_a_token_nothing_but_the_token_counts() {
+        let host = ("host", "queue.example");
+        let ask = |pairs: &[_]| check(Some("s3cret"), &Method::GET, "/v1/queue", pairs);
+        for right in ["Bearer s3cret", "bearer s3cret", "Bearer  s3cret "] {
+            assert_eq!(ask(&[host, ("authorization", right)]), Ok(()), "{right}");
+        }
+        for wrong in ["Bearer s3cre", "Bearer s3cretx", "Bearer ", "Basic s3cret", "s3cret", ""] {
+            let refused = ask(&[host, ("authorization", wrong)]);
+            assert_eq!(refused, Err(Kind::Unauthorized), "{wrong}");
+        }
+        assert_eq!(ask(&[host]), Err(Kind::Unauthorized));
+    }
+
+    #[test]
+    fn health_is_open_and_nothing_that_looks_like_it() {
+        for path in OPEN {
+            assert_eq!(check(Some("s3cret"), &Method::GET, path, &[]), Ok(()), "{path}");
+        }
+        for path in ["/healthz/", "/healthz/../v1/queue", "/"] {
+            let refused = check(Some("s3cret"), &Method::GET, path, &[("host", "localhost")]);
+            assert_eq!(refused, Err(Kind::Unauthorized), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_page_of_another_origin_cannot_change_anything() {
+        let host = ("host", "localhost:7070");
+        let post = |origin| check(None, &Method::POST, "/v1/lease", &[host, ("origin", origin)]);
+        assert_eq!(post("http://localhost:7070"), Ok(()));
+        for origin in
+            ["https://evil.example", "null", "http://localhost:3000", "http://localhost", ""]
+        {
+            assert_eq!(post(origin), Err(Kind::ForeignOrigin), "{origin}");
+        }
+        let get = [host, ("origin", "https://evil.example")];
+        assert_eq!(check(None, &Method::GET, "/v1/queue", &get), Ok(()));
+        assert_eq!(check(None, &Method::POST, "/v1/lease", &[host]), Ok(()));
+        assert_eq!(check(None, &Method::DELETE, "/v1/sources/1", &get), Err(Kind::ForeignOrigin));
+    }
+}

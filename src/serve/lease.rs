@@ -1,0 +1,107 @@
+//! The fetchers' calls: lease (with long poll), settle, extend, release.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::Context;
+use super::extract::{LARGE_BODY, Payload};
+use super::problem::Problem;
+use super::wire::queue::{
+    ExtendBody, LeaseAnswer, LeaseBody, ReleaseBody, SettleBody, TokensAnswer,
+};
+use crate::metrics::TokenCall;
+use crate::queue::{LeaseBatch, LeaseRequest};
+
+/// First pause after a wake-up that yielded nothing (somebody else was faster,
+/// or what came due is of another site); it doubles up to [`MAX_PAUSE`].
+const MIN_PAUSE: Duration = Duration::from_millis(10);
+/// Longest such pause.
+const MAX_PAUSE: Duration = Duration::from_millis(500);
+
+/// `POST /v1/lease`
+pub(crate) async fn lease(
+    State(context): State<Arc<Context>>,
+    body: Payload<LeaseBody>,
+) -> Result<Json<LeaseAnswer>, Problem> {
+    let (request, wait) = body.into_value().check(context.lease_defaults())?;
+    let batch = lease_within(&context, request, wait).await?;
+    context.state.metrics.leased(batch.urls.iter().map(|leased| leased.reason));
+    Ok(Json(batch.into()))
+}
+
+/// Leases until there is something, the time is over, or the daemon stops.
+/// The client's own time counts here, whatever the store's clock does.
+async fn lease_within(
+    context: &Context,
+    request: LeaseRequest,
+    wait: Duration,
+) -> Result<LeaseBatch, Problem> {
+    let deadline = Instant::now() + wait;
+    let mut pause = MIN_PAUSE;
+    loop {
+        let batch = context.state.store.lease(request.clone()).await?;
+        let over = wait.is_zero() || Instant::now() >= deadline || context.stop.is_cancelled();
+        if over || !batch.urls.is_empty() {
+            return Ok(batch);
+        }
+        let woken = async {
+            context.state.store.wait_for_due(&request.crawl).await;
+            sleep(pause).await;
+        };
+        tokio::select! {
+            () = context.stop.cancelled() => return Ok(batch),
+            slept = timeout_at(deadline, woken) => if slept.is_err() { return Ok(batch) },
+        }
+        pause = (pause * 2).min(MAX_PAUSE);
+    }
+}
+
+/// `POST /v1/settle`
+pub(crate) async fn settle(
+    State(context): State<Arc<Context>>,
+    body: Payload<SettleBody, LARGE_BODY>,
+) -> Result<Json<TokensAnswer>, Problem> {
+    let (tokens, settlements) = body.into_value().check()?;
+    let outcomes: Vec<_> = settlements.iter().map(|settlement| settlement.outcome).collect();
+    let results = if settlements.is_empty() {
+        Vec::new()
+    } else {
+        context.state.store.settle(settlements).await?
+    };
+    context.state.metrics.settled(outcomes.into_iter().zip(results.iter().copied()));
+    Ok(Json(counted(&context, TokenCall::Settle, tokens.answer(results))))
+}
+
+/// `POST /v1/extend`
+pub(crate) async fn extend(
+    State(context): State<Arc<Context>>,
+    body: Payload<ExtendBody>,
+) -> Result<Json<TokensAnswer>, Problem> {
+    let (tokens, known, ttl) = body.into_value().check(context.lease_defaults())?;
+    let results =
+        if known.is_empty() { Vec::new() } else { context.state.store.extend(known, ttl).await? };
+    Ok(Json(counted(&context, TokenCall::Extend, tokens.answer(results))))
+}
+
+/// `POST /v1/release`
+pub(crate) async fn release(
+    State(context): State<Arc<Context>>,
+    body: Payload<ReleaseBody>,
+) -> Result<Json<TokensAnswer>, Problem> {
+    let (tokens, known, after) = body.into_value().check()?;
+    let results = if known.is_empty() {
+        Vec::new()
+    } else {
+        context.state.store.release(known, after).await?
+    };
+    Ok(Json(counted(&context, TokenCall::Release, tokens.answer(results))))
+}
+
+fn counted(context: &Context, call: TokenCall, answer: TokensAnswer) -> TokensAnswer {
+    context.state.metrics.tokens(call, answer.results());
+    answer
+}

@@ -1,0 +1,309 @@
+//! The operators' calls that change something: queue, sites, sources.
+//!
+//! Each says in its answer what it did, as a number or as the thing it changed.
+//! "All" is never the meaning of an empty list: it must be said.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use super::Context;
+use super::extract::{LARGE_BODY, Params, Payload, RowId, Segment};
+use super::problem::Problem;
+use super::wire::{Capped, crawl, name, views, web_url};
+use crate::model::SourceId;
+use crate::queue::MAX_RESULTS;
+
+/// Body of `POST /v1/queue/replay`: these `urls`, or `all`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ReplayBody {
+    crawl: Option<String>,
+    all: bool,
+    urls: Capped<String, MAX_RESULTS>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Replayed {
+    replayed: u64,
+}
+
+impl ReplayBody {
+    /// The crawl, and the URLs; none stands for all.
+    fn check(self) -> Result<(String, Vec<String>), Problem> {
+        let urls = read_urls(self.urls)?;
+        match (self.all, urls.is_empty()) {
+            (false, true) => Err(Problem::field("Name the `urls` to replay, or say `all`: true.")),
+            (true, false) => Err(Problem::field("Give either `urls` or `all`, not both.")),
+            _ => Ok((crawl(self.crawl)?, urls)),
+        }
+    }
+}
+
+/// `POST /v1/queue/replay`
+pub(crate) async fn replay(
+    State(context): State<Arc<Context>>,
+    body: Payload<ReplayBody, LARGE_BODY>,
+) -> Result<Json<Replayed>, Problem> {
+    let (crawl, urls) = body.into_value().check()?;
+    let replayed = context.state.store.replay(crawl, urls).await?;
+    Ok(Json(Replayed { replayed }))
+}
+
+/// Body of `POST /v1/queue/requeue`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RequeueBody {
+    crawl: Option<String>,
+    urls: Capped<String, MAX_RESULTS>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Requeued {
+    requeued: u64,
+}
+
+/// `POST /v1/queue/requeue`
+pub(crate) async fn requeue(
+    State(context): State<Arc<Context>>,
+    body: Payload<RequeueBody, LARGE_BODY>,
+) -> Result<Json<Requeued>, Problem> {
+    let body = body.into_value();
+    let urls = read_urls(body.urls)?;
+    if urls.is_empty() {
+        return Err(Problem::field("urls is empty; name at least one."));
+    }
+    let requeued = context.state.store.requeue(crawl(body.crawl)?, urls).await?;
+    Ok(Json(Requeued { requeued }))
+}
+
+fn read_urls(urls: Capped<String, MAX_RESULTS>) -> Result<Vec<String>, Problem> {
+    let read = |(index, text): (usize, String)| {
+        web_url(&format!("urls[{index}]"), &text).map(String::from)
+    };
+    urls.take("urls")?.into_iter().enumerate().map(read).collect()
+}
+
+/// Body of `POST /v1/queue/block` and `unblock`: a `url`, or a `prefix` of URLs.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct BlockBody {
+    crawl: Option<String>,
+    url: Option<String>,
+    prefix: Option<String>,
+}
+
+/// What is blocked, as the store takes it.
+#[derive(Debug, PartialEq, Eq)]
+struct Pattern {
+    crawl: String,
+    text: String,
+    prefix: bool,
+}
+
+impl BlockBody {
+    fn check(self) -> Result<Pattern, Problem> {
+        let crawl = crawl(self.crawl)?;
+        let (text, prefix) = match (self.url, self.prefix) {
+            (Some(url), None) => (web_url("url", &url)?, false),
+            (None, Some(prefix)) => (web_url("prefix", &prefix)?, true),
+            _ => {
+                return Err(Problem::field(
+                    "Give either `url`, for one URL, or `prefix`, for all that begin so.",
+                ));
+            }
+        };
+        Ok(Pattern { crawl, text: text.into(), prefix })
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Blocked {
+    blocked: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Unblocked {
+    unblocked: u64,
+}
+
+/// `POST /v1/queue/block`
+pub(crate) async fn block(
+    State(context): State<Arc<Context>>,
+    body: Payload<BlockBody>,
+) -> Result<Json<Blocked>, Problem> {
+    let Pattern { crawl, text, prefix } = body.into_value().check()?;
+    let blocked = context.state.store.block(crawl, text, prefix).await?;
+    Ok(Json(Blocked { blocked }))
+}
+
+/// `POST /v1/queue/unblock`
+pub(crate) async fn unblock(
+    State(context): State<Arc<Context>>,
+    body: Payload<BlockBody>,
+) -> Result<Json<Unblocked>, Problem> {
+    let Pattern { crawl, text, prefix } = body.into_value().check()?;
+    let unblocked = context.state.store.unblock(crawl, text, prefix).await?;
+    Ok(Json(Unblocked { unblocked }))
+}
+
+/// Body of `POST /v1/queue/pause`; `paused: false` goes on.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct PauseBody {
+    crawl: Option<String>,
+    paused: Option<bool>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Paused {
+    crawl: String,
+    paused: bool,
+}
+
+/// `POST /v1/queue/pause`
+pub(crate) async fn pause_crawl(
+    State(context): State<Arc<Context>>,
+    body: Payload<PauseBody>,
+) -> Result<Json<Paused>, Problem> {
+    let body = body.into_value();
+    let crawl = crawl(body.crawl)?;
+    let paused = body.paused.unwrap_or(true);
+    context.state.store.pause_crawl(crawl.clone(), paused).await?;
+    Ok(Json(Paused { crawl, paused }))
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct MadeDue {
+    sources: u64,
+}
+
+/// `POST /v1/sites/{name}/poll`
+pub(crate) async fn poll_site(
+    State(context): State<Arc<Context>>,
+    Segment(name): Segment,
+) -> Result<Json<MadeDue>, Problem> {
+    let sources = context.state.store.poll_site(name).await?;
+    Ok(Json(MadeDue { sources }))
+}
+
+/// `POST /v1/sites/{name}/pause`
+pub(crate) async fn pause_site(
+    State(context): State<Arc<Context>>,
+    Segment(name): Segment,
+) -> Result<Json<views::Site>, Problem> {
+    context.state.store.pause_site(name.clone(), true).await?;
+    Ok(Json(context.state.store.site(name).await?.into()))
+}
+
+/// `POST /v1/sites/{name}/resume`
+pub(crate) async fn resume_site(
+    State(context): State<Arc<Context>>,
+    Segment(name): Segment,
+) -> Result<Json<views::Site>, Problem> {
+    context.state.store.pause_site(name.clone(), false).await?;
+    Ok(Json(context.state.store.site(name).await?.into()))
+}
+
+/// Body of `POST /v1/sources`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SubmitBody {
+    site: String,
+    url: String,
+}
+
+/// `POST /v1/sources`: registers a source, or makes a known one due now.
+pub(crate) async fn submit_source(
+    State(context): State<Arc<Context>>,
+    body: Payload<SubmitBody>,
+) -> Result<Json<views::Source>, Problem> {
+    let body = body.into_value();
+    let site = name("site", body.site)?;
+    let url = web_url("url", &body.url)?;
+    let id = context.state.store.submit_source(site, url).await?;
+    source(&context, id).await
+}
+
+/// `POST /v1/sources/{id}/poll`
+pub(crate) async fn poll_source(
+    State(context): State<Arc<Context>>,
+    RowId(id): RowId,
+) -> Result<Json<views::Source>, Problem> {
+    context.state.store.poll_source(SourceId(id)).await?;
+    source(&context, SourceId(id)).await
+}
+
+async fn source(context: &Context, id: SourceId) -> Result<Json<views::Source>, Problem> {
+    let (source, polls) = context.state.store.source(id).await?;
+    Ok(Json(views::Source::with_polls(source, polls)))
+}
+
+/// Parameters of `DELETE /v1/sources/{id}`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct DeleteParams {
+    /// Are the URLs that only it lists dropped too?
+    drop_urls: bool,
+}
+
+/// `DELETE /v1/sources/{id}`
+pub(crate) async fn delete_source(
+    State(context): State<Arc<Context>>,
+    RowId(id): RowId,
+    Params(params): Params<DeleteParams>,
+) -> Result<StatusCode, Problem> {
+    context.state.store.delete_source(SourceId(id), params.drop_urls).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, from_value, json};
+
+    use super::*;
+
+    fn replayed(body: Value) -> Result<(String, Vec<String>), Problem> {
+        from_value::<ReplayBody>(body).expect("the shape is right").check()
+    }
+
+    fn blocked(body: Value) -> Result<Pattern, Problem> {
+        from_value::<BlockBody>(body).expect("the shape is right").check()
+    }
+
+    #[test]
+    fn replaying_all_must_be_said() {
+        assert!(replayed(json!({})).is_err());
+        assert!(replayed(json!({"urls": []})).is_err());
+        assert!(replayed(json!({"all": true, "urls": ["https://example.org/"]})).is_err());
+        let all = replayed(json!({"all": true})).expect("all");
+        assert_eq!(all, ("default".to_owned(), Vec::new()));
+    }
+
+    #[test]
+    fn a_url_that_is_none_is_named_by_its_place() {
+        let body = json!({"urls": ["https://example.org/", "example.org"]});
+        let problem = replayed(body).expect_err("no URL");
+        assert!(problem.detail().starts_with("urls[1] is no absolute URL"), "{problem:?}");
+    }
+
+    #[test]
+    fn a_block_is_of_one_url_or_of_a_prefix() {
+        let one = blocked(json!({"url": "https://example.org/a"})).expect("a URL");
+        assert!(!one.prefix);
+        let many = blocked(json!({"crawl": "news", "prefix": "https://example.org"}));
+        let expected = Pattern {
+            crawl: "news".to_owned(),
+            text: "https://example.org/".to_owned(),
+            prefix: true,
+        };
+        assert_eq!(many, Ok(expected));
+        assert!(blocked(json!({})).is_err());
+        assert!(
+            blocked(json!({"url": "https://a.example/", "prefix": "https://b.example/"})).is_err()
+        );
+    }
+}

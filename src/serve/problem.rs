@@ -1,0 +1,346 @@
+//! Errors as the API says them: RFC 9457 `application/problem+json`.
+//!
+//! Every answer that is not a success carries one of the types below. `type`
+//! is a stable `urn:sitemapd:problem:<word>` to branch on, `title` belongs to
+//! the type, and `detail` is a sentence for the person who reads it, which may
+//! change. The one mapping from [`StoreError`] to an answer is here.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use crate::store::StoreError;
+
+/// Characters of a `detail`; what a client sent may be quoted in it.
+const MAX_DETAIL: usize = 600;
+
+/// What went wrong, as far as a client may branch on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The body is not JSON.
+    MalformedJson,
+    /// A field or parameter is missing, unknown, or has a value that cannot be.
+    InvalidField,
+    /// A number is over a limit of the API; the detail names it.
+    LimitExceeded,
+    /// No token, or a wrong one.
+    Unauthorized,
+    /// The request comes from a page of another origin.
+    ForeignOrigin,
+    /// The `Host` is none of ours: a rebound name, or a proxy that passes its own.
+    ForeignHost,
+    /// The thing asked for is not there.
+    NotFound,
+    /// The path is none of the API.
+    NoSuchRoute,
+    /// The path exists, but not with this method.
+    MethodNotAllowed,
+    /// The body did not come in time.
+    RequestTimeout,
+    /// What was asked for cannot be, as things stand.
+    Refused,
+    /// The body has too many bytes.
+    BodyTooLarge,
+    /// The body is not `application/json`, or is compressed.
+    UnsupportedMediaType,
+    /// A bug, or a damaged store.
+    Internal,
+    /// A part of the API that this version does not have yet.
+    NotServedYet,
+    /// Try again soon.
+    Busy,
+    /// The daemon is starting or stopping.
+    Unavailable,
+    /// Writes are refused until there is space again; reads work.
+    StorageFull,
+}
+
+impl Kind {
+    /// Every kind.
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 18] = [
+        Self::MalformedJson,
+        Self::InvalidField,
+        Self::LimitExceeded,
+        Self::Unauthorized,
+        Self::ForeignOrigin,
+        Self::ForeignHost,
+        Self::NotFound,
+        Self::NoSuchRoute,
+        Self::MethodNotAllowed,
+        Self::RequestTimeout,
+        Self::Refused,
+        Self::BodyTooLarge,
+        Self::UnsupportedMediaType,
+        Self::Internal,
+        Self::NotServedYet,
+        Self::Busy,
+        Self::Unavailable,
+        Self::StorageFull,
+    ];
+
+    /// The stable URI, the title and the status of this kind.
+    fn facts(self) -> (&'static str, &'static str, StatusCode) {
+        match self {
+            Self::MalformedJson => (
+                "urn:sitemapd:problem:malformed-json",
+                "The body is not valid JSON",
+                StatusCode::BAD_REQUEST,
+            ),
+            Self::InvalidField => (
+                "urn:sitemapd:problem:invalid-field",
+                "A field has no usable value",
+                StatusCode::BAD_REQUEST,
+            ),
+            Self::LimitExceeded => (
+                "urn:sitemapd:problem:limit-exceeded",
+                "Over a limit of the API",
+                StatusCode::BAD_REQUEST,
+            ),
+            Self::Unauthorized => (
+                "urn:sitemapd:problem:unauthorized",
+                "A bearer token is needed",
+                StatusCode::UNAUTHORIZED,
+            ),
+            Self::ForeignOrigin => (
+                "urn:sitemapd:problem:foreign-origin",
+                "Sent by a page of another origin",
+                StatusCode::FORBIDDEN,
+            ),
+            Self::ForeignHost => (
+                "urn:sitemapd:problem:foreign-host",
+                "The Host header names another server",
+                StatusCode::MISDIRECTED_REQUEST,
+            ),
+            Self::NotFound => {
+                ("urn:sitemapd:problem:not-found", "Not found", StatusCode::NOT_FOUND)
+            }
+            Self::NoSuchRoute => {
+                ("urn:sitemapd:problem:no-such-route", "No such route", StatusCode::NOT_FOUND)
+            }
+            Self::MethodNotAllowed => (
+                "urn:sitemapd:problem:method-not-allowed",
+                "Method not allowed",
+                StatusCode::METHOD_NOT_ALLOWED,
+            ),
+            Self::RequestTimeout => (
+                "urn:sitemapd:problem:request-timeout",
+                "The body did not come in time",
+                StatusCode::REQUEST_TIMEOUT,
+            ),
+            Self::Refused => (
+                "urn:sitemapd:problem:refused",
+                "Not possible as things stand",
+                StatusCode::CONFLICT,
+            ),
+            Self::BodyTooLarge => (
+                "urn:sitemapd:problem:body-too-large",
+                "The body is too large",
+                StatusCode::PAYLOAD_TOO_LARGE,
+            ),
+            Self::UnsupportedMediaType => (
+                "urn:sitemapd:problem:unsupported-media-type",
+                "The body must be plain JSON",
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            ),
+            Self::Internal => (
+                "urn:sitemapd:problem:internal",
+                "The daemon failed",
+                StatusCode::INTERNAL_SERVER_ERROR,
+            ),
+            Self::NotServedYet => (
+                "urn:sitemapd:problem:not-served-yet",
+                "This version does not serve it yet",
+                StatusCode::NOT_IMPLEMENTED,
+            ),
+            Self::Busy => {
+                ("urn:sitemapd:problem:busy", "Busy, try again", StatusCode::SERVICE_UNAVAILABLE)
+            }
+            Self::Unavailable => (
+                "urn:sitemapd:problem:unavailable",
+                "The daemon is not ready",
+                StatusCode::SERVICE_UNAVAILABLE,
+            ),
+            Self::StorageFull => (
+                "urn:sitemapd:problem:storage-full",
+                "No space left on the disk",
+                StatusCode::SERVICE_UNAVAILABLE,
+            ),
+        }
+    }
+
+    /// Seconds after which a client may try the same again.
+    fn retry_after(self) -> Option<u16> {
+        match self {
+            Self::Busy => Some(1),
+            Self::Unavailable => Some(5),
+            Self::StorageFull => Some(60),
+            _ => None,
+        }
+    }
+}
+
+/// One error answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    kind: Kind,
+    detail: String,
+}
+
+/// The members of RFC 9457 section 3.1.
+#[derive(Serialize)]
+struct Members<'a> {
+    #[serde(rename = "type")]
+    uri: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: &'a str,
+}
+
+impl Problem {
+    /// A problem of this kind, with a sentence that helps; cut at 600 characters.
+    pub(crate) fn new(kind: Kind, detail: impl Into<String>) -> Self {
+        let mut detail = detail.into();
+        if let Some((at, _)) = detail.char_indices().nth(MAX_DETAIL) {
+            detail.truncate(at);
+            detail.push('…');
+        }
+        Self { kind, detail }
+    }
+
+    /// A field or parameter has a value that cannot be.
+    pub(crate) fn field(detail: impl Into<String>) -> Self {
+        Self::new(Kind::InvalidField, detail)
+    }
+
+    /// A number is over a limit, which the detail names.
+    pub(crate) fn limit(detail: impl Into<String>) -> Self {
+        Self::new(Kind::LimitExceeded, detail)
+    }
+
+    /// A part of the contract that a later version serves.
+    pub(crate) fn not_served(what: &str) -> Self {
+        Self::new(Kind::NotServedYet, format!("This version does not serve {what} yet."))
+    }
+
+    /// What a client may branch on.
+    #[cfg(test)]
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The sentence.
+    #[cfg(test)]
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Closed => {
+                Self::new(Kind::Unavailable, "The daemon is stopping; its store is closed.")
+            }
+            StoreError::Busy => Self::new(
+                Kind::Busy,
+                "Another process holds the database; nothing was changed, try again.",
+            ),
+            StoreError::Full => Self::new(
+                Kind::StorageFull,
+                "The disk is full; nothing was changed. Reads still work.",
+            ),
+            StoreError::NotFound(detail) => Self::new(Kind::NotFound, detail),
+            StoreError::Refused(detail) => Self::new(Kind::Refused, detail),
+            StoreError::Unusable(cause) | StoreError::Engine(cause) => {
+                tracing::error!(error = cause.escape_debug().to_string(), "store failed");
+                Self::new(
+                    Kind::Internal,
+                    "The database failed; nothing was changed. The daemon's log says more.",
+                )
+            }
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (uri, title, status) = self.kind.facts();
+        let members = Members { uri, title, status: status.as_u16(), detail: &self.detail };
+        let mut response = (status, Json(members)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(seconds) = self.kind.retry_after() {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.kind == Kind::Unauthorized {
+            headers.insert(
+                header::WWW_AUTHENTICATE,
+                HeaderValue::from_static("Bearer realm=\"sitemapd\""),
+            );
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_type_of_its_own_and_an_error_status() {
+        let uris: HashSet<_> = Kind::ALL.iter().map(|kind| kind.facts().0).collect();
+        assert_eq!(uris.len(), Kind::ALL.len());
+        for kind in Kind::ALL {
+            let (uri, title, status) = kind.facts();
+            assert!(uri.starts_with("urn:sitemapd:problem:"), "{uri}");
+            assert!(!title.is_empty());
+            assert!(status.is_client_error() || status.is_server_error(), "{uri}");
+        }
+    }
+
+    #[test]
+    fn each_failure_of_the_store_has_the_answer_its_caller_can_act_on() {
+        let text = || "x".to_owned();
+        let table = [
+            (StoreError::Closed, Kind::Unavailable, 503),
+            (StoreError::Busy, Kind::Busy, 503),
+            (StoreError::Full, Kind::StorageFull, 503),
+            (StoreError::NotFound(text()), Kind::NotFound, 404),
+            (StoreError::Refused(text()), Kind::Refused, 409),
+            (StoreError::Unusable(text()), Kind::Internal, 500),
+            (StoreError::Engine(text()), Kind::Internal, 500),
+        ];
+        for (error, kind, status) in table {
+            let shown = error.to_string();
+            let problem = Problem::from(error);
+            assert_eq!(problem.kind(), kind, "{shown}");
+            let response = problem.into_response();
+            assert_eq!(response.status().as_u16(), status, "{shown}");
+            let retries = response.headers().contains_key(header::RETRY_AFTER);
+            assert_eq!(retries, status == 503, "{shown}");
+        }
+    }
+
+    #[test]
+    fn what_the_engine_said_stays_in_the_log() {
+        let problem = Problem::from(StoreError::Engine("near \"SELEC\"".to_owned()));
+        assert!(!problem.detail().contains("SELEC"));
+    }
+
+    #[test]
+    fn a_problem_says_its_own_content_type_and_whom_to_ask_for_a_token() {
+        let response = Problem::new(Kind::Unauthorized, "no token").into_response();
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json");
+        assert_eq!(response.headers()[header::WWW_AUTHENTICATE], "Bearer realm=\"sitemapd\"");
+    }
+
+    #[test]
+    fn a_detail_that_quotes_a_long_request_is_cut_between_characters() {
+        let problem = Problem::field("é".repeat(5_000));
+        assert_eq!(problem.detail().chars().count(), MAX_DETAIL + 1);
+    }
+}

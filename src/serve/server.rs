@@ -1,0 +1,205 @@
+//! Connections: accepts them, keeps each under limits, drains them at stop.
+//!
+//! `axum::serve` sets no timer, which leaves hyper's header timeout without
+//! effect and lets a slow client keep a connection for ever; here each
+//! connection is built by hand. A client can hold a connection for
+//! [`LIFETIME`] plus one request at most, and all of them together never more
+//! than [`MAX_CONNECTIONS`], so file descriptors are left for the store.
+
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::extract::BodyBudget;
+use super::watch::REQUEST_TIMEOUT;
+use super::{Context, ServeState, router};
+
+/// Connections at once; half of the usual limit of file descriptors would be
+/// 512, but long polls hold one each, and systemd units set the limit anyway.
+const MAX_CONNECTIONS: usize = 1_024;
+/// Time for a request's header to come in, and for a kept connection to be idle.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of a request's header (and of the read buffer).
+const MAX_HEADER_BYTES: usize = 64 << 10;
+/// Fields of a request's header.
+const MAX_HEADERS: usize = 64;
+/// Age at which a connection takes no further request; clients reconnect.
+const LIFETIME: Duration = Duration::from_secs(600);
+/// Time for the last request of a connection, its answer read by the client.
+const LAST_REQUEST: Duration = REQUEST_TIMEOUT.saturating_add(Duration::from_secs(30));
+/// Pause after a failed accept: descriptors come back when requests end.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+/// What a connection over the limit gets, at no cost.
+const OVERLOADED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+    Content-Type: application/problem+json\r\nRetry-After: 1\r\nConnection: close\r\n\
+    Content-Length: 147\r\n\r\n\
+    {\"type\":\"urn:sitemapd:problem:busy\",\"title\":\"Busy, try again\",\"status\":503,\
+    \"detail\":\"All 1,024 connections are taken; close those you do not use.\"}";
+
+/// The API's listener, bound and not yet served.
+pub struct Server {
+    listener: TcpListener,
+    bound: SocketAddr,
+    state: ServeState,
+}
+
+impl Server {
+    /// Binds the listener; with port 0 the system picks one.
+    pub async fn bind(addr: SocketAddr, state: ServeState) -> io::Result<Self> {
+        let listener = TcpListener::bind(addr).await?;
+        let bound = listener.local_addr()?;
+        Ok(Self { listener, bound, state })
+    }
+
+    /// Where it really listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.bound
+    }
+
+    /// Serves until `stop` is cancelled. Then no connection is accepted, long
+    /// polls answer at once, and requests have `drain` to end; what is left
+    /// after that is cut off.
+    pub async fn run(self, stop: CancellationToken, drain: Duration) {
+        let Self { listener, bound, state } = self;
+        let metrics = state.metrics.clone();
+        let context = Context { state, bound, stop: stop.clone(), bodies: BodyBudget::default() };
+        let connections = Connections {
+            router: router(Arc::new(context)),
+            places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            tasks: TaskTracker::new(),
+            stop: stop.clone(),
+            cut: CancellationToken::new(),
+        };
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    if !connections.open(stream) {
+                        metrics.connection_refused();
+                    }
+                }
+                Err(error) if is_of_the_client(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept connections for the moment");
+                    let _ = timeout(ACCEPT_PAUSE, stop.cancelled()).await;
+                }
+            }
+        }
+        drop(listener);
+        connections.drain(drain).await;
+    }
+}
+
+/// All connections, and what each of them needs.
+#[derive(Clone)]
+struct Connections {
+    router: Router,
+    places: Arc<Semaphore>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    /// Cancelled when the time to drain is over.
+    cut: CancellationToken,
+}
+
+impl Connections {
+    /// Serves a connection in a task of its own; false if there are too many.
+    fn open(&self, stream: TcpStream) -> bool {
+        let Ok(place) = self.places.clone().try_acquire_owned() else {
+            turn_away(stream);
+            return false;
+        };
+        self.tasks.spawn(self.clone().serve(stream, place));
+        true
+    }
+
+    /// Waits for all connections to end; cuts off those that do not in time.
+    async fn drain(self, deadline: Duration) {
+        self.tasks.close();
+        if timeout(deadline, self.tasks.wait()).await.is_ok() {
+            return;
+        }
+        tracing::warn!(connections = self.tasks.len(), "requests cut off at the drain deadline");
+        self.cut.cancel();
+        self.tasks.wait().await;
+    }
+
+    async fn serve(self, stream: TcpStream, _place: OwnedSemaphorePermit) {
+        // Answers are small and written whole; waiting to fill a packet only delays.
+        let _ = stream.set_nodelay(true);
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_TIMEOUT)
+            .max_buf_size(MAX_HEADER_BYTES)
+            .max_headers(MAX_HEADERS)
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router));
+        let mut connection = pin!(connection);
+        tokio::select! {
+            ended = connection.as_mut() => return log_end(ended),
+            () = self.stop.cancelled() => {}
+            () = sleep(LIFETIME) => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        tokio::select! {
+            ended = connection => log_end(ended),
+            () = self.cut.cancelled() => {}
+            () = sleep(LAST_REQUEST) => {}
+        }
+    }
+}
+
+/// A broken connection is the client's affair, and common.
+fn log_end(ended: hyper::Result<()>) {
+    if let Err(error) = ended {
+        tracing::debug!(%error, "connection ended early");
+    }
+}
+
+/// Answers 503 without a task and without waiting for a request.
+fn turn_away(stream: TcpStream) {
+    // A fresh socket has room for the few bytes; if not, closing it says enough.
+    let Ok(mut stream) = stream.into_std() else { return };
+    let _ = stream.write(OVERLOADED);
+}
+
+/// Errors of one connection that was gone before we took it.
+fn is_of_the_client(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_to_one_too_many_is_whole_and_tells_the_limit() {
+        let text = std::str::from_utf8(OVERLOADED).expect("ASCII");
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
+        assert!(head.contains(&format!("Content-Length: {}", body.len())), "{}", body.len());
+        let problem: serde_json::Value = serde_json::from_str(body).expect("JSON");
+        assert_eq!(problem["type"], "urn:sitemapd:problem:busy");
+        let limit = super::super::wire::grouped(MAX_CONNECTIONS);
+        assert!(body.contains(&limit), "{limit}");
+    }
+}

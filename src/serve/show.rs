@@ -1,0 +1,319 @@
+//! The calls that only read: queue, URLs, sites, sources, polls, health, metrics.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderName, header};
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+
+use super::extract::{Params, RowId, Segment};
+use super::problem::{Kind, Problem};
+use super::wire::{Cursor, Time, crawl, list_limit, name, views, web_url};
+use super::{Context, ServeState};
+use crate::metrics::CONTENT_TYPE;
+use crate::model::SourceId;
+use crate::store::StoreError;
+use crate::store::views::{Page, SourceFilter, StatusView};
+
+/// Longest that a health check or a scrape waits for the store.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Parameters of `GET /v1/queue`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct QueueParams {
+    crawl: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Queues {
+    queues: Vec<views::Queue>,
+}
+
+/// `GET /v1/queue`
+pub(crate) async fn queue(
+    State(context): State<Arc<Context>>,
+    Params(params): Params<QueueParams>,
+) -> Result<Json<Queues>, Problem> {
+    let crawl = params.crawl.map(|text| name("crawl", text)).transpose()?;
+    let queues = context.state.store.queue(crawl).await?;
+    Ok(Json(Queues { queues: queues.into_iter().map(views::Queue::from).collect() }))
+}
+
+/// Parameters of `GET /v1/queue/peek`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PeekParams {
+    crawl: Option<String>,
+    limit: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Peeked {
+    urls: Vec<views::Peek>,
+}
+
+/// `GET /v1/queue/peek`
+pub(crate) async fn peek(
+    State(context): State<Arc<Context>>,
+    Params(params): Params<PeekParams>,
+) -> Result<Json<Peeked>, Problem> {
+    let limit = list_limit(params.limit)?;
+    let urls = context.state.store.peek(crawl(params.crawl)?, limit).await?;
+    Ok(Json(Peeked { urls: urls.into_iter().map(views::Peek::from).collect() }))
+}
+
+/// Parameters of lists that have no others.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListParams {
+    limit: Option<u64>,
+    cursor: Option<Cursor>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct DeadLetters {
+    urls: Vec<views::Dead>,
+    next: Option<Cursor>,
+}
+
+/// `GET /v1/queue/dead`
+pub(crate) async fn dead(
+    State(context): State<Arc<Context>>,
+    Params(params): Params<ListParams>,
+) -> Result<Json<DeadLetters>, Problem> {
+    let after = params.cursor.map(|cursor| crate::model::UrlId(cursor.0));
+    let Page { items, next } = context.state.store.dead(list_limit(params.limit)?, after).await?;
+    let urls = items.into_iter().map(views::Dead::from).collect();
+    Ok(Json(DeadLetters { urls, next: next.map(Cursor) }))
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Blocks {
+    blocks: Vec<views::Block>,
+}
+
+/// `GET /v1/queue/blocks`
+pub(crate) async fn blocks(State(context): State<Arc<Context>>) -> Result<Json<Blocks>, Problem> {
+    let blocks = context.state.store.blocks().await?;
+    Ok(Json(Blocks { blocks: blocks.into_iter().map(views::Block::from).collect() }))
+}
+
+/// Parameters of `GET /v1/url`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UrlParams {
+    url: String,
+    crawl: Option<String>,
+}
+
+/// `GET /v1/url`
+pub(crate) async fn url(
+    State(context): State<Arc<Context>>,
+    Params(params): Params<UrlParams>,
+) -> Result<Json<views::KnownUrl>, Problem> {
+    let crawl = params.crawl.map(|text| name("crawl", text)).transpose()?;
+    let url = web_url("url", &params.url)?;
+    Ok(Json(context.state.store.url(crawl, url).await?.into()))
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Sites {
+    sites: Vec<views::Site>,
+    next: Option<String>,
+}
+
+/// Parameters of `GET /v1/sites`. Sites come by name, so the cursor is a name.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SiteParams {
+    limit: Option<u64>,
+    cursor: Option<String>,
+}
+
+/// `GET /v1/sites`
+pub(crate) async fn sites(
+    State(context): State<Arc<Context>>,
+    Params(params): Params<SiteParams>,
+) -> Result<Json<Sites>, Problem> {
+    let limit = list_limit(params.limit)? as usize;
+    let mut sites = context.state.store.sites().await?;
+    if let Some(cursor) = params.cursor {
+        sites.retain(|site| site.name > cursor);
+    }
+    let more = sites.len() > limit;
+    sites.truncate(limit);
+    let next = if more { sites.last().map(|site| site.name.clone()) } else { None };
+    Ok(Json(Sites { sites: sites.into_iter().map(views::Site::from).collect(), next }))
+}
+
+/// `GET /v1/sites/{name}`
+pub(crate) async fn site(
+    State(context): State<Arc<Context>>,
+    Segment(name): Segment,
+) -> Result<Json<views::Site>, Problem> {
+    Ok(Json(context.state.store.site(name).await?.into()))
+}
+
+/// Parameters of `GET /v1/sources`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SourceParams {
+    site: Option<String>,
+    url: Option<String>,
+    #[serde(default)]
+    retired: bool,
+    limit: Option<u64>,
+    cursor: Option<Cursor>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Sources {
+    sources: Vec<views::Source>,
+    next: Option<Cursor>,
+}
+
+/// `GET /v1/sources`
+pub(crate) async fn sources(
+    State(context): State<Arc<Context>>,
+    Params(params): Params<SourceParams>,
+) -> Result<Json<Sources>, Problem> {
+    let filter = SourceFilter {
+        site: params.site.map(|text| name("site", text)).transpose()?,
+        url: params.url.map(|text| web_url("url", &text)).transpose()?.map(String::from),
+        retired: params.retired,
+        limit: list_limit(params.limit)?,
+        after: params.cursor.map(|cursor| cursor.0),
+    };
+    let Page { items, next } = context.state.store.sources(filter).await?;
+    let sources = items.into_iter().map(views::Source::from).collect();
+    Ok(Json(Sources { sources, next: next.map(Cursor) }))
+}
+
+/// `GET /v1/sources/{id}`
+pub(crate) async fn source(
+    State(context): State<Arc<Context>>,
+    RowId(id): RowId,
+) -> Result<Json<views::Source>, Problem> {
+    let (source, polls) = context.state.store.source(SourceId(id)).await?;
+    Ok(Json(views::Source::with_polls(source, polls)))
+}
+
+/// Parameters of `GET /v1/polls`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PollParams {
+    #[serde(default)]
+    after: i64,
+    source: Option<i64>,
+    limit: Option<u64>,
+}
+
+/// `next` is the `after` that goes on from here. It is never null: further
+/// polls come, and asking again follows them.
+#[derive(Debug, Serialize)]
+pub(crate) struct Polls {
+    polls: Vec<views::Poll>,
+    next: i64,
+}
+
+/// `GET /v1/polls`
+pub(crate) async fn polls(
+    State(context): State<Arc<Context>>,
+    Params(params): Params<PollParams>,
+) -> Result<Json<Polls>, Problem> {
+    let limit = list_limit(params.limit)?;
+    let source = params.source.map(SourceId);
+    let polls = context.state.store.polls_after(source, params.after, limit).await?;
+    let next = polls.last().map_or(params.after, |poll| poll.id);
+    Ok(Json(Polls { polls: polls.into_iter().map(views::Poll::from).collect(), next }))
+}
+
+/// Parameters of `GET /v1/polls/{id}/changes`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ChangeParams {
+    limit: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Changes {
+    changes: Vec<views::Change>,
+}
+
+/// `GET /v1/polls/{id}/changes`
+pub(crate) async fn changes_of_poll(
+    State(context): State<Arc<Context>>,
+    RowId(poll): RowId,
+    Params(params): Params<ChangeParams>,
+) -> Result<Json<Changes>, Problem> {
+    let limit = list_limit(params.limit)?;
+    let changes = context.state.store.changes_of_poll(poll, limit).await?;
+    Ok(Json(Changes { changes: changes.into_iter().map(views::Change::from).collect() }))
+}
+
+/// `GET /v1/status`
+pub(crate) async fn status(
+    State(context): State<Arc<Context>>,
+) -> Result<Json<views::Status>, Problem> {
+    Ok(Json(read_status(&context).await?.into()))
+}
+
+/// The store's view of the whole, with what only the running daemon knows.
+pub(super) async fn read_status(context: &Context) -> Result<StatusView, StoreError> {
+    let status = context.state.store.status().await?;
+    Ok(StatusView { started_at: Some(context.state.started_at), ..status })
+}
+
+/// `GET /metrics`. The counters are there even when the
+/// store does not answer; its gauges are then left out.
+pub(crate) async fn metrics(
+    State(context): State<Arc<Context>>,
+) -> ([(HeaderName, &'static str); 1], String) {
+    let status = timeout(PATIENCE, read_status(&context)).await;
+    let status = status.ok().and_then(Result::ok);
+    ([(header::CONTENT_TYPE, CONTENT_TYPE)], context.state.metrics.encode(status.as_ref()))
+}
+
+/// What a health check answers.
+#[derive(Debug, Serialize)]
+pub(crate) struct Health {
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'static str>,
+    version: &'static str,
+    started_at: Time,
+}
+
+/// `GET /healthz`: should this process be left alone? Degraded is a yes: a
+/// restart frees no disk and unlocks no database.
+pub(crate) async fn healthz(State(context): State<Arc<Context>>) -> Result<Json<Health>, Problem> {
+    let detail = match timeout(PATIENCE, context.state.store.ping()).await {
+        Ok(Ok(())) => None,
+        Ok(Err(StoreError::Full)) => Some("the disk is full; reads work, writes are refused"),
+        Ok(Err(StoreError::Busy)) | Err(_) => Some("the database is busy"),
+        Ok(Err(error)) => return Err(error.into()),
+    };
+    let status = if detail.is_none() { "ok" } else { "degraded" };
+    let ServeState { version, started_at, .. } = context.state;
+    Ok(Json(Health { status, detail, version, started_at: Time(started_at) }))
+}
+
+/// `GET /readyz`: may work be sent here now?
+pub(crate) async fn readyz(State(context): State<Arc<Context>>) -> Result<Json<Health>, Problem> {
+    if context.stop.is_cancelled() {
+        return Err(Problem::new(Kind::Unavailable, "The daemon is stopping."));
+    }
+    if !context.state.ready.is_ready() {
+        return Err(Problem::new(Kind::Unavailable, "The daemon is starting."));
+    }
+    match timeout(PATIENCE, context.state.store.ping()).await {
+        Ok(answer) => answer?,
+        Err(_) => return Err(StoreError::Busy.into()),
+    }
+    let ServeState { version, started_at, .. } = context.state;
+    Ok(Json(Health { status: "ready", detail: None, version, started_at: Time(started_at) }))
+}

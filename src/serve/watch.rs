@@ -1,0 +1,53 @@
+//! Stands around every request: time limit, panics, counts, safe headers.
+//!
+//! Outermost of the middlewares, so that refusals and failures are counted
+//! like answers and carry the same headers.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderValue, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt as _;
+
+use super::Context;
+use super::problem::{Kind, Problem};
+use crate::queue::MAX_WAIT;
+
+/// Longest that a request is worked on: the longest long poll and then some.
+pub(crate) const REQUEST_TIMEOUT: Duration = MAX_WAIT.saturating_add(Duration::from_secs(30));
+
+/// Middleware: runs the request under a time limit, survives its panic, counts it.
+pub(crate) async fn over(
+    State(context): State<Arc<Context>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let method = request.method().clone();
+    let path = request.extensions().get::<MatchedPath>().cloned();
+    let route = path.as_ref().map_or("other", MatchedPath::as_str);
+    // A handler owns its request and shares only what is safe to find half
+    // done (atomics, channels), so its panic leaves nothing broken behind.
+    let working = AssertUnwindSafe(next.run(request)).catch_unwind();
+    let mut response = match tokio::time::timeout(REQUEST_TIMEOUT, working).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(_)) => {
+            tracing::error!(%method, route, "request panicked");
+            Problem::new(Kind::Internal, "The request met a bug in the daemon; its log says more.")
+                .into_response()
+        }
+        Err(_) => Problem::new(
+            Kind::Busy,
+            format!("The request took longer than {} seconds.", REQUEST_TIMEOUT.as_secs()),
+        )
+        .into_response(),
+    };
+    context.state.metrics.api_request(method.as_str(), route, response.status().as_u16());
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}

@@ -1,0 +1,297 @@
+//! How values are written on the wire: times, durations, lists, cursors.
+//!
+//! One spelling each, in both directions: RFC 3339 in UTC with milliseconds,
+//! durations such as `1h 30m`, cursors that a client passes back unread.
+//! Request lists are capped while they are read, so that a small body of tiny
+//! elements cannot grow into a large one in memory. [`queue`] has the bodies
+//! that fetchers send and get, [`views`] what operators read.
+
+pub(crate) mod queue;
+pub(crate) mod views;
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use jiff::fmt::friendly::SpanParser;
+use jiff::{SpanRelativeTo, Timestamp};
+use serde::de::{Error as _, IgnoredAny, SeqAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use url::Url;
+
+use super::problem::Problem;
+
+/// Bytes of a duration text that are looked at; no honest one is longer.
+const MAX_SPAN_BYTES: usize = 100;
+/// Characters of a URL in a request, as the Sitemaps protocol has it.
+pub(crate) const MAX_URL_CHARS: usize = 2_048;
+/// Characters of a name, a worker or a request id.
+pub(crate) const MAX_NAME_CHARS: usize = 200;
+/// Rows of one part of a list.
+pub(crate) const MAX_LIMIT: u32 = 1_000;
+/// Rows of one part of a list where no `limit` is given.
+pub(crate) const DEFAULT_LIMIT: u32 = 100;
+/// The crawl where none is given.
+pub(crate) const DEFAULT_CRAWL: &str = "default";
+
+/// An instant: written with three digits of milliseconds and `Z`, read from
+/// any RFC 3339 text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Time(pub(crate) Timestamp);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.3}", self.0)
+    }
+}
+
+impl From<Timestamp> for Time {
+    fn from(at: Timestamp) -> Self {
+        Self(at)
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        const EXPECTED: &str = "an RFC 3339 time such as \"2026-11-21T08:30:00.000Z\"";
+        deserializer.deserialize_str(FromText {
+            expected: EXPECTED,
+            read: |text: &str| {
+                text.parse().map(Self).map_err(|_| format!("{text:?} is not {EXPECTED}"))
+            },
+        })
+    }
+}
+
+/// A duration in the one grammar: `1h 30m`, `500ms`, `7d`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span(pub(crate) Duration);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        format_duration(self.0).fmt(f)
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(FromText {
+            expected: "a duration such as \"1h 30m\"",
+            read: |text: &str| parse_duration(text).map(Self),
+        })
+    }
+}
+
+/// Reads a value from a JSON string; the error says what was expected.
+struct FromText<F> {
+    expected: &'static str,
+    read: F,
+}
+
+impl<T, F: FnOnce(&str) -> Result<T, String>> Visitor<'_> for FromText<F> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expected)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+        if text.len() > MAX_SPAN_BYTES {
+            return Err(E::invalid_value(Unexpected::Other("a long text"), &self));
+        }
+        (self.read)(text).map_err(E::custom)
+    }
+}
+
+/// A list in a request that keeps its first `N` elements and counts the rest.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Capped<T, const N: usize> {
+    items: Vec<T>,
+    seen: usize,
+}
+
+impl<T, const N: usize> Default for Capped<T, N> {
+    fn default() -> Self {
+        Self { items: Vec::new(), seen: 0 }
+    }
+}
+
+impl<T, const N: usize> Capped<T, N> {
+    /// The elements; over the limit a problem that names the field and the limit.
+    pub(crate) fn take(self, field: &str) -> Result<Vec<T>, Problem> {
+        if self.seen > N {
+            return Err(Problem::limit(format!(
+                "{field} has {} elements; at most {} are taken in one call.",
+                grouped(self.seen),
+                grouped(N)
+            )));
+        }
+        Ok(self.items)
+    }
+}
+
+impl<'de, T: Deserialize<'de>, const N: usize> Deserialize<'de> for Capped<T, N> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(CappedVisitor(PhantomData))
+    }
+}
+
+struct CappedVisitor<T, const N: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const N: usize> Visitor<'de> for CappedVisitor<T, N> {
+    type Value = Capped<T, N>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut list = Capped::default();
+        while list.seen < N {
+            let Some(item) = seq.next_element()? else { return Ok(list) };
+            list.items.push(item);
+            list.seen += 1;
+        }
+        while seq.next_element::<IgnoredAny>()?.is_some() {
+            list.seen += 1;
+        }
+        Ok(list)
+    }
+}
+
+/// Where the next part of a list starts; opaque to clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cursor(pub(crate) i64);
+
+impl Serialize for Cursor {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("r{:x}", self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Cursor {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.strip_prefix('r')
+            .and_then(|digits| i64::from_str_radix(digits, 16).ok())
+            .filter(|row| *row >= 0)
+            .map(Self)
+            .ok_or_else(|| D::Error::custom("cursor must be a `next` from the same list"))
+    }
+}
+
+/// The rows asked for; 100 where not said, a problem that names the limit over it.
+pub(crate) fn list_limit(limit: Option<u64>) -> Result<u32, Problem> {
+    let Some(limit) = limit else { return Ok(DEFAULT_LIMIT) };
+    match u32::try_from(limit) {
+        Ok(0) => Err(Problem::field("limit is 0; it must be at least 1.")),
+        Ok(rows) if rows <= MAX_LIMIT => Ok(rows),
+        _ => Err(Problem::limit(format!(
+            "limit is {}; at most {} rows come at once. Follow `next` for more.",
+            grouped(limit),
+            grouped(MAX_LIMIT)
+        ))),
+    }
+}
+
+/// A name given in a request: not empty, at most 200 characters.
+pub(crate) fn name(field: &str, text: String) -> Result<String, Problem> {
+    if text.is_empty() {
+        return Err(Problem::field(format!("{field} is empty.")));
+    }
+    if text.chars().count() > MAX_NAME_CHARS {
+        return Err(Problem::limit(format!("{field} is longer than {MAX_NAME_CHARS} characters.")));
+    }
+    Ok(text)
+}
+
+/// The crawl named in a request, or the default one.
+pub(crate) fn crawl(given: Option<String>) -> Result<String, Problem> {
+    given.map_or_else(|| Ok(DEFAULT_CRAWL.to_owned()), |text| name("crawl", text))
+}
+
+/// An absolute http or https URL given in a request.
+pub(crate) fn web_url(field: &str, text: &str) -> Result<Url, Problem> {
+    if text.chars().count() > MAX_URL_CHARS {
+        return Err(Problem::limit(format!(
+            "{field} is longer than {} characters.",
+            grouped(MAX_URL_CHARS)
+        )));
+    }
+    let url = Url::parse(text)
+        .map_err(|cause| Problem::field(format!("{field} is no absolute URL: {cause}.")))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(Problem::field(format!(
+            "{field} begins with {}: but only http and https URLs are known.",
+            url.scheme()
+        )));
+    }
+    Ok(url)
+}
+
+/// Cuts a text at so many characters.
+pub(crate) fn clip(mut text: String, max_chars: usize) -> String {
+    if let Some((at, _)) = text.char_indices().nth(max_chars) {
+        text.truncate(at);
+    }
+    text
+}
+
+/// A number as people read it: `10,000`.
+pub(crate) fn grouped(number: impl fmt::Display) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Reads a duration; a day is 24 hours, months and years are refused.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    if text.trim().parse::<f64>().is_ok() {
+        return Err(format!("{text:?} has no unit: write \"{}s\" for seconds", text.trim()));
+    }
+    let span = SpanParser::new()
+        .parse_span(text.trim())
+        .map_err(|_| format!("{text:?} is not a duration such as \"1h 30m\""))?;
+    if span.get_years() != 0 || span.get_months() != 0 {
+        return Err("months and years have no fixed length: write days".to_owned());
+    }
+    let signed =
+        span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|cause| cause.to_string())?;
+    Duration::try_from(signed).map_err(|_| "a duration cannot be negative".to_owned())
+}
+
+/// Writes a duration as [`parse_duration`] reads it, to the millisecond.
+fn format_duration(duration: Duration) -> String {
+    const UNITS: [(&str, u128); 5] =
+        [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+    let mut rest = duration.as_millis();
+    let mut parts = Vec::new();
+    for (unit, millis) in UNITS {
+        if rest >= millis {
+            parts.push(format!("{}{unit}", rest / millis));
+            rest %= millis;
+        }
+    }
+    if parts.is_empty() { "0s".to_owned() } else { parts.join(" ") }
+}
+
+#[cfg(test)]
+mod tests;

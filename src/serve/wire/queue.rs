@@ -1,0 +1,390 @@
+//! What fetchers send and get: lease, settle, extend, release.
+//!
+//! Every limit of the API is checked here, before the store is asked, and each
+//! refusal names the field and the limit. What the *web* said and a fetcher
+//! only passes on (a canonical link, a redirect target, an error text) is never
+//! a reason to refuse a batch: it is cut or dropped instead.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{ChangeFreq, Lastmod, Outcome, Priority, Reason, UrlId};
+use crate::queue::{
+    LeaseBatch, LeaseRequest, Leased, MAX_LEASE, MAX_RESULTS, MAX_TTL, MAX_WAIT, Settlement, Token,
+    TokenResult,
+};
+use crate::serve::LeaseDefaults;
+use crate::serve::problem::Problem;
+
+use super::{Capped, Span, Time, clip, crawl, grouped, name, web_url};
+
+/// URLs leased where `max` is not given.
+pub(crate) const DEFAULT_MAX: u32 = 100;
+/// Shortest lease: below it a fetcher cannot keep any.
+const MIN_TTL: Duration = Duration::from_secs(1);
+/// Longest that a released URL waits.
+const MAX_AFTER: Duration = Duration::from_secs(30 * 86_400);
+/// Longest that a page's `Retry-After` pauses its host; the rest is cut off,
+/// because the page decides it and it holds back the whole host.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(7 * 86_400);
+/// Names in the `sites` of one lease.
+const MAX_SITES: usize = 100;
+/// Characters of a content hash; a SHA-512 in hexadecimal has as many.
+const MAX_HASH_CHARS: usize = 128;
+/// Characters kept of a fetcher's error text.
+const MAX_ERROR_CHARS: usize = 500;
+
+/// Body of `POST /v1/lease`; every field may be left out.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct LeaseBody {
+    max: Option<u64>,
+    ttl: Option<Span>,
+    wait: Option<Span>,
+    per_host: Option<u64>,
+    crawl: Option<String>,
+    sites: Capped<String, MAX_SITES>,
+    worker: Option<String>,
+    include: Capped<String, MAX_SITES>,
+    request_id: Option<String>,
+}
+
+impl LeaseBody {
+    /// The store's request, and how long to wait for it to yield something.
+    pub(crate) fn check(
+        self,
+        defaults: LeaseDefaults,
+    ) -> Result<(LeaseRequest, Duration), Problem> {
+        if !self.include.take("include")?.is_empty() {
+            return Err(Problem::not_served("`include` of a lease"));
+        }
+        let wait = self.wait.map_or(Duration::ZERO, |span| span.0);
+        if wait > MAX_WAIT {
+            return Err(Problem::limit(format!(
+                "wait is {}; a lease call waits {} at most.",
+                Span(wait),
+                Span(MAX_WAIT)
+            )));
+        }
+        let sites = self.sites.take("sites")?;
+        let request = LeaseRequest {
+            max: lease_size(self.max)?,
+            ttl: self.ttl.map_or(Ok(defaults.ttl), ttl)?,
+            per_host: per_host(self.per_host, defaults.per_host)?,
+            crawl: crawl(self.crawl)?,
+            sites: sites.into_iter().map(|site| name("sites", site)).collect::<Result<_, _>>()?,
+            worker: self.worker.map(|text| name("worker", text)).transpose()?,
+            request_id: self.request_id.map(|text| name("request_id", text)).transpose()?,
+        };
+        Ok((request, wait))
+    }
+}
+
+fn lease_size(max: Option<u64>) -> Result<u32, Problem> {
+    let Some(max) = max else { return Ok(DEFAULT_MAX) };
+    match u32::try_from(max) {
+        Ok(0) => Err(Problem::field("max is 0; ask for at least 1 URL.")),
+        Ok(urls) if urls <= MAX_LEASE => Ok(urls),
+        _ => Err(Problem::limit(format!(
+            "max is {}; at most {} URLs are leased in one call.",
+            grouped(max),
+            grouped(MAX_LEASE)
+        ))),
+    }
+}
+
+fn per_host(given: Option<u64>, default: u32) -> Result<u32, Problem> {
+    match given {
+        None => Ok(default),
+        Some(0) => Err(Problem::field("per_host is 0; allow at least 1 URL of a host.")),
+        // More of one host than of all is no limit, and no mistake either.
+        Some(urls) => Ok(u32::try_from(urls).unwrap_or(MAX_LEASE).min(MAX_LEASE)),
+    }
+}
+
+fn ttl(span: Span) -> Result<Duration, Problem> {
+    if span.0 > MAX_TTL {
+        return Err(Problem::limit(format!(
+            "ttl is {span}; a lease lasts {} at most. Extend it while you work.",
+            Span(MAX_TTL)
+        )));
+    }
+    if span.0 < MIN_TTL {
+        return Err(Problem::field(format!(
+            "ttl is {span}; a lease lasts at least {}.",
+            Span(MIN_TTL)
+        )));
+    }
+    Ok(span.0)
+}
+
+/// Answer of `POST /v1/lease`.
+#[derive(Debug, Serialize)]
+pub(crate) struct LeaseAnswer {
+    urls: Vec<LeasedUrl>,
+    next_due_at: Option<Time>,
+}
+
+#[derive(Debug, Serialize)]
+struct LeasedUrl {
+    token: String,
+    id: UrlId,
+    url: String,
+    site: Option<String>,
+    source: Option<String>,
+    host: String,
+    crawl: String,
+    reason: Reason,
+    priority: Priority,
+    value: f64,
+    changefreq: Option<ChangeFreq>,
+    lastmod: Option<Lastmod>,
+    previous_lastmod: Option<Lastmod>,
+    content_hash: Option<String>,
+    due_at: Time,
+    not_before: Time,
+    attempt: u32,
+    expires_at: Time,
+    expires_in: f64,
+    robots: RobotsSays,
+}
+
+#[derive(Debug, Serialize)]
+struct RobotsSays {
+    content_signal: Option<String>,
+    license: Option<String>,
+}
+
+impl From<LeaseBatch> for LeaseAnswer {
+    fn from(batch: LeaseBatch) -> Self {
+        Self {
+            urls: batch.urls.into_iter().map(LeasedUrl::from).collect(),
+            next_due_at: batch.next_due_at.map(Time),
+        }
+    }
+}
+
+impl From<Leased> for LeasedUrl {
+    fn from(leased: Leased) -> Self {
+        Self {
+            token: leased.token.to_string(),
+            id: leased.id,
+            url: leased.url,
+            site: leased.site,
+            source: leased.source,
+            host: leased.host,
+            crawl: leased.crawl,
+            reason: leased.reason,
+            priority: leased.priority,
+            value: leased.value,
+            changefreq: leased.changefreq,
+            lastmod: leased.lastmod,
+            previous_lastmod: leased.previous_lastmod,
+            content_hash: leased.content_hash,
+            due_at: Time(leased.due_at),
+            not_before: Time(leased.not_before),
+            attempt: leased.attempt,
+            expires_at: Time(leased.expires_at),
+            expires_in: leased.expires_in.as_secs_f64(),
+            robots: RobotsSays { content_signal: leased.content_signal, license: leased.license },
+        }
+    }
+}
+
+/// Body of `POST /v1/settle`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SettleBody {
+    results: Capped<SettleItem, MAX_RESULTS>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SettleItem {
+    token: String,
+    outcome: Option<Outcome>,
+    status: Option<u16>,
+    content_hash: Option<String>,
+    hash_kind: Option<String>,
+    significance: Option<f64>,
+    final_url: Option<String>,
+    canonical: Option<String>,
+    #[serde(default)]
+    noindex: bool,
+    retry_after: Option<Span>,
+    not_before: Option<Time>,
+    fetched_at: Option<Time>,
+    error: Option<String>,
+}
+
+impl SettleBody {
+    /// The tokens as given, and what is to be settled.
+    pub(crate) fn check(self) -> Result<(Tokens, Vec<Settlement>), Problem> {
+        let items = self.results.take("results")?;
+        let mut tokens = Tokens::with_capacity(items.len());
+        let mut settlements = Vec::with_capacity(items.len());
+        for (index, mut item) in items.into_iter().enumerate() {
+            let token = tokens.push(std::mem::take(&mut item.token));
+            let settlement = item.check(index, token)?;
+            settlements.extend(settlement);
+        }
+        Ok((tokens, settlements))
+    }
+}
+
+impl SettleItem {
+    /// What is to be settled, if the token is one; the other fields are
+    /// checked in any case, so that a client's mistake shows at once.
+    fn check(self, index: usize, token: Option<Token>) -> Result<Option<Settlement>, Problem> {
+        let field = |name: &str| format!("results[{index}].{name}");
+        if self.outcome.is_none() && self.content_hash.is_none() {
+            return Err(Problem::field(format!(
+                "{} is missing; it may be left out only where content_hash is given.",
+                field("outcome")
+            )));
+        }
+        if self.status.is_some_and(|status| !(100..=599).contains(&status)) {
+            return Err(Problem::field(format!(
+                "{} is no HTTP status; it must be 100 to 599.",
+                field("status")
+            )));
+        }
+        if self.significance.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
+            return Err(Problem::field(format!("{} must be 0.0 to 1.0.", field("significance"))));
+        }
+        for (key, hash) in [("content_hash", &self.content_hash), ("hash_kind", &self.hash_kind)] {
+            let Some(text) = hash else { continue };
+            if text.is_empty() {
+                return Err(Problem::field(format!("{} is empty; leave it out.", field(key))));
+            }
+            if text.chars().count() > MAX_HASH_CHARS {
+                return Err(Problem::limit(format!(
+                    "{} is longer than {MAX_HASH_CHARS} characters.",
+                    field(key)
+                )));
+            }
+        }
+        let Some(token) = token else { return Ok(None) };
+        Ok(Some(Settlement {
+            token,
+            outcome: self.outcome,
+            status: self.status,
+            content_hash: self.content_hash,
+            hash_kind: self.hash_kind,
+            significance: self.significance,
+            final_url: self.final_url.as_deref().and_then(said_by_the_web),
+            canonical: self.canonical.as_deref().and_then(said_by_the_web),
+            noindex: self.noindex,
+            retry_after: self.retry_after.map(|span| span.0.min(MAX_RETRY_AFTER)),
+            not_before: self.not_before.map(|time| time.0),
+            fetched_at: self.fetched_at.map(|time| time.0),
+            error: self.error.map(|text| clip(text, MAX_ERROR_CHARS)),
+        }))
+    }
+}
+
+/// A URL that a page or its server named; dropped where it is none of ours to follow.
+fn said_by_the_web(text: &str) -> Option<String> {
+    web_url("url", text).ok().map(String::from)
+}
+
+/// Body of `POST /v1/extend`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExtendBody {
+    tokens: Capped<String, MAX_RESULTS>,
+    ttl: Option<Span>,
+}
+
+impl ExtendBody {
+    /// The tokens as given, those that are tokens, and the new time to live.
+    pub(crate) fn check(
+        self,
+        defaults: LeaseDefaults,
+    ) -> Result<(Tokens, Vec<Token>, Duration), Problem> {
+        let ttl = self.ttl.map_or(Ok(defaults.ttl), ttl)?;
+        let (tokens, known) = read_tokens(self.tokens.take("tokens")?);
+        Ok((tokens, known, ttl))
+    }
+}
+
+/// Body of `POST /v1/release`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReleaseBody {
+    tokens: Capped<String, MAX_RESULTS>,
+    after: Option<Span>,
+}
+
+impl ReleaseBody {
+    /// The tokens as given, those that are tokens, and the delay (none where not given).
+    pub(crate) fn check(self) -> Result<(Tokens, Vec<Token>, Duration), Problem> {
+        let after = self.after.map_or(Duration::ZERO, |span| span.0);
+        if after > MAX_AFTER {
+            return Err(Problem::limit(format!(
+                "after is {}; a released URL waits {} at most.",
+                Span(after),
+                Span(MAX_AFTER)
+            )));
+        }
+        let (tokens, known) = read_tokens(self.tokens.take("tokens")?);
+        Ok((tokens, known, after))
+    }
+}
+
+fn read_tokens(texts: Vec<String>) -> (Tokens, Vec<Token>) {
+    let mut tokens = Tokens::with_capacity(texts.len());
+    let known = texts.into_iter().filter_map(|text| tokens.push(text)).collect();
+    (tokens, known)
+}
+
+/// Tokens as a client wrote them, so that each gets an answer in its place.
+#[derive(Debug)]
+pub(crate) struct Tokens(Vec<(String, bool)>);
+
+/// Answer of settle, extend and release.
+#[derive(Debug, Serialize)]
+pub(crate) struct TokensAnswer {
+    results: Vec<TokenAnswer>,
+}
+
+#[derive(Debug, Serialize)]
+struct TokenAnswer {
+    token: String,
+    result: TokenResult,
+}
+
+impl Tokens {
+    fn with_capacity(count: usize) -> Self {
+        Self(Vec::with_capacity(count))
+    }
+
+    /// Notes a text; gives the token if it is one.
+    fn push(&mut self, text: String) -> Option<Token> {
+        let token = text.parse().ok();
+        self.0.push((text, token.is_some()));
+        token
+    }
+
+    /// One result per text, in order: the store's for those that are tokens,
+    /// `unknown` for all others.
+    pub(crate) fn answer(self, results: Vec<TokenResult>) -> TokensAnswer {
+        let mut results = results.into_iter();
+        let answers = self.0.into_iter().map(|(token, is_token)| {
+            let result = if is_token { results.next() } else { None };
+            TokenAnswer { token, result: result.unwrap_or(TokenResult::Unknown) }
+        });
+        TokensAnswer { results: answers.collect() }
+    }
+}
+
+impl TokensAnswer {
+    /// What became of each token.
+    pub(crate) fn results(&self) -> impl Iterator<Item = TokenResult> + '_ {
+        self.results.iter().map(|answer| answer.result)
+    }
+}
+
+#[cfg(test)]
+mod tests;

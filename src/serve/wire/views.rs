@@ -1,0 +1,445 @@
+//! The store's read models as JSON: queue, URLs, sites, sources, polls, status.
+//!
+//! One struct per object of the API, each made from one view of the store;
+//! field order is the order that people read. Lists answer `next`, which is
+//! null at the end.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::model::{
+    ChangeFreq, ChangeKind, DocumentKind, Lastmod, Outcome, Priority, Reason, Role, SourceId, UrlId,
+};
+use crate::parse::Issue;
+use crate::store::views::{
+    BlockView, ChangeView, Counts, DeadView, PeekView, PollView, QueueView, SiteView, SourceView,
+    StatusView, UrlState, UrlView,
+};
+
+use super::{Span, Time};
+
+/// One crawl's queue in numbers.
+#[derive(Debug, Serialize)]
+pub(crate) struct Queue {
+    crawl: String,
+    paused: bool,
+    queued: u64,
+    due: u64,
+    leased: u64,
+    dead: u64,
+    parked: u64,
+    blocked: u64,
+    forbidden: u64,
+    hosts: u64,
+    next_due_at: Option<Time>,
+    oldest_lease_at: Option<Time>,
+}
+
+impl From<QueueView> for Queue {
+    fn from(view: QueueView) -> Self {
+        Self {
+            crawl: view.crawl,
+            paused: view.paused,
+            queued: view.queued,
+            due: view.due,
+            leased: view.leased,
+            dead: view.dead,
+            parked: view.parked,
+            blocked: view.blocked,
+            forbidden: view.forbidden,
+            hosts: view.hosts,
+            next_due_at: view.next_due_at.map(Time),
+            oldest_lease_at: view.oldest_lease_at.map(Time),
+        }
+    }
+}
+
+/// One URL that would be leased soon.
+#[derive(Debug, Serialize)]
+pub(crate) struct Peek {
+    id: UrlId,
+    url: String,
+    site: Option<String>,
+    host: String,
+    reason: Reason,
+    priority: Priority,
+    changefreq: Option<ChangeFreq>,
+    due_at: Time,
+    not_before: Time,
+    attempt: u32,
+}
+
+impl From<PeekView> for Peek {
+    fn from(view: PeekView) -> Self {
+        Self {
+            id: view.id,
+            url: view.url,
+            site: view.site,
+            host: view.host,
+            reason: view.reason,
+            priority: view.priority,
+            changefreq: view.changefreq,
+            due_at: Time(view.due_at),
+            not_before: Time(view.not_before),
+            attempt: view.attempt,
+        }
+    }
+}
+
+/// One dead letter.
+#[derive(Debug, Serialize)]
+pub(crate) struct Dead {
+    id: UrlId,
+    url: String,
+    crawl: String,
+    site: Option<String>,
+    attempts: u32,
+    died_at: Time,
+    status: Option<u16>,
+    error: Option<String>,
+}
+
+impl From<DeadView> for Dead {
+    fn from(view: DeadView) -> Self {
+        Self {
+            id: view.id,
+            url: view.url,
+            crawl: view.crawl,
+            site: view.site,
+            attempts: view.attempts,
+            died_at: Time(view.died_at),
+            status: view.status,
+            error: view.error,
+        }
+    }
+}
+
+/// One block in force: of a `url`, or of all below a `prefix`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Block {
+    crawl: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prefix: Option<String>,
+    since: Time,
+}
+
+impl From<BlockView> for Block {
+    fn from(view: BlockView) -> Self {
+        let (url, prefix) =
+            if view.prefix { (None, Some(view.pattern)) } else { (Some(view.pattern), None) };
+        Self { crawl: view.crawl, url, prefix, since: Time(view.since) }
+    }
+}
+
+/// Everything known of one URL.
+#[derive(Debug, Serialize)]
+pub(crate) struct KnownUrl {
+    id: UrlId,
+    url: String,
+    raw: Option<String>,
+    crawl: String,
+    site: Option<String>,
+    host: String,
+    state: UrlState,
+    listed: bool,
+    sources: Vec<Listing>,
+    first_seen: Time,
+    lastmod: Option<Lastmod>,
+    previous_lastmod: Option<Lastmod>,
+    changefreq: Option<ChangeFreq>,
+    priority: Option<Priority>,
+    reason: Reason,
+    due_at: Option<Time>,
+    why: String,
+    attempt: u32,
+    leased_until: Option<Time>,
+    worker: Option<String>,
+    fetched_at: Option<Time>,
+    outcome: Option<Outcome>,
+    status: Option<u16>,
+    content_hash: Option<String>,
+    hash_kind: Option<String>,
+    fetches: u64,
+    changes: u64,
+}
+
+/// A source that lists a URL.
+#[derive(Debug, Serialize)]
+struct Listing {
+    id: SourceId,
+    url: String,
+}
+
+impl From<UrlView> for KnownUrl {
+    fn from(view: UrlView) -> Self {
+        Self {
+            id: view.id,
+            url: view.url,
+            raw: view.raw,
+            crawl: view.crawl,
+            site: view.site,
+            host: view.host,
+            state: view.state,
+            listed: view.listed,
+            sources: view.sources.into_iter().map(|(id, url)| Listing { id, url }).collect(),
+            first_seen: Time(view.first_seen),
+            lastmod: view.lastmod,
+            previous_lastmod: view.previous_lastmod,
+            changefreq: view.changefreq,
+            priority: view.priority,
+            reason: view.reason,
+            due_at: view.due_at.map(Time),
+            why: view.why,
+            attempt: view.attempt,
+            leased_until: view.leased_until.map(Time),
+            worker: view.worker,
+            fetched_at: view.fetched_at.map(Time),
+            outcome: view.outcome,
+            status: view.status,
+            content_hash: view.content_hash,
+            hash_kind: view.hash_kind,
+            fetches: view.fetches,
+            changes: view.changes,
+        }
+    }
+}
+
+/// One site at a glance.
+#[derive(Debug, Serialize)]
+pub(crate) struct Site {
+    name: String,
+    url: String,
+    crawl: String,
+    state: String,
+    origin: String,
+    sources: u64,
+    failing: u64,
+    urls: u64,
+    listed: u64,
+    last_poll_at: Option<Time>,
+    next_poll_at: Option<Time>,
+}
+
+impl From<SiteView> for Site {
+    fn from(view: SiteView) -> Self {
+        Self {
+            name: view.name,
+            url: view.url,
+            crawl: view.crawl,
+            state: view.state,
+            origin: view.origin,
+            sources: view.sources,
+            failing: view.failing,
+            urls: view.urls,
+            listed: view.listed,
+            last_poll_at: view.last_poll_at.map(Time),
+            next_poll_at: view.next_poll_at.map(Time),
+        }
+    }
+}
+
+/// One source. The fields up to `contents` are those of Search Console's
+/// sitemaps resource, in this API's spelling; the rest is what we know beyond.
+#[derive(Debug, Serialize)]
+pub(crate) struct Source {
+    path: String,
+    last_submitted: Time,
+    is_pending: bool,
+    is_sitemaps_index: bool,
+    #[serde(rename = "type")]
+    console_type: &'static str,
+    last_downloaded: Option<Time>,
+    warnings: u64,
+    errors: u64,
+    contents: Vec<Contents>,
+
+    id: SourceId,
+    url: String,
+    site: Option<String>,
+    role: Role,
+    kind: Option<DocumentKind>,
+    named_by: String,
+    parent: Option<SourceId>,
+    state: String,
+    window: bool,
+    status: String,
+    error: Option<String>,
+    http_status: Option<u16>,
+    last_poll_at: Option<Time>,
+    last_success_at: Option<Time>,
+    last_changed_at: Option<Time>,
+    next_poll_at: Option<Time>,
+    why: String,
+    failures: u32,
+    entries: u64,
+    admitted: BTreeMap<String, u64>,
+    bytes: u64,
+    issues: Vec<Issue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    polls: Option<Vec<Poll>>,
+}
+
+/// How many entries of a type a source lists; only pages are counted.
+#[derive(Debug, Serialize)]
+struct Contents {
+    #[serde(rename = "type")]
+    content_type: &'static str,
+    submitted: u64,
+}
+
+impl From<SourceView> for Source {
+    fn from(view: SourceView) -> Self {
+        let contents = vec![Contents { content_type: "web", submitted: view.entries }];
+        Self {
+            path: view.url.clone(),
+            last_submitted: Time(view.submitted_at),
+            is_pending: view.status == "pending",
+            is_sitemaps_index: view.kind == Some(DocumentKind::Index),
+            console_type: console_type(view.role, view.kind),
+            last_downloaded: view.last_success_at.map(Time),
+            warnings: view.warnings,
+            errors: view.errors,
+            contents,
+            id: view.id,
+            url: view.url,
+            site: view.site,
+            role: view.role,
+            kind: view.kind,
+            named_by: view.named_by,
+            parent: view.parent,
+            state: view.state,
+            window: view.window,
+            status: view.status,
+            error: view.error,
+            http_status: view.http_status,
+            last_poll_at: view.last_poll_at.map(Time),
+            last_success_at: view.last_success_at.map(Time),
+            last_changed_at: view.last_changed_at.map(Time),
+            next_poll_at: view.next_poll_at.map(Time),
+            why: view.why,
+            failures: view.failures,
+            entries: view.entries,
+            admitted: view.admitted,
+            bytes: view.bytes,
+            issues: view.issues,
+            polls: None,
+        }
+    }
+}
+
+impl Source {
+    /// The source with its poll history, as the route of one source answers it.
+    pub(crate) fn with_polls(view: SourceView, polls: Vec<PollView>) -> Self {
+        let polls = polls.into_iter().map(Poll::from).collect();
+        Self { polls: Some(polls), ..Self::from(view) }
+    }
+}
+
+/// Search Console's word for what a source is; before its first read, what it
+/// is asked for.
+fn console_type(role: Role, kind: Option<DocumentKind>) -> &'static str {
+    match kind {
+        Some(DocumentKind::Urlset | DocumentKind::Index | DocumentKind::Mixed) => "sitemap",
+        Some(DocumentKind::Text) => "url-list",
+        Some(DocumentKind::Rss | DocumentKind::Rdf | DocumentKind::JsonFeed) => "rss-feed",
+        Some(DocumentKind::Atom) => "atom-feed",
+        Some(DocumentKind::Robots | DocumentKind::Unsupported) => "not-sitemap",
+        None => match role {
+            Role::Sitemap => "sitemap",
+            Role::Feed => "rss-feed",
+            Role::Robots | Role::Home => "not-sitemap",
+        },
+    }
+}
+
+/// One poll of one source.
+#[derive(Debug, Serialize)]
+pub(crate) struct Poll {
+    id: i64,
+    source: SourceId,
+    url: String,
+    site: Option<String>,
+    at: Time,
+    took: Span,
+    result: String,
+    http_status: Option<u16>,
+    wire_bytes: u64,
+    entries: u64,
+    counts: Counts,
+    error: Option<String>,
+}
+
+impl From<PollView> for Poll {
+    fn from(view: PollView) -> Self {
+        Self {
+            id: view.id,
+            source: view.source,
+            url: view.url,
+            site: view.site,
+            at: Time(view.at),
+            took: Span(view.took),
+            result: view.result,
+            http_status: view.http_status,
+            wire_bytes: view.wire_bytes,
+            entries: view.entries,
+            counts: view.counts,
+            error: view.error,
+        }
+    }
+}
+
+/// One change that a poll made.
+#[derive(Debug, Serialize)]
+pub(crate) struct Change {
+    kind: ChangeKind,
+    id: UrlId,
+    url: String,
+    at: Time,
+}
+
+impl From<ChangeView> for Change {
+    fn from(view: ChangeView) -> Self {
+        Self { kind: view.kind, id: view.id, url: view.url, at: Time(view.at) }
+    }
+}
+
+/// The whole at a glance.
+#[derive(Debug, Serialize)]
+pub(crate) struct Status {
+    version: String,
+    now: Time,
+    started_at: Option<Time>,
+    sites: u64,
+    sources: u64,
+    sources_due: u64,
+    sources_failing: u64,
+    urls: u64,
+    store_bytes: u64,
+    wal_bytes: u64,
+    polls_24h: BTreeMap<String, u64>,
+    changes_24h: Counts,
+    queues: Vec<Queue>,
+}
+
+impl From<StatusView> for Status {
+    fn from(view: StatusView) -> Self {
+        Self {
+            version: view.version,
+            now: Time(view.now),
+            started_at: view.started_at.map(Time),
+            sites: view.sites,
+            sources: view.sources,
+            sources_due: view.sources_due,
+            sources_failing: view.sources_failing,
+            urls: view.urls,
+            store_bytes: view.store_bytes,
+            wal_bytes: view.wal_bytes,
+            polls_24h: view.polls_24h,
+            changes_24h: view.changes_24h,
+            queues: view.queues.into_iter().map(Queue::from).collect(),
+        }
+    }
+}

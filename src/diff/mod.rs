@@ -1,3 +1,300 @@
-//! What changed: a source's last snapshot against the document just read.
+//! Pure: what a source listed last time and what it lists now, to changes.
+//!
+//! The comparison is a merge of two sorted lists; it parses no URL, and a
+//! document that lists what it listed before yields nothing. What it yields
+//! are proposals: the store applies each one only where the row does not
+//! already say so, which is what makes a replay after a crash harmless.
 
+pub mod document;
 pub mod snapshot;
+
+use std::cmp::Ordering;
+
+use jiff::Timestamp;
+
+use crate::model::Lastmod;
+pub use document::{Document, DocumentEntry};
+use snapshot::{Row, Snapshot, SnapshotEntry};
+
+/// A full source that shrinks to less than half of at least this many entries
+/// has its removals held: more likely it broke than that they all went.
+const SHRINK_GUARD_FROM: usize = 10;
+
+/// Reads in a row in which only the oldest entries left, and new ones came,
+/// after which a sitemap is taken for a window.
+pub const ROLLS_OF_A_WINDOW: u32 = 3;
+
+/// What the comparison needs to know besides the two lists.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// Time of the read.
+    pub now: Timestamp,
+    /// Was the document read to its end, nothing cut or refused?
+    pub complete: bool,
+    /// Is the source a window, whose absences mean nothing?
+    pub window: bool,
+    /// Was the snapshot made by another reader or other rules? Then every
+    /// entry is judged anew.
+    pub new_epoch: bool,
+    /// Complete reads without an entry before it may count as removed.
+    pub removal_polls: u32,
+    /// Seconds without an entry before it may count as removed.
+    pub removal_after_s: i64,
+    /// Unix second since which every sibling under the same index has been
+    /// read; an entry that has been missing for longer cannot merely have
+    /// moved to a sibling. `i64::MIN` while a sibling was never read whole.
+    pub siblings_read_s: i64,
+    /// Have removals been held for long enough to be believed after all?
+    pub shrink_believed: bool,
+}
+
+/// What one entry's difference asks the store to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Not in the snapshot (or judged by other rules then): admit it. `entry`
+    /// indexes the document, `slot` the next snapshot, whose row it fills in.
+    Admit {
+        /// Index into [`Document::entries`].
+        entry: u32,
+        /// Index into [`Diff::next`].
+        slot: u32,
+        /// The row it stood for under the old rules.
+        previous: Option<Row>,
+    },
+    /// The lastmod is strictly newer.
+    Changed {
+        /// Index into [`Diff::next`].
+        slot: u32,
+    },
+    /// No newer lastmod, but the digest moved.
+    Touched {
+        /// Index into [`Diff::next`].
+        slot: u32,
+    },
+    /// The lastmod went backwards.
+    Regressed {
+        /// Index into [`Diff::next`].
+        slot: u32,
+    },
+    /// Only priority, changefreq or the presence of a lastmod differ: taken
+    /// over, no signal.
+    Hints {
+        /// Index into [`Diff::next`].
+        slot: u32,
+    },
+    /// Missing for the first time.
+    Missing {
+        /// Index into [`Diff::next`].
+        slot: u32,
+    },
+    /// Missing for long enough: this source no longer holds it.
+    Drop {
+        /// The row it stood for.
+        row: Row,
+    },
+}
+
+/// The difference between a snapshot and a document.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Diff {
+    /// What to do, in document order for what is listed.
+    pub steps: Vec<Step>,
+    /// The next snapshot, sorted by key; rows of [`Step::Admit`] are filled in
+    /// as they are known.
+    pub next: Vec<SnapshotEntry>,
+    /// Entries that are as they were.
+    pub unchanged: u64,
+    /// Entries of the snapshot that this read did not list.
+    pub missing: u64,
+    /// Did the source shrink to less than half, so that removals are held?
+    pub shrunk: bool,
+    /// Did only the oldest entries leave while new ones came?
+    pub rolled: bool,
+}
+
+impl Diff {
+    /// Is there nothing to write but the time of the read?
+    pub fn is_empty(&self, before: &Snapshot) -> bool {
+        self.steps.is_empty() && self.next == before.entries()
+    }
+}
+
+/// Compares what a source listed last time with what it lists now.
+pub fn diff(before: &Snapshot, document: &Document, rules: &Rules) -> Diff {
+    let absences = Absences::judge(before, document, rules);
+    let mut diff = Diff {
+        next: Vec::with_capacity(document.entries().len().max(before.len())),
+        shrunk: absences.shrunk,
+        rolled: absences.rolled,
+        ..Diff::default()
+    };
+    let mut old = before.entries().iter().peekable();
+    let mut new = document.entries().iter().enumerate().peekable();
+    loop {
+        let order = match (old.peek(), new.peek()) {
+            (None, None) => break,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(was), Some((_, is))) => was.key.cmp(&is.key),
+        };
+        match order {
+            Ordering::Less => {
+                if let Some(was) = old.next() {
+                    diff.absent(was, &absences, rules);
+                }
+            }
+            Ordering::Greater => {
+                if let Some((index, is)) = new.next() {
+                    diff.listed(None, index, is, rules);
+                }
+            }
+            Ordering::Equal => {
+                if let (Some(was), Some((index, is))) = (old.next(), new.next()) {
+                    diff.listed(Some(was), index, is, rules);
+                }
+            }
+        }
+    }
+    diff.steps.sort_by_key(|step| match step {
+        Step::Admit { entry, .. } => document.position(*entry),
+        _ => u32::MAX,
+    });
+    diff
+}
+
+impl Diff {
+    fn listed(&mut self, was: Option<&SnapshotEntry>, index: usize, is: &DocumentEntry, rules: &Rules) {
+        let slot = position(self.next.len());
+        let mut next = SnapshotEntry {
+            key: is.key,
+            row: was.map_or(Row::Rejected(snapshot::Rejection::Invalid), |was| was.row),
+            // A lastmod that goes is kept: when it comes back unmoved, nothing has changed.
+            lastmod: is.lastmod.or(was.and_then(|was| was.lastmod)),
+            hints: is.hints,
+            digest: is.digest,
+            misses: 0,
+            missing_since: None,
+        };
+        let judged_before = was.filter(|was| !rules.new_epoch && !was.row.may_be_admitted_later());
+        let Some(was) = judged_before else {
+            if let Some(was) = was {
+                next.row = was.row;
+            }
+            self.next.push(next);
+            let previous = was.map(|was| was.row);
+            self.steps.push(Step::Admit { entry: position(index), slot, previous });
+            return;
+        };
+        let step = match (was.lastmod, is.lastmod) {
+            _ if matches!(was.row, Row::Rejected(_)) => None,
+            (Some(before), Some(now)) if now.is_newer_than(before) => Some(Step::Changed { slot }),
+            (Some(before), Some(now)) if now.is_older_than(before) => Some(Step::Regressed { slot }),
+            _ if was.digest != is.digest => Some(Step::Touched { slot }),
+            _ if was.hints != is.hints || same_date(was.lastmod, next.lastmod) == Some(false) => {
+                Some(Step::Hints { slot })
+            }
+            _ => None,
+        };
+        self.next.push(next);
+        match step {
+            Some(step) => self.steps.push(step),
+            None => self.unchanged += 1,
+        }
+    }
+
+    fn absent(&mut self, was: &SnapshotEntry, absences: &Absences, rules: &Rules) {
+        if rules.window && rules.complete {
+            // It left the window. That is no removal, and if it comes back the
+            // store still knows it.
+            return;
+        }
+        let mut next = *was;
+        let slot = position(self.next.len());
+        if !absences.count {
+            self.next.push(next);
+            return;
+        }
+        if matches!(was.row, Row::Rejected(_)) {
+            return;
+        }
+        self.missing += 1;
+        if !absences.shrunk {
+            next.misses = was.misses.saturating_add(1);
+        }
+        let now_s = rules.now.as_second();
+        let since = *next.missing_since.get_or_insert(now_s);
+        let long_enough = u32::from(next.misses) >= rules.removal_polls.max(1)
+            && now_s - since >= rules.removal_after_s
+            && since <= rules.siblings_read_s;
+        if long_enough {
+            self.steps.push(Step::Drop { row: was.row });
+            return;
+        }
+        if was.missing_since.is_none() {
+            self.steps.push(Step::Missing { slot });
+        }
+        self.next.push(next);
+    }
+}
+
+/// What the absences of a read mean as a whole.
+struct Absences {
+    /// Do they count at all?
+    count: bool,
+    /// Are they too many at once?
+    shrunk: bool,
+    /// Are they the oldest only, with new entries beside them?
+    rolled: bool,
+}
+
+impl Absences {
+    fn judge(before: &Snapshot, document: &Document, rules: &Rules) -> Self {
+        let nothing = Self { count: false, shrunk: false, rolled: false };
+        // A document that is suddenly empty is broken, not a farewell.
+        if !rules.complete || rules.window || document.entries().is_empty() {
+            return nothing;
+        }
+        let real = |entry: &&SnapshotEntry| matches!(entry.row, Row::Url(_));
+        let listed_before = before.entries().iter().filter(real).count();
+        let mut gone = Vec::new();
+        let mut kept_oldest: Option<i64> = None;
+        let mut kept = 0_usize;
+        let mut undated = false;
+        for entry in before.entries().iter().filter(real) {
+            let second = entry.lastmod.map(|lastmod| lastmod.at.as_second());
+            undated |= second.is_none();
+            if document.contains(entry.key) {
+                kept += 1;
+                kept_oldest = kept_oldest.into_iter().chain(second).min();
+            } else if entry.misses == 0 {
+                gone.push(second);
+            }
+        }
+        let shrunk = listed_before >= SHRINK_GUARD_FROM
+            && kept * 2 < listed_before
+            && document.entries().len() * 2 < listed_before;
+        let newcomers = document.entries().len() > kept;
+        let rolled = newcomers
+            && !undated
+            && !gone.is_empty()
+            && kept > 0
+            && gone.iter().max().copied().flatten() <= kept_oldest;
+        Self { count: true, shrunk: shrunk && !rules.shrink_believed, rolled }
+    }
+}
+
+fn same_date(a: Option<Lastmod>, b: Option<Lastmod>) -> Option<bool> {
+    Some(match (a, b) {
+        (None, None) => true,
+        (Some(a), Some(b)) => a.at.as_second() == b.at.as_second() && a.precision == b.precision,
+        _ => false,
+    })
+}
+
+/// Documents are limited to far fewer entries than a u32 counts.
+fn position(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests;

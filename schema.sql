@@ -1,0 +1,286 @@
+-- sitemapd's store, version 1. Included in the binary; `PRAGMA user_version`
+-- tells which version a file has. Times are Unix milliseconds (UTC) in columns
+-- that end in _at or _until, Unix seconds in those that end in _s: the narrow
+-- ones. Enumerations are small integers in the order of the ALL constants in
+-- src/model.rs; append there, never reorder.
+
+-- Facts about the file itself: the seed of its keyed hashes above all.
+CREATE TABLE meta (
+    key   TEXT PRIMARY KEY,
+    value ANY NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- A namespace of URLs and its queue.
+CREATE TABLE crawls (
+    id     INTEGER PRIMARY KEY,
+    name   TEXT NOT NULL UNIQUE,
+    paused INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+-- One [[site]] of the config; kept when it leaves the config.
+CREATE TABLE sites (
+    id         INTEGER PRIMARY KEY,
+    name       TEXT NOT NULL UNIQUE,
+    crawl_id   INTEGER NOT NULL REFERENCES crawls (id),
+    url        TEXT NOT NULL,
+    state      INTEGER NOT NULL DEFAULT 0,      -- 0 active, 1 paused, 2 unregistered
+    origin     TEXT NOT NULL,                   -- scheme://host[:port] that its twins are folded into
+    urls       INTEGER NOT NULL DEFAULT 0,      -- rows of urls, for the quota
+    sources    INTEGER NOT NULL DEFAULT 0,      -- rows of sources, for the quota
+    added_at   INTEGER NOT NULL
+) STRICT;
+
+-- Scheme, host and port: the key of politeness, robots.txt and turns. The
+-- clock is shared by polls and leases and kept over restarts.
+CREATE TABLE hosts (
+    id           INTEGER PRIMARY KEY,
+    authority    TEXT NOT NULL UNIQUE,          -- scheme://host[:port]
+    part         INTEGER NOT NULL,              -- 0 to 255, fixed for ever: unseeded hash of the authority
+    next_at      INTEGER NOT NULL DEFAULT 0,    -- the clock: no request before
+    paused_until INTEGER NOT NULL DEFAULT 0,    -- Retry-After, 429: nothing before
+    pause_reason TEXT,
+    delay_ms     INTEGER NOT NULL,              -- between two requests: host_delay or Crawl-delay
+    robots       INTEGER NOT NULL DEFAULT 0     -- version of robots.txt that pages are judged by; 0 unknown
+) STRICT;
+
+-- The last robots.txt that was read well, per host.
+CREATE TABLE robots (
+    host_id     INTEGER PRIMARY KEY REFERENCES hosts (id),
+    version     INTEGER NOT NULL,               -- grows when the rules change
+    status      INTEGER NOT NULL,               -- HTTP status of the last answer, 0 none
+    body        BLOB NOT NULL,                  -- at most 500 KiB; empty allows everything
+    unreachable INTEGER NOT NULL DEFAULT 0,     -- 1: no answer and no good copy, so nothing is allowed
+    crawl_delay_ms INTEGER NOT NULL DEFAULT 0,  -- Crawl-delay for our own token, capped
+    read_at     INTEGER NOT NULL,
+    expires_at  INTEGER NOT NULL
+) STRICT;
+
+-- Everything that is polled: sitemaps, feeds, robots.txt, home pages.
+CREATE TABLE sources (
+    id               INTEGER PRIMARY KEY,
+    site_id          INTEGER REFERENCES sites (id),   -- null: robots.txt of a host that no site registered
+    host_id          INTEGER NOT NULL REFERENCES hosts (id),
+    parent_id        INTEGER REFERENCES sources (id), -- the index that lists it
+    depth            INTEGER NOT NULL DEFAULT 0,      -- indexes above it
+    role             INTEGER NOT NULL,
+    url              TEXT NOT NULL,
+    named_by         TEXT NOT NULL,
+    state            INTEGER NOT NULL DEFAULT 0,      -- 0 active, 1 paused, 2 retired
+    retired_why      TEXT,
+    retired_at       INTEGER,
+    kind             TEXT,                            -- what it turned out to be
+    window           INTEGER NOT NULL DEFAULT 0,      -- 0 full, 1 by its kind, 2 learned
+    rolls            INTEGER NOT NULL DEFAULT 0,      -- reads in a row in which only the oldest left
+    shrunk_at        INTEGER,                         -- since when removals are held
+    pending          INTEGER NOT NULL DEFAULT 0,      -- entries of the snapshot that are missing now
+    -- as its index lists it
+    index_lastmod    INTEGER,
+    index_precision  INTEGER,
+    index_misses     INTEGER NOT NULL DEFAULT 0,
+    dropped_at       INTEGER,                         -- first complete read of the index without it
+    -- schedule
+    next_poll_at     INTEGER,                         -- null: not polled
+    interval_ms      INTEGER NOT NULL DEFAULT 0,
+    failures         INTEGER NOT NULL DEFAULT 0,      -- in a row
+    failing_since    INTEGER,
+    rule             TEXT NOT NULL DEFAULT '',
+    why              TEXT NOT NULL DEFAULT '',
+    -- what the last good read left behind
+    generation       INTEGER NOT NULL DEFAULT 0,
+    epoch            INTEGER NOT NULL DEFAULT 0,      -- parser version and site rules it was read with
+    etag             TEXT,
+    last_modified    TEXT,
+    wire_hash        BLOB,                            -- of the bytes as sent
+    body_hash        BLOB,                            -- of the bytes as decoded
+    hints            TEXT,                            -- JSON: what the publisher says of polling
+    -- report
+    added_at         INTEGER NOT NULL,
+    last_poll_at     INTEGER,
+    last_success_at  INTEGER,
+    last_complete_at INTEGER,
+    last_full_at     INTEGER,                         -- last read that was not cut short by a validator or a hash
+    last_changed_at  INTEGER,
+    status           TEXT NOT NULL DEFAULT 'pending',
+    error            TEXT,
+    http_status      INTEGER,
+    bytes            INTEGER NOT NULL DEFAULT 0,
+    entries          INTEGER NOT NULL DEFAULT 0,
+    admitted         TEXT,                            -- JSON: entries by what became of them
+    issues           TEXT                             -- JSON: defects of the last read
+) STRICT;
+
+CREATE UNIQUE INDEX sources_url ON sources (site_id, url) WHERE role <> 0;
+CREATE UNIQUE INDEX sources_robots ON sources (host_id) WHERE role = 0;
+CREATE INDEX sources_due ON sources (next_poll_at) WHERE state = 0 AND next_poll_at IS NOT NULL;
+CREATE INDEX sources_parent ON sources (parent_id) WHERE parent_id IS NOT NULL;
+
+-- What a source listed last time, one packed blob each (src/diff/snapshot.rs):
+-- an unchanged document is merged with it in memory and writes nothing.
+CREATE TABLE snapshots (
+    source_id  INTEGER PRIMARY KEY REFERENCES sources (id),
+    data       BLOB NOT NULL
+) STRICT;
+
+-- Append-only: a row is written when a URL is first listed, and again only
+-- when what its sources say of it changes. Its text is found through lookup_*.
+CREATE TABLE urls (
+    id                 INTEGER PRIMARY KEY,
+    crawl_id           INTEGER NOT NULL,
+    host_id            INTEGER NOT NULL,
+    site_id            INTEGER,                 -- null: pushed, not listed
+    source_id          INTEGER,                 -- the source whose evidence counts first
+    path               TEXT NOT NULL,           -- from the first slash on, normalised
+    raw                TEXT,                    -- the loc as listed, where that differs
+    first_seen_s       INTEGER NOT NULL,
+    listed             INTEGER NOT NULL DEFAULT 1,
+    lastmod_s          INTEGER,
+    lastmod_precision  INTEGER,
+    previous_s         INTEGER,
+    previous_precision INTEGER,
+    hints              INTEGER NOT NULL DEFAULT 0, -- changefreq and priority, packed (src/diff/snapshot.rs)
+    -- its place in the queue until the first feedback
+    reason             INTEGER NOT NULL,
+    band               INTEGER NOT NULL,
+    due_s              INTEGER NOT NULL
+) STRICT;
+
+-- Further sources that list a URL; most URLs have none.
+CREATE TABLE url_sources (
+    url_id    INTEGER NOT NULL,
+    source_id INTEGER NOT NULL,
+    PRIMARY KEY (url_id, source_id)
+) STRICT, WITHOUT ROWID;
+
+-- What fetchers reported, from the first lease that ended on. Once here, this
+-- row and not urls says where the URL stands.
+CREATE TABLE feedback (
+    url_id       INTEGER PRIMARY KEY,
+    state        INTEGER NOT NULL,              -- 0 queued, 1 leased, 2 parked, 3 dead, 4 blocked, 5 forbidden
+    reason       INTEGER NOT NULL,
+    band         INTEGER NOT NULL,
+    due_s        INTEGER NOT NULL,
+    attempt      INTEGER NOT NULL DEFAULT 0,    -- deliveries in a row without success
+    fetched_at   INTEGER,
+    outcome      INTEGER,
+    status       INTEGER,
+    content_hash TEXT,
+    hash_kind    TEXT,
+    fetches      INTEGER NOT NULL DEFAULT 0,
+    changes      INTEGER NOT NULL DEFAULT 0,
+    gone         INTEGER NOT NULL DEFAULT 0,    -- times in a row
+    folded_into  INTEGER,                       -- the row that it redirects to
+    moved_at     INTEGER NOT NULL,              -- when state last changed
+    token        BLOB,                          -- of the last lease that ended
+    token_end    INTEGER,                       -- 0 settled, 1 expired, 2 released
+    ended_at     INTEGER NOT NULL DEFAULT 0,    -- when that was
+    noindex      INTEGER NOT NULL DEFAULT 0,    -- the page asks not to be indexed
+    canonical    TEXT,                          -- what the page names as its canonical URL
+    error        TEXT
+) STRICT;
+
+-- Only what is out of the queue is indexed, so the hot path never pays for it.
+CREATE INDEX feedback_held ON feedback (state, url_id) WHERE state > 1;
+
+-- The queue, in lease order: one walk gives the next URL of a host.
+CREATE TABLE queue (
+    crawl_id INTEGER NOT NULL,
+    host_id  INTEGER NOT NULL,
+    band     INTEGER NOT NULL,                  -- priority in hundredths; higher first
+    due_s    INTEGER NOT NULL,
+    url_id   INTEGER NOT NULL,
+    PRIMARY KEY (crawl_id, host_id, band DESC, due_s, url_id)
+) STRICT, WITHOUT ROWID;
+
+-- Hosts with anything queued, so that starting up reads hosts and not URLs.
+CREATE TABLE turns (
+    crawl_id INTEGER NOT NULL,
+    host_id  INTEGER NOT NULL,
+    queued   INTEGER NOT NULL,
+    due_s    INTEGER NOT NULL,                  -- no URL of the host is due before; a lower bound
+    weight   REAL NOT NULL DEFAULT 1.0,
+    PRIMARY KEY (crawl_id, host_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE leases (
+    url_id     INTEGER PRIMARY KEY,
+    token      BLOB NOT NULL,                   -- 128 random bits
+    crawl_id   INTEGER NOT NULL,
+    host_id    INTEGER NOT NULL,
+    reason     INTEGER NOT NULL,
+    band       INTEGER NOT NULL,
+    due_s      INTEGER NOT NULL,
+    attempt    INTEGER NOT NULL,
+    leased_at  INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    not_before INTEGER NOT NULL,
+    dirty      INTEGER NOT NULL DEFAULT 0,      -- it changed meanwhile: due again once settled
+    worker     TEXT,
+    request_id TEXT
+) STRICT;
+
+CREATE INDEX leases_expiry ON leases (expires_at);
+CREATE INDEX leases_request ON leases (request_id) WHERE request_id IS NOT NULL;
+
+-- URLs, or beginnings of URLs, that are not leased until lifted.
+CREATE TABLE blocks (
+    crawl_id INTEGER NOT NULL,
+    pattern  TEXT NOT NULL,
+    prefix   INTEGER NOT NULL,
+    since_at INTEGER NOT NULL,
+    PRIMARY KEY (crawl_id, pattern, prefix)
+) STRICT, WITHOUT ROWID;
+
+-- History of polls, kept for store.keep_polls.
+CREATE TABLE polls (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    source_id   INTEGER NOT NULL,
+    at          INTEGER NOT NULL,
+    took_ms     INTEGER NOT NULL,
+    result      TEXT NOT NULL,
+    http_status INTEGER,
+    wire_bytes  INTEGER NOT NULL DEFAULT 0,
+    entries     INTEGER NOT NULL DEFAULT 0,
+    counts      TEXT NOT NULL,                  -- JSON
+    error       TEXT
+) STRICT;
+
+CREATE INDEX polls_source ON polls (source_id, id);
+
+-- Change events in commit order, packed per commit (src/store/changes.rs),
+-- kept for store.keep_changes.
+CREATE TABLE changes (
+    id         INTEGER PRIMARY KEY AUTOINCREMENT,
+    at         INTEGER NOT NULL,
+    crawl_id   INTEGER NOT NULL,
+    source_id  INTEGER,
+    generation INTEGER NOT NULL,
+    events     INTEGER NOT NULL,
+    data       BLOB NOT NULL
+) STRICT;
+
+CREATE INDEX changes_source ON changes (source_id, generation);
+
+-- For people: one row a URL, as the daemon sees it.
+CREATE VIEW url_view AS
+SELECT
+    u.id,
+    h.authority || u.path AS url,
+    c.name AS crawl,
+    s.name AS site,
+    datetime(u.lastmod_s, 'unixepoch') AS lastmod,
+    CASE (u.hints & 7)
+        WHEN 1 THEN 'always' WHEN 2 THEN 'hourly' WHEN 3 THEN 'daily' WHEN 4 THEN 'weekly'
+        WHEN 5 THEN 'monthly' WHEN 6 THEN 'yearly' WHEN 7 THEN 'never' END AS changefreq,
+    CASE WHEN (u.hints >> 3) > 0 THEN ((u.hints >> 3) - 1) / 1000.0 END AS priority,
+    u.listed,
+    (u.source_id IS NOT NULL) + (SELECT count(*) FROM url_sources x WHERE x.url_id = u.id) AS sources,
+    CASE coalesce(f.state, CASE WHEN l.url_id IS NULL THEN 0 ELSE 1 END)
+        WHEN 0 THEN 'queued' WHEN 1 THEN 'leased' WHEN 2 THEN 'parked'
+        WHEN 3 THEN 'dead' WHEN 4 THEN 'blocked' ELSE 'forbidden' END AS state,
+    datetime(coalesce(f.due_s, u.due_s), 'unixepoch') AS due
+FROM urls u
+JOIN hosts h ON h.id = u.host_id
+JOIN crawls c ON c.id = u.crawl_id
+LEFT JOIN sites s ON s.id = u.site_id
+LEFT JOIN feedback f ON f.url_id = u.id
+LEFT JOIN leases l ON l.url_id = u.id;

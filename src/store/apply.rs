@@ -1,0 +1,453 @@
+//! The effects of a diff: URL rows, who lists them, their place in the queue.
+//!
+//! A large document comes in chunks. Each effect is applied only where the row
+//! does not already say so, so a chunk that is applied twice (the process died
+//! before the last one) changes nothing the second time, and one edit seen
+//! through several sources is one signal. Of several dates for one URL the
+//! newest counts; of equal ones the more precise; a date that merely appears,
+//! or goes, is no signal.
+
+use std::collections::HashMap;
+
+use rusqlite::params;
+
+use super::changes::ChangeLog;
+use super::rows::{UrlRow, held, lastmod_columns, url_key};
+use super::state::State;
+use super::turns::Place;
+use super::views::Counts;
+use super::{StoreError, engine};
+use crate::diff::snapshot::{EntryHints, Rejection, Row};
+use crate::model::{ChangeKind, CrawlId, HostId, Lastmod, Reason, SiteId, SourceId, UrlId};
+use crate::recrawl;
+use crate::url::Admitted;
+
+/// Effects in one chunk at most: a chunk holds the writer for a few tens of
+/// milliseconds, and leases get in between two of them.
+pub const CHUNK: usize = 2_000;
+
+/// What a chunk belongs to.
+#[derive(Debug, Clone, Copy)]
+pub struct Origin {
+    /// The source that was read.
+    pub source: SourceId,
+    /// Its site.
+    pub site: SiteId,
+    /// The site's crawl.
+    pub crawl: CrawlId,
+    /// Is the source a window?
+    pub window: bool,
+    /// Number of the read.
+    pub generation: i64,
+}
+
+/// One difference, ready to be applied.
+#[derive(Debug, Clone)]
+pub enum Effect {
+    /// The source lists a URL that it did not list before.
+    Admit {
+        /// Where the row goes in the next snapshot.
+        slot: u32,
+        /// Its identity.
+        url: Admitted,
+        /// As listed, where that differs.
+        raw: Option<String>,
+        /// As listed.
+        lastmod: Option<Lastmod>,
+        /// As listed.
+        hints: EntryHints,
+        /// The row it stood for under other rules.
+        previous: Option<Row>,
+    },
+    /// Its lastmod is newer than what this source said before.
+    Changed {
+        /// The row.
+        url: UrlId,
+        /// As listed now.
+        lastmod: Lastmod,
+        /// As listed now.
+        hints: EntryHints,
+    },
+    /// Its content digest moved.
+    Touched {
+        /// The row.
+        url: UrlId,
+        /// As listed now.
+        hints: EntryHints,
+    },
+    /// Its lastmod went backwards.
+    Regressed {
+        /// The row.
+        url: UrlId,
+    },
+    /// Priority, changefreq or the presence of a date differ.
+    Hints {
+        /// The row.
+        url: UrlId,
+        /// As listed now.
+        lastmod: Option<Lastmod>,
+        /// As listed now.
+        hints: EntryHints,
+    },
+    /// Missing for the first time.
+    Missing {
+        /// The row.
+        url: UrlId,
+    },
+    /// This source holds it no longer.
+    Drop {
+        /// The row.
+        url: UrlId,
+    },
+}
+
+/// What became of a chunk.
+#[derive(Debug, Clone, Default)]
+pub struct Applied {
+    /// Rows for the slots of [`Effect::Admit`].
+    pub rows: Vec<(u32, Row)>,
+    /// Effects by what they turned out to be.
+    pub counts: Counts,
+}
+
+/// A chunk while it is applied.
+struct Chunk {
+    origin: Origin,
+    applied: Applied,
+    log: ChangeLog,
+    /// Rows made by this chunk: the lookup hears of them at its end.
+    made: Vec<(u64, UrlId)>,
+    made_by_key: HashMap<u64, UrlId>,
+    /// Rows that the site may still get.
+    quota_left: u64,
+    now_s: i64,
+}
+
+impl State {
+    /// Applies one chunk.
+    pub(super) fn apply(&mut self, origin: Origin, effects: Vec<Effect>) -> Result<Applied, StoreError> {
+        let quota = self.policy.of(Some(origin.site)).max_urls;
+        let used: i64 = self
+            .conn
+            .prepare_cached("SELECT urls FROM sites WHERE id = ?1")
+            .and_then(|mut query| query.query_row([origin.site.0], |row| row.get(0)))
+            .map_err(engine)?;
+        let mut chunk = Chunk {
+            origin,
+            applied: Applied::default(),
+            log: ChangeLog::default(),
+            made: Vec::new(),
+            made_by_key: HashMap::new(),
+            quota_left: quota.saturating_sub(used.unsigned_abs()),
+            now_s: self.steady_ms().div_euclid(1000),
+        };
+        for effect in effects {
+            self.apply_one(&mut chunk, effect)?;
+        }
+        self.lookup.insert(&self.conn, &chunk.made).map_err(engine)?;
+        if !chunk.made.is_empty() {
+            let made = i64::try_from(chunk.made.len()).unwrap_or(i64::MAX);
+            self.conn
+                .prepare_cached("UPDATE sites SET urls = urls + ?2 WHERE id = ?1")
+                .and_then(|mut update| update.execute(params![origin.site.0, made]))
+                .map_err(engine)?;
+        }
+        chunk.log.write(&self.conn, self.now_ms(), origin.crawl, origin.source, origin.generation)?;
+        Ok(chunk.applied)
+    }
+
+    fn apply_one(&mut self, chunk: &mut Chunk, effect: Effect) -> Result<(), StoreError> {
+        match effect {
+            Effect::Admit { slot, url, raw, lastmod, hints, previous } => {
+                let row = self.admit(chunk, &url, raw.as_deref(), lastmod, hints)?;
+                chunk.applied.rows.push((slot, row));
+                // Under other rules it was another page: that one is let go.
+                if let Some(Row::Url(old)) = previous
+                    && row != Row::Url(old)
+                {
+                    self.release_holder(chunk, old)?;
+                }
+                Ok(())
+            }
+            Effect::Changed { url, lastmod, hints } => {
+                let Some(row) = self.url_row(url)? else { return Ok(()) };
+                let row = self.take_hints(chunk, row, hints)?;
+                self.take_lastmod(chunk, &row, Some(lastmod))
+            }
+            Effect::Touched { url, hints } => {
+                let Some(row) = self.url_row(url)? else { return Ok(()) };
+                let row = self.take_hints(chunk, row, hints)?;
+                chunk.applied.counts.touched += 1;
+                chunk.log.push(ChangeKind::Touched, url);
+                self.pull_forward(&row, Reason::Changed)
+            }
+            Effect::Regressed { url } => {
+                chunk.applied.counts.regressed += 1;
+                chunk.log.push(ChangeKind::Regressed, url);
+                Ok(())
+            }
+            Effect::Hints { url, lastmod, hints } => {
+                let Some(row) = self.url_row(url)? else { return Ok(()) };
+                let row = self.take_hints(chunk, row, hints)?;
+                self.take_lastmod_silently(&row, lastmod)?;
+                chunk.applied.counts.unchanged += 1;
+                Ok(())
+            }
+            Effect::Missing { url } => {
+                chunk.log.push(ChangeKind::Missing, url);
+                Ok(())
+            }
+            Effect::Drop { url } => self.release_holder(chunk, url),
+        }
+    }
+
+    /// Finds or makes the row of a URL that the source lists.
+    fn admit(
+        &mut self,
+        chunk: &mut Chunk,
+        url: &Admitted,
+        raw: Option<&str>,
+        lastmod: Option<Lastmod>,
+        hints: EntryHints,
+    ) -> Result<Row, StoreError> {
+        let origin = chunk.origin;
+        let key = url_key(self.seed, origin.crawl, &url.authority, &url.path);
+        let delay = self.policy.of(Some(origin.site)).host_delay;
+        let host = match self.find_host(&url.authority)? {
+            Some(host) => host,
+            None => self.host_named(&url.authority, delay)?,
+        };
+        let made_now = match chunk.made_by_key.get(&key) {
+            Some(id) => self.url_row(*id)?.filter(|row| row.host == host && row.path == url.path),
+            None => None,
+        };
+        let known = match made_now {
+            Some(row) => Some(row),
+            None => self.find_url(origin.crawl, host, &url.path, key)?,
+        };
+        if let Some(row) = known {
+            let id = row.id;
+            self.list_again(chunk, row, lastmod, hints)?;
+            return Ok(Row::Url(id));
+        }
+        if chunk.quota_left == 0 {
+            chunk.applied.counts.rejected += 1;
+            return Ok(Row::Rejected(Rejection::Quota));
+        }
+        chunk.quota_left -= 1;
+        self.ensure_robots(host, Some(origin.site))?;
+        let id = self.insert_url(chunk, host, &url.path, raw, lastmod, hints)?;
+        chunk.made.push((key, id));
+        chunk.made_by_key.insert(key, id);
+        chunk.applied.counts.new += 1;
+        chunk.log.push(ChangeKind::New, id);
+        Ok(Row::Url(id))
+    }
+
+    fn insert_url(
+        &mut self,
+        chunk: &Chunk,
+        host: HostId,
+        path: &str,
+        raw: Option<&str>,
+        lastmod: Option<Lastmod>,
+        hints: EntryHints,
+    ) -> Result<UrlId, StoreError> {
+        let origin = chunk.origin;
+        let id = UrlId(self.last_url + 1);
+        let band = recrawl::band(hints.priority);
+        let (second, precision) = lastmod_columns(lastmod);
+        self.conn
+            .prepare_cached(
+                "INSERT INTO urls (id, crawl_id, host_id, site_id, source_id, path, raw, first_seen_s,
+                                   lastmod_s, lastmod_precision, hints, reason, band, due_s)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?8)",
+            )
+            .and_then(|mut insert| {
+                insert.execute(params![
+                    id.0,
+                    origin.crawl.0,
+                    host.0,
+                    origin.site.0,
+                    origin.source.0,
+                    path,
+                    raw,
+                    chunk.now_s,
+                    second,
+                    precision,
+                    hints.to_bits(),
+                    Reason::New as i64,
+                    band,
+                ])
+            })
+            .map_err(engine)?;
+        self.last_url = id.0;
+        let place = Place { crawl: origin.crawl, host, band, due_s: chunk.now_s, url: id };
+        self.enqueue(place, Some(origin.site))?;
+        Ok(id)
+    }
+
+    /// The source lists a URL that the store knows already.
+    fn list_again(
+        &mut self,
+        chunk: &mut Chunk,
+        mut row: UrlRow,
+        lastmod: Option<Lastmod>,
+        hints: EntryHints,
+    ) -> Result<(), StoreError> {
+        let primary = self.add_holder(chunk.origin, &row)?;
+        row.source = Some(primary);
+        let row = self.take_hints(chunk, row, hints)?;
+        if !row.listed {
+            self.conn
+                .prepare_cached("UPDATE urls SET listed = 1 WHERE id = ?1")
+                .and_then(|mut update| update.execute([row.id.0]))
+                .map_err(engine)?;
+            self.take_lastmod_silently(&row, lastmod)?;
+            let row = UrlRow { listed: true, ..row };
+            chunk.applied.counts.new += 1;
+            chunk.log.push(ChangeKind::New, row.id);
+            return self.pull_forward(&row, Reason::New);
+        }
+        self.take_lastmod(chunk, &row, lastmod)
+    }
+
+    /// A date for a URL: a signal if it is newer than the best so far.
+    fn take_lastmod(
+        &mut self,
+        chunk: &mut Chunk,
+        row: &UrlRow,
+        lastmod: Option<Lastmod>,
+    ) -> Result<(), StoreError> {
+        let newer = match (row.lastmod, lastmod) {
+            (Some(best), Some(date)) => date.is_newer_than(best),
+            _ => false,
+        };
+        if !newer {
+            self.take_lastmod_silently(row, lastmod)?;
+            chunk.applied.counts.unchanged += 1;
+            return Ok(());
+        }
+        self.write_lastmod(row, lastmod, row.lastmod)?;
+        chunk.applied.counts.changed += 1;
+        chunk.log.push(ChangeKind::Changed, row.id);
+        self.pull_forward(row, Reason::Changed)
+    }
+
+    /// A date for a URL that is no signal: the first one, or a more precise
+    /// spelling of the best so far.
+    fn take_lastmod_silently(&mut self, row: &UrlRow, lastmod: Option<Lastmod>) -> Result<(), StoreError> {
+        let Some(date) = lastmod else { return Ok(()) };
+        let better = match row.lastmod {
+            None => true,
+            Some(best) => {
+                date.is_newer_than(best)
+                    || !best.is_newer_than(date) && date.precision > best.precision
+            }
+        };
+        if better { self.write_lastmod(row, lastmod, row.previous) } else { Ok(()) }
+    }
+
+    fn write_lastmod(
+        &mut self,
+        row: &UrlRow,
+        lastmod: Option<Lastmod>,
+        previous: Option<Lastmod>,
+    ) -> Result<(), StoreError> {
+        let (second, precision) = lastmod_columns(lastmod);
+        let (previous_second, previous_precision) = lastmod_columns(previous);
+        self.conn
+            .prepare_cached(
+                "UPDATE urls SET lastmod_s = ?2, lastmod_precision = ?3, previous_s = ?4,
+                                 previous_precision = ?5 WHERE id = ?1",
+            )
+            .and_then(|mut update| {
+                update.execute(params![
+                    row.id.0,
+                    second,
+                    precision,
+                    previous_second,
+                    previous_precision
+                ])
+            })
+            .map(|_| ())
+            .map_err(engine)
+    }
+
+    /// Takes over priority and changefreq: those of the source whose evidence
+    /// counts first, and of another one only where there are none. No signal,
+    /// but the place in the queue follows.
+    fn take_hints(&mut self, chunk: &Chunk, mut row: UrlRow, hints: EntryHints) -> Result<UrlRow, StoreError> {
+        let is_primary = row.source == Some(chunk.origin.source);
+        let merged = if is_primary {
+            hints
+        } else {
+            EntryHints {
+                changefreq: row.hints.changefreq.or(hints.changefreq),
+                priority: row.hints.priority.or(hints.priority),
+            }
+        };
+        if merged == row.hints {
+            return Ok(row);
+        }
+        self.conn
+            .prepare_cached("UPDATE urls SET hints = ?2 WHERE id = ?1")
+            .and_then(|mut update| update.execute(params![row.id.0, merged.to_bits()]))
+            .map_err(engine)?;
+        let before = std::mem::replace(&mut row.hints, merged);
+        if row.is_queued() && row.reason != Reason::Submitted {
+            let due_s = self.due_under_new_hints(&row, before);
+            let band = recrawl::band(merged.priority);
+            if band != row.band || due_s != row.due_s {
+                self.place_url(&row, held::QUEUED, row.reason, band, due_s, row.attempt)?;
+                row.band = band;
+                row.due_s = due_s;
+            }
+        }
+        Ok(row)
+    }
+
+    /// Another changefreq is another interval, counted from the same fetch.
+    fn due_under_new_hints(&self, row: &UrlRow, before: EntryHints) -> i64 {
+        if row.reason != Reason::Recrawl || row.attempt > 0 || before.changefreq == row.hints.changefreq {
+            return row.due_s;
+        }
+        let bounds = &self.policy.of(row.site).bounds;
+        let seconds = |hints: EntryHints| {
+            let known = recrawl::Known { changefreq: hints.changefreq, ..row.known(0) };
+            i64::try_from(recrawl::interval(&known, bounds).as_secs()).unwrap_or(i64::MAX)
+        };
+        row.due_s.saturating_sub(seconds(before)).saturating_add(seconds(row.hints))
+    }
+
+    /// The source of the chunk lists a URL no longer.
+    fn release_holder(&mut self, chunk: &mut Chunk, url: UrlId) -> Result<(), StoreError> {
+        let Some(row) = self.url_row(url)? else { return Ok(()) };
+        if !row.listed || self.remove_holder(chunk.origin.source, &row)? {
+            return Ok(());
+        }
+        self.conn
+            .prepare_cached("UPDATE urls SET listed = 0 WHERE id = ?1")
+            .and_then(|mut update| update.execute([url.0]))
+            .map_err(engine)?;
+        chunk.applied.counts.removed += 1;
+        chunk.log.push(ChangeKind::Removed, url);
+        let row = UrlRow { listed: false, ..row };
+        if matches!(row.state, held::PARKED | held::DEAD) {
+            // Nobody needs to be told that it is gone, or to try once more.
+            return Ok(());
+        }
+        self.pull_forward_removed(&row)
+    }
+
+    /// Queued once more, so that a fetcher can see whether it is gone.
+    fn pull_forward_removed(&mut self, row: &UrlRow) -> Result<(), StoreError> {
+        if row.is_queued() {
+            let now_s = self.steady_ms().div_euclid(1000);
+            let band = recrawl::band(row.hints.priority);
+            let due_s = row.due_s.min(now_s);
+            return self.place_url(row, held::QUEUED, Reason::Removed, band, due_s, row.attempt);
+        }
+        self.pull_forward(row, Reason::Removed)
+    }
+}

@@ -1,0 +1,73 @@
+//! Change events, packed: nine bytes each, one blob a commit and source.
+
+use rusqlite::{Connection, params};
+
+use super::{StoreError, engine};
+use crate::model::{ChangeKind, CrawlId, SourceId, UrlId};
+
+/// Bytes of one event: its kind, and its row in little-endian order.
+const EVENT: usize = 9;
+
+/// The events of one job, in the order in which they happened.
+#[derive(Debug, Default)]
+pub(super) struct ChangeLog {
+    data: Vec<u8>,
+}
+
+impl ChangeLog {
+    pub(super) fn push(&mut self, kind: ChangeKind, url: UrlId) {
+        // Far fewer kinds than a byte counts.
+        self.data.push(u8::try_from(kind as usize).unwrap_or(u8::MAX));
+        self.data.extend_from_slice(&url.0.to_le_bytes());
+    }
+
+    /// Writes the events, if there are any.
+    pub(super) fn write(&self, conn: &Connection, at: i64, crawl: CrawlId, source: SourceId, generation: i64) -> Result<(), StoreError> {
+        if self.data.is_empty() {
+            return Ok(());
+        }
+        let events = self.data.len() / EVENT;
+        conn.prepare_cached(
+            "INSERT INTO changes (at, crawl_id, source_id, generation, events, data)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )
+        .and_then(|mut insert| {
+            insert.execute(params![at, crawl.0, source.0, generation, events, self.data])
+        })
+        .map(|_| ())
+        .map_err(engine)
+    }
+}
+
+/// Reads the events of one blob.
+pub(super) fn events(data: &[u8]) -> impl Iterator<Item = (ChangeKind, UrlId)> + '_ {
+    data.chunks_exact(EVENT).filter_map(|event| {
+        let (kind, row) = event.split_first()?;
+        let kind = ChangeKind::ALL.get(usize::from(*kind)).copied()?;
+        Some((kind, UrlId(i64::from_le_bytes(row.try_into().ok()?))))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_back_in_the_order_they_happened() {
+        let mut log = ChangeLog::default();
+        let written: Vec<_> =
+            ChangeKind::ALL.into_iter().zip([1, 2, 300, i64::MAX, 5, 6]).map(|(k, r)| (k, UrlId(r))).collect();
+        for (kind, row) in &written {
+            log.push(*kind, *row);
+        }
+        assert_eq!(events(&log.data).collect::<Vec<_>>(), written);
+    }
+
+    #[test]
+    fn a_cut_blob_gives_the_whole_events_only() {
+        let mut log = ChangeLog::default();
+        log.push(ChangeKind::New, UrlId(1));
+        log.push(ChangeKind::Removed, UrlId(2));
+        assert_eq!(events(&log.data[..EVENT + 4]).count(), 1);
+    }
+}

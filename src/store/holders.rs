@@ -1,0 +1,109 @@
+//! Which sources list a URL. The first is in its row, further ones beside it.
+//!
+//! Only full sources *hold* a URL: a window shows what is recent, and what
+//! leaves it is not gone. So a full source takes the first place from a
+//! window, and a URL that no full source lists any more is unlisted.
+
+use rusqlite::{OptionalExtension, params};
+
+use super::apply::Origin;
+use super::rows::UrlRow;
+use super::state::State;
+use super::{StoreError, engine};
+use crate::model::{SourceId, UrlId};
+
+impl State {
+    /// The source lists the URL too; returns which source now comes first.
+    pub(super) fn add_holder(&mut self, origin: Origin, row: &UrlRow) -> Result<SourceId, StoreError> {
+        let Some(primary) = row.source else {
+            self.set_primary(row.id, origin.source, Some(origin))?;
+            return Ok(origin.source);
+        };
+        if primary == origin.source {
+            return Ok(primary);
+        }
+        if !row.listed {
+            // Whoever listed it before lists it no longer.
+            self.set_primary(row.id, origin.source, None)?;
+            return Ok(origin.source);
+        }
+        if !origin.window && !self.is_full(primary)? {
+            self.set_primary(row.id, origin.source, None)?;
+            self.forget_side(row.id, origin.source)?;
+            self.remember_side(row.id, primary)?;
+            return Ok(origin.source);
+        }
+        self.remember_side(row.id, origin.source)?;
+        Ok(primary)
+    }
+
+    /// The source lists the URL no longer; says whether another full one does.
+    pub(super) fn remove_holder(&mut self, source: SourceId, row: &UrlRow) -> Result<bool, StoreError> {
+        let was_side = self.forget_side(row.id, source)?;
+        let Some(primary) = row.source else { return Ok(true) };
+        if primary != source {
+            if !was_side {
+                // It was let go before: a replay.
+                return Ok(true);
+            }
+            if self.is_full(primary)? {
+                return Ok(true);
+            }
+        }
+        let Some(heir) = self.full_side(row.id)? else { return Ok(false) };
+        self.set_primary(row.id, heir, None)?;
+        self.forget_side(row.id, heir)?;
+        if primary != source {
+            self.remember_side(row.id, primary)?;
+        }
+        Ok(true)
+    }
+
+    /// A source that is polled and shows the whole.
+    fn is_full(&self, source: SourceId) -> Result<bool, StoreError> {
+        self.conn
+            .prepare_cached("SELECT window = 0 AND state <> 2 FROM sources WHERE id = ?1")
+            .and_then(|mut query| query.query_row([source.0], |row| row.get(0)).optional())
+            .map(|full| full.unwrap_or(false))
+            .map_err(engine)
+    }
+
+    fn full_side(&self, url: UrlId) -> Result<Option<SourceId>, StoreError> {
+        self.conn
+            .prepare_cached(
+                "SELECT x.source_id FROM url_sources x JOIN sources s ON s.id = x.source_id
+                 WHERE x.url_id = ?1 AND s.window = 0 AND s.state <> 2 ORDER BY x.source_id LIMIT 1",
+            )
+            .and_then(|mut query| query.query_row([url.0], |row| row.get(0)).optional())
+            .map(|id: Option<i64>| id.map(SourceId))
+            .map_err(engine)
+    }
+
+    fn set_primary(&mut self, url: UrlId, source: SourceId, adopt: Option<Origin>) -> Result<(), StoreError> {
+        // A pushed URL that a source comes to list becomes that site's.
+        let site = adopt.map(|origin| origin.site.0);
+        self.conn
+            .prepare_cached(
+                "UPDATE urls SET source_id = ?2, site_id = coalesce(site_id, ?3) WHERE id = ?1",
+            )
+            .and_then(|mut update| update.execute(params![url.0, source.0, site]))
+            .map(|_| ())
+            .map_err(engine)
+    }
+
+    fn remember_side(&mut self, url: UrlId, source: SourceId) -> Result<(), StoreError> {
+        self.conn
+            .prepare_cached("INSERT OR IGNORE INTO url_sources (url_id, source_id) VALUES (?1, ?2)")
+            .and_then(|mut insert| insert.execute(params![url.0, source.0]))
+            .map(|_| ())
+            .map_err(engine)
+    }
+
+    fn forget_side(&mut self, url: UrlId, source: SourceId) -> Result<bool, StoreError> {
+        self.conn
+            .prepare_cached("DELETE FROM url_sources WHERE url_id = ?1 AND source_id = ?2")
+            .and_then(|mut delete| delete.execute(params![url.0, source.0]))
+            .map(|gone| gone > 0)
+            .map_err(engine)
+    }
+}

@@ -1,0 +1,273 @@
+//! Hosts: the shared clock, pauses, delays, and which robots.txt judges pages.
+//!
+//! One row, and one clock, per scheme, host and port. Polls and leases both
+//! move it, in the database, so that it survives a restart.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::{OptionalExtension, params};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::state::State;
+use super::{StoreError, engine};
+use crate::model::HostId;
+use crate::parse::robots::{Robots, Rules};
+
+/// Partitions that hosts are dealt to, for when one machine is not enough.
+const PARTITIONS: u64 = 256;
+
+/// Hosts remembered at most; beyond that all are read again when needed.
+const REMEMBERED: usize = 200_000;
+
+/// Crawl-delay is honoured up to this (as the largest news crawl does).
+pub(super) const MAX_CRAWL_DELAY: Duration = Duration::from_secs(120);
+
+/// What the writer remembers of hosts.
+#[derive(Default)]
+pub(super) struct Hosts {
+    by_id: HashMap<HostId, Host>,
+    by_authority: HashMap<String, HostId>,
+}
+
+/// One host as the writer remembers it.
+#[derive(Debug, Clone)]
+pub(super) struct Host {
+    pub(super) authority: Arc<str>,
+    /// No request before, in steady Unix milliseconds.
+    pub(super) next_at: i64,
+    /// Nothing before, in steady Unix milliseconds.
+    pub(super) paused_until: i64,
+    /// Least milliseconds between two requests.
+    pub(super) delay_ms: i64,
+    /// Version of robots.txt that pages are judged by; 0 unknown.
+    pub(super) robots: i64,
+    /// Rules of that version for one agent, compiled when first needed.
+    rules: Option<Arc<HostRules>>,
+}
+
+/// robots.txt of a host as it judges pages for one agent.
+#[derive(Debug)]
+pub(super) struct HostRules {
+    agent: String,
+    unreachable: bool,
+    rules: Rules,
+    pub(super) content_signal: Option<String>,
+    pub(super) license: Option<String>,
+}
+
+impl HostRules {
+    /// May the agent fetch this path (query included)?
+    pub(super) fn allows(&self, path: &str) -> bool {
+        !self.unreachable && self.rules.allows(path)
+    }
+}
+
+impl Host {
+    /// When the host may be asked next.
+    pub(super) fn not_before(&self) -> i64 {
+        self.next_at.max(self.paused_until)
+    }
+}
+
+impl State {
+    /// The host with an authority, made when it is new. `delay` is its least
+    /// delay when it is.
+    pub(super) fn host_named(&mut self, authority: &str, delay: Duration) -> Result<HostId, StoreError> {
+        if let Some(id) = self.find_host(authority)? {
+            return Ok(id);
+        }
+        let part = (xxh3_64(authority.as_bytes()) % PARTITIONS).cast_signed();
+        self.conn
+            .prepare_cached("INSERT INTO hosts (authority, part, delay_ms) VALUES (?1, ?2, ?3)")
+            .and_then(|mut insert| insert.execute(params![authority, part, millis(delay)]))
+            .map_err(engine)?;
+        let id = HostId(self.conn.last_insert_rowid());
+        self.read_host(id)?;
+        Ok(id)
+    }
+
+    /// The host with an authority, if there is one.
+    pub(super) fn find_host(&mut self, authority: &str) -> Result<Option<HostId>, StoreError> {
+        if let Some(id) = self.hosts.by_authority.get(authority) {
+            return Ok(Some(*id));
+        }
+        let id: Option<i64> = self
+            .conn
+            .prepare_cached("SELECT id FROM hosts WHERE authority = ?1")
+            .and_then(|mut query| query.query_row([authority], |row| row.get(0)).optional())
+            .map_err(engine)?;
+        let Some(id) = id.map(HostId) else { return Ok(None) };
+        self.read_host(id)?;
+        Ok(Some(id))
+    }
+
+    /// What is remembered of a host.
+    pub(super) fn host(&mut self, id: HostId) -> Result<&mut Host, StoreError> {
+        if !self.hosts.by_id.contains_key(&id) {
+            self.read_host(id)?;
+        }
+        self.hosts
+            .by_id
+            .get_mut(&id)
+            .ok_or_else(|| StoreError::Engine(format!("host {} vanished", id.0)))
+    }
+
+    fn read_host(&mut self, id: HostId) -> Result<(), StoreError> {
+        if self.hosts.by_id.len() >= REMEMBERED {
+            self.hosts = Hosts::default();
+        }
+        let host = self
+            .conn
+            .prepare_cached(
+                "SELECT authority, next_at, paused_until, delay_ms, robots FROM hosts WHERE id = ?1",
+            )
+            .and_then(|mut query| {
+                query.query_row([id.0], |row| {
+                    let authority: String = row.get(0)?;
+                    Ok(Host {
+                        authority: authority.into(),
+                        next_at: row.get(1)?,
+                        paused_until: row.get(2)?,
+                        delay_ms: row.get(3)?,
+                        robots: row.get(4)?,
+                        rules: None,
+                    })
+                })
+            })
+            .map_err(engine)?;
+        self.hosts.by_authority.insert(host.authority.to_string(), id);
+        self.hosts.by_id.insert(id, host);
+        Ok(())
+    }
+
+    /// Moves the clock of a host.
+    pub(super) fn set_clock(&mut self, id: HostId, next_at: i64) -> Result<(), StoreError> {
+        self.conn
+            .prepare_cached("UPDATE hosts SET next_at = ?2 WHERE id = ?1")
+            .and_then(|mut update| update.execute(params![id.0, next_at]))
+            .map_err(engine)?;
+        let host = self.host(id)?;
+        host.next_at = next_at;
+        let not_before = host.not_before();
+        self.tell_windows(id, not_before);
+        Ok(())
+    }
+
+    /// Leaves a host alone until then, unless it already is for longer.
+    pub(super) fn pause_host(&mut self, id: HostId, until: i64, reason: &str) -> Result<(), StoreError> {
+        if self.host(id)?.paused_until >= until {
+            return Ok(());
+        }
+        self.conn
+            .prepare_cached("UPDATE hosts SET paused_until = ?2, pause_reason = ?3 WHERE id = ?1")
+            .and_then(|mut update| update.execute(params![id.0, until, reason]))
+            .map_err(engine)?;
+        let host = self.host(id)?;
+        host.paused_until = until;
+        let not_before = host.not_before();
+        self.tell_windows(id, not_before);
+        Ok(())
+    }
+
+    fn tell_windows(&mut self, id: HostId, not_before: i64) {
+        for window in self.windows.values_mut() {
+            window.set_clock(id, not_before);
+        }
+    }
+
+    /// Takes the host's next slot for one request: when it may be sent. `Err`
+    /// holds that time when it is further off than `patience` and nothing was
+    /// taken.
+    pub(super) fn reserve(
+        &mut self,
+        authority: &str,
+        delay: Duration,
+        patience: Duration,
+    ) -> Result<Result<i64, i64>, StoreError> {
+        let id = self.host_named(authority, delay)?;
+        self.set_delay(id, delay)?;
+        let now = self.steady_ms();
+        let host = self.host(id)?;
+        let at = host.not_before().max(now);
+        if at - now > millis(patience) {
+            return Ok(Err(at));
+        }
+        let next = at + host.delay_ms;
+        self.set_clock(id, next)?;
+        Ok(Ok(at))
+    }
+
+    /// The least delay of a host: the site's, or the host's own Crawl-delay
+    /// (kept with its robots.txt) where that is longer.
+    pub(super) fn set_delay(&mut self, id: HostId, delay: Duration) -> Result<(), StoreError> {
+        let crawl_delay: i64 = self
+            .conn
+            .prepare_cached("SELECT crawl_delay_ms FROM robots WHERE host_id = ?1")
+            .and_then(|mut query| query.query_row([id.0], |row| row.get(0)).optional())
+            .map_err(engine)?
+            .unwrap_or(0);
+        let delay_ms = millis(delay).max(crawl_delay);
+        if self.host(id)?.delay_ms == delay_ms {
+            return Ok(());
+        }
+        self.conn
+            .prepare_cached("UPDATE hosts SET delay_ms = ?2 WHERE id = ?1")
+            .and_then(|mut update| update.execute(params![id.0, delay_ms]))
+            .map_err(engine)?;
+        self.host(id)?.delay_ms = delay_ms;
+        Ok(())
+    }
+
+    /// The rules that judge a host's pages for an agent; `None` while its
+    /// robots.txt has not been read.
+    pub(super) fn host_rules(&mut self, id: HostId, agent: &str) -> Result<Option<Arc<HostRules>>, StoreError> {
+        let host = self.host(id)?;
+        if host.robots == 0 {
+            return Ok(None);
+        }
+        if let Some(rules) = &host.rules
+            && rules.agent == agent
+        {
+            return Ok(Some(Arc::clone(rules)));
+        }
+        let read = self
+            .conn
+            .prepare_cached("SELECT body, unreachable FROM robots WHERE host_id = ?1")
+            .and_then(|mut query| {
+                query
+                    .query_row([id.0], |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get(1)?)))
+                    .optional()
+            })
+            .map_err(engine)?;
+        let Some((body, unreachable)) = read else { return Ok(None) };
+        let robots = Robots::parse(&body);
+        let rules = Arc::new(HostRules {
+            agent: agent.to_owned(),
+            unreachable,
+            rules: robots.rules_for(agent),
+            content_signal: robots.content_signal(agent).map(str::to_owned),
+            license: robots.license().map(str::to_owned),
+        });
+        self.host(id)?.rules = Some(Arc::clone(&rules));
+        Ok(Some(rules))
+    }
+
+    /// A new version of a host's robots.txt holds from now on.
+    pub(super) fn set_robots_version(&mut self, id: HostId, version: i64) -> Result<(), StoreError> {
+        self.conn
+            .prepare_cached("UPDATE hosts SET robots = ?2 WHERE id = ?1")
+            .and_then(|mut update| update.execute(params![id.0, version]))
+            .map_err(engine)?;
+        let host = self.host(id)?;
+        host.robots = version;
+        host.rules = None;
+        Ok(())
+    }
+}
+
+/// A duration in whole milliseconds.
+pub(super) fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}

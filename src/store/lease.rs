@@ -1,0 +1,364 @@
+//! Leasing: whose turn it is, what of it may be fetched, and the promise.
+//!
+//! One URL is never with two fetchers: its row leaves the queue in the
+//! transaction that makes the lease, and this thread is the only one that
+//! makes any. The host's clock moves by one delay for each URL, so that the
+//! next poll or lease of the host comes after all of them.
+
+use std::time::Duration;
+
+use rusqlite::{OptionalExtension, params};
+
+use super::hosts::millis;
+use super::rows::{UrlRow, held, lastmod, reason};
+use super::state::State;
+use super::{StoreError, engine, timestamp};
+use crate::model::{CrawlId, HostId, Priority, Reason, SiteId, UrlId};
+use crate::queue::{Candidate, LeaseBatch, LeaseRequest, Leased, Token};
+use crate::recrawl;
+
+/// Hosts looked at in one call at most: bounds a call that finds little.
+const TURNS_PER_CALL: usize = 2_000;
+/// URLs set aside (blocked, forbidden, of another site) per host and call.
+const SET_ASIDE: usize = 256;
+/// A host whose robots.txt is not known yet is looked at again after this;
+/// its arrival wakes the host sooner.
+const ROBOTS_WAIT_MS: i64 = 60_000;
+/// Of a lease's time, the part that the waits between a host's URLs may take.
+const WAIT_SHARE: u32 = 2;
+
+/// One call of lease while it is worked on.
+struct Call {
+    crawl: CrawlId,
+    crawl_name: String,
+    sites: Vec<SiteId>,
+    filtered: bool,
+    per_host: usize,
+    max: usize,
+    ttl: Duration,
+    worker: Option<String>,
+    request_id: Option<String>,
+    now: i64,
+}
+
+/// What the gate says of one candidate.
+enum Gate {
+    Open,
+    /// Taken out of the queue until something lifts it.
+    Held(i64),
+    /// Not for this caller, or its site is paused: stays where it is.
+    NotNow,
+}
+
+impl State {
+    /// Leases what is due.
+    pub(super) fn lease(&mut self, request: &LeaseRequest) -> Result<LeaseBatch, StoreError> {
+        let crawl = self.known_crawl(&request.crawl)?;
+        if let Some(again) = self.leased_before(crawl, request)? {
+            return Ok(again);
+        }
+        let sites = self.site_ids(&request.sites)?;
+        let mut call = Call {
+            crawl,
+            crawl_name: request.crawl.clone(),
+            filtered: !sites.is_empty(),
+            sites,
+            per_host: request.per_host.max(1) as usize,
+            max: request.max as usize,
+            ttl: request.ttl,
+            worker: request.worker.clone(),
+            request_id: request.request_id.clone(),
+            now: self.steady_ms(),
+        };
+        let mut batch = LeaseBatch::default();
+        if !self.crawls.get(&crawl).is_some_and(|crawl| crawl.paused) {
+            self.take_turns(&mut call, &mut batch)?;
+        }
+        if batch.urls.is_empty() {
+            let ready = self.windows.get(&crawl).and_then(crate::queue::window::Window::next_ready_at);
+            batch.next_due_at = ready.map(|ms| timestamp(ms.max(call.now)));
+        }
+        Ok(batch)
+    }
+
+    fn take_turns(&mut self, call: &mut Call, batch: &mut LeaseBatch) -> Result<(), StoreError> {
+        for _ in 0..TURNS_PER_CALL {
+            if batch.urls.len() >= call.max {
+                break;
+            }
+            let Some(window) = self.windows.get_mut(&call.crawl) else { break };
+            let Some(host) = window.next_turn(call.now) else { break };
+            let clock = self.host(host)?.not_before();
+            if clock > call.now {
+                self.window(call.crawl).skipped(host, clock);
+                continue;
+            }
+            self.take_turn(call, host, batch)?;
+        }
+        Ok(())
+    }
+
+    fn take_turn(&mut self, call: &Call, host: HostId, batch: &mut LeaseBatch) -> Result<(), StoreError> {
+        let state = self.host(host)?;
+        let (delay, start) = (state.delay_ms, state.not_before().max(call.now));
+        let room = call.per_host.min(call.max - batch.urls.len()).min(fits(call.ttl, delay));
+        let now_s = call.now.div_euclid(1000);
+        let mut taken = 0_usize;
+        let mut aside = Vec::new();
+        while taken < room && aside.len() < SET_ASIDE {
+            let Some(candidate) = self.next_candidate(call, host, now_s, &aside)? else { break };
+            let Some(row) = self.url_row(candidate.id)?.filter(UrlRow::is_queued) else {
+                // The window was behind the database: not to be asked again.
+                self.dequeue_stray(call.crawl, candidate)?;
+                continue;
+            };
+            match self.gate(call, &row)? {
+                Gate::Open => {
+                    let not_before = start + delay * i64::try_from(taken).unwrap_or(0);
+                    batch.urls.push(self.give(call, &row, not_before)?);
+                    taken += 1;
+                }
+                Gate::Held(state) => {
+                    self.place_url(&row, state, row.reason, row.band, row.due_s, row.attempt)?;
+                }
+                Gate::NotNow => {
+                    if !self.robots_known(&row)? {
+                        self.window(call.crawl).skipped(host, call.now + ROBOTS_WAIT_MS);
+                        self.window(call.crawl).invalidate(host);
+                        return self.end_turn(call, host, taken, start, delay);
+                    }
+                    aside.push(candidate);
+                }
+            }
+        }
+        let put_back = !aside.is_empty();
+        for candidate in aside {
+            self.window(call.crawl).insert(candidate, call.now);
+        }
+        if put_back && taken == 0 {
+            // Everything due was for someone else: come back later.
+            self.window(call.crawl).skipped(host, call.now + 1_000);
+            return Ok(());
+        }
+        self.end_turn(call, host, taken, start, delay)
+    }
+
+    fn end_turn(&mut self, call: &Call, host: HostId, taken: usize, start: i64, delay: i64) -> Result<(), StoreError> {
+        let served = u32::try_from(taken).unwrap_or(u32::MAX);
+        let mut clock = start;
+        if taken > 0 {
+            clock = start + delay * i64::from(served);
+            self.set_clock(host, clock)?;
+        }
+        let next_due = match self.window(call.crawl).known_due_ms(host) {
+            Some(i64::MAX) => None,
+            Some(due) => Some(due.div_euclid(1000)),
+            None => self.next_due_of_host(call.crawl, host)?,
+        };
+        if let Some(due) = next_due {
+            self.conn
+                .prepare_cached("UPDATE turns SET due_s = ?3 WHERE crawl_id = ?1 AND host_id = ?2 AND due_s <> ?3")
+                .and_then(|mut update| update.execute(params![call.crawl.0, host.0, due]))
+                .map_err(engine)?;
+        }
+        let next_ms = next_due.map(|due| due.saturating_mul(1000));
+        self.window(call.crawl).served(host, served, next_ms, clock);
+        Ok(())
+    }
+
+    /// The next candidate of a host in lease order, from the window's buffer
+    /// or, when that is empty, from the database.
+    fn next_candidate(&mut self, call: &Call, host: HostId, now_s: i64, aside: &[Candidate]) -> Result<Option<Candidate>, StoreError> {
+        if let Some(candidate) = self.window(call.crawl).take(host, 1, call.now).pop() {
+            return Ok(Some(candidate));
+        }
+        if !self.window(call.crawl).wants_refill(host, call.now) {
+            return Ok(None);
+        }
+        let limit = self.window(call.crawl).refill_size(call.per_host) + aside.len();
+        let (mut due, extent, next_due) = self.due_of_host(call.crawl, host, now_s, limit)?;
+        due.retain(|candidate| !aside.contains(candidate));
+        let window = self.window(call.crawl);
+        window.refill(host, &due, extent, next_due);
+        Ok(window.take(host, 1, call.now).pop())
+    }
+
+    fn dequeue_stray(&mut self, crawl: CrawlId, stray: Candidate) -> Result<(), StoreError> {
+        let place = super::turns::Place { crawl, host: stray.host, band: stray.band, due_s: stray.due_at, url: stray.id };
+        self.dequeue(place).map(|_| ())
+    }
+
+    pub(super) fn window(&mut self, crawl: CrawlId) -> &mut crate::queue::window::Window {
+        self.windows.entry(crawl).or_default()
+    }
+
+    fn gate(&mut self, call: &Call, row: &UrlRow) -> Result<Gate, StoreError> {
+        if call.filtered && !row.site.is_some_and(|site| call.sites.contains(&site)) {
+            return Ok(Gate::NotNow);
+        }
+        if row.site.is_some_and(|site| self.paused_sites.contains(&site)) {
+            return Ok(Gate::NotNow);
+        }
+        if self.is_blocked(row)? {
+            return Ok(Gate::Held(held::BLOCKED));
+        }
+        let Some(agent) = self.policy.of(row.site).robots_agent.clone() else { return Ok(Gate::Open) };
+        match self.host_rules(row.host, &agent)? {
+            None => Ok(Gate::NotNow),
+            Some(rules) if rules.allows(&row.path) => Ok(Gate::Open),
+            Some(_) => Ok(Gate::Held(held::FORBIDDEN)),
+        }
+    }
+
+    fn robots_known(&mut self, row: &UrlRow) -> Result<bool, StoreError> {
+        let judged = self.policy.of(row.site).robots_agent.is_some();
+        Ok(!judged || self.host(row.host)?.robots != 0)
+    }
+
+    /// Makes the lease.
+    fn give(&mut self, call: &Call, row: &UrlRow, not_before: i64) -> Result<Leased, StoreError> {
+        self.dequeue(row.place())?;
+        let mut secret = [0_u8; 16];
+        getrandom::fill(&mut secret).map_err(|e| StoreError::Engine(format!("no randomness: {e}")))?;
+        let token = Token { url: row.id, secret };
+        let attempt = row.attempt + 1;
+        let expires_at = call.now.saturating_add(millis(call.ttl));
+        self.conn
+            .prepare_cached(
+                "INSERT INTO leases (url_id, token, crawl_id, host_id, reason, band, due_s, attempt,
+                                     leased_at, expires_at, not_before, worker, request_id)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+            )
+            .and_then(|mut insert| {
+                insert.execute(params![
+                    row.id.0,
+                    secret,
+                    row.crawl.0,
+                    row.host.0,
+                    row.reason as i64,
+                    row.band,
+                    row.due_s,
+                    attempt,
+                    call.now,
+                    expires_at,
+                    not_before,
+                    call.worker,
+                    call.request_id,
+                ])
+            })
+            .map_err(engine)?;
+        self.leased(call, row, token, attempt, not_before, expires_at)
+    }
+
+    /// What the fetcher is told of a lease.
+    fn leased(&mut self, call: &Call, row: &UrlRow, token: Token, attempt: u32, not_before: i64, expires_at: i64) -> Result<Leased, StoreError> {
+        let agent = self.policy.of(row.site).robots_agent.clone();
+        let rules = match &agent {
+            Some(agent) => self.host_rules(row.host, agent)?,
+            None => None,
+        };
+        let authority = self.host(row.host)?.authority.to_string();
+        let (site, source) = self.names(row)?;
+        let left = u64::try_from(expires_at - call.now).unwrap_or(0);
+        Ok(Leased {
+            token,
+            id: row.id,
+            url: format!("{authority}{}", row.path),
+            site,
+            source,
+            host: authority,
+            crawl: call.crawl_name.clone(),
+            reason: row.reason,
+            priority: row.hints.priority.unwrap_or(Priority::DEFAULT),
+            value: f64::from(row.band) / 100.0,
+            changefreq: row.hints.changefreq,
+            lastmod: row.lastmod,
+            previous_lastmod: row.previous,
+            content_hash: row.content_hash.clone(),
+            due_at: timestamp(row.due_s.saturating_mul(1000)),
+            not_before: timestamp(not_before),
+            attempt,
+            expires_at: timestamp(expires_at),
+            expires_in: Duration::from_millis(left),
+            content_signal: rules.as_ref().and_then(|rules| rules.content_signal.clone()),
+            license: rules.as_ref().and_then(|rules| rules.license.clone()),
+        })
+    }
+
+    /// Names of a URL's site and of the source that comes first for it.
+    fn names(&self, row: &UrlRow) -> Result<(Option<String>, Option<String>), StoreError> {
+        let text = |sql: &str, id: Option<i64>| -> Result<Option<String>, StoreError> {
+            let Some(id) = id else { return Ok(None) };
+            self.conn
+                .prepare_cached(sql)
+                .and_then(|mut query| query.query_row([id], |row| row.get(0)).optional())
+                .map_err(engine)
+        };
+        Ok((
+            text("SELECT name FROM sites WHERE id = ?1", row.site.map(|site| site.0))?,
+            text("SELECT url FROM sources WHERE id = ?1", row.source.map(|source| source.0))?,
+        ))
+    }
+
+    /// The leases that a call with the same `request_id` got before: its
+    /// answer was lost on the way.
+    fn leased_before(&mut self, crawl: CrawlId, request: &LeaseRequest) -> Result<Option<LeaseBatch>, StoreError> {
+        let Some(request_id) = &request.request_id else { return Ok(None) };
+        let now = self.steady_ms();
+        let mut query = self
+            .conn
+            .prepare_cached(
+                "SELECT url_id, token, reason, band, due_s, attempt, not_before, expires_at FROM leases
+                 WHERE request_id = ?1 AND crawl_id = ?2 AND worker IS ?3 AND expires_at > ?4
+                 ORDER BY not_before, url_id",
+            )
+            .map_err(engine)?;
+        let rows: Vec<(i64, [u8; 16], usize, u8, i64, u32, i64, i64)> = query
+            .query_map(params![request_id, crawl.0, request.worker, now], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?, row.get(7)?))
+            })
+            .and_then(Iterator::collect)
+            .map_err(engine)?;
+        drop(query);
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let call = Call {
+            crawl,
+            crawl_name: request.crawl.clone(),
+            sites: Vec::new(),
+            filtered: false,
+            per_host: 0,
+            max: 0,
+            ttl: request.ttl,
+            worker: None,
+            request_id: None,
+            now,
+        };
+        let mut batch = LeaseBatch::default();
+        for (id, secret, why, band, due_s, attempt, not_before, expires_at) in rows {
+            let id = UrlId(id);
+            let Some(row) = self.url_row(id)? else { continue };
+            let row = UrlRow { reason: reason(why), band, due_s, ..row };
+            let token = Token { url: id, secret };
+            batch.urls.push(self.leased(&call, &row, token, attempt, not_before, expires_at)?);
+        }
+        Ok(Some(batch))
+    }
+
+    fn site_ids(&self, names: &[String]) -> Result<Vec<SiteId>, StoreError> {
+        let mut ids = Vec::with_capacity(names.len());
+        for name in names {
+            ids.push(self.site_named(name)?);
+        }
+        Ok(ids)
+    }
+}
+
+/// URLs of one host that a lease has time for, one `delay` apart.
+fn fits(ttl: Duration, delay_ms: i64) -> usize {
+    if delay_ms <= 0 {
+        return usize::MAX;
+    }
+    usize::try_from(millis(ttl / WAIT_SHARE) / delay_ms).unwrap_or(0) + 1
+}

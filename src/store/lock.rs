@@ -1,0 +1,56 @@
+//! One daemon per data folder: a lock that ends with the process, whatever
+//! ends it, and a line in the file that says who holds it.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::Path;
+
+use super::StoreError;
+
+/// Name of the lock file in the data folder.
+const FILE: &str = "sitemapd.lock";
+
+/// Held for as long as the store is open.
+pub(super) struct DataLock {
+    _file: File,
+}
+
+impl DataLock {
+    /// Makes the folder if there is none and takes its lock.
+    pub(super) fn take(folder: &Path) -> Result<Self, StoreError> {
+        let refused = |what: &str, error: &std::io::Error| {
+            StoreError::Unusable(format!("{what} {}: {error}", folder.display()))
+        };
+        fs::create_dir_all(folder).map_err(|e| refused("cannot make the data folder", &e))?;
+        let path = folder.join(FILE);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(|e| refused("cannot write into the data folder", &e))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                // Who holds it is a courtesy: without it the refusal stands.
+                let _ = file.read_to_string(&mut holder);
+                return Err(StoreError::Refused(format!(
+                    "the data folder {} is in use by {}",
+                    folder.display(),
+                    if holder.trim().is_empty() { "another sitemapd" } else { holder.trim() }
+                )));
+            }
+            Err(TryLockError::Error(error)) => {
+                return Err(refused("cannot lock the data folder", &error));
+            }
+        }
+        let holder = format!("sitemapd {} (process {})\n", env!("CARGO_PKG_VERSION"), std::process::id());
+        file.set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| file.write_all(holder.as_bytes()))
+            .map_err(|e| refused("cannot write into the data folder", &e))?;
+        Ok(Self { _file: file })
+    }
+}

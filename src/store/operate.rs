@@ -1,0 +1,201 @@
+//! What operators ask of the queue: block, lift, replay, submit, pause.
+
+use rusqlite::params;
+use url::Url;
+
+use super::rows::{UrlRow, held};
+use super::state::State;
+use super::{StoreError, engine};
+use crate::model::{CrawlId, Reason, UrlId};
+
+/// URLs named in one call at most.
+pub const MAX_NAMED: usize = 10_000;
+/// Rows put back in one job at most.
+const BATCH: usize = 2_000;
+
+/// One block, as the gate of leasing looks for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Block {
+    pub(super) pattern: String,
+    pub(super) prefix: bool,
+}
+
+impl Block {
+    fn holds(&self, url: &str) -> bool {
+        if self.prefix { url.starts_with(&self.pattern) } else { url == self.pattern }
+    }
+}
+
+impl State {
+    /// Is a URL held back by an operator?
+    pub(super) fn is_blocked(&mut self, row: &UrlRow) -> Result<bool, StoreError> {
+        if !self.blocks.contains_key(&row.crawl) {
+            return Ok(false);
+        }
+        let url = format!("{}{}", self.host(row.host)?.authority, row.path);
+        Ok(self.blocks.get(&row.crawl).is_some_and(|blocks| blocks.iter().any(|block| block.holds(&url))))
+    }
+
+    /// Reads the blocks in force.
+    pub(super) fn read_blocks(&mut self) -> Result<(), StoreError> {
+        self.blocks.clear();
+        let mut query =
+            self.conn.prepare("SELECT crawl_id, pattern, prefix FROM blocks").map_err(engine)?;
+        let rows = query
+            .query_map([], |row| {
+                Ok((CrawlId(row.get(0)?), Block { pattern: row.get(1)?, prefix: row.get(2)? }))
+            })
+            .map_err(engine)?;
+        for row in rows {
+            let (crawl, block) = row.map_err(engine)?;
+            self.blocks.entry(crawl).or_default().push(block);
+        }
+        Ok(())
+    }
+
+    /// Blocks a URL, or all below a prefix. Those that are due are held when
+    /// their turn comes, so a block costs nothing however many it holds; says
+    /// how many are held at once (1 for a known URL).
+    pub(super) fn block(&mut self, crawl: &str, pattern: &str, prefix: bool) -> Result<u64, StoreError> {
+        let crawl = self.known_crawl(crawl)?;
+        let pattern = respell(pattern)?;
+        let now = self.now_ms();
+        self.conn
+            .execute(
+                "INSERT OR IGNORE INTO blocks (crawl_id, pattern, prefix, since_at) VALUES (?1, ?2, ?3, ?4)",
+                params![crawl.0, pattern, prefix, now],
+            )
+            .map_err(engine)?;
+        self.read_blocks()?;
+        if prefix {
+            return Ok(0);
+        }
+        let Some(row) = self.named_row(crawl, &pattern)? else { return Ok(0) };
+        if !row.is_queued() {
+            return Ok(0);
+        }
+        self.place_url(&row, held::BLOCKED, row.reason, row.band, row.due_s, row.attempt)?;
+        Ok(1)
+    }
+
+    /// Lifts a block; says how many URLs came back.
+    pub(super) fn unblock(&mut self, crawl: &str, pattern: &str, prefix: bool) -> Result<u64, StoreError> {
+        let crawl = self.known_crawl(crawl)?;
+        let pattern = respell(pattern)?;
+        let lifted = self
+            .conn
+            .execute(
+                "DELETE FROM blocks WHERE crawl_id = ?1 AND pattern = ?2 AND prefix = ?3",
+                params![crawl.0, pattern, prefix],
+            )
+            .map_err(engine)?;
+        if lifted == 0 {
+            return Err(StoreError::NotFound(format!("nothing is blocked as {pattern:?}")));
+        }
+        self.read_blocks()?;
+        let mut back = 0;
+        let mut after = 0;
+        loop {
+            let rows = self.held_rows(held::BLOCKED, after)?;
+            let Some(last) = rows.last() else { return Ok(back) };
+            after = *last;
+            for id in rows {
+                let Some(row) = self.url_row(UrlId(id))?.filter(|row| row.crawl == crawl) else { continue };
+                if !self.is_blocked(&row)? {
+                    self.place_url(&row, held::QUEUED, row.reason, row.band, row.due_s, row.attempt)?;
+                    back += 1;
+                }
+            }
+        }
+    }
+
+    fn held_rows(&self, state: i64, after: i64) -> Result<Vec<i64>, StoreError> {
+        self.column(
+            "SELECT url_id FROM feedback WHERE state = ?1 AND state > 1 AND url_id > ?2 ORDER BY url_id LIMIT ?3",
+            params![state, after, BATCH],
+        )
+    }
+
+    /// Judges what robots.txt held back on a host anew, a part at a time;
+    /// `Some` names the row to go on after.
+    pub(super) fn recheck_forbidden(&mut self, host: crate::model::HostId, after: i64) -> Result<Option<i64>, StoreError> {
+        let rows = self.held_rows(held::FORBIDDEN, after)?;
+        let last = rows.last().copied();
+        for id in rows {
+            let Some(row) = self.url_row(UrlId(id))?.filter(|row| row.host == host) else { continue };
+            self.place_url(&row, held::QUEUED, row.reason, row.band, row.due_s, row.attempt)?;
+        }
+        Ok(last)
+    }
+
+    /// Puts dead letters back, all of a crawl or those named.
+    pub(super) fn replay(&mut self, crawl: &str, urls: &[String]) -> Result<u64, StoreError> {
+        let crawl = self.known_crawl(crawl)?;
+        let mut back = 0;
+        if !urls.is_empty() {
+            for url in urls {
+                let Some(row) = self.named_row(crawl, url)? else { continue };
+                back += u64::from(self.revive_dead(&row)?);
+            }
+            return Ok(back);
+        }
+        let mut after = 0;
+        loop {
+            let rows = self.held_rows(held::DEAD, after)?;
+            let Some(last) = rows.last() else { return Ok(back) };
+            after = *last;
+            for id in rows {
+                let Some(row) = self.url_row(UrlId(id))?.filter(|row| row.crawl == crawl) else { continue };
+                back += u64::from(self.revive_dead(&row)?);
+            }
+        }
+    }
+
+    fn revive_dead(&mut self, row: &UrlRow) -> Result<bool, StoreError> {
+        if row.state != held::DEAD {
+            return Ok(false);
+        }
+        self.pull_forward(row, row.reason)?;
+        Ok(true)
+    }
+
+    /// Makes known URLs due now because someone asked.
+    pub(super) fn requeue(&mut self, crawl: &str, urls: &[String]) -> Result<u64, StoreError> {
+        let crawl = self.known_crawl(crawl)?;
+        let mut found = 0;
+        for url in urls {
+            let Some(row) = self.named_row(crawl, url)? else { continue };
+            self.pull_forward(&row, Reason::Submitted)?;
+            found += 1;
+        }
+        Ok(found)
+    }
+
+    /// Stops, or starts again, leasing from a crawl.
+    pub(super) fn pause_crawl(&mut self, crawl: &str, paused: bool) -> Result<(), StoreError> {
+        let id = self.known_crawl(crawl)?;
+        self.conn
+            .execute("UPDATE crawls SET paused = ?2 WHERE id = ?1", params![id.0, paused])
+            .map_err(engine)?;
+        if let Some(crawl) = self.crawls.get_mut(&id) {
+            crawl.paused = paused;
+        }
+        Ok(())
+    }
+
+    fn named_row(&mut self, crawl: CrawlId, url: &str) -> Result<Option<UrlRow>, StoreError> {
+        let url = Url::parse(url)
+            .map_err(|e| StoreError::Refused(format!("{url:?} is not an absolute URL: {e}")))?;
+        self.find_normalised(crawl, url)
+    }
+}
+
+/// A pattern as the gate compares it: the normalised text of a URL.
+fn respell(pattern: &str) -> Result<String, StoreError> {
+    let mut url = Url::parse(pattern)
+        .map_err(|e| StoreError::Refused(format!("{pattern:?} is not an absolute URL: {e}")))?;
+    let strip = crate::config::glob::ParamSet::default();
+    crate::url::normalise(&mut url, crate::config::Steps::default(), &strip)
+        .map_err(|_| StoreError::Refused(format!("{pattern:?} is not a URL of the web")))?;
+    Ok(url.into())
+}

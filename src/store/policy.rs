@@ -1,0 +1,91 @@
+//! The part of the config that effects depend on, by site.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::config::{Config, Site};
+use crate::model::SiteId;
+use crate::recrawl::Bounds;
+
+/// What holds for URLs and sources of one site.
+#[derive(Debug, Clone)]
+pub struct SitePolicy {
+    /// Intervals and attempts.
+    pub bounds: Bounds,
+    /// Its share of the turns.
+    pub weight: f64,
+    /// Least time between two requests to one of its hosts.
+    pub host_delay: Duration,
+    /// Product token that listed pages are judged for; `None`: not judged.
+    pub robots_agent: Option<String>,
+    /// Most rows of urls.
+    pub max_urls: u64,
+    /// Most rows of sources.
+    pub max_sources: u64,
+}
+
+/// What holds for everything, and where a site differs.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// For URLs without a site, and sites that left the config.
+    pub default: SitePolicy,
+    /// By the name of the site, until its row is known.
+    pub by_name: HashMap<String, SitePolicy>,
+    /// By row.
+    pub by_site: HashMap<SiteId, SitePolicy>,
+    /// Complete reads without a URL before it counts as removed.
+    pub removal_polls: u32,
+    /// Least time without a URL before it counts as removed.
+    pub removal_after: Duration,
+    /// How long change events are kept.
+    pub keep_changes: Duration,
+    /// How long the history of polls is kept.
+    pub keep_polls: Duration,
+}
+
+impl Policy {
+    /// Takes what the store needs from a config.
+    pub fn new(config: &Config) -> Self {
+        let common = SitePolicy {
+            bounds: Bounds {
+                min: config.recrawl.min,
+                max: config.recrawl.max,
+                changefreq: config.recrawl.changefreq,
+                timezone: config.daemon.timezone.clone(),
+                max_attempts: config.queue.max_attempts,
+            },
+            weight: 1.0,
+            host_delay: config.politeness.host_delay,
+            robots_agent: None,
+            max_urls: u64::MAX,
+            max_sources: u64::MAX,
+        };
+        let of_site = |site: &Site| SitePolicy {
+            bounds: Bounds {
+                min: site.recrawl_min,
+                max: site.recrawl_max,
+                timezone: site.timezone.clone(),
+                ..common.bounds.clone()
+            },
+            weight: site.weight,
+            host_delay: site.host_delay,
+            robots_agent: site.obey_robots.then(|| site.robots_agent.clone()),
+            max_urls: site.max_urls,
+            max_sources: site.max_sources,
+        };
+        Self {
+            by_name: config.sites.iter().map(|(name, site)| (name.clone(), of_site(site))).collect(),
+            by_site: HashMap::new(),
+            removal_polls: config.poll.removal_polls,
+            removal_after: config.poll.removal_after,
+            keep_changes: config.store.keep_changes,
+            keep_polls: config.store.keep_polls,
+            default: common,
+        }
+    }
+
+    /// What holds for a site, or for none.
+    pub fn of(&self, site: Option<SiteId>) -> &SitePolicy {
+        site.and_then(|site| self.by_site.get(&site)).unwrap_or(&self.default)
+    }
+}

@@ -1,0 +1,120 @@
+//! What is kept of a host's robots.txt, and what a new version sets free.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::hosts::{MAX_CRAWL_DELAY, millis};
+use super::state::State;
+use super::{StoreError, engine, timestamp};
+use crate::model::HostId;
+
+/// robots.txt of one host as kept.
+#[derive(Debug, Clone)]
+pub struct KeptRobots {
+    /// The host.
+    pub host: HostId,
+    /// Grows when the rules change.
+    pub version: i64,
+    /// The last good copy; empty allows everything.
+    pub body: Vec<u8>,
+    /// No answer and no good copy: nothing is allowed.
+    pub unreachable: bool,
+    /// When it was last asked for.
+    pub read_at: Timestamp,
+    /// Until when it holds (RFC 9309 section 2.4: 24 hours).
+    pub expires_at: Timestamp,
+}
+
+/// What a fetch of robots.txt came to.
+#[derive(Debug, Clone)]
+pub enum RobotsRead {
+    /// These rules hold (an empty body where there is none: RFC 9309 section 2.3.1.3).
+    Rules {
+        /// The bytes, at most 500 KiB.
+        body: Vec<u8>,
+        /// HTTP status.
+        status: u16,
+        /// Crawl-delay for our own token.
+        crawl_delay: Option<Duration>,
+    },
+    /// The rules have not changed (304).
+    Same,
+    /// The server does not answer properly: the last good copy holds, and
+    /// where there is none nothing is allowed (RFC 9309 section 2.3.1.4).
+    Unreachable {
+        /// HTTP status, 0 where none came.
+        status: u16,
+    },
+}
+
+impl State {
+    /// Keeps what was read; says whether the rules changed.
+    pub(super) fn save_robots(&mut self, host: HostId, read: &RobotsRead, expires_at: Timestamp) -> Result<bool, StoreError> {
+        let now = self.now_ms();
+        let kept = kept_robots(&self.conn, host)?;
+        let old_version = kept.as_ref().map_or(0, |kept| kept.version);
+        let (body, status, unreachable, delay) = match (read, kept) {
+            (RobotsRead::Rules { body, status, crawl_delay }, _) => {
+                let delay = crawl_delay.map_or(0, |delay| millis(delay.min(MAX_CRAWL_DELAY)));
+                (body.clone(), *status, false, Some(delay))
+            }
+            (RobotsRead::Same, Some(kept)) => (kept.body, 304, kept.unreachable, None),
+            (RobotsRead::Unreachable { status }, Some(kept)) => (kept.body, *status, kept.unreachable, None),
+            (RobotsRead::Same, None) => (Vec::new(), 304, false, None),
+            (RobotsRead::Unreachable { status }, None) => (Vec::new(), *status, true, None),
+        };
+        let before = kept_robots(&self.conn, host)?;
+        let same = before.is_some_and(|kept| kept.body == body && kept.unreachable == unreachable);
+        let version = if same { old_version } else { old_version + 1 };
+        self.conn
+            .prepare_cached(
+                "INSERT INTO robots (host_id, version, status, body, unreachable, crawl_delay_ms, read_at, expires_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, coalesce(?6, 0), ?7, ?8)
+                 ON CONFLICT DO UPDATE SET version = ?2, status = ?3, body = ?4, unreachable = ?5,
+                     crawl_delay_ms = coalesce(?6, crawl_delay_ms), read_at = ?7, expires_at = ?8",
+            )
+            .and_then(|mut upsert| {
+                upsert.execute(params![
+                    host.0, version, status, body, unreachable, delay, now, expires_at.as_millisecond(),
+                ])
+            })
+            .map_err(engine)?;
+        if same {
+            return Ok(false);
+        }
+        self.set_robots_version(host, version)?;
+        // Whoever waited for the rules may have its turn.
+        let crawls: Vec<_> = self.crawls.keys().copied().collect();
+        let not_before = self.host(host)?.not_before();
+        for crawl in crawls {
+            if let Some(due) = self.next_due_of_host(crawl, host)? {
+                let window = self.window(crawl);
+                window.set_clock(host, not_before);
+                window.wake(host, due.saturating_mul(1000), 1.0);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// What is kept of a host's robots.txt.
+pub(super) fn kept_robots(conn: &Connection, host: HostId) -> Result<Option<KeptRobots>, StoreError> {
+    conn.prepare_cached("SELECT version, body, unreachable, read_at, expires_at FROM robots WHERE host_id = ?1")
+        .and_then(|mut query| {
+            query
+                .query_row([host.0], |row| {
+                    Ok(KeptRobots {
+                        host,
+                        version: row.get(0)?,
+                        body: row.get(1)?,
+                        unreachable: row.get(2)?,
+                        read_at: timestamp(row.get(3)?),
+                        expires_at: timestamp(row.get(4)?),
+                    })
+                })
+                .optional()
+        })
+        .map_err(engine)
+}

@@ -1,0 +1,233 @@
+//! One URL row as effects need it: what is listed, where it stands, its place.
+
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, Row, params};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::state::State;
+use super::turns::Place;
+use super::{StoreError, engine};
+use crate::diff::snapshot::EntryHints;
+use crate::model::{CrawlId, HostId, Lastmod, Precision, Reason, SiteId, SourceId, UrlId};
+use crate::recrawl;
+
+/// Codes of `feedback.state`.
+pub(super) mod held {
+    pub(crate) const QUEUED: i64 = 0;
+    pub(crate) const PARKED: i64 = 2;
+    pub(crate) const DEAD: i64 = 3;
+    pub(crate) const BLOCKED: i64 = 4;
+    pub(crate) const FORBIDDEN: i64 = 5;
+}
+
+/// A URL as effects need it.
+#[derive(Debug, Clone)]
+pub(super) struct UrlRow {
+    pub(super) id: UrlId,
+    pub(super) crawl: CrawlId,
+    pub(super) host: HostId,
+    pub(super) site: Option<SiteId>,
+    pub(super) source: Option<SourceId>,
+    pub(super) path: String,
+    pub(super) listed: bool,
+    pub(super) lastmod: Option<Lastmod>,
+    pub(super) previous: Option<Lastmod>,
+    pub(super) hints: EntryHints,
+    pub(super) reason: Reason,
+    pub(super) band: u8,
+    pub(super) due_s: i64,
+    /// Deliveries in a row without success.
+    pub(super) attempt: u32,
+    /// Has any lease of it ended? Then its place is kept in feedback.
+    pub(super) has_feedback: bool,
+    /// Is a fetcher holding it?
+    pub(super) leased: bool,
+    /// One of [`held`].
+    pub(super) state: i64,
+    pub(super) gone: u32,
+    pub(super) content_hash: Option<String>,
+    pub(super) hash_kind: Option<String>,
+}
+
+impl UrlRow {
+    /// Where it is in the queue, if it is there.
+    pub(super) fn place(&self) -> Place {
+        Place { crawl: self.crawl, host: self.host, band: self.band, due_s: self.due_s, url: self.id }
+    }
+
+    /// Is it in the queue?
+    pub(super) fn is_queued(&self) -> bool {
+        !self.leased && self.state == held::QUEUED
+    }
+
+    /// What the recrawl rules need to know of it.
+    pub(super) fn known(&self, attempt: u32) -> recrawl::Known {
+        recrawl::Known {
+            changefreq: self.hints.changefreq,
+            lastmod: self.lastmod,
+            listed: self.listed,
+            attempt,
+            gone: self.gone,
+            id: self.id.0,
+        }
+    }
+}
+
+const SELECT: &str = "SELECT
+    u.id, u.crawl_id, u.host_id, u.site_id, u.source_id, u.path, u.listed,
+    u.lastmod_s, u.lastmod_precision, u.previous_s, u.previous_precision, u.hints,
+    coalesce(f.reason, u.reason), coalesce(f.band, u.band), coalesce(f.due_s, u.due_s),
+    coalesce(f.attempt, 0), f.url_id IS NOT NULL, l.url_id IS NOT NULL, coalesce(f.state, 0),
+    coalesce(f.gone, 0), f.content_hash, f.hash_kind
+    FROM urls u
+    LEFT JOIN feedback f ON f.url_id = u.id
+    LEFT JOIN leases l ON l.url_id = u.id
+    WHERE u.id = ?1";
+
+impl State {
+    /// A URL row by number.
+    pub(super) fn url_row(&self, id: UrlId) -> Result<Option<UrlRow>, StoreError> {
+        self.conn
+            .prepare_cached(SELECT)
+            .and_then(|mut query| query.query_row([id.0], read_row).optional())
+            .map_err(engine)
+    }
+
+    /// The row of a normalised URL in a crawl, if there is one.
+    pub(super) fn find_url(&self, crawl: CrawlId, host: HostId, path: &str, key: u64) -> Result<Option<UrlRow>, StoreError> {
+        let mut candidates = Vec::new();
+        self.lookup.find(&self.conn, key, &mut candidates).map_err(engine)?;
+        for id in candidates {
+            let Some(row) = self.url_row(id)? else { continue };
+            // The hash only says "perhaps": the text decides.
+            if row.crawl == crawl && row.host == host && row.path == path {
+                return Ok(Some(row));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives a URL a place in the queue, or takes it out, and says why and
+    /// with how many deliveries behind it. `row` is what it was before.
+    pub(super) fn place_url(&mut self, row: &UrlRow, state: i64, reason: Reason, band: u8, due_s: i64, attempt: u32) -> Result<(), StoreError> {
+        if row.is_queued() {
+            self.dequeue(row.place())?;
+        }
+        if row.has_feedback || state != held::QUEUED {
+            self.write_feedback_place(row.id, state, reason, band, due_s, attempt)?;
+        } else {
+            self.conn
+                .prepare_cached("UPDATE urls SET reason = ?2, band = ?3, due_s = ?4 WHERE id = ?1")
+                .and_then(|mut update| update.execute(params![row.id.0, reason as i64, band, due_s]))
+                .map_err(engine)?;
+        }
+        if state == held::QUEUED && !row.leased {
+            let place = Place { crawl: row.crawl, host: row.host, band, due_s, url: row.id };
+            self.enqueue(place, row.site)?;
+        }
+        Ok(())
+    }
+
+    fn write_feedback_place(&mut self, id: UrlId, state: i64, reason: Reason, band: u8, due_s: i64, attempt: u32) -> Result<(), StoreError> {
+        let now = self.steady_ms();
+        self.conn
+            .prepare_cached(
+                "INSERT INTO feedback (url_id, state, reason, band, due_s, attempt, moved_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                 ON CONFLICT DO UPDATE SET
+                     state = ?2, reason = ?3, band = ?4, due_s = ?5, attempt = ?6,
+                     moved_at = CASE state WHEN ?2 THEN moved_at ELSE ?7 END",
+            )
+            .and_then(|mut upsert| {
+                upsert.execute(params![id.0, state, reason as i64, band, due_s, attempt, now])
+            })
+            .map(|_| ())
+            .map_err(engine)
+    }
+
+    /// Makes a URL due because of something that was seen or asked for now.
+    /// With a fetcher it becomes due once settled; held back it stays held,
+    /// unless it was parked or given up.
+    pub(super) fn pull_forward(&mut self, row: &UrlRow, reason: Reason) -> Result<(), StoreError> {
+        let now_s = self.steady_ms().div_euclid(1000);
+        if row.leased {
+            return self
+                .conn
+                .prepare_cached("UPDATE leases SET dirty = ?2 WHERE url_id = ?1")
+                .and_then(|mut update| update.execute(params![row.id.0, 1 + reason as i64]))
+                .map(|_| ())
+                .map_err(engine);
+        }
+        let band = if reason == Reason::Submitted {
+            recrawl::SUBMITTED_BAND
+        } else {
+            recrawl::band(row.hints.priority)
+        };
+        match row.state {
+            held::BLOCKED | held::FORBIDDEN => {
+                self.place_url(row, row.state, reason, band, now_s, row.attempt)
+            }
+            held::PARKED | held::DEAD => self.place_url(row, held::QUEUED, reason, band, now_s, 0),
+            _ if row.due_s <= now_s && (row.reason == Reason::New || row.band >= band && row.reason == reason) => {
+                // It is due already, and for no lesser reason.
+                Ok(())
+            }
+            _ => {
+                let due_s = row.due_s.min(now_s);
+                let attempt = row.attempt;
+                let kept = if row.reason == Reason::New { Reason::New } else { reason };
+                self.place_url(row, held::QUEUED, kept, band, due_s, attempt)
+            }
+        }
+    }
+}
+
+fn read_row(row: &Row<'_>) -> rusqlite::Result<UrlRow> {
+    Ok(UrlRow {
+        id: UrlId(row.get(0)?),
+        crawl: CrawlId(row.get(1)?),
+        host: HostId(row.get(2)?),
+        site: row.get::<_, Option<i64>>(3)?.map(SiteId),
+        source: row.get::<_, Option<i64>>(4)?.map(SourceId),
+        path: row.get(5)?,
+        listed: row.get(6)?,
+        lastmod: lastmod(row.get(7)?, row.get(8)?),
+        previous: lastmod(row.get(9)?, row.get(10)?),
+        hints: EntryHints::from_bits(row.get(11)?).unwrap_or_default(),
+        reason: reason(row.get(12)?),
+        band: row.get(13)?,
+        due_s: row.get(14)?,
+        attempt: row.get(15)?,
+        has_feedback: row.get(16)?,
+        leased: row.get(17)?,
+        state: row.get(18)?,
+        gone: row.get(19)?,
+        content_hash: row.get(20)?,
+        hash_kind: row.get(21)?,
+    })
+}
+
+/// The two columns that keep a lastmod.
+pub(super) fn lastmod(second: Option<i64>, precision: Option<usize>) -> Option<Lastmod> {
+    let at = Timestamp::from_second(second?).ok()?;
+    Some(Lastmod { at, precision: Precision::ALL.get(precision?).copied()? })
+}
+
+/// What the two columns hold for a lastmod.
+pub(super) fn lastmod_columns(lastmod: Option<Lastmod>) -> (Option<i64>, Option<i64>) {
+    (lastmod.map(|l| l.at.as_second()), lastmod.map(|l| l.precision as i64))
+}
+
+/// The column that keeps a reason.
+pub(super) fn reason(code: usize) -> Reason {
+    Reason::ALL.get(code).copied().unwrap_or(Reason::Recrawl)
+}
+
+/// What the lookup knows a URL by: a keyed hash of crawl and normalised text.
+pub(super) fn url_key(seed: u64, crawl: CrawlId, authority: &str, path: &str) -> u64 {
+    let mut hash = Xxh3::with_seed(seed);
+    hash.update(&crawl.0.to_le_bytes());
+    hash.update(authority.as_bytes());
+    hash.update(path.as_bytes());
+    hash.digest()
+}

@@ -1,0 +1,164 @@
+//! Opens the database file: pragmas, schema, versions, refusals.
+//!
+//! A file that is newer than we are, damaged or not ours is refused with one
+//! clear line; it is never overwritten or re-created.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior};
+
+use super::StoreError;
+use crate::config::Durability;
+
+/// The schema, as the file at the top level has it.
+const SCHEMA: &str = include_str!("../../schema.sql");
+
+/// Marks a file as ours (`PRAGMA application_id`): "smpd".
+const APPLICATION_ID: i32 = 0x736d_7064;
+
+/// Version of [`SCHEMA`]; a file of another version is migrated or refused.
+const VERSION: i32 = 1;
+
+/// Steps from version n to n + 1, applied in one transaction each. The first
+/// entry leads from version 1 to 2.
+const MIGRATIONS: &[&str] = &[];
+
+/// SQLite before this loses committed transactions when a writer races a
+/// checkpoint (the WAL-reset bug, fixed in 3.51.3).
+const LEAST_SQLITE: i32 = 3_051_003;
+
+/// How long a statement waits for a lock that another process holds.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Statements kept prepared per connection.
+const STATEMENTS: usize = 128;
+
+/// Opens (and, when new, creates) the database for the one writer.
+pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connection, StoreError> {
+    if rusqlite::version_number() < LEAST_SQLITE {
+        return Err(StoreError::Unusable(format!(
+            "SQLite {} can lose committed data; 3.51.3 or newer is needed",
+            rusqlite::version()
+        )));
+    }
+    let mut conn = Connection::open(path).map_err(|e| unusable(path, &e))?;
+    configure(&conn).map_err(|e| unusable(path, &e))?;
+    prepare_schema(&mut conn, path)?;
+    let sync = match durability {
+        Durability::Full => "FULL",
+        Durability::Normal => "NORMAL",
+    };
+    let pragmas = format!(
+        "PRAGMA journal_mode = WAL;
+         PRAGMA synchronous = {sync};
+         PRAGMA wal_autocheckpoint = 0;
+         PRAGMA journal_size_limit = 67108864;
+         PRAGMA temp_store = MEMORY;
+         PRAGMA cache_size = -65536;"
+    );
+    conn.execute_batch(&pragmas).map_err(|e| unusable(path, &e))?;
+    Ok(conn)
+}
+
+/// Opens the database read-only, for one of several readers.
+pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags).map_err(|e| unusable(path, &e))?;
+    configure(&conn).map_err(|e| unusable(path, &e))?;
+    conn.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -8192;")
+        .map_err(|e| unusable(path, &e))?;
+    check_version(&conn, path)?;
+    Ok(conn)
+}
+
+/// Opens a connection that only moves the log into the database.
+pub(super) fn open_checkpointer(path: &Path) -> Result<Connection, StoreError> {
+    let conn = Connection::open(path).map_err(|e| unusable(path, &e))?;
+    configure(&conn).map_err(|e| unusable(path, &e))?;
+    Ok(conn)
+}
+
+fn configure(conn: &Connection) -> rusqlite::Result<()> {
+    conn.busy_timeout(BUSY_TIMEOUT)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS);
+    conn.execute_batch("PRAGMA trusted_schema = OFF;")
+}
+
+fn prepare_schema(conn: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    let tables: i64 = conn
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .map_err(|e| unusable(path, &e))?;
+    if tables == 0 {
+        // Set before the first table, so that freed pages can be given back.
+        conn.execute_batch("PRAGMA auto_vacuum = INCREMENTAL;").map_err(|e| unusable(path, &e))?;
+        let tx = conn
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(|e| unusable(path, &e))?;
+        tx.execute_batch(SCHEMA).map_err(|e| unusable(path, &e))?;
+        tx.execute_batch(&format!(
+            "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
+        ))
+        .map_err(|e| unusable(path, &e))?;
+        return tx.commit().map_err(|e| unusable(path, &e));
+    }
+    let version = check_version(conn, path)?;
+    for (from, step) in (1..).zip(MIGRATIONS).skip_while(|(from, _)| *from < version) {
+        let tx = conn
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(|e| unusable(path, &e))?;
+        tx.execute_batch(step).map_err(|e| unusable(path, &e))?;
+        tx.execute_batch(&format!("PRAGMA user_version = {};", from + 1))
+            .map_err(|e| unusable(path, &e))?;
+        tx.commit().map_err(|e| unusable(path, &e))?;
+    }
+    quick_check(conn, path)
+}
+
+/// Finds a file that is not ours or newer than we are; returns its version.
+fn check_version(conn: &Connection, path: &Path) -> Result<i32, StoreError> {
+    let pragma = |name: &str| conn.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0));
+    let id: i32 = pragma("application_id").map_err(|e| unusable(path, &e))?;
+    let version: i32 = pragma("user_version").map_err(|e| unusable(path, &e))?;
+    if id != APPLICATION_ID {
+        return Err(StoreError::Unusable(format!(
+            "{} is a database of another program",
+            path.display()
+        )));
+    }
+    if version > VERSION {
+        return Err(StoreError::Unusable(format!(
+            "{} was written by a newer sitemapd (schema {version}, this one knows {VERSION})",
+            path.display()
+        )));
+    }
+    Ok(version)
+}
+
+/// Reads a few places that every start needs anyway: a damaged file is found
+/// here and not in the middle of the work. A full check takes minutes at size.
+fn quick_check(conn: &Connection, path: &Path) -> Result<(), StoreError> {
+    let probe = "SELECT (SELECT count(*) FROM meta) + (SELECT count(*) FROM crawls)
+                 + (SELECT count(*) FROM sites) + (SELECT coalesce(max(id), 0) FROM urls)";
+    conn.query_row(probe, [], |row| row.get::<_, i64>(0))
+        .optional()
+        .map(|_| ())
+        .map_err(|e| unusable(path, &e))
+}
+
+fn unusable(path: &Path, error: &rusqlite::Error) -> StoreError {
+    use rusqlite::ErrorCode;
+    let path = path.display();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt) => {
+            StoreError::Unusable(format!("{path} is damaged: {error}; restore a backup"))
+        }
+        Some(ErrorCode::NotADatabase) => {
+            StoreError::Unusable(format!("{path} is not a database"))
+        }
+        Some(ErrorCode::CannotOpen) => StoreError::Unusable(format!("{path} cannot be opened: {error}")),
+        Some(ErrorCode::DiskFull) => StoreError::Full,
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy,
+        _ => StoreError::Unusable(format!("{path}: {error}")),
+    }
+}

@@ -1,0 +1,326 @@
+//! The end of a lease: settled, extended, given back, or expired.
+//!
+//! A token that is not the current one changes nothing: settled again within
+//! the hour it answers `ok`, after a newer lease `stale`, otherwise `unknown`.
+
+use std::time::Duration;
+
+use rusqlite::{OptionalExtension, params};
+
+use super::hosts::millis;
+use super::rows::{UrlRow, held, reason, url_key};
+use super::state::State;
+use super::{StoreError, engine, timestamp};
+use crate::model::{HostId, Outcome, Reason, UrlId};
+use crate::queue::{Settlement, Token, TokenResult};
+use crate::recrawl::{self, Fate};
+use crate::url::authority;
+
+/// A settled token answers `ok` for this long.
+const TOKEN_MEMORY_MS: i64 = 3_600_000;
+/// A page that answers 429 without saying how long pauses its host for this.
+const THROTTLED: Duration = Duration::from_secs(300);
+/// A page may pause its host for at most this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
+/// Expired leases taken back in one job at most.
+const REAP: usize = 1_000;
+
+/// How a lease ended, as `feedback.token_end` keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Settled = 0,
+    Expired = 1,
+    Released = 2,
+}
+
+/// A lease row.
+struct Lease {
+    reason: Reason,
+    band: u8,
+    due_s: i64,
+    attempt: u32,
+    expires_at: i64,
+    /// 0, or one more than the code of the reason that made it due meanwhile.
+    dirty: usize,
+    secret: [u8; 16],
+}
+
+/// What is written of the fetch when a lease ends by being settled.
+struct Seen<'a> {
+    outcome: Outcome,
+    fetched_at: i64,
+    settlement: &'a Settlement,
+    folded_into: Option<UrlId>,
+}
+
+impl State {
+    /// Settles one lease.
+    pub(super) fn settle(&mut self, settlement: &Settlement) -> Result<TokenResult, StoreError> {
+        let token = settlement.token;
+        let Some(lease) = self.current_lease(token)? else { return self.past_token(token) };
+        let Some(row) = self.url_row(token.url)? else { return Ok(TokenResult::Unknown) };
+        let now = self.steady_ms();
+        // A fetch from the future is a wrong clock over there.
+        let fetched_at = settlement.fetched_at.map_or(now, |at| at.as_millisecond().min(now));
+        let outcome = settlement.outcome.unwrap_or_else(|| derive_outcome(settlement, &row));
+        let bounds = self.policy.of(row.site).bounds.clone();
+        let throttled = settlement.status == Some(429);
+        let attempt = if throttled { lease.attempt.saturating_sub(1) } else { lease.attempt };
+        let target = self.redirect_target(outcome, settlement, &row)?;
+        let mut fate = match target {
+            Some(_) => Fate::Park,
+            None => recrawl::after_settle(outcome, timestamp(fetched_at), &row.known(attempt), &bounds),
+        };
+        if let Fate::Queue { due, reason, attempt } = &mut fate {
+            if outcome == Outcome::Failed {
+                *reason = lease.reason;
+            } else {
+                *attempt = 0;
+            }
+            if let Some(floor) = settlement.not_before {
+                *due = (*due).max(floor);
+            }
+        }
+        let seen = Seen { outcome, fetched_at, settlement, folded_into: target };
+        self.pause_for(&row, settlement, throttled, now)?;
+        self.end_lease(&row, &lease, End::Settled, fate, Some(&seen))?;
+        Ok(TokenResult::Ok)
+    }
+
+    /// Moves the end of one lease.
+    pub(super) fn extend(&mut self, token: Token, ttl: Duration) -> Result<TokenResult, StoreError> {
+        if self.current_lease(token)?.is_none() {
+            return self.past_token(token);
+        }
+        let until = self.steady_ms().saturating_add(millis(ttl));
+        self.conn
+            .prepare_cached("UPDATE leases SET expires_at = ?2 WHERE url_id = ?1")
+            .and_then(|mut update| update.execute(params![token.url.0, until]))
+            .map_err(engine)?;
+        Ok(TokenResult::Ok)
+    }
+
+    /// Takes one lease back unfetched.
+    pub(super) fn release(&mut self, token: Token, after: Duration) -> Result<TokenResult, StoreError> {
+        let Some(lease) = self.current_lease(token)? else { return self.past_token(token) };
+        let Some(row) = self.url_row(token.url)? else { return Ok(TokenResult::Unknown) };
+        let back = recrawl::later(timestamp(self.steady_ms()), after);
+        let was_due = timestamp(lease.due_s.saturating_mul(1000));
+        let due = if after.is_zero() { was_due } else { back };
+        let fate = Fate::Queue { due, reason: lease.reason, attempt: lease.attempt.saturating_sub(1) };
+        self.end_lease(&row, &lease, End::Released, fate, None)?;
+        Ok(TokenResult::Ok)
+    }
+
+    /// Takes back leases that have expired; says how many, and how many of
+    /// them were given up for good.
+    pub(super) fn reap(&mut self) -> Result<(usize, usize), StoreError> {
+        let now = self.steady_ms();
+        let mut query = self
+            .conn
+            .prepare_cached("SELECT url_id, token FROM leases WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2")
+            .map_err(engine)?;
+        let expired: Vec<(i64, [u8; 16])> = query
+            .query_map(params![now, REAP], |row| Ok((row.get(0)?, row.get(1)?)))
+            .and_then(Iterator::collect)
+            .map_err(engine)?;
+        drop(query);
+        let mut dead = 0;
+        for (id, secret) in &expired {
+            let token = Token { url: UrlId(*id), secret: *secret };
+            let (Some(lease), Some(row)) = (self.lease_row(token)?, self.url_row(token.url)?) else { continue };
+            let bounds = self.policy.of(row.site).bounds.clone();
+            let mut fate = recrawl::after_expiry(timestamp(now), &row.known(lease.attempt), &bounds);
+            if let Fate::Queue { reason, .. } = &mut fate {
+                *reason = lease.reason;
+            }
+            dead += usize::from(fate == Fate::Dead);
+            self.end_lease(&row, &lease, End::Expired, fate, None)?;
+        }
+        Ok((expired.len(), dead))
+    }
+
+    /// The lease that a token names, while it lasts.
+    fn current_lease(&self, token: Token) -> Result<Option<Lease>, StoreError> {
+        let now = self.steady_ms();
+        Ok(self.lease_row(token)?.filter(|lease| lease.expires_at > now))
+    }
+
+    fn lease_row(&self, token: Token) -> Result<Option<Lease>, StoreError> {
+        self.conn
+            .prepare_cached(
+                "SELECT reason, band, due_s, attempt, expires_at, dirty FROM leases
+                 WHERE url_id = ?1 AND token = ?2",
+            )
+            .and_then(|mut query| {
+                query
+                    .query_row(params![token.url.0, token.secret], |row| {
+                        Ok(Lease {
+                            reason: reason(row.get(0)?),
+                            band: row.get(1)?,
+                            due_s: row.get(2)?,
+                            attempt: row.get(3)?,
+                            expires_at: row.get(4)?,
+                            dirty: row.get(5)?,
+                            secret: token.secret,
+                        })
+                    })
+                    .optional()
+            })
+            .map_err(engine)
+    }
+
+    /// What a token that is not current answers.
+    fn past_token(&self, token: Token) -> Result<TokenResult, StoreError> {
+        let now = self.steady_ms();
+        let kept: Option<(Option<[u8; 16]>, Option<i64>, i64)> = self
+            .conn
+            .prepare_cached("SELECT token, token_end, ended_at FROM feedback WHERE url_id = ?1")
+            .and_then(|mut query| {
+                query
+                    .query_row([token.url.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+                    .optional()
+            })
+            .map_err(engine)?;
+        let leased: bool = self
+            .conn
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM leases WHERE url_id = ?1)")
+            .and_then(|mut query| query.query_row([token.url.0], |row| row.get(0)))
+            .map_err(engine)?;
+        Ok(match kept {
+            Some((Some(last), end, at)) if last == token.secret => {
+                if end == Some(End::Settled as i64) {
+                    if now - at <= TOKEN_MEMORY_MS { TokenResult::Ok } else { TokenResult::Unknown }
+                } else {
+                    TokenResult::Stale
+                }
+            }
+            // A lease of this row has ended, or is held, under another token.
+            Some((Some(_), ..)) => TokenResult::Stale,
+            _ if leased => TokenResult::Stale,
+            _ => TokenResult::Unknown,
+        })
+    }
+
+    /// Ends a lease: the row goes where its fate says, or is due at once when
+    /// it changed while it was out.
+    fn end_lease(&mut self, row: &UrlRow, lease: &Lease, end: End, fate: Fate, seen: Option<&Seen<'_>>) -> Result<(), StoreError> {
+        self.conn
+            .prepare_cached("DELETE FROM leases WHERE url_id = ?1")
+            .and_then(|mut delete| delete.execute([row.id.0]))
+            .map_err(engine)?;
+        let band = recrawl::band(row.hints.priority);
+        let now_s = self.steady_ms().div_euclid(1000);
+        // What was unlisted meanwhile and is gone need not be looked at again.
+        let meanwhile = lease.dirty.checked_sub(1).map(super::rows::reason);
+        let again = meanwhile
+            .filter(|why| end == End::Settled && !(fate == Fate::Park && *why == Reason::Removed));
+        let (state, reason, band, due_s, attempt) = match (again, fate) {
+            (Some(why), _) => {
+                let band = if why == Reason::Submitted { recrawl::SUBMITTED_BAND } else { band };
+                (held::QUEUED, why, band, now_s, 0)
+            }
+            (None, Fate::Queue { due, reason, attempt }) => {
+                // What was asked for keeps its place until it is fetched.
+                let band = if reason == Reason::Submitted { lease.band } else { band };
+                (held::QUEUED, reason, band, ceil_seconds(due.as_millisecond()), attempt)
+            }
+            (None, Fate::Park) => (held::PARKED, lease.reason, band, lease.due_s, lease.attempt),
+            (None, Fate::Dead) => (held::DEAD, lease.reason, band, lease.due_s, lease.attempt),
+        };
+        let free = UrlRow { leased: false, has_feedback: true, state: held::DEAD, ..row.clone() };
+        self.place_url(&free, state, reason, band, due_s, attempt)?;
+        self.write_end(row.id, lease, end, seen)
+    }
+
+    fn write_end(&mut self, id: UrlId, lease: &Lease, end: End, seen: Option<&Seen<'_>>) -> Result<(), StoreError> {
+        let now = self.steady_ms();
+        self.conn
+            .prepare_cached("UPDATE feedback SET token = ?2, token_end = ?3, ended_at = ?4 WHERE url_id = ?1")
+            .and_then(|mut update| update.execute(params![id.0, lease.secret, end as i64, now]))
+            .map_err(engine)?;
+        let Some(seen) = seen else { return Ok(()) };
+        let report = seen.settlement;
+        let gone = i64::from(seen.outcome == Outcome::Gone);
+        let changed = i64::from(seen.outcome == Outcome::Changed);
+        self.conn
+            .prepare_cached(
+                "UPDATE feedback SET
+                     fetched_at = ?2, outcome = ?3, status = ?4,
+                     content_hash = coalesce(?5, content_hash),
+                     hash_kind = CASE WHEN ?5 IS NULL THEN hash_kind ELSE ?6 END,
+                     fetches = fetches + 1, changes = changes + ?7,
+                     gone = CASE ?8 WHEN 1 THEN gone + 1 ELSE 0 END,
+                     folded_into = ?9, error = ?10, noindex = ?11, canonical = ?12
+                 WHERE url_id = ?1",
+            )
+            .and_then(|mut update| {
+                update.execute(params![
+                    id.0,
+                    seen.fetched_at,
+                    seen.outcome as i64,
+                    report.status,
+                    report.content_hash,
+                    report.hash_kind,
+                    changed,
+                    gone,
+                    seen.folded_into.map(|url| url.0),
+                    report.error,
+                    report.noindex,
+                    report.canonical,
+                ])
+            })
+            .map(|_| ())
+            .map_err(engine)
+    }
+
+    /// The listed row that a redirect leads to, if there is one.
+    fn redirect_target(&mut self, outcome: Outcome, settlement: &Settlement, row: &UrlRow) -> Result<Option<UrlId>, StoreError> {
+        if outcome != Outcome::Redirected {
+            return Ok(None);
+        }
+        let Some(url) = settlement.final_url.as_deref().and_then(|text| url::Url::parse(text).ok()) else {
+            return Ok(None);
+        };
+        let Some(target) = self.find_normalised(row.crawl, url)? else { return Ok(None) };
+        Ok((target.id != row.id && target.listed).then_some(target.id))
+    }
+
+    /// The row of a URL as someone wrote it.
+    pub(super) fn find_normalised(&mut self, crawl: crate::model::CrawlId, mut url: url::Url) -> Result<Option<UrlRow>, StoreError> {
+        let steps = crate::config::Steps::default();
+        if crate::url::normalise(&mut url, steps, &crate::config::glob::ParamSet::default()).is_err() {
+            return Ok(None);
+        }
+        let authority = authority(&url);
+        let Some(host) = self.find_host(&authority)? else { return Ok(None) };
+        let path = &url[url::Position::BeforePath..];
+        let key = url_key(self.seed, crawl, &authority, path);
+        self.find_url(crawl, host, path, key)
+    }
+
+    /// A page's 429 or Retry-After is meant for the whole host.
+    fn pause_for(&mut self, row: &UrlRow, settlement: &Settlement, throttled: bool, now: i64) -> Result<(), StoreError> {
+        let asked = settlement.retry_after.or(throttled.then_some(THROTTLED));
+        let Some(pause) = asked else { return Ok(()) };
+        let until = now.saturating_add(millis(pause.min(LONGEST_PAUSE)));
+        let host: HostId = row.host;
+        self.pause_host(host, until, "a page asked for it")
+    }
+}
+
+/// Without an outcome the hash tells: equal of the same kind is unchanged,
+/// another is changed, and a new kind starts anew.
+fn derive_outcome(settlement: &Settlement, row: &UrlRow) -> Outcome {
+    match (&settlement.content_hash, &row.content_hash) {
+        (Some(now), Some(before)) if settlement.hash_kind == row.hash_kind => {
+            if now == before { Outcome::Unchanged } else { Outcome::Changed }
+        }
+        _ => Outcome::Unknown,
+    }
+}
+
+/// Rounded up, so that nothing is due before its time.
+fn ceil_seconds(ms: i64) -> i64 {
+    ms.div_euclid(1000) + i64::from(ms.rem_euclid(1000) > 0)
+}

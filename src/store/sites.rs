@@ -1,0 +1,305 @@
+//! Sites: registered by the config, learned, paused, forgotten.
+
+use rusqlite::{OptionalExtension, params};
+use url::Url;
+
+use super::sources::NewSource;
+use super::state::State;
+use super::{StoreError, engine};
+use crate::config::{Config, Site, SourceList};
+use crate::model::{Role, SiteId, UrlId};
+use crate::url::authority;
+
+/// Rows dropped in one job while a site is forgotten.
+const FORGET: usize = 2_000;
+
+/// Codes of `sites.state`.
+pub(super) mod site_state {
+    pub(crate) const ACTIVE: i64 = 0;
+    pub(crate) const PAUSED: i64 = 1;
+    pub(crate) const UNREGISTERED: i64 = 2;
+}
+
+impl State {
+    /// Makes the sites of the store those of the config: new ones get their
+    /// first sources, changed ones their new URL, missing ones stop being
+    /// polled and keep their rows.
+    pub(super) fn sync_sites(&mut self, config: &Config) -> Result<(), StoreError> {
+        self.policy.by_site.clear();
+        for site in config.sites.values() {
+            let id = self.sync_site(site)?;
+            if let Some(policy) = self.policy.by_name.get(&site.name) {
+                self.policy.by_site.insert(id, policy.clone());
+            }
+            self.sync_sources(id, site)?;
+        }
+        let mut query = self
+            .conn
+            .prepare("SELECT id, name FROM sites WHERE state <> ?1")
+            .map_err(engine)?;
+        let known: Vec<(i64, String)> = query
+            .query_map([site_state::UNREGISTERED], |row| Ok((row.get(0)?, row.get(1)?)))
+            .and_then(Iterator::collect)
+            .map_err(engine)?;
+        drop(query);
+        for (id, name) in known {
+            if !config.sites.contains_key(&name) {
+                self.unregister(SiteId(id))?;
+            }
+        }
+        self.read_paused_sites()
+    }
+
+    fn sync_site(&mut self, site: &Site) -> Result<SiteId, StoreError> {
+        let crawl = self.crawl_named(&site.crawl)?;
+        let known: Option<(i64, i64, i64, String)> = self
+            .conn
+            .query_row(
+                "SELECT id, crawl_id, state, url FROM sites WHERE name = ?1",
+                [&site.name],
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
+            )
+            .optional()
+            .map_err(engine)?;
+        let now = self.now_ms();
+        let Some((id, old_crawl, state, url)) = known else {
+            self.conn
+                .execute(
+                    "INSERT INTO sites (name, crawl_id, url, origin, added_at) VALUES (?1, ?2, ?3, ?4, ?5)",
+                    params![site.name, crawl.0, site.url.as_str(), authority(&site.url), now],
+                )
+                .map_err(engine)?;
+            return Ok(SiteId(self.conn.last_insert_rowid()));
+        };
+        if old_crawl != crawl.0 {
+            return Err(StoreError::Refused(format!(
+                "site {:?} cannot move to crawl {:?}: its URLs live in another one; \
+                 remove it, run `sitemapd sites forget {}`, then register it again",
+                site.name, site.crawl, site.name
+            )));
+        }
+        if url != site.url.as_str() {
+            // What was learned of the old address does not hold for the new one.
+            self.conn
+                .execute(
+                    "UPDATE sites SET url = ?2, origin = ?3 WHERE id = ?1",
+                    params![id, site.url.as_str(), authority(&site.url)],
+                )
+                .map_err(engine)?;
+        }
+        if state == site_state::UNREGISTERED {
+            self.conn
+                .execute("UPDATE sites SET state = ?2 WHERE id = ?1", params![id, site_state::ACTIVE])
+                .map_err(engine)?;
+            self.conn
+                .execute("UPDATE sources SET state = 0 WHERE site_id = ?1 AND state = 1", [id])
+                .map_err(engine)?;
+        }
+        Ok(SiteId(id))
+    }
+
+    /// The sources that the config itself names: robots.txt and home page
+    /// where anything is to be found out, and what it lists.
+    fn sync_sources(&mut self, id: SiteId, site: &Site) -> Result<(), StoreError> {
+        let delay = site.host_delay;
+        let host = self.host_named(&authority(&site.url), delay)?;
+        self.ensure_robots(host, Some(id))?;
+        let mut sources = Vec::new();
+        let named = |url: &Url, role| NewSource {
+            url: url.clone(),
+            role,
+            named_by: "config",
+            parent: None,
+            lastmod: None,
+        };
+        // The home page tells the twin that a site redirects to, and its feeds.
+        sources.push(named(&site.url, Role::Home));
+        if let SourceList::Listed(urls) = &site.sitemaps {
+            sources.extend(urls.iter().map(|url| named(url, Role::Sitemap)));
+        }
+        if let SourceList::Listed(urls) = &site.feeds {
+            sources.extend(urls.iter().map(|url| named(url, Role::Feed)));
+        }
+        self.register(id, &sources)?;
+        self.retire_unlisted(id, site)
+    }
+
+    /// "Exactly what the config lists": what was found before a list was
+    /// given, or has left the list, is retired.
+    fn retire_unlisted(&mut self, id: SiteId, site: &Site) -> Result<(), StoreError> {
+        for (role, list) in [(Role::Sitemap, &site.sitemaps), (Role::Feed, &site.feeds)] {
+            let SourceList::Listed(urls) = list else { continue };
+            let mut query = self
+                .conn
+                .prepare_cached(
+                    "SELECT id, url FROM sources
+                     WHERE site_id = ?1 AND role = ?2 AND parent_id IS NULL AND state <> 2
+                       AND named_by <> 'submitted'",
+                )
+                .map_err(engine)?;
+            let known: Vec<(i64, String)> = query
+                .query_map(params![id.0, role as i64], |row| Ok((row.get(0)?, row.get(1)?)))
+                .and_then(Iterator::collect)
+                .map_err(engine)?;
+            drop(query);
+            for (source, url) in known {
+                if !urls.iter().any(|listed| listed.as_str() == url) {
+                    self.retire(source, "the config does not list it")?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a source up; its URLs are let go after a grace period.
+    pub(super) fn retire(&mut self, source: i64, why: &str) -> Result<(), StoreError> {
+        let now = self.now_ms();
+        self.conn
+            .prepare_cached(
+                "UPDATE sources SET state = 2, next_poll_at = NULL, retired_why = ?2, retired_at = ?3
+                 WHERE id = ?1 AND state <> 2",
+            )
+            .and_then(|mut update| update.execute(params![source, why, now]))
+            .map(|_| ())
+            .map_err(engine)
+    }
+
+    fn unregister(&mut self, id: SiteId) -> Result<(), StoreError> {
+        self.conn
+            .execute("UPDATE sites SET state = ?2 WHERE id = ?1", params![id.0, site_state::UNREGISTERED])
+            .map_err(engine)?;
+        self.conn
+            .execute("UPDATE sources SET state = 1 WHERE site_id = ?1 AND state = 0", [id.0])
+            .map_err(engine)?;
+        Ok(())
+    }
+
+    /// Stops, or starts again, polling and leasing of a site.
+    pub(super) fn pause_site(&mut self, name: &str, paused: bool) -> Result<(), StoreError> {
+        let id = self.site_named(name)?;
+        let (from, to) = if paused { (0, 1) } else { (1, 0) };
+        let changed = self
+            .conn
+            .execute(
+                "UPDATE sites SET state = ?2 WHERE id = ?1 AND state <> 2",
+                params![id.0, if paused { site_state::PAUSED } else { site_state::ACTIVE }],
+            )
+            .map_err(engine)?;
+        if changed == 0 {
+            return Err(StoreError::Refused(format!("site {name:?} is not in the config any more")));
+        }
+        self.conn
+            .execute(
+                "UPDATE sources SET state = ?3 WHERE site_id = ?1 AND state = ?2",
+                params![id.0, from, to],
+            )
+            .map_err(engine)?;
+        self.read_paused_sites()?;
+        if !paused {
+            self.reload_windows()?;
+        }
+        Ok(())
+    }
+
+    /// Which sites are not leased from.
+    pub(super) fn read_paused_sites(&mut self) -> Result<(), StoreError> {
+        let mut query = self.conn.prepare("SELECT id FROM sites WHERE state <> 0").map_err(engine)?;
+        self.paused_sites = query
+            .query_map([], |row| Ok(SiteId(row.get(0)?)))
+            .and_then(Iterator::collect)
+            .map_err(engine)?;
+        Ok(())
+    }
+
+    /// The site with a name, or the error that says so.
+    pub(super) fn site_named(&self, name: &str) -> Result<SiteId, StoreError> {
+        let id: Option<i64> = self
+            .conn
+            .prepare_cached("SELECT id FROM sites WHERE name = ?1")
+            .and_then(|mut query| query.query_row([name], |row| row.get(0)).optional())
+            .map_err(engine)?;
+        id.map(SiteId).ok_or_else(|| StoreError::NotFound(format!("no site is named {name:?}")))
+    }
+
+    /// The form that a site's home page redirects to; says whether it is new.
+    pub(super) fn learn_origin(&mut self, id: SiteId, origin: &Url) -> Result<bool, StoreError> {
+        self.conn
+            .prepare_cached("UPDATE sites SET origin = ?2 WHERE id = ?1 AND origin <> ?2")
+            .and_then(|mut update| update.execute(params![id.0, authority(origin)]))
+            .map(|changed| changed > 0)
+            .map_err(engine)
+    }
+
+    /// Drops a part of a site's rows; `true` while there is more. Only for a
+    /// site that has left the config, or it would come back with the next poll.
+    pub(super) fn forget_some(&mut self, name: &str) -> Result<(u64, bool), StoreError> {
+        let id = self.site_named(name)?;
+        let state: i64 = self
+            .conn
+            .query_row("SELECT state FROM sites WHERE id = ?1", [id.0], |row| row.get(0))
+            .map_err(engine)?;
+        if state != site_state::UNREGISTERED {
+            return Err(StoreError::Refused(format!(
+                "site {name:?} is still in the config: remove its [[site]] block and reload first"
+            )));
+        }
+        let rows = self.column("SELECT id FROM urls WHERE site_id = ?1 LIMIT ?2", params![id.0, FORGET])?;
+        for row in &rows {
+            self.forget_url(UrlId(*row))?;
+        }
+        if !rows.is_empty() {
+            return Ok((rows.len() as u64, true));
+        }
+        for table in ["snapshots", "polls", "changes"] {
+            let sql = format!(
+                "DELETE FROM {table} WHERE source_id IN (SELECT id FROM sources WHERE site_id = ?1)"
+            );
+            self.conn.execute(&sql, [id.0]).map_err(engine)?;
+        }
+        // robots.txt belongs to the host, which other sites may share.
+        self.conn
+            .execute("UPDATE sources SET site_id = NULL WHERE site_id = ?1 AND role = 0", [id.0])
+            .map_err(engine)?;
+        self.conn
+            .execute("UPDATE sources SET parent_id = NULL WHERE site_id = ?1", [id.0])
+            .map_err(engine)?;
+        self.conn.execute("DELETE FROM sources WHERE site_id = ?1", [id.0]).map_err(engine)?;
+        self.conn.execute("DELETE FROM sites WHERE id = ?1", [id.0]).map_err(engine)?;
+        Ok((0, false))
+    }
+
+    fn forget_url(&mut self, id: UrlId) -> Result<(), StoreError> {
+        let Some(row) = self.url_row(id)? else { return Ok(()) };
+        if row.is_queued() {
+            self.dequeue(row.place())?;
+        }
+        for table in ["leases", "feedback", "url_sources"] {
+            self.conn
+                .prepare_cached(&format!("DELETE FROM {table} WHERE url_id = ?1"))
+                .and_then(|mut delete| delete.execute([id.0]))
+                .map_err(engine)?;
+        }
+        // The lookup keeps its hash; it finds no row and so finds nothing.
+        self.conn
+            .prepare_cached("DELETE FROM urls WHERE id = ?1")
+            .and_then(|mut delete| delete.execute([id.0]))
+            .map(|_| ())
+            .map_err(engine)
+    }
+
+    /// One column of numbers.
+    pub(super) fn column(&self, sql: &str, args: impl rusqlite::Params) -> Result<Vec<i64>, StoreError> {
+        let mut query = self.conn.prepare_cached(sql).map_err(engine)?;
+        query.query_map(args, |row| row.get(0)).and_then(Iterator::collect).map_err(engine)
+    }
+
+    /// Reads the turns again after something outside the queue changed what
+    /// may be leased.
+    pub(super) fn reload_windows(&mut self) -> Result<(), StoreError> {
+        self.flush_deltas()?;
+        for crawl in self.crawls.keys().copied().collect::<Vec<_>>() {
+            self.load_window(crawl)?;
+        }
+        Ok(())
+    }
+}

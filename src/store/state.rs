@@ -1,0 +1,227 @@
+//! What the writer thread holds: its connection, and what it remembers of the
+//! database so that the hot path need not ask.
+//!
+//! Memory follows the database: everything remembered is dropped and read
+//! again when a transaction does not end as a commit.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::hosts::Hosts;
+use super::lookup::Lookup;
+use super::operate::Block;
+use super::policy::Policy;
+use super::turns::TurnDeltas;
+use super::wake::Wake;
+use super::{StoreError, engine};
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::model::{CrawlId, SiteId};
+use crate::queue::window::Window;
+
+/// One crawl as the writer knows it.
+#[derive(Debug, Clone)]
+pub(super) struct Crawl {
+    pub(super) name: String,
+    pub(super) paused: bool,
+}
+
+/// The writer thread's own.
+pub(super) struct State {
+    pub(super) conn: Connection,
+    pub(super) clock: Clock,
+    pub(super) policy: Policy,
+    pub(super) metrics: Arc<Metrics>,
+    /// Keys every hash of this store (see [`super::Store::seed`]).
+    pub(super) seed: u64,
+    pub(super) lookup: Lookup,
+    pub(super) hosts: Hosts,
+    pub(super) crawls: HashMap<CrawlId, Crawl>,
+    pub(super) windows: HashMap<CrawlId, Window>,
+    /// Changes to the counts of hosts' queues, written once a job.
+    pub(super) deltas: TurnDeltas,
+    /// Sites that are not leased from.
+    pub(super) paused_sites: HashSet<SiteId>,
+    /// Blocks in force, of the crawls that have any.
+    pub(super) blocks: HashMap<CrawlId, Vec<Block>>,
+    /// The highest row of urls given out.
+    pub(super) last_url: i64,
+    /// Tells those who wait for URLs to come due.
+    pub(super) wake: Arc<Wake>,
+}
+
+impl State {
+    /// Reads what the writer needs from a database that is open and current.
+    pub(super) fn open(
+        conn: Connection,
+        clock: Clock,
+        policy: Policy,
+        metrics: Arc<Metrics>,
+        wake: Arc<Wake>,
+    ) -> Result<Self, StoreError> {
+        let seed = read_seed(&conn)?;
+        let lookup = Lookup::open(&conn).map_err(engine)?;
+        let mut state = Self {
+            conn,
+            clock,
+            policy,
+            metrics,
+            seed,
+            lookup,
+            hosts: Hosts::default(),
+            crawls: HashMap::new(),
+            windows: HashMap::new(),
+            deltas: TurnDeltas::default(),
+            paused_sites: HashSet::new(),
+            blocks: HashMap::new(),
+            last_url: 0,
+            wake,
+        };
+        state.remember()?;
+        Ok(state)
+    }
+
+    /// Unix milliseconds by the wall clock.
+    pub(super) fn now_ms(&self) -> i64 {
+        self.clock.now().as_millisecond()
+    }
+
+    /// Unix milliseconds by the clock that no step of the wall clock moves:
+    /// for leases and host delays.
+    pub(super) fn steady_ms(&self) -> i64 {
+        self.clock.steady().as_millisecond()
+    }
+
+    pub(super) fn begin(&mut self) -> Result<(), StoreError> {
+        self.conn.execute_batch("BEGIN IMMEDIATE").map_err(engine)
+    }
+
+    pub(super) fn commit(&mut self) -> Result<(), StoreError> {
+        let committed = self.conn.execute_batch("COMMIT").map_err(engine);
+        if committed.is_err() {
+            // A failed commit may or may not have ended the transaction.
+            let _ = self.conn.execute_batch("ROLLBACK");
+            self.remember()?;
+        } else {
+            self.announce();
+        }
+        committed
+    }
+
+    pub(super) fn savepoint(&mut self) -> Result<(), StoreError> {
+        self.conn.execute_batch("SAVEPOINT job").map_err(engine)
+    }
+
+    /// Keeps the writes of the job that just ran.
+    pub(super) fn keep(&mut self) -> Result<(), StoreError> {
+        let settled = self.flush_deltas();
+        if settled.is_err() {
+            self.take_back()?;
+            return settled;
+        }
+        self.conn.execute_batch("RELEASE job").map_err(engine)
+    }
+
+    /// Takes back the writes of the job that just ran, and what memory took
+    /// over from them.
+    pub(super) fn take_back(&mut self) -> Result<(), StoreError> {
+        self.conn.execute_batch("ROLLBACK TO job; RELEASE job").map_err(engine)?;
+        self.remember()
+    }
+
+    /// Forgets and reads again everything that memory holds of the database.
+    fn remember(&mut self) -> Result<(), StoreError> {
+        self.deltas = TurnDeltas::default();
+        self.hosts = Hosts::default();
+        self.windows.clear();
+        self.lookup.reload(&self.conn).map_err(engine)?;
+        self.crawls = read_crawls(&self.conn)?;
+        self.read_paused_sites()?;
+        self.read_blocks()?;
+        self.last_url = self
+            .conn
+            .query_row("SELECT coalesce(max(id), 0) FROM urls", [], |row| row.get(0))
+            .map_err(engine)?;
+        for crawl in self.crawls.keys().copied().collect::<Vec<_>>() {
+            self.load_window(crawl)?;
+        }
+        self.announce();
+        Ok(())
+    }
+
+    /// A slice of index maintenance in a transaction of its own.
+    pub(super) fn merge_indexes(&mut self, budget: usize) -> Result<(), StoreError> {
+        if !self.lookup.wants_merge() {
+            return Ok(());
+        }
+        self.begin()?;
+        let merged = self.lookup.merge_step(&self.conn, budget).map_err(engine);
+        if merged.is_err() {
+            let _ = self.conn.execute_batch("ROLLBACK");
+            self.lookup.reload(&self.conn).map_err(engine)?;
+            return merged.map(|_| ());
+        }
+        self.commit()
+    }
+
+    /// The last thing the thread does.
+    pub(super) fn shut_down(self) {
+        let tidy = "PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);";
+        if let Err(error) = self.conn.execute_batch(tidy) {
+            tracing::debug!(%error, "the log was not folded into the database; the next start does it");
+        }
+    }
+
+    /// The crawl with a name, made when it is new.
+    pub(super) fn crawl_named(&mut self, name: &str) -> Result<CrawlId, StoreError> {
+        if let Some(id) = self.find_crawl(name) {
+            return Ok(id);
+        }
+        self.conn.execute("INSERT INTO crawls (name) VALUES (?1)", [name]).map_err(engine)?;
+        let id = CrawlId(self.conn.last_insert_rowid());
+        self.crawls.insert(id, Crawl { name: name.to_owned(), paused: false });
+        self.windows.insert(id, Window::new());
+        Ok(id)
+    }
+
+    /// The crawl with a name, if there is one.
+    pub(super) fn find_crawl(&self, name: &str) -> Option<CrawlId> {
+        self.crawls.iter().find(|(_, crawl)| crawl.name == name).map(|(id, _)| *id)
+    }
+
+    /// The crawl with a name, or the error that lists those there are.
+    pub(super) fn known_crawl(&self, name: &str) -> Result<CrawlId, StoreError> {
+        self.find_crawl(name).ok_or_else(|| {
+            let mut names: Vec<_> = self.crawls.values().map(|crawl| crawl.name.as_str()).collect();
+            names.sort_unstable();
+            StoreError::NotFound(format!("no crawl is named {name:?}; there is {}", names.join(", ")))
+        })
+    }
+}
+
+fn read_crawls(conn: &Connection) -> Result<HashMap<CrawlId, Crawl>, StoreError> {
+    let mut query = conn.prepare("SELECT id, name, paused FROM crawls").map_err(engine)?;
+    let rows = query
+        .query_map([], |row| {
+            Ok((CrawlId(row.get(0)?), Crawl { name: row.get(1)?, paused: row.get(2)? }))
+        })
+        .map_err(engine)?;
+    rows.collect::<Result<_, _>>().map_err(engine)
+}
+
+/// The secret that keys this store's hashes; made once, with the store.
+pub(super) fn read_seed(conn: &Connection) -> Result<u64, StoreError> {
+    let kept: Option<i64> = conn
+        .query_row("SELECT value FROM meta WHERE key = 'seed'", [], |row| row.get(0))
+        .optional()
+        .map_err(engine)?;
+    if let Some(seed) = kept {
+        return Ok(seed.cast_unsigned());
+    }
+    let seed = getrandom::u64().map_err(|e| StoreError::Engine(format!("no randomness: {e}")))?;
+    conn.execute("INSERT INTO meta (key, value) VALUES ('seed', ?1)", params![seed.cast_signed()])
+        .map_err(engine)?;
+    Ok(seed)
+}

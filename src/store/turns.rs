@@ -1,0 +1,232 @@
+//! The queue's rows, and the table of turns that sums them up per host.
+//!
+//! Rows of `queue` and counts of `turns` change in the same transaction, and
+//! the window in memory hears of each row.
+
+use std::collections::HashMap;
+
+use rusqlite::params;
+
+use super::state::State;
+use super::{StoreError, engine};
+use crate::model::{CrawlId, HostId, SiteId, UrlId};
+use crate::queue::Candidate;
+use crate::queue::window::{Extent, Window};
+
+/// What a job did to the counts of hosts' queues.
+#[derive(Debug, Default)]
+pub(super) struct TurnDeltas {
+    changes: HashMap<(CrawlId, HostId), Delta>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Delta {
+    rows: i64,
+    earliest: Option<i64>,
+    weight: Option<f64>,
+}
+
+/// A URL's place in the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) crawl: CrawlId,
+    pub(super) host: HostId,
+    pub(super) band: u8,
+    pub(super) due_s: i64,
+    pub(super) url: UrlId,
+}
+
+impl Place {
+    fn candidate(self) -> Candidate {
+        Candidate { id: self.url, host: self.host, band: self.band, due_at: self.due_s }
+    }
+}
+
+impl State {
+    /// Puts a URL into the queue.
+    pub(super) fn enqueue(&mut self, place: Place, site: Option<SiteId>) -> Result<(), StoreError> {
+        let added = self
+            .conn
+            .prepare_cached(
+                "INSERT OR IGNORE INTO queue (crawl_id, host_id, band, due_s, url_id)
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
+            )
+            .and_then(|mut insert| {
+                insert.execute(params![
+                    place.crawl.0,
+                    place.host.0,
+                    place.band,
+                    place.due_s,
+                    place.url.0
+                ])
+            })
+            .map_err(engine)?;
+        if added == 0 {
+            return Ok(());
+        }
+        let weight = self.policy.of(site).weight;
+        let delta = self.deltas.changes.entry((place.crawl, place.host)).or_default();
+        delta.rows += 1;
+        delta.earliest = Some(delta.earliest.map_or(place.due_s, |due| due.min(place.due_s)));
+        delta.weight = Some(weight);
+        let not_before = self.host(place.host)?.not_before();
+        let now = self.steady_ms();
+        if let Some(window) = self.windows.get_mut(&place.crawl) {
+            window.wake(place.host, place.due_s.saturating_mul(1000), weight);
+            window.set_clock(place.host, not_before);
+            window.insert(place.candidate(), now);
+        }
+        Ok(())
+    }
+
+    /// Takes a URL out of the queue; says whether it was there.
+    pub(super) fn dequeue(&mut self, place: Place) -> Result<bool, StoreError> {
+        let removed = self
+            .conn
+            .prepare_cached(
+                "DELETE FROM queue
+                 WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3 AND due_s = ?4 AND url_id = ?5",
+            )
+            .and_then(|mut delete| {
+                delete.execute(params![
+                    place.crawl.0,
+                    place.host.0,
+                    place.band,
+                    place.due_s,
+                    place.url.0
+                ])
+            })
+            .map_err(engine)?;
+        if removed == 0 {
+            return Ok(false);
+        }
+        self.deltas.changes.entry((place.crawl, place.host)).or_default().rows -= 1;
+        if let Some(window) = self.windows.get_mut(&place.crawl) {
+            window.remove(place.host, place.url);
+        }
+        Ok(true)
+    }
+
+    /// Writes what the job that just ran did to the counts.
+    pub(super) fn flush_deltas(&mut self) -> Result<(), StoreError> {
+        for ((crawl, host), delta) in std::mem::take(&mut self.deltas).changes {
+            self.conn
+                .prepare_cached(
+                    "INSERT INTO turns (crawl_id, host_id, queued, due_s, weight)
+                     VALUES (?1, ?2, max(?3, 0), coalesce(?4, 0), coalesce(?5, 1.0))
+                     ON CONFLICT DO UPDATE SET
+                         queued = max(queued + ?3, 0),
+                         due_s = min(due_s, coalesce(?4, due_s)),
+                         weight = coalesce(?5, weight)",
+                )
+                .and_then(|mut upsert| {
+                    upsert.execute(params![crawl.0, host.0, delta.rows, delta.earliest, delta.weight])
+                })
+                .map_err(engine)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the hosts of a crawl that have anything queued: as much work as
+    /// there are hosts, whatever the number of URLs.
+    pub(super) fn load_window(&mut self, crawl: CrawlId) -> Result<(), StoreError> {
+        let mut window = Window::new();
+        let mut query = self
+            .conn
+            .prepare_cached(
+                "SELECT t.host_id, t.due_s, t.weight, max(h.next_at, h.paused_until)
+                 FROM turns t JOIN hosts h ON h.id = t.host_id
+                 WHERE t.crawl_id = ?1 AND t.queued > 0 ORDER BY t.due_s",
+            )
+            .map_err(engine)?;
+        let mut rows = query.query([crawl.0]).map_err(engine)?;
+        while let Some(row) = rows.next().map_err(engine)? {
+            let host = HostId(row.get(0).map_err(engine)?);
+            let due_s: i64 = row.get(1).map_err(engine)?;
+            window.wake(host, due_s.saturating_mul(1000), row.get(2).map_err(engine)?);
+            window.set_clock(host, row.get(3).map_err(engine)?);
+        }
+        self.windows.insert(crawl, window);
+        Ok(())
+    }
+
+    /// The head of a host's list in lease order, as the window wants it: what
+    /// is due at `now_s`, whether that is all of it, and when the next is due.
+    pub(super) fn due_of_host(
+        &self,
+        crawl: CrawlId,
+        host: HostId,
+        now_s: i64,
+        limit: usize,
+    ) -> Result<(Vec<Candidate>, Extent, Option<i64>), StoreError> {
+        let mut due = Vec::new();
+        let mut next_due: Option<i64> = None;
+        let mut band = i64::from(u8::MAX) + 1;
+        while let Some(next) = self.next_band(crawl, host, band)? {
+            band = next;
+            let mut query = self
+                .conn
+                .prepare_cached(
+                    "SELECT due_s, url_id FROM queue
+                     WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3 ORDER BY due_s, url_id",
+                )
+                .map_err(engine)?;
+            let mut rows = query.query(params![crawl.0, host.0, band]).map_err(engine)?;
+            while let Some(row) = rows.next().map_err(engine)? {
+                let due_at: i64 = row.get(0).map_err(engine)?;
+                if due_at > now_s {
+                    next_due = Some(next_due.map_or(due_at, |other| other.min(due_at)));
+                    break;
+                }
+                if due.len() >= limit {
+                    return Ok((due, Extent::Prefix, next_due));
+                }
+                due.push(Candidate {
+                    id: UrlId(row.get(1).map_err(engine)?),
+                    host,
+                    band: u8::try_from(band).unwrap_or(u8::MAX),
+                    due_at,
+                });
+            }
+        }
+        Ok((due, Extent::Complete, next_due))
+    }
+
+    /// When the next URL of a host is due, if anything of it is queued.
+    pub(super) fn next_due_of_host(&self, crawl: CrawlId, host: HostId) -> Result<Option<i64>, StoreError> {
+        let mut earliest = None;
+        let mut band = i64::from(u8::MAX) + 1;
+        while let Some(next) = self.next_band(crawl, host, band)? {
+            band = next;
+            let due: i64 = self
+                .conn
+                .prepare_cached(
+                    "SELECT due_s FROM queue WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3
+                     ORDER BY due_s, url_id LIMIT 1",
+                )
+                .and_then(|mut query| query.query_row(params![crawl.0, host.0, band], |row| row.get(0)))
+                .map_err(engine)?;
+            earliest = Some(earliest.map_or(due, |other: i64| other.min(due)));
+        }
+        Ok(earliest)
+    }
+
+    /// The highest band below `band` that a host has anything in: one probe of
+    /// the index, so empty bands cost nothing.
+    fn next_band(&self, crawl: CrawlId, host: HostId, band: i64) -> Result<Option<i64>, StoreError> {
+        self.conn
+            .prepare_cached(
+                "SELECT max(band) FROM queue WHERE crawl_id = ?1 AND host_id = ?2 AND band < ?3",
+            )
+            .and_then(|mut query| query.query_row(params![crawl.0, host.0, band], |row| row.get(0)))
+            .map_err(engine)
+    }
+
+    /// Tells those who wait when the next URL of each crawl may be leased.
+    pub(super) fn announce(&self) {
+        for (id, crawl) in &self.crawls {
+            let ready = self.windows.get(id).filter(|_| !crawl.paused).and_then(Window::next_ready_at);
+            self.wake.announce(&crawl.name, ready);
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! Which listed URLs are a site's, and what their identity is.
+//!
+//! A URL is parsed the WHATWG way, normalised by documented steps and judged
+//! by the site's rules. Identity is the exact normalised text: two spellings
+//! that RFC 3986 section 6.2.2 calls equivalent are one page, anything else is
+//! two. Pure; the outcome for one raw spelling depends on [`SiteRules`] alone,
+//! so [`SiteRules::epoch`] tells when old outcomes no longer hold.
+//!
+//! Steps, in order, each with its switch in [`Steps`]: userinfo is refused;
+//! the fragment goes; the host loses a trailing dot; escapes of unreserved
+//! characters are decoded and the others written in upper case; an empty query
+//! goes; tracking parameters (`strip_params`) go; twins are folded into the
+//! form that the site itself redirects to.
+
+use url::{Host, Url};
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::config::glob::{ParamSet, UrlFilter};
+use crate::config::{Scope, Site, Steps, Twins};
+use crate::diff::snapshot::Rejection;
+
+/// Grows whenever a parser or a rule of this file reads the same bytes
+/// differently, so that every source is read anew and in full.
+pub const READER_VERSION: u32 = 1;
+
+/// What one site's sources may list, compiled.
+#[derive(Debug, Clone)]
+pub struct SiteRules {
+    origin: Url,
+    twins: Twins,
+    hosts: Vec<String>,
+    scope: Scope,
+    domain: Option<String>,
+    filter: UrlFilter,
+    strip: ParamSet,
+    steps: Steps,
+    max_url_chars: usize,
+    epoch: i64,
+}
+
+/// A URL that belongs to the site, as the store keeps it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admitted {
+    /// `scheme://host[:port]`, the default port left out.
+    pub authority: String,
+    /// From the first slash on, query included.
+    pub path: String,
+    /// Does the identity differ from the spelling that was listed?
+    pub respelled: bool,
+}
+
+impl SiteRules {
+    /// Compiles the rules of a site; `origin` is the form its home page
+    /// redirects to, once that is known.
+    pub fn new(site: &Site, origin: Option<&Url>) -> Self {
+        let origin = origin.unwrap_or(&site.url).clone();
+        let domain = origin.domain().and_then(psl::domain_str).map(str::to_owned);
+        let mut rules = Self {
+            twins: site.twins,
+            hosts: site.hosts.iter().map(|h| h.to_ascii_lowercase()).collect(),
+            scope: site.scope,
+            domain,
+            filter: UrlFilter::new(&site.include, &site.exclude),
+            strip: ParamSet::new(&site.strip_params),
+            steps: site.normalise,
+            max_url_chars: site.limits.max_url_chars,
+            origin,
+            epoch: 0,
+        };
+        rules.epoch = rules.digest(site);
+        rules
+    }
+
+    /// Stands for the reader and these rules: when it differs from the epoch a
+    /// source was read with, the next read must be unconditional and full.
+    pub fn epoch(&self) -> i64 {
+        self.epoch
+    }
+
+    /// The form that the site's twins are folded into.
+    pub fn origin(&self) -> &Url {
+        &self.origin
+    }
+
+    /// Judges one listed URL; `source` is where the document came from.
+    pub fn admit(&self, raw: &str, source: &Url) -> Result<Admitted, Rejection> {
+        // Characters, not bytes: the limit of the protocol is on text.
+        if raw.len() > self.max_url_chars && raw.chars().count() > self.max_url_chars {
+            return Err(Rejection::TooLong);
+        }
+        let mut url = Url::parse(raw).map_err(|_| Rejection::Invalid)?;
+        normalise(&mut url, self.steps, &self.strip)?;
+        self.fold_twin(&mut url);
+        if !self.in_scope(&url, source) {
+            return Err(Rejection::OutOfScope);
+        }
+        let text = url.as_str();
+        if !self.filter.admits(text) {
+            return Err(Rejection::Excluded);
+        }
+        let authority = authority(&url);
+        let path = url[url::Position::BeforePath..].to_owned();
+        let respelled = text != raw;
+        Ok(Admitted { authority, path, respelled })
+    }
+
+    /// http and https, www and bare are one page where twins are merged.
+    fn fold_twin(&self, url: &mut Url) {
+        if self.twins == Twins::Separate || !are_twins(url, &self.origin) {
+            return;
+        }
+        // Both are special schemes with a host, for which neither setter fails.
+        let _ = url.set_scheme(self.origin.scheme());
+        let _ = url.set_host(self.origin.host_str());
+    }
+
+    fn in_scope(&self, url: &Url, source: &Url) -> bool {
+        match self.scope {
+            Scope::Any => true,
+            Scope::Host => self.is_own_host(url),
+            Scope::Directory => self.is_own_host(url) && is_below(url, source),
+            Scope::Domain => {
+                self.is_own_host(url)
+                    || self.domain.is_some()
+                        && url.domain().and_then(psl::domain_str) == self.domain.as_deref()
+            }
+        }
+    }
+
+    fn is_own_host(&self, url: &Url) -> bool {
+        if url.origin() == self.origin.origin() {
+            return true;
+        }
+        let Some(host) = url.host_str() else { return false };
+        self.hosts.iter().any(|own| {
+            own == host
+                || url.port().is_some_and(|port| {
+                    own.strip_prefix(host).and_then(|rest| rest.strip_prefix(':'))
+                        == Some(port.to_string().as_str())
+                })
+        })
+    }
+
+    fn digest(&self, site: &Site) -> i64 {
+        let mut hash = Xxh3::new();
+        // Debug text of plain data: stable for one build of the program, and a
+        // new build that prints it differently only costs one full read.
+        let facts = format!(
+            "{READER_VERSION}|{}|{:?}|{:?}|{:?}|{:?}|{:?}|{:?}|{:?}|{}|{}",
+            self.origin,
+            self.twins,
+            self.hosts,
+            self.scope,
+            site.include,
+            site.exclude,
+            site.strip_params,
+            self.steps,
+            self.max_url_chars,
+            site.max_urls,
+        );
+        hash.update(facts.as_bytes());
+        i64::from_le_bytes(hash.digest().to_le_bytes())
+    }
+}
+
+/// `scheme://host[:port]` with the default port left out: the key of
+/// politeness, robots.txt and turns.
+pub fn authority(url: &Url) -> String {
+    url[..url::Position::BeforePath].to_owned()
+}
+
+/// Is it the same page under http/https or www/bare, on default ports?
+pub fn are_twins(url: &Url, origin: &Url) -> bool {
+    if url.port().is_some() || origin.port().is_some() {
+        return false;
+    }
+    let (Some(Host::Domain(a)), Some(Host::Domain(b))) = (url.host(), origin.host()) else {
+        return false;
+    };
+    let bare = |host: &str| host.strip_prefix("www.").unwrap_or(host).to_owned();
+    matches!(url.scheme(), "http" | "https") && bare(a) == bare(b)
+}
+
+/// Applies the documented steps; [`Rejection::Invalid`] for what is no page of
+/// the web at all.
+pub fn normalise(url: &mut Url, steps: Steps, strip: &ParamSet) -> Result<(), Rejection> {
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
+        return Err(Rejection::Invalid);
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(Rejection::Invalid);
+    }
+    if steps.fragment {
+        url.set_fragment(None);
+    }
+    if steps.trailing_dot {
+        drop_trailing_dot(url);
+    }
+    if steps.escapes {
+        let path = respell_escapes(url.path());
+        if path != url.path() {
+            url.set_path(&path);
+        }
+        if let Some(query) = url.query() {
+            let respelled = respell_escapes(query);
+            if respelled != query {
+                url.set_query(Some(&respelled));
+            }
+        }
+    }
+    if let Some(query) = url.query() {
+        let kept = strip_params(query, strip);
+        if kept != query {
+            url.set_query((!kept.is_empty()).then_some(kept.as_str()));
+        }
+    }
+    if steps.empty_query && url.query() == Some("") {
+        url.set_query(None);
+    }
+    Ok(())
+}
+
+/// The query without the parameters that do not change the page.
+fn strip_params(query: &str, strip: &ParamSet) -> String {
+    let name = |part: &&str| part.split('=').next().is_some_and(|name| !strip.contains(name));
+    query.split('&').filter(name).collect::<Vec<_>>().join("&")
+}
+
+/// `example.org.` names the same host as `example.org`.
+fn drop_trailing_dot(url: &mut Url) {
+    let Some(bare) = url.domain().and_then(|d| d.strip_suffix('.')).map(str::to_owned) else {
+        return;
+    };
+    if !bare.is_empty() {
+        // A domain without its last dot stays a domain; were it refused, the
+        // URL would merely keep its dot.
+        let _ = url.set_host(Some(&bare));
+    }
+}
+
+/// Decodes escapes of unreserved characters and writes the others in upper
+/// case (RFC 3986 sections 6.2.2.1 and 6.2.2.2). `%2E` stays: decoding it
+/// would make dot segments that the parser has already resolved.
+fn respell_escapes(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = String::with_capacity(text.len());
+    let mut rest = 0;
+    for (at, _) in text.match_indices('%') {
+        let Some(value) = bytes.get(at + 1..at + 3).and_then(hex_pair) else { continue };
+        if at < rest {
+            continue;
+        }
+        out.push_str(&text[rest..at]);
+        if matches!(value, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'~') {
+            out.push(char::from(value));
+        } else {
+            out.push_str(&text[at..at + 3].to_ascii_uppercase());
+        }
+        rest = at + 3;
+    }
+    out.push_str(&text[rest..]);
+    out
+}
+
+fn hex_pair(pair: &[u8]) -> Option<u8> {
+    let [high, low] = pair else { return None };
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()
+}
+
+/// Is the URL in the folder of the document, or deeper (Sitemaps protocol,
+/// "Sitemap file location")? The query of the document does not count.
+fn is_below(url: &Url, source: &Url) -> bool {
+    let path = source.path();
+    let folder = path.rfind('/').map_or("/", |slash| &path[..=slash]);
+    url.path().starts_with(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use proptest::prelude::*;
+
+    fn site(extra: &str) -> Site {
+        let text = format!("[[site]]\nname = \"s\"\nurl = \"https://www.example.org/\"\n{extra}");
+        let config = Config::from_toml_str(&text).expect("a config");
+        config.sites["s"].clone()
+    }
+
+    fn admit(extra: &str, raw: &str) -> Result<String, Rejection> {
+        let source = Url::parse("https://www.example.org/maps/sitemap.xml?p=2").expect("a URL");
+        SiteRules::new(&site(extra), None).admit(raw, &source).map(|a| a.authority + &a.path)
+    }
+
+    #[test]
+    fn spellings_of_one_page_get_one_identity() {
+        let one = Ok("https://www.example.org/a~b/%E6%97%A5".to_owned());
+        for raw in [
+            "https://www.example.org/a~b/%e6%97%a5",
+            "HTTPS://WWW.EXAMPLE.ORG:443/a%7Eb/%E6%97%A5#top",
+            "http://example.org/a%7eb/日",
+            "https://www.example.org./a~b/%E6%97%A5?",
+            "https://www.example.org/x/../a~b/%E6%97%A5?utm_source=feed&utm_medium=rss",
+        ] {
+            assert_eq!(admit("", raw), one, "{raw}");
+        }
+    }
+
+    #[test]
+    fn what_could_be_two_pages_stays_two() {
+        for (a, b) in [
+            ("https://www.example.org/a", "https://www.example.org/a/"),
+            ("https://www.example.org/a", "https://www.example.org/A"),
+            ("https://www.example.org/?a=1&b=2", "https://www.example.org/?b=2&a=1"),
+            ("https://www.example.org/a%2Fb", "https://www.example.org/a/b"),
+        ] {
+            assert_ne!(admit("", a), admit("", b), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn separate_twins_are_other_hosts() {
+        let extra = "twins = \"separate\"";
+        assert_eq!(admit(extra, "http://www.example.org/"), Err(Rejection::OutOfScope));
+        assert_eq!(admit(extra, "https://example.org/"), Err(Rejection::OutOfScope));
+        assert!(admit(extra, "https://www.example.org/").is_ok());
+    }
+
+    #[test]
+    fn scope_decides_what_a_source_may_list() {
+        let cases = [
+            ("", "https://www.example.org/p", true),
+            ("", "https://blog.example.org/p", false),
+            ("", "https://www.example.org:8443/p", false),
+            ("hosts = [\"blog.example.org\"]", "https://blog.example.org/p", true),
+            ("hosts = [\"www.example.org:8443\"]", "https://www.example.org:8443/p", true),
+            ("scope = \"domain\"", "https://blog.example.org/p", true),
+            ("scope = \"domain\"", "https://example.com/p", false),
+            ("scope = \"directory\"", "https://www.example.org/maps/p", true),
+            ("scope = \"directory\"", "https://www.example.org/p", false),
+            ("scope = \"any\"", "https://example.com/p", true),
+            ("exclude = [\"*/private/*\"]", "https://www.example.org/private/p", false),
+            ("include = [\"*/news/*\"]", "https://www.example.org/news/p", true),
+            ("include = [\"*/news/*\"]", "https://www.example.org/p", false),
+        ];
+        for (extra, raw, allowed) in cases {
+            assert_eq!(admit(extra, raw).is_ok(), allowed, "{extra} {raw}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_page_of_the_web_is_invalid() {
+        for raw in [
+            "ftp://www.example.org/",
+            "https://user:secret@www.example.org/",
+            "https://",
+            "/relative",
+            "https://exa mple.org/",
+        ] {
+            assert_eq!(admit("", raw), Err(Rejection::Invalid), "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_changed_rule_is_another_epoch() {
+        let plain = SiteRules::new(&site(""), None).epoch();
+        assert_eq!(plain, SiteRules::new(&site(""), None).epoch());
+        for extra in ["scope = \"any\"", "exclude = [\"x\"]", "twins = \"separate\"", "max_urls = 5"] {
+            assert_ne!(plain, SiteRules::new(&site(extra), None).epoch(), "{extra}");
+        }
+        let moved = Url::parse("https://example.org/").expect("a URL");
+        assert_ne!(plain, SiteRules::new(&site(""), Some(&moved)).epoch());
+    }
+
+    proptest! {
+        #[test]
+        fn normalising_twice_changes_nothing(tail in "[a-zA-Z0-9%~./?&=#_é-]{0,40}") {
+            let raw = format!("https://www.example.org/{tail}");
+            if let Ok(once) = admit("", &raw) {
+                prop_assert_eq!(admit("", &once), Ok(once));
+            }
+        }
+    }
+}

@@ -5,6 +5,7 @@
 //! its range, so nobody checks it again. A change goes through [`reload`],
 //! which only compares: swapping is left to the daemon.
 
+mod advice;
 mod defaults;
 mod document;
 pub mod env;
@@ -13,7 +14,9 @@ pub mod glob;
 mod load;
 mod raw;
 mod read;
+pub mod reload;
 mod resolve;
+mod show;
 mod site;
 pub mod units;
 
@@ -25,8 +28,10 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 use url::Url;
 
+pub use self::advice::warnings;
 pub use self::env::Env;
 pub use self::error::{ConfigError, Fault, Place};
+pub use self::show::resolved_toml;
 use crate::model::ChangeFreq;
 
 /// Everything the daemon was told, with all defaults filled in.
@@ -331,3 +336,6 @@ pub enum Scope {
     /// Anything.
     Any,
 }
+
+#[cfg(test)]
+mod tests;

@@ -81,8 +81,8 @@ pub struct Listen {
     pub token_file: Option<PathBuf>,
 }
 
-/// `[fetch]`
-#[derive(Debug, Clone, PartialEq)]
+/// `[fetch]`. Its Debug form leaves secrets out.
+#[derive(Clone, PartialEq)]
 pub struct Fetch {
     /// Documents fetched at once, over all hosts.
     pub concurrency: usize,
@@ -245,7 +245,8 @@ pub enum LogFormat {
 }
 
 /// One `[[site]]`, with the daemon-wide values it does not override filled in.
-#[derive(Debug, Clone, PartialEq)]
+/// Its Debug form leaves secrets out.
+#[derive(Clone, PartialEq)]
 pub struct Site {
     /// Unique, `[A-Za-z0-9._-]+`.
     pub name: String,

@@ -3,7 +3,7 @@
 //!
 //! What is printed can be read back. Secrets are printed as `***`.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use toml::{Table, Value};
 
 use super::units::{format_duration, format_size};
 use super::{
-    AllowedAddress, Config, Durability, FetchLimits, LogFormat, Order, PollRule, Scope, Site,
-    SourceList, Twins,
+    AllowedAddress, Config, Durability, Fetch, FetchLimits, LogFormat, Order, PollRule, Scope,
+    Site, SourceList, Twins,
 };
 use crate::log::redact;
 use crate::model::ChangeFreq;
@@ -57,10 +57,24 @@ pub fn resolved_toml(config: &Config) -> String {
 pub(super) fn settings(config: &Config, secrets: Secrets) -> Vec<Setting> {
     let mut list = List::default();
     daemon_and_listen(config, &mut list);
-    fetch(config, secrets, &mut list);
+    fetch(&config.fetch, secrets, &mut list);
     schedule(config, &mut list);
     storage(config, &mut list);
     list.0
+}
+
+impl fmt::Debug for Fetch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut list = List::default();
+        fetch(self, Secrets::Masked, &mut list);
+        f.debug_map().entries(list.0).finish()
+    }
+}
+
+impl fmt::Debug for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(site_settings(self, Secrets::Masked)).finish()
+    }
 }
 
 fn daemon_and_listen(config: &Config, list: &mut List) {
@@ -73,8 +87,7 @@ fn daemon_and_listen(config: &Config, list: &mut List) {
     list.add_some("listen.token_file", config.listen.token_file.as_deref().map(path));
 }
 
-fn fetch(config: &Config, secrets: Secrets, list: &mut List) {
-    let fetch = &config.fetch;
+fn fetch(fetch: &Fetch, secrets: Secrets, list: &mut List) {
     list.add("fetch.concurrency", integer(fetch.concurrency));
     list.add("fetch.connect_timeout", duration(fetch.connect_timeout));
     list.add("fetch.total_timeout", duration(fetch.total_timeout));

@@ -121,7 +121,8 @@ fn an_empty_contact_sends_none() {
 
 #[test]
 fn headers_are_filled_in_and_never_shown() {
-    let text = with_site("") + "headers = { Authorization = \"Bearer ${TOKEN}!\", X-A = \"1\" }";
+    let proxy = "[fetch]\nproxy = \"http://me:s3cret@p.example:3128\"";
+    let text = with_site(proxy) + "headers = { Authorization = \"Bearer ${TOKEN}!\", X-A = \"1\" }";
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("c.toml");
     std::fs::write(&path, text).expect("written");
@@ -130,6 +131,8 @@ fn headers_are_filled_in_and_never_shown() {
     assert!(headers.contains(&("Authorization".to_owned(), "Bearer s3cret!".to_owned())));
     let shown = resolved_toml(&config);
     assert!(shown.contains("Authorization = \"***\"") && !shown.contains("s3cret"), "{shown}");
+    let debug = format!("{config:?}");
+    assert!(debug.contains("Authorization") && !debug.contains("s3cret"), "{debug}");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! `config.example.toml` is true.
 
+use proptest::prelude::*;
+
 use crate::config::raw::Shape;
-use crate::config::{Config, Site, warnings};
+use crate::config::{Config, ConfigError, Place, Site, warnings};
 
 const EXAMPLE: &str = include_str!("../../../config.example.toml");
 
@@ -68,5 +70,23 @@ fn a_key_that_is_not_served_is_only_a_comment_that_says_so() {
     for key in ["public", "grpc", "budget", "follow", "[egress]"] {
         let line = EXAMPLE.lines().find(|line| line.starts_with(&format!("# {key}")));
         assert!(line.is_some_and(|line| line.contains("not served by this version")), "{key}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_slip_of_the_hand_is_accepted_or_told_with_a_line_of_the_file(
+        at in 0..EXAMPLE.len(), cut in 0..4_usize, typed in "[\"=\\[\\]#0-9a-z\n{}.\\-é]{0,3}",
+    ) {
+        let tail = EXAMPLE.get(at + cut..).unwrap_or_default();
+        let text = format!("{}{typed}{tail}", &EXAMPLE[..at]);
+        if let Err(error) = Config::from_toml_str(&text) {
+            let ConfigError::Invalid(faults) = error else { panic!("no file was read") };
+            prop_assert!(!faults.is_empty());
+            for fault in faults {
+                let Place::File { line, .. } = fault.place else { panic!("no variable was set") };
+                prop_assert!(line >= 1 && line <= text.split('\n').count());
+            }
+        }
     }
 }

@@ -6,11 +6,11 @@
 //! Rotation and shipping are left to journald or the container.
 
 use std::fmt::{self, Write as _};
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
 
 use tracing_subscriber::field::RecordFields;
-use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::{DefaultFields, Writer};
+use tracing_subscriber::fmt::{FormatFields, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, Registry, reload};
@@ -68,21 +68,29 @@ impl LogHandle {
 /// Sets up the logs of this process, on stderr, with colours only when that
 /// is a terminal and `NO_COLOR` is not set.
 pub fn init(log: &Log) -> Result<LogHandle, LogError> {
-    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let (subscriber, handle) = subscriber(log, io::stderr, colours)?;
+    subscriber.try_init().map_err(|_| LogError::AlreadySet)?;
+    Ok(handle)
+}
+
+/// What [`init`] sets up, written to `writer`.
+fn subscriber<W>(
+    log: &Log,
+    writer: W,
+    colours: bool,
+) -> Result<(impl tracing::Subscriber + Send + Sync, LogHandle), LogError>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
     let (filter, handle) = reload::Layer::new(filter(&log.level).map_err(LogError::Level)?);
+    let lines = tracing_subscriber::fmt::layer();
     let lines = match log.format {
-        LogFormat::Text => {
-            let text = tracing_subscriber::fmt::layer().fmt_fields(OneLine);
-            text.with_ansi(colours).with_writer(std::io::stderr).boxed()
-        }
-        LogFormat::Json => {
-            let json = tracing_subscriber::fmt::layer().json().flatten_event(true);
-            json.with_writer(std::io::stderr).boxed()
-        }
+        LogFormat::Text => lines.with_ansi(colours).fmt_fields(OneLine).with_writer(writer).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).with_writer(AsciiJson(writer)).boxed(),
     };
     let subscriber = tracing_subscriber::registry().with(filter).with(lines);
-    subscriber.try_init().map_err(|_| LogError::AlreadySet)?;
-    Ok(LogHandle { filter: handle })
+    Ok((subscriber, LogHandle { filter: handle }))
 }
 
 /// Reads `log.level`: a level, or directives as `EnvFilter` has them. The
@@ -90,6 +98,9 @@ pub fn init(log: &Log) -> Result<LogHandle, LogError> {
 pub(crate) fn filter(level: &str) -> Result<EnvFilter, String> {
     // EnvFilter takes a lone word for the name of a target, so a mistyped
     // level would turn every log off.
+    if level.is_empty() {
+        return Err("it is empty".to_owned());
+    }
     let lone = !level.contains(['=', ',', '[']);
     if lone && level.parse::<tracing::metadata::LevelFilter>().is_err() {
         return Err(format!("{level:?} is no level"));
@@ -131,6 +142,46 @@ impl<'writer> FormatFields<'writer> for OneLine {
         let mut plain = String::new();
         DefaultFields::new().format_fields(Writer::new(&mut plain), fields)?;
         Escaping(&mut writer).write_str(&plain)
+    }
+}
+
+/// Writes JSON with the control characters escaped that JSON itself lets by:
+/// DEL, the C1 set, which terminals obey, and the two line separators.
+#[derive(Debug, Clone, Copy)]
+struct AsciiJson<W>(W);
+
+impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for AsciiJson<W> {
+    type Writer = AsciiJson<W::Writer>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        AsciiJson(self.0.make_writer())
+    }
+}
+
+impl<W: io::Write> io::Write for AsciiJson<W> {
+    /// One call is one event: that is how the layer writes.
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(event);
+        let special = |c: char| matches!(c, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}');
+        if !text.contains(special) {
+            self.0.write_all(event)?;
+            return Ok(event.len());
+        }
+        let mut escaped = String::with_capacity(text.len());
+        for character in text.chars() {
+            if special(character) {
+                // Writing to a String cannot fail. All of them have four digits.
+                let _ = write!(escaped, "\\u{:04x}", u32::from(character));
+            } else {
+                escaped.push(character);
+            }
+        }
+        self.0.write_all(escaped.as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 

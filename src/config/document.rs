@@ -12,7 +12,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::env::Env;
-use super::error::{Fault, Place};
+use super::error::{Fault, MAX_FAULTS, Place};
 use super::raw::Shape;
 
 /// Where the keys of one file are.
@@ -46,7 +46,7 @@ impl Document {
             keys: Vec::new(),
             variables: Vec::new(),
         };
-        let root = DeTable::parse(text).map_err(|e| vec![document.syntax_fault(&e)])?;
+        let root = DeTable::parse(text).map_err(|e| vec![document.syntax_fault(&e, text)])?;
         let span = root.span();
         let mut table = root.into_inner();
         document.merge(&mut table, env)?;
@@ -60,7 +60,7 @@ impl Document {
         let deserializer = toml::de::ValueDeserializer::from(Spanned::new(span, value));
         match T::deserialize(deserializer) {
             Ok(raw) => Ok((document, raw)),
-            Err(e) => Err(vec![document.syntax_fault(&e)]),
+            Err(e) => Err(vec![document.syntax_fault(&e, text)]),
         }
     }
 
@@ -82,9 +82,14 @@ impl Document {
         }
     }
 
-    fn syntax_fault(&self, error: &toml::de::Error) -> Fault {
+    fn syntax_fault(&self, error: &toml::de::Error, text: &str) -> Fault {
         let span = error.span().unwrap_or(0..0);
-        self.fault(&span, format!("not valid TOML: {}", error.message()))
+        let mut message = format!("not valid TOML: {}", error.message());
+        // Of other faults the text is not shown: it could be part of a secret.
+        if let Some(key) = text.get(span.clone()).filter(|_| message.ends_with("duplicate key")) {
+            message = format!("{message} {key}");
+        }
+        self.fault(&span, message)
     }
 
     fn merge<'i>(&mut self, table: &mut DeTable<'i>, env: &'i Env) -> Result<(), Vec<Fault>> {
@@ -115,6 +120,9 @@ impl Document {
     /// should be a table and is not.
     fn check(&self, table: &DeTable<'_>, shape: &Shape, path: &str, faults: &mut Vec<Fault>) {
         for (key, value) in table {
+            if faults.len() >= MAX_FAULTS {
+                return;
+            }
             let name: &str = key.get_ref();
             if !shape.keys.contains(&name) {
                 faults.push(self.fault(&key.span(), unknown_key(shape.keys)(name)));

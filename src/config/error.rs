@@ -6,6 +6,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
+/// Most faults told at once: after that many the reader has seen enough, and
+/// finding the place of each takes time.
+pub(super) const MAX_FAULTS: usize = 20;
+
 /// Why there is no [`super::Config`]. The program ends with exit code 78
 /// (`EX_CONFIG`); a running daemon keeps the configuration that it has.
 #[derive(Debug, thiserror::Error)]

@@ -1,8 +1,9 @@
 //! Globs over whole URLs, and the list of query parameters to take off.
 //!
 //! `*` stands for any run of characters, `/` included, `?` for exactly one,
-//! everything else for itself. Matching keeps to the bytes of the URL and the
-//! glob: no backtracking over a star that has been passed.
+//! everything else for itself. Both are compared byte by byte, as URLs are
+//! ASCII. A star that has been passed is never come back to, so a match takes
+//! at most the length of the URL times that of the glob, which is bounded.
 
 /// Longest glob, in bytes; with the limit on URLs it bounds a match.
 const MAX_GLOB: usize = 1_000;
@@ -116,3 +117,6 @@ fn find_end(pattern: &[u8], text: &[u8]) -> Option<usize> {
     let at = text.windows(pattern.len()).position(|window| equal(pattern, window))?;
     Some(at + pattern.len())
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ use toml::Spanned;
 
 use super::document::Document;
 use super::env::Env;
-use super::error::{ConfigError, Fault};
+use super::error::{ConfigError, Fault, MAX_FAULTS};
 use super::glob::Glob;
 use super::raw::{Leaf, RawConfig, RawInclude, RawSite, Shape};
 use super::read::{Reader, strings};
@@ -19,9 +19,6 @@ use super::{Config, resolve, site};
 
 /// Most bytes of one config file; a hundred thousand sites fit in it.
 const MAX_FILE_BYTES: u64 = 256 << 20;
-
-/// Most faults told at once: after that many the reader has seen enough.
-const MAX_FAULTS: usize = 20;
 
 impl Config {
     /// Reads the config file at `path`, the files that it includes, and the
@@ -58,16 +55,16 @@ fn from_text(path: &Path, base: &Path, text: &str, env: &Env) -> Result<Config, 
     let included = included_files(&raw.include, &mut reader);
     let mut gathered = Gathered { sites: BTreeMap::new(), faults: Vec::new() };
     gathered.add(&raw.site, &config, env, &mut reader);
-    gathered.faults.append(&mut reader.faults);
+    gathered.faults.append(&mut reader.into_faults());
+    let shape = Shape::of_include();
     for path in included {
         let text = read_file(&path)?;
-        let parsed =
-            Document::parse::<RawInclude>(&path, &text, &Env::empty(), &Shape::of_include());
+        let parsed = Document::parse::<RawInclude>(&path, &text, &Env::empty(), &shape);
         match parsed {
             Ok((document, raw)) => {
                 let mut reader = Reader::new(&document, base);
                 gathered.add(&raw.site, &config, env, &mut reader);
-                gathered.faults.append(&mut reader.faults);
+                gathered.faults.append(&mut reader.into_faults());
             }
             Err(mut faults) => gathered.faults.append(&mut faults),
         }
@@ -131,16 +128,16 @@ fn included_files(leaf: &Leaf, reader: &mut Reader<'_>) -> Vec<PathBuf> {
 
 fn expand(base: &Path, line: &str) -> Result<Vec<PathBuf>, String> {
     let path = base.join(line);
+    let above = Path::new(line).parent().unwrap_or(Path::new("")).to_string_lossy();
+    if above.contains(['*', '?']) {
+        return Err("allowed are wildcards in the last part of the path only".to_owned());
+    }
     let pattern = path.file_name().and_then(|name| name.to_str()).ok_or("names no file")?;
     if !pattern.contains(['*', '?']) {
         let found = path.is_file().then(|| vec![path.clone()]);
         return found.ok_or_else(|| format!("there is no file {}", path.display()));
     }
     let folder = path.parent().unwrap_or(base);
-    if folder.to_string_lossy().contains(['*', '?']) && !base.to_string_lossy().contains(['*', '?'])
-    {
-        return Err("allowed are wildcards in the last part of the path only".to_owned());
-    }
     let glob = Glob::new(pattern)?;
     let Ok(entries) = fs::read_dir(folder) else {
         // A folder that is not there yet holds no sites yet.

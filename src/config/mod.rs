@@ -5,6 +5,7 @@
 //! its range, so nobody checks it again. A change goes through [`reload`],
 //! which only compares: swapping is left to the daemon.
 
+mod advice;
 mod defaults;
 mod document;
 pub mod env;
@@ -13,7 +14,9 @@ pub mod glob;
 mod load;
 mod raw;
 mod read;
+pub mod reload;
 mod resolve;
+mod show;
 mod site;
 pub mod units;
 
@@ -25,8 +28,10 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 use url::Url;
 
+pub use self::advice::warnings;
 pub use self::env::Env;
 pub use self::error::{ConfigError, Fault, Place};
+pub use self::show::resolved_toml;
 use crate::model::ChangeFreq;
 
 /// Everything the daemon was told, with all defaults filled in.
@@ -76,8 +81,8 @@ pub struct Listen {
     pub token_file: Option<PathBuf>,
 }
 
-/// `[fetch]`
-#[derive(Debug, Clone, PartialEq)]
+/// `[fetch]`. Its Debug form leaves secrets out.
+#[derive(Clone, PartialEq)]
 pub struct Fetch {
     /// Documents fetched at once, over all hosts.
     pub concurrency: usize,
@@ -240,7 +245,8 @@ pub enum LogFormat {
 }
 
 /// One `[[site]]`, with the daemon-wide values it does not override filled in.
-#[derive(Debug, Clone, PartialEq)]
+/// Its Debug form leaves secrets out.
+#[derive(Clone, PartialEq)]
 pub struct Site {
     /// Unique, `[A-Za-z0-9._-]+`.
     pub name: String,
@@ -331,3 +337,6 @@ pub enum Scope {
     /// Anything.
     Any,
 }
+
+#[cfg(test)]
+mod tests;

@@ -168,6 +168,7 @@ pub(super) struct RawSite {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[allow(clippy::struct_field_names)] // They are the keys.
 pub(super) struct RawLimits {
     pub(super) max_wire_bytes: Leaf,
     pub(super) max_body_bytes: Leaf,

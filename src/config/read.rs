@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
-use toml::Value;
+use toml::{Spanned, Value};
 use url::Url;
 
 use super::AllowedAddress;
 use super::document::Document;
-use super::error::Fault;
+use super::error::{Fault, MAX_FAULTS, Place};
 use super::raw::Leaf;
 use super::units::{format_duration, format_size, parse_duration, parse_size};
 
@@ -27,7 +27,7 @@ pub(super) struct Reader<'a> {
     document: &'a Document,
     /// Relative paths are relative to this folder.
     pub(super) base: &'a Path,
-    pub(super) faults: Vec<Fault>,
+    faults: Vec<Fault>,
 }
 
 impl<'a> Reader<'a> {
@@ -67,13 +67,24 @@ impl<'a> Reader<'a> {
 
     /// Notes a fault at a place.
     pub(super) fn fault(&mut self, span: &Range<usize>, message: String) {
-        self.faults.push(self.document.fault(span, message));
+        if self.faults.len() < MAX_FAULTS {
+            self.faults.push(self.document.fault(span, message));
+        }
     }
 
     /// Notes a fault at the first of `leaves` that is there.
     pub(super) fn fault_at(&mut self, leaves: &[&Leaf], message: String) {
-        let span = leaves.iter().find_map(|leaf| leaf.as_ref()).map_or(0..0, |l| l.span());
+        let span = leaves.iter().find_map(|leaf| leaf.as_ref()).map_or(0..0, Spanned::span);
         self.fault(&span, message);
+    }
+
+    /// The faults in the order of their lines, variables last.
+    pub(super) fn into_faults(mut self) -> Vec<Fault> {
+        self.faults.sort_by_key(|fault| match fault.place {
+            Place::File { line, .. } => line,
+            Place::Variable(_) => usize::MAX,
+        });
+        self.faults
     }
 
     /// Refuses a key that this version does not serve yet.
@@ -221,9 +232,9 @@ pub(super) fn duration(
 ) -> impl Fn(&Value) -> Result<Duration, String> {
     move |value| {
         let (min, max) = (format_duration(*range.start()), format_duration(*range.end()));
-        let allowed = format!("allowed is a duration such as \"1h 30m\", from {min} to {max}");
-        let text = value.as_str().ok_or_else(|| allowed.clone())?;
-        let duration = parse_duration(text).map_err(|e| format!("{allowed} ({e})"))?;
+        let allowed = format!("allowed is a duration from {min} to {max}");
+        let text = value.as_str().ok_or_else(|| format!("{allowed}, such as \"1h 30m\""))?;
+        let duration = parse_duration(text).map_err(|e| format!("{allowed}: {e}"))?;
         if range.contains(&duration) { Ok(duration) } else { Err(allowed) }
     }
 }
@@ -232,11 +243,11 @@ pub(super) fn duration(
 pub(super) fn size(range: RangeInclusive<u64>) -> impl Fn(&Value) -> Result<u64, String> {
     move |value| {
         let (min, max) = (format_size(*range.start()), format_size(*range.end()));
-        let allowed = format!("allowed is a size such as \"50MiB\", from {min} to {max}");
+        let allowed = format!("allowed is a size from {min} to {max}");
         let size = match value {
-            Value::String(text) => parse_size(text).map_err(|e| format!("{allowed} ({e})"))?,
+            Value::String(text) => parse_size(text).map_err(|e| format!("{allowed}: {e}"))?,
             Value::Integer(bytes) => u64::try_from(*bytes).map_err(|_| allowed.clone())?,
-            _ => return Err(allowed),
+            _ => return Err(format!("{allowed}, such as \"50MiB\"")),
         };
         if range.contains(&size) { Ok(size) } else { Err(allowed) }
     }

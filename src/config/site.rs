@@ -55,7 +55,11 @@ pub(super) fn site(
     }
     let name = reader.read(&raw.name, |v| identifier(string(v)?));
     let url = reader.read(&raw.url, |v| web_url(string(v)?));
-    let mut site = with_defaults(name?, url?, config);
+    // A site without a usable name or URL is read all the same, for the rest
+    // of its faults.
+    let stand_in = Url::parse("http://site.invalid/").ok()?;
+    let usable = name.is_some() && url.is_some();
+    let mut site = with_defaults(name.unwrap_or_default(), url.unwrap_or(stand_in), config);
     identity(&mut site, raw, reader);
     sources(&mut site, raw, reader);
     selection(&mut site, raw, reader);
@@ -71,11 +75,11 @@ pub(super) fn site(
         reader.ordered(min, max, "recrawl");
     }
     site.headers = headers(&raw.headers, env, reader);
-    Some(site)
+    usable.then_some(site)
 }
 
 /// A site that says no more than its name and URL.
-fn with_defaults(name: String, url: Url, config: &Config) -> Site {
+pub(super) fn with_defaults(name: String, url: Url, config: &Config) -> Site {
     Site {
         name,
         url,
@@ -194,7 +198,7 @@ fn poll_rule(text: &str) -> Result<PollRule, String> {
     }
     let allowed = "allowed is \"auto\", a duration from 1s such as \"15m\", \
                    or a line such as \"cron: */10 * * * *\"";
-    let every = parse_duration(text).map_err(|e| format!("{allowed} ({e})"))?;
+    let every = parse_duration(text).map_err(|e| format!("{allowed}: {e}"))?;
     let range = Duration::from_secs(1)..=*INTERVALS.end();
     if range.contains(&every) { Ok(PollRule::Every(every)) } else { Err(allowed.to_owned()) }
 }

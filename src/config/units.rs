@@ -30,7 +30,8 @@ const UNITS: [(&str, u128); 7] = [
 /// Reads a duration such as `1h 30m`, `500ms` or `7d`; a day is 24 hours.
 ///
 /// Months and years have no fixed length and are refused, and so is a number
-/// without a unit. The error is a clause that says what is wrong.
+/// without a unit. The error is a sentence that says what is wrong, with the
+/// text in quotes, so it may be handed on to whoever wrote it.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     if text.len() > MAX_CHARS {
         return Err(format!("a duration has at most {MAX_CHARS} characters"));
@@ -42,12 +43,12 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     if trimmed.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         return Err(format!("{trimmed:?} has no unit: write \"{trimmed}s\" for seconds"));
     }
-    let span = SpanParser::new().parse_span(trimmed).map_err(|e| e.to_string())?;
+    let unreadable = || format!("{trimmed:?} is no duration such as \"1h 30m\"");
+    let span = SpanParser::new().parse_span(trimmed).map_err(|_| unreadable())?;
     if span.get_years() != 0 || span.get_months() != 0 {
         return Err("months and years have no fixed length: write days".to_owned());
     }
-    let signed =
-        span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|e| e.to_string())?;
+    let signed = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| unreadable())?;
     Duration::try_from(signed).map_err(|_| "a duration cannot be negative".to_owned())
 }
 
@@ -74,7 +75,9 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     if text.len() > MAX_CHARS {
         return Err(format!("a size has at most {MAX_CHARS} characters"));
     }
-    ByteSize::from_str(text.trim()).map(|size| size.as_u64()).map_err(|e| e.to_string())
+    let trimmed = text.trim();
+    let size = ByteSize::from_str(trimmed).map(|size| size.as_u64());
+    size.map_err(|_| format!("{trimmed:?} is no size such as \"50MiB\""))
 }
 
 /// Writes a size so that [`parse_size`] reads back exactly it: `50MiB`.
@@ -82,7 +85,7 @@ pub fn format_size(bytes: u64) -> String {
     const BINARY: [(&str, u64); 4] =
         [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     for (unit, size) in BINARY {
-        if bytes >= size && bytes % size == 0 {
+        if bytes >= size && bytes.is_multiple_of(size) {
             return format!("{}{unit}", bytes / size);
         }
     }

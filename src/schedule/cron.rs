@@ -136,6 +136,12 @@ impl CronSpec {
         None
     }
 
+    /// The next `count` times after `now`, for showing them.
+    pub fn upcoming(&self, now: Timestamp, tz: &TimeZone, count: usize) -> Vec<Timestamp> {
+        let next = |at: &Timestamp| self.next_after(*at, tz);
+        std::iter::successors(self.next_after(now, tz), next).take(count).collect()
+    }
+
     /// The time `at` itself, when the line names it in the new local time.
     fn first_from(&self, at: Timestamp, offset: Offset, tz: &TimeZone) -> Option<Timestamp> {
         let local = offset.to_datetime(at);
@@ -224,7 +230,7 @@ impl Fields {
             [second, rest @ ..] if rest.len() == 5 => (*second, rest),
             _ => {
                 return Err(format!(
-                    "found {} fields, allowed are five (minute hour day month weekday) \
+                    "it has {} fields, allowed are five (minute hour day month weekday) \
                      or six with seconds first",
                     words.len()
                 ));
@@ -323,7 +329,7 @@ fn shorthand(word: &str) -> Result<&'static str, String> {
         "@hourly" => "0 * * * *",
         _ => {
             return Err(format!(
-                "found {word:?}, allowed are @hourly, @daily, @weekly, @monthly and @yearly"
+                "{word:?} is no shorthand, allowed are @hourly, @daily, @weekly, @monthly and @yearly"
             ));
         }
     })

@@ -205,7 +205,7 @@ fn failures_back_off_to_a_day_and_after_a_month_to_a_week() {
     let failed = |failures, phase, since: u64| {
         let failing_since = Some(now() - days(since));
         let event = PollEvent::Failed;
-        wait_of(&PollInput { failures, phase, failing_since, ..case(&poll, &NO_HINTS, event) })
+        wait_of(&PollInput { failures, failing_since, phase, ..case(&poll, &NO_HINTS, event) })
     };
     assert_eq!((failed(1, 0.0, 0), failed(1, 1.0, 0)), (hours(1), hours(2)));
     assert_eq!(failed(3, 1.0, 0), hours(8));
@@ -268,10 +268,10 @@ fn chance_moves_a_poll_by_the_jitter_and_at_most_half_an_hour() {
     let poll = Poll { jitter: 0.1, ..poll() };
     let at = |phase, previous| {
         let event = PollEvent::Incomplete;
-        wait_of(&PollInput { phase, previous, ..case(&poll, &NO_HINTS, event) })
+        wait_of(&PollInput { previous, phase, ..case(&poll, &NO_HINTS, event) })
     };
     assert_eq!((at(0.0, Some(hours(1))), at(0.5, Some(hours(1)))), (mins(54), hours(1)));
-    assert_eq!(at(0.0, Some(days(2))), days(2) - mins(30));
+    assert_eq!(at(0.0, Some(days(2))), mins(2 * 24 * 60 - 30));
     // Chance never leads out of the operator's bounds.
     assert_eq!(at(0.0, Some(mins(10))), mins(10));
     assert_eq!(at(1.0, Some(days(7))), days(7));
@@ -319,7 +319,7 @@ proptest! {
         let skip = hints::Skip { hours: skipped, days: 0 };
         let hints = Hints { max_age: max_age.map(Duration::from_secs), ttl: None, skip };
         let previous = previous.map(Duration::from_secs);
-        let input = PollInput { phase, previous, ..case(&poll, &hints, event) };
+        let input = PollInput { previous, phase, ..case(&poll, &hints, event) };
         if let Next::Poll(next) = next_poll(&input) {
             prop_assert!((poll.min..=poll.max).contains(&next.interval));
             prop_assert!(next.at > input.now);
@@ -341,7 +341,7 @@ proptest! {
         let more = PollInput { failures: failures + 1, ..once.clone() };
         if let (Next::Poll(once), Next::Poll(more)) = (next_poll(&once), next_poll(&more)) {
             prop_assert!(more.at >= once.at);
-            prop_assert!(more.at <= now() + WEEK.max(poll.min));
+            prop_assert!(more.at <= now() + failure::WEEK.max(poll.min));
             prop_assert!(once.interval == more.interval);
         }
     }

@@ -1,0 +1,118 @@
+//! What is allowed and still probably not what the operator wants.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use url::{Host, Url};
+
+use super::defaults::{EXAMPLE_CONTACT, EXAMPLE_USER_AGENT};
+use super::{Config, PollRule, Site};
+
+/// Polls of a public site that are closer than this deserve a word.
+const HASTY: Duration = Duration::from_secs(60);
+
+/// Most sites named in one warning.
+const MAX_NAMED: usize = 3;
+
+/// Warnings to be logged at start and after a reload, and printed by
+/// `sitemapd config check`; each is one sentence.
+pub fn warnings(config: &Config) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if config.sites.is_empty() {
+        warnings.push("no [[site]] is configured, so there is nothing to poll".to_owned());
+    }
+    let of = |claim: &dyn Fn(&Site) -> bool| -> Option<String> {
+        let sites = config.sites.values().filter(|site| is_public(&site.url) && claim(site));
+        named(&sites.map(|site| site.name.as_str()).collect::<Vec<_>>())
+    };
+    let daemon = &config.daemon;
+    let is_example = daemon.user_agent == EXAMPLE_USER_AGENT
+        || daemon.contact.as_deref() == Some(EXAMPLE_CONTACT);
+    if let Some(sites) = of(&|_| is_example) {
+        warnings.push(format!(
+            "{sites} would be polled under the name of the example: set daemon.user_agent \
+             and daemon.contact, so that its people can reach you"
+        ));
+    }
+    if let Some(sites) = of(&|site| is_hasty(site, config)) {
+        warnings.push(format!("{sites} may be polled more often than once a minute"));
+    }
+    if let Some(sites) = of(&|site| !site.obey_robots) {
+        warnings.push(format!("{sites} is polled without regard to robots.txt"));
+    }
+    if config.fetch.allow.iter().any(|allowed| allowed.net.prefix_len() == 0) {
+        warnings.push("fetch.allow lets every private address be fetched".to_owned());
+    }
+    warnings.extend(same_urls(config));
+    warnings
+}
+
+fn is_hasty(site: &Site, config: &Config) -> bool {
+    match site.poll {
+        PollRule::Every(every) => every < HASTY,
+        PollRule::Adaptive => config.poll.min < HASTY,
+        PollRule::Cron(_) => false,
+    }
+}
+
+/// Two sites of one crawl with the same home page would share their sources.
+fn same_urls(config: &Config) -> Vec<String> {
+    let mut first = BTreeMap::new();
+    let mut warnings = Vec::new();
+    for site in config.sites.values() {
+        let earlier = first.entry((&site.crawl, &site.url)).or_insert(site);
+        if earlier.name != site.name {
+            warnings.push(format!(
+                "sites {} and {} are the same url in the same crawl",
+                earlier.name, site.name
+            ));
+        }
+    }
+    warnings
+}
+
+/// Could the site belong to somebody else? Addresses and names that are kept
+/// for private networks, tests and documentation (RFC 6761, RFC 2606) do not.
+fn is_public(url: &Url) -> bool {
+    const RESERVED: [&str; 10] = [
+        "localhost",
+        "local",
+        "internal",
+        "test",
+        "invalid",
+        "example",
+        "example.org",
+        "example.com",
+        "example.net",
+        "home.arpa",
+    ];
+    match url.host() {
+        Some(Host::Domain(name)) => {
+            let name = name.trim_end_matches('.');
+            let below = |zone: &&str| name.strip_suffix(*zone).is_some_and(|n| n.ends_with('.'));
+            name.contains('.') && !RESERVED.iter().any(|zone| name == *zone || below(zone))
+        }
+        Some(Host::Ipv4(address)) => is_public_address(address.into()),
+        Some(Host::Ipv6(address)) => is_public_address(address.into()),
+        None => false,
+    }
+}
+
+fn is_public_address(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => !(v4.is_loopback() || v4.is_private() || v4.is_link_local()),
+        IpAddr::V6(v6) => !(v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local()),
+    }
+}
+
+/// `site a`, or `sites a, b, c and 4 more`; `None` for none.
+fn named(names: &[&str]) -> Option<String> {
+    let shown = names.get(..MAX_NAMED.min(names.len()))?.join(", ");
+    match names.len() {
+        0 => None,
+        1 => Some(format!("site {shown}")),
+        count if count <= MAX_NAMED => Some(format!("sites {shown}")),
+        count => Some(format!("sites {shown} and {} more", count - MAX_NAMED)),
+    }
+}

@@ -1,0 +1,96 @@
+//! What a changed configuration will do, before it does it. Pure.
+//!
+//! The daemon logs the plan, tells what a change drops, and then swaps the
+//! configuration; what needs a restart keeps its old value until then.
+
+use super::show::{Secrets, Setting, settings, site_settings};
+use super::{Config, Site, site};
+
+/// Keys that are read once, when the daemon starts: sockets, the data folder
+/// and its locks, and what the HTTP client and the log format are built from.
+const RESTART: [&str; 13] = [
+    "daemon.contact",
+    "daemon.data_dir",
+    "daemon.user_agent",
+    "fetch.allow",
+    "fetch.ca_file",
+    "fetch.concurrency",
+    "fetch.connect_timeout",
+    "fetch.proxy",
+    "fetch.total_timeout",
+    "listen.api",
+    "listen.token_file",
+    "log.format",
+    "store.durability",
+];
+
+/// The difference between two configurations.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReloadPlan {
+    /// Keys that changed and hold only after a restart.
+    pub restart_needed: Vec<String>,
+    /// Keys outside the sites that changed and hold at once.
+    pub live: Vec<String>,
+    /// Names of new sites.
+    pub sites_added: Vec<String>,
+    /// Names of sites that are gone; their rows stay until they are forgotten.
+    pub sites_removed: Vec<String>,
+    /// Names of changed sites, with their keys that changed. A key that a
+    /// site does not set and that changed daemon-wide is in `live` only.
+    pub sites_changed: Vec<(String, Vec<String>)>,
+}
+
+impl ReloadPlan {
+    /// Is there nothing to do?
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What going from `old` to `new` will do.
+pub fn plan(old: &Config, new: &Config) -> ReloadPlan {
+    let both = (settings(old, Secrets::Compared), settings(new, Secrets::Compared));
+    let (restart_needed, live) =
+        changed_keys(&both.0, &both.1).into_iter().partition(|key| RESTART.contains(&key.as_str()));
+    let missing_in = |from: &Config, to: &Config| -> Vec<String> {
+        from.sites.keys().filter(|name| !to.sites.contains_key(*name)).cloned().collect()
+    };
+    let kept = old.sites.values().filter_map(|site| Some((site, new.sites.get(&site.name)?)));
+    let sites_changed = kept
+        .map(|(was, is)| (is.name.clone(), changed_site_keys((old, was), (new, is))))
+        .filter(|(_, keys)| !keys.is_empty())
+        .collect();
+    ReloadPlan {
+        restart_needed,
+        live,
+        sites_added: missing_in(new, old),
+        sites_removed: missing_in(old, new),
+        sites_changed,
+    }
+}
+
+/// Keys whose values differ, or that only one of the two has.
+fn changed_keys(old: &[Setting], new: &[Setting]) -> Vec<String> {
+    let value = |list: &[Setting], key: &str| {
+        list.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone())
+    };
+    let mut keys: Vec<String> = old.iter().chain(new).map(|(key, _)| key.clone()).collect();
+    keys.sort();
+    keys.dedup();
+    keys.retain(|key| value(old, key) != value(new, key));
+    keys
+}
+
+fn changed_site_keys(old: (&Config, &Site), new: (&Config, &Site)) -> Vec<String> {
+    if old.1 == new.1 {
+        return Vec::new();
+    }
+    let own = |(config, it): (&Config, &Site)| {
+        let inherited = site::with_defaults(it.name.clone(), it.url.clone(), config);
+        let inherited = site_settings(&inherited, Secrets::Compared);
+        let mut own = site_settings(it, Secrets::Compared);
+        own.retain(|setting| !inherited.contains(setting) || setting.0 == "url");
+        own
+    };
+    changed_keys(&own(old), &own(new))
+}

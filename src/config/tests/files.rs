@@ -1,0 +1,121 @@
+//! Files, includes and the environment.
+
+use std::fs;
+use std::path::Path;
+
+use super::*;
+
+/// Writes `files` into a new folder and loads the first.
+fn load(files: &[(&str, &str)], env: &Env) -> (tempfile::TempDir, Result<Config, ConfigError>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+        fs::write(path, text).expect("written");
+    }
+    let config = Config::load(&folder.path().join(files[0].0), env);
+    (folder, config)
+}
+
+fn site(name: &str) -> String {
+    format!("[[site]]\nname = \"{name}\"\nurl = \"https://{name}.example/\"\n")
+}
+
+#[test]
+fn paths_are_relative_to_the_file() {
+    let text = "[listen]\ntoken_file = \"token\"\n[daemon]\ndata_dir = \"var\"";
+    let (folder, config) = load(&[("etc/c.toml", text), ("etc/token", "t")], &Env::empty());
+    let config = config.expect("a config");
+    assert_eq!(config.daemon.data_dir, folder.path().join("etc/var"));
+    assert_eq!(config.listen.token_file, Some(folder.path().join("etc/token")));
+    let (folder, config) = load(&[("c.toml", "")], &Env::empty());
+    assert_eq!(config.expect("a config").daemon.data_dir, folder.path().join("data"));
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = Config::load(Path::new("/no/such.toml"), &Env::empty()).expect_err("no file");
+    assert_eq!(error.to_string(), "/no/such.toml: cannot be read");
+    assert!(std::error::Error::source(&error).is_some());
+}
+
+#[test]
+fn included_files_add_sites_in_the_order_of_their_names() {
+    let main = format!("include = [\"sites.d/*.toml\", \"more.toml\"]\n{}", site("a"));
+    let files = [
+        ("c.toml", main.as_str()),
+        ("sites.d/2.toml", &site("c")),
+        ("sites.d/1.toml", &site("b")),
+        ("sites.d/readme.md", "not TOML"),
+        ("more.toml", &site("d")),
+    ];
+    let (_folder, config) = load(&files, &Env::empty());
+    let config = config.expect("a config");
+    assert_eq!(config.sites.keys().collect::<Vec<_>>(), ["a", "b", "c", "d"]);
+}
+
+#[test]
+fn a_fault_in_an_included_file_names_that_file() {
+    for (text, expected) in [
+        (site("a"), "1.toml:2: site.name: found \"a\" again"),
+        ("[poll]\nmin = \"1h\"".to_owned(), "1.toml:1: poll: unknown key (known here: site)"),
+        ("x".to_owned(), "1.toml:1: not valid TOML"),
+    ] {
+        let main = format!("include = [\"s/*.toml\"]\n{}", site("a"));
+        let (_folder, config) = load(&[("c.toml", &main), ("s/1.toml", &text)], &Env::empty());
+        let told = config.expect_err("a fault").to_string();
+        assert!(told.contains(expected), "{told}");
+    }
+}
+
+#[test]
+fn an_include_without_files_is_empty_and_a_named_file_must_be_there() {
+    let (_folder, config) = load(&[("c.toml", "include = [\"s/*.toml\"]")], &Env::empty());
+    assert!(config.expect("a config").sites.is_empty());
+    let (_folder, config) = load(&[("c.toml", "\ninclude = [\"s.toml\"]")], &Env::empty());
+    let told = config.expect_err("no file").to_string();
+    assert!(told.contains("c.toml:2: include: ") && told.contains("there is no file"), "{told}");
+}
+
+#[test]
+fn the_environment_overrides_the_file() {
+    let env = Env::from([
+        ("SITEMAPD__POLL__MIN", "20m"),
+        ("SITEMAPD__POLL__JITTER", "0.2"),
+        ("SITEMAPD__FETCH__MAX_URLS", "7"),
+        ("SITEMAPD__FETCH__ALLOW", "[\"127.0.0.1:1\"]"),
+        ("SITEMAPD__LISTEN__API", "127.0.0.1:1"),
+        ("SITEMAPD__RECRAWL__CHANGEFREQ__DAILY", "2d"),
+        ("PATH", "/bin"),
+    ]);
+    let (_folder, config) = load(&[("c.toml", "[poll]\nmin = \"15m\"\nmax = \"1d\"")], &env);
+    let config = config.expect("a config");
+    assert_eq!(config.poll.min, Duration::from_secs(1_200));
+    assert_eq!(config.poll.max, Duration::from_secs(86_400));
+    assert!((config.poll.jitter - 0.2).abs() < 1e-9);
+    assert_eq!(config.fetch.limits.max_urls, 7);
+    assert_eq!(config.fetch.allow.len(), 1);
+    assert_eq!(config.listen.api.port(), 1);
+    assert_eq!(config.recrawl.changefreq.by_word[2], Duration::from_secs(172_800));
+    let alone = Config::from_env(&env).expect("a config");
+    assert_eq!(alone.poll.min, config.poll.min);
+}
+
+#[test]
+fn a_fault_in_the_environment_names_the_variable() {
+    for (name, value, expected) in [
+        ("SITEMAPD__POLL__MIN", "soon", "poll.min: found \"soon\", allowed is a duration"),
+        ("SITEMAPD__POLL__MINI", "1h", "poll.mini: unknown key; did you mean min?"),
+        ("SITEMAPD__POL__MIN", "1h", "pol: unknown key; did you mean poll?"),
+        ("SITEMAPD__POLL", "1h", "poll: found string, allowed is a table"),
+        ("SITEMAPD__POLL__", "1h", "names no key"),
+        ("SITEMAPD__SITE__NAME", "a", "sites are written in files"),
+        ("SITEMAPD__LISTEN__GRPC", "1", "listen.grpc is not served by this version"),
+    ] {
+        let (_folder, config) =
+            load(&[("c.toml", "[poll]\nmax = \"1d\"")], &Env::from([(name, value)]));
+        let told = config.expect_err(name).to_string();
+        assert!(told.starts_with(&format!("environment variable {name}: ")), "{told}");
+        assert!(told.contains(expected), "{told}");
+    }
+}

@@ -234,6 +234,7 @@ CREATE TABLE blocks (
 CREATE TABLE polls (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     source_id   INTEGER NOT NULL,
+    generation  INTEGER,                        -- of the read, if the document was read
     at          INTEGER NOT NULL,
     took_ms     INTEGER NOT NULL,
     result      TEXT NOT NULL,
@@ -259,6 +260,28 @@ CREATE TABLE changes (
 ) STRICT;
 
 CREATE INDEX changes_source ON changes (source_id, generation);
+
+-- From a keyed hash of (crawl, normalised URL) to rows, in sorted append-only
+-- runs with small filters (src/store/lookup.rs); fresh entries wait in a tail.
+CREATE TABLE lookup_tail (
+    hash   INTEGER NOT NULL,
+    url_id INTEGER NOT NULL,
+    PRIMARY KEY (hash, url_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE lookup_runs (
+    id          INTEGER PRIMARY KEY,
+    level       INTEGER NOT NULL,
+    entries     INTEGER NOT NULL,
+    chunks      INTEGER NOT NULL,
+    blocks      INTEGER NOT NULL,
+    lo          INTEGER NOT NULL,
+    hi          INTEGER NOT NULL,
+    merged_into INTEGER                         -- set while a merge is being built
+) STRICT;
+
+CREATE TABLE lookup_chunks (id INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT;
+CREATE TABLE lookup_filters (id INTEGER PRIMARY KEY, bits BLOB NOT NULL) STRICT;
 
 -- For people: one row a URL, as the daemon sees it.
 CREATE VIEW url_view AS

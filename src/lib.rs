@@ -12,6 +12,8 @@ pub mod metrics;
 pub mod model;
 pub mod parse;
 pub mod queue;
+pub mod recrawl;
 pub mod schedule;
 pub mod serve;
 pub mod store;
+pub mod url;

@@ -274,6 +274,8 @@ pub struct Site {
     pub include: Vec<String>,
     /// A URL must match none of these globs.
     pub exclude: Vec<String>,
+    /// Steps of normalisation.
+    pub normalise: Steps,
     /// Query parameters taken off, `*` at the end is a prefix.
     pub strip_params: Vec<String>,
     /// Most URLs kept of it.
@@ -303,6 +305,41 @@ pub enum Twins {
     Merge,
     /// Different pages.
     Separate,
+}
+
+/// `site.normalise`: which steps make two spellings one page (see
+/// [`crate::url`]); all unless the site lists fewer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Steps {
+    /// `#fragment` goes.
+    pub fragment: bool,
+    /// `example.org.` is `example.org`.
+    pub trailing_dot: bool,
+    /// `%7e` is `~`, `%c3` is `%C3`.
+    pub escapes: bool,
+    /// `/page?` is `/page`.
+    pub empty_query: bool,
+}
+
+impl Steps {
+    /// The words for the steps that are taken.
+    pub fn words(self) -> Vec<String> {
+        [
+            (self.fragment, "fragment"),
+            (self.trailing_dot, "trailing-dot"),
+            (self.escapes, "escapes"),
+            (self.empty_query, "empty-query"),
+        ]
+        .into_iter()
+        .filter_map(|(taken, word)| taken.then(|| word.to_owned()))
+        .collect()
+    }
+}
+
+impl Default for Steps {
+    fn default() -> Self {
+        Self { fragment: true, trailing_dot: true, escapes: true, empty_query: true }
+    }
 }
 
 /// `site.sitemaps`, `site.feeds`

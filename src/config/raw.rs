@@ -154,6 +154,7 @@ pub(super) struct RawSite {
     pub(super) scope: Leaf,
     pub(super) include: Leaf,
     pub(super) exclude: Leaf,
+    pub(super) normalise: Leaf,
     pub(super) strip_params: Leaf,
     pub(super) follow: Leaf,
     pub(super) max_urls: Leaf,

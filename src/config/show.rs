@@ -165,6 +165,7 @@ pub(super) fn site_settings(site: &Site, secrets: Secrets) -> Vec<Setting> {
     list.add("scope", scope(site.scope));
     list.add("include", site.include.clone());
     list.add("exclude", site.exclude.clone());
+    list.add("normalise", site.normalise.words());
     list.add("strip_params", site.strip_params.clone());
     list.add("max_urls", integer(site.max_urls));
     list.add("max_sources", integer(site.max_sources));

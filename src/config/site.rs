@@ -13,7 +13,7 @@ use super::read::{
 };
 use super::resolve::{DELAYS, DOCUMENT_BYTES, ENTRIES, INTERVALS, URL_CHARS, product_token};
 use super::units::parse_duration;
-use super::{Config, FetchLimits, PollRule, Scope, Site, SourceList, Twins, defaults};
+use super::{Config, FetchLimits, PollRule, Scope, Site, SourceList, Steps, Twins, defaults};
 use crate::schedule::cron::CronSpec;
 
 /// Longest name of a site or crawl, in characters.
@@ -94,6 +94,7 @@ pub(super) fn with_defaults(name: String, url: Url, config: &Config) -> Site {
         scope: Scope::Host,
         include: Vec::new(),
         exclude: Vec::new(),
+        normalise: Steps::default(),
         strip_params: defaults::TRACKING_PARAMS.map(str::to_owned).to_vec(),
         max_urls: 1_000_000,
         max_sources: 10_000,
@@ -136,7 +137,29 @@ fn selection(site: &mut Site, raw: &RawSite, reader: &mut Reader<'_>) {
     reader.set(&mut site.scope, &raw.scope, scope);
     reader.set(&mut site.include, &raw.include, list(glob));
     reader.set(&mut site.exclude, &raw.exclude, list(glob));
+    reader.set(&mut site.normalise, &raw.normalise, steps);
     reader.set(&mut site.strip_params, &raw.strip_params, list(parameter));
+}
+
+/// `normalise`: the steps that are taken, of those there are.
+fn steps(value: &Value) -> Result<Steps, String> {
+    let words = list(|item| string(item).map(str::to_owned))(value)?;
+    let mut steps =
+        Steps { fragment: false, trailing_dot: false, escapes: false, empty_query: false };
+    for word in words {
+        match word.as_str() {
+            "fragment" => steps.fragment = true,
+            "trailing-dot" => steps.trailing_dot = true,
+            "escapes" => steps.escapes = true,
+            "empty-query" => steps.empty_query = true,
+            _ => {
+                return Err(
+                    "allowed are \"fragment\", \"trailing-dot\", \"escapes\", \"empty-query\"".to_owned()
+                );
+            }
+        }
+    }
+    Ok(steps)
 }
 
 fn limits(limits: &mut FetchLimits, raw: &RawLimits, reader: &mut Reader<'_>) {

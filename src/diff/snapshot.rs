@@ -132,6 +132,13 @@ impl Snapshot {
     }
 }
 
+impl Row {
+    /// Was it refused for a reason that may have passed by the next read?
+    pub fn may_be_admitted_later(self) -> bool {
+        self == Self::Rejected(Rejection::Quota)
+    }
+}
+
 impl Rejection {
     /// Every reason, in the order of their codes.
     pub const ALL: [Self; 6] = [

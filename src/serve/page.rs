@@ -141,7 +141,7 @@ fn sites(sites: &[SiteView], now: Timestamp) -> Markup {
         table {
             tr {
                 th { "site" } th { "home" } th { "state" } th.n { "sources" } th.n { "failing" }
-                th.n { "URLs" } th.n { "listed" } th { "last poll" } th { "next poll" }
+                th.n { "URLs" } th { "last poll" } th { "next poll" }
             }
             @for site in sites.iter().take(MAX_SITES) {
                 tr {
@@ -151,7 +151,6 @@ fn sites(sites: &[SiteView], now: Timestamp) -> Markup {
                     td.n { (grouped(site.sources)) }
                     td.n.bad[site.failing > 0] { (grouped(site.failing)) }
                     td.n { (grouped(site.urls)) }
-                    td.n { (grouped(site.listed)) }
                     td.t { (when(site.last_poll_at, now)) }
                     td.t { (when(site.next_poll_at, now)) }
                 }

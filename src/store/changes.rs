@@ -26,7 +26,7 @@ impl ChangeLog {
         if self.data.is_empty() {
             return Ok(());
         }
-        let events = self.data.len() / EVENT;
+        let events = i64::try_from(self.data.len() / EVENT).unwrap_or(i64::MAX);
         conn.prepare_cached(
             "INSERT INTO changes (at, crawl_id, source_id, generation, events, data)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",

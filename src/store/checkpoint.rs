@@ -71,3 +71,9 @@ pub(super) fn log_of(database: &Path) -> PathBuf {
 pub(super) fn size(file: &Path) -> u64 {
     std::fs::metadata(file).map_or(0, |meta| meta.len())
 }
+
+/// Bytes that are free for us on the disk of a file.
+pub(super) fn free_disk(file: &Path) -> Option<u64> {
+    let stat = rustix::fs::statvfs(file.parent()?).ok()?;
+    Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+}

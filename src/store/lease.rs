@@ -10,12 +10,11 @@ use std::time::Duration;
 use rusqlite::{OptionalExtension, params};
 
 use super::hosts::millis;
-use super::rows::{UrlRow, held, lastmod, reason};
+use super::rows::{UrlRow, held, reason};
 use super::state::State;
 use super::{StoreError, engine, timestamp};
-use crate::model::{CrawlId, HostId, Priority, Reason, SiteId, UrlId};
+use crate::model::{CrawlId, HostId, Priority, SiteId, UrlId};
 use crate::queue::{Candidate, LeaseBatch, LeaseRequest, Leased, Token};
-use crate::recrawl;
 
 /// Hosts looked at in one call at most: bounds a call that finds little.
 const TURNS_PER_CALL: usize = 2_000;
@@ -313,7 +312,7 @@ impl State {
                  ORDER BY not_before, url_id",
             )
             .map_err(engine)?;
-        let rows: Vec<(i64, [u8; 16], usize, u8, i64, u32, i64, i64)> = query
+        let rows: Vec<(i64, [u8; 16], i64, u8, i64, u32, i64, i64)> = query
             .query_map(params![request_id, crawl.0, request.worker, now], |row| {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?, row.get(7)?))
             })

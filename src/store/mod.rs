@@ -368,6 +368,11 @@ impl Store {
         self.read(move |conn| poll_reads::polls_after(conn, source, after, limit)).await
     }
 
+    /// The newest polls, newest first.
+    pub async fn last_polls(&self, limit: u32) -> Result<Vec<PollView>, StoreError> {
+        self.read(move |conn| poll_reads::last_polls(conn, limit)).await
+    }
+
     /// The changes that one poll made, at most `limit`.
     pub async fn changes_of_poll(&self, poll: i64, limit: u32) -> Result<Vec<ChangeView>, StoreError> {
         self.read(move |conn| poll_reads::changes_of_poll(conn, poll, limit)).await

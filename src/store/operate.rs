@@ -11,7 +11,7 @@ use crate::model::{CrawlId, Reason, UrlId};
 /// URLs named in one call at most.
 pub const MAX_NAMED: usize = 10_000;
 /// Rows put back in one job at most.
-const BATCH: usize = 2_000;
+const BATCH: i64 = 2_000;
 
 /// One block, as the gate of leasing looks for it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -208,9 +208,9 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<UrlRow> {
 }
 
 /// The two columns that keep a lastmod.
-pub(super) fn lastmod(second: Option<i64>, precision: Option<usize>) -> Option<Lastmod> {
+pub(super) fn lastmod(second: Option<i64>, precision: Option<i64>) -> Option<Lastmod> {
     let at = Timestamp::from_second(second?).ok()?;
-    Some(Lastmod { at, precision: Precision::ALL.get(precision?).copied()? })
+    Some(Lastmod { at, precision: decode(&Precision::ALL, precision?)? })
 }
 
 /// What the two columns hold for a lastmod.
@@ -219,8 +219,13 @@ pub(super) fn lastmod_columns(lastmod: Option<Lastmod>) -> (Option<i64>, Option<
 }
 
 /// The column that keeps a reason.
-pub(super) fn reason(code: usize) -> Reason {
-    Reason::ALL.get(code).copied().unwrap_or(Reason::Recrawl)
+pub(super) fn reason(code: i64) -> Reason {
+    decode(&Reason::ALL, code).unwrap_or(Reason::Recrawl)
+}
+
+/// The value that a code stands for: its place in the list of all.
+pub(super) fn decode<T: Copy>(all: &[T], code: i64) -> Option<T> {
+    all.get(usize::try_from(code).ok()?).copied()
 }
 
 /// What the lookup knows a URL by: a keyed hash of crawl and normalised text.

@@ -23,7 +23,7 @@ const THROTTLED: Duration = Duration::from_secs(300);
 /// A page may pause its host for at most this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
 /// Expired leases taken back in one job at most.
-const REAP: usize = 1_000;
+const REAP: i64 = 1_000;
 
 /// How a lease ended, as `feedback.token_end` keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ struct Lease {
     attempt: u32,
     expires_at: i64,
     /// 0, or one more than the code of the reason that made it due meanwhile.
-    dirty: usize,
+    dirty: i64,
     secret: [u8; 16],
 }
 
@@ -212,7 +212,7 @@ impl State {
         let band = recrawl::band(row.hints.priority);
         let now_s = self.steady_ms().div_euclid(1000);
         // What was unlisted meanwhile and is gone need not be looked at again.
-        let meanwhile = lease.dirty.checked_sub(1).map(super::rows::reason);
+        let meanwhile = (lease.dirty > 0).then(|| super::rows::reason(lease.dirty - 1));
         let again = meanwhile
             .filter(|why| end == End::Settled && !(fate == Fate::Park && *why == Reason::Removed));
         let (state, reason, band, due_s, attempt) = match (again, fate) {

@@ -11,7 +11,7 @@ use crate::model::{Role, SiteId, UrlId};
 use crate::url::authority;
 
 /// Rows dropped in one job while a site is forgotten.
-const FORGET: usize = 2_000;
+const FORGET: i64 = 2_000;
 
 /// Codes of `sites.state`.
 pub(super) mod site_state {

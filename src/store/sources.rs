@@ -5,7 +5,7 @@ use rusqlite::{OptionalExtension, Row, params};
 use url::Url;
 
 use super::apply::Origin;
-use super::rows::{lastmod, lastmod_columns};
+use super::rows::{decode, lastmod, lastmod_columns};
 use super::state::State;
 use super::views::Counts;
 use super::{StoreError, engine, timestamp};
@@ -494,8 +494,10 @@ impl State {
         let entries = end.read.as_ref().map_or(0, |read| read.entries).cast_signed();
         self.conn
             .prepare_cached(
-                "INSERT INTO polls (source_id, at, took_ms, result, http_status, wire_bytes, entries, counts, error)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                "INSERT INTO polls (source_id, at, took_ms, result, http_status, wire_bytes, entries, counts,
+                                    error, generation)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,
+                         CASE ?10 WHEN 1 THEN (SELECT generation FROM sources WHERE id = ?1) END)",
             )
             .and_then(|mut insert| {
                 insert.execute(params![
@@ -508,6 +510,7 @@ impl State {
                     entries,
                     counts,
                     end.error,
+                    end.read.is_some(),
                 ])
             })
             .map_err(engine)?;
@@ -570,6 +573,6 @@ pub(super) fn read_target(row: &Row<'_>) -> rusqlite::Result<PollTarget> {
 }
 
 /// The column that keeps a role.
-pub(super) fn role(code: usize) -> Role {
-    Role::ALL.get(code).copied().unwrap_or(Role::Sitemap)
+pub(super) fn role(code: i64) -> Role {
+    decode(&Role::ALL, code).unwrap_or(Role::Sitemap)
 }

@@ -153,17 +153,19 @@ impl State {
 
     /// A slice of index maintenance in a transaction of its own.
     pub(super) fn merge_indexes(&mut self, budget: usize) -> Result<(), StoreError> {
-        if !self.lookup.wants_merge() {
+        if !self.lookup.has_merge() {
             return Ok(());
         }
-        self.begin()?;
-        let merged = self.lookup.merge_step(&self.conn, budget).map_err(engine);
+        let tx = self.conn.unchecked_transaction().map_err(engine)?;
+        let merged = self
+            .lookup
+            .merge_step(&tx, budget)
+            .and_then(|_| tx.commit())
+            .map_err(engine);
         if merged.is_err() {
-            let _ = self.conn.execute_batch("ROLLBACK");
             self.lookup.reload(&self.conn).map_err(engine)?;
-            return merged.map(|_| ());
         }
-        self.commit()
+        merged
     }
 
     /// The last thing the thread does.
@@ -212,16 +214,20 @@ fn read_crawls(conn: &Connection) -> Result<HashMap<CrawlId, Crawl>, StoreError>
 }
 
 /// The secret that keys this store's hashes; made once, with the store.
-pub(super) fn read_seed(conn: &Connection) -> Result<u64, StoreError> {
-    let kept: Option<i64> = conn
-        .query_row("SELECT value FROM meta WHERE key = 'seed'", [], |row| row.get(0))
-        .optional()
-        .map_err(engine)?;
-    if let Some(seed) = kept {
-        return Ok(seed.cast_unsigned());
+fn read_seed(conn: &Connection) -> Result<u64, StoreError> {
+    if let Some(seed) = read_kept_seed(conn)? {
+        return Ok(seed);
     }
     let seed = getrandom::u64().map_err(|e| StoreError::Engine(format!("no randomness: {e}")))?;
     conn.execute("INSERT INTO meta (key, value) VALUES ('seed', ?1)", params![seed.cast_signed()])
         .map_err(engine)?;
     Ok(seed)
+}
+
+/// The same of a store that is only looked at.
+pub(super) fn read_kept_seed(conn: &Connection) -> Result<Option<u64>, StoreError> {
+    conn.query_row("SELECT value FROM meta WHERE key = 'seed'", [], |row| row.get::<_, i64>(0))
+        .optional()
+        .map(|seed| seed.map(i64::cast_unsigned))
+        .map_err(engine)
 }

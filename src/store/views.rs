@@ -205,8 +205,6 @@ pub struct SiteView {
     pub failing: u64,
     /// URLs kept.
     pub urls: u64,
-    /// Of these, listed by some source now.
-    pub listed: u64,
     /// When any of its sources was last polled.
     pub last_poll_at: Option<Timestamp>,
     /// When the next of its sources is polled.

@@ -25,7 +25,6 @@ fn shown(text: &str, url: &str) -> Shown {
         sources: 3,
         failing: 1,
         urls: 50_000,
-        listed: 49_000,
         last_poll_at: Some(at("2026-11-21T08:28:30Z")),
         next_poll_at: Some(at("2026-11-21T09:33:10Z")),
     };

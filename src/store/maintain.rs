@@ -1,0 +1,183 @@
+//! Housekeeping: retention, and what retired sources still hold.
+
+use std::time::Duration;
+
+use rusqlite::{OptionalExtension, params};
+use url::Url;
+
+use super::apply::{CHUNK, Effect, Origin};
+use super::hosts::millis;
+use super::sources::{GRACE_MS, NewSource};
+use super::state::State;
+use super::{StoreError, engine};
+use crate::diff::snapshot::{Row, Snapshot};
+use crate::model::{CrawlId, Role, SiteId, SourceId};
+
+/// Rows of history dropped in one job at most.
+const DROP: i64 = 5_000;
+/// Dropped children retired in one job at most.
+const RETIRE: i64 = 500;
+
+impl State {
+    /// A bounded part of the housekeeping; `true` while there is more.
+    pub(super) fn maintain(&mut self) -> Result<bool, StoreError> {
+        let now = self.now_ms();
+        let kept_since = |keep: Duration| now.saturating_sub(millis(keep));
+        let polls = kept_since(self.policy.keep_polls);
+        let changes = kept_since(self.policy.keep_changes);
+        let mut more = self.drop_history("polls", polls)?;
+        more |= self.drop_history("changes", changes)?;
+        more |= self.retire_dropped_children(now)?;
+        more |= self.release_one_retired(now)?;
+        Ok(more)
+    }
+
+    fn drop_history(&mut self, table: &str, before: i64) -> Result<bool, StoreError> {
+        let sql = format!(
+            "DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE at < ?1 ORDER BY id LIMIT ?2)"
+        );
+        // Ids grow with time, so a look at the oldest tells whether to go on.
+        let oldest: Option<i64> = self
+            .conn
+            .prepare_cached(&format!("SELECT at FROM {table} ORDER BY id LIMIT 1"))
+            .and_then(|mut query| query.query_row([], |row| row.get(0)).optional())
+            .map_err(engine)?;
+        if oldest.is_none_or(|at| at >= before) {
+            return Ok(false);
+        }
+        self.conn
+            .prepare_cached(&sql)
+            .and_then(|mut delete| delete.execute(params![before, DROP]))
+            .map(|dropped| dropped > 0)
+            .map_err(engine)
+    }
+
+    /// A child that its index has not listed for the grace period is retired.
+    fn retire_dropped_children(&mut self, now: i64) -> Result<bool, StoreError> {
+        let polls = self.policy.removal_polls;
+        let dropped = self.column(
+            "SELECT id FROM sources WHERE dropped_at <= ?1 AND index_misses >= ?2 AND state <> 2 LIMIT ?3",
+            params![now - GRACE_MS, polls, RETIRE],
+        )?;
+        for source in &dropped {
+            self.retire(*source, "its index does not list it any more")?;
+            // It has had its grace already.
+            self.conn
+                .prepare_cached("UPDATE sources SET retired_at = ?2 WHERE id = ?1")
+                .and_then(|mut update| update.execute(params![source, now - GRACE_MS]))
+                .map_err(engine)?;
+        }
+        Ok(!dropped.is_empty())
+    }
+
+    /// Lets go of a part of what one retired source still holds; `true` if
+    /// there was any.
+    fn release_one_retired(&mut self, now: i64) -> Result<bool, StoreError> {
+        let found: Option<(i64, i64, i64, i64, Vec<u8>)> = self
+            .conn
+            .prepare_cached(
+                "SELECT s.id, s.site_id, n.crawl_id, s.window, x.data
+                 FROM sources s JOIN snapshots x ON x.source_id = s.id JOIN sites n ON n.id = s.site_id
+                 WHERE s.state = 2 AND s.retired_at <= ?1 LIMIT 1",
+            )
+            .and_then(|mut query| {
+                query
+                    .query_row([now - GRACE_MS], |row| {
+                        Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+                    })
+                    .optional()
+            })
+            .map_err(engine)?;
+        let Some((id, site, crawl, window, data)) = found else { return Ok(false) };
+        // A damaged snapshot holds nothing that could be let go.
+        let mut entries = Snapshot::decode(&data).unwrap_or_default().into_entries();
+        if window > 0 {
+            // A window never held anything.
+            entries.clear();
+        }
+        let rest = entries.split_off(entries.len().min(CHUNK));
+        let drops = entries
+            .into_iter()
+            .filter_map(|entry| match entry.row {
+                Row::Url(url) => Some(Effect::Drop { url }),
+                Row::Rejected(_) => None,
+            })
+            .collect();
+        let origin = Origin {
+            source: SourceId(id),
+            site: SiteId(site),
+            crawl: CrawlId(crawl),
+            window: false,
+            generation: 0,
+        };
+        self.apply(origin, drops)?;
+        if rest.is_empty() {
+            self.conn.execute("DELETE FROM snapshots WHERE source_id = ?1", [id]).map_err(engine)?;
+        } else {
+            let left = Snapshot::from_unsorted(rest).encode();
+            self.conn
+                .execute("UPDATE snapshots SET data = ?2 WHERE source_id = ?1", params![id, left])
+                .map_err(engine)?;
+        }
+        Ok(true)
+    }
+
+    /// Registers a source by hand; a known one is due now.
+    pub(super) fn submit_source(&mut self, site: &str, url: Url) -> Result<SourceId, StoreError> {
+        let site = self.site_named(site)?;
+        if let Some((id, _)) = self.find_source(site, url.as_str())? {
+            self.poll_now(id)?;
+            return Ok(id);
+        }
+        let text = url.as_str().to_owned();
+        let source = NewSource { url, role: Role::Sitemap, named_by: "submitted", parent: None, lastmod: None };
+        let (_, refused) = self.register(site, &[source])?;
+        if refused > 0 {
+            return Err(StoreError::Refused("the site has its max_sources already".to_owned()));
+        }
+        self.find_source(site, &text)?
+            .map(|(id, _)| id)
+            .ok_or_else(|| StoreError::Engine("a source vanished as it was made".to_owned()))
+    }
+
+    /// Retires a source by hand.
+    pub(super) fn delete_source(&mut self, id: SourceId, drop_urls: bool) -> Result<(), StoreError> {
+        let role: Option<i64> = self
+            .conn
+            .query_row("SELECT role FROM sources WHERE id = ?1", [id.0], |row| row.get(0))
+            .optional()
+            .map_err(engine)?;
+        match role.map(super::sources::role) {
+            None => return Err(StoreError::NotFound(format!("there is no source {id}"))),
+            Some(Role::Robots) => {
+                return Err(StoreError::Refused(
+                    "robots.txt is polled for as long as anything of its host is".to_owned(),
+                ));
+            }
+            Some(_) => {}
+        }
+        self.retire(id.0, "deleted by an operator")?;
+        if drop_urls {
+            let long_ago = self.now_ms() - GRACE_MS;
+            self.conn
+                .execute("UPDATE sources SET retired_at = ?2 WHERE id = ?1", params![id.0, long_ago])
+                .map_err(engine)?;
+        }
+        Ok(())
+    }
+
+    /// Makes all sources of a site due now.
+    pub(super) fn poll_site(&mut self, name: &str) -> Result<u64, StoreError> {
+        let site = self.site_named(name)?;
+        let now = self.now_ms();
+        self.conn
+            .execute(
+                "UPDATE sources SET next_poll_at = ?2, rule = 'asked', why = 'someone asked for it'
+                 WHERE state = 0 AND (site_id = ?1 OR role = 0 AND host_id IN
+                     (SELECT host_id FROM sources WHERE site_id = ?1 AND role = 1))",
+                params![site.0, now],
+            )
+            .map(|count| count as u64)
+            .map_err(engine)
+    }
+}

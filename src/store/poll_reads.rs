@@ -1,0 +1,388 @@
+//! Reads about sites, sources and polls.
+
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use url::Url;
+
+use super::checkpoint::{log_of, size};
+use super::robots::{KeptRobots, kept_robots};
+use super::rows::lastmod;
+use super::sources::{Child, PollTarget, TARGET, read_target, role};
+use super::views::{
+    ChangeView, Counts, Page, PollView, SiteView, SourceFilter, SourceView, StatusView,
+};
+use super::{StoreError, changes, engine, timestamp, url_reads};
+use crate::model::{ChangeKind, DocumentKind, HostId, SiteId, SourceId, UrlId};
+use crate::parse::{Issue, Severity};
+
+/// Most rows of one page.
+const PAGE: u32 = 1_000;
+/// Polls shown with a source.
+const HISTORY: u32 = 20;
+const DAY_MS: i64 = 24 * 3_600_000;
+
+pub(super) fn due_sources(conn: &Connection, now: Timestamp, limit: u32) -> Result<Vec<PollTarget>, StoreError> {
+    // min() picks the row that the other columns come from: the longest due of
+    // each host, so that an index of 50,000 children takes one place here.
+    let sql = format!(
+        "{TARGET} WHERE s.id IN (
+             SELECT id FROM (
+                 SELECT id, min(next_poll_at) AS due FROM sources
+                 WHERE state = 0 AND next_poll_at <= ?1 GROUP BY host_id
+             ) ORDER BY due LIMIT ?2)
+         ORDER BY s.next_poll_at, s.id"
+    );
+    let mut query = conn.prepare_cached(&sql).map_err(engine)?;
+    query
+        .query_map(params![now.as_millisecond(), limit], read_target)
+        .and_then(Iterator::collect)
+        .map_err(engine)
+}
+
+pub(super) fn next_source_due(conn: &Connection) -> Result<Option<Timestamp>, StoreError> {
+    conn.prepare_cached("SELECT min(next_poll_at) FROM sources WHERE state = 0 AND next_poll_at IS NOT NULL")
+        .and_then(|mut query| query.query_row([], |row| row.get::<_, Option<i64>>(0)))
+        .map(|at| at.map(timestamp))
+        .map_err(engine)
+}
+
+pub(super) fn poll_target(conn: &Connection, id: SourceId) -> Result<PollTarget, StoreError> {
+    conn.prepare_cached(&format!("{TARGET} WHERE s.id = ?1"))
+        .and_then(|mut query| query.query_row([id.0], read_target).optional())
+        .map_err(engine)?
+        .ok_or_else(|| no_source(id))
+}
+
+pub(super) fn snapshot(conn: &Connection, id: SourceId, parent: Option<SourceId>) -> Result<(Option<Vec<u8>>, i64), StoreError> {
+    let data = conn
+        .prepare_cached("SELECT data FROM snapshots WHERE source_id = ?1")
+        .and_then(|mut query| query.query_row([id.0], |row| row.get(0)).optional())
+        .map_err(engine)?;
+    let Some(parent) = parent else { return Ok((data, i64::MAX)) };
+    // A URL may have moved to a sibling that has not been read since.
+    let since: Option<i64> = conn
+        .prepare_cached(
+            "SELECT min(coalesce(last_complete_at, 0)) FROM sources
+             WHERE parent_id = ?1 AND id <> ?2 AND state = 0 AND window = 0 AND dropped_at IS NULL",
+        )
+        .and_then(|mut query| query.query_row(params![parent.0, id.0], |row| row.get(0)))
+        .map_err(engine)?;
+    Ok((data, since.map_or(i64::MAX, |ms| ms.div_euclid(1000))))
+}
+
+pub(super) fn children(conn: &Connection, index: SourceId) -> Result<Vec<Child>, StoreError> {
+    let mut query = conn
+        .prepare_cached(
+            "SELECT id, url, index_lastmod, index_precision, index_misses, dropped_at, state = 2
+             FROM sources WHERE parent_id = ?1",
+        )
+        .map_err(engine)?;
+    query
+        .query_map([index.0], |row| {
+            Ok(Child {
+                id: SourceId(row.get(0)?),
+                url: row.get(1)?,
+                lastmod: lastmod(row.get(2)?, row.get(3)?),
+                misses: row.get(4)?,
+                dropped_at: row.get::<_, Option<i64>>(5)?.map(timestamp),
+                retired: row.get(6)?,
+            })
+        })
+        .and_then(Iterator::collect)
+        .map_err(engine)
+}
+
+pub(super) fn robots_of(conn: &Connection, authority: &str) -> Result<Option<(SourceId, Option<KeptRobots>)>, StoreError> {
+    let found: Option<(i64, i64)> = conn
+        .prepare_cached(
+            "SELECT h.id, s.id FROM hosts h JOIN sources s ON s.host_id = h.id AND s.role = 0
+             WHERE h.authority = ?1",
+        )
+        .and_then(|mut query| {
+            query.query_row([authority], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+        })
+        .map_err(engine)?;
+    let Some((host, source)) = found else { return Ok(None) };
+    Ok(Some((SourceId(source), kept_robots(conn, HostId(host))?)))
+}
+
+pub(super) fn sites_at(conn: &Connection, host: HostId) -> Result<Vec<(SiteId, String)>, StoreError> {
+    let mut query = conn
+        .prepare_cached(
+            "SELECT n.id, n.name FROM sites n JOIN hosts h ON h.id = ?1
+             WHERE n.state = 0 AND (n.origin = h.authority OR n.id IN
+                 (SELECT site_id FROM sources WHERE host_id = ?1 AND role = 1))",
+        )
+        .map_err(engine)?;
+    query
+        .query_map([host.0], |row| Ok((SiteId(row.get(0)?), row.get(1)?)))
+        .and_then(Iterator::collect)
+        .map_err(engine)
+}
+
+pub(super) fn origin_of(conn: &Connection, site: SiteId) -> Result<Option<Url>, StoreError> {
+    let origin: Option<String> = conn
+        .prepare_cached("SELECT origin FROM sites WHERE id = ?1")
+        .and_then(|mut query| query.query_row([site.0], |row| row.get(0)).optional())
+        .map_err(engine)?;
+    Ok(origin.and_then(|text| Url::parse(&text).ok()))
+}
+
+pub(super) fn site(conn: &Connection, name: &str) -> Result<SiteView, StoreError> {
+    sites(conn, Some(name))?
+        .pop()
+        .ok_or_else(|| StoreError::NotFound(format!("no site is named {name:?}")))
+}
+
+pub(super) fn sites(conn: &Connection, name: Option<&str>) -> Result<Vec<SiteView>, StoreError> {
+    let mut query = conn
+        .prepare_cached(
+            "SELECT n.name, n.url, c.name, n.state, n.origin,
+                 count(s.id) FILTER (WHERE s.state <> 2),
+                 count(s.id) FILTER (WHERE s.state = 0 AND s.failures > 0),
+                 n.urls, max(s.last_poll_at),
+                 min(s.next_poll_at) FILTER (WHERE s.state = 0)
+             FROM sites n JOIN crawls c ON c.id = n.crawl_id LEFT JOIN sources s ON s.site_id = n.id
+             WHERE ?1 IS NULL OR n.name = ?1 GROUP BY n.id ORDER BY n.name",
+        )
+        .map_err(engine)?;
+    query
+        .query_map([name], |row| {
+            let state: i64 = row.get(3)?;
+            Ok(SiteView {
+                name: row.get(0)?,
+                url: row.get(1)?,
+                crawl: row.get(2)?,
+                state: word(["active", "paused", "unregistered"], state),
+                origin: row.get(4)?,
+                sources: count(row, 5)?,
+                failing: count(row, 6)?,
+                urls: count(row, 7)?,
+                last_poll_at: time(row, 8)?,
+                next_poll_at: time(row, 9)?,
+            })
+        })
+        .and_then(Iterator::collect)
+        .map_err(engine)
+}
+
+const SOURCE: &str = "SELECT s.id, n.name, s.url, s.role, s.kind, s.named_by, s.parent_id, s.state, s.window,
+    s.status, coalesce(s.error, s.retired_why), s.http_status, s.added_at, s.last_poll_at, s.last_success_at,
+    s.last_changed_at, s.next_poll_at, s.why, s.failures, s.entries, s.admitted, s.bytes, s.issues
+    FROM sources s LEFT JOIN sites n ON n.id = s.site_id";
+
+pub(super) fn sources(conn: &Connection, filter: &SourceFilter) -> Result<Page<SourceView>, StoreError> {
+    let limit = filter.limit.clamp(1, PAGE);
+    let sql = format!(
+        "{SOURCE} WHERE s.id > ?1 AND (?2 IS NULL OR n.name = ?2) AND (?3 IS NULL OR s.url = ?3)
+         AND (?4 OR s.state <> 2) ORDER BY s.id LIMIT ?5"
+    );
+    let mut query = conn.prepare_cached(&sql).map_err(engine)?;
+    let after = filter.after.unwrap_or(0);
+    let items: Vec<SourceView> = query
+        .query_map(params![after, filter.site, filter.url, filter.retired, limit], read_source)
+        .and_then(Iterator::collect)
+        .map_err(engine)?;
+    let full = items.len() == limit as usize;
+    let next = items.last().filter(|_| full).map(|source| source.id.0);
+    Ok(Page { items, next })
+}
+
+pub(super) fn source(conn: &Connection, id: SourceId) -> Result<(SourceView, Vec<PollView>), StoreError> {
+    let source = conn
+        .prepare_cached(&format!("{SOURCE} WHERE s.id = ?1"))
+        .and_then(|mut query| query.query_row([id.0], read_source).optional())
+        .map_err(engine)?
+        .ok_or_else(|| no_source(id))?;
+    let sql = format!("{POLL} WHERE p.source_id = ?1 ORDER BY p.id DESC LIMIT ?2");
+    let mut query = conn.prepare_cached(&sql).map_err(engine)?;
+    let polls = query
+        .query_map(params![id.0, HISTORY], read_poll)
+        .and_then(Iterator::collect)
+        .map_err(engine)?;
+    Ok((source, polls))
+}
+
+fn read_source(row: &Row<'_>) -> rusqlite::Result<SourceView> {
+    let issues: Vec<Issue> = json(row.get(22)?);
+    let severe = |issue: &&Issue| issue.severity != Severity::Warning;
+    let state: i64 = row.get(7)?;
+    Ok(SourceView {
+        id: SourceId(row.get(0)?),
+        site: row.get(1)?,
+        url: row.get(2)?,
+        role: role(row.get(3)?),
+        kind: row.get::<_, Option<String>>(4)?.as_deref().and_then(DocumentKind::parse),
+        named_by: row.get(5)?,
+        parent: row.get::<_, Option<i64>>(6)?.map(SourceId),
+        state: word(["active", "paused", "retired"], state),
+        window: row.get::<_, i64>(8)? > 0,
+        status: row.get(9)?,
+        error: row.get(10)?,
+        http_status: row.get(11)?,
+        submitted_at: timestamp(row.get(12)?),
+        last_poll_at: time(row, 13)?,
+        last_success_at: time(row, 14)?,
+        last_changed_at: time(row, 15)?,
+        next_poll_at: time(row, 16)?.filter(|_| state == 0),
+        why: row.get(17)?,
+        failures: row.get(18)?,
+        entries: count(row, 19)?,
+        admitted: json(row.get(20)?),
+        bytes: count(row, 21)?,
+        errors: issues.iter().filter(severe).map(|issue| issue.count).sum(),
+        warnings: issues.iter().filter(|issue| !severe(issue)).map(|issue| issue.count).sum(),
+        issues,
+    })
+}
+
+const POLL: &str = "SELECT p.id, p.source_id, s.url, n.name, p.at, p.took_ms, p.result, p.http_status,
+    p.wire_bytes, p.entries, p.counts, p.error
+    FROM polls p JOIN sources s ON s.id = p.source_id LEFT JOIN sites n ON n.id = s.site_id";
+
+pub(super) fn polls_after(conn: &Connection, source: Option<SourceId>, after: i64, limit: u32) -> Result<Vec<PollView>, StoreError> {
+    let sql = match source {
+        Some(_) => format!("{POLL} WHERE p.source_id = ?1 AND p.id > ?2 ORDER BY p.id LIMIT ?3"),
+        None => format!("{POLL} WHERE ?1 IS NULL AND p.id > ?2 ORDER BY p.id LIMIT ?3"),
+    };
+    let mut query = conn.prepare_cached(&sql).map_err(engine)?;
+    query
+        .query_map(params![source.map(|source| source.0), after, limit.clamp(1, PAGE)], read_poll)
+        .and_then(Iterator::collect)
+        .map_err(engine)
+}
+
+pub(super) fn last_polls(conn: &Connection, limit: u32) -> Result<Vec<PollView>, StoreError> {
+    let mut query =
+        conn.prepare_cached(&format!("{POLL} ORDER BY p.id DESC LIMIT ?1")).map_err(engine)?;
+    query.query_map([limit.clamp(1, PAGE)], read_poll).and_then(Iterator::collect).map_err(engine)
+}
+
+fn read_poll(row: &Row<'_>) -> rusqlite::Result<PollView> {
+    Ok(PollView {
+        id: row.get(0)?,
+        source: SourceId(row.get(1)?),
+        url: row.get(2)?,
+        site: row.get(3)?,
+        at: timestamp(row.get(4)?),
+        took: Duration::from_millis(count(row, 5)?),
+        result: row.get(6)?,
+        http_status: row.get(7)?,
+        wire_bytes: count(row, 8)?,
+        entries: count(row, 9)?,
+        counts: json(row.get(10)?),
+        error: row.get(11)?,
+    })
+}
+
+pub(super) fn changes_of_poll(conn: &Connection, poll: i64, limit: u32) -> Result<Vec<ChangeView>, StoreError> {
+    let generation: Option<(i64, Option<i64>)> = conn
+        .prepare_cached("SELECT source_id, generation FROM polls WHERE id = ?1")
+        .and_then(|mut query| query.query_row([poll], |row| Ok((row.get(0)?, row.get(1)?))).optional())
+        .map_err(engine)?;
+    let Some((source, generation)) = generation else {
+        return Err(StoreError::NotFound(format!("there is no poll {poll} (it may be too old)")));
+    };
+    let Some(generation) = generation else { return Ok(Vec::new()) };
+    let mut query = conn
+        .prepare_cached("SELECT at, data FROM changes WHERE source_id = ?1 AND generation = ?2 ORDER BY id")
+        .map_err(engine)?;
+    let blobs: Vec<(i64, Vec<u8>)> = query
+        .query_map([source, generation], |row| Ok((row.get(0)?, row.get(1)?)))
+        .and_then(Iterator::collect)
+        .map_err(engine)?;
+    let events = blobs
+        .iter()
+        .flat_map(|(at, data)| changes::events(data).map(move |(kind, id)| (*at, kind, id)))
+        .take(limit.clamp(1, PAGE) as usize);
+    events.map(|(at, kind, id)| change(conn, at, kind, id)).collect()
+}
+
+fn change(conn: &Connection, at: i64, kind: ChangeKind, id: UrlId) -> Result<ChangeView, StoreError> {
+    let url = url_reads::url_text(conn, id)?.unwrap_or_else(|| "(forgotten)".to_owned());
+    Ok(ChangeView { kind, id, url, at: timestamp(at) })
+}
+
+pub(super) fn status(conn: &Connection, path: &Path, started_at: Option<Timestamp>, now: Timestamp, steady: Timestamp) -> Result<StatusView, StoreError> {
+    let number = |sql: &str, arg: i64| -> Result<u64, StoreError> {
+        conn.prepare_cached(sql)
+            .and_then(|mut query| query.query_row([arg], |row| row.get::<_, i64>(0)))
+            .map(i64::unsigned_abs)
+            .map_err(engine)
+    };
+    let now_ms = now.as_millisecond();
+    let mut query = conn
+        .prepare_cached("SELECT result, count(*) FROM polls WHERE at >= ?1 GROUP BY result")
+        .map_err(engine)?;
+    let polls_24h = query
+        .query_map([now_ms - DAY_MS], |row| Ok((row.get(0)?, count(row, 1)?)))
+        .and_then(Iterator::collect)
+        .map_err(engine)?;
+    let database = size(path);
+    let log = size(&log_of(path));
+    Ok(StatusView {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        now,
+        started_at,
+        sites: number("SELECT count(*) FROM sites WHERE state <> 2 AND ?1 = ?1", 0)?,
+        sources: number("SELECT count(*) FROM sources WHERE state = 0 AND ?1 = ?1", 0)?,
+        sources_due: number("SELECT count(*) FROM sources WHERE state = 0 AND next_poll_at <= ?1", now_ms)?,
+        sources_failing: number("SELECT count(*) FROM sources WHERE state = 0 AND failures > 0 AND ?1 = ?1", 0)?,
+        urls: number("SELECT coalesce(sum(urls), 0) FROM sites WHERE ?1 = ?1", 0)?,
+        store_bytes: database + log,
+        wal_bytes: log,
+        polls_24h,
+        changes_24h: changes_since(conn, now_ms - DAY_MS)?,
+        queues: url_reads::queue(conn, None, steady)?,
+    })
+}
+
+fn changes_since(conn: &Connection, since: i64) -> Result<Counts, StoreError> {
+    let sums = "SELECT
+        coalesce(sum(counts ->> 'new'), 0), coalesce(sum(counts ->> 'changed'), 0),
+        coalesce(sum(counts ->> 'touched'), 0), coalesce(sum(counts ->> 'regressed'), 0),
+        coalesce(sum(counts ->> 'unchanged'), 0), coalesce(sum(counts ->> 'missing'), 0),
+        coalesce(sum(counts ->> 'removed'), 0), coalesce(sum(counts ->> 'rejected'), 0)
+        FROM polls WHERE at >= ?1";
+    conn.prepare_cached(sums)
+        .and_then(|mut query| {
+            query.query_row([since], |row| {
+                Ok(Counts {
+                    new: count(row, 0)?,
+                    changed: count(row, 1)?,
+                    touched: count(row, 2)?,
+                    regressed: count(row, 3)?,
+                    unchanged: count(row, 4)?,
+                    missing: count(row, 5)?,
+                    removed: count(row, 6)?,
+                    rejected: count(row, 7)?,
+                })
+            })
+        })
+        .map_err(engine)
+}
+
+fn no_source(id: SourceId) -> StoreError {
+    StoreError::NotFound(format!("there is no source {id}"))
+}
+
+fn count(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(index).map(i64::unsigned_abs)
+}
+
+fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<Timestamp>> {
+    Ok(row.get::<_, Option<i64>>(index)?.map(timestamp))
+}
+
+fn word<const N: usize>(words: [&str; N], code: i64) -> String {
+    let index = usize::try_from(code).unwrap_or(0);
+    words.get(index).copied().unwrap_or("unknown").to_owned()
+}
+
+/// A column of JSON that we wrote ourselves; an older form reads as nothing.
+fn json<T: Default + serde::de::DeserializeOwned>(text: Option<String>) -> T {
+    text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+}

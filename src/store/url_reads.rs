@@ -1,0 +1,415 @@
+//! Reads about URLs and the queue.
+
+use jiff::{SignedDuration, Timestamp};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use url::Url;
+
+use super::lookup::find_on_disk;
+use super::rows::{decode, held, lastmod, reason, url_key};
+use super::views::{BlockView, DeadView, Page, PeekView, QueueView, UrlState, UrlView};
+use super::{StoreError, engine, timestamp};
+use crate::config::Steps;
+use crate::config::glob::ParamSet;
+use crate::diff::snapshot::EntryHints;
+use crate::model::{CrawlId, Outcome, Priority, Reason, SourceId, UrlId};
+use crate::url::{authority, normalise};
+
+/// Most rows of one page.
+const PAGE: u32 = 1_000;
+/// Hosts looked at for a peek.
+const PEEK_HOSTS: u32 = 1_000;
+
+/// The text of a URL.
+pub(super) fn url_text(conn: &Connection, id: UrlId) -> Result<Option<String>, StoreError> {
+    conn.prepare_cached("SELECT h.authority || u.path FROM urls u JOIN hosts h ON h.id = u.host_id WHERE u.id = ?1")
+        .and_then(|mut query| query.query_row([id.0], |row| row.get(0)).optional())
+        .map_err(engine)
+}
+
+pub(super) fn queue(conn: &Connection, crawl: Option<&str>, now: Timestamp) -> Result<Vec<QueueView>, StoreError> {
+    let mut query = conn
+        .prepare_cached("SELECT id, name, paused FROM crawls WHERE ?1 IS NULL OR name = ?1 ORDER BY name")
+        .map_err(engine)?;
+    let crawls: Vec<(i64, String, bool)> = query
+        .query_map([crawl], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .and_then(Iterator::collect)
+        .map_err(engine)?;
+    if let Some(name) = crawl
+        && crawls.is_empty()
+    {
+        return Err(StoreError::NotFound(format!("no crawl is named {name:?}")));
+    }
+    crawls.into_iter().map(|(id, name, paused)| one_queue(conn, id, name, paused, now)).collect()
+}
+
+fn one_queue(conn: &Connection, crawl: i64, name: String, paused: bool, now: Timestamp) -> Result<QueueView, StoreError> {
+    let number = |sql: &str, second: i64| -> Result<i64, StoreError> {
+        conn.prepare_cached(sql)
+            .and_then(|mut query| query.query_row(params![crawl, second], |row| row.get::<_, Option<i64>>(0)))
+            .map(|value| value.unwrap_or(0))
+            .map_err(engine)
+    };
+    let held = |state: i64| {
+        number(
+            "SELECT count(*) FROM feedback f JOIN urls u ON u.id = f.url_id
+             WHERE f.state = ?2 AND f.state > 1 AND u.crawl_id = ?1",
+            state,
+        )
+        .map(i64::unsigned_abs)
+    };
+    let now_s = now.as_second();
+    let optional = |sql: &str| -> Result<Option<i64>, StoreError> {
+        conn.prepare_cached(sql)
+            .and_then(|mut query| query.query_row([crawl], |row| row.get(0)))
+            .map_err(engine)
+    };
+    let next = optional("SELECT min(due_s) FROM turns WHERE crawl_id = ?1 AND queued > 0")?;
+    let oldest = optional("SELECT min(leased_at) FROM leases WHERE crawl_id = ?1")?;
+    Ok(QueueView {
+        crawl: name,
+        paused,
+        queued: number("SELECT sum(queued) FROM turns WHERE crawl_id = ?1 AND ?2 = ?2", 0)?.unsigned_abs(),
+        due: number("SELECT count(*) FROM queue WHERE crawl_id = ?1 AND due_s <= ?2", now_s)?.unsigned_abs(),
+        leased: number("SELECT count(*) FROM leases WHERE crawl_id = ?1 AND ?2 = ?2", 0)?.unsigned_abs(),
+        dead: held(held::DEAD)?,
+        parked: held(held::PARKED)?,
+        blocked: held(held::BLOCKED)?,
+        forbidden: held(held::FORBIDDEN)?,
+        hosts: number("SELECT count(*) FROM turns WHERE crawl_id = ?1 AND queued > 0 AND ?2 = ?2", 0)?.unsigned_abs(),
+        next_due_at: next.map(|due| timestamp(due.saturating_mul(1000))),
+        oldest_lease_at: oldest.map(timestamp),
+    })
+}
+
+pub(super) fn peek(conn: &Connection, crawl: &str, limit: u32, now: Timestamp) -> Result<Vec<PeekView>, StoreError> {
+    let crawl = crawl_id(conn, crawl)?;
+    let limit = limit.clamp(1, PAGE) as usize;
+    let mut hosts = conn
+        .prepare_cached(
+            "SELECT t.host_id, h.authority, max(h.next_at, h.paused_until) AS clock
+             FROM turns t JOIN hosts h ON h.id = t.host_id
+             WHERE t.crawl_id = ?1 AND t.queued > 0
+             ORDER BY max(clock, t.due_s * 1000, ?2), t.due_s, t.host_id LIMIT ?3",
+        )
+        .map_err(engine)?;
+    let hosts: Vec<(i64, String, i64)> = hosts
+        .query_map(params![crawl.0, now.as_millisecond(), PEEK_HOSTS], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })
+        .and_then(Iterator::collect)
+        .map_err(engine)?;
+    let mut lines = Vec::new();
+    for (host, authority, clock) in hosts {
+        if lines.len() >= limit {
+            break;
+        }
+        for due_only in [true, false] {
+            let left = limit - lines.len();
+            lines.extend(peek_host(conn, crawl, host, &authority, clock, now, due_only, left)?);
+        }
+    }
+    Ok(lines)
+}
+
+/// The URLs of one host: what is due in lease order, then the rest by due time.
+#[allow(clippy::too_many_arguments)] // one query's parameters
+fn peek_host(
+    conn: &Connection,
+    crawl: CrawlId,
+    host: i64,
+    authority: &str,
+    clock: i64,
+    now: Timestamp,
+    due_only: bool,
+    limit: usize,
+) -> Result<Vec<PeekView>, StoreError> {
+    let (range, order) =
+        if due_only { ("<=", "q.band DESC, q.due_s, q.url_id") } else { (">", "q.due_s, q.url_id") };
+    let sql = format!(
+        "SELECT q.url_id, u.path, n.name, coalesce(f.reason, u.reason), u.hints, q.due_s, coalesce(f.attempt, 0)
+         FROM queue q JOIN urls u ON u.id = q.url_id LEFT JOIN sites n ON n.id = u.site_id
+         LEFT JOIN feedback f ON f.url_id = u.id
+         WHERE q.crawl_id = ?1 AND q.host_id = ?2 AND q.due_s {range} ?3 ORDER BY {order} LIMIT ?4"
+    );
+    let mut query = conn.prepare_cached(&sql).map_err(engine)?;
+    query
+        .query_map(params![crawl.0, host, now.as_second(), limit.cast_signed() as i64], |row| {
+            let path: String = row.get(1)?;
+            let hints = EntryHints::from_bits(row.get(4)?).unwrap_or_default();
+            Ok(PeekView {
+                id: UrlId(row.get(0)?),
+                url: format!("{authority}{path}"),
+                site: row.get(2)?,
+                host: authority.to_owned(),
+                reason: reason(row.get(3)?),
+                priority: hints.priority.unwrap_or(Priority::DEFAULT),
+                changefreq: hints.changefreq,
+                due_at: timestamp(row.get::<_, i64>(5)?.saturating_mul(1000)),
+                not_before: timestamp(clock.max(now.as_millisecond())),
+                attempt: row.get::<_, u32>(6)? + 1,
+            })
+        })
+        .and_then(Iterator::collect)
+        .map_err(engine)
+}
+
+pub(super) fn dead(conn: &Connection, limit: u32, after: Option<UrlId>) -> Result<Page<DeadView>, StoreError> {
+    let limit = limit.clamp(1, PAGE);
+    let mut query = conn
+        .prepare_cached(
+            "SELECT u.id, h.authority || u.path, c.name, n.name, f.attempt, f.moved_at, f.status, f.error
+             FROM feedback f JOIN urls u ON u.id = f.url_id JOIN hosts h ON h.id = u.host_id
+             JOIN crawls c ON c.id = u.crawl_id LEFT JOIN sites n ON n.id = u.site_id
+             WHERE f.state = ?1 AND f.state > 1 AND f.url_id > ?2 ORDER BY f.url_id LIMIT ?3",
+        )
+        .map_err(engine)?;
+    let items: Vec<DeadView> = query
+        .query_map(params![held::DEAD, after.map_or(0, |id| id.0), limit], |row| {
+            Ok(DeadView {
+                id: UrlId(row.get(0)?),
+                url: row.get(1)?,
+                crawl: row.get(2)?,
+                site: row.get(3)?,
+                attempts: row.get(4)?,
+                died_at: timestamp(row.get(5)?),
+                status: row.get(6)?,
+                error: row.get(7)?,
+            })
+        })
+        .and_then(Iterator::collect)
+        .map_err(engine)?;
+    let full = items.len() == limit as usize;
+    let next = items.last().filter(|_| full).map(|dead| dead.id.0);
+    Ok(Page { items, next })
+}
+
+pub(super) fn blocks(conn: &Connection) -> Result<Vec<BlockView>, StoreError> {
+    let mut query = conn
+        .prepare_cached(
+            "SELECT c.name, b.pattern, b.prefix, b.since_at FROM blocks b JOIN crawls c ON c.id = b.crawl_id
+             ORDER BY c.name, b.pattern",
+        )
+        .map_err(engine)?;
+    query
+        .query_map([], |row| {
+            Ok(BlockView {
+                crawl: row.get(0)?,
+                pattern: row.get(1)?,
+                prefix: row.get(2)?,
+                since: timestamp(row.get(3)?),
+            })
+        })
+        .and_then(Iterator::collect)
+        .map_err(engine)
+}
+
+/// Everything known of a URL, under any spelling that could be it.
+pub(super) fn url(conn: &Connection, seed: u64, crawl: Option<&str>, url: &Url, now: Timestamp) -> Result<UrlView, StoreError> {
+    let crawls = match crawl {
+        Some(name) => vec![crawl_id(conn, name)?],
+        None => all_crawls(conn)?,
+    };
+    for spelling in spellings(url) {
+        for crawl in &crawls {
+            if let Some(id) = find(conn, seed, *crawl, &spelling)? {
+                return view(conn, id, now);
+            }
+        }
+    }
+    Err(StoreError::NotFound(format!("{url} is not known: no source of this store has listed it")))
+}
+
+/// The URL normalised, then its twins: a site keeps one form of them.
+fn spellings(url: &Url) -> Vec<Url> {
+    let mut plain = url.clone();
+    if normalise(&mut plain, Steps::default(), &ParamSet::default()).is_err() {
+        return Vec::new();
+    }
+    let mut all = vec![plain.clone()];
+    let Some(host) = plain.domain().map(str::to_owned) else { return all };
+    if plain.port().is_some() {
+        return all;
+    }
+    let bare = host.strip_prefix("www.").unwrap_or(&host).to_owned();
+    for scheme in ["https", "http"] {
+        for name in [format!("www.{bare}"), bare.clone()] {
+            let mut twin = plain.clone();
+            if twin.set_scheme(scheme).is_ok() && twin.set_host(Some(&name)).is_ok() && !all.contains(&twin) {
+                all.push(twin);
+            }
+        }
+    }
+    all
+}
+
+fn find(conn: &Connection, seed: u64, crawl: CrawlId, url: &Url) -> Result<Option<UrlId>, StoreError> {
+    let (authority, path) = (authority(url), &url[url::Position::BeforePath..]);
+    let key = url_key(seed, crawl, &authority, path);
+    for id in find_on_disk(conn, key).map_err(engine)? {
+        let same: Option<bool> = conn
+            .prepare_cached(
+                "SELECT u.crawl_id = ?2 AND h.authority = ?3 AND u.path = ?4
+                 FROM urls u JOIN hosts h ON h.id = u.host_id WHERE u.id = ?1",
+            )
+            .and_then(|mut query| {
+                query.query_row(params![id.0, crawl.0, authority, path], |row| row.get(0)).optional()
+            })
+            .map_err(engine)?;
+        if same == Some(true) {
+            return Ok(Some(id));
+        }
+    }
+    Ok(None)
+}
+
+fn crawl_id(conn: &Connection, name: &str) -> Result<CrawlId, StoreError> {
+    conn.prepare_cached("SELECT id FROM crawls WHERE name = ?1")
+        .and_then(|mut query| query.query_row([name], |row| row.get(0)).optional())
+        .map_err(engine)?
+        .map(CrawlId)
+        .ok_or_else(|| StoreError::NotFound(format!("no crawl is named {name:?}")))
+}
+
+fn all_crawls(conn: &Connection) -> Result<Vec<CrawlId>, StoreError> {
+    let mut query = conn.prepare_cached("SELECT id FROM crawls ORDER BY id").map_err(engine)?;
+    query.query_map([], |row| Ok(CrawlId(row.get(0)?))).and_then(Iterator::collect).map_err(engine)
+}
+
+fn view(conn: &Connection, id: UrlId, now: Timestamp) -> Result<UrlView, StoreError> {
+    let mut view = conn
+        .prepare_cached(
+            "SELECT u.id, h.authority, u.path, u.raw, c.name, n.name, u.listed, u.first_seen_s,
+                 u.lastmod_s, u.lastmod_precision, u.previous_s, u.previous_precision, u.hints,
+                 coalesce(f.reason, u.reason), coalesce(f.due_s, u.due_s), coalesce(f.attempt, 0),
+                 coalesce(f.state, 0), l.expires_at, l.worker, f.fetched_at, f.outcome, f.status,
+                 f.content_hash, f.hash_kind, coalesce(f.fetches, 0), coalesce(f.changes, 0),
+                 l.url_id IS NOT NULL, l.reason
+             FROM urls u JOIN hosts h ON h.id = u.host_id JOIN crawls c ON c.id = u.crawl_id
+             LEFT JOIN sites n ON n.id = u.site_id LEFT JOIN feedback f ON f.url_id = u.id
+             LEFT JOIN leases l ON l.url_id = u.id WHERE u.id = ?1",
+        )
+        .and_then(|mut query| query.query_row([id.0], read_view))
+        .map_err(engine)?;
+    view.sources = sources_of(conn, id)?;
+    view.why = why(&view, now);
+    Ok(view)
+}
+
+fn read_view(row: &Row<'_>) -> rusqlite::Result<UrlView> {
+    let host: String = row.get(1)?;
+    let path: String = row.get(2)?;
+    let hints = EntryHints::from_bits(row.get(12)?).unwrap_or_default();
+    let leased: bool = row.get(26)?;
+    let state = match row.get(16)? {
+        _ if leased => UrlState::Leased,
+        held::PARKED => UrlState::Parked,
+        held::DEAD => UrlState::Dead,
+        held::BLOCKED => UrlState::Blocked,
+        held::FORBIDDEN => UrlState::Forbidden,
+        _ => UrlState::Queued,
+    };
+    let due: i64 = row.get(14)?;
+    let why = row.get::<_, Option<i64>>(27)?.map_or(row.get(13)?, |leased_for| leased_for);
+    let outcome: Option<i64> = row.get(20)?;
+    Ok(UrlView {
+        id: UrlId(row.get(0)?),
+        url: format!("{host}{path}"),
+        raw: row.get(3)?,
+        crawl: row.get(4)?,
+        site: row.get(5)?,
+        host,
+        state,
+        listed: row.get(6)?,
+        sources: Vec::new(),
+        first_seen: timestamp(row.get::<_, i64>(7)?.saturating_mul(1000)),
+        lastmod: lastmod(row.get(8)?, row.get(9)?),
+        previous_lastmod: lastmod(row.get(10)?, row.get(11)?),
+        changefreq: hints.changefreq,
+        priority: hints.priority,
+        reason: reason(why),
+        due_at: (state == UrlState::Queued).then(|| timestamp(due.saturating_mul(1000))),
+        attempt: row.get(15)?,
+        leased_until: row.get::<_, Option<i64>>(17)?.map(timestamp),
+        worker: row.get(18)?,
+        fetched_at: row.get::<_, Option<i64>>(19)?.map(timestamp),
+        outcome: outcome.and_then(|code| decode(&Outcome::ALL, code)),
+        status: row.get(21)?,
+        content_hash: row.get(22)?,
+        hash_kind: row.get(23)?,
+        fetches: row.get::<_, i64>(24)?.unsigned_abs(),
+        changes: row.get::<_, i64>(25)?.unsigned_abs(),
+        why: String::new(),
+    })
+}
+
+fn sources_of(conn: &Connection, id: UrlId) -> Result<Vec<(SourceId, String)>, StoreError> {
+    let mut query = conn
+        .prepare_cached(
+            "SELECT s.id, s.url FROM sources s WHERE s.id = (SELECT source_id FROM urls WHERE id = ?1)
+             UNION ALL
+             SELECT s.id, s.url FROM url_sources x JOIN sources s ON s.id = x.source_id WHERE x.url_id = ?1",
+        )
+        .map_err(engine)?;
+    query
+        .query_map([id.0], |row| Ok((SourceId(row.get(0)?), row.get(1)?)))
+        .and_then(Iterator::collect)
+        .map_err(engine)
+}
+
+/// Why a URL is due when it is, in one plain sentence.
+fn why(view: &UrlView, now: Timestamp) -> String {
+    let held = match view.state {
+        UrlState::Leased => {
+            let worker = view.worker.as_deref().unwrap_or("a fetcher");
+            let left = view.leased_until.map_or_else(String::new, |until| {
+                format!(", whose lease ends {}", span(until, now))
+            });
+            return format!("with {worker}{left}; it is due again once that is settled or expires");
+        }
+        UrlState::Parked if view.outcome == Some(Outcome::Redirected) => {
+            "not due: it redirects to a listed URL, which stands for it"
+        }
+        UrlState::Parked => "not due: it is gone; a source that lists it anew brings it back",
+        UrlState::Dead => "not due: given up after too many failed deliveries; `queue replay` brings it back",
+        UrlState::Blocked => "not due: an operator's block holds it until lifted",
+        UrlState::Forbidden => "not due: robots.txt forbids it; judged anew when that changes",
+        UrlState::Queued => "",
+    };
+    if view.state != UrlState::Queued {
+        return held.to_owned();
+    }
+    let when = view.due_at.map_or_else(|| "due".to_owned(), |due| {
+        if due <= now { format!("due since {}", span(due, now)) } else { format!("due {}", span(due, now)) }
+    });
+    let because = match view.reason {
+        _ if view.attempt > 0 => {
+            format!("delivery {} after {} without success", view.attempt + 1, view.attempt)
+        }
+        Reason::New => "it is new and has not been fetched yet".to_owned(),
+        Reason::Changed => match (view.lastmod, view.previous_lastmod) {
+            (Some(now), Some(before)) => format!("its lastmod moved from {before} to {now}"),
+            _ => "a source says that it changed".to_owned(),
+        },
+        Reason::Submitted => "someone asked for it".to_owned(),
+        Reason::Removed => "no source lists it any more: is it gone?".to_owned(),
+        Reason::Recrawl if !view.listed => "no source lists it, so the longest interval holds".to_owned(),
+        Reason::Recrawl => match view.changefreq {
+            Some(word) => format!("its changefreq is {}, counted from the last fetch", word.as_str()),
+            None => "it has no changefreq, so the interval for such URLs holds".to_owned(),
+        },
+    };
+    format!("{when}: {because}; priority {:.1}", view.priority.unwrap_or(Priority::DEFAULT).as_f64())
+}
+
+/// "in 3 h", "12 min ago".
+fn span(at: Timestamp, now: Timestamp) -> String {
+    let distance: SignedDuration = at.duration_since(now);
+    let seconds = distance.abs().as_secs();
+    let text = match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min", seconds / 60),
+        3_600..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} d", seconds / 86_400),
+    };
+    if distance.is_negative() { format!("{text} ago") } else { format!("in {text}") }
+}

@@ -257,6 +257,7 @@ fn read_robots(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, sink
         cx.note(IssueCode::RobotsTooLarge, "");
     }
     let mut url = String::new();
+    let mut given = std::collections::HashSet::new();
     for value in robots.sitemaps() {
         if !loc::admit(value, ctx.base, ctx.limits.max_url_chars, &mut url, &mut cx) {
             continue;
@@ -264,6 +265,10 @@ fn read_robots(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, sink
         if read.sitemaps >= ctx.limits.max_sitemaps {
             cx.note(IssueCode::TooManySitemaps, &url);
             read.complete = false;
+            continue;
+        }
+        // Two spellings of one URL: a relative and an absolute one.
+        if !given.insert(url.clone()) {
             continue;
         }
         read.sitemaps += 1;

@@ -202,7 +202,8 @@ fn spaced_sitemap(line: &str) -> Option<(&str, &str)> {
 pub(crate) fn has_robots_line(window: &str) -> bool {
     window.split(['\n', '\r']).any(|line| {
         key_value(line).is_some_and(|(key, value)| match key {
-            Key::Sitemap => super::loc::is_web(value) || value.starts_with('/') || value.is_empty(),
+            // Prose has a word and a colon, too, but no such value.
+            Key::Sitemap => value.is_empty() || (value.contains(['/', '.']) && !value.contains(' ')),
             Key::License => false,
             _ => true,
         })

@@ -242,7 +242,7 @@ impl<'a, 's> SitemapReader<'a, 's> {
         if let Some(open) = self.open.take()
             && self.draft.has_loc()
         {
-            self.extension.clear_open();
+            self.extension.cut();
             // Nothing comes after it, so whether to stop is no question.
             let _ = self.emit(open.kind, cx);
         }

@@ -1,8 +1,9 @@
 //! One item of a feed while it is being read, and which of its links counts.
 //!
 //! RSS: `feedburner:origLink`, the text of `link`, an Atom link that is an
-//! alternate, an absolute `guid` that is a permalink, `rdf:about`. Atom: an
-//! alternate that is HTML or untyped, any other alternate, an absolute `id`.
+//! alternate, an absolute `guid` that is a permalink, `rdf:about`, and last a
+//! `guid` that is none but a URL of the feed's own host (`WordPress` writes these).
+//! Atom: an alternate that is HTML or untyped, any other, an absolute `id`.
 //! Enclosures, comments and links of other relations never count.
 
 use std::ops::ControlFlow;
@@ -25,6 +26,8 @@ pub(super) enum Rank {
     TypedAlternate,
     Identifier,
     About,
+    /// A `guid` said not to be a permalink, but a URL of the feed's own host.
+    Guess,
 }
 
 /// What a direct child of an item means.
@@ -34,6 +37,8 @@ pub(super) enum Field {
     Link(Rank),
     /// An identifier that is a URL only if it is an absolute one.
     Identifier,
+    /// A `guid` with `isPermaLink="false"`.
+    NoPermalink,
     /// When it was published; the lower the number the better the source.
     Published(u8),
     /// When it was updated.
@@ -50,10 +55,7 @@ impl Field {
         Some(match (tag.local, tag.ns) {
             ("guid", _) if core => {
                 let permalink = tag.attr("isPermaLink").is_none_or(|v| !v.trim().eq_ignore_ascii_case("false"));
-                if !permalink {
-                    return None;
-                }
-                Self::Identifier
+                if permalink { Self::Identifier } else { Self::NoPermalink }
             }
             ("id", ns) if core && ns != Ns::Rss || ns == Ns::Atom => Self::Identifier,
             ("origlink", Ns::FeedBurner) => Self::Link(Rank::Original),
@@ -172,6 +174,12 @@ impl Item {
         match field {
             Field::Link(rank) => self.offer(rank, text, base, max_chars, cx),
             Field::Identifier => self.absolute(Rank::Identifier, text),
+            Field::NoPermalink => {
+                let own = Url::parse(loc::trim(text)).is_ok_and(|url| url.host() == base.host());
+                if own {
+                    self.absolute(Rank::Guess, text);
+                }
+            }
             Field::Published(rank) => take_date(&mut self.published, rank, text, cx),
             Field::Updated(rank) => take_date(&mut self.updated, rank, text, cx),
             Field::Title => self.digest.text(text),

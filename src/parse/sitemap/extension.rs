@@ -65,11 +65,15 @@ impl Extension {
         self.over = false;
     }
 
-    /// Gives up what was not closed when the document ended.
-    pub(super) fn clear_open(&mut self) {
-        self.open = None;
+    /// The document ends inside the entry: keeps the whole fields of what is
+    /// open. The digest is void, since the rest may say more.
+    pub(super) fn cut(&mut self) {
         self.leaf = None;
-        self.fields.clear();
+        if let Some(item) = self.open.take() {
+            let fields = std::mem::take(&mut self.fields);
+            self.keep(item.list, fields);
+        }
+        self.digest.clear();
     }
 
     /// Is an element of an extension open?
@@ -131,7 +135,12 @@ impl Extension {
         self.close_leaf();
         let fields = std::mem::take(&mut self.fields);
         self.check_item(item.list, &fields, cx);
-        let list = match item.list {
+        self.keep(item.list, fields);
+    }
+
+    fn keep(&mut self, list: List, fields: Fields) {
+        self.news_total += usize::from(list == List::News);
+        let list = match list {
             List::Images => &mut self.found.images,
             List::Videos => &mut self.found.videos,
             List::News => &mut self.found.news,
@@ -143,7 +152,6 @@ impl Extension {
         } else {
             self.over = true;
         }
-        self.news_total += usize::from(item.list == List::News);
     }
 
     fn close_leaf(&mut self) {

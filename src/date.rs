@@ -1,1 +1,282 @@
-//! W3C, RFC 822 and HTTP dates, with precision.
+//! Dates as publishers write them: W3C, RFC 822 and HTTP, with their precision.
+//!
+//! Total and pure: every text gives a date or none, never the current time. No
+//! zone means UTC. A date before 1990 is older than the web and is none, which
+//! takes out the sentinels of 0000, 0001 and 1970. Whether a date in the
+//! future is believed is left to the differ.
+
+mod words;
+
+use jiff::Timestamp;
+
+use crate::model::{Lastmod, Precision};
+
+/// No page is older than the web.
+const FIRST_YEAR: i64 = 1990;
+/// A date text is never longer; what is longer is none.
+const MAX_LEN: usize = 128;
+
+/// Reads a `<lastmod>`: the six forms of the W3C note, the deviations of the
+/// field, and the forms of feeds as a last resort.
+pub fn lastmod(text: &str) -> Option<Lastmod> {
+    read(text)
+}
+
+/// Reads a date of a feed: RFC 822 and its relatives, RFC 3339, epoch seconds.
+pub fn feed(text: &str) -> Option<Lastmod> {
+    read(text)
+}
+
+/// Reads an HTTP date (RFC 9110 section 5.6.7) in any of its three forms.
+pub fn http(text: &str) -> Option<Timestamp> {
+    let text = text.trim();
+    if text.len() > MAX_LEN || !text.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return None;
+    }
+    let found = words::read(text)?;
+    (found.precision >= Precision::Second).then_some(found.at)
+}
+
+fn read(text: &str) -> Option<Lastmod> {
+    let text = trim(text);
+    if text.is_empty() || text.len() > MAX_LEN {
+        return None;
+    }
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let found = match (digits, text.as_bytes().get(digits)) {
+        (4, None | Some(b'-' | b'/' | b'.')) => w3c(text),
+        (8, None | Some(b'T' | b't' | b' ')) => compact(text),
+        (10 | 13, None) => epoch(text),
+        _ => words::read(text),
+    }?;
+    (found.at.as_second() >= days(FIRST_YEAR, 1, 1) * 86_400).then_some(found)
+}
+
+fn trim(text: &str) -> &str {
+    text.trim_matches(|c: char| c.is_whitespace() || c.is_control() || c == '\u{feff}')
+}
+
+/// A cursor over ASCII text.
+struct Scan<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Scan<'a> {
+    fn eat(&mut self, set: &[u8]) -> bool {
+        let hit = self.rest.bytes().next().is_some_and(|b| set.contains(&b));
+        if hit {
+            self.rest = self.rest.get(1..).unwrap_or_default();
+        }
+        hit
+    }
+
+    /// A number of `min` to `max` digits, all the digits that there are.
+    fn number(&mut self, min: usize, max: usize) -> Option<i64> {
+        let len = self.rest.bytes().take_while(u8::is_ascii_digit).count();
+        if len < min || len > max {
+            return None;
+        }
+        let (digits, rest) = self.rest.split_at(len);
+        self.rest = rest;
+        digits.parse().ok()
+    }
+
+    fn blanks(&mut self) -> bool {
+        let trimmed = self.rest.trim_start();
+        let any = trimmed.len() < self.rest.len();
+        self.rest = trimmed;
+        any
+    }
+
+    fn word(&mut self) -> &'a str {
+        let len = self.rest.bytes().take_while(u8::is_ascii_alphabetic).count();
+        let (word, rest) = self.rest.split_at(len);
+        self.rest = rest;
+        word
+    }
+}
+
+/// `YYYY[-MM[-DD[(T| )hh:mm[:ss[.f]][zone]]]]`
+fn w3c(text: &str) -> Option<Lastmod> {
+    let mut scan = Scan { rest: text };
+    let year = scan.number(4, 4)?;
+    if scan.rest.is_empty() {
+        return at_day(year, 1, 1, Precision::Year);
+    }
+    scan.eat(b"-/.");
+    if scan.rest.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return words::read(text);
+    }
+    let month = scan.number(1, 2)?;
+    if scan.rest.is_empty() {
+        return at_day(year, month, 1, Precision::Month);
+    }
+    if !scan.eat(b"-/.") {
+        return None;
+    }
+    let day = scan.number(1, 2)?;
+    after_day(scan, year, month, day)
+}
+
+/// `YYYYMMDD` with or without `THHMMSS` and a zone.
+fn compact(text: &str) -> Option<Lastmod> {
+    let (date, rest) = text.split_at(8);
+    let number = |from: usize, to: usize| date.get(from..to)?.parse::<i64>().ok();
+    let (year, month, day) = (number(0, 4)?, number(4, 6)?, number(6, 8)?);
+    let mut scan = Scan { rest };
+    if !scan.eat(b"Tt ") || scan.rest.contains(':') {
+        return after_day(Scan { rest }, year, month, day);
+    }
+    let len = scan.rest.bytes().take_while(u8::is_ascii_digit).count();
+    let (time, zone) = scan.rest.split_at(len);
+    let part = |from: usize| time.get(from..from + 2).and_then(|s| s.parse::<i64>().ok());
+    let precision = if len == 6 { Precision::Second } else { Precision::Minute };
+    if len != 4 && len != 6 {
+        return None;
+    }
+    let second = if len == 6 { part(4)? } else { 0 };
+    let clock = Clock { hour: part(0)?, minute: part(2)?, second, nanos: 0, precision };
+    at_time(year, month, day, clock, zone_of(zone)?)
+}
+
+/// Seconds or milliseconds since 1970.
+fn epoch(text: &str) -> Option<Lastmod> {
+    let number: i64 = text.parse().ok()?;
+    let at = if text.len() == 13 {
+        Timestamp::from_millisecond(number).ok()?
+    } else {
+        Timestamp::from_second(number).ok()?
+    };
+    Some(Lastmod { at, precision: Precision::Second })
+}
+
+/// What may follow a whole date.
+fn after_day(mut scan: Scan<'_>, year: i64, month: i64, day: i64) -> Option<Lastmod> {
+    let whole = at_day(year, month, day, Precision::Day)?;
+    let time = scan.eat(b"Tt_") | scan.blanks();
+    if scan.rest.is_empty() {
+        return Some(whole);
+    }
+    if time && scan.rest.starts_with(|c: char| c.is_ascii_digit()) {
+        let clock = clock(&mut scan)?;
+        let Some(offset) = zone_of(scan.rest) else {
+            // The day is as written; the hour cannot be known.
+            return named_or_blank(scan.rest).then_some(whole);
+        };
+        return at_time(year, month, day, clock, offset);
+    }
+    // A zone after a mere date (xsd:date), or text after a blank.
+    (time || zone_of(scan.rest).is_some()).then_some(whole)
+}
+
+/// Does text go on after a blank or with a name of letters only?
+fn named_or_blank(rest: &str) -> bool {
+    rest.starts_with(char::is_whitespace) || rest.bytes().all(|b| b.is_ascii_alphabetic())
+}
+
+/// A time of day.
+#[derive(Debug, Clone, Copy)]
+struct Clock {
+    hour: i64,
+    minute: i64,
+    second: i64,
+    nanos: i32,
+    precision: Precision,
+}
+
+/// `hh:mm[:ss[.fraction]] [AM|PM]`
+fn clock(scan: &mut Scan<'_>) -> Option<Clock> {
+    let mut hour = scan.number(1, 2)?;
+    if !scan.eat(b":.") {
+        return None;
+    }
+    let minute = scan.number(2, 2)?;
+    let (mut second, mut nanos, mut precision) = (0, 0, Precision::Minute);
+    if scan.eat(b":") {
+        second = scan.number(1, 2)?;
+        precision = Precision::Second;
+        let digits = scan.rest.get(1..).unwrap_or_default().bytes().take_while(u8::is_ascii_digit).count();
+        if digits > 0 && scan.eat(b".,") {
+            let (fraction, rest) = scan.rest.split_at(digits);
+            nanos = format!("{fraction:0<9}").get(..9)?.parse().ok()?;
+            scan.rest = rest;
+            precision = Precision::Fraction;
+        }
+    }
+    let before = scan.rest;
+    scan.blanks();
+    match scan.word().to_ascii_lowercase().as_str() {
+        "am" if (1..=12).contains(&hour) => hour %= 12,
+        "pm" if (1..=12).contains(&hour) => hour = hour % 12 + 12,
+        // Some write 24 hours and PM.
+        "am" | "pm" => {}
+        _ => scan.rest = before,
+    }
+    Some(Clock { hour, minute, second, nanos, precision })
+}
+
+/// Seconds east of UTC for `Z`, `+hh:mm`, `+hhmm`, `+hh`, a known name or
+/// nothing; `None` for anything else.
+fn zone_of(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let text = text.split(['(', '[']).next().unwrap_or_default().trim_end();
+    if text.is_empty() {
+        return Some(0);
+    }
+    let sign = match text.chars().next()? {
+        '+' => 1,
+        '-' | '\u{2212}' => -1,
+        _ => return words::zone(text),
+    };
+    let digits: String = text.chars().skip(1).filter(|c| *c != ':').collect();
+    if !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let (hours, minutes) = match digits.len() {
+        1 | 2 => (digits.parse::<i64>().ok()?, 0),
+        3 => (digits.get(..1)?.parse().ok()?, digits.get(1..)?.parse().ok()?),
+        4 => (digits.get(..2)?.parse().ok()?, digits.get(2..)?.parse().ok()?),
+        _ => return None,
+    };
+    (hours <= 18 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60))
+}
+
+fn at_day(year: i64, month: i64, day: i64, precision: Precision) -> Option<Lastmod> {
+    let valid = (1..=12).contains(&month) && day >= 1 && day <= month_days(year, month);
+    let at = Timestamp::from_second(valid.then(|| days(year, month, day) * 86_400)?).ok()?;
+    Some(Lastmod { at, precision })
+}
+
+fn at_time(year: i64, month: i64, day: i64, clock: Clock, offset: i64) -> Option<Lastmod> {
+    let day = at_day(year, month, day, Precision::Day)?;
+    // 24:00 is the end of the day; a leap second is the second before it.
+    let end_of_day = clock.hour == 24 && clock.minute == 0 && clock.second == 0;
+    if (clock.hour > 23 && !end_of_day) || clock.minute > 59 || clock.second > 60 {
+        return None;
+    }
+    let of_day = clock.hour * 3600 + clock.minute * 60 + clock.second.min(59);
+    let at = Timestamp::new(day.at.as_second() + of_day - offset, clock.nanos).ok()?;
+    Some(Lastmod { at, precision: clock.precision })
+}
+
+fn month_days(year: i64, month: i64) -> i64 {
+    match month {
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// Days from 1970-01-01 in the proleptic Gregorian calendar.
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    // Years begin in March, so that the leap day is the last of one.
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let of_era = year.rem_euclid(400);
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
+#[cfg(test)]
+mod tests;

@@ -143,7 +143,7 @@ fn selection(site: &mut Site, raw: &RawSite, reader: &mut Reader<'_>) {
 
 /// `normalise`: the steps that are taken, of those there are.
 fn steps(value: &Value) -> Result<Steps, String> {
-    let words = list(|item| string(item).map(str::to_owned))(value)?;
+    let words = list(|item: &str| Ok(item.to_owned()))(value)?;
     let mut steps =
         Steps { fragment: false, trailing_dot: false, escapes: false, empty_query: false };
     for word in words {

@@ -1,1 +1,256 @@
-//! stub
+//! Feeds in XML: RSS 0.9x, 1.0 (RDF) and 2.0, Atom 0.3 and 1.0.
+//!
+//! An item yields an entry when one of its links is an absolute http or https
+//! URL; which link counts is decided in [`item`]. A link, date or title counts
+//! only as a direct child of its item, so that an image's or a source's never
+//! leaks in. An item is handed on at its end or at the start of the next; at
+//! the end of a cut document only if its link was closed.
+
+mod hints;
+mod item;
+
+use std::ops::ControlFlow;
+
+use url::Url;
+
+use super::issue::IssueCode;
+use super::xml::{Cx, Next, Ns, Tag};
+use super::{Context, DocumentKind, Hints, Sink, loc};
+pub(crate) use hints::absolute;
+use hints::Hint;
+use item::{Field, Item, LinkTag};
+
+/// Bytes kept of one field that is more than hashed.
+const MAX_FIELD: usize = 64 * 1024;
+
+/// What an open element means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Item(Field),
+    Feed(Hint),
+}
+
+/// The reader of feeds.
+pub(crate) struct FeedReader<'a, 's> {
+    ctx: &'a Context<'a>,
+    sink: &'a mut Sink<'s>,
+    kind: DocumentKind,
+    root_ns: Ns,
+    /// `xml:base` in force, with the depth of the element that carries it.
+    bases: Vec<(usize, Url)>,
+    item_depth: Option<usize>,
+    item: Item,
+    field: Option<(Role, usize)>,
+    text: String,
+    oversized: bool,
+    pub(crate) hints: Hints,
+    schedule: hints::Schedule,
+    pub(crate) entries: usize,
+    over_limit: bool,
+}
+
+impl<'a, 's> FeedReader<'a, 's> {
+    /// The kind of feed that a root element begins, if it is one.
+    pub(crate) fn root(tag: &Tag<'_>, depth: usize) -> Option<DocumentKind> {
+        Some(match tag.local {
+            "rss" => DocumentKind::Rss,
+            "rdf" => DocumentKind::Rdf,
+            "feed" => DocumentKind::Atom,
+            "channel" | "item" if depth == 1 => DocumentKind::Rss,
+            "entry" if depth == 1 => DocumentKind::Atom,
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn new(kind: DocumentKind, root_ns: Ns, ctx: &'a Context<'a>, sink: &'a mut Sink<'s>) -> Self {
+        Self {
+            ctx,
+            sink,
+            kind,
+            root_ns,
+            bases: Vec::new(),
+            item_depth: None,
+            item: Item::default(),
+            field: None,
+            text: String::new(),
+            oversized: false,
+            hints: Hints::default(),
+            schedule: hints::Schedule::default(),
+            entries: 0,
+            over_limit: false,
+        }
+    }
+
+    /// What the document turned out to be.
+    pub(crate) fn kind(&self) -> DocumentKind {
+        self.kind
+    }
+
+    /// Were items cut off at a limit?
+    pub(crate) fn over_limit(&self) -> bool {
+        self.over_limit
+    }
+
+    fn base(&self) -> &Url {
+        self.bases.last().map_or(self.ctx.base, |(_, base)| base)
+    }
+
+    /// Is this an element of the feed's own vocabulary?
+    fn is_core(&self, ns: Ns) -> bool {
+        match self.kind {
+            DocumentKind::Atom => matches!(ns, Ns::Atom | Ns::None) || ns == self.root_ns,
+            _ => matches!(ns, Ns::None | Ns::Rss) || ns == self.root_ns,
+        }
+    }
+
+    pub(crate) fn start(&mut self, tag: &Tag<'_>, depth: usize, cx: &mut Cx<'_>) -> Next {
+        let core = self.is_core(tag.ns);
+        let is_item = core && matches!(tag.local, "item" | "entry");
+        if let Some((role, at)) = self.field {
+            let closes = match role {
+                Role::Item(field) => is_item || (core && depth == at + 1 && field.ends_before(tag.local)),
+                Role::Feed(_) => is_item,
+            };
+            if closes {
+                return Next::Close(at);
+            }
+        }
+        if let Some(item_depth) = self.item_depth {
+            let nested = depth > item_depth + 1 && self.kind == DocumentKind::Atom;
+            if is_item && !nested {
+                return Next::Close(item_depth);
+            }
+        }
+        self.push_base(tag, depth);
+        if self.field.is_some() {
+            return Next::Go;
+        }
+        if let Some(item_depth) = self.item_depth {
+            if depth == item_depth + 1 {
+                self.item_child(tag, depth, core, cx);
+            }
+        } else if is_item {
+            self.item_depth = Some(depth);
+            self.item.clear();
+            if self.kind == DocumentKind::Rdf
+                && let Some(about) = tag.local_attr("about")
+            {
+                self.item.about(&about);
+            }
+        } else {
+            self.feed_child(tag, depth);
+        }
+        Next::Go
+    }
+
+    fn push_base(&mut self, tag: &Tag<'_>, depth: usize) {
+        let Some(value) = tag.attr("xml:base") else { return };
+        if let Ok(base) = self.base().join(value.trim())
+            && loc::is_web(base.as_str())
+        {
+            self.bases.push((depth, base));
+        }
+    }
+
+    fn item_child(&mut self, tag: &Tag<'_>, depth: usize, core: bool, cx: &mut Cx<'_>) {
+        let link = (tag.local == "link" && (core || tag.ns == Ns::Atom)).then(|| LinkTag::of(tag));
+        let field = match link {
+            Some(link) if link.has_href() => {
+                let (base, max) = (self.base().clone(), self.ctx.limits.max_url_chars);
+                self.item.link(&link, &base, max, cx);
+                return;
+            }
+            Some(link) => link.text_field(self.kind, tag.ns),
+            None => Field::of(tag, core),
+        };
+        if let Some(field) = field {
+            self.open_field(Role::Item(field), depth);
+        }
+    }
+
+    fn feed_child(&mut self, tag: &Tag<'_>, depth: usize) {
+        if tag.local == "link" && (self.is_core(tag.ns) || tag.ns == Ns::Atom) && depth <= 3 {
+            let base = self.base().clone();
+            hints::link(tag, &base, &mut self.hints);
+        } else if let Some(hint) = Hint::of(tag) {
+            self.open_field(Role::Feed(hint), depth);
+        }
+    }
+
+    fn open_field(&mut self, role: Role, depth: usize) {
+        self.field = Some((role, depth));
+        self.text.clear();
+        self.oversized = false;
+        if let Role::Item(field) = role {
+            self.item.begin(field);
+        }
+    }
+
+    pub(crate) fn text(&mut self, text: &str) {
+        match self.field {
+            Some((Role::Item(Field::Hashed), _)) => self.item.hash(text),
+            Some(_) if self.text.len() + text.len() > MAX_FIELD => self.oversized = true,
+            Some(_) => self.text.push_str(text),
+            None => {}
+        }
+    }
+
+    pub(crate) fn end(&mut self, depth: usize, cx: &mut Cx<'_>) -> ControlFlow<()> {
+        if let Some((role, at)) = self.field
+            && at == depth
+        {
+            self.field = None;
+            self.close_field(role, cx);
+        }
+        let mut flow = ControlFlow::Continue(());
+        if self.item_depth == Some(depth) {
+            self.item_depth = None;
+            flow = self.emit(cx);
+        }
+        while self.bases.last().is_some_and(|(at, _)| *at >= depth) {
+            self.bases.pop();
+        }
+        flow
+    }
+
+    fn close_field(&mut self, role: Role, cx: &mut Cx<'_>) {
+        if self.oversized {
+            cx.note(IssueCode::OversizedMarkup, self.text.get(..80).unwrap_or_default());
+            return;
+        }
+        match role {
+            Role::Item(field) => {
+                let base = self.bases.last().map_or(self.ctx.base, |(_, base)| base);
+                self.item.set(field, &self.text, base, self.ctx.limits.max_url_chars, cx);
+            }
+            Role::Feed(hint) => self.schedule.set(hint, self.text.trim(), &mut self.hints, cx),
+        }
+    }
+
+    fn emit(&mut self, cx: &mut Cx<'_>) -> ControlFlow<()> {
+        if !self.item.has_link() {
+            cx.note(IssueCode::MissingTag, "link");
+            return ControlFlow::Continue(());
+        }
+        if self.entries >= self.ctx.limits.max_urls {
+            self.over_limit = true;
+            cx.note(IssueCode::TooManyUrls, self.item.loc());
+            return ControlFlow::Continue(());
+        }
+        self.entries += 1;
+        self.item.give(self.sink)
+    }
+
+    /// The document ends. What is open of an item is given if its link is whole.
+    pub(crate) fn finish(&mut self, cx: &mut Cx<'_>) {
+        self.field = None;
+        if self.item_depth.take().is_some() && self.item.has_link() {
+            // Nothing comes after it, so whether to stop is no question.
+            let _ = self.emit(cx);
+        }
+        if self.entries == 0 {
+            cx.note(IssueCode::EmptySitemap, "");
+        }
+        self.schedule.finish(&mut self.hints);
+    }
+}

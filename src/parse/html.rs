@@ -1,1 +1,211 @@
-//! stub
+//! The links in the head of a home page: feeds, sitemaps, the canonical URL.
+//!
+//! A small tolerant scanner, not an HTML parser: it knows tags, attributes,
+//! comments and the elements whose content is no markup. It reads no further
+//! than [`MAX_BYTES`] or the start of the body. Whether the page is fetched and
+//! what is done with the links is left to others.
+
+use url::Url;
+
+use super::loc;
+use super::text::Text;
+use super::xml::{Attributes, unescape};
+
+/// Bytes of a page that are looked at.
+pub const MAX_BYTES: usize = 512 * 1024;
+/// Links of one kind that are kept.
+const MAX_LINKS: usize = 64;
+
+/// What the head of a page links to, each URL once, in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PageLinks {
+    /// `rel=alternate` with the type of a feed, and `rel=feed`.
+    pub feeds: Vec<Url>,
+    /// `rel=sitemap`.
+    pub sitemaps: Vec<Url>,
+    /// `rel=canonical`.
+    pub canonical: Option<Url>,
+}
+
+/// Reads the links of a page that came from `base`.
+pub fn links(page: &[u8], base: &Url) -> PageLinks {
+    let mut reader = page.get(..MAX_BYTES).unwrap_or(page);
+    let mut text = Text::new(&mut reader, None);
+    text.fill(MAX_BYTES);
+    let mut head = Head { base: base.clone(), based: false, links: PageLinks::default() };
+    head.read(text.rest());
+    head.links
+}
+
+struct Head {
+    base: Url,
+    based: bool,
+    links: PageLinks,
+}
+
+impl Head {
+    fn read(&mut self, page: &str) {
+        let mut rest = page;
+        while let Some((_, after)) = rest.split_once('<') {
+            rest = if let Some(comment) = after.strip_prefix("!--") {
+                comment.split_once("-->").map_or("", |(_, rest)| rest)
+            } else {
+                let Some(end) = tag_end(after) else { return };
+                let (tag, beyond) = after.split_at(end);
+                let name_end = tag.bytes().position(|b| b.is_ascii_whitespace() || b == b'/').filter(|i| *i > 0);
+                let (name, attributes) = tag.split_at(name_end.unwrap_or(tag.len()));
+                match name.to_ascii_lowercase().as_str() {
+                    "body" | "/head" => return,
+                    "base" => self.set_base(attributes),
+                    "link" => self.link(attributes),
+                    raw @ ("script" | "style" | "title" | "noscript" | "template" | "textarea" | "svg") => {
+                        rest = skip_raw(beyond, raw);
+                        continue;
+                    }
+                    _ => {}
+                }
+                beyond
+            };
+        }
+    }
+
+    fn set_base(&mut self, attributes: &str) {
+        if let Some(href) = attr(attributes, "href").filter(|_| !self.based)
+            && let Some(base) = self.resolve(&href)
+        {
+            self.base = base;
+            self.based = true;
+        }
+    }
+
+    fn link(&mut self, attributes: &str) {
+        let (Some(rel), Some(href)) = (attr(attributes, "rel"), attr(attributes, "href")) else { return };
+        let is = |wanted: &str| rel.split_ascii_whitespace().any(|r| r.eq_ignore_ascii_case(wanted));
+        let Some(url) = self.resolve(&href) else { return };
+        if is("canonical") && self.links.canonical.is_none() {
+            self.links.canonical = Some(url.clone());
+        }
+        let kind = attr(attributes, "type").unwrap_or_default();
+        if is("feed") || (is("alternate") && is_feed_type(&kind, &url)) {
+            add(&mut self.links.feeds, url);
+        } else if is("sitemap") {
+            add(&mut self.links.sitemaps, url);
+        }
+    }
+
+    fn resolve(&self, href: &str) -> Option<Url> {
+        let href = loc::trim(href);
+        let url = if href.is_empty() { return None } else { self.base.join(href).ok()? };
+        loc::is_web(url.as_str()).then_some(url)
+    }
+}
+
+fn add(list: &mut Vec<Url>, url: Url) {
+    if list.len() < MAX_LINKS && !list.contains(&url) {
+        list.push(url);
+    }
+}
+
+/// Is an alternate of this type a feed? Plain JSON is, unless it is the REST
+/// view that `WordPress` links on every page.
+fn is_feed_type(kind: &str, url: &Url) -> bool {
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match kind.as_str() {
+        "application/rss+xml" | "application/atom+xml" | "application/rdf+xml" | "application/feed+json"
+        | "text/xml" | "application/xml" | "text/rss+xml" | "application/x.atom+xml" => true,
+        "application/json" => !url.path().contains("/wp-json/"),
+        _ => false,
+    }
+}
+
+fn attr(attributes: &str, name: &str) -> Option<String> {
+    Attributes::new(attributes)
+        .find(|(written, _)| written.eq_ignore_ascii_case(name))
+        .map(|(_, value)| unescape(value).into_owned())
+}
+
+/// Where the `>` of a tag is, past quoted values; where a quote is never
+/// closed, the first `>`.
+fn tag_end(tag: &str) -> Option<usize> {
+    let mut quote = None;
+    for (i, b) in tag.bytes().enumerate() {
+        match (quote, b) {
+            (None, b'>') => return Some(i),
+            (None, b'"' | b'\'') => quote = Some(b),
+            (Some(open), _) if open == b => quote = None,
+            _ => {}
+        }
+    }
+    tag.find('>')
+}
+
+/// What follows the end tag of an element whose content is no markup.
+fn skip_raw<'a>(rest: &'a str, name: &str) -> &'a str {
+    let mut from = rest;
+    while let Some((_, after)) = from.split_once("</") {
+        if after.get(..name.len()).is_some_and(|n| n.eq_ignore_ascii_case(name)) {
+            return after;
+        }
+        from = after;
+    }
+    ""
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(page: &str) -> PageLinks {
+        links(page.as_bytes(), &Url::parse("https://example.com/dir/").expect("a url"))
+    }
+
+    fn strings(urls: &[Url]) -> Vec<&str> {
+        urls.iter().map(Url::as_str).collect()
+    }
+
+    #[test]
+    fn feeds_sitemaps_and_the_canonical_url_are_found() {
+        let found = of("<!doctype html><head><title>a <link rel=feed href=/no></title>\
+            <!-- <link rel=alternate type=application/rss+xml href=/commented> -->\
+            <script>document.write('<link rel=feed href=/scripted>')</script>\
+            <link rel='alternate' type='application/rss+xml' href='feed.xml?a=1&amp;b=2'>\
+            <LINK REL=\"ALTERNATE nofollow\" TYPE='application/atom+xml; charset=utf-8' HREF=/atom>\
+            <link rel=alternate type=application/feed+json href=/feed.json />\
+            <link rel=alternate type=application/json href=/wp-json/wp/v2/pages/2>\
+            <link rel=alternate hreflang=de href=/de/>\
+            <link rel=stylesheet href=/x.css>\
+            <link rel=sitemap type=application/xml href=/sitemap.xml>\
+            <link rel=canonical href=https://www.example.com/></head>\
+            <body><link rel=feed href=/body>");
+        let feeds = ["https://example.com/dir/feed.xml?a=1&b=2", "https://example.com/atom", "https://example.com/feed.json"];
+        assert_eq!(strings(&found.feeds), feeds);
+        assert_eq!(strings(&found.sitemaps), ["https://example.com/sitemap.xml"]);
+        assert_eq!(found.canonical.as_ref().map(Url::as_str), Some("https://www.example.com/"));
+    }
+
+    #[test]
+    fn the_base_of_the_page_is_honoured_once() {
+        let found = of("<base href='https://cdn.example.net/x/'><base href=/y/><link rel=feed href=f>");
+        assert_eq!(strings(&found.feeds), ["https://cdn.example.net/x/f"]);
+    }
+
+    #[test]
+    fn only_urls_of_the_web_are_links() {
+        let found = of("<link rel=feed href='javascript:alert(1)'><link rel=feed href=''><link rel=feed href='feed:x'>");
+        assert_eq!(found, PageLinks::default());
+    }
+
+    #[test]
+    fn links_are_bounded_and_each_is_given_once() {
+        let many: String = (0..500).map(|i| format!("<link rel=feed href=/{}>", i / 2)).collect();
+        assert_eq!(of(&many).feeds.len(), MAX_LINKS);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_page_makes_it_panic(page: Vec<u8>, markup in "[<>!/a-z\"'= -]{0,80}") {
+            let base = Url::parse("https://example.com/").expect("a url");
+            let _ = (links(&page, &base), links(markup.as_bytes(), &base));
+        }
+    }
+}

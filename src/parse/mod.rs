@@ -4,20 +4,27 @@
 //! never an error; it is an [`Issue`] in the [`Report`]. Entries are handed to
 //! a sink as they are read, so memory does not grow with the document.
 
-pub mod feed;
+mod digest;
+mod feed;
 pub mod html;
 pub mod issue;
-pub mod json_feed;
-pub mod plain;
+mod json_feed;
+mod loc;
+mod plain;
 pub mod robots;
-pub mod sitemap;
-pub mod text;
-pub mod xml;
+mod route;
+mod sitemap;
+mod text;
+mod xml;
 
+use std::io::Read;
 use std::ops::ControlFlow;
 
 use crate::model::{ChangeFreq, DocumentKind, Lastmod, Priority};
+use issue::Issues;
 pub use issue::{Issue, IssueCode, Severity};
+use route::{Router, Shape};
+use text::{Text, WINDOW};
 
 /// Limits on one document. What is over is cut there and reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,3 +165,150 @@ pub struct Hints {
     /// RFC 5005 `prev-archive` or `next`, JSON Feed `next_url`.
     pub next_page: Option<String>,
 }
+
+/// Reads one document: finds what it is, hands its entries to `sink` in
+/// document order, and reports.
+///
+/// An error of `reader` means that the body was cut, corrupt or over its limit:
+/// what was complete before it counts, and the report says so. When `sink`
+/// breaks, reading stops there and the document counts as incomplete.
+pub fn parse(reader: &mut dyn Read, ctx: &Context<'_>, sink: &mut Sink<'_>) -> Report {
+    let mut text = Text::new(reader, ctx.content_type);
+    let mut issues = Issues::default();
+    text.fill(WINDOW);
+    let read = match route::sniff(text.rest(), text.at_end()) {
+        Shape::Xml => read_xml(&mut text, &mut issues, ctx, sink),
+        Shape::Json => read_json(&mut text, &mut issues, ctx, sink),
+        Shape::Robots => read_robots(&mut text, &mut issues, ctx, sink),
+        Shape::Text => read_plain(&mut text, &mut issues, ctx, sink),
+        Shape::Empty | Shape::Unknown => Reading::default(),
+    };
+    finish(read, &text, issues)
+}
+
+/// What one of the readers made of a document.
+struct Reading {
+    kind: DocumentKind,
+    entries: usize,
+    sitemaps: usize,
+    complete: bool,
+    window: bool,
+    hints: Hints,
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self {
+            kind: DocumentKind::Unsupported,
+            entries: 0,
+            sitemaps: 0,
+            complete: false,
+            window: false,
+            hints: Hints::default(),
+        }
+    }
+}
+
+fn read_xml(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, sink: &mut Sink<'_>) -> Reading {
+    let mut router = Router::new(ctx, sink);
+    let outcome = xml::read(text, issues, &mut router);
+    let Some(routed) = router.result() else { return Reading::default() };
+    Reading {
+        kind: routed.kind,
+        entries: routed.entries,
+        sitemaps: routed.sitemaps,
+        complete: outcome.complete && !outcome.stopped && !routed.over_limit,
+        window: routed.window,
+        hints: routed.hints,
+    }
+}
+
+fn read_json(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, sink: &mut Sink<'_>) -> Reading {
+    let listed = json_feed::read(text, issues, ctx, sink);
+    if !listed.is_feed {
+        return Reading::default();
+    }
+    Reading {
+        kind: DocumentKind::JsonFeed,
+        entries: listed.entries,
+        complete: listed.complete,
+        window: true,
+        hints: listed.hints,
+        ..Reading::default()
+    }
+}
+
+fn read_plain(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, sink: &mut Sink<'_>) -> Reading {
+    let listed = plain::read(text, issues, ctx, sink);
+    Reading {
+        kind: DocumentKind::Text,
+        entries: listed.entries,
+        complete: !listed.over_limit && !listed.stopped,
+        ..Reading::default()
+    }
+}
+
+/// A robots.txt lists sitemaps; its rules are read by [`robots::Robots`].
+fn read_robots(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, sink: &mut Sink<'_>) -> Reading {
+    let robots = robots::Robots::read(text);
+    let mut cx = xml::Cx { issues, place: text.place(0) };
+    let mut read = Reading { kind: DocumentKind::Robots, complete: !robots.is_too_large(), ..Reading::default() };
+    if robots.is_too_large() {
+        cx.note(IssueCode::RobotsTooLarge, "");
+    }
+    let mut url = String::new();
+    let mut given = std::collections::HashSet::new();
+    for value in robots.sitemaps() {
+        if !loc::admit(value, ctx.base, ctx.limits.max_url_chars, &mut url, &mut cx) {
+            continue;
+        }
+        if read.sitemaps >= ctx.limits.max_sitemaps {
+            cx.note(IssueCode::TooManySitemaps, &url);
+            read.complete = false;
+            continue;
+        }
+        // Two spellings of one URL: a relative and an absolute one.
+        if !given.insert(url.clone()) {
+            continue;
+        }
+        read.sitemaps += 1;
+        if sink(Item::Sitemap(SitemapRef { loc: &url, lastmod: None })).is_break() {
+            read.complete = false;
+            break;
+        }
+    }
+    read
+}
+
+/// Enters what concerns the body as a whole and closes the report.
+fn finish(read: Reading, text: &Text<'_>, mut issues: Issues) -> Report {
+    if let Some(bad) = text.bad_bytes() {
+        issues.push(IssueCode::EncodingError, bad.count, bad.line, bad.offset, &bad.sample);
+    }
+    let end = text.place(text.rest().len());
+    if let Some(why) = text.failure() {
+        issues.note(IssueCode::IncompleteBody, end, why);
+    }
+    if read.kind == DocumentKind::Unsupported {
+        let empty = loc::trim(text.rest()).is_empty() && text.offset() == 0;
+        let code = if empty { IssueCode::EmptyDocument } else { IssueCode::UnsupportedFormat };
+        let start: String = text.rest().chars().take(80).collect();
+        if text.failure().is_none() || !empty {
+            issues.note(code, text.place(0), &start);
+        }
+    }
+    Report {
+        kind: read.kind,
+        encoding: text.encoding(),
+        bytes: end.offset(),
+        entries_total: read.entries,
+        sitemaps_total: read.sitemaps,
+        complete: read.complete && text.failure().is_none(),
+        window: read.window,
+        issues: issues.into_list(),
+        hints: read.hints,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,294 @@
-//! stub
+//! robots.txt by RFC 9309, with what real files carry besides.
+//!
+//! Groups are merged by product token, the longest matching rule wins and
+//! `allow` wins a tie; matching is linear in rule and path. `Sitemap` lines are
+//! taken in every shape that real files have. Nothing here decides when a file
+//! is fetched or what an absent one means.
+
+mod rules;
+
+use std::time::Duration;
+
+use super::text::Text;
+pub use rules::Rules;
+use rules::{Rule, Verdict};
+
+/// Bytes of robots.txt that are read (RFC 9309 section 2.5 asks for at least
+/// 500 KiB); what follows is not.
+pub const MAX_BYTES: usize = 500 * 1024;
+/// Seconds of `Crawl-delay` that make sense; more is taken for this.
+const MAX_DELAY: f64 = 86_400.0;
+
+/// The rules for some agents.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Group {
+    /// Product tokens in lower case, `*` among them.
+    agents: Vec<String>,
+    rules: Vec<Rule>,
+    delay: Option<Duration>,
+    content_signal: Option<String>,
+    content_usage: Option<String>,
+    license: Option<String>,
+}
+
+/// What a robots.txt says about the use of content.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// `Content-Signal` of the group, else of the file.
+    pub content_signal: Option<String>,
+    /// `Content-Usage` of the group, else of the file.
+    pub content_usage: Option<String>,
+    /// `License` of the group, else of the file.
+    pub license: Option<String>,
+}
+
+/// A robots.txt as it was read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Robots {
+    groups: Vec<Group>,
+    sitemaps: Vec<String>,
+    /// Lines outside of any group.
+    file: Group,
+    too_large: bool,
+}
+
+impl Robots {
+    /// Reads a file; every sequence of bytes is a robots.txt, if an empty one.
+    pub fn parse(bytes: &[u8]) -> Self {
+        let mut reader = bytes;
+        let mut text = Text::new(&mut reader, None);
+        Self::read(&mut text)
+    }
+
+    /// Reads a decoded document.
+    pub(crate) fn read(text: &mut Text<'_>) -> Self {
+        text.fill(MAX_BYTES + 1);
+        let all = text.rest();
+        let too_large = all.len() > MAX_BYTES;
+        let kept = if too_large {
+            // What is cut in the middle of a line is no line.
+            let whole = all.as_bytes().get(..MAX_BYTES).unwrap_or_default();
+            let end = whole.iter().rposition(|b| matches!(b, b'\n' | b'\r')).unwrap_or(0);
+            all.get(..end).unwrap_or_default()
+        } else {
+            all
+        };
+        let mut reading = Reading::default();
+        for line in kept.split(['\n', '\r']) {
+            reading.line(line);
+        }
+        let mut robots = reading.finish();
+        robots.too_large = too_large;
+        robots
+    }
+
+    /// May `agent` fetch this path (with its query)? `/robots.txt` always.
+    /// `agent` is a product token; what follows a `/` in it does not count.
+    pub fn allows(&self, agent: &str, path_and_query: &str) -> bool {
+        self.rules_for(agent).allows(path_and_query)
+    }
+
+    /// The rules for `agent`, to be asked about many paths.
+    pub fn rules_for(&self, agent: &str) -> Rules {
+        Rules::new(self.groups_for(agent).flat_map(|group| group.rules.iter().cloned()).collect())
+    }
+
+    /// `Crawl-delay` for `agent`, at most a day. Not in RFC 9309.
+    pub fn crawl_delay(&self, agent: &str) -> Option<Duration> {
+        self.groups_for(agent).find_map(|group| group.delay)
+    }
+
+    /// `Content-Signal`, `Content-Usage` and `License` for `agent`.
+    pub fn usage(&self, agent: &str) -> Usage {
+        let of = |field: fn(&Group) -> Option<&String>| {
+            self.groups_for(agent).find_map(field).or_else(|| field(&self.file)).cloned()
+        };
+        Usage {
+            content_signal: of(|g| g.content_signal.as_ref()),
+            content_usage: of(|g| g.content_usage.as_ref()),
+            license: of(|g| g.license.as_ref()),
+        }
+    }
+
+    /// Values of the `Sitemap` lines as written, each once, in order. They may
+    /// be relative.
+    pub fn sitemaps(&self) -> &[String] {
+        &self.sitemaps
+    }
+
+    /// Was the file longer than [`MAX_BYTES`] and cut there?
+    pub fn is_too_large(&self) -> bool {
+        self.too_large
+    }
+
+    /// The groups that bind `agent`: all that name it, else all for `*`.
+    fn groups_for(&self, agent: &str) -> impl Iterator<Item = &Group> {
+        let token = product_token(agent);
+        let names = move |group: &Group, token: &str| group.agents.iter().any(|a| a == token);
+        let named = !token.is_empty() && self.groups.iter().any(|group| names(group, &token));
+        let token = if named { token } else { "*".to_owned() };
+        self.groups.iter().filter(move |group| names(group, &token))
+    }
+}
+
+/// The product token that a name begins with, in lower case.
+fn product_token(agent: &str) -> String {
+    let agent = agent.trim();
+    let len = agent.bytes().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')).count();
+    agent.get(..len).unwrap_or_default().to_ascii_lowercase()
+}
+
+/// The keys that are understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Key {
+    UserAgent,
+    Allow,
+    Disallow,
+    CrawlDelay,
+    Sitemap,
+    ContentSignal,
+    ContentUsage,
+    License,
+}
+
+impl Key {
+    fn of(word: &str) -> Option<Self> {
+        // `User agent`, `user_agent` and `UserAgent` are all written.
+        let plain: String = word.chars().filter(char::is_ascii_alphabetic).collect();
+        Some(match plain.to_ascii_lowercase().as_str() {
+            "useragent" => Self::UserAgent,
+            "allow" => Self::Allow,
+            "disallow" | "dissallow" | "dissalow" | "disalow" | "diasllow" | "disallaw" => Self::Disallow,
+            "crawldelay" => Self::CrawlDelay,
+            "sitemap" | "sitemaps" => Self::Sitemap,
+            "contentsignal" => Self::ContentSignal,
+            "contentusage" => Self::ContentUsage,
+            "license" => Self::License,
+            _ => return None,
+        })
+    }
+}
+
+/// A line as key and value, if it is one that is understood.
+fn key_value(line: &str) -> Option<(Key, &str)> {
+    const MAX_KEY: usize = 24;
+    let line = line.split('#').next().unwrap_or_default();
+    let line = super::loc::trim(line);
+    let (word, value) = match line.split_once(':') {
+        // `Sitemap http://…`: the colon is the URL's.
+        Some((word, _)) if word.contains([' ', '\t', '\u{a0}']) && Key::of(word).is_none() => {
+            spaced_sitemap(line)?
+        }
+        Some((word, value)) => (word, value),
+        None => spaced_sitemap(line)?,
+    };
+    let word = super::loc::trim(word);
+    let wordlike = |c: char| c.is_ascii_alphabetic() || matches!(c, '-' | '_' | ' ');
+    if word.len() > MAX_KEY || !word.chars().all(wordlike) {
+        return None;
+    }
+    Some((Key::of(word)?, super::loc::trim(value)))
+}
+
+/// `Sitemap` and its value without a colon between them.
+fn spaced_sitemap(line: &str) -> Option<(&str, &str)> {
+    let (word, value) = line.split_once(char::is_whitespace)?;
+    let value = super::loc::trim(value);
+    let good = Key::of(word) == Some(Key::Sitemap) && (super::loc::is_web(value) || value.starts_with('/'));
+    good.then_some((word, value))
+}
+
+/// Is there a line in `window` that belongs in a robots.txt?
+pub(crate) fn has_robots_line(window: &str) -> bool {
+    window.split(['\n', '\r']).any(|line| {
+        key_value(line).is_some_and(|(key, value)| match key {
+            // Prose has a word and a colon, too, but no such value.
+            Key::Sitemap => value.is_empty() || (value.contains(['/', '.']) && !value.contains(' ')),
+            Key::License => false,
+            _ => true,
+        })
+    })
+}
+
+/// A file while it is being read.
+#[derive(Default)]
+struct Reading {
+    robots: Robots,
+    group: Option<Group>,
+    /// Did the open group have a line other than `User-agent`?
+    has_rules: bool,
+    /// Was the last line a `Sitemap:` without a value?
+    sitemap_pending: bool,
+}
+
+impl Reading {
+    fn line(&mut self, line: &str) {
+        let pending = std::mem::take(&mut self.sitemap_pending);
+        let Some((key, value)) = key_value(line) else {
+            let value = super::loc::trim(line);
+            if pending && super::loc::is_web(value) {
+                self.sitemap(value);
+            } else {
+                self.sitemap_pending = pending && value.is_empty();
+            }
+            return;
+        };
+        match key {
+            Key::UserAgent => self.agent(value),
+            Key::Sitemap if value.is_empty() => self.sitemap_pending = true,
+            Key::Sitemap => self.sitemap(value),
+            _ => self.member(key, value),
+        }
+    }
+
+    fn agent(&mut self, value: &str) {
+        if self.has_rules {
+            self.close();
+        }
+        let token = if value.starts_with('*') { "*".to_owned() } else { product_token(value) };
+        self.group.get_or_insert_default().agents.push(token);
+    }
+
+    fn sitemap(&mut self, value: &str) {
+        let value = value.split_whitespace().next().unwrap_or_default().trim_matches(['"', '\'', '<', '>']);
+        if !value.is_empty() && !self.robots.sitemaps.iter().any(|known| known == value) {
+            self.robots.sitemaps.push(value.to_owned());
+        }
+    }
+
+    fn member(&mut self, key: Key, value: &str) {
+        let grouped = self.group.is_some();
+        let group = self.group.as_mut().unwrap_or(&mut self.robots.file);
+        let text = || (!value.is_empty()).then(|| value.to_owned());
+        match key {
+            Key::Allow => group.rules.extend(Rule::new(Verdict::Allow, value)),
+            Key::Disallow => group.rules.extend(Rule::new(Verdict::Disallow, value)),
+            Key::CrawlDelay => group.delay = delay(value).or(group.delay),
+            Key::ContentSignal => group.content_signal = text(),
+            Key::ContentUsage => group.content_usage = text(),
+            Key::License => group.license = text(),
+            Key::UserAgent | Key::Sitemap => {}
+        }
+        self.has_rules = grouped;
+    }
+
+    fn close(&mut self) {
+        self.has_rules = false;
+        self.robots.groups.extend(self.group.take());
+    }
+
+    fn finish(mut self) -> Robots {
+        self.close();
+        self.robots
+    }
+}
+
+fn delay(value: &str) -> Option<Duration> {
+    let number = value.split_whitespace().next()?.trim_end_matches(['s', 'S']).replace(',', ".");
+    let seconds: f64 = number.parse().ok()?;
+    let sensible = seconds.is_finite() && seconds >= 0.0;
+    sensible.then(|| Duration::from_secs_f64(seconds.min(MAX_DELAY)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,298 @@
-//! stub
+//! Sitemaps: `urlset`, `sitemapindex`, and both in one file.
+//!
+//! A field counts only as a direct child of its entry, in the namespace of the
+//! protocol, of the root, or in none, so that the `loc` of an image is never a
+//! page. An entry is handed on at its end, at the start of the next one, or at
+//! a second `loc`; at the end of a cut document only if its `loc` was closed.
+//! Scope, duplicates and dates in the future are left to others.
+
+mod entry;
+mod extension;
+
+use std::ops::ControlFlow;
+
+use super::issue::IssueCode;
+use super::xml::{Cx, Next, Ns, Tag};
+use super::{Context, DocumentKind, Sink};
+use entry::{Draft, Field};
+use extension::Extension;
+
+/// Bytes kept of one field; a longer one is dropped.
+const MAX_FIELD: usize = 64 * 1024;
+
+/// What an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Page,
+    Child,
+}
+
+/// The entry that is open.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    kind: Kind,
+    depth: usize,
+}
+
+/// The reader of sitemaps.
+pub(crate) struct SitemapReader<'a, 's> {
+    ctx: &'a Context<'a>,
+    sink: &'a mut Sink<'s>,
+    root_ns: Ns,
+    open: Option<Open>,
+    field: Option<(Field, usize)>,
+    /// Inside a field, an element whose text is not the field's.
+    muted: Option<usize>,
+    text: String,
+    oversized: bool,
+    draft: Draft,
+    extension: Extension,
+    pages: bool,
+    children: bool,
+    news_entries: usize,
+    pub(crate) entries: usize,
+    pub(crate) sitemaps: usize,
+    over_limit: bool,
+}
+
+impl<'a, 's> SitemapReader<'a, 's> {
+    pub(crate) fn new(ctx: &'a Context<'a>, sink: &'a mut Sink<'s>) -> Self {
+        Self {
+            ctx,
+            sink,
+            root_ns: Ns::Sitemap,
+            open: None,
+            field: None,
+            muted: None,
+            text: String::new(),
+            oversized: false,
+            draft: Draft::default(),
+            extension: Extension::default(),
+            pages: false,
+            children: false,
+            news_entries: 0,
+            entries: 0,
+            sitemaps: 0,
+            over_limit: false,
+        }
+    }
+
+    /// Is this the root of a sitemap, or a part of one without its root?
+    pub(crate) fn is_root(local: &str, depth: usize) -> bool {
+        matches!(local, "urlset" | "sitemapindex") || (depth == 1 && matches!(local, "url" | "sitemap"))
+    }
+
+    /// What the document turned out to be.
+    pub(crate) fn kind(&self) -> DocumentKind {
+        match (self.pages, self.children) {
+            (true, true) => DocumentKind::Mixed,
+            (false, true) => DocumentKind::Index,
+            _ => DocumentKind::Urlset,
+        }
+    }
+
+    /// Were entries cut off at a limit?
+    pub(crate) fn over_limit(&self) -> bool {
+        self.over_limit
+    }
+
+    /// Does it show a window only? A news sitemap does.
+    pub(crate) fn is_window(&self) -> bool {
+        self.news_entries * 2 > self.entries
+    }
+
+    pub(crate) fn start(&mut self, tag: &Tag<'_>, depth: usize, cx: &mut Cx<'_>) -> Next {
+        let core = self.is_core(tag);
+        if let Some((field, at)) = self.field {
+            return self.inside_field(tag, field, at, depth, core, cx);
+        }
+        if let Some(open) = self.open {
+            return self.inside_entry(tag, open, depth, core, cx);
+        }
+        if !core && depth > 1 {
+            return Next::Go;
+        }
+        match tag.local {
+            "urlset" | "sitemapindex" => self.root(tag, cx),
+            "url" => self.begin(Kind::Page, depth),
+            "sitemap" => self.begin(Kind::Child, depth),
+            _ if depth == 2 => cx.note(IssueCode::UnknownTag, tag.local),
+            _ => {}
+        }
+        Next::Go
+    }
+
+    fn root(&mut self, tag: &Tag<'_>, cx: &mut Cx<'_>) {
+        self.root_ns = tag.ns;
+        if tag.local == "urlset" { self.pages = true } else { self.children = true }
+        let odd = tag.ns != Ns::Sitemap || tag.misspells_sitemap_namespace();
+        if odd && tag.declared {
+            let uri = tag.attr("xmlns").unwrap_or_default();
+            cx.note(IssueCode::IncorrectNamespace, if uri.is_empty() { tag.local } else { &uri });
+        }
+        if self.pages && self.children {
+            cx.note(IssueCode::MixedContent, tag.local);
+        }
+    }
+
+    fn is_core(&self, tag: &Tag<'_>) -> bool {
+        tag.ns == Ns::Sitemap || tag.ns == Ns::None || tag.ns == self.root_ns
+    }
+
+    fn begin(&mut self, kind: Kind, depth: usize) {
+        match kind {
+            Kind::Page => self.pages = true,
+            Kind::Child => self.children = true,
+        }
+        self.open = Some(Open { kind, depth });
+        self.draft.clear();
+        self.extension.clear();
+    }
+
+    /// A tag inside a field: transparent, unless it shows that the end tag of
+    /// the field is missing, or brings text of its own.
+    fn inside_field(&mut self, tag: &Tag<'_>, field: Field, at: usize, depth: usize, core: bool, cx: &mut Cx<'_>) -> Next {
+        if self.muted.is_some() {
+            return Next::Go;
+        }
+        let filled = !self.text.trim_ascii().is_empty();
+        let sibling = core && (Field::of(tag.local).is_some() || matches!(tag.local, "url" | "sitemap"));
+        if sibling && (filled || Field::of(tag.local).is_some_and(|f| f != field)) {
+            return Next::Close(at);
+        }
+        if !core {
+            if filled {
+                return Next::Close(at);
+            }
+            self.muted = Some(depth);
+        } else if !sibling {
+            cx.note(IssueCode::UnknownTag, tag.local);
+        }
+        Next::Go
+    }
+
+    fn inside_entry(&mut self, tag: &Tag<'_>, open: Open, depth: usize, core: bool, cx: &mut Cx<'_>) -> Next {
+        if core && matches!(tag.local, "url" | "sitemap" | "urlset" | "sitemapindex") {
+            return Next::Close(open.depth);
+        }
+        if self.extension.is_open() || !core {
+            self.extension.start(tag, depth, open.depth, cx);
+            return Next::Go;
+        }
+        if depth != open.depth + 1 {
+            return Next::Go;
+        }
+        let Some(field) = Field::of(tag.local) else {
+            cx.note(IssueCode::UnknownTag, tag.local);
+            return Next::Go;
+        };
+        if field == Field::Loc && self.draft.has_loc() {
+            cx.note(IssueCode::DuplicateTag, tag.local);
+            if self.emit(open.kind, cx).is_break() {
+                return Next::Stop;
+            }
+            self.draft.clear();
+            self.extension.clear();
+        }
+        self.field = Some((field, depth));
+        self.text.clear();
+        self.oversized = false;
+        Next::Go
+    }
+
+    pub(crate) fn text(&mut self, text: &str, cx: &mut Cx<'_>) {
+        if self.field.is_some() {
+            if self.muted.is_none() {
+                append(&mut self.text, text, &mut self.oversized);
+            }
+        } else if self.extension.is_open() {
+            self.extension.text(text, cx);
+        } else if self.open.is_some() && !text.trim_ascii().is_empty() {
+            self.draft.bare_text(text);
+        }
+    }
+
+    pub(crate) fn end(&mut self, depth: usize, cx: &mut Cx<'_>) -> ControlFlow<()> {
+        if self.muted == Some(depth) {
+            self.muted = None;
+        }
+        if let Some((field, at)) = self.field {
+            if depth == at {
+                self.field = None;
+                self.close_field(field, cx);
+            }
+            return ControlFlow::Continue(());
+        }
+        if self.extension.is_open() {
+            self.extension.end(depth, cx);
+            return ControlFlow::Continue(());
+        }
+        match self.open {
+            Some(open) if open.depth == depth => {
+                self.open = None;
+                self.emit(open.kind, cx)
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    /// The document ends. What is open of an entry is given if its URL is whole.
+    pub(crate) fn finish(&mut self, cx: &mut Cx<'_>) {
+        self.field = None;
+        if let Some(open) = self.open.take()
+            && self.draft.has_loc()
+        {
+            self.extension.cut();
+            // Nothing comes after it, so whether to stop is no question.
+            let _ = self.emit(open.kind, cx);
+        }
+        if self.entries == 0 && self.sitemaps == 0 {
+            cx.note(IssueCode::EmptySitemap, "");
+        }
+        self.extension.finish(cx);
+    }
+
+    fn close_field(&mut self, field: Field, cx: &mut Cx<'_>) {
+        if self.oversized {
+            cx.note(IssueCode::OversizedMarkup, self.text.get(..80).unwrap_or_default());
+            self.text.clear();
+        }
+        let text = std::mem::take(&mut self.text);
+        self.draft.set(field, &text, self.ctx, cx);
+        self.text = text;
+    }
+
+    /// Hands on what the open entry says, if it has a URL.
+    fn emit(&mut self, kind: Kind, cx: &mut Cx<'_>) -> ControlFlow<()> {
+        if !self.draft.settle_loc(self.ctx, cx) {
+            return ControlFlow::Continue(());
+        }
+        let (count, limit, code) = match kind {
+            Kind::Page => (self.entries, self.ctx.limits.max_urls, IssueCode::TooManyUrls),
+            Kind::Child => (self.sitemaps, self.ctx.limits.max_sitemaps, IssueCode::TooManySitemaps),
+        };
+        if count >= limit {
+            self.over_limit = true;
+            cx.note(code, self.draft.loc());
+            return ControlFlow::Continue(());
+        }
+        match kind {
+            Kind::Page => {
+                self.entries += 1;
+                self.extension.check(self.draft.loc(), cx);
+                self.news_entries += usize::from(self.extension.has_news());
+            }
+            Kind::Child => self.sitemaps += 1,
+        }
+        self.draft.give(kind == Kind::Child, &mut self.extension, self.sink)
+    }
+}
+
+/// Adds to a bounded text.
+fn append(to: &mut String, text: &str, oversized: &mut bool) {
+    if to.len() + text.len() > MAX_FIELD {
+        *oversized = true;
+    } else {
+        to.push_str(text);
+    }
+}

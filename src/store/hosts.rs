@@ -243,12 +243,13 @@ impl State {
             .map_err(engine)?;
         let Some((body, unreachable)) = read else { return Ok(None) };
         let robots = Robots::parse(&body);
+        let usage = robots.usage(agent);
         let rules = Arc::new(HostRules {
             agent: agent.to_owned(),
             unreachable,
             rules: robots.rules_for(agent),
-            content_signal: robots.content_signal(agent).map(str::to_owned),
-            license: robots.license().map(str::to_owned),
+            content_signal: usage.content_signal,
+            license: usage.license,
         });
         self.host(id)?.rules = Some(Arc::clone(&rules));
         Ok(Some(rules))

@@ -264,7 +264,7 @@ impl State {
         }
         self.conn
             .prepare_cached("UPDATE sites SET sources = sources + ?2 WHERE id = ?1")
-            .and_then(|mut update| update.execute(params![site.0, added]))
+            .and_then(|mut update| update.execute(params![site.0, added.cast_signed()]))
             .map_err(engine)?;
         Ok((added, refused))
     }

@@ -2,5 +2,6 @@
 
 #![allow(missing_docs, reason = "a test binary has no public interface")]
 
+mod corpus;
 mod fetch;
 mod support;

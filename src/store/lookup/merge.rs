@@ -18,7 +18,7 @@ enum Next {
 }
 
 impl Lookup {
-    pub(super) fn has_merge(&self) -> bool {
+    pub(crate) fn has_merge(&self) -> bool {
         self.next_merge().is_some()
     }
 

@@ -1,0 +1,133 @@
+use super::*;
+
+fn shown(found: Option<Lastmod>) -> Option<(String, Precision)> {
+    found.map(|l| (l.at.to_string(), l.precision))
+}
+
+#[test]
+fn the_six_forms_of_the_w3c_note_keep_their_precision() {
+    let table = [
+        ("1997", "1997-01-01T00:00:00Z", Precision::Year),
+        ("1997-07", "1997-07-01T00:00:00Z", Precision::Month),
+        ("1997-07-16", "1997-07-16T00:00:00Z", Precision::Day),
+        ("1997-07-16T19:20+01:00", "1997-07-16T18:20:00Z", Precision::Minute),
+        ("1997-07-16T19:20:30+01:00", "1997-07-16T18:20:30Z", Precision::Second),
+        ("1997-07-16T19:20:30.45+01:00", "1997-07-16T18:20:30.45Z", Precision::Fraction),
+    ];
+    for (text, at, precision) in table {
+        assert_eq!(shown(lastmod(text)), Some((at.to_owned(), precision)), "{text}");
+    }
+}
+
+#[test]
+fn deviations_of_the_field_are_read() {
+    let table = [
+        (" 2023-06-15\n", "2023-06-15T00:00:00Z"),
+        ("2024-05-08 08:53:11 AM", "2024-05-08T08:53:11Z"),
+        ("2024-05-08 12:53:11 am", "2024-05-08T00:53:11Z"),
+        ("2024-05-08 01:53:11PM", "2024-05-08T13:53:11Z"),
+        ("2023-6-5", "2023-06-05T00:00:00Z"),
+        ("2023/06/05", "2023-06-05T00:00:00Z"),
+        ("2023-06-15T10:30:05+0200", "2023-06-15T08:30:05Z"),
+        ("2023-06-15T10:30:05 +02", "2023-06-15T08:30:05Z"),
+        ("2023-06-15 10:30:05 UTC", "2023-06-15T10:30:05Z"),
+        ("2023-06-15 10:30:05 CEST", "2023-06-15T08:30:05Z"),
+        ("2023-06-15T10:30:05 XYZT", "2023-06-15T00:00:00Z"),
+        ("2023-06-15T10:30", "2023-06-15T10:30:00Z"),
+        ("2023-06-15T24:00:00Z", "2023-06-16T00:00:00Z"),
+        ("2016-12-31T23:59:60Z", "2016-12-31T23:59:59Z"),
+        ("2023-06-15+02:00", "2023-06-15T00:00:00Z"),
+        ("2023-06-15Z", "2023-06-15T00:00:00Z"),
+        ("20230615", "2023-06-15T00:00:00Z"),
+        ("20230615T103005Z", "2023-06-15T10:30:05Z"),
+        ("1686825005", "2023-06-15T10:30:05Z"),
+        ("1686825005123", "2023-06-15T10:30:05.123Z"),
+        ("Thu, 15 Jun 2023 10:30:05 GMT", "2023-06-15T10:30:05Z"),
+        ("2023-Jun-15", "2023-06-15T00:00:00Z"),
+    ];
+    for (text, at) in table {
+        assert_eq!(shown(lastmod(text)).map(|s| s.0).as_deref(), Some(at), "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_date_is_none() {
+    let table = [
+        "", " ", "blah", "invalid-date", "0000-00-00", "0000-00-00T00:00:00Z", "0001-01-01T00:00:00",
+        "1970-01-01", "1970-01-01T00:00:00Z", "0", "2023-13-01", "2023-02-30", "2023-00-10",
+        "2021-06-18T112:13:04+00:00", "2005-01-01<", "2023-06-15T25:00:00Z", "2023-06-15T10:61:00Z",
+        "99999-01-01", "-2023-01-01", "now", "2023-06-15T10:30:05+99:00x", "9999999999999999999",
+    ];
+    for text in table {
+        assert_eq!(lastmod(text), None, "{text}");
+    }
+}
+
+#[test]
+fn feed_dates_are_read_whatever_their_order() {
+    let table = [
+        ("Thu, 17 Dec 2009 12:04:56 +0200", "2009-12-17T10:04:56Z"),
+        ("05 Jan 17 12:34:53 GMT", "2017-01-05T12:34:53Z"),
+        ("Mon, 06 Sep 2009 16:45 +0000 ", "2009-09-06T16:45:00Z"),
+        ("Sunday, 06 September 2009 16:45:00 EST", "2009-09-06T21:45:00Z"),
+        ("Sat, 03 Jun 2017 15:15:44 -05:00", "2017-06-03T20:15:44Z"),
+        ("Sat Jun  3 15:15:44 2017", "2017-06-03T15:15:44Z"),
+        ("Sat Jun 3 15:15:44 PDT 2017", "2017-06-03T22:15:44Z"),
+        ("June 3, 2017", "2017-06-03T00:00:00Z"),
+        ("3 juin 2017 10:00", "2017-06-03T10:00:00Z"),
+        ("03-Jun-2017", "2017-06-03T00:00:00Z"),
+        ("6/3/2017 3:15:44 PM", "2017-06-03T15:15:44Z"),
+        ("30.06.2017 15:15", "2017-06-30T15:15:00Z"),
+        ("Sat, 3rd Jun 2017 15:15:44 GMT (summer)", "2017-06-03T15:15:44Z"),
+        ("Sat, 03 Jun 2017 15:15:44 GMT+2", "2017-06-03T13:15:44Z"),
+        ("Sat, 03 Jun 2017 15:15:44Z", "2017-06-03T15:15:44Z"),
+        ("2017-06-03T15:15:44.250-05:00", "2017-06-03T20:15:44.25Z"),
+    ];
+    for (text, at) in table {
+        assert_eq!(shown(feed(text)).map(|s| s.0).as_deref(), Some(at), "{text}");
+    }
+    assert_eq!(feed("Sat, 32 Jun 2017 15:15:44 GMT"), None);
+    assert_eq!(feed("yesterday at noon"), None);
+}
+
+#[test]
+fn an_unknown_zone_leaves_the_day_and_no_hour() {
+    let found = feed("Sat, 03 Jun 2017 15:15:44 XQZT");
+    assert_eq!(shown(found), Some(("2017-06-03T00:00:00Z".to_owned(), Precision::Day)));
+}
+
+#[test]
+fn the_three_forms_of_http_are_the_same_instant() {
+    let forms = [
+        "Sun, 06 Nov 1994 08:49:37 GMT",
+        "Sunday, 06-Nov-94 08:49:37 GMT",
+        "Sun Nov  6 08:49:37 1994",
+    ];
+    for text in forms {
+        assert_eq!(http(text).map(|t| t.as_second()), Some(784_111_777), "{text}");
+    }
+    for text in ["", "0", "120", "1994-11-06T08:49:37Z", "Sun, 06 Nov 1994", "soon"] {
+        assert_eq!(http(text), None, "{text}");
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_a_reader_panic(text in "\\PC{0,60}") {
+        let _ = (lastmod(&text), feed(&text), http(&text));
+    }
+
+    #[test]
+    fn what_looks_like_a_date_never_panics(
+        text in "[0-9]{1,5}[-/. ][0-9A-Za-z]{1,4}[-/. ][0-9]{0,4}[T ]?[0-9:.]{0,12} ?[-+A-Z0-9:]{0,6}"
+    ) {
+        let _ = (lastmod(&text), feed(&text), http(&text));
+    }
+
+    #[test]
+    fn a_second_survives_being_written_and_read(second in 631_152_000_i64..4_000_000_000) {
+        let at = Timestamp::from_second(second).expect("in range");
+        let found = lastmod(&at.to_string());
+        proptest::prop_assert_eq!(found, Some(Lastmod { at, precision: Precision::Second }));
+    }
+}

@@ -1,0 +1,272 @@
+//! Dates made of words: RFC 822, RFC 850, asctime, and what people make of them.
+//!
+//! The order of day, month and year is found by what they look like, so a
+//! missing comma, a wrong or foreign weekday or a full month name do no harm.
+
+use super::{Clock, Scan, at_day, at_time, clock, zone_of};
+use crate::model::{Lastmod, Precision};
+
+/// What was found of a date.
+#[derive(Default)]
+struct Parts {
+    day: Option<i64>,
+    month: Option<i64>,
+    year: Option<i64>,
+    clock: Option<Clock>,
+    zone: Option<i64>,
+    strange_zone: bool,
+}
+
+/// Reads a date whose month is a word, or one with slashes.
+pub(super) fn read(text: &str) -> Option<Lastmod> {
+    let mut parts = Parts::default();
+    let mut rest = text;
+    for _ in 0..16 {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == ',');
+        if rest.is_empty() {
+            break;
+        }
+        rest = parts.take(rest)?;
+    }
+    parts.finish()
+}
+
+impl Parts {
+    /// Takes one word off the front.
+    fn take<'a>(&mut self, rest: &'a str) -> Option<&'a str> {
+        let end = rest.find(|c: char| c.is_whitespace() || c == ',').unwrap_or(rest.len());
+        let (word, after) = rest.split_at(end);
+        if self.clock.is_none() && word.contains(':') && word.starts_with(|c: char| c.is_ascii_digit()) {
+            return self.take_clock(rest);
+        }
+        if word.starts_with(['(', '[']) {
+            // A comment: the name of the zone, after its offset.
+            return Some(rest.split_once([')', ']']).map_or("", |(_, after)| after));
+        }
+        if self.clock.is_some() && word.starts_with(['+', '-']) {
+            self.zone = zone_of(word);
+            self.strange_zone |= self.zone.is_none();
+            return Some(after);
+        }
+        if word.contains(['-', '/', '.']) && word.bytes().any(|b| b.is_ascii_digit()) {
+            self.take_joined(word)?;
+            return Some(after);
+        }
+        if word.starts_with(|c: char| c.is_ascii_digit()) {
+            self.take_number(word)?;
+            return Some(after);
+        }
+        self.take_name(word);
+        Some(after)
+    }
+
+    fn take_clock<'a>(&mut self, rest: &'a str) -> Option<&'a str> {
+        let mut scan = Scan { rest };
+        self.clock = Some(clock(&mut scan)?);
+        let end = scan.rest.find(char::is_whitespace).unwrap_or(scan.rest.len());
+        let (zone, after) = scan.rest.split_at(end);
+        if !zone.is_empty() {
+            self.zone = zone_of(zone);
+            self.strange_zone |= self.zone.is_none();
+        }
+        Some(after)
+    }
+
+    /// `06-Nov-94`, `6.11.2004`, `11/21/2026`
+    fn take_joined(&mut self, word: &str) -> Option<()> {
+        let pieces: Vec<&str> = word.trim_end_matches('.').split(['-', '/', '.']).collect();
+        match pieces.as_slice() {
+            [number] => self.take_number(number),
+            [a, b, c] if a.len() == 4 => self.set(c, b, a),
+            [a, b, c] => {
+                let (first, second) = (a.parse::<i64>().ok(), b.parse::<i64>().ok());
+                let american = match (first, second) {
+                    (Some(first), Some(second)) if first <= 12 && second <= 12 => {
+                        // Points are not written by Americans; slashes mostly are.
+                        word.contains('/')
+                    }
+                    (Some(_), Some(second)) => second > 12,
+                    (None, _) => true,
+                    _ => false,
+                };
+                if american { self.set(b, a, c) } else { self.set(a, b, c) }
+            }
+            _ => None,
+        }
+    }
+
+    fn set(&mut self, day: &str, month: &str, year: &str) -> Option<()> {
+        self.month = month.parse().ok().or_else(|| self::month(month));
+        self.day = day.parse().ok();
+        self.year = full_year(year);
+        (self.month.is_some() && self.day.is_some() && self.year.is_some()).then_some(())
+    }
+
+    fn take_number(&mut self, word: &str) -> Option<()> {
+        let digits = word.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == '.');
+        if digits.len() <= 2 && self.day.is_none() {
+            self.day = Some(digits.parse().ok()?);
+        } else if self.year.is_none() {
+            self.year = Some(full_year(digits)?);
+        } else {
+            return None;
+        }
+        Some(())
+    }
+
+    fn take_name(&mut self, word: &str) {
+        if self.month.is_none()
+            && let Some(month) = month(word)
+        {
+            self.month = Some(month);
+        } else if self.clock.is_some() && self.zone.is_none() {
+            self.zone = zone(word);
+            self.strange_zone |= self.zone.is_none();
+        }
+    }
+
+    fn finish(self) -> Option<Lastmod> {
+        let (year, month, day) = (self.year?, self.month?, self.day?);
+        match self.clock {
+            Some(clock) if self.zone.is_some() || !self.strange_zone => {
+                at_time(year, month, day, clock, self.zone.unwrap_or(0))
+            }
+            // The day is as written; the hour cannot be known.
+            _ => at_day(year, month, day, Precision::Day),
+        }
+    }
+}
+
+/// A year of four digits, or of two (RFC 2822 section 4.3: up to 49 is 20xx).
+fn full_year(digits: &str) -> Option<i64> {
+    let year: i64 = digits.parse().ok()?;
+    match digits.len() {
+        4 => Some(year),
+        2 if year < 50 => Some(2000 + year),
+        2 | 3 => Some(1900 + year),
+        _ => None,
+    }
+}
+
+/// A month by its name or abbreviation, in the languages that feeds use.
+fn month(word: &str) -> Option<i64> {
+    const NAMES: [(&str, i64); 44] = [
+        ("jan", 1),
+        ("feb", 2),
+        ("mar", 3),
+        ("apr", 4),
+        ("may", 5),
+        ("jun", 6),
+        ("jul", 7),
+        ("aug", 8),
+        ("sep", 9),
+        ("oct", 10),
+        ("nov", 11),
+        ("dec", 12),
+        ("fév", 2),
+        ("fev", 2),
+        ("mär", 3),
+        ("mrz", 3),
+        ("maa", 3),
+        ("avr", 4),
+        ("abr", 4),
+        ("mai", 5),
+        ("mei", 5),
+        ("maj", 5),
+        ("mag", 5),
+        ("gen", 1),
+        ("ene", 1),
+        ("giu", 6),
+        ("jui", 6),
+        ("lug", 7),
+        ("aoû", 8),
+        ("aou", 8),
+        ("ago", 8),
+        ("set", 9),
+        ("out", 10),
+        ("okt", 10),
+        ("ott", 10),
+        ("déc", 12),
+        ("dez", 12),
+        ("dic", 12),
+        ("des", 12),
+        ("янв", 1),
+        ("фев", 2),
+        ("мар", 3),
+        ("авг", 8),
+        ("дек", 12),
+    ];
+    let lower = word.to_lowercase();
+    if lower.starts_with("juil") {
+        return Some(7);
+    }
+    let plain = lower.trim_end_matches('.');
+    NAMES.iter().find(|(name, _)| plain.starts_with(name)).map(|(_, month)| *month)
+}
+
+/// Seconds east of UTC for a zone by its name; `None` for an unknown one.
+pub(super) fn zone(name: &str) -> Option<i64> {
+    const HOURS: [(&str, i64); 40] = [
+        ("z", 0),
+        ("ut", 0),
+        ("utc", 0),
+        ("gmt", 0),
+        ("wet", 0),
+        ("bst", 1),
+        ("west", 1),
+        ("cet", 1),
+        ("met", 1),
+        ("mez", 1),
+        ("cest", 2),
+        ("mest", 2),
+        ("mesz", 2),
+        ("eet", 2),
+        ("sast", 2),
+        ("eest", 3),
+        ("msk", 3),
+        ("trt", 3),
+        ("msd", 4),
+        ("gst", 4),
+        ("pkt", 5),
+        ("wib", 7),
+        ("hkt", 8),
+        ("sgt", 8),
+        ("awst", 8),
+        ("jst", 9),
+        ("kst", 9),
+        ("aest", 10),
+        ("aedt", 11),
+        ("nzst", 12),
+        ("nzdt", 13),
+        ("art", -3),
+        ("brt", -3),
+        ("ast", -4),
+        ("adt", -3),
+        ("est", -5),
+        ("edt", -4),
+        ("cst", -6),
+        ("mst", -7),
+        ("pst", -8),
+    ];
+    const MORE: [(&str, i64); 8] = [
+        ("cdt", -5 * 3600),
+        ("mdt", -6 * 3600),
+        ("pdt", -7 * 3600),
+        ("akst", -9 * 3600),
+        ("akdt", -8 * 3600),
+        ("hst", -10 * 3600),
+        ("ist", 5 * 3600 + 1800),
+        ("acst", 9 * 3600 + 1800),
+    ];
+    let lower = name.trim_end_matches('.').to_ascii_lowercase();
+    // `GMT+2` and `UTC+0100`
+    for base in ["gmt", "utc"] {
+        if let Some(offset) = lower.strip_prefix(base)
+            && offset.starts_with(['+', '-'])
+        {
+            return zone_of(offset);
+        }
+    }
+    let hours = HOURS.iter().find(|(known, _)| *known == lower).map(|(_, hours)| hours * 3600);
+    hours.or_else(|| MORE.iter().find(|(known, _)| *known == lower).map(|(_, seconds)| *seconds))
+}

@@ -1,0 +1,124 @@
+//! What a feed says about polling and paging: `ttl`, `skipHours`, `skipDays`,
+//! `sy:*`, hub and self links, RFC 5005 pages.
+
+use url::Url;
+
+use crate::parse::issue::IssueCode;
+use crate::parse::xml::{Cx, Ns, Tag};
+use crate::parse::{Hints, loc};
+
+/// Hubs kept of one document.
+const MAX_HUBS: usize = 8;
+
+/// An element of the feed (not of an item) that is a hint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hint {
+    Ttl,
+    Hour,
+    Day,
+    Period,
+    Frequency,
+}
+
+impl Hint {
+    pub(super) fn of(tag: &Tag<'_>) -> Option<Self> {
+        Some(match (tag.local, tag.ns) {
+            ("ttl", Ns::None | Ns::Rss) => Self::Ttl,
+            ("hour", Ns::None | Ns::Rss) => Self::Hour,
+            ("day", Ns::None | Ns::Rss) => Self::Day,
+            ("updateperiod", Ns::Syndication) => Self::Period,
+            ("updatefrequency", Ns::Syndication) => Self::Frequency,
+            _ => return None,
+        })
+    }
+}
+
+/// The syndication module says its interval in two elements.
+#[derive(Debug, Default)]
+pub(super) struct Schedule {
+    ttl: Option<u32>,
+    period: Option<u32>,
+    frequency: Option<u32>,
+}
+
+impl Schedule {
+    /// Takes a hint over.
+    pub(super) fn set(&mut self, hint: Hint, value: &str, hints: &mut Hints, cx: &mut Cx<'_>) {
+        let good = match hint {
+            Hint::Ttl => {
+                self.ttl = value.parse::<u32>().ok().and_then(|minutes| minutes.checked_mul(60)).filter(|s| *s > 0);
+                self.ttl.is_some() || value == "0"
+            }
+            Hint::Hour => match value.parse::<u32>() {
+                // Some write 24 for midnight.
+                Ok(hour) if hour <= 24 => {
+                    hints.skip_hours |= 1 << (hour % 24);
+                    true
+                }
+                _ => false,
+            },
+            Hint::Day => match weekday(value) {
+                Some(day) => {
+                    hints.skip_days |= 1 << day;
+                    true
+                }
+                None => false,
+            },
+            Hint::Period => {
+                self.period = period(value);
+                self.period.is_some()
+            }
+            Hint::Frequency => {
+                self.frequency = value.parse().ok().filter(|n| *n > 0);
+                self.frequency.is_some()
+            }
+        };
+        if !good && !value.is_empty() {
+            cx.note(IssueCode::InvalidTagValue, value);
+        }
+    }
+
+    /// The document ends: works out the interval.
+    pub(super) fn finish(&self, hints: &mut Hints) {
+        let module = self.period.or(self.frequency.map(|_| 86_400));
+        let module = module.map(|seconds| (seconds / self.frequency.unwrap_or(1)).max(1));
+        hints.min_interval_secs = self.ttl.or(module);
+    }
+}
+
+/// A link of the feed itself.
+pub(super) fn link(tag: &Tag<'_>, base: &Url, hints: &mut Hints) {
+    let (Some(rel), Some(href)) = (tag.attr("rel"), tag.attr("href")) else { return };
+    let rel = rel.trim().rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    let Some(url) = absolute(&href, base) else { return };
+    match rel.as_str() {
+        "hub" if hints.hubs.len() < MAX_HUBS && !hints.hubs.contains(&url) => hints.hubs.push(url),
+        "self" if hints.self_url.is_none() => hints.self_url = Some(url),
+        "prev-archive" => hints.next_page = Some(url),
+        "next" if hints.next_page.is_none() => hints.next_page = Some(url),
+        _ => {}
+    }
+}
+
+/// A link as an absolute URL of the web.
+pub(crate) fn absolute(href: &str, base: &Url) -> Option<String> {
+    let url = base.join(loc::trim(href)).ok()?;
+    (loc::is_web(url.as_str()) && !href.trim().is_empty()).then(|| url.into())
+}
+
+fn period(word: &str) -> Option<u32> {
+    Some(match word.to_ascii_lowercase().as_str() {
+        "hourly" => 3_600,
+        "daily" => 86_400,
+        "weekly" => 7 * 86_400,
+        "monthly" => 30 * 86_400,
+        "yearly" => 365 * 86_400,
+        _ => return None,
+    })
+}
+
+fn weekday(word: &str) -> Option<u8> {
+    const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+    let lower = word.to_ascii_lowercase();
+    DAYS.iter().position(|day| lower.starts_with(day)).and_then(|i| u8::try_from(i).ok())
+}

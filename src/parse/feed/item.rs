@@ -1,0 +1,237 @@
+//! One item of a feed while it is being read, and which of its links counts.
+//!
+//! RSS: `feedburner:origLink`, the text of `link`, an Atom link that is an
+//! alternate, an absolute `guid` that is a permalink, `rdf:about`, and last a
+//! `guid` that is none but a URL of the feed's own host (`WordPress` writes these).
+//! Atom: an alternate that is HTML or untyped, any other, an absolute `id`.
+//! Enclosures, comments and links of other relations never count.
+
+use std::ops::ControlFlow;
+
+use url::Url;
+
+use crate::date;
+use crate::model::Lastmod;
+use crate::parse::digest::Digest;
+use crate::parse::issue::IssueCode;
+use crate::parse::xml::{Cx, Ns, Tag};
+use crate::parse::{DocumentKind, Entry, Sink, loc};
+
+/// How much a link is wanted; the lowest wins, of equal ones the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    Original,
+    Link,
+    Alternate,
+    TypedAlternate,
+    Identifier,
+    About,
+    /// A `guid` said not to be a permalink, but a URL of the feed's own host.
+    Guess,
+}
+
+/// What a direct child of an item means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Field {
+    /// A URL as text.
+    Link(Rank),
+    /// An identifier that is a URL only if it is an absolute one.
+    Identifier,
+    /// A `guid` with `isPermaLink="false"`.
+    NoPermalink,
+    /// When it was published; the lower the number the better the source.
+    Published(u8),
+    /// When it was updated.
+    Updated(u8),
+    /// The title; hashed, and a leaf.
+    Title,
+    /// Any other text; only hashed.
+    Hashed,
+}
+
+impl Field {
+    /// The field that a tag begins, links with `href` apart.
+    pub(super) fn of(tag: &Tag<'_>, core: bool) -> Option<Self> {
+        Some(match (tag.local, tag.ns) {
+            ("guid", _) if core => {
+                let permalink = tag.attr("isPermaLink").is_none_or(|v| !v.trim().eq_ignore_ascii_case("false"));
+                if permalink { Self::Identifier } else { Self::NoPermalink }
+            }
+            ("id", ns) if core && ns != Ns::Rss || ns == Ns::Atom => Self::Identifier,
+            ("origlink", Ns::FeedBurner) => Self::Link(Rank::Original),
+            ("pubdate", _) if core => Self::Published(0),
+            ("published", ns) if core || ns == Ns::Atom => Self::Published(1),
+            ("issued", ns) if core || matches!(ns, Ns::Atom | Ns::DcTerms) => Self::Published(2),
+            ("date", ns) if ns == Ns::Dc || core => Self::Published(3),
+            ("created", ns) if core || matches!(ns, Ns::Atom | Ns::DcTerms) => Self::Published(4),
+            ("updated", ns) if core || ns == Ns::Atom => Self::Updated(0),
+            ("modified", ns) if core || matches!(ns, Ns::Atom | Ns::DcTerms) => Self::Updated(1),
+            ("title", _) if core => Self::Title,
+            ("description" | "summary" | "content", _) if core => Self::Hashed,
+            ("encoded", Ns::Content) => Self::Hashed,
+            _ => return None,
+        })
+    }
+
+    /// Does the start of this sibling show that the end tag is missing?
+    pub(super) fn ends_before(self, local: &str) -> bool {
+        match self {
+            Self::Hashed => matches!(local, "guid" | "pubdate"),
+            _ => matches!(
+                local,
+                "title" | "link" | "guid" | "pubdate" | "description" | "category" | "id" | "updated" | "published"
+                    | "summary" | "content" | "author" | "comments" | "enclosure" | "source"
+            ),
+        }
+    }
+}
+
+/// A `link` element by its attributes.
+pub(super) struct LinkTag {
+    href: String,
+    rank: Option<Rank>,
+}
+
+impl LinkTag {
+    pub(super) fn of(tag: &Tag<'_>) -> Self {
+        let href = tag.attr("href").unwrap_or_default().trim().to_owned();
+        let rel = tag.attr("rel").unwrap_or_default();
+        let rel = rel.trim().rsplit('/').next().unwrap_or_default();
+        let alternate = rel.is_empty() || rel.eq_ignore_ascii_case("alternate");
+        let kind = tag.attr("type").unwrap_or_default().trim().to_ascii_lowercase();
+        let page = kind.is_empty() || kind.contains("html");
+        let rank = if page { Rank::Alternate } else { Rank::TypedAlternate };
+        Self { href, rank: alternate.then_some(rank) }
+    }
+
+    pub(super) fn has_href(&self) -> bool {
+        !self.href.is_empty()
+    }
+
+    /// What its text means, where it has no `href`.
+    pub(super) fn text_field(&self, kind: DocumentKind, ns: Ns) -> Option<Field> {
+        let rank = self.rank?;
+        let rss = kind != DocumentKind::Atom && ns != Ns::Atom;
+        Some(Field::Link(if rss { Rank::Link } else { rank }))
+    }
+}
+
+/// What an item said so far.
+#[derive(Debug, Default)]
+pub(super) struct Item {
+    loc: String,
+    rank: Option<Rank>,
+    scratch: String,
+    published: Option<(u8, Lastmod)>,
+    updated: Option<(u8, Lastmod)>,
+    digest: Digest,
+}
+
+impl Item {
+    /// Ready for the next item.
+    pub(super) fn clear(&mut self) {
+        self.loc.clear();
+        self.rank = None;
+        self.published = None;
+        self.updated = None;
+        self.digest.clear();
+    }
+
+    pub(super) fn has_link(&self) -> bool {
+        self.rank.is_some()
+    }
+
+    pub(super) fn loc(&self) -> &str {
+        &self.loc
+    }
+
+    /// A field begins.
+    pub(super) fn begin(&mut self, field: Field) {
+        if matches!(field, Field::Hashed | Field::Title) {
+            self.digest.text("\u{1e}");
+        }
+    }
+
+    /// A piece of a text that is only hashed.
+    pub(super) fn hash(&mut self, text: &str) {
+        self.digest.text(text);
+    }
+
+    /// `rdf:about` of the item.
+    pub(super) fn about(&mut self, value: &str) {
+        self.absolute(Rank::About, value);
+    }
+
+    /// A link with an `href`.
+    pub(super) fn link(&mut self, link: &LinkTag, base: &Url, max_chars: usize, cx: &mut Cx<'_>) {
+        if let Some(rank) = link.rank {
+            self.offer(rank, &link.href, base, max_chars, cx);
+        }
+    }
+
+    /// A field is closed.
+    pub(super) fn set(&mut self, field: Field, text: &str, base: &Url, max_chars: usize, cx: &mut Cx<'_>) {
+        match field {
+            Field::Link(rank) => self.offer(rank, text, base, max_chars, cx),
+            Field::Identifier => self.absolute(Rank::Identifier, text),
+            Field::NoPermalink => {
+                let own = Url::parse(loc::trim(text)).is_ok_and(|url| url.host() == base.host());
+                if own {
+                    self.absolute(Rank::Guess, text);
+                }
+            }
+            Field::Published(rank) => take_date(&mut self.published, rank, text, cx),
+            Field::Updated(rank) => take_date(&mut self.updated, rank, text, cx),
+            Field::Title => self.digest.text(text),
+            Field::Hashed => {}
+        }
+    }
+
+    fn is_better(&self, rank: Rank) -> bool {
+        self.rank.is_none_or(|best| rank < best)
+    }
+
+    /// Takes a link that may be relative.
+    fn offer(&mut self, rank: Rank, raw: &str, base: &Url, max_chars: usize, cx: &mut Cx<'_>) {
+        if !self.is_better(rank) || loc::trim(raw).is_empty() {
+            return;
+        }
+        if loc::admit(raw, base, max_chars, &mut self.scratch, cx) {
+            std::mem::swap(&mut self.loc, &mut self.scratch);
+            self.rank = Some(rank);
+        }
+    }
+
+    /// Takes an identifier, which is a link only if it is an absolute URL.
+    fn absolute(&mut self, rank: Rank, raw: &str) {
+        let value = loc::trim(raw);
+        if self.is_better(rank) && loc::is_web(value) && Url::parse(value).is_ok_and(|u| u.has_host()) {
+            self.loc.clear();
+            self.loc.push_str(value);
+            self.rank = Some(rank);
+        }
+    }
+
+    /// Hands the item on.
+    pub(super) fn give(&self, sink: &mut Sink<'_>) -> ControlFlow<()> {
+        sink(crate::parse::Item::Entry(Entry {
+            loc: &self.loc,
+            updated: self.updated.map(|(_, at)| at),
+            published: self.published.map(|(_, at)| at),
+            digest: self.digest.value(),
+            ..Entry::default()
+        }))
+    }
+}
+
+fn take_date(slot: &mut Option<(u8, Lastmod)>, rank: u8, text: &str, cx: &mut Cx<'_>) {
+    let text = text.trim();
+    if text.is_empty() {
+        return;
+    }
+    match date::feed(text) {
+        Some(at) if slot.is_none_or(|(best, _)| rank < best) => *slot = Some((rank, at)),
+        Some(_) => {}
+        None => cx.note(IssueCode::InvalidDate, text),
+    }
+}

@@ -1,0 +1,233 @@
+//! Walking JSON without minding what is of another type than it should be.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::Reading;
+use crate::parse::feed::absolute;
+
+/// The fields of an item that matter, as texts.
+#[derive(Debug, Default)]
+pub(super) struct RawItem {
+    pub(super) id: Option<String>,
+    pub(super) url: Option<String>,
+    pub(super) external_url: Option<String>,
+    pub(super) title: Option<String>,
+    pub(super) summary: Option<String>,
+    pub(super) content_text: Option<String>,
+    pub(super) content_html: Option<String>,
+    pub(super) date_published: Option<String>,
+    pub(super) date_modified: Option<String>,
+}
+
+/// A scalar as text; `None` for null, arrays and objects.
+struct Loose;
+
+impl<'de> DeserializeSeed<'de> for Loose {
+    type Value = Option<String>;
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Self::Value, D::Error> {
+        d.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Loose {
+    type Value = Option<String>;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("anything")
+    }
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+    fn visit_i64<E>(self, v: i64) -> Result<Self::Value, E> {
+        Ok(Some(v.to_string()))
+    }
+    fn visit_u64<E>(self, v: u64) -> Result<Self::Value, E> {
+        Ok(Some(v.to_string()))
+    }
+    fn visit_f64<E>(self, v: f64) -> Result<Self::Value, E> {
+        Ok(Some(v.to_string()))
+    }
+    fn visit_str<E>(self, v: &str) -> Result<Self::Value, E> {
+        Ok(Some(v.to_owned()))
+    }
+    fn visit_string<E>(self, v: String) -> Result<Self::Value, E> {
+        Ok(Some(v))
+    }
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
+}
+
+/// The document as a whole.
+pub(super) struct Document<'r, 'a, 's>(pub(super) &'r mut Reading<'a, 's>);
+
+impl<'de> DeserializeSeed<'de> for Document<'_, '_, '_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<(), D::Error> {
+        d.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Document<'_, '_, '_> {
+    type Value = ();
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let reading = self.0;
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "version" | "title" => {
+                    if map.next_value_seed(Loose)?.is_some() {
+                        reading.proven();
+                    }
+                }
+                "items" => map.next_value_seed(Items { reading, what: What::Items })?,
+                "hubs" => map.next_value_seed(Items { reading, what: What::Hubs })?,
+                "feed_url" => reading.hints.self_url = map.next_value_seed(Loose)?.and_then(|u| absolute(&u, reading.ctx.base)),
+                "next_url" => reading.hints.next_page = map.next_value_seed(Loose)?.and_then(|u| absolute(&u, reading.ctx.base)),
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which array is walked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Items,
+    Hubs,
+}
+
+/// An array of objects.
+struct Items<'r, 'a, 's> {
+    reading: &'r mut Reading<'a, 's>,
+    what: What,
+}
+
+impl<'de> DeserializeSeed<'de> for Items<'_, '_, '_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<(), D::Error> {
+        d.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Items<'_, '_, '_> {
+    type Value = ();
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(())
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        self.reading.has_items |= self.what == What::Items;
+        while let Some(item) = seq.next_element_seed(Object)? {
+            match (self.what, item) {
+                (What::Items, Some(item)) => self.reading.item(&item),
+                (What::Hubs, Some(item)) => {
+                    let hub = item.url.and_then(|url| absolute(&url, self.reading.ctx.base));
+                    self.reading.hints.hubs.extend(hub);
+                    self.reading.hints.hubs.truncate(8);
+                }
+                (_, None) => {}
+            }
+            if self.reading.stopped {
+                return Err(A::Error::custom("stopped"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An object of an array; `None` for anything else.
+struct Object;
+
+impl<'de> DeserializeSeed<'de> for Object {
+    type Value = Option<RawItem>;
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Self::Value, D::Error> {
+        d.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Object {
+    type Value = Option<RawItem>;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut item = RawItem::default();
+        while let Some(key) = map.next_key::<String>()? {
+            let slot = match key.as_str() {
+                "id" => &mut item.id,
+                "url" => &mut item.url,
+                "external_url" => &mut item.external_url,
+                "title" => &mut item.title,
+                "summary" => &mut item.summary,
+                "content_text" => &mut item.content_text,
+                "content_html" => &mut item.content_html,
+                "date_published" => &mut item.date_published,
+                "date_modified" => &mut item.date_modified,
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+            };
+            *slot = map.next_value_seed(Loose)?;
+        }
+        Ok(Some(item))
+    }
+}

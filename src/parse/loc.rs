@@ -1,0 +1,158 @@
+//! A URL as a document writes it, made fit to be an entry.
+//!
+//! What comes out begins with `http:` or `https:`, has a host, is short enough,
+//! and has no control character and no U+FFFD in it. It is parsed as a URL only
+//! where a look at its characters does not settle that; normalisation and scope
+//! are left to others.
+
+use url::Url;
+
+use super::issue::IssueCode;
+use super::xml::Cx;
+
+/// Writes the URL in `raw` into `out` and returns whether it may be used.
+/// Defects are noted; one that costs the URL leaves `out` empty.
+pub(crate) fn admit(raw: &str, base: &Url, max_chars: usize, out: &mut String, cx: &mut Cx<'_>) -> bool {
+    out.clear();
+    let trimmed = trim(raw);
+    if trimmed.bytes().any(|b| b.is_ascii_control()) {
+        if trimmed.chars().any(|c| c.is_ascii_control() && !matches!(c, '\t' | '\n' | '\r')) {
+            cx.note(IssueCode::IllegalCharacter, trimmed);
+        }
+        join_lines(trimmed, out);
+    } else {
+        out.push_str(trimmed);
+    }
+    let verdict = check(base, max_chars, out);
+    if verdict == Ok(Kept::Resolved) {
+        cx.note(IssueCode::RelativeUrl, trimmed);
+    }
+    if let Err(code) = verdict {
+        cx.note(code, trimmed);
+        out.clear();
+    }
+    verdict.is_ok()
+}
+
+/// Does this text begin like a URL of the web?
+pub(crate) fn is_web(text: &str) -> bool {
+    ["http:", "https:"]
+        .iter()
+        .any(|scheme| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)))
+}
+
+/// Takes off blanks of every kind, control characters and invisible marks.
+pub(crate) fn trim(raw: &str) -> &str {
+    let plain = |b: &u8| b.is_ascii_graphic();
+    if raw.as_bytes().first().is_some_and(plain) && raw.as_bytes().last().is_some_and(plain) {
+        return raw;
+    }
+    raw.trim_matches(|c: char| {
+        c.is_whitespace() || c.is_control() || matches!(c, '\u{feff}' | '\u{200b}'..='\u{200f}' | '\u{2060}')
+    })
+}
+
+/// How a URL was kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    AsWritten,
+    Resolved,
+}
+
+fn check(base: &Url, max_chars: usize, url: &mut String) -> Result<Kept, IssueCode> {
+    if url.is_empty() {
+        return Err(IssueCode::MissingTag);
+    }
+    if url.contains(char::REPLACEMENT_CHARACTER) {
+        return Err(IssueCode::InvalidUrl);
+    }
+    too_long(url, max_chars)?;
+    if is_web(url) {
+        let good = plain_host(url) || Url::parse(url).is_ok_and(|u| u.has_host());
+        return if good { Ok(Kept::AsWritten) } else { Err(IssueCode::InvalidUrl) };
+    }
+    let resolved = if url.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("www.")) {
+        // Nobody has a directory of that name: the scheme was forgotten.
+        Url::parse(&format!("{}://{url}", base.scheme()))
+    } else {
+        base.join(url)
+    };
+    let resolved = resolved.map_err(|_| IssueCode::InvalidUrl)?;
+    if !is_web(resolved.as_str()) || !resolved.has_host() {
+        return Err(IssueCode::InvalidUrl);
+    }
+    url.clear();
+    url.push_str(resolved.as_str());
+    too_long(url, max_chars)?;
+    Ok(Kept::Resolved)
+}
+
+fn too_long(url: &str, max_chars: usize) -> Result<(), IssueCode> {
+    let long = url.len() > max_chars && url.chars().count() > max_chars;
+    if long { Err(IssueCode::UrlTooLong) } else { Ok(()) }
+}
+
+/// Has an absolute URL a host that needs no parser to be believed?
+fn plain_host(url: &str) -> bool {
+    let Some((_, rest)) = url.split_once("://") else { return false };
+    let end = rest.bytes().position(|b| matches!(b, b'/' | b'?' | b'#')).unwrap_or(rest.len());
+    let host = rest.get(..end).unwrap_or_default().as_bytes();
+    let label = host.rsplit(|b| *b == b'.').next().unwrap_or_default();
+    // A last label that begins with a letter is no IPv4 address.
+    label.first().is_some_and(u8::is_ascii_alphabetic)
+        && !host.windows(4).any(|w| w.eq_ignore_ascii_case(b"xn--"))
+        && host.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'))
+}
+
+/// Joins a URL that was broken over lines: a line end goes with the blanks
+/// around it, other control characters go alone.
+fn join_lines(text: &str, out: &mut String) {
+    for (i, line) in text.split(['\n', '\r']).enumerate() {
+        let line = if i == 0 { line.trim_end() } else { line.trim() };
+        out.extend(line.chars().filter(|c| !c.is_ascii_control()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::issue::{Issues, Place};
+    use super::*;
+
+    fn run(raw: &str) -> (String, Vec<IssueCode>) {
+        let base = Url::parse("https://example.com/dir/sitemap.xml").expect("a url");
+        let mut issues = Issues::default();
+        let place = Place { text: "", at: 0, base_offset: 0, base_lines: 0, newline: b'\n' };
+        let mut out = String::new();
+        admit(raw, &base, 100, &mut out, &mut Cx { issues: &mut issues, place });
+        (out, issues.into_list().into_iter().map(|i| i.code).collect())
+    }
+
+    #[test]
+    fn urls_are_kept_resolved_or_dropped_by_rule() {
+        use IssueCode::{IllegalCharacter, InvalidUrl, MissingTag, RelativeUrl, UrlTooLong};
+        let long = format!("https://example.com/{}", "x".repeat(100));
+        let table: &[(&str, &str, &[IssueCode])] = &[
+            ("https://example.com/a", "https://example.com/a", &[]),
+            ("\u{a0}\u{2000}\n HTTP://example.com/a\u{202f}", "HTTP://example.com/a", &[]),
+            ("https://example.com/a\n      b", "https://example.com/ab", &[]),
+            ("https://example.com/a\u{0}b", "https://example.com/ab", &[IllegalCharacter]),
+            ("https://example.com:8080/a", "https://example.com:8080/a", &[]),
+            ("http://[::1]/a", "http://[::1]/a", &[]),
+            ("/a", "https://example.com/a", &[RelativeUrl]),
+            ("a?b", "https://example.com/dir/a?b", &[RelativeUrl]),
+            ("//other.example/a", "https://other.example/a", &[RelativeUrl]),
+            ("www.example.com/a", "https://www.example.com/a", &[RelativeUrl]),
+            ("mailto:a@example.com", "", &[InvalidUrl]),
+            ("javascript:alert(1)", "", &[InvalidUrl]),
+            ("http://", "", &[InvalidUrl]),
+            ("http://exa mple.com/", "", &[InvalidUrl]),
+            ("http://1.2.3.999/", "", &[InvalidUrl]),
+            ("https://example.com/\u{fffd}", "", &[InvalidUrl]),
+            (&long, "", &[UrlTooLong]),
+            (" \n ", "", &[MissingTag]),
+        ];
+        for (raw, url, codes) in table {
+            assert_eq!(run(raw), ((*url).to_owned(), codes.to_vec()), "{raw:?}");
+        }
+    }
+}

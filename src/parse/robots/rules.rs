@@ -1,0 +1,200 @@
+//! The rules for one agent, compiled, and matching them.
+//!
+//! Paths and patterns are brought to one spelling of their percent-escapes and
+//! are ASCII from then on. Each piece between two `*` is searched once, forward,
+//! by the two-way algorithm of the standard library: linear, no backtracking.
+
+/// What a rule says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Verdict {
+    Disallow,
+    Allow,
+}
+
+/// One `Allow` or `Disallow` line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Rule {
+    verdict: Verdict,
+    /// Octets of the pattern, which decide between rules.
+    length: usize,
+    /// What stands between the `*`; the first is a prefix.
+    pieces: Vec<String>,
+    /// Must the last piece end the path (`$`)?
+    anchored: bool,
+}
+
+impl Rule {
+    /// A rule from its pattern; an empty pattern says nothing.
+    pub(super) fn new(verdict: Verdict, pattern: &str) -> Option<Self> {
+        if pattern.is_empty() {
+            return None;
+        }
+        let pattern = if pattern.starts_with(['/', '*', '$']) {
+            normal(pattern)
+        } else {
+            format!("/{}", normal(pattern))
+        };
+        let (body, anchored) = match pattern.strip_suffix('$') {
+            Some(body) => (body, true),
+            None => (pattern.as_str(), false),
+        };
+        let mut pieces: Vec<String> = body.split('*').map(str::to_owned).collect();
+        // Of a run of `*` one says as much.
+        let last = pieces.len() - 1;
+        let mut index = 0;
+        pieces.retain(|piece| {
+            index += 1;
+            !piece.is_empty() || index == 1 || index == last + 1
+        });
+        Some(Self { verdict, length: pattern.len(), pieces, anchored })
+    }
+
+    fn matches(&self, path: &str) -> bool {
+        let Some((first, others)) = self.pieces.split_first() else { return true };
+        let Some(mut rest) = path.strip_prefix(first.as_str()) else { return false };
+        let Some((last, middle)) = others.split_last() else {
+            return !self.anchored || rest.is_empty();
+        };
+        for piece in middle {
+            match rest.split_once(piece.as_str()) {
+                Some((_, after)) => rest = after,
+                None => return false,
+            }
+        }
+        if self.anchored { rest.ends_with(last.as_str()) } else { rest.contains(last.as_str()) }
+    }
+}
+
+/// All rules that bind one agent, the strongest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rules {
+    rules: Vec<Rule>,
+}
+
+impl Rules {
+    pub(super) fn new(mut rules: Vec<Rule>) -> Self {
+        // Longest first; of equal ones `allow` first (RFC 9309 section 2.2.2).
+        rules.sort_by(|a, b| b.length.cmp(&a.length).then(b.verdict.cmp(&a.verdict)));
+        Self { rules }
+    }
+
+    /// May this path (with its query) be fetched? `/robots.txt` always.
+    pub fn allows(&self, path_and_query: &str) -> bool {
+        if self.rules.is_empty() {
+            return true;
+        }
+        let path = path_and_query.split('#').next().unwrap_or_default();
+        if path == "/robots.txt" {
+            return true;
+        }
+        let path = if path.starts_with('/') { normal(path) } else { format!("/{}", normal(path)) };
+        let strongest = self.rules.iter().find(|rule| rule.matches(&path));
+        strongest.is_none_or(|rule| rule.verdict == Verdict::Allow)
+    }
+
+    /// Is there no rule at all?
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+}
+
+/// One spelling for what RFC 3986 holds to be the same: escapes of unreserved
+/// characters undone, other escapes in upper case, octets beyond ASCII escaped.
+fn normal(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    let bytes = path.as_bytes();
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at).copied() {
+        let hex = |i: usize| bytes.get(at + i).and_then(|b| char::from(*b).to_digit(16));
+        match (byte, hex(1), hex(2)) {
+            (b'%', Some(high), Some(low)) => {
+                // Two hex digits are less than 256.
+                let octet = u8::try_from(high * 16 + low).unwrap_or_default();
+                if octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'.' | b'_' | b'~') {
+                    out.push(char::from(octet));
+                } else {
+                    escape(octet, &mut out);
+                }
+                at += 3;
+                continue;
+            }
+            _ if byte.is_ascii_graphic() => out.push(char::from(byte)),
+            _ => escape(byte, &mut out),
+        }
+        at += 1;
+    }
+    out
+}
+
+fn escape(octet: u8, out: &mut String) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    out.push('%');
+    for nibble in [octet >> 4, octet & 15] {
+        out.push(char::from(HEX.get(usize::from(nibble)).copied().unwrap_or_default()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, path: &str) -> bool {
+        let rules = Rules::new(Rule::new(Verdict::Disallow, pattern).into_iter().collect());
+        !rules.allows(path)
+    }
+
+    #[test]
+    fn patterns_match_as_the_standard_says() {
+        let table = [
+            ("/", "/anything", true),
+            ("/fish", "/fish.html", true),
+            ("/fish", "/catfish", false),
+            ("/fish*", "/fishheads/yummy.html", true),
+            ("/fish/", "/fish", false),
+            ("/*.php", "/folder/filename.php?parameters", true),
+            ("/*.php$", "/filename.php", true),
+            ("/*.php$", "/filename.php?parameters", false),
+            ("/fish*.php", "/fishheads/catfish.php", true),
+            ("/a$", "/a", true),
+            ("/a$", "/ab", false),
+            ("/a*b*a$", "/aba", true),
+            ("/a*a$", "/a", false),
+            ("$", "/", false),
+            ("*", "/x", true),
+            ("***/x", "/y/x", true),
+            ("fish", "/fish", true),
+            ("/a%3cd.html", "/a%3Cd.html", true),
+            ("/a%2fb", "/a/b", false),
+            ("/%7Ejoe/", "/~joe/index.html", true),
+            ("/ツ", "/%E3%83%84/x", true),
+            ("/a?b=*", "/a?b=1", true),
+        ];
+        for (pattern, path, want) in table {
+            assert_eq!(matches(pattern, path), want, "{pattern} on {path}");
+        }
+    }
+
+    #[test]
+    fn the_longest_rule_wins_and_allow_wins_a_tie() {
+        let rule = |verdict, pattern| Rule::new(verdict, pattern).expect("not empty");
+        let rules = Rules::new(vec![
+            rule(Verdict::Disallow, "/folder"),
+            rule(Verdict::Allow, "/folder/page"),
+            rule(Verdict::Disallow, "/same"),
+            rule(Verdict::Allow, "/same"),
+            rule(Verdict::Allow, "/"),
+        ]);
+        assert!(rules.allows("/folder/page"));
+        assert!(!rules.allows("/folder/other"));
+        assert!(rules.allows("/same"));
+        assert!(rules.allows("/robots.txt"));
+    }
+
+    #[test]
+    fn a_pattern_of_stars_takes_linear_time() {
+        let pattern = format!("/{}b", "*a".repeat(4_000));
+        let path = format!("/{}", "a".repeat(8_000));
+        assert!(!matches(&pattern, &path));
+        assert!(matches(&pattern, &format!("{path}b")));
+    }
+}

@@ -1,0 +1,117 @@
+use super::*;
+
+#[test]
+fn groups_of_one_agent_are_merged_and_named_ones_beat_the_star() {
+    let robots = Robots::parse(
+        b"User-agent: *\nDisallow: /\n\nUser-agent: FooBot/2.0\nUser-agent: bar\nDisallow: /a\n\n\
+          user-agent: foobot\nDisallow: /b\nAllow: /b/c\n",
+    );
+    assert!(!robots.allows("foobot", "/a"));
+    assert!(!robots.allows("FooBot/1.0", "/b"));
+    assert!(robots.allows("foobot", "/b/c"));
+    assert!(robots.allows("foobot", "/z"));
+    assert!(robots.allows("bar", "/b"));
+    assert!(!robots.allows("other", "/z"));
+    assert!(robots.allows("other", "/robots.txt"));
+}
+
+#[test]
+fn a_sitemap_line_does_not_end_a_group_and_an_empty_disallow_allows_all() {
+    let robots = Robots::parse(b"User-agent: a\nSitemap: /s.xml\nUser-agent: b\nDisallow:\n");
+    assert!(robots.allows("a", "/x") && robots.allows("b", "/x"));
+    let robots = Robots::parse(b"User-agent: a\nSitemap: /s.xml\nUser-agent: b\nDisallow: /x\n");
+    assert!(!robots.allows("a", "/x") && !robots.allows("b", "/x"));
+}
+
+#[test]
+fn rules_before_any_agent_bind_nobody() {
+    let robots = Robots::parse(b"Disallow: /\nUser-agent: *\nDisallow: /a\n");
+    assert!(robots.allows("x", "/b"));
+    assert!(!robots.allows("x", "/a"));
+}
+
+#[test]
+fn sitemap_lines_are_found_in_every_shape_of_the_field() {
+    let table: &[(&str, &[&str])] = &[
+        ("Sitemap: https://e.com/s.xml", &["https://e.com/s.xml"]),
+        ("\u{feff}sitemap:https://e.com/s.xml", &["https://e.com/s.xml"]),
+        ("SITEMAP : https://e.com/s.xml # main", &["https://e.com/s.xml"]),
+        ("Sitemap:\u{a0}https://e.com/s.xml", &["https://e.com/s.xml"]),
+        ("Site-map: https://e.com/s.xml", &["https://e.com/s.xml"]),
+        ("\tSitemap: /s.xml", &["/s.xml"]),
+        ("Sitemap: s.xml", &["s.xml"]),
+        ("Sitemap https://e.com/s.xml", &["https://e.com/s.xml"]),
+        ("Sitemap:\nhttps://e.com/s.xml", &["https://e.com/s.xml"]),
+        ("User-agent: *\rDisallow:\rSitemap: https://e.com/s.xml\r", &["https://e.com/s.xml"]),
+        ("Sitemap: https://e.com/s.xml\nsitemap: https://e.com/s.xml", &["https://e.com/s.xml"]),
+        ("Sitemap:", &[]),
+        ("# Sitemap: https://e.com/s.xml", &[]),
+        ("kjasSItemapsdmjfkl wekie;er :Ads", &[]),
+        ("<a href=\"/sitemap\">Sitemap: x</a>", &[]),
+        ("https://e.com/s.xml", &[]),
+    ];
+    for (text, want) in table {
+        assert_eq!(Robots::parse(text.as_bytes()).sitemaps(), *want, "{text:?}");
+    }
+}
+
+#[test]
+fn utf16_files_are_read() {
+    let text = "User-agent: *\nDisallow: /x\nSitemap: /s.xml\n";
+    let mut bytes = vec![0xff, 0xfe];
+    bytes.extend(text.encode_utf16().flat_map(u16::to_le_bytes));
+    let robots = Robots::parse(&bytes);
+    assert_eq!(robots.sitemaps(), ["/s.xml"]);
+    assert!(!robots.allows("a", "/x"));
+}
+
+#[test]
+fn crawl_delay_is_per_group_bounded_and_never_nonsense() {
+    let robots = Robots::parse(b"User-agent: a\nCrawl-delay: 2.5\n\nUser-agent: *\nCrawl-delay: 1e99\n");
+    assert_eq!(robots.crawl_delay("a"), Some(Duration::from_millis(2_500)));
+    assert_eq!(robots.crawl_delay("b"), Some(Duration::from_secs(86_400)));
+    for value in ["-1", "NaN", "inf", "", "x"] {
+        let robots = Robots::parse(format!("User-agent: *\nCrawl-delay: {value}\n").as_bytes());
+        assert_eq!(robots.crawl_delay("a"), None, "{value}");
+    }
+}
+
+#[test]
+fn signals_are_kept_per_group_and_for_the_file() {
+    let robots = Robots::parse(
+        b"License: https://e.com/license.xml\nUser-agent: *\nContent-Signal: search=yes, ai-train=no\n\
+          Content-Usage: ai=n\nAllow: /\nUser-agent: a\nDisallow: /p\n",
+    );
+    let usage = robots.usage("other");
+    assert_eq!(usage.content_signal.as_deref(), Some("search=yes, ai-train=no"));
+    assert_eq!(usage.content_usage.as_deref(), Some("ai=n"));
+    assert_eq!(usage.license.as_deref(), Some("https://e.com/license.xml"));
+    assert_eq!(robots.usage("a").content_signal, None);
+    assert_eq!(robots.usage("a").license.as_deref(), Some("https://e.com/license.xml"));
+}
+
+#[test]
+fn what_is_beyond_the_limit_is_not_read() {
+    let mut bytes = b"User-agent: *\nDisallow: /early\n".to_vec();
+    bytes.extend("#".repeat(MAX_BYTES).into_bytes());
+    bytes.extend(b"\nDisallow: /late\n");
+    let robots = Robots::parse(&bytes);
+    assert!(robots.is_too_large());
+    assert!(!robots.allows("a", "/early"));
+    assert!(robots.allows("a", "/late"));
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(bytes: Vec<u8>, path in "/\\PC{0,40}") {
+        let robots = Robots::parse(&bytes);
+        let _ = (robots.allows("sitemapd", &path), robots.crawl_delay("x"), robots.usage("y"));
+    }
+
+    #[test]
+    fn no_rule_makes_it_panic(rules in "(((Dis)?allow|User-agent|Sitemap): ?[/*$a%0-9é]{0,12}\n){0,8}") {
+        let robots = Robots::parse(rules.as_bytes());
+        proptest::prop_assert!(robots.allows("a", "/robots.txt"));
+        let _ = robots.allows("*", "/a%0");
+    }
+}

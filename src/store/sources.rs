@@ -241,7 +241,7 @@ impl State {
         let quota = self.policy.of(Some(site)).max_sources;
         let delay = self.policy.of(Some(site)).host_delay;
         let mut used = self.site_sources(site)?;
-        let (mut added, mut refused) = (0, 0);
+        let (mut added, mut refused) = (0_u64, 0_u64);
         for source in sources {
             let known = self.find_source(site, source.url.as_str())?;
             if let Some((id, retired_at)) = known {

@@ -172,7 +172,9 @@ impl<'a, 's> SitemapReader<'a, 's> {
     }
 
     fn inside_entry(&mut self, tag: &Tag<'_>, open: Open, depth: usize, core: bool, cx: &mut Cx<'_>) -> Next {
-        if core && matches!(tag.local, "url" | "sitemap" | "urlset" | "sitemapindex") {
+        // Inside an element that nobody knows, a `url` may be anything.
+        let apart = self.extension.is_skipping();
+        if core && !apart && matches!(tag.local, "url" | "sitemap" | "urlset" | "sitemapindex") {
             return Next::Close(open.depth);
         }
         if self.extension.is_open() || !core {
@@ -184,6 +186,7 @@ impl<'a, 's> SitemapReader<'a, 's> {
         }
         let Some(field) = Field::of(tag.local) else {
             cx.note(IssueCode::UnknownTag, tag.local);
+            self.extension.skip(depth);
             return Next::Go;
         };
         if field == Field::Loc && self.draft.has_loc() {

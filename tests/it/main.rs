@@ -2,6 +2,10 @@
 
 #![allow(missing_docs, reason = "a test binary has no public interface")]
 
+mod agreement;
 mod corpus;
 mod fetch;
+mod fixtures;
+mod hostile;
+mod reading;
 mod support;

@@ -76,7 +76,7 @@ impl Field {
     /// Does the start of this sibling show that the end tag is missing?
     pub(super) fn ends_before(self, local: &str) -> bool {
         match self {
-            Self::Hashed => matches!(local, "guid" | "pubdate"),
+            Self::Hashed => matches!(local, "guid" | "pubdate" | "updated" | "published" | "id"),
             _ => matches!(
                 local,
                 "title" | "link" | "guid" | "pubdate" | "description" | "category" | "id" | "updated" | "published"

@@ -6,8 +6,8 @@
 use std::error::Error;
 use std::time::Duration;
 
-use super::client::MAX_HEADERS;
 use super::resolver::NotChecked;
+use super::setup::MAX_HEADERS;
 use super::{FetchError, outside};
 
 /// The limits on time that errors name.

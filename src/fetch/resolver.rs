@@ -1,8 +1,8 @@
 //! From a host name to addresses that have been checked, and to nothing else.
 //!
 //! A hop resolves its name once, checks every address with the port it is
-//! going to use, and then sends its request inside [`with_checked`]. The HTTP
-//! client's own resolver ([`CheckedOnly`]) answers only from there, so that the
+//! going to use, and then sends its request inside `with_checked`. The HTTP
+//! client's own resolver (`CheckedOnly`) answers only from there, so that the
 //! address checked is the address connected to and a second, different DNS
 //! answer has no effect (rebinding). Outside of a hop it refuses to answer.
 

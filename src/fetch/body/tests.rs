@@ -79,11 +79,14 @@ fn read(body: impl Into<Bytes>, encoding: &[&str]) -> (Vec<u8>, Decoding) {
     (bytes, outcome)
 }
 
+/// A name, a body, what is said of it, and the layers that are there.
+type Case = (&'static str, Vec<u8>, &'static [&'static str], &'static [&'static str]);
+
 #[test]
 fn a_body_is_unpacked_by_its_bytes_and_not_by_what_is_said_of_it() {
     let twice = gzip(&gzip(XML));
     let br_of_gz = brotli(&gzip(XML));
-    let cases: [(&str, Vec<u8>, &[&str], &[&str]); 22] = [
+    let cases: [Case; 22] = [
         ("plain", XML.to_vec(), &[], &[]),
         ("gzip file", gzip(XML), &[], &["gzip"]),
         ("gzip coding", gzip(XML), &["gzip"], &["gzip"]),

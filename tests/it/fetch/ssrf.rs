@@ -81,6 +81,8 @@ fn inner_urls(port: u16) -> Vec<String> {
         "file:///etc/passwd".to_owned(),
         "data:text/xml,<urlset/>".to_owned(),
         "javascript:1".to_owned(),
+        format!("{}:x", "a".repeat(5_000)),
+        format!("http://{}/", "a.".repeat(2_000)),
     ]);
     urls
 }
@@ -109,12 +111,9 @@ async fn no_redirect_leads_to_an_inner_address() {
     for location in inner_urls(canary.port()) {
         origin.set("/a", Reply::redirect(302, &location));
         origin.route(|_| Some(Reply::status(404)));
-        let error = match get(&fetcher, origin.url("/a")).await {
-            Err(error) => error,
-            Ok(_) => {
-                relative.push(location);
-                continue;
-            }
+        let Err(error) = get(&fetcher, origin.url("/a")).await else {
+            relative.push(location);
+            continue;
         };
         let text = shown(&error);
         let is_refused =
@@ -261,8 +260,8 @@ async fn many_hosts_at_once_each_reach_their_own_address() {
         let (fetcher, port) = (fetcher.clone(), origin.port());
         tasks.spawn(async move {
             let url = Url::parse(&format!("http://{name}:{port}/")).unwrap();
-            let fetched = document(get(&fetcher, url).await.unwrap());
-            assert_eq!(fetched.body, format!("{name}:{port}"));
+            let got = document(get(&fetcher, url).await.unwrap());
+            assert_eq!(got.body, format!("{name}:{port}"));
         });
     }
     while let Some(done) = tasks.join_next().await {
@@ -283,8 +282,8 @@ async fn the_configured_proxy_is_used_and_asked_for_public_urls_only() {
     let fetcher = Fetcher::with_surroundings(&fetch, &daemon, 4, surroundings).unwrap();
 
     let public = Url::parse("http://only-the-proxy-knows.example/a").unwrap();
-    let fetched = document(get(&fetcher, public).await.unwrap());
-    assert_eq!(fetched.body, "via proxy: http://only-the-proxy-knows.example/a");
+    let got = document(get(&fetcher, public).await.unwrap());
+    assert_eq!(got.body, "via proxy: http://only-the-proxy-knows.example/a");
     for inner in ["http://127.0.0.1/", "http://[::1]/", "http://inner.test/"] {
         let error = get(&fetcher, Url::parse(inner).unwrap()).await.unwrap_err();
         assert!(matches!(error, FetchError::Blocked(_)), "{inner}: {error}");

@@ -21,6 +21,7 @@ use super::redirect::{self, Trail};
 use super::resolver::{self, Resolver};
 use super::setup::{self, Clock, FetchSetupError, Surroundings};
 use super::turns::{Turn, Turns};
+use super::warm::Warm;
 use super::wire::{self, Body, LARGE_BODIES, Room, SMALL_BODY};
 use super::{Answer, FetchError, Fetched, Gate, Head, Request, Validators, failure, headers};
 use crate::config;
@@ -40,6 +41,7 @@ struct Inner {
     resolver: Resolver,
     turns: Turns,
     room: Room,
+    warm: Warm,
     limits: failure::Limits,
     proxied: bool,
     clock: Option<Clock>,
@@ -95,6 +97,7 @@ impl Fetcher {
                 guard,
                 turns: Turns::new(per_address),
                 room: Room::new(LARGE_BODIES),
+                warm: Warm::new(setup::IDLE_TIMEOUT),
                 limits,
                 proxied: fetch.proxy.is_some(),
                 clock,
@@ -258,10 +261,17 @@ impl Inner {
         let conditional =
             trail.is_first() && headers::add_conditions(&mut sent, &request.validators);
         let host = url.host_str().unwrap_or_default();
-        let sending = self.client.get(url.clone()).headers(sent).send();
-        let response = resolver::with_checked(host, addresses, sending)
-            .await
-            .map_err(|error| self.limits.explain(error))?;
+        let send = || {
+            let sending = self.client.get(url.clone()).headers(sent.clone()).send();
+            resolver::with_checked(host, addresses.clone(), sending)
+        };
+        let was_warm = self.warm.take(url, Instant::now());
+        let outcome = match send().await {
+            Err(error) if was_warm && failure::is_stale_connection(&error) => send().await,
+            other => other,
+        };
+        let response = outcome.map_err(|error| self.limits.explain(error))?;
+        self.warm.put(url, Instant::now());
         if !self.proxied
             && let Some(peer) = response.remote_addr()
         {

@@ -4,6 +4,7 @@
 //! short, and never a URL: the client's own texts repeat it, userinfo and all.
 
 use std::error::Error;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use super::resolver::NotChecked;
@@ -64,6 +65,22 @@ impl Limits {
         let shown = outside::error(&error.without_url());
         FetchError::Protocol(format!("incomplete body after {read} bytes: {shown}"))
     }
+}
+
+/// Did the connection end before a byte of the answer came? On one that was
+/// idle before, this means that the origin had closed it meanwhile.
+pub(super) fn is_stale_connection(error: &reqwest::Error) -> bool {
+    if error.is_connect() || error.is_timeout() {
+        return false;
+    }
+    let is_gone = |kind: ErrorKind| {
+        matches!(
+            kind,
+            ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe
+        )
+    };
+    cause::<hyper::Error>(error).is_some_and(|e| e.is_incomplete_message() || e.is_canceled())
+        || cause::<std::io::Error>(error).is_some_and(|e| is_gone(e.kind()))
 }
 
 /// The first cause of this type.

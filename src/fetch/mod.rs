@@ -14,6 +14,7 @@ mod redirect;
 pub mod resolver;
 pub mod setup;
 mod turns;
+mod warm;
 mod wire;
 
 use std::time::Duration;

@@ -25,8 +25,9 @@ pub const MAX_HEADERS: usize = 256;
 /// Bytes of the headers of one answer (HTTP/2).
 pub const MAX_HEADER_LIST_BYTES: u32 = 256 * 1024;
 
-/// How long an idle connection is kept for the next request to its host.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long an idle connection is kept for the next request to its host. Below
+/// the 5 seconds after which common servers close it, so that ours is closed first.
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Tells the time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;

@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use async_compression::codecs::brotli::params::EncoderParams;
+use async_compression::codecs::zstd::params::CParameter;
 use async_compression::codecs::{
     BrotliEncoder, DeflateEncoder, EncodeV2, GzipEncoder, ZlibEncoder, ZstdEncoder,
 };
@@ -275,11 +276,17 @@ fn bombs_stop_at_the_limit() {
 
 #[test]
 fn a_zstd_window_above_the_standard_is_refused() {
-    // Frame header: no single segment, window descriptor 2^31.
-    let frame = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 0x01, 0x00, 0x00];
-    let (bytes, outcome) = read(frame.to_vec(), &["zstd"]);
-    assert!(bytes.is_empty());
-    assert!(matches!(outcome.end, End::Corrupt(_)), "{outcome:?}");
+    // Two windows' worth, so that the frame names the window it was made with.
+    for (window_log, end) in [(23, Some(End::Whole)), (24, None)] {
+        let window = CParameter::window_log(window_log);
+        let body = pack(ZstdEncoder::new_with_params(3, &[window]), zeros(32));
+        let mut decoded = decoded(body, &["zstd"], 64 * MIB);
+        let outcome = decoded.outcome();
+        match end {
+            Some(end) => assert_eq!(outcome.end, end),
+            None => assert!(matches!(outcome.end, End::Corrupt(_)), "{outcome:?}"),
+        }
+    }
 }
 
 #[test]

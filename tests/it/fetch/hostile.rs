@@ -255,6 +255,30 @@ async fn a_drip_that_ends_in_time_is_a_document() {
 }
 
 #[tokio::test]
+async fn a_connection_closed_between_two_requests_costs_nothing() {
+    let origin = Origin::start().await;
+    let fetcher = fetcher(&[origin.port()]);
+    // It says nothing of closing, so that the connection is kept on our side.
+    origin.set("/a", Reply::raw("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
+    for _ in 0..200 {
+        assert_eq!(document(get(&fetcher, origin.url("/a")).await.unwrap()).body, "ok");
+    }
+    assert_eq!(origin.requests("/a").len(), 200);
+}
+
+#[tokio::test]
+async fn an_origin_that_hangs_up_without_a_word_is_asked_once() {
+    let origin = Origin::start().await;
+    let fetcher = fetcher(&[origin.port()]);
+    origin.set("/a", Reply::raw(""));
+    for times in 1..5 {
+        let error = get(&fetcher, origin.url("/a")).await.unwrap_err();
+        assert!(matches!(error, FetchError::Protocol(_)), "{error}");
+        assert_eq!(origin.requests("/a").len(), times);
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_was_not_asked_for_is_never_taken_for_the_next() {
     let origin = Origin::start().await;
     let fetcher = fetcher(&[origin.port()]);

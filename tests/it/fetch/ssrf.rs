@@ -11,7 +11,7 @@ use sitemapd::fetch::{FetchError, Fetcher, Surroundings};
 use url::Url;
 
 use super::{config, document, fetcher, get, shown};
-use crate::support::{Canary, Origin, Reply};
+use crate::support::{Canary, Hold, Origin, Reply};
 
 /// All spellings of this machine and of inner networks that URLs know.
 fn inner_urls(port: u16) -> Vec<String> {
@@ -289,6 +289,45 @@ async fn the_configured_proxy_is_used_and_asked_for_public_urls_only() {
         assert!(matches!(error, FetchError::Blocked(_)), "{inner}: {error}");
     }
     assert_eq!(proxy.all_requests().len(), 1);
+}
+
+#[tokio::test]
+async fn hosts_that_share_an_address_share_its_turns() {
+    // Through a proxy, so that addresses can be public without leaving here.
+    let proxy = Origin::start().await;
+    let hold = Hold::new();
+    proxy.route({
+        let hold = hold.clone();
+        move |seen| {
+            let reply = Reply::text("x");
+            Some(if seen.path.contains("shared") { reply.hang(&hold) } else { reply })
+        }
+    });
+    let (mut fetch, daemon) = config(&[]);
+    fetch.proxy = Some(proxy.url("/"));
+    let names: Vec<String> = (0..8).map(|n| format!("shared{n}.test")).collect();
+    let mut script: Vec<(&str, &[&[&str]])> = names
+        .iter()
+        .map(|name| (name.as_str(), &[&["1.1.1.1"] as &[&str]] as &[&[&str]]))
+        .collect();
+    script.push(("alone.test", &[&["1.0.0.1"]]));
+    let (lookup, asked) = scripted(&script);
+    let surroundings = Surroundings { lookup, ..Surroundings::default() };
+    let fetcher = Fetcher::with_surroundings(&fetch, &daemon, 2, surroundings).unwrap();
+
+    let mut tasks = tokio::task::JoinSet::new();
+    for name in names {
+        let (fetcher, url) = (fetcher.clone(), Url::parse(&format!("http://{name}/")).unwrap());
+        tasks.spawn(async move { document(get(&fetcher, url).await.unwrap()) });
+    }
+    hold.arrived(2).await;
+    document(get(&fetcher, Url::parse("http://alone.test/").unwrap()).await.unwrap());
+    for done in 0..8 {
+        assert!(hold.waits() <= done + 2, "{} at the address after {done}", hold.waits());
+        hold.release(1);
+        tasks.join_next().await.unwrap().unwrap();
+    }
+    assert_eq!((hold.waits(), asked.load(Ordering::SeqCst)), (8, 9));
 }
 
 /// The environment of a process cannot be changed safely while it runs, so the

@@ -179,3 +179,33 @@ impl Resolver {
         Ok(found)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusing() -> CheckedOnly {
+        let lookup: Lookup = Arc::new(|host| panic!("{host} is looked up behind our back"));
+        CheckedOnly { proxy_host: None, lookup }
+    }
+
+    async fn asked(resolver: &CheckedOnly, name: &str) -> Result<Vec<SocketAddr>, String> {
+        match resolver.resolve(name.parse().unwrap()).await {
+            Ok(found) => Ok(found.collect()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_client_gets_the_checked_addresses_of_that_name_and_no_others() {
+        let resolver = refusing();
+        let checked: Arc<[SocketAddr]> = Arc::new(["1.1.1.1:80".parse().unwrap()]);
+        let inside = with_checked("a.example", checked.clone(), async {
+            (asked(&resolver, "A.example").await, asked(&resolver, "b.example").await)
+        });
+        let (right, wrong) = inside.await;
+        assert_eq!(right.unwrap(), *checked);
+        assert_eq!(wrong.unwrap_err(), "no checked address of b.example");
+        assert!(asked(&resolver, "a.example").await.is_err(), "outside of a hop");
+    }
+}

@@ -213,6 +213,23 @@ async fn waiting_for_the_gate_does_not_count_as_time_of_the_origin() {
     document(waited.unwrap());
 }
 
+#[tokio::test]
+async fn the_time_that_all_hops_took_is_told_and_counted() {
+    let origin = Origin::start().await;
+    let (slow, never) = (Hold::new(), Hold::new());
+    origin.set("/a", Reply::redirect(302, "/b").hang(&slow));
+    origin.set("/b", Reply::xml("<a/>"));
+    origin.set("/hangs", Reply::text("").hang(&never));
+    let patient = fetcher(&[origin.port()]);
+    let (got, ()) = tokio::join!(get(&patient, origin.url("/a")), async {
+        slow.arrived(1).await;
+        // Takes half a second at least.
+        get(&hasty(&[origin.port()]), origin.url("/hangs")).await.unwrap_err();
+        slow.release_all();
+    });
+    assert!(document(got.unwrap()).head.took >= Duration::from_millis(500));
+}
+
 #[test]
 fn a_fetcher_that_cannot_work_as_configured_is_refused() {
     let (fetch, daemon) = config(&[]);

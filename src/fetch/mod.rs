@@ -13,7 +13,10 @@ pub mod headers;
 mod outside;
 mod redirect;
 pub mod resolver;
+pub mod setup;
 mod turns;
+mod warm;
+mod wire;
 
 use std::time::Duration;
 
@@ -21,7 +24,9 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use url::Url;
 
-pub use client::{FetchSetupError, Fetcher, Surroundings};
+pub use client::Fetcher;
+pub use guard::{Blocked, Guard};
+pub use setup::{FetchSetupError, Surroundings};
 
 /// Validators exactly as an origin sent them (RFC 9110 section 8.8).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -146,4 +151,10 @@ pub enum FetchError {
     /// More redirects than allowed, or a loop of them.
     #[error("redirects: {0}")]
     Redirects(String),
+}
+
+impl From<Blocked> for FetchError {
+    fn from(blocked: Blocked) -> Self {
+        Self::Blocked(blocked.to_string())
+    }
 }

@@ -3,4 +3,5 @@
 #![allow(missing_docs, reason = "a test binary has no public interface")]
 
 mod fetch;
+mod http;
 mod support;

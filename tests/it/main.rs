@@ -7,5 +7,6 @@ mod corpus;
 mod fetch;
 mod fixtures;
 mod hostile;
+mod http;
 mod reading;
 mod support;

@@ -23,7 +23,6 @@ pub(crate) struct Site {
     sources: u64,
     failing: u64,
     urls: u64,
-    listed: u64,
     last_poll_at: Option<Time>,
     next_poll_at: Option<Time>,
 }
@@ -39,7 +38,6 @@ impl From<SiteView> for Site {
             sources: view.sources,
             failing: view.failing,
             urls: view.urls,
-            listed: view.listed,
             last_poll_at: view.last_poll_at.map(Time),
             next_poll_at: view.next_poll_at.map(Time),
         }

@@ -76,6 +76,11 @@ pub fn when(at: Timestamp, now: Timestamp) -> String {
     format!("in {}", duration(length))
 }
 
+/// When something is due, seen from `now`: what is overdue is due `now`.
+pub fn due(at: Option<Timestamp>, now: Timestamp) -> String {
+    at.map_or_else(|| "-".to_owned(), |at| when(at.max(now), now))
+}
+
 /// [`when`], or a dash where there is no instant.
 pub fn when_or_dash(at: Option<Timestamp>, now: Timestamp) -> String {
     at.map_or_else(|| "-".to_owned(), |at| when(at, now))
@@ -188,6 +193,15 @@ mod tests {
         for (at, text) in cases {
             assert_eq!(when(at.parse().expect("a timestamp"), now), text);
         }
+    }
+
+    #[test]
+    fn what_is_overdue_is_due_now() {
+        let now: Timestamp = "2026-11-21T08:00:00Z".parse().expect("a timestamp");
+        let earlier = "2026-11-21T07:00:00Z".parse().ok();
+        assert_eq!(due(earlier, now), "now");
+        assert_eq!(due("2026-11-21T08:20:00Z".parse().ok(), now), "in 20 min");
+        assert_eq!(due(None, now), "-");
     }
 
     #[test]

@@ -128,7 +128,7 @@ pub enum Failure {
     #[error("{0}")]
     NoConfig(String),
     /// It did not work.
-    #[error("{0:#}")]
+    #[error("{}", with_causes(.0))]
     Runtime(#[from] anyhow::Error),
     /// It did not work, and all is said already.
     #[error("failed")]
@@ -162,6 +162,19 @@ impl From<io::Error> for Failure {
     }
 }
 
+/// An error and its causes, each said once: some say their cause themselves.
+fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1) {
+        let cause = cause.to_string();
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
 /// Does what the command line says.
 pub async fn run(cli: Cli) -> Result<(), Failure> {
     let options = &cli.options;
@@ -184,4 +197,31 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
     }
     out.flush()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn a_cause_that_is_said_already_is_not_said_again() {
+        let twice = anyhow!("disk full").context("store: disk full");
+        assert_eq!(Failure::from(twice).to_string(), "store: disk full");
+        let once = anyhow!("disk full").context("store");
+        assert_eq!(Failure::from(once).to_string(), "store: disk full");
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_told_from_other_failures() {
+        let pipe = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert!(pipe.is_broken_pipe());
+        assert!(!Failure::from(io::Error::other("disk")).is_broken_pipe());
+        assert!(!Failure::Usage("broken pipe".to_owned()).is_broken_pipe());
+    }
 }

@@ -1,6 +1,5 @@
 //! `sitemapd queue`: looking into the crawl queue, and changing it by hand.
 
-
 use super::answers::{self, Dead, Peek, Queue};
 use super::humane;
 use super::order::Order;
@@ -32,12 +31,13 @@ pub enum Command {
         limit: u32,
     },
     /// Put URLs that were given up back into the queue
+    #[command(group(clap::ArgGroup::new("which").required(true).args(["urls", "all"])))]
     Replay {
         /// The URLs
-        #[arg(required_unless_present = "all", value_name = "URL")]
+        #[arg(value_name = "URL")]
         urls: Vec<String>,
         /// All of the crawl
-        #[arg(long, conflicts_with = "urls")]
+        #[arg(long)]
         all: bool,
         /// Their crawl
         #[arg(long, default_value = "default")]
@@ -151,7 +151,7 @@ fn print_peek(rows: &[Peek], now: jiff::Timestamp, out: &mut Output) -> Result<(
             row.reason.as_str().into(),
             row.priority.to_string().into(),
             row.changefreq.as_deref().unwrap_or("-").into(),
-            humane::when(row.due_at, now).into(),
+            humane::due(Some(row.due_at), now).into(),
             free(row.not_before, now),
         ]);
     }

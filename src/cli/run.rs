@@ -190,18 +190,18 @@ impl Reloader {
             info!(keys = plan.live.join(", "), "these keys hold at once");
         }
         for site in &plan.sites_added {
-            info!(site, "is new, and polled from now on");
+            info!(site, "a new site, polled from now on");
         }
         for site in &plan.sites_removed {
             let urls = self.urls_of(site).await;
             warn!(
                 site,
                 urls,
-                "is no longer polled or leased; its URLs stay until `sitemapd sites forget {site}`"
+                "a site that is no longer polled or leased; its URLs stay until `sitemapd sites forget {site}`"
             );
         }
         for (site, keys) in &plan.sites_changed {
-            info!(site, keys = keys.join(", "), "changes");
+            info!(site, keys = keys.join(", "), "a changed site");
             if keys.iter().any(|key| NARROWING.contains(&key.as_str())) {
                 let urls = self.urls_of(site).await;
                 info!(

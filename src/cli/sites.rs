@@ -68,7 +68,7 @@ async fn list(truth: &SourceOfTruth, options: &Options, out: &mut Output) -> Res
             Cell::toned(failing, &humane::number(site.failing)),
             site.urls.into(),
             humane::when_or_dash(site.last_poll_at, now).into(),
-            humane::when_or_dash(site.next_poll_at, now).into(),
+            humane::due(site.next_poll_at, now).into(),
         ]);
     }
     if table.is_empty() {

@@ -69,6 +69,6 @@ fn row(source: Source, now: jiff::Timestamp) -> Vec<Cell> {
         source.entries.into(),
         issues,
         humane::when_or_dash(source.last_poll_at, now).into(),
-        humane::when_or_dash(source.next_poll_at, now).into(),
+        humane::due(source.next_poll_at, now).into(),
     ]
 }

@@ -92,7 +92,7 @@ pub fn queues(queues: &[Queue], now: jiff::Timestamp) -> Table {
             queue.parked.into(),
             queue.blocked.into(),
             queue.forbidden.into(),
-            humane::when_or_dash(queue.next_due_at, now).into(),
+            humane::due(queue.next_due_at, now).into(),
         ]);
     }
     table

@@ -57,7 +57,7 @@ fn facts(url: &Url, now: jiff::Timestamp) -> Vec<(&'static str, String)> {
             0 => String::new(),
             tries => format!(", after {}", count(tries.into(), "failed try", "failed tries")),
         };
-        facts.push(("due", format!("{} ({}{attempts})", when(due), url.reason)));
+        facts.push(("due", format!("{} ({}{attempts})", humane::due(Some(due), now), url.reason)));
     }
     if let Some(raw) = &url.raw {
         facts.push(("listed as", raw.clone()));

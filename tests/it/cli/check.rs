@@ -1,0 +1,196 @@
+//! `sitemapd check`: the report, the object, the exit codes.
+
+use std::io::Write as _;
+use std::net::TcpListener;
+
+use serde_json::{Value, json};
+
+use super::{outcome, sitemapd, sitemapd_in};
+
+const SITEMAP: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
+<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"
+        xmlns:image="http://www.google.com/schemas/sitemap-image/1.1">
+<url><loc>https://www.example.org/a?x=1&amp;y=2</loc><lastmod>2026-11</lastmod>
+<changefreq>daily</changefreq><priority>0.8</priority>
+<image:image><image:loc>https://www.example.org/i.png</image:loc></image:image></url>
+<url><loc>/b</loc><lastmod>2026-13-45</lastmod></url>
+<url><loc>https://EXAMPLE.com</loc><lastmod>2026-11-21T09:30:00+01:00</lastmod></url>
+<url><loc>ftp://example.org/no</loc></url>
+</urlset>
+"#;
+
+fn json_of(args: &[&str], stdin: impl Into<Vec<u8>>) -> (i32, Value) {
+    let mut command = sitemapd();
+    command.args(["check", "-", "--json"]).args(args).write_stdin(stdin);
+    let (code, out, err) = outcome(&mut command);
+    (code, serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out} {err}")))
+}
+
+/// One stored block, which is the least that makes a gzip file (RFC 1952).
+fn gzip(plain: &[u8]) -> Vec<u8> {
+    let mut crc = !0_u32;
+    for byte in plain {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg());
+        }
+    }
+    let length = u16::try_from(plain.len()).expect("a small document");
+    let mut file = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255, 1];
+    file.extend(length.to_le_bytes());
+    file.extend((!length).to_le_bytes());
+    file.extend(plain);
+    file.extend((!crc).to_le_bytes());
+    file.extend(u32::from(length).to_le_bytes());
+    file
+}
+
+#[test]
+fn the_object_has_exactly_these_names_and_values() {
+    let (code, value) =
+        json_of(&["--url", "https://example.org/sitemap.xml", "--entries"], SITEMAP);
+    assert_eq!(code, 0);
+    let none = json!([]);
+    let entry = |loc: &str, in_scope: bool, lastmod: Value| {
+        json!({
+            "loc": loc, "in_scope": in_scope, "lastmod": lastmod, "updated": null,
+            "published": null, "changefreq": null, "priority": null, "images": none,
+            "videos": none, "news": none, "alternates": none,
+        })
+    };
+    let mut first = entry("https://www.example.org/a?x=1&y=2", true, json!("2026-11"));
+    first["changefreq"] = json!("daily");
+    first["priority"] = json!(0.8);
+    first["images"] = json!([{ "loc": "https://www.example.org/i.png" }]);
+    let mut value = value;
+    let issues = value["issues"].take();
+    assert_eq!(
+        value,
+        json!({
+            "kind": "urlset", "encoding": "UTF-8", "compression": null,
+            "bytes": SITEMAP.len(), "entries_total": 3, "sitemaps_total": 0,
+            "complete": true, "issues": null, "sitemaps": [],
+            "entries": [
+                first,
+                entry("https://example.org/b", true, json!(null)),
+                entry("https://example.com/", false, json!("2026-11-21T08:30:00Z")),
+            ],
+        })
+    );
+    let codes: Vec<&str> =
+        issues.as_array().expect("a list").iter().filter_map(|i| i["code"].as_str()).collect();
+    for code in ["invalid-date", "invalid-url"] {
+        assert!(codes.contains(&code), "{codes:?}");
+    }
+    for issue in issues.as_array().expect("a list") {
+        let mut names: Vec<&str> =
+            issue.as_object().expect("an object").keys().map(String::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["code", "count", "line", "offset", "sample", "severity"]);
+    }
+}
+
+#[test]
+fn entries_are_listed_only_when_asked_for_and_counted_always() {
+    let (_, value) = json_of(&[], SITEMAP);
+    assert!(value.get("entries").is_none() && value.get("sitemaps").is_none());
+    // The relative URL has nothing to be resolved against here.
+    assert_eq!(value["entries_total"], 2);
+}
+
+#[test]
+fn a_packed_document_is_unpacked_and_says_so() {
+    let (code, value) = json_of(&[], gzip(SITEMAP.as_bytes()));
+    assert_eq!((code, &value["compression"]), (0, &json!("gzip")));
+    assert_eq!(value["bytes"], SITEMAP.len());
+    let mut broken = gzip(SITEMAP.as_bytes());
+    broken.truncate(450);
+    let (code, value) = json_of(&[], broken);
+    assert_eq!((code, &value["complete"]), (0, &json!(false)), "{value}");
+    assert!(value["entries_total"].as_u64() > Some(0), "{value}");
+}
+
+#[test]
+fn what_is_no_sitemap_exits_1_with_a_report_all_the_same() {
+    let (code, value) = json_of(&[], "<!doctype html><html><body>404</body></html>");
+    assert_eq!((code, &value["kind"]), (1, &json!("unsupported")));
+    let (code, value) = json_of(&[], "");
+    assert_eq!((code, &value["entries_total"]), (1, &json!(0)));
+    let (code, out, err) =
+        outcome(sitemapd().args(["check", "-"]).write_stdin("<!doctype html><html></html>"));
+    assert_eq!((code, err.as_str()), (1, ""));
+    assert!(out.contains("Unsupported format"), "{out}");
+}
+
+#[test]
+fn a_robots_txt_fills_the_sitemaps() {
+    let robots =
+        "User-agent: *\nDisallow: /x\nSitemap: /one.xml\nSitemap: https://example.org/two.xml\n";
+    let (code, value) = json_of(&["--entries", "--url", "https://example.org/robots.txt"], robots);
+    assert_eq!((code, &value["kind"], &value["sitemaps_total"]), (0, &json!("robots"), &json!(2)));
+    assert_eq!(
+        value["sitemaps"],
+        json!([
+            { "loc": "https://example.org/one.xml", "lastmod": null },
+            { "loc": "https://example.org/two.xml", "lastmod": null },
+        ])
+    );
+}
+
+#[test]
+fn a_person_is_told_what_is_wrong_where_and_what_to_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("sitemap.xml"), SITEMAP).expect("a file");
+    let (code, out, err) = outcome(sitemapd_in(folder.path()).args(["check", "sitemap.xml"]));
+    assert_eq!((code, err.as_str()), (0, ""));
+    for told in ["sitemap.xml: a sitemap", "2 URLs", "Invalid date (line 7)", "2026-13-45"] {
+        assert!(out.contains(told), "{told}: {out}");
+    }
+    for line in out.lines() {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+}
+
+#[test]
+fn text_of_a_stranger_cannot_drive_the_terminal() {
+    let list = "https://example.org/\u{202e}\u{9b}31m\nhttps://example.org/ok\nnot \x1b[2J a url\n";
+    let (_, out, _) = outcome(sitemapd().args(["check", "-"]).write_stdin(list));
+    assert!(!out.chars().any(|c| c.is_control() && c != '\n'), "{out:?}");
+    assert!(!out.contains('\u{202e}'), "{out:?}");
+}
+
+#[test]
+fn a_file_that_is_not_there_exits_1_and_is_named() {
+    let (code, _, err) = outcome(sitemapd().args(["check", "/no/such/file.xml"]));
+    assert_eq!(code, 1);
+    assert!(err.contains("/no/such/file.xml"), "{err}");
+}
+
+#[test]
+fn a_loopback_url_is_fetched_when_it_was_typed() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/sitemap.xml", listener.local_addr().expect("an address"));
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let mut head = [0; 4096];
+        let _ = std::io::Read::read(&mut stream, &mut head);
+        write!(
+            stream,
+            "HTTP/1.1 200 OK\r\ncontent-type: text/xml\r\ncontent-length: {}\r\n\r\n{SITEMAP}",
+            SITEMAP.len()
+        )
+        .expect("it is read");
+    });
+    let (code, out, err) = outcome(sitemapd().args(["check", "--json", &url]));
+    server.join().expect("it was asked");
+    assert_eq!(code, 0, "{err}");
+    let value: Value = serde_json::from_str(&out).expect("json");
+    assert_eq!(value["entries_total"], 3);
+}
+
+#[test]
+fn a_private_address_is_refused_even_when_it_was_typed() {
+    let (code, _, err) = outcome(sitemapd().args(["check", "http://10.0.0.1/sitemap.xml"]));
+    assert_eq!(code, 1);
+    assert!(err.contains("10.0.0.1") && err.contains("fetch.allow"), "{err}");
+}

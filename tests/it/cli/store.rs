@@ -1,0 +1,78 @@
+//! Commands without a daemon: reading out of the store, and orders under its lock.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::Value;
+use sitemapd::clock::Clock;
+use sitemapd::config::{Config, Env};
+use sitemapd::metrics::Metrics;
+use sitemapd::store::Store;
+
+use super::{outcome, sitemapd_in};
+
+/// A folder with a configuration of one site and the store of a daemon that
+/// has ended. Nobody listens on port 9 (discard).
+fn folder_with_store() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text =
+        "[listen]\napi = \"127.0.0.1:9\"\n[[site]]\nname = \"a\"\nurl = \"https://a.example/\"\n";
+    std::fs::write(folder.path().join("config.toml"), text).expect("a config");
+    open(folder.path()).close();
+    folder
+}
+
+fn open(folder: &Path) -> Store {
+    let config = Config::load(&folder.join("config.toml"), &Env::empty()).expect("it is valid");
+    Store::open(&config, Clock::system(), Arc::new(Metrics::new())).expect("it opens")
+}
+
+#[test]
+fn without_a_daemon_the_store_is_read() {
+    let folder = folder_with_store();
+    let run = |args: &[&str]| outcome(sitemapd_in(folder.path()).args(args));
+    let (code, out, err) = run(&["sites"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("https://a.example/"), "{out}");
+    let (code, out, _) = run(&["status"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("not running"), "{out}");
+    let (code, out, _) = run(&["sources", "a", "--json"]);
+    let value: Value = serde_json::from_str(&out).expect("json");
+    assert_eq!((code, value["sources"][0]["site"].as_str()), (0, Some("a")));
+    for line in run(&["sources"]).1.lines() {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+}
+
+#[test]
+fn without_a_daemon_an_order_is_carried_out_under_the_lock() {
+    let folder = folder_with_store();
+    let run = |args: &[&str]| outcome(sitemapd_in(folder.path()).args(args));
+    let (code, out, err) = run(&["queue", "pause"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert!(run(&["queue", "stats"]).1.contains("(paused)"));
+    let held = open(folder.path());
+    let (code, _, err) = run(&["queue", "resume"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("in use"), "{err}");
+    held.close();
+    drop(held);
+    assert_eq!(run(&["queue", "resume"]).0, 0);
+    assert!(!run(&["queue", "stats"]).1.contains("(paused)"));
+}
+
+#[test]
+fn a_site_is_forgotten_only_when_it_is_no_longer_registered() {
+    let folder = folder_with_store();
+    let run = |args: &[&str]| outcome(sitemapd_in(folder.path()).args(args));
+    let (code, _, err) = run(&["sites", "forget", "a"]);
+    assert_eq!(code, 1);
+    assert!(err.contains('a'), "{err}");
+    let text = "[listen]\napi = \"127.0.0.1:9\"\n";
+    std::fs::write(folder.path().join("config.toml"), text).expect("a config");
+    let (code, out, err) = run(&["sites", "forget", "a"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("forgot a"), "{out}");
+    assert!(!run(&["sites"]).1.contains("https://a.example/"));
+}

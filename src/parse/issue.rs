@@ -8,7 +8,9 @@
 use std::fmt;
 
 /// How much a defect matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
     /// Tolerated without loss.
@@ -230,18 +232,34 @@ impl IssueCode {
     /// One plain sentence: what to do about it.
     pub fn advice(self) -> &'static str {
         match self {
-            Self::ParsingError => "Make the file well-formed; an XML or JSON checker shows the place.",
+            Self::ParsingError => {
+                "Make the file well-formed; an XML or JSON checker shows the place."
+            }
             Self::UnescapedCharacter => "Write & as &amp; and < as &lt; in text and in URLs.",
-            Self::UnknownEntity => "Use the character itself, or a numeric reference such as &#233;.",
+            Self::UnknownEntity => {
+                "Use the character itself, or a numeric reference such as &#233;."
+            }
             Self::MismatchedTag => "Close every tag that is opened, in the reverse order.",
-            Self::Truncated => "Find out why the file is cut off: a time limit, a memory limit or a full disk.",
-            Self::IncompleteBody => "Check that the server sends the whole file and that its compression is intact.",
-            Self::EncodingError => "Save the file as UTF-8, or declare the encoding it is really in.",
+            Self::Truncated => {
+                "Find out why the file is cut off: a time limit, a memory limit or a full disk."
+            }
+            Self::IncompleteBody => {
+                "Check that the server sends the whole file and that its compression is intact."
+            }
+            Self::EncodingError => {
+                "Save the file as UTF-8, or declare the encoding it is really in."
+            }
             Self::IllegalCharacter => "Remove control characters before writing the file.",
-            Self::LeadingWhitespace => "Let the XML declaration be the very first thing in the file.",
+            Self::LeadingWhitespace => {
+                "Let the XML declaration be the very first thing in the file."
+            }
             Self::TrailingContent => "End the file after the closing tag of its root element.",
-            Self::IncorrectNamespace => "Use the namespace exactly as the protocol gives it, and declare every prefix.",
-            Self::DoctypeIgnored => "Remove the document type declaration; its entities are not expanded.",
+            Self::IncorrectNamespace => {
+                "Use the namespace exactly as the protocol gives it, and declare every prefix."
+            }
+            Self::DoctypeIgnored => {
+                "Remove the document type declaration; its entities are not expanded."
+            }
             Self::TooDeep => "Nest elements as the protocol shows; deeper ones are not read.",
             Self::OversizedMarkup => "Shorten the tag, attribute list or field; it was not read.",
             Self::MissingTag => "Give every entry its URL.",
@@ -252,20 +270,28 @@ impl IssueCode {
             Self::UrlTooLong => "Keep URLs under 2,048 characters.",
             Self::InvalidDate => "Write dates as 2026-11-21 or 2026-11-21T08:30:00+00:00.",
             Self::InvalidTagValue => "Use a value that the protocol allows, or leave the tag out.",
-            Self::InvalidAttributeValue => "Use a value that the protocol allows, such as an ISO 639-1 language code.",
+            Self::InvalidAttributeValue => {
+                "Use a value that the protocol allows, such as an ISO 639-1 language code."
+            }
             Self::MissingAttribute => "Give the tag all of its attributes.",
             Self::TooManyUrls => "Split the sitemap: at most 50,000 URLs in one file.",
             Self::TooManySitemaps => "Split the index: at most 50,000 sitemaps in one file.",
             Self::TooManyNews => "Keep a news sitemap to 1,000 articles of the last two days.",
             Self::TooManyExtensions => "Keep to 1,000 images per page and to short texts.",
-            Self::MissingPublication => "Name the publication and its language in every news entry.",
+            Self::MissingPublication => {
+                "Name the publication and its language in every news entry."
+            }
             Self::MissingThumbnail => "Give every video a thumbnail URL.",
             Self::MissingVideoTitle => "Give every video a title.",
-            Self::SameVideoLocation => "Point to the video file or player, not to the page that shows it.",
+            Self::SameVideoLocation => {
+                "Point to the video file or player, not to the page that shows it."
+            }
             Self::MixedContent => "Keep pages and child sitemaps in separate files.",
             Self::EmptySitemap => "List at least one URL, or remove the file.",
             Self::EmptyDocument => "Serve the file with its content.",
-            Self::UnsupportedFormat => "Serve a sitemap, a feed or a list of URLs here, not another kind of file.",
+            Self::UnsupportedFormat => {
+                "Serve a sitemap, a feed or a list of URLs here, not another kind of file."
+            }
             Self::RobotsTooLarge => "Keep robots.txt under 500 KiB; what follows is not read.",
         }
     }
@@ -391,7 +417,14 @@ impl Issues {
     }
 
     /// Enters a defect whose place was worked out elsewhere.
-    pub(crate) fn push(&mut self, code: IssueCode, count: u64, line: u64, offset: u64, sample: &str) {
+    pub(crate) fn push(
+        &mut self,
+        code: IssueCode,
+        count: u64,
+        line: u64,
+        offset: u64,
+        sample: &str,
+    ) {
         if let Some(known) = self.list.iter_mut().find(|issue| issue.code == code) {
             known.count += count;
             return;

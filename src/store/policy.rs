@@ -74,7 +74,11 @@ impl Policy {
             max_sources: site.max_sources,
         };
         Self {
-            by_name: config.sites.iter().map(|(name, site)| (name.clone(), of_site(site))).collect(),
+            by_name: config
+                .sites
+                .iter()
+                .map(|(name, site)| (name.clone(), of_site(site)))
+                .collect(),
             by_site: HashMap::new(),
             removal_polls: config.poll.removal_polls,
             removal_after: config.poll.removal_after,

@@ -70,8 +70,11 @@ impl<'a> Tag<'a> {
     /// protocol's?
     pub(crate) fn misspells_sitemap_namespace(&self) -> bool {
         self.attributes().any(|(name, uri)| {
-            (name == "xmlns" || name.strip_prefix("xmlns:") == self.prefix)
-                && !names::is_exact_sitemap(uri)
+            let own = match self.prefix {
+                Some(prefix) => name.strip_prefix("xmlns:") == Some(prefix),
+                None => name == "xmlns",
+            };
+            own && !names::is_exact_sitemap(uri)
         })
     }
 }

@@ -77,7 +77,7 @@ impl Field {
     /// Does the start of this sibling show that the end tag is missing?
     pub(super) fn ends_before(self, local: &str) -> bool {
         match self {
-            Self::Hashed => matches!(local, "guid" | "pubdate"),
+            Self::Hashed => matches!(local, "guid" | "pubdate" | "updated" | "published" | "id"),
             _ => matches!(
                 local,
                 "title"

@@ -81,6 +81,16 @@ impl Extension {
         self.open.is_some()
     }
 
+    /// Is an element of no known extension open?
+    pub(super) fn is_skipping(&self) -> bool {
+        self.open.as_ref().is_some_and(|item| item.list == List::Skip)
+    }
+
+    /// Passes over the element at `depth`.
+    pub(super) fn skip(&mut self, depth: usize) {
+        self.open = Some(Item { list: List::Skip, depth });
+    }
+
     pub(super) fn has_news(&self) -> bool {
         !self.found.news.is_empty()
     }
@@ -109,7 +119,7 @@ impl Extension {
             self.fields.clear();
             return;
         }
-        if self.open.as_ref().is_some_and(|item| item.list == List::Skip) {
+        if self.is_skipping() {
             return;
         }
         self.close_leaf();

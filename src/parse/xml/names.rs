@@ -114,12 +114,10 @@ impl Scopes {
             return ns;
         }
         let uri = uri.get(..MAX_URI).unwrap_or(uri);
-        let at = self.others.iter().position(|other| other == uri).unwrap_or_else(|| {
-            if self.others.len() < MAX_OTHERS {
-                self.others.push(uri.to_owned());
-            }
-            self.others.len()
-        });
+        let at = self.others.iter().position(|other| other == uri).unwrap_or(self.others.len());
+        if at == self.others.len() && at < MAX_OTHERS {
+            self.others.push(uri.to_owned());
+        }
         Ns::Other(u8::try_from(at).unwrap_or(u8::MAX))
     }
 }

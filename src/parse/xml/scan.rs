@@ -90,14 +90,14 @@ impl Scan {
         }
     }
 
-    /// Is an element still open?
+    /// Is an element, a CDATA section or a comment still open?
     pub(super) fn is_open(&self) -> bool {
-        self.stack.depth() > 0 || self.cdata
+        self.stack.depth() > 0 || self.cdata || self.passing.is_some()
     }
 
-    /// Was markup dropped or left open?
+    /// Was markup dropped?
     pub(super) fn lost(&self) -> bool {
-        self.lost || self.passing.is_some()
+        self.lost
     }
 
     /// Goes through one window.

@@ -4,10 +4,11 @@
 //! short, and never a URL: the client's own texts repeat it, userinfo and all.
 
 use std::error::Error;
+use std::io::ErrorKind;
 use std::time::Duration;
 
-use super::client::MAX_HEADERS;
 use super::resolver::NotChecked;
+use super::setup::MAX_HEADERS;
 use super::{FetchError, outside};
 
 /// The limits on time that errors name.
@@ -40,17 +41,17 @@ impl Limits {
             return FetchError::Timeout(format!("no answer within {:?}", self.read));
         }
         if error.is_dns() {
-            return FetchError::Dns(outside::error(&error));
+            return FetchError::Dns(reason(&error));
         }
         if error.is_connect() {
-            return FetchError::Connect(outside::error(&error));
+            return FetchError::Connect(reason(&error));
         }
         if cause::<hyper::Error>(&error).is_some_and(hyper::Error::is_parse_too_large) {
             return FetchError::Protocol(format!(
                 "headers too large (at most {MAX_HEADERS} headers and about 400 KB are read)"
             ));
         }
-        FetchError::Protocol(outside::error(&error))
+        FetchError::Protocol(reason(&error))
     }
 
     /// What a failure in the middle of a body means.
@@ -61,9 +62,36 @@ impl Limits {
                 self.read
             ));
         }
-        let shown = outside::error(&error.without_url());
+        let shown = reason(&error.without_url());
         FetchError::Protocol(format!("incomplete body after {read} bytes: {shown}"))
     }
+}
+
+/// Did the connection end before a byte of the answer came? On one that was
+/// idle before, this means that the origin had closed it meanwhile.
+pub(super) fn is_stale_connection(error: &reqwest::Error) -> bool {
+    if error.is_connect() || error.is_timeout() {
+        return false;
+    }
+    let is_gone = |kind: ErrorKind| {
+        matches!(
+            kind,
+            ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe
+        )
+    };
+    cause::<hyper::Error>(error).is_some_and(|e| e.is_incomplete_message() || e.is_canceled())
+        || cause::<std::io::Error>(error).is_some_and(|e| is_gone(e.kind()))
+}
+
+/// The error without the wrappers that only say where in the client it arose.
+fn reason(error: &reqwest::Error) -> String {
+    let mut inner: &(dyn Error + 'static) = error;
+    while let Some(next) = inner.source()
+        && (inner.is::<reqwest::Error>() || inner.to_string().starts_with("client error ("))
+    {
+        inner = next;
+    }
+    outside::error(inner)
 }
 
 /// The first cause of this type.

@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use url::{Host, Url};
 
+use super::outside;
 use crate::config::AllowedAddress;
 
 /// Ports that browsers refuse because another protocol listens there (WHATWG
@@ -26,7 +27,7 @@ const BAD_PORTS: [u16; 83] = [
 /// special-purpose registry), and one public address that is a cloud's metadata
 /// door (168.63.129.16).
 const CLOSED_V4: [(Ipv4Addr, u8); 16] = [
-    (Ipv4Addr::new(0, 0, 0, 0), 8),
+    (Ipv4Addr::UNSPECIFIED, 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
     (Ipv4Addr::new(100, 64, 0, 0), 10),
     (Ipv4Addr::new(127, 0, 0, 0), 8),
@@ -44,7 +45,7 @@ const CLOSED_V4: [(Ipv4Addr, u8); 16] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-/// IPv6 networks inside the global unicast block 2000::/3 that are not public:
+/// IPv6 networks inside the global unicast block `2000::/3` that are not public:
 /// protocol assignments with Teredo and ORCHID, documentation, 6to4 (which
 /// carries an IPv4 address that routers unwrap), documentation again.
 const CLOSED_V6: [(Ipv6Addr, u8); 4] = [
@@ -98,7 +99,7 @@ impl Guard {
     /// where it is an address. A name is judged when it is resolved.
     pub fn check_url(&self, url: &Url) -> Result<(), Blocked> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(Blocked::Scheme(url.scheme().to_owned()));
+            return Err(Blocked::Scheme(outside::text(url.scheme())));
         }
         if !url.username().is_empty() || url.password().is_some() {
             return Err(Blocked::Userinfo);

@@ -195,21 +195,18 @@ pub(super) fn max_age(headers: &HeaderMap, now: Option<Timestamp>) -> Option<Dur
     }
     let said = control()
         .find_map(|directive| delta_seconds(directive.strip_prefix("max-age=")?.trim_matches('"')));
-    let fresh = match said {
-        Some(max_age) => {
-            let age = headers.get(AGE).and_then(|age| delta_seconds(age.to_str().ok()?.trim()));
-            if max_age > MAX_FRESHNESS {
-                return None;
-            }
-            max_age.saturating_sub(age.unwrap_or_default())
+    let fresh = if let Some(max_age) = said {
+        if max_age > MAX_FRESHNESS {
+            return None;
         }
-        None => {
-            let raw = headers.get(EXPIRES)?.to_str().ok()?;
-            // "0" and other non-dates mean already expired (RFC 9111 section 5.3).
-            match http_date(raw) {
-                None => Duration::ZERO,
-                Some(expires) => between(date_of(headers, &DATE).or(now)?, expires),
-            }
+        let age = headers.get(AGE).and_then(|age| delta_seconds(age.to_str().ok()?.trim()));
+        max_age.saturating_sub(age.unwrap_or_default())
+    } else {
+        let raw = headers.get(EXPIRES)?.to_str().ok()?;
+        // "0" and other non-dates mean already expired (RFC 9111 section 5.3).
+        match http_date(raw) {
+            None => Duration::ZERO,
+            Some(expires) => between(date_of(headers, &DATE).or(now)?, expires),
         }
     };
     (fresh <= MAX_FRESHNESS).then_some(fresh)
@@ -275,6 +272,7 @@ mod tests {
             .collect()
     }
 
+    #[allow(clippy::unnecessary_wraps, reason = "the tables compare options")]
     fn seconds(n: u64) -> Option<Duration> {
         Some(Duration::from_secs(n))
     }

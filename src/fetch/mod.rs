@@ -13,7 +13,10 @@ pub mod headers;
 mod outside;
 mod redirect;
 pub mod resolver;
+pub mod setup;
 mod turns;
+mod warm;
+mod wire;
 
 use std::time::Duration;
 
@@ -21,7 +24,9 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use url::Url;
 
-pub use client::{FetchSetupError, Fetcher, Surroundings};
+pub use client::Fetcher;
+pub use guard::{Blocked, Guard};
+pub use setup::{FetchSetupError, Surroundings};
 
 /// Validators exactly as an origin sent them (RFC 9110 section 8.8).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -99,7 +104,8 @@ pub struct Fetched {
 /// Asked before every hop: may this URL be fetched, and not before when?
 ///
 /// The poll loop answers from robots.txt and the host clock; it waits until
-/// the host may be asked.
+/// the host may be asked. While it is asked nothing is held, neither a
+/// connection nor a turn at an address: it may fetch a robots.txt itself.
 pub trait Gate: Send + Sync {
     /// Returns when the request may be sent, or why it may not be.
     fn admit(&self, url: &Url) -> impl Future<Output = Result<(), Refusal>> + Send;
@@ -146,4 +152,10 @@ pub enum FetchError {
     /// More redirects than allowed, or a loop of them.
     #[error("redirects: {0}")]
     Redirects(String),
+}
+
+impl From<Blocked> for FetchError {
+    fn from(blocked: Blocked) -> Self {
+        Self::Blocked(blocked.to_string())
+    }
 }

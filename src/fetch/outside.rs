@@ -8,8 +8,9 @@ use std::fmt::Write as _;
 
 use url::Url;
 
-/// Bytes of outside text shown at most.
-pub(super) const MAX_SHOWN: usize = 500;
+/// Bytes of outside text shown at most; with our words around it, an error
+/// stays below 500.
+pub(super) const MAX_SHOWN: usize = 400;
 
 /// The text with everything unprintable escaped, cut at [`MAX_SHOWN`] bytes.
 pub(super) fn text(raw: &str) -> String {

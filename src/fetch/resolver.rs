@@ -1,8 +1,8 @@
 //! From a host name to addresses that have been checked, and to nothing else.
 //!
 //! A hop resolves its name once, checks every address with the port it is
-//! going to use, and then sends its request inside [`with_checked`]. The HTTP
-//! client's own resolver ([`CheckedOnly`]) answers only from there, so that the
+//! going to use, and then sends its request inside `with_checked`. The HTTP
+//! client's own resolver (`CheckedOnly`) answers only from there, so that the
 //! address checked is the address connected to and a second, different DNS
 //! answer has no effect (rebinding). Outside of a hop it refuses to answer.
 
@@ -177,5 +177,35 @@ impl Resolver {
             return Err(failed(&"the name has no address"));
         }
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusing() -> CheckedOnly {
+        let lookup: Lookup = Arc::new(|host| panic!("{host} is looked up behind our back"));
+        CheckedOnly { proxy_host: None, lookup }
+    }
+
+    async fn asked(resolver: &CheckedOnly, name: &str) -> Result<Vec<SocketAddr>, String> {
+        match resolver.resolve(name.parse().unwrap()).await {
+            Ok(found) => Ok(found.collect()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_client_gets_the_checked_addresses_of_that_name_and_no_others() {
+        let resolver = refusing();
+        let checked: Arc<[SocketAddr]> = Arc::new(["1.1.1.1:80".parse().unwrap()]);
+        let inside = with_checked("a.example", checked.clone(), async {
+            (asked(&resolver, "A.example").await, asked(&resolver, "b.example").await)
+        });
+        let (right, wrong) = inside.await;
+        assert_eq!(right.unwrap(), *checked);
+        assert_eq!(wrong.unwrap_err(), "no checked address of b.example");
+        assert!(asked(&resolver, "a.example").await.is_err(), "outside of a hop");
     }
 }

@@ -1,5 +1,7 @@
 //! Fetching from an origin that misbehaves: reliability checklist, A and B.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
 use std::time::Duration;
 
 use sitemapd::config::{self, AllowedAddress};
@@ -72,14 +74,14 @@ fn request(url: Url) -> Request {
 }
 
 fn document(answer: Answer) -> Fetched {
-    let Answer::Document(fetched) = answer else { panic!("no document but {answer:?}") };
-    fetched
+    let Answer::Document(got) = answer else { panic!("no document but {answer:?}") };
+    got
 }
 
 /// Every error is fit to be shown: short, printable, without secrets.
 fn shown(error: &FetchError) -> String {
     let text = error.to_string();
-    assert!(text.len() <= 600, "{} bytes: {text}", text.len());
+    assert!(text.len() <= 500, "{} bytes: {text}", text.len());
     assert!(!text.chars().any(char::is_control), "{text:?}");
     assert!(!text.contains("hunter2"), "{text}");
     text
@@ -99,15 +101,15 @@ async fn a_document_comes_with_its_headers_and_ours_are_sent() {
             .header("Link", "<https://hub.example/>; rel=hub")
             .header("Cache-Control", "max-age=60"),
     );
-    let fetched = document(get(&fetcher(&[origin.port()]), origin.url("/a")).await.unwrap());
-    assert_eq!(&fetched.body[..], b"<urlset/>");
-    assert!(!fetched.cut);
-    assert_eq!(fetched.head.wire_bytes, 9);
-    assert_eq!(fetched.head.status, 200);
-    assert_eq!(fetched.head.validators.etag.as_deref(), Some("W/\"1\""));
-    assert_eq!(fetched.head.max_age, Some(Duration::from_secs(60)));
-    assert_eq!(fetched.head.links, ["<https://hub.example/>; rel=hub"]);
-    assert_eq!(fetched.head.content_type.as_deref(), Some("application/xml"));
+    let got = document(get(&fetcher(&[origin.port()]), origin.url("/a")).await.unwrap());
+    assert_eq!(&got.body[..], b"<urlset/>");
+    assert!(!got.cut);
+    assert_eq!(got.head.wire_bytes, 9);
+    assert_eq!(got.head.status, 200);
+    assert_eq!(got.head.validators.etag.as_deref(), Some("W/\"1\""));
+    assert_eq!(got.head.max_age, Some(Duration::from_secs(60)));
+    assert_eq!(got.head.links, ["<https://hub.example/>; rel=hub"]);
+    assert_eq!(got.head.content_type.as_deref(), Some("application/xml"));
 
     let seen = &origin.requests("/a")[0];
     assert_eq!(seen.method, "GET");
@@ -209,6 +211,23 @@ async fn waiting_for_the_gate_does_not_count_as_time_of_the_origin() {
         gate.release_all();
     });
     document(waited.unwrap());
+}
+
+#[tokio::test]
+async fn the_time_that_all_hops_took_is_told_and_counted() {
+    let origin = Origin::start().await;
+    let (slow, never) = (Hold::new(), Hold::new());
+    origin.set("/a", Reply::redirect(302, "/b").hang(&slow));
+    origin.set("/b", Reply::xml("<a/>"));
+    origin.set("/hangs", Reply::text("").hang(&never));
+    let patient = fetcher(&[origin.port()]);
+    let (got, ()) = tokio::join!(get(&patient, origin.url("/a")), async {
+        slow.arrived(1).await;
+        // Takes half a second at least.
+        get(&hasty(&[origin.port()]), origin.url("/hangs")).await.unwrap_err();
+        slow.release_all();
+    });
+    assert!(document(got.unwrap()).head.took >= Duration::from_millis(500));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use async_compression::codecs::brotli::params::EncoderParams;
+use async_compression::codecs::zstd::params::CParameter;
 use async_compression::codecs::{
     BrotliEncoder, DeflateEncoder, EncodeV2, GzipEncoder, ZlibEncoder, ZstdEncoder,
 };
@@ -79,11 +80,14 @@ fn read(body: impl Into<Bytes>, encoding: &[&str]) -> (Vec<u8>, Decoding) {
     (bytes, outcome)
 }
 
+/// A name, a body, what is said of it, and the layers that are there.
+type Case = (&'static str, Vec<u8>, &'static [&'static str], &'static [&'static str]);
+
 #[test]
 fn a_body_is_unpacked_by_its_bytes_and_not_by_what_is_said_of_it() {
     let twice = gzip(&gzip(XML));
     let br_of_gz = brotli(&gzip(XML));
-    let cases: [(&str, Vec<u8>, &[&str], &[&str]); 22] = [
+    let cases: [Case; 22] = [
         ("plain", XML.to_vec(), &[], &[]),
         ("gzip file", gzip(XML), &[], &["gzip"]),
         ("gzip coding", gzip(XML), &["gzip"], &["gzip"]),
@@ -244,10 +248,10 @@ fn more_than_two_layers_are_refused_and_nothing_of_them_is_shown() {
 
 #[test]
 fn bombs_stop_at_the_limit() {
-    let gz = pack(GzipEncoder::new(Level::Best.into()), zeros(64));
-    let br = pack(BrotliEncoder::new(EncoderParams::default()), zeros(64));
-    let zst = pack(ZstdEncoder::new(3), zeros(64));
-    // Inner data is 64 MiB of zeros packed; its outer packing is a few hundred bytes.
+    let gz = pack(GzipEncoder::new(Level::Best.into()), zeros(16));
+    let br = pack(BrotliEncoder::new(EncoderParams::default()), zeros(16));
+    let zst = pack(ZstdEncoder::new(3), zeros(16));
+    // Inner data is 16 MiB of zeros packed; its outer packing is a few hundred bytes.
     let nested = gzip(&gz);
     let nested_br = brotli(&br);
     // The outer layer alone is over the limit and the inner one yields nothing.
@@ -272,11 +276,17 @@ fn bombs_stop_at_the_limit() {
 
 #[test]
 fn a_zstd_window_above_the_standard_is_refused() {
-    // Frame header: no single segment, window descriptor 2^31.
-    let frame = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 0x01, 0x00, 0x00];
-    let (bytes, outcome) = read(frame.to_vec(), &["zstd"]);
-    assert!(bytes.is_empty());
-    assert!(matches!(outcome.end, End::Corrupt(_)), "{outcome:?}");
+    // More than one window, so that the frame is not packed into less.
+    for (window_log, end) in [(23, Some(End::Whole)), (24, None)] {
+        let window = CParameter::window_log(window_log);
+        let body = pack(ZstdEncoder::new_with_params(3, &[window]), zeros(17));
+        let mut decoded = decoded(body, &["zstd"], 32 * MIB);
+        let outcome = decoded.outcome();
+        match end {
+            Some(end) => assert_eq!(outcome.end, end),
+            None => assert!(matches!(outcome.end, End::Corrupt(_)), "{outcome:?}"),
+        }
+    }
 }
 
 #[test]

@@ -55,10 +55,10 @@ async fn a_body_is_cut_at_the_limit_and_its_connection_closed() {
     origin.set("/long", Reply::text(piece.repeat(40)));
     origin.set("/chunked", Reply::text(piece.repeat(40)).chunked(1_000));
     for path in ["/endless", "/long", "/chunked"] {
-        let fetched = document(get(&fetcher, origin.url(path)).await.unwrap());
-        assert!(fetched.cut, "{path}");
-        assert_eq!(fetched.body.len(), 1 << 20, "{path}");
-        assert_eq!(fetched.head.wire_bytes, 1 << 20);
+        let got = document(get(&fetcher, origin.url(path)).await.unwrap());
+        assert!(got.cut, "{path}");
+        assert_eq!(got.body.len(), 1 << 20, "{path}");
+        assert_eq!(got.head.wire_bytes, 1 << 20);
     }
     assert_eq!(origin.connections(), 3, "a cut connection is not used again");
 
@@ -66,8 +66,29 @@ async fn a_body_is_cut_at_the_limit_and_its_connection_closed() {
     origin.set("/exact", Reply::text(&text));
     for (max_wire_bytes, cut) in [(1_000, false), (999, true), (0, true)] {
         let asked = Request { max_wire_bytes, ..request(origin.url("/exact")) };
-        let fetched = document(fetcher.fetch(asked, &Open).await.unwrap());
-        assert_eq!((fetched.cut, fetched.body.len() as u64), (cut, max_wire_bytes));
+        let got = document(fetcher.fetch(asked, &Open).await.unwrap());
+        assert_eq!((got.cut, got.body.len() as u64), (cut, max_wire_bytes));
+    }
+}
+
+#[tokio::test]
+async fn many_large_bodies_at_once_all_arrive_though_they_take_turns() {
+    let origin = Origin::start().await;
+    let (large, at_once) = (8 << 20, 32);
+    origin.set("/long", Reply::text("x".repeat(large)));
+    origin.set("/chunked", Reply::text("x".repeat(large)).chunked(100_000));
+    let fetcher = fetcher(&[origin.port()]);
+    let mut tasks = tokio::task::JoinSet::new();
+    for n in 0..at_once {
+        let path = if n % 2 == 0 { "/long" } else { "/chunked" };
+        let asked = Request { max_wire_bytes: 16 << 20, ..request(origin.url(path)) };
+        let fetcher = fetcher.clone();
+        tasks.spawn(async move { document(fetcher.fetch(asked, &Open).await.unwrap()) });
+    }
+    // Room for 192 MiB at once: the bodies are dropped as they come.
+    while let Some(got) = tasks.join_next().await {
+        let got = got.unwrap();
+        assert_eq!((got.body.len(), got.cut), (large, false));
     }
 }
 
@@ -109,8 +130,8 @@ async fn packed_bodies_come_as_they_are_and_are_decoded_by_their_bytes() {
         ("trailing zeros", Reply::bytes(gz, trailing), "0\n1\n2\n3\n4\n"),
     ] {
         origin.set("/a", reply);
-        let fetched = document(get(&fetcher, origin.url("/a")).await.unwrap());
-        let mut decoded = Decoded::new(fetched.body, &fetched.content_encoding, 1 << 20);
+        let got = document(get(&fetcher, origin.url("/a")).await.unwrap());
+        let mut decoded = Decoded::new(got.body, &got.content_encoding, 1 << 20);
         let text = std::io::read_to_string(&mut decoded).unwrap();
         assert_eq!(text, want, "{name}");
         assert_eq!(decoded.outcome().end, End::Whole, "{name}");
@@ -167,7 +188,7 @@ async fn headers_of_any_number_and_size_end_in_an_answer_or_a_clear_error() {
     let origin = Origin::start().await;
     let fetcher = fetcher(&[origin.port()]);
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n";
-    let many = |n: usize| (0..n).map(|i| format!("X-{i}: y\r\n")).collect::<String>();
+    let many = |n: usize| (0..n).map(|i| format!("X-{i}: y\r\n")).collect::<Vec<_>>().concat();
     origin.set("/150", Reply::raw(format!("{head}{}\r\nok", many(150))));
     origin.set("/64k", Reply::raw(format!("{head}X: {}\r\n\r\nok", "y".repeat(64 * 1024))));
     let binary = [head.as_bytes(), b"X: \x80\xff\xfe\r\nETag: \"\xe9\"\r\n\r\nok"].concat();
@@ -206,9 +227,11 @@ async fn whatever_never_ends_in_time_is_a_timeout_that_names_the_limit() {
     let never = Hold::new();
     origin.set("/hang", Reply::xml(XML).hang(&never));
     origin.set("/drip", Reply::xml(XML).drip(1, &never));
+    let head = "HTTP/1.1 200 OK\r\nX: y\r\n";
+    origin.set("/drip-headers", Reply::raw(head).drip(1, &never));
     let hints = "HTTP/1.1 103 Early Hints\r\nLink: </x>; rel=preload\r\n\r\n";
     origin.set("/hints", Reply::raw(hints).then_endless(hints));
-    for path in ["/hang", "/drip", "/hints"] {
+    for path in ["/hang", "/drip", "/drip-headers", "/hints"] {
         let error = get(&fetcher, origin.url(path)).await.unwrap_err();
         assert!(matches!(error, FetchError::Timeout(_)), "{path}: {error}");
         assert!(shown(&error).contains("500ms"), "{path}: {error}");
@@ -222,13 +245,37 @@ async fn a_drip_that_ends_in_time_is_a_document() {
     let hold = Hold::new();
     origin.set("/a", Reply::xml(XML).drip(7, &hold));
     let fetcher = fetcher(&[origin.port()]);
-    let (fetched, ()) = tokio::join!(get(&fetcher, origin.url("/a")), async {
+    let (got, ()) = tokio::join!(get(&fetcher, origin.url("/a")), async {
         for piece in 1..=XML.len().div_ceil(7) {
             hold.arrived(piece).await;
             hold.release(1);
         }
     });
-    assert_eq!(document(fetched.unwrap()).body, XML);
+    assert_eq!(document(got.unwrap()).body, XML);
+}
+
+#[tokio::test]
+async fn a_connection_closed_between_two_requests_costs_nothing() {
+    let origin = Origin::start().await;
+    let fetcher = fetcher(&[origin.port()]);
+    // It says nothing of closing, so that the connection is kept on our side.
+    origin.set("/a", Reply::raw("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
+    for _ in 0..200 {
+        assert_eq!(document(get(&fetcher, origin.url("/a")).await.unwrap()).body, "ok");
+    }
+    assert_eq!(origin.requests("/a").len(), 200);
+}
+
+#[tokio::test]
+async fn an_origin_that_hangs_up_without_a_word_is_asked_once() {
+    let origin = Origin::start().await;
+    let fetcher = fetcher(&[origin.port()]);
+    origin.set("/a", Reply::raw(""));
+    for times in 1..5 {
+        let error = get(&fetcher, origin.url("/a")).await.unwrap_err();
+        assert!(matches!(error, FetchError::Protocol(_)), "{error}");
+        assert_eq!(origin.requests("/a").len(), times);
+    }
 }
 
 #[tokio::test]
@@ -246,8 +293,8 @@ async fn an_answer_that_was_not_asked_for_is_never_taken_for_the_next() {
             let mut asked = request(origin.url(path));
             asked.validators.etag = Some("\"x\"".to_owned());
             fetcher.fetch(asked, &Open).await.unwrap();
-            let fetched = document(get(&fetcher, origin.url("/next")).await.unwrap());
-            assert_eq!(fetched.body, "mine", "after {path}");
+            let got = document(get(&fetcher, origin.url("/next")).await.unwrap());
+            assert_eq!(got.body, "mine", "after {path}");
         }
     }
 }

@@ -34,12 +34,12 @@ async fn every_kind_of_redirect_is_followed_to_the_document() {
     for location in ["/dir/to", "to", "./to", "../dir/to", &schemeless, &absolute] {
         for status in [301, 302, 303, 307, 308] {
             origin.set("/dir/from", Reply::redirect(status, location));
-            let fetched = document(get(&fetcher, origin.url("/dir/from")).await.unwrap());
-            assert_eq!(&fetched.body[..], b"<a/>", "{status} {location}");
-            assert_eq!(fetched.head.final_url, origin.url("/dir/to"));
-            assert_eq!(fetched.head.redirects, [(origin.url("/dir/from"), status)]);
+            let got = document(get(&fetcher, origin.url("/dir/from")).await.unwrap());
+            assert_eq!(&got.body[..], b"<a/>", "{status} {location}");
+            assert_eq!(got.head.final_url, origin.url("/dir/to"));
+            assert_eq!(got.head.redirects, [(origin.url("/dir/from"), status)]);
             assert_eq!(
-                fetched.head.validators,
+                got.head.validators,
                 Validators::default(),
                 "validators of another URL are not ours"
             );
@@ -59,8 +59,8 @@ async fn a_chain_is_followed_up_to_the_limit_and_no_further() {
             Reply::redirect(302, format!("/hop/{}", n - 1))
         })
     });
-    let fetched = document(get(&fetcher, origin.url("/hop/5")).await.unwrap());
-    assert_eq!(fetched.head.redirects.len(), 5);
+    let got = document(get(&fetcher, origin.url("/hop/5")).await.unwrap());
+    assert_eq!(got.head.redirects.len(), 5);
 
     origin.clear_log();
     let error = get(&fetcher, origin.url("/hop/20")).await.unwrap_err();

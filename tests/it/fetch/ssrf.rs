@@ -11,7 +11,7 @@ use sitemapd::fetch::{FetchError, Fetcher, Surroundings};
 use url::Url;
 
 use super::{config, document, fetcher, get, shown};
-use crate::support::{Canary, Origin, Reply};
+use crate::support::{Canary, Hold, Origin, Reply};
 
 /// All spellings of this machine and of inner networks that URLs know.
 fn inner_urls(port: u16) -> Vec<String> {
@@ -81,6 +81,8 @@ fn inner_urls(port: u16) -> Vec<String> {
         "file:///etc/passwd".to_owned(),
         "data:text/xml,<urlset/>".to_owned(),
         "javascript:1".to_owned(),
+        format!("{}:x", "a".repeat(5_000)),
+        format!("http://{}/", "a.".repeat(2_000)),
     ]);
     urls
 }
@@ -109,12 +111,9 @@ async fn no_redirect_leads_to_an_inner_address() {
     for location in inner_urls(canary.port()) {
         origin.set("/a", Reply::redirect(302, &location));
         origin.route(|_| Some(Reply::status(404)));
-        let error = match get(&fetcher, origin.url("/a")).await {
-            Err(error) => error,
-            Ok(_) => {
-                relative.push(location);
-                continue;
-            }
+        let Err(error) = get(&fetcher, origin.url("/a")).await else {
+            relative.push(location);
+            continue;
         };
         let text = shown(&error);
         let is_refused =
@@ -261,8 +260,8 @@ async fn many_hosts_at_once_each_reach_their_own_address() {
         let (fetcher, port) = (fetcher.clone(), origin.port());
         tasks.spawn(async move {
             let url = Url::parse(&format!("http://{name}:{port}/")).unwrap();
-            let fetched = document(get(&fetcher, url).await.unwrap());
-            assert_eq!(fetched.body, format!("{name}:{port}"));
+            let got = document(get(&fetcher, url).await.unwrap());
+            assert_eq!(got.body, format!("{name}:{port}"));
         });
     }
     while let Some(done) = tasks.join_next().await {
@@ -283,13 +282,52 @@ async fn the_configured_proxy_is_used_and_asked_for_public_urls_only() {
     let fetcher = Fetcher::with_surroundings(&fetch, &daemon, 4, surroundings).unwrap();
 
     let public = Url::parse("http://only-the-proxy-knows.example/a").unwrap();
-    let fetched = document(get(&fetcher, public).await.unwrap());
-    assert_eq!(fetched.body, "via proxy: http://only-the-proxy-knows.example/a");
+    let got = document(get(&fetcher, public).await.unwrap());
+    assert_eq!(got.body, "via proxy: http://only-the-proxy-knows.example/a");
     for inner in ["http://127.0.0.1/", "http://[::1]/", "http://inner.test/"] {
         let error = get(&fetcher, Url::parse(inner).unwrap()).await.unwrap_err();
         assert!(matches!(error, FetchError::Blocked(_)), "{inner}: {error}");
     }
     assert_eq!(proxy.all_requests().len(), 1);
+}
+
+#[tokio::test]
+async fn hosts_that_share_an_address_share_its_turns() {
+    // Through a proxy, so that addresses can be public without leaving here.
+    let proxy = Origin::start().await;
+    let hold = Hold::new();
+    proxy.route({
+        let hold = hold.clone();
+        move |seen| {
+            let reply = Reply::text("x");
+            Some(if seen.path.contains("shared") { reply.hang(&hold) } else { reply })
+        }
+    });
+    let (mut fetch, daemon) = config(&[]);
+    fetch.proxy = Some(proxy.url("/"));
+    let names: Vec<String> = (0..8).map(|n| format!("shared{n}.test")).collect();
+    let mut script: Vec<(&str, &[&[&str]])> = names
+        .iter()
+        .map(|name| (name.as_str(), &[&["1.1.1.1"] as &[&str]] as &[&[&str]]))
+        .collect();
+    script.push(("alone.test", &[&["1.0.0.1"]]));
+    let (lookup, asked) = scripted(&script);
+    let surroundings = Surroundings { lookup, ..Surroundings::default() };
+    let fetcher = Fetcher::with_surroundings(&fetch, &daemon, 2, surroundings).unwrap();
+
+    let mut tasks = tokio::task::JoinSet::new();
+    for name in names {
+        let (fetcher, url) = (fetcher.clone(), Url::parse(&format!("http://{name}/")).unwrap());
+        tasks.spawn(async move { document(get(&fetcher, url).await.unwrap()) });
+    }
+    hold.arrived(2).await;
+    document(get(&fetcher, Url::parse("http://alone.test/").unwrap()).await.unwrap());
+    for done in 0..8 {
+        assert!(hold.waits() <= done + 2, "{} at the address after {done}", hold.waits());
+        hold.release(1);
+        tasks.join_next().await.unwrap().unwrap();
+    }
+    assert_eq!((hold.waits(), asked.load(Ordering::SeqCst)), (8, 9));
 }
 
 /// The environment of a process cannot be changed safely while it runs, so the

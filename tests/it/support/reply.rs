@@ -128,7 +128,7 @@ impl Reply {
         self.header("ETag", etag)
     }
 
-    /// A `Last-Modified`, and 304 to those who send it back and no ETag.
+    /// A `Last-Modified`, and 304 to those who send it back without a tag.
     pub fn last_modified(self, date: &str) -> Self {
         self.header("Last-Modified", date)
     }
@@ -228,7 +228,7 @@ impl Reply {
         let mut not_modified = Self::bytes("", "");
         not_modified.status = 304;
         not_modified.before.clone_from(&self.before);
-        not_modified.headers = self.headers.clone();
+        not_modified.headers.clone_from(&self.headers);
         not_modified.headers.retain(|(name, _)| !name.to_ascii_lowercase().starts_with("content-"));
         not_modified
     }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::Context;
 use super::extract::{LARGE_BODY, Params, Payload, RowId, Segment};
 use super::problem::Problem;
-use super::wire::{Capped, crawl, name, views, web_url};
+use super::wire::{Capped, crawl, name, sources, web_url};
 use crate::model::SourceId;
 use crate::queue::MAX_RESULTS;
 
@@ -194,7 +194,7 @@ pub(crate) async fn poll_site(
 pub(crate) async fn pause_site(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
-) -> Result<Json<views::Site>, Problem> {
+) -> Result<Json<sources::Site>, Problem> {
     context.state.store.pause_site(name.clone(), true).await?;
     Ok(Json(context.state.store.site(name).await?.into()))
 }
@@ -203,7 +203,7 @@ pub(crate) async fn pause_site(
 pub(crate) async fn resume_site(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
-) -> Result<Json<views::Site>, Problem> {
+) -> Result<Json<sources::Site>, Problem> {
     context.state.store.pause_site(name.clone(), false).await?;
     Ok(Json(context.state.store.site(name).await?.into()))
 }
@@ -220,7 +220,7 @@ pub(crate) struct SubmitBody {
 pub(crate) async fn submit_source(
     State(context): State<Arc<Context>>,
     body: Payload<SubmitBody>,
-) -> Result<Json<views::Source>, Problem> {
+) -> Result<Json<sources::Source>, Problem> {
     let body = body.into_value();
     let site = name("site", body.site)?;
     let url = web_url("url", &body.url)?;
@@ -232,14 +232,14 @@ pub(crate) async fn submit_source(
 pub(crate) async fn poll_source(
     State(context): State<Arc<Context>>,
     RowId(id): RowId,
-) -> Result<Json<views::Source>, Problem> {
+) -> Result<Json<sources::Source>, Problem> {
     context.state.store.poll_source(SourceId(id)).await?;
     source(&context, SourceId(id)).await
 }
 
-async fn source(context: &Context, id: SourceId) -> Result<Json<views::Source>, Problem> {
+async fn source(context: &Context, id: SourceId) -> Result<Json<sources::Source>, Problem> {
     let (source, polls) = context.state.store.source(id).await?;
-    Ok(Json(views::Source::with_polls(source, polls)))
+    Ok(Json(sources::Source::with_polls(source, polls)))
 }
 
 /// Parameters of `DELETE /v1/sources/{id}`.

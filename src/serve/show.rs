@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::extract::{Params, RowId, Segment};
 use super::problem::{Kind, Problem};
-use super::wire::{Cursor, Time, crawl, list_limit, name, views, web_url};
+use super::wire::{Cursor, Time, crawl, list_limit, name, sources, views, web_url};
 use super::{Context, ServeState};
 use crate::metrics::CONTENT_TYPE;
 use crate::model::SourceId;
@@ -122,7 +122,7 @@ pub(crate) async fn url(
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Sites {
-    sites: Vec<views::Site>,
+    sites: Vec<sources::Site>,
     next: Option<String>,
 }
 
@@ -147,14 +147,14 @@ pub(crate) async fn sites(
     let more = sites.len() > limit;
     sites.truncate(limit);
     let next = if more { sites.last().map(|site| site.name.clone()) } else { None };
-    Ok(Json(Sites { sites: sites.into_iter().map(views::Site::from).collect(), next }))
+    Ok(Json(Sites { sites: sites.into_iter().map(sources::Site::from).collect(), next }))
 }
 
 /// `GET /v1/sites/{name}`
 pub(crate) async fn site(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
-) -> Result<Json<views::Site>, Problem> {
+) -> Result<Json<sources::Site>, Problem> {
     Ok(Json(context.state.store.site(name).await?.into()))
 }
 
@@ -172,7 +172,7 @@ pub(crate) struct SourceParams {
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Sources {
-    sources: Vec<views::Source>,
+    sources: Vec<sources::Source>,
     next: Option<Cursor>,
 }
 
@@ -189,7 +189,7 @@ pub(crate) async fn sources(
         after: params.cursor.map(|cursor| cursor.0),
     };
     let Page { items, next } = context.state.store.sources(filter).await?;
-    let sources = items.into_iter().map(views::Source::from).collect();
+    let sources = items.into_iter().map(sources::Source::from).collect();
     Ok(Json(Sources { sources, next: next.map(Cursor) }))
 }
 
@@ -197,9 +197,9 @@ pub(crate) async fn sources(
 pub(crate) async fn source(
     State(context): State<Arc<Context>>,
     RowId(id): RowId,
-) -> Result<Json<views::Source>, Problem> {
+) -> Result<Json<sources::Source>, Problem> {
     let (source, polls) = context.state.store.source(SourceId(id)).await?;
-    Ok(Json(views::Source::with_polls(source, polls)))
+    Ok(Json(sources::Source::with_polls(source, polls)))
 }
 
 /// Parameters of `GET /v1/polls`.
@@ -216,7 +216,7 @@ pub(crate) struct PollParams {
 /// polls come, and asking again follows them.
 #[derive(Debug, Serialize)]
 pub(crate) struct Polls {
-    polls: Vec<views::Poll>,
+    polls: Vec<sources::Poll>,
     next: i64,
 }
 
@@ -229,7 +229,7 @@ pub(crate) async fn polls(
     let source = params.source.map(SourceId);
     let polls = context.state.store.polls_after(source, params.after, limit).await?;
     let next = polls.last().map_or(params.after, |poll| poll.id);
-    Ok(Json(Polls { polls: polls.into_iter().map(views::Poll::from).collect(), next }))
+    Ok(Json(Polls { polls: polls.into_iter().map(sources::Poll::from).collect(), next }))
 }
 
 /// Parameters of `GET /v1/polls/{id}/changes`.
@@ -241,7 +241,7 @@ pub(crate) struct ChangeParams {
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Changes {
-    changes: Vec<views::Change>,
+    changes: Vec<sources::Change>,
 }
 
 /// `GET /v1/polls/{id}/changes`
@@ -252,7 +252,7 @@ pub(crate) async fn changes_of_poll(
 ) -> Result<Json<Changes>, Problem> {
     let limit = list_limit(params.limit)?;
     let changes = context.state.store.changes_of_poll(poll, limit).await?;
-    Ok(Json(Changes { changes: changes.into_iter().map(views::Change::from).collect() }))
+    Ok(Json(Changes { changes: changes.into_iter().map(sources::Change::from).collect() }))
 }
 
 /// `GET /v1/status`

@@ -25,6 +25,7 @@ use tokio_util::task::TaskTracker;
 use super::extract::BodyBudget;
 use super::watch::REQUEST_TIMEOUT;
 use super::{Context, ServeState, router};
+use crate::metrics::Metrics;
 
 /// Connections at once; half of the usual limit of file descriptors would be
 /// 512, but long polls hold one each, and systemd units set the limit anyway.
@@ -75,33 +76,8 @@ impl Server {
         let Self { listener, bound, state } = self;
         let metrics = state.metrics.clone();
         let context = Context { state, bound, stop: stop.clone(), bodies: BodyBudget::default() };
-        let connections = Connections {
-            router: router(Arc::new(context)),
-            places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
-            tasks: TaskTracker::new(),
-            stop: stop.clone(),
-            cut: CancellationToken::new(),
-        };
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = stop.cancelled() => break,
-                accepted = listener.accept() => accepted,
-            };
-            match accepted {
-                Ok((stream, _)) => {
-                    if !connections.open(stream) {
-                        metrics.connection_refused();
-                    }
-                }
-                Err(error) if is_of_the_client(&error) => {}
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept connections for the moment");
-                    let _ = timeout(ACCEPT_PAUSE, stop.cancelled()).await;
-                }
-            }
-        }
-        drop(listener);
+        let connections = Connections::new(router(Arc::new(context)), metrics, stop);
+        connections.accept_from(listener).await;
         connections.drain(drain).await;
     }
 }
@@ -110,7 +86,9 @@ impl Server {
 #[derive(Clone)]
 struct Connections {
     router: Router,
+    metrics: Arc<Metrics>,
     places: Arc<Semaphore>,
+    header_timeout: Duration,
     tasks: TaskTracker,
     stop: CancellationToken,
     /// Cancelled when the time to drain is over.
@@ -118,25 +96,45 @@ struct Connections {
 }
 
 impl Connections {
-    /// Serves a connection in a task of its own; false if there are too many.
-    fn open(&self, stream: TcpStream) -> bool {
-        let Ok(place) = self.places.clone().try_acquire_owned() else {
-            turn_away(stream);
-            return false;
-        };
-        self.tasks.spawn(self.clone().serve(stream, place));
-        true
+    fn new(router: Router, metrics: Arc<Metrics>, stop: CancellationToken) -> Self {
+        Self {
+            router,
+            metrics,
+            places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            header_timeout: HEADER_TIMEOUT,
+            tasks: TaskTracker::new(),
+            stop,
+            cut: CancellationToken::new(),
+        }
     }
 
-    /// Waits for all connections to end; cuts off those that do not in time.
-    async fn drain(self, deadline: Duration) {
-        self.tasks.close();
-        if timeout(deadline, self.tasks.wait()).await.is_ok() {
-            return;
+    /// Accepts connections until the daemon stops, and closes the listener.
+    async fn accept_from(&self, listener: TcpListener) {
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, _)) => self.open(stream),
+                Err(error) if is_of_the_client(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept connections for the moment");
+                    let _ = timeout(ACCEPT_PAUSE, self.stop.cancelled()).await;
+                }
+            }
         }
-        tracing::warn!(connections = self.tasks.len(), "requests cut off at the drain deadline");
-        self.cut.cancel();
-        self.tasks.wait().await;
+    }
+
+    /// Serves a connection in a task of its own, if there is a place for it.
+    fn open(&self, stream: TcpStream) {
+        let Ok(place) = self.places.clone().try_acquire_owned() else {
+            self.metrics.connection_refused();
+            turn_away(stream);
+            return;
+        };
+        self.tasks.spawn(self.clone().serve(stream, place));
     }
 
     async fn serve(self, stream: TcpStream, _place: OwnedSemaphorePermit) {
@@ -144,7 +142,7 @@ impl Connections {
         let _ = stream.set_nodelay(true);
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_TIMEOUT)
+            .header_read_timeout(self.header_timeout)
             .max_buf_size(MAX_HEADER_BYTES)
             .max_headers(MAX_HEADERS)
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router));
@@ -160,6 +158,17 @@ impl Connections {
             () = self.cut.cancelled() => {}
             () = sleep(LAST_REQUEST) => {}
         }
+    }
+
+    /// Waits for all connections to end; cuts off those that do not in time.
+    async fn drain(self, deadline: Duration) {
+        self.tasks.close();
+        if timeout(deadline, self.tasks.wait()).await.is_ok() {
+            return;
+        }
+        tracing::warn!(connections = self.tasks.len(), "requests cut off at the drain deadline");
+        self.cut.cancel();
+        self.tasks.wait().await;
     }
 }
 
@@ -189,17 +198,4 @@ fn is_of_the_client(error: &io::Error) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_answer_to_one_too_many_is_whole_and_tells_the_limit() {
-        let text = std::str::from_utf8(OVERLOADED).expect("ASCII");
-        let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
-        assert!(head.contains(&format!("Content-Length: {}", body.len())), "{}", body.len());
-        let problem: serde_json::Value = serde_json::from_str(body).expect("JSON");
-        assert_eq!(problem["type"], "urn:sitemapd:problem:busy");
-        let limit = super::super::wire::grouped(MAX_CONNECTIONS);
-        assert!(body.contains(&limit), "{limit}");
-    }
-}
+mod tests;

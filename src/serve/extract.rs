@@ -206,12 +206,21 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Params<T> {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         match Query::try_from_uri(&parts.uri) {
             Ok(Query(params)) => Ok(Self(params)),
-            Err(rejection) => Err(Problem::field(format!(
-                "{}. Percent-encode `&` and `=` within a value.",
-                rejection.body_text()
-            ))),
+            Err(rejection) => Err(Problem::field(query_mistake(&rejection.body_text()))),
         }
     }
+}
+
+/// What is wrong with a query, in our own words. An unknown parameter is often
+/// the second half of a URL that was pasted as it is.
+fn query_mistake(said: &str) -> String {
+    let cause = said.strip_prefix("Failed to deserialize query string: ").unwrap_or(said);
+    let hint = if cause.contains("unknown field") {
+        " A URL given as a value must have its `&` percent-encoded as %26."
+    } else {
+        ""
+    };
+    format!("In the query: {cause}.{hint}")
 }
 
 /// The one parameter of a path, as text.
@@ -223,7 +232,7 @@ impl<S: Sync + Send> FromRequestParts<S> for Segment {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         match Path::<String>::from_request_parts(parts, state).await {
             Ok(Path(text)) => Ok(Self(text)),
-            Err(rejection) => Err(Problem::field(rejection.body_text())),
+            Err(rejection) => Err(Problem::field(format!("{}.", rejection.body_text()))),
         }
     }
 }

@@ -4,4 +4,5 @@
 
 mod corpus;
 mod fetch;
+mod http;
 mod support;

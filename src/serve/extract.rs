@@ -1,8 +1,8 @@
 //! Reads requests: JSON bodies under limits, query parameters, path parameters.
 //!
 //! All refusals are problems. A body is bounded in bytes, in time, and by a
-//! budget over all requests, so that no number of clients fills the memory;
-//! its permits live as long as the request.
+//! budget over all requests, so that no number of clients fills the memory; a
+//! handler keeps the permits while it works on what was read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,15 +86,10 @@ impl Incoming {
 
 /// A JSON body of at most `LIMIT` bytes. An empty body reads as `{}`.
 pub(crate) struct Payload<T, const LIMIT: usize = SMALL_BODY> {
-    value: T,
-    _held: Option<OwnedSemaphorePermit>,
-}
-
-impl<T, const LIMIT: usize> Payload<T, LIMIT> {
-    /// What the body says; what is held of the budget is given back.
-    pub(crate) fn into_value(self) -> T {
-        self.value
-    }
+    /// What it says.
+    pub(crate) value: T,
+    /// Its part of the budget, to be kept while `value` is worked on.
+    pub(crate) held: Option<OwnedSemaphorePermit>,
 }
 
 impl<T, const LIMIT: usize> FromRequest<Arc<Context>> for Payload<T, LIMIT>
@@ -115,17 +110,17 @@ where
         };
         let Incoming { bytes, permits } = read?;
         if bytes.is_empty() {
-            return Ok(Self { value: read_json(b"{}")?, _held: permits });
+            return Ok(Self { value: read_json(b"{}")?, held: permits });
         }
         check_media_type(&parts.headers)?;
         if bytes.len() < PARSE_APART {
-            return Ok(Self { value: read_json(&bytes)?, _held: permits });
+            return Ok(Self { value: read_json(&bytes)?, held: permits });
         }
         let parsing = tokio::task::spawn_blocking(move || read_json(&bytes));
         let value = parsing.await.map_err(|_| {
             Problem::new(Kind::Internal, "Reading the body failed; nothing was changed.")
         })??;
-        Ok(Self { value, _held: permits })
+        Ok(Self { value, held: permits })
     }
 }
 
@@ -206,12 +201,21 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Params<T> {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         match Query::try_from_uri(&parts.uri) {
             Ok(Query(params)) => Ok(Self(params)),
-            Err(rejection) => Err(Problem::field(format!(
-                "{}. Percent-encode `&` and `=` within a value.",
-                rejection.body_text()
-            ))),
+            Err(rejection) => Err(Problem::field(query_mistake(&rejection.body_text()))),
         }
     }
+}
+
+/// What is wrong with a query, in our own words. An unknown parameter is often
+/// the second half of a URL that was pasted as it is.
+fn query_mistake(said: &str) -> String {
+    let cause = said.strip_prefix("Failed to deserialize query string: ").unwrap_or(said);
+    let hint = if cause.contains("unknown field") {
+        " A URL given as a value must have its `&` percent-encoded as %26."
+    } else {
+        ""
+    };
+    format!("In the query: {cause}.{hint}")
 }
 
 /// The one parameter of a path, as text.
@@ -223,7 +227,7 @@ impl<S: Sync + Send> FromRequestParts<S> for Segment {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         match Path::<String>::from_request_parts(parts, state).await {
             Ok(Path(text)) => Ok(Self(text)),
-            Err(rejection) => Err(Problem::field(rejection.body_text())),
+            Err(rejection) => Err(Problem::field(format!("{}.", rejection.body_text()))),
         }
     }
 }

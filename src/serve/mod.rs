@@ -1,9 +1,9 @@
 //! The HTTP API: what fetchers and operators ask, answered from the store.
 //!
 //! The handlers translate and check; every effect and every read is one call
-//! to [`Store`]. Errors are problem+json ([`problem`]), values have one
-//! spelling ([`wire`]), bodies are bounded ([`extract`]), callers are judged
-//! in one place ([`gate`]), and each connection is under limits ([`server`]).
+//! to [`Store`]. Errors are problem+json (`problem`), values have one spelling
+//! (`wire`), bodies are bounded (`extract`), callers are judged in one place
+//! (`gate`), and each connection is under limits (`server`).
 
 mod extract;
 mod gate;

@@ -4,7 +4,8 @@
 //! effect and lets a slow client keep a connection for ever; here each
 //! connection is built by hand. A client can hold a connection for
 //! [`LIFETIME`] plus one request at most, and all of them together never more
-//! than [`MAX_CONNECTIONS`], so file descriptors are left for the store.
+//! than half of the open files that the system allows us: the store and the
+//! fetcher need theirs.
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -24,11 +25,15 @@ use tokio_util::task::TaskTracker;
 
 use super::extract::BodyBudget;
 use super::watch::REQUEST_TIMEOUT;
+use super::wire::grouped;
 use super::{Context, ServeState, router};
+use crate::metrics::Metrics;
 
-/// Connections at once; half of the usual limit of file descriptors would be
-/// 512, but long polls hold one each, and systemd units set the limit anyway.
+/// Connections at once, unless the system allows us too few open files.
 const MAX_CONNECTIONS: usize = 1_024;
+/// Open files that a process may have where the system does not say (POSIX
+/// systems rarely give less than 512).
+const FALLBACK_FILES: usize = 512;
 /// Time for a request's header to come in, and for a kept connection to be idle.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of a request's header (and of the read buffer).
@@ -41,13 +46,6 @@ const LIFETIME: Duration = Duration::from_secs(600);
 const LAST_REQUEST: Duration = REQUEST_TIMEOUT.saturating_add(Duration::from_secs(30));
 /// Pause after a failed accept: descriptors come back when requests end.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
-/// What a connection over the limit gets, at no cost.
-const OVERLOADED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
-    Content-Type: application/problem+json\r\nRetry-After: 1\r\nConnection: close\r\n\
-    Content-Length: 147\r\n\r\n\
-    {\"type\":\"urn:sitemapd:problem:busy\",\"title\":\"Busy, try again\",\"status\":503,\
-    \"detail\":\"All 1,024 connections are taken; close those you do not use.\"}";
-
 /// The API's listener, bound and not yet served.
 pub struct Server {
     listener: TcpListener,
@@ -75,33 +73,10 @@ impl Server {
         let Self { listener, bound, state } = self;
         let metrics = state.metrics.clone();
         let context = Context { state, bound, stop: stop.clone(), bodies: BodyBudget::default() };
-        let connections = Connections {
-            router: router(Arc::new(context)),
-            places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
-            tasks: TaskTracker::new(),
-            stop: stop.clone(),
-            cut: CancellationToken::new(),
-        };
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = stop.cancelled() => break,
-                accepted = listener.accept() => accepted,
-            };
-            match accepted {
-                Ok((stream, _)) => {
-                    if !connections.open(stream) {
-                        metrics.connection_refused();
-                    }
-                }
-                Err(error) if is_of_the_client(&error) => {}
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept connections for the moment");
-                    let _ = timeout(ACCEPT_PAUSE, stop.cancelled()).await;
-                }
-            }
-        }
-        drop(listener);
+        let limits = std::fs::read_to_string("/proc/self/limits").ok();
+        let places = connection_limit(limits.as_deref());
+        let connections = Connections::new(router(Arc::new(context)), metrics, stop, places);
+        connections.accept_from(listener).await;
         connections.drain(drain).await;
     }
 }
@@ -110,7 +85,11 @@ impl Server {
 #[derive(Clone)]
 struct Connections {
     router: Router,
+    metrics: Arc<Metrics>,
     places: Arc<Semaphore>,
+    /// What a connection without a place gets.
+    overloaded: Arc<str>,
+    header_timeout: Duration,
     tasks: TaskTracker,
     stop: CancellationToken,
     /// Cancelled when the time to drain is over.
@@ -118,25 +97,46 @@ struct Connections {
 }
 
 impl Connections {
-    /// Serves a connection in a task of its own; false if there are too many.
-    fn open(&self, stream: TcpStream) -> bool {
-        let Ok(place) = self.places.clone().try_acquire_owned() else {
-            turn_away(stream);
-            return false;
-        };
-        self.tasks.spawn(self.clone().serve(stream, place));
-        true
+    fn new(router: Router, metrics: Arc<Metrics>, stop: CancellationToken, places: usize) -> Self {
+        Self {
+            router,
+            metrics,
+            places: Arc::new(Semaphore::new(places)),
+            overloaded: overloaded(places).into(),
+            header_timeout: HEADER_TIMEOUT,
+            tasks: TaskTracker::new(),
+            stop,
+            cut: CancellationToken::new(),
+        }
     }
 
-    /// Waits for all connections to end; cuts off those that do not in time.
-    async fn drain(self, deadline: Duration) {
-        self.tasks.close();
-        if timeout(deadline, self.tasks.wait()).await.is_ok() {
-            return;
+    /// Accepts connections until the daemon stops, and closes the listener.
+    async fn accept_from(&self, listener: TcpListener) {
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, _)) => self.open(stream),
+                Err(error) if is_of_the_client(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept connections for the moment");
+                    let _ = timeout(ACCEPT_PAUSE, self.stop.cancelled()).await;
+                }
+            }
         }
-        tracing::warn!(connections = self.tasks.len(), "requests cut off at the drain deadline");
-        self.cut.cancel();
-        self.tasks.wait().await;
+    }
+
+    /// Serves a connection in a task of its own, if there is a place for it.
+    fn open(&self, stream: TcpStream) {
+        let Ok(place) = self.places.clone().try_acquire_owned() else {
+            self.metrics.connection_refused();
+            turn_away(stream, &self.overloaded);
+            return;
+        };
+        self.tasks.spawn(self.clone().serve(stream, place));
     }
 
     async fn serve(self, stream: TcpStream, _place: OwnedSemaphorePermit) {
@@ -144,7 +144,7 @@ impl Connections {
         let _ = stream.set_nodelay(true);
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_TIMEOUT)
+            .header_read_timeout(self.header_timeout)
             .max_buf_size(MAX_HEADER_BYTES)
             .max_headers(MAX_HEADERS)
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router));
@@ -161,6 +161,17 @@ impl Connections {
             () = sleep(LAST_REQUEST) => {}
         }
     }
+
+    /// Waits for all connections to end; cuts off those that do not in time.
+    async fn drain(self, deadline: Duration) {
+        self.tasks.close();
+        if timeout(deadline, self.tasks.wait()).await.is_ok() {
+            return;
+        }
+        tracing::warn!(connections = self.tasks.len(), "requests cut off at the drain deadline");
+        self.cut.cancel();
+        self.tasks.wait().await;
+    }
 }
 
 /// A broken connection is the client's affair, and common.
@@ -170,11 +181,37 @@ fn log_end(ended: hyper::Result<()>) {
     }
 }
 
+/// Half of the open files that `/proc/self/limits` grants, 1,024 at most.
+fn connection_limit(proc_limits: Option<&str>) -> usize {
+    let soft = proc_limits.and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+        match line.split_whitespace().next()? {
+            "unlimited" => Some(usize::MAX),
+            number => number.parse().ok(),
+        }
+    });
+    (soft.unwrap_or(FALLBACK_FILES) / 2).clamp(1, MAX_CONNECTIONS)
+}
+
+/// The whole answer to a connection over the limit.
+fn overloaded(places: usize) -> String {
+    let body = format!(
+        "{{\"type\":\"urn:sitemapd:problem:busy\",\"title\":\"Busy, try again\",\"status\":503,\
+         \"detail\":\"All {} connections are taken; close those you do not use.\"}}",
+        grouped(places)
+    );
+    format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\n\
+         Retry-After: 1\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
 /// Answers 503 without a task and without waiting for a request.
-fn turn_away(stream: TcpStream) {
+fn turn_away(stream: TcpStream, answer: &str) {
     // A fresh socket has room for the few bytes; if not, closing it says enough.
     let Ok(mut stream) = stream.into_std() else { return };
-    let _ = stream.write(OVERLOADED);
+    let _ = stream.write(answer.as_bytes());
 }
 
 /// Errors of one connection that was gone before we took it.
@@ -189,17 +226,4 @@ fn is_of_the_client(error: &io::Error) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_answer_to_one_too_many_is_whole_and_tells_the_limit() {
-        let text = std::str::from_utf8(OVERLOADED).expect("ASCII");
-        let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
-        assert!(head.contains(&format!("Content-Length: {}", body.len())), "{}", body.len());
-        let problem: serde_json::Value = serde_json::from_str(body).expect("JSON");
-        assert_eq!(problem["type"], "urn:sitemapd:problem:busy");
-        let limit = super::super::wire::grouped(MAX_CONNECTIONS);
-        assert!(body.contains(&limit), "{limit}");
-    }
-}
+mod tests;

@@ -9,10 +9,10 @@ use axum::http::{HeaderName, header};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
+use super::Context;
 use super::extract::{Params, RowId, Segment};
 use super::problem::{Kind, Problem};
-use super::wire::{Cursor, Time, crawl, list_limit, name, views, web_url};
-use super::{Context, ServeState};
+use super::wire::{Cursor, crawl, list_limit, name, sources, views, web_url};
 use crate::metrics::CONTENT_TYPE;
 use crate::model::SourceId;
 use crate::store::StoreError;
@@ -122,7 +122,7 @@ pub(crate) async fn url(
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Sites {
-    sites: Vec<views::Site>,
+    sites: Vec<sources::Site>,
     next: Option<String>,
 }
 
@@ -147,14 +147,14 @@ pub(crate) async fn sites(
     let more = sites.len() > limit;
     sites.truncate(limit);
     let next = if more { sites.last().map(|site| site.name.clone()) } else { None };
-    Ok(Json(Sites { sites: sites.into_iter().map(views::Site::from).collect(), next }))
+    Ok(Json(Sites { sites: sites.into_iter().map(sources::Site::from).collect(), next }))
 }
 
 /// `GET /v1/sites/{name}`
 pub(crate) async fn site(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
-) -> Result<Json<views::Site>, Problem> {
+) -> Result<Json<sources::Site>, Problem> {
     Ok(Json(context.state.store.site(name).await?.into()))
 }
 
@@ -172,7 +172,7 @@ pub(crate) struct SourceParams {
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Sources {
-    sources: Vec<views::Source>,
+    sources: Vec<sources::Source>,
     next: Option<Cursor>,
 }
 
@@ -189,7 +189,7 @@ pub(crate) async fn sources(
         after: params.cursor.map(|cursor| cursor.0),
     };
     let Page { items, next } = context.state.store.sources(filter).await?;
-    let sources = items.into_iter().map(views::Source::from).collect();
+    let sources = items.into_iter().map(sources::Source::from).collect();
     Ok(Json(Sources { sources, next: next.map(Cursor) }))
 }
 
@@ -197,9 +197,9 @@ pub(crate) async fn sources(
 pub(crate) async fn source(
     State(context): State<Arc<Context>>,
     RowId(id): RowId,
-) -> Result<Json<views::Source>, Problem> {
+) -> Result<Json<sources::Source>, Problem> {
     let (source, polls) = context.state.store.source(SourceId(id)).await?;
-    Ok(Json(views::Source::with_polls(source, polls)))
+    Ok(Json(sources::Source::with_polls(source, polls)))
 }
 
 /// Parameters of `GET /v1/polls`.
@@ -216,7 +216,7 @@ pub(crate) struct PollParams {
 /// polls come, and asking again follows them.
 #[derive(Debug, Serialize)]
 pub(crate) struct Polls {
-    polls: Vec<views::Poll>,
+    polls: Vec<sources::Poll>,
     next: i64,
 }
 
@@ -229,7 +229,7 @@ pub(crate) async fn polls(
     let source = params.source.map(SourceId);
     let polls = context.state.store.polls_after(source, params.after, limit).await?;
     let next = polls.last().map_or(params.after, |poll| poll.id);
-    Ok(Json(Polls { polls: polls.into_iter().map(views::Poll::from).collect(), next }))
+    Ok(Json(Polls { polls: polls.into_iter().map(sources::Poll::from).collect(), next }))
 }
 
 /// Parameters of `GET /v1/polls/{id}/changes`.
@@ -241,7 +241,7 @@ pub(crate) struct ChangeParams {
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Changes {
-    changes: Vec<views::Change>,
+    changes: Vec<sources::Change>,
 }
 
 /// `GET /v1/polls/{id}/changes`
@@ -252,7 +252,7 @@ pub(crate) async fn changes_of_poll(
 ) -> Result<Json<Changes>, Problem> {
     let limit = list_limit(params.limit)?;
     let changes = context.state.store.changes_of_poll(poll, limit).await?;
-    Ok(Json(Changes { changes: changes.into_iter().map(views::Change::from).collect() }))
+    Ok(Json(Changes { changes: changes.into_iter().map(sources::Change::from).collect() }))
 }
 
 /// `GET /v1/status`
@@ -265,7 +265,8 @@ pub(crate) async fn status(
 /// The store's view of the whole, with what only the running daemon knows.
 pub(super) async fn read_status(context: &Context) -> Result<StatusView, StoreError> {
     let status = context.state.store.status().await?;
-    Ok(StatusView { started_at: Some(context.state.started_at), ..status })
+    let version = context.state.version.to_owned();
+    Ok(StatusView { version, started_at: Some(context.state.started_at), ..status })
 }
 
 /// `GET /metrics`. The counters are there even when the
@@ -278,14 +279,12 @@ pub(crate) async fn metrics(
     ([(header::CONTENT_TYPE, CONTENT_TYPE)], context.state.metrics.encode(status.as_ref()))
 }
 
-/// What a health check answers.
+/// What a health check answers; anybody may ask, so it tells no more.
 #[derive(Debug, Serialize)]
 pub(crate) struct Health {
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'static str>,
-    version: &'static str,
-    started_at: Time,
 }
 
 /// `GET /healthz`: should this process be left alone? Degraded is a yes: a
@@ -298,8 +297,7 @@ pub(crate) async fn healthz(State(context): State<Arc<Context>>) -> Result<Json<
         Ok(Err(error)) => return Err(error.into()),
     };
     let status = if detail.is_none() { "ok" } else { "degraded" };
-    let ServeState { version, started_at, .. } = context.state;
-    Ok(Json(Health { status, detail, version, started_at: Time(started_at) }))
+    Ok(Json(Health { status, detail }))
 }
 
 /// `GET /readyz`: may work be sent here now?
@@ -314,6 +312,5 @@ pub(crate) async fn readyz(State(context): State<Arc<Context>>) -> Result<Json<H
         Ok(answer) => answer?,
         Err(_) => return Err(StoreError::Busy.into()),
     }
-    let ServeState { version, started_at, .. } = context.state;
-    Ok(Json(Health { status: "ready", detail: None, version, started_at: Time(started_at) }))
+    Ok(Json(Health { status: "ready", detail: None }))
 }

@@ -7,6 +7,10 @@
     reason = "a test binary has no public interface, and a test says what it expects"
 )]
 
+mod agreement;
 mod corpus;
 mod fetch;
+mod fixtures;
+mod hostile;
+mod reading;
 mod support;

@@ -1,25 +1,26 @@
 //! How values are written on the wire: times, durations, lists, cursors.
 //!
 //! One spelling each, in both directions: RFC 3339 in UTC with milliseconds,
-//! durations such as `1h 30m`, cursors that a client passes back unread.
+//! durations in the config's grammar (`1h 30m`), cursors that a client passes back unread.
 //! Request lists are capped while they are read, so that a small body of tiny
 //! elements cannot grow into a large one in memory. [`queue`] has the bodies
-//! that fetchers send and get, [`views`] what operators read.
+//! that fetchers send and get, [`views`] and [`sources`] what operators read.
 
 pub(crate) mod queue;
+pub(crate) mod sources;
 pub(crate) mod views;
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use jiff::fmt::friendly::SpanParser;
-use jiff::{SpanRelativeTo, Timestamp};
+use jiff::Timestamp;
 use serde::de::{Error as _, IgnoredAny, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use url::Url;
 
 use super::problem::Problem;
+use crate::config::units::{format_duration, parse_duration};
 
 /// Bytes of a duration text that are looked at; no honest one is longer.
 const MAX_SPAN_BYTES: usize = 100;
@@ -75,7 +76,7 @@ pub(crate) struct Span(pub(crate) Duration);
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        format_duration(self.0).fmt(f)
+        format_duration(whole_millis(self.0)).fmt(f)
     }
 }
 
@@ -89,7 +90,11 @@ impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_str(FromText {
             expected: "a duration such as \"1h 30m\"",
-            read: |text: &str| parse_duration(text).map(Self),
+            read: |text: &str| {
+                parse_duration(text)
+                    .map(Self)
+                    .map_err(|cause| format!("{text:?} is no duration such as \"1h 30m\": {cause}"))
+            },
         })
     }
 }
@@ -241,6 +246,11 @@ pub(crate) fn web_url(field: &str, text: &str) -> Result<Url, Problem> {
     Ok(url)
 }
 
+/// What a duration is shown as: nobody reads microseconds.
+fn whole_millis(duration: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// Cuts a text at so many characters.
 pub(crate) fn clip(mut text: String, max_chars: usize) -> String {
     if let Some((at, _)) = text.char_indices().nth(max_chars) {
@@ -260,37 +270,6 @@ pub(crate) fn grouped(number: impl fmt::Display) -> String {
         text.push(digit);
     }
     text
-}
-
-/// Reads a duration; a day is 24 hours, months and years are refused.
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    if text.trim().parse::<f64>().is_ok() {
-        return Err(format!("{text:?} has no unit: write \"{}s\" for seconds", text.trim()));
-    }
-    let span = SpanParser::new()
-        .parse_span(text.trim())
-        .map_err(|_| format!("{text:?} is not a duration such as \"1h 30m\""))?;
-    if span.get_years() != 0 || span.get_months() != 0 {
-        return Err("months and years have no fixed length: write days".to_owned());
-    }
-    let signed =
-        span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|cause| cause.to_string())?;
-    Duration::try_from(signed).map_err(|_| "a duration cannot be negative".to_owned())
-}
-
-/// Writes a duration as [`parse_duration`] reads it, to the millisecond.
-fn format_duration(duration: Duration) -> String {
-    const UNITS: [(&str, u128); 5] =
-        [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
-    let mut rest = duration.as_millis();
-    let mut parts = Vec::new();
-    for (unit, millis) in UNITS {
-        if rest >= millis {
-            parts.push(format!("{}{unit}", rest / millis));
-            rest %= millis;
-        }
-    }
-    if parts.is_empty() { "0s".to_owned() } else { parts.join(" ") }
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ fn a_duration_that_is_none_is_refused_with_a_reason() {
         ("\"-5m\"", "negative"),
         ("\"1mo\"", "write days"),
         ("\"soon\"", "1h 30m"),
-        ("\"\"", "1h 30m"),
+        ("\"\"", "empty"),
     ] {
         let error = from_str::<Span>(given).expect_err(given).to_string();
         assert!(error.contains(reason), "{given}: {error}");

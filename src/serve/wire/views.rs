@@ -1,23 +1,17 @@
-//! The store's read models as JSON: queue, URLs, sites, sources, polls, status.
+//! The store's read models as JSON: queue, URLs, status.
 //!
 //! One struct per object of the API, each made from one view of the store;
-//! field order is the order that people read. Lists answer `next`, which is
-//! null at the end.
+//! field order is the order that people read.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::model::{
-    ChangeFreq, ChangeKind, DocumentKind, Lastmod, Outcome, Priority, Reason, Role, SourceId, UrlId,
-};
-use crate::parse::Issue;
+use super::Time;
+use crate::model::{ChangeFreq, Lastmod, Outcome, Priority, Reason, SourceId, UrlId};
 use crate::store::views::{
-    BlockView, ChangeView, Counts, DeadView, PeekView, PollView, QueueView, SiteView, SourceView,
-    StatusView, UrlState, UrlView,
+    BlockView, Counts, DeadView, PeekView, QueueView, StatusView, UrlState, UrlView,
 };
-
-use super::{Span, Time};
 
 /// One crawl's queue in numbers.
 #[derive(Debug, Serialize)]
@@ -207,203 +201,6 @@ impl From<UrlView> for KnownUrl {
     }
 }
 
-/// One site at a glance.
-#[derive(Debug, Serialize)]
-pub(crate) struct Site {
-    name: String,
-    url: String,
-    crawl: String,
-    state: String,
-    origin: String,
-    sources: u64,
-    failing: u64,
-    urls: u64,
-    last_poll_at: Option<Time>,
-    next_poll_at: Option<Time>,
-}
-
-impl From<SiteView> for Site {
-    fn from(view: SiteView) -> Self {
-        Self {
-            name: view.name,
-            url: view.url,
-            crawl: view.crawl,
-            state: view.state,
-            origin: view.origin,
-            sources: view.sources,
-            failing: view.failing,
-            urls: view.urls,
-            last_poll_at: view.last_poll_at.map(Time),
-            next_poll_at: view.next_poll_at.map(Time),
-        }
-    }
-}
-
-/// One source. The fields up to `contents` are those of Search Console's
-/// sitemaps resource, in this API's spelling; the rest is what we know beyond.
-#[derive(Debug, Serialize)]
-pub(crate) struct Source {
-    path: String,
-    last_submitted: Time,
-    is_pending: bool,
-    is_sitemaps_index: bool,
-    #[serde(rename = "type")]
-    console_type: &'static str,
-    last_downloaded: Option<Time>,
-    warnings: u64,
-    errors: u64,
-    contents: Vec<Contents>,
-
-    id: SourceId,
-    url: String,
-    site: Option<String>,
-    role: Role,
-    kind: Option<DocumentKind>,
-    named_by: String,
-    parent: Option<SourceId>,
-    state: String,
-    window: bool,
-    status: String,
-    error: Option<String>,
-    http_status: Option<u16>,
-    last_poll_at: Option<Time>,
-    last_success_at: Option<Time>,
-    last_changed_at: Option<Time>,
-    next_poll_at: Option<Time>,
-    why: String,
-    failures: u32,
-    entries: u64,
-    admitted: BTreeMap<String, u64>,
-    bytes: u64,
-    issues: Vec<Issue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    polls: Option<Vec<Poll>>,
-}
-
-/// How many entries of a type a source lists; only pages are counted.
-#[derive(Debug, Serialize)]
-struct Contents {
-    #[serde(rename = "type")]
-    content_type: &'static str,
-    submitted: u64,
-}
-
-impl From<SourceView> for Source {
-    fn from(view: SourceView) -> Self {
-        let contents = vec![Contents { content_type: "web", submitted: view.entries }];
-        Self {
-            path: view.url.clone(),
-            last_submitted: Time(view.submitted_at),
-            is_pending: view.status == "pending",
-            is_sitemaps_index: view.kind == Some(DocumentKind::Index),
-            console_type: console_type(view.role, view.kind),
-            last_downloaded: view.last_success_at.map(Time),
-            warnings: view.warnings,
-            errors: view.errors,
-            contents,
-            id: view.id,
-            url: view.url,
-            site: view.site,
-            role: view.role,
-            kind: view.kind,
-            named_by: view.named_by,
-            parent: view.parent,
-            state: view.state,
-            window: view.window,
-            status: view.status,
-            error: view.error,
-            http_status: view.http_status,
-            last_poll_at: view.last_poll_at.map(Time),
-            last_success_at: view.last_success_at.map(Time),
-            last_changed_at: view.last_changed_at.map(Time),
-            next_poll_at: view.next_poll_at.map(Time),
-            why: view.why,
-            failures: view.failures,
-            entries: view.entries,
-            admitted: view.admitted,
-            bytes: view.bytes,
-            issues: view.issues,
-            polls: None,
-        }
-    }
-}
-
-impl Source {
-    /// The source with its poll history, as the route of one source answers it.
-    pub(crate) fn with_polls(view: SourceView, polls: Vec<PollView>) -> Self {
-        let polls = polls.into_iter().map(Poll::from).collect();
-        Self { polls: Some(polls), ..Self::from(view) }
-    }
-}
-
-/// Search Console's word for what a source is; before its first read, what it
-/// is asked for.
-fn console_type(role: Role, kind: Option<DocumentKind>) -> &'static str {
-    match kind {
-        Some(DocumentKind::Urlset | DocumentKind::Index | DocumentKind::Mixed) => "sitemap",
-        Some(DocumentKind::Text) => "url-list",
-        Some(DocumentKind::Rss | DocumentKind::Rdf | DocumentKind::JsonFeed) => "rss-feed",
-        Some(DocumentKind::Atom) => "atom-feed",
-        Some(DocumentKind::Robots | DocumentKind::Unsupported) => "not-sitemap",
-        None => match role {
-            Role::Sitemap => "sitemap",
-            Role::Feed => "rss-feed",
-            Role::Robots | Role::Home => "not-sitemap",
-        },
-    }
-}
-
-/// One poll of one source.
-#[derive(Debug, Serialize)]
-pub(crate) struct Poll {
-    id: i64,
-    source: SourceId,
-    url: String,
-    site: Option<String>,
-    at: Time,
-    took: Span,
-    result: String,
-    http_status: Option<u16>,
-    wire_bytes: u64,
-    entries: u64,
-    counts: Counts,
-    error: Option<String>,
-}
-
-impl From<PollView> for Poll {
-    fn from(view: PollView) -> Self {
-        Self {
-            id: view.id,
-            source: view.source,
-            url: view.url,
-            site: view.site,
-            at: Time(view.at),
-            took: Span(view.took),
-            result: view.result,
-            http_status: view.http_status,
-            wire_bytes: view.wire_bytes,
-            entries: view.entries,
-            counts: view.counts,
-            error: view.error,
-        }
-    }
-}
-
-/// One change that a poll made.
-#[derive(Debug, Serialize)]
-pub(crate) struct Change {
-    kind: ChangeKind,
-    id: UrlId,
-    url: String,
-    at: Time,
-}
-
-impl From<ChangeView> for Change {
-    fn from(view: ChangeView) -> Self {
-        Self { kind: view.kind, id: view.id, url: view.url, at: Time(view.at) }
-    }
-}
-
 /// The whole at a glance.
 #[derive(Debug, Serialize)]
 pub(crate) struct Status {
@@ -438,6 +235,77 @@ impl From<StatusView> for Status {
             polls_24h: view.polls_24h,
             changes_24h: view.changes_24h,
             queues: view.queues.into_iter().map(Queue::from).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{json, to_value};
+
+    use super::*;
+    use crate::model::Precision;
+
+    #[test]
+    fn everything_known_of_a_url_is_shown_in_the_spelling_of_the_api() {
+        let at = |text: &str| text.parse().expect("a timestamp");
+        let lastmod = Lastmod { at: at("2026-11-20T00:00:00Z"), precision: Precision::Day };
+        let view = UrlView {
+            id: UrlId(7),
+            url: "https://example.org/a".to_owned(),
+            raw: None,
+            crawl: "default".to_owned(),
+            site: Some("example".to_owned()),
+            host: "https://example.org:443".to_owned(),
+            state: UrlState::Queued,
+            listed: true,
+            sources: vec![(SourceId(3), "https://example.org/sitemap.xml".to_owned())],
+            first_seen: at("2026-11-01T00:00:00Z"),
+            lastmod: Some(lastmod),
+            previous_lastmod: None,
+            changefreq: Some(ChangeFreq::Weekly),
+            priority: Priority::from_thousandths(800),
+            reason: Reason::Recrawl,
+            due_at: Some(at("2026-11-21T08:30:00.25Z")),
+            attempt: 0,
+            leased_until: None,
+            worker: None,
+            fetched_at: None,
+            outcome: Some(Outcome::Unchanged),
+            status: Some(304),
+            content_hash: None,
+            hash_kind: None,
+            fetches: 2,
+            changes: 1,
+            why: "a week after it was last fetched".to_owned(),
+        };
+        let json = to_value(KnownUrl::from(view)).expect("json");
+        let listing = json!([{"id": 3, "url": "https://example.org/sitemap.xml"}]);
+        for (field, value) in [
+            ("state", json!("queued")),
+            ("sources", listing),
+            ("lastmod", json!("2026-11-20")),
+            ("previous_lastmod", json!(null)),
+            ("changefreq", json!("weekly")),
+            ("priority", json!(0.8)),
+            ("reason", json!("recrawl")),
+            ("due_at", json!("2026-11-21T08:30:00.250Z")),
+            ("outcome", json!("unchanged")),
+            ("why", json!("a week after it was last fetched")),
+        ] {
+            assert_eq!(json[field], value, "{field}");
+        }
+    }
+
+    #[test]
+    fn a_block_is_shown_as_it_is_written_in_a_request() {
+        for (prefix, shown, hidden) in [(false, "url", "prefix"), (true, "prefix", "url")] {
+            let pattern = "https://example.org/a".to_owned();
+            let since = "2026-11-21T08:30:00Z".parse().expect("a timestamp");
+            let view = BlockView { crawl: "default".to_owned(), pattern, prefix, since };
+            let json = to_value(Block::from(view)).expect("json");
+            assert_eq!(json[shown], "https://example.org/a");
+            assert!(json.get(hidden).is_none());
         }
     }
 }

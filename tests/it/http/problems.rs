@@ -1,0 +1,107 @@
+//! What each mistake is told, and that every limit holds.
+
+use super::*;
+
+#[tokio::test]
+#[ignore = "needs the whole daemon"]
+async fn every_mistake_has_a_problem_of_its_own() {
+    let daemon = Daemon::start(None).await;
+    for (target, status, problem) in [
+        ("/v1/nothing", 404, "no-such-route"),
+        ("/v1/lease", 405, "method-not-allowed"),
+        ("/v1/changes", 501, "not-served-yet"),
+        ("/openapi.json", 501, "not-served-yet"),
+        ("/v1/sites/nobody", 404, "not-found"),
+        ("/v1/sources/999999", 404, "not-found"),
+        ("/v1/sources/abc", 404, "not-found"),
+        ("/v1/url?url=https://example.org/", 404, "not-found"),
+        ("/v1/url?url=example.org", 400, "invalid-field"),
+        ("/v1/url", 400, "invalid-field"),
+        ("/v1/sources?sit=blog", 400, "invalid-field"),
+        ("/v1/sources?cursor=5", 400, "invalid-field"),
+        ("/v1/sources?limit=0", 400, "invalid-field"),
+        ("/v1/queue/peek?limit=1001", 400, "limit-exceeded"),
+    ] {
+        let answer = daemon.get(target).await;
+        let found = (answer.status, answer.problem());
+        assert_eq!(found, (status, problem.to_owned()), "{target}: {}", answer.body);
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs the whole daemon"]
+async fn every_limit_of_the_contract_is_named_when_it_is_passed() {
+    let daemon = Daemon::start(None).await;
+    let results = vec![json!({"token": "x", "outcome": "gone"}); 10_001];
+    let tokens = vec!["x"; 10_001];
+    for (target, body, named) in [
+        ("/v1/lease", json!({"max": 1_001}), "1,000 URLs"),
+        ("/v1/lease", json!({"wait": "61s"}), "1m"),
+        ("/v1/lease", json!({"ttl": "13h"}), "12h"),
+        ("/v1/settle", json!({ "results": results }), "10,000"),
+        ("/v1/extend", json!({ "tokens": tokens }), "10,000"),
+        ("/v1/release", json!({ "tokens": tokens }), "10,000"),
+    ] {
+        let answer = daemon.post(target, &body).await;
+        assert_eq!(answer.status, 400, "{target}: {}", answer.body);
+        assert_eq!(answer.problem(), "limit-exceeded", "{target}");
+        assert!(answer.detail().contains(named), "{target}: {}", answer.detail());
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs the whole daemon"]
+async fn a_wrong_body_is_told_what_is_wrong_with_it() {
+    let daemon = Daemon::start(None).await;
+    for (target, body, problem, named) in [
+        ("/v1/lease", json!({"maximum": 5}), "invalid-field", "`max`"),
+        ("/v1/lease", json!({"ttl": "300"}), "invalid-field", "1h 30m"),
+        ("/v1/lease", json!({"include": ["images"]}), "not-served-yet", "include"),
+        ("/v1/settle", json!({}), "invalid-field", "results"),
+        ("/v1/settle", json!({"results": [{"token": "x"}]}), "invalid-field", "results[0].outcome"),
+        ("/v1/queue/replay", json!({}), "invalid-field", "`all`"),
+        ("/v1/queue/block", json!({"url": "/a"}), "invalid-field", "absolute URL"),
+        ("/v1/sources", json!({"site": "blog", "url": "ftp://a/"}), "invalid-field", "http"),
+    ] {
+        let answer = daemon.post(target, &body).await;
+        assert_eq!(answer.problem(), problem, "{target}: {}", answer.body);
+        assert!(answer.detail().contains(named), "{target}: {}", answer.detail());
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs the whole daemon"]
+async fn what_is_no_plain_json_is_refused() {
+    let daemon = Daemon::start(None).await;
+    let json = "Content-Type: application/json";
+    let form = "Content-Type: application/x-www-form-urlencoded";
+    for (headers, body, status, problem) in [
+        (json.to_owned(), "{\"max\": ", 400, "malformed-json"),
+        (json.to_owned(), "max=5", 400, "malformed-json"),
+        (form.to_owned(), "{}", 415, "unsupported-media-type"),
+        (format!("{json}\r\nContent-Encoding: gzip"), "{}", 415, "unsupported-media-type"),
+    ] {
+        let head = format!("POST /v1/lease HTTP/1.1\r\nHost: {}\r\n{headers}", daemon.addr);
+        let answer = daemon.send(&head, body.as_bytes()).await;
+        let found = (answer.status, answer.problem());
+        assert_eq!(found, (status, problem.to_owned()), "{headers}: {}", answer.body);
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs the whole daemon"]
+async fn a_body_over_its_limit_is_refused_before_it_is_read() {
+    let daemon = Daemon::start(None).await;
+    let mut stream = TcpStream::connect(daemon.addr).await.unwrap();
+    let head = format!(
+        "POST /v1/lease HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
+         Connection: close\r\nContent-Length: 1000000000\r\n\r\n",
+        daemon.addr
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).await.unwrap();
+    let answer = Answer::read(&bytes);
+    assert_eq!((answer.status, answer.problem()), (413, "body-too-large".to_owned()));
+    assert!(answer.detail().contains("2,097,152 bytes"), "{}", answer.detail());
+}

@@ -2,6 +2,7 @@
 
 pub mod app;
 mod bitpack;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod date;

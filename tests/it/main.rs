@@ -12,5 +12,6 @@ mod corpus;
 mod fetch;
 mod fixtures;
 mod hostile;
+mod http;
 mod reading;
 mod support;

@@ -1,0 +1,51 @@
+//! `sitemapd check`: what would the daemon read here?
+//!
+//! Reads a file, stdin or a URL exactly as a poll does (same limits, same
+//! decoding, same parser) and reports on it: to a person in the words of
+//! Search Console, to a program as one JSON object. Nothing is stored.
+
+mod input;
+mod json;
+mod reading;
+mod report;
+mod scope;
+
+use super::output::Output;
+use super::{Failure, Options};
+
+pub use input::{Document, fetch_request, fetcher_for};
+pub use reading::{Reading, read};
+pub use scope::{default_rules, rules_at};
+
+/// What to read, and how.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A file, a URL, or - for stdin
+    #[arg(value_name = "FILE|URL|-")]
+    input: String,
+    /// URL that the document has: relative URLs resolve against it, scope is judged by it
+    #[arg(long, value_name = "BASE")]
+    url: Option<String>,
+    /// Content-Type header that the document has
+    #[arg(long, value_name = "TYPE")]
+    content_type: Option<String>,
+    /// List every entry, not only the first
+    #[arg(long)]
+    entries: bool,
+}
+
+/// Reads and reports. Fails when the document is unsupported or broken beyond use.
+pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(), Failure> {
+    let config = super::source_of_truth::load_config(options)?;
+    let document = input::open(args, &config).await?;
+    let rules = if document.has_url() { rules_at(&document.base, &config) } else { None };
+    // A command line has nothing else to do meanwhile.
+    let reading = reading::read(&document, &config.fetch.limits, rules.as_ref(), args.entries);
+    if options.json {
+        out.json(&json::of(&reading, args.entries))?;
+    } else {
+        report::print(&document, &reading, args.entries, out)?;
+    }
+    out.flush()?;
+    if reading.is_usable() { Ok(()) } else { Err(Failure::Reported) }
+}

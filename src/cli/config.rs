@@ -1,0 +1,75 @@
+//! `sitemapd config check`: validates, prints the resolved values, and says
+//! when each cron line fires next.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::json;
+
+use super::humane;
+use super::output::{Output, Tone};
+use super::source_of_truth::{config_path, load_config};
+use super::{Failure, Options};
+use crate::clock::Clock;
+use crate::config::{self, Config, PollRule};
+use crate::schedule::cron::CronSpec;
+
+/// How many times of a cron line are shown.
+const TIMES: usize = 3;
+
+/// What to do with the configuration.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Validate it, and print the resolved values and the next times of each cron line
+    Check,
+}
+
+/// Checks the configuration. Headers of sites are secrets and are not printed.
+pub fn run(command: &Command, options: &Options, out: &mut Output) -> Result<(), Failure> {
+    let Command::Check = command;
+    let config = load_config(options)?;
+    let now = Clock::system().now();
+    let resolved = config::resolved_toml(&config);
+    let warnings = config::warnings(&config);
+    let crons = crons(&config, now);
+    if options.json {
+        let values: toml::Table = toml::from_str(&resolved)
+            .map_err(|error| anyhow::anyhow!("the resolved values cannot be read back: {error}"))?;
+        let crons: serde_json::Map<_, _> =
+            crons.into_iter().map(|(site, times)| (site, json!(times))).collect();
+        return Ok(out.json(&json!({ "config": values, "warnings": warnings, "cron": crons }))?);
+    }
+    out.line(resolved.trim_end())?;
+    for (site, times) in crons {
+        let site = out.paint(Tone::Strong, &site);
+        out.line(&format!("# {site} is polled next at {}", times.join(", ")))?;
+    }
+    for warning in warnings {
+        out.toned(Tone::Warn, &format!("# warning: {}", humane::safe(&warning)))?;
+    }
+    let name = match config_path(options) {
+        Some(path) => humane::safe(&path.display().to_string()),
+        None => "no config file: the defaults".to_owned(),
+    };
+    let sites = humane::count(config.sites.len() as u64, "site", "sites");
+    let fine = out.paint(Tone::Good, "is valid");
+    Ok(out.line(&format!("# {name} {fine}: {sites}"))?)
+}
+
+/// The next times of each site that has a cron line, in its own zone.
+fn crons(config: &Config, now: Timestamp) -> Vec<(String, Vec<String>)> {
+    config
+        .sites
+        .values()
+        .filter_map(|site| match &site.poll {
+            PollRule::Cron(cron) => Some((site.name.clone(), times(cron, &site.timezone, now))),
+            PollRule::Adaptive | PollRule::Every(_) => None,
+        })
+        .collect()
+}
+
+fn times(cron: &CronSpec, zone: &TimeZone, now: Timestamp) -> Vec<String> {
+    std::iter::successors(cron.next_after(now, zone), |at| cron.next_after(*at, zone))
+        .take(TIMES)
+        .map(|at| at.to_zoned(zone.clone()).strftime("%a %Y-%m-%d %H:%M:%S %Z").to_string())
+        .collect()
+}

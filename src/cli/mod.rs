@@ -1,0 +1,187 @@
+//! The command line: what a person can ask, and how it is answered.
+//!
+//! One file per subcommand. Commands that change something ask the running
+//! daemon over its API; those that read do so too, or look into the store when
+//! no daemon runs. Everything printed goes through [`output::Output`].
+
+pub mod answers;
+pub mod check;
+pub mod config;
+pub mod demo;
+pub mod discover;
+pub mod humane;
+pub mod order;
+pub mod output;
+pub mod poll;
+pub mod question;
+pub mod queue;
+pub mod run;
+pub mod sites;
+pub mod source_of_truth;
+pub mod sources;
+pub mod status;
+pub mod table;
+pub mod url;
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::config::ConfigError;
+use output::{Color, Output};
+
+/// Polls sitemaps and feeds, knows what changed, and says which URL to fetch next.
+#[derive(Debug, clap::Parser)]
+#[command(
+    name = "sitemapd",
+    version,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 78 wrong configuration.\n\
+                  Try it without network or configuration: sitemapd demo"
+)]
+pub struct Cli {
+    /// What every command takes.
+    #[command(flatten)]
+    pub options: Options,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Options {
+    /// Configuration file [default: config.toml in the current folder]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "SITEMAPD_CONFIG",
+        hide_env_values = true
+    )]
+    pub config: Option<PathBuf>,
+    /// Address of the daemon's API [default: the configuration's]
+    #[arg(long, global = true, value_name = "URL", env = "SITEMAPD_API", hide_env_values = true)]
+    pub api: Option<String>,
+    /// File that holds the API's token [default: the configuration's]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "SITEMAPD_TOKEN_FILE",
+        hide_env_values = true
+    )]
+    pub token_file: Option<PathBuf>,
+    /// Print JSON where a table or a report would be
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Use colours: auto, always or never
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        value_enum,
+        default_value_t = Color::Auto,
+        hide_possible_values = true
+    )]
+    pub color: Color,
+}
+
+/// What to do.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Run the daemon
+    Run,
+    /// Show the whole on a small example site: no network, no configuration
+    Demo(demo::Args),
+    /// Read a sitemap, feed or robots.txt as the daemon would, and report on it
+    Check(check::Args),
+    /// Find the sitemaps and feeds of a new site, and print a [[site]] block for it
+    Discover(discover::Args),
+    /// Poll a site or a source now, and show what changed
+    Poll(poll::Args),
+    /// List the sites
+    Sites(sites::Args),
+    /// List the sitemaps and feeds
+    Sources(sources::Args),
+    /// Show the whole at a glance
+    Status,
+    /// Show all that is known of one URL, and why it is due when it is
+    Url(url::Args),
+    /// Look into the crawl queue, or change it
+    #[command(subcommand)]
+    Queue(queue::Command),
+    /// Look at the configuration
+    #[command(subcommand)]
+    Config(config::Command),
+}
+
+/// Why a command failed; the variants are the exit codes.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// What was asked for cannot be; the text says what can.
+    #[error("{0}")]
+    Usage(String),
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A configuration is needed, and there is none.
+    #[error("{0}")]
+    NoConfig(String),
+    /// It did not work.
+    #[error("{0:#}")]
+    Runtime(#[from] anyhow::Error),
+    /// It did not work, and all is said already.
+    #[error("failed")]
+    Reported,
+}
+
+impl Failure {
+    /// The exit code of the process: `EX_CONFIG` of sysexits.h for a wrong
+    /// configuration, clap's own code for wrong usage.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Runtime(_) | Self::Reported => 1,
+            Self::Usage(_) => 2,
+            Self::Config(_) | Self::NoConfig(_) => 78,
+        }
+    }
+
+    /// Did the reader of our output go away? Then it had enough, and all is well.
+    pub fn is_broken_pipe(&self) -> bool {
+        let Self::Runtime(error) = self else { return false };
+        error
+            .chain()
+            .filter_map(|cause| cause.downcast_ref::<io::Error>())
+            .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Runtime(error.into())
+    }
+}
+
+/// Does what the command line says.
+pub async fn run(cli: Cli) -> Result<(), Failure> {
+    let options = &cli.options;
+    if matches!(cli.command, Command::Run) {
+        return run::run(options).await;
+    }
+    let mut out = Output::stdout(options.color);
+    match cli.command {
+        Command::Run => {}
+        Command::Demo(args) => demo::run(&args, &mut out).await?,
+        Command::Check(args) => check::run(&args, options, &mut out).await?,
+        Command::Discover(args) => discover::run(&args, options, &mut out).await?,
+        Command::Poll(args) => poll::run(&args, options, &mut out).await?,
+        Command::Sites(args) => sites::run(&args, options, &mut out).await?,
+        Command::Sources(args) => sources::run(&args, options, &mut out).await?,
+        Command::Status => status::run(options, &mut out).await?,
+        Command::Url(args) => url::run(&args, options, &mut out).await?,
+        Command::Queue(command) => queue::run(&command, options, &mut out).await?,
+        Command::Config(command) => config::run(&command, options, &mut out)?,
+    }
+    out.flush()?;
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! The orders of those commands that change something.
+//!
+//! Each is carried out by the running daemon, over its API. When none runs the
+//! store is opened as a daemon would, under the lock of its folder, so two of
+//! us never write at once.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use url::Url;
+
+use super::Failure;
+use super::humane::{self, count};
+use super::question::explain;
+use super::source_of_truth::segment;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::metrics::Metrics;
+use crate::store::{Store, StoreError};
+
+/// An order.
+#[derive(Debug, Clone)]
+pub enum Order {
+    /// Drop all that is kept of a site that is no longer registered.
+    Forget {
+        /// Its name.
+        site: String,
+    },
+    /// Put dead letters back.
+    Replay {
+        /// These; none means all of the crawl.
+        urls: Vec<String>,
+        /// Their crawl.
+        crawl: String,
+    },
+    /// Make known URLs due now.
+    Requeue {
+        /// These.
+        urls: Vec<String>,
+        /// Their crawl.
+        crawl: String,
+    },
+    /// Keep URLs from being leased, or no longer.
+    Block {
+        /// A URL, or the beginning of URLs.
+        pattern: String,
+        /// Is it the beginning?
+        prefix: bool,
+        /// Their crawl.
+        crawl: String,
+        /// Lift the block instead.
+        lift: bool,
+    },
+    /// Stop leasing from a crawl, or start again.
+    Pause {
+        /// Its name.
+        crawl: String,
+        /// Stop?
+        paused: bool,
+    },
+}
+
+/// How the API takes an order.
+#[derive(Debug, PartialEq)]
+pub enum Call {
+    /// With a body.
+    Post(&'static str, Value),
+    /// Without one.
+    Delete(String),
+}
+
+impl Order {
+    /// The call that gives this order to a daemon.
+    pub fn call(&self) -> Call {
+        match self {
+            Self::Forget { site } => Call::Delete(format!("/v1/sites/{}", segment(site))),
+            Self::Replay { urls, crawl } if urls.is_empty() => {
+                Call::Post("/v1/queue/replay", json!({ "crawl": crawl, "all": true }))
+            }
+            Self::Replay { urls, crawl } => {
+                Call::Post("/v1/queue/replay", json!({ "crawl": crawl, "urls": urls }))
+            }
+            Self::Requeue { urls, crawl } => {
+                Call::Post("/v1/queue/requeue", json!({ "crawl": crawl, "urls": urls }))
+            }
+            Self::Block { pattern, prefix, crawl, lift } => {
+                let path = if *lift { "/v1/queue/unblock" } else { "/v1/queue/block" };
+                let kind = if *prefix { "prefix" } else { "url" };
+                Call::Post(path, json!({ "crawl": crawl, kind: pattern }))
+            }
+            Self::Pause { crawl, paused } => {
+                Call::Post("/v1/queue/pause", json!({ "crawl": crawl, "paused": paused }))
+            }
+        }
+    }
+
+    /// What an order came to, in words.
+    pub fn in_words(&self, answer: &Value) -> String {
+        let urls = |field: &str| {
+            count(answer.get(field).and_then(Value::as_u64).unwrap_or(0), "URL", "URLs")
+        };
+        match self {
+            Self::Forget { site } => {
+                format!("forgot {}: {} dropped", humane::safe(site), urls("forgotten"))
+            }
+            Self::Replay { .. } => format!("put back {}", urls("replayed")),
+            Self::Requeue { .. } => format!("made {} due now", urls("requeued")),
+            Self::Block { lift: false, .. } => {
+                format!("blocked: {} held back now", urls("blocked"))
+            }
+            Self::Block { lift: true, .. } => format!("unblocked: {} came back", urls("unblocked")),
+            Self::Pause { crawl, paused: true } => {
+                format!("paused leasing from {}", humane::safe(crawl))
+            }
+            Self::Pause { crawl, paused: false } => {
+                format!("leasing from {} again", humane::safe(crawl))
+            }
+        }
+    }
+
+    /// Carries it out without a daemon; answers as the API does.
+    pub async fn carry_out(&self, config: &Config) -> Result<Value, Failure> {
+        let config = config.clone();
+        let opened = tokio::task::spawn_blocking(move || {
+            Store::open(&config, Clock::system(), Arc::new(Metrics::new()))
+        });
+        let store = opened.await.map_err(anyhow::Error::new)?.map_err(explain)?;
+        let answer = self.apply(&store).await;
+        // Blocks until all is on disk, and nothing else runs here.
+        store.close();
+        answer
+    }
+
+    async fn apply(&self, store: &Store) -> Result<Value, Failure> {
+        let done: Result<Value, StoreError> = match self.clone() {
+            Self::Forget { site } => {
+                store.forget_site(site).await.map(|urls| json!({ "forgotten": urls }))
+            }
+            Self::Replay { urls, crawl } => {
+                let urls = parsed(&urls)?;
+                store.replay(crawl, urls).await.map(|urls| json!({ "replayed": urls }))
+            }
+            Self::Requeue { urls, crawl } => {
+                let urls = parsed(&urls)?;
+                store.requeue(crawl, urls).await.map(|urls| json!({ "requeued": urls }))
+            }
+            Self::Block { pattern, prefix, crawl, lift: false } => {
+                let pattern = web_url(&pattern)?;
+                store.block(crawl, pattern, prefix).await.map(|urls| json!({ "blocked": urls }))
+            }
+            Self::Block { pattern, prefix, crawl, lift: true } => {
+                let pattern = web_url(&pattern)?;
+                store.unblock(crawl, pattern, prefix).await.map(|urls| json!({ "unblocked": urls }))
+            }
+            Self::Pause { crawl, paused } => store
+                .pause_crawl(crawl.clone(), paused)
+                .await
+                .map(|()| json!({ "crawl": crawl, "paused": paused })),
+        };
+        done.map_err(explain)
+    }
+}
+
+fn parsed(urls: &[String]) -> Result<Vec<String>, Failure> {
+    urls.iter().map(|url| web_url(url)).collect()
+}
+
+/// An absolute http or https URL, as the API takes it.
+fn web_url(text: &str) -> Result<String, Failure> {
+    match Url::parse(text) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(url.into()),
+        _ => Err(Failure::Usage(format!("{text}: not an absolute http or https URL"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replaying_all_is_said_and_never_an_empty_list() {
+        let order = |urls: &[&str]| Order::Replay {
+            urls: urls.iter().map(|&url| url.to_owned()).collect(),
+            crawl: "default".to_owned(),
+        };
+        let call = |body| Call::Post("/v1/queue/replay", body);
+        assert_eq!(order(&[]).call(), call(json!({ "crawl": "default", "all": true })));
+        let one = json!({ "crawl": "default", "urls": ["https://example.org/"] });
+        assert_eq!(order(&["https://example.org/"]).call(), call(one));
+    }
+
+    #[test]
+    fn a_block_names_a_url_or_a_prefix() {
+        let order = |prefix, lift| Order::Block {
+            pattern: "https://example.org/a".to_owned(),
+            prefix,
+            crawl: "news".to_owned(),
+            lift,
+        };
+        assert_eq!(
+            order(false, false).call(),
+            Call::Post(
+                "/v1/queue/block",
+                json!({ "crawl": "news", "url": "https://example.org/a" })
+            )
+        );
+        assert_eq!(
+            order(true, true).call(),
+            Call::Post(
+                "/v1/queue/unblock",
+                json!({ "crawl": "news", "prefix": "https://example.org/a" })
+            )
+        );
+    }
+}

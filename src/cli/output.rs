@@ -1,0 +1,130 @@
+//! The one way to the terminal: a locked, buffered writer that knows about colours.
+//!
+//! Nothing else in the program writes to stdout. Text from outside has no
+//! control characters left when it gets here (see [`super::humane::safe`]), so
+//! a hostile URL cannot drive the reader's terminal.
+
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless `NO_COLOR` is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// How a piece of text is meant; what colour that is, is decided here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    /// As it is.
+    Plain,
+    /// A heading.
+    Strong,
+    /// Less important than what is around it.
+    Faint,
+    /// As it should be, or more of it.
+    Good,
+    /// Worth a look.
+    Warn,
+    /// Wrong, or gone.
+    Bad,
+    /// Something to note, such as an address.
+    Note,
+}
+
+impl Tone {
+    /// The SGR parameter (ECMA-48 section 8.3.117) of this tone.
+    fn sgr(self) -> Option<&'static str> {
+        match self {
+            Self::Plain => None,
+            Self::Strong => Some("1"),
+            Self::Faint => Some("2"),
+            Self::Good => Some("32"),
+            Self::Warn => Some("33"),
+            Self::Bad => Some("31"),
+            Self::Note => Some("36"),
+        }
+    }
+}
+
+/// Colours, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Palette {
+    colored: bool,
+}
+
+impl Palette {
+    /// No colours.
+    pub const PLAIN: Self = Self { colored: false };
+
+    /// Colours on stdout, as the user wants them.
+    fn of(color: Color) -> Self {
+        let colored = match color {
+            Color::Always => true,
+            Color::Never => false,
+            // https://no-color.org: set and not empty.
+            Color::Auto => {
+                io::stdout().is_terminal()
+                    && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+            }
+        };
+        Self { colored }
+    }
+
+    /// The text in the colour of its tone, or as it is where colours are off.
+    pub fn paint(self, tone: Tone, text: &str) -> String {
+        match tone.sgr() {
+            Some(sgr) if self.colored && !text.is_empty() => format!("\x1b[{sgr}m{text}\x1b[0m"),
+            _ => text.to_owned(),
+        }
+    }
+}
+
+/// A writer to stdout, locked for as long as it lives.
+pub struct Output {
+    out: BufWriter<StdoutLock<'static>>,
+    palette: Palette,
+}
+
+impl Output {
+    /// Locks stdout.
+    pub fn stdout(color: Color) -> Self {
+        Self { out: BufWriter::new(io::stdout().lock()), palette: Palette::of(color) }
+    }
+
+    /// The colours in use.
+    pub fn palette(&self) -> Palette {
+        self.palette
+    }
+
+    /// The text in the colour of its tone, or as it is where colours are off.
+    pub fn paint(&self, tone: Tone, text: &str) -> String {
+        self.palette.paint(tone, text)
+    }
+
+    /// Writes one line.
+    pub fn line(&mut self, text: &str) -> io::Result<()> {
+        writeln!(self.out, "{text}")
+    }
+
+    /// Writes one line in one tone.
+    pub fn toned(&mut self, tone: Tone, text: &str) -> io::Result<()> {
+        let painted = self.paint(tone, text);
+        self.line(&painted)
+    }
+
+    /// Writes a value as indented JSON.
+    pub fn json<T: serde::Serialize>(&mut self, value: &T) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut self.out, value)?;
+        writeln!(self.out)
+    }
+
+    /// Hands what was written to the reader.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

@@ -1,0 +1,191 @@
+//! `sitemapd poll`: poll a site or a source now, wait for it, show the diff.
+//!
+//! The daemon polls, as politely as ever; this only asks for it and reads the
+//! outcome, so a poll may take as long as its host must be left alone.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::answers::{self, Change, Poll, Source};
+use super::humane::{self, number};
+use super::output::{Output, Tone};
+use super::source_of_truth::{SourceOfTruth, segment};
+use super::table::MAX_WIDTH;
+use super::{Failure, Options};
+use crate::config::units::parse_duration;
+use crate::store::views::Counts;
+
+/// Between two looks at whether it is done.
+const LOOK: Duration = Duration::from_millis(400);
+/// Changes shown of one poll.
+const SHOWN: usize = 20;
+/// Changes asked for of one poll: the API's maximum.
+const PART: &str = "1000";
+
+/// What to poll.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Name of a site, or URL of one of the sources
+    #[arg(value_name = "SITE|URL")]
+    what: String,
+    /// Longest wait for the polls to be done
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
+    wait: Duration,
+}
+
+/// Asks for the polls, waits, and shows what changed.
+pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(), Failure> {
+    let truth = SourceOfTruth::of(options)?;
+    let filter = if args.what.contains("://") { "url" } else { "site" };
+    let query = [(filter, args.what.as_str())];
+    let sources = matching(&truth, &query).await?;
+    if filter == "site" {
+        truth.post(&format!("/v1/sites/{}/poll", segment(&args.what)), &json!({})).await?;
+    } else if sources.is_empty() {
+        let url = humane::safe(&args.what);
+        return Err(anyhow!("no source {url}; `sitemapd sources` lists them").into());
+    }
+    let mut waiting: BTreeMap<i64, Option<Timestamp>> = BTreeMap::new();
+    for source in sources.iter().filter(|source| source.state == "active") {
+        if filter == "url" {
+            truth.post(&format!("/v1/sources/{}/poll", source.id), &json!({})).await?;
+        }
+        waiting.insert(source.id, source.last_poll_at);
+    }
+    if waiting.is_empty() {
+        return Err(anyhow!("nothing of {} is polled", humane::safe(&args.what)).into());
+    }
+    let polls = follow(&truth, &query, waiting, args.wait, options.json, out).await?;
+    if options.json {
+        out.json(&json!({ "polls": polls }))?;
+    }
+    Ok(())
+}
+
+/// Waits for one poll of each source; prints each as it comes, or gathers it.
+async fn follow(
+    truth: &SourceOfTruth,
+    query: &[(&str, &str)],
+    mut waiting: BTreeMap<i64, Option<Timestamp>>,
+    patience: Duration,
+    gather: bool,
+    out: &mut Output,
+) -> Result<Vec<Value>, Failure> {
+    let deadline = Instant::now() + patience;
+    let mut gathered = Vec::new();
+    loop {
+        for source in matching(truth, query).await? {
+            let polled =
+                waiting.get(&source.id).is_some_and(|before| source.last_poll_at > *before);
+            if !polled {
+                continue;
+            }
+            waiting.remove(&source.id);
+            let (poll, changes) = latest(truth, source.id).await?;
+            if gather {
+                gathered.push(json!({ "poll": poll, "changes": changes }));
+            } else {
+                print(&answers::read(&poll)?, &answers::read::<Vec<Change>>(&changes)?, out)?;
+                out.flush()?;
+            }
+        }
+        if waiting.is_empty() {
+            return Ok(gathered);
+        }
+        if Instant::now() >= deadline {
+            return Err(anyhow!(
+                "{} not polled within {}; the daemon goes on, see `sitemapd sources`",
+                humane::count(waiting.len() as u64, "source was", "sources were"),
+                humane::duration(patience)
+            )
+            .into());
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// The sources that are meant.
+async fn matching(truth: &SourceOfTruth, query: &[(&str, &str)]) -> Result<Vec<Source>, Failure> {
+    answers::rows(&truth.list("/v1/sources", query, "sources").await?, "sources")
+}
+
+/// The latest poll of a source and its changes, as the API answers them.
+async fn latest(truth: &SourceOfTruth, source: i64) -> Result<(Value, Value), Failure> {
+    let answer = truth.get(&format!("/v1/sources/{source}"), &[]).await?;
+    let polls = answer.get("polls").and_then(Value::as_array);
+    let id = |poll: &Value| poll.get("id").and_then(Value::as_i64).unwrap_or(0);
+    let Some(poll) = polls.into_iter().flatten().max_by_key(|poll| id(poll)) else {
+        return Err(anyhow!("the daemon tells no poll of source {source}").into());
+    };
+    let path = format!("/v1/polls/{}/changes", id(poll));
+    let mut changes = truth.get(&path, &[("limit", PART)]).await?;
+    let changes = changes.get_mut("changes").map_or_else(|| json!([]), Value::take);
+    Ok((poll.clone(), changes))
+}
+
+fn print(poll: &Poll, changes: &[Change], out: &mut Output) -> Result<(), Failure> {
+    let tone = tone_of(poll);
+    let told = match &poll.error {
+        Some(error) => humane::safe(error),
+        None => counts_in_words(&poll.counts).unwrap_or_default(),
+    };
+    out.line(&out.paint(Tone::Strong, &humane::cut_middle(&humane::safe(&poll.url), MAX_WIDTH)))?;
+    let entries = humane::count(poll.entries, "URL", "URLs");
+    let result = out.paint(tone, &humane::safe(&poll.result));
+    out.line(&format!("  {result}  {entries}{}{told}", if told.is_empty() { "" } else { ": " }))?;
+    for change in changes.iter().take(SHOWN) {
+        out.line(&format!("  {}", change_line(change, MAX_WIDTH - 2, out)))?;
+    }
+    if changes.len() > SHOWN {
+        let more = number((changes.len() - SHOWN) as u64);
+        out.toned(Tone::Faint, &format!("  and {more} more; --json has them all"))?;
+    }
+    Ok(())
+}
+
+/// How the result of a poll is meant.
+pub fn tone_of(poll: &Poll) -> Tone {
+    match poll.result.as_str() {
+        "changed" => Tone::Good,
+        "unchanged" | "not-modified" => Tone::Faint,
+        "incomplete" => Tone::Warn,
+        _ if poll.error.is_some() => Tone::Bad,
+        _ => Tone::Plain,
+    }
+}
+
+/// `3 new, 2 changed`; `None` when nothing happened.
+pub fn counts_in_words(counts: &Counts) -> Option<String> {
+    let told: Vec<String> = [
+        (counts.new, "new"),
+        (counts.changed, "changed"),
+        (counts.touched, "touched"),
+        (counts.regressed, "regressed"),
+        (counts.missing, "missing"),
+        (counts.removed, "removed"),
+        (counts.rejected, "rejected"),
+    ]
+    .into_iter()
+    .filter(|(urls, _)| *urls > 0)
+    .map(|(urls, word)| format!("{} {word}", number(urls)))
+    .collect();
+    (!told.is_empty()).then(|| told.join(", "))
+}
+
+/// `+ https://…` for a change, at most `width` columns wide.
+pub fn change_line(change: &Change, width: usize, out: &Output) -> String {
+    let (sign, tone) = match change.kind.as_str() {
+        "new" => ("+", Tone::Good),
+        "removed" => ("-", Tone::Bad),
+        _ => ("~", Tone::Warn),
+    };
+    let word = format!("{sign} {:<9}", humane::safe(&change.kind));
+    let room = width.saturating_sub(word.chars().count() + 1);
+    let url = humane::cut_middle(&humane::safe(&change.url), room);
+    format!("{} {url}", out.paint(tone, &word))
+}

@@ -1,0 +1,160 @@
+//! The questions of those commands that only read.
+//!
+//! Each has one answer in two ways: from the API of the running daemon, or out
+//! of the store when none runs. Both have the shape of the API.
+
+use serde_json::{Value, json};
+use url::Url;
+
+use super::Failure;
+use crate::serve::wire::sources::{Site, Source};
+use crate::serve::wire::views::{Dead, KnownUrl, Peek, Queue, Status};
+use crate::store::views::{Page, SourceFilter};
+use crate::store::{Store, StoreError};
+
+/// Rows read out of the store at once.
+const PART: u32 = 1_000;
+
+/// A question.
+#[derive(Debug, Clone)]
+pub enum Question {
+    /// All sites.
+    Sites,
+    /// All sources of a site, or of all.
+    Sources {
+        /// Only of this site.
+        site: Option<String>,
+        /// Retired ones too.
+        retired: bool,
+    },
+    /// The whole at a glance.
+    Status,
+    /// One URL.
+    Url {
+        /// As typed.
+        url: String,
+        /// In this crawl only.
+        crawl: Option<String>,
+    },
+    /// The queues in numbers.
+    Queues,
+    /// What would be leased next.
+    Peek {
+        /// Rows.
+        limit: u32,
+        /// Of this crawl.
+        crawl: String,
+    },
+    /// Dead letters.
+    Dead {
+        /// Rows.
+        limit: u32,
+    },
+}
+
+impl Question {
+    /// Where the API answers it.
+    pub fn path(&self) -> &'static str {
+        match self {
+            Self::Sites => "/v1/sites",
+            Self::Sources { .. } => "/v1/sources",
+            Self::Status => "/v1/status",
+            Self::Url { .. } => "/v1/url",
+            Self::Queues => "/v1/queue",
+            Self::Peek { .. } => "/v1/queue/peek",
+            Self::Dead { .. } => "/v1/queue/dead",
+        }
+    }
+
+    /// The parameters of the API.
+    pub fn query(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Sites | Self::Status | Self::Queues => Vec::new(),
+            Self::Sources { site, retired } => {
+                let site = site.iter().map(|site| ("site", site.clone()));
+                site.chain(retired.then(|| ("retired", "true".to_owned()))).collect()
+            }
+            Self::Url { url, crawl } => {
+                let crawl = crawl.iter().map(|crawl| ("crawl", crawl.clone()));
+                std::iter::once(("url", url.clone())).chain(crawl).collect()
+            }
+            Self::Peek { limit, crawl } => {
+                vec![("limit", limit.to_string()), ("crawl", crawl.clone())]
+            }
+            Self::Dead { limit } => vec![("limit", limit.to_string())],
+        }
+    }
+
+    /// Under which name the rows stand, where the answer is a list to be had whole.
+    pub fn whole_list(&self) -> Option<&'static str> {
+        match self {
+            Self::Sites => Some("sites"),
+            Self::Sources { .. } => Some("sources"),
+            _ => None,
+        }
+    }
+
+    /// Answers it out of the store.
+    pub async fn answer(&self, store: &Store) -> Result<Value, Failure> {
+        let answer = match self {
+            Self::Sites => {
+                let sites = store.sites().await.map_err(explain)?;
+                let sites: Vec<Site> = sites.into_iter().map(Site::from).collect();
+                json!({ "sites": sites, "next": null })
+            }
+            Self::Sources { site, retired } => {
+                let sources = sources(store, site.clone(), *retired).await.map_err(explain)?;
+                json!({ "sources": sources, "next": null })
+            }
+            Self::Status => json!(Status::from(store.status().await.map_err(explain)?)),
+            Self::Url { url, crawl } => {
+                let url = Url::parse(url)
+                    .map_err(|error| Failure::Usage(format!("{url}: no absolute URL: {error}")))?;
+                json!(KnownUrl::from(store.url(crawl.clone(), url).await.map_err(explain)?))
+            }
+            Self::Queues => {
+                let queues = store.queue(None).await.map_err(explain)?;
+                let queues: Vec<Queue> = queues.into_iter().map(Queue::from).collect();
+                json!({ "queues": queues })
+            }
+            Self::Peek { limit, crawl } => {
+                let urls = store.peek(crawl.clone(), *limit).await.map_err(explain)?;
+                let urls: Vec<Peek> = urls.into_iter().map(Peek::from).collect();
+                json!({ "urls": urls })
+            }
+            Self::Dead { limit } => {
+                let page = store.dead(*limit, None).await.map_err(explain)?;
+                let urls: Vec<Dead> = page.items.into_iter().map(Dead::from).collect();
+                json!({ "urls": urls })
+            }
+        };
+        Ok(answer)
+    }
+}
+
+async fn sources(
+    store: &Store,
+    site: Option<String>,
+    retired: bool,
+) -> Result<Vec<Source>, StoreError> {
+    let mut all = Vec::new();
+    let mut filter = SourceFilter { site, url: None, retired, limit: PART, after: None };
+    loop {
+        let Page { items, next } = store.sources(filter.clone()).await?;
+        all.extend(items.into_iter().map(Source::from));
+        if next.is_none() {
+            return Ok(all);
+        }
+        filter.after = next;
+    }
+}
+
+/// What the store says when it cannot.
+pub fn explain(error: StoreError) -> Failure {
+    match error {
+        StoreError::NotFound(text) | StoreError::Refused(text) => {
+            Failure::Runtime(anyhow::anyhow!(text))
+        }
+        other => Failure::Runtime(anyhow::Error::new(other).context("the store")),
+    }
+}

@@ -1,0 +1,190 @@
+//! `sitemapd queue`: looking into the crawl queue, and changing it by hand.
+
+
+use super::answers::{self, Dead, Peek, Queue};
+use super::humane;
+use super::order::Order;
+use super::output::{Output, Tone};
+use super::question::Question;
+use super::source_of_truth::SourceOfTruth;
+use super::status::queues;
+use super::table::{Align, Cell, Table};
+use super::{Failure, Options};
+
+/// What to do with the queue.
+#[derive(Debug, Clone, clap::Subcommand)]
+pub enum Command {
+    /// Count what is queued, due, leased, dead and held back
+    Stats,
+    /// Show what would be leased next, in order, without leasing it
+    Peek {
+        /// Rows
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+        /// The crawl to look into
+        #[arg(long, default_value = "default")]
+        crawl: String,
+    },
+    /// List the URLs that were given up
+    Dead {
+        /// Rows
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+    },
+    /// Put URLs that were given up back into the queue
+    Replay {
+        /// The URLs
+        #[arg(required_unless_present = "all", value_name = "URL")]
+        urls: Vec<String>,
+        /// All of the crawl
+        #[arg(long, conflicts_with = "urls")]
+        all: bool,
+        /// Their crawl
+        #[arg(long, default_value = "default")]
+        crawl: String,
+    },
+    /// Make known URLs due now
+    Requeue {
+        /// The URLs
+        #[arg(required = true, value_name = "URL")]
+        urls: Vec<String>,
+        /// Their crawl
+        #[arg(long, default_value = "default")]
+        crawl: String,
+    },
+    /// Keep a URL, or all below a prefix, from being leased until lifted
+    Block(BlockArgs),
+    /// Lift a block
+    Unblock(BlockArgs),
+    /// Stop leasing from a crawl
+    Pause {
+        /// The crawl
+        #[arg(long, default_value = "default")]
+        crawl: String,
+    },
+    /// Lease from a crawl again
+    Resume {
+        /// The crawl
+        #[arg(long, default_value = "default")]
+        crawl: String,
+    },
+}
+
+/// What to block, or no longer.
+#[derive(Debug, Clone, clap::Args)]
+pub struct BlockArgs {
+    /// The URL
+    url: String,
+    /// Take it as the beginning of URLs
+    #[arg(long)]
+    prefix: bool,
+    /// Their crawl
+    #[arg(long, default_value = "default")]
+    crawl: String,
+}
+
+/// Asks, and prints what comes back.
+pub async fn run(command: &Command, options: &Options, out: &mut Output) -> Result<(), Failure> {
+    let truth = SourceOfTruth::of(options)?;
+    let (answer, done) = match meaning(command) {
+        Meaning::Question(question) => (truth.ask(&question).await?, None),
+        Meaning::Order(order) => {
+            let answer = truth.order(&order).await?;
+            let words = order.in_words(&answer);
+            (answer, Some(words))
+        }
+    };
+    if options.json {
+        return Ok(out.json(&answer)?);
+    }
+    if let Some(words) = done {
+        return Ok(out.line(&words)?);
+    }
+    let now = truth.now();
+    match command {
+        Command::Peek { .. } => print_peek(&answers::rows(&answer, "urls")?, now, out),
+        Command::Dead { .. } => print_dead(&answers::rows(&answer, "urls")?, now, out),
+        _ => {
+            let rows: Vec<Queue> = answers::rows(&answer, "queues")?;
+            Ok(queues(&rows, now).print(out)?)
+        }
+    }
+}
+
+/// What a command comes to.
+enum Meaning {
+    Question(Question),
+    Order(Order),
+}
+
+fn meaning(command: &Command) -> Meaning {
+    let block = |args: &BlockArgs, lift| {
+        let BlockArgs { url, prefix, crawl } = args.clone();
+        Meaning::Order(Order::Block { pattern: url, prefix, crawl, lift })
+    };
+    match command.clone() {
+        Command::Stats => Meaning::Question(Question::Queues),
+        Command::Peek { limit, crawl } => Meaning::Question(Question::Peek { limit, crawl }),
+        Command::Dead { limit } => Meaning::Question(Question::Dead { limit }),
+        // Without URLs it was said that all are meant.
+        Command::Replay { urls, crawl, .. } => Meaning::Order(Order::Replay { urls, crawl }),
+        Command::Requeue { urls, crawl } => Meaning::Order(Order::Requeue { urls, crawl }),
+        Command::Block(args) => block(&args, false),
+        Command::Unblock(args) => block(&args, true),
+        Command::Pause { crawl } => Meaning::Order(Order::Pause { crawl, paused: true }),
+        Command::Resume { crawl } => Meaning::Order(Order::Pause { crawl, paused: false }),
+    }
+}
+
+fn print_peek(rows: &[Peek], now: jiff::Timestamp, out: &mut Output) -> Result<(), Failure> {
+    let mut table = Table::new(&[
+        ("url", Align::Elastic),
+        ("reason", Align::Left),
+        ("priority", Align::Right),
+        ("changefreq", Align::Left),
+        ("due", Align::Right),
+        ("host free", Align::Right),
+    ]);
+    for row in rows {
+        table.row(vec![
+            row.url.as_str().into(),
+            row.reason.as_str().into(),
+            row.priority.to_string().into(),
+            row.changefreq.as_deref().unwrap_or("-").into(),
+            humane::when(row.due_at, now).into(),
+            free(row.not_before, now),
+        ]);
+    }
+    print_or(&table, "nothing is queued", out)
+}
+
+fn free(not_before: Option<jiff::Timestamp>, now: jiff::Timestamp) -> Cell {
+    match not_before {
+        Some(at) if at > now => humane::when(at, now).into(),
+        _ => Cell::toned(Tone::Faint, "now"),
+    }
+}
+
+fn print_dead(rows: &[Dead], now: jiff::Timestamp, out: &mut Output) -> Result<(), Failure> {
+    let mut table = Table::new(&[
+        ("url", Align::Elastic),
+        ("tries", Align::Right),
+        ("given up", Align::Right),
+        ("status", Align::Right),
+        ("error", Align::Elastic),
+    ]);
+    for row in rows {
+        table.row(vec![
+            row.url.as_str().into(),
+            u64::from(row.attempts).into(),
+            humane::when(row.died_at, now).into(),
+            row.status.map_or_else(|| "-".to_owned(), |status| status.to_string()).into(),
+            row.error.as_deref().unwrap_or("-").into(),
+        ]);
+    }
+    print_or(&table, "no dead letters", out)
+}
+
+fn print_or(table: &Table, nothing: &str, out: &mut Output) -> Result<(), Failure> {
+    if table.is_empty() { Ok(out.line(nothing)?) } else { Ok(table.print(out)?) }
+}

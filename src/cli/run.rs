@@ -1,0 +1,227 @@
+//! `sitemapd run`: the daemon as a process.
+//!
+//! Configuration, then logs, then the app; SIGHUP reloads, SIGTERM and SIGINT
+//! stop it and let it drain, a second one ends it at once. A reload that fails
+//! changes nothing. Where systemd started us, it is told how we are.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use sd_notify::NotifyState;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use super::source_of_truth::{DEFAULT_CONFIG, config_path};
+use super::{Failure, Options};
+use crate::app::{App, AppError, Reload};
+use crate::clock::Clock;
+use crate::config::reload::{self, ReloadPlan};
+use crate::config::{self, Config, Env};
+use crate::log::{self, LogHandle};
+use crate::store::Store;
+
+/// Longest wait for the app to drain, over its own deadline of 10 s.
+const DRAIN: Duration = Duration::from_secs(12);
+
+/// Keys of a site that decide which URLs it admits.
+const NARROWING: [&str; 8] =
+    ["url", "hosts", "twins", "scope", "include", "exclude", "strip_params", "max_urls"];
+
+/// Runs until told to stop.
+pub async fn run(options: &Options) -> Result<(), Failure> {
+    let Some(path) = config_path(options) else {
+        return Err(Failure::NoConfig(format!(
+            "no {DEFAULT_CONFIG} in the current folder: name a file with --config, or begin with \
+             a copy of config.example.toml (to see it work without any: sitemapd demo)"
+        )));
+    };
+    let config = Config::load(&path, &Env::of_process())?;
+    let logs = log::init(&config.log).map_err(|error| anyhow!(error))?;
+    info!(version = env!("CARGO_PKG_VERSION"), config = %path.display(), "sitemapd starts");
+    for warning in config::warnings(&config) {
+        warn!("{warning}");
+    }
+    let app = App::build(config.clone(), Clock::system()).await.map_err(|error| anyhow!(error))?;
+    info!(api = %app.api_addr(), sites = config.sites.len(), "listening");
+    let mut signals = Signals::new().context("signals")?;
+    let store = app.store().clone();
+    let stop = CancellationToken::new();
+    // One reload at a time: the next waits in the signal.
+    let (reloads, received) = mpsc::channel(1);
+    let mut reloader = Reloader { path, current: config, logs, store, reloads };
+    let mut running = tokio::spawn(app.run(stop.clone(), received));
+    tell(&[NotifyState::Ready]);
+    loop {
+        tokio::select! {
+            ended = &mut running => return finish(ended),
+            heard = signals.next() => match heard {
+                Heard::Reload => reloader.reload().await,
+                Heard::Stop(name) => {
+                    info!(signal = name, "stopping");
+                    break;
+                }
+            }
+        }
+    }
+    tell(&[NotifyState::Stopping]);
+    stop.cancel();
+    drain(&mut running, &mut signals).await
+}
+
+/// Waits for the app to end, but not for ever, and not against a second signal.
+async fn drain(
+    running: &mut JoinHandle<Result<(), AppError>>,
+    signals: &mut Signals,
+) -> Result<(), Failure> {
+    let deadline = Instant::now() + DRAIN;
+    tokio::select! {
+        ended = running => finish(ended),
+        name = signals.stop() => Err(anyhow!("stopped at once by a second {name}").into()),
+        () = sleep_until(deadline) => {
+            let waited = DRAIN.as_secs();
+            Err(anyhow!("did not stop within {waited} s; unfinished polls are repeated").into())
+        }
+    }
+}
+
+fn finish(ended: Result<Result<(), AppError>, tokio::task::JoinError>) -> Result<(), Failure> {
+    match ended {
+        Ok(Ok(())) => {
+            info!("stopped");
+            Ok(())
+        }
+        Ok(Err(error)) => Err(anyhow!(error).into()),
+        Err(error) => Err(anyhow!(error).context("the daemon broke off").into()),
+    }
+}
+
+/// What a signal asks of us.
+enum Heard {
+    Reload,
+    Stop(&'static str),
+}
+
+/// The signals that mean something to us.
+struct Signals {
+    hangup: Signal,
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// The next signal.
+    async fn next(&mut self) -> Heard {
+        tokio::select! {
+            _ = self.hangup.recv() => Heard::Reload,
+            _ = self.interrupt.recv() => Heard::Stop("SIGINT"),
+            _ = self.terminate.recv() => Heard::Stop("SIGTERM"),
+        }
+    }
+
+    /// The name of the next signal that asks us to stop.
+    async fn stop(&mut self) -> &'static str {
+        loop {
+            if let Heard::Stop(name) = self.next().await {
+                return name;
+            }
+        }
+    }
+}
+
+/// Takes a changed config file over.
+struct Reloader {
+    path: PathBuf,
+    current: Config,
+    logs: LogHandle,
+    store: Store,
+    reloads: mpsc::Sender<Reload>,
+}
+
+impl Reloader {
+    async fn reload(&mut self) {
+        info!(config = %self.path.display(), "reloading");
+        let reloading = [NotifyState::Reloading].into_iter();
+        let reloading: Vec<_> = reloading.chain(NotifyState::monotonic_usec_now().ok()).collect();
+        tell(&reloading);
+        if let Err(error) = self.try_reload().await {
+            error!("nothing is changed: {error}");
+        }
+        tell(&[NotifyState::Ready]);
+    }
+
+    /// Reads the file again and hands it to the daemon.
+    async fn try_reload(&mut self) -> anyhow::Result<()> {
+        let next = Config::load(&self.path, &Env::of_process())?;
+        let plan = reload::plan(&self.current, &next);
+        if plan.is_empty() {
+            info!("nothing has changed");
+            return Ok(());
+        }
+        self.announce(&plan).await;
+        for warning in config::warnings(&next) {
+            warn!("{warning}");
+        }
+        self.logs.apply(&next.log)?;
+        self.reloads.send(Reload(next.clone())).await.context("the daemon is stopping")?;
+        self.current = next;
+        info!("reloaded");
+        Ok(())
+    }
+
+    /// Says what a change will do.
+    async fn announce(&self, plan: &ReloadPlan) {
+        if !plan.restart_needed.is_empty() {
+            warn!(keys = plan.restart_needed.join(", "), "these keys need a restart");
+        }
+        if !plan.live.is_empty() {
+            info!(keys = plan.live.join(", "), "these keys hold at once");
+        }
+        for site in &plan.sites_added {
+            info!(site, "is new, and polled from now on");
+        }
+        for site in &plan.sites_removed {
+            let urls = self.urls_of(site).await;
+            warn!(
+                site,
+                urls,
+                "is no longer polled or leased; its URLs stay until `sitemapd sites forget {site}`"
+            );
+        }
+        for (site, keys) in &plan.sites_changed {
+            info!(site, keys = keys.join(", "), "changes");
+            if keys.iter().any(|key| NARROWING.contains(&key.as_str())) {
+                let urls = self.urls_of(site).await;
+                info!(
+                    site,
+                    urls,
+                    "its sources are read in full again; what its rules no longer admit is dropped then"
+                );
+            }
+        }
+    }
+
+    /// URLs kept of a site; `None` when the store does not say.
+    async fn urls_of(&self, site: &str) -> Option<u64> {
+        self.store.site(site.to_owned()).await.ok().map(|view| view.urls)
+    }
+}
+
+/// Without systemd there is nobody to tell, and that is fine.
+fn tell(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        warn!(%error, "cannot tell systemd");
+    }
+}

@@ -1,0 +1,226 @@
+//! Where a command learns what is so, and who does what it orders: the running
+//! daemon over its API, or, where none runs on this machine, its store.
+//!
+//! The address comes from `--api`, else from the configuration, else it is the
+//! default one. Answers are handed on as the API gives them, so that `--json`
+//! prints exactly what a program would get.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::order::{Call, Order};
+use super::question::{self, Question};
+use super::{Failure, Options};
+use crate::clock::Clock;
+use crate::config::{Config, ConfigError, Env};
+use crate::fetch::api::{ApiClient, ApiError};
+use crate::store::{Store, StoreError};
+
+/// File that is the configuration where none is named.
+pub const DEFAULT_CONFIG: &str = "config.toml";
+/// Rows asked for at once: the API's maximum.
+const PART: &str = "1000";
+/// Bytes of a token file; ours hold one short line.
+const MAX_TOKEN_BYTES: u64 = 4096;
+
+/// What answers questions and carries out orders.
+pub struct SourceOfTruth {
+    client: ApiClient,
+    /// The configuration of the daemon's own machine: unless `--api` was given
+    /// we are on it, and may look into the store when no daemon runs.
+    local: Option<Config>,
+}
+
+impl SourceOfTruth {
+    /// Finds the daemon that these options mean. Does not ask it anything yet.
+    pub fn of(options: &Options) -> Result<Self, Failure> {
+        let mut token_file = options.token_file.clone();
+        let (address, local) = if let Some(api) = &options.api {
+            (api.clone(), None)
+        } else {
+            let config = load_config(options)?;
+            token_file = token_file.or(config.listen.token_file.clone());
+            (format!("http://{}", reachable(config.listen.api)), Some(config))
+        };
+        let token = token_file.map(|path| read_token(&path)).transpose()?;
+        let client = ApiClient::new(&address, token.as_deref()).map_err(explain)?;
+        Ok(Self { client, local })
+    }
+
+    /// Asks the daemon, or looks into the store when none runs.
+    pub async fn ask(&self, question: &Question) -> Result<Value, Failure> {
+        let owned = question.query();
+        let query: Vec<(&str, &str)> =
+            owned.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let asked = match question.whole_list() {
+            Some(rows) => self.whole(question.path(), &query, rows).await,
+            None => self.client.get(question.path(), &query).await,
+        };
+        match (asked, &self.local) {
+            (Err(error @ ApiError::NoDaemon { .. }), Some(config)) => {
+                let data_dir = config.daemon.data_dir.clone();
+                let opened = tokio::task::spawn_blocking(move || {
+                    Store::open_read_only(&data_dir, Clock::system())
+                });
+                match opened.await.map_err(anyhow::Error::new)? {
+                    Ok(store) => question.answer(&store).await,
+                    // Neither a daemon nor a store: the first is what is missing.
+                    Err(StoreError::NotFound(_)) => Err(explain(error)),
+                    Err(other) => Err(question::explain(other)),
+                }
+            }
+            (asked, _) => asked.map_err(explain),
+        }
+    }
+
+    /// Gives the order to the daemon, or carries it out when none runs.
+    pub async fn order(&self, order: &Order) -> Result<Value, Failure> {
+        let given = match order.call() {
+            Call::Post(path, body) => self.client.post(path, &body).await,
+            Call::Delete(path) => self.client.delete(&path, &[]).await,
+        };
+        match (given, &self.local) {
+            (Err(ApiError::NoDaemon { .. }), Some(config)) if has_store(config) => {
+                order.carry_out(config).await
+            }
+            (given, _) => given.map_err(explain),
+        }
+    }
+
+    /// Asks for what is at this path of the API.
+    pub async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, Failure> {
+        self.client.get(path, query).await.map_err(explain)
+    }
+
+    /// Asks the daemon for a whole list.
+    pub async fn list(
+        &self,
+        path: &str,
+        query: &[(&str, &str)],
+        rows: &str,
+    ) -> Result<Value, Failure> {
+        self.whole(path, query, rows).await.map_err(explain)
+    }
+
+    /// Follows `next` and answers all rows, which stand under `rows`, as one part.
+    async fn whole(
+        &self,
+        path: &str,
+        query: &[(&str, &str)],
+        rows: &str,
+    ) -> Result<Value, ApiError> {
+        let mut query = query.to_vec();
+        query.push(("limit", PART));
+        let mut whole: Value = self.client.get(path, &query).await?;
+        let mut cursor = whole.get("next").cloned().unwrap_or(Value::Null);
+        while let Some(next) = cursor.as_str().map(str::to_owned) {
+            let mut query = query.clone();
+            query.push(("cursor", &next));
+            let mut part: Value = self.client.get(path, &query).await?;
+            cursor = part.get("next").cloned().unwrap_or(Value::Null);
+            let more = part.get_mut(rows).and_then(Value::as_array_mut).map(std::mem::take);
+            let all = whole.get_mut(rows).and_then(Value::as_array_mut);
+            let (Some(all), Some(more)) = (all, more) else { break };
+            if more.is_empty() {
+                break;
+            }
+            all.extend(more);
+        }
+        whole["next"] = Value::Null;
+        Ok(whole)
+    }
+
+    /// Asks for a change.
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.client.post(path, body).await.map_err(explain)
+    }
+
+    /// The time by which relative times are told.
+    pub fn now(&self) -> Timestamp {
+        Clock::system().now()
+    }
+}
+
+/// The config file that is meant, if there is one.
+pub fn config_path(options: &Options) -> Option<PathBuf> {
+    options
+        .config
+        .clone()
+        .or_else(|| Some(PathBuf::from(DEFAULT_CONFIG)).filter(|path| path.exists()))
+}
+
+/// Loads the config file that is meant, or the defaults where there is none,
+/// with the overrides of the environment.
+pub fn load_config(options: &Options) -> Result<Config, ConfigError> {
+    let env = Env::of_process();
+    match config_path(options) {
+        Some(path) => Config::load(&path, &env),
+        None => Config::from_env(&env),
+    }
+}
+
+/// Is there anything to carry an order out on?
+fn has_store(config: &Config) -> bool {
+    config.daemon.data_dir.is_dir()
+}
+
+/// An address to listen on is no address to connect to when it means "all".
+fn reachable(listen: SocketAddr) -> SocketAddr {
+    let ip = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listen.port())
+}
+
+fn read_token(path: &Path) -> Result<String, Failure> {
+    use std::io::Read as _;
+    let mut token = String::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(MAX_TOKEN_BYTES).read_to_string(&mut token))
+        .with_context(|| format!("token file {}", path.display()))?;
+    Ok(token.trim().to_owned())
+}
+
+fn explain(error: ApiError) -> Failure {
+    match error {
+        ApiError::Usage(text) => Failure::Usage(text),
+        other => Failure::Runtime(anyhow!(other)),
+    }
+}
+
+/// Percent-encodes a value for one segment of a path.
+pub fn segment(value: &str) -> String {
+    ::url::form_urlencoded::byte_serialize(value.as_bytes())
+        .map(|piece| if piece == "+" { "%20" } else { piece })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_that_listens_everywhere_is_reached_on_loopback() {
+        let cases = [
+            ("0.0.0.0:7070", "127.0.0.1:7070"),
+            ("[::]:7070", "[::1]:7070"),
+            ("10.0.0.1:80", "10.0.0.1:80"),
+        ];
+        for (listen, connect) in cases {
+            let listen: SocketAddr = listen.parse().expect("an address");
+            assert_eq!(reachable(listen).to_string(), connect);
+        }
+    }
+
+    #[test]
+    fn a_name_is_one_segment_of_a_path_whatever_is_in_it() {
+        assert_eq!(segment("rust-blog"), "rust-blog");
+        assert_eq!(segment("a b/../c?d+e%"), "a%20b%2F..%2Fc%3Fd%2Be%25");
+    }
+}

@@ -1,0 +1,74 @@
+//! `sitemapd sources`: what is polled, what it was last time, and when it is next.
+
+use super::answers::{self, Source};
+use super::humane;
+use super::output::{Output, Tone};
+use super::question::Question;
+use super::source_of_truth::SourceOfTruth;
+use super::table::{Align, Cell, Table};
+use super::{Failure, Options};
+
+/// Which sources.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Only those of this site
+    site: Option<String>,
+    /// Retired ones too
+    #[arg(long)]
+    retired: bool,
+}
+
+/// Lists the sources.
+pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(), Failure> {
+    let truth = SourceOfTruth::of(options)?;
+    let question = Question::Sources { site: args.site.clone(), retired: args.retired };
+    let answer = truth.ask(&question).await?;
+    if options.json {
+        return Ok(out.json(&answer)?);
+    }
+    let now = truth.now();
+    let mut table = Table::new(&[
+        ("id", Align::Right),
+        ("site", Align::Left),
+        ("url", Align::Elastic),
+        ("kind", Align::Left),
+        ("status", Align::Left),
+        ("urls", Align::Right),
+        ("issues", Align::Right),
+        ("polled", Align::Right),
+        ("next poll", Align::Right),
+    ]);
+    for source in answers::rows::<Source>(&answer, "sources")? {
+        table.row(row(source, now));
+    }
+    if table.is_empty() {
+        return Ok(out.line("no sources yet")?);
+    }
+    Ok(table.print(out)?)
+}
+
+fn row(source: Source, now: jiff::Timestamp) -> Vec<Cell> {
+    let issues = match (source.errors, source.warnings) {
+        (0, 0) => Cell::toned(Tone::Faint, "-"),
+        (0, warnings) => Cell::toned(Tone::Warn, &humane::number(warnings)),
+        (errors, warnings) => Cell::toned(Tone::Bad, &humane::number(errors + warnings)),
+    };
+    let status = if source.state == "active" { &source.status } else { &source.state };
+    let tone = match status.as_str() {
+        "success" => Tone::Good,
+        "has-errors" => Tone::Warn,
+        "could-not-fetch" => Tone::Bad,
+        _ => Tone::Faint,
+    };
+    vec![
+        Cell::from(source.id.to_string()),
+        source.site.unwrap_or_else(|| "-".to_owned()).into(),
+        source.url.into(),
+        source.kind.unwrap_or(source.role).into(),
+        Cell::toned(tone, status),
+        source.entries.into(),
+        issues,
+        humane::when_or_dash(source.last_poll_at, now).into(),
+        humane::when_or_dash(source.next_poll_at, now).into(),
+    ]
+}

@@ -1,0 +1,99 @@
+//! `sitemapd status`: the whole at a glance.
+
+use super::answers::{self, Queue, Status};
+use super::humane::{self, bytes, count, number};
+use super::output::{Output, Tone};
+use super::question::Question;
+use super::source_of_truth::SourceOfTruth;
+use super::table::{Align, Cell, Table};
+use super::{Failure, Options};
+
+/// Prints the status.
+pub async fn run(options: &Options, out: &mut Output) -> Result<(), Failure> {
+    let truth = SourceOfTruth::of(options)?;
+    let answer = truth.ask(&Question::Status).await?;
+    if options.json {
+        return Ok(out.json(&answer)?);
+    }
+    let status: Status = answers::read(&answer)?;
+    let version = out.paint(Tone::Strong, &format!("sitemapd {}", humane::safe(&status.version)));
+    let since = match status.started_at {
+        Some(at) => format!("running, started {}", humane::when(at, status.now)),
+        None => "not running; this is what its store says".to_owned(),
+    };
+    out.line(&format!("{version}  {since}"))?;
+    let failing = if status.sources_failing > 0 { Tone::Bad } else { Tone::Faint };
+    let failing = out.paint(failing, &format!("{} failing", number(status.sources_failing)));
+    fact(
+        out,
+        "sites",
+        &format!(
+            "{} with {}: {} due, {failing}",
+            number(status.sites),
+            count(status.sources, "source", "sources"),
+            number(status.sources_due)
+        ),
+    )?;
+    let stored = format!("{} in {}", number(status.urls), bytes(status.store_bytes));
+    fact(out, "urls", &stored)?;
+    let polls: Vec<String> = status
+        .polls_24h
+        .iter()
+        .map(|(result, polls)| format!("{} {}", number(*polls), humane::safe(result)))
+        .collect();
+    let polls = if polls.is_empty() { "none".to_owned() } else { polls.join(", ") };
+    fact(out, "polls", &format!("{polls} (last 24 h)"))?;
+    let changes = status.changes_24h;
+    fact(
+        out,
+        "changes",
+        &format!(
+            "{} new, {} changed, {} removed (last 24 h)",
+            number(changes.new),
+            number(changes.changed + changes.touched),
+            number(changes.removed)
+        ),
+    )?;
+    out.line("")?;
+    Ok(queues(&status.queues, status.now).print(out)?)
+}
+
+fn fact(out: &mut Output, name: &str, value: &str) -> std::io::Result<()> {
+    let name = out.paint(Tone::Faint, &format!("{name:<8}"));
+    out.line(&format!("  {name} {value}"))
+}
+
+/// The queues in numbers.
+pub fn queues(queues: &[Queue], now: jiff::Timestamp) -> Table {
+    let mut table = Table::new(&[
+        ("crawl", Align::Elastic),
+        ("queued", Align::Right),
+        ("due", Align::Right),
+        ("leased", Align::Right),
+        ("dead", Align::Right),
+        ("gone", Align::Right),
+        ("blocked", Align::Right),
+        ("forbidden", Align::Right),
+        ("next due", Align::Right),
+    ]);
+    for queue in queues {
+        let dead = if queue.dead > 0 { Tone::Bad } else { Tone::Plain };
+        let name = if queue.paused {
+            Cell::toned(Tone::Warn, &format!("{} (paused)", queue.crawl))
+        } else {
+            queue.crawl.as_str().into()
+        };
+        table.row(vec![
+            name,
+            queue.queued.into(),
+            queue.due.into(),
+            queue.leased.into(),
+            Cell::toned(dead, &number(queue.dead)),
+            queue.parked.into(),
+            queue.blocked.into(),
+            queue.forbidden.into(),
+            humane::when_or_dash(queue.next_due_at, now).into(),
+        ]);
+    }
+    table
+}

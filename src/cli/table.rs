@@ -1,0 +1,182 @@
+//! Aligned tables, never wider than 100 columns.
+//!
+//! Elastic columns give way, the widest first: where a row would be too wide,
+//! their text is cut in the middle. Cells are made safe to print here, so callers may pass
+//! text from outside as it is.
+
+use std::io;
+
+use super::humane;
+use super::output::{Output, Palette, Tone};
+
+/// The widest line that the program prints.
+pub const MAX_WIDTH: usize = 100;
+/// An elastic column keeps at least this many characters.
+const MIN_ELASTIC: usize = 12;
+/// Between two columns.
+const GAP: usize = 2;
+
+/// To which side a column is aligned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Align {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+    /// Words that are cut where the table would be too wide.
+    Elastic,
+}
+
+/// One field of a row.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    text: String,
+    tone: Tone,
+}
+
+impl Cell {
+    /// A field in a tone.
+    pub fn toned(tone: Tone, text: &str) -> Self {
+        Self { text: humane::safe(text), tone }
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::toned(Tone::Plain, &text)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::toned(Tone::Plain, text)
+    }
+}
+
+impl From<u64> for Cell {
+    fn from(value: u64) -> Self {
+        Self { text: humane::number(value), tone: Tone::Plain }
+    }
+}
+
+/// Rows under named columns.
+#[derive(Debug)]
+pub struct Table {
+    columns: Vec<(&'static str, Align)>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    /// A table without rows.
+    pub fn new(columns: &[(&'static str, Align)]) -> Self {
+        Self { columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row; it has as many cells as there are columns.
+    pub fn row(&mut self, cells: Vec<Cell>) {
+        debug_assert_eq!(cells.len(), self.columns.len(), "a row fills the columns");
+        self.rows.push(cells);
+    }
+
+    /// Is there no row?
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Prints the heading and the rows.
+    pub fn print(&self, out: &mut Output) -> io::Result<()> {
+        let widths = self.widths();
+        let heading: Vec<Cell> =
+            self.columns.iter().map(|(title, _)| Cell::toned(Tone::Faint, title)).collect();
+        for row in std::iter::once(&heading).chain(&self.rows) {
+            let line = render(row, &widths, &self.columns, out.palette());
+            out.line(line.trim_end())?;
+        }
+        Ok(())
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let mut widths: Vec<usize> =
+            self.columns.iter().map(|(title, _)| title.chars().count()).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.text.chars().count());
+            }
+        }
+        let total = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
+        let mut over = total.saturating_sub(MAX_WIDTH);
+        while over > 0 {
+            let elastic = self.columns.iter().map(|(_, align)| *align == Align::Elastic);
+            let widest = widths.iter_mut().zip(elastic).filter(|(_, elastic)| *elastic);
+            let Some((width, _)) = widest.max_by_key(|(width, _)| **width) else { break };
+            if *width <= MIN_ELASTIC {
+                break;
+            }
+            *width -= 1;
+            over -= 1;
+        }
+        widths
+    }
+}
+
+fn render(
+    row: &[Cell],
+    widths: &[usize],
+    columns: &[(&'static str, Align)],
+    palette: Palette,
+) -> String {
+    let mut line = String::new();
+    for (at, ((cell, width), (_, align))) in row.iter().zip(widths).zip(columns).enumerate() {
+        if at > 0 {
+            line.push_str(&" ".repeat(GAP));
+        }
+        let text = humane::cut_middle(&cell.text, *width);
+        let padding = " ".repeat(width.saturating_sub(text.chars().count()));
+        let painted = palette.paint(cell.tone, &text);
+        match align {
+            Align::Right => line.extend([padding, painted]),
+            Align::Left | Align::Elastic => line.extend([painted, padding]),
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(table: &Table) -> Vec<String> {
+        let widths = table.widths();
+        table
+            .rows
+            .iter()
+            .map(|row| render(row, &widths, &table.columns, Palette::PLAIN).trim_end().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn numbers_are_aligned_to_the_right() {
+        let mut table = Table::new(&[("name", Align::Left), ("urls", Align::Right)]);
+        table.row(vec!["a".into(), 5_u64.into()]);
+        table.row(vec!["blog".into(), 12_340_u64.into()]);
+        assert_eq!(lines(&table), ["a          5", "blog  12,340"]);
+    }
+
+    #[test]
+    fn a_row_with_a_long_url_stays_within_a_hundred_columns() {
+        let mut table =
+            Table::new(&[("site", Align::Left), ("url", Align::Elastic), ("next", Align::Left)]);
+        let url = format!("https://example.org/{}/end.html", "x".repeat(300));
+        table.row(vec!["a".into(), url.into(), "in 3 h".into()]);
+        let line = &lines(&table)[0];
+        assert!(line.chars().count() <= MAX_WIDTH, "{line}");
+        assert!(line.contains("https://example.org/") && line.contains("end.html"), "{line}");
+    }
+
+    #[test]
+    fn text_from_outside_cannot_break_a_row() {
+        let mut table = Table::new(&[("error", Align::Left)]);
+        table.row(vec!["one\ntwo\x1b[31m".into()]);
+        assert_eq!(lines(&table), ["one\\u{a}two\\u{1b}[31m"]);
+    }
+}

@@ -1,0 +1,87 @@
+//! `sitemapd url`: all that is known of one URL, and why it is due when it is.
+
+use super::answers::{self, Url};
+use super::humane::{self, count};
+use super::output::{Output, Tone};
+use super::question::Question;
+use super::source_of_truth::SourceOfTruth;
+use super::table::MAX_WIDTH;
+use super::{Failure, Options};
+
+/// Where the values begin.
+const INDENT: usize = 12;
+
+/// Which URL.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The URL, normalised or as listed
+    url: String,
+    /// The crawl to look in [default: every crawl]
+    #[arg(long)]
+    crawl: Option<String>,
+}
+
+/// Prints what is known.
+pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(), Failure> {
+    let truth = SourceOfTruth::of(options)?;
+    let question = Question::Url { url: args.url.clone(), crawl: args.crawl.clone() };
+    let answer = truth.ask(&question).await?;
+    if options.json {
+        return Ok(out.json(&answer)?);
+    }
+    let url: Url = answers::read(&answer)?;
+    out.toned(Tone::Strong, &humane::cut_middle(&humane::safe(&url.url), MAX_WIDTH))?;
+    for line in humane::wrap(&humane::safe(&url.why), MAX_WIDTH - 2) {
+        out.line(&format!("  {line}"))?;
+    }
+    out.line("")?;
+    for (name, value) in facts(&url, truth.now()) {
+        let name = out.paint(Tone::Faint, &format!("{name:<9}"));
+        let value = humane::cut_middle(&humane::safe(&value), MAX_WIDTH - INDENT);
+        out.line(&format!("  {name} {value}"))?;
+    }
+    Ok(())
+}
+
+fn facts(url: &Url, now: jiff::Timestamp) -> Vec<(&'static str, String)> {
+    let when = |at| humane::when(at, now);
+    let mut facts = Vec::new();
+    let state = match (url.leased_until, &url.worker) {
+        (Some(until), Some(worker)) => format!("leased to {worker}, ends {}", when(until)),
+        (Some(until), None) => format!("leased, ends {}", when(until)),
+        (None, _) => url.state.clone(),
+    };
+    facts.push(("state", if url.listed { state } else { format!("{state}, not listed") }));
+    if let Some(due) = url.due_at {
+        let attempts = match url.attempt {
+            0 => String::new(),
+            tries => format!(", after {}", count(tries.into(), "failed try", "failed tries")),
+        };
+        facts.push(("due", format!("{} ({}{attempts})", when(due), url.reason)));
+    }
+    if let Some(raw) = &url.raw {
+        facts.push(("listed as", raw.clone()));
+    }
+    let site = url.site.as_deref().unwrap_or("none");
+    facts.push(("site", format!("{site}, crawl {}", url.crawl)));
+    facts.push(("first", format!("seen {}", when(url.first_seen))));
+    let or_none = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
+    let before = url.previous_lastmod.as_ref().map(|date| format!(", before {date}"));
+    facts.push(("lastmod", or_none(&url.lastmod) + &before.unwrap_or_default()));
+    let priority = url.priority.map_or_else(|| "none".to_owned(), |value| value.to_string());
+    facts.push(("hints", format!("changefreq {}, priority {priority}", or_none(&url.changefreq))));
+    let fetched = match url.fetched_at {
+        Some(at) => {
+            let outcome = url.outcome.as_deref().unwrap_or("unknown");
+            let status = url.status.map(|status| format!(" {status}")).unwrap_or_default();
+            let times = count(url.fetches, "fetch", "fetches");
+            format!("{}: {outcome}{status}; {times}, {} changed", when(at), url.changes)
+        }
+        None => "never".to_owned(),
+    };
+    facts.push(("fetched", fetched));
+    for source in &url.sources {
+        facts.push(("source", source.url.clone()));
+    }
+    facts
+}

@@ -1,6 +1,5 @@
 //! `sitemapd queue`: looking into the crawl queue, and changing it by hand.
 
-
 use super::answers::{self, Dead, Peek, Queue};
 use super::humane;
 use super::order::Order;

@@ -99,10 +99,15 @@ pub enum IssueCode {
     UnsupportedFormat,
     /// More of robots.txt than is read.
     RobotsTooLarge,
+    /// Far fewer entries than the time before; removals are held.
+    Shrunk,
+    /// An index too deep below other indexes; its children are not followed.
+    NestedIndexes,
 }
 
 impl IssueCode {
-    /// Every code, in the order of a report.
+    /// Every code that a document shows by itself, in the order of a report.
+    /// [`Self::Shrunk`] and [`Self::NestedIndexes`] show only beside others.
     pub const ALL: [Self; 37] = [
         Self::ParsingError,
         Self::UnescapedCharacter,
@@ -183,6 +188,8 @@ impl IssueCode {
             Self::EmptyDocument => "empty-document",
             Self::UnsupportedFormat => "unsupported-format",
             Self::RobotsTooLarge => "robots-too-large",
+            Self::Shrunk => "shrunk",
+            Self::NestedIndexes => "nested-indexes",
         }
     }
 
@@ -226,6 +233,8 @@ impl IssueCode {
             Self::EmptyDocument => "Response contains no data",
             Self::UnsupportedFormat => "Unsupported format",
             Self::RobotsTooLarge => "robots.txt file size error",
+            Self::Shrunk => "Sitemap shrank to less than half",
+            Self::NestedIndexes => "Incorrect sitemap index format: Nested sitemap indexes",
         }
     }
 
@@ -293,6 +302,10 @@ impl IssueCode {
                 "Serve a sitemap, a feed or a list of URLs here, not another kind of file."
             }
             Self::RobotsTooLarge => "Keep robots.txt under 500 KiB; what follows is not read.",
+            Self::Shrunk => {
+                "If so many pages are really gone, leave it: it is believed after a week."
+            }
+            Self::NestedIndexes => "List sitemaps in an index, not further indexes.",
         }
     }
 
@@ -333,7 +346,9 @@ impl IssueCode {
             | Self::TooManyUrls
             | Self::TooManySitemaps
             | Self::TooManyExtensions
-            | Self::RobotsTooLarge => Severity::Error,
+            | Self::RobotsTooLarge
+            | Self::Shrunk
+            | Self::NestedIndexes => Severity::Error,
             Self::EmptyDocument | Self::UnsupportedFormat => Severity::Fatal,
         }
     }
@@ -360,6 +375,20 @@ pub struct Issue {
     pub offset: u64,
     /// A piece of the first, safe to print, at most 200 characters.
     pub sample: String,
+}
+
+impl Issue {
+    /// A defect that shows only beside other documents, and so has no place.
+    pub fn of_whole(code: IssueCode) -> Self {
+        Self {
+            code,
+            severity: code.severity(),
+            count: 1,
+            line: 0,
+            offset: 0,
+            sample: String::new(),
+        }
+    }
 }
 
 /// Where in the decoded document something is. Cheap to make; the line is

@@ -25,7 +25,7 @@ use crate::fetch::body::wire_hash;
 use crate::fetch::{Answer, FetchError, Fetched, Head, Refusal, Request, Validators};
 use crate::metrics::Saved;
 use crate::model::{DocumentKind, Lastmod, Precision, Role, SiteId};
-use crate::parse::{Limits, Report, Severity};
+use crate::parse::{Issue, IssueCode, Limits, Report, Severity};
 use crate::recrawl::later;
 use crate::store::views::Counts;
 use crate::store::{
@@ -285,7 +285,7 @@ impl Poll<'_> {
             bytes: decoding.bytes,
             entries: (report.entries_total + report.sitemaps_total) as u64,
             admitted: serde_json::to_string(&read::admitted(&next)).unwrap_or_default(),
-            issues: issues_json(&report, shrunk),
+            issues: issues_json(&report, shrunk, self.is_too_deep(&report)),
             snapshot: Some(Snapshot::from_unsorted(next).encode()),
             changed,
         };
@@ -345,11 +345,10 @@ impl Poll<'_> {
         if !is_index && self.target.kind.is_none_or(|kind| kind != DocumentKind::Index) {
             return Ok(0);
         }
-        let depth = self.target.depth + 1;
-        if depth > self.poller.config.borrow().fetch.max_index_depth {
-            tracing::warn!(source = %self.target.id, depth, "index too deep: its children are not followed");
+        if self.is_too_deep(report) {
             return Ok(0);
         }
+        let depth = self.target.depth + 1;
         let known = self.poller.store.children(self.target.id).await?;
         let mut known: HashMap<String, _> =
             known.into_iter().map(|child| (child.url.clone(), child)).collect();
@@ -391,6 +390,12 @@ impl Poll<'_> {
         let registered = self.poller.store.apply_children(self.id, effects).await?;
         self.poller.note_refused(&self.site.name, registered);
         Ok(registered.0)
+    }
+
+    /// Are the children of this index deeper than indexes may go?
+    fn is_too_deep(&self, report: &Report) -> bool {
+        report.sitemaps_total > 0
+            && self.target.depth + 1 > self.poller.config.borrow().fetch.max_index_depth
     }
 
     async fn snapshot(&self) -> Result<(Snapshot, i64), StoreError> {
@@ -525,10 +530,13 @@ fn take_body(fetched: &mut Fetched) -> Fetched {
     }
 }
 
-fn issues_json(report: &Report, shrunk: bool) -> String {
+fn issues_json(report: &Report, shrunk: bool, too_deep: bool) -> String {
     let mut issues: Vec<_> = report.issues.iter().take(MAX_ISSUES).cloned().collect();
     if shrunk {
-        issues.push(crate::parse::Issue::shrunk());
+        issues.push(Issue::of_whole(IssueCode::Shrunk));
+    }
+    if too_deep {
+        issues.push(Issue::of_whole(IssueCode::NestedIndexes));
     }
     serde_json::to_string(&issues).unwrap_or_default()
 }

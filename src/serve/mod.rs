@@ -14,7 +14,7 @@ mod problem;
 mod server;
 mod show;
 mod watch;
-mod wire;
+pub(crate) mod wire;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

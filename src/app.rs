@@ -1,23 +1,38 @@
 //! Builds the daemon and runs it; the caller owns the stop signal.
 //!
 //! `build` opens the store and binds the listener, so that a caller knows the
-//! real port before anything runs; `run` polls, serves and drains.
+//! real port before anything runs; `run` polls, serves and drains. Each task
+//! ends in one place, [`App::run`], which decides what that means.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
+use crate::clock::Clock;
+use crate::config::{Config, reload};
+use crate::fetch::{FetchSetupError, Fetcher, Surroundings};
+use crate::metrics::Metrics;
+use crate::schedule::Poller;
+use crate::serve::{LeaseDefaults, Readiness, ServeState, Server};
 use crate::store::{Store, StoreError};
+
+/// Requests in flight get this long to end at a stop.
+pub const DRAIN: Duration = Duration::from_secs(8);
+/// Expired leases are taken back this often.
+const REAP_EVERY: Duration = Duration::from_secs(1);
+/// Housekeeping is looked at this often.
+const MAINTAIN_EVERY: Duration = Duration::from_secs(60);
+/// Between two parts of a long piece of housekeeping.
+const MAINTAIN_PAUSE: Duration = Duration::from_millis(50);
 
 /// Why the daemon could not start or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
-    /// The data folder is held by another daemon, or cannot be used.
+    /// The store cannot be opened or used.
     #[error("{0}")]
-    DataDir(String),
-    /// The store cannot be used.
-    #[error("store: {0}")]
     Store(#[from] StoreError),
     /// The listener cannot be bound.
     #[error("cannot listen on {addr}: {source}")]
@@ -27,42 +42,236 @@ pub enum AppError {
         /// Why not.
         source: std::io::Error,
     },
+    /// The token file cannot be read.
+    #[error("listen.token_file {path}: {why}")]
+    Token {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The HTTP client cannot be built.
-    #[error("fetch: {0}")]
-    Fetch(String),
+    #[error("{0}")]
+    Fetch(#[from] FetchSetupError),
     /// A task ended that should not have.
     #[error("{0}")]
     Stopped(String),
 }
 
-/// What `sitemapd run` and the tests ask of a running daemon.
+/// A new config, checked, to take effect without a restart.
 #[derive(Debug, Clone)]
 pub struct Reload(pub Config);
 
 /// A daemon, built and not yet running.
-pub struct App {}
+pub struct App {
+    store: Store,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    server: Server,
+    ready: Readiness,
+    poller: Arc<Poller>,
+    config: watch::Sender<Arc<Config>>,
+    defaults: watch::Sender<LeaseDefaults>,
+}
 
-#[allow(unused_variables, clippy::unused_async, clippy::todo)]
 impl App {
-    /// Takes the lock, opens the store, registers the config's sites, binds the listener.
-    pub async fn build(config: Config, clock: crate::clock::Clock) -> Result<Self, AppError> {
-        todo!()
+    /// Takes the lock, opens the store, registers the config's sites, binds
+    /// the listener.
+    pub async fn build(config: Config, clock: Clock) -> Result<Self, AppError> {
+        let metrics = Arc::new(Metrics::new());
+        let token = read_token(&config)?;
+        let fetcher = build_fetcher(&config, &clock)?;
+        let store = {
+            let (config, clock, metrics) = (config.clone(), clock.clone(), Arc::clone(&metrics));
+            let opening = tokio::task::spawn_blocking(move || Store::open(&config, clock, metrics));
+            opening
+                .await
+                .map_err(|e| AppError::Stopped(format!("the store did not open: {e}")))??
+        };
+        let (defaults, defaults_seen) = watch::channel(lease_defaults(&config));
+        let ready = Readiness::default();
+        let state = ServeState {
+            store: store.clone(),
+            metrics: Arc::clone(&metrics),
+            token,
+            started_at: clock.now(),
+            version: env!("CARGO_PKG_VERSION"),
+            ready: ready.clone(),
+            defaults: defaults_seen,
+        };
+        let addr = config.listen.api;
+        let server =
+            Server::bind(addr, state).await.map_err(|source| AppError::Listen { addr, source })?;
+        let (config, config_seen) = watch::channel(Arc::new(config));
+        let poller =
+            Poller::new(store.clone(), fetcher, clock.clone(), Arc::clone(&metrics), config_seen);
+        Ok(Self {
+            store,
+            clock,
+            metrics,
+            server,
+            ready,
+            poller: Arc::new(poller),
+            config,
+            defaults,
+        })
     }
+
     /// Where the API really listens.
     pub fn api_addr(&self) -> SocketAddr {
-        todo!()
+        self.server.local_addr()
     }
+
     /// The store, for those who look at it beside the API.
     pub fn store(&self) -> &Store {
-        todo!()
+        &self.store
     }
+
     /// Runs until `stop` is cancelled, then drains within a deadline. A config
-    /// sent to `reload` takes effect without a restart.
+    /// sent to `reload` takes effect without a restart, but for the keys that
+    /// [`reload::plan`] names.
     pub async fn run(
         self,
         stop: CancellationToken,
-        reload: tokio::sync::mpsc::Receiver<Reload>,
+        mut reload: mpsc::Receiver<Reload>,
     ) -> Result<(), AppError> {
-        todo!()
+        let Self { store, clock, metrics, server, ready, poller, config, defaults } = self;
+        // A task that ends by itself takes the others with it.
+        let inner = stop.child_token();
+        let serving = tokio::spawn(server.run(inner.clone(), DRAIN));
+        let polling = tokio::spawn(poller.run(inner.clone()));
+        let reaping = tokio::spawn(reap(store.clone(), clock.clone(), metrics, inner.clone()));
+        let tending = tokio::spawn(maintain(store.clone(), clock, inner.clone()));
+        ready.set(true);
+        let mut tasks = [serving, polling, reaping, tending];
+        let names = ["the API", "the poll loop", "the reaper", "the housekeeping"];
+        let ended = loop {
+            let [a, b, c, d] = &mut tasks;
+            tokio::select! {
+                () = inner.cancelled() => break None,
+                ended = a => break Some((0, ended)),
+                ended = b => break Some((1, ended)),
+                ended = c => break Some((2, ended)),
+                ended = d => break Some((3, ended)),
+                Some(Reload(new)) = reload.recv() => take_over(&store, &config, &defaults, new).await,
+            }
+        };
+        ready.set(false);
+        inner.cancel();
+        let finished = ended.as_ref().map(|(index, _)| *index);
+        for (index, task) in tasks.into_iter().enumerate() {
+            if finished != Some(index) {
+                // What a task had to say about its end, it has logged.
+                let _ = task.await;
+            }
+        }
+        let closing = store.clone();
+        let _ = tokio::task::spawn_blocking(move || closing.close()).await;
+        match ended {
+            None => Ok(()),
+            Some((index, result)) => {
+                let name = names.get(index).copied().unwrap_or("a task");
+                let why = result.err().map_or_else(String::new, |error| format!(": {error}"));
+                Err(AppError::Stopped(format!("{name} stopped unexpectedly{why}")))
+            }
+        }
+    }
+}
+
+/// A new config: sites and policies at once, the rest as it is next looked at.
+async fn take_over(
+    store: &Store,
+    config: &watch::Sender<Arc<Config>>,
+    defaults: &watch::Sender<LeaseDefaults>,
+    new: Config,
+) {
+    let plan = reload::plan(&config.borrow(), &new);
+    if let Err(error) = store.reconfigure(new.clone()).await {
+        tracing::error!(%error, "the new config was not taken over; the old one holds");
+        return;
+    }
+    defaults.send_replace(lease_defaults(&new));
+    config.send_replace(Arc::new(new));
+    tracing::info!(
+        added = plan.sites_added.len(),
+        removed = plan.sites_removed.len(),
+        changed = plan.sites_changed.len(),
+        "config reloaded"
+    );
+}
+
+fn build_fetcher(config: &Config, clock: &Clock) -> Result<Fetcher, FetchSetupError> {
+    let clock = clock.clone();
+    let surroundings =
+        Surroundings { clock: Some(Arc::new(move || clock.now())), ..Surroundings::default() };
+    let per_address = config.politeness.per_address;
+    Fetcher::with_surroundings(&config.fetch, &config.daemon, per_address, surroundings)
+}
+
+fn lease_defaults(config: &Config) -> LeaseDefaults {
+    LeaseDefaults { ttl: config.queue.lease, per_host: config.politeness.per_host }
+}
+
+/// The bearer token: the first line of the file.
+fn read_token(config: &Config) -> Result<Option<String>, AppError> {
+    let Some(path) = &config.listen.token_file else { return Ok(None) };
+    let failed = |why: String| AppError::Token { path: path.display().to_string(), why };
+    let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
+    let token = text.lines().next().unwrap_or_default().trim();
+    if token.is_empty() {
+        return Err(failed("its first line is empty".to_owned()));
+    }
+    Ok(Some(token.to_owned()))
+}
+
+/// Takes back expired leases, until told to stop.
+async fn reap(store: Store, clock: Clock, metrics: Arc<Metrics>, stop: CancellationToken) {
+    loop {
+        let more = match store.reap().await {
+            Ok((leases, dead)) => {
+                metrics.expired(leases as u64, dead as u64);
+                if leases > 0 {
+                    tracing::info!(leases, dead, "leases expired");
+                }
+                leases > 0
+            }
+            Err(StoreError::Closed) => return stop.cancelled().await,
+            Err(error) => {
+                tracing::error!(%error, "expired leases not taken back");
+                false
+            }
+        };
+        if more {
+            continue;
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = clock.sleep(REAP_EVERY) => {}
+        }
+    }
+}
+
+/// Retention and what retired sources hold, until told to stop.
+async fn maintain(store: Store, clock: Clock, stop: CancellationToken) {
+    loop {
+        let more = match store.maintain().await {
+            Ok(more) => more,
+            Err(StoreError::Closed) => return stop.cancelled().await,
+            Err(error) => {
+                tracing::error!(%error, "housekeeping put off");
+                false
+            }
+        };
+        let pause = async {
+            if more {
+                tokio::time::sleep(MAINTAIN_PAUSE).await;
+            } else {
+                clock.sleep(MAINTAIN_EVERY).await;
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = pause => {}
+        }
     }
 }

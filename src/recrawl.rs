@@ -97,7 +97,12 @@ pub fn interval(known: &Known, bounds: &Bounds) -> Duration {
 }
 
 /// What becomes of a URL that a fetcher settled.
-pub fn after_settle(outcome: Outcome, fetched_at: Timestamp, known: &Known, bounds: &Bounds) -> Fate {
+pub fn after_settle(
+    outcome: Outcome,
+    fetched_at: Timestamp,
+    known: &Known,
+    bounds: &Bounds,
+) -> Fate {
     let regular = interval(known, bounds);
     match outcome {
         Outcome::Changed | Outcome::Unchanged | Outcome::Unknown | Outcome::Redirected => {
@@ -125,7 +130,13 @@ pub fn after_expiry(now: Timestamp, known: &Known, bounds: &Bounds) -> Fate {
     retry(EXPIRY_BACKOFF, EXPIRY_BACKOFF_MAX, now, known, bounds)
 }
 
-fn retry(first: Duration, longest: Duration, from: Timestamp, known: &Known, bounds: &Bounds) -> Fate {
+fn retry(
+    first: Duration,
+    longest: Duration,
+    from: Timestamp,
+    known: &Known,
+    bounds: &Bounds,
+) -> Fate {
     if known.attempt >= bounds.max_attempts {
         return Fate::Dead;
     }
@@ -134,7 +145,11 @@ fn retry(first: Duration, longest: Duration, from: Timestamp, known: &Known, bou
     // Up to a quarter more, by the row's number, so that a batch that failed
     // together does not come back together.
     let spread = pause / 4 * u32::try_from(known.id.rem_euclid(64)).unwrap_or(0) / 64;
-    Fate::Queue { due: later(from, pause + spread), reason: Reason::Recrawl, attempt: known.attempt }
+    Fate::Queue {
+        due: later(from, pause + spread),
+        reason: Reason::Recrawl,
+        attempt: known.attempt,
+    }
 }
 
 /// A date-only lastmod of the day of the fetch may hide a later edit of that
@@ -233,15 +248,10 @@ mod tests {
     #[test]
     fn a_date_of_today_is_looked_at_again_after_the_day_has_ended_everywhere() {
         let fetched = at("2026-11-21T08:00:00Z");
-        let lastmod = |text: &str| {
-            Some(Lastmod { at: at(text), precision: Precision::Day })
-        };
+        let lastmod = |text: &str| Some(Lastmod { at: at(text), precision: Precision::Day });
         let today = lastmod("2026-11-21T00:00:00Z");
         let new_york = TimeZone::fixed(jiff::tz::offset(-5));
-        assert_eq!(
-            day_end_after(today, fetched, &TimeZone::UTC),
-            Some(at("2026-11-22T00:00:00Z"))
-        );
+        assert_eq!(day_end_after(today, fetched, &TimeZone::UTC), Some(at("2026-11-22T00:00:00Z")));
         assert_eq!(day_end_after(today, fetched, &new_york), Some(at("2026-11-22T05:00:00Z")));
         assert_eq!(day_end_after(today, at("2026-11-22T05:00:00Z"), &new_york), None);
         assert_eq!(day_end_after(lastmod("2026-11-20T00:00:00Z"), fetched, &TimeZone::UTC), None);

@@ -366,7 +366,9 @@ mod tests {
     fn a_changed_rule_is_another_epoch() {
         let plain = SiteRules::new(&site(""), None).epoch();
         assert_eq!(plain, SiteRules::new(&site(""), None).epoch());
-        for extra in ["scope = \"any\"", "exclude = [\"x\"]", "twins = \"separate\"", "max_urls = 5"] {
+        for extra in
+            ["scope = \"any\"", "exclude = [\"x\"]", "twins = \"separate\"", "max_urls = 5"]
+        {
             assert_ne!(plain, SiteRules::new(&site(extra), None).epoch(), "{extra}");
         }
         let moved = Url::parse("https://example.org/").expect("a URL");

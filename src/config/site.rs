@@ -154,7 +154,8 @@ fn steps(value: &Value) -> Result<Steps, String> {
             "empty-query" => steps.empty_query = true,
             _ => {
                 return Err(
-                    "allowed are \"fragment\", \"trailing-dot\", \"escapes\", \"empty-query\"".to_owned()
+                    "allowed are \"fragment\", \"trailing-dot\", \"escapes\", \"empty-query\""
+                        .to_owned(),
                 );
             }
         }

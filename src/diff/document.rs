@@ -7,7 +7,7 @@
 use jiff::{SignedDuration, Timestamp};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::diff::snapshot::EntryHints;
+use crate::diff::snapshot::{EntryHints, Snapshot};
 use crate::model::Lastmod;
 use crate::parse::Entry;
 
@@ -61,7 +61,8 @@ impl Collector {
 
     /// Takes one entry.
     pub fn push(&mut self, entry: &Entry<'_>) {
-        let (Ok(start), Ok(len)) = (u32::try_from(self.arena.len()), u32::try_from(entry.loc.len()))
+        let (Ok(start), Ok(len)) =
+            (u32::try_from(self.arena.len()), u32::try_from(entry.loc.len()))
         else {
             // The arena holds at most max_body_bytes of text, far below 4 GiB.
             return;
@@ -97,11 +98,35 @@ impl Collector {
             true
         });
         let duplicates = (before - self.entries.len()) as u64;
-        Document { entries: self.entries, arena: self.arena, future_lastmods: self.future, duplicates }
+        Document {
+            entries: self.entries,
+            arena: self.arena,
+            future_lastmods: self.future,
+            duplicates,
+        }
     }
 }
 
 impl Document {
+    /// The document that would yield this snapshot again: what is listed in
+    /// it, without the texts.
+    pub fn of_snapshot(snapshot: &Snapshot) -> Self {
+        let listed = snapshot.entries().iter().filter(|entry| entry.missing_since.is_none());
+        let entries = (0..)
+            .zip(listed)
+            .map(|(position, entry)| DocumentEntry {
+                key: entry.key,
+                position,
+                lastmod: entry.lastmod,
+                hints: entry.hints,
+                digest: entry.digest,
+                start: 0,
+                len: 0,
+            })
+            .collect();
+        Self { entries, ..Self::default() }
+    }
+
     /// The entries, sorted by key.
     pub fn entries(&self) -> &[DocumentEntry] {
         &self.entries

@@ -163,7 +163,13 @@ pub fn diff(before: &Snapshot, document: &Document, rules: &Rules) -> Diff {
 }
 
 impl Diff {
-    fn listed(&mut self, was: Option<&SnapshotEntry>, index: usize, is: &DocumentEntry, rules: &Rules) {
+    fn listed(
+        &mut self,
+        was: Option<&SnapshotEntry>,
+        index: usize,
+        is: &DocumentEntry,
+        rules: &Rules,
+    ) {
         let slot = position(self.next.len());
         let mut next = SnapshotEntry {
             key: is.key,
@@ -188,7 +194,9 @@ impl Diff {
         let step = match (was.lastmod, is.lastmod) {
             _ if matches!(was.row, Row::Rejected(_)) => None,
             (Some(before), Some(now)) if now.is_newer_than(before) => Some(Step::Changed { slot }),
-            (Some(before), Some(now)) if now.is_older_than(before) => Some(Step::Regressed { slot }),
+            (Some(before), Some(now)) if now.is_older_than(before) => {
+                Some(Step::Regressed { slot })
+            }
             _ if was.digest != is.digest => Some(Step::Touched { slot }),
             _ if was.hints != is.hints || same_date(was.lastmod, next.lastmod) == Some(false) => {
                 Some(Step::Hints { slot })

@@ -261,13 +261,13 @@ impl Inner {
         let conditional =
             trail.is_first() && headers::add_conditions(&mut sent, &request.validators);
         let host = url.host_str().unwrap_or_default();
-        let send = || {
+        let once = || {
             let sending = self.client.get(url.clone()).headers(sent.clone()).send();
             resolver::with_checked(host, addresses.clone(), sending)
         };
         let was_warm = self.warm.take(url, Instant::now());
-        let outcome = match send().await {
-            Err(error) if was_warm && failure::is_stale_connection(&error) => send().await,
+        let outcome = match once().await {
+            Err(error) if was_warm && failure::is_stale_connection(&error) => once().await,
             other => other,
         };
         let response = outcome.map_err(|error| self.limits.explain(error))?;

@@ -104,7 +104,8 @@ pub struct Fetched {
 /// Asked before every hop: may this URL be fetched, and not before when?
 ///
 /// The poll loop answers from robots.txt and the host clock; it waits until
-/// the host may be asked.
+/// the host may be asked. While it is asked nothing is held, neither a
+/// connection nor a turn at an address: it may fetch a robots.txt itself.
 pub trait Gate: Send + Sync {
     /// Returns when the request may be sent, or why it may not be.
     fn admit(&self, url: &Url) -> impl Future<Output = Result<(), Refusal>> + Send;

@@ -8,7 +8,9 @@
 use std::fmt;
 
 /// How much a defect matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
     /// Tolerated without loss.
@@ -97,10 +99,15 @@ pub enum IssueCode {
     UnsupportedFormat,
     /// More of robots.txt than is read.
     RobotsTooLarge,
+    /// Far fewer entries than the time before; removals are held.
+    Shrunk,
+    /// An index too deep below other indexes; its children are not followed.
+    NestedIndexes,
 }
 
 impl IssueCode {
-    /// Every code, in the order of a report.
+    /// Every code that a document shows by itself, in the order of a report.
+    /// [`Self::Shrunk`] and [`Self::NestedIndexes`] show only beside others.
     pub const ALL: [Self; 37] = [
         Self::ParsingError,
         Self::UnescapedCharacter,
@@ -181,6 +188,8 @@ impl IssueCode {
             Self::EmptyDocument => "empty-document",
             Self::UnsupportedFormat => "unsupported-format",
             Self::RobotsTooLarge => "robots-too-large",
+            Self::Shrunk => "shrunk",
+            Self::NestedIndexes => "nested-indexes",
         }
     }
 
@@ -224,24 +233,42 @@ impl IssueCode {
             Self::EmptyDocument => "Response contains no data",
             Self::UnsupportedFormat => "Unsupported format",
             Self::RobotsTooLarge => "robots.txt file size error",
+            Self::Shrunk => "Sitemap shrank to less than half",
+            Self::NestedIndexes => "Incorrect sitemap index format: Nested sitemap indexes",
         }
     }
 
     /// One plain sentence: what to do about it.
     pub fn advice(self) -> &'static str {
         match self {
-            Self::ParsingError => "Make the file well-formed; an XML or JSON checker shows the place.",
+            Self::ParsingError => {
+                "Make the file well-formed; an XML or JSON checker shows the place."
+            }
             Self::UnescapedCharacter => "Write & as &amp; and < as &lt; in text and in URLs.",
-            Self::UnknownEntity => "Use the character itself, or a numeric reference such as &#233;.",
+            Self::UnknownEntity => {
+                "Use the character itself, or a numeric reference such as &#233;."
+            }
             Self::MismatchedTag => "Close every tag that is opened, in the reverse order.",
-            Self::Truncated => "Find out why the file is cut off: a time limit, a memory limit or a full disk.",
-            Self::IncompleteBody => "Check that the server sends the whole file and that its compression is intact.",
-            Self::EncodingError => "Save the file as UTF-8, or declare the encoding it is really in.",
+            Self::Truncated => {
+                "Find out why the file is cut off: a time limit, a memory limit or a full disk."
+            }
+            Self::IncompleteBody => {
+                "Check that the server sends the whole file and that its compression is intact."
+            }
+            Self::EncodingError => {
+                "Save the file as UTF-8, or declare the encoding it is really in."
+            }
             Self::IllegalCharacter => "Remove control characters before writing the file.",
-            Self::LeadingWhitespace => "Let the XML declaration be the very first thing in the file.",
+            Self::LeadingWhitespace => {
+                "Let the XML declaration be the very first thing in the file."
+            }
             Self::TrailingContent => "End the file after the closing tag of its root element.",
-            Self::IncorrectNamespace => "Use the namespace exactly as the protocol gives it, and declare every prefix.",
-            Self::DoctypeIgnored => "Remove the document type declaration; its entities are not expanded.",
+            Self::IncorrectNamespace => {
+                "Use the namespace exactly as the protocol gives it, and declare every prefix."
+            }
+            Self::DoctypeIgnored => {
+                "Remove the document type declaration; its entities are not expanded."
+            }
             Self::TooDeep => "Nest elements as the protocol shows; deeper ones are not read.",
             Self::OversizedMarkup => "Shorten the tag, attribute list or field; it was not read.",
             Self::MissingTag => "Give every entry its URL.",
@@ -252,21 +279,33 @@ impl IssueCode {
             Self::UrlTooLong => "Keep URLs under 2,048 characters.",
             Self::InvalidDate => "Write dates as 2026-11-21 or 2026-11-21T08:30:00+00:00.",
             Self::InvalidTagValue => "Use a value that the protocol allows, or leave the tag out.",
-            Self::InvalidAttributeValue => "Use a value that the protocol allows, such as an ISO 639-1 language code.",
+            Self::InvalidAttributeValue => {
+                "Use a value that the protocol allows, such as an ISO 639-1 language code."
+            }
             Self::MissingAttribute => "Give the tag all of its attributes.",
             Self::TooManyUrls => "Split the sitemap: at most 50,000 URLs in one file.",
             Self::TooManySitemaps => "Split the index: at most 50,000 sitemaps in one file.",
             Self::TooManyNews => "Keep a news sitemap to 1,000 articles of the last two days.",
             Self::TooManyExtensions => "Keep to 1,000 images per page and to short texts.",
-            Self::MissingPublication => "Name the publication and its language in every news entry.",
+            Self::MissingPublication => {
+                "Name the publication and its language in every news entry."
+            }
             Self::MissingThumbnail => "Give every video a thumbnail URL.",
             Self::MissingVideoTitle => "Give every video a title.",
-            Self::SameVideoLocation => "Point to the video file or player, not to the page that shows it.",
+            Self::SameVideoLocation => {
+                "Point to the video file or player, not to the page that shows it."
+            }
             Self::MixedContent => "Keep pages and child sitemaps in separate files.",
             Self::EmptySitemap => "List at least one URL, or remove the file.",
             Self::EmptyDocument => "Serve the file with its content.",
-            Self::UnsupportedFormat => "Serve a sitemap, a feed or a list of URLs here, not another kind of file.",
+            Self::UnsupportedFormat => {
+                "Serve a sitemap, a feed or a list of URLs here, not another kind of file."
+            }
             Self::RobotsTooLarge => "Keep robots.txt under 500 KiB; what follows is not read.",
+            Self::Shrunk => {
+                "If so many pages are really gone, leave it: it is believed after a week."
+            }
+            Self::NestedIndexes => "List sitemaps in an index, not further indexes.",
         }
     }
 
@@ -307,7 +346,9 @@ impl IssueCode {
             | Self::TooManyUrls
             | Self::TooManySitemaps
             | Self::TooManyExtensions
-            | Self::RobotsTooLarge => Severity::Error,
+            | Self::RobotsTooLarge
+            | Self::Shrunk
+            | Self::NestedIndexes => Severity::Error,
             Self::EmptyDocument | Self::UnsupportedFormat => Severity::Fatal,
         }
     }
@@ -334,6 +375,20 @@ pub struct Issue {
     pub offset: u64,
     /// A piece of the first, safe to print, at most 200 characters.
     pub sample: String,
+}
+
+impl Issue {
+    /// A defect that shows only beside other documents, and so has no place.
+    pub fn of_whole(code: IssueCode) -> Self {
+        Self {
+            code,
+            severity: code.severity(),
+            count: 1,
+            line: 0,
+            offset: 0,
+            sample: String::new(),
+        }
+    }
 }
 
 /// Where in the decoded document something is. Cheap to make; the line is
@@ -391,7 +446,14 @@ impl Issues {
     }
 
     /// Enters a defect whose place was worked out elsewhere.
-    pub(crate) fn push(&mut self, code: IssueCode, count: u64, line: u64, offset: u64, sample: &str) {
+    pub(crate) fn push(
+        &mut self,
+        code: IssueCode,
+        count: u64,
+        line: u64,
+        offset: u64,
+        sample: &str,
+    ) {
         if let Some(known) = self.list.iter_mut().find(|issue| issue.code == code) {
             known.count += count;
             return;

@@ -44,7 +44,12 @@ struct Held {
 }
 
 /// Reads the document and hands on its items.
-pub(crate) fn read(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, sink: &mut Sink<'_>) -> Listed {
+pub(crate) fn read(
+    text: &mut Text<'_>,
+    issues: &mut Issues,
+    ctx: &Context<'_>,
+    sink: &mut Sink<'_>,
+) -> Listed {
     let mut reading = Reading {
         ctx,
         sink,
@@ -153,7 +158,9 @@ impl Reading<'_, '_> {
         };
         let (published, updated) = (date(&raw.date_published), date(&raw.date_modified));
         let mut digest = Digest::default();
-        for text in [&raw.title, &raw.summary, &raw.content_text, &raw.content_html].into_iter().flatten() {
+        for text in
+            [&raw.title, &raw.summary, &raw.content_text, &raw.content_html].into_iter().flatten()
+        {
             digest.field("", text);
         }
         Some(Held { loc: url, published, updated, digest: digest.value() })

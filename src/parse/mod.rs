@@ -209,7 +209,12 @@ impl Default for Reading {
     }
 }
 
-fn read_xml(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, sink: &mut Sink<'_>) -> Reading {
+fn read_xml(
+    text: &mut Text<'_>,
+    issues: &mut Issues,
+    ctx: &Context<'_>,
+    sink: &mut Sink<'_>,
+) -> Reading {
     let mut router = Router::new(ctx, sink);
     let outcome = xml::read(text, issues, &mut router);
     let Some(routed) = router.result() else { return Reading::default() };
@@ -223,7 +228,12 @@ fn read_xml(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, sink: &
     }
 }
 
-fn read_json(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, sink: &mut Sink<'_>) -> Reading {
+fn read_json(
+    text: &mut Text<'_>,
+    issues: &mut Issues,
+    ctx: &Context<'_>,
+    sink: &mut Sink<'_>,
+) -> Reading {
     let listed = json_feed::read(text, issues, ctx, sink);
     if !listed.is_feed {
         return Reading::default();
@@ -238,7 +248,12 @@ fn read_json(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, sink: 
     }
 }
 
-fn read_plain(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, sink: &mut Sink<'_>) -> Reading {
+fn read_plain(
+    text: &mut Text<'_>,
+    issues: &mut Issues,
+    ctx: &Context<'_>,
+    sink: &mut Sink<'_>,
+) -> Reading {
     let listed = plain::read(text, issues, ctx, sink);
     Reading {
         kind: DocumentKind::Text,
@@ -249,10 +264,19 @@ fn read_plain(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, sink:
 }
 
 /// A robots.txt lists sitemaps; its rules are read by [`robots::Robots`].
-fn read_robots(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, sink: &mut Sink<'_>) -> Reading {
+fn read_robots(
+    text: &mut Text<'_>,
+    issues: &mut Issues,
+    ctx: &Context<'_>,
+    sink: &mut Sink<'_>,
+) -> Reading {
     let robots = robots::Robots::read(text);
     let mut cx = xml::Cx { issues, place: text.place(0) };
-    let mut read = Reading { kind: DocumentKind::Robots, complete: !robots.is_too_large(), ..Reading::default() };
+    let mut read = Reading {
+        kind: DocumentKind::Robots,
+        complete: !robots.is_too_large(),
+        ..Reading::default()
+    };
     if robots.is_too_large() {
         cx.note(IssueCode::RobotsTooLarge, "");
     }

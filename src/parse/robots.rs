@@ -134,7 +134,8 @@ impl Robots {
 /// The product token that a name begins with, in lower case.
 fn product_token(agent: &str) -> String {
     let agent = agent.trim();
-    let len = agent.bytes().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')).count();
+    let len =
+        agent.bytes().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')).count();
     agent.get(..len).unwrap_or_default().to_ascii_lowercase()
 }
 
@@ -158,7 +159,9 @@ impl Key {
         Some(match plain.to_ascii_lowercase().as_str() {
             "useragent" => Self::UserAgent,
             "allow" => Self::Allow,
-            "disallow" | "dissallow" | "dissalow" | "disalow" | "diasllow" | "disallaw" => Self::Disallow,
+            "disallow" | "dissallow" | "dissalow" | "disalow" | "diasllow" | "disallaw" => {
+                Self::Disallow
+            }
             "crawldelay" => Self::CrawlDelay,
             "sitemap" | "sitemaps" => Self::Sitemap,
             "contentsignal" => Self::ContentSignal,
@@ -194,7 +197,8 @@ fn key_value(line: &str) -> Option<(Key, &str)> {
 fn spaced_sitemap(line: &str) -> Option<(&str, &str)> {
     let (word, value) = line.split_once(char::is_whitespace)?;
     let value = super::loc::trim(value);
-    let good = Key::of(word) == Some(Key::Sitemap) && (super::loc::is_web(value) || value.starts_with('/'));
+    let good = Key::of(word) == Some(Key::Sitemap)
+        && (super::loc::is_web(value) || value.starts_with('/'));
     good.then_some((word, value))
 }
 
@@ -203,7 +207,9 @@ pub(crate) fn has_robots_line(window: &str) -> bool {
     window.split(['\n', '\r']).any(|line| {
         key_value(line).is_some_and(|(key, value)| match key {
             // Prose has a word and a colon, too, but no such value.
-            Key::Sitemap => value.is_empty() || (value.contains(['/', '.']) && !value.contains(' ')),
+            Key::Sitemap => {
+                value.is_empty() || (value.contains(['/', '.']) && !value.contains(' '))
+            }
             Key::License => false,
             _ => true,
         })
@@ -250,7 +256,8 @@ impl Reading {
     }
 
     fn sitemap(&mut self, value: &str) {
-        let value = value.split_whitespace().next().unwrap_or_default().trim_matches(['"', '\'', '<', '>']);
+        let value =
+            value.split_whitespace().next().unwrap_or_default().trim_matches(['"', '\'', '<', '>']);
         if !value.is_empty() && !self.robots.sitemaps.iter().any(|known| known == value) {
             self.robots.sitemaps.push(value.to_owned());
         }

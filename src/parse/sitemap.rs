@@ -79,7 +79,8 @@ impl<'a, 's> SitemapReader<'a, 's> {
 
     /// Is this the root of a sitemap, or a part of one without its root?
     pub(crate) fn is_root(local: &str, depth: usize) -> bool {
-        matches!(local, "urlset" | "sitemapindex") || (depth == 1 && matches!(local, "url" | "sitemap"))
+        matches!(local, "urlset" | "sitemapindex")
+            || (depth == 1 && matches!(local, "url" | "sitemap"))
     }
 
     /// What the document turned out to be.
@@ -124,7 +125,11 @@ impl<'a, 's> SitemapReader<'a, 's> {
 
     fn root(&mut self, tag: &Tag<'_>, cx: &mut Cx<'_>) {
         self.root_ns = tag.ns;
-        if tag.local == "urlset" { self.pages = true } else { self.children = true }
+        if tag.local == "urlset" {
+            self.pages = true
+        } else {
+            self.children = true
+        }
         let odd = tag.ns != Ns::Sitemap || tag.misspells_sitemap_namespace();
         if odd && tag.declared {
             let uri = tag.attr("xmlns").unwrap_or_default();
@@ -151,12 +156,21 @@ impl<'a, 's> SitemapReader<'a, 's> {
 
     /// A tag inside a field: transparent, unless it shows that the end tag of
     /// the field is missing, or brings text of its own.
-    fn inside_field(&mut self, tag: &Tag<'_>, field: Field, at: usize, depth: usize, core: bool, cx: &mut Cx<'_>) -> Next {
+    fn inside_field(
+        &mut self,
+        tag: &Tag<'_>,
+        field: Field,
+        at: usize,
+        depth: usize,
+        core: bool,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         if self.muted.is_some() {
             return Next::Go;
         }
         let filled = !self.text.trim_ascii().is_empty();
-        let sibling = core && (Field::of(tag.local).is_some() || matches!(tag.local, "url" | "sitemap"));
+        let sibling =
+            core && (Field::of(tag.local).is_some() || matches!(tag.local, "url" | "sitemap"));
         if sibling && (filled || Field::of(tag.local).is_some_and(|f| f != field)) {
             return Next::Close(at);
         }
@@ -171,7 +185,14 @@ impl<'a, 's> SitemapReader<'a, 's> {
         Next::Go
     }
 
-    fn inside_entry(&mut self, tag: &Tag<'_>, open: Open, depth: usize, core: bool, cx: &mut Cx<'_>) -> Next {
+    fn inside_entry(
+        &mut self,
+        tag: &Tag<'_>,
+        open: Open,
+        depth: usize,
+        core: bool,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         // Inside an element that nobody knows, a `url` may be anything.
         let apart = self.extension.is_skipping();
         if core && !apart && matches!(tag.local, "url" | "sitemap" | "urlset" | "sitemapindex") {
@@ -272,7 +293,9 @@ impl<'a, 's> SitemapReader<'a, 's> {
         }
         let (count, limit, code) = match kind {
             Kind::Page => (self.entries, self.ctx.limits.max_urls, IssueCode::TooManyUrls),
-            Kind::Child => (self.sitemaps, self.ctx.limits.max_sitemaps, IssueCode::TooManySitemaps),
+            Kind::Child => {
+                (self.sitemaps, self.ctx.limits.max_sitemaps, IssueCode::TooManySitemaps)
+            }
         };
         if count >= limit {
             self.over_limit = true;

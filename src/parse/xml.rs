@@ -60,7 +60,9 @@ impl<'a> Tag<'a> {
     /// The value of the attribute with this local name, whatever its prefix.
     pub(crate) fn local_attr(&self, local: &str) -> Option<Cow<'a, str>> {
         self.attributes()
-            .find(|(written, _)| written.rsplit(':').next().is_some_and(|l| l.eq_ignore_ascii_case(local)))
+            .find(|(written, _)| {
+                written.rsplit(':').next().is_some_and(|l| l.eq_ignore_ascii_case(local))
+            })
             .map(|(_, value)| unescape(value))
     }
 
@@ -127,7 +129,11 @@ pub(crate) struct Outcome {
 }
 
 /// Shows a document to a visitor.
-pub(crate) fn read<V: Visitor>(text: &mut Text<'_>, issues: &mut Issues, visitor: &mut V) -> Outcome {
+pub(crate) fn read<V: Visitor>(
+    text: &mut Text<'_>,
+    issues: &mut Issues,
+    visitor: &mut V,
+) -> Outcome {
     let mut scan = Scan::new();
     let mut want = WINDOW;
     loop {

@@ -1,4 +1,203 @@
-//! Which source is polled when.
+//! Which source is polled when: the loop over what is due.
+//!
+//! The schedule is a column, not a set of timers: the loop asks the store for
+//! what is due, at most one source per host, and starts as many polls as there
+//! is room for. A restart loses nothing and needs nothing.
 
 pub mod cron;
+mod document;
+mod gate;
+mod home;
 pub mod interval;
+mod outcome;
+mod read;
+mod robots;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+use crate::config::{Config, Site};
+use crate::fetch::Fetcher;
+use crate::metrics::Metrics;
+use crate::model::{HostId, Role};
+use crate::store::{PollTarget, Store, StoreError};
+use gate::HostLocks;
+use robots::RobotsCache;
+
+/// Documents decoded, parsed and compared at once: bounds memory and leaves
+/// the async workers alone.
+const CPU_JOBS: usize = 2;
+/// Longest that the loop sleeps without asking the store again.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// Pause after the store refused to tell what is due.
+const STORE_PAUSE: Duration = Duration::from_secs(1);
+/// Least time between two looks that found nothing to start.
+const IDLE_PAUSE: Duration = Duration::from_millis(50);
+
+/// What every poll needs.
+pub(crate) struct Poller {
+    store: Store,
+    fetcher: Fetcher,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    config: watch::Receiver<Arc<Config>>,
+    locks: HostLocks,
+    robots: RobotsCache,
+    cpu: Arc<Semaphore>,
+}
+
+impl Poller {
+    /// A poller that is not running yet.
+    pub(crate) fn new(
+        store: Store,
+        fetcher: Fetcher,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+        config: watch::Receiver<Arc<Config>>,
+    ) -> Self {
+        Self {
+            store,
+            fetcher,
+            clock,
+            metrics,
+            config,
+            locks: HostLocks::default(),
+            robots: RobotsCache::default(),
+            cpu: Arc::new(Semaphore::new(CPU_JOBS)),
+        }
+    }
+
+    /// Polls until told to stop; then lets the polls in flight go, which loses
+    /// nothing, since a poll that was not committed is due again.
+    pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let mut polls: JoinSet<HostId> = JoinSet::new();
+        let mut busy: HashSet<HostId> = HashSet::new();
+        let mut changed = self.store.sources_changed();
+        loop {
+            changed.mark_unchanged();
+            let started = self.start_due(&mut polls, &mut busy).await;
+            let asleep = async {
+                if started.is_err() {
+                    return tokio::time::sleep(STORE_PAUSE).await;
+                }
+                tokio::time::sleep(IDLE_PAUSE).await;
+                self.until_next_due().await;
+            };
+            tokio::select! {
+                () = stop.cancelled() => break,
+                done = polls.join_next(), if !polls.is_empty() => {
+                    if let Some(done) = done {
+                        free(done, &mut busy);
+                    }
+                }
+                _ = changed.changed() => {}
+                () = asleep => {}
+            }
+        }
+        polls.shutdown().await;
+    }
+
+    /// Starts what is due and has room; says how many.
+    async fn start_due(
+        self: &Arc<Self>,
+        polls: &mut JoinSet<HostId>,
+        busy: &mut HashSet<HostId>,
+    ) -> Result<usize, StoreError> {
+        let config = Arc::clone(&self.config.borrow());
+        let room = config.fetch.concurrency.saturating_sub(polls.len());
+        if room == 0 {
+            return Ok(0);
+        }
+        if self.disk_is_short(&config) {
+            return Ok(0);
+        }
+        let wanted = u32::try_from(room + busy.len()).unwrap_or(u32::MAX);
+        let due = match self.store.due_sources(wanted).await {
+            Ok(due) => due,
+            Err(error) => {
+                tracing::error!(%error, "cannot tell which sources are due");
+                return Err(error);
+            }
+        };
+        let mut started = 0;
+        for target in due {
+            if started >= room || !busy.insert(target.host) {
+                continue;
+            }
+            started += 1;
+            let poller = Arc::clone(self);
+            polls.spawn(async move {
+                let host = target.host;
+                poller.poll(target).await;
+                host
+            });
+        }
+        Ok(started)
+    }
+
+    fn disk_is_short(&self, config: &Config) -> bool {
+        let short = self.store.free_disk().is_some_and(|free| free < config.store.min_free_disk);
+        if short {
+            tracing::warn!(
+                min_free_disk = %crate::config::units::format_size(config.store.min_free_disk),
+                "polls pause: the disk is nearly full"
+            );
+        }
+        short
+    }
+
+    async fn until_next_due(&self) {
+        let next = self.store.next_source_due().await.ok().flatten();
+        let now = self.clock.now();
+        let wait = next.map_or(LOOK_AGAIN, |at| {
+            Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO).min(LOOK_AGAIN)
+        });
+        if wait.is_zero() {
+            // Due, but its host is busy: a poll that ends wakes the loop.
+            return std::future::pending().await;
+        }
+        self.clock.sleep(wait).await;
+    }
+
+    /// Polls one source, whatever it is. Never fails: what goes wrong is
+    /// written down with the source.
+    pub(crate) async fn poll(&self, target: PollTarget) {
+        let url = crate::log::redact(&target.url);
+        let done = match target.role {
+            Role::Robots => self.poll_robots(&target).await,
+            Role::Home => self.poll_home(&target).await,
+            Role::Sitemap | Role::Feed => self.poll_document(&target).await,
+        };
+        if let Err(error) = done {
+            tracing::error!(source = %target.id, url, %error, "poll not kept");
+            tokio::time::sleep(STORE_PAUSE).await;
+        }
+    }
+
+    /// The site of a source, as the config has it now.
+    fn site_of(&self, target: &PollTarget) -> Option<Site> {
+        let name = target.site_name.as_ref()?;
+        self.config.borrow().sites.get(name).cloned()
+    }
+}
+
+/// A poll has ended: its host is free again. A panic in it ended that poll
+/// only; the source stays due and is tried again.
+fn free(done: Result<HostId, tokio::task::JoinError>, busy: &mut HashSet<HostId>) {
+    match done {
+        Ok(host) => {
+            busy.remove(&host);
+        }
+        Err(error) => {
+            tracing::error!(%error, "a poll panicked");
+            // Which host it was is lost with it; the store names them anew.
+            busy.clear();
+        }
+    }
+}

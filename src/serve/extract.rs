@@ -1,8 +1,8 @@
 //! Reads requests: JSON bodies under limits, query parameters, path parameters.
 //!
 //! All refusals are problems. A body is bounded in bytes, in time, and by a
-//! budget over all requests, so that no number of clients fills the memory;
-//! its permits live as long as the request.
+//! budget over all requests, so that no number of clients fills the memory; a
+//! handler keeps the permits while it works on what was read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,15 +86,10 @@ impl Incoming {
 
 /// A JSON body of at most `LIMIT` bytes. An empty body reads as `{}`.
 pub(crate) struct Payload<T, const LIMIT: usize = SMALL_BODY> {
-    value: T,
-    _held: Option<OwnedSemaphorePermit>,
-}
-
-impl<T, const LIMIT: usize> Payload<T, LIMIT> {
-    /// What the body says; what is held of the budget is given back.
-    pub(crate) fn into_value(self) -> T {
-        self.value
-    }
+    /// What it says.
+    pub(crate) value: T,
+    /// Its part of the budget, to be kept while `value` is worked on.
+    pub(crate) held: Option<OwnedSemaphorePermit>,
 }
 
 impl<T, const LIMIT: usize> FromRequest<Arc<Context>> for Payload<T, LIMIT>
@@ -115,17 +110,17 @@ where
         };
         let Incoming { bytes, permits } = read?;
         if bytes.is_empty() {
-            return Ok(Self { value: read_json(b"{}")?, _held: permits });
+            return Ok(Self { value: read_json(b"{}")?, held: permits });
         }
         check_media_type(&parts.headers)?;
         if bytes.len() < PARSE_APART {
-            return Ok(Self { value: read_json(&bytes)?, _held: permits });
+            return Ok(Self { value: read_json(&bytes)?, held: permits });
         }
         let parsing = tokio::task::spawn_blocking(move || read_json(&bytes));
         let value = parsing.await.map_err(|_| {
             Problem::new(Kind::Internal, "Reading the body failed; nothing was changed.")
         })??;
-        Ok(Self { value, _held: permits })
+        Ok(Self { value, held: permits })
     }
 }
 

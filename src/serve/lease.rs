@@ -25,9 +25,11 @@ const MAX_PAUSE: Duration = Duration::from_millis(500);
 /// `POST /v1/lease`
 pub(crate) async fn lease(
     State(context): State<Arc<Context>>,
-    body: Payload<LeaseBody>,
+    Payload { value: body, held }: Payload<LeaseBody>,
 ) -> Result<Json<LeaseAnswer>, Problem> {
-    let (request, wait) = body.into_value().check(context.lease_defaults())?;
+    let (request, wait) = body.check(context.lease_defaults())?;
+    // What is left of the body is small, and a long poll would keep its permits.
+    drop(held);
     let batch = lease_within(&context, request, wait).await?;
     context.state.metrics.leased(batch.urls.iter().map(|leased| leased.reason));
     Ok(Json(batch.into()))
@@ -63,9 +65,9 @@ async fn lease_within(
 /// `POST /v1/settle`
 pub(crate) async fn settle(
     State(context): State<Arc<Context>>,
-    body: Payload<SettleBody, LARGE_BODY>,
+    Payload { value: body, held: _held }: Payload<SettleBody, LARGE_BODY>,
 ) -> Result<Json<TokensAnswer>, Problem> {
-    let (tokens, settlements) = body.into_value().check()?;
+    let (tokens, settlements) = body.check()?;
     let outcomes: Vec<_> = settlements.iter().map(|settlement| settlement.outcome).collect();
     let results = if settlements.is_empty() {
         Vec::new()
@@ -79,9 +81,9 @@ pub(crate) async fn settle(
 /// `POST /v1/extend`
 pub(crate) async fn extend(
     State(context): State<Arc<Context>>,
-    body: Payload<ExtendBody>,
+    Payload { value: body, held: _held }: Payload<ExtendBody>,
 ) -> Result<Json<TokensAnswer>, Problem> {
-    let (tokens, known, ttl) = body.into_value().check(context.lease_defaults())?;
+    let (tokens, known, ttl) = body.check(context.lease_defaults())?;
     let results =
         if known.is_empty() { Vec::new() } else { context.state.store.extend(known, ttl).await? };
     Ok(Json(counted(&context, TokenCall::Extend, tokens.answer(results))))
@@ -90,9 +92,9 @@ pub(crate) async fn extend(
 /// `POST /v1/release`
 pub(crate) async fn release(
     State(context): State<Arc<Context>>,
-    body: Payload<ReleaseBody>,
+    Payload { value: body, held: _held }: Payload<ReleaseBody>,
 ) -> Result<Json<TokensAnswer>, Problem> {
-    let (tokens, known, after) = body.into_value().check()?;
+    let (tokens, known, after) = body.check()?;
     let results = if known.is_empty() {
         Vec::new()
     } else {

@@ -46,9 +46,9 @@ impl ReplayBody {
 /// `POST /v1/queue/replay`
 pub(crate) async fn replay(
     State(context): State<Arc<Context>>,
-    body: Payload<ReplayBody, LARGE_BODY>,
+    Payload { value: body, held: _held }: Payload<ReplayBody, LARGE_BODY>,
 ) -> Result<Json<Replayed>, Problem> {
-    let (crawl, urls) = body.into_value().check()?;
+    let (crawl, urls) = body.check()?;
     let replayed = context.state.store.replay(crawl, urls).await?;
     Ok(Json(Replayed { replayed }))
 }
@@ -69,9 +69,8 @@ pub(crate) struct Requeued {
 /// `POST /v1/queue/requeue`
 pub(crate) async fn requeue(
     State(context): State<Arc<Context>>,
-    body: Payload<RequeueBody, LARGE_BODY>,
+    Payload { value: body, held: _held }: Payload<RequeueBody, LARGE_BODY>,
 ) -> Result<Json<Requeued>, Problem> {
-    let body = body.into_value();
     let urls = read_urls(body.urls)?;
     if urls.is_empty() {
         return Err(Problem::field("urls is empty; name at least one."));
@@ -133,9 +132,9 @@ pub(crate) struct Unblocked {
 /// `POST /v1/queue/block`
 pub(crate) async fn block(
     State(context): State<Arc<Context>>,
-    body: Payload<BlockBody>,
+    Payload { value: body, held: _held }: Payload<BlockBody>,
 ) -> Result<Json<Blocked>, Problem> {
-    let Pattern { crawl, text, prefix } = body.into_value().check()?;
+    let Pattern { crawl, text, prefix } = body.check()?;
     let blocked = context.state.store.block(crawl, text, prefix).await?;
     Ok(Json(Blocked { blocked }))
 }
@@ -143,9 +142,9 @@ pub(crate) async fn block(
 /// `POST /v1/queue/unblock`
 pub(crate) async fn unblock(
     State(context): State<Arc<Context>>,
-    body: Payload<BlockBody>,
+    Payload { value: body, held: _held }: Payload<BlockBody>,
 ) -> Result<Json<Unblocked>, Problem> {
-    let Pattern { crawl, text, prefix } = body.into_value().check()?;
+    let Pattern { crawl, text, prefix } = body.check()?;
     let unblocked = context.state.store.unblock(crawl, text, prefix).await?;
     Ok(Json(Unblocked { unblocked }))
 }
@@ -167,9 +166,8 @@ pub(crate) struct Paused {
 /// `POST /v1/queue/pause`
 pub(crate) async fn pause_crawl(
     State(context): State<Arc<Context>>,
-    body: Payload<PauseBody>,
+    Payload { value: body, held: _held }: Payload<PauseBody>,
 ) -> Result<Json<Paused>, Problem> {
-    let body = body.into_value();
     let crawl = crawl(body.crawl)?;
     let paused = body.paused.unwrap_or(true);
     context.state.store.pause_crawl(crawl.clone(), paused).await?;
@@ -219,9 +217,8 @@ pub(crate) struct SubmitBody {
 /// `POST /v1/sources`: registers a source, or makes a known one due now.
 pub(crate) async fn submit_source(
     State(context): State<Arc<Context>>,
-    body: Payload<SubmitBody>,
+    Payload { value: body, held: _held }: Payload<SubmitBody>,
 ) -> Result<Json<sources::Source>, Problem> {
-    let body = body.into_value();
     let site = name("site", body.site)?;
     let url = web_url("url", &body.url)?;
     let id = context.state.store.submit_source(site, url).await?;

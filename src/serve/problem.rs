@@ -12,6 +12,9 @@ use serde::Serialize;
 
 use crate::store::StoreError;
 
+/// Before the word of each kind. A name, not an address: it must stay the same
+/// wherever the daemon is reached.
+const URI: &str = "urn:sitemapd:problem:";
 /// Characters of a `detail`; what a client sent may be quoted in it.
 const MAX_DETAIL: usize = 600;
 
@@ -80,93 +83,29 @@ impl Kind {
         Self::StorageFull,
     ];
 
-    /// The stable URI, the title and the status of this kind.
-    fn facts(self) -> (&'static str, &'static str, StatusCode) {
+    /// The last word of the stable URI, the title and the HTTP status.
+    fn facts(self) -> (&'static str, &'static str, u16) {
         match self {
-            Self::MalformedJson => (
-                "urn:sitemapd:problem:malformed-json",
-                "The body is not valid JSON",
-                StatusCode::BAD_REQUEST,
-            ),
-            Self::InvalidField => (
-                "urn:sitemapd:problem:invalid-field",
-                "A field has no usable value",
-                StatusCode::BAD_REQUEST,
-            ),
-            Self::LimitExceeded => (
-                "urn:sitemapd:problem:limit-exceeded",
-                "Over a limit of the API",
-                StatusCode::BAD_REQUEST,
-            ),
-            Self::Unauthorized => (
-                "urn:sitemapd:problem:unauthorized",
-                "A bearer token is needed",
-                StatusCode::UNAUTHORIZED,
-            ),
-            Self::ForeignOrigin => (
-                "urn:sitemapd:problem:foreign-origin",
-                "Sent by a page of another origin",
-                StatusCode::FORBIDDEN,
-            ),
-            Self::ForeignHost => (
-                "urn:sitemapd:problem:foreign-host",
-                "The Host header names another server",
-                StatusCode::MISDIRECTED_REQUEST,
-            ),
-            Self::NotFound => {
-                ("urn:sitemapd:problem:not-found", "Not found", StatusCode::NOT_FOUND)
+            Self::MalformedJson => ("malformed-json", "The body is not valid JSON", 400),
+            Self::InvalidField => ("invalid-field", "A field has no usable value", 400),
+            Self::LimitExceeded => ("limit-exceeded", "Over a limit of the API", 400),
+            Self::Unauthorized => ("unauthorized", "A bearer token is needed", 401),
+            Self::ForeignOrigin => ("foreign-origin", "Sent by a page of another origin", 403),
+            Self::NotFound => ("not-found", "Not found", 404),
+            Self::NoSuchRoute => ("no-such-route", "No such route", 404),
+            Self::MethodNotAllowed => ("method-not-allowed", "Method not allowed", 405),
+            Self::RequestTimeout => ("request-timeout", "The body did not come in time", 408),
+            Self::Refused => ("refused", "Not possible as things stand", 409),
+            Self::BodyTooLarge => ("body-too-large", "The body is too large", 413),
+            Self::UnsupportedMediaType => {
+                ("unsupported-media-type", "The body must be plain JSON", 415)
             }
-            Self::NoSuchRoute => {
-                ("urn:sitemapd:problem:no-such-route", "No such route", StatusCode::NOT_FOUND)
-            }
-            Self::MethodNotAllowed => (
-                "urn:sitemapd:problem:method-not-allowed",
-                "Method not allowed",
-                StatusCode::METHOD_NOT_ALLOWED,
-            ),
-            Self::RequestTimeout => (
-                "urn:sitemapd:problem:request-timeout",
-                "The body did not come in time",
-                StatusCode::REQUEST_TIMEOUT,
-            ),
-            Self::Refused => (
-                "urn:sitemapd:problem:refused",
-                "Not possible as things stand",
-                StatusCode::CONFLICT,
-            ),
-            Self::BodyTooLarge => (
-                "urn:sitemapd:problem:body-too-large",
-                "The body is too large",
-                StatusCode::PAYLOAD_TOO_LARGE,
-            ),
-            Self::UnsupportedMediaType => (
-                "urn:sitemapd:problem:unsupported-media-type",
-                "The body must be plain JSON",
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            ),
-            Self::Internal => (
-                "urn:sitemapd:problem:internal",
-                "The daemon failed",
-                StatusCode::INTERNAL_SERVER_ERROR,
-            ),
-            Self::NotServedYet => (
-                "urn:sitemapd:problem:not-served-yet",
-                "This version does not serve it yet",
-                StatusCode::NOT_IMPLEMENTED,
-            ),
-            Self::Busy => {
-                ("urn:sitemapd:problem:busy", "Busy, try again", StatusCode::SERVICE_UNAVAILABLE)
-            }
-            Self::Unavailable => (
-                "urn:sitemapd:problem:unavailable",
-                "The daemon is not ready",
-                StatusCode::SERVICE_UNAVAILABLE,
-            ),
-            Self::StorageFull => (
-                "urn:sitemapd:problem:storage-full",
-                "No space left on the disk",
-                StatusCode::SERVICE_UNAVAILABLE,
-            ),
+            Self::ForeignHost => ("foreign-host", "The Host header names another server", 421),
+            Self::Internal => ("internal", "The daemon failed", 500),
+            Self::NotServedYet => ("not-served-yet", "This version does not serve it yet", 501),
+            Self::Busy => ("busy", "Busy, try again", 503),
+            Self::Unavailable => ("unavailable", "The daemon is not ready", 503),
+            Self::StorageFull => ("storage-full", "No space left on the disk", 503),
         }
     }
 
@@ -192,7 +131,7 @@ pub(crate) struct Problem {
 #[derive(Serialize)]
 struct Members<'a> {
     #[serde(rename = "type")]
-    uri: &'static str,
+    uri: String,
     title: &'static str,
     status: u16,
     detail: &'a str,
@@ -266,9 +205,13 @@ impl From<StoreError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let (uri, title, status) = self.kind.facts();
-        let members = Members { uri, title, status: status.as_u16(), detail: &self.detail };
-        let mut response = (status, Json(members)).into_response();
+        let (word, title, status) = self.kind.facts();
+        let uri = format!("{URI}{word}");
+        let mut response =
+            Json(Members { uri, title, status, detail: &self.detail }).into_response();
+        // Every status of the table is one; a test goes through them.
+        *response.status_mut() =
+            StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = self.kind.retry_after() {
@@ -292,13 +235,15 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_type_of_its_own_and_an_error_status() {
-        let uris: HashSet<_> = Kind::ALL.iter().map(|kind| kind.facts().0).collect();
-        assert_eq!(uris.len(), Kind::ALL.len());
+        let words: HashSet<_> = Kind::ALL.iter().map(|kind| kind.facts().0).collect();
+        assert_eq!(words.len(), Kind::ALL.len());
         for kind in Kind::ALL {
-            let (uri, title, status) = kind.facts();
-            assert!(uri.starts_with("urn:sitemapd:problem:"), "{uri}");
-            assert!(!title.is_empty());
-            assert!(status.is_client_error() || status.is_server_error(), "{uri}");
+            let (word, title, status) = kind.facts();
+            assert!(word.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{word}");
+            assert!(!title.is_empty(), "{word}");
+            let response = Problem::new(kind, "why").into_response();
+            assert_eq!(response.status().as_u16(), status, "{word}");
+            assert!(response.status().is_client_error() || response.status().is_server_error());
         }
     }
 

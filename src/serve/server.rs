@@ -4,7 +4,8 @@
 //! effect and lets a slow client keep a connection for ever; here each
 //! connection is built by hand. A client can hold a connection for
 //! [`LIFETIME`] plus one request at most, and all of them together never more
-//! than [`MAX_CONNECTIONS`], so file descriptors are left for the store.
+//! than half of the open files that the system allows us: the store and the
+//! fetcher need theirs.
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -24,12 +25,15 @@ use tokio_util::task::TaskTracker;
 
 use super::extract::BodyBudget;
 use super::watch::REQUEST_TIMEOUT;
+use super::wire::grouped;
 use super::{Context, ServeState, router};
 use crate::metrics::Metrics;
 
-/// Connections at once; half of the usual limit of file descriptors would be
-/// 512, but long polls hold one each, and systemd units set the limit anyway.
+/// Connections at once, unless the system allows us too few open files.
 const MAX_CONNECTIONS: usize = 1_024;
+/// Open files that a process may have where the system does not say (POSIX
+/// systems rarely give less than 512).
+const FALLBACK_FILES: usize = 512;
 /// Time for a request's header to come in, and for a kept connection to be idle.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of a request's header (and of the read buffer).
@@ -42,13 +46,6 @@ const LIFETIME: Duration = Duration::from_secs(600);
 const LAST_REQUEST: Duration = REQUEST_TIMEOUT.saturating_add(Duration::from_secs(30));
 /// Pause after a failed accept: descriptors come back when requests end.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
-/// What a connection over the limit gets, at no cost.
-const OVERLOADED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
-    Content-Type: application/problem+json\r\nRetry-After: 1\r\nConnection: close\r\n\
-    Content-Length: 147\r\n\r\n\
-    {\"type\":\"urn:sitemapd:problem:busy\",\"title\":\"Busy, try again\",\"status\":503,\
-    \"detail\":\"All 1,024 connections are taken; close those you do not use.\"}";
-
 /// The API's listener, bound and not yet served.
 pub struct Server {
     listener: TcpListener,
@@ -76,7 +73,9 @@ impl Server {
         let Self { listener, bound, state } = self;
         let metrics = state.metrics.clone();
         let context = Context { state, bound, stop: stop.clone(), bodies: BodyBudget::default() };
-        let connections = Connections::new(router(Arc::new(context)), metrics, stop);
+        let limits = std::fs::read_to_string("/proc/self/limits").ok();
+        let places = connection_limit(limits.as_deref());
+        let connections = Connections::new(router(Arc::new(context)), metrics, stop, places);
         connections.accept_from(listener).await;
         connections.drain(drain).await;
     }
@@ -88,6 +87,8 @@ struct Connections {
     router: Router,
     metrics: Arc<Metrics>,
     places: Arc<Semaphore>,
+    /// What a connection without a place gets.
+    overloaded: Arc<str>,
     header_timeout: Duration,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -96,11 +97,12 @@ struct Connections {
 }
 
 impl Connections {
-    fn new(router: Router, metrics: Arc<Metrics>, stop: CancellationToken) -> Self {
+    fn new(router: Router, metrics: Arc<Metrics>, stop: CancellationToken, places: usize) -> Self {
         Self {
             router,
             metrics,
-            places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            places: Arc::new(Semaphore::new(places)),
+            overloaded: overloaded(places).into(),
             header_timeout: HEADER_TIMEOUT,
             tasks: TaskTracker::new(),
             stop,
@@ -131,7 +133,7 @@ impl Connections {
     fn open(&self, stream: TcpStream) {
         let Ok(place) = self.places.clone().try_acquire_owned() else {
             self.metrics.connection_refused();
-            turn_away(stream);
+            turn_away(stream, &self.overloaded);
             return;
         };
         self.tasks.spawn(self.clone().serve(stream, place));
@@ -179,11 +181,37 @@ fn log_end(ended: hyper::Result<()>) {
     }
 }
 
+/// Half of the open files that `/proc/self/limits` grants, 1,024 at most.
+fn connection_limit(proc_limits: Option<&str>) -> usize {
+    let soft = proc_limits.and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+        match line.split_whitespace().next()? {
+            "unlimited" => Some(usize::MAX),
+            number => number.parse().ok(),
+        }
+    });
+    (soft.unwrap_or(FALLBACK_FILES) / 2).clamp(1, MAX_CONNECTIONS)
+}
+
+/// The whole answer to a connection over the limit.
+fn overloaded(places: usize) -> String {
+    let body = format!(
+        "{{\"type\":\"urn:sitemapd:problem:busy\",\"title\":\"Busy, try again\",\"status\":503,\
+         \"detail\":\"All {} connections are taken; close those you do not use.\"}}",
+        grouped(places)
+    );
+    format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\n\
+         Retry-After: 1\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
 /// Answers 503 without a task and without waiting for a request.
-fn turn_away(stream: TcpStream) {
+fn turn_away(stream: TcpStream, answer: &str) {
     // A fresh socket has room for the few bytes; if not, closing it says enough.
     let Ok(mut stream) = stream.into_std() else { return };
-    let _ = stream.write(OVERLOADED);
+    let _ = stream.write(answer.as_bytes());
 }
 
 /// Errors of one connection that was gone before we took it.

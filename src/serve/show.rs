@@ -9,10 +9,10 @@ use axum::http::{HeaderName, header};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
+use super::Context;
 use super::extract::{Params, RowId, Segment};
 use super::problem::{Kind, Problem};
-use super::wire::{Cursor, Time, crawl, list_limit, name, sources, views, web_url};
-use super::{Context, ServeState};
+use super::wire::{Cursor, crawl, list_limit, name, sources, views, web_url};
 use crate::metrics::CONTENT_TYPE;
 use crate::model::SourceId;
 use crate::store::StoreError;
@@ -265,7 +265,8 @@ pub(crate) async fn status(
 /// The store's view of the whole, with what only the running daemon knows.
 pub(super) async fn read_status(context: &Context) -> Result<StatusView, StoreError> {
     let status = context.state.store.status().await?;
-    Ok(StatusView { started_at: Some(context.state.started_at), ..status })
+    let version = context.state.version.to_owned();
+    Ok(StatusView { version, started_at: Some(context.state.started_at), ..status })
 }
 
 /// `GET /metrics`. The counters are there even when the
@@ -278,14 +279,12 @@ pub(crate) async fn metrics(
     ([(header::CONTENT_TYPE, CONTENT_TYPE)], context.state.metrics.encode(status.as_ref()))
 }
 
-/// What a health check answers.
+/// What a health check answers; anybody may ask, so it tells no more.
 #[derive(Debug, Serialize)]
 pub(crate) struct Health {
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'static str>,
-    version: &'static str,
-    started_at: Time,
 }
 
 /// `GET /healthz`: should this process be left alone? Degraded is a yes: a
@@ -298,8 +297,7 @@ pub(crate) async fn healthz(State(context): State<Arc<Context>>) -> Result<Json<
         Ok(Err(error)) => return Err(error.into()),
     };
     let status = if detail.is_none() { "ok" } else { "degraded" };
-    let ServeState { version, started_at, .. } = context.state;
-    Ok(Json(Health { status, detail, version, started_at: Time(started_at) }))
+    Ok(Json(Health { status, detail }))
 }
 
 /// `GET /readyz`: may work be sent here now?
@@ -314,6 +312,5 @@ pub(crate) async fn readyz(State(context): State<Arc<Context>>) -> Result<Json<H
         Ok(answer) => answer?,
         Err(_) => return Err(StoreError::Busy.into()),
     }
-    let ServeState { version, started_at, .. } = context.state;
-    Ok(Json(Health { status: "ready", detail: None, version, started_at: Time(started_at) }))
+    Ok(Json(Health { status: "ready", detail: None }))
 }

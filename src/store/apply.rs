@@ -125,7 +125,11 @@ struct Chunk {
 
 impl State {
     /// Applies one chunk.
-    pub(super) fn apply(&mut self, origin: Origin, effects: Vec<Effect>) -> Result<Applied, StoreError> {
+    pub(super) fn apply(
+        &mut self,
+        origin: Origin,
+        effects: Vec<Effect>,
+    ) -> Result<Applied, StoreError> {
         let quota = self.policy.of(Some(origin.site)).max_urls;
         let used: i64 = self
             .conn
@@ -152,7 +156,13 @@ impl State {
                 .and_then(|mut update| update.execute(params![origin.site.0, made]))
                 .map_err(engine)?;
         }
-        chunk.log.write(&self.conn, self.now_ms(), origin.crawl, origin.source, origin.generation)?;
+        chunk.log.write(
+            &self.conn,
+            self.now_ms(),
+            origin.crawl,
+            origin.source,
+            origin.generation,
+        )?;
         Ok(chunk.applied)
     }
 
@@ -336,7 +346,11 @@ impl State {
 
     /// A date for a URL that is no signal: the first one, or a more precise
     /// spelling of the best so far.
-    fn take_lastmod_silently(&mut self, row: &UrlRow, lastmod: Option<Lastmod>) -> Result<(), StoreError> {
+    fn take_lastmod_silently(
+        &mut self,
+        row: &UrlRow,
+        lastmod: Option<Lastmod>,
+    ) -> Result<(), StoreError> {
         let Some(date) = lastmod else { return Ok(()) };
         let better = match row.lastmod {
             None => true,
@@ -377,7 +391,12 @@ impl State {
     /// Takes over priority and changefreq: those of the source whose evidence
     /// counts first, and of another one only where there are none. No signal,
     /// but the place in the queue follows.
-    fn take_hints(&mut self, chunk: &Chunk, mut row: UrlRow, hints: EntryHints) -> Result<UrlRow, StoreError> {
+    fn take_hints(
+        &mut self,
+        chunk: &Chunk,
+        mut row: UrlRow,
+        hints: EntryHints,
+    ) -> Result<UrlRow, StoreError> {
         let is_primary = row.source == Some(chunk.origin.source);
         let merged = if is_primary {
             hints
@@ -409,7 +428,10 @@ impl State {
 
     /// Another changefreq is another interval, counted from the same fetch.
     fn due_under_new_hints(&self, row: &UrlRow, before: EntryHints) -> i64 {
-        if row.reason != Reason::Recrawl || row.attempt > 0 || before.changefreq == row.hints.changefreq {
+        if row.reason != Reason::Recrawl
+            || row.attempt > 0
+            || before.changefreq == row.hints.changefreq
+        {
             return row.due_s;
         }
         let bounds = &self.policy.of(row.site).bounds;

@@ -22,7 +22,14 @@ impl ChangeLog {
     }
 
     /// Writes the events, if there are any.
-    pub(super) fn write(&self, conn: &Connection, at: i64, crawl: CrawlId, source: SourceId, generation: i64) -> Result<(), StoreError> {
+    pub(super) fn write(
+        &self,
+        conn: &Connection,
+        at: i64,
+        crawl: CrawlId,
+        source: SourceId,
+        generation: i64,
+    ) -> Result<(), StoreError> {
         if self.data.is_empty() {
             return Ok(());
         }
@@ -55,8 +62,11 @@ mod tests {
     #[test]
     fn events_come_back_in_the_order_they_happened() {
         let mut log = ChangeLog::default();
-        let written: Vec<_> =
-            ChangeKind::ALL.into_iter().zip([1, 2, 300, i64::MAX, 5, 6]).map(|(k, r)| (k, UrlId(r))).collect();
+        let written: Vec<_> = ChangeKind::ALL
+            .into_iter()
+            .zip([1, 2, 300, i64::MAX, 5, 6])
+            .map(|(k, r)| (k, UrlId(r)))
+            .collect();
         for (kind, row) in &written {
             log.push(*kind, *row);
         }

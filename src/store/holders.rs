@@ -14,7 +14,11 @@ use crate::model::{SourceId, UrlId};
 
 impl State {
     /// The source lists the URL too; returns which source now comes first.
-    pub(super) fn add_holder(&mut self, origin: Origin, row: &UrlRow) -> Result<SourceId, StoreError> {
+    pub(super) fn add_holder(
+        &mut self,
+        origin: Origin,
+        row: &UrlRow,
+    ) -> Result<SourceId, StoreError> {
         let Some(primary) = row.source else {
             self.set_primary(row.id, origin.source, Some(origin))?;
             return Ok(origin.source);
@@ -38,7 +42,11 @@ impl State {
     }
 
     /// The source lists the URL no longer; says whether another full one does.
-    pub(super) fn remove_holder(&mut self, source: SourceId, row: &UrlRow) -> Result<bool, StoreError> {
+    pub(super) fn remove_holder(
+        &mut self,
+        source: SourceId,
+        row: &UrlRow,
+    ) -> Result<bool, StoreError> {
         let was_side = self.forget_side(row.id, source)?;
         let Some(primary) = row.source else { return Ok(true) };
         if primary != source {
@@ -79,7 +87,12 @@ impl State {
             .map_err(engine)
     }
 
-    fn set_primary(&mut self, url: UrlId, source: SourceId, adopt: Option<Origin>) -> Result<(), StoreError> {
+    fn set_primary(
+        &mut self,
+        url: UrlId,
+        source: SourceId,
+        adopt: Option<Origin>,
+    ) -> Result<(), StoreError> {
         // A pushed URL that a source comes to list becomes that site's.
         let site = adopt.map(|origin| origin.site.0);
         self.conn

@@ -74,7 +74,11 @@ impl Host {
 impl State {
     /// The host with an authority, made when it is new. `delay` is its least
     /// delay when it is.
-    pub(super) fn host_named(&mut self, authority: &str, delay: Duration) -> Result<HostId, StoreError> {
+    pub(super) fn host_named(
+        &mut self,
+        authority: &str,
+        delay: Duration,
+    ) -> Result<HostId, StoreError> {
         if let Some(id) = self.find_host(authority)? {
             return Ok(id);
         }
@@ -156,7 +160,12 @@ impl State {
     }
 
     /// Leaves a host alone until then, unless it already is for longer.
-    pub(super) fn pause_host(&mut self, id: HostId, until: i64, reason: &str) -> Result<(), StoreError> {
+    pub(super) fn pause_host(
+        &mut self,
+        id: HostId,
+        until: i64,
+        reason: &str,
+    ) -> Result<(), StoreError> {
         if self.host(id)?.paused_until >= until {
             return Ok(());
         }
@@ -222,7 +231,11 @@ impl State {
 
     /// The rules that judge a host's pages for an agent; `None` while its
     /// robots.txt has not been read.
-    pub(super) fn host_rules(&mut self, id: HostId, agent: &str) -> Result<Option<Arc<HostRules>>, StoreError> {
+    pub(super) fn host_rules(
+        &mut self,
+        id: HostId,
+        agent: &str,
+    ) -> Result<Option<Arc<HostRules>>, StoreError> {
         let host = self.host(id)?;
         if host.robots == 0 {
             return Ok(None);
@@ -256,7 +269,11 @@ impl State {
     }
 
     /// A new version of a host's robots.txt holds from now on.
-    pub(super) fn set_robots_version(&mut self, id: HostId, version: i64) -> Result<(), StoreError> {
+    pub(super) fn set_robots_version(
+        &mut self,
+        id: HostId,
+        version: i64,
+    ) -> Result<(), StoreError> {
         self.conn
             .prepare_cached("UPDATE hosts SET robots = ?2 WHERE id = ?1")
             .and_then(|mut update| update.execute(params![id.0, version]))

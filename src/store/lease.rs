@@ -74,7 +74,8 @@ impl State {
             self.take_turns(&mut call, &mut batch)?;
         }
         if batch.urls.is_empty() {
-            let ready = self.windows.get(&crawl).and_then(crate::queue::window::Window::next_ready_at);
+            let ready =
+                self.windows.get(&crawl).and_then(crate::queue::window::Window::next_ready_at);
             batch.next_due_at = ready.map(|ms| timestamp(ms.max(call.now)));
         }
         Ok(batch)
@@ -97,7 +98,12 @@ impl State {
         Ok(())
     }
 
-    fn take_turn(&mut self, call: &Call, host: HostId, batch: &mut LeaseBatch) -> Result<(), StoreError> {
+    fn take_turn(
+        &mut self,
+        call: &Call,
+        host: HostId,
+        batch: &mut LeaseBatch,
+    ) -> Result<(), StoreError> {
         let state = self.host(host)?;
         let (delay, start) = (state.delay_ms, state.not_before().max(call.now));
         let room = call.per_host.min(call.max - batch.urls.len()).min(fits(call.ttl, delay));
@@ -142,7 +148,14 @@ impl State {
         self.end_turn(call, host, taken, start, delay)
     }
 
-    fn end_turn(&mut self, call: &Call, host: HostId, taken: usize, start: i64, delay: i64) -> Result<(), StoreError> {
+    fn end_turn(
+        &mut self,
+        call: &Call,
+        host: HostId,
+        taken: usize,
+        start: i64,
+        delay: i64,
+    ) -> Result<(), StoreError> {
         let served = u32::try_from(taken).unwrap_or(u32::MAX);
         let mut clock = start;
         if taken > 0 {
@@ -167,7 +180,13 @@ impl State {
 
     /// The next candidate of a host in lease order, from the window's buffer
     /// or, when that is empty, from the database.
-    fn next_candidate(&mut self, call: &Call, host: HostId, now_s: i64, aside: &[Candidate]) -> Result<Option<Candidate>, StoreError> {
+    fn next_candidate(
+        &mut self,
+        call: &Call,
+        host: HostId,
+        now_s: i64,
+        aside: &[Candidate],
+    ) -> Result<Option<Candidate>, StoreError> {
         if let Some(candidate) = self.window(call.crawl).take(host, 1, call.now).pop() {
             return Ok(Some(candidate));
         }
@@ -183,7 +202,13 @@ impl State {
     }
 
     fn dequeue_stray(&mut self, crawl: CrawlId, stray: Candidate) -> Result<(), StoreError> {
-        let place = super::turns::Place { crawl, host: stray.host, band: stray.band, due_s: stray.due_at, url: stray.id };
+        let place = super::turns::Place {
+            crawl,
+            host: stray.host,
+            band: stray.band,
+            due_s: stray.due_at,
+            url: stray.id,
+        };
         self.dequeue(place).map(|_| ())
     }
 
@@ -201,7 +226,9 @@ impl State {
         if self.is_blocked(row)? {
             return Ok(Gate::Held(held::BLOCKED));
         }
-        let Some(agent) = self.policy.of(row.site).robots_agent.clone() else { return Ok(Gate::Open) };
+        let Some(agent) = self.policy.of(row.site).robots_agent.clone() else {
+            return Ok(Gate::Open);
+        };
         match self.host_rules(row.host, &agent)? {
             None => Ok(Gate::NotNow),
             Some(rules) if rules.allows(&row.path) => Ok(Gate::Open),
@@ -218,7 +245,8 @@ impl State {
     fn give(&mut self, call: &Call, row: &UrlRow, not_before: i64) -> Result<Leased, StoreError> {
         self.dequeue(row.place())?;
         let mut secret = [0_u8; 16];
-        getrandom::fill(&mut secret).map_err(|e| StoreError::Engine(format!("no randomness: {e}")))?;
+        getrandom::fill(&mut secret)
+            .map_err(|e| StoreError::Engine(format!("no randomness: {e}")))?;
         let token = Token { url: row.id, secret };
         let attempt = row.attempt + 1;
         let expires_at = call.now.saturating_add(millis(call.ttl));
@@ -250,7 +278,15 @@ impl State {
     }
 
     /// What the fetcher is told of a lease.
-    fn leased(&mut self, call: &Call, row: &UrlRow, token: Token, attempt: u32, not_before: i64, expires_at: i64) -> Result<Leased, StoreError> {
+    fn leased(
+        &mut self,
+        call: &Call,
+        row: &UrlRow,
+        token: Token,
+        attempt: u32,
+        not_before: i64,
+        expires_at: i64,
+    ) -> Result<Leased, StoreError> {
         let agent = self.policy.of(row.site).robots_agent.clone();
         let rules = match &agent {
             Some(agent) => self.host_rules(row.host, agent)?,
@@ -301,7 +337,11 @@ impl State {
 
     /// The leases that a call with the same `request_id` got before: its
     /// answer was lost on the way.
-    fn leased_before(&mut self, crawl: CrawlId, request: &LeaseRequest) -> Result<Option<LeaseBatch>, StoreError> {
+    fn leased_before(
+        &mut self,
+        crawl: CrawlId,
+        request: &LeaseRequest,
+    ) -> Result<Option<LeaseBatch>, StoreError> {
         let Some(request_id) = &request.request_id else { return Ok(None) };
         let now = self.steady_ms();
         let mut query = self
@@ -314,7 +354,16 @@ impl State {
             .map_err(engine)?;
         let rows: Vec<(i64, [u8; 16], i64, u8, i64, u32, i64, i64)> = query
             .query_map(params![request_id, crawl.0, request.worker, now], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?, row.get(7)?))
+                Ok((
+                    row.get(0)?,
+                    row.get(1)?,
+                    row.get(2)?,
+                    row.get(3)?,
+                    row.get(4)?,
+                    row.get(5)?,
+                    row.get(6)?,
+                    row.get(7)?,
+                ))
             })
             .and_then(Iterator::collect)
             .map_err(engine)?;

@@ -46,7 +46,8 @@ impl DataLock {
                 return Err(refused("cannot lock the data folder", &error));
             }
         }
-        let holder = format!("sitemapd {} (process {})\n", env!("CARGO_PKG_VERSION"), std::process::id());
+        let holder =
+            format!("sitemapd {} (process {})\n", env!("CARGO_PKG_VERSION"), std::process::id());
         file.set_len(0)
             .and_then(|()| file.rewind())
             .and_then(|()| file.write_all(holder.as_bytes()))

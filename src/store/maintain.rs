@@ -112,7 +112,9 @@ impl State {
         };
         self.apply(origin, drops)?;
         if rest.is_empty() {
-            self.conn.execute("DELETE FROM snapshots WHERE source_id = ?1", [id]).map_err(engine)?;
+            self.conn
+                .execute("DELETE FROM snapshots WHERE source_id = ?1", [id])
+                .map_err(engine)?;
         } else {
             let left = Snapshot::from_unsorted(rest).encode();
             self.conn
@@ -130,7 +132,13 @@ impl State {
             return Ok(id);
         }
         let text = url.as_str().to_owned();
-        let source = NewSource { url, role: Role::Sitemap, named_by: "submitted", parent: None, lastmod: None };
+        let source = NewSource {
+            url,
+            role: Role::Sitemap,
+            named_by: "submitted",
+            parent: None,
+            lastmod: None,
+        };
         let (_, refused) = self.register(site, &[source])?;
         if refused > 0 {
             return Err(StoreError::Refused("the site has its max_sources already".to_owned()));
@@ -141,7 +149,11 @@ impl State {
     }
 
     /// Retires a source by hand.
-    pub(super) fn delete_source(&mut self, id: SourceId, drop_urls: bool) -> Result<(), StoreError> {
+    pub(super) fn delete_source(
+        &mut self,
+        id: SourceId,
+        drop_urls: bool,
+    ) -> Result<(), StoreError> {
         let role: Option<i64> = self
             .conn
             .query_row("SELECT role FROM sources WHERE id = ?1", [id.0], |row| row.get(0))
@@ -160,7 +172,10 @@ impl State {
         if drop_urls {
             let long_ago = self.now_ms() - GRACE_MS;
             self.conn
-                .execute("UPDATE sources SET retired_at = ?2 WHERE id = ?1", params![id.0, long_ago])
+                .execute(
+                    "UPDATE sources SET retired_at = ?2 WHERE id = ?1",
+                    params![id.0, long_ago],
+                )
                 .map_err(engine)?;
         }
         Ok(())
@@ -170,6 +185,7 @@ impl State {
     pub(super) fn poll_site(&mut self, name: &str) -> Result<u64, StoreError> {
         let site = self.site_named(name)?;
         let now = self.now_ms();
+        self.sources_moved = true;
         self.conn
             .execute(
                 "UPDATE sources SET next_poll_at = ?2, rule = 'asked', why = 'someone asked for it'

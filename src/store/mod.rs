@@ -52,7 +52,7 @@ use policy::Policy;
 use readers::Readers;
 pub use robots::{KeptRobots, RobotsRead};
 pub use sources::{Child, ChildEffect, NewSource, NextPollAt, PollEnd, PollTarget, ReadResult};
-use state::State;
+use state::{Ears, State};
 use views::{
     BlockView, ChangeView, DeadView, Page, PeekView, PollView, QueueView, SiteView, SourceFilter,
     SourceView, StatusView, UrlView,
@@ -105,6 +105,7 @@ struct Inner {
     _checkpointer: Option<Checkpointer>,
     readers: Readers,
     wake: Arc<Wake>,
+    sources: Arc<tokio::sync::watch::Sender<u64>>,
     clock: Clock,
     path: PathBuf,
     seed: u64,
@@ -123,8 +124,9 @@ impl Store {
         let conn = schema::open_writer(&path, config.store.durability)?;
         let wake = Arc::new(Wake::default());
         let started_at = clock.now();
-        let mut state =
-            State::open(conn, clock.clone(), Policy::new(config), metrics, Arc::clone(&wake))?;
+        let sources: Arc<tokio::sync::watch::Sender<u64>> = Arc::default();
+        let ears = Ears { wake: Arc::clone(&wake), sources: Arc::clone(&sources) };
+        let mut state = State::open(conn, clock.clone(), Policy::new(config), metrics, ears)?;
         let seed = state.seed;
         state.begin()?;
         state.sync_sites(config)?;
@@ -138,6 +140,7 @@ impl Store {
             _checkpointer: Some(checkpointer),
             readers: Readers::new(&path),
             wake,
+            sources,
             clock,
             path,
             seed,
@@ -162,6 +165,7 @@ impl Store {
             _checkpointer: None,
             readers: Readers::new(&path),
             wake: Arc::new(Wake::default()),
+            sources: Arc::default(),
             clock,
             path,
             seed,
@@ -217,20 +221,34 @@ impl Store {
 
     /// Settles leases; one result per settlement, in order.
     pub async fn settle(&self, results: Vec<Settlement>) -> Result<Vec<TokenResult>, StoreError> {
-        self.write(Lane::Hot, move |state| results.iter().map(|result| state.settle(result)).collect())
-            .await
+        self.write(Lane::Hot, move |state| {
+            results.iter().map(|result| state.settle(result)).collect()
+        })
+        .await
     }
 
     /// Moves the end of leases to `ttl` from now.
-    pub async fn extend(&self, tokens: Vec<Token>, ttl: Duration) -> Result<Vec<TokenResult>, StoreError> {
-        self.write(Lane::Hot, move |state| tokens.iter().map(|token| state.extend(*token, ttl)).collect())
-            .await
+    pub async fn extend(
+        &self,
+        tokens: Vec<Token>,
+        ttl: Duration,
+    ) -> Result<Vec<TokenResult>, StoreError> {
+        self.write(Lane::Hot, move |state| {
+            tokens.iter().map(|token| state.extend(*token, ttl)).collect()
+        })
+        .await
     }
 
     /// Gives leases back unfetched; due again after `after`, the attempt not counted.
-    pub async fn release(&self, tokens: Vec<Token>, after: Duration) -> Result<Vec<TokenResult>, StoreError> {
-        self.write(Lane::Hot, move |state| tokens.iter().map(|token| state.release(*token, after)).collect())
-            .await
+    pub async fn release(
+        &self,
+        tokens: Vec<Token>,
+        after: Duration,
+    ) -> Result<Vec<TokenResult>, StoreError> {
+        self.write(Lane::Hot, move |state| {
+            tokens.iter().map(|token| state.release(*token, after)).collect()
+        })
+        .await
     }
 
     /// Resolves when something of `crawl` may be leased.
@@ -260,7 +278,11 @@ impl Store {
     }
 
     /// Dead letters, oldest row first; `after` is the last row of the page before.
-    pub async fn dead(&self, limit: u32, after: Option<UrlId>) -> Result<Page<DeadView>, StoreError> {
+    pub async fn dead(
+        &self,
+        limit: u32,
+        after: Option<UrlId>,
+    ) -> Result<Page<DeadView>, StoreError> {
         self.read(move |conn| url_reads::dead(conn, limit, after)).await
     }
 
@@ -277,12 +299,22 @@ impl Store {
     /// Keeps a URL (or every URL below a prefix) from being leased until
     /// lifted; says how many were taken out of the queue at once. Those below
     /// a prefix are held as their turn comes.
-    pub async fn block(&self, crawl: String, pattern: String, prefix: bool) -> Result<u64, StoreError> {
+    pub async fn block(
+        &self,
+        crawl: String,
+        pattern: String,
+        prefix: bool,
+    ) -> Result<u64, StoreError> {
         self.write(Lane::Bulk, move |state| state.block(&crawl, &pattern, prefix)).await
     }
 
     /// Lifts a block; says how many URLs came back.
-    pub async fn unblock(&self, crawl: String, pattern: String, prefix: bool) -> Result<u64, StoreError> {
+    pub async fn unblock(
+        &self,
+        crawl: String,
+        pattern: String,
+        prefix: bool,
+    ) -> Result<u64, StoreError> {
         self.write(Lane::Bulk, move |state| state.unblock(&crawl, &pattern, prefix)).await
     }
 
@@ -364,7 +396,12 @@ impl Store {
     }
 
     /// The polls of a source (or of all) with an id above `after`, oldest first.
-    pub async fn polls_after(&self, source: Option<SourceId>, after: i64, limit: u32) -> Result<Vec<PollView>, StoreError> {
+    pub async fn polls_after(
+        &self,
+        source: Option<SourceId>,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<PollView>, StoreError> {
         self.read(move |conn| poll_reads::polls_after(conn, source, after, limit)).await
     }
 
@@ -374,7 +411,11 @@ impl Store {
     }
 
     /// The changes that one poll made, at most `limit`.
-    pub async fn changes_of_poll(&self, poll: i64, limit: u32) -> Result<Vec<ChangeView>, StoreError> {
+    pub async fn changes_of_poll(
+        &self,
+        poll: i64,
+        limit: u32,
+    ) -> Result<Vec<ChangeView>, StoreError> {
         self.read(move |conn| poll_reads::changes_of_poll(conn, poll, limit)).await
     }
 
@@ -382,7 +423,13 @@ impl Store {
     pub async fn status(&self) -> Result<StatusView, StoreError> {
         let inner = Arc::clone(&self.inner);
         self.read(move |conn| {
-            poll_reads::status(conn, &inner.path, inner.started_at, inner.clock.now(), inner.clock.steady())
+            poll_reads::status(
+                conn,
+                &inner.path,
+                inner.started_at,
+                inner.clock.now(),
+                inner.clock.steady(),
+            )
         })
         .await
     }
@@ -421,7 +468,10 @@ impl Store {
 
     /// The snapshot of a source, encoded, and since when all its siblings
     /// under the same index have been read.
-    pub async fn snapshot(&self, target: &PollTarget) -> Result<(Option<Vec<u8>>, i64), StoreError> {
+    pub async fn snapshot(
+        &self,
+        target: &PollTarget,
+    ) -> Result<(Option<Vec<u8>>, i64), StoreError> {
         let (id, parent) = (target.id, target.parent);
         self.read(move |conn| poll_reads::snapshot(conn, id, parent)).await
     }
@@ -438,12 +488,17 @@ impl Store {
 
     /// Applies what a read of an index asks of its children; says how many
     /// are new and how many the site's quota refused.
-    pub async fn apply_children(&self, site: SiteId, effects: Vec<ChildEffect>) -> Result<(u64, u64), StoreError> {
+    pub async fn apply_children(
+        &self,
+        site: SiteId,
+        effects: Vec<ChildEffect>,
+    ) -> Result<(u64, u64), StoreError> {
         let (mut added, mut refused) = (0, 0);
         let mut rest = effects.into_iter().peekable();
         while rest.peek().is_some() {
             let part: Vec<_> = rest.by_ref().take(SOURCES_PER_JOB).collect();
-            let (a, r) = self.write(Lane::Bulk, move |state| state.apply_children(site, part)).await?;
+            let (a, r) =
+                self.write(Lane::Bulk, move |state| state.apply_children(site, part)).await?;
             added += a;
             refused += r;
         }
@@ -452,7 +507,11 @@ impl Store {
 
     /// Registers sources of a site; says how many are new and how many the
     /// site's quota refused.
-    pub async fn register(&self, site: SiteId, sources: Vec<NewSource>) -> Result<(u64, u64), StoreError> {
+    pub async fn register(
+        &self,
+        site: SiteId,
+        sources: Vec<NewSource>,
+    ) -> Result<(u64, u64), StoreError> {
         let effects = sources.into_iter().map(ChildEffect::Add).collect();
         self.apply_children(site, effects).await
     }
@@ -468,6 +527,36 @@ impl Store {
         self.write(Lane::Bulk, move |state| state.finish_poll(&end)).await
     }
 
+    /// The poll was not made: it is due again at `until`.
+    pub async fn defer_poll(&self, source: SourceId, until: Timestamp) -> Result<(), StoreError> {
+        self.write(Lane::Hot, move |state| state.defer_poll(source, until)).await
+    }
+
+    /// The poll was not needed, says the index.
+    pub async fn skip_poll(&self, source: SourceId, next: NextPollAt) -> Result<(), StoreError> {
+        self.write(Lane::Bulk, move |state| state.skip_poll(source, &next)).await
+    }
+
+    /// Entries of a source are missing once more, without a new document.
+    pub async fn replace_snapshot(
+        &self,
+        source: SourceId,
+        data: Vec<u8>,
+        pending: u64,
+    ) -> Result<(), StoreError> {
+        self.write(Lane::Bulk, move |state| state.replace_snapshot(source, &data, pending)).await
+    }
+
+    /// The home page of a site, if it has never been polled.
+    pub async fn unseen_home(&self, site: SiteId) -> Result<Option<PollTarget>, StoreError> {
+        self.read(move |conn| poll_reads::unseen_home(conn, site)).await
+    }
+
+    /// Tells when sources have come due for another reason than time.
+    pub fn sources_changed(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.inner.sources.subscribe()
+    }
+
     /// A complete read found exactly what was there before.
     pub async fn seen_unchanged(&self, source: SourceId, at: Timestamp) -> Result<(), StoreError> {
         self.write(Lane::Bulk, move |state| state.seen_unchanged(source, at)).await
@@ -481,14 +570,18 @@ impl Store {
         delay: Duration,
         patience: Duration,
     ) -> Result<Result<Timestamp, Timestamp>, StoreError> {
-        let slot = self
-            .write(Lane::Hot, move |state| state.reserve(&authority, delay, patience))
-            .await?;
+        let slot =
+            self.write(Lane::Hot, move |state| state.reserve(&authority, delay, patience)).await?;
         Ok(slot.map(timestamp).map_err(timestamp))
     }
 
     /// Leaves a host alone for a while, polls and leases alike.
-    pub async fn pause_host(&self, authority: String, pause: Duration, why: &'static str) -> Result<(), StoreError> {
+    pub async fn pause_host(
+        &self,
+        authority: String,
+        pause: Duration,
+        why: &'static str,
+    ) -> Result<(), StoreError> {
         self.write(Lane::Hot, move |state| {
             let Some(host) = state.find_host(&authority)? else { return Ok(()) };
             let until = state.steady_ms().saturating_add(hosts::millis(pause));
@@ -499,7 +592,11 @@ impl Store {
 
     /// What is kept of the robots.txt of an authority, and the source that
     /// polls it (made when there is none).
-    pub async fn robots(&self, authority: String, delay: Duration) -> Result<(SourceId, Option<KeptRobots>), StoreError> {
+    pub async fn robots(
+        &self,
+        authority: String,
+        delay: Duration,
+    ) -> Result<(SourceId, Option<KeptRobots>), StoreError> {
         let read = authority.clone();
         if let Some(found) = self.read(move |conn| poll_reads::robots_of(conn, &read)).await? {
             return Ok(found);
@@ -515,7 +612,12 @@ impl Store {
 
     /// Keeps what was read of a host's robots.txt; says whether the rules
     /// changed, in which case what the old ones held back is judged anew.
-    pub async fn save_robots(&self, host: HostId, read: RobotsRead, expires_at: Timestamp) -> Result<bool, StoreError> {
+    pub async fn save_robots(
+        &self,
+        host: HostId,
+        read: RobotsRead,
+        expires_at: Timestamp,
+    ) -> Result<bool, StoreError> {
         let changed =
             self.write(Lane::Hot, move |state| state.save_robots(host, &read, expires_at)).await?;
         let mut after = changed.then_some(0);

@@ -33,7 +33,10 @@ impl State {
             return Ok(false);
         }
         let url = format!("{}{}", self.host(row.host)?.authority, row.path);
-        Ok(self.blocks.get(&row.crawl).is_some_and(|blocks| blocks.iter().any(|block| block.holds(&url))))
+        Ok(self
+            .blocks
+            .get(&row.crawl)
+            .is_some_and(|blocks| blocks.iter().any(|block| block.holds(&url))))
     }
 
     /// Reads the blocks in force.
@@ -56,7 +59,12 @@ impl State {
     /// Blocks a URL, or all below a prefix. Those that are due are held when
     /// their turn comes, so a block costs nothing however many it holds; says
     /// how many are held at once (1 for a known URL).
-    pub(super) fn block(&mut self, crawl: &str, pattern: &str, prefix: bool) -> Result<u64, StoreError> {
+    pub(super) fn block(
+        &mut self,
+        crawl: &str,
+        pattern: &str,
+        prefix: bool,
+    ) -> Result<u64, StoreError> {
         let crawl = self.known_crawl(crawl)?;
         let pattern = respell(pattern)?;
         let now = self.now_ms();
@@ -79,7 +87,12 @@ impl State {
     }
 
     /// Lifts a block; says how many URLs came back.
-    pub(super) fn unblock(&mut self, crawl: &str, pattern: &str, prefix: bool) -> Result<u64, StoreError> {
+    pub(super) fn unblock(
+        &mut self,
+        crawl: &str,
+        pattern: &str,
+        prefix: bool,
+    ) -> Result<u64, StoreError> {
         let crawl = self.known_crawl(crawl)?;
         let pattern = respell(pattern)?;
         let lifted = self
@@ -100,9 +113,18 @@ impl State {
             let Some(last) = rows.last() else { return Ok(back) };
             after = *last;
             for id in rows {
-                let Some(row) = self.url_row(UrlId(id))?.filter(|row| row.crawl == crawl) else { continue };
+                let Some(row) = self.url_row(UrlId(id))?.filter(|row| row.crawl == crawl) else {
+                    continue;
+                };
                 if !self.is_blocked(&row)? {
-                    self.place_url(&row, held::QUEUED, row.reason, row.band, row.due_s, row.attempt)?;
+                    self.place_url(
+                        &row,
+                        held::QUEUED,
+                        row.reason,
+                        row.band,
+                        row.due_s,
+                        row.attempt,
+                    )?;
                     back += 1;
                 }
             }
@@ -118,11 +140,17 @@ impl State {
 
     /// Judges what robots.txt held back on a host anew, a part at a time;
     /// `Some` names the row to go on after.
-    pub(super) fn recheck_forbidden(&mut self, host: crate::model::HostId, after: i64) -> Result<Option<i64>, StoreError> {
+    pub(super) fn recheck_forbidden(
+        &mut self,
+        host: crate::model::HostId,
+        after: i64,
+    ) -> Result<Option<i64>, StoreError> {
         let rows = self.held_rows(held::FORBIDDEN, after)?;
         let last = rows.last().copied();
         for id in rows {
-            let Some(row) = self.url_row(UrlId(id))?.filter(|row| row.host == host) else { continue };
+            let Some(row) = self.url_row(UrlId(id))?.filter(|row| row.host == host) else {
+                continue;
+            };
             self.place_url(&row, held::QUEUED, row.reason, row.band, row.due_s, row.attempt)?;
         }
         Ok(last)
@@ -145,7 +173,9 @@ impl State {
             let Some(last) = rows.last() else { return Ok(back) };
             after = *last;
             for id in rows {
-                let Some(row) = self.url_row(UrlId(id))?.filter(|row| row.crawl == crawl) else { continue };
+                let Some(row) = self.url_row(UrlId(id))?.filter(|row| row.crawl == crawl) else {
+                    continue;
+                };
                 back += u64::from(self.revive_dead(&row)?);
             }
         }

@@ -9,43 +9,41 @@ use crate::recrawl::Bounds;
 
 /// What holds for URLs and sources of one site.
 #[derive(Debug, Clone)]
-pub struct SitePolicy {
+pub(super) struct SitePolicy {
     /// Intervals and attempts.
-    pub bounds: Bounds,
+    pub(super) bounds: Bounds,
     /// Its share of the turns.
-    pub weight: f64,
+    pub(super) weight: f64,
     /// Least time between two requests to one of its hosts.
-    pub host_delay: Duration,
+    pub(super) host_delay: Duration,
     /// Product token that listed pages are judged for; `None`: not judged.
-    pub robots_agent: Option<String>,
+    pub(super) robots_agent: Option<String>,
     /// Most rows of urls.
-    pub max_urls: u64,
+    pub(super) max_urls: u64,
     /// Most rows of sources.
-    pub max_sources: u64,
+    pub(super) max_sources: u64,
 }
 
 /// What holds for everything, and where a site differs.
 #[derive(Debug, Clone)]
-pub struct Policy {
+pub(super) struct Policy {
     /// For URLs without a site, and sites that left the config.
-    pub default: SitePolicy,
+    pub(super) default: SitePolicy,
     /// By the name of the site, until its row is known.
-    pub by_name: HashMap<String, SitePolicy>,
+    pub(super) by_name: HashMap<String, SitePolicy>,
     /// By row.
-    pub by_site: HashMap<SiteId, SitePolicy>,
+    pub(super) by_site: HashMap<SiteId, SitePolicy>,
     /// Complete reads without a URL before it counts as removed.
-    pub removal_polls: u32,
-    /// Least time without a URL before it counts as removed.
-    pub removal_after: Duration,
+    pub(super) removal_polls: u32,
     /// How long change events are kept.
-    pub keep_changes: Duration,
+    pub(super) keep_changes: Duration,
     /// How long the history of polls is kept.
-    pub keep_polls: Duration,
+    pub(super) keep_polls: Duration,
 }
 
 impl Policy {
     /// Takes what the store needs from a config.
-    pub fn new(config: &Config) -> Self {
+    pub(super) fn new(config: &Config) -> Self {
         let common = SitePolicy {
             bounds: Bounds {
                 min: config.recrawl.min,
@@ -74,10 +72,13 @@ impl Policy {
             max_sources: site.max_sources,
         };
         Self {
-            by_name: config.sites.iter().map(|(name, site)| (name.clone(), of_site(site))).collect(),
+            by_name: config
+                .sites
+                .iter()
+                .map(|(name, site)| (name.clone(), of_site(site)))
+                .collect(),
             by_site: HashMap::new(),
             removal_polls: config.poll.removal_polls,
-            removal_after: config.poll.removal_after,
             keep_changes: config.store.keep_changes,
             keep_polls: config.store.keep_polls,
             default: common,
@@ -85,7 +86,7 @@ impl Policy {
     }
 
     /// What holds for a site, or for none.
-    pub fn of(&self, site: Option<SiteId>) -> &SitePolicy {
+    pub(super) fn of(&self, site: Option<SiteId>) -> &SitePolicy {
         site.and_then(|site| self.by_site.get(&site)).unwrap_or(&self.default)
     }
 }

@@ -24,7 +24,11 @@ const PAGE: u32 = 1_000;
 const HISTORY: u32 = 20;
 const DAY_MS: i64 = 24 * 3_600_000;
 
-pub(super) fn due_sources(conn: &Connection, now: Timestamp, limit: u32) -> Result<Vec<PollTarget>, StoreError> {
+pub(super) fn due_sources(
+    conn: &Connection,
+    now: Timestamp,
+    limit: u32,
+) -> Result<Vec<PollTarget>, StoreError> {
     // min() picks the row that the other columns come from: the longest due of
     // each host, so that an index of 50,000 children takes one place here.
     let sql = format!(
@@ -43,10 +47,24 @@ pub(super) fn due_sources(conn: &Connection, now: Timestamp, limit: u32) -> Resu
 }
 
 pub(super) fn next_source_due(conn: &Connection) -> Result<Option<Timestamp>, StoreError> {
-    conn.prepare_cached("SELECT min(next_poll_at) FROM sources WHERE state = 0 AND next_poll_at IS NOT NULL")
-        .and_then(|mut query| query.query_row([], |row| row.get::<_, Option<i64>>(0)))
-        .map(|at| at.map(timestamp))
-        .map_err(engine)
+    conn.prepare_cached(
+        "SELECT min(next_poll_at) FROM sources WHERE state = 0 AND next_poll_at IS NOT NULL",
+    )
+    .and_then(|mut query| query.query_row([], |row| row.get::<_, Option<i64>>(0)))
+    .map(|at| at.map(timestamp))
+    .map_err(engine)
+}
+
+pub(super) fn unseen_home(
+    conn: &Connection,
+    site: SiteId,
+) -> Result<Option<PollTarget>, StoreError> {
+    conn.prepare_cached(&format!(
+        "{TARGET} WHERE s.id = (SELECT id FROM sources WHERE site_id = ?1 AND role = 1 AND state = 0
+             AND last_poll_at IS NULL LIMIT 1)"
+    ))
+    .and_then(|mut query| query.query_row([site.0], read_target).optional())
+    .map_err(engine)
 }
 
 pub(super) fn poll_target(conn: &Connection, id: SourceId) -> Result<PollTarget, StoreError> {
@@ -56,7 +74,11 @@ pub(super) fn poll_target(conn: &Connection, id: SourceId) -> Result<PollTarget,
         .ok_or_else(|| no_source(id))
 }
 
-pub(super) fn snapshot(conn: &Connection, id: SourceId, parent: Option<SourceId>) -> Result<(Option<Vec<u8>>, i64), StoreError> {
+pub(super) fn snapshot(
+    conn: &Connection,
+    id: SourceId,
+    parent: Option<SourceId>,
+) -> Result<(Option<Vec<u8>>, i64), StoreError> {
     let data = conn
         .prepare_cached("SELECT data FROM snapshots WHERE source_id = ?1")
         .and_then(|mut query| query.query_row([id.0], |row| row.get(0)).optional())
@@ -95,7 +117,10 @@ pub(super) fn children(conn: &Connection, index: SourceId) -> Result<Vec<Child>,
         .map_err(engine)
 }
 
-pub(super) fn robots_of(conn: &Connection, authority: &str) -> Result<Option<(SourceId, Option<KeptRobots>)>, StoreError> {
+pub(super) fn robots_of(
+    conn: &Connection,
+    authority: &str,
+) -> Result<Option<(SourceId, Option<KeptRobots>)>, StoreError> {
     let found: Option<(i64, i64)> = conn
         .prepare_cached(
             "SELECT h.id, s.id FROM hosts h JOIN sources s ON s.host_id = h.id AND s.role = 0
@@ -109,7 +134,10 @@ pub(super) fn robots_of(conn: &Connection, authority: &str) -> Result<Option<(So
     Ok(Some((SourceId(source), kept_robots(conn, HostId(host))?)))
 }
 
-pub(super) fn sites_at(conn: &Connection, host: HostId) -> Result<Vec<(SiteId, String)>, StoreError> {
+pub(super) fn sites_at(
+    conn: &Connection,
+    host: HostId,
+) -> Result<Vec<(SiteId, String)>, StoreError> {
     let mut query = conn
         .prepare_cached(
             "SELECT n.id, n.name FROM sites n JOIN hosts h ON h.id = ?1
@@ -174,7 +202,10 @@ const SOURCE: &str = "SELECT s.id, n.name, s.url, s.role, s.kind, s.named_by, s.
     s.last_changed_at, s.next_poll_at, s.why, s.failures, s.entries, s.admitted, s.bytes, s.issues
     FROM sources s LEFT JOIN sites n ON n.id = s.site_id";
 
-pub(super) fn sources(conn: &Connection, filter: &SourceFilter) -> Result<Page<SourceView>, StoreError> {
+pub(super) fn sources(
+    conn: &Connection,
+    filter: &SourceFilter,
+) -> Result<Page<SourceView>, StoreError> {
     let limit = filter.limit.clamp(1, PAGE);
     let sql = format!(
         "{SOURCE} WHERE s.id > ?1 AND (?2 IS NULL OR n.name = ?2) AND (?3 IS NULL OR s.url = ?3)
@@ -191,7 +222,10 @@ pub(super) fn sources(conn: &Connection, filter: &SourceFilter) -> Result<Page<S
     Ok(Page { items, next })
 }
 
-pub(super) fn source(conn: &Connection, id: SourceId) -> Result<(SourceView, Vec<PollView>), StoreError> {
+pub(super) fn source(
+    conn: &Connection,
+    id: SourceId,
+) -> Result<(SourceView, Vec<PollView>), StoreError> {
     let source = conn
         .prepare_cached(&format!("{SOURCE} WHERE s.id = ?1"))
         .and_then(|mut query| query.query_row([id.0], read_source).optional())
@@ -239,11 +273,17 @@ fn read_source(row: &Row<'_>) -> rusqlite::Result<SourceView> {
     })
 }
 
-const POLL: &str = "SELECT p.id, p.source_id, s.url, n.name, p.at, p.took_ms, p.result, p.http_status,
+const POLL: &str =
+    "SELECT p.id, p.source_id, s.url, n.name, p.at, p.took_ms, p.result, p.http_status,
     p.wire_bytes, p.entries, p.counts, p.error
     FROM polls p JOIN sources s ON s.id = p.source_id LEFT JOIN sites n ON n.id = s.site_id";
 
-pub(super) fn polls_after(conn: &Connection, source: Option<SourceId>, after: i64, limit: u32) -> Result<Vec<PollView>, StoreError> {
+pub(super) fn polls_after(
+    conn: &Connection,
+    source: Option<SourceId>,
+    after: i64,
+    limit: u32,
+) -> Result<Vec<PollView>, StoreError> {
     let sql = match source {
         Some(_) => format!("{POLL} WHERE p.source_id = ?1 AND p.id > ?2 ORDER BY p.id LIMIT ?3"),
         None => format!("{POLL} WHERE ?1 IS NULL AND p.id > ?2 ORDER BY p.id LIMIT ?3"),
@@ -278,17 +318,25 @@ fn read_poll(row: &Row<'_>) -> rusqlite::Result<PollView> {
     })
 }
 
-pub(super) fn changes_of_poll(conn: &Connection, poll: i64, limit: u32) -> Result<Vec<ChangeView>, StoreError> {
+pub(super) fn changes_of_poll(
+    conn: &Connection,
+    poll: i64,
+    limit: u32,
+) -> Result<Vec<ChangeView>, StoreError> {
     let generation: Option<(i64, Option<i64>)> = conn
         .prepare_cached("SELECT source_id, generation FROM polls WHERE id = ?1")
-        .and_then(|mut query| query.query_row([poll], |row| Ok((row.get(0)?, row.get(1)?))).optional())
+        .and_then(|mut query| {
+            query.query_row([poll], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+        })
         .map_err(engine)?;
     let Some((source, generation)) = generation else {
         return Err(StoreError::NotFound(format!("there is no poll {poll} (it may be too old)")));
     };
     let Some(generation) = generation else { return Ok(Vec::new()) };
     let mut query = conn
-        .prepare_cached("SELECT at, data FROM changes WHERE source_id = ?1 AND generation = ?2 ORDER BY id")
+        .prepare_cached(
+            "SELECT at, data FROM changes WHERE source_id = ?1 AND generation = ?2 ORDER BY id",
+        )
         .map_err(engine)?;
     let blobs: Vec<(i64, Vec<u8>)> = query
         .query_map([source, generation], |row| Ok((row.get(0)?, row.get(1)?)))
@@ -301,12 +349,23 @@ pub(super) fn changes_of_poll(conn: &Connection, poll: i64, limit: u32) -> Resul
     events.map(|(at, kind, id)| change(conn, at, kind, id)).collect()
 }
 
-fn change(conn: &Connection, at: i64, kind: ChangeKind, id: UrlId) -> Result<ChangeView, StoreError> {
+fn change(
+    conn: &Connection,
+    at: i64,
+    kind: ChangeKind,
+    id: UrlId,
+) -> Result<ChangeView, StoreError> {
     let url = url_reads::url_text(conn, id)?.unwrap_or_else(|| "(forgotten)".to_owned());
     Ok(ChangeView { kind, id, url, at: timestamp(at) })
 }
 
-pub(super) fn status(conn: &Connection, path: &Path, started_at: Option<Timestamp>, now: Timestamp, steady: Timestamp) -> Result<StatusView, StoreError> {
+pub(super) fn status(
+    conn: &Connection,
+    path: &Path,
+    started_at: Option<Timestamp>,
+    now: Timestamp,
+    steady: Timestamp,
+) -> Result<StatusView, StoreError> {
     let number = |sql: &str, arg: i64| -> Result<u64, StoreError> {
         conn.prepare_cached(sql)
             .and_then(|mut query| query.query_row([arg], |row| row.get::<_, i64>(0)))
@@ -329,8 +388,14 @@ pub(super) fn status(conn: &Connection, path: &Path, started_at: Option<Timestam
         started_at,
         sites: number("SELECT count(*) FROM sites WHERE state <> 2 AND ?1 = ?1", 0)?,
         sources: number("SELECT count(*) FROM sources WHERE state = 0 AND ?1 = ?1", 0)?,
-        sources_due: number("SELECT count(*) FROM sources WHERE state = 0 AND next_poll_at <= ?1", now_ms)?,
-        sources_failing: number("SELECT count(*) FROM sources WHERE state = 0 AND failures > 0 AND ?1 = ?1", 0)?,
+        sources_due: number(
+            "SELECT count(*) FROM sources WHERE state = 0 AND next_poll_at <= ?1",
+            now_ms,
+        )?,
+        sources_failing: number(
+            "SELECT count(*) FROM sources WHERE state = 0 AND failures > 0 AND ?1 = ?1",
+            0,
+        )?,
         urls: number("SELECT coalesce(sum(urls), 0) FROM sites WHERE ?1 = ?1", 0)?,
         store_bytes: database + log,
         wal_bytes: log,

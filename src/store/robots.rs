@@ -51,7 +51,12 @@ pub enum RobotsRead {
 
 impl State {
     /// Keeps what was read; says whether the rules changed.
-    pub(super) fn save_robots(&mut self, host: HostId, read: &RobotsRead, expires_at: Timestamp) -> Result<bool, StoreError> {
+    pub(super) fn save_robots(
+        &mut self,
+        host: HostId,
+        read: &RobotsRead,
+        expires_at: Timestamp,
+    ) -> Result<bool, StoreError> {
         let now = self.now_ms();
         let kept = kept_robots(&self.conn, host)?;
         let old_version = kept.as_ref().map_or(0, |kept| kept.version);
@@ -61,7 +66,9 @@ impl State {
                 (body.clone(), *status, false, Some(delay))
             }
             (RobotsRead::Same, Some(kept)) => (kept.body, 304, kept.unreachable, None),
-            (RobotsRead::Unreachable { status }, Some(kept)) => (kept.body, *status, kept.unreachable, None),
+            (RobotsRead::Unreachable { status }, Some(kept)) => {
+                (kept.body, *status, kept.unreachable, None)
+            }
             (RobotsRead::Same, None) => (Vec::new(), 304, false, None),
             (RobotsRead::Unreachable { status }, None) => (Vec::new(), *status, true, None),
         };
@@ -100,21 +107,26 @@ impl State {
 }
 
 /// What is kept of a host's robots.txt.
-pub(super) fn kept_robots(conn: &Connection, host: HostId) -> Result<Option<KeptRobots>, StoreError> {
-    conn.prepare_cached("SELECT version, body, unreachable, read_at, expires_at FROM robots WHERE host_id = ?1")
-        .and_then(|mut query| {
-            query
-                .query_row([host.0], |row| {
-                    Ok(KeptRobots {
-                        host,
-                        version: row.get(0)?,
-                        body: row.get(1)?,
-                        unreachable: row.get(2)?,
-                        read_at: timestamp(row.get(3)?),
-                        expires_at: timestamp(row.get(4)?),
-                    })
+pub(super) fn kept_robots(
+    conn: &Connection,
+    host: HostId,
+) -> Result<Option<KeptRobots>, StoreError> {
+    conn.prepare_cached(
+        "SELECT version, body, unreachable, read_at, expires_at FROM robots WHERE host_id = ?1",
+    )
+    .and_then(|mut query| {
+        query
+            .query_row([host.0], |row| {
+                Ok(KeptRobots {
+                    host,
+                    version: row.get(0)?,
+                    body: row.get(1)?,
+                    unreachable: row.get(2)?,
+                    read_at: timestamp(row.get(3)?),
+                    expires_at: timestamp(row.get(4)?),
                 })
-                .optional()
-        })
-        .map_err(engine)
+            })
+            .optional()
+    })
+    .map_err(engine)
 }

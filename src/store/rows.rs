@@ -52,7 +52,13 @@ pub(super) struct UrlRow {
 impl UrlRow {
     /// Where it is in the queue, if it is there.
     pub(super) fn place(&self) -> Place {
-        Place { crawl: self.crawl, host: self.host, band: self.band, due_s: self.due_s, url: self.id }
+        Place {
+            crawl: self.crawl,
+            host: self.host,
+            band: self.band,
+            due_s: self.due_s,
+            url: self.id,
+        }
     }
 
     /// Is it in the queue?
@@ -94,7 +100,13 @@ impl State {
     }
 
     /// The row of a normalised URL in a crawl, if there is one.
-    pub(super) fn find_url(&self, crawl: CrawlId, host: HostId, path: &str, key: u64) -> Result<Option<UrlRow>, StoreError> {
+    pub(super) fn find_url(
+        &self,
+        crawl: CrawlId,
+        host: HostId,
+        path: &str,
+        key: u64,
+    ) -> Result<Option<UrlRow>, StoreError> {
         let mut candidates = Vec::new();
         self.lookup.find(&self.conn, key, &mut candidates).map_err(engine)?;
         for id in candidates {
@@ -109,7 +121,15 @@ impl State {
 
     /// Gives a URL a place in the queue, or takes it out, and says why and
     /// with how many deliveries behind it. `row` is what it was before.
-    pub(super) fn place_url(&mut self, row: &UrlRow, state: i64, reason: Reason, band: u8, due_s: i64, attempt: u32) -> Result<(), StoreError> {
+    pub(super) fn place_url(
+        &mut self,
+        row: &UrlRow,
+        state: i64,
+        reason: Reason,
+        band: u8,
+        due_s: i64,
+        attempt: u32,
+    ) -> Result<(), StoreError> {
         if row.is_queued() {
             self.dequeue(row.place())?;
         }
@@ -118,7 +138,9 @@ impl State {
         } else {
             self.conn
                 .prepare_cached("UPDATE urls SET reason = ?2, band = ?3, due_s = ?4 WHERE id = ?1")
-                .and_then(|mut update| update.execute(params![row.id.0, reason as i64, band, due_s]))
+                .and_then(|mut update| {
+                    update.execute(params![row.id.0, reason as i64, band, due_s])
+                })
                 .map_err(engine)?;
         }
         if state == held::QUEUED && !row.leased {
@@ -128,7 +150,15 @@ impl State {
         Ok(())
     }
 
-    fn write_feedback_place(&mut self, id: UrlId, state: i64, reason: Reason, band: u8, due_s: i64, attempt: u32) -> Result<(), StoreError> {
+    fn write_feedback_place(
+        &mut self,
+        id: UrlId,
+        state: i64,
+        reason: Reason,
+        band: u8,
+        due_s: i64,
+        attempt: u32,
+    ) -> Result<(), StoreError> {
         let now = self.steady_ms();
         self.conn
             .prepare_cached(
@@ -168,7 +198,9 @@ impl State {
                 self.place_url(row, row.state, reason, band, now_s, row.attempt)
             }
             held::PARKED | held::DEAD => self.place_url(row, held::QUEUED, reason, band, now_s, 0),
-            _ if row.due_s <= now_s && (row.reason == Reason::New || row.band >= band && row.reason == reason) => {
+            _ if row.due_s <= now_s
+                && (row.reason == Reason::New || row.band >= band && row.reason == reason) =>
+            {
                 // It is due already, and for no lesser reason.
                 Ok(())
             }

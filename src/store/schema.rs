@@ -153,10 +153,10 @@ fn unusable(path: &Path, error: &rusqlite::Error) -> StoreError {
         Some(ErrorCode::DatabaseCorrupt) => {
             StoreError::Unusable(format!("{path} is damaged: {error}; restore a backup"))
         }
-        Some(ErrorCode::NotADatabase) => {
-            StoreError::Unusable(format!("{path} is not a database"))
+        Some(ErrorCode::NotADatabase) => StoreError::Unusable(format!("{path} is not a database")),
+        Some(ErrorCode::CannotOpen) => {
+            StoreError::Unusable(format!("{path} cannot be opened: {error}"))
         }
-        Some(ErrorCode::CannotOpen) => StoreError::Unusable(format!("{path} cannot be opened: {error}")),
         Some(ErrorCode::DiskFull) => StoreError::Full,
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy,
         _ => StoreError::Unusable(format!("{path}: {error}")),

@@ -69,7 +69,9 @@ impl State {
         let target = self.redirect_target(outcome, settlement, &row)?;
         let mut fate = match target {
             Some(_) => Fate::Park,
-            None => recrawl::after_settle(outcome, timestamp(fetched_at), &row.known(attempt), &bounds),
+            None => {
+                recrawl::after_settle(outcome, timestamp(fetched_at), &row.known(attempt), &bounds)
+            }
         };
         if let Fate::Queue { due, reason, attempt } = &mut fate {
             if outcome == Outcome::Failed {
@@ -88,7 +90,11 @@ impl State {
     }
 
     /// Moves the end of one lease.
-    pub(super) fn extend(&mut self, token: Token, ttl: Duration) -> Result<TokenResult, StoreError> {
+    pub(super) fn extend(
+        &mut self,
+        token: Token,
+        ttl: Duration,
+    ) -> Result<TokenResult, StoreError> {
         if self.current_lease(token)?.is_none() {
             return self.past_token(token);
         }
@@ -101,13 +107,18 @@ impl State {
     }
 
     /// Takes one lease back unfetched.
-    pub(super) fn release(&mut self, token: Token, after: Duration) -> Result<TokenResult, StoreError> {
+    pub(super) fn release(
+        &mut self,
+        token: Token,
+        after: Duration,
+    ) -> Result<TokenResult, StoreError> {
         let Some(lease) = self.current_lease(token)? else { return self.past_token(token) };
         let Some(row) = self.url_row(token.url)? else { return Ok(TokenResult::Unknown) };
         let back = recrawl::later(timestamp(self.steady_ms()), after);
         let was_due = timestamp(lease.due_s.saturating_mul(1000));
         let due = if after.is_zero() { was_due } else { back };
-        let fate = Fate::Queue { due, reason: lease.reason, attempt: lease.attempt.saturating_sub(1) };
+        let fate =
+            Fate::Queue { due, reason: lease.reason, attempt: lease.attempt.saturating_sub(1) };
         self.end_lease(&row, &lease, End::Released, fate, None)?;
         Ok(TokenResult::Ok)
     }
@@ -128,9 +139,13 @@ impl State {
         let mut dead = 0;
         for (id, secret) in &expired {
             let token = Token { url: UrlId(*id), secret: *secret };
-            let (Some(lease), Some(row)) = (self.lease_row(token)?, self.url_row(token.url)?) else { continue };
+            let (Some(lease), Some(row)) = (self.lease_row(token)?, self.url_row(token.url)?)
+            else {
+                continue;
+            };
             let bounds = self.policy.of(row.site).bounds.clone();
-            let mut fate = recrawl::after_expiry(timestamp(now), &row.known(lease.attempt), &bounds);
+            let mut fate =
+                recrawl::after_expiry(timestamp(now), &row.known(lease.attempt), &bounds);
             if let Fate::Queue { reason, .. } = &mut fate {
                 *reason = lease.reason;
             }
@@ -204,7 +219,14 @@ impl State {
 
     /// Ends a lease: the row goes where its fate says, or is due at once when
     /// it changed while it was out.
-    fn end_lease(&mut self, row: &UrlRow, lease: &Lease, end: End, fate: Fate, seen: Option<&Seen<'_>>) -> Result<(), StoreError> {
+    fn end_lease(
+        &mut self,
+        row: &UrlRow,
+        lease: &Lease,
+        end: End,
+        fate: Fate,
+        seen: Option<&Seen<'_>>,
+    ) -> Result<(), StoreError> {
         self.conn
             .prepare_cached("DELETE FROM leases WHERE url_id = ?1")
             .and_then(|mut delete| delete.execute([row.id.0]))
@@ -233,10 +255,18 @@ impl State {
         self.write_end(row.id, lease, end, seen)
     }
 
-    fn write_end(&mut self, id: UrlId, lease: &Lease, end: End, seen: Option<&Seen<'_>>) -> Result<(), StoreError> {
+    fn write_end(
+        &mut self,
+        id: UrlId,
+        lease: &Lease,
+        end: End,
+        seen: Option<&Seen<'_>>,
+    ) -> Result<(), StoreError> {
         let now = self.steady_ms();
         self.conn
-            .prepare_cached("UPDATE feedback SET token = ?2, token_end = ?3, ended_at = ?4 WHERE url_id = ?1")
+            .prepare_cached(
+                "UPDATE feedback SET token = ?2, token_end = ?3, ended_at = ?4 WHERE url_id = ?1",
+            )
             .and_then(|mut update| update.execute(params![id.0, lease.secret, end as i64, now]))
             .map_err(engine)?;
         let Some(seen) = seen else { return Ok(()) };
@@ -275,11 +305,17 @@ impl State {
     }
 
     /// The listed row that a redirect leads to, if there is one.
-    fn redirect_target(&mut self, outcome: Outcome, settlement: &Settlement, row: &UrlRow) -> Result<Option<UrlId>, StoreError> {
+    fn redirect_target(
+        &mut self,
+        outcome: Outcome,
+        settlement: &Settlement,
+        row: &UrlRow,
+    ) -> Result<Option<UrlId>, StoreError> {
         if outcome != Outcome::Redirected {
             return Ok(None);
         }
-        let Some(url) = settlement.final_url.as_deref().and_then(|text| url::Url::parse(text).ok()) else {
+        let Some(url) = settlement.final_url.as_deref().and_then(|text| url::Url::parse(text).ok())
+        else {
             return Ok(None);
         };
         let Some(target) = self.find_normalised(row.crawl, url)? else { return Ok(None) };
@@ -287,9 +323,15 @@ impl State {
     }
 
     /// The row of a URL as someone wrote it.
-    pub(super) fn find_normalised(&mut self, crawl: crate::model::CrawlId, mut url: url::Url) -> Result<Option<UrlRow>, StoreError> {
+    pub(super) fn find_normalised(
+        &mut self,
+        crawl: crate::model::CrawlId,
+        mut url: url::Url,
+    ) -> Result<Option<UrlRow>, StoreError> {
         let steps = crate::config::Steps::default();
-        if crate::url::normalise(&mut url, steps, &crate::config::glob::ParamSet::default()).is_err() {
+        if crate::url::normalise(&mut url, steps, &crate::config::glob::ParamSet::default())
+            .is_err()
+        {
             return Ok(None);
         }
         let authority = authority(&url);
@@ -300,7 +342,13 @@ impl State {
     }
 
     /// A page's 429 or Retry-After is meant for the whole host.
-    fn pause_for(&mut self, row: &UrlRow, settlement: &Settlement, throttled: bool, now: i64) -> Result<(), StoreError> {
+    fn pause_for(
+        &mut self,
+        row: &UrlRow,
+        settlement: &Settlement,
+        throttled: bool,
+        now: i64,
+    ) -> Result<(), StoreError> {
         let asked = settlement.retry_after.or(throttled.then_some(THROTTLED));
         let Some(pause) = asked else { return Ok(()) };
         let until = now.saturating_add(millis(pause.min(LONGEST_PAUSE)));
@@ -314,7 +362,11 @@ impl State {
 fn derive_outcome(settlement: &Settlement, row: &UrlRow) -> Outcome {
     match (&settlement.content_hash, &row.content_hash) {
         (Some(now), Some(before)) if settlement.hash_kind == row.hash_kind => {
-            if now == before { Outcome::Unchanged } else { Outcome::Changed }
+            if now == before {
+                Outcome::Unchanged
+            } else {
+                Outcome::Changed
+            }
         }
         _ => Outcome::Unknown,
     }

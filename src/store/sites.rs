@@ -33,10 +33,8 @@ impl State {
             }
             self.sync_sources(id, site)?;
         }
-        let mut query = self
-            .conn
-            .prepare("SELECT id, name FROM sites WHERE state <> ?1")
-            .map_err(engine)?;
+        let mut query =
+            self.conn.prepare("SELECT id, name FROM sites WHERE state <> ?1").map_err(engine)?;
         let known: Vec<(i64, String)> = query
             .query_map([site_state::UNREGISTERED], |row| Ok((row.get(0)?, row.get(1)?)))
             .and_then(Iterator::collect)
@@ -89,7 +87,10 @@ impl State {
         }
         if state == site_state::UNREGISTERED {
             self.conn
-                .execute("UPDATE sites SET state = ?2 WHERE id = ?1", params![id, site_state::ACTIVE])
+                .execute(
+                    "UPDATE sites SET state = ?2 WHERE id = ?1",
+                    params![id, site_state::ACTIVE],
+                )
                 .map_err(engine)?;
             self.conn
                 .execute("UPDATE sources SET state = 0 WHERE site_id = ?1 AND state = 1", [id])
@@ -166,7 +167,10 @@ impl State {
 
     fn unregister(&mut self, id: SiteId) -> Result<(), StoreError> {
         self.conn
-            .execute("UPDATE sites SET state = ?2 WHERE id = ?1", params![id.0, site_state::UNREGISTERED])
+            .execute(
+                "UPDATE sites SET state = ?2 WHERE id = ?1",
+                params![id.0, site_state::UNREGISTERED],
+            )
             .map_err(engine)?;
         self.conn
             .execute("UPDATE sources SET state = 1 WHERE site_id = ?1 AND state = 0", [id.0])
@@ -186,7 +190,9 @@ impl State {
             )
             .map_err(engine)?;
         if changed == 0 {
-            return Err(StoreError::Refused(format!("site {name:?} is not in the config any more")));
+            return Err(StoreError::Refused(format!(
+                "site {name:?} is not in the config any more"
+            )));
         }
         self.conn
             .execute(
@@ -196,6 +202,7 @@ impl State {
             .map_err(engine)?;
         self.read_paused_sites()?;
         if !paused {
+            self.sources_moved = true;
             self.reload_windows()?;
         }
         Ok(())
@@ -203,7 +210,8 @@ impl State {
 
     /// Which sites are not leased from.
     pub(super) fn read_paused_sites(&mut self) -> Result<(), StoreError> {
-        let mut query = self.conn.prepare("SELECT id FROM sites WHERE state <> 0").map_err(engine)?;
+        let mut query =
+            self.conn.prepare("SELECT id FROM sites WHERE state <> 0").map_err(engine)?;
         self.paused_sites = query
             .query_map([], |row| Ok(SiteId(row.get(0)?)))
             .and_then(Iterator::collect)
@@ -243,7 +251,8 @@ impl State {
                 "site {name:?} is still in the config: remove its [[site]] block and reload first"
             )));
         }
-        let rows = self.column("SELECT id FROM urls WHERE site_id = ?1 LIMIT ?2", params![id.0, FORGET])?;
+        let rows =
+            self.column("SELECT id FROM urls WHERE site_id = ?1 LIMIT ?2", params![id.0, FORGET])?;
         for row in &rows {
             self.forget_url(UrlId(*row))?;
         }
@@ -288,7 +297,11 @@ impl State {
     }
 
     /// One column of numbers.
-    pub(super) fn column(&self, sql: &str, args: impl rusqlite::Params) -> Result<Vec<i64>, StoreError> {
+    pub(super) fn column(
+        &self,
+        sql: &str,
+        args: impl rusqlite::Params,
+    ) -> Result<Vec<i64>, StoreError> {
         let mut query = self.conn.prepare_cached(sql).map_err(engine)?;
         query.query_map(args, |row| row.get(0)).and_then(Iterator::collect).map_err(engine)
     }

@@ -48,6 +48,8 @@ pub struct PollTarget {
     pub crawl: CrawlId,
     /// Whose clock it takes.
     pub host: HostId,
+    /// Who named it.
+    pub named_by: String,
     /// The index that lists it.
     pub parent: Option<SourceId>,
     /// Indexes above it.
@@ -231,13 +233,17 @@ pub(super) const TARGET: &str = "SELECT
     s.kind, s.window, s.rolls, s.shrunk_at, s.pending, s.index_lastmod, s.index_precision,
     coalesce(s.next_poll_at, 0), s.interval_ms, s.failures, s.failing_since, s.generation, s.epoch,
     s.etag, s.last_modified, s.wire_hash, s.body_hash, s.last_complete_at, s.last_full_at, s.entries,
-    s.added_at
+    s.added_at, s.named_by
     FROM sources s LEFT JOIN sites n ON n.id = s.site_id";
 
 impl State {
     /// Registers sources of a site; known ones stay as they are. Says how many
     /// are new and how many the site's quota refused.
-    pub(super) fn register(&mut self, site: SiteId, sources: &[NewSource]) -> Result<(u64, u64), StoreError> {
+    pub(super) fn register(
+        &mut self,
+        site: SiteId,
+        sources: &[NewSource],
+    ) -> Result<(u64, u64), StoreError> {
         let quota = self.policy.of(Some(site)).max_sources;
         let delay = self.policy.of(Some(site)).host_delay;
         let mut used = self.site_sources(site)?;
@@ -278,9 +284,15 @@ impl State {
     }
 
     /// A source of a site by its URL, and since when it is retired.
-    pub(super) fn find_source(&self, site: SiteId, url: &str) -> Result<Option<(SourceId, Option<i64>)>, StoreError> {
+    pub(super) fn find_source(
+        &self,
+        site: SiteId,
+        url: &str,
+    ) -> Result<Option<(SourceId, Option<i64>)>, StoreError> {
         self.conn
-            .prepare_cached("SELECT id, retired_at FROM sources WHERE site_id = ?1 AND url = ?2 AND role <> 0")
+            .prepare_cached(
+                "SELECT id, retired_at FROM sources WHERE site_id = ?1 AND url = ?2 AND role <> 0",
+            )
             .and_then(|mut query| {
                 query
                     .query_row(params![site.0, url], |row| Ok((SourceId(row.get(0)?), row.get(1)?)))
@@ -289,7 +301,13 @@ impl State {
             .map_err(engine)
     }
 
-    fn insert_source(&mut self, site: Option<SiteId>, host: HostId, source: &NewSource) -> Result<SourceId, StoreError> {
+    fn insert_source(
+        &mut self,
+        site: Option<SiteId>,
+        host: HostId,
+        source: &NewSource,
+    ) -> Result<SourceId, StoreError> {
+        self.sources_moved = true;
         let now = self.now_ms();
         let (second, precision) = lastmod_columns(source.lastmod);
         let (parent, depth) = source.parent.map_or((None, 0), |(id, depth)| (Some(id.0), depth));
@@ -318,7 +336,11 @@ impl State {
     }
 
     /// Every host with anything on it has its robots.txt polled.
-    pub(super) fn ensure_robots(&mut self, host: HostId, site: Option<SiteId>) -> Result<(), StoreError> {
+    pub(super) fn ensure_robots(
+        &mut self,
+        host: HostId,
+        site: Option<SiteId>,
+    ) -> Result<(), StoreError> {
         let exists: bool = self
             .conn
             .prepare_cached("SELECT EXISTS (SELECT 1 FROM sources WHERE host_id = ?1 AND role = 0)")
@@ -329,12 +351,14 @@ impl State {
         }
         let authority = self.host(host)?.authority.to_string();
         let Ok(url) = Url::parse(&format!("{authority}/robots.txt")) else { return Ok(()) };
-        let source = NewSource { url, role: Role::Robots, named_by: "config", parent: None, lastmod: None };
+        let source =
+            NewSource { url, role: Role::Robots, named_by: "config", parent: None, lastmod: None };
         self.insert_source(site, host, &source).map(|_| ())
     }
 
     /// Brings a retired source back; it is due now.
     pub(super) fn revive(&mut self, id: SourceId) -> Result<(), StoreError> {
+        self.sources_moved = true;
         let now = self.now_ms();
         self.conn
             .prepare_cached(
@@ -349,6 +373,7 @@ impl State {
 
     /// Makes a source due now because someone asked.
     pub(super) fn poll_now(&mut self, id: SourceId) -> Result<(), StoreError> {
+        self.sources_moved = true;
         let now = self.now_ms();
         let found = self
             .conn
@@ -366,13 +391,18 @@ impl State {
     }
 
     /// Applies what a read of an index asks of its children.
-    pub(super) fn apply_children(&mut self, site: SiteId, effects: Vec<ChildEffect>) -> Result<(u64, u64), StoreError> {
+    pub(super) fn apply_children(
+        &mut self,
+        site: SiteId,
+        effects: Vec<ChildEffect>,
+    ) -> Result<(u64, u64), StoreError> {
         let now = self.now_ms();
         let mut fresh = Vec::new();
         for effect in effects {
             match effect {
                 ChildEffect::Add(source) => fresh.push(source),
                 ChildEffect::Due { id, lastmod } => {
+                    self.sources_moved = true;
                     let (second, precision) = lastmod_columns(lastmod);
                     self.conn
                         .prepare_cached(
@@ -482,7 +512,9 @@ impl State {
             .map_err(engine)?;
         if let Some(snapshot) = &read.snapshot {
             self.conn
-                .prepare_cached("INSERT OR REPLACE INTO snapshots (source_id, data) VALUES (?1, ?2)")
+                .prepare_cached(
+                    "INSERT OR REPLACE INTO snapshots (source_id, data) VALUES (?1, ?2)",
+                )
                 .and_then(|mut replace| replace.execute(params![id.0, snapshot]))
                 .map_err(engine)?;
         }
@@ -515,6 +547,51 @@ impl State {
             })
             .map_err(engine)?;
         Ok(self.conn.last_insert_rowid())
+    }
+
+    /// The poll was not made: the host wants to be left alone until then.
+    pub(super) fn defer_poll(&mut self, id: SourceId, until: Timestamp) -> Result<(), StoreError> {
+        self.conn
+            .prepare_cached(
+                "UPDATE sources SET next_poll_at = ?2, rule = 'deferred',
+                     why = 'its host is to be left alone until then' WHERE id = ?1",
+            )
+            .and_then(|mut update| update.execute(params![id.0, until.as_millisecond()]))
+            .map(|_| ())
+            .map_err(engine)
+    }
+
+    /// The poll was not needed.
+    pub(super) fn skip_poll(&mut self, id: SourceId, next: &NextPollAt) -> Result<(), StoreError> {
+        let at = next.at.map(Timestamp::as_millisecond);
+        self.conn
+            .prepare_cached(
+                "UPDATE sources SET next_poll_at = ?2, interval_ms = ?3, rule = ?4,
+                     why = 'its index says that it has not changed; ' || ?5 WHERE id = ?1",
+            )
+            .and_then(|mut update| {
+                update.execute(params![id.0, at, next.interval_ms, next.rule, next.why])
+            })
+            .map(|_| ())
+            .map_err(engine)
+    }
+
+    /// Misses were counted without a new document.
+    pub(super) fn replace_snapshot(
+        &mut self,
+        id: SourceId,
+        data: &[u8],
+        pending: u64,
+    ) -> Result<(), StoreError> {
+        self.conn
+            .prepare_cached("UPDATE snapshots SET data = ?2 WHERE source_id = ?1")
+            .and_then(|mut update| update.execute(params![id.0, data]))
+            .map_err(engine)?;
+        self.conn
+            .prepare_cached("UPDATE sources SET pending = ?2 WHERE id = ?1")
+            .and_then(|mut update| update.execute(params![id.0, pending.cast_signed()]))
+            .map(|_| ())
+            .map_err(engine)
     }
 
     /// A complete read that found what was there before (a 304, an equal
@@ -569,6 +646,7 @@ pub(super) fn read_target(row: &Row<'_>) -> rusqlite::Result<PollTarget> {
         last_full_at: time(27)?,
         entries: row.get::<_, i64>(28)?.unsigned_abs(),
         added_at: timestamp(row.get(29)?),
+        named_by: row.get(30)?,
     })
 }
 

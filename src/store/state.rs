@@ -20,12 +20,21 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::model::{CrawlId, SiteId};
 use crate::queue::window::Window;
+use tokio::sync::watch;
 
 /// One crawl as the writer knows it.
 #[derive(Debug, Clone)]
 pub(super) struct Crawl {
     pub(super) name: String,
     pub(super) paused: bool,
+}
+
+/// Who is told after a commit.
+pub(super) struct Ears {
+    /// Those who wait for URLs to come due.
+    pub(super) wake: Arc<Wake>,
+    /// The poll loop: sources are due for another reason than time.
+    pub(super) sources: Arc<watch::Sender<u64>>,
 }
 
 /// The writer thread's own.
@@ -48,8 +57,9 @@ pub(super) struct State {
     pub(super) blocks: HashMap<CrawlId, Vec<Block>>,
     /// The highest row of urls given out.
     pub(super) last_url: i64,
-    /// Tells those who wait for URLs to come due.
-    pub(super) wake: Arc<Wake>,
+    /// Has anything made a source due other than by time?
+    pub(super) sources_moved: bool,
+    ears: Ears,
 }
 
 impl State {
@@ -59,7 +69,7 @@ impl State {
         clock: Clock,
         policy: Policy,
         metrics: Arc<Metrics>,
-        wake: Arc<Wake>,
+        ears: Ears,
     ) -> Result<Self, StoreError> {
         let seed = read_seed(&conn)?;
         let lookup = Lookup::open(&conn).map_err(engine)?;
@@ -77,7 +87,8 @@ impl State {
             paused_sites: HashSet::new(),
             blocks: HashMap::new(),
             last_url: 0,
-            wake,
+            sources_moved: false,
+            ears,
         };
         state.remember()?;
         Ok(state)
@@ -106,6 +117,9 @@ impl State {
             self.remember()?;
         } else {
             self.announce();
+            if std::mem::take(&mut self.sources_moved) {
+                self.ears.sources.send_modify(|times| *times = times.wrapping_add(1));
+            }
         }
         committed
     }
@@ -129,6 +143,15 @@ impl State {
     pub(super) fn take_back(&mut self) -> Result<(), StoreError> {
         self.conn.execute_batch("ROLLBACK TO job; RELEASE job").map_err(engine)?;
         self.remember()
+    }
+
+    /// Tells those who wait when the next URL of each crawl may be leased.
+    fn announce(&self) {
+        for (id, crawl) in &self.crawls {
+            let ready =
+                self.windows.get(id).filter(|_| !crawl.paused).and_then(Window::next_ready_at);
+            self.ears.wake.announce(&crawl.name, ready);
+        }
     }
 
     /// Forgets and reads again everything that memory holds of the database.
@@ -157,11 +180,7 @@ impl State {
             return Ok(());
         }
         let tx = self.conn.unchecked_transaction().map_err(engine)?;
-        let merged = self
-            .lookup
-            .merge_step(&tx, budget)
-            .and_then(|_| tx.commit())
-            .map_err(engine);
+        let merged = self.lookup.merge_step(&tx, budget).and_then(|_| tx.commit()).map_err(engine);
         if merged.is_err() {
             self.lookup.reload(&self.conn).map_err(engine)?;
         }
@@ -198,7 +217,10 @@ impl State {
         self.find_crawl(name).ok_or_else(|| {
             let mut names: Vec<_> = self.crawls.values().map(|crawl| crawl.name.as_str()).collect();
             names.sort_unstable();
-            StoreError::NotFound(format!("no crawl is named {name:?}; there is {}", names.join(", ")))
+            StoreError::NotFound(format!(
+                "no crawl is named {name:?}; there is {}",
+                names.join(", ")
+            ))
         })
     }
 }

@@ -120,7 +120,13 @@ impl State {
                          weight = coalesce(?5, weight)",
                 )
                 .and_then(|mut upsert| {
-                    upsert.execute(params![crawl.0, host.0, delta.rows, delta.earliest, delta.weight])
+                    upsert.execute(params![
+                        crawl.0,
+                        host.0,
+                        delta.rows,
+                        delta.earliest,
+                        delta.weight
+                    ])
                 })
                 .map_err(engine)?;
         }
@@ -193,7 +199,11 @@ impl State {
     }
 
     /// When the next URL of a host is due, if anything of it is queued.
-    pub(super) fn next_due_of_host(&self, crawl: CrawlId, host: HostId) -> Result<Option<i64>, StoreError> {
+    pub(super) fn next_due_of_host(
+        &self,
+        crawl: CrawlId,
+        host: HostId,
+    ) -> Result<Option<i64>, StoreError> {
         let mut earliest = None;
         let mut band = i64::from(u8::MAX) + 1;
         while let Some(next) = self.next_band(crawl, host, band)? {
@@ -204,7 +214,9 @@ impl State {
                     "SELECT due_s FROM queue WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3
                      ORDER BY due_s, url_id LIMIT 1",
                 )
-                .and_then(|mut query| query.query_row(params![crawl.0, host.0, band], |row| row.get(0)))
+                .and_then(|mut query| {
+                    query.query_row(params![crawl.0, host.0, band], |row| row.get(0))
+                })
                 .map_err(engine)?;
             earliest = Some(earliest.map_or(due, |other: i64| other.min(due)));
         }
@@ -213,20 +225,17 @@ impl State {
 
     /// The highest band below `band` that a host has anything in: one probe of
     /// the index, so empty bands cost nothing.
-    fn next_band(&self, crawl: CrawlId, host: HostId, band: i64) -> Result<Option<i64>, StoreError> {
+    fn next_band(
+        &self,
+        crawl: CrawlId,
+        host: HostId,
+        band: i64,
+    ) -> Result<Option<i64>, StoreError> {
         self.conn
             .prepare_cached(
                 "SELECT max(band) FROM queue WHERE crawl_id = ?1 AND host_id = ?2 AND band < ?3",
             )
             .and_then(|mut query| query.query_row(params![crawl.0, host.0, band], |row| row.get(0)))
             .map_err(engine)
-    }
-
-    /// Tells those who wait when the next URL of each crawl may be leased.
-    pub(super) fn announce(&self) {
-        for (id, crawl) in &self.crawls {
-            let ready = self.windows.get(id).filter(|_| !crawl.paused).and_then(Window::next_ready_at);
-            self.wake.announce(&crawl.name, ready);
-        }
     }
 }

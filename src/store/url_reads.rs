@@ -21,14 +21,22 @@ const PEEK_HOSTS: u32 = 1_000;
 
 /// The text of a URL.
 pub(super) fn url_text(conn: &Connection, id: UrlId) -> Result<Option<String>, StoreError> {
-    conn.prepare_cached("SELECT h.authority || u.path FROM urls u JOIN hosts h ON h.id = u.host_id WHERE u.id = ?1")
-        .and_then(|mut query| query.query_row([id.0], |row| row.get(0)).optional())
-        .map_err(engine)
+    conn.prepare_cached(
+        "SELECT h.authority || u.path FROM urls u JOIN hosts h ON h.id = u.host_id WHERE u.id = ?1",
+    )
+    .and_then(|mut query| query.query_row([id.0], |row| row.get(0)).optional())
+    .map_err(engine)
 }
 
-pub(super) fn queue(conn: &Connection, crawl: Option<&str>, now: Timestamp) -> Result<Vec<QueueView>, StoreError> {
+pub(super) fn queue(
+    conn: &Connection,
+    crawl: Option<&str>,
+    now: Timestamp,
+) -> Result<Vec<QueueView>, StoreError> {
     let mut query = conn
-        .prepare_cached("SELECT id, name, paused FROM crawls WHERE ?1 IS NULL OR name = ?1 ORDER BY name")
+        .prepare_cached(
+            "SELECT id, name, paused FROM crawls WHERE ?1 IS NULL OR name = ?1 ORDER BY name",
+        )
         .map_err(engine)?;
     let crawls: Vec<(i64, String, bool)> = query
         .query_map([crawl], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
@@ -42,10 +50,18 @@ pub(super) fn queue(conn: &Connection, crawl: Option<&str>, now: Timestamp) -> R
     crawls.into_iter().map(|(id, name, paused)| one_queue(conn, id, name, paused, now)).collect()
 }
 
-fn one_queue(conn: &Connection, crawl: i64, name: String, paused: bool, now: Timestamp) -> Result<QueueView, StoreError> {
+fn one_queue(
+    conn: &Connection,
+    crawl: i64,
+    name: String,
+    paused: bool,
+    now: Timestamp,
+) -> Result<QueueView, StoreError> {
     let number = |sql: &str, second: i64| -> Result<i64, StoreError> {
         conn.prepare_cached(sql)
-            .and_then(|mut query| query.query_row(params![crawl, second], |row| row.get::<_, Option<i64>>(0)))
+            .and_then(|mut query| {
+                query.query_row(params![crawl, second], |row| row.get::<_, Option<i64>>(0))
+            })
             .map(|value| value.unwrap_or(0))
             .map_err(engine)
     };
@@ -68,20 +84,32 @@ fn one_queue(conn: &Connection, crawl: i64, name: String, paused: bool, now: Tim
     Ok(QueueView {
         crawl: name,
         paused,
-        queued: number("SELECT sum(queued) FROM turns WHERE crawl_id = ?1 AND ?2 = ?2", 0)?.unsigned_abs(),
-        due: number("SELECT count(*) FROM queue WHERE crawl_id = ?1 AND due_s <= ?2", now_s)?.unsigned_abs(),
-        leased: number("SELECT count(*) FROM leases WHERE crawl_id = ?1 AND ?2 = ?2", 0)?.unsigned_abs(),
+        queued: number("SELECT sum(queued) FROM turns WHERE crawl_id = ?1 AND ?2 = ?2", 0)?
+            .unsigned_abs(),
+        due: number("SELECT count(*) FROM queue WHERE crawl_id = ?1 AND due_s <= ?2", now_s)?
+            .unsigned_abs(),
+        leased: number("SELECT count(*) FROM leases WHERE crawl_id = ?1 AND ?2 = ?2", 0)?
+            .unsigned_abs(),
         dead: held(held::DEAD)?,
         parked: held(held::PARKED)?,
         blocked: held(held::BLOCKED)?,
         forbidden: held(held::FORBIDDEN)?,
-        hosts: number("SELECT count(*) FROM turns WHERE crawl_id = ?1 AND queued > 0 AND ?2 = ?2", 0)?.unsigned_abs(),
+        hosts: number(
+            "SELECT count(*) FROM turns WHERE crawl_id = ?1 AND queued > 0 AND ?2 = ?2",
+            0,
+        )?
+        .unsigned_abs(),
         next_due_at: next.map(|due| timestamp(due.saturating_mul(1000))),
         oldest_lease_at: oldest.map(timestamp),
     })
 }
 
-pub(super) fn peek(conn: &Connection, crawl: &str, limit: u32, now: Timestamp) -> Result<Vec<PeekView>, StoreError> {
+pub(super) fn peek(
+    conn: &Connection,
+    crawl: &str,
+    limit: u32,
+    now: Timestamp,
+) -> Result<Vec<PeekView>, StoreError> {
     let crawl = crawl_id(conn, crawl)?;
     let limit = limit.clamp(1, PAGE) as usize;
     let mut hosts = conn
@@ -123,8 +151,11 @@ fn peek_host(
     due_only: bool,
     limit: usize,
 ) -> Result<Vec<PeekView>, StoreError> {
-    let (range, order) =
-        if due_only { ("<=", "q.band DESC, q.due_s, q.url_id") } else { (">", "q.due_s, q.url_id") };
+    let (range, order) = if due_only {
+        ("<=", "q.band DESC, q.due_s, q.url_id")
+    } else {
+        (">", "q.due_s, q.url_id")
+    };
     let sql = format!(
         "SELECT q.url_id, u.path, n.name, coalesce(f.reason, u.reason), u.hints, q.due_s, coalesce(f.attempt, 0)
          FROM queue q JOIN urls u ON u.id = q.url_id LEFT JOIN sites n ON n.id = u.site_id
@@ -153,7 +184,11 @@ fn peek_host(
         .map_err(engine)
 }
 
-pub(super) fn dead(conn: &Connection, limit: u32, after: Option<UrlId>) -> Result<Page<DeadView>, StoreError> {
+pub(super) fn dead(
+    conn: &Connection,
+    limit: u32,
+    after: Option<UrlId>,
+) -> Result<Page<DeadView>, StoreError> {
     let limit = limit.clamp(1, PAGE);
     let mut query = conn
         .prepare_cached(
@@ -204,7 +239,13 @@ pub(super) fn blocks(conn: &Connection) -> Result<Vec<BlockView>, StoreError> {
 }
 
 /// Everything known of a URL, under any spelling that could be it.
-pub(super) fn url(conn: &Connection, seed: u64, crawl: Option<&str>, url: &Url, now: Timestamp) -> Result<UrlView, StoreError> {
+pub(super) fn url(
+    conn: &Connection,
+    seed: u64,
+    crawl: Option<&str>,
+    url: &Url,
+    now: Timestamp,
+) -> Result<UrlView, StoreError> {
     let crawls = match crawl {
         Some(name) => vec![crawl_id(conn, name)?],
         None => all_crawls(conn)?,
@@ -234,7 +275,10 @@ fn spellings(url: &Url) -> Vec<Url> {
     for scheme in ["https", "http"] {
         for name in [format!("www.{bare}"), bare.clone()] {
             let mut twin = plain.clone();
-            if twin.set_scheme(scheme).is_ok() && twin.set_host(Some(&name)).is_ok() && !all.contains(&twin) {
+            if twin.set_scheme(scheme).is_ok()
+                && twin.set_host(Some(&name)).is_ok()
+                && !all.contains(&twin)
+            {
                 all.push(twin);
             }
         }
@@ -242,7 +286,12 @@ fn spellings(url: &Url) -> Vec<Url> {
     all
 }
 
-fn find(conn: &Connection, seed: u64, crawl: CrawlId, url: &Url) -> Result<Option<UrlId>, StoreError> {
+fn find(
+    conn: &Connection,
+    seed: u64,
+    crawl: CrawlId,
+    url: &Url,
+) -> Result<Option<UrlId>, StoreError> {
     let (authority, path) = (authority(url), &url[url::Position::BeforePath..]);
     let key = url_key(seed, crawl, &authority, path);
     for id in find_on_disk(conn, key).map_err(engine)? {
@@ -252,7 +301,9 @@ fn find(conn: &Connection, seed: u64, crawl: CrawlId, url: &Url) -> Result<Optio
                  FROM urls u JOIN hosts h ON h.id = u.host_id WHERE u.id = ?1",
             )
             .and_then(|mut query| {
-                query.query_row(params![id.0, crawl.0, authority, path], |row| row.get(0)).optional()
+                query
+                    .query_row(params![id.0, crawl.0, authority, path], |row| row.get(0))
+                    .optional()
             })
             .map_err(engine)?;
         if same == Some(true) {
@@ -370,7 +421,9 @@ fn why(view: &UrlView, now: Timestamp) -> String {
             "not due: it redirects to a listed URL, which stands for it"
         }
         UrlState::Parked => "not due: it is gone; a source that lists it anew brings it back",
-        UrlState::Dead => "not due: given up after too many failed deliveries; `queue replay` brings it back",
+        UrlState::Dead => {
+            "not due: given up after too many failed deliveries; `queue replay` brings it back"
+        }
         UrlState::Blocked => "not due: an operator's block holds it until lifted",
         UrlState::Forbidden => "not due: robots.txt forbids it; judged anew when that changes",
         UrlState::Queued => "",
@@ -378,9 +431,16 @@ fn why(view: &UrlView, now: Timestamp) -> String {
     if view.state != UrlState::Queued {
         return held.to_owned();
     }
-    let when = view.due_at.map_or_else(|| "due".to_owned(), |due| {
-        if due <= now { format!("due since {}", span(due, now)) } else { format!("due {}", span(due, now)) }
-    });
+    let when = view.due_at.map_or_else(
+        || "due".to_owned(),
+        |due| {
+            if due <= now {
+                format!("due since {}", span(due, now))
+            } else {
+                format!("due {}", span(due, now))
+            }
+        },
+    );
     let because = match view.reason {
         _ if view.attempt > 0 => {
             format!("delivery {} after {} without success", view.attempt + 1, view.attempt)
@@ -392,13 +452,20 @@ fn why(view: &UrlView, now: Timestamp) -> String {
         },
         Reason::Submitted => "someone asked for it".to_owned(),
         Reason::Removed => "no source lists it any more: is it gone?".to_owned(),
-        Reason::Recrawl if !view.listed => "no source lists it, so the longest interval holds".to_owned(),
+        Reason::Recrawl if !view.listed => {
+            "no source lists it, so the longest interval holds".to_owned()
+        }
         Reason::Recrawl => match view.changefreq {
-            Some(word) => format!("its changefreq is {}, counted from the last fetch", word.as_str()),
+            Some(word) => {
+                format!("its changefreq is {}, counted from the last fetch", word.as_str())
+            }
             None => "it has no changefreq, so the interval for such URLs holds".to_owned(),
         },
     };
-    format!("{when}: {because}; priority {:.1}", view.priority.unwrap_or(Priority::DEFAULT).as_f64())
+    format!(
+        "{when}: {because}; priority {:.1}",
+        view.priority.unwrap_or(Priority::DEFAULT).as_f64()
+    )
 }
 
 /// "in 3 h", "12 min ago".

@@ -192,6 +192,8 @@ fn commit_group(state: &mut State, group: Vec<(Job, OwnedSemaphorePermit)>, shar
         }
     }
     let committed = state.commit();
+    let effects = u64::try_from(answers.len()).unwrap_or(u64::MAX);
+    state.metrics.commit_done(started.elapsed(), effects);
     if let Err(error) = &committed {
         tracing::error!(%error, jobs = answers.len(), "commit failed, nothing of it was kept");
     }

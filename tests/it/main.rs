@@ -1,6 +1,11 @@
 //! The integration tests, one binary: real sockets, real files, no sleeping.
 
-#![allow(missing_docs, reason = "a test binary has no public interface")]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test binary has no public interface, and a test says what it expects"
+)]
 
 mod agreement;
 mod cli;

@@ -54,7 +54,8 @@ impl Field {
     pub(super) fn of(tag: &Tag<'_>, core: bool) -> Option<Self> {
         Some(match (tag.local, tag.ns) {
             ("guid", _) if core => {
-                let permalink = tag.attr("isPermaLink").is_none_or(|v| !v.trim().eq_ignore_ascii_case("false"));
+                let permalink =
+                    tag.attr("isPermaLink").is_none_or(|v| !v.trim().eq_ignore_ascii_case("false"));
                 if permalink { Self::Identifier } else { Self::NoPermalink }
             }
             ("id", ns) if core && ns != Ns::Rss || ns == Ns::Atom => Self::Identifier,
@@ -79,8 +80,21 @@ impl Field {
             Self::Hashed => matches!(local, "guid" | "pubdate" | "updated" | "published" | "id"),
             _ => matches!(
                 local,
-                "title" | "link" | "guid" | "pubdate" | "description" | "category" | "id" | "updated" | "published"
-                    | "summary" | "content" | "author" | "comments" | "enclosure" | "source"
+                "title"
+                    | "link"
+                    | "guid"
+                    | "pubdate"
+                    | "description"
+                    | "category"
+                    | "id"
+                    | "updated"
+                    | "published"
+                    | "summary"
+                    | "content"
+                    | "author"
+                    | "comments"
+                    | "enclosure"
+                    | "source"
             ),
         }
     }
@@ -170,7 +184,14 @@ impl Item {
     }
 
     /// A field is closed.
-    pub(super) fn set(&mut self, field: Field, text: &str, base: &Url, max_chars: usize, cx: &mut Cx<'_>) {
+    pub(super) fn set(
+        &mut self,
+        field: Field,
+        text: &str,
+        base: &Url,
+        max_chars: usize,
+        cx: &mut Cx<'_>,
+    ) {
         match field {
             Field::Link(rank) => self.offer(rank, text, base, max_chars, cx),
             Field::Identifier => self.absolute(Rank::Identifier, text),
@@ -205,7 +226,10 @@ impl Item {
     /// Takes an identifier, which is a link only if it is an absolute URL.
     fn absolute(&mut self, rank: Rank, raw: &str) {
         let value = loc::trim(raw);
-        if self.is_better(rank) && loc::is_web(value) && Url::parse(value).is_ok_and(|u| u.has_host()) {
+        if self.is_better(rank)
+            && loc::is_web(value)
+            && Url::parse(value).is_ok_and(|u| u.has_host())
+        {
             self.loc.clear();
             self.loc.push_str(value);
             self.rank = Some(rank);

@@ -95,7 +95,13 @@ impl Extension {
         !self.found.news.is_empty()
     }
 
-    pub(super) fn start(&mut self, tag: &Tag<'_>, depth: usize, entry_depth: usize, cx: &mut Cx<'_>) {
+    pub(super) fn start(
+        &mut self,
+        tag: &Tag<'_>,
+        depth: usize,
+        entry_depth: usize,
+        cx: &mut Cx<'_>,
+    ) {
         if self.open.is_none() {
             if depth != entry_depth + 1 {
                 return;
@@ -204,7 +210,9 @@ impl Extension {
                 }
                 fields.push(("hreflang".to_owned(), code.into_owned()));
             }
-            None if tag.attr("media").is_none() => cx.note(IssueCode::MissingAttribute, "link hreflang"),
+            None if tag.attr("media").is_none() => {
+                cx.note(IssueCode::MissingAttribute, "link hreflang")
+            }
             None => {}
         }
         if let Some(media) = tag.attr("media") {
@@ -233,7 +241,9 @@ impl Extension {
                     cx.note(IssueCode::MissingVideoTitle, "video:title");
                 }
             }
-            List::News if !has("name") => cx.note(IssueCode::MissingPublication, "news:publication"),
+            List::News if !has("name") => {
+                cx.note(IssueCode::MissingPublication, "news:publication")
+            }
             List::Images if !has("loc") => cx.note(IssueCode::MissingTag, "image:loc"),
             _ => {}
         }
@@ -272,7 +282,10 @@ impl Extension {
     /// The fields, unless there are none.
     pub(super) fn fields(&self) -> Option<&Extensions> {
         let f = &self.found;
-        let none = f.images.is_empty() && f.videos.is_empty() && f.news.is_empty() && f.alternates.is_empty();
+        let none = f.images.is_empty()
+            && f.videos.is_empty()
+            && f.news.is_empty()
+            && f.alternates.is_empty();
         (!none).then_some(f)
     }
 }

@@ -88,7 +88,14 @@ mod tests {
     fn attributes_are_read_with_and_without_quotes() {
         let raw = " a=\"1\" b = '2 > 1' c=3 d e=\"\" href=\"x?a=1&amp;b=2\"";
         let all: Vec<_> = Attributes::new(raw).collect();
-        let want = [("a", "1"), ("b", "2 > 1"), ("c", "3"), ("d", ""), ("e", ""), ("href", "x?a=1&amp;b=2")];
+        let want = [
+            ("a", "1"),
+            ("b", "2 > 1"),
+            ("c", "3"),
+            ("d", ""),
+            ("e", ""),
+            ("href", "x?a=1&amp;b=2"),
+        ];
         assert_eq!(all, want);
     }
 

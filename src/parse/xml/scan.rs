@@ -152,7 +152,13 @@ impl Scan {
     }
 
     /// Text and tags, up to the next declaration, comment, CDATA or defect.
-    fn tokens<V: Visitor>(&mut self, w: &Window<'_>, at: usize, visitor: &mut V, cx: &mut Cx<'_>) -> Flow {
+    fn tokens<V: Visitor>(
+        &mut self,
+        w: &Window<'_>,
+        at: usize,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> Flow {
         let rest = w.rest;
         if w.from(at).starts_with('\u{feff}') {
             return Flow::At(at + '\u{feff}'.len_utf8());
@@ -192,7 +198,8 @@ impl Scan {
                 return self.simple_tag(w, start, visitor, cx);
             };
             let end = position(&reader);
-            let raw = |skip: usize, tail: usize| rest.get(start + skip..end - tail).unwrap_or_default();
+            let raw =
+                |skip: usize, tail: usize| rest.get(start + skip..end - tail).unwrap_or_default();
             let flow = match event {
                 Event::Text(_) => {
                     let text = raw(0, 0);
@@ -209,7 +216,9 @@ impl Scan {
                     self.reference(raw(0, 0), visitor, cx);
                     continue;
                 }
-                Event::Start(_) | Event::Empty(_) | Event::End(_) if raw(1, 1).as_bytes().contains(&b'<') => {
+                Event::Start(_) | Event::Empty(_) | Event::End(_)
+                    if raw(1, 1).as_bytes().contains(&b'<') =>
+                {
                     if let Some(flow) = self.broken(w, start, end, cx) {
                         return flow;
                     }
@@ -219,7 +228,11 @@ impl Scan {
                 Event::End(_) => self.end(raw(2, 1), visitor, cx),
                 Event::Eof => return Flow::At(rest.len()),
                 // Found by `bang` before quick-xml sees them.
-                Event::CData(_) | Event::Comment(_) | Event::Decl(_) | Event::PI(_) | Event::DocType(_) => {
+                Event::CData(_)
+                | Event::Comment(_)
+                | Event::Decl(_)
+                | Event::PI(_)
+                | Event::DocType(_) => {
                     continue;
                 }
             };
@@ -230,7 +243,13 @@ impl Scan {
     }
 
     /// A `<` that begins nothing is text.
-    fn lone<V: Visitor>(&mut self, w: &Window<'_>, start: usize, visitor: &mut V, cx: &mut Cx<'_>) -> Flow {
+    fn lone<V: Visitor>(
+        &mut self,
+        w: &Window<'_>,
+        start: usize,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> Flow {
         if start + 1 >= w.rest.len() {
             if w.last {
                 self.lost = true;
@@ -247,7 +266,13 @@ impl Scan {
 
     /// A tag with a `<` in it. `None` when it is only an attribute value that
     /// should have been escaped.
-    fn broken(&mut self, w: &Window<'_>, start: usize, end: usize, cx: &mut Cx<'_>) -> Option<Flow> {
+    fn broken(
+        &mut self,
+        w: &Window<'_>,
+        start: usize,
+        end: usize,
+        cx: &mut Cx<'_>,
+    ) -> Option<Flow> {
         let raw = w.rest.get(start + 1..end - 1).unwrap_or_default();
         let before = raw.split('<').next().unwrap_or_default();
         let mut quote = None;
@@ -267,7 +292,13 @@ impl Scan {
     }
 
     /// A tag that ends at the next `<` or `>`.
-    fn simple_tag<V: Visitor>(&mut self, w: &Window<'_>, start: usize, visitor: &mut V, cx: &mut Cx<'_>) -> Flow {
+    fn simple_tag<V: Visitor>(
+        &mut self,
+        w: &Window<'_>,
+        start: usize,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> Flow {
         let (end, next) = match cut(w.rest, start) {
             Cut::At(end) => (end, end + 1),
             Cut::Before(end) => {
@@ -286,7 +317,13 @@ impl Scan {
     }
 
     /// A tag without an end: the document is cut off in it, or it is too long.
-    fn open_tag<V: Visitor>(&mut self, w: &Window<'_>, start: usize, visitor: &mut V, cx: &mut Cx<'_>) -> Flow {
+    fn open_tag<V: Visitor>(
+        &mut self,
+        w: &Window<'_>,
+        start: usize,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> Flow {
         self.lost = true;
         if !w.last {
             cx.note(IssueCode::OversizedMarkup, &excerpt(w.from(start)));
@@ -306,7 +343,13 @@ impl Scan {
     }
 
     /// `<!` and `<?`.
-    fn bang<V: Visitor>(&mut self, w: &Window<'_>, start: usize, visitor: &mut V, cx: &mut Cx<'_>) -> Flow {
+    fn bang<V: Visitor>(
+        &mut self,
+        w: &Window<'_>,
+        start: usize,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> Flow {
         const CDATA: &str = "<![CDATA[";
         let here = w.from(start);
         if here.len() < CDATA.len() && !w.last {
@@ -350,7 +393,9 @@ impl Scan {
 
     fn instruction(&mut self, w: &Window<'_>, start: usize, cx: &mut Cx<'_>) -> Flow {
         let here = w.from(start);
-        let declaration = here.starts_with("<?xml ") || here.starts_with("<?xml\t") || here.starts_with("<?xml\n");
+        let declaration = here.starts_with("<?xml ")
+            || here.starts_with("<?xml\t")
+            || here.starts_with("<?xml\n");
         if declaration && w.offset(start) > 0 && !self.seen_root {
             cx.note(IssueCode::LeadingWhitespace, &excerpt(w.rest));
         }
@@ -359,10 +404,17 @@ impl Scan {
         Flow::At(start + 2)
     }
 
-    fn doctype<V: Visitor>(&mut self, w: &Window<'_>, start: usize, visitor: &mut V, cx: &mut Cx<'_>) -> Flow {
+    fn doctype<V: Visitor>(
+        &mut self,
+        w: &Window<'_>,
+        start: usize,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> Flow {
         let inner = start + "<!doctype".len();
         let here = w.from(inner);
-        let root = here.trim_start().split(|c: char| c.is_whitespace() || matches!(c, '>' | '[')).next();
+        let root =
+            here.trim_start().split(|c: char| c.is_whitespace() || matches!(c, '>' | '[')).next();
         visitor.doctype(root.unwrap_or_default());
         match here.find(['[', '>']) {
             Some(i) if here.as_bytes().get(i) == Some(&b'[') => {
@@ -380,7 +432,13 @@ impl Scan {
 
     /// The inside of a CDATA section. It ends at `]]>`, or at the end tag of
     /// the element that it is in, where people forget to close it.
-    fn cdata<V: Visitor>(&mut self, w: &Window<'_>, at: usize, visitor: &mut V, cx: &mut Cx<'_>) -> Flow {
+    fn cdata<V: Visitor>(
+        &mut self,
+        w: &Window<'_>,
+        at: usize,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> Flow {
         cx.place.at = w.origin.at + at;
         let inside = w.from(at);
         let mut from = 0;
@@ -419,7 +477,11 @@ impl Scan {
         if self.stack.depth() > 0 {
             visitor.text(text, cx);
         } else if !text.trim_ascii().is_empty() {
-            let code = if self.seen_root { IssueCode::TrailingContent } else { IssueCode::LeadingWhitespace };
+            let code = if self.seen_root {
+                IssueCode::TrailingContent
+            } else {
+                IssueCode::LeadingWhitespace
+            };
             cx.note(code, text);
         }
     }
@@ -430,8 +492,10 @@ impl Scan {
             self.text(c.encode_utf8(&mut [0; 4]), visitor, cx);
             return;
         }
-        let like_a_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'#');
-        let code = if like_a_name { IssueCode::UnknownEntity } else { IssueCode::UnescapedCharacter };
+        let like_a_name =
+            !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'#');
+        let code =
+            if like_a_name { IssueCode::UnknownEntity } else { IssueCode::UnescapedCharacter };
         cx.note(code, raw);
         self.text(raw, visitor, cx);
     }
@@ -439,7 +503,8 @@ impl Scan {
     /// A start tag, without its angle brackets.
     fn tag<V: Visitor>(&mut self, raw: &str, visitor: &mut V, cx: &mut Cx<'_>) -> ControlFlow<()> {
         let (raw, empty) = raw.strip_suffix('/').map_or((raw, false), |raw| (raw, true));
-        let name_end = raw.bytes().position(|b| b.is_ascii_whitespace() || b == b'/').unwrap_or(raw.len());
+        let name_end =
+            raw.bytes().position(|b| b.is_ascii_whitespace() || b == b'/').unwrap_or(raw.len());
         let (name, raw_attributes) = raw.split_at(name_end);
         if self.stack.depth() >= MAX_DEPTH {
             cx.note(IssueCode::TooDeep, name);
@@ -459,16 +524,29 @@ impl Scan {
             lower.make_ascii_lowercase();
         }
         let local = if lower.is_empty() { local } else { lower.as_str() };
-        let flow = self.open(Tag { local, ns: Ns::None, prefix, declared: true, raw_attributes }, visitor, cx);
+        let flow = self.open(
+            Tag { local, ns: Ns::None, prefix, declared: true, raw_attributes },
+            visitor,
+            cx,
+        );
         let void = prefix.is_none() && VOID.contains(&local);
         self.lower = lower;
         flow?;
         self.stack.push(name);
-        if empty || void { self.close_to(self.stack.depth() - 1, true, visitor, cx) } else { ControlFlow::Continue(()) }
+        if empty || void {
+            self.close_to(self.stack.depth() - 1, true, visitor, cx)
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 
     /// Resolves the tag and shows it, closing first what the visitor wants.
-    fn open<V: Visitor>(&mut self, mut tag: Tag<'_>, visitor: &mut V, cx: &mut Cx<'_>) -> ControlFlow<()> {
+    fn open<V: Visitor>(
+        &mut self,
+        mut tag: Tag<'_>,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> ControlFlow<()> {
         for _ in 0..MAX_REOPENS {
             let depth = self.stack.depth() + 1;
             if tag.raw_attributes.contains("xmlns") {
@@ -525,7 +603,13 @@ impl Scan {
 
     /// Closes elements until `depth` are open; the outermost of them by its
     /// own end tag when `own`.
-    fn close_to<V: Visitor>(&mut self, depth: usize, own: bool, visitor: &mut V, cx: &mut Cx<'_>) -> ControlFlow<()> {
+    fn close_to<V: Visitor>(
+        &mut self,
+        depth: usize,
+        own: bool,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> ControlFlow<()> {
         while self.stack.depth() > depth {
             let at = self.stack.depth();
             self.stack.pop();

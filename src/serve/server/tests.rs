@@ -4,7 +4,6 @@ use axum::routing::get;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinHandle;
 
-use super::super::wire::grouped;
 use super::*;
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -30,9 +29,8 @@ async fn serve(
     let metrics = Arc::new(Metrics::new());
     let stop = CancellationToken::new();
     let connections = Connections {
-        places: Arc::new(Semaphore::new(places)),
         header_timeout,
-        ..Connections::new(router, metrics.clone(), stop.clone())
+        ..Connections::new(router, metrics.clone(), stop.clone(), places)
     };
     let served = tokio::spawn(async move {
         connections.accept_from(listener).await;
@@ -70,12 +68,29 @@ async fn read_answer(stream: &mut TcpStream) {
 
 #[test]
 fn the_answer_to_one_too_many_is_whole_and_tells_the_limit() {
-    let text = std::str::from_utf8(OVERLOADED).expect("ASCII");
+    let text = overloaded(1_024);
     let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
     assert!(head.contains(&format!("Content-Length: {}", body.len())), "{}", body.len());
     let problem: serde_json::Value = serde_json::from_str(body).expect("JSON");
     assert_eq!(problem["type"], "urn:sitemapd:problem:busy");
-    assert!(body.contains(&grouped(MAX_CONNECTIONS)), "{body}");
+    assert!(body.contains("1,024 connections"), "{body}");
+}
+
+#[test]
+fn half_of_the_open_files_are_left_to_the_rest_of_the_daemon() {
+    let line = |soft: &str| {
+        format!(
+            "Limit Soft Hard Units\nMax open files            {soft}  524288  files \nMax x 1\n"
+        )
+    };
+    for (soft, places) in
+        [("1024", 512), ("256", 128), ("1", 1), ("524288", 1_024), ("unlimited", 1_024)]
+    {
+        assert_eq!(connection_limit(Some(&line(soft))), places, "{soft}");
+    }
+    for unreadable in [None, Some(""), Some("Max open files"), Some("Max open files many")] {
+        assert_eq!(connection_limit(unreadable), 256, "{unreadable:?}");
+    }
 }
 
 #[tokio::test]

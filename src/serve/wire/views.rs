@@ -238,3 +238,74 @@ impl From<StatusView> for Status {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{json, to_value};
+
+    use super::*;
+    use crate::model::Precision;
+
+    #[test]
+    fn everything_known_of_a_url_is_shown_in_the_spelling_of_the_api() {
+        let at = |text: &str| text.parse().expect("a timestamp");
+        let lastmod = Lastmod { at: at("2026-11-20T00:00:00Z"), precision: Precision::Day };
+        let view = UrlView {
+            id: UrlId(7),
+            url: "https://example.org/a".to_owned(),
+            raw: None,
+            crawl: "default".to_owned(),
+            site: Some("example".to_owned()),
+            host: "https://example.org:443".to_owned(),
+            state: UrlState::Queued,
+            listed: true,
+            sources: vec![(SourceId(3), "https://example.org/sitemap.xml".to_owned())],
+            first_seen: at("2026-11-01T00:00:00Z"),
+            lastmod: Some(lastmod),
+            previous_lastmod: None,
+            changefreq: Some(ChangeFreq::Weekly),
+            priority: Priority::from_thousandths(800),
+            reason: Reason::Recrawl,
+            due_at: Some(at("2026-11-21T08:30:00.25Z")),
+            attempt: 0,
+            leased_until: None,
+            worker: None,
+            fetched_at: None,
+            outcome: Some(Outcome::Unchanged),
+            status: Some(304),
+            content_hash: None,
+            hash_kind: None,
+            fetches: 2,
+            changes: 1,
+            why: "a week after it was last fetched".to_owned(),
+        };
+        let json = to_value(KnownUrl::from(view)).expect("json");
+        let listing = json!([{"id": 3, "url": "https://example.org/sitemap.xml"}]);
+        for (field, value) in [
+            ("state", json!("queued")),
+            ("sources", listing),
+            ("lastmod", json!("2026-11-20")),
+            ("previous_lastmod", json!(null)),
+            ("changefreq", json!("weekly")),
+            ("priority", json!(0.8)),
+            ("reason", json!("recrawl")),
+            ("due_at", json!("2026-11-21T08:30:00.250Z")),
+            ("outcome", json!("unchanged")),
+            ("why", json!("a week after it was last fetched")),
+        ] {
+            assert_eq!(json[field], value, "{field}");
+        }
+    }
+
+    #[test]
+    fn a_block_is_shown_as_it_is_written_in_a_request() {
+        for (prefix, shown, hidden) in [(false, "url", "prefix"), (true, "prefix", "url")] {
+            let pattern = "https://example.org/a".to_owned();
+            let since = "2026-11-21T08:30:00Z".parse().expect("a timestamp");
+            let view = BlockView { crawl: "default".to_owned(), pattern, prefix, since };
+            let json = to_value(Block::from(view)).expect("json");
+            assert_eq!(json[shown], "https://example.org/a");
+            assert!(json.get(hidden).is_none());
+        }
+    }
+}

@@ -1,0 +1,542 @@
+//! Polls of sitemaps and feeds, from the request to the commit.
+//!
+//! The steps before the last one may be repeated after a crash without harm:
+//! chunks of a diff change only what does not say so already, and only
+//! `finish_poll` moves the snapshot, the validators and the next poll.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use url::Url;
+
+use super::Poller;
+use super::gate::PollGate;
+use super::interval::PollEvent;
+use super::interval::hints::Hints;
+use super::outcome::{Ended, hints_of};
+use super::read::{self, ListedChild, ReadDocument, Verdict};
+use crate::config::{Config, Site};
+use crate::diff::ROLLS_OF_A_WINDOW;
+use crate::diff::snapshot::{Snapshot, SnapshotEntry};
+use crate::diff::{Document, Rules};
+use crate::fetch::body::wire_hash;
+use crate::fetch::{Answer, FetchError, Fetched, Head, Refusal, Request, Validators};
+use crate::metrics::Saved;
+use crate::model::{DocumentKind, Lastmod, Precision, Role, SiteId};
+use crate::parse::{Issue, IssueCode, Limits, Report, Severity};
+use crate::recrawl::later;
+use crate::store::views::Counts;
+use crate::store::{
+    CHUNK, ChildEffect, Effect, NewSource, Origin, PollTarget, ReadResult, StoreError,
+};
+use crate::url::SiteRules;
+
+/// However often validators say that nothing has changed, a source is read in
+/// full this often: some validators are stuck, and indexes lie.
+const FULL_READ: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// Removals held back by a shrink are believed after this.
+const SHRINK_GRACE: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// Issues written down with a source.
+const MAX_ISSUES: usize = 50;
+
+impl Poller {
+    /// Polls a sitemap or a feed.
+    pub(super) async fn poll_document(&self, target: &PollTarget) -> Result<(), StoreError> {
+        let (Some(site), Some(id)) = (self.site_of(target), target.site) else {
+            return self.leave_alone(target).await;
+        };
+        self.home_first(target).await?;
+        let origin = self.store.origin_of(id).await?;
+        let rules = SiteRules::new(&site, origin.as_ref());
+        let began = self.clock.now();
+        let read_in_full = target.epoch != rules.epoch()
+            || target.last_full_at.is_none_or(|at| later(at, FULL_READ) <= began);
+        if !read_in_full && index_says_unchanged(target) {
+            return self.skip(target).await;
+        }
+        let gate = PollGate::new(self, site.host_delay, site.obey_robots);
+        let request = Request {
+            url: target.url.clone(),
+            validators: if read_in_full {
+                Validators::default()
+            } else {
+                target.validators.clone()
+            },
+            headers: site.headers.clone(),
+            max_wire_bytes: site.limits.max_wire_bytes,
+            max_redirects: self.config.borrow().fetch.max_redirects,
+        };
+        let mut answer = self.fetcher.fetch(request, &gate).await;
+        drop(gate);
+        if let Err(FetchError::Deferred(Refusal::Later { until })) = &answer {
+            return self.defer(target, *until).await;
+        }
+        let document = match &mut answer {
+            Ok(Answer::Document(fetched)) => Some(take_body(fetched)),
+            _ => None,
+        };
+        let poll = Poll { poller: self, target, site: &site, id, rules, began, read_in_full };
+        match (document, &answer) {
+            (Some(fetched), _) => poll.document(fetched, &answer).await,
+            (None, Ok(Answer::NotModified(_))) => {
+                self.metrics.saved(Saved::NotModified, 1);
+                let ended = Ended::good(PollEvent::Unchanged, "not-modified");
+                poll.nothing_new(ended, &answer, Hints::default()).await
+            }
+            _ => poll.failure(Ended::of(&answer), &answer).await,
+        }
+    }
+
+    /// The index says that the child is as we read it.
+    async fn skip(&self, target: &PollTarget) -> Result<(), StoreError> {
+        self.metrics.saved(Saved::SkippedChild, 1);
+        let ended = Ended::good(PollEvent::Unchanged, "skipped");
+        let next = self.next(target, &ended, &Hints::default());
+        self.store.skip_poll(target.id, next).await
+    }
+}
+
+/// One poll that got an answer.
+struct Poll<'p> {
+    poller: &'p Poller,
+    target: &'p PollTarget,
+    site: &'p Site,
+    id: SiteId,
+    rules: SiteRules,
+    began: Timestamp,
+    /// Nothing known before may cut this read short.
+    read_in_full: bool,
+}
+
+impl Poll<'_> {
+    async fn document(
+        &self,
+        fetched: Fetched,
+        answer: &Result<Answer, FetchError>,
+    ) -> Result<(), StoreError> {
+        let wire = wire_hash(&fetched.body);
+        let head = fetched.head.clone();
+        if !self.read_in_full && self.target.wire_hash == Some(wire) && !fetched.cut {
+            return self.same_bytes(answer, &head).await;
+        }
+        let limits = self.site.limits;
+        let limits_of_parser = Limits {
+            max_urls: limits.max_urls,
+            max_sitemaps: limits.max_sitemaps,
+            max_url_chars: limits.max_url_chars,
+        };
+        let (seed, now) = (self.poller.store.seed(), self.began);
+        let read = self
+            .on_cpu(move || read::read(fetched, limits_of_parser, limits.max_body_bytes, seed, now))
+            .await;
+        let read = match read {
+            Ok(read) => read,
+            Err(why) => {
+                return self.failure(Ended::bad(PollEvent::Failed, "failed", why), answer).await;
+            }
+        };
+        if read.report.kind == DocumentKind::Unsupported || read.report.kind == DocumentKind::Robots
+        {
+            return self.unsupported(&read, answer).await;
+        }
+        if !self.read_in_full
+            && self.target.body_hash == Some(read.decoding.hash)
+            && read.report.complete
+        {
+            return self.same_bytes(answer, &head).await;
+        }
+        self.take_over(read, wire, &head, answer).await
+    }
+
+    /// The bytes are those of the last read.
+    async fn same_bytes(
+        &self,
+        answer: &Result<Answer, FetchError>,
+        head: &Head,
+    ) -> Result<(), StoreError> {
+        self.poller.metrics.saved(Saved::EqualHash, 1);
+        let hints = Hints { max_age: head.max_age, ..Hints::default() };
+        self.nothing_new(Ended::good(PollEvent::Unchanged, "unchanged"), answer, hints).await
+    }
+
+    /// A read that found what was there before. Only entries that were missing
+    /// have anything to hear of it: they are missing once more.
+    async fn nothing_new(
+        &self,
+        ended: Ended,
+        answer: &Result<Answer, FetchError>,
+        hints: Hints,
+    ) -> Result<(), StoreError> {
+        let mut counts = Counts { unchanged: self.target.entries, ..Counts::default() };
+        if self.target.pending > 0 {
+            counts = self.missing_again().await?;
+        }
+        self.poller.store.seen_unchanged(self.target.id, self.began).await?;
+        let next = self.poller.next(self.target, &ended, &hints);
+        self.poller
+            .finish(self.target, self.began, ended, answer, next, counts, None)
+            .await
+            .map(|_| ())
+    }
+
+    async fn missing_again(&self) -> Result<Counts, StoreError> {
+        let (before, siblings) = self.snapshot().await?;
+        let document = read::same_again(&before);
+        let rules = self.diff_rules(true, self.target.window > 0, siblings, false);
+        let verdict = read::judge(&before, &document, &rules, &self.rules, &self.target.url);
+        let origin = self.origin(false);
+        let (next, counts) = self.apply(verdict, origin).await?;
+        let data = Snapshot::from_unsorted(next.clone()).encode();
+        self.poller.store.replace_snapshot(self.target.id, data, read::pending(&next)).await?;
+        Ok(counts)
+    }
+
+    /// Not a sitemap, not a feed: whatever it is, it changes no URL.
+    async fn unsupported(
+        &self,
+        read: &ReadDocument,
+        answer: &Result<Answer, FetchError>,
+    ) -> Result<(), StoreError> {
+        let what = if read.decoding.bytes == 0 {
+            "the document is empty"
+        } else {
+            "not a sitemap and not a feed"
+        };
+        let error = format!("Unsupported format: {what}");
+        let ended = Ended::bad(PollEvent::NotASource, "unsupported", error);
+        self.failure(ended, answer).await
+    }
+
+    /// Nothing usable came: previous URLs stay as they are.
+    async fn failure(
+        &self,
+        ended: Ended,
+        answer: &Result<Answer, FetchError>,
+    ) -> Result<(), StoreError> {
+        let mut next = self.poller.next(self.target, &ended, &Hints::default());
+        let was_a_guess =
+            self.target.named_by == "well-known" && self.target.last_full_at.is_none();
+        let answered = !matches!(ended.event, PollEvent::Failed | PollEvent::Throttled { .. });
+        if was_a_guess && answered {
+            next.at = None;
+            "there is no sitemap at this well-known place".clone_into(&mut next.why);
+            self.poller.probe_well_known(self.id, self.site, Some(&self.target.url)).await?;
+        }
+        self.poller
+            .finish(self.target, self.began, ended, answer, next, Counts::default(), None)
+            .await
+            .map(|_| ())
+    }
+
+    /// Takes over what a document says: chunks first, the end last.
+    async fn take_over(
+        &self,
+        read: ReadDocument,
+        wire: u128,
+        head: &Head,
+        answer: &Result<Answer, FetchError>,
+    ) -> Result<(), StoreError> {
+        let ReadDocument { report, decoding, document, children } = read;
+        let learned = self.target.window == 2;
+        let window = report.window || learned;
+        let (before, siblings) = self.snapshot().await?;
+        let suddenly_empty =
+            document.entries().is_empty() && children.is_empty() && !before.is_empty();
+        let rules = self.diff_rules(report.complete && !suddenly_empty, window, siblings, true);
+        let verdict = self.judge(before, document, rules).await;
+        let verdict = match verdict {
+            Ok(verdict) => verdict,
+            Err(why) => {
+                return self.failure(Ended::bad(PollEvent::Failed, "failed", why), answer).await;
+            }
+        };
+        let (shrunk, rolled, unchanged) = (verdict.shrunk, verdict.rolled, verdict.unchanged);
+        let (next, mut counts) = self.apply(verdict, self.origin(window)).await?;
+        let registered = self.children(&report, children).await?;
+        let rolls = if rolled { self.target.rolls + 1 } else { 0 };
+        let learns = !window && rolls >= ROLLS_OF_A_WINDOW;
+        let complete = report.complete && !suddenly_empty;
+        let moved = head.redirects.is_empty();
+        let changed =
+            counts.new + counts.changed + counts.touched + counts.removed + registered > 0;
+        let ended = ended(&report, complete, suddenly_empty, counts, registered, unchanged);
+        counts.rejected += read::admitted(&next)
+            .iter()
+            .filter(|(fate, _)| **fate != "accepted")
+            .map(|(_, n)| n)
+            .sum::<u64>();
+        let result = ReadResult {
+            kind: report.kind,
+            window: if report.window { 1 } else { u8::from(learned || learns) * 2 },
+            rolls,
+            shrunk_at: shrunk.then(|| self.target.shrunk_at.unwrap_or(self.began)),
+            pending: read::pending(&next),
+            complete,
+            epoch: self.rules.epoch(),
+            validators: if complete && moved {
+                head.validators.clone()
+            } else {
+                Validators::default()
+            },
+            wire_hash: complete.then_some(wire),
+            body_hash: complete.then_some(decoding.hash),
+            bytes: decoding.bytes,
+            entries: (report.entries_total + report.sitemaps_total) as u64,
+            admitted: serde_json::to_string(&read::admitted(&next)).unwrap_or_default(),
+            issues: issues_json(&report, shrunk, self.is_too_deep(&report)),
+            snapshot: Some(Snapshot::from_unsorted(next).encode()),
+            changed,
+        };
+        let hints = hints_of(&report.hints, head);
+        let next_poll = self.poller.next(self.target, &ended, &hints);
+        self.poller
+            .finish(self.target, self.began, ended, answer, next_poll, counts, Some(result))
+            .await
+            .map(|_| ())
+    }
+
+    async fn judge(
+        &self,
+        before: Snapshot,
+        document: Document,
+        rules: Rules,
+    ) -> Result<Verdict, String> {
+        let site_rules = self.rules.clone();
+        let url = self.target.url.clone();
+        self.on_cpu(move || read::judge(&before, &document, &rules, &site_rules, &url)).await
+    }
+
+    /// Applies a verdict chunk by chunk, so that leases get in between, and
+    /// fills in the rows of what was admitted.
+    async fn apply(
+        &self,
+        verdict: Verdict,
+        origin: Origin,
+    ) -> Result<(Vec<SnapshotEntry>, Counts), StoreError> {
+        let mut next = verdict.next;
+        let mut counts = verdict.counts;
+        // Those over the quota are counted with the rest of what was refused.
+        counts.rejected = 0;
+        let mut rest = verdict.effects.into_iter().peekable();
+        while rest.peek().is_some() {
+            let chunk: Vec<Effect> = rest.by_ref().take(CHUNK).collect();
+            let applied = self.poller.store.apply(origin, chunk).await?;
+            for (slot, row) in applied.rows {
+                if let Some(entry) = next.get_mut(slot as usize) {
+                    entry.row = row;
+                }
+            }
+            let more = applied.counts;
+            counts.new += more.new;
+            counts.changed += more.changed;
+            counts.touched += more.touched;
+            counts.regressed += more.regressed;
+            counts.unchanged += more.unchanged;
+            counts.removed += more.removed;
+        }
+        Ok((next, counts))
+    }
+
+    /// What an index asks of its children; says how many are new.
+    async fn children(&self, report: &Report, listed: Vec<ListedChild>) -> Result<u64, StoreError> {
+        let is_index = matches!(report.kind, DocumentKind::Index | DocumentKind::Mixed);
+        if !is_index && self.target.kind.is_none_or(|kind| kind != DocumentKind::Index) {
+            return Ok(0);
+        }
+        if self.is_too_deep(report) {
+            return Ok(0);
+        }
+        let depth = self.target.depth + 1;
+        let known = self.poller.store.children(self.target.id).await?;
+        let mut known: HashMap<String, _> =
+            known.into_iter().map(|child| (child.url.clone(), child)).collect();
+        let mut effects = Vec::new();
+        let complete = report.complete && !listed.is_empty();
+        for child in listed {
+            let Ok(url) = Url::parse(&child.loc) else { continue };
+            // An index that lists itself is a loop of one.
+            if url == self.target.url {
+                continue;
+            }
+            match known.remove(url.as_str()) {
+                None => effects.push(ChildEffect::Add(NewSource {
+                    url,
+                    role: Role::Sitemap,
+                    named_by: "index",
+                    parent: Some((self.target.id, depth)),
+                    lastmod: child.lastmod,
+                })),
+                Some(before) => {
+                    let moved = match (before.lastmod, child.lastmod) {
+                        (Some(old), Some(new)) => new.is_newer_than(old),
+                        (None, Some(_)) => true,
+                        (_, None) => false,
+                    };
+                    if moved || before.misses > 0 {
+                        effects.push(ChildEffect::Due { id: before.id, lastmod: child.lastmod });
+                    }
+                }
+            }
+        }
+        if complete {
+            let gone = known.into_values().filter(|child| !child.retired);
+            effects.extend(gone.map(|child| ChildEffect::Missing { id: child.id }));
+        }
+        if effects.is_empty() {
+            return Ok(0);
+        }
+        let registered = self.poller.store.apply_children(self.id, effects).await?;
+        self.poller.note_refused(&self.site.name, registered);
+        Ok(registered.0)
+    }
+
+    /// Are the children of this index deeper than indexes may go?
+    fn is_too_deep(&self, report: &Report) -> bool {
+        report.sitemaps_total > 0
+            && self.target.depth + 1 > self.poller.config.borrow().fetch.max_index_depth
+    }
+
+    async fn snapshot(&self) -> Result<(Snapshot, i64), StoreError> {
+        let (data, siblings) = self.poller.store.snapshot(self.target).await?;
+        let Some(data) = data else { return Ok((Snapshot::new(), siblings)) };
+        match Snapshot::decode(&data) {
+            Ok(snapshot) => Ok((snapshot, siblings)),
+            Err(error) => {
+                // Everything is admitted anew; rows that exist are found again.
+                tracing::error!(source = %self.target.id, %error, "snapshot dropped");
+                Ok((Snapshot::new(), siblings))
+            }
+        }
+    }
+
+    fn diff_rules(
+        &self,
+        complete: bool,
+        window: bool,
+        siblings_read_s: i64,
+        may_be_new_epoch: bool,
+    ) -> Rules {
+        let config: Arc<Config> = Arc::clone(&self.poller.config.borrow());
+        let removal_after_s =
+            i64::try_from(config.poll.removal_after.as_secs()).unwrap_or(i64::MAX);
+        Rules {
+            now: self.began,
+            complete,
+            window,
+            new_epoch: may_be_new_epoch && self.target.epoch != self.rules.epoch(),
+            removal_polls: config.poll.removal_polls,
+            removal_after_s,
+            siblings_read_s,
+            shrink_believed: self
+                .target
+                .shrunk_at
+                .is_some_and(|at| later(at, SHRINK_GRACE) <= self.began),
+        }
+    }
+
+    fn origin(&self, window: bool) -> Origin {
+        Origin {
+            source: self.target.id,
+            site: self.id,
+            crawl: self.target.crawl,
+            window,
+            generation: self.target.generation + 1,
+        }
+    }
+
+    /// Runs work on the blocking pool; `Err` says that it panicked.
+    async fn on_cpu<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let permit =
+            Arc::clone(&self.poller.cpu).acquire_owned().await.map_err(|e| e.to_string())?;
+        let done = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            work()
+        });
+        done.await.map_err(|error| {
+            tracing::error!(source = %self.target.id, %error, "reading a document panicked");
+            "the document could not be read: an internal error, please report it".to_owned()
+        })
+    }
+}
+
+fn ended(
+    report: &Report,
+    complete: bool,
+    suddenly_empty: bool,
+    counts: Counts,
+    registered: u64,
+    unchanged: bool,
+) -> Ended {
+    if !complete {
+        let error = if suddenly_empty {
+            "the document is suddenly empty: nothing was removed for it"
+        } else {
+            "the document was not read to its end: what was complete is kept, nothing was removed"
+        };
+        let mut ended = Ended::good(PollEvent::Incomplete, "incomplete");
+        ended.status = "has-errors";
+        ended.error = Some(error.to_owned());
+        return ended;
+    }
+    let changed = counts.changed + counts.touched + counts.removed;
+    let new = counts.new + registered;
+    let mut ended = if new + changed == 0 {
+        Ended::good(PollEvent::Unchanged, "unchanged")
+    } else {
+        Ended::good(PollEvent::Changed { new, changed }, "changed")
+    };
+    debug_assert!(!unchanged || new + changed == 0);
+    if report.issues.iter().any(|issue| issue.severity != Severity::Warning) {
+        ended.status = "has-errors";
+    }
+    ended
+}
+
+/// Has the child been read since its index says it last changed? A date is
+/// over when all of it is.
+fn index_says_unchanged(target: &PollTarget) -> bool {
+    let (Some(lastmod), Some(read)) = (target.index_lastmod, target.last_complete_at) else {
+        return false;
+    };
+    target.parent.is_some() && target.pending == 0 && target.failures == 0 && end_of(lastmod) < read
+}
+
+/// The last instant that a date may stand for.
+fn end_of(lastmod: Lastmod) -> Timestamp {
+    const DAY: u64 = 24 * 3_600;
+    let seconds = match lastmod.precision {
+        Precision::Year => 366 * DAY,
+        Precision::Month => 31 * DAY,
+        // A day lasts until it has ended in every zone.
+        Precision::Day => DAY + DAY / 2,
+        Precision::Minute => 60,
+        Precision::Second | Precision::Fraction => 1,
+    };
+    later(lastmod.at, Duration::from_secs(seconds))
+}
+
+/// Moves the body out of an answer whose head is still needed.
+fn take_body(fetched: &mut Fetched) -> Fetched {
+    Fetched {
+        head: fetched.head.clone(),
+        content_encoding: std::mem::take(&mut fetched.content_encoding),
+        body: std::mem::take(&mut fetched.body),
+        cut: fetched.cut,
+    }
+}
+
+fn issues_json(report: &Report, shrunk: bool, too_deep: bool) -> String {
+    let mut issues: Vec<_> = report.issues.iter().take(MAX_ISSUES).cloned().collect();
+    if shrunk {
+        issues.push(Issue::of_whole(IssueCode::Shrunk));
+    }
+    if too_deep {
+        issues.push(Issue::of_whole(IssueCode::NestedIndexes));
+    }
+    serde_json::to_string(&issues).unwrap_or_default()
+}

@@ -1,0 +1,114 @@
+//! The gate before every request: robots.txt, one request at a time, the clock.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use url::Url;
+
+use super::Poller;
+use crate::fetch::{Gate, Refusal};
+use crate::url::authority;
+
+/// A poll waits this long for its host at most; beyond that it comes back.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Locks remembered before those that nobody holds are dropped.
+const MANY_LOCKS: usize = 4_096;
+
+/// One lock per scheme, host and port: one request in flight.
+#[derive(Default)]
+pub(super) struct HostLocks {
+    locks: StdMutex<HashMap<String, Weak<Mutex<()>>>>,
+}
+
+impl HostLocks {
+    pub(super) async fn take(&self, authority: &str) -> OwnedMutexGuard<()> {
+        let lock = self.of(authority);
+        lock.lock_owned().await
+    }
+
+    fn of(&self, authority: &str) -> Arc<Mutex<()>> {
+        let mut locks = self.guard();
+        if let Some(lock) = locks.get(authority).and_then(Weak::upgrade) {
+            return lock;
+        }
+        if locks.len() >= MANY_LOCKS {
+            locks.retain(|_, lock| lock.strong_count() > 0);
+        }
+        let lock = Arc::new(Mutex::new(()));
+        locks.insert(authority.to_owned(), Arc::downgrade(&lock));
+        lock
+    }
+
+    /// A panic never happens while this lock is held, so poison means nothing.
+    fn guard(&self) -> MutexGuard<'_, HashMap<String, Weak<Mutex<()>>>> {
+        self.locks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One request at a time per host, and never before its clock: the gate of
+/// robots.txt itself, which no robots.txt forbids. Holds the host's lock until
+/// the next hop, or its end.
+pub(super) struct ClockGate<'p> {
+    poller: &'p Poller,
+    delay: Duration,
+    held: Mutex<Option<OwnedMutexGuard<()>>>,
+}
+
+impl<'p> ClockGate<'p> {
+    pub(super) fn new(poller: &'p Poller, delay: Duration) -> Self {
+        Self { poller, delay, held: Mutex::new(None) }
+    }
+
+    /// The hop before is over: its host is free for others.
+    async fn let_go(&self) {
+        drop(self.held.lock().await.take());
+    }
+}
+
+impl Gate for ClockGate<'_> {
+    async fn admit(&self, url: &Url) -> Result<(), Refusal> {
+        self.let_go().await;
+        let authority = authority(url);
+        let lock = self.poller.locks.take(&authority).await;
+        let slot = self.poller.store.reserve(authority.clone(), self.delay, PATIENCE).await;
+        match slot {
+            Ok(Ok(at)) => {
+                self.poller.clock.sleep_until(at).await;
+                *self.held.lock().await = Some(lock);
+                Ok(())
+            }
+            Ok(Err(until)) => Err(Refusal::Later { until }),
+            Err(error) => {
+                tracing::error!(%error, authority, "no slot could be taken");
+                let until = crate::recrawl::later(self.poller.clock.steady(), PATIENCE);
+                Err(Refusal::Later { until })
+            }
+        }
+    }
+}
+
+/// The gate of every other poll: robots.txt is asked first, where the site
+/// obeys it, of each host that a redirect leads to.
+pub(super) struct PollGate<'p> {
+    clock: ClockGate<'p>,
+    obeys: bool,
+}
+
+impl<'p> PollGate<'p> {
+    pub(super) fn new(poller: &'p Poller, delay: Duration, obeys: bool) -> Self {
+        Self { clock: ClockGate::new(poller, delay), obeys }
+    }
+}
+
+impl Gate for PollGate<'_> {
+    async fn admit(&self, url: &Url) -> Result<(), Refusal> {
+        // robots.txt may have to be fetched from this very host.
+        self.clock.let_go().await;
+        if self.obeys {
+            self.clock.poller.judge(url, &authority(url), self.clock.delay).await?;
+        }
+        self.clock.admit(url).await
+    }
+}

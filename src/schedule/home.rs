@@ -1,0 +1,124 @@
+//! The home page: tells the form a site redirects to, and its feeds.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use url::Url;
+
+use super::Poller;
+use super::gate::PollGate;
+use super::interval::PollEvent;
+use super::outcome::Ended;
+use super::robots::found;
+use crate::config::{SourceList, Twins};
+use crate::fetch::body::Decoded;
+use crate::fetch::{Answer, FetchError, Fetched, Refusal, Request};
+use crate::model::{Role, SiteId};
+use crate::parse::html;
+use crate::store::{PollTarget, StoreError};
+use crate::url::{are_twins, authority};
+
+/// Bytes of a home page that are fetched: its head is what matters.
+const MAX_PAGE: u64 = 2 * 1024 * 1024;
+/// Feeds registered of one page.
+const MAX_FEEDS: usize = 20;
+
+impl Poller {
+    /// Polls the home page of a site.
+    pub(super) async fn poll_home(&self, target: &PollTarget) -> Result<(), StoreError> {
+        let began = self.clock.now();
+        let Some(site) = self.site_of(target) else { return self.leave_alone(target).await };
+        let Some(id) = target.site else { return self.leave_alone(target).await };
+        let gate = PollGate::new(self, site.host_delay, site.obey_robots);
+        let request = Request {
+            url: site.url.clone(),
+            validators: target.validators.clone(),
+            headers: site.headers.clone(),
+            max_wire_bytes: MAX_PAGE,
+            max_redirects: self.config.borrow().fetch.max_redirects,
+        };
+        let answer = self.fetcher.fetch(request, &gate).await;
+        drop(gate);
+        if let Err(FetchError::Deferred(Refusal::Later { until })) = &answer {
+            return self.defer(target, *until).await;
+        }
+        let mut ended = Ended::of(&answer);
+        if let Ok(Answer::Document(fetched)) = &answer {
+            self.learn_origin(id, &site.url, site.twins, &fetched.head.final_url).await?;
+            let (feeds, sitemaps) = links_of(fetched);
+            let mut sources = Vec::new();
+            if site.feeds == SourceList::Auto {
+                sources.extend(
+                    feeds
+                        .into_iter()
+                        .take(MAX_FEEDS)
+                        .map(|url| found(url, Role::Feed, "home page")),
+                );
+            }
+            if site.sitemaps == SourceList::Auto {
+                sources
+                    .extend(sitemaps.into_iter().map(|url| found(url, Role::Sitemap, "home page")));
+            }
+            let registered = self.store.register(id, sources).await?;
+            self.note_refused(&site.name, registered);
+            ended.event = if registered.0 > 0 {
+                PollEvent::Changed { new: registered.0, changed: 0 }
+            } else {
+                PollEvent::Unchanged
+            };
+            ended.result = if registered.0 > 0 { "changed" } else { "unchanged" };
+            ended.status = "success";
+        }
+        self.finish_page(target, began, ended, &answer).await
+    }
+
+    /// A home page that redirects to its twin says which form is the real one.
+    async fn learn_origin(
+        &self,
+        id: SiteId,
+        home: &Url,
+        twins: Twins,
+        landed: &Url,
+    ) -> Result<(), StoreError> {
+        if twins == Twins::Separate || !are_twins(landed, home) {
+            return Ok(());
+        }
+        if self.store.learn_origin(id, landed.clone()).await? {
+            tracing::info!(
+                site = home.as_str(),
+                origin = authority(landed),
+                "the site lives at its twin"
+            );
+            // Its robots.txt speaks for the site from now on.
+            let delay = self.config.borrow().politeness.host_delay;
+            self.store.robots(authority(landed), delay).await?;
+        }
+        Ok(())
+    }
+
+    /// Has the home page of the site been looked at? Before that nobody knows
+    /// which twin its URLs belong to.
+    pub(super) async fn home_first(&self, target: &PollTarget) -> Result<(), StoreError> {
+        let Some(site) = target.site else { return Ok(()) };
+        if let Some(home) = self.store.unseen_home(site).await? {
+            self.poll_home(&home).await?;
+        }
+        Ok(())
+    }
+
+    /// A source of a site that left the config while it was due.
+    pub(super) async fn leave_alone(&self, target: &PollTarget) -> Result<(), StoreError> {
+        let config = Arc::clone(&self.config.borrow());
+        let until = crate::recrawl::later(self.clock.now(), config.poll.max);
+        self.defer(target, until).await
+    }
+}
+
+fn links_of(fetched: &Fetched) -> (Vec<Url>, Vec<Url>) {
+    let mut page = Vec::new();
+    let decoded = Decoded::new(fetched.body.clone(), &fetched.content_encoding, MAX_PAGE);
+    // The part that could be decoded holds the head more likely than not.
+    let _ = decoded.take(MAX_PAGE).read_to_end(&mut page);
+    let links = html::links(&page, &fetched.head.final_url);
+    (links.feeds, links.sitemaps)
+}

@@ -1,0 +1,295 @@
+//! How polls end: what an answer means, what is written down, what is logged.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::Poller;
+use super::interval::hints::{Hints, Skip};
+use super::interval::{Next, PollEvent, PollInput, next_poll};
+use crate::config::PollRule;
+use crate::fetch::{Answer, FetchError, Head, Refusal};
+use crate::metrics::PollFigures;
+use crate::parse;
+use crate::store::views::Counts;
+use crate::store::{NextPollAt, PollEnd, PollTarget, ReadResult, StoreError};
+use crate::url::authority;
+
+/// A 429 or 503 without Retry-After leaves its host alone for this long.
+const THROTTLED: Duration = Duration::from_secs(60);
+/// No origin keeps us away for longer (feeds.md: obey fully up to a day).
+const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3_600);
+
+/// What came of a poll before anything was made of it.
+#[derive(Debug, Clone)]
+pub(super) struct Ended {
+    pub(super) event: PollEvent,
+    /// A word for tables and metrics.
+    pub(super) result: &'static str,
+    pub(super) status: &'static str,
+    pub(super) error: Option<String>,
+}
+
+impl Ended {
+    /// What an answer means as such. A document counts as changed until
+    /// somebody has looked at it.
+    pub(super) fn of(answer: &Result<Answer, FetchError>) -> Self {
+        match answer {
+            Ok(Answer::Document(_)) => {
+                Self::good(PollEvent::Changed { new: 0, changed: 0 }, "changed")
+            }
+            Ok(Answer::NotModified(_)) => Self::good(PollEvent::Unchanged, "not-modified"),
+            Ok(Answer::Refused(head)) => Self::refused(head),
+            Err(FetchError::Deferred(refusal @ Refusal::Robots { .. })) => {
+                Self::bad(PollEvent::RobotsForbidden, "forbidden", refusal.to_string())
+            }
+            Err(error @ FetchError::Blocked(_)) => {
+                Self::bad(PollEvent::Denied { status: 0 }, "blocked", error.to_string())
+            }
+            Err(error) => Self::bad(PollEvent::Failed, "failed", error.to_string()),
+        }
+    }
+
+    pub(super) fn good(event: PollEvent, result: &'static str) -> Self {
+        Self { event, result, status: "success", error: None }
+    }
+
+    pub(super) fn bad(event: PollEvent, result: &'static str, error: String) -> Self {
+        Self { event, result, status: "could-not-fetch", error: Some(error) }
+    }
+
+    fn refused(head: &Head) -> Self {
+        let status = head.status;
+        let (event, result) = match status {
+            404 => (PollEvent::NotFound, "not-found"),
+            410 => (PollEvent::Gone, "gone"),
+            429 | 503 => {
+                (PollEvent::Throttled { status, retry_after: head.retry_after }, "throttled")
+            }
+            500.. => (PollEvent::Failed, "failed"),
+            _ => (PollEvent::Denied { status }, "denied"),
+        };
+        Self::bad(event, result, format!("HTTP error {status}"))
+    }
+
+    pub(super) fn failed(&self) -> bool {
+        !matches!(
+            self.event,
+            PollEvent::Changed { .. } | PollEvent::Unchanged | PollEvent::Incomplete
+        )
+    }
+}
+
+impl Poller {
+    /// Not now: the host wants to be left alone. Nothing has happened.
+    pub(super) async fn defer(
+        &self,
+        target: &PollTarget,
+        until: Timestamp,
+    ) -> Result<(), StoreError> {
+        tracing::debug!(source = %target.id, %until, "poll put off");
+        self.store.defer_poll(target.id, until).await
+    }
+
+    /// 429 and Retry-After are meant for the whole host.
+    pub(super) async fn heed(&self, head: &Head) -> Result<(), StoreError> {
+        let throttled = matches!(head.status, 429 | 503);
+        if !throttled {
+            return Ok(());
+        }
+        let pause = head.retry_after.unwrap_or(THROTTLED).min(LONGEST_PAUSE);
+        let why = if head.status == 429 { "HTTP 429" } else { "HTTP 503" };
+        self.store.pause_host(authority(&head.final_url), pause, why).await
+    }
+
+    /// When the source is polled next, and why.
+    pub(super) fn next(&self, target: &PollTarget, ended: &Ended, hints: &Hints) -> NextPollAt {
+        let config = Arc::clone(&self.config.borrow());
+        let site = self.site_of(target);
+        let adaptive = PollRule::Adaptive;
+        let (rule, timezone) = match &site {
+            Some(site) => (&site.poll, &site.timezone),
+            None => (&adaptive, &config.daemon.timezone),
+        };
+        let failed = ended.failed();
+        let input = PollInput {
+            now: self.clock.now(),
+            poll: &config.poll,
+            rule,
+            timezone,
+            previous: (target.interval_ms > 0)
+                .then(|| Duration::from_millis(target.interval_ms.unsigned_abs())),
+            event: ended.event,
+            failures: if failed { target.failures + 1 } else { 0 },
+            failing_since: target.failing_since.filter(|_| failed),
+            hints,
+            phase: phase(target),
+        };
+        match next_poll(&input) {
+            Next::Poll(next) => NextPollAt {
+                at: Some(next.at),
+                interval_ms: i64::try_from(next.interval.as_millis()).unwrap_or(i64::MAX),
+                rule: next.rule.as_str().to_owned(),
+                why: next.why,
+            },
+            Next::Retire { why } => NextPollAt {
+                at: None,
+                interval_ms: target.interval_ms,
+                rule: "retired".to_owned(),
+                why,
+            },
+        }
+    }
+
+    /// Ends the poll of a robots.txt: it is due again when its copy expires.
+    pub(super) async fn finish_robots(
+        &self,
+        target: &PollTarget,
+        began: Timestamp,
+        ended: Ended,
+        answer: &Result<Answer, FetchError>,
+        expires_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut next = self.next(target, &ended, &Hints::default());
+        if !ended.failed() {
+            next.at = Some(expires_at);
+            "fixed".clone_into(&mut next.rule);
+            "robots.txt is asked for once a day".clone_into(&mut next.why);
+        }
+        if next.at.is_none() {
+            // It is never given up: whatever the host serves depends on it.
+            next.at = Some(expires_at);
+        }
+        self.finish(target, began, ended, answer, next, Counts::default(), None).await.map(|_| ())
+    }
+
+    /// Ends the poll of a page that is no document.
+    pub(super) async fn finish_page(
+        &self,
+        target: &PollTarget,
+        began: Timestamp,
+        ended: Ended,
+        answer: &Result<Answer, FetchError>,
+    ) -> Result<(), StoreError> {
+        let mut next = self.next(target, &ended, &Hints::default());
+        if next.at.is_none() {
+            // A home page that is gone is looked at again all the same.
+            let max = self.config.borrow().poll.max;
+            next.at = Some(crate::recrawl::later(began, max));
+        }
+        self.finish(target, began, ended, answer, next, Counts::default(), None).await.map(|_| ())
+    }
+
+    /// Writes how a poll ended, counts it, logs its one line.
+    #[allow(clippy::too_many_arguments)] // the parts of one record
+    pub(super) async fn finish(
+        &self,
+        target: &PollTarget,
+        began: Timestamp,
+        ended: Ended,
+        answer: &Result<Answer, FetchError>,
+        next: NextPollAt,
+        counts: Counts,
+        read: Option<ReadResult>,
+    ) -> Result<i64, StoreError> {
+        let head = match answer {
+            Ok(Answer::Document(fetched)) => Some(&fetched.head),
+            Ok(Answer::NotModified(head) | Answer::Refused(head)) => Some(head),
+            Err(_) => None,
+        };
+        if let Some(head) = head {
+            self.heed(head).await?;
+        }
+        let took = Duration::try_from(self.clock.now().duration_since(began)).unwrap_or_default();
+        let wire_bytes = head.map_or(0, |head| head.wire_bytes);
+        let http_status = head.map(|head| head.status);
+        let (body_bytes, entries) = read.as_ref().map_or((0, 0), |read| (read.bytes, read.entries));
+        self.log(target, &ended, &next, &counts, http_status, wire_bytes, entries, took);
+        self.metrics.poll_done(&PollFigures {
+            result: ended.result,
+            took,
+            wire_bytes,
+            body_bytes,
+            entries,
+            counts,
+        });
+        let revalidated = match answer {
+            Ok(Answer::NotModified(head)) => Some(head.validators.clone()),
+            _ => None,
+        };
+        let failed = ended.failed();
+        self.store
+            .finish_poll(PollEnd {
+                source: target.id,
+                at: began,
+                took_ms: i64::try_from(took.as_millis()).unwrap_or(i64::MAX),
+                result: ended.result,
+                status: ended.status,
+                http_status,
+                wire_bytes,
+                counts,
+                error: ended.error,
+                next,
+                failed,
+                revalidated,
+                read,
+            })
+            .await
+    }
+
+    #[allow(clippy::too_many_arguments)] // the figures of one log line
+    fn log(
+        &self,
+        target: &PollTarget,
+        ended: &Ended,
+        next: &NextPollAt,
+        counts: &Counts,
+        http: Option<u16>,
+        bytes: u64,
+        entries: u64,
+        took: Duration,
+    ) {
+        tracing::info!(
+            site = target.site_name.as_deref().unwrap_or("-"),
+            source = %target.id,
+            url = crate::log::redact(&target.url),
+            result = ended.result,
+            http = http.unwrap_or(0),
+            bytes,
+            entries,
+            new = counts.new,
+            changed = counts.changed,
+            touched = counts.touched,
+            regressed = counts.regressed,
+            unchanged = counts.unchanged,
+            missing = counts.missing,
+            removed = counts.removed,
+            rejected = counts.rejected,
+            ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            next = next.at.map_or_else(|| "never".to_owned(), |at| at.strftime("%FT%TZ").to_string()),
+            why = next.why,
+            error = ended.error.as_deref().unwrap_or(""),
+            "poll"
+        );
+    }
+}
+
+/// What a document and its answer ask of pollers.
+pub(super) fn hints_of(document: &parse::Hints, head: &Head) -> Hints {
+    Hints {
+        max_age: head.max_age,
+        ttl: document.min_interval_secs.map(|seconds| Duration::from_secs(u64::from(seconds))),
+        skip: Skip { hours: document.skip_hours, days: document.skip_days },
+    }
+}
+
+/// Chance in [0, 1), the same for the same source and read.
+fn phase(target: &PollTarget) -> f64 {
+    let seed = target.id.0.rotate_left(32) ^ target.due_at.as_millisecond();
+    let hash = xxhash_rust::xxh3::xxh3_64(&seed.to_le_bytes());
+    // 53 bits make every value of the range exactly once.
+    #[allow(clippy::cast_precision_loss)]
+    let fraction = (hash >> 11) as f64 / (1_u64 << 53) as f64;
+    fraction
+}

@@ -1,0 +1,205 @@
+//! The work of one document on the blocking pool: decode, parse, compare, judge.
+//!
+//! Takes what was fetched and what was known, and yields effects and the next
+//! snapshot. Nothing here waits for anything, and nothing here is kept: until
+//! the store has it, nothing has happened.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use jiff::Timestamp;
+use url::Url;
+
+use crate::diff::document::Collector;
+use crate::diff::snapshot::{Row, Snapshot, SnapshotEntry};
+use crate::diff::{self, Diff, Document, Rules, Step};
+use crate::fetch::Fetched;
+use crate::fetch::body::{Decoded, Decoding, End};
+use crate::model::Lastmod;
+use crate::parse::{self, Context, Item, Limits, Report};
+use crate::store::Effect;
+use crate::store::views::Counts;
+use crate::url::SiteRules;
+
+/// A child as an index lists it.
+#[derive(Debug, Clone)]
+pub(super) struct ListedChild {
+    pub(super) loc: String,
+    pub(super) lastmod: Option<Lastmod>,
+}
+
+/// One document, read.
+pub(super) struct ReadDocument {
+    pub(super) report: Report,
+    pub(super) decoding: Decoding,
+    pub(super) document: Document,
+    pub(super) children: Vec<ListedChild>,
+}
+
+/// Decodes and parses a body.
+pub(super) fn read(
+    fetched: Fetched,
+    limits: Limits,
+    max_body_bytes: u64,
+    seed: u64,
+    now: Timestamp,
+) -> ReadDocument {
+    let mut decoded = Decoded::new(fetched.body, &fetched.content_encoding, max_body_bytes);
+    let mut collector = Collector::new(seed, now);
+    let mut children = Vec::new();
+    let context = Context {
+        base: &fetched.head.final_url,
+        content_type: fetched.head.content_type.as_deref(),
+        limits,
+    };
+    let mut report = parse::parse(&mut decoded, &context, &mut |item| {
+        match item {
+            Item::Entry(entry) => collector.push(&entry),
+            Item::Sitemap(child) => {
+                children.push(ListedChild { loc: child.loc.to_owned(), lastmod: child.lastmod });
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    let decoding = decoded.outcome();
+    report.complete &= decoding.end == End::Whole && !fetched.cut;
+    ReadDocument { report, decoding, document: collector.finish(), children }
+}
+
+/// What a read asks of the store.
+pub(super) struct Verdict {
+    /// In the order in which they are to be applied.
+    pub(super) effects: Vec<Effect>,
+    /// The next snapshot; rows of admitted URLs are filled in as they are known.
+    pub(super) next: Vec<SnapshotEntry>,
+    /// What needs no effect.
+    pub(super) counts: Counts,
+    pub(super) shrunk: bool,
+    pub(super) rolled: bool,
+    /// Is it all as it was?
+    pub(super) unchanged: bool,
+}
+
+/// Compares a document with what its source listed before and judges what is
+/// new by the site's rules.
+pub(super) fn judge(
+    before: &Snapshot,
+    document: &Document,
+    rules: &Rules,
+    site: &SiteRules,
+    source: &Url,
+) -> Verdict {
+    let mut diff = diff::diff(before, document, rules);
+    let unchanged = diff.is_empty(before);
+    let mut counts =
+        Counts { unchanged: diff.unchanged, missing: diff.missing, ..Counts::default() };
+    let steps = std::mem::take(&mut diff.steps);
+    let mut effects = Vec::with_capacity(steps.len());
+    for step in steps {
+        if let Some(effect) = effect_of(step, &mut diff, document, site, source, &mut counts) {
+            effects.push(effect);
+        }
+    }
+    Verdict {
+        effects,
+        next: diff.next,
+        counts,
+        shrunk: diff.shrunk,
+        rolled: diff.rolled,
+        unchanged,
+    }
+}
+
+fn effect_of(
+    step: Step,
+    diff: &mut Diff,
+    document: &Document,
+    site: &SiteRules,
+    source: &Url,
+    counts: &mut Counts,
+) -> Option<Effect> {
+    let entry_at = |diff: &Diff, slot: u32| diff.next.get(slot as usize).copied();
+    match step {
+        Step::Admit { entry, slot, previous } => {
+            let entry = document.entries().get(entry as usize)?;
+            let loc = document.loc(entry);
+            match site.admit(loc, source) {
+                Ok(url) => Some(Effect::Admit {
+                    slot,
+                    raw: url.respelled.then(|| loc.to_owned()),
+                    url,
+                    lastmod: entry.lastmod,
+                    hints: entry.hints,
+                    previous,
+                }),
+                Err(why) => {
+                    counts.rejected += 1;
+                    let row = Row::Rejected(why);
+                    if let Some(next) = diff.next.get_mut(slot as usize) {
+                        next.row = row;
+                    }
+                    match previous {
+                        Some(Row::Url(url)) => Some(Effect::Drop { url }),
+                        _ => None,
+                    }
+                }
+            }
+        }
+        Step::Changed { slot } => {
+            let entry = entry_at(diff, slot)?;
+            Some(Effect::Changed {
+                url: url_of(entry.row)?,
+                lastmod: entry.lastmod?,
+                hints: entry.hints,
+            })
+        }
+        Step::Touched { slot } => {
+            let entry = entry_at(diff, slot)?;
+            Some(Effect::Touched { url: url_of(entry.row)?, hints: entry.hints })
+        }
+        Step::Regressed { slot } => {
+            Some(Effect::Regressed { url: url_of(entry_at(diff, slot)?.row)? })
+        }
+        Step::Hints { slot } => {
+            let entry = entry_at(diff, slot)?;
+            Some(Effect::Hints {
+                url: url_of(entry.row)?,
+                lastmod: entry.lastmod,
+                hints: entry.hints,
+            })
+        }
+        Step::Missing { slot } => Some(Effect::Missing { url: url_of(entry_at(diff, slot)?.row)? }),
+        Step::Drop { row } => Some(Effect::Drop { url: url_of(row)? }),
+    }
+}
+
+fn url_of(row: Row) -> Option<crate::model::UrlId> {
+    match row {
+        Row::Url(url) => Some(url),
+        Row::Rejected(_) => None,
+    }
+}
+
+/// Entries of a snapshot by what became of them, for the report.
+pub(super) fn admitted(entries: &[SnapshotEntry]) -> BTreeMap<&'static str, u64> {
+    let mut by_fate = BTreeMap::new();
+    for entry in entries.iter().filter(|entry| entry.missing_since.is_none()) {
+        let fate = match entry.row {
+            Row::Url(_) => "accepted",
+            Row::Rejected(why) => why.as_str(),
+        };
+        *by_fate.entry(fate).or_insert(0) += 1;
+    }
+    by_fate
+}
+
+/// Entries of a snapshot that are missing now.
+pub(super) fn pending(entries: &[SnapshotEntry]) -> u64 {
+    entries.iter().filter(|entry| entry.missing_since.is_some()).count() as u64
+}
+
+/// What a source listed last time, as if it had been read again: for an answer
+/// that says that nothing has changed while some entries are missing.
+pub(super) fn same_again(before: &Snapshot) -> Document {
+    Document::of_snapshot(before)
+}

@@ -1,0 +1,276 @@
+//! robots.txt: polled for what it names, kept for what it forbids.
+//!
+//! RFC 9309: 24 hours in the cache, no file means that everything is allowed,
+//! a server that does not answer means the last good copy and, without one,
+//! that nothing is (429 counts as no answer, as Google has it).
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use url::Url;
+
+use super::Poller;
+use super::gate::ClockGate;
+use super::interval::PollEvent;
+use super::outcome::Ended;
+use crate::config::{Site, SourceList};
+use crate::fetch::body::Decoded;
+use crate::fetch::{Answer, FetchError, Refusal, Request};
+use crate::model::{Role, SiteId};
+use crate::parse::robots::Robots;
+use crate::recrawl::later;
+use crate::store::{KeptRobots, NewSource, PollTarget, RobotsRead, StoreError};
+
+/// How long a copy holds (RFC 9309 section 2.4).
+const FRESH: Duration = Duration::from_secs(24 * 3_600);
+/// A copy that could not be refreshed is not asked for again for this long
+/// by those who only want to be judged by it.
+const RETRY: Duration = Duration::from_secs(300);
+/// Bytes of a robots.txt that are kept (RFC 9309 section 2.5).
+const MAX_BODY: usize = 500 * 1024;
+/// Redirects followed (RFC 9309 section 2.3.1.2).
+const REDIRECTS: u32 = 5;
+/// `Sitemap` lines registered of one file.
+const MAX_SITEMAPS: usize = 2_000;
+/// Files compiled and remembered.
+const REMEMBERED: usize = 10_000;
+
+/// Where a sitemap is looked for when robots.txt names none, one after the
+/// other until one is there.
+const WELL_KNOWN: [&str; 6] = [
+    "/sitemap.xml",
+    "/sitemap_index.xml",
+    "/wp-sitemap.xml",
+    "/sitemap.xml.gz",
+    "/sitemap.txt",
+    "/sitemaps.xml",
+];
+
+/// Compiled files by authority, each for the version it was compiled from.
+#[derive(Default)]
+pub(super) struct RobotsCache {
+    files: Mutex<HashMap<String, (i64, Arc<Robots>)>>,
+}
+
+impl RobotsCache {
+    fn get(&self, authority: &str, kept: &KeptRobots) -> Arc<Robots> {
+        let mut files = self.guard();
+        if let Some((version, robots)) = files.get(authority)
+            && *version == kept.version
+        {
+            return Arc::clone(robots);
+        }
+        let robots = Arc::new(Robots::parse(&kept.body));
+        if files.len() >= REMEMBERED {
+            files.clear();
+        }
+        files.insert(authority.to_owned(), (kept.version, Arc::clone(&robots)));
+        robots
+    }
+
+    /// Parsing does not panic, and if it did the map would be whole.
+    fn guard(&self) -> MutexGuard<'_, HashMap<String, (i64, Arc<Robots>)>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Poller {
+    /// May we fetch this URL, says the robots.txt of its authority?
+    pub(super) async fn judge(
+        &self,
+        url: &Url,
+        authority: &str,
+        delay: Duration,
+    ) -> Result<(), Refusal> {
+        let kept = match self.fresh_robots(authority, delay).await {
+            Ok(Some(kept)) if !kept.unreachable => kept,
+            _ => {
+                return Err(Refusal::Robots {
+                    authority: format!("{authority} (robots.txt unreachable)"),
+                });
+            }
+        };
+        let robots = self.robots.get(authority, &kept);
+        let path = &url[url::Position::BeforePath..];
+        if robots.allows(&self.own_token(), path) {
+            Ok(())
+        } else {
+            Err(Refusal::Robots { authority: authority.to_owned() })
+        }
+    }
+
+    /// Our product token, as robots.txt may name it.
+    fn own_token(&self) -> String {
+        self.config.borrow().daemon.user_agent.clone()
+    }
+
+    /// The kept copy, fetched first when there is none or it is old.
+    async fn fresh_robots(
+        &self,
+        authority: &str,
+        delay: Duration,
+    ) -> Result<Option<KeptRobots>, StoreError> {
+        let (source, kept) = self.store.robots(authority.to_owned(), delay).await?;
+        let now = self.clock.now();
+        let usable = kept
+            .as_ref()
+            .is_some_and(|kept| kept.expires_at > now || later(kept.read_at, RETRY) > now);
+        if usable {
+            return Ok(kept);
+        }
+        let target = self.store.poll_target(source).await?;
+        self.poll_robots(&target).await?;
+        Ok(self.store.robots(authority.to_owned(), delay).await?.1)
+    }
+
+    /// Polls a robots.txt: keeps its rules, registers the sitemaps it names.
+    pub(super) async fn poll_robots(&self, target: &PollTarget) -> Result<(), StoreError> {
+        let began = self.clock.now();
+        let config = Arc::clone(&self.config.borrow());
+        let delay =
+            self.site_of(target).map_or(config.politeness.host_delay, |site| site.host_delay);
+        let gate = ClockGate::new(self, delay);
+        let request = Request {
+            url: target.url.clone(),
+            validators: target.validators.clone(),
+            headers: self.site_of(target).map_or_else(Vec::new, |site| site.headers),
+            max_wire_bytes: config.fetch.limits.max_wire_bytes.min(2 * MAX_BODY as u64),
+            max_redirects: REDIRECTS,
+        };
+        let answer = self.fetcher.fetch(request, &gate).await;
+        drop(gate);
+        if let Err(FetchError::Deferred(Refusal::Later { until })) = &answer {
+            return self.defer(target, *until).await;
+        }
+        let mut ended = Ended::of(&answer);
+        let read = self.robots_read(&answer);
+        let rules = match &read {
+            RobotsRead::Rules { body, .. } => Some(Robots::parse(body)),
+            RobotsRead::Same | RobotsRead::Unreachable { .. } => None,
+        };
+        let expires_at = later(began, FRESH);
+        let changed = self.store.save_robots(target.host, read, expires_at).await?;
+        // No robots.txt is an answer, and a good one.
+        if rules.is_some() {
+            ended.event = if changed {
+                PollEvent::Changed { new: 0, changed: 1 }
+            } else {
+                PollEvent::Unchanged
+            };
+            ended.result = if changed { "changed" } else { "unchanged" };
+            ended.status = "success";
+            ended.error = None;
+        }
+        if let Some(robots) = rules {
+            self.register_sitemaps(target, &robots).await?;
+        }
+        self.finish_robots(target, began, ended, &answer, expires_at).await
+    }
+
+    fn robots_read(&self, answer: &Result<Answer, FetchError>) -> RobotsRead {
+        match answer {
+            Ok(Answer::NotModified(_)) => RobotsRead::Same,
+            Ok(Answer::Document(fetched)) => {
+                let mut body = Vec::new();
+                let decoded = Decoded::new(
+                    fetched.body.clone(),
+                    &fetched.content_encoding,
+                    4 * MAX_BODY as u64,
+                );
+                // What could be decoded counts; a broken tail is a cut file.
+                let _ = decoded.take(MAX_BODY as u64).read_to_end(&mut body);
+                let robots = Robots::parse(&body);
+                let crawl_delay = robots.crawl_delay(&self.own_token());
+                RobotsRead::Rules { body, status: fetched.head.status, crawl_delay }
+            }
+            Ok(Answer::Refused(head)) if head.status == 429 || head.status >= 500 => {
+                RobotsRead::Unreachable { status: head.status }
+            }
+            Ok(Answer::Refused(head)) => {
+                RobotsRead::Rules { body: Vec::new(), status: head.status, crawl_delay: None }
+            }
+            // Too many redirects count as no file (RFC 9309 section 2.3.1.2).
+            Err(FetchError::Redirects(_)) => {
+                RobotsRead::Rules { body: Vec::new(), status: 0, crawl_delay: None }
+            }
+            Err(_) => RobotsRead::Unreachable { status: 0 },
+        }
+    }
+
+    /// Registers what a robots.txt names for the sites it speaks for, or where
+    /// to look when it names nothing.
+    async fn register_sitemaps(
+        &self,
+        target: &PollTarget,
+        robots: &Robots,
+    ) -> Result<(), StoreError> {
+        let config = Arc::clone(&self.config.borrow());
+        for (id, name) in self.store.sites_at(target.host).await? {
+            let Some(site) = config.sites.get(&name) else { continue };
+            if site.sitemaps != SourceList::Auto {
+                continue;
+            }
+            let named: Vec<Url> = robots
+                .sitemaps()
+                .iter()
+                .filter_map(|line| target.url.join(line).ok())
+                .filter(|url| matches!(url.scheme(), "http" | "https"))
+                .take(MAX_SITEMAPS)
+                .collect();
+            if named.is_empty() {
+                self.probe_well_known(id, site, None).await?;
+                continue;
+            }
+            let sources =
+                named.into_iter().map(|url| found(url, Role::Sitemap, "robots.txt")).collect();
+            self.note_refused(&name, self.store.register(id, sources).await?);
+        }
+        Ok(())
+    }
+
+    /// Looks at the next well-known place after `missed`, or the first.
+    pub(super) async fn probe_well_known(
+        &self,
+        id: SiteId,
+        site: &Site,
+        missed: Option<&Url>,
+    ) -> Result<(), StoreError> {
+        let next = match missed {
+            None => 0,
+            Some(url) => match WELL_KNOWN.iter().position(|path| *path == url.path()) {
+                Some(position) => position + 1,
+                None => return Ok(()),
+            },
+        };
+        let Some(path) = WELL_KNOWN.get(next) else {
+            tracing::info!(
+                site = site.name,
+                "no sitemap: robots.txt names none, the well-known places have none"
+            );
+            return Ok(());
+        };
+        let base = self.store.origin_of(id).await?.unwrap_or_else(|| site.url.clone());
+        let Ok(url) = base.join(path) else { return Ok(()) };
+        self.note_refused(
+            &site.name,
+            self.store.register(id, vec![found(url, Role::Sitemap, "well-known")]).await?,
+        );
+        Ok(())
+    }
+
+    pub(super) fn note_refused(&self, site: &str, (added, refused): (u64, u64)) {
+        if added > 0 {
+            tracing::info!(site, added, "sources registered");
+        }
+        if refused > 0 {
+            tracing::warn!(site, refused, "sources refused: the site has its max_sources");
+        }
+    }
+}
+
+/// A source that was found, not configured.
+pub(super) fn found(url: Url, role: Role, named_by: &'static str) -> NewSource {
+    NewSource { url, role, named_by, parent: None, lastmod: None }
+}

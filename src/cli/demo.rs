@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Failure;
 use super::output::{Output, Tone};
+use super::signals::Signals;
 use crate::app::{App, AppError};
 use crate::clock::Clock;
 use crate::config::units::parse_duration;
@@ -139,12 +140,11 @@ impl Stage {
         let end = Instant::now() + length;
         let mut beat = interval(BEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let interrupt = tokio::signal::ctrl_c();
-        tokio::pin!(interrupt);
+        let mut signals = Signals::new().context("signals")?;
         loop {
             tokio::select! {
                 ended = &mut self.daemon => return Ok(Ending::Daemon(why(ended))),
-                _ = &mut interrupt => return Ok(Ending::Interrupt),
+                _ = signals.stop() => return Ok(Ending::Interrupt),
                 () = sleep_until(end) => return Ok(Ending::Time),
                 Some(event) = self.events.recv() => narrator.take(event, out),
                 _ = beat.tick() => {
@@ -238,12 +238,11 @@ fn introduce(origin: &str, api: &str, folder: &Folder, out: &mut Output) -> std:
         folder.path().display()
     ))?;
     out.line("Meanwhile, in another terminal:")?;
-    let lease = format!(r#"-d '{{"max":1,"ttl":"10s"}}' {api}/v1/lease"#);
     for (what, command) in [
         ("the status page", format!("{api}/")),
         ("the queue in numbers", format!("{api}/v1/queue")),
         ("the metrics", format!("{api}/metrics")),
-        ("lease a URL yourself", format!("-H 'content-type: application/json' {lease}")),
+        ("lease a URL yourself", format!(r#"--json '{{"max":1,"ttl":"10s"}}' {api}/v1/lease"#)),
     ] {
         out.line(&format!("  {:<21} {}", what, out.paint(Tone::Note, &format!("curl {command}"))))?;
     }

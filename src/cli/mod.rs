@@ -16,6 +16,7 @@ pub mod poll;
 pub mod question;
 pub mod queue;
 pub mod run;
+mod signals;
 pub mod sites;
 pub mod source_of_truth;
 pub mod sources;

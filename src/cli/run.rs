@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use sd_notify::NotifyState;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
+use super::signals::{Heard, Signals};
 use super::source_of_truth::{DEFAULT_CONFIG, config_path};
 use super::{Failure, Options};
 use crate::app::{App, AppError, Reload};
@@ -97,47 +97,6 @@ fn finish(ended: Result<Result<(), AppError>, tokio::task::JoinError>) -> Result
         }
         Ok(Err(error)) => Err(anyhow!(error).into()),
         Err(error) => Err(anyhow!(error).context("the daemon broke off").into()),
-    }
-}
-
-/// What a signal asks of us.
-enum Heard {
-    Reload,
-    Stop(&'static str),
-}
-
-/// The signals that mean something to us.
-struct Signals {
-    hangup: Signal,
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            hangup: signal(SignalKind::hangup())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
-    }
-
-    /// The next signal.
-    async fn next(&mut self) -> Heard {
-        tokio::select! {
-            _ = self.hangup.recv() => Heard::Reload,
-            _ = self.interrupt.recv() => Heard::Stop("SIGINT"),
-            _ = self.terminate.recv() => Heard::Stop("SIGTERM"),
-        }
-    }
-
-    /// The name of the next signal that asks us to stop.
-    async fn stop(&mut self) -> &'static str {
-        loop {
-            if let Heard::Stop(name) = self.next().await {
-                return name;
-            }
-        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The command line as a shell sees it: what is printed, and the exit codes.
 
+#![allow(clippy::expect_used, reason = "a test says what it expects")]
+
 mod check;
 mod config;
 mod store;

@@ -15,12 +15,12 @@ use crate::cli::table::MAX_WIDTH;
 
 /// Lines printed in one beat.
 const LINES: usize = 2;
-/// Lines waiting above which fetches are told in sums.
-const CROWDED: usize = 4;
+/// Lines of polls waiting above which single changes are no longer told.
+const CROWDED: usize = 12;
+/// What was fetched and not told comes as a sum every so many beats.
+const SUM_EVERY: u64 = 4;
 /// A running total comes every so many beats.
 const TOTAL_EVERY: u64 = 8;
-/// Changes told of one poll, one by one.
-const CHANGES: usize = 2;
 /// Columns before the text of a line: the time and what it is about.
 const MARGIN: usize = 15;
 
@@ -65,11 +65,11 @@ pub(super) struct Fetch {
     pub(super) settled: String,
 }
 
-/// A line to be printed.
+/// A line about polls.
 struct Line {
     text: String,
-    /// The outcome, if it tells of a fetch: such a line may become part of a sum.
-    fetch: Option<String>,
+    /// Does it tell of a single change, and may be left out?
+    detail: bool,
 }
 
 /// Tells the story.
@@ -78,7 +78,11 @@ pub(super) struct Narrator {
     beats: u64,
     /// What flowed so far.
     pub(super) tally: Tally,
-    waiting: VecDeque<Line>,
+    polls: VecDeque<Line>,
+    /// Lines of fetches with their outcomes.
+    fetches: VecDeque<(String, String)>,
+    /// Outcomes of the fetches that got no line.
+    untold: BTreeMap<String, u64>,
     /// Sources that were told of at least once.
     met: BTreeSet<i64>,
 }
@@ -90,7 +94,9 @@ impl Narrator {
             started: Instant::now(),
             beats: 0,
             tally: Tally::default(),
-            waiting: VecDeque::new(),
+            polls: VecDeque::new(),
+            fetches: VecDeque::new(),
+            untold: BTreeMap::new(),
             met: BTreeSet::new(),
         }
     }
@@ -103,7 +109,8 @@ impl Narrator {
             Event::Fetched(fetch) => self.fetched(&fetch, out),
             Event::Trouble(error) => {
                 let error = out.paint(Tone::Bad, &cut(&error, MAX_WIDTH - MARGIN));
-                self.push("trouble", Tone::Bad, &error, None, out);
+                let text = self.line("trouble", Tone::Bad, &error, out);
+                self.polls.push_back(Line { text, detail: false });
             }
             Event::Known(_) | Event::Leased(_) | Event::Released(_) => {}
         }
@@ -118,16 +125,23 @@ impl Narrator {
         let what = match (&poll.error, told) {
             (Some(error), _) => error.clone(),
             (None, Some(told)) => told,
-            (None, None) => count(poll.entries, "entry", "entries"),
+            (None, None) if poll.entries > 0 => count(poll.entries, "entry", "entries"),
+            (None, None) => String::new(),
         };
         let source = format!("{:<26}", cut(path_of(&poll.url), 26));
         let result = out.paint(tone_of(poll), &format!("{:<12}", cut(&poll.result, 12)));
         let what = cut(&what, MAX_WIDTH - MARGIN - 26 - 12 - 2);
-        self.push("poll", Tone::Note, &format!("{source} {result} {what}"), None, out);
-        let width = MAX_WIDTH - MARGIN;
-        for change in changes.iter().take(CHANGES) {
+        let text = self.line("poll", Tone::Note, &format!("{source} {result} {what}"), out);
+        self.polls.push_back(Line { text, detail: false });
+        // A first read is all news: its sum says it.
+        let shown =
+            |change: &&Change| matches!(change.kind.as_str(), "new" | "changed" | "removed");
+        if let Some(change) = changes.iter().find(shown)
+            && !first
+        {
             let change = Change { url: path_of(&change.url).to_owned(), ..change.clone() };
-            self.push("", Tone::Plain, &change_line(&change, width, out), None, out);
+            let text = change_line(&change, MAX_WIDTH - MARGIN, out);
+            self.polls.push_back(Line { text: format!("{:MARGIN$}{text}", ""), detail: true });
         }
     }
 
@@ -149,58 +163,63 @@ impl Narrator {
         if fetch.settled != "ok" {
             outcome = out.paint(Tone::Bad, &format!("settle: {}", cut(&fetch.settled, 10)));
         }
-        let text = format!("{path} {hints} {outcome}");
-        self.push("fetch", Tone::Strong, &text, Some(fetch.outcome.clone()), out);
+        let text = self.line("fetch", Tone::Strong, &format!("{path}  {hints}  {outcome}"), out);
+        self.fetches.push_back((text, fetch.outcome.clone()));
     }
 
-    fn push(&mut self, what: &str, tone: Tone, text: &str, fetch: Option<String>, out: &Output) {
-        let time = match what {
-            "" => String::new(),
-            _ => format!("{:.1}s", self.started.elapsed().as_secs_f64()),
-        };
+    /// A line with its time and what it is about in front.
+    fn line(&self, what: &str, tone: Tone, text: &str, out: &Output) -> String {
+        let time = format!("{:.1}s", self.started.elapsed().as_secs_f64());
         let time = out.paint(Tone::Faint, &format!("{time:>6}"));
-        let what = out.paint(tone, &format!("{what:<7}"));
-        self.waiting.push_back(Line { text: format!("{time} {what}{text}"), fetch });
+        let what = out.paint(tone, &format!("{what:<8}"));
+        format!("{time} {what}{text}")
     }
 
     /// Prints the next lines.
     pub(super) fn beat(&mut self, out: &mut Output) -> io::Result<()> {
         self.beats += 1;
-        if self.waiting.len() > CROWDED {
-            self.sum_up(out);
+        if self.polls.len() > CROWDED {
+            self.polls.retain(|line| !line.detail);
         }
-        for _ in 0..LINES {
-            let Some(line) = self.waiting.pop_front() else { break };
-            out.line(&line.text)?;
-        }
+        let mut room = LINES;
         if self.beats.is_multiple_of(TOTAL_EVERY) {
             self.total(out)?;
+            room -= 1;
+        } else if self.beats.is_multiple_of(SUM_EVERY) && !self.untold.is_empty() {
+            self.sum_up(out)?;
+            room -= 1;
+        }
+        while room > 0 {
+            // Each has its share of the lines, unless the polls pile up.
+            let polls_first = room == LINES || self.polls.len() > LINES || self.fetches.is_empty();
+            if polls_first && let Some(line) = self.polls.pop_front() {
+                out.line(line.text.trim_end())?;
+                // What it changed belongs right below it.
+                while self.polls.front().is_some_and(|next| next.detail) {
+                    if let Some(detail) = self.polls.pop_front() {
+                        out.line(detail.text.trim_end())?;
+                    }
+                }
+            } else if let Some((text, _)) = self.fetches.pop_front() {
+                out.line(text.trim_end())?;
+            } else {
+                break;
+            }
+            room -= 1;
+        }
+        for (_, outcome) in self.fetches.drain(..) {
+            *self.untold.entry(outcome).or_default() += 1;
         }
         Ok(())
     }
 
-    /// Makes one line of all the fetches that wait to be told but the first.
-    fn sum_up(&mut self, out: &Output) {
-        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
-        let mut kept_one = false;
-        self.waiting.retain(|line| match &line.fetch {
-            Some(_) if !kept_one => {
-                kept_one = true;
-                true
-            }
-            Some(outcome) => {
-                *sums.entry(outcome.clone()).or_default() += 1;
-                false
-            }
-            None => true,
-        });
-        if sums.is_empty() {
-            return;
-        }
-        let more: u64 = sums.values().sum();
-        let text = format!("and {} more: {}", number(more), in_words(&sums));
+    /// Prints one line for the fetches that got none.
+    fn sum_up(&mut self, out: &mut Output) -> io::Result<()> {
+        let untold = std::mem::take(&mut self.untold);
+        let text = format!("and {} more: {}", number(untold.values().sum()), in_words(&untold));
         let text = out.paint(Tone::Faint, &cut(&text, MAX_WIDTH - MARGIN));
-        self.push("fetch", Tone::Strong, &text, None, out);
+        let line = self.line("fetch", Tone::Strong, &text, out);
+        out.line(&line)
     }
 
     fn total(&self, out: &mut Output) -> io::Result<()> {
@@ -216,8 +235,8 @@ impl Narrator {
             number(tally.settled_total()),
             number(tally.in_work()),
         );
-        let time = format!("{:>5.0}s ", self.started.elapsed().as_secs_f64());
-        out.toned(Tone::Strong, &format!("{time} total  {text}"))
+        let line = self.line("total", Tone::Strong, &out.paint(Tone::Strong, &text), out);
+        out.line(&line)
     }
 
     /// Prints what came of it all.
@@ -244,7 +263,7 @@ impl Narrator {
         let lost = out.paint(tone, &number(verdict.lost));
         let name = out.paint(Tone::Faint, &format!("{:<8}", "lost"));
         out.line(&format!(
-            "  {name} {lost} (of {}: {} fetched since, {} waiting their turn)",
+            "  {name} {lost} (of {}: {} fetched since, {} waiting for a turn)",
             count(verdict.checked, "URL that changed", "URLs that changed"),
             number(verdict.fetched),
             number(verdict.waiting),

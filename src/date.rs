@@ -195,7 +195,8 @@ fn clock(scan: &mut Scan<'_>) -> Option<Clock> {
     if scan.eat(b":") {
         second = scan.number(1, 2)?;
         precision = Precision::Second;
-        let digits = scan.rest.get(1..).unwrap_or_default().bytes().take_while(u8::is_ascii_digit).count();
+        let digits =
+            scan.rest.get(1..).unwrap_or_default().bytes().take_while(u8::is_ascii_digit).count();
         if digits > 0 && scan.eat(b".,") {
             let (fraction, rest) = scan.rest.split_at(digits);
             nanos = format!("{fraction:0<9}").get(..9)?.parse().ok()?;

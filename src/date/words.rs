@@ -36,7 +36,10 @@ impl Parts {
     fn take<'a>(&mut self, rest: &'a str) -> Option<&'a str> {
         let end = rest.find(|c: char| c.is_whitespace() || c == ',').unwrap_or(rest.len());
         let (word, after) = rest.split_at(end);
-        if self.clock.is_none() && word.contains(':') && word.starts_with(|c: char| c.is_ascii_digit()) {
+        if self.clock.is_none()
+            && word.contains(':')
+            && word.starts_with(|c: char| c.is_ascii_digit())
+        {
             return self.take_clock(rest);
         }
         if word.starts_with(['(', '[']) {

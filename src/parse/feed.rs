@@ -16,8 +16,8 @@ use url::Url;
 use super::issue::IssueCode;
 use super::xml::{Cx, Next, Ns, Tag};
 use super::{Context, DocumentKind, Hints, Sink, loc};
-pub(crate) use hints::absolute;
 use hints::Hint;
+pub(crate) use hints::absolute;
 use item::{Field, Item, LinkTag};
 
 /// Bytes kept of one field that is more than hashed.
@@ -62,7 +62,12 @@ impl<'a, 's> FeedReader<'a, 's> {
         })
     }
 
-    pub(crate) fn new(kind: DocumentKind, root_ns: Ns, ctx: &'a Context<'a>, sink: &'a mut Sink<'s>) -> Self {
+    pub(crate) fn new(
+        kind: DocumentKind,
+        root_ns: Ns,
+        ctx: &'a Context<'a>,
+        sink: &'a mut Sink<'s>,
+    ) -> Self {
         Self {
             ctx,
             sink,
@@ -108,7 +113,9 @@ impl<'a, 's> FeedReader<'a, 's> {
         let is_item = core && matches!(tag.local, "item" | "entry");
         if let Some((role, at)) = self.field {
             let closes = match role {
-                Role::Item(field) => is_item || (core && depth == at + 1 && field.ends_before(tag.local)),
+                Role::Item(field) => {
+                    is_item || (core && depth == at + 1 && field.ends_before(tag.local))
+                }
                 Role::Feed(_) => is_item,
             };
             if closes {
@@ -161,7 +168,7 @@ impl<'a, 's> FeedReader<'a, 's> {
                 return;
             }
             Some(link) => link.text_field(self.kind, tag.ns),
-            None => Field::of(tag, core),
+            None => Field::of(tag, self.kind, core),
         };
         if let Some(field) = field {
             self.open_field(Role::Item(field), depth);

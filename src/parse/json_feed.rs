@@ -44,7 +44,12 @@ struct Held {
 }
 
 /// Reads the document and hands on its items.
-pub(crate) fn read(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, sink: &mut Sink<'_>) -> Listed {
+pub(crate) fn read(
+    text: &mut Text<'_>,
+    issues: &mut Issues,
+    ctx: &Context<'_>,
+    sink: &mut Sink<'_>,
+) -> Listed {
     let mut reading = Reading {
         ctx,
         sink,
@@ -53,7 +58,7 @@ pub(crate) fn read(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, 
         is_feed: false,
         has_items: false,
         stopped: false,
-        over_limit: false,
+        over: 0,
         entries: 0,
         hints: Hints::default(),
     };
@@ -64,7 +69,7 @@ pub(crate) fn read(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, 
     let listed = Listed {
         is_feed,
         entries: reading.entries,
-        complete: result.is_ok() && !reading.stopped && !reading.over_limit,
+        complete: result.is_ok() && !reading.stopped && reading.over == 0,
         hints: std::mem::take(&mut reading.hints),
     };
     let (found, stopped) = (reading.found, reading.stopped);
@@ -98,7 +103,7 @@ struct Reading<'a, 's> {
     is_feed: bool,
     has_items: bool,
     stopped: bool,
-    over_limit: bool,
+    over: usize,
     entries: usize,
     hints: Hints,
 }
@@ -118,7 +123,7 @@ impl Reading<'_, '_> {
     fn item(&mut self, raw: &RawItem) {
         let Some(held) = self.settle(raw) else { return };
         if self.entries + self.held.len() >= self.ctx.limits.max_urls {
-            self.over_limit = true;
+            self.over += 1;
             self.note(IssueCode::TooManyUrls, &held.loc);
         } else if self.is_feed {
             self.give(&held);
@@ -153,7 +158,9 @@ impl Reading<'_, '_> {
         };
         let (published, updated) = (date(&raw.date_published), date(&raw.date_modified));
         let mut digest = Digest::default();
-        for text in [&raw.title, &raw.summary, &raw.content_text, &raw.content_html].into_iter().flatten() {
+        for text in
+            [&raw.title, &raw.summary, &raw.content_text, &raw.content_html].into_iter().flatten()
+        {
             digest.field("", text);
         }
         Some(Held { loc: url, published, updated, digest: digest.value() })

@@ -12,7 +12,13 @@ use super::xml::Cx;
 
 /// Writes the URL in `raw` into `out` and returns whether it may be used.
 /// Defects are noted; one that costs the URL leaves `out` empty.
-pub(crate) fn admit(raw: &str, base: &Url, max_chars: usize, out: &mut String, cx: &mut Cx<'_>) -> bool {
+pub(crate) fn admit(
+    raw: &str,
+    base: &Url,
+    max_chars: usize,
+    out: &mut String,
+    cx: &mut Cx<'_>,
+) -> bool {
     out.clear();
     let trimmed = trim(raw);
     if trimmed.bytes().any(|b| b.is_ascii_control()) {
@@ -36,9 +42,9 @@ pub(crate) fn admit(raw: &str, base: &Url, max_chars: usize, out: &mut String, c
 
 /// Does this text begin like a URL of the web?
 pub(crate) fn is_web(text: &str) -> bool {
-    ["http:", "https:"]
-        .iter()
-        .any(|scheme| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)))
+    ["http:", "https:"].iter().any(|scheme| {
+        text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    })
 }
 
 /// Takes off blanks of every kind, control characters and invisible marks.
@@ -48,7 +54,9 @@ pub(crate) fn trim(raw: &str) -> &str {
         return raw;
     }
     raw.trim_matches(|c: char| {
-        c.is_whitespace() || c.is_control() || matches!(c, '\u{feff}' | '\u{200b}'..='\u{200f}' | '\u{2060}')
+        c.is_whitespace()
+            || c.is_control()
+            || matches!(c, '\u{feff}' | '\u{200b}'..='\u{200f}' | '\u{2060}')
     })
 }
 

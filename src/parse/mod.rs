@@ -158,7 +158,7 @@ pub struct Hints {
     pub skip_hours: u32,
     /// RSS `skipDays`: a bit per weekday, Monday = bit 0.
     pub skip_days: u8,
-    /// WebSub hubs.
+    /// `WebSub` hubs.
     pub hubs: Vec<String>,
     /// The document's own URL, says the document.
     pub self_url: Option<String>,
@@ -183,7 +183,7 @@ pub fn parse(reader: &mut dyn Read, ctx: &Context<'_>, sink: &mut Sink<'_>) -> R
         Shape::Text => read_plain(&mut text, &mut issues, ctx, sink),
         Shape::Empty | Shape::Unknown => Reading::default(),
     };
-    finish(read, &text, issues)
+    close(read, &text, issues)
 }
 
 /// What one of the readers made of a document.
@@ -209,21 +209,31 @@ impl Default for Reading {
     }
 }
 
-fn read_xml(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, sink: &mut Sink<'_>) -> Reading {
+fn read_xml(
+    text: &mut Text<'_>,
+    issues: &mut Issues,
+    ctx: &Context<'_>,
+    sink: &mut Sink<'_>,
+) -> Reading {
     let mut router = Router::new(ctx, sink);
     let outcome = xml::read(text, issues, &mut router);
-    let Some(routed) = router.result() else { return Reading::default() };
+    let Some(found) = router.result() else { return Reading::default() };
     Reading {
-        kind: routed.kind,
-        entries: routed.entries,
-        sitemaps: routed.sitemaps,
-        complete: outcome.complete && !outcome.stopped && !routed.over_limit,
-        window: routed.window,
-        hints: routed.hints,
+        kind: found.kind,
+        entries: found.entries,
+        sitemaps: found.sitemaps,
+        complete: outcome.complete && !outcome.stopped && !found.over_limit,
+        window: found.window,
+        hints: found.hints,
     }
 }
 
-fn read_json(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, sink: &mut Sink<'_>) -> Reading {
+fn read_json(
+    text: &mut Text<'_>,
+    issues: &mut Issues,
+    ctx: &Context<'_>,
+    sink: &mut Sink<'_>,
+) -> Reading {
     let listed = json_feed::read(text, issues, ctx, sink);
     if !listed.is_feed {
         return Reading::default();
@@ -238,7 +248,12 @@ fn read_json(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, sink: 
     }
 }
 
-fn read_plain(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, sink: &mut Sink<'_>) -> Reading {
+fn read_plain(
+    text: &mut Text<'_>,
+    issues: &mut Issues,
+    ctx: &Context<'_>,
+    sink: &mut Sink<'_>,
+) -> Reading {
     let listed = plain::read(text, issues, ctx, sink);
     Reading {
         kind: DocumentKind::Text,
@@ -249,10 +264,19 @@ fn read_plain(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, sink:
 }
 
 /// A robots.txt lists sitemaps; its rules are read by [`robots::Robots`].
-fn read_robots(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, sink: &mut Sink<'_>) -> Reading {
+fn read_robots(
+    text: &mut Text<'_>,
+    issues: &mut Issues,
+    ctx: &Context<'_>,
+    sink: &mut Sink<'_>,
+) -> Reading {
     let robots = robots::Robots::read(text);
     let mut cx = xml::Cx { issues, place: text.place(0) };
-    let mut read = Reading { kind: DocumentKind::Robots, complete: !robots.is_too_large(), ..Reading::default() };
+    let mut read = Reading {
+        kind: DocumentKind::Robots,
+        complete: !robots.is_too_large(),
+        ..Reading::default()
+    };
     if robots.is_too_large() {
         cx.note(IssueCode::RobotsTooLarge, "");
     }
@@ -281,7 +305,7 @@ fn read_robots(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, sink
 }
 
 /// Enters what concerns the body as a whole and closes the report.
-fn finish(read: Reading, text: &Text<'_>, mut issues: Issues) -> Report {
+fn close(read: Reading, text: &Text<'_>, mut issues: Issues) -> Report {
     if let Some(bad) = text.bad_bytes() {
         issues.push(IssueCode::EncodingError, bad.count, bad.line, bad.offset, &bad.sample);
     }

@@ -23,7 +23,12 @@ pub(crate) struct Listed {
 }
 
 /// Reads the lines and hands on the URLs.
-pub(crate) fn read(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, sink: &mut Sink<'_>) -> Listed {
+pub(crate) fn read(
+    text: &mut Text<'_>,
+    issues: &mut Issues,
+    ctx: &Context<'_>,
+    sink: &mut Sink<'_>,
+) -> Listed {
     let mut listed = Listed::default();
     let mut url = String::new();
     let mut too_long = false;
@@ -46,7 +51,9 @@ pub(crate) fn read(text: &mut Text<'_>, issues: &mut Issues, ctx: &Context<'_>, 
                 cx.note(IssueCode::TooManyUrls, &url);
             } else {
                 listed.entries += 1;
-                if sink(Item::Entry(Entry { loc: &url, ..Entry::default() })) == ControlFlow::Break(()) {
+                if sink(Item::Entry(Entry { loc: &url, ..Entry::default() }))
+                    == ControlFlow::Break(())
+                {
                     listed.stopped = true;
                     break;
                 }

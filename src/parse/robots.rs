@@ -124,17 +124,18 @@ impl Robots {
     /// The groups that bind `agent`: all that name it, else all for `*`.
     fn groups_for(&self, agent: &str) -> impl Iterator<Item = &Group> {
         let token = product_token(agent);
-        let names = move |group: &Group, token: &str| group.agents.iter().any(|a| a == token);
-        let named = !token.is_empty() && self.groups.iter().any(|group| names(group, &token));
+        let binds = |group: &Group, agent: &str| group.agents.iter().any(|a| a == agent);
+        let named = !token.is_empty() && self.groups.iter().any(|group| binds(group, &token));
         let token = if named { token } else { "*".to_owned() };
-        self.groups.iter().filter(move |group| names(group, &token))
+        self.groups.iter().filter(move |group| binds(group, &token))
     }
 }
 
 /// The product token that a name begins with, in lower case.
 fn product_token(agent: &str) -> String {
     let agent = agent.trim();
-    let len = agent.bytes().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')).count();
+    let len =
+        agent.bytes().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')).count();
     agent.get(..len).unwrap_or_default().to_ascii_lowercase()
 }
 
@@ -158,7 +159,9 @@ impl Key {
         Some(match plain.to_ascii_lowercase().as_str() {
             "useragent" => Self::UserAgent,
             "allow" => Self::Allow,
-            "disallow" | "dissallow" | "dissalow" | "disalow" | "diasllow" | "disallaw" => Self::Disallow,
+            "disallow" | "dissallow" | "dissalow" | "disalow" | "diasllow" | "disallaw" => {
+                Self::Disallow
+            }
             "crawldelay" => Self::CrawlDelay,
             "sitemap" | "sitemaps" => Self::Sitemap,
             "contentsignal" => Self::ContentSignal,
@@ -194,7 +197,8 @@ fn key_value(line: &str) -> Option<(Key, &str)> {
 fn spaced_sitemap(line: &str) -> Option<(&str, &str)> {
     let (word, value) = line.split_once(char::is_whitespace)?;
     let value = super::loc::trim(value);
-    let good = Key::of(word) == Some(Key::Sitemap) && (super::loc::is_web(value) || value.starts_with('/'));
+    let good = Key::of(word) == Some(Key::Sitemap)
+        && (super::loc::is_web(value) || value.starts_with('/'));
     good.then_some((word, value))
 }
 
@@ -203,7 +207,9 @@ pub(crate) fn has_robots_line(window: &str) -> bool {
     window.split(['\n', '\r']).any(|line| {
         key_value(line).is_some_and(|(key, value)| match key {
             // Prose has a word and a colon, too, but no such value.
-            Key::Sitemap => value.is_empty() || (value.contains(['/', '.']) && !value.contains(' ')),
+            Key::Sitemap => {
+                value.is_empty() || (value.contains(['/', '.']) && !value.contains(' '))
+            }
             Key::License => false,
             _ => true,
         })
@@ -250,7 +256,8 @@ impl Reading {
     }
 
     fn sitemap(&mut self, value: &str) {
-        let value = value.split_whitespace().next().unwrap_or_default().trim_matches(['"', '\'', '<', '>']);
+        let value =
+            value.split_whitespace().next().unwrap_or_default().trim_matches(['"', '\'', '<', '>']);
         if !value.is_empty() && !self.robots.sitemaps.iter().any(|known| known == value) {
             self.robots.sitemaps.push(value.to_owned());
         }

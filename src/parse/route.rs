@@ -49,7 +49,9 @@ fn has_xml_start(text: &str) -> bool {
     text.split('<').skip(1).any(|after| {
         STARTS.iter().any(|start| {
             after.get(..start.len()).is_some_and(|s| s.eq_ignore_ascii_case(start))
-                && after.get(start.len()..).is_some_and(|r| r.starts_with([' ', '>', '\t', '\n', '\r']))
+                && after
+                    .get(start.len()..)
+                    .is_some_and(|r| r.starts_with([' ', '>', '\t', '\n', '\r']))
         })
     })
 }
@@ -126,7 +128,9 @@ impl<'a, 's> Router<'a, 's> {
         }
         let Some(sink) = sink.take() else { return Next::Stop };
         *self = match feed {
-            Some(kind) if !sitemap => Self::Feed(Box::new(FeedReader::new(kind, tag.ns, ctx, sink))),
+            Some(kind) if !sitemap => {
+                Self::Feed(Box::new(FeedReader::new(kind, tag.ns, ctx, sink)))
+            }
             _ => Self::Sitemap(Box::new(SitemapReader::new(ctx, sink))),
         };
         self.start(tag, depth, cx)

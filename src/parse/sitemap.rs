@@ -47,8 +47,7 @@ pub(crate) struct SitemapReader<'a, 's> {
     oversized: bool,
     draft: Draft,
     extension: Extension,
-    pages: bool,
-    children: bool,
+    kind: Option<DocumentKind>,
     news_entries: usize,
     pub(crate) entries: usize,
     pub(crate) sitemaps: usize,
@@ -68,8 +67,7 @@ impl<'a, 's> SitemapReader<'a, 's> {
             oversized: false,
             draft: Draft::default(),
             extension: Extension::default(),
-            pages: false,
-            children: false,
+            kind: None,
             news_entries: 0,
             entries: 0,
             sitemaps: 0,
@@ -79,16 +77,13 @@ impl<'a, 's> SitemapReader<'a, 's> {
 
     /// Is this the root of a sitemap, or a part of one without its root?
     pub(crate) fn is_root(local: &str, depth: usize) -> bool {
-        matches!(local, "urlset" | "sitemapindex") || (depth == 1 && matches!(local, "url" | "sitemap"))
+        matches!(local, "urlset" | "sitemapindex")
+            || (depth == 1 && matches!(local, "url" | "sitemap"))
     }
 
     /// What the document turned out to be.
     pub(crate) fn kind(&self) -> DocumentKind {
-        match (self.pages, self.children) {
-            (true, true) => DocumentKind::Mixed,
-            (false, true) => DocumentKind::Index,
-            _ => DocumentKind::Urlset,
-        }
+        self.kind.unwrap_or(DocumentKind::Urlset)
     }
 
     /// Were entries cut off at a limit?
@@ -114,8 +109,8 @@ impl<'a, 's> SitemapReader<'a, 's> {
         }
         match tag.local {
             "urlset" | "sitemapindex" => self.root(tag, cx),
-            "url" => self.begin(Kind::Page, depth),
-            "sitemap" => self.begin(Kind::Child, depth),
+            "url" => self.begin(Kind::Page, depth, cx),
+            "sitemap" => self.begin(Kind::Child, depth, cx),
             _ if depth == 2 => cx.note(IssueCode::UnknownTag, tag.local),
             _ => {}
         }
@@ -124,14 +119,26 @@ impl<'a, 's> SitemapReader<'a, 's> {
 
     fn root(&mut self, tag: &Tag<'_>, cx: &mut Cx<'_>) {
         self.root_ns = tag.ns;
-        if tag.local == "urlset" { self.pages = true } else { self.children = true }
+        self.holds(
+            if tag.local == "urlset" { DocumentKind::Urlset } else { DocumentKind::Index },
+            cx,
+        );
         let odd = tag.ns != Ns::Sitemap || tag.misspells_sitemap_namespace();
         if odd && tag.declared {
             let uri = tag.attr("xmlns").unwrap_or_default();
             cx.note(IssueCode::IncorrectNamespace, if uri.is_empty() { tag.local } else { &uri });
         }
-        if self.pages && self.children {
-            cx.note(IssueCode::MixedContent, tag.local);
+    }
+
+    /// The document has pages, or children.
+    fn holds(&mut self, kind: DocumentKind, cx: &mut Cx<'_>) {
+        match self.kind {
+            None => self.kind = Some(kind),
+            Some(known) if known != kind && known != DocumentKind::Mixed => {
+                self.kind = Some(DocumentKind::Mixed);
+                cx.note(IssueCode::MixedContent, kind.as_str());
+            }
+            Some(_) => {}
         }
     }
 
@@ -139,11 +146,9 @@ impl<'a, 's> SitemapReader<'a, 's> {
         tag.ns == Ns::Sitemap || tag.ns == Ns::None || tag.ns == self.root_ns
     }
 
-    fn begin(&mut self, kind: Kind, depth: usize) {
-        match kind {
-            Kind::Page => self.pages = true,
-            Kind::Child => self.children = true,
-        }
+    fn begin(&mut self, kind: Kind, depth: usize, cx: &mut Cx<'_>) {
+        let holds = if kind == Kind::Page { DocumentKind::Urlset } else { DocumentKind::Index };
+        self.holds(holds, cx);
         self.open = Some(Open { kind, depth });
         self.draft.clear();
         self.extension.clear();
@@ -151,12 +156,21 @@ impl<'a, 's> SitemapReader<'a, 's> {
 
     /// A tag inside a field: transparent, unless it shows that the end tag of
     /// the field is missing, or brings text of its own.
-    fn inside_field(&mut self, tag: &Tag<'_>, field: Field, at: usize, depth: usize, core: bool, cx: &mut Cx<'_>) -> Next {
+    fn inside_field(
+        &mut self,
+        tag: &Tag<'_>,
+        field: Field,
+        at: usize,
+        depth: usize,
+        core: bool,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         if self.muted.is_some() {
             return Next::Go;
         }
         let filled = !self.text.trim_ascii().is_empty();
-        let sibling = core && (Field::of(tag.local).is_some() || matches!(tag.local, "url" | "sitemap"));
+        let sibling =
+            core && (Field::of(tag.local).is_some() || matches!(tag.local, "url" | "sitemap"));
         if sibling && (filled || Field::of(tag.local).is_some_and(|f| f != field)) {
             return Next::Close(at);
         }
@@ -171,7 +185,14 @@ impl<'a, 's> SitemapReader<'a, 's> {
         Next::Go
     }
 
-    fn inside_entry(&mut self, tag: &Tag<'_>, open: Open, depth: usize, core: bool, cx: &mut Cx<'_>) -> Next {
+    fn inside_entry(
+        &mut self,
+        tag: &Tag<'_>,
+        open: Open,
+        depth: usize,
+        core: bool,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         // Inside an element that nobody knows, a `url` may be anything.
         let apart = self.extension.is_skipping();
         if core && !apart && matches!(tag.local, "url" | "sitemap" | "urlset" | "sitemapindex") {
@@ -272,7 +293,9 @@ impl<'a, 's> SitemapReader<'a, 's> {
         }
         let (count, limit, code) = match kind {
             Kind::Page => (self.entries, self.ctx.limits.max_urls, IssueCode::TooManyUrls),
-            Kind::Child => (self.sitemaps, self.ctx.limits.max_sitemaps, IssueCode::TooManySitemaps),
+            Kind::Child => {
+                (self.sitemaps, self.ctx.limits.max_sitemaps, IssueCode::TooManySitemaps)
+            }
         };
         if count >= limit {
             self.over_limit = true;

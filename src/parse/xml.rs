@@ -8,6 +8,8 @@
 //! expanded. What elements mean is left to the [`Visitor`].
 
 mod attributes;
+mod bounds;
+mod elements;
 mod entities;
 mod names;
 mod scan;
@@ -60,7 +62,9 @@ impl<'a> Tag<'a> {
     /// The value of the attribute with this local name, whatever its prefix.
     pub(crate) fn local_attr(&self, local: &str) -> Option<Cow<'a, str>> {
         self.attributes()
-            .find(|(written, _)| written.rsplit(':').next().is_some_and(|l| l.eq_ignore_ascii_case(local)))
+            .find(|(written, _)| {
+                written.rsplit(':').next().is_some_and(|l| l.eq_ignore_ascii_case(local))
+            })
             .map(|(_, value)| unescape(value))
     }
 
@@ -127,15 +131,18 @@ pub(crate) struct Outcome {
 }
 
 /// Shows a document to a visitor.
-pub(crate) fn read<V: Visitor>(text: &mut Text<'_>, issues: &mut Issues, visitor: &mut V) -> Outcome {
+pub(crate) fn read<V: Visitor>(
+    text: &mut Text<'_>,
+    issues: &mut Issues,
+    visitor: &mut V,
+) -> Outcome {
     let mut scan = Scan::new();
     let mut want = WINDOW;
     loop {
         text.fill(want);
-        let before = text.rest().len();
+        let held = text.rest().len();
         let last = text.at_end();
-        let step = scan.window(text, issues, visitor);
-        let (used, stop) = match step {
+        let (used, stop) = match scan.window(text, issues, visitor) {
             Step::More(used) => (used, false),
             Step::Stop(used) => (used, true),
         };
@@ -143,11 +150,11 @@ pub(crate) fn read<V: Visitor>(text: &mut Text<'_>, issues: &mut Issues, visitor
         if stop {
             return Outcome { complete: false, stopped: true };
         }
-        if last && used >= before {
+        if last && used >= held {
             break;
         }
         // Always more than is left, so that a long token makes the window grow.
-        want = ((before - used.min(before)) * 2).max(WINDOW);
+        want = ((held - used.min(held)) * 2).max(WINDOW);
     }
     let truncated = scan.is_open();
     let mut cx = Cx { issues, place: text.place(0) };

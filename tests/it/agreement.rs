@@ -20,16 +20,23 @@ fn by_us(found: &Outcome) -> Vec<String> {
 
 #[test]
 fn rss_atom_rdf_and_json_agree_with_feed_rs() {
-    let mut rss = String::from("<?xml version=\"1.0\"?><rss version=\"2.0\"><channel><title>t</title><link>https://example.com/</link><description>d</description>");
-    let mut atom = String::from("<?xml version=\"1.0\"?><feed xmlns=\"http://www.w3.org/2005/Atom\"><title>t</title><id>urn:x</id><updated>2026-01-01T00:00:00Z</updated>");
-    let mut rdf = String::from("<?xml version=\"1.0\"?><rdf:RDF xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\" xmlns=\"http://purl.org/rss/1.0/\"><channel rdf:about=\"https://example.com/\"><title>t</title><link>https://example.com/</link><description>d</description></channel>");
+    let mut rss = String::from(
+        "<?xml version=\"1.0\"?><rss version=\"2.0\"><channel><title>t</title><link>https://example.com/</link><description>d</description>",
+    );
+    let mut atom = String::from(
+        "<?xml version=\"1.0\"?><feed xmlns=\"http://www.w3.org/2005/Atom\"><title>t</title><id>urn:x</id><updated>2026-01-01T00:00:00Z</updated>",
+    );
+    let mut rdf = String::from(
+        "<?xml version=\"1.0\"?><rdf:RDF xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\" xmlns=\"http://purl.org/rss/1.0/\"><channel rdf:about=\"https://example.com/\"><title>t</title><link>https://example.com/</link><description>d</description></channel>",
+    );
     let mut items = Vec::new();
     for i in 0..20 {
         let url = format!("https://example.com/{i}?a=1&amp;b={i}");
         let day = i + 1;
         write!(rss, "<item><title>T {i}</title><link>{url}</link><pubDate>{day:02} Jan 2026 10:00:00 GMT</pubDate></item>").expect("a string");
         write!(atom, "<entry><title>T</title><id>urn:{i}</id><link href=\"{url}\"/><updated>2026-01-{day:02}T10:00:00Z</updated></entry>").expect("a string");
-        write!(rdf, "<item rdf:about=\"{url}\"><title>T</title><link>{url}</link></item>").expect("a string");
+        write!(rdf, "<item rdf:about=\"{url}\"><title>T</title><link>{url}</link></item>")
+            .expect("a string");
         items.push(serde_json::json!({
             "id": i.to_string(), "url": format!("https://example.com/{i}"), "content_text": "x",
             "date_published": format!("2026-01-{day:02}T10:00:00Z"),

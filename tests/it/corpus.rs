@@ -126,7 +126,11 @@ fn read(path: &Path, case: &Value) -> Outcome {
     let bytes = fs::read(path).expect("a file of the corpus");
     let mut body = decompress(bytes);
     let base = Url::parse(case["url"].as_str().unwrap_or_default()).expect("a URL");
-    let ctx = Context { base: &base, content_type: case["content_type"].as_str(), limits: Limits::default() };
+    let ctx = Context {
+        base: &base,
+        content_type: case["content_type"].as_str(),
+        limits: Limits::default(),
+    };
     let (mut entries, mut sitemaps, mut extensions) = (Vec::new(), Vec::new(), [0; 4]);
     let report = parse(&mut body, &ctx, &mut |item| {
         match item {
@@ -145,7 +149,11 @@ fn read(path: &Path, case: &Value) -> Outcome {
                 });
             }
             Item::Sitemap(s) => {
-                sitemaps.push(Listed { loc: s.loc.to_owned(), lastmod: s.lastmod, ..Listed::default() });
+                sitemaps.push(Listed {
+                    loc: s.loc.to_owned(),
+                    lastmod: s.lastmod,
+                    ..Listed::default()
+                });
             }
         }
         ControlFlow::Continue(())
@@ -230,7 +238,8 @@ fn check_sitemap(case: &Value, got: &Outcome) -> Vec<String> {
         && case["expect"]["sitemaps"].as_u64().is_none_or(|n| n == sitemaps as u64);
     if let Some(locs) = case["expect"]["locs"].as_array().filter(|_| as_expected) {
         let want: Vec<&str> = locs.iter().filter_map(Value::as_str).collect();
-        let same = want.len() == all.len() && want.iter().zip(&all).all(|(w, l)| same_url(w, &l.loc));
+        let same =
+            want.len() == all.len() && want.iter().zip(&all).all(|(w, l)| same_url(w, &l.loc));
         if !same {
             let found: Vec<&str> = all.iter().map(|l| l.loc.as_str()).collect();
             wrong.push(format!("locs {found:?}, not {want:?}"));
@@ -288,18 +297,24 @@ fn check_feed(case: &Value, got: &Outcome) -> Vec<String> {
         wrong.push(format!("entries {count}, not {}", want["entries"]));
     }
     let Some(first) = got.entries.first() else { return wrong };
-    let mut locs = want["first"]["loc"].as_str().into_iter().chain(
-        want["alt_loc"].as_array().into_iter().flatten().filter_map(Value::as_str),
-    );
+    let mut locs = want["first"]["loc"]
+        .as_str()
+        .into_iter()
+        .chain(want["alt_loc"].as_array().into_iter().flatten().filter_map(Value::as_str));
     if !locs.any(|loc| same_url(loc, &first.loc)) {
         wrong.push(format!("first loc {:?}, not {}", first.loc, want["first"]["loc"]));
     }
     let second = |found: Option<Lastmod>| found.map(|d| d.at.as_second());
     for (field, found) in [("updated", first.updated), ("published", first.published)] {
         let expected = want["first"][field].as_str();
-        let expected = expected.map(|at| at.parse::<jiff::Timestamp>().expect("an instant").as_second());
+        let expected =
+            expected.map(|at| at.parse::<jiff::Timestamp>().expect("an instant").as_second());
         if second(found) != expected {
-            wrong.push(format!("first {field} {:?}, not {}", found.map(|d| d.to_string()), want["first"][field]));
+            wrong.push(format!(
+                "first {field} {:?}, not {}",
+                found.map(|d| d.to_string()),
+                want["first"][field]
+            ));
         }
     }
     wrong

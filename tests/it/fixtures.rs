@@ -36,7 +36,9 @@ fn generated(code: IssueCode) -> Option<String> {
         )
     };
     Some(match code {
-        IssueCode::RobotsTooLarge => format!("User-agent: *\nDisallow: /a\n{}", "#\n".repeat(300_000)),
+        IssueCode::RobotsTooLarge => {
+            format!("User-agent: *\nDisallow: /a\n{}", "#\n".repeat(300_000))
+        }
         IssueCode::OversizedMarkup => entry(&format!("<lastmod>{}</lastmod>", "2".repeat(100_000))),
         IssueCode::TooManyNews => entry(&"<news:news/>".repeat(1_001)),
         IssueCode::TooManyExtensions => entry(&"<image:image/>".repeat(1_001)),
@@ -46,7 +48,11 @@ fn generated(code: IssueCode) -> Option<String> {
 
 fn outcome(code: IssueCode) -> Outcome {
     let (bytes, cut) = fixture(code);
-    if cut { read_with(&mut Cut(&bytes), LIMITS, None) } else { read_with(&mut bytes.as_slice(), LIMITS, None) }
+    if cut {
+        read_with(&mut Cut(&bytes), LIMITS, None)
+    } else {
+        read_with(&mut bytes.as_slice(), LIMITS, None)
+    }
 }
 
 #[test]
@@ -64,7 +70,8 @@ fn every_issue_code_has_a_fixture_that_is_reported_as_it() {
 #[test]
 fn an_issue_names_the_line_and_the_byte_it_is_at() {
     let at = |code| {
-        let issue = outcome(code).report.issues.into_iter().find(|i| i.code == code).expect("the issue");
+        let issue =
+            outcome(code).report.issues.into_iter().find(|i| i.code == code).expect("the issue");
         (issue.line, issue.offset)
     };
     let (bytes, _) = fixture(IssueCode::InvalidTagValue);
@@ -79,11 +86,17 @@ fn an_issue_names_the_line_and_the_byte_it_is_at() {
 #[test]
 fn a_document_counts_as_complete_only_if_nothing_was_cut_off() {
     use IssueCode::{
-        EmptyDocument, IncompleteBody, OversizedMarkup, RobotsTooLarge, TooDeep, TooManySitemaps, TooManyUrls,
-        Truncated, UnsupportedFormat,
+        EmptyDocument, IncompleteBody, OversizedMarkup, RobotsTooLarge, TooDeep, TooManySitemaps,
+        TooManyUrls, Truncated, UnsupportedFormat,
     };
     let cut = [
-        EmptyDocument, IncompleteBody, RobotsTooLarge, TooDeep, TooManySitemaps, TooManyUrls, Truncated,
+        EmptyDocument,
+        IncompleteBody,
+        RobotsTooLarge,
+        TooDeep,
+        TooManySitemaps,
+        TooManyUrls,
+        Truncated,
         UnsupportedFormat,
     ];
     for code in IssueCode::ALL {
@@ -96,7 +109,8 @@ fn a_document_counts_as_complete_only_if_nothing_was_cut_off() {
 fn the_limits_cut_and_say_so() {
     let urls = outcome(IssueCode::TooManyUrls);
     assert_eq!(urls.report.entries_total, 3);
-    let over = urls.report.issues.iter().find(|i| i.code == IssueCode::TooManyUrls).expect("the issue");
+    let over =
+        urls.report.issues.iter().find(|i| i.code == IssueCode::TooManyUrls).expect("the issue");
     assert_eq!(over.count, 2);
     assert_eq!(outcome(IssueCode::TooManySitemaps).report.sitemaps_total, 3);
 }

@@ -35,7 +35,11 @@ pub(crate) fn read(bytes: &[u8]) -> Outcome {
 }
 
 /// Reads from any reader.
-pub(crate) fn read_with(reader: &mut dyn Read, limits: Limits, content_type: Option<&str>) -> Outcome {
+pub(crate) fn read_with(
+    reader: &mut dyn Read,
+    limits: Limits,
+    content_type: Option<&str>,
+) -> Outcome {
     let base = Url::parse(BASE).expect("a URL");
     let ctx = Context { base: &base, content_type, limits };
     let (mut entries, mut sitemaps, mut extensions) = (Vec::new(), Vec::new(), Vec::new());

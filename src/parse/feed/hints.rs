@@ -46,7 +46,11 @@ impl Schedule {
     pub(super) fn set(&mut self, hint: Hint, value: &str, hints: &mut Hints, cx: &mut Cx<'_>) {
         let good = match hint {
             Hint::Ttl => {
-                self.ttl = value.parse::<u32>().ok().and_then(|minutes| minutes.checked_mul(60)).filter(|s| *s > 0);
+                self.ttl = value
+                    .parse::<u32>()
+                    .ok()
+                    .and_then(|minutes| minutes.checked_mul(60))
+                    .filter(|s| *s > 0);
                 self.ttl.is_some() || value == "0"
             }
             Hint::Hour => match value.parse::<u32>() {

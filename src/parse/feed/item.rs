@@ -50,24 +50,30 @@ pub(super) enum Field {
 }
 
 impl Field {
-    /// The field that a tag begins, links with `href` apart.
-    pub(super) fn of(tag: &Tag<'_>, core: bool) -> Option<Self> {
+    /// The field that a tag begins, links with `href` apart. `core` says that it
+    /// is of the feed's own vocabulary.
+    pub(super) fn of(tag: &Tag<'_>, kind: DocumentKind, core: bool) -> Option<Self> {
+        let atom = tag.ns == Ns::Atom || (core && kind == DocumentKind::Atom);
+        let rss = core && kind != DocumentKind::Atom;
         Some(match (tag.local, tag.ns) {
-            ("guid", _) if core => {
-                let permalink = tag.attr("isPermaLink").is_none_or(|v| !v.trim().eq_ignore_ascii_case("false"));
+            ("guid", _) if rss => {
+                let permalink =
+                    tag.attr("isPermaLink").is_none_or(|v| !v.trim().eq_ignore_ascii_case("false"));
                 if permalink { Self::Identifier } else { Self::NoPermalink }
             }
-            ("id", ns) if core && ns != Ns::Rss || ns == Ns::Atom => Self::Identifier,
+            ("id", _) if atom => Self::Identifier,
             ("origlink", Ns::FeedBurner) => Self::Link(Rank::Original),
-            ("pubdate", _) if core => Self::Published(0),
-            ("published", ns) if core || ns == Ns::Atom => Self::Published(1),
-            ("issued", ns) if core || matches!(ns, Ns::Atom | Ns::DcTerms) => Self::Published(2),
-            ("date", ns) if ns == Ns::Dc || core => Self::Published(3),
-            ("created", ns) if core || matches!(ns, Ns::Atom | Ns::DcTerms) => Self::Published(4),
-            ("updated", ns) if core || ns == Ns::Atom => Self::Updated(0),
-            ("modified", ns) if core || matches!(ns, Ns::Atom | Ns::DcTerms) => Self::Updated(1),
-            ("title", _) if core => Self::Title,
-            ("description" | "summary" | "content", _) if core => Self::Hashed,
+            ("pubdate", _) if rss => Self::Published(0),
+            ("published", _) if atom => Self::Published(1),
+            ("issued", _) if atom => Self::Published(2),
+            ("issued", Ns::DcTerms) => Self::Published(3),
+            ("date", Ns::Dc) => Self::Published(4),
+            ("created", Ns::DcTerms) => Self::Published(5),
+            ("updated", _) if atom => Self::Updated(0),
+            ("modified", _) if atom => Self::Updated(1),
+            ("modified", Ns::DcTerms) => Self::Updated(2),
+            ("title", _) if core || atom => Self::Title,
+            ("description" | "summary" | "content", _) if core || atom => Self::Hashed,
             ("encoded", Ns::Content) => Self::Hashed,
             _ => return None,
         })
@@ -79,8 +85,21 @@ impl Field {
             Self::Hashed => matches!(local, "guid" | "pubdate" | "updated" | "published" | "id"),
             _ => matches!(
                 local,
-                "title" | "link" | "guid" | "pubdate" | "description" | "category" | "id" | "updated" | "published"
-                    | "summary" | "content" | "author" | "comments" | "enclosure" | "source"
+                "title"
+                    | "link"
+                    | "guid"
+                    | "pubdate"
+                    | "description"
+                    | "category"
+                    | "id"
+                    | "updated"
+                    | "published"
+                    | "summary"
+                    | "content"
+                    | "author"
+                    | "comments"
+                    | "enclosure"
+                    | "source"
             ),
         }
     }
@@ -170,7 +189,14 @@ impl Item {
     }
 
     /// A field is closed.
-    pub(super) fn set(&mut self, field: Field, text: &str, base: &Url, max_chars: usize, cx: &mut Cx<'_>) {
+    pub(super) fn set(
+        &mut self,
+        field: Field,
+        text: &str,
+        base: &Url,
+        max_chars: usize,
+        cx: &mut Cx<'_>,
+    ) {
         match field {
             Field::Link(rank) => self.offer(rank, text, base, max_chars, cx),
             Field::Identifier => self.absolute(Rank::Identifier, text),
@@ -205,7 +231,10 @@ impl Item {
     /// Takes an identifier, which is a link only if it is an absolute URL.
     fn absolute(&mut self, rank: Rank, raw: &str) {
         let value = loc::trim(raw);
-        if self.is_better(rank) && loc::is_web(value) && Url::parse(value).is_ok_and(|u| u.has_host()) {
+        if self.is_better(rank)
+            && loc::is_web(value)
+            && Url::parse(value).is_ok_and(|u| u.has_host())
+        {
             self.loc.clear();
             self.loc.push_str(value);
             self.rank = Some(rank);

@@ -67,7 +67,8 @@ fn utf16_files_are_read() {
 
 #[test]
 fn crawl_delay_is_per_group_bounded_and_never_nonsense() {
-    let robots = Robots::parse(b"User-agent: a\nCrawl-delay: 2.5\n\nUser-agent: *\nCrawl-delay: 1e99\n");
+    let robots =
+        Robots::parse(b"User-agent: a\nCrawl-delay: 2.5\n\nUser-agent: *\nCrawl-delay: 1e99\n");
     assert_eq!(robots.crawl_delay("a"), Some(Duration::from_millis(2_500)));
     assert_eq!(robots.crawl_delay("b"), Some(Duration::from_secs(86_400)));
     for value in ["-1", "NaN", "inf", "", "x"] {

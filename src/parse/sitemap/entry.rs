@@ -8,7 +8,7 @@ use crate::model::{ChangeFreq, Lastmod, Priority};
 use crate::parse::issue::IssueCode;
 use crate::parse::loc;
 use crate::parse::xml::Cx;
-use crate::parse::{Context, Entry, Item, SitemapRef, Sink};
+use crate::parse::{Context, Entry, Item, Sink, SitemapRef};
 
 /// Bytes kept of text that stands bare in an entry.
 const MAX_BARE: usize = 8 * 1024;
@@ -129,7 +129,12 @@ impl Draft {
     }
 
     /// Hands the entry on.
-    pub(super) fn give(&self, child: bool, extension: &mut Extension, sink: &mut Sink<'_>) -> ControlFlow<()> {
+    pub(super) fn give(
+        &self,
+        child: bool,
+        extension: &mut Extension,
+        sink: &mut Sink<'_>,
+    ) -> ControlFlow<()> {
         if child {
             return sink(Item::Sitemap(SitemapRef { loc: &self.loc, lastmod: self.lastmod }));
         }

@@ -95,7 +95,13 @@ impl Extension {
         !self.found.news.is_empty()
     }
 
-    pub(super) fn start(&mut self, tag: &Tag<'_>, depth: usize, entry_depth: usize, cx: &mut Cx<'_>) {
+    pub(super) fn start(
+        &mut self,
+        tag: &Tag<'_>,
+        depth: usize,
+        entry_depth: usize,
+        cx: &mut Cx<'_>,
+    ) {
         if self.open.is_none() {
             if depth != entry_depth + 1 {
                 return;
@@ -144,7 +150,7 @@ impl Extension {
         let Some(item) = self.open.take_if(|item| item.depth == depth) else { return };
         self.close_leaf();
         let fields = std::mem::take(&mut self.fields);
-        self.check_item(item.list, &fields, cx);
+        check_item(item.list, &fields, cx);
         self.keep(item.list, fields);
     }
 
@@ -204,7 +210,9 @@ impl Extension {
                 }
                 fields.push(("hreflang".to_owned(), code.into_owned()));
             }
-            None if tag.attr("media").is_none() => cx.note(IssueCode::MissingAttribute, "link hreflang"),
+            None if tag.attr("media").is_none() => {
+                cx.note(IssueCode::MissingAttribute, "link hreflang");
+            }
             None => {}
         }
         if let Some(media) = tag.attr("media") {
@@ -219,23 +227,6 @@ impl Extension {
             self.found.alternates.push(fields);
         } else {
             self.over = true;
-        }
-    }
-
-    fn check_item(&self, list: List, fields: &Fields, cx: &mut Cx<'_>) {
-        let has = |name: &str| fields.iter().any(|(known, _)| known == name);
-        match list {
-            List::Videos => {
-                if !has("thumbnail_loc") {
-                    cx.note(IssueCode::MissingThumbnail, "video:thumbnail_loc");
-                }
-                if !has("title") {
-                    cx.note(IssueCode::MissingVideoTitle, "video:title");
-                }
-            }
-            List::News if !has("name") => cx.note(IssueCode::MissingPublication, "news:publication"),
-            List::Images if !has("loc") => cx.note(IssueCode::MissingTag, "image:loc"),
-            _ => {}
         }
     }
 
@@ -272,8 +263,29 @@ impl Extension {
     /// The fields, unless there are none.
     pub(super) fn fields(&self) -> Option<&Extensions> {
         let f = &self.found;
-        let none = f.images.is_empty() && f.videos.is_empty() && f.news.is_empty() && f.alternates.is_empty();
+        let none = f.images.is_empty()
+            && f.videos.is_empty()
+            && f.news.is_empty()
+            && f.alternates.is_empty();
         (!none).then_some(f)
+    }
+}
+
+/// Notes what a closed element lacks.
+fn check_item(list: List, fields: &Fields, cx: &mut Cx<'_>) {
+    let has = |name: &str| fields.iter().any(|(known, _)| known == name);
+    match list {
+        List::Videos => {
+            if !has("thumbnail_loc") {
+                cx.note(IssueCode::MissingThumbnail, "video:thumbnail_loc");
+            }
+            if !has("title") {
+                cx.note(IssueCode::MissingVideoTitle, "video:title");
+            }
+        }
+        List::News if !has("name") => cx.note(IssueCode::MissingPublication, "news:publication"),
+        List::Images if !has("loc") => cx.note(IssueCode::MissingTag, "image:loc"),
+        _ => {}
     }
 }
 

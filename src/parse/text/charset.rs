@@ -3,7 +3,9 @@
 //! Pure: bytes in, text out. A decoder keeps what it cannot yet decode in the
 //! raw buffer, so a character may straddle two reads.
 
-use encoding_rs::{CoderResult, Decoder, Encoding, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
+use encoding_rs::{
+    CoderResult, Decoder, Encoding, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252,
+};
 
 /// How far a declaration is looked for.
 const DECLARATION_WITHIN: usize = 1024;
@@ -106,8 +108,11 @@ fn declaration(raw: &[u8]) -> Option<&'static Encoding> {
 /// An encoding by its WHATWG label, and a few that the field writes besides.
 fn label(name: &str) -> Option<&'static Encoding> {
     Encoding::for_label(name.as_bytes()).or_else(|| {
-        let plain: String =
-            name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+        let plain: String = name
+            .chars()
+            .filter(char::is_ascii_alphanumeric)
+            .collect::<String>()
+            .to_ascii_lowercase();
         let known = match plain.as_str() {
             "utf8" => "utf-8",
             "cp1250" | "win1250" => "windows-1250",
@@ -180,7 +185,7 @@ pub(super) enum Decode {
         /// Most significant byte first?
         big: bool,
     },
-    /// Anything that encoding_rs decodes.
+    /// Anything that `encoding_rs` decodes.
     Labelled(Box<Decoder>),
 }
 

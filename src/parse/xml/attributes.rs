@@ -55,11 +55,11 @@ impl<'a> Iterator for Attributes<'a> {
 
 /// Replaces the references in `raw`; unknown and unterminated ones stay.
 pub(crate) fn unescape(raw: &str) -> Cow<'_, str> {
+    /// No reference of the table is longer.
+    const LONGEST: usize = 12;
     if !raw.contains('&') {
         return Cow::Borrowed(raw);
     }
-    /// No reference of the table is longer.
-    const LONGEST: usize = 12;
     let mut out = String::with_capacity(raw.len());
     let mut rest = raw;
     while let Some(at) = rest.find('&') {
@@ -88,7 +88,14 @@ mod tests {
     fn attributes_are_read_with_and_without_quotes() {
         let raw = " a=\"1\" b = '2 > 1' c=3 d e=\"\" href=\"x?a=1&amp;b=2\"";
         let all: Vec<_> = Attributes::new(raw).collect();
-        let want = [("a", "1"), ("b", "2 > 1"), ("c", "3"), ("d", ""), ("e", ""), ("href", "x?a=1&amp;b=2")];
+        let want = [
+            ("a", "1"),
+            ("b", "2 > 1"),
+            ("c", "3"),
+            ("d", ""),
+            ("e", ""),
+            ("href", "x?a=1&amp;b=2"),
+        ];
         assert_eq!(all, want);
     }
 

@@ -136,7 +136,9 @@ fn known(uri: &str) -> Option<Ns> {
     Some(match bare {
         "w3.org/1999/xhtml" => Ns::Xhtml,
         "w3.org/2005/atom" | "purl.org/atom/ns" => Ns::Atom,
-        "purl.org/rss/1.0" | "my.netscape.com/rdf/simple/0.9" | "channel.netscape.com/rdf/simple/0.9" => Ns::Rss,
+        "purl.org/rss/1.0"
+        | "my.netscape.com/rdf/simple/0.9"
+        | "channel.netscape.com/rdf/simple/0.9" => Ns::Rss,
         "w3.org/1999/02/22-rdf-syntax-ns" => Ns::Rdf,
         "purl.org/dc/elements/1.1" | "purl.org/dc/elements/1.0" => Ns::Dc,
         "purl.org/dc/terms" => Ns::DcTerms,
@@ -147,7 +149,9 @@ fn known(uri: &str) -> Option<Ns> {
         _ if version("google.com/schemas/sitemap-image/") => Ns::Image,
         _ if version("google.com/schemas/sitemap-video/") => Ns::Video,
         _ if version("google.com/schemas/sitemap-news/") => Ns::News,
-        _ if version("sitemaps.org/schemas/sitemap/") || version("google.com/schemas/sitemap/") => Ns::Sitemap,
+        _ if version("sitemaps.org/schemas/sitemap/") || version("google.com/schemas/sitemap/") => {
+            Ns::Sitemap
+        }
         _ if version("sitemaps.org/schemas/sitemap-image/") => Ns::Image,
         _ if version("sitemaps.org/schemas/sitemap-video/") => Ns::Video,
         _ if version("sitemaps.org/schemas/sitemap-news/") => Ns::News,

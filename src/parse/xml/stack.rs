@@ -7,8 +7,18 @@ use super::names::{Ns, Scopes};
 
 /// Names that hold a document together: an end tag of one of these closes all
 /// that is open inside, however deep.
-const ANCHORS: [&str; 10] =
-    ["url", "sitemap", "urlset", "sitemapindex", "item", "entry", "channel", "rss", "feed", "rdf:rdf"];
+const ANCHORS: [&str; 10] = [
+    "url",
+    "sitemap",
+    "urlset",
+    "sitemapindex",
+    "item",
+    "entry",
+    "channel",
+    "rss",
+    "feed",
+    "rdf:rdf",
+];
 
 /// Which open element an end tag closes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +92,8 @@ impl Stack {
         if let Some(depth) = exact.or_else(any_case) {
             return Closes::At(depth);
         }
-        let same_local = !self.top().is_empty() && local(self.top()).eq_ignore_ascii_case(local(name));
+        let same_local =
+            !self.top().is_empty() && local(self.top()).eq_ignore_ascii_case(local(name));
         if same_local { Closes::Top } else { Closes::Nothing }
     }
 

@@ -119,7 +119,7 @@ impl Poller {
             poll: &config.poll,
             rule,
             timezone,
-            previous: (target.interval_ms > 0)
+            previous: (target.interval_ms > 0 && target.last_success_at.is_some())
                 .then(|| Duration::from_millis(target.interval_ms.unsigned_abs())),
             event: ended.event,
             failures: if failed { target.failures + 1 } else { 0 },

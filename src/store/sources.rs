@@ -90,6 +90,8 @@ pub struct PollTarget {
     pub body_hash: Option<u128>,
     /// When it was first registered.
     pub added_at: Timestamp,
+    /// Last answer that was no failure.
+    pub last_success_at: Option<Timestamp>,
     /// Last read that was complete.
     pub last_complete_at: Option<Timestamp>,
     /// Last read that no validator or hash cut short.
@@ -233,7 +235,7 @@ pub(super) const TARGET: &str = "SELECT
     s.kind, s.window, s.rolls, s.shrunk_at, s.pending, s.index_lastmod, s.index_precision,
     coalesce(s.next_poll_at, 0), s.interval_ms, s.failures, s.failing_since, s.generation, s.epoch,
     s.etag, s.last_modified, s.wire_hash, s.body_hash, s.last_complete_at, s.last_full_at, s.entries,
-    s.added_at, s.named_by
+    s.added_at, s.named_by, s.last_success_at
     FROM sources s LEFT JOIN sites n ON n.id = s.site_id";
 
 impl State {
@@ -553,7 +555,7 @@ impl State {
         self.conn
             .prepare_cached(
                 "UPDATE sources SET next_poll_at = ?2, rule = 'deferred',
-                     why = 'its host is to be left alone until then' WHERE id = ?1",
+                     why = 'its host is to be left alone, or its robots.txt does not answer, until then' WHERE id = ?1",
             )
             .and_then(|mut update| update.execute(params![id.0, until.as_millisecond()]))
             .map(|_| ())
@@ -646,6 +648,7 @@ pub(super) fn read_target(row: &Row<'_>) -> rusqlite::Result<PollTarget> {
         entries: row.get::<_, i64>(28)?.unsigned_abs(),
         added_at: timestamp(row.get(29)?),
         named_by: row.get(30)?,
+        last_success_at: time(31)?,
     })
 }
 

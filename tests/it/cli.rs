@@ -5,6 +5,7 @@
 mod check;
 mod config;
 mod demo;
+mod discover;
 mod run;
 mod store;
 pub(crate) mod usage;

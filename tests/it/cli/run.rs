@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Lines};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
+use super::super::support::{Origin, Reply};
 use super::{outcome, sitemapd, sitemapd_in};
 
 /// A running daemon and what it logs; ended with the test.
@@ -25,7 +26,7 @@ impl Daemon {
         let mut daemon = Self { child, log, api: String::new() };
         let line = daemon.wait_for("\"listening\"");
         let line: serde_json::Value = serde_json::from_str(&line).expect("a line of JSON");
-        daemon.api = line["api"].as_str().expect("its address").to_owned();
+        line["api"].as_str().expect("its address").clone_into(&mut daemon.api);
         daemon
     }
 
@@ -116,6 +117,45 @@ fn a_reload_says_what_it_does_and_a_bad_file_changes_nothing() {
     daemon.signal("HUP");
     assert!(daemon.wait_for("need a restart").contains("daemon.user_agent"));
     assert!(daemon.wait_for("no longer").contains("sitemapd sites forget mine"));
+    daemon.signal("TERM");
+    assert_eq!(daemon.exit_code(), Some(0));
+}
+
+#[test]
+fn polling_by_hand_shows_what_changed() {
+    let origin = Origin::start_blocking();
+    let list = |pages: &[&str]| {
+        Reply::text(pages.iter().map(|page| format!("{}\n", origin.url(page))).collect::<String>())
+    };
+    origin.set_sequence("/list.txt", [list(&["/one"]), list(&["/one", "/two"])]);
+    let folder = folder();
+    let (base, list_url) = (origin.base(), origin.url("/list.txt"));
+    write(
+        folder.path(),
+        &format!(
+            "[fetch]\nallow = [\"{}\"]\n[politeness]\nhost_delay = \"0s\"\n\
+             [[site]]\nname = \"mine\"\nurl = \"{base}/\"\nsitemaps = [\"{list_url}\"]\nfeeds = []\n",
+            origin.addr()
+        ),
+    );
+    let mut daemon = Daemon::start(folder.path());
+    daemon.wait_for("list.txt");
+    let poll = |args: &[&str]| {
+        let (code, out, err) = outcome(sitemapd().arg("poll").args(args));
+        assert_eq!(code, 0, "{out}{err}");
+        out
+    };
+    let out = poll(&[list_url.as_str(), "--api", &daemon.api]);
+    assert!(out.contains("1 new") && out.contains("+ new") && out.contains("/two"), "{out}");
+    assert!(!out.contains("/one"), "{out}");
+    let out = poll(&["mine", "--api", &daemon.api, "--json"]);
+    let value: serde_json::Value = serde_json::from_str(&out).expect("json");
+    assert!(value["polls"].as_array().is_some_and(|polls| !polls.is_empty()), "{out}");
+    let (code, out, _) =
+        outcome(sitemapd().args(["url", origin.url("/two").as_str(), "--api", &daemon.api]));
+    assert!(code == 0 && out.contains("new") && out.contains("list.txt"), "{out}");
+    let (_, out, _) = outcome(sitemapd().args(["queue", "peek", "--api", &daemon.api]));
+    assert!(out.contains("/one") && out.contains("/two"), "{out}");
     daemon.signal("TERM");
     assert_eq!(daemon.exit_code(), Some(0));
 }

@@ -124,10 +124,9 @@ fn a_reload_says_what_it_does_and_a_bad_file_changes_nothing() {
 #[test]
 fn polling_by_hand_shows_what_changed() {
     let origin = Origin::start_blocking();
-    let list = |pages: &[&str]| {
-        Reply::text(pages.iter().map(|page| format!("{}\n", origin.url(page))).collect::<String>())
-    };
-    origin.set_sequence("/list.txt", [list(&["/one"]), list(&["/one", "/two"])]);
+    let (one, two) = (origin.url("/one"), origin.url("/two"));
+    let lists = [format!("{one}\n"), format!("{one}\n{two}\n")];
+    origin.set_sequence("/list.txt", lists.map(Reply::text));
     let folder = folder();
     let (base, list_url) = (origin.base(), origin.url("/list.txt"));
     write(

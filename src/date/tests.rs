@@ -122,7 +122,7 @@ fn the_three_forms_of_http_are_the_same_instant() {
         "Sun Nov  6 08:49:37 1994",
     ];
     for text in forms {
-        assert_eq!(http(text).map(|t| t.as_second()), Some(784_111_777), "{text}");
+        assert_eq!(http(text).map(Timestamp::as_second), Some(784_111_777), "{text}");
     }
     for text in ["", "0", "120", "1994-11-06T08:49:37Z", "Sun, 06 Nov 1994", "soon"] {
         assert_eq!(http(text), None, "{text}");

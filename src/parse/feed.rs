@@ -168,7 +168,7 @@ impl<'a, 's> FeedReader<'a, 's> {
                 return;
             }
             Some(link) => link.text_field(self.kind, tag.ns),
-            None => Field::of(tag, core),
+            None => Field::of(tag, self.kind, core),
         };
         if let Some(field) = field {
             self.open_field(Role::Item(field), depth);

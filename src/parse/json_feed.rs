@@ -58,7 +58,7 @@ pub(crate) fn read(
         is_feed: false,
         has_items: false,
         stopped: false,
-        over_limit: false,
+        over: 0,
         entries: 0,
         hints: Hints::default(),
     };
@@ -69,7 +69,7 @@ pub(crate) fn read(
     let listed = Listed {
         is_feed,
         entries: reading.entries,
-        complete: result.is_ok() && !reading.stopped && !reading.over_limit,
+        complete: result.is_ok() && !reading.stopped && reading.over == 0,
         hints: std::mem::take(&mut reading.hints),
     };
     let (found, stopped) = (reading.found, reading.stopped);
@@ -103,7 +103,7 @@ struct Reading<'a, 's> {
     is_feed: bool,
     has_items: bool,
     stopped: bool,
-    over_limit: bool,
+    over: usize,
     entries: usize,
     hints: Hints,
 }
@@ -123,7 +123,7 @@ impl Reading<'_, '_> {
     fn item(&mut self, raw: &RawItem) {
         let Some(held) = self.settle(raw) else { return };
         if self.entries + self.held.len() >= self.ctx.limits.max_urls {
-            self.over_limit = true;
+            self.over += 1;
             self.note(IssueCode::TooManyUrls, &held.loc);
         } else if self.is_feed {
             self.give(&held);

@@ -158,7 +158,7 @@ pub struct Hints {
     pub skip_hours: u32,
     /// RSS `skipDays`: a bit per weekday, Monday = bit 0.
     pub skip_days: u8,
-    /// WebSub hubs.
+    /// `WebSub` hubs.
     pub hubs: Vec<String>,
     /// The document's own URL, says the document.
     pub self_url: Option<String>,
@@ -183,7 +183,7 @@ pub fn parse(reader: &mut dyn Read, ctx: &Context<'_>, sink: &mut Sink<'_>) -> R
         Shape::Text => read_plain(&mut text, &mut issues, ctx, sink),
         Shape::Empty | Shape::Unknown => Reading::default(),
     };
-    finish(read, &text, issues)
+    close(read, &text, issues)
 }
 
 /// What one of the readers made of a document.
@@ -217,14 +217,14 @@ fn read_xml(
 ) -> Reading {
     let mut router = Router::new(ctx, sink);
     let outcome = xml::read(text, issues, &mut router);
-    let Some(routed) = router.result() else { return Reading::default() };
+    let Some(found) = router.result() else { return Reading::default() };
     Reading {
-        kind: routed.kind,
-        entries: routed.entries,
-        sitemaps: routed.sitemaps,
-        complete: outcome.complete && !outcome.stopped && !routed.over_limit,
-        window: routed.window,
-        hints: routed.hints,
+        kind: found.kind,
+        entries: found.entries,
+        sitemaps: found.sitemaps,
+        complete: outcome.complete && !outcome.stopped && !found.over_limit,
+        window: found.window,
+        hints: found.hints,
     }
 }
 
@@ -305,7 +305,7 @@ fn read_robots(
 }
 
 /// Enters what concerns the body as a whole and closes the report.
-fn finish(read: Reading, text: &Text<'_>, mut issues: Issues) -> Report {
+fn close(read: Reading, text: &Text<'_>, mut issues: Issues) -> Report {
     if let Some(bad) = text.bad_bytes() {
         issues.push(IssueCode::EncodingError, bad.count, bad.line, bad.offset, &bad.sample);
     }

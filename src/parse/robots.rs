@@ -124,10 +124,10 @@ impl Robots {
     /// The groups that bind `agent`: all that name it, else all for `*`.
     fn groups_for(&self, agent: &str) -> impl Iterator<Item = &Group> {
         let token = product_token(agent);
-        let names = move |group: &Group, token: &str| group.agents.iter().any(|a| a == token);
-        let named = !token.is_empty() && self.groups.iter().any(|group| names(group, &token));
+        let binds = |group: &Group, agent: &str| group.agents.iter().any(|a| a == agent);
+        let named = !token.is_empty() && self.groups.iter().any(|group| binds(group, &token));
         let token = if named { token } else { "*".to_owned() };
-        self.groups.iter().filter(move |group| names(group, &token))
+        self.groups.iter().filter(move |group| binds(group, &token))
     }
 }
 

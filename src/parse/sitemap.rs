@@ -47,8 +47,7 @@ pub(crate) struct SitemapReader<'a, 's> {
     oversized: bool,
     draft: Draft,
     extension: Extension,
-    pages: bool,
-    children: bool,
+    kind: Option<DocumentKind>,
     news_entries: usize,
     pub(crate) entries: usize,
     pub(crate) sitemaps: usize,
@@ -68,8 +67,7 @@ impl<'a, 's> SitemapReader<'a, 's> {
             oversized: false,
             draft: Draft::default(),
             extension: Extension::default(),
-            pages: false,
-            children: false,
+            kind: None,
             news_entries: 0,
             entries: 0,
             sitemaps: 0,
@@ -85,11 +83,7 @@ impl<'a, 's> SitemapReader<'a, 's> {
 
     /// What the document turned out to be.
     pub(crate) fn kind(&self) -> DocumentKind {
-        match (self.pages, self.children) {
-            (true, true) => DocumentKind::Mixed,
-            (false, true) => DocumentKind::Index,
-            _ => DocumentKind::Urlset,
-        }
+        self.kind.unwrap_or(DocumentKind::Urlset)
     }
 
     /// Were entries cut off at a limit?
@@ -115,8 +109,8 @@ impl<'a, 's> SitemapReader<'a, 's> {
         }
         match tag.local {
             "urlset" | "sitemapindex" => self.root(tag, cx),
-            "url" => self.begin(Kind::Page, depth),
-            "sitemap" => self.begin(Kind::Child, depth),
+            "url" => self.begin(Kind::Page, depth, cx),
+            "sitemap" => self.begin(Kind::Child, depth, cx),
             _ if depth == 2 => cx.note(IssueCode::UnknownTag, tag.local),
             _ => {}
         }
@@ -125,18 +119,26 @@ impl<'a, 's> SitemapReader<'a, 's> {
 
     fn root(&mut self, tag: &Tag<'_>, cx: &mut Cx<'_>) {
         self.root_ns = tag.ns;
-        if tag.local == "urlset" {
-            self.pages = true
-        } else {
-            self.children = true
-        }
+        self.holds(
+            if tag.local == "urlset" { DocumentKind::Urlset } else { DocumentKind::Index },
+            cx,
+        );
         let odd = tag.ns != Ns::Sitemap || tag.misspells_sitemap_namespace();
         if odd && tag.declared {
             let uri = tag.attr("xmlns").unwrap_or_default();
             cx.note(IssueCode::IncorrectNamespace, if uri.is_empty() { tag.local } else { &uri });
         }
-        if self.pages && self.children {
-            cx.note(IssueCode::MixedContent, tag.local);
+    }
+
+    /// The document has pages, or children.
+    fn holds(&mut self, kind: DocumentKind, cx: &mut Cx<'_>) {
+        match self.kind {
+            None => self.kind = Some(kind),
+            Some(known) if known != kind && known != DocumentKind::Mixed => {
+                self.kind = Some(DocumentKind::Mixed);
+                cx.note(IssueCode::MixedContent, kind.as_str());
+            }
+            Some(_) => {}
         }
     }
 
@@ -144,11 +146,9 @@ impl<'a, 's> SitemapReader<'a, 's> {
         tag.ns == Ns::Sitemap || tag.ns == Ns::None || tag.ns == self.root_ns
     }
 
-    fn begin(&mut self, kind: Kind, depth: usize) {
-        match kind {
-            Kind::Page => self.pages = true,
-            Kind::Child => self.children = true,
-        }
+    fn begin(&mut self, kind: Kind, depth: usize, cx: &mut Cx<'_>) {
+        let holds = if kind == Kind::Page { DocumentKind::Urlset } else { DocumentKind::Index };
+        self.holds(holds, cx);
         self.open = Some(Open { kind, depth });
         self.draft.clear();
         self.extension.clear();

@@ -8,6 +8,8 @@
 //! expanded. What elements mean is left to the [`Visitor`].
 
 mod attributes;
+mod bounds;
+mod elements;
 mod entities;
 mod names;
 mod scan;
@@ -138,10 +140,9 @@ pub(crate) fn read<V: Visitor>(
     let mut want = WINDOW;
     loop {
         text.fill(want);
-        let before = text.rest().len();
+        let held = text.rest().len();
         let last = text.at_end();
-        let step = scan.window(text, issues, visitor);
-        let (used, stop) = match step {
+        let (used, stop) = match scan.window(text, issues, visitor) {
             Step::More(used) => (used, false),
             Step::Stop(used) => (used, true),
         };
@@ -149,11 +150,11 @@ pub(crate) fn read<V: Visitor>(
         if stop {
             return Outcome { complete: false, stopped: true };
         }
-        if last && used >= before {
+        if last && used >= held {
             break;
         }
         // Always more than is left, so that a long token makes the window grow.
-        want = ((before - used.min(before)) * 2).max(WINDOW);
+        want = ((held - used.min(held)) * 2).max(WINDOW);
     }
     let truncated = scan.is_open();
     let mut cx = Cx { issues, place: text.place(0) };

@@ -148,7 +148,9 @@ impl Poller {
         let read = self.robots_read(&answer);
         let rules = match &read {
             RobotsRead::Rules { body, .. } => Some(Robots::parse(body)),
-            RobotsRead::Same | RobotsRead::Unreachable { .. } => None,
+            // A site may have come to the host since its rules were last read.
+            RobotsRead::Same => self.kept_rules(target, delay).await?,
+            RobotsRead::Unreachable { .. } => None,
         };
         let expires_at = later(began, FRESH);
         let changed = self.store.save_robots(target.host, read, expires_at).await?;
@@ -167,6 +169,11 @@ impl Poller {
             self.register_sitemaps(target, &robots).await?;
         }
         self.finish_robots(target, began, ended, &answer, expires_at).await
+    }
+
+    async fn kept_rules(&self, target: &PollTarget, delay: Duration) -> Result<Option<Robots>, StoreError> {
+        let (_, kept) = self.store.robots(crate::url::authority(&target.url), delay).await?;
+        Ok(kept.filter(|kept| !kept.unreachable).map(|kept| Robots::parse(&kept.body)))
     }
 
     fn robots_read(&self, answer: &Result<Answer, FetchError>) -> RobotsRead {

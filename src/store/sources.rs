@@ -186,8 +186,8 @@ pub struct PollEnd {
     pub next: NextPollAt,
     /// Did it fail?
     pub failed: bool,
-    /// Fresh validators of a 304.
-    pub revalidated: Option<Validators>,
+    /// Validators to send next time, where no [`Self::read`] says which.
+    pub validators: Option<Validators>,
     /// What was read, if anything was.
     pub read: Option<ReadResult>,
 }
@@ -460,11 +460,10 @@ impl State {
                 ])
             })
             .map_err(engine)?;
-        if let Some(fresh) = &end.revalidated {
+        if let Some(fresh) = &end.validators {
             self.conn
                 .prepare_cached(
-                    "UPDATE sources SET etag = coalesce(?2, etag), last_modified = coalesce(?3, last_modified)
-                     WHERE id = ?1",
+                    "UPDATE sources SET etag = ?2, last_modified = ?3 WHERE id = ?1",
                 )
                 .and_then(|mut update| update.execute(params![end.source.0, fresh.etag, fresh.last_modified]))
                 .map_err(engine)?;

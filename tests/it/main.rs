@@ -7,6 +7,9 @@
     reason = "a test binary has no public interface, and a test says what it expects"
 )]
 
+// Helpers of tests may fail loudly and print, as tests do.
+#![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
+
 mod agreement;
 mod cli;
 mod corpus;

@@ -50,25 +50,30 @@ pub(super) enum Field {
 }
 
 impl Field {
-    /// The field that a tag begins, links with `href` apart.
-    pub(super) fn of(tag: &Tag<'_>, core: bool) -> Option<Self> {
+    /// The field that a tag begins, links with `href` apart. `core` says that it
+    /// is of the feed's own vocabulary.
+    pub(super) fn of(tag: &Tag<'_>, kind: DocumentKind, core: bool) -> Option<Self> {
+        let atom = tag.ns == Ns::Atom || (core && kind == DocumentKind::Atom);
+        let rss = core && kind != DocumentKind::Atom;
         Some(match (tag.local, tag.ns) {
-            ("guid", _) if core => {
+            ("guid", _) if rss => {
                 let permalink =
                     tag.attr("isPermaLink").is_none_or(|v| !v.trim().eq_ignore_ascii_case("false"));
                 if permalink { Self::Identifier } else { Self::NoPermalink }
             }
-            ("id", ns) if core && ns != Ns::Rss || ns == Ns::Atom => Self::Identifier,
+            ("id", _) if atom => Self::Identifier,
             ("origlink", Ns::FeedBurner) => Self::Link(Rank::Original),
-            ("pubdate", _) if core => Self::Published(0),
-            ("published", ns) if core || ns == Ns::Atom => Self::Published(1),
-            ("issued", ns) if core || matches!(ns, Ns::Atom | Ns::DcTerms) => Self::Published(2),
-            ("date", ns) if ns == Ns::Dc || core => Self::Published(3),
-            ("created", ns) if core || matches!(ns, Ns::Atom | Ns::DcTerms) => Self::Published(4),
-            ("updated", ns) if core || ns == Ns::Atom => Self::Updated(0),
-            ("modified", ns) if core || matches!(ns, Ns::Atom | Ns::DcTerms) => Self::Updated(1),
-            ("title", _) if core => Self::Title,
-            ("description" | "summary" | "content", _) if core => Self::Hashed,
+            ("pubdate", _) if rss => Self::Published(0),
+            ("published", _) if atom => Self::Published(1),
+            ("issued", _) if atom => Self::Published(2),
+            ("issued", Ns::DcTerms) => Self::Published(3),
+            ("date", Ns::Dc) => Self::Published(4),
+            ("created", Ns::DcTerms) => Self::Published(5),
+            ("updated", _) if atom => Self::Updated(0),
+            ("modified", _) if atom => Self::Updated(1),
+            ("modified", Ns::DcTerms) => Self::Updated(2),
+            ("title", _) if core || atom => Self::Title,
+            ("description" | "summary" | "content", _) if core || atom => Self::Hashed,
             ("encoded", Ns::Content) => Self::Hashed,
             _ => return None,
         })

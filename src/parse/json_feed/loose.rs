@@ -95,11 +95,11 @@ impl<'de> Visitor<'de> for Document<'_, '_, '_> {
                 "hubs" => map.next_value_seed(Items { reading, what: What::Hubs })?,
                 "feed_url" => {
                     reading.hints.self_url =
-                        map.next_value_seed(Loose)?.and_then(|u| absolute(&u, reading.ctx.base))
+                        map.next_value_seed(Loose)?.and_then(|u| absolute(&u, reading.ctx.base));
                 }
                 "next_url" => {
                     reading.hints.next_page =
-                        map.next_value_seed(Loose)?.and_then(|u| absolute(&u, reading.ctx.base))
+                        map.next_value_seed(Loose)?.and_then(|u| absolute(&u, reading.ctx.base));
                 }
                 _ => {
                     map.next_value::<IgnoredAny>()?;

@@ -150,7 +150,7 @@ impl Extension {
         let Some(item) = self.open.take_if(|item| item.depth == depth) else { return };
         self.close_leaf();
         let fields = std::mem::take(&mut self.fields);
-        self.check_item(item.list, &fields, cx);
+        check_item(item.list, &fields, cx);
         self.keep(item.list, fields);
     }
 
@@ -211,7 +211,7 @@ impl Extension {
                 fields.push(("hreflang".to_owned(), code.into_owned()));
             }
             None if tag.attr("media").is_none() => {
-                cx.note(IssueCode::MissingAttribute, "link hreflang")
+                cx.note(IssueCode::MissingAttribute, "link hreflang");
             }
             None => {}
         }
@@ -227,25 +227,6 @@ impl Extension {
             self.found.alternates.push(fields);
         } else {
             self.over = true;
-        }
-    }
-
-    fn check_item(&self, list: List, fields: &Fields, cx: &mut Cx<'_>) {
-        let has = |name: &str| fields.iter().any(|(known, _)| known == name);
-        match list {
-            List::Videos => {
-                if !has("thumbnail_loc") {
-                    cx.note(IssueCode::MissingThumbnail, "video:thumbnail_loc");
-                }
-                if !has("title") {
-                    cx.note(IssueCode::MissingVideoTitle, "video:title");
-                }
-            }
-            List::News if !has("name") => {
-                cx.note(IssueCode::MissingPublication, "news:publication")
-            }
-            List::Images if !has("loc") => cx.note(IssueCode::MissingTag, "image:loc"),
-            _ => {}
         }
     }
 
@@ -287,6 +268,24 @@ impl Extension {
             && f.news.is_empty()
             && f.alternates.is_empty();
         (!none).then_some(f)
+    }
+}
+
+/// Notes what a closed element lacks.
+fn check_item(list: List, fields: &Fields, cx: &mut Cx<'_>) {
+    let has = |name: &str| fields.iter().any(|(known, _)| known == name);
+    match list {
+        List::Videos => {
+            if !has("thumbnail_loc") {
+                cx.note(IssueCode::MissingThumbnail, "video:thumbnail_loc");
+            }
+            if !has("title") {
+                cx.note(IssueCode::MissingVideoTitle, "video:title");
+            }
+        }
+        List::News if !has("name") => cx.note(IssueCode::MissingPublication, "news:publication"),
+        List::Images if !has("loc") => cx.note(IssueCode::MissingTag, "image:loc"),
+        _ => {}
     }
 }
 

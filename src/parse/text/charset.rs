@@ -185,7 +185,7 @@ pub(super) enum Decode {
         /// Most significant byte first?
         big: bool,
     },
-    /// Anything that encoding_rs decodes.
+    /// Anything that `encoding_rs` decodes.
     Labelled(Box<Decoder>),
 }
 

@@ -55,11 +55,11 @@ impl<'a> Iterator for Attributes<'a> {
 
 /// Replaces the references in `raw`; unknown and unterminated ones stay.
 pub(crate) fn unescape(raw: &str) -> Cow<'_, str> {
+    /// No reference of the table is longer.
+    const LONGEST: usize = 12;
     if !raw.contains('&') {
         return Cow::Borrowed(raw);
     }
-    /// No reference of the table is longer.
-    const LONGEST: usize = 12;
     let mut out = String::with_capacity(raw.len());
     let mut rest = raw;
     while let Some(at) = rest.find('&') {

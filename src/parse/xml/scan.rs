@@ -5,26 +5,19 @@
 //! broken, the stretch that quick-xml took for it is gone through once more by
 //! a simpler rule (a tag ends at the next `<` or `>`), never twice.
 
-use std::ops::ControlFlow;
-
 use quick_xml::events::Event;
 use quick_xml::reader::Reader;
 
 use super::super::issue::{IssueCode, Issues, Place};
 use super::super::text::Text;
-use super::names::Ns;
-use super::stack::{Closes, Stack};
-use super::{Cx, MAX_DEPTH, MAX_TAG, Next, Tag, Visitor, entities};
+use super::bounds::{CdataEnd, Cut, boundary, excerpt, in_quotes, is_name_start, subset_end};
+use super::elements::Elements;
+use super::{Cx, MAX_TAG, Visitor};
 
 /// A reference is held back at the end of a window until it is whole.
 const LONGEST_REFERENCE: usize = 16;
 /// Of an open CDATA section, what may be the start of its end.
 const CDATA_TAIL: usize = 256;
-/// How often one start tag may close others before it.
-const MAX_REOPENS: usize = 4;
-/// HTML elements that never have an end tag; people paste them unescaped.
-const VOID: [&str; 6] = ["br", "hr", "img", "input", "wbr", "meta"];
-
 /// What a window came to.
 pub(super) enum Step {
     /// So many bytes are used; go on with more.
@@ -33,9 +26,11 @@ pub(super) enum Step {
     Stop(usize),
 }
 
-/// What is being passed over, beyond the window.
+/// What the scan is inside of, that may be longer than any window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Passing {
+    /// A CDATA section, whose text is given on.
+    Cdata,
     /// Up to and with this text.
     Until(&'static str),
     /// The internal subset of a document type, up to `]>`.
@@ -44,26 +39,13 @@ enum Passing {
 
 /// State carried from window to window.
 pub(super) struct Scan {
-    stack: Stack,
+    elements: Elements,
     passing: Option<Passing>,
-    cdata: bool,
     /// Up to this offset a tag ends at the next `<` or `>`.
     simple_until: u64,
     /// No comment ends in what is left.
     no_comment_end: bool,
-    seen_root: bool,
     lost: bool,
-    lower: String,
-}
-
-/// A tag by the simple rule.
-enum Cut {
-    /// Ends at this `>`.
-    At(usize),
-    /// Broken off by this `<`.
-    Before(usize),
-    /// Neither is in the window.
-    Open,
 }
 
 /// How to go on after one piece of markup.
@@ -79,25 +61,22 @@ enum Flow {
 impl Scan {
     pub(super) fn new() -> Self {
         Self {
-            stack: Stack::new(),
+            elements: Elements::new(),
             passing: None,
-            cdata: false,
             simple_until: 0,
             no_comment_end: false,
-            seen_root: false,
             lost: false,
-            lower: String::new(),
         }
     }
 
     /// Is an element, a CDATA section or a comment still open?
     pub(super) fn is_open(&self) -> bool {
-        self.stack.depth() > 0 || self.cdata || self.passing.is_some()
+        self.elements.depth() > 0 || self.passing.is_some()
     }
 
     /// Was markup dropped?
     pub(super) fn lost(&self) -> bool {
-        self.lost
+        self.lost || self.elements.lost()
     }
 
     /// Goes through one window.
@@ -115,12 +94,13 @@ impl Scan {
             if at >= rest.len() {
                 return Step::More(rest.len());
             }
-            let flow = if let Some(passing) = self.passing {
-                self.pass(&w, at, passing)
-            } else if self.cdata {
-                self.cdata(&w, at, visitor, &mut cx)
-            } else {
-                self.tokens(&w, at, visitor, &mut cx)
+            let flow = match self.passing {
+                None => self.tokens(&w, at, visitor, &mut cx),
+                Some(Passing::Cdata) => self.cdata(&w, at, visitor, &mut cx),
+                Some(Passing::Until(end)) => {
+                    self.pass(&w, at, end.len() - 1, |rest| rest.find(end).map(|i| i + end.len()))
+                }
+                Some(Passing::Subset) => self.pass(&w, at, CDATA_TAIL, subset_end),
             };
             match flow {
                 Flow::At(next) => at = next,
@@ -130,25 +110,23 @@ impl Scan {
         }
     }
 
-    /// Passes over what no one reads.
-    fn pass(&mut self, w: &Window<'_>, at: usize, passing: Passing) -> Flow {
-        let rest = w.from(at);
-        let found = match passing {
-            Passing::Until(end) => rest.find(end).map(|i| i + end.len()),
-            Passing::Subset => subset_end(rest),
-        };
-        if let Some(len) = found {
+    /// Passes over what no one reads, up to where `find` says it ends; its end
+    /// may begin in the last `tail` bytes of the window.
+    fn pass(
+        &mut self,
+        w: &Window<'_>,
+        at: usize,
+        tail: usize,
+        find: impl Fn(&str) -> Option<usize>,
+    ) -> Flow {
+        if let Some(len) = find(w.from(at)) {
             self.passing = None;
             return Flow::At(at + len);
         }
         if w.last {
             return Flow::At(w.rest.len());
         }
-        let keep = match passing {
-            Passing::Until(end) => end.len() - 1,
-            Passing::Subset => CDATA_TAIL,
-        };
-        Flow::Need(boundary(w.rest, w.rest.len().saturating_sub(keep)).max(at))
+        Flow::Need(boundary(w.rest, w.rest.len().saturating_sub(tail)).max(at))
     }
 
     /// Text and tags, up to the next declaration, comment, CDATA or defect.
@@ -209,11 +187,11 @@ impl Scan {
                         }
                         cx.note(IssueCode::UnescapedCharacter, text);
                     }
-                    self.text(text, visitor, cx);
+                    self.elements.text(text, visitor, cx);
                     continue;
                 }
                 Event::GeneralRef(_) => {
-                    self.reference(raw(0, 0), visitor, cx);
+                    self.elements.reference(raw(0, 0), visitor, cx);
                     continue;
                 }
                 Event::Start(_) | Event::Empty(_) | Event::End(_)
@@ -222,10 +200,10 @@ impl Scan {
                     if let Some(flow) = self.broken(w, start, end, cx) {
                         return flow;
                     }
-                    self.tag(raw(1, 1), visitor, cx)
+                    self.elements.tag(raw(1, 1), visitor, cx)
                 }
-                Event::Start(_) | Event::Empty(_) => self.tag(raw(1, 1), visitor, cx),
-                Event::End(_) => self.end(raw(2, 1), visitor, cx),
+                Event::Start(_) | Event::Empty(_) => self.elements.tag(raw(1, 1), visitor, cx),
+                Event::End(_) => self.elements.end(raw(2, 1), visitor, cx),
                 Event::Eof => return Flow::At(rest.len()),
                 // Found by `bang` before quick-xml sees them.
                 Event::CData(_)
@@ -259,8 +237,8 @@ impl Scan {
         // All of a run at once, so that a flood of them is cheap.
         let run = w.from(start + 1).bytes().take_while(|b| *b == b'<').count();
         let end = start + run.max(1);
-        cx.note(IssueCode::UnescapedCharacter, &excerpt(w.from(start)));
-        self.text(w.rest.get(start..end).unwrap_or_default(), visitor, cx);
+        cx.note(IssueCode::UnescapedCharacter, excerpt(w.from(start)));
+        self.elements.text(w.rest.get(start..end).unwrap_or_default(), visitor, cx);
         Flow::At(end)
     }
 
@@ -275,16 +253,8 @@ impl Scan {
     ) -> Option<Flow> {
         let raw = w.rest.get(start + 1..end - 1).unwrap_or_default();
         let before = raw.split('<').next().unwrap_or_default();
-        let mut quote = None;
-        for b in before.bytes().filter(|b| matches!(b, b'"' | b'\'')) {
-            match quote {
-                None => quote = Some(b),
-                Some(open) if open == b => quote = None,
-                Some(_) => {}
-            }
-        }
-        if quote.is_some() && !before.contains('>') {
-            cx.note(IssueCode::UnescapedCharacter, &excerpt(raw));
+        if in_quotes(before) {
+            cx.note(IssueCode::UnescapedCharacter, excerpt(raw));
             return None;
         }
         self.simple_until = w.offset(end);
@@ -299,10 +269,10 @@ impl Scan {
         visitor: &mut V,
         cx: &mut Cx<'_>,
     ) -> Flow {
-        let (end, next) = match cut(w.rest, start) {
+        let (end, next) = match Cut::find(w.rest, start) {
             Cut::At(end) => (end, end + 1),
             Cut::Before(end) => {
-                cx.note(IssueCode::ParsingError, &excerpt(w.from(start)));
+                cx.note(IssueCode::ParsingError, excerpt(w.from(start)));
                 (end, end)
             }
             Cut::Open if !w.full(start) => return Flow::Need(start),
@@ -310,8 +280,8 @@ impl Scan {
         };
         let raw = w.rest.get(start + 1..end).unwrap_or_default();
         let flow = match raw.strip_prefix('/') {
-            Some(name) => self.end(name, visitor, cx),
-            None => self.tag(raw, visitor, cx),
+            Some(name) => self.elements.end(name, visitor, cx),
+            None => self.elements.tag(raw, visitor, cx),
         };
         if flow.is_break() { Flow::Stop(next) } else { Flow::At(next) }
     }
@@ -326,18 +296,16 @@ impl Scan {
     ) -> Flow {
         self.lost = true;
         if !w.last {
-            cx.note(IssueCode::OversizedMarkup, &excerpt(w.from(start)));
+            cx.note(IssueCode::OversizedMarkup, excerpt(w.from(start)));
             self.passing = Some(Passing::Until(">"));
             return Flow::At(start);
         }
-        if self.stack.depth() == 0 {
-            cx.note(IssueCode::ParsingError, &excerpt(w.from(start)));
+        if self.elements.depth() == 0 {
+            cx.note(IssueCode::ParsingError, excerpt(w.from(start)));
         }
-        // The start of an end tag: what it would have closed is whole.
-        if w.from(start).starts_with("</") && self.stack.overflow == 0 && self.stack.depth() > 0 {
-            let depth = self.stack.depth();
-            let _ = visitor.end(depth, true, cx);
-            self.stack.pop();
+        if w.from(start).starts_with("</") {
+            // The document is over, so whether to stop is no question.
+            let _ = self.elements.close_innermost(visitor, cx);
         }
         Flow::At(w.rest.len())
     }
@@ -356,7 +324,7 @@ impl Scan {
             return Flow::Need(start);
         }
         if here.starts_with(CDATA) {
-            self.cdata = true;
+            self.passing = Some(Passing::Cdata);
             return Flow::At(start + CDATA.len());
         }
         if here.starts_with("<!--") {
@@ -383,7 +351,7 @@ impl Scan {
             return Flow::At(inner);
         }
         // Never closed: take it for as little as may be.
-        cx.note(IssueCode::ParsingError, &excerpt(w.from(start)));
+        cx.note(IssueCode::ParsingError, excerpt(w.from(start)));
         self.no_comment_end = true;
         match w.from(inner).find('>') {
             Some(end) => Flow::At(inner + end + 1),
@@ -396,8 +364,8 @@ impl Scan {
         let declaration = here.starts_with("<?xml ")
             || here.starts_with("<?xml\t")
             || here.starts_with("<?xml\n");
-        if declaration && w.offset(start) > 0 && !self.seen_root {
-            cx.note(IssueCode::LeadingWhitespace, &excerpt(w.rest));
+        if declaration && w.offset(start) > 0 && !self.elements.seen_root() {
+            cx.note(IssueCode::LeadingWhitespace, excerpt(w.rest));
         }
         // A declaration ends at the first `>`, with or without its `?`.
         self.passing = Some(Passing::Until(if declaration { ">" } else { "?>" }));
@@ -418,7 +386,7 @@ impl Scan {
         visitor.doctype(root.unwrap_or_default());
         match here.find(['[', '>']) {
             Some(i) if here.as_bytes().get(i) == Some(&b'[') => {
-                cx.note(IssueCode::DoctypeIgnored, &excerpt(w.from(start)));
+                cx.note(IssueCode::DoctypeIgnored, excerpt(w.from(start)));
                 self.passing = Some(Passing::Subset);
                 Flow::At(inner + i)
             }
@@ -430,8 +398,7 @@ impl Scan {
         }
     }
 
-    /// The inside of a CDATA section. It ends at `]]>`, or at the end tag of
-    /// the element that it is in, where people forget to close it.
+    /// The inside of a CDATA section, given on as it comes.
     fn cdata<V: Visitor>(
         &mut self,
         w: &Window<'_>,
@@ -441,181 +408,29 @@ impl Scan {
     ) -> Flow {
         cx.place.at = w.origin.at + at;
         let inside = w.from(at);
-        let mut from = 0;
-        while let Some(close) = inside.get(from..).and_then(|s| s.find('>')).map(|i| from + i) {
-            let before = inside.get(..close).unwrap_or_default();
-            if let Some(content) = before.strip_suffix("]]") {
-                self.cdata = false;
-                self.text(content, visitor, cx);
-                return Flow::At(at + close + 1);
+        match CdataEnd::find(inside, self.elements.top(), w.last) {
+            CdataEnd::Proper(end) => {
+                self.passing = None;
+                self.elements.text(inside.get(..end).unwrap_or_default(), visitor, cx);
+                Flow::At(at + end + "]]>".len())
             }
-            let content = before.trim_ascii_end().strip_suffix(self.stack.top());
-            if let Some(content) = content.and_then(|c| c.strip_suffix("</")) {
-                self.cdata = false;
-                cx.note(IssueCode::ParsingError, &excerpt(inside));
-                self.text(content, visitor, cx);
-                return Flow::At(at + content.len());
+            CdataEnd::Forgotten(end) => {
+                self.passing = None;
+                cx.note(IssueCode::ParsingError, excerpt(inside));
+                self.elements.text(inside.get(..end).unwrap_or_default(), visitor, cx);
+                Flow::At(at + end)
             }
-            from = close + 1;
-        }
-        if w.last {
-            self.text(inside, visitor, cx);
-            return Flow::At(w.rest.len());
-        }
-        let safe = boundary(w.rest, w.rest.len().saturating_sub(CDATA_TAIL)).max(at);
-        if safe == at {
-            return Flow::Need(at);
-        }
-        self.text(w.rest.get(at..safe).unwrap_or_default(), visitor, cx);
-        Flow::Need(safe)
-    }
-
-    fn text<V: Visitor>(&mut self, text: &str, visitor: &mut V, cx: &mut Cx<'_>) {
-        if self.stack.overflow > 0 {
-            return;
-        }
-        if self.stack.depth() > 0 {
-            visitor.text(text, cx);
-        } else if !text.trim_ascii().is_empty() {
-            let code = if self.seen_root {
-                IssueCode::TrailingContent
-            } else {
-                IssueCode::LeadingWhitespace
-            };
-            cx.note(code, text);
-        }
-    }
-
-    fn reference<V: Visitor>(&mut self, raw: &str, visitor: &mut V, cx: &mut Cx<'_>) {
-        let name = raw.get(1..raw.len() - 1).unwrap_or_default();
-        if let Some(c) = entities::resolve(name) {
-            self.text(c.encode_utf8(&mut [0; 4]), visitor, cx);
-            return;
-        }
-        let like_a_name =
-            !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'#');
-        let code =
-            if like_a_name { IssueCode::UnknownEntity } else { IssueCode::UnescapedCharacter };
-        cx.note(code, raw);
-        self.text(raw, visitor, cx);
-    }
-
-    /// A start tag, without its angle brackets.
-    fn tag<V: Visitor>(&mut self, raw: &str, visitor: &mut V, cx: &mut Cx<'_>) -> ControlFlow<()> {
-        let (raw, empty) = raw.strip_suffix('/').map_or((raw, false), |raw| (raw, true));
-        let name_end =
-            raw.bytes().position(|b| b.is_ascii_whitespace() || b == b'/').unwrap_or(raw.len());
-        let (name, raw_attributes) = raw.split_at(name_end);
-        if self.stack.depth() >= MAX_DEPTH {
-            cx.note(IssueCode::TooDeep, name);
-            self.lost = true;
-            self.stack.overflow += usize::from(!empty);
-            return ControlFlow::Continue(());
-        }
-        self.seen_root = true;
-        let (prefix, local) = match name.split_once(':') {
-            Some((prefix, local)) => (Some(prefix), local),
-            None => (None, name),
-        };
-        let mut lower = std::mem::take(&mut self.lower);
-        lower.clear();
-        if local.bytes().any(|b| b.is_ascii_uppercase()) {
-            lower.push_str(local);
-            lower.make_ascii_lowercase();
-        }
-        let local = if lower.is_empty() { local } else { lower.as_str() };
-        let flow = self.open(
-            Tag { local, ns: Ns::None, prefix, declared: true, raw_attributes },
-            visitor,
-            cx,
-        );
-        let void = prefix.is_none() && VOID.contains(&local);
-        self.lower = lower;
-        flow?;
-        self.stack.push(name);
-        if empty || void {
-            self.close_to(self.stack.depth() - 1, true, visitor, cx)
-        } else {
-            ControlFlow::Continue(())
-        }
-    }
-
-    /// Resolves the tag and shows it, closing first what the visitor wants.
-    fn open<V: Visitor>(
-        &mut self,
-        mut tag: Tag<'_>,
-        visitor: &mut V,
-        cx: &mut Cx<'_>,
-    ) -> ControlFlow<()> {
-        for _ in 0..MAX_REOPENS {
-            let depth = self.stack.depth() + 1;
-            if tag.raw_attributes.contains("xmlns") {
-                self.declare(&tag, depth);
+            CdataEnd::Unsure => Flow::Need(at),
+            CdataEnd::Beyond if w.last => {
+                self.elements.text(inside, visitor, cx);
+                Flow::At(w.rest.len())
             }
-            (tag.ns, tag.declared) = self.stack.resolve(tag.prefix);
-            if !tag.declared {
-                cx.note(IssueCode::IncorrectNamespace, tag.prefix.unwrap_or_default());
-            }
-            match visitor.start(&tag, depth, cx) {
-                Next::Go => break,
-                Next::Stop => return ControlFlow::Break(()),
-                Next::Close(to) => {
-                    self.stack.scopes.leave(depth);
-                    cx.note(IssueCode::MismatchedTag, tag.local);
-                    self.close_to(to.saturating_sub(1), false, visitor, cx)?;
-                }
+            CdataEnd::Beyond => {
+                let safe = boundary(w.rest, w.rest.len().saturating_sub(CDATA_TAIL)).max(at);
+                self.elements.text(w.rest.get(at..safe).unwrap_or_default(), visitor, cx);
+                Flow::Need(safe)
             }
         }
-        ControlFlow::Continue(())
-    }
-
-    fn declare(&mut self, tag: &Tag<'_>, depth: usize) {
-        for (name, uri) in tag.attributes() {
-            if name == "xmlns" {
-                self.stack.scopes.bind("", uri, depth);
-            } else if let Some(prefix) = name.strip_prefix("xmlns:") {
-                self.stack.scopes.bind(prefix, uri, depth);
-            }
-        }
-    }
-
-    /// An end tag, without its brackets and slash.
-    fn end<V: Visitor>(&mut self, raw: &str, visitor: &mut V, cx: &mut Cx<'_>) -> ControlFlow<()> {
-        let name = raw.split_ascii_whitespace().next().unwrap_or_default();
-        match self.stack.closes(name) {
-            Closes::Top => self.close_to(self.stack.depth() - 1, true, visitor, cx),
-            Closes::At(depth) => {
-                cx.note(IssueCode::MismatchedTag, name);
-                self.stack.overflow = 0;
-                self.close_to(depth, false, visitor, cx)?;
-                self.close_to(depth - 1, true, visitor, cx)
-            }
-            Closes::Nothing if self.stack.overflow > 0 => {
-                self.stack.overflow -= 1;
-                ControlFlow::Continue(())
-            }
-            Closes::Nothing => {
-                cx.note(IssueCode::MismatchedTag, name);
-                ControlFlow::Continue(())
-            }
-        }
-    }
-
-    /// Closes elements until `depth` are open; the outermost of them by its
-    /// own end tag when `own`.
-    fn close_to<V: Visitor>(
-        &mut self,
-        depth: usize,
-        own: bool,
-        visitor: &mut V,
-        cx: &mut Cx<'_>,
-    ) -> ControlFlow<()> {
-        while self.stack.depth() > depth {
-            let at = self.stack.depth();
-            self.stack.pop();
-            visitor.end(at, !(own && at == depth + 1), cx)?;
-        }
-        ControlFlow::Continue(())
     }
 }
 
@@ -641,43 +456,4 @@ impl<'a> Window<'a> {
     fn offset(&self, at: usize) -> u64 {
         self.origin.offset() + at as u64
     }
-}
-
-fn is_name_start(b: u8) -> bool {
-    b.is_ascii_alphabetic() || b == b'_' || b == b':' || b >= 0x80
-}
-
-/// The end of a tag by the simple rule.
-fn cut(rest: &str, start: usize) -> Cut {
-    let from = start + 1;
-    let found = rest.get(from..).and_then(|s| s.find(['<', '>'])).map(|i| from + i);
-    match found {
-        Some(i) if rest.as_bytes().get(i) == Some(&b'<') => Cut::Before(i),
-        Some(i) => Cut::At(i),
-        None => Cut::Open,
-    }
-}
-
-/// Where `]`, blanks and `>` end.
-fn subset_end(text: &str) -> Option<usize> {
-    let mut from = 0;
-    while let Some(at) = text.get(from..)?.find(']').map(|i| from + i + 1) {
-        let after = text.get(at..)?;
-        let tail = after.trim_ascii_start();
-        if tail.starts_with('>') {
-            return Some(at + (after.len() - tail.len()) + 1);
-        }
-        from = at;
-    }
-    None
-}
-
-/// The character boundary at or before `at`.
-fn boundary(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|i| text.is_char_boundary(*i)).unwrap_or_default()
-}
-
-/// The start of a token, for a sample.
-fn excerpt(text: &str) -> String {
-    text.chars().take(120).collect()
 }

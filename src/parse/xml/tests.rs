@@ -1,1 +1,128 @@
-//! Tests.
+use std::fmt::Write as _;
+
+use super::*;
+
+/// Writes down what it is shown.
+#[derive(Default)]
+struct Log {
+    out: String,
+    truncated: bool,
+}
+
+impl Visitor for Log {
+    fn start(&mut self, tag: &Tag<'_>, depth: usize, _cx: &mut Cx<'_>) -> Next {
+        write!(self.out, "<{depth}:{}", tag.local).expect("a string");
+        for (name, value) in tag.attributes().filter(|(name, _)| !name.starts_with("xmlns")) {
+            write!(self.out, " {name}={}", unescape(value)).expect("a string");
+        }
+        self.out.push('>');
+        Next::Go
+    }
+
+    fn text(&mut self, text: &str, _cx: &mut Cx<'_>) {
+        self.out.push_str(text);
+    }
+
+    fn end(&mut self, depth: usize, implied: bool, _cx: &mut Cx<'_>) -> ControlFlow<()> {
+        write!(self.out, "</{depth}{}>", if implied { "!" } else { "" }).expect("a string");
+        ControlFlow::Continue(())
+    }
+
+    fn doctype(&mut self, root: &str) {
+        write!(self.out, "<!{root}>").expect("a string");
+    }
+
+    fn finish(&mut self, truncated: bool, _cx: &mut Cx<'_>) {
+        self.truncated = truncated;
+    }
+}
+
+fn log(document: &str) -> (String, Outcome, Vec<IssueCode>) {
+    let mut reader = document.as_bytes();
+    let mut text = Text::new(&mut reader, None);
+    let (mut issues, mut log) = (Issues::default(), Log::default());
+    let outcome = read(&mut text, &mut issues, &mut log);
+    assert_eq!(log.truncated, issues_has(&issues, IssueCode::Truncated));
+    (log.out, outcome, issues.into_list().into_iter().map(|i| i.code).collect())
+}
+
+fn issues_has(issues: &Issues, code: IssueCode) -> bool {
+    issues.list().iter().any(|issue| issue.code == code)
+}
+
+#[test]
+fn broken_markup_is_read_as_what_was_meant() {
+    use IssueCode::{
+        DoctypeIgnored, IncorrectNamespace, LeadingWhitespace, MismatchedTag, ParsingError,
+        TrailingContent, Truncated, UnescapedCharacter, UnknownEntity,
+    };
+    let table: &[(&str, &str, &[IssueCode])] = &[
+        ("<a>x</a>", "<1:a>x</1>", &[]),
+        ("<a b='1' C=\"2\"/>", "<1:a b=1 C=2></1>", &[]),
+        ("<A>x</A>", "<1:a>x</1>", &[]),
+        ("<a>1 &amp; 2 &#60; &eacute;</a>", "<1:a>1 & 2 < é</1>", &[]),
+        ("<a>?x=1&y=2</a>", "<1:a>?x=1&y=2</1>", &[UnescapedCharacter]),
+        ("<a>?x=1&y=2;z</a>", "<1:a>?x=1&y=2;z</1>", &[UnescapedCharacter]),
+        ("<a>&nope;</a>", "<1:a>&nope;</1>", &[UnknownEntity]),
+        ("<a>1<2</a>", "<1:a>1<2</1>", &[UnescapedCharacter]),
+        ("<a>1<</a>", "<1:a>1<</1>", &[UnescapedCharacter]),
+        ("<a><![CDATA[<b>&amp;]]></a>", "<1:a><b>&amp;</1>", &[]),
+        ("<a><b><![CDATA[x</b><b>y</b></a>", "<1:a><2:b>x</2><2:b>y</2></1>", &[ParsingError]),
+        ("<a><b>x</a>", "<1:a><2:b>x</2!></1>", &[MismatchedTag]),
+        ("<a>x</b></a>", "<1:a>x</1>", &[MismatchedTag]),
+        ("<a><b>x</B></a>", "<1:a><2:b>x</2></1>", &[MismatchedTag]),
+        ("<a\n<b>x</b></a>", "<1:a><2:b>x</2></1>", &[ParsingError]),
+        ("<a><b c=\"d>x</b><e/></a>", "<1:a><2:b c=d>x</2><2:e></2></1>", &[]),
+        ("<a b='1<2'>x</a>", "<1:a b=1<2>x</1>", &[UnescapedCharacter]),
+        ("<a>x<br>y</a>", "<1:a>x<2:br></2>y</1>", &[]),
+        ("<a>x</a", "<1:a>x</1!>", &[]),
+        ("<a>x", "<1:a>x", &[Truncated]),
+        ("<a>x<", "<1:a>x", &[Truncated]),
+        ("<a><!-- x", "<1:a>", &[ParsingError, Truncated]),
+        ("<a><!-- x --><b/></a>", "<1:a><2:b></2></1>", &[]),
+        ("<?xml version='1.0'><a/>", "<1:a></1>", &[]),
+        ("\n<?xml version='1.0'?><a/>", "<1:a></1>", &[LeadingWhitespace]),
+        ("warning!<a/>", "<1:a></1>", &[LeadingWhitespace]),
+        ("<a/>bye", "<1:a></1>", &[TrailingContent]),
+        ("<!DOCTYPE a SYSTEM 'x'><a/>", "<!a><1:a></1>", &[]),
+        (
+            "<!DOCTYPE a [<!ENTITY e 'v>]'> ]><a>&e;</a>",
+            "<!a><1:a>&e;</1>",
+            &[DoctypeIgnored, UnknownEntity],
+        ),
+        ("<p:a>x</p:a>", "<1:a>x</1>", &[IncorrectNamespace]),
+        ("<a><?php echo '>' ?></a>", "<1:a></1>", &[]),
+    ];
+    for (document, want, codes) in table {
+        let (out, outcome, found) = log(document);
+        assert_eq!((out.as_str(), found.as_slice()), (*want, *codes), "{document}");
+        assert_eq!(
+            outcome.complete,
+            !codes.contains(&Truncated) && !document.ends_with("</a"),
+            "{document}"
+        );
+    }
+}
+
+#[test]
+fn a_token_that_straddles_windows_is_read_whole() {
+    // Every alignment of a tag, a reference and a CDATA section to the edge.
+    let tail = "<b c='1 > 0'>&amp;&eacute;<![CDATA[<x>]]></b><!-- c --></a>";
+    let plain = log(&format!("<a>{tail}")).0;
+    let want = plain.strip_prefix("<1:a>").expect("the root");
+    for shift in 0..tail.len() + 2 {
+        let filler = "é".repeat((WINDOW - shift) / 2);
+        let (out, outcome, codes) = log(&format!("<a>{filler}{tail}"));
+        assert!(out.ends_with(want), "{shift}: {}", &out[out.len() - 80..]);
+        assert!(outcome.complete && codes.is_empty(), "{shift}: {codes:?}");
+    }
+}
+
+#[test]
+fn elements_beyond_the_depth_limit_are_passed_over_and_the_rest_is_read() {
+    let deep = format!("<item>{}{}</item>", "<x>".repeat(200), "</x>".repeat(200));
+    let (out, outcome, codes) = log(&format!("<rss>{deep}<item>y</item></rss>"));
+    assert!(out.ends_with("<2:item>y</2></1>"), "{out}");
+    assert!(!outcome.complete);
+    assert_eq!(codes, [IssueCode::TooDeep]);
+}

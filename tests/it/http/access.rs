@@ -3,7 +3,6 @@
 use super::*;
 
 #[tokio::test]
-#[ignore = "needs the whole daemon"]
 async fn with_a_token_everything_but_health_needs_it() {
     let daemon = Daemon::start(Some("s3cret")).await;
     for target in ["/", "/metrics", "/v1/queue", "/v1/nothing", "/status.css"] {
@@ -23,7 +22,6 @@ async fn with_a_token_everything_but_health_needs_it() {
 }
 
 #[tokio::test]
-#[ignore = "needs the whole daemon"]
 async fn without_a_token_a_rebound_name_gets_nothing() {
     let daemon = Daemon::start(None).await;
     let port = daemon.addr.port();
@@ -40,7 +38,6 @@ async fn without_a_token_a_rebound_name_gets_nothing() {
 }
 
 #[tokio::test]
-#[ignore = "needs the whole daemon"]
 async fn a_page_of_another_origin_changes_nothing() {
     let daemon = Daemon::start(None).await;
     let own = format!("http://{}", daemon.addr);
@@ -56,7 +53,6 @@ async fn a_page_of_another_origin_changes_nothing() {
 }
 
 #[tokio::test]
-#[ignore = "needs the whole daemon"]
 async fn the_client_of_the_command_line_reads_answers_and_refusals() {
     let daemon = Daemon::start(Some("s3cret")).await;
     let base = format!("http://{}", daemon.addr);

@@ -3,7 +3,6 @@
 use super::*;
 
 #[tokio::test]
-#[ignore = "needs the whole daemon"]
 async fn every_mistake_has_a_problem_of_its_own() {
     let daemon = Daemon::start(None).await;
     for (target, status, problem) in [
@@ -29,7 +28,6 @@ async fn every_mistake_has_a_problem_of_its_own() {
 }
 
 #[tokio::test]
-#[ignore = "needs the whole daemon"]
 async fn every_limit_of_the_contract_is_named_when_it_is_passed() {
     let daemon = Daemon::start(None).await;
     let results = vec![json!({"token": "x", "outcome": "gone"}); 10_001];
@@ -50,7 +48,6 @@ async fn every_limit_of_the_contract_is_named_when_it_is_passed() {
 }
 
 #[tokio::test]
-#[ignore = "needs the whole daemon"]
 async fn a_wrong_body_is_told_what_is_wrong_with_it() {
     let daemon = Daemon::start(None).await;
     for (target, body, problem, named) in [
@@ -70,7 +67,6 @@ async fn a_wrong_body_is_told_what_is_wrong_with_it() {
 }
 
 #[tokio::test]
-#[ignore = "needs the whole daemon"]
 async fn what_is_no_plain_json_is_refused() {
     let daemon = Daemon::start(None).await;
     let json = "Content-Type: application/json";
@@ -89,7 +85,6 @@ async fn what_is_no_plain_json_is_refused() {
 }
 
 #[tokio::test]
-#[ignore = "needs the whole daemon"]
 async fn a_body_over_its_limit_is_refused_before_it_is_read() {
     let daemon = Daemon::start(None).await;
     let mut stream = TcpStream::connect(daemon.addr).await.unwrap();

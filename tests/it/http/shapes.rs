@@ -4,7 +4,6 @@ use super::*;
 
 /// No URL is due: the site's home is not served.
 #[tokio::test]
-#[ignore = "needs the whole daemon"]
 async fn every_list_is_there_before_anything_was_polled() {
     let daemon = Daemon::start(None).await;
     for (target, field) in [
@@ -25,7 +24,6 @@ async fn every_list_is_there_before_anything_was_polled() {
 }
 
 #[tokio::test]
-#[ignore = "needs the whole daemon"]
 async fn an_empty_queue_leases_nothing_and_says_so() {
     let daemon = Daemon::start(None).await;
     for body in [json!({}), json!({"max": 5, "wait": "50ms", "worker": "w1", "request_id": "r1"})] {
@@ -36,7 +34,6 @@ async fn an_empty_queue_leases_nothing_and_says_so() {
 }
 
 #[tokio::test]
-#[ignore = "needs the whole daemon"]
 async fn tokens_that_nobody_gave_out_are_unknown_in_every_call() {
     let daemon = Daemon::start(None).await;
     let token = "0".repeat(48);
@@ -60,7 +57,6 @@ async fn tokens_that_nobody_gave_out_are_unknown_in_every_call() {
 }
 
 #[tokio::test]
-#[ignore = "needs the whole daemon"]
 async fn a_site_is_found_by_its_name_paused_and_resumed() {
     let daemon = Daemon::start(None).await;
     let site = daemon.get("/v1/sites/blog").await.json();
@@ -72,7 +68,6 @@ async fn a_site_is_found_by_its_name_paused_and_resumed() {
 }
 
 #[tokio::test]
-#[ignore = "needs the whole daemon"]
 async fn a_source_has_the_fields_of_search_console_and_says_why_it_is_polled_when() {
     let daemon = Daemon::start(None).await;
     let sources = daemon.get("/v1/sources?site=blog").await.json();
@@ -90,7 +85,6 @@ async fn a_source_has_the_fields_of_search_console_and_says_why_it_is_polled_whe
 }
 
 #[tokio::test]
-#[ignore = "needs the whole daemon"]
 async fn a_long_poll_ends_at_once_when_the_daemon_stops() {
     let daemon = Daemon::start(None).await;
     let client = ApiClient::new(&daemon.addr.to_string(), None).unwrap();
@@ -111,7 +105,6 @@ async fn a_long_poll_ends_at_once_when_the_daemon_stops() {
 }
 
 #[tokio::test]
-#[ignore = "needs the whole daemon"]
 async fn metrics_are_openmetrics_text_and_count_the_requests() {
     let daemon = Daemon::start(None).await;
     daemon.get("/v1/queue").await;
@@ -129,7 +122,6 @@ async fn metrics_are_openmetrics_text_and_count_the_requests() {
 }
 
 #[tokio::test]
-#[ignore = "needs the whole daemon"]
 async fn the_status_page_shows_the_site_and_loads_nothing_foreign() {
     let daemon = Daemon::start(None).await;
     let page = daemon.get("/").await;

@@ -1,0 +1,370 @@
+//! The kinds of defects: stable code, the name webmasters know, advice, severity.
+
+use std::fmt;
+
+/// How much a defect matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// Tolerated without loss.
+    Warning,
+    /// Something of the document was lost.
+    Error,
+    /// Nothing of the document could be used.
+    Fatal,
+}
+
+/// What kind of defect. The kebab-case name is stable: it is stored and shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum IssueCode {
+    /// Markup that is not well-formed: a stray `<`, an unclosed quote, bad JSON.
+    ParsingError,
+    /// A `&` or `<` that should have been written `&amp;` or `&lt;`.
+    UnescapedCharacter,
+    /// A named reference that neither XML nor HTML 4 knows.
+    UnknownEntity,
+    /// An end tag without its start, or a start tag without its end.
+    MismatchedTag,
+    /// The document ends inside an open element.
+    Truncated,
+    /// The body broke off, could not be decompressed or exceeded its limit.
+    IncompleteBody,
+    /// Bytes that are wrong in the document's encoding.
+    EncodingError,
+    /// Control characters that XML forbids; they were taken out.
+    IllegalCharacter,
+    /// Blanks, a comment or other text before the XML declaration.
+    LeadingWhitespace,
+    /// Text after the end of the root element.
+    TrailingContent,
+    /// A namespace other than the protocol's, or a prefix never declared.
+    IncorrectNamespace,
+    /// A document type declaration with entities; they are never expanded.
+    DoctypeIgnored,
+    /// Elements nested deeper than 64.
+    TooDeep,
+    /// A tag, attribute list or field longer than its limit; it was dropped.
+    OversizedMarkup,
+    /// An entry without a URL.
+    MissingTag,
+    /// A tag that may occur once occurs again; the first counts.
+    DuplicateTag,
+    /// A tag that the protocol does not know.
+    UnknownTag,
+    /// A URL that is not http or https, or no URL at all; it was dropped.
+    InvalidUrl,
+    /// A URL without scheme or host; it was resolved against the document's.
+    RelativeUrl,
+    /// A URL longer than the limit; it was dropped.
+    UrlTooLong,
+    /// A date that cannot be read.
+    InvalidDate,
+    /// A `changefreq`, `priority` or polling hint out of the protocol's range.
+    InvalidTagValue,
+    /// An attribute whose value makes no sense, such as an `hreflang`.
+    InvalidAttributeValue,
+    /// An attribute is missing, such as the `href` of an alternate link.
+    MissingAttribute,
+    /// More entries than the limit; the rest was cut.
+    TooManyUrls,
+    /// More children than the limit; the rest was cut.
+    TooManySitemaps,
+    /// More than 1,000 news entries.
+    TooManyNews,
+    /// More extension data on one entry than is kept.
+    TooManyExtensions,
+    /// A `news:news` without a `publication`.
+    MissingPublication,
+    /// A `video:video` without a thumbnail.
+    MissingThumbnail,
+    /// A `video:video` without a title.
+    MissingVideoTitle,
+    /// A `video:video` whose content or player is the page itself.
+    SameVideoLocation,
+    /// Pages and child sitemaps in one file.
+    MixedContent,
+    /// Read well, but it lists nothing.
+    EmptySitemap,
+    /// No content at all.
+    EmptyDocument,
+    /// HTML, JSON that is no feed, random bytes.
+    UnsupportedFormat,
+    /// More of robots.txt than is read.
+    RobotsTooLarge,
+    /// Far fewer entries than the time before; removals are held.
+    Shrunk,
+    /// An index too deep below other indexes; its children are not followed.
+    NestedIndexes,
+}
+
+impl IssueCode {
+    /// Every code that a document shows by itself, in the order of a report.
+    /// [`Self::Shrunk`] and [`Self::NestedIndexes`] show only beside others.
+    pub const ALL: [Self; 37] = [
+        Self::ParsingError,
+        Self::UnescapedCharacter,
+        Self::UnknownEntity,
+        Self::MismatchedTag,
+        Self::Truncated,
+        Self::IncompleteBody,
+        Self::EncodingError,
+        Self::IllegalCharacter,
+        Self::LeadingWhitespace,
+        Self::TrailingContent,
+        Self::IncorrectNamespace,
+        Self::DoctypeIgnored,
+        Self::TooDeep,
+        Self::OversizedMarkup,
+        Self::MissingTag,
+        Self::DuplicateTag,
+        Self::UnknownTag,
+        Self::InvalidUrl,
+        Self::RelativeUrl,
+        Self::UrlTooLong,
+        Self::InvalidDate,
+        Self::InvalidTagValue,
+        Self::InvalidAttributeValue,
+        Self::MissingAttribute,
+        Self::TooManyUrls,
+        Self::TooManySitemaps,
+        Self::TooManyNews,
+        Self::TooManyExtensions,
+        Self::MissingPublication,
+        Self::MissingThumbnail,
+        Self::MissingVideoTitle,
+        Self::SameVideoLocation,
+        Self::MixedContent,
+        Self::EmptySitemap,
+        Self::EmptyDocument,
+        Self::UnsupportedFormat,
+        Self::RobotsTooLarge,
+    ];
+
+    /// The stable code as it is stored and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ParsingError => "parsing-error",
+            Self::UnescapedCharacter => "unescaped-character",
+            Self::UnknownEntity => "unknown-entity",
+            Self::MismatchedTag => "mismatched-tag",
+            Self::Truncated => "truncated",
+            Self::IncompleteBody => "incomplete-body",
+            Self::EncodingError => "encoding-error",
+            Self::IllegalCharacter => "illegal-character",
+            Self::LeadingWhitespace => "leading-whitespace",
+            Self::TrailingContent => "trailing-content",
+            Self::IncorrectNamespace => "incorrect-namespace",
+            Self::DoctypeIgnored => "doctype-ignored",
+            Self::TooDeep => "too-deep",
+            Self::OversizedMarkup => "oversized-markup",
+            Self::MissingTag => "missing-tag",
+            Self::DuplicateTag => "duplicate-tag",
+            Self::UnknownTag => "unknown-tag",
+            Self::InvalidUrl => "invalid-url",
+            Self::RelativeUrl => "relative-url",
+            Self::UrlTooLong => "url-too-long",
+            Self::InvalidDate => "invalid-date",
+            Self::InvalidTagValue => "invalid-tag-value",
+            Self::InvalidAttributeValue => "invalid-attribute-value",
+            Self::MissingAttribute => "missing-attribute",
+            Self::TooManyUrls => "too-many-urls",
+            Self::TooManySitemaps => "too-many-sitemaps",
+            Self::TooManyNews => "too-many-news",
+            Self::TooManyExtensions => "too-many-extensions",
+            Self::MissingPublication => "missing-publication",
+            Self::MissingThumbnail => "missing-thumbnail",
+            Self::MissingVideoTitle => "missing-video-title",
+            Self::SameVideoLocation => "same-video-location",
+            Self::MixedContent => "mixed-content",
+            Self::EmptySitemap => "empty-sitemap",
+            Self::EmptyDocument => "empty-document",
+            Self::UnsupportedFormat => "unsupported-format",
+            Self::RobotsTooLarge => "robots-too-large",
+            Self::Shrunk => "shrunk",
+            Self::NestedIndexes => "nested-indexes",
+        }
+    }
+
+    /// The name that webmasters know from Search Console, else from Yandex
+    /// Webmaster; where neither has one, ours. Several codes may share a name.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::ParsingError
+            | Self::UnescapedCharacter
+            | Self::UnknownEntity
+            | Self::MismatchedTag
+            | Self::Truncated
+            | Self::IllegalCharacter
+            | Self::TrailingContent => "Parsing error",
+            Self::IncompleteBody => "Connection lost",
+            Self::EncodingError => "Encoding error",
+            Self::LeadingWhitespace => "Leading whitespace",
+            Self::IncorrectNamespace => "Incorrect namespace",
+            Self::DoctypeIgnored => "Document type declaration ignored",
+            Self::TooDeep | Self::OversizedMarkup | Self::TooManyExtensions => {
+                "Invalid XML: too many tags"
+            }
+            Self::MissingTag => "Missing XML tag",
+            Self::DuplicateTag => "Tag found more than once",
+            Self::UnknownTag => "Unknown tag",
+            Self::InvalidUrl | Self::UrlTooLong => "Invalid URL",
+            Self::RelativeUrl => "Invalid URL: incomplete URL",
+            Self::InvalidDate => "Invalid date",
+            Self::InvalidTagValue => "Invalid tag value",
+            Self::InvalidAttributeValue => "Invalid attribute value",
+            Self::MissingAttribute => "Missing XML attribute",
+            Self::TooManyUrls => "Too many URLs",
+            Self::TooManySitemaps => "Too many sitemaps",
+            Self::TooManyNews => "Too many News URLs",
+            Self::MissingPublication => "Missing <publication> tag",
+            Self::MissingThumbnail => "Missing thumbnail URL",
+            Self::MissingVideoTitle => "Missing video title",
+            Self::SameVideoLocation => "Video location and play page location are the same",
+            Self::MixedContent => "Incorrect sitemap index format",
+            Self::EmptySitemap => "Empty sitemap",
+            Self::EmptyDocument => "Response contains no data",
+            Self::UnsupportedFormat => "Unsupported format",
+            Self::RobotsTooLarge => "robots.txt file size error",
+            Self::Shrunk => "Sitemap shrank to less than half",
+            Self::NestedIndexes => "Incorrect sitemap index format: Nested sitemap indexes",
+        }
+    }
+
+    /// One plain sentence: what to do about it.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::ParsingError => {
+                "Make the file well-formed; an XML or JSON checker shows the place."
+            }
+            Self::UnescapedCharacter => "Write & as &amp; and < as &lt; in text and in URLs.",
+            Self::UnknownEntity => {
+                "Use the character itself, or a numeric reference such as &#233;."
+            }
+            Self::MismatchedTag => "Close every tag that is opened, in the reverse order.",
+            Self::Truncated => {
+                "Find out why the file is cut off: a time limit, a memory limit or a full disk."
+            }
+            Self::IncompleteBody => {
+                "Check that the server sends the whole file and that its compression is intact."
+            }
+            Self::EncodingError => {
+                "Save the file as UTF-8, or declare the encoding it is really in."
+            }
+            Self::IllegalCharacter => "Remove control characters before writing the file.",
+            Self::LeadingWhitespace => {
+                "Let the XML declaration be the very first thing in the file."
+            }
+            Self::TrailingContent => "End the file after the closing tag of its root element.",
+            Self::IncorrectNamespace => {
+                "Use the namespace exactly as the protocol gives it, and declare every prefix."
+            }
+            Self::DoctypeIgnored => {
+                "Remove the document type declaration; its entities are not expanded."
+            }
+            Self::TooDeep => "Nest elements as the protocol shows; deeper ones are not read.",
+            Self::OversizedMarkup => "Shorten the tag, attribute list or field; it was not read.",
+            Self::MissingTag => "Give every entry its URL.",
+            Self::DuplicateTag => "Give each tag once per entry, and one entry per URL.",
+            Self::UnknownTag => "Use the tags of the protocol only, or give your own a namespace.",
+            Self::InvalidUrl => "List only complete http or https URLs.",
+            Self::RelativeUrl => "Write the whole URL, with scheme and host.",
+            Self::UrlTooLong => "Keep URLs under 2,048 characters.",
+            Self::InvalidDate => "Write dates as 2026-11-21 or 2026-11-21T08:30:00+00:00.",
+            Self::InvalidTagValue => "Use a value that the protocol allows, or leave the tag out.",
+            Self::InvalidAttributeValue => {
+                "Use a value that the protocol allows, such as an ISO 639-1 language code."
+            }
+            Self::MissingAttribute => "Give the tag all of its attributes.",
+            Self::TooManyUrls => "Split the sitemap: at most 50,000 URLs in one file.",
+            Self::TooManySitemaps => "Split the index: at most 50,000 sitemaps in one file.",
+            Self::TooManyNews => "Keep a news sitemap to 1,000 articles of the last two days.",
+            Self::TooManyExtensions => "Keep to 1,000 images per page and to short texts.",
+            Self::MissingPublication => {
+                "Name the publication and its language in every news entry."
+            }
+            Self::MissingThumbnail => "Give every video a thumbnail URL.",
+            Self::MissingVideoTitle => "Give every video a title.",
+            Self::SameVideoLocation => {
+                "Point to the video file or player, not to the page that shows it."
+            }
+            Self::MixedContent => "Keep pages and child sitemaps in separate files.",
+            Self::EmptySitemap => "List at least one URL, or remove the file.",
+            Self::EmptyDocument => "Serve the file with its content.",
+            Self::UnsupportedFormat => {
+                "Serve a sitemap, a feed or a list of URLs here, not another kind of file."
+            }
+            Self::RobotsTooLarge => "Keep robots.txt under 500 KiB; what follows is not read.",
+            Self::Shrunk => {
+                "If so many pages are really gone, leave it: it is believed after a week."
+            }
+            Self::NestedIndexes => "List sitemaps in an index, not further indexes.",
+        }
+    }
+
+    /// How much a defect of this kind matters.
+    pub fn severity(self) -> Severity {
+        match self {
+            Self::UnescapedCharacter
+            | Self::UnknownEntity
+            | Self::MismatchedTag
+            | Self::IllegalCharacter
+            | Self::LeadingWhitespace
+            | Self::TrailingContent
+            | Self::IncorrectNamespace
+            | Self::DoctypeIgnored
+            | Self::DuplicateTag
+            | Self::UnknownTag
+            | Self::RelativeUrl
+            | Self::InvalidTagValue
+            | Self::InvalidAttributeValue
+            | Self::MissingAttribute
+            | Self::TooManyNews
+            | Self::MissingPublication
+            | Self::MissingThumbnail
+            | Self::MissingVideoTitle
+            | Self::SameVideoLocation
+            | Self::MixedContent
+            | Self::EmptySitemap => Severity::Warning,
+            Self::ParsingError
+            | Self::Truncated
+            | Self::IncompleteBody
+            | Self::EncodingError
+            | Self::TooDeep
+            | Self::OversizedMarkup
+            | Self::MissingTag
+            | Self::InvalidUrl
+            | Self::UrlTooLong
+            | Self::InvalidDate
+            | Self::TooManyUrls
+            | Self::TooManySitemaps
+            | Self::TooManyExtensions
+            | Self::RobotsTooLarge
+            | Self::Shrunk
+            | Self::NestedIndexes => Severity::Error,
+            Self::EmptyDocument | Self::UnsupportedFormat => Severity::Fatal,
+        }
+    }
+}
+
+impl fmt::Display for IssueCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_one_stable_name_a_title_and_advice() {
+        for (i, code) in IssueCode::ALL.into_iter().enumerate() {
+            assert!(IssueCode::ALL[i + 1..].iter().all(|c| c.as_str() != code.as_str()), "{code}");
+            let json = serde_json::to_string(&code).expect("a string");
+            assert_eq!(json, format!("\"{code}\""));
+            assert!(!code.title().is_empty());
+            assert!(code.advice().ends_with('.'), "{code}");
+        }
+    }
+}

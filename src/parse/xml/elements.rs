@@ -1,0 +1,222 @@
+//! Elements out of tags: what a tag opens and what it closes.
+//!
+//! Keeps the stack that quick-xml is told not to keep, bounds its depth, puts
+//! names into namespaces and closes what people forgot to close.
+
+use std::ops::ControlFlow;
+
+use super::super::issue::IssueCode;
+use super::names::Ns;
+use super::stack::{Closes, Stack};
+use super::{Cx, MAX_DEPTH, Next, Tag, Visitor, entities};
+
+/// How often one start tag may close others before it.
+const MAX_REOPENS: usize = 4;
+/// HTML elements that never have an end tag; people paste them unescaped.
+const VOID: [&str; 6] = ["br", "hr", "img", "input", "wbr", "meta"];
+
+/// The elements of a document as they open and close.
+pub(super) struct Elements {
+    stack: Stack,
+    seen_root: bool,
+    /// Something was too deep to be read.
+    lost: bool,
+    /// A name in lower case.
+    lower: String,
+}
+
+impl Elements {
+    pub(super) fn new() -> Self {
+        Self { stack: Stack::new(), seen_root: false, lost: false, lower: String::new() }
+    }
+
+    /// How many elements are open.
+    pub(super) fn depth(&self) -> usize {
+        self.stack.depth()
+    }
+
+    /// The name of the innermost open element.
+    pub(super) fn top(&self) -> &str {
+        self.stack.top()
+    }
+
+    pub(super) fn seen_root(&self) -> bool {
+        self.seen_root
+    }
+
+    pub(super) fn lost(&self) -> bool {
+        self.lost
+    }
+
+    /// The document ends in an end tag: what it would have closed is whole.
+    pub(super) fn close_innermost<V: Visitor>(
+        &mut self,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> ControlFlow<()> {
+        if self.stack.overflow > 0 || self.stack.depth() == 0 {
+            return ControlFlow::Continue(());
+        }
+        let depth = self.stack.depth();
+        self.stack.pop();
+        visitor.end(depth, true, cx)
+    }
+
+    pub(super) fn text<V: Visitor>(&mut self, text: &str, visitor: &mut V, cx: &mut Cx<'_>) {
+        if self.stack.overflow > 0 {
+            return;
+        }
+        if self.stack.depth() > 0 {
+            visitor.text(text, cx);
+        } else if !text.trim_ascii().is_empty() {
+            let code = if self.seen_root {
+                IssueCode::TrailingContent
+            } else {
+                IssueCode::LeadingWhitespace
+            };
+            cx.note(code, text);
+        }
+    }
+
+    pub(super) fn reference<V: Visitor>(&mut self, raw: &str, visitor: &mut V, cx: &mut Cx<'_>) {
+        let name = raw.get(1..raw.len() - 1).unwrap_or_default();
+        if let Some(c) = entities::resolve(name) {
+            self.text(c.encode_utf8(&mut [0; 4]), visitor, cx);
+            return;
+        }
+        let like_a_name =
+            !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'#');
+        let code =
+            if like_a_name { IssueCode::UnknownEntity } else { IssueCode::UnescapedCharacter };
+        cx.note(code, raw);
+        self.text(raw, visitor, cx);
+    }
+
+    /// A start tag, without its angle brackets.
+    pub(super) fn tag<V: Visitor>(
+        &mut self,
+        raw: &str,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> ControlFlow<()> {
+        let (raw, empty) = raw.strip_suffix('/').map_or((raw, false), |raw| (raw, true));
+        let name_end =
+            raw.bytes().position(|b| b.is_ascii_whitespace() || b == b'/').unwrap_or(raw.len());
+        let (name, raw_attributes) = raw.split_at(name_end);
+        if self.stack.depth() >= MAX_DEPTH {
+            cx.note(IssueCode::TooDeep, name);
+            self.lost = true;
+            self.stack.overflow += usize::from(!empty);
+            return ControlFlow::Continue(());
+        }
+        self.seen_root = true;
+        let (prefix, local) = match name.split_once(':') {
+            Some((prefix, local)) => (Some(prefix), local),
+            None => (None, name),
+        };
+        let mut lower = std::mem::take(&mut self.lower);
+        lower.clear();
+        if local.bytes().any(|b| b.is_ascii_uppercase()) {
+            lower.push_str(local);
+            lower.make_ascii_lowercase();
+        }
+        let local = if lower.is_empty() { local } else { lower.as_str() };
+        let flow = self.open(
+            Tag { local, ns: Ns::None, prefix, declared: true, raw_attributes },
+            visitor,
+            cx,
+        );
+        let void = prefix.is_none() && VOID.contains(&local);
+        self.lower = lower;
+        flow?;
+        self.stack.push(name);
+        if empty || void {
+            self.close_to(self.stack.depth() - 1, true, visitor, cx)
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+
+    /// Resolves the tag and shows it, closing first what the visitor wants.
+    fn open<V: Visitor>(
+        &mut self,
+        mut tag: Tag<'_>,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> ControlFlow<()> {
+        for _ in 0..MAX_REOPENS {
+            let depth = self.stack.depth() + 1;
+            if tag.raw_attributes.contains("xmlns") {
+                self.declare(&tag, depth);
+            }
+            (tag.ns, tag.declared) = self.stack.resolve(tag.prefix);
+            if !tag.declared {
+                cx.note(IssueCode::IncorrectNamespace, tag.prefix.unwrap_or_default());
+            }
+            match visitor.start(&tag, depth, cx) {
+                Next::Go => break,
+                Next::Stop => return ControlFlow::Break(()),
+                Next::Close(to) => {
+                    self.stack.scopes.leave(depth);
+                    cx.note(IssueCode::MismatchedTag, tag.local);
+                    self.close_to(to.saturating_sub(1), false, visitor, cx)?;
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn declare(&mut self, tag: &Tag<'_>, depth: usize) {
+        for (name, uri) in tag.attributes() {
+            if name == "xmlns" {
+                self.stack.scopes.bind("", uri, depth);
+            } else if let Some(prefix) = name.strip_prefix("xmlns:") {
+                self.stack.scopes.bind(prefix, uri, depth);
+            }
+        }
+    }
+
+    /// An end tag, without its brackets and slash.
+    pub(super) fn end<V: Visitor>(
+        &mut self,
+        raw: &str,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> ControlFlow<()> {
+        let name = raw.split_ascii_whitespace().next().unwrap_or_default();
+        match self.stack.closes(name) {
+            Closes::Top => self.close_to(self.stack.depth() - 1, true, visitor, cx),
+            Closes::At(depth) => {
+                cx.note(IssueCode::MismatchedTag, name);
+                self.stack.overflow = 0;
+                self.close_to(depth, false, visitor, cx)?;
+                self.close_to(depth - 1, true, visitor, cx)
+            }
+            Closes::Nothing if self.stack.overflow > 0 => {
+                self.stack.overflow -= 1;
+                ControlFlow::Continue(())
+            }
+            Closes::Nothing => {
+                cx.note(IssueCode::MismatchedTag, name);
+                ControlFlow::Continue(())
+            }
+        }
+    }
+
+    /// Closes elements until `depth` are open; the outermost of them by its
+    /// own end tag when `own`.
+    fn close_to<V: Visitor>(
+        &mut self,
+        depth: usize,
+        own: bool,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> ControlFlow<()> {
+        while self.stack.depth() > depth {
+            let at = self.stack.depth();
+            self.stack.pop();
+            visitor.end(at, !(own && at == depth + 1), cx)?;
+        }
+        ControlFlow::Continue(())
+    }
+}

@@ -113,7 +113,7 @@ fn router(context: Arc<Context>) -> Router {
     let sites = Router::new()
         .route("/v1/url", get(show::url))
         .route("/v1/sites", get(show::sites))
-        .route("/v1/sites/{name}", get(show::site))
+        .route("/v1/sites/{name}", get(show::site).delete(operate::forget_site))
         .route("/v1/sites/{name}/poll", post(operate::poll_site))
         .route("/v1/sites/{name}/pause", post(operate::pause_site))
         .route("/v1/sites/{name}/resume", post(operate::resume_site))

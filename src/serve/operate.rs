@@ -188,6 +188,20 @@ pub(crate) async fn poll_site(
     Ok(Json(MadeDue { sources }))
 }
 
+#[derive(Debug, Serialize)]
+pub(crate) struct Forgotten {
+    forgotten: u64,
+}
+
+/// `DELETE /v1/sites/{name}`: only one that the config no longer has.
+pub(crate) async fn forget_site(
+    State(context): State<Arc<Context>>,
+    Segment(name): Segment,
+) -> Result<Json<Forgotten>, Problem> {
+    let forgotten = context.state.store.forget_site(name).await?;
+    Ok(Json(Forgotten { forgotten }))
+}
+
 /// `POST /v1/sites/{name}/pause`
 pub(crate) async fn pause_site(
     State(context): State<Arc<Context>>,

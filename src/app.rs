@@ -148,6 +148,9 @@ impl App {
         let ended = loop {
             let [a, b, c, d] = &mut tasks;
             tokio::select! {
+                // In this order: a task that ends because of a stop, while a
+                // reload is taken over, has not ended by itself.
+                biased;
                 () = inner.cancelled() => break None,
                 ended = a => break Some((0, ended)),
                 ended = b => break Some((1, ended)),

@@ -96,7 +96,10 @@ pub enum Command {
     Demo(demo::Args),
     /// Read a sitemap, feed or robots.txt as the daemon would, and report on it
     Check(check::Args),
-    /// Find the sitemaps and feeds of a new site, and print a [[site]] block for it
+    /// Find the sitemaps and feeds of a new site
+    #[command(
+        about = "Find the sitemaps and feeds of a new site, and print a [[site]] block for it"
+    )]
     Discover(discover::Args),
     /// Poll a site or a source now, and show what changed
     Poll(poll::Args),

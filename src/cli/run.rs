@@ -46,9 +46,10 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
     for warning in config::warnings(&config) {
         warn!("{warning}");
     }
+    // Before anyone can know that we are here: a signal sent then must not kill.
+    let mut signals = Signals::new().context("signals")?;
     let app = App::build(config.clone(), Clock::system()).await.map_err(|error| anyhow!(error))?;
     info!(api = %app.api_addr(), sites = config.sites.len(), "listening");
-    let mut signals = Signals::new().context("signals")?;
     let store = app.store().clone();
     let stop = CancellationToken::new();
     // One reload at a time: the next waits in the signal.

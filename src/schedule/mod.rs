@@ -15,6 +15,7 @@ mod robots;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
@@ -35,7 +36,7 @@ use robots::RobotsCache;
 const CPU_JOBS: usize = 2;
 /// Longest that the loop sleeps without asking the store again.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// Pause after the store refused to tell what is due.
+/// Pause after the store refused to tell what is due, or has no room.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
 /// Least time between two looks that found nothing to start.
 const IDLE_PAUSE: Duration = Duration::from_millis(50);
@@ -50,6 +51,8 @@ pub(crate) struct Poller {
     locks: HostLocks,
     robots: RobotsCache,
     cpu: Arc<Semaphore>,
+    /// Said once, not at every look.
+    short_of_disk: AtomicBool,
 }
 
 impl Poller {
@@ -70,6 +73,7 @@ impl Poller {
             locks: HostLocks::default(),
             robots: RobotsCache::default(),
             cpu: Arc::new(Semaphore::new(CPU_JOBS)),
+            short_of_disk: AtomicBool::new(false),
         }
     }
 
@@ -115,7 +119,8 @@ impl Poller {
             return Ok(0);
         }
         if self.disk_is_short(&config) {
-            return Ok(0);
+            // Looked at again soon: space comes back without anyone saying so.
+            return Err(StoreError::Full);
         }
         let wanted = u32::try_from(room + busy.len()).unwrap_or(u32::MAX);
         let due = match self.store.due_sources(wanted).await {
@@ -143,7 +148,11 @@ impl Poller {
 
     fn disk_is_short(&self, config: &Config) -> bool {
         let short = self.store.free_disk().is_some_and(|free| free < config.store.min_free_disk);
-        if short {
+        let was_short = self.short_of_disk.swap(short, Ordering::Relaxed);
+        if was_short && !short {
+            tracing::info!("polls go on: there is room on the disk again");
+        }
+        if short && !was_short {
             tracing::warn!(
                 min_free_disk = %crate::config::units::format_size(config.store.min_free_disk),
                 "polls pause: the disk is nearly full"

@@ -9,8 +9,9 @@ use super::Poller;
 use super::interval::hints::{Hints, Skip};
 use super::interval::{Next, PollEvent, PollInput, next_poll};
 use crate::config::PollRule;
-use crate::fetch::{Answer, FetchError, Head, Refusal};
+use crate::fetch::{Answer, FetchError, Head, Refusal, Validators};
 use crate::metrics::PollFigures;
+use crate::model::Role;
 use crate::parse;
 use crate::store::views::Counts;
 use crate::store::{NextPollAt, PollEnd, PollTarget, ReadResult, StoreError};
@@ -118,7 +119,7 @@ impl Poller {
             poll: &config.poll,
             rule,
             timezone,
-            previous: (target.interval_ms > 0)
+            previous: (target.interval_ms > 0 && target.last_success_at.is_some())
                 .then(|| Duration::from_millis(target.interval_ms.unsigned_abs())),
             event: ended.event,
             failures: if failed { target.failures + 1 } else { 0 },
@@ -214,10 +215,7 @@ impl Poller {
             entries,
             counts,
         });
-        let revalidated = match answer {
-            Ok(Answer::NotModified(head)) => Some(head.validators.clone()),
-            _ => None,
-        };
+        let validators = validators_after(target, answer);
         let failed = ended.failed();
         self.store
             .finish_poll(PollEnd {
@@ -232,7 +230,7 @@ impl Poller {
                 error: ended.error,
                 next,
                 failed,
-                revalidated,
+                validators,
                 read,
             })
             .await
@@ -272,6 +270,28 @@ impl Poller {
             error = ended.error.as_deref().unwrap_or(""),
             "poll"
         );
+    }
+}
+
+/// The validators to send next time: those of a 304 replace the ones they come
+/// with (RFC 9111 section 4.3.4), those of a page that is read by itself all.
+fn validators_after(
+    target: &PollTarget,
+    answer: &Result<Answer, FetchError>,
+) -> Option<Validators> {
+    match answer {
+        Ok(Answer::NotModified(head)) => {
+            let (old, new) = (target.validators.clone(), head.validators.clone());
+            Some(Validators {
+                etag: new.etag.or(old.etag),
+                last_modified: new.last_modified.or(old.last_modified),
+            })
+        }
+        Ok(Answer::Document(fetched)) if matches!(target.role, Role::Robots | Role::Home) => {
+            let direct = fetched.head.redirects.is_empty() && !fetched.cut;
+            Some(if direct { fetched.head.validators.clone() } else { Validators::default() })
+        }
+        _ => None,
     }
 }
 

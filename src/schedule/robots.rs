@@ -28,6 +28,8 @@ const FRESH: Duration = Duration::from_secs(24 * 3_600);
 /// A copy that could not be refreshed is not asked for again for this long
 /// by those who only want to be judged by it.
 const RETRY: Duration = Duration::from_secs(300);
+/// Whoever waits for a robots.txt comes back no sooner.
+const SOON: Duration = Duration::from_secs(10);
 /// Bytes of a robots.txt that are kept (RFC 9309 section 2.5).
 const MAX_BODY: usize = 500 * 1024;
 /// Redirects followed (RFC 9309 section 2.3.1.2).
@@ -86,10 +88,11 @@ impl Poller {
     ) -> Result<(), Refusal> {
         let kept = match self.fresh_robots(authority, delay).await {
             Ok(Some(kept)) if !kept.unreachable => kept,
-            _ => {
-                return Err(Refusal::Robots {
-                    authority: format!("{authority} (robots.txt unreachable)"),
-                });
+            // Nothing is allowed until it answers; that is asked for soon.
+            Ok(_) => return Err(Refusal::Later { until: self.robots_due(authority, delay).await }),
+            Err(error) => {
+                tracing::error!(%error, authority, "robots.txt could not be looked up");
+                return Err(Refusal::Later { until: later(self.clock.now(), RETRY) });
             }
         };
         let robots = self.robots.get(authority, &kept);
@@ -99,6 +102,16 @@ impl Poller {
         } else {
             Err(Refusal::Robots { authority: authority.to_owned() })
         }
+    }
+
+    /// When a robots.txt that does not answer is asked for again.
+    async fn robots_due(&self, authority: &str, delay: Duration) -> jiff::Timestamp {
+        let soonest = later(self.clock.now(), SOON);
+        let due = async {
+            let (source, _) = self.store.robots(authority.to_owned(), delay).await?;
+            self.store.poll_target(source).await
+        };
+        due.await.map_or(soonest, |target| target.due_at.max(soonest))
     }
 
     /// Our product token, as robots.txt may name it.
@@ -148,7 +161,9 @@ impl Poller {
         let read = self.robots_read(&answer);
         let rules = match &read {
             RobotsRead::Rules { body, .. } => Some(Robots::parse(body)),
-            RobotsRead::Same | RobotsRead::Unreachable { .. } => None,
+            // A site may have come to the host since its rules were last read.
+            RobotsRead::Same => self.kept_rules(target, delay).await?,
+            RobotsRead::Unreachable { .. } => None,
         };
         let expires_at = later(began, FRESH);
         let changed = self.store.save_robots(target.host, read, expires_at).await?;
@@ -167,6 +182,11 @@ impl Poller {
             self.register_sitemaps(target, &robots).await?;
         }
         self.finish_robots(target, began, ended, &answer, expires_at).await
+    }
+
+    async fn kept_rules(&self, target: &PollTarget, delay: Duration) -> Result<Option<Robots>, StoreError> {
+        let (_, kept) = self.store.robots(crate::url::authority(&target.url), delay).await?;
+        Ok(kept.filter(|kept| !kept.unreachable).map(|kept| Robots::parse(&kept.body)))
     }
 
     fn robots_read(&self, answer: &Result<Answer, FetchError>) -> RobotsRead {

@@ -22,6 +22,7 @@ mod robots;
 mod rows;
 mod schema;
 mod settle;
+mod site_hosts;
 mod sites;
 mod sources;
 mod state;

@@ -3,6 +3,7 @@
 use rusqlite::{OptionalExtension, params};
 use url::Url;
 
+use super::site_hosts::SiteHosts;
 use super::sources::NewSource;
 use super::state::State;
 use super::{StoreError, engine};
@@ -26,6 +27,8 @@ impl State {
     /// polled and keep their rows.
     pub(super) fn sync_sites(&mut self, config: &Config) -> Result<(), StoreError> {
         self.policy.by_site.clear();
+        // There before anything is, so that fetchers may wait for it.
+        self.crawl_named("default")?;
         for site in config.sites.values() {
             let id = self.sync_site(site)?;
             if let Some(policy) = self.policy.by_name.get(&site.name) {
@@ -105,6 +108,19 @@ impl State {
         let delay = site.host_delay;
         let host = self.host_named(&authority(&site.url), delay)?;
         self.ensure_robots(host, Some(id))?;
+        if site.sitemaps == SourceList::Auto && !self.has_sitemaps(id)? {
+            // Whoever asked for the robots.txt before, this site has not heard
+            // what it names.
+            self.sources_moved = true;
+            let now = self.now_ms();
+            self.conn
+                .execute(
+                    "UPDATE sources SET next_poll_at = ?2, rule = 'asked', why = 'a site is new here'
+                     WHERE role = 0 AND host_id = ?1 AND state = 0",
+                    params![host.0, now],
+                )
+                .map_err(engine)?;
+        }
         let mut sources = Vec::new();
         let named = |url: &Url, role| NewSource {
             url: url.clone(),
@@ -123,6 +139,15 @@ impl State {
         }
         self.register(id, &sources)?;
         self.retire_unlisted(id, site)
+    }
+
+    fn has_sitemaps(&self, id: SiteId) -> Result<bool, StoreError> {
+        self.conn
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM sources WHERE site_id = ?1 AND role = ?2)")
+            .and_then(|mut query| {
+                query.query_row(params![id.0, Role::Sitemap as i64], |row| row.get(0))
+            })
+            .map_err(engine)
     }
 
     /// "Exactly what the config lists": what was found before a list was
@@ -272,6 +297,8 @@ impl State {
         self.conn
             .execute("UPDATE sources SET parent_id = NULL WHERE site_id = ?1", [id.0])
             .map_err(engine)?;
+        self.conn.execute("DELETE FROM site_hosts WHERE site_id = ?1", [id.0]).map_err(engine)?;
+        self.site_hosts = SiteHosts::read(&self.conn)?;
         self.conn.execute("DELETE FROM sources WHERE site_id = ?1", [id.0]).map_err(engine)?;
         self.conn.execute("DELETE FROM sites WHERE id = ?1", [id.0]).map_err(engine)?;
         Ok((0, false))

@@ -90,6 +90,8 @@ pub struct PollTarget {
     pub body_hash: Option<u128>,
     /// When it was first registered.
     pub added_at: Timestamp,
+    /// Last answer that was no failure.
+    pub last_success_at: Option<Timestamp>,
     /// Last read that was complete.
     pub last_complete_at: Option<Timestamp>,
     /// Last read that no validator or hash cut short.
@@ -186,8 +188,8 @@ pub struct PollEnd {
     pub next: NextPollAt,
     /// Did it fail?
     pub failed: bool,
-    /// Fresh validators of a 304.
-    pub revalidated: Option<Validators>,
+    /// Validators to send next time, where no [`Self::read`] says which.
+    pub validators: Option<Validators>,
     /// What was read, if anything was.
     pub read: Option<ReadResult>,
 }
@@ -233,7 +235,7 @@ pub(super) const TARGET: &str = "SELECT
     s.kind, s.window, s.rolls, s.shrunk_at, s.pending, s.index_lastmod, s.index_precision,
     coalesce(s.next_poll_at, 0), s.interval_ms, s.failures, s.failing_since, s.generation, s.epoch,
     s.etag, s.last_modified, s.wire_hash, s.body_hash, s.last_complete_at, s.last_full_at, s.entries,
-    s.added_at, s.named_by
+    s.added_at, s.named_by, s.last_success_at
     FROM sources s LEFT JOIN sites n ON n.id = s.site_id";
 
 impl State {
@@ -460,11 +462,10 @@ impl State {
                 ])
             })
             .map_err(engine)?;
-        if let Some(fresh) = &end.revalidated {
+        if let Some(fresh) = &end.validators {
             self.conn
                 .prepare_cached(
-                    "UPDATE sources SET etag = coalesce(?2, etag), last_modified = coalesce(?3, last_modified)
-                     WHERE id = ?1",
+                    "UPDATE sources SET etag = ?2, last_modified = ?3 WHERE id = ?1",
                 )
                 .and_then(|mut update| update.execute(params![end.source.0, fresh.etag, fresh.last_modified]))
                 .map_err(engine)?;
@@ -554,7 +555,7 @@ impl State {
         self.conn
             .prepare_cached(
                 "UPDATE sources SET next_poll_at = ?2, rule = 'deferred',
-                     why = 'its host is to be left alone until then' WHERE id = ?1",
+                     why = 'its host is to be left alone, or its robots.txt does not answer, until then' WHERE id = ?1",
             )
             .and_then(|mut update| update.execute(params![id.0, until.as_millisecond()]))
             .map(|_| ())
@@ -647,6 +648,7 @@ pub(super) fn read_target(row: &Row<'_>) -> rusqlite::Result<PollTarget> {
         entries: row.get::<_, i64>(28)?.unsigned_abs(),
         added_at: timestamp(row.get(29)?),
         named_by: row.get(30)?,
+        last_success_at: time(31)?,
     })
 }
 

@@ -4,15 +4,18 @@
 
 mod check;
 mod config;
+mod demo;
+mod discover;
+mod run;
 mod store;
-pub mod usage;
+pub(crate) mod usage;
 
 use std::path::Path;
 
 use assert_cmd::Command;
 
 /// The program, with nothing of this process's environment that it would read.
-pub fn sitemapd() -> Command {
+pub(crate) fn sitemapd() -> Command {
     let mut command = Command::cargo_bin("sitemapd").expect("the program is built");
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().to_ascii_uppercase().starts_with("SITEMAPD") {
@@ -23,14 +26,14 @@ pub fn sitemapd() -> Command {
 }
 
 /// The program in a folder of its own.
-pub fn sitemapd_in(folder: &Path) -> Command {
+pub(crate) fn sitemapd_in(folder: &Path) -> Command {
     let mut command = sitemapd();
     command.current_dir(folder);
     command
 }
 
 /// What a run came to: exit code, stdout, stderr.
-pub fn outcome(command: &mut Command) -> (i32, String, String) {
+pub(crate) fn outcome(command: &mut Command) -> (i32, String, String) {
     let output = command.output().expect("it runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it prints UTF-8");
     (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))

@@ -1,5 +1,7 @@
 //! README.md tells the truth: its commands are there, its help is the program's.
 
+#![allow(clippy::expect_used, reason = "a test says what it expects")]
+
 use super::cli::{outcome, sitemapd, usage::COMMANDS};
 
 /// Between two of these stands the text of `sitemapd --help`, in a code block.

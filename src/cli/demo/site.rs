@@ -118,8 +118,10 @@ impl Site {
     pub(super) fn publish(&mut self, kind: Kind, now: Timestamp) -> usize {
         let number = self.next_number;
         self.next_number += 1;
-        let word = |step: u32| WORDS[(number.wrapping_mul(step) as usize) % WORDS.len()];
-        let title = format!("{}-and-{}", word(1), word(5));
+        let word = |nth: u32| WORDS[(nth as usize) % WORDS.len()];
+        // 5n + 3 and n are never equal modulo the 12 words.
+        let other = number.wrapping_mul(5).wrapping_add(3);
+        let title = format!("{}-and-{}", word(number), word(other));
         self.pages.push(Page { kind, number, title, version: 1, modified: now, published: now });
         self.pages.len() - 1
     }

@@ -1,4 +1,4 @@
-//! What `discover` says, and the [[site]] block to paste.
+//! What `discover` says, and the `[[site]]` block to paste.
 
 use std::fmt::Write as _;
 use std::io;

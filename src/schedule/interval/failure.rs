@@ -14,6 +14,9 @@ pub const WEEK: Duration = Duration::from_secs(7 * 86_400);
 /// First wait after a 429 or 503 without Retry-After; doubles from there.
 pub const THROTTLED: Duration = Duration::from_secs(15 * 60);
 
+/// What a source that has never answered backs off from.
+pub const FIRST_RETRY: Duration = Duration::from_secs(30);
+
 /// Failures in a row over this time make a source weekly.
 pub const HOPELESS_AFTER: Duration = Duration::from_secs(30 * 86_400);
 
@@ -79,12 +82,19 @@ pub(super) fn failed(input: &PollInput<'_>) -> Next {
     let longest = match input.rule {
         // There the line says when; the backoff only leaves times out.
         PollRule::Cron(_) => doubled(THROTTLED, nth - 1, MAX_DELAY),
-        _ => doubled(kept_interval(input), nth, MAX_DELAY),
+        _ => doubled(base_of_failure(input), nth, MAX_DELAY),
     };
     // Half of it by chance: what failed together does not come back together.
     let delay = longest.mul_f64(0.5 + 0.5 * phase(input));
     let why = format!("it failed {} in a row: asked again after {}", times(nth), about(delay));
     wait(input, delay, Rule::Backoff, why)
+}
+
+/// A source that has never answered is tried again soon: a daemon that starts
+/// before its network does must not sit out a whole interval.
+fn base_of_failure(input: &PollInput<'_>) -> Duration {
+    let interval = kept_interval(input);
+    if input.previous.is_none() { interval.min(FIRST_RETRY) } else { interval }
 }
 
 /// 404: daily, then weekly, then no more.

@@ -1,10 +1,9 @@
 //! `sitemapd check`: the report, the object, the exit codes.
 
-use std::io::Write as _;
-use std::net::TcpListener;
-
 use serde_json::{Value, json};
 
+use super::super::support::pack::gzip;
+use super::super::support::{Canary, Origin, Reply};
 use super::{outcome, sitemapd, sitemapd_in};
 
 const SITEMAP: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
@@ -24,25 +23,6 @@ fn json_of(args: &[&str], stdin: impl Into<Vec<u8>>) -> (i32, Value) {
     command.args(["check", "-", "--json"]).args(args).write_stdin(stdin);
     let (code, out, err) = outcome(&mut command);
     (code, serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out} {err}")))
-}
-
-/// One stored block, which is the least that makes a gzip file (RFC 1952).
-fn gzip(plain: &[u8]) -> Vec<u8> {
-    let mut crc = !0_u32;
-    for byte in plain {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg());
-        }
-    }
-    let length = u16::try_from(plain.len()).expect("a small document");
-    let mut file = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255, 1];
-    file.extend(length.to_le_bytes());
-    file.extend((!length).to_le_bytes());
-    file.extend(plain);
-    file.extend((!crc).to_le_bytes());
-    file.extend(u32::from(length).to_le_bytes());
-    file
 }
 
 #[test]
@@ -104,7 +84,7 @@ fn a_packed_document_is_unpacked_and_says_so() {
     assert_eq!((code, &value["compression"]), (0, &json!("gzip")));
     assert_eq!(value["bytes"], SITEMAP.len());
     let mut broken = gzip(SITEMAP.as_bytes());
-    broken.truncate(450);
+    broken.truncate(broken.len() - 30);
     let (code, value) = json_of(&[], broken);
     assert_eq!((code, &value["complete"]), (0, &json!(false)), "{value}");
     assert!(value["entries_total"].as_u64() > Some(0), "{value}");
@@ -168,24 +148,25 @@ fn a_file_that_is_not_there_exits_1_and_is_named() {
 
 #[test]
 fn a_loopback_url_is_fetched_when_it_was_typed() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}/sitemap.xml", listener.local_addr().expect("an address"));
-    let server = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().expect("a connection");
-        let mut head = [0; 4096];
-        let _ = std::io::Read::read(&mut stream, &mut head);
-        write!(
-            stream,
-            "HTTP/1.1 200 OK\r\ncontent-type: text/xml\r\ncontent-length: {}\r\n\r\n{SITEMAP}",
-            SITEMAP.len()
-        )
-        .expect("it is read");
-    });
-    let (code, out, err) = outcome(sitemapd().args(["check", "--json", &url]));
-    server.join().expect("it was asked");
+    let origin = Origin::start_blocking();
+    origin.set("/sitemap.xml", Reply::xml(SITEMAP).gzip());
+    let url = origin.url("/sitemap.xml");
+    let (code, out, err) = outcome(sitemapd().args(["check", "--json", url.as_str()]));
     assert_eq!(code, 0, "{err}");
     let value: Value = serde_json::from_str(&out).expect("json");
-    assert_eq!(value["entries_total"], 3);
+    assert_eq!((&value["entries_total"], &value["compression"]), (&json!(3), &json!("gzip")));
+}
+
+#[test]
+fn a_redirect_away_from_the_typed_port_is_refused() {
+    let origin = Origin::start_blocking();
+    let mut canary = Canary::start();
+    let away = format!("http://127.0.0.1:{}/", canary.port());
+    origin.set("/sitemap.xml", Reply::redirect(302, away));
+    let url = origin.url("/sitemap.xml");
+    let (code, _, err) = outcome(sitemapd().args(["check", url.as_str()]));
+    assert_eq!((code, canary.touched()), (1, 0));
+    assert!(err.contains("not a public address"), "{err}");
 }
 
 #[test]

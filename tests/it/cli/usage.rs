@@ -6,7 +6,7 @@ use std::process::{Command as Process, Stdio};
 use super::{outcome, sitemapd, sitemapd_in};
 
 /// Every subcommand of the command line.
-pub const COMMANDS: [&str; 11] = [
+pub(crate) const COMMANDS: [&str; 11] = [
     "run", "demo", "check", "discover", "poll", "sites", "sources", "status", "url", "queue",
     "config",
 ];

@@ -1,0 +1,160 @@
+//! `sitemapd run` as a process: signals, reload, the lock, the way it ends.
+
+use std::io::{BufRead as _, BufReader, Lines};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use super::super::support::{Origin, Reply};
+use super::{outcome, sitemapd, sitemapd_in};
+
+/// A running daemon and what it logs; ended with the test.
+struct Daemon {
+    child: Child,
+    log: Lines<BufReader<ChildStderr>>,
+    api: String,
+}
+
+impl Daemon {
+    fn start(folder: &Path) -> Self {
+        let mut child = Command::new(assert_cmd::cargo::cargo_bin("sitemapd"))
+            .args(["run", "--config", "config.toml"])
+            .current_dir(folder)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let log = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+        let mut daemon = Self { child, log, api: String::new() };
+        let line = daemon.wait_for("\"listening\"");
+        let line: serde_json::Value = serde_json::from_str(&line).expect("a line of JSON");
+        line["api"].as_str().expect("its address").clone_into(&mut daemon.api);
+        daemon
+    }
+
+    /// Reads the log up to a line with this text.
+    fn wait_for(&mut self, text: &str) -> String {
+        let line = self.log.by_ref().map_while(Result::ok).find(|line| line.contains(text));
+        line.unwrap_or_else(|| panic!("the log ended without {text}"))
+    }
+
+    fn signal(&self, name: &str) {
+        let status = Command::new("kill")
+            .args([format!("-{name}"), self.child.id().to_string()])
+            .status()
+            .expect("kill runs");
+        assert!(status.success());
+    }
+
+    fn exit_code(mut self) -> Option<i32> {
+        // Read to its end, so that a full pipe holds nothing up.
+        self.log.by_ref().for_each(drop);
+        self.child.wait().expect("it ends").code()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may have ended already, and then there is nothing to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path(), "");
+    folder
+}
+
+fn write(folder: &Path, more: &str) {
+    let text = format!(
+        "[listen]\napi = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n[store]\nmin_free_disk = \"1MiB\"\n{more}"
+    );
+    std::fs::write(folder.join("config.toml"), text).expect("a config");
+}
+
+#[test]
+fn a_signal_stops_the_daemon_with_exit_code_0() {
+    for signal in ["TERM", "INT"] {
+        let folder = folder();
+        let mut daemon = Daemon::start(folder.path());
+        let (code, out, err) = outcome(sitemapd().args(["status", "--api", &daemon.api]));
+        assert_eq!(code, 0, "{err}");
+        assert!(out.contains("running"), "{out}");
+        daemon.signal(signal);
+        daemon.wait_for(&format!("SIG{signal}"));
+        assert_eq!(daemon.exit_code(), Some(0), "{signal}");
+    }
+}
+
+#[test]
+fn a_second_daemon_on_the_same_folder_is_refused_and_told_who_holds_it() {
+    let folder = folder();
+    let daemon = Daemon::start(folder.path());
+    let (code, _, err) = outcome(sitemapd_in(folder.path()).arg("run"));
+    assert_eq!(code, 1);
+    let holder = daemon.child.id().to_string();
+    assert!(err.lines().last().is_some_and(|line| line.contains(&holder)), "{err}");
+    daemon.signal("TERM");
+    assert_eq!(daemon.exit_code(), Some(0));
+}
+
+#[test]
+fn a_reload_says_what_it_does_and_a_bad_file_changes_nothing() {
+    let folder = folder();
+    let mut daemon = Daemon::start(folder.path());
+    let site = "[[site]]\nname = \"mine\"\nurl = \"http://127.0.0.1:9/\"\n";
+    write(folder.path(), &format!("[poll]\nmin = \"20m\"\n{site}"));
+    daemon.signal("HUP");
+    assert!(daemon.wait_for("at once").contains("poll.min"));
+    assert!(daemon.wait_for("a new site").contains("mine"));
+    daemon.wait_for("\"reloaded\"");
+    let sites = |api: &str| outcome(sitemapd().args(["sites", "--api", api])).1;
+    write(folder.path(), "[poll]\nmin = 7\n");
+    daemon.signal("HUP");
+    assert!(daemon.wait_for("nothing is changed").contains("poll.min"));
+    assert!(sites(&daemon.api).contains("mine"));
+    write(folder.path(), "[daemon]\nuser_agent = \"other/1.0\"\n");
+    daemon.signal("HUP");
+    assert!(daemon.wait_for("need a restart").contains("daemon.user_agent"));
+    assert!(daemon.wait_for("no longer").contains("sitemapd sites forget mine"));
+    daemon.signal("TERM");
+    assert_eq!(daemon.exit_code(), Some(0));
+}
+
+#[test]
+fn polling_by_hand_shows_what_changed() {
+    let origin = Origin::start_blocking();
+    let (one, two) = (origin.url("/one"), origin.url("/two"));
+    let lists = [format!("{one}\n"), format!("{one}\n{two}\n")];
+    origin.set_sequence("/list.txt", lists.map(Reply::text));
+    let folder = folder();
+    let (base, list_url) = (origin.base(), origin.url("/list.txt"));
+    write(
+        folder.path(),
+        &format!(
+            "[fetch]\nallow = [\"{}\"]\n[politeness]\nhost_delay = \"0s\"\n\
+             [[site]]\nname = \"mine\"\nurl = \"{base}/\"\nsitemaps = [\"{list_url}\"]\nfeeds = []\n",
+            origin.addr()
+        ),
+    );
+    let mut daemon = Daemon::start(folder.path());
+    daemon.wait_for("list.txt");
+    let poll = |args: &[&str]| {
+        let (code, out, err) = outcome(sitemapd().arg("poll").args(args));
+        assert_eq!(code, 0, "{out}{err}");
+        out
+    };
+    let out = poll(&[list_url.as_str(), "--api", &daemon.api]);
+    assert!(out.contains("1 new") && out.contains("+ new") && out.contains("/two"), "{out}");
+    assert!(!out.contains("/one"), "{out}");
+    let out = poll(&["mine", "--api", &daemon.api, "--json"]);
+    let value: serde_json::Value = serde_json::from_str(&out).expect("json");
+    assert!(value["polls"].as_array().is_some_and(|polls| !polls.is_empty()), "{out}");
+    let (code, out, _) =
+        outcome(sitemapd().args(["url", origin.url("/two").as_str(), "--api", &daemon.api]));
+    assert!(code == 0 && out.contains("new") && out.contains("list.txt"), "{out}");
+    let (_, out, _) = outcome(sitemapd().args(["queue", "peek", "--api", &daemon.api]));
+    assert!(out.contains("/one") && out.contains("/two"), "{out}");
+    daemon.signal("TERM");
+    assert_eq!(daemon.exit_code(), Some(0));
+}

@@ -310,6 +310,7 @@ pub enum Twins {
 /// `site.normalise`: which steps make two spellings one page (see
 /// [`crate::url`]); all unless the site lists fewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // four switches, each on its own
 pub struct Steps {
     /// `#fragment` goes.
     pub fragment: bool,
@@ -331,7 +332,8 @@ impl Steps {
             (self.empty_query, "empty-query"),
         ]
         .into_iter()
-        .filter_map(|(taken, word)| taken.then(|| word.to_owned()))
+        .filter(|(taken, _)| *taken)
+        .map(|(_, word)| word.to_owned())
         .collect()
     }
 }

@@ -1,3 +1,5 @@
+//! Every form of date that the web writes, and those that are none.
+
 use super::*;
 
 fn shown(found: Option<Lastmod>) -> Option<(String, Precision)> {

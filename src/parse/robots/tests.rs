@@ -1,3 +1,5 @@
+//! robots.txt as RFC 9309 reads it, and as people write it.
+
 use super::*;
 
 #[test]

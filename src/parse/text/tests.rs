@@ -1,3 +1,5 @@
+//! Bytes of every encoding, cut anywhere, to the same text.
+
 use super::*;
 
 /// Reads all of a document and returns its text and the encoding's name.

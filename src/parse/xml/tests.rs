@@ -1,3 +1,5 @@
+//! The tolerant cursor on markup that is right, broken or hostile.
+
 use std::fmt::Write as _;
 
 use super::*;

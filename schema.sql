@@ -144,13 +144,6 @@ CREATE TABLE urls (
     due_s              INTEGER NOT NULL
 ) STRICT;
 
--- Which hosts a site has URLs on: for leases that ask for some sites only.
-CREATE TABLE site_hosts (
-    site_id INTEGER NOT NULL,
-    host_id INTEGER NOT NULL,
-    PRIMARY KEY (site_id, host_id)
-) STRICT, WITHOUT ROWID;
-
 -- Further sources that list a URL; most URLs have none.
 CREATE TABLE url_sources (
     url_id    INTEGER NOT NULL,

@@ -292,7 +292,6 @@ impl State {
             })
             .map_err(engine)?;
         self.last_url = id.0;
-        self.site_hosts.add(&self.conn, origin.site, host)?;
         let place = Place { crawl: origin.crawl, host, band, due_s: chunk.now_s, url: id };
         self.enqueue(place, Some(origin.site))?;
         Ok(id)

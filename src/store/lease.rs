@@ -18,11 +18,8 @@ use crate::queue::{Candidate, LeaseBatch, LeaseRequest, Leased, Token};
 
 /// Hosts looked at in one call at most: bounds a call that finds little.
 const TURNS_PER_CALL: usize = 2_000;
-/// A host whose sites are all paused is looked at again after this; the end
-/// of the pause wakes it sooner.
-const PAUSED_WAIT_MS: i64 = 60_000;
-/// A host that had nothing for a call that asks for some sites only.
-const OTHERS_WAIT_MS: i64 = 50;
+/// URLs set aside (blocked, forbidden, of another site) per host and call.
+const SET_ASIDE: usize = 256;
 /// A host whose robots.txt is not known yet is looked at again after this;
 /// its arrival wakes the host sooner.
 const ROBOTS_WAIT_MS: i64 = 60_000;
@@ -48,16 +45,8 @@ enum Gate {
     Open,
     /// Taken out of the queue until something lifts it.
     Held(i64),
-    /// Its host's robots.txt has not been read yet: fetched first.
-    NoRules,
-}
-
-/// The part of a host's URLs that a call may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Share {
-    Whole,
-    Part,
-    Nothing,
+    /// Not for this caller, or its site is paused: stays where it is.
+    NotNow,
 }
 
 impl State {
@@ -93,18 +82,12 @@ impl State {
     }
 
     fn take_turns(&mut self, call: &mut Call, batch: &mut LeaseBatch) -> Result<(), StoreError> {
-        let hosts: Vec<HostId> = self.site_hosts.of_sites(&call.sites);
         for _ in 0..TURNS_PER_CALL {
             if batch.urls.len() >= call.max {
                 break;
             }
-            let window = self.window(call.crawl);
-            let turn = if call.filtered {
-                window.next_turn_among(call.now, hosts.iter().copied())
-            } else {
-                window.next_turn(call.now)
-            };
-            let Some(host) = turn else { break };
+            let Some(window) = self.windows.get_mut(&call.crawl) else { break };
+            let Some(host) = window.next_turn(call.now) else { break };
             let clock = self.host(host)?.not_before();
             if clock > call.now {
                 self.window(call.crawl).skipped(host, clock);
@@ -121,29 +104,20 @@ impl State {
         host: HostId,
         batch: &mut LeaseBatch,
     ) -> Result<(), StoreError> {
-        let share = self.share_of(call, host);
-        if share == Share::Nothing {
-            // All its sites are paused.
-            self.window(call.crawl).skipped(host, call.now + PAUSED_WAIT_MS);
-            return Ok(());
-        }
         let state = self.host(host)?;
         let (delay, start) = (state.delay_ms, state.not_before().max(call.now));
         let room = call.per_host.min(call.max - batch.urls.len()).min(fits(call.ttl, delay));
+        let now_s = call.now.div_euclid(1000);
         let mut taken = 0_usize;
-        let mut picked = Vec::new();
-        while taken < room {
-            let next = match share {
-                Share::Whole => self.next_of_window(call, host)?,
-                _ => self.next_of_sites(call, host, room - taken, &mut picked)?,
-            };
-            let Some(candidate) = next else { break };
+        let mut aside = Vec::new();
+        while taken < room && aside.len() < SET_ASIDE {
+            let Some(candidate) = self.next_candidate(call, host, now_s, &aside)? else { break };
             let Some(row) = self.url_row(candidate.id)?.filter(UrlRow::is_queued) else {
                 // The window was behind the database: not to be asked again.
                 self.dequeue_stray(call.crawl, candidate)?;
                 continue;
             };
-            match self.gate(&row)? {
+            match self.gate(call, &row)? {
                 Gate::Open => {
                     let not_before = start + delay * i64::try_from(taken).unwrap_or(0);
                     batch.urls.push(self.give(call, &row, not_before)?);
@@ -152,38 +126,26 @@ impl State {
                 Gate::Held(state) => {
                     self.place_url(&row, state, row.reason, row.band, row.due_s, row.attempt)?;
                 }
-                Gate::NoRules => {
-                    if taken > 0 {
-                        self.end_turn(call, host, taken, start, delay)?;
+                Gate::NotNow => {
+                    if !self.robots_known(&row)? {
+                        self.window(call.crawl).skipped(host, call.now + ROBOTS_WAIT_MS);
+                        self.window(call.crawl).invalidate(host);
+                        return self.end_turn(call, host, taken, start, delay);
                     }
-                    let window = self.window(call.crawl);
-                    window.invalidate(host);
-                    window.skipped(host, call.now + ROBOTS_WAIT_MS);
-                    return Ok(());
+                    aside.push(candidate);
                 }
             }
         }
-        if share == Share::Part && taken == 0 {
-            // Nothing of it is for this call: the turn stays with the others,
-            // and this call looks no further at this host.
-            self.window(call.crawl).skipped(host, call.now + OTHERS_WAIT_MS);
+        let put_back = !aside.is_empty();
+        for candidate in aside {
+            self.window(call.crawl).insert(candidate, call.now);
+        }
+        if put_back && taken == 0 {
+            // Everything due was for someone else: come back later.
+            self.window(call.crawl).skipped(host, call.now + 1_000);
             return Ok(());
         }
         self.end_turn(call, host, taken, start, delay)
-    }
-
-    /// Which part of a host's URLs a call may have: those of the sites it asks
-    /// for, paused ones left out.
-    fn share_of(&self, call: &Call, host: HostId) -> Share {
-        let allowed = |site: &SiteId| {
-            !self.paused_sites.contains(site) && (!call.filtered || call.sites.contains(site))
-        };
-        let sites = self.site_hosts.of_host(host);
-        match sites.iter().filter(|site| allowed(site)).count() {
-            n if n == sites.len() => Share::Whole,
-            0 => Share::Nothing,
-            _ => Share::Part,
-        }
     }
 
     fn end_turn(
@@ -218,10 +180,12 @@ impl State {
 
     /// The next candidate of a host in lease order, from the window's buffer
     /// or, when that is empty, from the database.
-    fn next_of_window(
+    fn next_candidate(
         &mut self,
         call: &Call,
         host: HostId,
+        now_s: i64,
+        aside: &[Candidate],
     ) -> Result<Option<Candidate>, StoreError> {
         if let Some(candidate) = self.window(call.crawl).take(host, 1, call.now).pop() {
             return Ok(Some(candidate));
@@ -229,37 +193,12 @@ impl State {
         if !self.window(call.crawl).wants_refill(host, call.now) {
             return Ok(None);
         }
-        let now_s = call.now.div_euclid(1000);
-        let limit = self.window(call.crawl).refill_size(call.per_host);
-        let (due, extent, next_due) = self.due_of_host(call.crawl, host, now_s, limit)?;
+        let limit = self.window(call.crawl).refill_size(call.per_host) + aside.len();
+        let (mut due, extent, next_due) = self.due_of_host(call.crawl, host, now_s, limit)?;
+        due.retain(|candidate| !aside.contains(candidate));
         let window = self.window(call.crawl);
         window.refill(host, &due, extent, next_due);
         Ok(window.take(host, 1, call.now).pop())
-    }
-
-    /// The same for a host that other sites share: their URLs are stepped over
-    /// and stay where they are.
-    fn next_of_sites(
-        &mut self,
-        call: &Call,
-        host: HostId,
-        wanted: usize,
-        picked: &mut Vec<Candidate>,
-    ) -> Result<Option<Candidate>, StoreError> {
-        if picked.is_empty() {
-            let paused = &self.paused_sites;
-            let allowed = |site: SiteId| {
-                !paused.contains(&site) && (!call.filtered || call.sites.contains(&site))
-            };
-            let now_s = call.now.div_euclid(1000);
-            *picked = self.due_of_sites(call.crawl, host, now_s, wanted, &allowed)?;
-            picked.reverse();
-        }
-        let next = picked.pop();
-        if let Some(candidate) = next {
-            self.window(call.crawl).remove(host, candidate.id);
-        }
-        Ok(next)
     }
 
     fn dequeue_stray(&mut self, crawl: CrawlId, stray: Candidate) -> Result<(), StoreError> {
@@ -277,7 +216,13 @@ impl State {
         self.windows.entry(crawl).or_default()
     }
 
-    fn gate(&mut self, row: &UrlRow) -> Result<Gate, StoreError> {
+    fn gate(&mut self, call: &Call, row: &UrlRow) -> Result<Gate, StoreError> {
+        if call.filtered && !row.site.is_some_and(|site| call.sites.contains(&site)) {
+            return Ok(Gate::NotNow);
+        }
+        if row.site.is_some_and(|site| self.paused_sites.contains(&site)) {
+            return Ok(Gate::NotNow);
+        }
         if self.is_blocked(row)? {
             return Ok(Gate::Held(held::BLOCKED));
         }
@@ -285,10 +230,15 @@ impl State {
             return Ok(Gate::Open);
         };
         match self.host_rules(row.host, &agent)? {
-            None => Ok(Gate::NoRules),
+            None => Ok(Gate::NotNow),
             Some(rules) if rules.allows(&row.path) => Ok(Gate::Open),
             Some(_) => Ok(Gate::Held(held::FORBIDDEN)),
         }
+    }
+
+    fn robots_known(&mut self, row: &UrlRow) -> Result<bool, StoreError> {
+        let judged = self.policy.of(row.site).robots_agent.is_some();
+        Ok(!judged || self.host(row.host)?.robots != 0)
     }
 
     /// Makes the lease.

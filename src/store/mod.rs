@@ -22,7 +22,6 @@ mod robots;
 mod rows;
 mod schema;
 mod settle;
-mod site_hosts;
 mod sites;
 mod sources;
 mod state;

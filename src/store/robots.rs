@@ -91,8 +91,6 @@ impl State {
         if same {
             return Ok(false);
         }
-        let delay_now = self.host(host)?.delay_ms;
-        self.set_delay(host, Duration::from_millis(delay_now.unsigned_abs()))?;
         self.set_robots_version(host, version)?;
         // Whoever waited for the rules may have its turn.
         let crawls: Vec<_> = self.crawls.keys().copied().collect();

@@ -3,7 +3,6 @@
 use rusqlite::{OptionalExtension, params};
 use url::Url;
 
-use super::site_hosts::SiteHosts;
 use super::sources::NewSource;
 use super::state::State;
 use super::{StoreError, engine};
@@ -27,8 +26,6 @@ impl State {
     /// polled and keep their rows.
     pub(super) fn sync_sites(&mut self, config: &Config) -> Result<(), StoreError> {
         self.policy.by_site.clear();
-        // There before anything is, so that fetchers may wait for it.
-        self.crawl_named("default")?;
         for site in config.sites.values() {
             let id = self.sync_site(site)?;
             if let Some(policy) = self.policy.by_name.get(&site.name) {
@@ -299,8 +296,6 @@ impl State {
         self.conn
             .execute("UPDATE sources SET parent_id = NULL WHERE site_id = ?1", [id.0])
             .map_err(engine)?;
-        self.conn.execute("DELETE FROM site_hosts WHERE site_id = ?1", [id.0]).map_err(engine)?;
-        self.site_hosts = SiteHosts::read(&self.conn)?;
         self.conn.execute("DELETE FROM sources WHERE site_id = ?1", [id.0]).map_err(engine)?;
         self.conn.execute("DELETE FROM sites WHERE id = ?1", [id.0]).map_err(engine)?;
         Ok((0, false))

@@ -13,7 +13,6 @@ use super::hosts::Hosts;
 use super::lookup::Lookup;
 use super::operate::Block;
 use super::policy::Policy;
-use super::site_hosts::SiteHosts;
 use super::turns::TurnDeltas;
 use super::wake::Wake;
 use super::{StoreError, engine};
@@ -52,16 +51,12 @@ pub(super) struct State {
     pub(super) windows: HashMap<CrawlId, Window>,
     /// Changes to the counts of hosts' queues, written once a job.
     pub(super) deltas: TurnDeltas,
-    /// Which hosts a site has URLs on.
-    pub(super) site_hosts: SiteHosts,
     /// Sites that are not leased from.
     pub(super) paused_sites: HashSet<SiteId>,
     /// Blocks in force, of the crawls that have any.
     pub(super) blocks: HashMap<CrawlId, Vec<Block>>,
     /// The highest row of urls given out.
     pub(super) last_url: i64,
-    /// Rows written when the job at hand began.
-    written_before: u64,
     /// Has anything made a source due other than by time?
     pub(super) sources_moved: bool,
     ears: Ears,
@@ -89,11 +84,9 @@ impl State {
             crawls: HashMap::new(),
             windows: HashMap::new(),
             deltas: TurnDeltas::default(),
-            site_hosts: SiteHosts::default(),
             paused_sites: HashSet::new(),
             blocks: HashMap::new(),
             last_url: 0,
-            written_before: 0,
             sources_moved: false,
             ears,
         };
@@ -132,7 +125,6 @@ impl State {
     }
 
     pub(super) fn savepoint(&mut self) -> Result<(), StoreError> {
-        self.written_before = self.conn.total_changes();
         self.conn.execute_batch("SAVEPOINT job").map_err(engine)
     }
 
@@ -150,11 +142,6 @@ impl State {
     /// over from them.
     pub(super) fn take_back(&mut self) -> Result<(), StoreError> {
         self.conn.execute_batch("ROLLBACK TO job; RELEASE job").map_err(engine)?;
-        if self.conn.total_changes() == self.written_before {
-            // It was refused before it wrote anything: memory is still right,
-            // and a client that asks for what is not there costs nothing.
-            return Ok(());
-        }
         self.remember()
     }
 
@@ -174,7 +161,6 @@ impl State {
         self.windows.clear();
         self.lookup.reload(&self.conn).map_err(engine)?;
         self.crawls = read_crawls(&self.conn)?;
-        self.site_hosts = SiteHosts::read(&self.conn)?;
         self.read_paused_sites()?;
         self.read_blocks()?;
         self.last_url = self

@@ -13,9 +13,6 @@ use crate::model::{CrawlId, HostId, SiteId, UrlId};
 use crate::queue::Candidate;
 use crate::queue::window::{Extent, Window};
 
-/// Rows of other sites on a shared host that a lease steps over at most.
-const STEP_OVER: usize = 100_000;
-
 /// What a job did to the counts of hosts' queues.
 #[derive(Debug, Default)]
 pub(super) struct TurnDeltas {
@@ -199,49 +196,6 @@ impl State {
             }
         }
         Ok((due, Extent::Complete, next_due))
-    }
-
-    /// The URLs of a host that are due and belong to some of its sites, in
-    /// lease order; looks at [`STEP_OVER`] rows at most.
-    pub(super) fn due_of_sites(
-        &self,
-        crawl: CrawlId,
-        host: HostId,
-        now_s: i64,
-        limit: usize,
-        allowed: &dyn Fn(SiteId) -> bool,
-    ) -> Result<Vec<Candidate>, StoreError> {
-        let mut due = Vec::new();
-        let mut looked_at = 0_usize;
-        let mut band = i64::from(u8::MAX) + 1;
-        while let Some(next) = self.next_band(crawl, host, band)? {
-            band = next;
-            let mut query = self
-                .conn
-                .prepare_cached(
-                    "SELECT q.due_s, q.url_id, u.site_id FROM queue q JOIN urls u ON u.id = q.url_id
-                     WHERE q.crawl_id = ?1 AND q.host_id = ?2 AND q.band = ?3 AND q.due_s <= ?4
-                     ORDER BY q.due_s, q.url_id",
-                )
-                .map_err(engine)?;
-            let mut rows = query.query(params![crawl.0, host.0, band, now_s]).map_err(engine)?;
-            while let Some(row) = rows.next().map_err(engine)? {
-                looked_at += 1;
-                if due.len() >= limit || looked_at > STEP_OVER {
-                    return Ok(due);
-                }
-                let site: Option<i64> = row.get(2).map_err(engine)?;
-                if site.is_some_and(|site| allowed(SiteId(site))) {
-                    due.push(Candidate {
-                        id: UrlId(row.get(1).map_err(engine)?),
-                        host,
-                        band: u8::try_from(band).unwrap_or(u8::MAX),
-                        due_at: row.get(0).map_err(engine)?,
-                    });
-                }
-            }
-        }
-        Ok(due)
     }
 
     /// When the next URL of a host is due, if anything of it is queued.

@@ -277,3 +277,15 @@ fn a_flipped_bit_is_an_error_and_not_a_lost_url() {
         assert!(find_on_disk(&conn, hash(3)).is_err());
     }
 }
+
+#[test]
+fn clearing_leaves_nothing() {
+    let conn = database();
+    let mut lookup = Lookup::open_with(&conn, TEST_TAIL).expect("opened");
+    let fresh: Vec<_> = (0..20).map(|n| (hash(n), UrlId(n.cast_signed()))).collect();
+    lookup.insert(&conn, &fresh).expect("inserted");
+    lookup.clear(&conn).expect("cleared");
+    assert_equal(&lookup, &conn, &Model::default(), &[hash(3)]);
+    lookup.insert(&conn, &fresh[..2]).expect("inserted");
+    assert_eq!(found(&lookup, &conn, hash(1)), [UrlId(1)]);
+}

@@ -13,5 +13,7 @@ mod fetch;
 mod fixtures;
 mod hostile;
 mod http;
+mod process;
+mod queue;
 mod reading;
 mod support;

@@ -41,7 +41,13 @@ async fn consume(store: Store, clock: Clock, history: Arc<History>, mut dice: Di
         idle = if urls.is_empty() { idle + 1 } else { 0 };
         for leased in &urls {
             let granted = leased.expires_at - TTL;
-            history.leased(leased.id.0, leased.token.to_string(), granted, leased.expires_at, leased.attempt);
+            history.leased(
+                leased.id.0,
+                leased.token.to_string(),
+                granted,
+                leased.expires_at,
+                leased.attempt,
+            );
         }
         for leased in urls {
             if dice.below(4) == 0 {
@@ -89,7 +95,13 @@ async fn drain(store: &Store, clock: &Clock, history: &History) {
         while store.reap().await.unwrap().0 > 0 {}
         for leased in store.lease(LeaseRequest { ttl: TTL, ..ask(1_000) }).await.unwrap().urls {
             let granted = leased.expires_at - TTL;
-            history.leased(leased.id.0, leased.token.to_string(), granted, leased.expires_at, leased.attempt);
+            history.leased(
+                leased.id.0,
+                leased.token.to_string(),
+                granted,
+                leased.expires_at,
+                leased.attempt,
+            );
             let called = history.now();
             let settled = store.settle(vec![report(leased.token, Outcome::Changed)]).await.unwrap();
             assert_eq!(settled, [TokenResult::Ok]);
@@ -138,12 +150,7 @@ async fn all_accounted_for(store: &Store, clock: &Clock, history: &History, ids:
 }
 
 /// One consumer over HTTP; several of them share a manual clock.
-async fn consume_over_http(
-    api: ApiClient,
-    clock: Clock,
-    history: Arc<History>,
-    mut dice: Dice,
-) {
+async fn consume_over_http(api: ApiClient, clock: Clock, history: Arc<History>, mut dice: Dice) {
     let mut idle = 0;
     while idle < 10 {
         let mut body = lease_body(1 + dice.below(7), "0s");
@@ -156,7 +163,8 @@ async fn consume_over_http(
         }
         let mut results = Vec::new();
         for leased in urls {
-            let outcome = ["changed", "changed", "changed", "failed", "", ""][dice.below(6) as usize];
+            let outcome =
+                ["changed", "changed", "changed", "failed", "", ""][dice.below(6) as usize];
             if !outcome.is_empty() {
                 results.push(json!({ "token": leased["token"], "outcome": outcome }));
             }

@@ -11,7 +11,8 @@ use crate::support::queue_daemon::{Queue, ask, report, site};
 const SECOND: Duration = Duration::from_secs(1);
 
 async fn with_delay(delay: &str, urls: usize) -> Queue {
-    let queue = Queue::open(&site("a", "http://a.test/", &format!("host_delay = \"{delay}\""))).await;
+    let queue =
+        Queue::open(&site("a", "http://a.test/", &format!("host_delay = \"{delay}\""))).await;
     queue.list_urls("a", (0..urls).map(|n| format!("http://a.test/{n}"))).await;
     queue
 }

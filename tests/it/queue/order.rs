@@ -8,7 +8,9 @@ use sitemapd::diff::snapshot::EntryHints;
 use sitemapd::model::{ChangeFreq, Lastmod, Outcome, Precision, Priority, Reason, UrlId};
 use sitemapd::store::Effect;
 
-use crate::support::queue_daemon::{Queue, entry, paths, site};
+use sitemapd::queue::LeaseRequest;
+
+use crate::support::queue_daemon::{Queue, ask, entry, paths, site};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -30,8 +32,12 @@ async fn of_two_urls_that_differ_only_in_priority_the_higher_is_leased_first() {
 #[tokio::test]
 async fn of_two_settled_urls_that_differ_only_in_changefreq_the_shorter_interval_is_due_first() {
     let queue = Queue::simple().await;
-    let entries = [("yearly", ChangeFreq::Yearly), ("daily", ChangeFreq::Daily), ("hourly", ChangeFreq::Hourly)]
-        .map(|(path, word)| entry(format!("http://a.test/{path}")).changefreq(word));
+    let entries = [
+        ("yearly", ChangeFreq::Yearly),
+        ("daily", ChangeFreq::Daily),
+        ("hourly", ChangeFreq::Hourly),
+    ]
+    .map(|(path, word)| entry(format!("http://a.test/{path}")).changefreq(word));
     queue.list("a", &entries).await;
     for leased in queue.lease(10).await {
         queue.settle(leased.token, Outcome::Unchanged).await;
@@ -61,7 +67,10 @@ async fn of_equal_priorities_the_earlier_due_is_leased_first() {
 async fn what_someone_asked_for_goes_before_every_priority() {
     let queue = Queue::simple().await;
     queue
-        .list("a", &[entry("http://a.test/top").priority(1.0), entry("http://a.test/asked").priority(0.1)])
+        .list(
+            "a",
+            &[entry("http://a.test/top").priority(1.0), entry("http://a.test/asked").priority(0.1)],
+        )
         .await;
     let asked = vec!["http://a.test/asked".to_owned()];
     assert_eq!(queue.store.requeue("default".to_owned(), asked).await, Ok(1));
@@ -131,7 +140,13 @@ async fn follow(steps: Vec<Step>) -> Result<(), TestCaseError> {
                     .changefreq(ChangeFreq::Hourly)
                     .lastmod("2020-01-01T00:00:00Z".parse().unwrap());
                 let id = queue.list("a", &[new]).await[0];
-                known.push(Known { id, priority, due_s: now_s, leased: false, changed_meanwhile: false });
+                known.push(Known {
+                    id,
+                    priority,
+                    due_s: now_s,
+                    leased: false,
+                    changed_meanwhile: false,
+                });
             }
             Step::Reprioritise(which, priority) if !known.is_empty() => {
                 let url = which.get_mut(&mut known);
@@ -141,7 +156,11 @@ async fn follow(steps: Vec<Step>) -> Result<(), TestCaseError> {
             }
             Step::Change(which) if !known.is_empty() => {
                 let url = which.get_mut(&mut known);
-                if url.leased { url.changed_meanwhile = true } else { url.due_s = url.due_s.min(now_s) }
+                if url.leased {
+                    url.changed_meanwhile = true
+                } else {
+                    url.due_s = url.due_s.min(now_s)
+                }
                 // Each change is a second newer than the one before.
                 let view = queue.view(&format!("http://a.test/{}", url.id.0 - 1)).await;
                 let lastmod = Lastmod {
@@ -156,7 +175,7 @@ async fn follow(steps: Vec<Step>) -> Result<(), TestCaseError> {
                     known.iter_mut().filter(|url| !url.leased && url.due_s <= now_s).collect();
                 due.sort_by_key(|url| (Reverse(url.priority), url.due_s, url.id));
                 due.truncate(max as usize);
-                let leased = queue.lease(max).await;
+                let leased = queue.lease_as(LeaseRequest { ttl: HOUR * 12, ..ask(max) }).await.urls;
                 let got: Vec<_> = leased.iter().map(|leased| leased.id).collect();
                 prop_assert_eq!(got, due.iter().map(|url| url.id).collect::<Vec<_>>());
                 due.into_iter().for_each(|url| url.leased = true);
@@ -171,7 +190,7 @@ async fn follow(steps: Vec<Step>) -> Result<(), TestCaseError> {
                     (url.leased, url.changed_meanwhile) = (false, false);
                 }
             }
-            // Less than a lease lasts, so that none expires.
+            // All together less than a lease lasts, so that none expires.
             Step::Pass(ms) => queue.clock.advance(Duration::from_millis(ms * 50)),
             Step::Reprioritise(..) | Step::Change(..) => {}
         }

@@ -89,7 +89,10 @@ async fn a_crawl_delay_holds_from_the_first_lease_on() {
     let body = b"User-agent: *\nCrawl-delay: 7".to_vec();
     save(&queue, RobotsRead::Rules { body, status: 200, crawl_delay: Some(delay) }).await;
     let urls = queue.lease(10).await;
-    assert_eq!(urls.iter().map(|leased| leased.not_before).collect::<Vec<_>>(), [start, start + delay]);
+    assert_eq!(
+        urls.iter().map(|leased| leased.not_before).collect::<Vec<_>>(),
+        [start, start + delay]
+    );
 }
 
 #[tokio::test]

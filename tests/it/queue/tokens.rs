@@ -52,7 +52,10 @@ async fn a_token_whose_url_was_leased_again_is_stale_and_changes_nothing() {
     assert_eq!(queue.extend(old, MINUTE).await, TokenResult::Stale);
     assert_eq!(queue.release(old, MINUTE).await, TokenResult::Stale);
     let view = queue.view("http://a.test/1").await;
-    assert_eq!((view.state, view.outcome, view.leased_until), (UrlState::Leased, None, Some(new.expires_at)));
+    assert_eq!(
+        (view.state, view.outcome, view.leased_until),
+        (UrlState::Leased, None, Some(new.expires_at))
+    );
     assert_eq!(queue.settle(new.token, Outcome::Changed).await, TokenResult::Ok);
     assert_eq!(queue.settle(old, Outcome::Gone).await, TokenResult::Stale);
     assert_eq!(queue.view("http://a.test/1").await.outcome, Some(Outcome::Changed));

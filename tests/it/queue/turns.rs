@@ -23,7 +23,10 @@ async fn a_host_with_a_hundred_thousand_urls_never_starves_one_with_ten() {
     queue.list_urls("a", (0..10).map(|n| format!("http://small.test/{n}"))).await;
     let request = LeaseRequest { per_host: 10, ..ask(20) };
     let urls = queue.lease_as(request.clone()).await.urls;
-    assert_eq!(by_host(&urls), HashMap::from([("http://large.test", 10), ("http://small.test", 10)]));
+    assert_eq!(
+        by_host(&urls),
+        HashMap::from([("http://large.test", 10), ("http://small.test", 10)])
+    );
     // Alone, the large one gets all there is.
     assert_eq!(by_host(&queue.lease_as(request).await.urls)["http://large.test"], 20);
 }

@@ -50,7 +50,14 @@ impl History {
     }
 
     /// A client got a lease.
-    pub fn leased(&self, id: i64, token: String, granted: Timestamp, expires: Timestamp, attempt: u32) {
+    pub fn leased(
+        &self,
+        id: i64,
+        token: String,
+        granted: Timestamp,
+        expires: Timestamp,
+        attempt: u32,
+    ) {
         let answered = self.now();
         let delivery = Delivery { token, granted, expires, attempt, answered, ended: None };
         self.deliveries.lock().unwrap().entry(id).or_default().push(delivery);
@@ -70,7 +77,9 @@ impl History {
     /// URLs that were settled with success.
     pub fn done(&self) -> usize {
         let all = self.deliveries.lock().unwrap();
-        all.values().filter(|list| list.iter().any(|d| matches!(d.ended, Some((_, End::Done))))).count()
+        all.values()
+            .filter(|list| list.iter().any(|d| matches!(d.ended, Some((_, End::Done)))))
+            .count()
     }
 
     /// Deliveries in all.

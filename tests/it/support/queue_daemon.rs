@@ -169,7 +169,11 @@ impl Queue {
     }
 
     /// The site lists these plain URLs.
-    pub async fn list_urls<I: IntoIterator<Item = String>>(&self, site: &str, urls: I) -> Vec<UrlId> {
+    pub async fn list_urls<I: IntoIterator<Item = String>>(
+        &self,
+        site: &str,
+        urls: I,
+    ) -> Vec<UrlId> {
         let entries: Vec<_> = urls.into_iter().map(entry).collect();
         self.list(site, &entries).await
     }

@@ -188,7 +188,15 @@ CREATE TABLE queue (
     band     INTEGER NOT NULL,                  -- priority in hundredths; higher first
     due_s    INTEGER NOT NULL,
     url_id   INTEGER NOT NULL,
+    site_id  INTEGER,                           -- as in urls: a lease may ask for some sites only
     PRIMARY KEY (crawl_id, host_id, band DESC, due_s, url_id)
+) STRICT, WITHOUT ROWID;
+
+-- Hosts that a site has, or had, URLs on: where a lease for that site looks.
+CREATE TABLE site_hosts (
+    site_id INTEGER NOT NULL,
+    host_id INTEGER NOT NULL,
+    PRIMARY KEY (site_id, host_id)
 ) STRICT, WITHOUT ROWID;
 
 -- Hosts with anything queued, so that starting up reads hosts and not URLs.

@@ -59,7 +59,7 @@ pub struct Leased {
     pub token: Token,
     /// The row.
     pub id: UrlId,
-    /// The URL to fetch: the raw form as listed where it differs.
+    /// The URL to fetch, normalised: its identity.
     pub url: String,
     /// The site it belongs to; pushed URLs have none.
     pub site: Option<String>,

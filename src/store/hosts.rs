@@ -268,7 +268,8 @@ impl State {
         Ok(Some(rules))
     }
 
-    /// A new version of a host's robots.txt holds from now on.
+    /// A new version of a host's robots.txt holds from now on; a longer
+    /// Crawl-delay at once, a shorter one from the next request of ours.
     pub(super) fn set_robots_version(
         &mut self,
         id: HostId,
@@ -278,6 +279,8 @@ impl State {
             .prepare_cached("UPDATE hosts SET robots = ?2 WHERE id = ?1")
             .and_then(|mut update| update.execute(params![id.0, version]))
             .map_err(engine)?;
+        let delay = Duration::from_millis(self.host(id)?.delay_ms.unsigned_abs());
+        self.set_delay(id, delay)?;
         let host = self.host(id)?;
         host.robots = version;
         host.rules = None;

@@ -5,6 +5,7 @@
 //! makes any. The host's clock moves by one delay for each URL, so that the
 //! next poll or lease of the host comes after all of them.
 
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use rusqlite::{OptionalExtension, params};
@@ -13,13 +14,15 @@ use super::hosts::millis;
 use super::rows::{UrlRow, held, reason};
 use super::state::State;
 use super::{StoreError, engine, timestamp};
-use crate::model::{CrawlId, HostId, Priority, SiteId, UrlId};
+use crate::model::{CrawlId, HostId, Priority, SiteId, SourceId, UrlId};
+use crate::queue::window::Window;
 use crate::queue::{Candidate, LeaseBatch, LeaseRequest, Leased, Token};
 
 /// Hosts looked at in one call at most: bounds a call that finds little.
 const TURNS_PER_CALL: usize = 2_000;
-/// URLs set aside (blocked, forbidden, of another site) per host and call.
-const SET_ASIDE: usize = 256;
+/// URLs taken out of the queue (blocked, forbidden) in one call at most; the
+/// next call goes on from there.
+const HELD_PER_CALL: usize = 1_000;
 /// A host whose robots.txt is not known yet is looked at again after this;
 /// its arrival wakes the host sooner.
 const ROBOTS_WAIT_MS: i64 = 60_000;
@@ -30,14 +33,41 @@ const WAIT_SHARE: u32 = 2;
 struct Call {
     crawl: CrawlId,
     crawl_name: String,
+    /// Only URLs of these sites; empty means all.
     sites: Vec<SiteId>,
-    filtered: bool,
+    /// Where those sites have URLs that this call has not looked at in vain.
+    hosts: Vec<HostId>,
+    /// URLs that were blocked or forbidden.
+    held: usize,
     per_host: usize,
     max: usize,
     ttl: Duration,
     worker: Option<String>,
     request_id: Option<String>,
     now: i64,
+    /// URLs of the sources met so far: a batch comes from few.
+    source_urls: HashMap<SourceId, Option<String>>,
+    site_names: HashMap<SiteId, Option<String>>,
+}
+
+impl Call {
+    fn new(crawl: CrawlId, request: &LeaseRequest, now: i64) -> Self {
+        Self {
+            crawl,
+            crawl_name: request.crawl.clone(),
+            sites: Vec::new(),
+            hosts: Vec::new(),
+            held: 0,
+            per_host: request.per_host.max(1) as usize,
+            max: request.max as usize,
+            ttl: request.ttl,
+            worker: request.worker.clone(),
+            request_id: request.request_id.clone(),
+            now,
+            source_urls: HashMap::new(),
+            site_names: HashMap::new(),
+        }
+    }
 }
 
 /// What the gate says of one candidate.
@@ -45,8 +75,8 @@ enum Gate {
     Open,
     /// Taken out of the queue until something lifts it.
     Held(i64),
-    /// Not for this caller, or its site is paused: stays where it is.
-    NotNow,
+    /// robots.txt of its host is not known yet.
+    Unjudged,
 }
 
 impl State {
@@ -56,26 +86,20 @@ impl State {
         if let Some(again) = self.leased_before(crawl, request)? {
             return Ok(again);
         }
-        let sites = self.site_ids(&request.sites)?;
-        let mut call = Call {
-            crawl,
-            crawl_name: request.crawl.clone(),
-            filtered: !sites.is_empty(),
-            sites,
-            per_host: request.per_host.max(1) as usize,
-            max: request.max as usize,
-            ttl: request.ttl,
-            worker: request.worker.clone(),
-            request_id: request.request_id.clone(),
-            now: self.steady_ms(),
-        };
-        let mut batch = LeaseBatch::default();
-        if !self.crawls.get(&crawl).is_some_and(|crawl| crawl.paused) {
-            self.take_turns(&mut call, &mut batch)?;
+        let mut call = Call::new(crawl, request, self.steady_ms());
+        call.sites = self.site_ids(&request.sites)?;
+        for site in &call.sites {
+            call.hosts.extend(self.hosts_of_site(crawl, *site)?);
         }
+        call.hosts.sort_unstable();
+        call.hosts.dedup();
+        let mut batch = LeaseBatch::default();
+        if self.crawls.get(&crawl).is_some_and(|crawl| crawl.paused) {
+            return Ok(batch);
+        }
+        self.take_turns(&mut call, &mut batch)?;
         if batch.urls.is_empty() {
-            let ready =
-                self.windows.get(&crawl).and_then(crate::queue::window::Window::next_ready_at);
+            let ready = self.windows.get(&crawl).and_then(Window::next_ready_at);
             batch.next_due_at = ready.map(|ms| timestamp(ms.max(call.now)));
         }
         Ok(batch)
@@ -83,11 +107,16 @@ impl State {
 
     fn take_turns(&mut self, call: &mut Call, batch: &mut LeaseBatch) -> Result<(), StoreError> {
         for _ in 0..TURNS_PER_CALL {
-            if batch.urls.len() >= call.max {
+            if batch.urls.len() >= call.max || call.held >= HELD_PER_CALL {
                 break;
             }
             let Some(window) = self.windows.get_mut(&call.crawl) else { break };
-            let Some(host) = window.next_turn(call.now) else { break };
+            let next = if call.sites.is_empty() {
+                window.next_turn(call.now)
+            } else {
+                window.next_turn_among(call.now, call.hosts.iter().copied())
+            };
+            let Some(host) = next else { break };
             let clock = self.host(host)?.not_before();
             if clock > call.now {
                 self.window(call.crawl).skipped(host, clock);
@@ -100,24 +129,26 @@ impl State {
 
     fn take_turn(
         &mut self,
-        call: &Call,
+        call: &mut Call,
         host: HostId,
         batch: &mut LeaseBatch,
     ) -> Result<(), StoreError> {
         let state = self.host(host)?;
         let (delay, start) = (state.delay_ms, state.not_before().max(call.now));
         let room = call.per_host.min(call.max - batch.urls.len()).min(fits(call.ttl, delay));
-        let now_s = call.now.div_euclid(1000);
-        let mut taken = 0_usize;
-        let mut aside = Vec::new();
-        while taken < room && aside.len() < SET_ASIDE {
-            let Some(candidate) = self.next_candidate(call, host, now_s, &aside)? else { break };
+        let (mut taken, mut unjudged) = (0_usize, false);
+        let mut heads = VecDeque::new();
+        while taken < room && call.held < HELD_PER_CALL {
+            if heads.is_empty() {
+                heads = self.next_candidates(call, host, room - taken)?.into();
+            }
+            let Some(candidate) = heads.pop_front() else { break };
             let Some(row) = self.url_row(candidate.id)?.filter(UrlRow::is_queued) else {
                 // The window was behind the database: not to be asked again.
                 self.dequeue_stray(call.crawl, candidate)?;
                 continue;
             };
-            match self.gate(call, &row)? {
+            match self.gate(&row)? {
                 Gate::Open => {
                     let not_before = start + delay * i64::try_from(taken).unwrap_or(0);
                     batch.urls.push(self.give(call, &row, not_before)?);
@@ -125,27 +156,30 @@ impl State {
                 }
                 Gate::Held(state) => {
                     self.place_url(&row, state, row.reason, row.band, row.due_s, row.attempt)?;
+                    call.held += 1;
                 }
-                Gate::NotNow => {
-                    if !self.robots_known(&row)? {
-                        self.window(call.crawl).skipped(host, call.now + ROBOTS_WAIT_MS);
-                        self.window(call.crawl).invalidate(host);
-                        return self.end_turn(call, host, taken, start, delay);
-                    }
-                    aside.push(candidate);
+                Gate::Unjudged => {
+                    unjudged = true;
+                    break;
                 }
             }
         }
-        let put_back = !aside.is_empty();
-        for candidate in aside {
-            self.window(call.crawl).insert(candidate, call.now);
+        if unjudged || !heads.is_empty() {
+            // What was taken from the buffer and not used is still due.
+            self.window(call.crawl).invalidate(host);
         }
-        if put_back && taken == 0 {
-            // Everything due was for someone else: come back later.
-            self.window(call.crawl).skipped(host, call.now + 1_000);
+        if taken == 0 && !call.sites.is_empty() {
+            // Nothing here for this caller; the host's turn is for the others.
+            call.hosts.retain(|other| *other != host);
             return Ok(());
         }
-        self.end_turn(call, host, taken, start, delay)
+        if taken > 0 || !unjudged {
+            self.end_turn(call, host, taken, start, delay)?;
+        }
+        if unjudged {
+            self.window(call.crawl).skipped(host, call.now + ROBOTS_WAIT_MS);
+        }
+        Ok(())
     }
 
     fn end_turn(
@@ -162,12 +196,18 @@ impl State {
             clock = start + delay * i64::from(served);
             self.set_clock(host, clock)?;
         }
-        let next_due = match self.window(call.crawl).known_due_ms(host) {
+        let known_due = self.window(call.crawl).known_due_ms(host);
+        let next_due = match known_due {
             Some(i64::MAX) => None,
+            // More was due when the buffer was loaded.
+            Some(i64::MIN) => Some(call.now.div_euclid(1000)),
             Some(due) => Some(due.div_euclid(1000)),
             None => self.next_due_of_host(call.crawl, host)?,
         };
-        if let Some(due) = next_due {
+        // The table bounds from below what is queued, the URLs of paused sites
+        // included; of those the window knows nothing.
+        let is_bound = known_due != Some(i64::MIN) && self.paused_sites.is_empty();
+        if let Some(due) = next_due.filter(|_| is_bound) {
             self.conn
                 .prepare_cached("UPDATE turns SET due_s = ?3 WHERE crawl_id = ?1 AND host_id = ?2 AND due_s <> ?3")
                 .and_then(|mut update| update.execute(params![call.crawl.0, host.0, due]))
@@ -178,27 +218,28 @@ impl State {
         Ok(())
     }
 
-    /// The next candidate of a host in lease order, from the window's buffer
-    /// or, when that is empty, from the database.
-    fn next_candidate(
+    /// The next candidates of a host in lease order: from the window's buffer,
+    /// filled from the database when it is empty, or for a call that asks for
+    /// some sites from the database itself.
+    fn next_candidates(
         &mut self,
         call: &Call,
         host: HostId,
-        now_s: i64,
-        aside: &[Candidate],
-    ) -> Result<Option<Candidate>, StoreError> {
-        if let Some(candidate) = self.window(call.crawl).take(host, 1, call.now).pop() {
-            return Ok(Some(candidate));
+        wanted: usize,
+    ) -> Result<Vec<Candidate>, StoreError> {
+        let now_s = call.now.div_euclid(1000);
+        if !call.sites.is_empty() {
+            return Ok(self.due_of_host(call.crawl, host, now_s, wanted, &call.sites)?.0);
         }
-        if !self.window(call.crawl).wants_refill(host, call.now) {
-            return Ok(None);
+        let buffered = self.window(call.crawl).take(host, wanted, call.now);
+        if !buffered.is_empty() || !self.window(call.crawl).wants_refill(host, call.now) {
+            return Ok(buffered);
         }
-        let limit = self.window(call.crawl).refill_size(call.per_host) + aside.len();
-        let (mut due, extent, next_due) = self.due_of_host(call.crawl, host, now_s, limit)?;
-        due.retain(|candidate| !aside.contains(candidate));
+        let limit = self.window(call.crawl).refill_size(call.per_host);
+        let (due, extent, next_due) = self.due_of_host(call.crawl, host, now_s, limit, &[])?;
         let window = self.window(call.crawl);
         window.refill(host, &due, extent, next_due);
-        Ok(window.take(host, 1, call.now).pop())
+        Ok(window.take(host, wanted, call.now))
     }
 
     fn dequeue_stray(&mut self, crawl: CrawlId, stray: Candidate) -> Result<(), StoreError> {
@@ -212,17 +253,11 @@ impl State {
         self.dequeue(place).map(|_| ())
     }
 
-    pub(super) fn window(&mut self, crawl: CrawlId) -> &mut crate::queue::window::Window {
+    pub(super) fn window(&mut self, crawl: CrawlId) -> &mut Window {
         self.windows.entry(crawl).or_default()
     }
 
-    fn gate(&mut self, call: &Call, row: &UrlRow) -> Result<Gate, StoreError> {
-        if call.filtered && !row.site.is_some_and(|site| call.sites.contains(&site)) {
-            return Ok(Gate::NotNow);
-        }
-        if row.site.is_some_and(|site| self.paused_sites.contains(&site)) {
-            return Ok(Gate::NotNow);
-        }
+    fn gate(&mut self, row: &UrlRow) -> Result<Gate, StoreError> {
         if self.is_blocked(row)? {
             return Ok(Gate::Held(held::BLOCKED));
         }
@@ -230,19 +265,19 @@ impl State {
             return Ok(Gate::Open);
         };
         match self.host_rules(row.host, &agent)? {
-            None => Ok(Gate::NotNow),
+            None => Ok(Gate::Unjudged),
             Some(rules) if rules.allows(&row.path) => Ok(Gate::Open),
             Some(_) => Ok(Gate::Held(held::FORBIDDEN)),
         }
     }
 
-    fn robots_known(&mut self, row: &UrlRow) -> Result<bool, StoreError> {
-        let judged = self.policy.of(row.site).robots_agent.is_some();
-        Ok(!judged || self.host(row.host)?.robots != 0)
-    }
-
     /// Makes the lease.
-    fn give(&mut self, call: &Call, row: &UrlRow, not_before: i64) -> Result<Leased, StoreError> {
+    fn give(
+        &mut self,
+        call: &mut Call,
+        row: &UrlRow,
+        not_before: i64,
+    ) -> Result<Leased, StoreError> {
         self.dequeue(row.place())?;
         let mut secret = [0_u8; 16];
         getrandom::fill(&mut secret)
@@ -280,7 +315,7 @@ impl State {
     /// What the fetcher is told of a lease.
     fn leased(
         &mut self,
-        call: &Call,
+        call: &mut Call,
         row: &UrlRow,
         token: Token,
         attempt: u32,
@@ -293,7 +328,7 @@ impl State {
             None => None,
         };
         let authority = self.host(row.host)?.authority.to_string();
-        let (site, source) = self.names(row)?;
+        let (site, source) = self.names(call, row)?;
         let left = u64::try_from(expires_at - call.now).unwrap_or(0);
         Ok(Leased {
             token,
@@ -321,18 +356,38 @@ impl State {
     }
 
     /// Names of a URL's site and of the source that comes first for it.
-    fn names(&self, row: &UrlRow) -> Result<(Option<String>, Option<String>), StoreError> {
-        let text = |sql: &str, id: Option<i64>| -> Result<Option<String>, StoreError> {
-            let Some(id) = id else { return Ok(None) };
+    fn names(
+        &self,
+        call: &mut Call,
+        row: &UrlRow,
+    ) -> Result<(Option<String>, Option<String>), StoreError> {
+        let text = |sql: &str, id: i64| -> Result<Option<String>, StoreError> {
             self.conn
                 .prepare_cached(sql)
                 .and_then(|mut query| query.query_row([id], |row| row.get(0)).optional())
                 .map_err(engine)
         };
-        Ok((
-            text("SELECT name FROM sites WHERE id = ?1", row.site.map(|site| site.0))?,
-            text("SELECT url FROM sources WHERE id = ?1", row.source.map(|source| source.0))?,
-        ))
+        let site = match row.site {
+            Some(id) => match call.site_names.get(&id) {
+                Some(known) => known.clone(),
+                None => {
+                    let name = text("SELECT name FROM sites WHERE id = ?1", id.0)?;
+                    call.site_names.entry(id).or_insert(name).clone()
+                }
+            },
+            None => None,
+        };
+        let source = match row.source {
+            Some(id) => match call.source_urls.get(&id) {
+                Some(known) => known.clone(),
+                None => {
+                    let url = text("SELECT url FROM sources WHERE id = ?1", id.0)?;
+                    call.source_urls.entry(id).or_insert(url).clone()
+                }
+            },
+            None => None,
+        };
+        Ok((site, source))
     }
 
     /// The leases that a call with the same `request_id` got before: its
@@ -371,25 +426,14 @@ impl State {
         if rows.is_empty() {
             return Ok(None);
         }
-        let call = Call {
-            crawl,
-            crawl_name: request.crawl.clone(),
-            sites: Vec::new(),
-            filtered: false,
-            per_host: 0,
-            max: 0,
-            ttl: request.ttl,
-            worker: None,
-            request_id: None,
-            now,
-        };
+        let mut call = Call::new(crawl, request, now);
         let mut batch = LeaseBatch::default();
         for (id, secret, why, band, due_s, attempt, not_before, expires_at) in rows {
             let id = UrlId(id);
             let Some(row) = self.url_row(id)? else { continue };
             let row = UrlRow { reason: reason(why), band, due_s, ..row };
             let token = Token { url: id, secret };
-            batch.urls.push(self.leased(&call, &row, token, attempt, not_before, expires_at)?);
+            batch.urls.push(self.leased(&mut call, &row, token, attempt, not_before, expires_at)?);
         }
         Ok(Some(batch))
     }

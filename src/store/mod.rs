@@ -129,8 +129,9 @@ impl Store {
         let mut state = State::open(conn, clock.clone(), Policy::new(config), metrics, ears)?;
         let seed = state.seed;
         state.begin()?;
+        state.mend_times()?;
         state.sync_sites(config)?;
-        state.flush_deltas()?;
+        state.reload_windows()?;
         state.commit()?;
         let writer = Writer::start(state)
             .map_err(|e| StoreError::Engine(format!("the writer cannot start: {e}")))?;
@@ -192,6 +193,23 @@ impl Store {
             Some(writer) => writer.run(lane, job).await,
             None => Err(StoreError::Refused("the store is open for reading only".to_owned())),
         }
+    }
+
+    /// Runs a job over many rows a part at a time, each in a transaction of its
+    /// own, so that leases get in between; adds up what the parts say.
+    async fn in_parts<F>(&self, job: F) -> Result<u64, StoreError>
+    where
+        F: Fn(&mut State, i64) -> Result<(u64, Option<i64>), StoreError> + Clone + Send + 'static,
+    {
+        let mut total = 0;
+        let mut after = Some(0);
+        while let Some(row) = after {
+            let part = job.clone();
+            let (some, next) = self.write(Lane::Bulk, move |state| part(state, row)).await?;
+            total += some;
+            after = next;
+        }
+        Ok(total)
     }
 
     async fn read<T, F>(&self, query: F) -> Result<T, StoreError>
@@ -288,7 +306,10 @@ impl Store {
 
     /// Puts dead letters back, all or these; says how many.
     pub async fn replay(&self, crawl: String, urls: Vec<String>) -> Result<u64, StoreError> {
-        self.write(Lane::Bulk, move |state| state.replay(&crawl, &urls)).await
+        if !urls.is_empty() {
+            return self.write(Lane::Bulk, move |state| state.replay(&crawl, &urls)).await;
+        }
+        self.in_parts(move |state, after| state.replay_all(&crawl, after)).await
     }
 
     /// Makes known URLs due now with reason `submitted`; says how many.
@@ -315,7 +336,9 @@ impl Store {
         pattern: String,
         prefix: bool,
     ) -> Result<u64, StoreError> {
-        self.write(Lane::Bulk, move |state| state.unblock(&crawl, &pattern, prefix)).await
+        let lifted = crawl.clone();
+        self.write(Lane::Bulk, move |state| state.unblock(&lifted, &pattern, prefix)).await?;
+        self.in_parts(move |state, after| state.release_blocked(&crawl, after)).await
     }
 
     /// The blocks in force.
@@ -444,8 +467,12 @@ impl Store {
     /// Sites, policies and limits are those of this config from now on.
     pub async fn reconfigure(&self, config: Config) -> Result<(), StoreError> {
         self.write(Lane::Bulk, move |state| {
-            state.policy = Policy::new(&config);
-            state.sync_sites(&config)
+            let before = std::mem::replace(&mut state.policy, Policy::new(&config));
+            let synced = state.sync_sites(&config).and_then(|()| state.reload_windows());
+            if synced.is_err() {
+                state.policy = before;
+            }
+            synced
         })
         .await
     }

@@ -86,13 +86,13 @@ impl State {
         Ok(1)
     }
 
-    /// Lifts a block; says how many URLs came back.
+    /// Lifts a block. What it held comes back by [`State::release_blocked`].
     pub(super) fn unblock(
         &mut self,
         crawl: &str,
         pattern: &str,
         prefix: bool,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<(), StoreError> {
         let crawl = self.known_crawl(crawl)?;
         let pattern = respell(pattern)?;
         let lifted = self
@@ -105,30 +105,30 @@ impl State {
         if lifted == 0 {
             return Err(StoreError::NotFound(format!("nothing is blocked as {pattern:?}")));
         }
-        self.read_blocks()?;
+        self.read_blocks()
+    }
+
+    /// Puts back what no block holds any more, a part at a time: how many came
+    /// back, and the row to go on after.
+    pub(super) fn release_blocked(
+        &mut self,
+        crawl: &str,
+        after: i64,
+    ) -> Result<(u64, Option<i64>), StoreError> {
+        let crawl = self.known_crawl(crawl)?;
+        let rows = self.held_rows(held::BLOCKED, after)?;
+        let last = rows.last().copied();
         let mut back = 0;
-        let mut after = 0;
-        loop {
-            let rows = self.held_rows(held::BLOCKED, after)?;
-            let Some(last) = rows.last() else { return Ok(back) };
-            after = *last;
-            for id in rows {
-                let Some(row) = self.url_row(UrlId(id))?.filter(|row| row.crawl == crawl) else {
-                    continue;
-                };
-                if !self.is_blocked(&row)? {
-                    self.place_url(
-                        &row,
-                        held::QUEUED,
-                        row.reason,
-                        row.band,
-                        row.due_s,
-                        row.attempt,
-                    )?;
-                    back += 1;
-                }
+        for id in rows {
+            let Some(row) = self.url_row(UrlId(id))?.filter(|row| row.crawl == crawl) else {
+                continue;
+            };
+            if !self.is_blocked(&row)? {
+                self.place_url(&row, held::QUEUED, row.reason, row.band, row.due_s, row.attempt)?;
+                back += 1;
             }
         }
+        Ok((back, last))
     }
 
     fn held_rows(&self, state: i64, after: i64) -> Result<Vec<i64>, StoreError> {
@@ -156,29 +156,35 @@ impl State {
         Ok(last)
     }
 
-    /// Puts dead letters back, all of a crawl or those named.
+    /// Puts the dead letters back that are named.
     pub(super) fn replay(&mut self, crawl: &str, urls: &[String]) -> Result<u64, StoreError> {
         let crawl = self.known_crawl(crawl)?;
         let mut back = 0;
-        if !urls.is_empty() {
-            for url in urls {
-                let Some(row) = self.named_row(crawl, url)? else { continue };
-                back += u64::from(self.revive_dead(&row)?);
-            }
-            return Ok(back);
+        for url in urls {
+            let Some(row) = self.named_row(crawl, url)? else { continue };
+            back += u64::from(self.revive_dead(&row)?);
         }
-        let mut after = 0;
-        loop {
-            let rows = self.held_rows(held::DEAD, after)?;
-            let Some(last) = rows.last() else { return Ok(back) };
-            after = *last;
-            for id in rows {
-                let Some(row) = self.url_row(UrlId(id))?.filter(|row| row.crawl == crawl) else {
-                    continue;
-                };
-                back += u64::from(self.revive_dead(&row)?);
-            }
+        Ok(back)
+    }
+
+    /// Puts all dead letters of a crawl back, a part at a time: how many came
+    /// back, and the row to go on after.
+    pub(super) fn replay_all(
+        &mut self,
+        crawl: &str,
+        after: i64,
+    ) -> Result<(u64, Option<i64>), StoreError> {
+        let crawl = self.known_crawl(crawl)?;
+        let rows = self.held_rows(held::DEAD, after)?;
+        let last = rows.last().copied();
+        let mut back = 0;
+        for id in rows {
+            let Some(row) = self.url_row(UrlId(id))?.filter(|row| row.crawl == crawl) else {
+                continue;
+            };
+            back += u64::from(self.revive_dead(&row)?);
         }
+        Ok((back, last))
     }
 
     fn revive_dead(&mut self, row: &UrlRow) -> Result<bool, StoreError> {

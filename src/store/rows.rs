@@ -181,34 +181,39 @@ impl State {
     pub(super) fn pull_forward(&mut self, row: &UrlRow, reason: Reason) -> Result<(), StoreError> {
         let now_s = self.steady_ms().div_euclid(1000);
         if row.leased {
+            // What was asked for is not forgotten over a lesser reason.
             return self
                 .conn
-                .prepare_cached("UPDATE leases SET dirty = ?2 WHERE url_id = ?1")
-                .and_then(|mut update| update.execute(params![row.id.0, 1 + reason as i64]))
+                .prepare_cached("UPDATE leases SET dirty = ?2 WHERE url_id = ?1 AND dirty <> ?3")
+                .and_then(|mut update| {
+                    let asked_for = 1 + Reason::Submitted as i64;
+                    update.execute(params![row.id.0, 1 + reason as i64, asked_for])
+                })
                 .map(|_| ())
                 .map_err(engine);
         }
-        let band = if reason == Reason::Submitted {
+        let held_on = !matches!(row.state, held::PARKED | held::DEAD);
+        let kept = match row.reason {
+            Reason::Submitted if held_on => Reason::Submitted,
+            Reason::New if held_on && reason != Reason::Submitted => Reason::New,
+            _ => reason,
+        };
+        let band = if kept == Reason::Submitted {
             recrawl::SUBMITTED_BAND
         } else {
             recrawl::band(row.hints.priority)
         };
         match row.state {
             held::BLOCKED | held::FORBIDDEN => {
-                self.place_url(row, row.state, reason, band, now_s, row.attempt)
+                self.place_url(row, row.state, kept, band, now_s, row.attempt)
             }
-            held::PARKED | held::DEAD => self.place_url(row, held::QUEUED, reason, band, now_s, 0),
-            _ if row.due_s <= now_s
-                && (row.reason == Reason::New || row.band >= band && row.reason == reason) =>
-            {
-                // It is due already, and for no lesser reason.
-                Ok(())
-            }
+            held::PARKED | held::DEAD => self.place_url(row, held::QUEUED, kept, band, now_s, 0),
             _ => {
                 let due_s = row.due_s.min(now_s);
-                let attempt = row.attempt;
-                let kept = if row.reason == Reason::New { Reason::New } else { reason };
-                self.place_url(row, held::QUEUED, kept, band, due_s, attempt)
+                if (kept, band, due_s) == (row.reason, row.band, row.due_s) {
+                    return Ok(());
+                }
+                self.place_url(row, held::QUEUED, kept, band, due_s, row.attempt)
             }
         }
     }

@@ -21,7 +21,7 @@ const TOKEN_MEMORY_MS: i64 = 3_600_000;
 /// A page that answers 429 without saying how long pauses its host for this.
 const THROTTLED: Duration = Duration::from_secs(300);
 /// A page may pause its host for at most this.
-const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
 /// Expired leases taken back in one job at most.
 const REAP: i64 = 1_000;
 
@@ -36,9 +36,9 @@ enum End {
 /// A lease row.
 struct Lease {
     reason: Reason,
-    band: u8,
     due_s: i64,
     attempt: u32,
+    leased_at: i64,
     expires_at: i64,
     /// 0, or one more than the code of the reason that made it due meanwhile.
     dirty: i64,
@@ -57,11 +57,16 @@ impl State {
     /// Settles one lease.
     pub(super) fn settle(&mut self, settlement: &Settlement) -> Result<TokenResult, StoreError> {
         let token = settlement.token;
-        let Some(lease) = self.current_lease(token)? else { return self.past_token(token) };
+        let Some(lease) = self.current_lease(token)? else {
+            return self.past_token(token, End::Settled);
+        };
         let Some(row) = self.url_row(token.url)? else { return Ok(TokenResult::Unknown) };
         let now = self.steady_ms();
-        // A fetch from the future is a wrong clock over there.
-        let fetched_at = settlement.fetched_at.map_or(now, |at| at.as_millisecond().min(now));
+        // A fetch from before the lease or from the future is a wrong clock
+        // over there, and must not make the URL due at once or never.
+        let fetched_at = settlement
+            .fetched_at
+            .map_or(now, |at| at.as_millisecond().max(lease.leased_at).min(now));
         let outcome = settlement.outcome.unwrap_or_else(|| derive_outcome(settlement, &row));
         let bounds = self.policy.of(row.site).bounds.clone();
         let throttled = settlement.status == Some(429);
@@ -96,7 +101,11 @@ impl State {
         ttl: Duration,
     ) -> Result<TokenResult, StoreError> {
         if self.current_lease(token)?.is_none() {
-            return self.past_token(token);
+            return match self.past_token(token, End::Settled)? {
+                TokenResult::Unknown => Ok(TokenResult::Unknown),
+                // Settled or not: the caller must not think that it holds it.
+                TokenResult::Ok | TokenResult::Stale => Ok(TokenResult::Stale),
+            };
         }
         let until = self.steady_ms().saturating_add(millis(ttl));
         self.conn
@@ -112,7 +121,9 @@ impl State {
         token: Token,
         after: Duration,
     ) -> Result<TokenResult, StoreError> {
-        let Some(lease) = self.current_lease(token)? else { return self.past_token(token) };
+        let Some(lease) = self.current_lease(token)? else {
+            return self.past_token(token, End::Released);
+        };
         let Some(row) = self.url_row(token.url)? else { return Ok(TokenResult::Unknown) };
         let back = recrawl::later(timestamp(self.steady_ms()), after);
         let was_due = timestamp(lease.due_s.saturating_mul(1000));
@@ -164,7 +175,7 @@ impl State {
     fn lease_row(&self, token: Token) -> Result<Option<Lease>, StoreError> {
         self.conn
             .prepare_cached(
-                "SELECT reason, band, due_s, attempt, expires_at, dirty FROM leases
+                "SELECT reason, due_s, attempt, leased_at, expires_at, dirty FROM leases
                  WHERE url_id = ?1 AND token = ?2",
             )
             .and_then(|mut query| {
@@ -172,9 +183,9 @@ impl State {
                     .query_row(params![token.url.0, token.secret], |row| {
                         Ok(Lease {
                             reason: reason(row.get(0)?),
-                            band: row.get(1)?,
-                            due_s: row.get(2)?,
-                            attempt: row.get(3)?,
+                            due_s: row.get(1)?,
+                            attempt: row.get(2)?,
+                            leased_at: row.get(3)?,
                             expires_at: row.get(4)?,
                             dirty: row.get(5)?,
                             secret: token.secret,
@@ -185,8 +196,9 @@ impl State {
             .map_err(engine)
     }
 
-    /// What a token that is not current answers.
-    fn past_token(&self, token: Token) -> Result<TokenResult, StoreError> {
+    /// What a token that is not current answers to a call that would end its
+    /// lease as `end`: `ok` where that very call has done so within the hour.
+    fn past_token(&self, token: Token, end: End) -> Result<TokenResult, StoreError> {
         let now = self.steady_ms();
         let kept: Option<(Option<[u8; 16]>, Option<i64>, i64)> = self
             .conn
@@ -203,11 +215,13 @@ impl State {
             .and_then(|mut query| query.query_row([token.url.0], |row| row.get(0)))
             .map_err(engine)?;
         Ok(match kept {
-            Some((Some(last), end, at)) if last == token.secret => {
-                if end == Some(End::Settled as i64) {
-                    if now - at <= TOKEN_MEMORY_MS { TokenResult::Ok } else { TokenResult::Unknown }
-                } else {
-                    TokenResult::Stale
+            Some((Some(last), ended, at)) if last == token.secret => {
+                let remembered = now - at <= TOKEN_MEMORY_MS;
+                match ended {
+                    Some(how) if how == End::Settled as i64 && !remembered => TokenResult::Unknown,
+                    Some(how) if how == End::Settled as i64 => TokenResult::Ok,
+                    Some(how) if how == end as i64 && remembered => TokenResult::Ok,
+                    _ => TokenResult::Stale,
                 }
             }
             // A lease of this row has ended, or is held, under another token.
@@ -235,17 +249,20 @@ impl State {
         let now_s = self.steady_ms().div_euclid(1000);
         // What was unlisted meanwhile and is gone need not be looked at again.
         let meanwhile = (lease.dirty > 0).then(|| super::rows::reason(lease.dirty - 1));
-        let again = meanwhile
-            .filter(|why| end == End::Settled && !(fate == Fate::Park && *why == Reason::Removed));
+        let again = meanwhile.filter(|why| match fate {
+            // Nobody saw it: it waits as it would have, for a newer reason.
+            Fate::Queue { .. } => end == End::Settled,
+            Fate::Park => *why != Reason::Removed,
+            Fate::Dead => true,
+        });
+        let place = |why: Reason| {
+            if why == Reason::Submitted { recrawl::SUBMITTED_BAND } else { band }
+        };
         let (state, reason, band, due_s, attempt) = match (again, fate) {
-            (Some(why), _) => {
-                let band = if why == Reason::Submitted { recrawl::SUBMITTED_BAND } else { band };
-                (held::QUEUED, why, band, now_s, 0)
-            }
+            (Some(why), _) => (held::QUEUED, why, place(why), now_s, 0),
             (None, Fate::Queue { due, reason, attempt }) => {
-                // What was asked for keeps its place until it is fetched.
-                let band = if reason == Reason::Submitted { lease.band } else { band };
-                (held::QUEUED, reason, band, ceil_seconds(due.as_millisecond()), attempt)
+                let why = meanwhile.unwrap_or(reason);
+                (held::QUEUED, why, place(why), ceil_seconds(due.as_millisecond()), attempt)
             }
             (None, Fate::Park) => (held::PARKED, lease.reason, band, lease.due_s, lease.attempt),
             (None, Fate::Dead) => (held::DEAD, lease.reason, band, lease.due_s, lease.attempt),
@@ -319,7 +336,10 @@ impl State {
             return Ok(None);
         };
         let Some(target) = self.find_normalised(row.crawl, url)? else { return Ok(None) };
-        Ok((target.id != row.id && target.listed).then_some(target.id))
+        // A parked one cannot stand for it: two that name each other would
+        // both be gone.
+        let stands = target.listed && target.state != held::PARKED;
+        Ok((target.id != row.id && stands).then_some(target.id))
     }
 
     /// The row of a URL as someone wrote it.

@@ -225,11 +225,8 @@ impl State {
             )
             .map_err(engine)?;
         self.read_paused_sites()?;
-        if !paused {
-            self.sources_moved = true;
-            self.reload_windows()?;
-        }
-        Ok(())
+        self.sources_moved |= !paused;
+        self.reload_windows()
     }
 
     /// Which sites are not leased from.
@@ -297,6 +294,8 @@ impl State {
             .execute("UPDATE sources SET parent_id = NULL WHERE site_id = ?1", [id.0])
             .map_err(engine)?;
         self.conn.execute("DELETE FROM sources WHERE site_id = ?1", [id.0]).map_err(engine)?;
+        self.conn.execute("DELETE FROM site_hosts WHERE site_id = ?1", [id.0]).map_err(engine)?;
+        self.site_hosts.retain(|(site, _)| *site != id);
         self.conn.execute("DELETE FROM sites WHERE id = ?1", [id.0]).map_err(engine)?;
         Ok((0, false))
     }

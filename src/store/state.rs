@@ -9,16 +9,17 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::hosts::Hosts;
+use super::hosts::{Hosts, millis};
 use super::lookup::Lookup;
 use super::operate::Block;
 use super::policy::Policy;
+use super::settle::LONGEST_PAUSE;
 use super::turns::TurnDeltas;
 use super::wake::Wake;
 use super::{StoreError, engine};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::model::{CrawlId, SiteId};
+use crate::model::{CrawlId, HostId, SiteId};
 use crate::queue::window::Window;
 use tokio::sync::watch;
 
@@ -51,14 +52,18 @@ pub(super) struct State {
     pub(super) windows: HashMap<CrawlId, Window>,
     /// Changes to the counts of hosts' queues, written once a job.
     pub(super) deltas: TurnDeltas,
-    /// Sites that are not leased from.
+    /// Sites that are not leased from. The windows know nothing of their URLs.
     pub(super) paused_sites: HashSet<SiteId>,
+    /// Some of the pairs that `site_hosts` has.
+    pub(super) site_hosts: HashSet<(SiteId, HostId)>,
     /// Blocks in force, of the crawls that have any.
     pub(super) blocks: HashMap<CrawlId, Vec<Block>>,
     /// The highest row of urls given out.
     pub(super) last_url: i64,
     /// Has anything made a source due other than by time?
     pub(super) sources_moved: bool,
+    /// Rows written by this connection before the job that runs now.
+    written_before_job: u64,
     ears: Ears,
 }
 
@@ -85,9 +90,11 @@ impl State {
             windows: HashMap::new(),
             deltas: TurnDeltas::default(),
             paused_sites: HashSet::new(),
+            site_hosts: HashSet::new(),
             blocks: HashMap::new(),
             last_url: 0,
             sources_moved: false,
+            written_before_job: 0,
             ears,
         };
         state.remember()?;
@@ -125,6 +132,7 @@ impl State {
     }
 
     pub(super) fn savepoint(&mut self) -> Result<(), StoreError> {
+        self.written_before_job = self.conn.total_changes();
         self.conn.execute_batch("SAVEPOINT job").map_err(engine)
     }
 
@@ -142,7 +150,14 @@ impl State {
     /// over from them.
     pub(super) fn take_back(&mut self) -> Result<(), StoreError> {
         self.conn.execute_batch("ROLLBACK TO job; RELEASE job").map_err(engine)?;
-        self.remember()
+        if self.conn.total_changes() != self.written_before_job {
+            return self.remember();
+        }
+        // Nothing was written (a request that was refused, as a rule): memory
+        // is in step but for what the windows may have handed out.
+        self.deltas = TurnDeltas::default();
+        self.windows.values_mut().for_each(Window::invalidate_all);
+        Ok(())
     }
 
     /// Tells those who wait when the next URL of each crawl may be leased.
@@ -154,11 +169,29 @@ impl State {
         }
     }
 
+    /// Ends the waits that only a clock set back since the last run explains:
+    /// a lease that is younger than now lasts as long as it was meant to, from
+    /// now on, and no host is left alone for longer than a page may ask.
+    pub(super) fn mend_times(&mut self) -> Result<(), StoreError> {
+        let now = self.steady_ms();
+        let mended = "UPDATE leases SET expires_at = ?1 + expires_at - leased_at, leased_at = ?1
+                      WHERE expires_at > ?1 AND leased_at > ?1";
+        self.conn.execute(mended, [now]).map_err(engine)?;
+        let latest = now.saturating_add(millis(LONGEST_PAUSE));
+        let freed =
+            "UPDATE hosts SET next_at = min(next_at, ?1), paused_until = min(paused_until, ?1)
+                     WHERE next_at > ?1 OR paused_until > ?1";
+        self.conn.execute(freed, [latest]).map_err(engine)?;
+        self.hosts = Hosts::default();
+        Ok(())
+    }
+
     /// Forgets and reads again everything that memory holds of the database.
     fn remember(&mut self) -> Result<(), StoreError> {
         self.deltas = TurnDeltas::default();
         self.hosts = Hosts::default();
         self.windows.clear();
+        self.site_hosts.clear();
         self.lookup.reload(&self.conn).map_err(engine)?;
         self.crawls = read_crawls(&self.conn)?;
         self.read_paused_sites()?;

@@ -13,6 +13,9 @@ use crate::model::{CrawlId, HostId, SiteId, UrlId};
 use crate::queue::Candidate;
 use crate::queue::window::{Extent, Window};
 
+/// Pairs of site and host remembered at most.
+const REMEMBERED: usize = 200_000;
+
 /// What a job did to the counts of hosts' queues.
 #[derive(Debug, Default)]
 pub(super) struct TurnDeltas {
@@ -48,8 +51,8 @@ impl State {
         let added = self
             .conn
             .prepare_cached(
-                "INSERT OR IGNORE INTO queue (crawl_id, host_id, band, due_s, url_id)
-                 VALUES (?1, ?2, ?3, ?4, ?5)",
+                "INSERT OR IGNORE INTO queue (crawl_id, host_id, band, due_s, url_id, site_id)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             )
             .and_then(|mut insert| {
                 insert.execute(params![
@@ -57,18 +60,25 @@ impl State {
                     place.host.0,
                     place.band,
                     place.due_s,
-                    place.url.0
+                    place.url.0,
+                    site.map(|site| site.0),
                 ])
             })
             .map_err(engine)?;
         if added == 0 {
             return Ok(());
         }
+        if let Some(site) = site {
+            self.note_site_host(site, place.host)?;
+        }
         let weight = self.policy.of(site).weight;
         let delta = self.deltas.changes.entry((place.crawl, place.host)).or_default();
         delta.rows += 1;
         delta.earliest = Some(delta.earliest.map_or(place.due_s, |due| due.min(place.due_s)));
         delta.weight = Some(weight);
+        if site.is_some_and(|site| self.paused_sites.contains(&site)) {
+            return Ok(());
+        }
         let not_before = self.host(place.host)?.not_before();
         let now = self.steady_ms();
         if let Some(window) = self.windows.get_mut(&place.crawl) {
@@ -77,6 +87,37 @@ impl State {
             window.insert(place.candidate(), now);
         }
         Ok(())
+    }
+
+    /// Remembers where a site has URLs.
+    fn note_site_host(&mut self, site: SiteId, host: HostId) -> Result<(), StoreError> {
+        if self.site_hosts.contains(&(site, host)) {
+            return Ok(());
+        }
+        self.conn
+            .prepare_cached("INSERT OR IGNORE INTO site_hosts (site_id, host_id) VALUES (?1, ?2)")
+            .and_then(|mut insert| insert.execute(params![site.0, host.0]))
+            .map_err(engine)?;
+        if self.site_hosts.len() >= REMEMBERED {
+            self.site_hosts.clear();
+        }
+        self.site_hosts.insert((site, host));
+        Ok(())
+    }
+
+    /// Hosts of a crawl where a site may have something queued.
+    pub(super) fn hosts_of_site(
+        &self,
+        crawl: CrawlId,
+        site: SiteId,
+    ) -> Result<Vec<HostId>, StoreError> {
+        let hosts = self.column(
+            "SELECT s.host_id FROM site_hosts s
+             JOIN turns t ON t.crawl_id = ?1 AND t.host_id = s.host_id AND t.queued > 0
+             WHERE s.site_id = ?2",
+            params![crawl.0, site.0],
+        )?;
+        Ok(hosts.into_iter().map(HostId).collect())
     }
 
     /// Takes a URL out of the queue; says whether it was there.
@@ -158,12 +199,14 @@ impl State {
 
     /// The head of a host's list in lease order, as the window wants it: what
     /// is due at `now_s`, whether that is all of it, and when the next is due.
+    /// What `only` and the paused sites leave out is passed over.
     pub(super) fn due_of_host(
         &self,
         crawl: CrawlId,
         host: HostId,
         now_s: i64,
         limit: usize,
+        only: &[SiteId],
     ) -> Result<(Vec<Candidate>, Extent, Option<i64>), StoreError> {
         let mut due = Vec::new();
         let mut next_due: Option<i64> = None;
@@ -173,12 +216,15 @@ impl State {
             let mut query = self
                 .conn
                 .prepare_cached(
-                    "SELECT due_s, url_id FROM queue
+                    "SELECT due_s, url_id, site_id FROM queue
                      WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3 ORDER BY due_s, url_id",
                 )
                 .map_err(engine)?;
             let mut rows = query.query(params![crawl.0, host.0, band]).map_err(engine)?;
             while let Some(row) = rows.next().map_err(engine)? {
+                if !self.may_lease(row.get(2).map_err(engine)?, only) {
+                    continue;
+                }
                 let due_at: i64 = row.get(0).map_err(engine)?;
                 if due_at > now_s {
                     next_due = Some(next_due.map_or(due_at, |other| other.min(due_at)));
@@ -198,7 +244,15 @@ impl State {
         Ok((due, Extent::Complete, next_due))
     }
 
-    /// When the next URL of a host is due, if anything of it is queued.
+    /// Is a site neither paused nor left out by `only` (empty: all are in)?
+    fn may_lease(&self, site: Option<i64>, only: &[SiteId]) -> bool {
+        let site = site.map(SiteId);
+        let asked = only.is_empty() || site.is_some_and(|site| only.contains(&site));
+        asked && !site.is_some_and(|site| self.paused_sites.contains(&site))
+    }
+
+    /// When the next URL of a host is due, if anything of it is queued that no
+    /// paused site holds back.
     pub(super) fn next_due_of_host(
         &self,
         crawl: CrawlId,
@@ -208,17 +262,22 @@ impl State {
         let mut band = i64::from(u8::MAX) + 1;
         while let Some(next) = self.next_band(crawl, host, band)? {
             band = next;
-            let due: i64 = self
+            let mut query = self
                 .conn
                 .prepare_cached(
-                    "SELECT due_s FROM queue WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3
-                     ORDER BY due_s, url_id LIMIT 1",
+                    "SELECT due_s, site_id FROM queue
+                     WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3 ORDER BY due_s, url_id",
                 )
-                .and_then(|mut query| {
-                    query.query_row(params![crawl.0, host.0, band], |row| row.get(0))
-                })
                 .map_err(engine)?;
-            earliest = Some(earliest.map_or(due, |other: i64| other.min(due)));
+            let mut rows = query.query(params![crawl.0, host.0, band]).map_err(engine)?;
+            while let Some(row) = rows.next().map_err(engine)? {
+                if !self.may_lease(row.get(1).map_err(engine)?, &[]) {
+                    continue;
+                }
+                let due: i64 = row.get(0).map_err(engine)?;
+                earliest = Some(earliest.map_or(due, |other: i64| other.min(due)));
+                break;
+            }
         }
         Ok(earliest)
     }

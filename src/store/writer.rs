@@ -113,7 +113,14 @@ impl Writer {
             }
         }
         self.shared.arrived.notify_one();
-        receiver.await.unwrap_or(Err(StoreError::Closed))
+        receiver.await.unwrap_or_else(|_| {
+            // The channel goes unused with a job that panicked, or when the
+            // writer ends without having come to it.
+            let closed = lock(&self.shared.lanes).closed;
+            let panicked =
+                || StoreError::Engine("the job panicked; nothing was changed".to_owned());
+            Err(if closed { StoreError::Closed } else { panicked() })
+        })
     }
 
     /// Finishes what is waiting, then ends the thread. Blocks until then.
@@ -210,7 +217,7 @@ fn run_job(state: &mut State, job: Job) -> Answer {
     let outcome = catch_unwind(AssertUnwindSafe(|| job(Ok(state))));
     let (keep, answer) = outcome.unwrap_or_else(|_| {
         tracing::error!("a store job panicked; its writes were taken back");
-        // The caller's channel went with the job: it sees `Closed`.
+        // The caller's channel went with the job, which tells the caller.
         let nobody: Answer = Box::new(|_| ());
         (false, nobody)
     });

@@ -17,6 +17,8 @@ mod fetch;
 mod fixtures;
 mod hostile;
 mod http;
+mod process;
+mod queue;
 mod reading;
 mod readme;
 mod support;

@@ -6,8 +6,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 pub mod canary;
+pub mod lease_history;
 pub mod origin;
 pub mod pack;
+pub mod queue_daemon;
 pub mod reply;
 
 #[allow(unused_imports, reason = "shared by test modules that each use a part")]

@@ -1,0 +1,15 @@
+//! The rules of the queue against a real store: who is leased when, who holds
+//! what, and what comes back. The clock is moved by hand; nothing sleeps.
+
+mod blocks;
+mod calls;
+mod expiry;
+mod history;
+mod host_clock;
+mod order;
+mod outcomes;
+mod robots;
+mod start;
+mod tokens;
+mod turns;
+mod wall_clock;

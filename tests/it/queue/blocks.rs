@@ -1,0 +1,108 @@
+//! Blocks by URL and prefix last until lifted, whatever is listed again.
+
+use std::time::Duration;
+
+use sitemapd::model::Outcome;
+use sitemapd::store::views::UrlState;
+
+use crate::support::queue_daemon::{Queue, entry, paths};
+
+const CRAWL: &str = "default";
+
+async fn with_paths(list: &[&str]) -> Queue {
+    let queue = Queue::simple().await;
+    let entries: Vec<_> = list.iter().map(|path| entry(format!("http://a.test{path}"))).collect();
+    queue.list("a", &entries).await;
+    queue
+}
+
+async fn block(queue: &Queue, pattern: &str, prefix: bool) -> u64 {
+    queue.store.block(CRAWL.to_owned(), pattern.to_owned(), prefix).await.unwrap()
+}
+
+async fn unblock(queue: &Queue, pattern: &str, prefix: bool) -> u64 {
+    queue.store.unblock(CRAWL.to_owned(), pattern.to_owned(), prefix).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_blocked_url_is_not_leased_until_lifted() {
+    let queue = with_paths(&["/1", "/2"]).await;
+    assert_eq!(block(&queue, "http://a.test/1", false).await, 1);
+    assert_eq!(paths(&queue.lease(10).await), ["/2"]);
+    assert_eq!(queue.view("http://a.test/1").await.state, UrlState::Blocked);
+    assert_eq!(queue.counts().await.blocked, 1);
+    assert_eq!(unblock(&queue, "http://a.test/1", false).await, 1);
+    assert_eq!(paths(&queue.lease(10).await), ["/1"]);
+}
+
+#[tokio::test]
+async fn a_prefix_holds_what_is_listed_now_and_what_is_listed_later() {
+    let queue = with_paths(&["/shop/1", "/shop/2", "/shops", "/blog"]).await;
+    block(&queue, "http://a.test/shop/", true).await;
+    assert_eq!(paths(&queue.lease(10).await), ["/shops", "/blog"]);
+    queue.list("a", &[entry("http://a.test/shop/3"), entry("http://a.test/news")]).await;
+    let queue = queue.reopen(Duration::from_secs(1)).await;
+    assert_eq!(paths(&queue.lease(10).await), ["/news"]);
+    assert_eq!(unblock(&queue, "http://a.test/shop/", true).await, 3);
+    assert_eq!(paths(&queue.lease(10).await), ["/shop/1", "/shop/2", "/shop/3"]);
+}
+
+#[tokio::test]
+async fn a_block_holds_although_the_url_changes_or_is_asked_for() {
+    let queue = with_paths(&["/1"]).await;
+    let id = queue.view("http://a.test/1").await.id;
+    queue.change(id).await;
+    block(&queue, "http://a.test/1", false).await;
+    queue.clock.advance(Duration::from_secs(60));
+    queue.change(id).await;
+    queue.store.requeue(CRAWL.to_owned(), vec!["http://a.test/1".to_owned()]).await.unwrap();
+    assert!(queue.lease(10).await.is_empty());
+    unblock(&queue, "http://a.test/1", false).await;
+    assert_eq!(queue.lease(10).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_url_that_is_blocked_while_leased_is_held_after_it_is_settled() {
+    let queue = with_paths(&["/1"]).await;
+    let token = queue.lease_one().await.token;
+    block(&queue, "http://a.test/1", false).await;
+    queue.settle(token, Outcome::Changed).await;
+    queue.clock.advance(Duration::from_secs(400 * 86_400));
+    assert!(queue.lease(10).await.is_empty());
+}
+
+#[tokio::test]
+async fn of_two_blocks_on_a_url_the_one_left_still_holds_it() {
+    let queue = with_paths(&["/shop/1"]).await;
+    block(&queue, "http://a.test/shop/1", false).await;
+    block(&queue, "http://a.test/shop/", true).await;
+    assert_eq!(unblock(&queue, "http://a.test/shop/1", false).await, 0);
+    assert!(queue.lease(10).await.is_empty());
+    assert_eq!(unblock(&queue, "http://a.test/shop/", true).await, 1);
+}
+
+#[tokio::test]
+async fn a_block_on_tens_of_thousands_hides_nothing_behind_them_and_is_lifted_whole() {
+    let queue = Queue::simple().await;
+    let shop = (0..20_000).map(|n| entry(format!("http://a.test/shop/{n}")).priority(0.9));
+    queue.list("a", &shop.collect::<Vec<_>>()).await;
+    queue.list("a", &[entry("http://a.test/blog")]).await;
+    block(&queue, "http://a.test/shop/", true).await;
+    let mut found = Vec::new();
+    let mut calls = 0;
+    while found.is_empty() {
+        found = queue.lease(10).await;
+        calls += 1;
+        assert!(calls <= 40, "held a bounded part at a time, but it gets on");
+    }
+    assert_eq!(paths(&found), ["/blog"]);
+    assert_eq!(unblock(&queue, "http://a.test/shop/", true).await, 20_000);
+    assert_eq!(queue.counts().await.due, 20_000);
+}
+
+#[tokio::test]
+async fn lifting_what_is_not_blocked_says_so() {
+    let queue = with_paths(&["/1"]).await;
+    let lifted = queue.store.unblock(CRAWL.to_owned(), "http://a.test/1".to_owned(), false).await;
+    assert!(lifted.unwrap_err().to_string().contains("nothing is blocked"));
+}

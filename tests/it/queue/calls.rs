@@ -1,0 +1,148 @@
+//! Calls that are repeated, and calls that wait.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use sitemapd::clock::Clock;
+use sitemapd::model::Outcome;
+use sitemapd::queue::LeaseRequest;
+
+use crate::support::queue_daemon::{Queue, QueueDaemon, START, ask, lease_body};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn with_id(id: &str) -> LeaseRequest {
+    LeaseRequest { request_id: Some(id.to_owned()), worker: Some("w1".to_owned()), ..ask(3) }
+}
+
+#[tokio::test]
+async fn a_repeated_request_id_gets_the_same_leases_again() {
+    let queue = Queue::simple().await;
+    queue.list_urls("a", (0..10).map(|n| format!("http://a.test/{n}"))).await;
+    let tokens = |urls: Vec<sitemapd::queue::Leased>| -> Vec<_> {
+        urls.into_iter().map(|leased| (leased.token, leased.attempt, leased.expires_at)).collect()
+    };
+    let first = tokens(queue.lease_as(with_id("r1")).await.urls);
+    assert_eq!(first.len(), 3);
+    queue.clock.advance(MINUTE);
+    assert_eq!(tokens(queue.lease_as(with_id("r1")).await.urls), first);
+    assert_ne!(tokens(queue.lease_as(with_id("r2")).await.urls), first);
+    assert_eq!(queue.counts().await.leased, 6);
+    let queue = queue.reopen(Duration::from_secs(1)).await;
+    assert_eq!(tokens(queue.lease_as(with_id("r1")).await.urls), first);
+}
+
+#[tokio::test]
+async fn a_repeated_request_of_another_worker_or_after_the_leases_ended_gets_new_ones() {
+    let queue = Queue::simple().await;
+    queue.list_urls("a", (0..10).map(|n| format!("http://a.test/{n}"))).await;
+    let first = queue.lease_as(with_id("r1")).await.urls;
+    let other = LeaseRequest { worker: Some("w2".to_owned()), ..with_id("r1") };
+    let theirs = queue.lease_as(other).await.urls;
+    assert!(theirs.iter().all(|leased| first.iter().all(|ours| ours.id != leased.id)));
+    for leased in &first {
+        queue.settle(leased.token, Outcome::Changed).await;
+    }
+    let later = queue.lease_as(with_id("r1")).await.urls;
+    assert!(!later.is_empty());
+    assert!(later.iter().all(|leased| first.iter().all(|ours| ours.id != leased.id)));
+}
+
+/// A daemon with one URL that is due in ten days.
+async fn sleepy() -> QueueDaemon {
+    let queue = Queue::simple().await;
+    queue.list_urls("a", ["http://a.test/1".to_owned()]).await;
+    let token = queue.lease_one().await.token;
+    queue.settle(token, Outcome::Changed).await;
+    QueueDaemon::over(queue, Clock::manual(START.parse().unwrap())).await
+}
+
+/// A long poll, running.
+fn poll(daemon: &QueueDaemon, wait: &str) -> tokio::task::JoinHandle<Value> {
+    let (api, body) = (daemon.client(), lease_body(5, wait));
+    tokio::spawn(async move { api.post("/v1/lease", &body).await.unwrap() })
+}
+
+/// Waits until the daemon has that many long polls open.
+async fn until_waiting(daemon: &QueueDaemon) {
+    // A lease call that was answered has been through the writer; one that
+    // waits has been too, and is then seen in no answer. A call behind it on
+    // the same lane proves that the first has had its turn.
+    for _ in 0..20 {
+        daemon.store.ping().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_poll_returns_as_soon_as_something_comes_due() {
+    let daemon = sleepy().await;
+    let waiting = poll(&daemon, "60s");
+    until_waiting(&daemon).await;
+    assert!(!waiting.is_finished());
+    let started = Instant::now();
+    let body = json!({ "urls": ["http://a.test/1"] });
+    let _: Value = daemon.client().post("/v1/queue/requeue", &body).await.unwrap();
+    let answer = waiting.await.unwrap();
+    assert_eq!(answer["urls"].as_array().unwrap().len(), 1);
+    assert!(started.elapsed() < Duration::from_secs(30));
+    daemon.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_poll_returns_when_time_makes_something_due() {
+    let daemon = sleepy().await;
+    let waiting = poll(&daemon, "60s");
+    until_waiting(&daemon).await;
+    daemon.clock.advance(Duration::from_secs(30 * 86_400));
+    assert_eq!(waiting.await.unwrap()["urls"].as_array().unwrap().len(), 1);
+    daemon.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_poll_ends_empty_and_says_when_to_come_again() {
+    let daemon = sleepy().await;
+    let answer = poll(&daemon, "50ms").await.unwrap();
+    assert_eq!(answer["urls"], json!([]));
+    assert!(answer["next_due_at"].as_str().unwrap() > "2026-11-22", "{answer}");
+    daemon.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_wakes_those_who_wait() {
+    let daemon = sleepy().await;
+    let waiting = poll(&daemon, "60s");
+    until_waiting(&daemon).await;
+    let started = Instant::now();
+    daemon.cancel();
+    assert_eq!(waiting.await.unwrap()["urls"], json!([]));
+    daemon.end().await;
+    assert!(started.elapsed() < Duration::from_secs(30));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resumed_crawl_wakes_those_who_wait() {
+    let daemon = sleepy().await;
+    daemon.store.pause_crawl("default".to_owned(), true).await.unwrap();
+    daemon.store.requeue("default".to_owned(), vec!["http://a.test/1".to_owned()]).await.unwrap();
+    let waiting = poll(&daemon, "60s");
+    until_waiting(&daemon).await;
+    assert!(!waiting.is_finished());
+    daemon.store.pause_crawl("default".to_owned(), false).await.unwrap();
+    assert_eq!(waiting.await.unwrap()["urls"].as_array().unwrap().len(), 1);
+    daemon.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_who_wait_for_one_url_get_it_once() {
+    let daemon = sleepy().await;
+    let waiting: Vec<_> = (0..16).map(|_| poll(&daemon, "1s")).collect();
+    until_waiting(&daemon).await;
+    daemon.store.requeue("default".to_owned(), vec!["http://a.test/1".to_owned()]).await.unwrap();
+    let mut got = 0;
+    for answer in waiting {
+        got += answer.await.unwrap()["urls"].as_array().unwrap().len();
+    }
+    assert_eq!(got, 1);
+    daemon.end().await;
+}

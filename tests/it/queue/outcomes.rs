@@ -1,0 +1,163 @@
+//! What a settled outcome means for the row.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sitemapd::model::Outcome;
+use sitemapd::queue::{Leased, Settlement};
+use sitemapd::store::views::UrlState;
+
+use crate::support::queue_daemon::{Queue, entry, report};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(86_400);
+const OLD: &str = "http://a.test/old";
+const NEW: &str = "http://a.test/new";
+
+async fn with(urls: &[&str]) -> Queue {
+    let queue = Queue::simple().await;
+    queue.list("a", &urls.iter().map(|url| entry(*url)).collect::<Vec<_>>()).await;
+    queue
+}
+
+/// Settles the one due URL with a hash and no outcome; says what was derived.
+async fn hash(queue: &Queue, hash: &str, kind: Option<&str>) -> Outcome {
+    let leased = queue.lease_one().await;
+    let mut settlement = report(leased.token, Outcome::Unknown);
+    settlement.outcome = None;
+    settlement.content_hash = Some(hash.to_owned());
+    settlement.hash_kind = kind.map(str::to_owned);
+    queue.settle_as(settlement).await;
+    queue.clock.advance(30 * DAY);
+    queue.view(&leased.url).await.outcome.unwrap()
+}
+
+#[tokio::test]
+async fn without_an_outcome_the_hash_tells_and_a_new_kind_is_a_new_baseline() {
+    let queue = with(&[OLD]).await;
+    for (text, kind, expected) in [
+        ("1", Some("raw"), Outcome::Unknown),
+        ("1", Some("raw"), Outcome::Unchanged),
+        ("2", Some("raw"), Outcome::Changed),
+        ("2", Some("text"), Outcome::Unknown),
+        ("2", Some("text"), Outcome::Unchanged),
+        ("2", None, Outcome::Unknown),
+        ("2", None, Outcome::Unchanged),
+        ("3", None, Outcome::Changed),
+    ] {
+        assert_eq!(hash(&queue, text, kind).await, expected, "{text} {kind:?}");
+    }
+    let view = queue.view(OLD).await;
+    assert_eq!((view.fetches, view.changes), (8, 2));
+}
+
+#[tokio::test]
+async fn a_report_without_a_hash_keeps_the_hash_of_before() {
+    let queue = with(&[OLD]).await;
+    hash(&queue, "1", Some("raw")).await;
+    let token = queue.lease_one().await.token;
+    queue.settle(token, Outcome::Failed).await;
+    queue.clock.advance(DAY);
+    assert_eq!(hash(&queue, "1", Some("raw")).await, Outcome::Unchanged);
+}
+
+#[tokio::test]
+async fn a_second_gone_parks_and_a_success_between_two_does_not_count() {
+    let queue = with(&[OLD]).await;
+    for outcome in [Outcome::Gone, Outcome::Unchanged, Outcome::Gone] {
+        let token = queue.lease_one().await.token;
+        queue.settle(token, outcome).await;
+        assert_eq!(queue.view(OLD).await.state, UrlState::Queued, "{outcome:?}");
+        queue.clock.advance(30 * DAY);
+    }
+    let token = queue.lease_one().await.token;
+    queue.settle(token, Outcome::Gone).await;
+    assert_eq!(queue.view(OLD).await.state, UrlState::Parked);
+    queue.clock.advance(400 * DAY);
+    assert!(queue.lease(1).await.is_empty());
+    assert_eq!(queue.counts().await.parked, 1);
+}
+
+/// Leases everything and settles the old URL as redirected.
+async fn redirect(queue: &Queue, to: &str) -> Leased {
+    let old = queue.lease(10).await.into_iter().find(|leased| leased.url == OLD).unwrap();
+    let settlement =
+        Settlement { final_url: Some(to.to_owned()), ..report(old.token, Outcome::Redirected) };
+    queue.settle_as(settlement).await;
+    old
+}
+
+#[tokio::test]
+async fn a_redirect_folds_a_url_into_its_target_when_that_is_listed() {
+    let queue = with(&[OLD, NEW]).await;
+    redirect(&queue, &format!("{NEW}#part")).await;
+    let view = queue.view(OLD).await;
+    assert_eq!(view.state, UrlState::Parked);
+    assert!(view.why.contains("redirects"), "{}", view.why);
+}
+
+#[tokio::test]
+async fn a_redirect_to_what_nobody_lists_or_to_itself_leaves_a_url_in_the_queue() {
+    for target in ["http://a.test/unlisted", OLD, "not a url", "http://other.test/new"] {
+        let queue = with(&[OLD, NEW]).await;
+        redirect(&queue, target).await;
+        assert_eq!(queue.view(OLD).await.state, UrlState::Queued, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn two_urls_that_redirect_to_each_other_do_not_both_vanish() {
+    let queue = with(&[OLD, NEW]).await;
+    let leased = queue.lease(10).await;
+    for (from, to) in [(OLD, NEW), (NEW, OLD)] {
+        let token = leased.iter().find(|leased| leased.url == from).unwrap().token;
+        let settlement =
+            Settlement { final_url: Some(to.to_owned()), ..report(token, Outcome::Redirected) };
+        queue.settle_as(settlement).await;
+    }
+    assert_eq!(queue.view(OLD).await.state, UrlState::Parked);
+    assert_eq!(queue.view(NEW).await.state, UrlState::Queued, "something has to stand for both");
+}
+
+#[tokio::test]
+async fn a_fetchers_floor_puts_the_next_fetch_off() {
+    let queue = with(&[OLD]).await;
+    let token = queue.lease_one().await.token;
+    let floor = queue.clock.now() + DAY * 90;
+    let settlement = Settlement { not_before: Some(floor), ..report(token, Outcome::Changed) };
+    queue.settle_as(settlement).await;
+    assert_eq!(queue.view(OLD).await.due_at, Some(floor));
+}
+
+#[tokio::test]
+async fn a_fetchers_wrong_clock_moves_no_interval() {
+    let queue = with(&[OLD]).await;
+    queue.clock.advance(HOUR);
+    for wrong in ["1970-01-01T00:00:00Z", "2099-01-01T00:00:00Z"] {
+        let leased = queue.lease_one().await;
+        let before = queue.clock.now();
+        queue.clock.advance(Duration::from_secs(60));
+        let fetched_at: Timestamp = wrong.parse().unwrap();
+        let settlement =
+            Settlement { fetched_at: Some(fetched_at), ..report(leased.token, Outcome::Unchanged) };
+        queue.settle_as(settlement).await;
+        let view = queue.view(OLD).await;
+        let fetched = view.fetched_at.unwrap();
+        assert!(fetched >= before && fetched <= queue.clock.now(), "{wrong}: {fetched}");
+        assert!(view.due_at.unwrap() >= before + DAY, "{wrong}: due {:?}", view.due_at);
+        queue.clock.advance(30 * DAY);
+    }
+}
+
+#[tokio::test]
+async fn one_bad_report_of_a_batch_spoils_no_other() {
+    let queue = with(&[OLD, NEW]).await;
+    let leased = queue.lease(2).await;
+    let mut batch: Vec<_> =
+        leased.iter().map(|leased| report(leased.token, Outcome::Changed)).collect();
+    batch[0].final_url = Some("\u{0}".to_owned());
+    batch[0].token.secret = [0; 16];
+    queue.store.settle(batch).await.unwrap();
+    assert_eq!(queue.view(&leased[1].url).await.fetches, 1);
+    assert_eq!(queue.view(&leased[0].url).await.state, UrlState::Leased);
+}

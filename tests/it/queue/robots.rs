@@ -1,0 +1,104 @@
+//! robots.txt of the page's host is judged when leasing.
+
+use std::time::Duration;
+
+use sitemapd::queue::LeaseRequest;
+use sitemapd::store::RobotsRead;
+use sitemapd::store::views::UrlState;
+
+use crate::support::queue_daemon::{Queue, ask, paths, site};
+
+const HOST: &str = "http://a.test";
+
+async fn with_paths(list: &[&str]) -> Queue {
+    let extra = "obey_robots = true\nrobots_agent = \"examplebot\"";
+    let queue = Queue::open(&site("a", "http://a.test/", extra)).await;
+    queue.list_urls("a", list.iter().map(|path| format!("{HOST}{path}"))).await;
+    queue
+}
+
+fn rules(text: &str) -> RobotsRead {
+    RobotsRead::Rules { body: text.as_bytes().to_vec(), status: 200, crawl_delay: None }
+}
+
+async fn save(queue: &Queue, read: RobotsRead) {
+    let until = queue.clock.now() + Duration::from_secs(86_400);
+    queue.store.save_robots(queue.host(HOST), read, until).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_host_whose_robots_txt_is_unknown_is_not_leased_until_it_is_known() {
+    let queue = with_paths(&["/1"]).await;
+    let batch = queue.lease_as(ask(10)).await;
+    assert!(batch.urls.is_empty());
+    let again = batch.next_due_at.unwrap().duration_since(queue.clock.now());
+    assert!(again.as_secs() >= 1, "not to be asked for over and over: {again}");
+    save(&queue, rules("")).await;
+    assert_eq!(queue.lease(10).await.len(), 1);
+}
+
+#[tokio::test]
+async fn an_unknown_host_holds_up_no_other() {
+    let queue = with_paths(&["/1"]).await;
+    let hosts = (0..500).map(|n| format!("http://h{n}.test/1"));
+    queue.list_urls("a", hosts).await;
+    save(&queue, rules("")).await;
+    let urls = queue.lease_as(LeaseRequest { per_host: 1, ..ask(10) }).await.urls;
+    assert_eq!((urls.len(), urls[0].host.as_str()), (1, HOST));
+}
+
+#[tokio::test]
+async fn forbidden_urls_wait_and_are_judged_anew_by_the_next_version() {
+    let queue = with_paths(&["/private/1", "/private/2", "/public"]).await;
+    save(&queue, rules("User-agent: *\nDisallow: /private/")).await;
+    assert_eq!(paths(&queue.lease(10).await), ["/public"]);
+    assert_eq!(queue.view("http://a.test/private/1").await.state, UrlState::Forbidden);
+    assert_eq!(queue.counts().await.forbidden, 2);
+
+    save(&queue, rules("User-agent: *\nDisallow: /private/\n# a remark")).await;
+    assert!(queue.lease(10).await.is_empty());
+    save(&queue, rules("User-agent: *\nDisallow: /private/2")).await;
+    assert_eq!(paths(&queue.lease(10).await), ["/private/1"]);
+    assert_eq!(queue.counts().await.forbidden, 1);
+}
+
+#[tokio::test]
+async fn robots_txt_is_judged_for_the_fetchers_token() {
+    let queue = with_paths(&["/1", "/2"]).await;
+    save(&queue, rules("User-agent: *\nDisallow:\n\nUser-agent: examplebot\nDisallow: /2")).await;
+    assert_eq!(paths(&queue.lease(10).await), ["/1"]);
+}
+
+#[tokio::test]
+async fn an_unreachable_robots_txt_without_a_good_copy_forbids_all() {
+    let queue = with_paths(&["/1"]).await;
+    save(&queue, RobotsRead::Unreachable { status: 503 }).await;
+    assert!(queue.lease(10).await.is_empty());
+    save(&queue, rules("")).await;
+    assert_eq!(queue.lease(10).await.len(), 1);
+    queue.list_urls("a", ["http://a.test/2".to_owned()]).await;
+    save(&queue, RobotsRead::Unreachable { status: 503 }).await;
+    assert_eq!(queue.lease(10).await.len(), 1, "the last good copy holds");
+}
+
+#[tokio::test]
+async fn a_crawl_delay_holds_from_the_first_lease_on() {
+    let queue = with_paths(&["/1", "/2"]).await;
+    let start = queue.clock.now();
+    let delay = Duration::from_secs(7);
+    let body = b"User-agent: *\nCrawl-delay: 7".to_vec();
+    save(&queue, RobotsRead::Rules { body, status: 200, crawl_delay: Some(delay) }).await;
+    let urls = queue.lease(10).await;
+    assert_eq!(
+        urls.iter().map(|leased| leased.not_before).collect::<Vec<_>>(),
+        [start, start + delay]
+    );
+}
+
+#[tokio::test]
+async fn a_lease_says_what_robots_txt_says_of_use() {
+    let queue = with_paths(&["/1"]).await;
+    save(&queue, rules("User-agent: *\nContent-Signal: search=yes, ai-train=no\nAllow: /")).await;
+    let leased = queue.lease_one().await;
+    assert_eq!(leased.content_signal.as_deref(), Some("search=yes, ai-train=no"));
+}

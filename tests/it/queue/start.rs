@@ -1,0 +1,85 @@
+//! Start-up reads hosts, not URLs; the hot path walks indexes.
+
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use crate::support::queue_daemon::{Queue, entry};
+
+/// Statements of the source that touch the tables that grow with the URLs,
+/// found in the files of the hot path and of the start.
+fn statements() -> Vec<(&'static str, String)> {
+    let files = [
+        ("lease.rs", include_str!("../../../src/store/lease.rs")),
+        ("settle.rs", include_str!("../../../src/store/settle.rs")),
+        ("turns.rs", include_str!("../../../src/store/turns.rs")),
+        ("rows.rs", include_str!("../../../src/store/rows.rs")),
+        ("hosts.rs", include_str!("../../../src/store/hosts.rs")),
+        ("state.rs", include_str!("../../../src/store/state.rs")),
+        ("schema.rs", include_str!("../../../src/store/schema.rs")),
+        ("robots.rs", include_str!("../../../src/store/robots.rs")),
+    ];
+    let mut found = Vec::new();
+    for (file, text) in files {
+        // A statement is a string literal that starts with its verb.
+        for literal in text.split('"').skip(1).step_by(2) {
+            let verb = literal.split_whitespace().next().unwrap_or_default();
+            if ["SELECT", "UPDATE", "DELETE", "INSERT"].contains(&verb) && !literal.contains('{') {
+                found.push((file, literal.to_owned()));
+            }
+        }
+    }
+    found
+}
+
+fn plan(conn: &Connection, sql: &str) -> Vec<String> {
+    let mut query = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let count = query.parameter_count();
+    let none = rusqlite::params_from_iter((0..count).map(|_| Option::<i64>::None));
+    query.query_map(none, |row| row.get(3)).unwrap().collect::<Result<_, _>>().unwrap()
+}
+
+#[tokio::test]
+async fn no_statement_of_the_hot_path_or_the_start_scans_urls_or_sorts() {
+    let queue = Queue::simple().await;
+    let conn = queue.connection();
+    let statements = statements();
+    assert!(statements.len() > 30, "only {} statements were found", statements.len());
+    for (file, sql) in statements {
+        for line in plan(&conn, &sql) {
+            let scans = ["urls", "u", "queue", "feedback", "f", "url_sources", "leases", "l"]
+                .iter()
+                .any(|table| {
+                    line == format!("SCAN {table}") || line.starts_with(&format!("SCAN {table} "))
+                });
+            assert!(!scans, "{file}: {line}\n{sql}");
+            // The turns of hosts may be sorted, at the start, and the few
+            // leases of one call.
+            let few = sql.contains("FROM turns") || sql.contains("request_id = ");
+            let sorts = line.contains("TEMP B-TREE") && !few;
+            assert!(!sorts, "{file}: {line}\n{sql}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_store_opens_with_every_url_where_it_was() {
+    let queue = Queue::simple().await;
+    for host in 0..20 {
+        let entries = (0..1_000).map(|n| entry(format!("http://h{host}.test/{n}")));
+        queue.list("a", &entries.collect::<Vec<_>>()).await;
+    }
+    let first = queue.lease(100).await;
+    let queue = queue.reopen(Duration::from_secs(1)).await;
+    let mut seen: Vec<_> = first.into_iter().map(|leased| leased.id).collect();
+    loop {
+        let urls = queue.lease(1_000).await;
+        if urls.is_empty() {
+            break;
+        }
+        seen.extend(urls.into_iter().map(|leased| leased.id));
+    }
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 20_000);
+}

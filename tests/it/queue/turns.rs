@@ -1,0 +1,198 @@
+//! Hosts take turns; filters, caps and pauses take nobody else's.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use sitemapd::queue::{LeaseRequest, Leased};
+
+use crate::support::queue_daemon::{Queue, ask, entry, paths, site};
+
+fn by_host(urls: &[Leased]) -> HashMap<&str, usize> {
+    let mut hosts = HashMap::new();
+    for leased in urls {
+        *hosts.entry(leased.host.as_str()).or_default() += 1;
+    }
+    hosts
+}
+
+#[tokio::test]
+async fn a_host_with_a_hundred_thousand_urls_never_starves_one_with_ten() {
+    let queue = Queue::simple().await;
+    let large = (0..100_000).map(|n| entry(format!("http://large.test/{n}")).priority(1.0));
+    queue.list("a", &large.collect::<Vec<_>>()).await;
+    queue.list_urls("a", (0..10).map(|n| format!("http://small.test/{n}"))).await;
+    let request = LeaseRequest { per_host: 10, ..ask(20) };
+    let urls = queue.lease_as(request.clone()).await.urls;
+    assert_eq!(
+        by_host(&urls),
+        HashMap::from([("http://large.test", 10), ("http://small.test", 10)])
+    );
+    // Alone, the large one gets all there is.
+    assert_eq!(by_host(&queue.lease_as(request).await.urls)["http://large.test"], 20);
+}
+
+#[tokio::test]
+async fn every_one_of_many_small_hosts_is_served_within_one_rotation() {
+    let queue = Queue::simple().await;
+    queue.list_urls("a", (0..5_000).map(|n| format!("http://large.test/{n}"))).await;
+    let small = (0..100).flat_map(|host| (0..10).map(move |n| format!("http://h{host}.test/{n}")));
+    queue.list_urls("a", small).await;
+    let mut hosts = HashMap::<String, usize>::new();
+    for _ in 0..11 {
+        for leased in queue.lease_as(LeaseRequest { per_host: 1, ..ask(10) }).await.urls {
+            *hosts.entry(leased.host).or_default() += 1;
+        }
+    }
+    assert_eq!(hosts.len(), 101, "110 URLs of 101 hosts");
+    assert!(hosts.values().all(|&urls| urls <= 2), "{hosts:?}");
+}
+
+#[tokio::test]
+async fn a_site_of_three_times_the_weight_gets_three_times_the_turns() {
+    let text = site("a", "http://a.test/", "weight = 3.0") + &site("b", "http://b.test/", "");
+    let queue = Queue::open(&text).await;
+    queue.list_urls("a", (0..500).map(|n| format!("http://a.test/{n}"))).await;
+    queue.list_urls("b", (0..500).map(|n| format!("http://b.test/{n}"))).await;
+    let mut hosts = HashMap::<String, usize>::new();
+    for _ in 0..200 {
+        let urls = queue.lease_as(LeaseRequest { per_host: 1, ..ask(1) }).await.urls;
+        *hosts.entry(urls[0].host.clone()).or_default() += 1;
+    }
+    let heavy = hosts["http://a.test"];
+    assert!((145..=155).contains(&heavy), "{hosts:?}");
+}
+
+#[tokio::test]
+async fn no_lease_holds_more_of_a_host_than_per_host_while_others_wait() {
+    let queue = Queue::simple().await;
+    for host in 0..5 {
+        queue.list_urls("a", (0..50).map(|n| format!("http://h{host}.test/{n}"))).await;
+    }
+    let urls = queue.lease_as(LeaseRequest { per_host: 4, ..ask(20) }).await.urls;
+    assert_eq!(urls.len(), 20);
+    assert!(by_host(&urls).values().all(|&count| count == 4), "{:?}", by_host(&urls));
+}
+
+#[tokio::test]
+async fn a_host_with_a_delay_gives_no_more_than_per_host_in_one_call() {
+    let queue = Queue::open(&site("a", "http://a.test/", "host_delay = \"1s\"")).await;
+    queue.list_urls("a", (0..50).map(|n| format!("http://a.test/{n}"))).await;
+    let urls = queue.lease_as(LeaseRequest { per_host: 7, ..ask(50) }).await.urls;
+    assert_eq!(urls.len(), 7);
+}
+
+/// Two sites on one host, one on another; thousands of `a` come first.
+async fn shared_host() -> Queue {
+    let text = site("a", "http://shared.test/a/", "")
+        + &site("b", "http://shared.test/b/", "")
+        + &site("c", "http://c.test/", "");
+    let queue = Queue::open(&text).await;
+    let first = (0..5_000).map(|n| entry(format!("http://shared.test/a/{n}")).priority(0.9));
+    queue.list("a", &first.collect::<Vec<_>>()).await;
+    queue.list_urls("b", (0..3).map(|n| format!("http://shared.test/b/{n}"))).await;
+    queue.list_urls("c", (0..3).map(|n| format!("http://c.test/{n}"))).await;
+    queue
+}
+
+#[tokio::test]
+async fn a_lease_for_some_sites_gets_only_those_behind_thousands_of_others() {
+    let queue = shared_host().await;
+    let only = |name: &str| LeaseRequest { sites: vec![name.to_owned()], ..ask(100) };
+    let urls = queue.lease_as(only("b")).await.urls;
+    assert_eq!(paths(&urls), ["/b/0", "/b/1", "/b/2"]);
+    assert_eq!(queue.lease_as(only("c")).await.urls.len(), 3);
+    assert!(queue.lease_as(only("b")).await.urls.is_empty());
+}
+
+#[tokio::test]
+async fn a_lease_for_some_sites_that_finds_nothing_delays_nobody_else() {
+    let queue = shared_host().await;
+    let only_b = LeaseRequest { sites: vec!["b".to_owned()], ..ask(100) };
+    queue.lease_as(only_b.clone()).await;
+    assert!(queue.lease_as(only_b).await.urls.is_empty());
+    let urls = queue.lease(10).await;
+    assert_eq!(urls.len(), 10, "{urls:?}");
+}
+
+#[tokio::test]
+async fn a_lease_for_an_unknown_site_says_so() {
+    let queue = Queue::simple().await;
+    let request = LeaseRequest { sites: vec!["nope".to_owned()], ..ask(1) };
+    let error = queue.store.lease(request).await.unwrap_err();
+    assert!(error.to_string().contains("nope"), "{error}");
+}
+
+#[tokio::test]
+async fn a_paused_site_gives_nothing_and_comes_back_when_resumed() {
+    let queue = Queue::simple().await;
+    queue.list_urls("a", (0..3).map(|n| format!("http://a.test/{n}"))).await;
+    assert_eq!(queue.lease(1).await.len(), 1);
+    queue.store.pause_site("a".to_owned(), true).await.unwrap();
+    let batch = queue.lease_as(ask(10)).await;
+    assert!(batch.urls.is_empty());
+    assert_eq!(batch.next_due_at, None, "nothing comes due by time alone");
+    queue.store.pause_site("a".to_owned(), false).await.unwrap();
+    assert_eq!(queue.lease(10).await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_paused_site_with_thousands_of_urls_hides_no_other_site_of_its_host() {
+    let queue = shared_host().await;
+    queue.store.pause_site("a".to_owned(), true).await.unwrap();
+    let mut urls = queue.lease(100).await;
+    urls.sort_by(|a, b| a.url.cmp(&b.url));
+    assert_eq!(paths(&urls), ["/0", "/1", "/2", "/b/0", "/b/1", "/b/2"]);
+    queue.store.pause_site("a".to_owned(), false).await.unwrap();
+    assert_eq!(queue.lease(100).await.len(), 100);
+}
+
+#[tokio::test]
+async fn a_site_stays_paused_over_a_restart_and_loses_nothing() {
+    let queue = Queue::simple().await;
+    queue.list_urls("a", (0..3).map(|n| format!("http://a.test/{n}"))).await;
+    queue.store.pause_site("a".to_owned(), true).await.unwrap();
+    assert!(queue.lease(10).await.is_empty());
+    let queue = queue.reopen(Duration::from_secs(1)).await;
+    assert!(queue.lease(10).await.is_empty());
+    queue.store.pause_site("a".to_owned(), false).await.unwrap();
+    let queue = queue.reopen(Duration::from_secs(1)).await;
+    assert_eq!(queue.lease(10).await.len(), 3);
+}
+
+#[tokio::test]
+async fn a_paused_crawl_gives_nothing_and_comes_back_when_resumed() {
+    let queue = Queue::simple().await;
+    queue.list_urls("a", ["http://a.test/1".to_owned()]).await;
+    queue.store.pause_crawl("default".to_owned(), true).await.unwrap();
+    let batch = queue.lease_as(ask(10)).await;
+    assert!(batch.urls.is_empty());
+    assert_eq!(batch.next_due_at, None, "nothing may be leased until it is resumed");
+    queue.store.pause_crawl("default".to_owned(), false).await.unwrap();
+    assert_eq!(queue.lease(10).await.len(), 1);
+}
+
+#[tokio::test]
+async fn crawls_keep_their_own_queues_of_the_same_url() {
+    let text = site("a", "http://a.test/", "") + &site("b", "http://a.test/", "crawl = \"other\"");
+    let queue = Queue::open(&text).await;
+    queue.list_urls("a", ["http://a.test/1".to_owned()]).await;
+    queue.list_urls("b", ["http://a.test/1".to_owned()]).await;
+    let other = LeaseRequest { crawl: "other".to_owned(), ..ask(10) };
+    let urls = queue.lease_as(other).await.urls;
+    assert_eq!((urls.len(), urls[0].crawl.as_str()), (1, "other"));
+    assert_eq!(queue.lease(10).await.len(), 1);
+}
+
+#[tokio::test]
+async fn the_numbers_of_the_queue_stay_sane_while_a_long_list_is_leased_in_parts() {
+    let queue = Queue::simple().await;
+    queue.list_urls("a", (0..3_000).map(|n| format!("http://a.test/{n}"))).await;
+    for _ in 0..3 {
+        assert_eq!(queue.lease(100).await.len(), 100);
+    }
+    let counts = queue.counts().await;
+    assert_eq!((counts.queued, counts.due, counts.leased, counts.hosts), (2_700, 2_700, 300, 1));
+    let due = counts.next_due_at.unwrap();
+    let distance = queue.clock.now().duration_since(due).as_secs();
+    assert!((0..=60).contains(&distance), "next due at {due}");
+}

@@ -1,0 +1,57 @@
+//! Steps of the wall clock move neither leases nor hosts.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use sitemapd::clock::Clock;
+use sitemapd::model::Outcome;
+use sitemapd::queue::TokenResult;
+
+use crate::support::queue_daemon::{Queue, site};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn a_stepped_wall_clock_ends_no_lease_early_and_keeps_none_alive() {
+    for hours in [-1, 24] {
+        let queue = Queue::simple().await;
+        queue.list_urls("a", ["http://a.test/1".to_owned(), "http://a.test/2".to_owned()]).await;
+        let leased = queue.lease(2).await;
+        queue.clock.step_wall(SignedDuration::from_hours(hours));
+        assert_eq!(queue.pass(4 * MINUTE).await, (0, 0), "{hours}");
+        assert_eq!(queue.settle(leased[0].token, Outcome::Changed).await, TokenResult::Ok);
+        assert_eq!(queue.pass(MINUTE).await, (1, 0), "{hours}");
+        assert_eq!(queue.settle(leased[1].token, Outcome::Changed).await, TokenResult::Stale);
+    }
+}
+
+#[tokio::test]
+async fn a_stepped_wall_clock_moves_no_hosts_turn() {
+    for hours in [-1, 24] {
+        let queue = Queue::open(&site("a", "http://a.test/", "host_delay = \"1m\"")).await;
+        queue.list_urls("a", (0..3).map(|n| format!("http://a.test/{n}"))).await;
+        assert_eq!(queue.lease(1).await.len(), 1);
+        queue.clock.step_wall(SignedDuration::from_hours(hours));
+        assert!(queue.lease(1).await.is_empty(), "{hours}");
+        queue.clock.advance(MINUTE);
+        assert_eq!(queue.lease(1).await.len(), 1, "{hours}");
+    }
+}
+
+#[tokio::test]
+async fn a_lease_from_before_a_restart_with_the_clock_set_back_does_not_live_on() {
+    let queue = Queue::open(&site("a", "http://a.test/", "host_delay = \"1m\"")).await;
+    queue.list_urls("a", ["http://a.test/1".to_owned(), "http://a.test/2".to_owned()]).await;
+    let token = queue.lease(1).await[0].token;
+    queue.store.close();
+    let year_before = queue.clock.now() - SignedDuration::from_hours(365 * 24);
+    let clock = Clock::manual(year_before);
+    let queue = queue.reopen_at(clock).await;
+    assert_eq!(queue.pass(5 * MINUTE).await, (1, 0));
+    assert_eq!(queue.settle(token, Outcome::Changed).await, TokenResult::Stale);
+    let wait =
+        queue.store.reserve("http://a.test".to_owned(), MINUTE, Duration::ZERO).await.unwrap();
+    let slot = wait.unwrap_or_else(|later| later);
+    let ahead = slot.duration_since(queue.clock.now());
+    assert!(ahead <= SignedDuration::from_hours(24), "the host is held for {ahead}");
+}

@@ -252,7 +252,7 @@ impl Poll<'_> {
                 return self.failure(Ended::bad(PollEvent::Failed, "failed", why), answer).await;
             }
         };
-        let (shrunk, rolled, unchanged) = (verdict.shrunk, verdict.rolled, verdict.unchanged);
+        let (shrunk, rolled, same) = (verdict.shrunk, verdict.rolled, verdict.same);
         let (next, mut counts) = self.apply(verdict, self.origin(window)).await?;
         let registered = self.children(&report, children).await?;
         let rolls = if rolled { self.target.rolls + 1 } else { 0 };
@@ -261,7 +261,7 @@ impl Poll<'_> {
         let moved = head.redirects.is_empty();
         let changed =
             counts.new + counts.changed + counts.touched + counts.removed + registered > 0;
-        let ended = ended(&report, complete, suddenly_empty, counts, registered, unchanged);
+        let ended = ended(&report, complete, suddenly_empty, counts, registered);
         counts.rejected += read::admitted(&next)
             .iter()
             .filter(|(fate, _)| **fate != "accepted")
@@ -286,7 +286,7 @@ impl Poll<'_> {
             entries: (report.entries_total + report.sitemaps_total) as u64,
             admitted: serde_json::to_string(&read::admitted(&next)).unwrap_or_default(),
             issues: issues_json(&report, shrunk, self.is_too_deep(&report)),
-            snapshot: Some(Snapshot::from_unsorted(next).encode()),
+            snapshot: (!same).then(|| Snapshot::from_unsorted(next).encode()),
             changed,
         };
         let hints = hints_of(&report.hints, head);
@@ -470,7 +470,6 @@ fn ended(
     suddenly_empty: bool,
     counts: Counts,
     registered: u64,
-    unchanged: bool,
 ) -> Ended {
     if !complete {
         let error = if suddenly_empty {
@@ -490,7 +489,6 @@ fn ended(
     } else {
         Ended::good(PollEvent::Changed { new, changed }, "changed")
     };
-    debug_assert!(!unchanged || new + changed == 0);
     if report.issues.iter().any(|issue| issue.severity != Severity::Warning) {
         ended.status = "has-errors";
     }

@@ -38,6 +38,8 @@ const CPU_JOBS: usize = 2;
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Pause after the store refused to tell what is due, or has no room.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
+/// Pause before another look when something is due that could not start.
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
 /// Least time between two looks that found nothing to start.
 const IDLE_PAUSE: Duration = Duration::from_millis(50);
 
@@ -168,8 +170,9 @@ impl Poller {
             Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO).min(LOOK_AGAIN)
         });
         if wait.is_zero() {
-            // Due, but its host is busy: a poll that ends wakes the loop.
-            return std::future::pending().await;
+            // Due, and its host is busy, or it came due since the store was
+            // asked. Real time: nobody advances a clock for that.
+            return tokio::time::sleep(BUSY_PAUSE).await;
         }
         self.clock.sleep(wait).await;
     }

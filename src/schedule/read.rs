@@ -76,8 +76,8 @@ pub(super) struct Verdict {
     pub(super) counts: Counts,
     pub(super) shrunk: bool,
     pub(super) rolled: bool,
-    /// Is it all as it was?
-    pub(super) unchanged: bool,
+    /// Is it entry by entry what it was? Then the snapshot need not be written.
+    pub(super) same: bool,
 }
 
 /// Compares a document with what its source listed before and judges what is
@@ -90,7 +90,7 @@ pub(super) fn judge(
     source: &Url,
 ) -> Verdict {
     let mut diff = diff::diff(before, document, rules);
-    let unchanged = diff.is_empty(before);
+    let same = diff.is_empty(before);
     let mut counts =
         Counts { unchanged: diff.unchanged, missing: diff.missing, ..Counts::default() };
     let steps = std::mem::take(&mut diff.steps);
@@ -106,7 +106,7 @@ pub(super) fn judge(
         counts,
         shrunk: diff.shrunk,
         rolled: diff.rolled,
-        unchanged,
+        same,
     }
 }
 

@@ -184,7 +184,11 @@ impl Poller {
         self.finish_robots(target, began, ended, &answer, expires_at).await
     }
 
-    async fn kept_rules(&self, target: &PollTarget, delay: Duration) -> Result<Option<Robots>, StoreError> {
+    async fn kept_rules(
+        &self,
+        target: &PollTarget,
+        delay: Duration,
+    ) -> Result<Option<Robots>, StoreError> {
         let (_, kept) = self.store.robots(crate::url::authority(&target.url), delay).await?;
         Ok(kept.filter(|kept| !kept.unreachable).map(|kept| Robots::parse(&kept.body)))
     }

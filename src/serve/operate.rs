@@ -193,7 +193,7 @@ pub(crate) struct Forgotten {
     forgotten: u64,
 }
 
-/// `DELETE /v1/sites/{name}`: only one that the config no longer has.
+/// `DELETE /v1/sites/{name}`: drops the rows of a site that left the config.
 pub(crate) async fn forget_site(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,

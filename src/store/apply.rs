@@ -245,7 +245,9 @@ impl State {
             return Ok(Row::Rejected(Rejection::Quota));
         }
         chunk.quota_left -= 1;
-        self.ensure_robots(host, Some(origin.site))?;
+        if !self.site_hosts.of_host(host).contains(&origin.site) {
+            self.ensure_robots(host, Some(origin.site))?;
+        }
         let id = self.insert_url(chunk, host, &url.path, raw, lastmod, hints)?;
         chunk.made.push((key, id));
         chunk.made_by_key.insert(key, id);

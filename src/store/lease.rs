@@ -150,14 +150,7 @@ impl State {
                     taken += 1;
                 }
                 Gate::Held(state) => {
-                    self.place_url(
-                        &row,
-                        state,
-                        row.reason,
-                        row.band,
-                        row.due_s,
-                        row.attempt,
-                    )?;
+                    self.place_url(&row, state, row.reason, row.band, row.due_s, row.attempt)?;
                 }
                 Gate::NoRules => {
                     if taken > 0 {
@@ -225,7 +218,11 @@ impl State {
 
     /// The next candidate of a host in lease order, from the window's buffer
     /// or, when that is empty, from the database.
-    fn next_of_window(&mut self, call: &Call, host: HostId) -> Result<Option<Candidate>, StoreError> {
+    fn next_of_window(
+        &mut self,
+        call: &Call,
+        host: HostId,
+    ) -> Result<Option<Candidate>, StoreError> {
         if let Some(candidate) = self.window(call.crawl).take(host, 1, call.now).pop() {
             return Ok(Some(candidate));
         }

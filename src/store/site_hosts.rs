@@ -22,13 +22,19 @@ impl SiteHosts {
             conn.prepare_cached("SELECT site_id, host_id FROM site_hosts").map_err(engine)?;
         let mut rows = query.query([]).map_err(engine)?;
         while let Some(row) = rows.next().map_err(engine)? {
-            known.remember(SiteId(row.get(0).map_err(engine)?), HostId(row.get(1).map_err(engine)?));
+            known
+                .remember(SiteId(row.get(0).map_err(engine)?), HostId(row.get(1).map_err(engine)?));
         }
         Ok(known)
     }
 
     /// A URL of the site is on the host.
-    pub(super) fn add(&mut self, conn: &Connection, site: SiteId, host: HostId) -> Result<(), StoreError> {
+    pub(super) fn add(
+        &mut self,
+        conn: &Connection,
+        site: SiteId,
+        host: HostId,
+    ) -> Result<(), StoreError> {
         if self.of_host(host).contains(&site) {
             return Ok(());
         }

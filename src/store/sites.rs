@@ -143,7 +143,9 @@ impl State {
 
     fn has_sitemaps(&self, id: SiteId) -> Result<bool, StoreError> {
         self.conn
-            .prepare_cached("SELECT EXISTS (SELECT 1 FROM sources WHERE site_id = ?1 AND role = ?2)")
+            .prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM sources WHERE site_id = ?1 AND role = ?2)",
+            )
             .and_then(|mut query| {
                 query.query_row(params![id.0, Role::Sitemap as i64], |row| row.get(0))
             })

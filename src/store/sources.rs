@@ -464,10 +464,10 @@ impl State {
             .map_err(engine)?;
         if let Some(fresh) = &end.validators {
             self.conn
-                .prepare_cached(
-                    "UPDATE sources SET etag = ?2, last_modified = ?3 WHERE id = ?1",
-                )
-                .and_then(|mut update| update.execute(params![end.source.0, fresh.etag, fresh.last_modified]))
+                .prepare_cached("UPDATE sources SET etag = ?2, last_modified = ?3 WHERE id = ?1")
+                .and_then(|mut update| {
+                    update.execute(params![end.source.0, fresh.etag, fresh.last_modified])
+                })
                 .map_err(engine)?;
         }
         if let Some(read) = &end.read {

@@ -73,7 +73,12 @@ async fn a_site_is_forgotten_only_when_the_config_has_it_no_longer() {
     for (name, status, problem) in [("blog", 409, "refused"), ("nobody", 404, "not-found")] {
         let head = format!("DELETE /v1/sites/{name} HTTP/1.1\r\nHost: {}", daemon.addr);
         let answer = daemon.send(&head, b"").await;
-        assert_eq!((answer.status, answer.problem().as_str()), (status, problem), "{}", answer.body);
+        assert_eq!(
+            (answer.status, answer.problem().as_str()),
+            (status, problem),
+            "{}",
+            answer.body
+        );
     }
     let mut config = Config::from_toml_str("").unwrap();
     config.daemon.data_dir = daemon.dir.path().join("data");

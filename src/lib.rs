@@ -3,7 +3,7 @@
 //! A daemon polls sitemaps and feeds, compares what they list with what it
 //! knew, and keeps a crawl queue that fetchers (other programs) lease from and
 //! report back to. This library is the daemon and its command line; `main.rs`
-//! only calls [`cli::run`].
+//! only calls [`cli::run()`].
 //!
 //! # The way of the data
 //!

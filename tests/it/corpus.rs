@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use sitemapd::date;
-use sitemapd::model::{DocumentKind, Lastmod, Priority};
+use sitemapd::model::{ChangeFreq, DocumentKind, Lastmod, Priority};
 use sitemapd::parse::{Context, Item, Limits, Report, parse};
 use url::Url;
 
@@ -144,7 +144,7 @@ fn read(path: &Path, case: &Value) -> Outcome {
                     lastmod: e.lastmod,
                     updated: e.updated,
                     published: e.published,
-                    changefreq: e.changefreq.map(|c| c.as_str()),
+                    changefreq: e.changefreq.map(ChangeFreq::as_str),
                     priority: e.priority,
                 });
             }

@@ -160,8 +160,8 @@ fn metric_families() -> BTreeSet<String> {
 
 #[test]
 fn every_route_stands_in_the_readme_and_no_other() {
-    let router = document("src/serve/mod.rs");
-    let routes: BTreeSet<&str> = router
+    let code = document("src/serve/mod.rs");
+    let routes: BTreeSet<&str> = code
         .split(".route(\"")
         .skip(1)
         .filter(|rest| !rest.starts_with("/status.css"))
@@ -209,13 +209,13 @@ fn every_configuration_key_that_a_document_names_exists() {
 
 /// `section.key` for all keys of the example, those in comments too.
 fn example_keys() -> BTreeSet<String> {
-    let mut section = String::new();
+    let mut section = "";
     let mut keys = BTreeSet::new();
     for line in EXAMPLE.lines() {
         let line = line.trim_start_matches("# ");
         if let Some(name) = line.strip_prefix('[') {
-            section = name.trim_start_matches('[').split(']').next().unwrap().to_owned();
-            keys.insert(section.clone());
+            section = name.trim_start_matches('[').split(']').next().unwrap();
+            keys.insert(section.to_owned());
         } else if let Some((key, _)) = line.split_once(" = ")
             && key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
         {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sitemapd::app::{App, AppError};
+use sitemapd::app::{App, AppError, Reload};
 use sitemapd::clock::Clock;
 use sitemapd::config::Config;
 use sitemapd::fetch::api::{ApiClient, ApiError};
@@ -25,8 +25,8 @@ struct Daemon {
     addr: SocketAddr,
     stop: CancellationToken,
     running: JoinHandle<Result<(), AppError>>,
-    _reload: mpsc::Sender<sitemapd::app::Reload>,
-    _dir: TempDir,
+    reload: mpsc::Sender<Reload>,
+    dir: TempDir,
 }
 
 /// One answer, as it came over the wire.
@@ -55,7 +55,7 @@ impl Daemon {
         let stop = CancellationToken::new();
         let (reload, reloads) = mpsc::channel(1);
         let running = tokio::spawn(app.run(stop.clone(), reloads));
-        Self { addr, stop, running, _reload: reload, _dir: dir }
+        Self { addr, stop, running, reload, dir }
     }
 
     /// Sends one request as it is written here and reads the answer to its end.

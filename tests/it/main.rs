@@ -2,12 +2,12 @@
 
 #![allow(
     missing_docs,
-    clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
-    reason = "a test binary has no public interface, and a test says what it expects"
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test binary has no public interface; tests and their helpers fail loudly"
 )]
-// Helpers of tests may fail loudly and print, as tests do.
-#![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 mod agreement;
 mod cli;

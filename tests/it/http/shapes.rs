@@ -68,6 +68,33 @@ async fn a_site_is_found_by_its_name_paused_and_resumed() {
 }
 
 #[tokio::test]
+async fn a_site_is_forgotten_only_when_the_config_has_it_no_longer() {
+    let daemon = Daemon::start(None).await;
+    for (name, status, problem) in [("blog", 409, "refused"), ("nobody", 404, "not-found")] {
+        let head = format!("DELETE /v1/sites/{name} HTTP/1.1\r\nHost: {}", daemon.addr);
+        let answer = daemon.send(&head, b"").await;
+        assert_eq!(
+            (answer.status, answer.problem().as_str()),
+            (status, problem),
+            "{}",
+            answer.body
+        );
+    }
+    let mut config = Config::from_toml_str("").unwrap();
+    config.daemon.data_dir = daemon.dir.path().join("data");
+    daemon.reload.send(Reload(config)).await.unwrap();
+    let head = format!("DELETE /v1/sites/blog HTTP/1.1\r\nHost: {}", daemon.addr);
+    let mut answer = daemon.send(&head, b"").await;
+    while answer.status == 409 {
+        // The reload is taken over beside us.
+        tokio::task::yield_now().await;
+        answer = daemon.send(&head, b"").await;
+    }
+    assert_eq!((answer.status, answer.json()), (200, json!({"forgotten": 0})));
+    assert_eq!(daemon.get("/v1/sites/blog").await.status, 404);
+}
+
+#[tokio::test]
 async fn a_source_has_the_fields_of_search_console_and_says_why_it_is_polled_when() {
     let daemon = Daemon::start(None).await;
     let sources = daemon.get("/v1/sources?site=blog").await.json();

@@ -182,14 +182,6 @@ impl Lookup {
         Ok(self.has_merge())
     }
 
-    /// Forgets all entries, for an index that is to be built anew from the rows.
-    pub(crate) fn clear(&mut self, conn: &Connection) -> rusqlite::Result<()> {
-        for table in ["lookup_tail", "lookup_runs", "lookup_chunks", "lookup_filters"] {
-            conn.execute(&format!("DELETE FROM {table}"), [])?;
-        }
-        self.reload(conn)
-    }
-
     fn next_id(&self) -> i64 {
         self.runs.iter().map(|run| run.id).max().unwrap_or(0) + 1
     }

@@ -88,6 +88,9 @@ impl State {
                 *due = (*due).max(floor);
             }
         }
+        if fate == Fate::Dead {
+            self.metrics.dead_lettered(1);
+        }
         let seen = Seen { outcome, fetched_at, settlement, folded_into: target };
         self.pause_for(&row, settlement, throttled, now)?;
         self.end_lease(&row, &lease, End::Settled, fate, Some(&seen))?;

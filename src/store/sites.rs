@@ -26,6 +26,8 @@ impl State {
     /// polled and keep their rows.
     pub(super) fn sync_sites(&mut self, config: &Config) -> Result<(), StoreError> {
         self.policy.by_site.clear();
+        // There before anything is, so that fetchers may wait for it.
+        self.crawl_named("default")?;
         for site in config.sites.values() {
             let id = self.sync_site(site)?;
             if let Some(policy) = self.policy.by_name.get(&site.name) {
@@ -274,8 +276,11 @@ impl State {
         }
         let rows =
             self.column("SELECT id FROM urls WHERE site_id = ?1 LIMIT ?2", params![id.0, FORGET])?;
+        self.keep_row_numbers()?;
         for row in &rows {
-            self.forget_url(UrlId(*row))?;
+            if !self.hand_over(UrlId(*row), id)? {
+                self.forget_url(UrlId(*row))?;
+            }
         }
         if !rows.is_empty() {
             return Ok((rows.len() as u64, true));
@@ -298,6 +303,48 @@ impl State {
         self.site_hosts.retain(|(site, _)| *site != id);
         self.conn.execute("DELETE FROM sites WHERE id = ?1", [id.0]).map_err(engine)?;
         Ok((0, false))
+    }
+
+    /// Another site's source lists the URL too: it is that site's from now on.
+    fn hand_over(&mut self, url: UrlId, from: SiteId) -> Result<bool, StoreError> {
+        let heir: Option<(i64, i64)> = self
+            .conn
+            .prepare_cached(
+                "SELECT x.source_id, s.site_id FROM url_sources x JOIN sources s ON s.id = x.source_id
+                 WHERE x.url_id = ?1 AND s.site_id <> ?2 AND s.state <> 2 ORDER BY s.window, s.id LIMIT 1",
+            )
+            .and_then(|mut query| {
+                query
+                    .query_row(params![url.0, from.0], |row| Ok((row.get(0)?, row.get(1)?)))
+                    .optional()
+            })
+            .map_err(engine)?;
+        let Some((source, site)) = heir else { return Ok(false) };
+        self.conn
+            .prepare_cached("UPDATE urls SET site_id = ?2, source_id = ?3 WHERE id = ?1")
+            .and_then(|mut update| update.execute(params![url.0, site, source]))
+            .map_err(engine)?;
+        self.conn
+            .prepare_cached("DELETE FROM url_sources WHERE url_id = ?1 AND source_id = ?2")
+            .and_then(|mut delete| delete.execute(params![url.0, source]))
+            .map_err(engine)?;
+        self.conn
+            .prepare_cached("UPDATE sites SET urls = urls + 1 WHERE id = ?1")
+            .and_then(|mut update| update.execute([site]))
+            .map(|_| true)
+            .map_err(engine)
+    }
+
+    /// Row numbers are never given out again: the lookup, and changes, may
+    /// still name one that is forgotten.
+    fn keep_row_numbers(&mut self) -> Result<(), StoreError> {
+        self.conn
+            .execute(
+                "INSERT OR REPLACE INTO meta (key, value) VALUES ('last_url', ?1)",
+                [self.last_url],
+            )
+            .map(|_| ())
+            .map_err(engine)
     }
 
     fn forget_url(&mut self, id: UrlId) -> Result<(), StoreError> {

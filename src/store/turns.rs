@@ -157,7 +157,8 @@ impl State {
                      VALUES (?1, ?2, max(?3, 0), coalesce(?4, 0), coalesce(?5, 1.0))
                      ON CONFLICT DO UPDATE SET
                          queued = max(queued + ?3, 0),
-                         due_s = min(due_s, coalesce(?4, due_s)),
+                         due_s = CASE WHEN queued > 0 THEN min(due_s, coalesce(?4, due_s))
+                                      ELSE coalesce(?4, due_s) END,
                          weight = coalesce(?5, weight)",
                 )
                 .and_then(|mut upsert| {

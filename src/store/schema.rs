@@ -89,7 +89,15 @@ fn prepare_schema(conn: &mut Connection, path: &Path) -> Result<(), StoreError> 
     let tables: i64 = conn
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
         .map_err(|e| unusable(path, &e))?;
-    if tables == 0 {
+    let is_marked: bool = conn
+        .query_row(
+            "SELECT (SELECT application_id FROM pragma_application_id) <> 0
+                 OR (SELECT user_version FROM pragma_user_version) <> 0",
+            [],
+            |row| row.get(0),
+        )
+        .map_err(|e| unusable(path, &e))?;
+    if tables == 0 && !is_marked {
         // Set before the first table, so that freed pages can be given back.
         conn.execute_batch("PRAGMA auto_vacuum = INCREMENTAL;").map_err(|e| unusable(path, &e))?;
         let tx = conn

@@ -267,6 +267,9 @@ impl State {
             (None, Fate::Park) => (held::PARKED, lease.reason, band, lease.due_s, lease.attempt),
             (None, Fate::Dead) => (held::DEAD, lease.reason, band, lease.due_s, lease.attempt),
         };
+        if state == held::DEAD && end == End::Settled {
+            self.metrics.dead_lettered(1);
+        }
         let free = UrlRow { leased: false, has_feedback: true, state: held::DEAD, ..row.clone() };
         self.place_url(&free, state, reason, band, due_s, attempt)?;
         self.write_end(row.id, lease, end, seen)

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
@@ -59,8 +59,13 @@ pub enum AppError {
 }
 
 /// A new config, checked, to take effect without a restart.
-#[derive(Debug, Clone)]
-pub struct Reload(pub Config);
+#[derive(Debug)]
+pub struct Reload {
+    /// The config.
+    pub config: Config,
+    /// Hears whether it holds now; after an error the old one does.
+    pub done: oneshot::Sender<Result<(), StoreError>>,
+}
 
 /// A daemon, built and not yet running.
 pub struct App {
@@ -156,7 +161,11 @@ impl App {
                 ended = b => break Some((1, ended)),
                 ended = c => break Some((2, ended)),
                 ended = d => break Some((3, ended)),
-                Some(Reload(new)) = reload.recv() => take_over(&store, &config, &defaults, new).await,
+                Some(Reload { config: new, done }) = reload.recv() => {
+                    let taken = take_over(&store, &config, &defaults, new).await;
+                    // Who asked may have stopped caring.
+                    let _ = done.send(taken);
+                }
             }
         };
         ready.set(false);
@@ -187,12 +196,9 @@ async fn take_over(
     config: &watch::Sender<Arc<Config>>,
     defaults: &watch::Sender<LeaseDefaults>,
     new: Config,
-) {
+) -> Result<(), StoreError> {
     let plan = reload::plan(&config.borrow(), &new);
-    if let Err(error) = store.reconfigure(new.clone()).await {
-        tracing::error!(%error, "the new config was not taken over; the old one holds");
-        return;
-    }
+    store.reconfigure(new.clone()).await?;
     defaults.send_replace(lease_defaults(&new));
     config.send_replace(Arc::new(new));
     tracing::info!(
@@ -201,6 +207,7 @@ async fn take_over(
         changed = plan.sites_changed.len(),
         "config reloaded"
     );
+    Ok(())
 }
 
 fn build_fetcher(config: &Config, clock: &Clock) -> Result<Fetcher, FetchSetupError> {

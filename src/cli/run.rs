@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use sd_notify::NotifyState;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -46,7 +46,7 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
     for warning in config::warnings(&config) {
         warn!("{warning}");
     }
-    // Before anyone can know that we are here: a signal sent then must not kill.
+    // Before anything that takes time: a signal that nobody has asked for ends us.
     let mut signals = Signals::new().context("signals")?;
     let app = App::build(config.clone(), Clock::system()).await.map_err(|error| anyhow!(error))?;
     info!(api = %app.api_addr(), sites = config.sites.len(), "listening");
@@ -117,7 +117,7 @@ impl Reloader {
         let reloading: Vec<_> = reloading.chain(NotifyState::monotonic_usec_now().ok()).collect();
         tell(&reloading);
         if let Err(error) = self.try_reload().await {
-            error!("nothing is changed: {error}");
+            error!("nothing is changed: {error:#}");
         }
         tell(&[NotifyState::Ready]);
     }
@@ -134,8 +134,11 @@ impl Reloader {
         for warning in config::warnings(&next) {
             warn!("{warning}");
         }
+        let (done, taken) = oneshot::channel();
+        let reload = Reload { config: next.clone(), done };
+        self.reloads.send(reload).await.context("the daemon is stopping")?;
+        taken.await.context("the daemon is stopping")?.context("the old config holds")?;
         self.logs.apply(&next.log)?;
-        self.reloads.send(Reload(next.clone())).await.context("the daemon is stopping")?;
         self.current = next;
         info!("reloaded");
         Ok(())

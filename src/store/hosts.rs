@@ -64,6 +64,14 @@ impl HostRules {
     }
 }
 
+#[cfg(test)]
+impl Hosts {
+    /// How many are remembered.
+    pub(super) fn remembered(&self) -> usize {
+        self.by_id.len()
+    }
+}
+
 impl Host {
     /// When the host may be asked next.
     pub(super) fn not_before(&self) -> i64 {

@@ -192,7 +192,8 @@ impl State {
     ) -> Result<(), StoreError> {
         let served = u32::try_from(taken).unwrap_or(u32::MAX);
         let mut clock = start;
-        if taken > 0 {
+        // Without a delay there is nothing to wait for, and nothing to write.
+        if taken > 0 && delay > 0 {
             clock = start + delay * i64::from(served);
             self.set_clock(host, clock)?;
         }

@@ -10,6 +10,7 @@ use rusqlite::{OptionalExtension, params};
 use super::hosts::millis;
 use super::rows::{UrlRow, held, reason, url_key};
 use super::state::State;
+use super::turns::Place;
 use super::{StoreError, engine, timestamp};
 use crate::model::{HostId, Outcome, Reason, UrlId};
 use crate::queue::{Settlement, Token, TokenResult};
@@ -24,6 +25,33 @@ const THROTTLED: Duration = Duration::from_secs(300);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
 /// Expired leases taken back in one job at most.
 const REAP: i64 = 1_000;
+
+/// A lease that ended without a report: the place, and the token.
+const END_UNSEEN: &str = "INSERT INTO feedback
+        (url_id, state, reason, band, due_s, attempt, moved_at, token, token_end, ended_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?7)
+    ON CONFLICT DO UPDATE SET
+        state = ?2, reason = ?3, band = ?4, due_s = ?5, attempt = ?6,
+        moved_at = CASE state WHEN ?2 THEN moved_at ELSE ?7 END,
+        token = ?8, token_end = ?9, ended_at = ?7";
+
+/// A lease that ended with a report: the same, and what was seen.
+const END_SEEN: &str = "INSERT INTO feedback
+        (url_id, state, reason, band, due_s, attempt, moved_at, token, token_end, ended_at,
+         fetched_at, outcome, status, content_hash, hash_kind, fetches, changes, gone,
+         folded_into, error, noindex, canonical)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?7,
+            ?10, ?11, ?12, ?13, ?14, 1, ?15, ?16, ?17, ?18, ?19, ?20)
+    ON CONFLICT DO UPDATE SET
+        state = ?2, reason = ?3, band = ?4, due_s = ?5, attempt = ?6,
+        moved_at = CASE state WHEN ?2 THEN moved_at ELSE ?7 END,
+        token = ?8, token_end = ?9, ended_at = ?7,
+        fetched_at = ?10, outcome = ?11, status = ?12,
+        content_hash = coalesce(?13, content_hash),
+        hash_kind = CASE WHEN ?13 IS NULL THEN hash_kind ELSE ?14 END,
+        fetches = fetches + 1, changes = changes + ?15,
+        gone = CASE ?16 WHEN 1 THEN gone + 1 ELSE 0 END,
+        folded_into = ?17, error = ?18, noindex = ?19, canonical = ?20";
 
 /// How a lease ended, as `feedback.token_end` keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -258,62 +286,81 @@ impl State {
             Fate::Park => *why != Reason::Removed,
             Fate::Dead => true,
         });
-        let place = |why: Reason| {
+        let band_of = |why: Reason| {
             if why == Reason::Submitted { recrawl::SUBMITTED_BAND } else { band }
         };
         let (state, reason, band, due_s, attempt) = match (again, fate) {
-            (Some(why), _) => (held::QUEUED, why, place(why), now_s, 0),
+            (Some(why), _) => (held::QUEUED, why, band_of(why), now_s, 0),
             (None, Fate::Queue { due, reason, attempt }) => {
                 let why = meanwhile.unwrap_or(reason);
-                (held::QUEUED, why, place(why), ceil_seconds(due.as_millisecond()), attempt)
+                (held::QUEUED, why, band_of(why), ceil_seconds(due.as_millisecond()), attempt)
             }
             (None, Fate::Park) => (held::PARKED, lease.reason, band, lease.due_s, lease.attempt),
             (None, Fate::Dead) => (held::DEAD, lease.reason, band, lease.due_s, lease.attempt),
         };
-        let free = UrlRow { leased: false, has_feedback: true, state: held::DEAD, ..row.clone() };
-        self.place_url(&free, state, reason, band, due_s, attempt)?;
-        self.write_end(row.id, lease, end, seen)
+        if state == held::DEAD && end == End::Settled {
+            self.metrics.dead_lettered(1);
+        }
+        let place = Place { crawl: row.crawl, host: row.host, band, due_s, url: row.id };
+        self.write_end(place, (state, reason, attempt), lease, end, seen)?;
+        if state == held::QUEUED {
+            self.enqueue(place, row.site)?;
+        }
+        Ok(())
     }
 
+    /// Writes in one statement where a URL stands after a lease, which token
+    /// that was, and what was seen, if anything was.
     fn write_end(
         &mut self,
-        id: UrlId,
+        place: Place,
+        (state, reason, attempt): (i64, Reason, u32),
         lease: &Lease,
         end: End,
         seen: Option<&Seen<'_>>,
     ) -> Result<(), StoreError> {
         let now = self.steady_ms();
-        self.conn
-            .prepare_cached(
-                "UPDATE feedback SET token = ?2, token_end = ?3, ended_at = ?4 WHERE url_id = ?1",
-            )
-            .and_then(|mut update| update.execute(params![id.0, lease.secret, end as i64, now]))
-            .map_err(engine)?;
-        let Some(seen) = seen else { return Ok(()) };
+        let Some(seen) = seen else {
+            return self
+                .conn
+                .prepare_cached(END_UNSEEN)
+                .and_then(|mut upsert| {
+                    upsert.execute(params![
+                        place.url.0,
+                        state,
+                        reason as i64,
+                        place.band,
+                        place.due_s,
+                        attempt,
+                        now,
+                        lease.secret,
+                        end as i64,
+                    ])
+                })
+                .map(|_| ())
+                .map_err(engine);
+        };
         let report = seen.settlement;
-        let gone = i64::from(seen.outcome == Outcome::Gone);
-        let changed = i64::from(seen.outcome == Outcome::Changed);
         self.conn
-            .prepare_cached(
-                "UPDATE feedback SET
-                     fetched_at = ?2, outcome = ?3, status = ?4,
-                     content_hash = coalesce(?5, content_hash),
-                     hash_kind = CASE WHEN ?5 IS NULL THEN hash_kind ELSE ?6 END,
-                     fetches = fetches + 1, changes = changes + ?7,
-                     gone = CASE ?8 WHEN 1 THEN gone + 1 ELSE 0 END,
-                     folded_into = ?9, error = ?10, noindex = ?11, canonical = ?12
-                 WHERE url_id = ?1",
-            )
-            .and_then(|mut update| {
-                update.execute(params![
-                    id.0,
+            .prepare_cached(END_SEEN)
+            .and_then(|mut upsert| {
+                upsert.execute(params![
+                    place.url.0,
+                    state,
+                    reason as i64,
+                    place.band,
+                    place.due_s,
+                    attempt,
+                    now,
+                    lease.secret,
+                    end as i64,
                     seen.fetched_at,
                     seen.outcome as i64,
                     report.status,
                     report.content_hash,
-                    report.hash_kind,
-                    changed,
-                    gone,
+                    report.content_hash.as_ref().and(report.hash_kind.as_ref()),
+                    i64::from(seen.outcome == Outcome::Changed),
+                    i64::from(seen.outcome == Outcome::Gone),
                     seen.folded_into.map(|url| url.0),
                     report.error,
                     report.noindex,

@@ -241,3 +241,6 @@ fn tend(state: &mut State) {
         tracing::warn!(%error, "index merge failed, it will be tried again");
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,5 @@
-//! The daemon as a process.
+//! The daemon as a process: what it refuses, how it stops, what outlives it.
+
+mod crashes;
+mod lifecycle;
+mod refusals;

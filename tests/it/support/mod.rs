@@ -9,6 +9,7 @@ pub mod canary;
 pub mod lease_history;
 pub mod origin;
 pub mod pack;
+pub mod process;
 pub mod queue_daemon;
 pub mod reply;
 

@@ -87,10 +87,15 @@ pub struct Queue {
 impl Queue {
     /// Opens a new store for a config.
     pub async fn open(text: &str) -> Self {
+        Self::open_on(text, Clock::manual(START.parse().unwrap())).await
+    }
+
+    /// The same on another clock.
+    pub async fn open_on(text: &str, clock: Clock) -> Self {
         let dir = TempDir::new().unwrap();
         let mut config = Config::from_toml_str(text).unwrap();
         config.daemon.data_dir = dir.path().join("data");
-        Self::in_folder(config, dir, Clock::manual(START.parse().unwrap())).await
+        Self::in_folder(config, dir, clock).await
     }
 
     /// One site on `http://a.test/`, no delay, no robots.txt.
@@ -104,6 +109,18 @@ impl Queue {
         let mut queue = Self { store, clock, config, metrics, origins: HashMap::new(), dir };
         queue.learn_origins().await;
         queue
+    }
+
+    /// Closes the store and leaves its folder, in which nothing is polled;
+    /// says where the database is.
+    pub fn into_folder(self) -> (TempDir, std::path::PathBuf) {
+        let Self { store, config, dir, .. } = self;
+        store.close();
+        drop(store);
+        let database = config.daemon.data_dir.join("sitemapd.db");
+        let conn = rusqlite::Connection::open(&database).unwrap();
+        conn.execute("UPDATE sources SET next_poll_at = NULL", []).unwrap();
+        (dir, database)
     }
 
     /// Closes the store and opens it again, with the clock moved by `by`.
@@ -311,12 +328,8 @@ impl QueueDaemon {
     /// Starts the daemon over the folder of `queue`, its API on a free port.
     /// Its sources are put off, so that it makes no request.
     pub async fn over(queue: Queue, clock: Clock) -> Self {
-        let Queue { store, mut config, dir, .. } = queue;
-        store.close();
-        drop(store);
-        let conn = rusqlite::Connection::open(config.daemon.data_dir.join("sitemapd.db")).unwrap();
-        conn.execute("UPDATE sources SET next_poll_at = NULL", []).unwrap();
-        drop(conn);
+        let mut config = queue.config.clone();
+        let (dir, _) = queue.into_folder();
         config.listen.api = SocketAddr::from(([127, 0, 0, 1], 0));
         let app = App::build(config, clock.clone()).await.unwrap();
         let (addr, store) = (app.api_addr(), app.store().clone());

@@ -1,0 +1,148 @@
+//! What the daemon will not start on: one clear line, a failing exit code, and
+//! nothing overwritten.
+
+use std::net::TcpListener;
+use std::path::Path;
+
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use crate::support::process::{Daemon, complaints, refused, write_config};
+use crate::support::queue_daemon::{Queue, site};
+
+fn home() -> String {
+    site("a", "http://127.0.0.1:9/", "")
+}
+
+/// A folder with a config, and the place of its database.
+fn folder() -> (TempDir, std::path::PathBuf, std::path::PathBuf) {
+    let dir = TempDir::new().unwrap();
+    let config = write_config(dir.path(), &home());
+    std::fs::create_dir(dir.path().join("data")).unwrap();
+    let database = dir.path().join("data/sitemapd.db");
+    (dir, config, database)
+}
+
+/// A store with some URLs, at `database`.
+async fn make_store(database: &Path) {
+    let queue = Queue::open(&home()).await;
+    queue.list_urls("a", (0..2_000).map(|n| format!("http://a.test/{n}"))).await;
+    queue.store.close();
+    std::fs::copy(queue.folder().join("sitemapd.db"), database).unwrap();
+}
+
+/// The daemon refuses the folder with one line that says `words`, and leaves
+/// the file as it is.
+fn assert_refused(config: &Path, database: &Path, words: &str) {
+    let before = std::fs::read(database).ok();
+    let output = refused(config);
+    let said = complaints(&output);
+    assert_eq!(output.status.code(), Some(1), "{said:?}");
+    assert_eq!(said.len(), 1, "one line: {said:?}");
+    assert!(said[0].contains(words) && said[0].contains("sitemapd.db"), "{said:?}");
+    assert_eq!(std::fs::read(database).ok(), before, "the file was touched");
+}
+
+#[tokio::test]
+async fn a_store_of_a_newer_version_is_refused_and_left_alone() {
+    let (_dir, config, database) = folder();
+    make_store(&database).await;
+    let conn = Connection::open(&database).unwrap();
+    conn.pragma_update(None, "user_version", 1_000).unwrap();
+    conn.close().unwrap();
+    assert_refused(&config, &database, "newer");
+}
+
+#[test]
+fn a_database_of_another_program_is_refused_and_left_alone() {
+    for (sql, about) in [
+        ("CREATE TABLE notes (text TEXT)", "with tables"),
+        ("PRAGMA application_id = 42; PRAGMA user_version = 7", "still empty"),
+    ] {
+        let (_dir, config, database) = folder();
+        Connection::open(&database).unwrap().execute_batch(sql).unwrap();
+        assert!(std::fs::metadata(&database).unwrap().len() > 0, "{about}");
+        assert_refused(&config, &database, "another program");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused_and_left_alone() {
+    let (_dir, config, database) = folder();
+    std::fs::write(&database, "just some text, long enough to be read as a header ".repeat(100))
+        .unwrap();
+    assert_refused(&config, &database, "not a database");
+}
+
+#[tokio::test]
+async fn a_damaged_store_is_refused_and_left_alone() {
+    // The first page holds the schema; of the second half nothing is left.
+    for damage in ["schema", "half"] {
+        let (_dir, config, database) = folder();
+        make_store(&database).await;
+        let mut bytes = std::fs::read(&database).unwrap();
+        match damage {
+            "schema" => bytes[100..4_000].fill(0xa5),
+            _ => bytes.truncate(bytes.len() / 2),
+        }
+        std::fs::write(&database, bytes).unwrap();
+        assert_refused(&config, &database, "");
+    }
+}
+
+#[test]
+fn a_folder_in_the_place_of_the_database_is_refused() {
+    let (_dir, config, database) = folder();
+    std::fs::create_dir(&database).unwrap();
+    assert_refused(&config, &database, "");
+    assert!(database.is_dir());
+}
+
+#[tokio::test]
+async fn a_second_daemon_on_the_folder_refuses_and_says_who_holds_it() {
+    let (_dir, config, _) = folder();
+    let first = Daemon::start(&config);
+    let output = refused(&config);
+    let said = complaints(&output);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("in use by") && said[0].contains(&first.id().to_string()), "{said:?}");
+    // The first one does not even notice.
+    let sites: serde_json::Value = first.client().get("/v1/sites", &[]).await.unwrap();
+    assert!(sites.to_string().contains("127.0.0.1:9"));
+}
+
+#[test]
+fn a_taken_port_is_one_clear_line() {
+    let (dir, _, _) = folder();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = taken.local_addr().unwrap();
+    let config = dir.path().join("config.toml");
+    let text = format!("[listen]\napi = \"{addr}\"\n[log]\nformat = \"json\"\n{}", home());
+    std::fs::write(&config, text).unwrap();
+    let output = refused(&config);
+    let said = complaints(&output);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.len() == 1 && said[0].contains(&addr.to_string()), "{said:?}");
+}
+
+#[test]
+fn a_config_error_exits_78_and_names_file_line_and_key() {
+    let (dir, _, _) = folder();
+    let config = write_config(dir.path(), &(home() + "weight = -1\n"));
+    let output = refused(&config);
+    let said = complaints(&output).join("\n");
+    assert_eq!(output.status.code(), Some(78), "{said}");
+    for words in ["config.toml", "weight", "-1"] {
+        assert!(said.contains(words), "{words} is not in {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_was_closed_well_is_taken_over() {
+    let (_dir, config, database) = folder();
+    make_store(&database).await;
+    let daemon = Daemon::start(&config);
+    let queue: serde_json::Value = daemon.client().get("/v1/queue", &[]).await.unwrap();
+    assert!(queue.to_string().contains("2000"), "{queue}");
+}

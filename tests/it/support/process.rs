@@ -1,0 +1,137 @@
+//! The real binary as a process, over a folder of its own.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use sitemapd::fetch::api::ApiClient;
+
+/// Longest wait for anything that a process should do.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// The binary, reading `config`.
+pub fn sitemapd(config: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sitemapd"));
+    command.args(args).arg("--config").arg(config).env_remove("SITEMAPD_CONFIG");
+    command
+}
+
+/// A config file in `folder` for a daemon on a free port, plus `extra`.
+pub fn write_config(folder: &Path, extra: &str) -> PathBuf {
+    let path = folder.join("config.toml");
+    let text = format!("[listen]\napi = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n{extra}");
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// Runs the daemon where it must refuse to start; says how it ended.
+pub fn refused(config: &Path) -> Output {
+    let mut child =
+        sitemapd(config, &["run"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait(&mut child);
+    child.wait_with_output().unwrap()
+}
+
+/// The lines that are for a person, not log events.
+pub fn complaints(output: &Output) -> Vec<String> {
+    let text = String::from_utf8(output.stderr.clone()).unwrap();
+    text.lines().filter(|line| !line.starts_with('{')).map(str::to_owned).collect()
+}
+
+/// Waits for a process to end by itself, but not for ever.
+fn wait(child: &mut Child) -> ExitStatus {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+            panic!("the process did not end within {DEADLINE:?}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A running daemon; killed when dropped.
+pub struct Daemon {
+    child: Child,
+    events: Receiver<Value>,
+    pub addr: SocketAddr,
+}
+
+impl Daemon {
+    /// Starts one and waits until it listens.
+    pub fn start(config: &Path) -> Self {
+        let mut child = sitemapd(config, &["run"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let (sender, events) = channel();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let event = serde_json::from_str(&line).unwrap_or(Value::String(line));
+                if sender.send(event).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut daemon = Self { child, events, addr: SocketAddr::from(([127, 0, 0, 1], 0)) };
+        let listening = daemon.hear("listening");
+        daemon.addr = listening["api"].as_str().unwrap().parse().unwrap();
+        daemon
+    }
+
+    /// The next log event whose text contains `words`.
+    pub fn hear(&self, words: &str) -> Value {
+        let deadline = Instant::now() + DEADLINE;
+        let mut heard = Vec::new();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.events.recv_timeout(left) {
+                Ok(event) if event.to_string().contains(words) => return event,
+                Ok(event) => heard.push(event),
+                Err(why) => panic!("{words:?} was not logged ({why}), but {heard:#?}"),
+            }
+        }
+    }
+
+    pub fn client(&self) -> ApiClient {
+        ApiClient::new(&format!("http://{}", self.addr), None).unwrap()
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal by its name.
+    pub fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
+    }
+
+    /// Ends it without a chance to do anything about it.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Waits until it has ended by itself.
+    pub fn wait(&mut self) -> ExitStatus {
+        wait(&mut self.child)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

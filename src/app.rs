@@ -153,6 +153,8 @@ impl App {
         let ended = loop {
             let [a, b, c, d] = &mut tasks;
             tokio::select! {
+                // A task that ends because of the stop has not ended by itself.
+                biased;
                 () = inner.cancelled() => break None,
                 ended = a => break Some((0, ended)),
                 ended = b => break Some((1, ended)),

@@ -1,6 +1,6 @@
 //! The only door to SQL: everything above asks for effects, never for rows.
 //!
-//! One thread writes ([`writer`], in groups of jobs per commit), several
+//! One thread writes (`writer`, in groups of jobs per commit), several
 //! connections read, each for the time of one call, so that no reader ever
 //! pins the log for long. What an effect promises is committed, and with
 //! `durability = "full"` synced, when its method returns.
@@ -8,6 +8,8 @@
 mod apply;
 mod changes;
 mod checkpoint;
+mod ending;
+mod given;
 mod holders;
 mod hosts;
 mod lease;

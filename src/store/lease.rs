@@ -5,18 +5,19 @@
 //! makes any. The host's clock moves by one delay for each URL, so that the
 //! next poll or lease of the host comes after all of them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 
+use super::given::Call;
 use super::hosts::millis;
-use super::rows::{UrlRow, held, reason};
+use super::rows::{UrlRow, held};
 use super::state::State;
 use super::{StoreError, engine, timestamp};
-use crate::model::{CrawlId, HostId, Priority, SiteId, SourceId, UrlId};
+use crate::model::{CrawlId, HostId, SiteId};
 use crate::queue::window::Window;
-use crate::queue::{Candidate, LeaseBatch, LeaseRequest, Leased, Token};
+use crate::queue::{Candidate, LeaseBatch, LeaseRequest};
 
 /// Hosts looked at in one call at most: bounds a call that finds little.
 const TURNS_PER_CALL: usize = 2_000;
@@ -28,47 +29,6 @@ const HELD_PER_CALL: usize = 1_000;
 const ROBOTS_WAIT_MS: i64 = 60_000;
 /// Of a lease's time, the part that the waits between a host's URLs may take.
 const WAIT_SHARE: u32 = 2;
-
-/// One call of lease while it is worked on.
-struct Call {
-    crawl: CrawlId,
-    crawl_name: String,
-    /// Only URLs of these sites; empty means all.
-    sites: Vec<SiteId>,
-    /// Where those sites have URLs that this call has not looked at in vain.
-    hosts: Vec<HostId>,
-    /// URLs that were blocked or forbidden.
-    held: usize,
-    per_host: usize,
-    max: usize,
-    ttl: Duration,
-    worker: Option<String>,
-    request_id: Option<String>,
-    now: i64,
-    /// URLs of the sources met so far: a batch comes from few.
-    source_urls: HashMap<SourceId, Option<String>>,
-    site_names: HashMap<SiteId, Option<String>>,
-}
-
-impl Call {
-    fn new(crawl: CrawlId, request: &LeaseRequest, now: i64) -> Self {
-        Self {
-            crawl,
-            crawl_name: request.crawl.clone(),
-            sites: Vec::new(),
-            hosts: Vec::new(),
-            held: 0,
-            per_host: request.per_host.max(1) as usize,
-            max: request.max as usize,
-            ttl: request.ttl,
-            worker: request.worker.clone(),
-            request_id: request.request_id.clone(),
-            now,
-            source_urls: HashMap::new(),
-            site_names: HashMap::new(),
-        }
-    }
-}
 
 /// What the gate says of one candidate.
 enum Gate {
@@ -270,173 +230,6 @@ impl State {
             Some(rules) if rules.allows(&row.path) => Ok(Gate::Open),
             Some(_) => Ok(Gate::Held(held::FORBIDDEN)),
         }
-    }
-
-    /// Makes the lease.
-    fn give(
-        &mut self,
-        call: &mut Call,
-        row: &UrlRow,
-        not_before: i64,
-    ) -> Result<Leased, StoreError> {
-        self.dequeue(row.place())?;
-        let mut secret = [0_u8; 16];
-        getrandom::fill(&mut secret)
-            .map_err(|e| StoreError::Engine(format!("no randomness: {e}")))?;
-        let token = Token { url: row.id, secret };
-        let attempt = row.attempt + 1;
-        let expires_at = call.now.saturating_add(millis(call.ttl));
-        self.conn
-            .prepare_cached(
-                "INSERT INTO leases (url_id, token, crawl_id, host_id, reason, band, due_s, attempt,
-                                     leased_at, expires_at, not_before, worker, request_id)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
-            )
-            .and_then(|mut insert| {
-                insert.execute(params![
-                    row.id.0,
-                    secret,
-                    row.crawl.0,
-                    row.host.0,
-                    row.reason as i64,
-                    row.band,
-                    row.due_s,
-                    attempt,
-                    call.now,
-                    expires_at,
-                    not_before,
-                    call.worker,
-                    call.request_id,
-                ])
-            })
-            .map_err(engine)?;
-        self.leased(call, row, token, attempt, not_before, expires_at)
-    }
-
-    /// What the fetcher is told of a lease.
-    fn leased(
-        &mut self,
-        call: &mut Call,
-        row: &UrlRow,
-        token: Token,
-        attempt: u32,
-        not_before: i64,
-        expires_at: i64,
-    ) -> Result<Leased, StoreError> {
-        let agent = self.policy.of(row.site).robots_agent.clone();
-        let rules = match &agent {
-            Some(agent) => self.host_rules(row.host, agent)?,
-            None => None,
-        };
-        let authority = self.host(row.host)?.authority.to_string();
-        let (site, source) = self.names(call, row)?;
-        let left = u64::try_from(expires_at - call.now).unwrap_or(0);
-        Ok(Leased {
-            token,
-            id: row.id,
-            url: format!("{authority}{}", row.path),
-            site,
-            source,
-            host: authority,
-            crawl: call.crawl_name.clone(),
-            reason: row.reason,
-            priority: row.hints.priority.unwrap_or(Priority::DEFAULT),
-            value: f64::from(row.band) / 100.0,
-            changefreq: row.hints.changefreq,
-            lastmod: row.lastmod,
-            previous_lastmod: row.previous,
-            content_hash: row.content_hash.clone(),
-            due_at: timestamp(row.due_s.saturating_mul(1000)),
-            not_before: timestamp(not_before),
-            attempt,
-            expires_at: timestamp(expires_at),
-            expires_in: Duration::from_millis(left),
-            content_signal: rules.as_ref().and_then(|rules| rules.content_signal.clone()),
-            license: rules.as_ref().and_then(|rules| rules.license.clone()),
-        })
-    }
-
-    /// Names of a URL's site and of the source that comes first for it.
-    fn names(
-        &self,
-        call: &mut Call,
-        row: &UrlRow,
-    ) -> Result<(Option<String>, Option<String>), StoreError> {
-        let text = |sql: &str, id: i64| -> Result<Option<String>, StoreError> {
-            self.conn
-                .prepare_cached(sql)
-                .and_then(|mut query| query.query_row([id], |row| row.get(0)).optional())
-                .map_err(engine)
-        };
-        let site = match row.site {
-            Some(id) => match call.site_names.get(&id) {
-                Some(known) => known.clone(),
-                None => {
-                    let name = text("SELECT name FROM sites WHERE id = ?1", id.0)?;
-                    call.site_names.entry(id).or_insert(name).clone()
-                }
-            },
-            None => None,
-        };
-        let source = match row.source {
-            Some(id) => match call.source_urls.get(&id) {
-                Some(known) => known.clone(),
-                None => {
-                    let url = text("SELECT url FROM sources WHERE id = ?1", id.0)?;
-                    call.source_urls.entry(id).or_insert(url).clone()
-                }
-            },
-            None => None,
-        };
-        Ok((site, source))
-    }
-
-    /// The leases that a call with the same `request_id` got before: its
-    /// answer was lost on the way.
-    fn leased_before(
-        &mut self,
-        crawl: CrawlId,
-        request: &LeaseRequest,
-    ) -> Result<Option<LeaseBatch>, StoreError> {
-        let Some(request_id) = &request.request_id else { return Ok(None) };
-        let now = self.steady_ms();
-        let mut query = self
-            .conn
-            .prepare_cached(
-                "SELECT url_id, token, reason, band, due_s, attempt, not_before, expires_at FROM leases
-                 WHERE request_id = ?1 AND crawl_id = ?2 AND worker IS ?3 AND expires_at > ?4
-                 ORDER BY not_before, url_id",
-            )
-            .map_err(engine)?;
-        let rows: Vec<(i64, [u8; 16], i64, u8, i64, u32, i64, i64)> = query
-            .query_map(params![request_id, crawl.0, request.worker, now], |row| {
-                Ok((
-                    row.get(0)?,
-                    row.get(1)?,
-                    row.get(2)?,
-                    row.get(3)?,
-                    row.get(4)?,
-                    row.get(5)?,
-                    row.get(6)?,
-                    row.get(7)?,
-                ))
-            })
-            .and_then(Iterator::collect)
-            .map_err(engine)?;
-        drop(query);
-        if rows.is_empty() {
-            return Ok(None);
-        }
-        let mut call = Call::new(crawl, request, now);
-        let mut batch = LeaseBatch::default();
-        for (id, secret, why, band, due_s, attempt, not_before, expires_at) in rows {
-            let id = UrlId(id);
-            let Some(row) = self.url_row(id)? else { continue };
-            let row = UrlRow { reason: reason(why), band, due_s, ..row };
-            let token = Token { url: id, secret };
-            batch.urls.push(self.leased(&mut call, &row, token, attempt, not_before, expires_at)?);
-        }
-        Ok(Some(batch))
     }
 
     fn site_ids(&self, names: &[String]) -> Result<Vec<SiteId>, StoreError> {

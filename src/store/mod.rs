@@ -8,6 +8,8 @@
 mod apply;
 mod changes;
 mod checkpoint;
+mod ending;
+mod given;
 mod holders;
 mod hosts;
 mod lease;

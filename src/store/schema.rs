@@ -25,7 +25,7 @@ const VERSION: i32 = 1;
 /// entry leads from version 1 to 2.
 const MIGRATIONS: &[&str] = &[];
 
-/// SQLite before this loses committed transactions when a writer races a
+/// `SQLite` before this loses committed transactions when a writer races a
 /// checkpoint (the WAL-reset bug, fixed in 3.51.3).
 const LEAST_SQLITE: i32 = 3_051_003;
 

@@ -157,9 +157,9 @@ async fn follow(steps: Vec<Step>) -> Result<(), TestCaseError> {
             Step::Change(which) if !known.is_empty() => {
                 let url = which.get_mut(&mut known);
                 if url.leased {
-                    url.changed_meanwhile = true
+                    url.changed_meanwhile = true;
                 } else {
-                    url.due_s = url.due_s.min(now_s)
+                    url.due_s = url.due_s.min(now_s);
                 }
                 // Each change is a second newer than the one before.
                 let view = queue.view(&format!("http://a.test/{}", url.id.0 - 1)).await;
@@ -178,7 +178,9 @@ async fn follow(steps: Vec<Step>) -> Result<(), TestCaseError> {
                 let leased = queue.lease_as(LeaseRequest { ttl: HOUR * 12, ..ask(max) }).await.urls;
                 let got: Vec<_> = leased.iter().map(|leased| leased.id).collect();
                 prop_assert_eq!(got, due.iter().map(|url| url.id).collect::<Vec<_>>());
-                due.into_iter().for_each(|url| url.leased = true);
+                for url in due {
+                    url.leased = true;
+                }
                 held.extend(leased);
             }
             Step::SettleAll => {

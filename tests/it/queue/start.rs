@@ -11,6 +11,8 @@ use crate::support::queue_daemon::{Queue, entry};
 fn statements() -> Vec<(&'static str, String)> {
     let files = [
         ("lease.rs", include_str!("../../../src/store/lease.rs")),
+        ("given.rs", include_str!("../../../src/store/given.rs")),
+        ("ending.rs", include_str!("../../../src/store/ending.rs")),
         ("settle.rs", include_str!("../../../src/store/settle.rs")),
         ("turns.rs", include_str!("../../../src/store/turns.rs")),
         ("rows.rs", include_str!("../../../src/store/rows.rs")),

@@ -2,6 +2,7 @@
 //! whole daemon over such a store, asked over HTTP.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use sitemapd::config::Config;
 use sitemapd::diff::snapshot::{EntryHints, Row};
 use sitemapd::fetch::api::ApiClient;
 use sitemapd::metrics::Metrics;
-use sitemapd::model::{ChangeFreq, HostId, Lastmod, Outcome, Precision, Priority, UrlId};
+use sitemapd::model::{ChangeFreq, HostId, Lastmod, Outcome, Precision, Priority, Role, UrlId};
 use sitemapd::queue::{LeaseBatch, LeaseRequest, Leased, Settlement, Token, TokenResult};
 use sitemapd::store::views::{QueueView, SourceFilter, UrlView};
 use sitemapd::store::{CHUNK, Effect, Origin, Store};
@@ -38,7 +39,7 @@ pub fn site(name: &str, home: &str, extra: &str) -> String {
     );
     for (key, value) in [("obey_robots", "false"), ("host_delay", "\"0s\"")] {
         if !extra.contains(key) {
-            text.push_str(&format!("{key} = {value}\n"));
+            writeln!(text, "{key} = {value}").unwrap();
         }
     }
     text
@@ -152,7 +153,7 @@ impl Queue {
             let filter =
                 SourceFilter { site: Some(name.clone()), limit: 100, ..SourceFilter::default() };
             let sources = self.store.sources(filter).await.unwrap().items;
-            let sitemap = sources.iter().find(|source| source.url.ends_with(".xml")).unwrap();
+            let sitemap = sources.iter().find(|source| source.role == Role::Sitemap).unwrap();
             let target = self.store.poll_target(sitemap.id).await.unwrap();
             let origin = Origin {
                 source: target.id,

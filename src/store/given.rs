@@ -1,0 +1,228 @@
+//! Making a lease, and saying what was leased: to who asked, and again to who
+//! lost the answer.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::time::Duration;
+
+use rusqlite::{OptionalExtension, params};
+
+use super::hosts::millis;
+use super::rows::{UrlRow, reason};
+use super::state::State;
+use super::{StoreError, engine, timestamp};
+use crate::model::{CrawlId, HostId, Priority, Reason, SiteId, SourceId, UrlId};
+use crate::queue::{LeaseBatch, LeaseRequest, Leased, Token};
+
+/// One call of lease while it is worked on.
+pub(super) struct Call {
+    pub(super) crawl: CrawlId,
+    pub(super) crawl_name: String,
+    /// Only URLs of these sites; empty means all.
+    pub(super) sites: Vec<SiteId>,
+    /// Where those sites have URLs that this call has not looked at in vain.
+    pub(super) hosts: Vec<HostId>,
+    /// URLs that were blocked or forbidden.
+    pub(super) held: usize,
+    pub(super) per_host: usize,
+    pub(super) max: usize,
+    pub(super) ttl: Duration,
+    pub(super) worker: Option<String>,
+    pub(super) request_id: Option<String>,
+    pub(super) now: i64,
+    /// URLs of the sources met so far: a batch comes from few.
+    pub(super) source_urls: HashMap<SourceId, Option<String>>,
+    pub(super) site_names: HashMap<SiteId, Option<String>>,
+}
+
+impl Call {
+    pub(super) fn new(crawl: CrawlId, request: &LeaseRequest, now: i64) -> Self {
+        Self {
+            crawl,
+            crawl_name: request.crawl.clone(),
+            sites: Vec::new(),
+            hosts: Vec::new(),
+            held: 0,
+            per_host: request.per_host.max(1) as usize,
+            max: request.max as usize,
+            ttl: request.ttl,
+            worker: request.worker.clone(),
+            request_id: request.request_id.clone(),
+            now,
+            source_urls: HashMap::new(),
+            site_names: HashMap::new(),
+        }
+    }
+}
+
+/// A lease that was given before, as the table has it.
+struct Repeat {
+    token: Token,
+    reason: Reason,
+    band: u8,
+    due_s: i64,
+    attempt: u32,
+    not_before: i64,
+    expires_at: i64,
+}
+
+impl State {
+    /// Makes the lease of one URL.
+    pub(super) fn give(
+        &mut self,
+        call: &mut Call,
+        row: &UrlRow,
+        not_before: i64,
+    ) -> Result<Leased, StoreError> {
+        self.dequeue(row.place())?;
+        let mut secret = [0_u8; 16];
+        getrandom::fill(&mut secret)
+            .map_err(|e| StoreError::Engine(format!("no randomness: {e}")))?;
+        let token = Token { url: row.id, secret };
+        let attempt = row.attempt + 1;
+        let expires_at = call.now.saturating_add(millis(call.ttl));
+        self.conn
+            .prepare_cached(
+                "INSERT INTO leases (url_id, token, crawl_id, host_id, reason, band, due_s, attempt,
+                                     leased_at, expires_at, not_before, worker, request_id)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+            )
+            .and_then(|mut insert| {
+                insert.execute(params![
+                    row.id.0,
+                    secret,
+                    row.crawl.0,
+                    row.host.0,
+                    row.reason as i64,
+                    row.band,
+                    row.due_s,
+                    attempt,
+                    call.now,
+                    expires_at,
+                    not_before,
+                    call.worker,
+                    call.request_id,
+                ])
+            })
+            .map_err(engine)?;
+        self.leased(call, row, token, attempt, not_before, expires_at)
+    }
+
+    /// What the fetcher is told of a lease.
+    fn leased(
+        &mut self,
+        call: &mut Call,
+        row: &UrlRow,
+        token: Token,
+        attempt: u32,
+        not_before: i64,
+        expires_at: i64,
+    ) -> Result<Leased, StoreError> {
+        let agent = self.policy.of(row.site).robots_agent.clone();
+        let rules = match &agent {
+            Some(agent) => self.host_rules(row.host, agent)?,
+            None => None,
+        };
+        let authority = self.host(row.host)?.authority.to_string();
+        let (site, source) = self.names(call, row)?;
+        let left = u64::try_from(expires_at - call.now).unwrap_or(0);
+        Ok(Leased {
+            token,
+            id: row.id,
+            url: format!("{authority}{}", row.path),
+            site,
+            source,
+            host: authority,
+            crawl: call.crawl_name.clone(),
+            reason: row.reason,
+            priority: row.hints.priority.unwrap_or(Priority::DEFAULT),
+            value: f64::from(row.band) / 100.0,
+            changefreq: row.hints.changefreq,
+            lastmod: row.lastmod,
+            previous_lastmod: row.previous,
+            content_hash: row.content_hash.clone(),
+            due_at: timestamp(row.due_s.saturating_mul(1000)),
+            not_before: timestamp(not_before),
+            attempt,
+            expires_at: timestamp(expires_at),
+            expires_in: Duration::from_millis(left),
+            content_signal: rules.as_ref().and_then(|rules| rules.content_signal.clone()),
+            license: rules.as_ref().and_then(|rules| rules.license.clone()),
+        })
+    }
+
+    /// Names of a URL's site and of the source that comes first for it.
+    fn names(
+        &self,
+        call: &mut Call,
+        row: &UrlRow,
+    ) -> Result<(Option<String>, Option<String>), StoreError> {
+        let text = |sql: &str, id: i64| -> Result<Option<String>, StoreError> {
+            self.conn
+                .prepare_cached(sql)
+                .and_then(|mut query| query.query_row([id], |row| row.get(0)).optional())
+                .map_err(engine)
+        };
+        let mut site = None;
+        if let Some(id) = row.site {
+            if let Entry::Vacant(new) = call.site_names.entry(id) {
+                new.insert(text("SELECT name FROM sites WHERE id = ?1", id.0)?);
+            }
+            site = call.site_names.get(&id).cloned().flatten();
+        }
+        let mut source = None;
+        if let Some(id) = row.source {
+            if let Entry::Vacant(new) = call.source_urls.entry(id) {
+                new.insert(text("SELECT url FROM sources WHERE id = ?1", id.0)?);
+            }
+            source = call.source_urls.get(&id).cloned().flatten();
+        }
+        Ok((site, source))
+    }
+
+    /// The leases that a call with the same `request_id` got before: its
+    /// answer was lost on the way.
+    pub(super) fn leased_before(
+        &mut self,
+        crawl: CrawlId,
+        request: &LeaseRequest,
+    ) -> Result<Option<LeaseBatch>, StoreError> {
+        let Some(request_id) = &request.request_id else { return Ok(None) };
+        let now = self.steady_ms();
+        let mut query = self
+            .conn
+            .prepare_cached(
+                "SELECT url_id, token, reason, band, due_s, attempt, not_before, expires_at FROM leases
+                 WHERE request_id = ?1 AND crawl_id = ?2 AND worker IS ?3 AND expires_at > ?4
+                 ORDER BY not_before, url_id",
+            )
+            .map_err(engine)?;
+        let rows: Vec<Repeat> = query
+            .query_map(params![request_id, crawl.0, request.worker, now], |row| {
+                Ok(Repeat {
+                    token: Token { url: UrlId(row.get(0)?), secret: row.get(1)? },
+                    reason: reason(row.get(2)?),
+                    band: row.get(3)?,
+                    due_s: row.get(4)?,
+                    attempt: row.get(5)?,
+                    not_before: row.get(6)?,
+                    expires_at: row.get(7)?,
+                })
+            })
+            .and_then(Iterator::collect)
+            .map_err(engine)?;
+        drop(query);
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let mut call = Call::new(crawl, request, now);
+        let mut batch = LeaseBatch::default();
+        for repeat in rows {
+            let Repeat { token, reason, band, due_s, attempt, not_before, expires_at } = repeat;
+            let Some(row) = self.url_row(token.url)? else { continue };
+            let row = UrlRow { reason, band, due_s, ..row };
+            batch.urls.push(self.leased(&mut call, &row, token, attempt, not_before, expires_at)?);
+        }
+        Ok(Some(batch))
+    }
+}

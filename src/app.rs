@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::config::{Config, reload};
+use crate::fetch::resolver::{Lookup, system_lookup};
 use crate::fetch::{FetchSetupError, Fetcher, Surroundings};
 use crate::metrics::Metrics;
 use crate::schedule::Poller;
@@ -78,9 +79,19 @@ impl App {
     /// Takes the lock, opens the store, registers the config's sites, binds
     /// the listener.
     pub async fn build(config: Config, clock: Clock) -> Result<Self, AppError> {
+        Self::build_with(config, clock, system_lookup()).await
+    }
+
+    /// The same with names looked up elsewhere than in the system's DNS. What
+    /// `lookup` says is checked as DNS is.
+    pub async fn build_with(
+        config: Config,
+        clock: Clock,
+        lookup: Lookup,
+    ) -> Result<Self, AppError> {
         let metrics = Arc::new(Metrics::new());
         let token = read_token(&config)?;
-        let fetcher = build_fetcher(&config, &clock)?;
+        let fetcher = build_fetcher(&config, &clock, lookup)?;
         let store = {
             let (config, clock, metrics) = (config.clone(), clock.clone(), Arc::clone(&metrics));
             let opening = tokio::task::spawn_blocking(move || Store::open(&config, clock, metrics));
@@ -200,10 +211,13 @@ async fn take_over(
     );
 }
 
-fn build_fetcher(config: &Config, clock: &Clock) -> Result<Fetcher, FetchSetupError> {
+fn build_fetcher(
+    config: &Config,
+    clock: &Clock,
+    lookup: Lookup,
+) -> Result<Fetcher, FetchSetupError> {
     let clock = clock.clone();
-    let surroundings =
-        Surroundings { clock: Some(Arc::new(move || clock.now())), ..Surroundings::default() };
+    let surroundings = Surroundings { lookup, clock: Some(Arc::new(move || clock.now())) };
     let per_address = config.politeness.per_address;
     Fetcher::with_surroundings(&config.fetch, &config.daemon, per_address, surroundings)
 }

@@ -53,7 +53,8 @@ impl SiteRules {
     /// Compiles the rules of a site; `origin` is the form its home page
     /// redirects to, once that is known.
     pub fn new(site: &Site, origin: Option<&Url>) -> Self {
-        let origin = origin.unwrap_or(&site.url).clone();
+        let learned = origin.filter(|_| site.twins == Twins::Merge);
+        let origin = learned.unwrap_or(&site.url).clone();
         let domain = origin.domain().and_then(psl::domain_str).map(str::to_owned);
         let mut rules = Self {
             twins: site.twins,
@@ -169,9 +170,11 @@ pub fn authority(url: &Url) -> String {
     url[..url::Position::BeforePath].to_owned()
 }
 
-/// Is it the same page under http/https or www/bare, on default ports?
+/// Is it the same page under http/https or www/bare? Both on the default port
+/// of their schemes, or, with one scheme, on one port.
 pub fn are_twins(url: &Url, origin: &Url) -> bool {
-    if url.port().is_some() || origin.port().is_some() {
+    let one_port = url.port() == origin.port();
+    if !one_port || url.port().is_some() && url.scheme() != origin.scheme() {
         return false;
     }
     let (Some(Host::Domain(a)), Some(Host::Domain(b))) = (url.host(), origin.host()) else {

@@ -53,7 +53,7 @@ impl Poller {
         let began = self.clock.now();
         let read_in_full = target.epoch != rules.epoch()
             || target.last_full_at.is_none_or(|at| later(at, FULL_READ) <= began);
-        if !read_in_full && index_says_unchanged(target) {
+        if !read_in_full && !target.asked && index_says_unchanged(target) {
             return self.skip(target).await;
         }
         let gate = PollGate::new(self, site.host_delay, site.obey_robots);

@@ -26,7 +26,7 @@ use crate::config::{Config, Site};
 use crate::fetch::Fetcher;
 use crate::metrics::Metrics;
 use crate::model::{HostId, Role};
-use crate::store::{PollTarget, Store, StoreError};
+use crate::store::{PollTarget, Store};
 use gate::HostLocks;
 use robots::RobotsCache;
 
@@ -37,6 +37,8 @@ const CPU_JOBS: usize = 2;
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Pause after the store refused to tell what is due.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
+/// Pause between two looks while all that is due waits for a busy host.
+const BUSY_PAUSE: Duration = Duration::from_millis(500);
 /// Least time between two looks that found nothing to start.
 const IDLE_PAUSE: Duration = Duration::from_millis(50);
 
@@ -82,12 +84,15 @@ impl Poller {
         loop {
             changed.mark_unchanged();
             let started = self.start_due(&mut polls, &mut busy).await;
+            let polling = !polls.is_empty();
             let asleep = async {
-                if started.is_err() {
-                    return tokio::time::sleep(STORE_PAUSE).await;
+                match started {
+                    Ok(()) => {
+                        tokio::time::sleep(IDLE_PAUSE).await;
+                        self.until_next_due(polling).await;
+                    }
+                    Err(pause) => tokio::time::sleep(pause).await,
                 }
-                tokio::time::sleep(IDLE_PAUSE).await;
-                self.until_next_due().await;
             };
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -103,26 +108,26 @@ impl Poller {
         polls.shutdown().await;
     }
 
-    /// Starts what is due and has room; says how many.
+    /// Starts what is due and has room; `Err` says how long to pause instead.
     async fn start_due(
         self: &Arc<Self>,
         polls: &mut JoinSet<HostId>,
         busy: &mut HashSet<HostId>,
-    ) -> Result<usize, StoreError> {
+    ) -> Result<(), Duration> {
         let config = Arc::clone(&self.config.borrow());
         let room = config.fetch.concurrency.saturating_sub(polls.len());
         if room == 0 {
-            return Ok(0);
+            return Ok(());
         }
         if self.disk_is_short(&config) {
-            return Ok(0);
+            return Err(LOOK_AGAIN);
         }
         let wanted = u32::try_from(room + busy.len()).unwrap_or(u32::MAX);
         let due = match self.store.due_sources(wanted).await {
             Ok(due) => due,
             Err(error) => {
                 tracing::error!(%error, "cannot tell which sources are due");
-                return Err(error);
+                return Err(STORE_PAUSE);
             }
         };
         let mut started = 0;
@@ -138,7 +143,7 @@ impl Poller {
                 host
             });
         }
-        Ok(started)
+        Ok(())
     }
 
     fn disk_is_short(&self, config: &Config) -> bool {
@@ -152,15 +157,21 @@ impl Poller {
         short
     }
 
-    async fn until_next_due(&self) {
+    /// Waits for the next source to come due; `polling` says whether any poll
+    /// is in flight.
+    async fn until_next_due(&self, polling: bool) {
         let next = self.store.next_source_due().await.ok().flatten();
         let now = self.clock.now();
         let wait = next.map_or(LOOK_AGAIN, |at| {
             Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO).min(LOOK_AGAIN)
         });
         if wait.is_zero() {
-            // Due, but its host is busy: a poll that ends wakes the loop.
-            return std::future::pending().await;
+            // It came due after the last look, or its host is busy; a poll that
+            // ends wakes the loop earlier.
+            if polling {
+                tokio::time::sleep(BUSY_PAUSE).await;
+            }
+            return;
         }
         self.clock.sleep(wait).await;
     }

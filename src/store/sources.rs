@@ -96,6 +96,8 @@ pub struct PollTarget {
     pub last_full_at: Option<Timestamp>,
     /// Entries of the last read.
     pub entries: u64,
+    /// Is it due because someone asked? Then it is really fetched.
+    pub asked: bool,
 }
 
 impl PollTarget {
@@ -233,7 +235,7 @@ pub(super) const TARGET: &str = "SELECT
     s.kind, s.window, s.rolls, s.shrunk_at, s.pending, s.index_lastmod, s.index_precision,
     coalesce(s.next_poll_at, 0), s.interval_ms, s.failures, s.failing_since, s.generation, s.epoch,
     s.etag, s.last_modified, s.wire_hash, s.body_hash, s.last_complete_at, s.last_full_at, s.entries,
-    s.added_at, s.named_by
+    s.added_at, s.named_by, s.rule = 'asked'
     FROM sources s LEFT JOIN sites n ON n.id = s.site_id";
 
 impl State {
@@ -553,7 +555,8 @@ impl State {
     pub(super) fn defer_poll(&mut self, id: SourceId, until: Timestamp) -> Result<(), StoreError> {
         self.conn
             .prepare_cached(
-                "UPDATE sources SET next_poll_at = ?2, rule = 'deferred',
+                "UPDATE sources SET next_poll_at = ?2,
+                     rule = CASE rule WHEN 'asked' THEN rule ELSE 'deferred' END,
                      why = 'its host is to be left alone until then' WHERE id = ?1",
             )
             .and_then(|mut update| update.execute(params![id.0, until.as_millisecond()]))
@@ -647,6 +650,7 @@ pub(super) fn read_target(row: &Row<'_>) -> rusqlite::Result<PollTarget> {
         entries: row.get::<_, i64>(28)?.unsigned_abs(),
         added_at: timestamp(row.get(29)?),
         named_by: row.get(30)?,
+        asked: row.get(31)?,
     })
 }
 

@@ -18,7 +18,6 @@ use super::interval::hints::Hints;
 use super::outcome::{Ended, hints_of};
 use super::read::{self, ListedChild, ReadDocument, Verdict};
 use crate::config::{Config, Site};
-use crate::diff::ROLLS_OF_A_WINDOW;
 use crate::diff::snapshot::{Snapshot, SnapshotEntry};
 use crate::diff::{Document, Rules};
 use crate::fetch::body::wire_hash;
@@ -29,7 +28,8 @@ use crate::parse::{Issue, IssueCode, Limits, Report, Severity};
 use crate::recrawl::later;
 use crate::store::views::Counts;
 use crate::store::{
-    CHUNK, ChildEffect, Effect, NewSource, Origin, PollTarget, ReadResult, StoreError,
+    CHUNK, ChildEffect, Effect, Kept, NewSource, Origin, PollTarget, ReadResult, Recounted,
+    SeenAgain, StoreError,
 };
 use crate::url::SiteRules;
 
@@ -170,27 +170,61 @@ impl Poll<'_> {
         hints: Hints,
     ) -> Result<(), StoreError> {
         let mut counts = Counts { unchanged: self.target.entries, ..Counts::default() };
+        let mut recounted = None;
         if self.target.pending > 0 {
-            counts = self.missing_again().await?;
+            let (again, more) = self.missing_again().await?;
+            counts = more;
+            recounted = Some(again);
         }
-        self.poller.store.seen_unchanged(self.target.id, self.began).await?;
         let next = self.poller.next(self.target, &ended, &hints);
+        let kept = Kept::Seen(SeenAgain { validators: self.validators_of(answer), recounted });
         self.poller
-            .finish(self.target, self.began, ended, answer, next, counts, None)
+            .finish(self.target, self.began, ended, answer, next, counts, kept)
             .await
             .map(|_| ())
     }
 
-    async fn missing_again(&self) -> Result<Counts, StoreError> {
+    /// The validators to send next time, after an answer that brought nothing
+    /// new: a 304 refreshes those that it names, an equal body replaces all.
+    fn validators_of(&self, answer: &Result<Answer, FetchError>) -> Validators {
+        let known = &self.target.validators;
+        match answer {
+            Ok(Answer::NotModified(head)) => Validators {
+                etag: head.validators.etag.clone().or_else(|| known.etag.clone()),
+                last_modified: head
+                    .validators
+                    .last_modified
+                    .clone()
+                    .or_else(|| known.last_modified.clone()),
+            },
+            Ok(Answer::Document(fetched)) if fetched.head.redirects.is_empty() => {
+                fetched.head.validators.clone()
+            }
+            _ => Validators::default(),
+        }
+    }
+
+    async fn missing_again(&self) -> Result<(Recounted, Counts), StoreError> {
         let (before, siblings) = self.snapshot().await?;
         let document = read::same_again(&before);
         let rules = self.diff_rules(true, self.target.window > 0, siblings, false);
+        // An index that listed pages once lists none now, and that is no accident.
+        let rules = Rules { has_children: self.target.kind == Some(DocumentKind::Index), ..rules };
         let verdict = read::judge(&before, &document, &rules, &self.rules, &self.target.url);
-        let origin = self.origin(false);
-        let (next, counts) = self.apply(verdict, origin).await?;
-        let data = Snapshot::from_unsorted(next.clone()).encode();
-        self.poller.store.replace_snapshot(self.target.id, data, read::pending(&next)).await?;
-        Ok(counts)
+        let (shrunk, held) = (verdict.shrunk, verdict.held);
+        let (next, counts) = self.apply(verdict, self.origin(self.target.window > 0)).await?;
+        let recounted = Recounted {
+            pending: read::pending(&next),
+            shrunk_at: self.shrunk_at(shrunk),
+            held,
+            snapshot: Snapshot::from_unsorted(next).encode(),
+        };
+        Ok((recounted, counts))
+    }
+
+    /// Since when the source has been less than half of what it was.
+    fn shrunk_at(&self, shrunk: bool) -> Option<Timestamp> {
+        shrunk.then(|| self.target.shrunk_at.unwrap_or(self.began))
     }
 
     /// Not a sitemap, not a feed: whatever it is, it changes no URL.
@@ -225,7 +259,7 @@ impl Poll<'_> {
             self.poller.probe_well_known(self.id, self.site, Some(&self.target.url)).await?;
         }
         self.poller
-            .finish(self.target, self.began, ended, answer, next, Counts::default(), None)
+            .finish(self.target, self.began, ended, answer, next, Counts::default(), Kept::Nothing)
             .await
             .map(|_| ())
     }
@@ -245,6 +279,7 @@ impl Poll<'_> {
         let suddenly_empty =
             document.entries().is_empty() && children.is_empty() && !before.is_empty();
         let rules = self.diff_rules(report.complete && !suddenly_empty, window, siblings, true);
+        let rules = Rules { has_children: !children.is_empty(), ..rules };
         let verdict = self.judge(before, document, rules).await;
         let verdict = match verdict {
             Ok(verdict) => verdict,
@@ -252,11 +287,15 @@ impl Poll<'_> {
                 return self.failure(Ended::bad(PollEvent::Failed, "failed", why), answer).await;
             }
         };
-        let (shrunk, rolled, unchanged) = (verdict.shrunk, verdict.rolled, verdict.unchanged);
+        let (shrunk, held, unchanged) = (verdict.shrunk, verdict.held, verdict.unchanged);
+        let (rolled, learns) = (verdict.rolled, verdict.learned);
         let (next, mut counts) = self.apply(verdict, self.origin(window)).await?;
         let registered = self.children(&report, children).await?;
-        let rolls = if rolled { self.target.rolls + 1 } else { 0 };
-        let learns = !window && rolls >= ROLLS_OF_A_WINDOW;
+        let rolls = match rolled {
+            Some(true) => self.target.rolls + 1,
+            Some(false) => 0,
+            None => self.target.rolls,
+        };
         let complete = report.complete && !suddenly_empty;
         let moved = head.redirects.is_empty();
         let changed =
@@ -271,7 +310,7 @@ impl Poll<'_> {
             kind: report.kind,
             window: if report.window { 1 } else { u8::from(learned || learns) * 2 },
             rolls,
-            shrunk_at: shrunk.then(|| self.target.shrunk_at.unwrap_or(self.began)),
+            shrunk_at: self.shrunk_at(shrunk),
             pending: read::pending(&next),
             complete,
             epoch: self.rules.epoch(),
@@ -285,14 +324,14 @@ impl Poll<'_> {
             bytes: decoding.bytes,
             entries: (report.entries_total + report.sitemaps_total) as u64,
             admitted: serde_json::to_string(&read::admitted(&next)).unwrap_or_default(),
-            issues: issues_json(&report, shrunk, self.is_too_deep(&report)),
+            issues: issues_json(&report, held, self.is_too_deep(&report)),
             snapshot: Some(Snapshot::from_unsorted(next).encode()),
             changed,
         };
         let hints = hints_of(&report.hints, head);
         let next_poll = self.poller.next(self.target, &ended, &hints);
         self.poller
-            .finish(self.target, self.began, ended, answer, next_poll, counts, Some(result))
+            .finish(self.target, self.began, ended, answer, next_poll, counts, Kept::Read(result))
             .await
             .map(|_| ())
     }
@@ -315,11 +354,23 @@ impl Poll<'_> {
         verdict: Verdict,
         origin: Origin,
     ) -> Result<(Vec<SnapshotEntry>, Counts), StoreError> {
-        let mut next = verdict.next;
-        let mut counts = verdict.counts;
+        let Verdict { effects, absences, previous, mut next, mut counts, .. } = verdict;
         // Those over the quota are counted with the rest of what was refused.
         counts.rejected = 0;
-        let mut rest = verdict.effects.into_iter().peekable();
+        self.apply_chunks(effects, origin, &mut next, &mut counts).await?;
+        let absences = read::really_absent(absences, &previous, &next);
+        self.apply_chunks(absences, origin, &mut next, &mut counts).await?;
+        Ok((next, counts))
+    }
+
+    async fn apply_chunks(
+        &self,
+        effects: Vec<Effect>,
+        origin: Origin,
+        next: &mut [SnapshotEntry],
+        counts: &mut Counts,
+    ) -> Result<(), StoreError> {
+        let mut rest = effects.into_iter().peekable();
         while rest.peek().is_some() {
             let chunk: Vec<Effect> = rest.by_ref().take(CHUNK).collect();
             let applied = self.poller.store.apply(origin, chunk).await?;
@@ -336,7 +387,7 @@ impl Poll<'_> {
             counts.unchanged += more.unchanged;
             counts.removed += more.removed;
         }
-        Ok((next, counts))
+        Ok(())
     }
 
     /// What an index asks of its children; says how many are new.
@@ -433,6 +484,8 @@ impl Poll<'_> {
                 .target
                 .shrunk_at
                 .is_some_and(|at| later(at, SHRINK_GRACE) <= self.began),
+            rolls: self.target.rolls,
+            has_children: false,
         }
     }
 
@@ -530,9 +583,9 @@ fn take_body(fetched: &mut Fetched) -> Fetched {
     }
 }
 
-fn issues_json(report: &Report, shrunk: bool, too_deep: bool) -> String {
+fn issues_json(report: &Report, held: bool, too_deep: bool) -> String {
     let mut issues: Vec<_> = report.issues.iter().take(MAX_ISSUES).cloned().collect();
-    if shrunk {
+    if held {
         issues.push(Issue::of_whole(IssueCode::Shrunk));
     }
     if too_deep {

@@ -13,7 +13,7 @@ use crate::fetch::{Answer, FetchError, Head, Refusal};
 use crate::metrics::PollFigures;
 use crate::parse;
 use crate::store::views::Counts;
-use crate::store::{NextPollAt, PollEnd, PollTarget, ReadResult, StoreError};
+use crate::store::{Kept, NextPollAt, PollEnd, PollTarget, StoreError};
 use crate::url::authority;
 
 /// A 429 or 503 without Retry-After leaves its host alone for this long.
@@ -161,7 +161,9 @@ impl Poller {
             // It is never given up: whatever the host serves depends on it.
             next.at = Some(expires_at);
         }
-        self.finish(target, began, ended, answer, next, Counts::default(), None).await.map(|_| ())
+        self.finish(target, began, ended, answer, next, Counts::default(), Kept::Nothing)
+            .await
+            .map(|_| ())
     }
 
     /// Ends the poll of a page that is no document.
@@ -178,7 +180,9 @@ impl Poller {
             let max = self.config.borrow().poll.max;
             next.at = Some(crate::recrawl::later(began, max));
         }
-        self.finish(target, began, ended, answer, next, Counts::default(), None).await.map(|_| ())
+        self.finish(target, began, ended, answer, next, Counts::default(), Kept::Nothing)
+            .await
+            .map(|_| ())
     }
 
     /// Writes how a poll ended, counts it, logs its one line.
@@ -191,7 +195,7 @@ impl Poller {
         answer: &Result<Answer, FetchError>,
         next: NextPollAt,
         counts: Counts,
-        read: Option<ReadResult>,
+        kept: Kept,
     ) -> Result<i64, StoreError> {
         let head = match answer {
             Ok(Answer::Document(fetched)) => Some(&fetched.head),
@@ -204,7 +208,10 @@ impl Poller {
         let took = Duration::try_from(self.clock.now().duration_since(began)).unwrap_or_default();
         let wire_bytes = head.map_or(0, |head| head.wire_bytes);
         let http_status = head.map(|head| head.status);
-        let (body_bytes, entries) = read.as_ref().map_or((0, 0), |read| (read.bytes, read.entries));
+        let (body_bytes, entries) = match &kept {
+            Kept::Read(read) => (read.bytes, read.entries),
+            Kept::Seen(_) | Kept::Nothing => (0, 0),
+        };
         self.log(target, &ended, &next, &counts, http_status, wire_bytes, entries, took);
         self.metrics.poll_done(&PollFigures {
             result: ended.result,
@@ -214,10 +221,6 @@ impl Poller {
             entries,
             counts,
         });
-        let revalidated = match answer {
-            Ok(Answer::NotModified(head)) => Some(head.validators.clone()),
-            _ => None,
-        };
         let failed = ended.failed();
         self.store
             .finish_poll(PollEnd {
@@ -232,8 +235,7 @@ impl Poller {
                 error: ended.error,
                 next,
                 failed,
-                revalidated,
-                read,
+                kept,
             })
             .await
     }

@@ -51,7 +51,10 @@ pub use operate::MAX_NAMED;
 use policy::Policy;
 use readers::Readers;
 pub use robots::{KeptRobots, RobotsRead};
-pub use sources::{Child, ChildEffect, NewSource, NextPollAt, PollEnd, PollTarget, ReadResult};
+pub use sources::{
+    Child, ChildEffect, Kept, NewSource, NextPollAt, PollEnd, PollTarget, ReadResult, Recounted,
+    SeenAgain,
+};
 use state::{Ears, State};
 use views::{
     BlockView, ChangeView, DeadView, Page, PeekView, PollView, QueueView, SiteView, SourceFilter,
@@ -537,16 +540,6 @@ impl Store {
         self.write(Lane::Bulk, move |state| state.skip_poll(source, &next)).await
     }
 
-    /// Entries of a source are missing once more, without a new document.
-    pub async fn replace_snapshot(
-        &self,
-        source: SourceId,
-        data: Vec<u8>,
-        pending: u64,
-    ) -> Result<(), StoreError> {
-        self.write(Lane::Bulk, move |state| state.replace_snapshot(source, &data, pending)).await
-    }
-
     /// The home page of a site, if it has never been polled.
     pub async fn unseen_home(&self, site: SiteId) -> Result<Option<PollTarget>, StoreError> {
         self.read(move |conn| poll_reads::unseen_home(conn, site)).await
@@ -555,11 +548,6 @@ impl Store {
     /// Tells when sources have come due for another reason than time.
     pub fn sources_changed(&self) -> tokio::sync::watch::Receiver<u64> {
         self.inner.sources.subscribe()
-    }
-
-    /// A complete read found exactly what was there before.
-    pub async fn seen_unchanged(&self, source: SourceId, at: Timestamp) -> Result<(), StoreError> {
-        self.write(Lane::Bulk, move |state| state.seen_unchanged(source, at)).await
     }
 
     /// Takes a host's next slot for one request: when it may be sent. `Err` in

@@ -188,10 +188,41 @@ pub struct PollEnd {
     pub next: NextPollAt,
     /// Did it fail?
     pub failed: bool,
-    /// Fresh validators of a 304.
-    pub revalidated: Option<Validators>,
-    /// What was read, if anything was.
-    pub read: Option<ReadResult>,
+    /// What it leaves behind.
+    pub kept: Kept,
+}
+
+/// What a poll leaves behind.
+#[derive(Debug, Clone)]
+pub enum Kept {
+    /// Nothing: what was known stands.
+    Nothing,
+    /// The source was seen whole and is as it was (a 304, an equal hash).
+    Seen(SeenAgain),
+    /// A document was read.
+    Read(ReadResult),
+}
+
+/// What a read that brought nothing new leaves behind.
+#[derive(Debug, Clone)]
+pub struct SeenAgain {
+    /// Validators to send next time.
+    pub validators: Validators,
+    /// Entries that were missing are missing once more.
+    pub recounted: Option<Recounted>,
+}
+
+/// The absences of a source, counted once more without a new document.
+#[derive(Debug, Clone)]
+pub struct Recounted {
+    /// The next snapshot, encoded.
+    pub snapshot: Vec<u8>,
+    /// Entries that are missing now.
+    pub pending: u64,
+    /// Since when the source has been less than half of what it was.
+    pub shrunk_at: Option<Timestamp>,
+    /// Are its removals held for that?
+    pub held: bool,
 }
 
 /// One child of an index, as the store has it.
@@ -462,19 +493,52 @@ impl State {
                 ])
             })
             .map_err(engine)?;
-        if let Some(fresh) = &end.revalidated {
-            self.conn
-                .prepare_cached(
-                    "UPDATE sources SET etag = coalesce(?2, etag), last_modified = coalesce(?3, last_modified)
-                     WHERE id = ?1",
-                )
-                .and_then(|mut update| update.execute(params![end.source.0, fresh.etag, fresh.last_modified]))
-                .map_err(engine)?;
-        }
-        if let Some(read) = &end.read {
-            self.finish_read(end.source, at, read)?;
+        match &end.kept {
+            Kept::Nothing => {}
+            Kept::Seen(seen) => self.finish_seen(end.source, at, seen)?,
+            Kept::Read(read) => self.finish_read(end.source, at, read)?,
         }
         self.record_poll(end)
+    }
+
+    fn finish_seen(&mut self, id: SourceId, at: i64, seen: &SeenAgain) -> Result<(), StoreError> {
+        self.conn
+            .prepare_cached(
+                "UPDATE sources SET etag = ?2, last_modified = ?3, last_complete_at = ?4 WHERE id = ?1",
+            )
+            .and_then(|mut update| {
+                let Validators { etag, last_modified } = &seen.validators;
+                update.execute(params![id.0, etag, last_modified, at])
+            })
+            .map_err(engine)?;
+        let Some(recounted) = &seen.recounted else { return Ok(()) };
+        // A count of its own, since removals may have come of it.
+        self.conn
+            .prepare_cached(
+                "UPDATE sources SET generation = generation + 1, pending = ?2, shrunk_at = ?3,
+                     issues = CASE WHEN ?4 OR issues IS NULL THEN issues ELSE
+                         (SELECT json_group_array(json(value)) FROM json_each(issues)
+                          WHERE value ->> 'code' <> 'shrunk') END
+                 WHERE id = ?1",
+            )
+            .and_then(|mut update| {
+                update.execute(params![
+                    id.0,
+                    recounted.pending.cast_signed(),
+                    recounted.shrunk_at.map(Timestamp::as_millisecond),
+                    recounted.held,
+                ])
+            })
+            .map_err(engine)?;
+        self.write_snapshot(id, &recounted.snapshot)
+    }
+
+    fn write_snapshot(&mut self, id: SourceId, data: &[u8]) -> Result<(), StoreError> {
+        self.conn
+            .prepare_cached("INSERT OR REPLACE INTO snapshots (source_id, data) VALUES (?1, ?2)")
+            .and_then(|mut replace| replace.execute(params![id.0, data]))
+            .map(|_| ())
+            .map_err(engine)
     }
 
     fn finish_read(&mut self, id: SourceId, at: i64, read: &ReadResult) -> Result<(), StoreError> {
@@ -512,20 +576,19 @@ impl State {
                 ])
             })
             .map_err(engine)?;
-        if let Some(snapshot) = &read.snapshot {
-            self.conn
-                .prepare_cached(
-                    "INSERT OR REPLACE INTO snapshots (source_id, data) VALUES (?1, ?2)",
-                )
-                .and_then(|mut replace| replace.execute(params![id.0, snapshot]))
-                .map_err(engine)?;
+        match &read.snapshot {
+            Some(snapshot) => self.write_snapshot(id, snapshot),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn record_poll(&mut self, end: &PollEnd) -> Result<i64, StoreError> {
         let counts = serde_json::to_string(&end.counts).unwrap_or_default();
-        let entries = end.read.as_ref().map_or(0, |read| read.entries).cast_signed();
+        let (entries, counted) = match &end.kept {
+            Kept::Read(read) => (read.entries.cast_signed(), true),
+            Kept::Seen(seen) => (0, seen.recounted.is_some()),
+            Kept::Nothing => (0, false),
+        };
         self.conn
             .prepare_cached(
                 "INSERT INTO polls (source_id, at, took_ms, result, http_status, wire_bytes, entries, counts,
@@ -544,7 +607,7 @@ impl State {
                     entries,
                     counts,
                     end.error,
-                    end.read.is_some(),
+                    counted,
                 ])
             })
             .map_err(engine)?;
@@ -575,34 +638,6 @@ impl State {
             .and_then(|mut update| {
                 update.execute(params![id.0, at, next.interval_ms, next.rule, next.why])
             })
-            .map(|_| ())
-            .map_err(engine)
-    }
-
-    /// Misses were counted without a new document.
-    pub(super) fn replace_snapshot(
-        &mut self,
-        id: SourceId,
-        data: &[u8],
-        pending: u64,
-    ) -> Result<(), StoreError> {
-        self.conn
-            .prepare_cached("UPDATE snapshots SET data = ?2 WHERE source_id = ?1")
-            .and_then(|mut update| update.execute(params![id.0, data]))
-            .map_err(engine)?;
-        self.conn
-            .prepare_cached("UPDATE sources SET pending = ?2 WHERE id = ?1")
-            .and_then(|mut update| update.execute(params![id.0, pending.cast_signed()]))
-            .map(|_| ())
-            .map_err(engine)
-    }
-
-    /// A complete read that found what was there before (a 304, an equal
-    /// hash): the source was seen whole, and nothing of it is new.
-    pub(super) fn seen_unchanged(&mut self, id: SourceId, at: Timestamp) -> Result<(), StoreError> {
-        self.conn
-            .prepare_cached("UPDATE sources SET last_complete_at = ?2 WHERE id = ?1")
-            .and_then(|mut update| update.execute(params![id.0, at.as_millisecond()]))
             .map(|_| ())
             .map_err(engine)
     }

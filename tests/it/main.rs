@@ -9,6 +9,7 @@
 
 mod agreement;
 mod corpus;
+mod daemon;
 mod fetch;
 mod fixtures;
 mod hostile;

@@ -246,7 +246,8 @@ impl Diff {
         let since = *next.missing_since.get_or_insert(now_s);
         let long_enough = u32::from(next.misses) >= rules.removal_polls.max(1)
             && now_s - since >= rules.removal_after_s
-            && since <= rules.siblings_read_s;
+            // In one second nobody knows which of two reads came first.
+            && since < rules.siblings_read_s;
         if long_enough {
             self.steps.push(Step::Drop { row: was.row });
             return;

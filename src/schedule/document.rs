@@ -15,7 +15,7 @@ use super::Poller;
 use super::gate::PollGate;
 use super::interval::PollEvent;
 use super::interval::hints::Hints;
-use super::outcome::{Ended, hints_of};
+use super::outcome::{Ended, hints_of, hints_text, kept_hints};
 use super::read::{self, ListedChild, ReadDocument, Verdict};
 use crate::config::{Config, Site};
 use crate::diff::snapshot::{Snapshot, SnapshotEntry};
@@ -83,7 +83,7 @@ impl Poller {
             (None, Ok(Answer::NotModified(_))) => {
                 self.metrics.saved(Saved::NotModified, 1);
                 let ended = Ended::good(PollEvent::Unchanged, "not-modified");
-                poll.nothing_new(ended, &answer, Hints::default()).await
+                poll.nothing_new(ended, &answer).await
             }
             _ => poll.failure(Ended::of(&answer), &answer).await,
         }
@@ -119,7 +119,7 @@ impl Poll<'_> {
         let wire = wire_hash(&fetched.body);
         let head = fetched.head.clone();
         if !self.read_in_full && self.target.wire_hash == Some(wire) && !fetched.cut {
-            return self.same_bytes(answer, &head).await;
+            return self.same_bytes(answer).await;
         }
         let limits = self.site.limits;
         let limits_of_parser = Limits {
@@ -145,7 +145,7 @@ impl Poll<'_> {
             && self.target.body_hash == Some(read.decoding.hash)
             && read.report.complete
         {
-            return self.same_bytes(answer, &head).await;
+            return self.same_bytes(answer).await;
         }
         self.take_over(read, wire, &head, answer).await
     }
@@ -154,11 +154,9 @@ impl Poll<'_> {
     async fn same_bytes(
         &self,
         answer: &Result<Answer, FetchError>,
-        head: &Head,
     ) -> Result<(), StoreError> {
         self.poller.metrics.saved(Saved::EqualHash, 1);
-        let hints = Hints { max_age: head.max_age, ..Hints::default() };
-        self.nothing_new(Ended::good(PollEvent::Unchanged, "unchanged"), answer, hints).await
+        self.nothing_new(Ended::good(PollEvent::Unchanged, "unchanged"), answer).await
     }
 
     /// A read that found what was there before. Only entries that were missing
@@ -167,7 +165,6 @@ impl Poll<'_> {
         &self,
         ended: Ended,
         answer: &Result<Answer, FetchError>,
-        hints: Hints,
     ) -> Result<(), StoreError> {
         let mut counts = Counts { unchanged: self.target.entries, ..Counts::default() };
         let mut recounted = None;
@@ -176,6 +173,14 @@ impl Poll<'_> {
             counts = more;
             recounted = Some(again);
         }
+        let head = match answer {
+            Ok(Answer::Document(fetched)) => Some(&fetched.head),
+            Ok(Answer::NotModified(head)) => Some(head),
+            _ => None,
+        };
+        // What the document said holds on; the freshness is the answer's own.
+        let hints = kept_hints(self.target.hints.as_deref());
+        let hints = Hints { max_age: head.and_then(|head| head.max_age), ..hints };
         let next = self.poller.next(self.target, &ended, &hints);
         let kept = Kept::Seen(SeenAgain { validators: self.validators_of(answer), recounted });
         self.poller
@@ -287,7 +292,7 @@ impl Poll<'_> {
                 return self.failure(Ended::bad(PollEvent::Failed, "failed", why), answer).await;
             }
         };
-        let (shrunk, held, unchanged) = (verdict.shrunk, verdict.held, verdict.unchanged);
+        let (shrunk, held) = (verdict.shrunk, verdict.held);
         let (rolled, learns) = (verdict.rolled, verdict.learned);
         let (next, mut counts) = self.apply(verdict, self.origin(window)).await?;
         let registered = self.children(&report, children).await?;
@@ -300,12 +305,13 @@ impl Poll<'_> {
         let moved = head.redirects.is_empty();
         let changed =
             counts.new + counts.changed + counts.touched + counts.removed + registered > 0;
-        let ended = ended(&report, complete, suddenly_empty, counts, registered, unchanged);
+        let ended = ended(&report, complete, suddenly_empty, counts, registered);
         counts.rejected += read::admitted(&next)
             .iter()
             .filter(|(fate, _)| **fate != "accepted")
             .map(|(_, n)| n)
             .sum::<u64>();
+        let hints = hints_of(&report.hints, head);
         let result = ReadResult {
             kind: report.kind,
             window: if report.window { 1 } else { u8::from(learned || learns) * 2 },
@@ -325,10 +331,10 @@ impl Poll<'_> {
             entries: (report.entries_total + report.sitemaps_total) as u64,
             admitted: serde_json::to_string(&read::admitted(&next)).unwrap_or_default(),
             issues: issues_json(&report, held, self.is_too_deep(&report)),
+            hints: hints_text(&hints),
             snapshot: Some(Snapshot::from_unsorted(next).encode()),
             changed,
         };
-        let hints = hints_of(&report.hints, head);
         let next_poll = self.poller.next(self.target, &ended, &hints);
         self.poller
             .finish(self.target, self.began, ended, answer, next_poll, counts, Kept::Read(result))
@@ -354,7 +360,14 @@ impl Poll<'_> {
         verdict: Verdict,
         origin: Origin,
     ) -> Result<(Vec<SnapshotEntry>, Counts), StoreError> {
-        let Verdict { effects, absences, previous, mut next, mut counts, .. } = verdict;
+        let Verdict { mut effects, mut absences, previous, mut next, mut counts, .. } = verdict;
+        if !effects.is_empty() || !absences.is_empty() {
+            let logged = self.poller.store.logged(origin).await?;
+            let told = read::without_logged(&mut effects, &logged);
+            counts.touched += told.touched;
+            counts.regressed += told.regressed;
+            read::without_logged(&mut absences, &logged);
+        }
         // Those over the quota are counted with the rest of what was refused.
         counts.rejected = 0;
         self.apply_chunks(effects, origin, &mut next, &mut counts).await?;
@@ -523,7 +536,6 @@ fn ended(
     suddenly_empty: bool,
     counts: Counts,
     registered: u64,
-    unchanged: bool,
 ) -> Ended {
     if !complete {
         let error = if suddenly_empty {
@@ -543,7 +555,6 @@ fn ended(
     } else {
         Ended::good(PollEvent::Changed { new, changed }, "changed")
     };
-    debug_assert!(!unchanged || new + changed == 0);
     if report.issues.iter().any(|issue| issue.severity != Severity::Warning) {
         ended.status = "has-errors";
     }

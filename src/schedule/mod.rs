@@ -18,16 +18,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::clock::Clock;
 use crate::config::{Config, Site};
-use crate::fetch::Fetcher;
+use crate::fetch::{FetchError, Fetcher};
 use crate::metrics::Metrics;
 use crate::model::{HostId, Role};
-use crate::store::{PollTarget, Store};
+use crate::store::views::Counts;
+use crate::store::{Kept, PollTarget, Store};
 use gate::HostLocks;
+use interval::PollEvent;
+use interval::hints::Hints;
+use outcome::Ended;
 use robots::RobotsCache;
 
 /// Documents decoded, parsed and compared at once: bounds memory and leaves
@@ -139,7 +144,11 @@ impl Poller {
             let poller = Arc::clone(self);
             polls.spawn(async move {
                 let host = target.host;
-                poller.poll(target).await;
+                let poll = tokio::spawn(Arc::clone(&poller).poll(target.clone()));
+                // Let go of with the loop, as its own task would not be.
+                if let Err(error) = AbortOnDropHandle::new(poll).await {
+                    poller.panicked(&target, &error).await;
+                }
                 host
             });
         }
@@ -178,7 +187,7 @@ impl Poller {
 
     /// Polls one source, whatever it is. Never fails: what goes wrong is
     /// written down with the source.
-    pub(crate) async fn poll(&self, target: PollTarget) {
+    pub(crate) async fn poll(self: Arc<Self>, target: PollTarget) {
         let url = crate::log::redact(&target.url);
         let done = match target.role {
             Role::Robots => self.poll_robots(&target).await,
@@ -191,6 +200,21 @@ impl Poller {
         }
     }
 
+    /// A panic is our fault and fails that source only: it backs off like any
+    /// other failure, so that it is not tried again at once and for ever.
+    async fn panicked(&self, target: &PollTarget, error: &JoinError) {
+        tracing::error!(source = %target.id, %error, "a poll panicked");
+        let why = "an internal error, please report it".to_owned();
+        let ended = Ended::bad(PollEvent::Failed, "failed", why);
+        let next = self.next(target, &ended, &Hints::default());
+        let answer = Err(FetchError::Protocol("an internal error".to_owned()));
+        let (began, counts) = (self.clock.now(), Counts::default());
+        let kept = self.finish(target, began, ended, &answer, next, counts, Kept::Nothing).await;
+        if let Err(error) = kept {
+            tracing::error!(source = %target.id, %error, "poll not kept");
+        }
+    }
+
     /// The site of a source, as the config has it now.
     fn site_of(&self, target: &PollTarget) -> Option<Site> {
         let name = target.site_name.as_ref()?;
@@ -198,15 +222,14 @@ impl Poller {
     }
 }
 
-/// A poll has ended: its host is free again. A panic in it ended that poll
-/// only; the source stays due and is tried again.
-fn free(done: Result<HostId, tokio::task::JoinError>, busy: &mut HashSet<HostId>) {
+/// A poll has ended: its host is free again.
+fn free(done: Result<HostId, JoinError>, busy: &mut HashSet<HostId>) {
     match done {
         Ok(host) => {
             busy.remove(&host);
         }
         Err(error) => {
-            tracing::error!(%error, "a poll panicked");
+            tracing::error!(%error, "the end of a poll panicked");
             // Which host it was is lost with it; the store names them anew.
             busy.clear();
         }

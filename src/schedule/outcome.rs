@@ -13,7 +13,7 @@ use crate::fetch::{Answer, FetchError, Head, Refusal};
 use crate::metrics::PollFigures;
 use crate::parse;
 use crate::store::views::Counts;
-use crate::store::{Kept, NextPollAt, PollEnd, PollTarget, StoreError};
+use crate::store::{FORBIDDEN, Kept, NextPollAt, PollEnd, PollTarget, StoreError};
 use crate::url::authority;
 
 /// A 429 or 503 without Retry-After leaves its host alone for this long.
@@ -130,7 +130,11 @@ impl Poller {
             Next::Poll(next) => NextPollAt {
                 at: Some(next.at),
                 interval_ms: i64::try_from(next.interval.as_millis()).unwrap_or(i64::MAX),
-                rule: next.rule.as_str().to_owned(),
+                rule: if ended.event == PollEvent::RobotsForbidden {
+                    FORBIDDEN.to_owned()
+                } else {
+                    next.rule.as_str().to_owned()
+                },
                 why: next.why,
             },
             Next::Retire { why } => NextPollAt {
@@ -283,6 +287,38 @@ pub(super) fn hints_of(document: &parse::Hints, head: &Head) -> Hints {
         max_age: head.max_age,
         ttl: document.min_interval_secs.map(|seconds| Duration::from_secs(u64::from(seconds))),
         skip: Skip { hours: document.skip_hours, days: document.skip_days },
+    }
+}
+
+/// Hints as the store keeps them.
+pub(super) fn hints_text(hints: &Hints) -> Option<String> {
+    let seconds = |hint: Option<Duration>| hint.map(|hint| hint.as_secs());
+    (*hints != Hints::default()).then(|| {
+        serde_json::json!({
+            "max_age": seconds(hints.max_age),
+            "ttl": seconds(hints.ttl),
+            "skip_hours": hints.skip.hours,
+            "skip_days": hints.skip.days,
+        })
+        .to_string()
+    })
+}
+
+/// Reads what [`hints_text`] wrote; anything else says nothing.
+pub(super) fn kept_hints(text: Option<&str>) -> Hints {
+    let Some(kept) = text.and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok())
+    else {
+        return Hints::default();
+    };
+    let seconds = |key: &str| kept[key].as_u64().map(Duration::from_secs);
+    let bits = |key: &str| kept[key].as_u64().and_then(|bits| u32::try_from(bits).ok());
+    Hints {
+        max_age: seconds("max_age"),
+        ttl: seconds("ttl"),
+        skip: Skip {
+            hours: bits("skip_hours").unwrap_or(0),
+            days: bits("skip_days").and_then(|days| u8::try_from(days).ok()).unwrap_or(0),
+        },
     }
 }
 

@@ -15,7 +15,7 @@ use crate::diff::snapshot::{Row, Snapshot, SnapshotEntry};
 use crate::diff::{self, Diff, Document, Rules, Step};
 use crate::fetch::Fetched;
 use crate::fetch::body::{Decoded, Decoding, End};
-use crate::model::{Lastmod, UrlId};
+use crate::model::{ChangeKind, Lastmod, UrlId};
 use crate::parse::{self, Context, Item, Limits, Report};
 use crate::store::Effect;
 use crate::store::views::Counts;
@@ -83,8 +83,6 @@ pub(super) struct Verdict {
     pub(super) held: bool,
     pub(super) rolled: Option<bool>,
     pub(super) learned: bool,
-    /// Is it all as it was?
-    pub(super) unchanged: bool,
 }
 
 /// Compares a document with what its source listed before and judges what is
@@ -97,7 +95,6 @@ pub(super) fn judge(
     source: &Url,
 ) -> Verdict {
     let mut diff = diff::diff(before, document, rules);
-    let unchanged = diff.is_empty(before);
     let mut counts =
         Counts { unchanged: diff.unchanged, missing: diff.missing, ..Counts::default() };
     let steps = std::mem::take(&mut diff.steps);
@@ -125,7 +122,6 @@ pub(super) fn judge(
         held: diff.held,
         rolled: diff.rolled,
         learned: diff.learned,
-        unchanged,
     }
 }
 
@@ -193,6 +189,31 @@ fn url_of(row: Row) -> Option<UrlId> {
         Row::Url(url) => Some(url),
         Row::Rejected(_) => None,
     }
+}
+
+/// Takes out what a read that died in the middle has told already, where the
+/// row itself cannot show it; says how much.
+pub(super) fn without_logged(
+    effects: &mut Vec<Effect>,
+    logged: &HashSet<(ChangeKind, UrlId)>,
+) -> Counts {
+    let mut told = Counts::default();
+    if logged.is_empty() {
+        return told;
+    }
+    effects.retain(|effect| {
+        let (kind, url) = match effect {
+            Effect::Touched { url, .. } => (ChangeKind::Touched, *url),
+            Effect::Regressed { url } => (ChangeKind::Regressed, *url),
+            Effect::Missing { url } => (ChangeKind::Missing, *url),
+            _ => return true,
+        };
+        let is_new = !logged.contains(&(kind, url));
+        told.touched += u64::from(!is_new && kind == ChangeKind::Touched);
+        told.regressed += u64::from(!is_new && kind == ChangeKind::Regressed);
+        is_new
+    });
+    told
 }
 
 /// What is left of the absences once the rows of all entries are known: a page

@@ -28,6 +28,9 @@ const FRESH: Duration = Duration::from_secs(24 * 3_600);
 /// A copy that could not be refreshed is not asked for again for this long
 /// by those who only want to be judged by it.
 const RETRY: Duration = Duration::from_secs(300);
+/// A poll comes back after this when the robots.txt that it needs could not
+/// even be asked for, because the turn of its host is too far off.
+const UNKNOWN: Duration = Duration::from_secs(30);
 /// Bytes of a robots.txt that are kept (RFC 9309 section 2.5).
 const MAX_BODY: usize = 500 * 1024;
 /// Redirects followed (RFC 9309 section 2.3.1.2).
@@ -86,7 +89,11 @@ impl Poller {
     ) -> Result<(), Refusal> {
         let kept = match self.fresh_robots(authority, delay).await {
             Ok(Some(kept)) if !kept.unreachable => kept,
-            _ => {
+            Ok(None) | Err(_) => {
+                // Put off rather than failed: whatever it says is not known yet.
+                return Err(Refusal::Later { until: later(self.clock.now(), UNKNOWN) });
+            }
+            Ok(Some(_)) => {
                 return Err(Refusal::Robots {
                     authority: format!("{authority} (robots.txt unreachable)"),
                 });

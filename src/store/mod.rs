@@ -42,7 +42,7 @@ use url::Url;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::metrics::Metrics;
-use crate::model::{HostId, SiteId, SourceId, UrlId};
+use crate::model::{ChangeKind, HostId, SiteId, SourceId, UrlId};
 use crate::queue::{LeaseBatch, LeaseRequest, Settlement, Token, TokenResult};
 pub use apply::{Applied, CHUNK, Effect, Origin};
 use checkpoint::Checkpointer;
@@ -50,7 +50,7 @@ use lock::DataLock;
 pub use operate::MAX_NAMED;
 use policy::Policy;
 use readers::Readers;
-pub use robots::{KeptRobots, RobotsRead};
+pub use robots::{FORBIDDEN, KeptRobots, RobotsRead};
 pub use sources::{
     Child, ChildEffect, Kept, NewSource, NextPollAt, PollEnd, PollTarget, ReadResult, Recounted,
     SeenAgain,
@@ -448,7 +448,9 @@ impl Store {
     pub async fn reconfigure(&self, config: Config) -> Result<(), StoreError> {
         self.write(Lane::Bulk, move |state| {
             state.policy = Policy::new(&config);
-            state.sync_sites(&config)
+            state.sync_sites(&config)?;
+            // Sites come, go and return, and with them what may be leased.
+            state.reload_windows()
         })
         .await
     }
@@ -482,6 +484,15 @@ impl Store {
     /// Applies one chunk of a diff.
     pub async fn apply(&self, origin: Origin, effects: Vec<Effect>) -> Result<Applied, StoreError> {
         self.write(Lane::Bulk, move |state| state.apply(origin, effects)).await
+    }
+
+    /// Events that this very read of a source has logged already: of a process
+    /// that died in the middle of it.
+    pub async fn logged(
+        &self,
+        origin: Origin,
+    ) -> Result<std::collections::HashSet<(ChangeKind, UrlId)>, StoreError> {
+        self.read(move |conn| changes::logged(conn, origin.source, origin.generation)).await
     }
 
     /// The children of an index.

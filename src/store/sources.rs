@@ -98,6 +98,8 @@ pub struct PollTarget {
     pub entries: u64,
     /// Is it due because someone asked? Then it is really fetched.
     pub asked: bool,
+    /// What its publisher says of polling, as [`ReadResult::hints`] was.
+    pub hints: Option<String>,
 }
 
 impl PollTarget {
@@ -157,6 +159,8 @@ pub struct ReadResult {
     pub admitted: String,
     /// JSON: defects.
     pub issues: String,
+    /// What the publisher says of polling, in the words of the schedule.
+    pub hints: Option<String>,
     /// The next snapshot, encoded; `None` leaves the old one.
     pub snapshot: Option<Vec<u8>>,
     /// Did it show anything new?
@@ -266,7 +270,7 @@ pub(super) const TARGET: &str = "SELECT
     s.kind, s.window, s.rolls, s.shrunk_at, s.pending, s.index_lastmod, s.index_precision,
     coalesce(s.next_poll_at, 0), s.interval_ms, s.failures, s.failing_since, s.generation, s.epoch,
     s.etag, s.last_modified, s.wire_hash, s.body_hash, s.last_complete_at, s.last_full_at, s.entries,
-    s.added_at, s.named_by, s.rule = 'asked'
+    s.added_at, s.named_by, s.rule = 'asked', s.hints
     FROM sources s LEFT JOIN sites n ON n.id = s.site_id";
 
 impl State {
@@ -286,7 +290,8 @@ impl State {
             if let Some((id, retired_at)) = known {
                 // A dead source that is still named is probed again, rarely.
                 let now = self.now_ms();
-                if retired_at.is_some_and(|at| now - at >= PROBE_DEAD_MS) {
+                if self.adopt(id, source)? || retired_at.is_some_and(|at| now - at >= PROBE_DEAD_MS)
+                {
                     self.revive(id)?;
                 }
                 continue;
@@ -306,6 +311,23 @@ impl State {
             .and_then(|mut update| update.execute(params![site.0, added.cast_signed()]))
             .map_err(engine)?;
         Ok((added, refused))
+    }
+
+    /// A child that its index dropped and another one lists is that one's from
+    /// now on; says whether it is.
+    fn adopt(&mut self, id: SourceId, source: &NewSource) -> Result<bool, StoreError> {
+        let Some((parent, depth)) = source.parent else { return Ok(false) };
+        let (second, precision) = lastmod_columns(source.lastmod);
+        self.conn
+            .prepare_cached(
+                "UPDATE sources SET parent_id = ?2, depth = ?3, index_lastmod = ?4, index_precision = ?5
+                 WHERE id = ?1 AND dropped_at IS NOT NULL AND parent_id <> ?2",
+            )
+            .and_then(|mut update| {
+                update.execute(params![id.0, parent.0, depth, second, precision])
+            })
+            .map(|adopted| adopted > 0)
+            .map_err(engine)
     }
 
     fn site_sources(&self, site: SiteId) -> Result<u64, StoreError> {
@@ -380,13 +402,29 @@ impl State {
             .and_then(|mut query| query.query_row([host.0], |row| row.get(0)))
             .map_err(engine)?;
         if exists {
-            return Ok(());
+            return self.take_over_robots(host, site);
         }
         let authority = self.host(host)?.authority.to_string();
         let Ok(url) = Url::parse(&format!("{authority}/robots.txt")) else { return Ok(()) };
         let source =
             NewSource { url, role: Role::Robots, named_by: "config", parent: None, lastmod: None };
         self.insert_source(site, host, &source).map(|_| ())
+    }
+
+    /// robots.txt whose own site left the config, or never was, is polled on
+    /// behalf of the next one.
+    fn take_over_robots(&mut self, host: HostId, site: Option<SiteId>) -> Result<(), StoreError> {
+        let Some(site) = site else { return Ok(()) };
+        let taken = self
+            .conn
+            .prepare_cached(
+                "UPDATE sources SET state = 0, site_id = ?2 WHERE host_id = ?1 AND role = 0 AND state = 1
+                 AND site_id <> ?2 AND EXISTS (SELECT 1 FROM sites WHERE id = ?2 AND state = 0)",
+            )
+            .and_then(|mut update| update.execute(params![host.0, site.0]))
+            .map_err(engine)?;
+        self.sources_moved |= taken > 0;
+        Ok(())
     }
 
     /// Brings a retired source back; it is due now.
@@ -469,13 +507,16 @@ impl State {
         self.conn
             .prepare_cached(
                 "UPDATE sources SET last_poll_at = ?2, status = ?3, error = ?4, http_status = ?5,
-                     next_poll_at = ?6, interval_ms = ?7, rule = ?8, why = ?9,
+                     next_poll_at = CASE WHEN (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN next_poll_at ELSE ?6 END,
+                     interval_ms = ?7,
+                     rule = CASE WHEN (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN rule ELSE ?8 END,
+                     why = CASE WHEN (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN why ELSE ?9 END,
                      failures = CASE ?10 WHEN 1 THEN failures + 1 ELSE 0 END,
                      failing_since = CASE ?10 WHEN 1 THEN coalesce(failing_since, ?2) END,
                      last_success_at = CASE ?10 WHEN 1 THEN last_success_at ELSE ?2 END,
-                     state = CASE WHEN ?6 IS NULL THEN 2 ELSE state END,
-                     retired_why = CASE WHEN ?6 IS NULL THEN ?9 END,
-                     retired_at = CASE WHEN ?6 IS NULL THEN ?2 END
+                     state = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN 2 ELSE state END,
+                     retired_why = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN ?9 END,
+                     retired_at = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN ?2 END
                  WHERE id = ?1",
             )
             .and_then(|mut update| {
@@ -510,6 +551,14 @@ impl State {
                 let Validators { etag, last_modified } = &seen.validators;
                 update.execute(params![id.0, etag, last_modified, at])
             })
+            .map_err(engine)?;
+        // An index that did not change still does not list what it dropped.
+        self.conn
+            .prepare_cached(
+                "UPDATE sources SET index_misses = index_misses + 1
+                 WHERE parent_id = ?1 AND dropped_at IS NOT NULL AND state <> 2",
+            )
+            .and_then(|mut update| update.execute([id.0]))
             .map_err(engine)?;
         let Some(recounted) = &seen.recounted else { return Ok(()) };
         // A count of its own, since removals may have come of it.
@@ -550,7 +599,8 @@ impl State {
                      etag = ?9, last_modified = ?10, wire_hash = ?11, body_hash = ?12, bytes = ?13,
                      entries = ?14, admitted = ?15, issues = ?16, last_full_at = ?17,
                      last_complete_at = CASE ?7 WHEN 1 THEN ?17 ELSE last_complete_at END,
-                     last_changed_at = CASE ?18 WHEN 1 THEN ?17 ELSE last_changed_at END
+                     last_changed_at = CASE ?18 WHEN 1 THEN ?17 ELSE last_changed_at END,
+                     hints = ?19
                  WHERE id = ?1",
             )
             .and_then(|mut update| {
@@ -573,6 +623,7 @@ impl State {
                     read.issues,
                     at,
                     read.changed,
+                    read.hints,
                 ])
             })
             .map_err(engine)?;
@@ -686,6 +737,7 @@ pub(super) fn read_target(row: &Row<'_>) -> rusqlite::Result<PollTarget> {
         added_at: timestamp(row.get(29)?),
         named_by: row.get(30)?,
         asked: row.get(31)?,
+        hints: row.get(32)?,
     })
 }
 

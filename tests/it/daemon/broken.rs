@@ -44,13 +44,6 @@ fn cases(whole: &str) -> Vec<Case> {
         case("410", Reply::status(410), failed("gone"), "HTTP error 410", "410 (gone)"),
         case("403", Reply::status(403), failed("denied"), "HTTP error 403", "once in a row"),
         case("500", Reply::status(500), failed("failed"), "HTTP error 500", "failed once"),
-        case(
-            "429",
-            Reply::status(429).header("Retry-After", "7200"),
-            failed("throttled"),
-            "HTTP error 429",
-            "Retry-After",
-        ),
     ]
 }
 

@@ -82,9 +82,21 @@ async fn a_retired_source_holds_its_urls_for_a_week_and_then_no_longer() {
     while daemon.store.maintain().await.unwrap() {}
     assert!(!daemon.url(&format!("{base}/one.xml")).await.listed);
     assert!(daemon.url(&format!("{base}/both")).await.listed);
-    // Brought back, it lists its URLs again, though no byte of it has moved.
-    let poll = daemon.poll("/one.xml").await;
-    assert_eq!(poll.counts.new, 1);
-    assert!(daemon.url(&format!("{base}/one.xml")).await.listed);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_source_that_comes_back_lists_its_urls_again_though_no_byte_has_moved() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let world = World::new(&[&origin]);
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/a", ""), ("/b", "")])).etag("\"1\""));
+    let daemon = world.start(&listed(&origin, &["/sitemap.xml"], &[], "")).await;
+    let id = daemon.polled("/sitemap.xml", 1).await.source;
+    daemon.store.delete_source(id, true).await.unwrap();
+    while daemon.store.maintain().await.unwrap() {}
+    assert!(!daemon.url(&format!("{base}/a")).await.listed);
+    assert_eq!(daemon.poll("/sitemap.xml").await.counts.new, 2);
+    assert!(daemon.url(&format!("{base}/a")).await.listed);
     daemon.stop().await;
 }

@@ -95,7 +95,11 @@ impl World {
 
     /// Starts a daemon, or starts it again on the same folder.
     pub async fn start(&self, text: &str) -> Daemon {
-        let config = self.config(text);
+        self.start_with(self.config(text)).await
+    }
+
+    /// The same with a config that no text says.
+    pub async fn start_with(&self, config: Config) -> Daemon {
         let app = App::build_with(config, self.clock.clone(), self.lookup.clone()).await.unwrap();
         let (store, api) = (app.store().clone(), app.api_addr());
         let stop = CancellationToken::new();

@@ -159,6 +159,9 @@ impl App {
         let ended = loop {
             let [a, b, c, d] = &mut tasks;
             tokio::select! {
+                // First, or a task that ends as it was told to would count as
+                // one that stopped by itself.
+                biased;
                 () = inner.cancelled() => break None,
                 ended = a => break Some((0, ended)),
                 ended = b => break Some((1, ended)),
@@ -196,13 +199,16 @@ async fn take_over(
     defaults: &watch::Sender<LeaseDefaults>,
     new: Config,
 ) {
-    let plan = reload::plan(&config.borrow(), &new);
+    let old = Arc::clone(&config.borrow());
+    let plan = reload::plan(&old, &new);
+    // Before the store names their sources as due, polls must know new sites.
+    config.send_replace(Arc::new(new.clone()));
     if let Err(error) = store.reconfigure(new.clone()).await {
         tracing::error!(%error, "the new config was not taken over; the old one holds");
+        config.send_replace(old);
         return;
     }
     defaults.send_replace(lease_defaults(&new));
-    config.send_replace(Arc::new(new));
     tracing::info!(
         added = plan.sites_added.len(),
         removed = plan.sites_removed.len(),

@@ -295,7 +295,7 @@ impl Poll<'_> {
         let (shrunk, held) = (verdict.shrunk, verdict.held);
         let (rolled, learns) = (verdict.rolled, verdict.learned);
         let (next, mut counts) = self.apply(verdict, self.origin(window)).await?;
-        let registered = self.children(&report, children).await?;
+        let (registered, refused) = self.children(&report, children).await?;
         let rolls = match rolled {
             Some(true) => self.target.rolls + 1,
             Some(false) => 0,
@@ -330,7 +330,7 @@ impl Poll<'_> {
             bytes: decoding.bytes,
             entries: (report.entries_total + report.sitemaps_total) as u64,
             admitted: serde_json::to_string(&read::admitted(&next)).unwrap_or_default(),
-            issues: issues_json(&report, held, self.is_too_deep(&report)),
+            issues: issues_json(&report, held, self.is_too_deep(&report), refused),
             hints: hints_text(&hints),
             snapshot: Some(Snapshot::from_unsorted(next).encode()),
             changed,
@@ -403,14 +403,19 @@ impl Poll<'_> {
         Ok(())
     }
 
-    /// What an index asks of its children; says how many are new.
-    async fn children(&self, report: &Report, listed: Vec<ListedChild>) -> Result<u64, StoreError> {
+    /// What an index asks of its children; says how many are new, and how many
+    /// the site's quota refused.
+    async fn children(
+        &self,
+        report: &Report,
+        listed: Vec<ListedChild>,
+    ) -> Result<(u64, u64), StoreError> {
         let is_index = matches!(report.kind, DocumentKind::Index | DocumentKind::Mixed);
         if !is_index && self.target.kind.is_none_or(|kind| kind != DocumentKind::Index) {
-            return Ok(0);
+            return Ok((0, 0));
         }
         if self.is_too_deep(report) {
-            return Ok(0);
+            return Ok((0, 0));
         }
         let depth = self.target.depth + 1;
         let known = self.poller.store.children(self.target.id).await?;
@@ -449,11 +454,11 @@ impl Poll<'_> {
             effects.extend(gone.map(|child| ChildEffect::Missing { id: child.id }));
         }
         if effects.is_empty() {
-            return Ok(0);
+            return Ok((0, 0));
         }
         let registered = self.poller.store.apply_children(self.id, effects).await?;
         self.poller.note_refused(&self.site.name, registered);
-        Ok(registered.0)
+        Ok(registered)
     }
 
     /// Are the children of this index deeper than indexes may go?
@@ -594,8 +599,11 @@ fn take_body(fetched: &mut Fetched) -> Fetched {
     }
 }
 
-fn issues_json(report: &Report, held: bool, too_deep: bool) -> String {
+fn issues_json(report: &Report, held: bool, too_deep: bool, refused: u64) -> String {
     let mut issues: Vec<_> = report.issues.iter().take(MAX_ISSUES).cloned().collect();
+    if refused > 0 {
+        issues.push(Issue { count: refused, ..Issue::of_whole(IssueCode::TooManySitemaps) });
+    }
     if held {
         issues.push(Issue::of_whole(IssueCode::Shrunk));
     }

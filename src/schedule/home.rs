@@ -1,7 +1,7 @@
 //! The home page: tells the form a site redirects to, and its feeds.
 
 use std::io::Read;
-use std::sync::Arc;
+use std::time::Duration;
 
 use url::Url;
 
@@ -20,6 +20,8 @@ use crate::url::{are_twins, authority};
 
 /// Bytes of a home page that are fetched: its head is what matters.
 const MAX_PAGE: u64 = 2 * 1024 * 1024;
+/// Until the store has taken over a config that the polls know already.
+const MOMENT: Duration = Duration::from_secs(10);
 /// Feeds registered of one page.
 const MAX_FEEDS: usize = 20;
 
@@ -108,8 +110,8 @@ impl Poller {
 
     /// A source of a site that left the config while it was due.
     pub(super) async fn leave_alone(&self, target: &PollTarget) -> Result<(), StoreError> {
-        let config = Arc::clone(&self.config.borrow());
-        let until = crate::recrawl::later(self.clock.now(), config.poll.max);
+        // The store stops naming it in a moment; should the site return, it is due.
+        let until = crate::recrawl::later(self.clock.now(), MOMENT);
         self.defer(target, until).await
     }
 }

@@ -11,6 +11,7 @@ use super::interval::{Next, PollEvent, PollInput, next_poll};
 use crate::config::PollRule;
 use crate::fetch::{Answer, FetchError, Head, Refusal};
 use crate::metrics::PollFigures;
+use crate::model::Role;
 use crate::parse;
 use crate::store::views::Counts;
 use crate::store::{FORBIDDEN, Kept, NextPollAt, PollEnd, PollTarget, StoreError};
@@ -109,8 +110,8 @@ impl Poller {
         let site = self.site_of(target);
         let adaptive = PollRule::Adaptive;
         let (rule, timezone) = match &site {
-            Some(site) => (&site.poll, &site.timezone),
-            None => (&adaptive, &config.daemon.timezone),
+            Some(site) if target.role != Role::Robots => (&site.poll, &site.timezone),
+            _ => (&adaptive, &config.daemon.timezone),
         };
         let failed = ended.failed();
         let input = PollInput {

@@ -45,14 +45,15 @@ async fn a_site_that_leaves_the_config_rests_and_keeps_its_rows() {
     let other = Origin::start().await;
     let world = World::new(&[&origin, &other]);
     let stays = "[[site]]\nname = \"other\"\nurl = \"http://127.0.0.1:9/\"\nsitemaps = []\nfeeds = []\n";
-    let site = listed(&origin, &["/sitemap.xml"], &[], "obey_robots = false");
+    let site = listed(&origin, &["/sitemap.xml"], &[], "obey_robots = false")
+        .replace("30d", "5d");
     let daemon = world.start(&format!("{site}{stays}")).await;
     daemon.polled("/sitemap.xml", 1).await;
     let refused = daemon.store.forget_site("site".to_owned()).await;
     assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
     daemon.reload(stays).await;
     origin.clear_log();
-    daemon.clock.advance(60 * DAY);
+    daemon.clock.advance(20 * DAY);
     let due = daemon.store.due_sources(100).await.unwrap();
     assert!(due.iter().all(|target| target.site_name.as_deref() != Some("site")), "{due:?}");
     assert!(daemon.lease().await.is_empty());

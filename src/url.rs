@@ -331,6 +331,35 @@ mod tests {
     }
 
     #[test]
+    fn separate_twins_do_not_follow_where_the_home_page_went() {
+        let site = site("twins = \"separate\"");
+        let learned = Url::parse("https://example.org/").expect("a URL");
+        let rules = SiteRules::new(&site, Some(&learned));
+        let own = "https://www.example.org/p";
+        assert!(rules.admit(own, &learned).is_ok());
+        assert_eq!(rules.admit("https://example.org/p", &learned), Err(Rejection::OutOfScope));
+    }
+
+    #[test]
+    fn twins_have_one_port() {
+        let url = |text: &str| Url::parse(text).expect("a URL");
+        let cases = [
+            ("http://example.org/", "https://www.example.org/", true),
+            ("http://example.org:8080/", "http://www.example.org:8080/", true),
+            ("http://example.org:8080/", "http://www.example.org:8081/", false),
+            ("http://example.org:8080/", "http://www.example.org/", false),
+            // Two schemes cannot both be spoken on one port.
+            ("http://example.org:8080/", "https://example.org:8080/", false),
+            ("https://example.org/", "https://example.com/", false),
+            ("http://127.0.0.1/", "http://127.0.0.1/", false),
+        ];
+        for (a, b, twins) in cases {
+            assert_eq!(are_twins(&url(a), &url(b)), twins, "{a} {b}");
+            assert_eq!(are_twins(&url(b), &url(a)), twins, "{b} {a}");
+        }
+    }
+
+    #[test]
     fn scope_decides_what_a_source_may_list() {
         let cases = [
             ("", "https://www.example.org/p", true),

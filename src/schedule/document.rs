@@ -151,10 +151,7 @@ impl Poll<'_> {
     }
 
     /// The bytes are those of the last read.
-    async fn same_bytes(
-        &self,
-        answer: &Result<Answer, FetchError>,
-    ) -> Result<(), StoreError> {
+    async fn same_bytes(&self, answer: &Result<Answer, FetchError>) -> Result<(), StoreError> {
         self.poller.metrics.saved(Saved::EqualHash, 1);
         self.nothing_new(Ended::good(PollEvent::Unchanged, "unchanged"), answer).await
     }

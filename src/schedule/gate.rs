@@ -85,11 +85,7 @@ impl Gate for ClockGate<'_> {
         self.let_go().await;
         let authority = authority(url);
         let lock = self.poller.locks.take(&authority).await;
-        let slot = self
-            .poller
-            .store
-            .reserve(authority.clone(), self.delay, self.patience())
-            .await;
+        let slot = self.poller.store.reserve(authority.clone(), self.delay, self.patience()).await;
         match slot {
             Ok(Ok(at)) => {
                 self.poller.clock.sleep_until(at).await;

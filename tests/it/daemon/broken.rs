@@ -18,7 +18,14 @@ struct Case {
 
 fn cases(whole: &str) -> Vec<Case> {
     let packed = pack::gzip(whole.as_bytes());
-    let case = |name, reply, (result, status), error, why| Case { name, reply, result, status, error, why };
+    let case = |name, reply, (result, status), error, why| Case {
+        name,
+        reply,
+        result,
+        status,
+        error,
+        why,
+    };
     let unread = ("incomplete", "has-errors");
     let failed = |result| (result, "could-not-fetch");
     vec![
@@ -36,11 +43,41 @@ fn cases(whole: &str) -> Vec<Case> {
             "not read to its end",
             "",
         ),
-        case("cut body", Reply::xml(whole).etag("\"x\"").cut_after(100), failed("failed"), "protocol", "failed once"),
-        case("HTML", Reply::html("<!doctype html><title>x</title>").etag("\"x\""), failed("unsupported"), "Unsupported format", ""),
-        case("empty", Reply::xml("").etag("\"x\""), failed("unsupported"), "the document is empty", ""),
-        case("no entries", Reply::xml(sitemap("", &[])).etag("\"x\""), unread, "suddenly empty", ""),
-        case("404", Reply::status(404), failed("not-found"), "HTTP error 404", "404, once in a row"),
+        case(
+            "cut body",
+            Reply::xml(whole).etag("\"x\"").cut_after(100),
+            failed("failed"),
+            "protocol",
+            "failed once",
+        ),
+        case(
+            "HTML",
+            Reply::html("<!doctype html><title>x</title>").etag("\"x\""),
+            failed("unsupported"),
+            "Unsupported format",
+            "",
+        ),
+        case(
+            "empty",
+            Reply::xml("").etag("\"x\""),
+            failed("unsupported"),
+            "the document is empty",
+            "",
+        ),
+        case(
+            "no entries",
+            Reply::xml(sitemap("", &[])).etag("\"x\""),
+            unread,
+            "suddenly empty",
+            "",
+        ),
+        case(
+            "404",
+            Reply::status(404),
+            failed("not-found"),
+            "HTTP error 404",
+            "404, once in a row",
+        ),
         case("410", Reply::status(410), failed("gone"), "HTTP error 410", "410 (gone)"),
         case("403", Reply::status(403), failed("denied"), "HTTP error 403", "once in a row"),
         case("500", Reply::status(500), failed("failed"), "HTTP error 500", "failed once"),

@@ -15,7 +15,9 @@ async fn named(daemon: &Daemon) -> Vec<String> {
         .sources()
         .await
         .into_iter()
-        .filter(|source| source.state == "active" && !matches!(source.role.as_str(), "robots" | "home"))
+        .filter(|source| {
+            source.state == "active" && !matches!(source.role.as_str(), "robots" | "home")
+        })
         .map(|source| format!("{} by {}", source.url.rsplit('/').next().unwrap(), source.named_by))
         .collect();
     named.sort();
@@ -135,7 +137,9 @@ async fn a_second_site_on_a_host_hears_of_its_sitemaps_too() {
         .wait("the sitemap of the second site", async || {
             let sources = daemon.sources().await;
             let of_two = |s: &&sitemapd::store::views::SourceView| {
-                s.site.as_deref() == Some("two") && s.url.ends_with("/map.xml") && s.last_poll_at.is_some()
+                s.site.as_deref() == Some("two")
+                    && s.url.ends_with("/map.xml")
+                    && s.last_poll_at.is_some()
             };
             sources.iter().find(of_two).map(|_| ())
         })
@@ -147,7 +151,8 @@ async fn a_second_site_on_a_host_hears_of_its_sitemaps_too() {
 async fn a_site_whose_home_redirects_to_www_yields_its_urls_in_that_form() {
     let origin = Origin::start().await;
     let port = origin.port();
-    let (bare, www) = (format!("http://example.test:{port}"), format!("http://www.example.test:{port}"));
+    let (bare, www) =
+        (format!("http://example.test:{port}"), format!("http://www.example.test:{port}"));
     let list = sitemap(&www, &[("/a", ""), (&format!("{bare}/b"), ""), (&format!("{bare}/a"), "")]);
     origin.route({
         let (www, list) = (www.clone(), list.clone());

@@ -123,7 +123,10 @@ async fn a_child_that_its_index_drops_is_retired_after_a_week_and_holds_nothing(
         daemon.pass(DAY).await;
     }
     let two = daemon.source("/two.xml").await;
-    assert_eq!((two.state.as_str(), two.error.as_deref()), ("retired", Some("its index does not list it any more")));
+    assert_eq!(
+        (two.state.as_str(), two.error.as_deref()),
+        ("retired", Some("its index does not list it any more"))
+    );
     // Listed again it comes back, with all it lists.
     origin.set("/index.xml", Reply::xml(index(&base, &both)));
     daemon.poll("/index.xml").await;

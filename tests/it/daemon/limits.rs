@@ -96,9 +96,8 @@ async fn what_is_out_of_scope_excluded_or_invalid_is_counted_by_reason() {
     ];
     origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &list)));
     let world = World::new(&[&origin]);
-    let daemon = world
-        .start(&listed(&origin, &["/sitemap.xml"], &[], "exclude = [\"*/private/*\"]"))
-        .await;
+    let daemon =
+        world.start(&listed(&origin, &["/sitemap.xml"], &[], "exclude = [\"*/private/*\"]")).await;
     let poll = daemon.polled("/sitemap.xml", 1).await;
     assert_eq!((poll.counts.new, poll.counts.rejected), (1, 3));
     let source = daemon.source("/sitemap.xml").await;

@@ -44,9 +44,9 @@ async fn a_site_that_leaves_the_config_rests_and_keeps_its_rows() {
     origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &LIST)));
     let other = Origin::start().await;
     let world = World::new(&[&origin, &other]);
-    let stays = "[[site]]\nname = \"other\"\nurl = \"http://127.0.0.1:9/\"\nsitemaps = []\nfeeds = []\n";
-    let site = listed(&origin, &["/sitemap.xml"], &[], "obey_robots = false")
-        .replace("30d", "5d");
+    let stays =
+        "[[site]]\nname = \"other\"\nurl = \"http://127.0.0.1:9/\"\nsitemaps = []\nfeeds = []\n";
+    let site = listed(&origin, &["/sitemap.xml"], &[], "obey_robots = false").replace("30d", "5d");
     let daemon = world.start(&format!("{site}{stays}")).await;
     daemon.polled("/sitemap.xml", 1).await;
     let refused = daemon.store.forget_site("site".to_owned()).await;
@@ -125,7 +125,8 @@ async fn a_site_that_is_found_by_itself_again_asks_robots_txt_anew() {
     let daemon = world.start(&mine).await;
     daemon.polled("/mine.xml", 1).await;
     daemon.settled().await;
-    let auto = mine.lines().filter(|line| !line.starts_with("sitemaps")).collect::<Vec<_>>().join("\n");
+    let auto =
+        mine.lines().filter(|line| !line.starts_with("sitemaps")).collect::<Vec<_>>().join("\n");
     daemon.reload(&auto).await;
     daemon.polled("/named.xml", 1).await;
     daemon.stop().await;

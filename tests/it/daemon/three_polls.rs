@@ -89,7 +89,9 @@ async fn priority_and_changefreq_are_taken_over_and_are_no_signal() {
     let origin = Origin::start().await;
     let base = origin.base();
     let with = |hints: &str| {
-        Reply::xml(sitemap(&base, &[("/a", "2026-11-01")]).replace("</url>", &format!("{hints}</url>")))
+        Reply::xml(
+            sitemap(&base, &[("/a", "2026-11-01")]).replace("</url>", &format!("{hints}</url>")),
+        )
     };
     origin.set("/sitemap.xml", with(""));
     let world = World::new(&[&origin]);
@@ -97,7 +99,10 @@ async fn priority_and_changefreq_are_taken_over_and_are_no_signal() {
     daemon.polled("/sitemap.xml", 1).await;
     origin.set("/sitemap.xml", with("<changefreq>daily</changefreq><priority>0.9</priority>"));
     let poll = daemon.poll("/sitemap.xml").await;
-    assert_eq!((poll.counts, poll.result.as_str()), (counts([0, 0, 0, 0, 1, 0, 0, 0]), "unchanged"));
+    assert_eq!(
+        (poll.counts, poll.result.as_str()),
+        (counts([0, 0, 0, 0, 1, 0, 0, 0]), "unchanged")
+    );
     let row = daemon.url(&format!("{base}/a")).await;
     assert_eq!(row.changefreq.unwrap().as_str(), "daily");
     assert_eq!(row.priority.unwrap().thousandths(), 900);
@@ -120,7 +125,10 @@ async fn a_document_read_again_changes_nothing_before_and_after_a_restart() {
     let rows = dump(&world);
     origin.set("/sitemap.xml", Reply::xml(format!("{list}<!-- built anew -->")));
     let poll = daemon.poll("/sitemap.xml").await;
-    assert_eq!((poll.counts, poll.result.as_str()), (counts([0, 0, 0, 0, 3, 0, 0, 0]), "unchanged"));
+    assert_eq!(
+        (poll.counts, poll.result.as_str()),
+        (counts([0, 0, 0, 0, 3, 0, 0, 0]), "unchanged")
+    );
     assert_eq!(dump(&world), rows);
     daemon.stop().await;
     let daemon = world.start(&one_sitemap(&origin)).await;
@@ -145,7 +153,9 @@ pub(super) fn dump(world: &World) -> Vec<String> {
         "SELECT json_array(id, generation, events, hex(data)) FROM changes",
     ] {
         let mut query = conn.prepare(sql).unwrap();
-        rows.extend(query.query_map([], |row| row.get::<_, String>(0)).unwrap().map(Result::unwrap));
+        rows.extend(
+            query.query_map([], |row| row.get::<_, String>(0)).unwrap().map(Result::unwrap),
+        );
     }
     rows
 }

@@ -28,7 +28,9 @@ async fn a_news_sitemap_that_rolls_over_removes_nothing() {
     origin.set("/sitemap.xml", news(&base, &["/1", "/2", "/3"]));
     let daemon = world.start(&one_sitemap(&origin)).await;
     daemon.polled("/sitemap.xml", 1).await;
-    for paths in [["/3", "/4", "/5"], ["/5", "/6", "/7"], ["/8", "/9", "/10"], ["/11", "/12", "/13"]] {
+    for paths in
+        [["/3", "/4", "/5"], ["/5", "/6", "/7"], ["/8", "/9", "/10"], ["/11", "/12", "/13"]]
+    {
         daemon.pass(2 * DAY).await;
         origin.set("/sitemap.xml", news(&base, &paths));
         let poll = daemon.poll("/sitemap.xml").await;

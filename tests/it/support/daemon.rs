@@ -72,9 +72,8 @@ impl World {
 
     /// The same where names lead to the origins.
     pub fn with_names(origins: &[&Origin]) -> Self {
-        let lookup: Lookup = Arc::new(|_| {
-            Box::pin(async { Ok(vec![std::net::IpAddr::from([127, 0, 0, 1])]) })
-        });
+        let lookup: Lookup =
+            Arc::new(|_| Box::pin(async { Ok(vec![std::net::IpAddr::from([127, 0, 0, 1])]) }));
         Self::with_lookup(origins, lookup)
     }
 
@@ -293,9 +292,13 @@ pub fn sitemap(base: &str, entries: &[(&str, &str)]) -> String {
          <urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\">\n",
     );
     for (path, lastmod) in entries {
-        let absolute = if path.starts_with("http") { (*path).to_owned() } else { format!("{base}{path}") };
-        let date =
-            if lastmod.is_empty() { String::new() } else { format!("<lastmod>{lastmod}</lastmod>") };
+        let absolute =
+            if path.starts_with("http") { (*path).to_owned() } else { format!("{base}{path}") };
+        let date = if lastmod.is_empty() {
+            String::new()
+        } else {
+            format!("<lastmod>{lastmod}</lastmod>")
+        };
         xml.push_str(&format!("<url><loc>{absolute}</loc>{date}</url>\n"));
     }
     xml + "</urlset>\n"
@@ -304,14 +307,19 @@ pub fn sitemap(base: &str, entries: &[(&str, &str)]) -> String {
 /// An index of these children: a path and a lastmod, if it is not empty.
 pub fn index(base: &str, children: &[(&str, &str)]) -> String {
     let inner = sitemap(base, children);
-    inner.replace("urlset", "sitemapindex").replace("<url>", "<sitemap>").replace("</url>", "</sitemap>")
+    inner
+        .replace("urlset", "sitemapindex")
+        .replace("<url>", "<sitemap>")
+        .replace("</url>", "</sitemap>")
 }
 
 /// An RSS feed of these items: a path and a date.
 pub fn rss(base: &str, items: &[(&str, &str)]) -> String {
     let mut xml = format!("<rss version=\"2.0\"><channel><title>t</title><link>{base}/</link>");
     for (path, date) in items {
-        xml.push_str(&format!("<item><title>{path}</title><link>{base}{path}</link><pubDate>{date}</pubDate></item>"));
+        xml.push_str(&format!(
+            "<item><title>{path}</title><link>{base}{path}</link><pubDate>{date}</pubDate></item>"
+        ));
     }
     xml + "</channel></rss>"
 }

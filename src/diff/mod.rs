@@ -27,6 +27,7 @@ pub const ROLLS_OF_A_WINDOW: u32 = 3;
 
 /// What the comparison needs to know besides the two lists.
 #[derive(Debug, Clone, Copy)]
+#[allow(clippy::struct_excessive_bools)] // independent facts, each told by its name
 pub struct Rules {
     /// Time of the read.
     pub now: Timestamp,
@@ -211,7 +212,7 @@ impl Diff {
                 Some(Step::Regressed { slot })
             }
             _ if was.digest != is.digest => Some(Step::Touched { slot }),
-            _ if was.hints != is.hints || same_date(was.lastmod, next.lastmod) == Some(false) => {
+            _ if was.hints != is.hints || !is_same_date(was.lastmod, next.lastmod) => {
                 Some(Step::Hints { slot })
             }
             _ => None,
@@ -260,6 +261,7 @@ impl Diff {
 }
 
 /// What the absences of a read mean as a whole.
+#[allow(clippy::struct_excessive_bools)] // independent answers, each told by its name
 struct Absences {
     /// Do they count at all?
     count: bool,
@@ -315,12 +317,12 @@ impl Absences {
     }
 }
 
-fn same_date(a: Option<Lastmod>, b: Option<Lastmod>) -> Option<bool> {
-    Some(match (a, b) {
+fn is_same_date(a: Option<Lastmod>, b: Option<Lastmod>) -> bool {
+    match (a, b) {
         (None, None) => true,
         (Some(a), Some(b)) => a.at.as_second() == b.at.as_second() && a.precision == b.precision,
         _ => false,
-    })
+    }
 }
 
 /// Documents are limited to far fewer entries than a u32 counts.

@@ -213,12 +213,12 @@ impl Poll<'_> {
         // An index that listed pages once lists none now, and that is no accident.
         let rules = Rules { has_children: self.target.kind == Some(DocumentKind::Index), ..rules };
         let verdict = read::judge(&before, &document, &rules, &self.rules, &self.target.url);
-        let (shrunk, held) = (verdict.shrunk, verdict.held);
+        let (shrunk_at, is_held) = (self.shrunk_at(verdict.shrunk), verdict.held);
         let (next, counts) = self.apply(verdict, self.origin(self.target.window > 0)).await?;
         let recounted = Recounted {
             pending: read::pending(&next),
-            shrunk_at: self.shrunk_at(shrunk),
-            held,
+            shrunk_at,
+            held: is_held,
             snapshot: Snapshot::from_unsorted(next).encode(),
         };
         Ok((recounted, counts))
@@ -289,7 +289,7 @@ impl Poll<'_> {
                 return self.failure(Ended::bad(PollEvent::Failed, "failed", why), answer).await;
             }
         };
-        let (shrunk, held) = (verdict.shrunk, verdict.held);
+        let (shrunk, is_held) = (verdict.shrunk, verdict.held);
         let (rolled, learns) = (verdict.rolled, verdict.learned);
         let (next, mut counts) = self.apply(verdict, self.origin(window)).await?;
         let (registered, refused) = self.children(&report, children).await?;
@@ -327,7 +327,7 @@ impl Poll<'_> {
             bytes: decoding.bytes,
             entries: (report.entries_total + report.sitemaps_total) as u64,
             admitted: serde_json::to_string(&read::admitted(&next)).unwrap_or_default(),
-            issues: issues_json(&report, held, self.is_too_deep(&report), refused),
+            issues: issues_json(&report, is_held, self.is_too_deep(&report), refused),
             hints: hints_text(&hints),
             snapshot: Some(Snapshot::from_unsorted(next).encode()),
             changed,
@@ -454,7 +454,7 @@ impl Poll<'_> {
             return Ok((0, 0));
         }
         let registered = self.poller.store.apply_children(self.id, effects).await?;
-        self.poller.note_refused(&self.site.name, registered);
+        Poller::note_refused(&self.site.name, registered);
         Ok(registered)
     }
 

@@ -62,7 +62,7 @@ impl Poller {
                     .extend(sitemaps.into_iter().map(|url| found(url, Role::Sitemap, "home page")));
             }
             let registered = self.store.register(id, sources).await?;
-            self.note_refused(&site.name, registered);
+            Self::note_refused(&site.name, registered);
             ended.event = if registered.0 > 0 {
                 PollEvent::Changed { new: registered.0, changed: 0 }
             } else {

@@ -217,7 +217,7 @@ impl Poller {
             Kept::Read(read) => (read.bytes, read.entries),
             Kept::Seen(_) | Kept::Nothing => (0, 0),
         };
-        self.log(target, &ended, &next, &counts, http_status, wire_bytes, entries, took);
+        Self::log(target, &ended, &next, &counts, http_status, wire_bytes, entries, took);
         self.metrics.poll_done(&PollFigures {
             result: ended.result,
             took,
@@ -247,7 +247,6 @@ impl Poller {
 
     #[allow(clippy::too_many_arguments)] // the figures of one log line
     fn log(
-        &self,
         target: &PollTarget,
         ended: &Ended,
         next: &NextPollAt,

@@ -232,7 +232,7 @@ impl Poller {
             }
             let sources =
                 named.into_iter().map(|url| found(url, Role::Sitemap, "robots.txt")).collect();
-            self.note_refused(&name, self.store.register(id, sources).await?);
+            Self::note_refused(&name, self.store.register(id, sources).await?);
         }
         Ok(())
     }
@@ -260,14 +260,14 @@ impl Poller {
         };
         let base = self.store.origin_of(id).await?.unwrap_or_else(|| site.url.clone());
         let Ok(url) = base.join(path) else { return Ok(()) };
-        self.note_refused(
+        Self::note_refused(
             &site.name,
             self.store.register(id, vec![found(url, Role::Sitemap, "well-known")]).await?,
         );
         Ok(())
     }
 
-    pub(super) fn note_refused(&self, site: &str, (added, refused): (u64, u64)) {
+    pub(super) fn note_refused(site: &str, (added, refused): (u64, u64)) {
         if added > 0 {
             tracing::info!(site, added, "sources registered");
         }

@@ -73,7 +73,7 @@ async fn a_crash_in_the_middle_of_a_later_read_tells_nothing_twice() {
     let base = origin.base();
     let world = World::new(&[&origin]);
     let site = one_sitemap(&origin);
-    let list = |a: &str, title: &str, c: &str, rest: &str| {
+    let listing = |a: &str, title: &str, c: &str, rest: &str| {
         let entry = |path: &str, date: &str, more: &str| {
             format!("<url><loc>{base}{path}</loc><lastmod>{date}</lastmod>{more}</url>")
         };
@@ -87,11 +87,11 @@ async fn a_crash_in_the_middle_of_a_later_read_tells_nothing_twice() {
         ))
     };
     let gone = format!("<url><loc>{base}/gone</loc></url><url><loc>{base}/lost</loc></url>");
-    origin.set("/sitemap.xml", list("2026-11-01", "one", "2026-11-09", &gone));
+    origin.set("/sitemap.xml", listing("2026-11-01", "one", "2026-11-09", &gone));
     let daemon = world.start(&site).await;
     daemon.polled("/sitemap.xml", 1).await;
-    let lost = format!("<url><loc>{base}/lost</loc></url>");
-    origin.set("/sitemap.xml", list("2026-11-01", "one", "2026-11-09", &lost));
+    let left = format!("<url><loc>{base}/lost</loc></url>");
+    origin.set("/sitemap.xml", listing("2026-11-01", "one", "2026-11-09", &left));
     for _ in 0..2 {
         daemon.poll("/sitemap.xml").await;
         daemon.pass(DAY).await;
@@ -113,7 +113,7 @@ async fn a_crash_in_the_middle_of_a_later_read_tells_nothing_twice() {
     };
     die_after(&world, &site, all).await;
     let queue_before = super::three_polls::dump(&world);
-    origin.set("/sitemap.xml", list("2026-11-20", "two", "2026-11-05", ""));
+    origin.set("/sitemap.xml", listing("2026-11-20", "two", "2026-11-05", ""));
     let daemon = world.start(&site).await;
     let poll = daemon.poll("/sitemap.xml").await;
     assert_eq!(

@@ -10,12 +10,13 @@ fn news(base: &str, paths: &[&str]) -> Reply {
          xmlns:news=\"http://www.google.com/schemas/sitemap-news/0.9\">",
     );
     for path in paths {
-        xml.push_str(&format!(
+        let entry = format!(
             "<url><loc>{base}{path}</loc><news:news><news:publication><news:name>N</news:name>\
              <news:language>en</news:language></news:publication>\
              <news:publication_date>2026-11-20</news:publication_date>\
              <news:title>{path}</news:title></news:news></url>"
-        ));
+        );
+        xml += &entry;
     }
     Reply::xml(xml + "</urlset>")
 }

@@ -163,15 +163,12 @@ impl Daemon {
                 tokio::time::sleep(LOOK).await;
             }
         };
-        match tokio::time::timeout(PATIENCE, looking).await {
-            Ok(found) => found,
-            Err(_) => {
-                let polls = self.store.last_polls(20).await.unwrap();
-                let polls: Vec<_> =
-                    polls.iter().map(|poll| (poll.url.as_str(), poll.result.as_str())).collect();
-                panic!("waited in vain for {what}; the last polls: {polls:?}")
-            }
+        if let Ok(found) = tokio::time::timeout(PATIENCE, looking).await {
+            return found;
         }
+        let polls = self.store.last_polls(20).await.unwrap();
+        let polls: Vec<_> = polls.iter().map(|poll| (&poll.url, &poll.result)).collect();
+        panic!("waited in vain for {what}; the last polls: {polls:?}")
     }
 
     /// All sources, retired ones too.
@@ -299,7 +296,8 @@ pub fn sitemap(base: &str, entries: &[(&str, &str)]) -> String {
         } else {
             format!("<lastmod>{lastmod}</lastmod>")
         };
-        xml.push_str(&format!("<url><loc>{absolute}</loc>{date}</url>\n"));
+        let entry = format!("<url><loc>{absolute}</loc>{date}</url>\n");
+        xml += &entry;
     }
     xml + "</urlset>\n"
 }
@@ -317,9 +315,10 @@ pub fn index(base: &str, children: &[(&str, &str)]) -> String {
 pub fn rss(base: &str, items: &[(&str, &str)]) -> String {
     let mut xml = format!("<rss version=\"2.0\"><channel><title>t</title><link>{base}/</link>");
     for (path, date) in items {
-        xml.push_str(&format!(
+        let entry = format!(
             "<item><title>{path}</title><link>{base}{path}</link><pubDate>{date}</pubDate></item>"
-        ));
+        );
+        xml += &entry;
     }
     xml + "</channel></rss>"
 }

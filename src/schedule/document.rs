@@ -4,32 +4,30 @@
 //! chunks of a diff change only what does not say so already, and only
 //! `finish_poll` moves the snapshot, the validators and the next poll.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use url::Url;
 
 use super::Poller;
+use super::children::index_says_unchanged;
 use super::gate::PollGate;
 use super::interval::PollEvent;
 use super::interval::hints::Hints;
 use super::outcome::{Ended, hints_of, hints_text, kept_hints};
-use super::read::{self, ListedChild, ReadDocument, Verdict};
+use super::read::{self, ReadDocument, Verdict};
 use crate::config::{Config, Site};
 use crate::diff::snapshot::{Snapshot, SnapshotEntry};
 use crate::diff::{Document, Rules};
 use crate::fetch::body::wire_hash;
 use crate::fetch::{Answer, FetchError, Fetched, Head, Refusal, Request, Validators};
 use crate::metrics::Saved;
-use crate::model::{DocumentKind, Lastmod, Precision, Role, SiteId};
+use crate::model::{DocumentKind, SiteId};
 use crate::parse::{Issue, IssueCode, Limits, Report, Severity};
 use crate::recrawl::later;
 use crate::store::views::Counts;
 use crate::store::{
-    CHUNK, ChildEffect, Effect, Kept, NewSource, Origin, PollTarget, ReadResult, Recounted,
-    SeenAgain, StoreError,
+    CHUNK, Effect, Kept, Origin, PollTarget, ReadResult, Recounted, SeenAgain, StoreError,
 };
 use crate::url::SiteRules;
 
@@ -99,11 +97,11 @@ impl Poller {
 }
 
 /// One poll that got an answer.
-struct Poll<'p> {
-    poller: &'p Poller,
-    target: &'p PollTarget,
-    site: &'p Site,
-    id: SiteId,
+pub(super) struct Poll<'p> {
+    pub(super) poller: &'p Poller,
+    pub(super) target: &'p PollTarget,
+    pub(super) site: &'p Site,
+    pub(super) id: SiteId,
     rules: SiteRules,
     began: Timestamp,
     /// Nothing known before may cut this read short.
@@ -400,70 +398,6 @@ impl Poll<'_> {
         Ok(())
     }
 
-    /// What an index asks of its children; says how many are new, and how many
-    /// the site's quota refused.
-    async fn children(
-        &self,
-        report: &Report,
-        listed: Vec<ListedChild>,
-    ) -> Result<(u64, u64), StoreError> {
-        let is_index = matches!(report.kind, DocumentKind::Index | DocumentKind::Mixed);
-        if !is_index && self.target.kind.is_none_or(|kind| kind != DocumentKind::Index) {
-            return Ok((0, 0));
-        }
-        if self.is_too_deep(report) {
-            return Ok((0, 0));
-        }
-        let depth = self.target.depth + 1;
-        let known = self.poller.store.children(self.target.id).await?;
-        let mut known: HashMap<String, _> =
-            known.into_iter().map(|child| (child.url.clone(), child)).collect();
-        let mut effects = Vec::new();
-        let complete = report.complete && !listed.is_empty();
-        for child in listed {
-            let Ok(url) = Url::parse(&child.loc) else { continue };
-            // An index that lists itself is a loop of one.
-            if url == self.target.url {
-                continue;
-            }
-            match known.remove(url.as_str()) {
-                None => effects.push(ChildEffect::Add(NewSource {
-                    url,
-                    role: Role::Sitemap,
-                    named_by: "index",
-                    parent: Some((self.target.id, depth)),
-                    lastmod: child.lastmod,
-                })),
-                Some(before) => {
-                    let moved = match (before.lastmod, child.lastmod) {
-                        (Some(old), Some(new)) => new.is_newer_than(old),
-                        (None, Some(_)) => true,
-                        (_, None) => false,
-                    };
-                    if moved || before.misses > 0 {
-                        effects.push(ChildEffect::Due { id: before.id, lastmod: child.lastmod });
-                    }
-                }
-            }
-        }
-        if complete {
-            let gone = known.into_values().filter(|child| !child.retired);
-            effects.extend(gone.map(|child| ChildEffect::Missing { id: child.id }));
-        }
-        if effects.is_empty() {
-            return Ok((0, 0));
-        }
-        let registered = self.poller.store.apply_children(self.id, effects).await?;
-        Poller::note_refused(&self.site.name, registered);
-        Ok(registered)
-    }
-
-    /// Are the children of this index deeper than indexes may go?
-    fn is_too_deep(&self, report: &Report) -> bool {
-        report.sitemaps_total > 0
-            && self.target.depth + 1 > self.poller.config.borrow().fetch.max_index_depth
-    }
-
     async fn snapshot(&self) -> Result<(Snapshot, i64), StoreError> {
         let (data, siblings) = self.poller.store.snapshot(self.target).await?;
         let Some(data) = data else { return Ok((Snapshot::new(), siblings)) };
@@ -561,29 +495,6 @@ fn ended(
         ended.status = "has-errors";
     }
     ended
-}
-
-/// Has the child been read since its index says it last changed? A date is
-/// over when all of it is.
-fn index_says_unchanged(target: &PollTarget) -> bool {
-    let (Some(lastmod), Some(read)) = (target.index_lastmod, target.last_complete_at) else {
-        return false;
-    };
-    target.parent.is_some() && target.pending == 0 && target.failures == 0 && end_of(lastmod) < read
-}
-
-/// The last instant that a date may stand for.
-fn end_of(lastmod: Lastmod) -> Timestamp {
-    const DAY: u64 = 24 * 3_600;
-    let seconds = match lastmod.precision {
-        Precision::Year => 366 * DAY,
-        Precision::Month => 31 * DAY,
-        // A day lasts until it has ended in every zone.
-        Precision::Day => DAY + DAY / 2,
-        Precision::Minute => 60,
-        Precision::Second | Precision::Fraction => 1,
-    };
-    later(lastmod.at, Duration::from_secs(seconds))
 }
 
 /// Moves the body out of an answer whose head is still needed.

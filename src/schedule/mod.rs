@@ -4,6 +4,7 @@
 //! what is due, at most one source per host, and starts as many polls as there
 //! is room for. A restart loses nothing and needs nothing.
 
+mod children;
 pub mod cron;
 mod document;
 mod gate;

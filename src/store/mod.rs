@@ -8,6 +8,7 @@
 mod apply;
 mod changes;
 mod checkpoint;
+mod finish;
 mod holders;
 mod hosts;
 mod lease;

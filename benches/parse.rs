@@ -76,7 +76,10 @@ fn bare_quick_xml_loop(bencher: Bencher) {
         loop {
             match reader.read_event().expect("well-formed") {
                 Event::Start(tag) => {
-                    inside = matches!(tag.name().as_ref(), "loc" | "lastmod" | "changefreq" | "priority");
+                    inside = matches!(
+                        tag.name().as_ref(),
+                        "loc" | "lastmod" | "changefreq" | "priority"
+                    );
                     field.clear();
                 }
                 Event::Text(part) if inside => field.push_str(&part),

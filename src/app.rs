@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::config::{Config, reload};
+use crate::fetch::resolver::{Lookup, system_lookup};
 use crate::fetch::{FetchSetupError, Fetcher, Surroundings};
 use crate::metrics::Metrics;
 use crate::schedule::Poller;
@@ -83,9 +84,19 @@ impl App {
     /// Takes the lock, opens the store, registers the config's sites, binds
     /// the listener.
     pub async fn build(config: Config, clock: Clock) -> Result<Self, AppError> {
+        Self::build_with(config, clock, system_lookup()).await
+    }
+
+    /// The same with names looked up elsewhere than in the system's DNS. What
+    /// `lookup` says is checked as DNS is.
+    pub async fn build_with(
+        config: Config,
+        clock: Clock,
+        lookup: Lookup,
+    ) -> Result<Self, AppError> {
         let metrics = Arc::new(Metrics::new());
         let token = read_token(&config)?;
-        let fetcher = build_fetcher(&config, &clock)?;
+        let fetcher = build_fetcher(&config, &clock, lookup)?;
         let store = {
             let (config, clock, metrics) = (config.clone(), clock.clone(), Arc::clone(&metrics));
             let opening = tokio::task::spawn_blocking(move || Store::open(&config, clock, metrics));
@@ -197,10 +208,15 @@ async fn take_over(
     defaults: &watch::Sender<LeaseDefaults>,
     new: Config,
 ) -> Result<(), StoreError> {
-    let plan = reload::plan(&config.borrow(), &new);
-    store.reconfigure(new.clone()).await?;
+    let old = Arc::clone(&config.borrow());
+    let plan = reload::plan(&old, &new);
+    // Before the store names their sources as due, polls must know new sites.
+    config.send_replace(Arc::new(new.clone()));
+    if let Err(error) = store.reconfigure(new.clone()).await {
+        config.send_replace(old);
+        return Err(error);
+    }
     defaults.send_replace(lease_defaults(&new));
-    config.send_replace(Arc::new(new));
     tracing::info!(
         added = plan.sites_added.len(),
         removed = plan.sites_removed.len(),
@@ -210,10 +226,13 @@ async fn take_over(
     Ok(())
 }
 
-fn build_fetcher(config: &Config, clock: &Clock) -> Result<Fetcher, FetchSetupError> {
+fn build_fetcher(
+    config: &Config,
+    clock: &Clock,
+    lookup: Lookup,
+) -> Result<Fetcher, FetchSetupError> {
     let clock = clock.clone();
-    let surroundings =
-        Surroundings { clock: Some(Arc::new(move || clock.now())), ..Surroundings::default() };
+    let surroundings = Surroundings { lookup, clock: Some(Arc::new(move || clock.now())) };
     let per_address = config.politeness.per_address;
     Fetcher::with_surroundings(&config.fetch, &config.daemon, per_address, surroundings)
 }

@@ -53,7 +53,8 @@ impl SiteRules {
     /// Compiles the rules of a site; `origin` is the form its home page
     /// redirects to, once that is known.
     pub fn new(site: &Site, origin: Option<&Url>) -> Self {
-        let origin = origin.unwrap_or(&site.url).clone();
+        let learned = origin.filter(|_| site.twins == Twins::Merge);
+        let origin = learned.unwrap_or(&site.url).clone();
         let domain = origin.domain().and_then(psl::domain_str).map(str::to_owned);
         let mut rules = Self {
             twins: site.twins,
@@ -169,9 +170,11 @@ pub fn authority(url: &Url) -> String {
     url[..url::Position::BeforePath].to_owned()
 }
 
-/// Is it the same page under http/https or www/bare, on default ports?
+/// Is it the same page under http/https or www/bare? Both on the default port
+/// of their schemes, or, with one scheme, on one port.
 pub fn are_twins(url: &Url, origin: &Url) -> bool {
-    if url.port().is_some() || origin.port().is_some() {
+    let one_port = url.port() == origin.port();
+    if !one_port || url.port().is_some() && url.scheme() != origin.scheme() {
         return false;
     }
     let (Some(Host::Domain(a)), Some(Host::Domain(b))) = (url.host(), origin.host()) else {
@@ -325,6 +328,35 @@ mod tests {
         assert_eq!(admit(extra, "http://www.example.org/"), Err(Rejection::OutOfScope));
         assert_eq!(admit(extra, "https://example.org/"), Err(Rejection::OutOfScope));
         assert!(admit(extra, "https://www.example.org/").is_ok());
+    }
+
+    #[test]
+    fn separate_twins_do_not_follow_where_the_home_page_went() {
+        let site = site("twins = \"separate\"");
+        let learned = Url::parse("https://example.org/").expect("a URL");
+        let rules = SiteRules::new(&site, Some(&learned));
+        let own = "https://www.example.org/p";
+        assert!(rules.admit(own, &learned).is_ok());
+        assert_eq!(rules.admit("https://example.org/p", &learned), Err(Rejection::OutOfScope));
+    }
+
+    #[test]
+    fn twins_have_one_port() {
+        let url = |text: &str| Url::parse(text).expect("a URL");
+        let cases = [
+            ("http://example.org/", "https://www.example.org/", true),
+            ("http://example.org:8080/", "http://www.example.org:8080/", true),
+            ("http://example.org:8080/", "http://www.example.org:8081/", false),
+            ("http://example.org:8080/", "http://www.example.org/", false),
+            // Two schemes cannot both be spoken on one port.
+            ("http://example.org:8080/", "https://example.org:8080/", false),
+            ("https://example.org/", "https://example.com/", false),
+            ("http://127.0.0.1/", "http://127.0.0.1/", false),
+        ];
+        for (a, b, twins) in cases {
+            assert_eq!(are_twins(&url(a), &url(b)), twins, "{a} {b}");
+            assert_eq!(are_twins(&url(b), &url(a)), twins, "{b} {a}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use jiff::{SignedDuration, Timestamp};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::diff::snapshot::{EntryHints, Snapshot};
+use crate::diff::snapshot::{EntryHints, Snapshot, to_the_second};
 use crate::model::Lastmod;
 use crate::parse::Entry;
 
@@ -42,7 +42,8 @@ pub struct DocumentEntry {
     pub key: u64,
     /// Position in the document, from 0.
     pub position: u32,
-    /// The date that counts, if it is believable at all.
+    /// The date that counts, if it is believable at all; to the second, as a
+    /// snapshot keeps it.
     pub lastmod: Option<Lastmod>,
     /// changefreq and priority.
     pub hints: EntryHints,
@@ -69,7 +70,9 @@ impl Collector {
         };
         self.arena.push_str(entry.loc);
         let written = entry.effective_lastmod();
-        let lastmod = written.filter(|lastmod| lastmod.at.duration_since(self.now) <= FUTURE);
+        let lastmod = written
+            .filter(|lastmod| lastmod.at.duration_since(self.now) <= FUTURE)
+            .map(to_the_second);
         self.future += u64::from(written.is_some() && lastmod.is_none());
         self.entries.push(DocumentEntry {
             key: loc_key(self.seed, entry.loc),

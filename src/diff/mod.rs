@@ -20,13 +20,14 @@ use snapshot::{Row, Snapshot, SnapshotEntry};
 /// has its removals held: more likely it broke than that they all went.
 const SHRINK_GUARD_FROM: usize = 10;
 
-/// Reads in a row in which only the oldest entries left, and new ones came,
-/// after which a sitemap is taken for a window.
+/// Reads in which only the oldest entries left, and new ones came, after which
+/// a sitemap is taken for a window. A read in which any other entry leaves
+/// starts the count anew; one in which none leaves says nothing.
 pub const ROLLS_OF_A_WINDOW: u32 = 3;
 
 /// What the comparison needs to know besides the two lists.
 #[derive(Debug, Clone, Copy)]
-#[allow(clippy::struct_excessive_bools)] // independent facts, each named where it is set
+#[allow(clippy::struct_excessive_bools)] // independent facts, each told by its name
 pub struct Rules {
     /// Time of the read.
     pub now: Timestamp,
@@ -47,6 +48,11 @@ pub struct Rules {
     pub siblings_read_s: i64,
     /// Have removals been held for long enough to be believed after all?
     pub shrink_believed: bool,
+    /// Reads so far in which only the oldest entries left.
+    pub rolls: u32,
+    /// Does the document list child sitemaps? Then it may well list no page
+    /// any more.
+    pub has_children: bool,
 }
 
 /// What one entry's difference asks the store to do.
@@ -107,10 +113,15 @@ pub struct Diff {
     pub unchanged: u64,
     /// Entries of the snapshot that this read did not list.
     pub missing: u64,
-    /// Did the source shrink to less than half, so that removals are held?
+    /// Is the source less than half of what it was?
     pub shrunk: bool,
-    /// Did only the oldest entries leave while new ones came?
-    pub rolled: bool,
+    /// Are its removals held for that?
+    pub held: bool,
+    /// Did only the oldest entries leave while new ones came? `None` when no
+    /// entry left.
+    pub rolled: Option<bool>,
+    /// Is the source a window by now, as this read shows?
+    pub learned: bool,
 }
 
 impl Diff {
@@ -126,7 +137,9 @@ pub fn diff(before: &Snapshot, document: &Document, rules: &Rules) -> Diff {
     let mut diff = Diff {
         next: Vec::with_capacity(document.entries().len().max(before.len())),
         shrunk: absences.shrunk,
+        held: absences.held,
         rolled: absences.rolled,
+        learned: absences.learned,
         ..Diff::default()
     };
     let mut old = before.entries().iter().peekable();
@@ -199,7 +212,7 @@ impl Diff {
                 Some(Step::Regressed { slot })
             }
             _ if was.digest != is.digest => Some(Step::Touched { slot }),
-            _ if was.hints != is.hints || !same_date(was.lastmod, next.lastmod) => {
+            _ if was.hints != is.hints || !is_same_date(was.lastmod, next.lastmod) => {
                 Some(Step::Hints { slot })
             }
             _ => None,
@@ -212,7 +225,7 @@ impl Diff {
     }
 
     fn absent(&mut self, was: &SnapshotEntry, absences: &Absences, rules: &Rules) {
-        if rules.window && rules.complete {
+        if (rules.window || absences.learned) && rules.complete {
             // It left the window. That is no removal, and if it comes back the
             // store still knows it.
             return;
@@ -227,14 +240,15 @@ impl Diff {
             return;
         }
         self.missing += 1;
-        if !absences.shrunk {
+        if !absences.held {
             next.misses = was.misses.saturating_add(1);
         }
         let now_s = rules.now.as_second();
         let since = *next.missing_since.get_or_insert(now_s);
         let long_enough = u32::from(next.misses) >= rules.removal_polls.max(1)
             && now_s - since >= rules.removal_after_s
-            && since <= rules.siblings_read_s;
+            // In one second nobody knows which of two reads came first.
+            && since < rules.siblings_read_s;
         if long_enough {
             self.steps.push(Step::Drop { row: was.row });
             return;
@@ -247,21 +261,26 @@ impl Diff {
 }
 
 /// What the absences of a read mean as a whole.
+#[allow(clippy::struct_excessive_bools)] // independent answers, each told by its name
 struct Absences {
     /// Do they count at all?
     count: bool,
     /// Are they too many at once?
     shrunk: bool,
+    /// Do they not count for that?
+    held: bool,
     /// Are they the oldest only, with new entries beside them?
-    rolled: bool,
+    rolled: Option<bool>,
+    /// Do they show that the source is a window?
+    learned: bool,
 }
 
 impl Absences {
     fn judge(before: &Snapshot, document: &Document, rules: &Rules) -> Self {
-        let nothing = Self { count: false, shrunk: false, rolled: false };
         // A document that is suddenly empty is broken, not a farewell.
-        if !rules.complete || rules.window || document.entries().is_empty() {
-            return nothing;
+        let empty = document.entries().is_empty() && !rules.has_children;
+        if !rules.complete || rules.window || empty {
+            return Self { count: false, shrunk: false, held: false, rolled: None, learned: false };
         }
         let real = |entry: &&SnapshotEntry| matches!(entry.row, Row::Url(_));
         let listed_before = before.entries().iter().filter(real).count();
@@ -283,16 +302,22 @@ impl Absences {
             && kept * 2 < listed_before
             && document.entries().len() * 2 < listed_before;
         let newcomers = document.entries().len() > kept;
-        let rolled = newcomers
+        let oldest_only = newcomers
             && !undated
-            && !gone.is_empty()
             && kept > 0
             && gone.iter().max().copied().flatten() <= kept_oldest;
-        Self { count: true, shrunk: shrunk && !rules.shrink_believed, rolled }
+        let rolled = (!gone.is_empty()).then_some(oldest_only);
+        Self {
+            count: true,
+            shrunk,
+            held: shrunk && !rules.shrink_believed,
+            rolled,
+            learned: rolled == Some(true) && rules.rolls + 1 >= ROLLS_OF_A_WINDOW,
+        }
     }
 }
 
-fn same_date(a: Option<Lastmod>, b: Option<Lastmod>) -> bool {
+fn is_same_date(a: Option<Lastmod>, b: Option<Lastmod>) -> bool {
     match (a, b) {
         (None, None) => true,
         (Some(a), Some(b)) => a.at.as_second() == b.at.as_second() && a.precision == b.precision,

@@ -189,7 +189,7 @@ impl EntryHints {
 }
 
 /// Fractions of a second are not kept, but that they were written is.
-fn to_the_second(lastmod: Lastmod) -> Lastmod {
+pub(super) fn to_the_second(lastmod: Lastmod) -> Lastmod {
     let at = Timestamp::from_second(lastmod.at.as_second()).unwrap_or(lastmod.at);
     Lastmod { at, ..lastmod }
 }

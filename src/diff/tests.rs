@@ -1,1 +1,417 @@
-//! Rules of the comparison.
+//! Every step of the comparison as a table, and its laws.
+
+use proptest::prelude::*;
+
+use super::document::Collector;
+use super::snapshot::{EntryHints, Rejection};
+use super::*;
+use crate::model::{ChangeFreq, Precision, Priority, UrlId};
+use crate::parse::Entry;
+
+const SEED: u64 = 7;
+const DAY: i64 = 86_400;
+
+fn now() -> Timestamp {
+    "2026-11-21T12:00:00Z".parse().expect("a timestamp")
+}
+
+fn rules() -> Rules {
+    Rules {
+        now: now(),
+        complete: true,
+        window: false,
+        new_epoch: false,
+        removal_polls: 3,
+        removal_after_s: DAY,
+        siblings_read_s: i64::MAX,
+        shrink_believed: false,
+        rolls: 0,
+        has_children: false,
+    }
+}
+
+fn date(text: &str) -> Option<Lastmod> {
+    (!text.is_empty()).then(|| crate::date::lastmod(text).expect("a date"))
+}
+
+/// A document of entries: loc, date, digest.
+fn document(entries: &[(&str, &str, u64)]) -> Document {
+    let mut collector = Collector::new(SEED, now());
+    for (loc, lastmod, digest) in entries {
+        collector.push(&Entry { loc, lastmod: date(lastmod), digest: *digest, ..Entry::default() });
+    }
+    collector.finish()
+}
+
+/// The snapshot that a document leaves behind, every entry with a row.
+fn snapshot_of(document: &Document) -> Snapshot {
+    let diff = diff(&Snapshot::new(), document, &rules());
+    with_rows(diff)
+}
+
+fn with_rows(diff: Diff) -> Snapshot {
+    let mut next = diff.next;
+    for entry in &mut next {
+        if entry.row == Row::Rejected(Rejection::Invalid) {
+            entry.row = Row::Url(UrlId(i64::from_ne_bytes(entry.key.to_ne_bytes()) >> 8));
+        }
+    }
+    Snapshot::from_unsorted(next)
+}
+
+/// What became of one entry, in a word.
+fn word(before: (&str, u64), after: (&str, u64), rules: &Rules) -> &'static str {
+    let was = snapshot_of(&document(&[("http://e/a", before.0, before.1)]));
+    let is = document(&[("http://e/a", after.0, after.1)]);
+    match diff(&was, &is, rules).steps.as_slice() {
+        [] => "unchanged",
+        [Step::Admit { previous: None, .. }] => "new",
+        [Step::Admit { previous: Some(_), .. }] => "judged anew",
+        [Step::Changed { .. }] => "changed",
+        [Step::Touched { .. }] => "touched",
+        [Step::Regressed { .. }] => "regressed",
+        [Step::Hints { .. }] => "hints",
+        [Step::Missing { .. }] => "missing",
+        [Step::Drop { .. }] => "dropped",
+        more => panic!("{more:?}"),
+    }
+}
+
+#[test]
+fn a_listed_entry_becomes_one_step_at_most() {
+    let cases = [
+        (("2026-11-01", 0), ("2026-11-01", 0), "unchanged"),
+        (("", 0), ("", 0), "unchanged"),
+        (("2026-11-01", 0), ("2026-11-02", 0), "changed"),
+        (("2025", 0), ("2026", 0), "changed"),
+        (("2026", 0), ("2027", 0), "unchanged"),
+        (("2025", 0), ("2026-11-02", 0), "changed"),
+        (("2026-10", 0), ("2026-11-02T10:00:00Z", 0), "changed"),
+        // The coarser of the two decides; the finer one is taken over.
+        (("2026-11-01", 0), ("2026-11-01T23:00:00Z", 0), "hints"),
+        (("2026-11", 0), ("2026-11-20", 0), "hints"),
+        (("2026-11-01T10:00Z", 0), ("2026-11-01T10:00:59Z", 0), "hints"),
+        (("2026-11-01T10:00:00Z", 0), ("2026-11-01T11:00:00+01:00", 0), "unchanged"),
+        (("2026-11-01T10:00:00.2Z", 0), ("2026-11-01T10:00:00.7Z", 0), "unchanged"),
+        (("2026-11-02", 0), ("2026-11-01", 0), "regressed"),
+        // A date that appears, or goes, is no change by itself.
+        (("", 0), ("2026-11-01", 0), "hints"),
+        (("2026-11-01", 0), ("", 0), "unchanged"),
+        // Nor is one from the future a date.
+        (("2026-11-01", 0), ("2026-11-30", 0), "unchanged"),
+        (("2026-11-20", 0), ("2026-11-22T11:00:00Z", 0), "changed"),
+        (("2026-11-20", 0), ("2026-11-22T13:00:00Z", 0), "unchanged"),
+        (("2026-11-01", 5), ("2026-11-01", 6), "touched"),
+        (("2026-11-01", 0), ("2026-11-01", 6), "touched"),
+        (("2026-11-01", 5), ("2026-11-02", 6), "changed"),
+        (("2026-11-02", 5), ("2026-11-01", 6), "regressed"),
+    ];
+    for (before, after, expected) in cases {
+        assert_eq!(word(before, after, &rules()), expected, "{before:?} {after:?}");
+    }
+}
+
+#[test]
+fn a_date_that_went_and_comes_back_unmoved_is_no_change() {
+    let dated = document(&[("http://e/a", "2026-11-01", 0)]);
+    let bare = document(&[("http://e/a", "", 0)]);
+    let once = with_rows(diff(&snapshot_of(&dated), &bare, &rules()));
+    assert!(diff(&once, &dated, &rules()).steps.is_empty());
+    let newer = document(&[("http://e/a", "2026-11-02", 0)]);
+    assert!(matches!(diff(&once, &newer, &rules()).steps[..], [Step::Changed { .. }]));
+}
+
+#[test]
+fn priority_and_changefreq_are_hints() {
+    let was = snapshot_of(&document(&[("http://e/a", "", 0)]));
+    for (priority, changefreq) in [(Priority::from_f64(0.9), None), (None, Some(ChangeFreq::Daily))]
+    {
+        let mut collector = Collector::new(SEED, now());
+        collector.push(&Entry { loc: "http://e/a", priority, changefreq, ..Entry::default() });
+        let diff = diff(&was, &collector.finish(), &rules());
+        assert!(matches!(diff.steps[..], [Step::Hints { .. }]), "{:?}", diff.steps);
+        assert_eq!(diff.next[0].hints, EntryHints { changefreq, priority });
+    }
+}
+
+#[test]
+fn another_epoch_judges_every_entry_anew() {
+    let rules = Rules { new_epoch: true, ..rules() };
+    assert_eq!(word(("2026-11-01", 0), ("2026-11-01", 0), &rules), "judged anew");
+}
+
+#[test]
+fn only_what_the_quota_refused_is_judged_again_without_that() {
+    for refused in Rejection::ALL {
+        let list = document(&[("http://e/a", "2026-11-01", 0)]);
+        let mut entries = snapshot_of(&list).into_entries();
+        entries[0].row = Row::Rejected(refused);
+        let was = Snapshot::from_unsorted(entries);
+        let steps = diff(&was, &list, &rules()).steps;
+        assert_eq!(steps.is_empty(), refused != Rejection::Quota, "{refused:?}");
+        // Whatever moves in what is no row moves nothing.
+        let newer = document(&[("http://e/a", "2026-11-02", 9)]);
+        let steps = diff(&was, &newer, &rules()).steps;
+        assert_eq!(steps.is_empty(), refused != Rejection::Quota, "{refused:?}");
+    }
+}
+
+#[test]
+fn of_two_entries_with_one_spelling_the_newest_date_counts() {
+    for entries in [
+        [("http://e/a", "2026-11-01", 0), ("http://e/a", "2026-11-03", 0)],
+        [("http://e/a", "2026-11-03", 0), ("http://e/a", "2026-11-01", 0)],
+        [("http://e/a", "", 0), ("http://e/a", "2026-11-03", 0)],
+    ] {
+        let document = document(&entries);
+        assert_eq!(document.entries().len(), 1);
+        assert_eq!(document.duplicates, 1);
+        assert_eq!(document.entries()[0].lastmod, date("2026-11-03"));
+    }
+}
+
+/// Twenty entries, the oldest first.
+fn twenty() -> Vec<(String, String)> {
+    (1..=20).map(|n| (format!("http://e/{n}"), format!("2026-10-{n:02}"))).collect()
+}
+
+fn list(entries: &[(String, String)]) -> Document {
+    let entries: Vec<_> = entries.iter().map(|(loc, at)| (loc.as_str(), at.as_str(), 0)).collect();
+    document(&entries)
+}
+
+#[test]
+fn an_absence_counts_only_in_a_complete_read_of_a_full_source() {
+    let was = snapshot_of(&list(&twenty()));
+    let is = list(&twenty()[..19]);
+    let full = diff(&was, &is, &rules());
+    assert_eq!((full.missing, full.next.len()), (1, 20));
+    assert!(matches!(full.steps[..], [Step::Missing { .. }]));
+    let cut = diff(&was, &is, &Rules { complete: false, ..rules() });
+    assert_eq!((cut.missing, cut.steps.len(), cut.next.len()), (0, 0, 20));
+    assert_eq!(cut.next, was.entries());
+    let window = diff(&was, &is, &Rules { window: true, ..rules() });
+    assert_eq!((window.missing, window.steps.len(), window.next.len()), (0, 0, 19));
+    let cut_window = diff(&was, &is, &Rules { window: true, complete: false, ..rules() });
+    assert_eq!((cut_window.steps.len(), cut_window.next.len()), (0, 20));
+}
+
+#[test]
+fn a_document_that_is_suddenly_empty_says_nothing() {
+    let was = snapshot_of(&list(&twenty()));
+    let diff = diff(&was, &Document::default(), &rules());
+    assert_eq!((diff.missing, diff.steps.len(), diff.next.len()), (0, 0, 20));
+}
+
+#[test]
+fn a_url_is_dropped_when_it_was_missing_often_and_long_enough() {
+    // Hours of the reads without it; hour of the last read of its siblings.
+    let cases: [(&[i64], Option<i64>, bool); 7] = [
+        (&[0, 12, 24], None, true),
+        (&[0, 24], None, false),
+        (&[0, 1, 2, 3, 23], None, false),
+        (&[0, 1, 2, 3, 24], None, true),
+        (&[0, 12, 24], Some(-1), false),
+        (&[0, 12, 24], Some(0), false),
+        (&[0, 12, 24], Some(1), true),
+    ];
+    let is = list(&twenty()[1..]);
+    for (hours, siblings, dropped) in cases {
+        let at = |hour: i64| now().as_second() + hour * 3_600;
+        let mut was = snapshot_of(&list(&twenty()));
+        let mut last = Vec::new();
+        for hour in hours {
+            let rules = Rules {
+                now: Timestamp::from_second(at(*hour)).expect("a timestamp"),
+                siblings_read_s: siblings.map_or(i64::MAX, at),
+                ..rules()
+            };
+            let diff = diff(&was, &is, &rules);
+            last.clone_from(&diff.steps);
+            was = with_rows(diff);
+        }
+        let is_dropped = matches!(last[..], [Step::Drop { .. }]);
+        assert_eq!(is_dropped, dropped, "{hours:?} {siblings:?}");
+        assert_eq!(was.len(), if dropped { 19 } else { 20 }, "{hours:?}");
+    }
+}
+
+#[test]
+fn an_entry_that_is_listed_again_starts_anew() {
+    let was = snapshot_of(&list(&twenty()));
+    let missing = with_rows(diff(&was, &list(&twenty()[1..]), &rules()));
+    let back = diff(&missing, &list(&twenty()), &rules());
+    assert!(back.steps.is_empty());
+    assert_eq!(back.next, was.entries());
+}
+
+#[test]
+fn removals_are_held_when_more_than_half_goes_at_once() {
+    let was = snapshot_of(&list(&twenty()));
+    for (left, held) in [(11, false), (10, false), (9, true), (1, true)] {
+        let diff = diff(&was, &list(&twenty()[20 - left..]), &rules());
+        assert_eq!((diff.shrunk, diff.held), (held, held), "{left}");
+        let counted = diff.next.iter().filter(|entry| entry.misses > 0).count();
+        assert_eq!(counted, if held { 0 } else { 20 - left }, "{left}");
+        assert_eq!(diff.missing, 20 - left as u64, "{left}");
+    }
+    let believed = Rules { shrink_believed: true, ..rules() };
+    let diff = diff(&was, &list(&twenty()[15..]), &believed);
+    // It is known for as long as it lasts, so that it stays believed.
+    assert_eq!((diff.shrunk, diff.held), (true, false));
+}
+
+#[test]
+fn few_entries_may_all_but_go() {
+    let nine = &twenty()[..9];
+    let diff = diff(&snapshot_of(&list(nine)), &list(&nine[..1]), &rules());
+    assert!(!diff.shrunk);
+}
+
+#[test]
+fn a_source_rolls_when_only_the_oldest_leave_and_new_ones_come() {
+    let all = twenty();
+    let was = snapshot_of(&list(&all[..10]));
+    let cases: [(&[usize], Option<bool>); 5] = [
+        (&[2, 3, 4, 5, 6, 7, 8, 9, 10, 11], Some(true)),
+        // The oldest left, and nothing came.
+        (&[2, 3, 4, 5, 6, 7, 8, 9], Some(false)),
+        // A younger one left.
+        (&[0, 1, 2, 3, 4, 6, 7, 8, 9, 10], Some(false)),
+        // None left.
+        (&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], None),
+        (&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10], None),
+    ];
+    for (kept, rolled) in cases {
+        let is: Vec<_> = kept.iter().map(|n| all[*n].clone()).collect();
+        assert_eq!(diff(&was, &list(&is), &rules()).rolled, rolled, "{kept:?}");
+    }
+}
+
+#[test]
+fn the_read_that_shows_a_window_removes_nothing() {
+    let all = twenty();
+    let mut was = snapshot_of(&list(&all[..10]));
+    for rolls in 0..ROLLS_OF_A_WINDOW {
+        let first = rolls as usize + 1;
+        let at = now().as_second() + i64::from(rolls) * DAY;
+        let rules =
+            Rules { now: Timestamp::from_second(at).expect("a timestamp"), rolls, ..rules() };
+        let diff = diff(&was, &list(&all[first..first + 10]), &rules);
+        assert_eq!(diff.rolled, Some(true));
+        assert_eq!(diff.learned, rolls + 1 == ROLLS_OF_A_WINDOW);
+        assert!(!diff.steps.iter().any(|step| matches!(step, Step::Drop { .. })));
+        was = with_rows(diff);
+    }
+    // And from then on it is one: what left is forgotten, not missing.
+    assert_eq!(was.len(), 10);
+}
+
+#[test]
+fn steps_come_in_the_order_of_the_document_and_removals_last() {
+    let old = document(&[("http://e/z", "", 0)]);
+    let mut entries = snapshot_of(&old).into_entries();
+    entries[0].misses = 9;
+    entries[0].missing_since = Some(0);
+    let was = Snapshot::from_unsorted(entries);
+    let is = list(&twenty());
+    let diff = diff(&was, &is, &rules());
+    let admitted: Vec<_> = diff
+        .steps
+        .iter()
+        .filter_map(|step| match step {
+            Step::Admit { entry, .. } => Some(is.loc(&is.entries()[*entry as usize]).to_owned()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(admitted, twenty().into_iter().map(|(loc, _)| loc).collect::<Vec<_>>());
+    assert!(matches!(diff.steps.last(), Some(Step::Drop { .. })));
+}
+
+prop_compose! {
+    fn any_entry()(
+        path in 0_u8..40,
+        second in proptest::option::of(1_500_000_000_i64..1_790_000_000),
+        nanosecond in 0_i32..1_000_000_000,
+        precision in 0_usize..6,
+        digest in prop_oneof![Just(0_u64), any::<u64>()],
+        priority in proptest::option::of(0_u16..=1000),
+    ) -> (String, Option<Lastmod>, u64, Option<Priority>) {
+        let lastmod = second.map(|second| Lastmod {
+            at: Timestamp::new(second, nanosecond).expect("a timestamp"),
+            precision: Precision::ALL[precision],
+        });
+        (format!("http://e/{path}"), lastmod, digest, priority.and_then(Priority::from_thousandths))
+    }
+}
+
+fn any_document() -> impl Strategy<Value = Document> {
+    proptest::collection::vec(any_entry(), 0..40).prop_map(|entries| {
+        let mut collector = Collector::new(SEED, now());
+        for (loc, lastmod, digest, priority) in &entries {
+            collector.push(&Entry {
+                loc,
+                lastmod: *lastmod,
+                digest: *digest,
+                priority: *priority,
+                ..Entry::default()
+            });
+        }
+        collector.finish()
+    })
+}
+
+fn any_rules() -> impl Strategy<Value = Rules> {
+    (any::<bool>(), any::<bool>(), any::<bool>(), 0_u32..4).prop_map(
+        |(complete, window, believed, rolls)| Rules {
+            complete,
+            window,
+            shrink_believed: believed,
+            rolls,
+            ..rules()
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn a_document_compared_with_itself_is_no_difference(list in any_document(), rules in any_rules()) {
+        let was = snapshot_of(&list);
+        let diff = diff(&was, &list, &rules);
+        prop_assert!(diff.is_empty(&was), "{:?}", diff.steps);
+        prop_assert_eq!(diff.unchanged, list.entries().len() as u64);
+    }
+
+    #[test]
+    fn what_was_applied_is_no_difference_the_next_time(
+        first in any_document(),
+        second in any_document(),
+        rules in any_rules(),
+    ) {
+        let was = snapshot_of(&first);
+        let once = with_rows(diff(&was, &second, &rules));
+        let again = diff(&once, &second, &rules);
+        // What is missing is counted once more; nothing else is left to say.
+        let said: Vec<_> =
+            again.steps.iter().filter(|step| !matches!(step, Step::Drop { .. })).collect();
+        prop_assert!(said.is_empty(), "{said:?}");
+        prop_assert_eq!(again.unchanged, second.entries().len() as u64);
+    }
+
+    #[test]
+    fn every_listed_entry_is_in_the_next_snapshot_and_no_other_but_the_missing(
+        first in any_document(),
+        second in any_document(),
+        rules in any_rules(),
+    ) {
+        let was = snapshot_of(&first);
+        let diff = diff(&was, &second, &rules);
+        prop_assert!(diff.next.is_sorted_by(|a, b| a.key < b.key));
+        for entry in &diff.next {
+            let known = was.entries().iter().any(|old| old.key == entry.key);
+            prop_assert!(second.contains(entry.key) || known);
+        }
+        let listed = diff.next.iter().filter(|entry| second.contains(entry.key)).count();
+        prop_assert_eq!(listed, second.entries().len());
+    }
+}

@@ -4,32 +4,30 @@
 //! chunks of a diff change only what does not say so already, and only
 //! `finish_poll` moves the snapshot, the validators and the next poll.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use url::Url;
 
 use super::Poller;
+use super::children::index_says_unchanged;
 use super::gate::PollGate;
 use super::interval::PollEvent;
 use super::interval::hints::Hints;
-use super::outcome::{Ended, hints_of};
-use super::read::{self, ListedChild, ReadDocument, Verdict};
+use super::outcome::{Ended, hints_of, hints_text, kept_hints};
+use super::read::{self, ReadDocument, Verdict};
 use crate::config::{Config, Site};
-use crate::diff::ROLLS_OF_A_WINDOW;
 use crate::diff::snapshot::{Snapshot, SnapshotEntry};
 use crate::diff::{Document, Rules};
 use crate::fetch::body::wire_hash;
 use crate::fetch::{Answer, FetchError, Fetched, Head, Refusal, Request, Validators};
 use crate::metrics::Saved;
-use crate::model::{DocumentKind, Lastmod, Precision, Role, SiteId};
+use crate::model::{DocumentKind, SiteId};
 use crate::parse::{Issue, IssueCode, Limits, Report, Severity};
 use crate::recrawl::later;
 use crate::store::views::Counts;
 use crate::store::{
-    CHUNK, ChildEffect, Effect, NewSource, Origin, PollTarget, ReadResult, StoreError,
+    CHUNK, Effect, Kept, Origin, PollTarget, ReadResult, Recounted, SeenAgain, StoreError,
 };
 use crate::url::SiteRules;
 
@@ -53,7 +51,7 @@ impl Poller {
         let began = self.clock.now();
         let read_in_full = target.epoch != rules.epoch()
             || target.last_full_at.is_none_or(|at| later(at, FULL_READ) <= began);
-        if !read_in_full && index_says_unchanged(target) {
+        if !read_in_full && !target.asked && index_says_unchanged(target) {
             return self.skip(target).await;
         }
         let gate = PollGate::new(self, site.host_delay, site.obey_robots);
@@ -83,7 +81,7 @@ impl Poller {
             (None, Ok(Answer::NotModified(_))) => {
                 self.metrics.saved(Saved::NotModified, 1);
                 let ended = Ended::good(PollEvent::Unchanged, "not-modified");
-                poll.nothing_new(ended, &answer, Hints::default()).await
+                poll.nothing_new(ended, &answer).await
             }
             _ => poll.failure(Ended::of(&answer), &answer).await,
         }
@@ -99,11 +97,11 @@ impl Poller {
 }
 
 /// One poll that got an answer.
-struct Poll<'p> {
-    poller: &'p Poller,
-    target: &'p PollTarget,
-    site: &'p Site,
-    id: SiteId,
+pub(super) struct Poll<'p> {
+    pub(super) poller: &'p Poller,
+    pub(super) target: &'p PollTarget,
+    pub(super) site: &'p Site,
+    pub(super) id: SiteId,
     rules: SiteRules,
     began: Timestamp,
     /// Nothing known before may cut this read short.
@@ -119,7 +117,7 @@ impl Poll<'_> {
         let wire = wire_hash(&fetched.body);
         let head = fetched.head.clone();
         if !self.read_in_full && self.target.wire_hash == Some(wire) && !fetched.cut {
-            return self.same_bytes(answer, &head).await;
+            return self.same_bytes(answer).await;
         }
         let limits = self.site.limits;
         let limits_of_parser = Limits {
@@ -145,20 +143,15 @@ impl Poll<'_> {
             && self.target.body_hash == Some(read.decoding.hash)
             && read.report.complete
         {
-            return self.same_bytes(answer, &head).await;
+            return self.same_bytes(answer).await;
         }
         self.take_over(read, wire, &head, answer).await
     }
 
     /// The bytes are those of the last read.
-    async fn same_bytes(
-        &self,
-        answer: &Result<Answer, FetchError>,
-        head: &Head,
-    ) -> Result<(), StoreError> {
+    async fn same_bytes(&self, answer: &Result<Answer, FetchError>) -> Result<(), StoreError> {
         self.poller.metrics.saved(Saved::EqualHash, 1);
-        let hints = Hints { max_age: head.max_age, ..Hints::default() };
-        self.nothing_new(Ended::good(PollEvent::Unchanged, "unchanged"), answer, hints).await
+        self.nothing_new(Ended::good(PollEvent::Unchanged, "unchanged"), answer).await
     }
 
     /// A read that found what was there before. Only entries that were missing
@@ -167,30 +160,71 @@ impl Poll<'_> {
         &self,
         ended: Ended,
         answer: &Result<Answer, FetchError>,
-        hints: Hints,
     ) -> Result<(), StoreError> {
         let mut counts = Counts { unchanged: self.target.entries, ..Counts::default() };
+        let mut recounted = None;
         if self.target.pending > 0 {
-            counts = self.missing_again().await?;
+            let (again, more) = self.missing_again().await?;
+            counts = more;
+            recounted = Some(again);
         }
-        self.poller.store.seen_unchanged(self.target.id, self.began).await?;
+        let head = match answer {
+            Ok(Answer::Document(fetched)) => Some(&fetched.head),
+            Ok(Answer::NotModified(head)) => Some(head),
+            _ => None,
+        };
+        // What the document said holds on; the freshness is the answer's own.
+        let hints = kept_hints(self.target.hints.as_deref());
+        let hints = Hints { max_age: head.and_then(|head| head.max_age), ..hints };
         let next = self.poller.next(self.target, &ended, &hints);
+        let kept = Kept::Seen(SeenAgain { validators: self.validators_of(answer), recounted });
         self.poller
-            .finish(self.target, self.began, ended, answer, next, counts, None)
+            .finish(self.target, self.began, ended, answer, next, counts, kept)
             .await
             .map(|_| ())
     }
 
-    async fn missing_again(&self) -> Result<Counts, StoreError> {
+    /// The validators to send next time, after an answer that brought nothing
+    /// new: a 304 refreshes those that it names, an equal body replaces all.
+    fn validators_of(&self, answer: &Result<Answer, FetchError>) -> Validators {
+        let known = &self.target.validators;
+        match answer {
+            Ok(Answer::NotModified(head)) => Validators {
+                etag: head.validators.etag.clone().or_else(|| known.etag.clone()),
+                last_modified: head
+                    .validators
+                    .last_modified
+                    .clone()
+                    .or_else(|| known.last_modified.clone()),
+            },
+            Ok(Answer::Document(fetched)) if fetched.head.redirects.is_empty() => {
+                fetched.head.validators.clone()
+            }
+            _ => Validators::default(),
+        }
+    }
+
+    async fn missing_again(&self) -> Result<(Recounted, Counts), StoreError> {
         let (before, siblings) = self.snapshot().await?;
         let document = read::same_again(&before);
         let rules = self.diff_rules(true, self.target.window > 0, siblings, false);
+        // An index that listed pages once lists none now, and that is no accident.
+        let rules = Rules { has_children: self.target.kind == Some(DocumentKind::Index), ..rules };
         let verdict = read::judge(&before, &document, &rules, &self.rules, &self.target.url);
-        let origin = self.origin(false);
-        let (next, counts) = self.apply(verdict, origin).await?;
-        let data = Snapshot::from_unsorted(next.clone()).encode();
-        self.poller.store.replace_snapshot(self.target.id, data, read::pending(&next)).await?;
-        Ok(counts)
+        let (shrunk_at, is_held) = (self.shrunk_at(verdict.shrunk), verdict.held);
+        let (next, counts) = self.apply(verdict, self.origin(self.target.window > 0)).await?;
+        let recounted = Recounted {
+            pending: read::pending(&next),
+            shrunk_at,
+            held: is_held,
+            snapshot: Snapshot::from_unsorted(next).encode(),
+        };
+        Ok((recounted, counts))
+    }
+
+    /// Since when the source has been less than half of what it was.
+    fn shrunk_at(&self, shrunk: bool) -> Option<Timestamp> {
+        shrunk.then(|| self.target.shrunk_at.unwrap_or(self.began))
     }
 
     /// Not a sitemap, not a feed: whatever it is, it changes no URL.
@@ -225,7 +259,7 @@ impl Poll<'_> {
             self.poller.probe_well_known(self.id, self.site, Some(&self.target.url)).await?;
         }
         self.poller
-            .finish(self.target, self.began, ended, answer, next, Counts::default(), None)
+            .finish(self.target, self.began, ended, answer, next, Counts::default(), Kept::Nothing)
             .await
             .map(|_| ())
     }
@@ -245,6 +279,7 @@ impl Poll<'_> {
         let suddenly_empty =
             document.entries().is_empty() && children.is_empty() && !before.is_empty();
         let rules = self.diff_rules(report.complete && !suddenly_empty, window, siblings, true);
+        let rules = Rules { has_children: !children.is_empty(), ..rules };
         let verdict = self.judge(before, document, rules).await;
         let verdict = match verdict {
             Ok(verdict) => verdict,
@@ -252,11 +287,15 @@ impl Poll<'_> {
                 return self.failure(Ended::bad(PollEvent::Failed, "failed", why), answer).await;
             }
         };
-        let (shrunk, rolled, same) = (verdict.shrunk, verdict.rolled, verdict.same);
+        let (shrunk, is_held) = (verdict.shrunk, verdict.held);
+        let (rolled, learns, same) = (verdict.rolled, verdict.learned, verdict.same);
         let (next, mut counts) = self.apply(verdict, self.origin(window)).await?;
-        let registered = self.children(&report, children).await?;
-        let rolls = if rolled { self.target.rolls + 1 } else { 0 };
-        let learns = !window && rolls >= ROLLS_OF_A_WINDOW;
+        let (registered, refused) = self.children(&report, children).await?;
+        let rolls = match rolled {
+            Some(true) => self.target.rolls + 1,
+            Some(false) => 0,
+            None => self.target.rolls,
+        };
         let complete = report.complete && !suddenly_empty;
         let moved = head.redirects.is_empty();
         let changed =
@@ -267,11 +306,12 @@ impl Poll<'_> {
             .filter(|(fate, _)| **fate != "accepted")
             .map(|(_, n)| n)
             .sum::<u64>();
+        let hints = hints_of(&report.hints, head);
         let result = ReadResult {
             kind: report.kind,
             window: if report.window { 1 } else { u8::from(learned || learns) * 2 },
             rolls,
-            shrunk_at: shrunk.then(|| self.target.shrunk_at.unwrap_or(self.began)),
+            shrunk_at: self.shrunk_at(shrunk),
             pending: read::pending(&next),
             complete,
             epoch: self.rules.epoch(),
@@ -285,14 +325,14 @@ impl Poll<'_> {
             bytes: decoding.bytes,
             entries: (report.entries_total + report.sitemaps_total) as u64,
             admitted: serde_json::to_string(&read::admitted(&next)).unwrap_or_default(),
-            issues: issues_json(&report, shrunk, self.is_too_deep(&report)),
+            issues: issues_json(&report, is_held, self.is_too_deep(&report), refused),
+            hints: hints_text(&hints),
             snapshot: (!same).then(|| Snapshot::from_unsorted(next).encode()),
             changed,
         };
-        let hints = hints_of(&report.hints, head);
         let next_poll = self.poller.next(self.target, &ended, &hints);
         self.poller
-            .finish(self.target, self.began, ended, answer, next_poll, counts, Some(result))
+            .finish(self.target, self.began, ended, answer, next_poll, counts, Kept::Read(result))
             .await
             .map(|_| ())
     }
@@ -315,11 +355,30 @@ impl Poll<'_> {
         verdict: Verdict,
         origin: Origin,
     ) -> Result<(Vec<SnapshotEntry>, Counts), StoreError> {
-        let mut next = verdict.next;
-        let mut counts = verdict.counts;
+        let Verdict { mut effects, mut absences, previous, mut next, mut counts, .. } = verdict;
+        if !effects.is_empty() || !absences.is_empty() {
+            let logged = self.poller.store.logged(origin).await?;
+            let told = read::without_logged(&mut effects, &logged);
+            counts.touched += told.touched;
+            counts.regressed += told.regressed;
+            read::without_logged(&mut absences, &logged);
+        }
         // Those over the quota are counted with the rest of what was refused.
         counts.rejected = 0;
-        let mut rest = verdict.effects.into_iter().peekable();
+        self.apply_chunks(effects, origin, &mut next, &mut counts).await?;
+        let absences = read::really_absent(absences, &previous, &next);
+        self.apply_chunks(absences, origin, &mut next, &mut counts).await?;
+        Ok((next, counts))
+    }
+
+    async fn apply_chunks(
+        &self,
+        effects: Vec<Effect>,
+        origin: Origin,
+        next: &mut [SnapshotEntry],
+        counts: &mut Counts,
+    ) -> Result<(), StoreError> {
+        let mut rest = effects.into_iter().peekable();
         while rest.peek().is_some() {
             let chunk: Vec<Effect> = rest.by_ref().take(CHUNK).collect();
             let applied = self.poller.store.apply(origin, chunk).await?;
@@ -336,66 +395,7 @@ impl Poll<'_> {
             counts.unchanged += more.unchanged;
             counts.removed += more.removed;
         }
-        Ok((next, counts))
-    }
-
-    /// What an index asks of its children; says how many are new.
-    async fn children(&self, report: &Report, listed: Vec<ListedChild>) -> Result<u64, StoreError> {
-        let is_index = matches!(report.kind, DocumentKind::Index | DocumentKind::Mixed);
-        if !is_index && self.target.kind.is_none_or(|kind| kind != DocumentKind::Index) {
-            return Ok(0);
-        }
-        if self.is_too_deep(report) {
-            return Ok(0);
-        }
-        let depth = self.target.depth + 1;
-        let known = self.poller.store.children(self.target.id).await?;
-        let mut known: HashMap<String, _> =
-            known.into_iter().map(|child| (child.url.clone(), child)).collect();
-        let mut effects = Vec::new();
-        let complete = report.complete && !listed.is_empty();
-        for child in listed {
-            let Ok(url) = Url::parse(&child.loc) else { continue };
-            // An index that lists itself is a loop of one.
-            if url == self.target.url {
-                continue;
-            }
-            match known.remove(url.as_str()) {
-                None => effects.push(ChildEffect::Add(NewSource {
-                    url,
-                    role: Role::Sitemap,
-                    named_by: "index",
-                    parent: Some((self.target.id, depth)),
-                    lastmod: child.lastmod,
-                })),
-                Some(before) => {
-                    let moved = match (before.lastmod, child.lastmod) {
-                        (Some(old), Some(new)) => new.is_newer_than(old),
-                        (None, Some(_)) => true,
-                        (_, None) => false,
-                    };
-                    if moved || before.misses > 0 {
-                        effects.push(ChildEffect::Due { id: before.id, lastmod: child.lastmod });
-                    }
-                }
-            }
-        }
-        if complete {
-            let gone = known.into_values().filter(|child| !child.retired);
-            effects.extend(gone.map(|child| ChildEffect::Missing { id: child.id }));
-        }
-        if effects.is_empty() {
-            return Ok(0);
-        }
-        let registered = self.poller.store.apply_children(self.id, effects).await?;
-        self.poller.note_refused(&self.site.name, registered);
-        Ok(registered.0)
-    }
-
-    /// Are the children of this index deeper than indexes may go?
-    fn is_too_deep(&self, report: &Report) -> bool {
-        report.sitemaps_total > 0
-            && self.target.depth + 1 > self.poller.config.borrow().fetch.max_index_depth
+        Ok(())
     }
 
     async fn snapshot(&self) -> Result<(Snapshot, i64), StoreError> {
@@ -433,6 +433,8 @@ impl Poll<'_> {
                 .target
                 .shrunk_at
                 .is_some_and(|at| later(at, SHRINK_GRACE) <= self.began),
+            rolls: self.target.rolls,
+            has_children: false,
         }
     }
 
@@ -495,29 +497,6 @@ fn ended(
     ended
 }
 
-/// Has the child been read since its index says it last changed? A date is
-/// over when all of it is.
-fn index_says_unchanged(target: &PollTarget) -> bool {
-    let (Some(lastmod), Some(read)) = (target.index_lastmod, target.last_complete_at) else {
-        return false;
-    };
-    target.parent.is_some() && target.pending == 0 && target.failures == 0 && end_of(lastmod) < read
-}
-
-/// The last instant that a date may stand for.
-fn end_of(lastmod: Lastmod) -> Timestamp {
-    const DAY: u64 = 24 * 3_600;
-    let seconds = match lastmod.precision {
-        Precision::Year => 366 * DAY,
-        Precision::Month => 31 * DAY,
-        // A day lasts until it has ended in every zone.
-        Precision::Day => DAY + DAY / 2,
-        Precision::Minute => 60,
-        Precision::Second | Precision::Fraction => 1,
-    };
-    later(lastmod.at, Duration::from_secs(seconds))
-}
-
 /// Moves the body out of an answer whose head is still needed.
 fn take_body(fetched: &mut Fetched) -> Fetched {
     Fetched {
@@ -528,9 +507,12 @@ fn take_body(fetched: &mut Fetched) -> Fetched {
     }
 }
 
-fn issues_json(report: &Report, shrunk: bool, too_deep: bool) -> String {
+fn issues_json(report: &Report, held: bool, too_deep: bool, refused: u64) -> String {
     let mut issues: Vec<_> = report.issues.iter().take(MAX_ISSUES).cloned().collect();
-    if shrunk {
+    if refused > 0 {
+        issues.push(Issue { count: refused, ..Issue::of_whole(IssueCode::TooManySitemaps) });
+    }
+    if held {
         issues.push(Issue::of_whole(IssueCode::Shrunk));
     }
     if too_deep {

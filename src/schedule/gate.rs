@@ -1,6 +1,7 @@
 //! The gate before every request: robots.txt, one request at a time, the clock.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -13,6 +14,9 @@ use crate::url::authority;
 
 /// A poll waits this long for its host at most; beyond that it comes back.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// And this long for a further hop of a redirect, longer than any Crawl-delay:
+/// a poll that came back later would only be led to the same hop again.
+const PATIENCE_OF_A_HOP: Duration = Duration::from_secs(150);
 /// Locks remembered before those that nobody holds are dropped.
 const MANY_LOCKS: usize = 4_096;
 
@@ -53,12 +57,21 @@ impl HostLocks {
 pub(super) struct ClockGate<'p> {
     poller: &'p Poller,
     delay: Duration,
+    hops: AtomicU32,
     held: Mutex<Option<OwnedMutexGuard<()>>>,
 }
 
 impl<'p> ClockGate<'p> {
     pub(super) fn new(poller: &'p Poller, delay: Duration) -> Self {
-        Self { poller, delay, held: Mutex::new(None) }
+        Self { poller, delay, hops: AtomicU32::new(0), held: Mutex::new(None) }
+    }
+
+    fn patience(&self) -> Duration {
+        if self.hops.fetch_add(1, Ordering::Relaxed) == 0 {
+            PATIENCE
+        } else {
+            PATIENCE_OF_A_HOP.max(self.delay + PATIENCE)
+        }
     }
 
     /// The hop before is over: its host is free for others.
@@ -72,7 +85,7 @@ impl Gate for ClockGate<'_> {
         self.let_go().await;
         let authority = authority(url);
         let lock = self.poller.locks.take(&authority).await;
-        let slot = self.poller.store.reserve(authority.clone(), self.delay, PATIENCE).await;
+        let slot = self.poller.store.reserve(authority.clone(), self.delay, self.patience()).await;
         match slot {
             Ok(Ok(at)) => {
                 self.poller.clock.sleep_until(at).await;

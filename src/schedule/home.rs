@@ -1,7 +1,7 @@
 //! The home page: tells the form a site redirects to, and its feeds.
 
 use std::io::Read;
-use std::sync::Arc;
+use std::time::Duration;
 
 use url::Url;
 
@@ -12,7 +12,7 @@ use super::outcome::Ended;
 use super::robots::found;
 use crate::config::{SourceList, Twins};
 use crate::fetch::body::Decoded;
-use crate::fetch::{Answer, FetchError, Fetched, Refusal, Request};
+use crate::fetch::{Answer, FetchError, Fetched, Refusal, Request, Validators};
 use crate::model::{Role, SiteId};
 use crate::parse::html;
 use crate::store::{PollTarget, StoreError};
@@ -20,6 +20,8 @@ use crate::url::{are_twins, authority};
 
 /// Bytes of a home page that are fetched: its head is what matters.
 const MAX_PAGE: u64 = 2 * 1024 * 1024;
+/// Until the store has taken over a config that the polls know already.
+const MOMENT: Duration = Duration::from_secs(10);
 /// Feeds registered of one page.
 const MAX_FEEDS: usize = 20;
 
@@ -32,7 +34,8 @@ impl Poller {
         let gate = PollGate::new(self, site.host_delay, site.obey_robots);
         let request = Request {
             url: site.url.clone(),
-            validators: target.validators.clone(),
+            // Always read: what is made of it depends on the config too.
+            validators: Validators::default(),
             headers: site.headers.clone(),
             max_wire_bytes: MAX_PAGE,
             max_redirects: self.config.borrow().fetch.max_redirects,
@@ -60,7 +63,7 @@ impl Poller {
                     .extend(sitemaps.into_iter().map(|url| found(url, Role::Sitemap, "home page")));
             }
             let registered = self.store.register(id, sources).await?;
-            self.note_refused(&site.name, registered);
+            Self::note_refused(&site.name, registered);
             ended.event = if registered.0 > 0 {
                 PollEvent::Changed { new: registered.0, changed: 0 }
             } else {
@@ -108,8 +111,8 @@ impl Poller {
 
     /// A source of a site that left the config while it was due.
     pub(super) async fn leave_alone(&self, target: &PollTarget) -> Result<(), StoreError> {
-        let config = Arc::clone(&self.config.borrow());
-        let until = crate::recrawl::later(self.clock.now(), config.poll.max);
+        // The store stops naming it in a moment; should the site return, it is due.
+        let until = crate::recrawl::later(self.clock.now(), MOMENT);
         self.defer(target, until).await
     }
 }

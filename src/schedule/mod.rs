@@ -4,6 +4,7 @@
 //! what is due, at most one source per host, and starts as many polls as there
 //! is room for. A restart loses nothing and needs nothing.
 
+mod children;
 pub mod cron;
 mod document;
 mod gate;
@@ -19,16 +20,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::clock::Clock;
 use crate::config::{Config, Site};
-use crate::fetch::Fetcher;
+use crate::fetch::{FetchError, Fetcher};
 use crate::metrics::Metrics;
 use crate::model::{HostId, Role};
-use crate::store::{PollTarget, Store, StoreError};
+use crate::store::views::Counts;
+use crate::store::{Kept, PollTarget, Store};
 use gate::HostLocks;
+use interval::PollEvent;
+use interval::hints::Hints;
+use outcome::Ended;
 use robots::RobotsCache;
 
 /// Documents decoded, parsed and compared at once: bounds memory and leaves
@@ -38,8 +44,8 @@ const CPU_JOBS: usize = 2;
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Pause after the store refused to tell what is due, or has no room.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
-/// Pause before another look when something is due that could not start.
-const BUSY_PAUSE: Duration = Duration::from_millis(100);
+/// Pause between two looks while all that is due waits for a busy host.
+const BUSY_PAUSE: Duration = Duration::from_millis(500);
 /// Least time between two looks that found nothing to start.
 const IDLE_PAUSE: Duration = Duration::from_millis(50);
 
@@ -88,12 +94,15 @@ impl Poller {
         loop {
             changed.mark_unchanged();
             let started = self.start_due(&mut polls, &mut busy).await;
+            let polling = !polls.is_empty();
             let asleep = async {
-                if started.is_err() {
-                    return tokio::time::sleep(STORE_PAUSE).await;
+                match started {
+                    Ok(()) => {
+                        tokio::time::sleep(IDLE_PAUSE).await;
+                        self.until_next_due(polling).await;
+                    }
+                    Err(pause) => tokio::time::sleep(pause).await,
                 }
-                tokio::time::sleep(IDLE_PAUSE).await;
-                self.until_next_due().await;
             };
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -109,27 +118,26 @@ impl Poller {
         polls.shutdown().await;
     }
 
-    /// Starts what is due and has room; says how many.
+    /// Starts what is due and has room; `Err` says how long to pause instead.
     async fn start_due(
         self: &Arc<Self>,
         polls: &mut JoinSet<HostId>,
         busy: &mut HashSet<HostId>,
-    ) -> Result<usize, StoreError> {
+    ) -> Result<(), Duration> {
         let config = Arc::clone(&self.config.borrow());
         let room = config.fetch.concurrency.saturating_sub(polls.len());
         if room == 0 {
-            return Ok(0);
+            return Ok(());
         }
         if self.disk_is_short(&config) {
-            // Looked at again soon: space comes back without anyone saying so.
-            return Err(StoreError::Full);
+            return Err(LOOK_AGAIN);
         }
         let wanted = u32::try_from(room + busy.len()).unwrap_or(u32::MAX);
         let due = match self.store.due_sources(wanted).await {
             Ok(due) => due,
             Err(error) => {
                 tracing::error!(%error, "cannot tell which sources are due");
-                return Err(error);
+                return Err(STORE_PAUSE);
             }
         };
         let mut started = 0;
@@ -141,11 +149,15 @@ impl Poller {
             let poller = Arc::clone(self);
             polls.spawn(async move {
                 let host = target.host;
-                poller.poll(target).await;
+                let poll = tokio::spawn(Arc::clone(&poller).poll(target.clone()));
+                // Let go of with the loop, as its own task would not be.
+                if let Err(error) = AbortOnDropHandle::new(poll).await {
+                    poller.panicked(&target, &error).await;
+                }
                 host
             });
         }
-        Ok(started)
+        Ok(())
     }
 
     fn disk_is_short(&self, config: &Config) -> bool {
@@ -163,23 +175,28 @@ impl Poller {
         short
     }
 
-    async fn until_next_due(&self) {
+    /// Waits for the next source to come due; `polling` says whether any poll
+    /// is in flight.
+    async fn until_next_due(&self, polling: bool) {
         let next = self.store.next_source_due().await.ok().flatten();
         let now = self.clock.now();
         let wait = next.map_or(LOOK_AGAIN, |at| {
             Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO).min(LOOK_AGAIN)
         });
         if wait.is_zero() {
-            // Due, and its host is busy, or it came due since the store was
-            // asked. Real time: nobody advances a clock for that.
-            return tokio::time::sleep(BUSY_PAUSE).await;
+            // It came due after the last look, or its host is busy; a poll that
+            // ends wakes the loop earlier.
+            if polling {
+                tokio::time::sleep(BUSY_PAUSE).await;
+            }
+            return;
         }
         self.clock.sleep(wait).await;
     }
 
     /// Polls one source, whatever it is. Never fails: what goes wrong is
     /// written down with the source.
-    pub(crate) async fn poll(&self, target: PollTarget) {
+    pub(crate) async fn poll(self: Arc<Self>, target: PollTarget) {
         let url = crate::log::redact(&target.url);
         let done = match target.role {
             Role::Robots => self.poll_robots(&target).await,
@@ -192,6 +209,21 @@ impl Poller {
         }
     }
 
+    /// A panic is our fault and fails that source only: it backs off like any
+    /// other failure, so that it is not tried again at once and for ever.
+    async fn panicked(&self, target: &PollTarget, error: &JoinError) {
+        tracing::error!(source = %target.id, %error, "a poll panicked");
+        let why = "an internal error, please report it".to_owned();
+        let ended = Ended::bad(PollEvent::Failed, "failed", why);
+        let next = self.next(target, &ended, &Hints::default());
+        let answer = Err(FetchError::Protocol("an internal error".to_owned()));
+        let (began, counts) = (self.clock.now(), Counts::default());
+        let kept = self.finish(target, began, ended, &answer, next, counts, Kept::Nothing).await;
+        if let Err(error) = kept {
+            tracing::error!(source = %target.id, %error, "poll not kept");
+        }
+    }
+
     /// The site of a source, as the config has it now.
     fn site_of(&self, target: &PollTarget) -> Option<Site> {
         let name = target.site_name.as_ref()?;
@@ -199,15 +231,14 @@ impl Poller {
     }
 }
 
-/// A poll has ended: its host is free again. A panic in it ended that poll
-/// only; the source stays due and is tried again.
-fn free(done: Result<HostId, tokio::task::JoinError>, busy: &mut HashSet<HostId>) {
+/// A poll has ended: its host is free again.
+fn free(done: Result<HostId, JoinError>, busy: &mut HashSet<HostId>) {
     match done {
         Ok(host) => {
             busy.remove(&host);
         }
         Err(error) => {
-            tracing::error!(%error, "a poll panicked");
+            tracing::error!(%error, "the end of a poll panicked");
             // Which host it was is lost with it; the store names them anew.
             busy.clear();
         }

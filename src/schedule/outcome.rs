@@ -14,7 +14,7 @@ use crate::metrics::PollFigures;
 use crate::model::Role;
 use crate::parse;
 use crate::store::views::Counts;
-use crate::store::{NextPollAt, PollEnd, PollTarget, ReadResult, StoreError};
+use crate::store::{FORBIDDEN, Kept, NextPollAt, PollEnd, PollTarget, StoreError};
 use crate::url::authority;
 
 /// A 429 or 503 without Retry-After leaves its host alone for this long.
@@ -110,8 +110,11 @@ impl Poller {
         let site = self.site_of(target);
         let adaptive = PollRule::Adaptive;
         let (rule, timezone) = match &site {
-            Some(site) => (&site.poll, &site.timezone),
-            None => (&adaptive, &config.daemon.timezone),
+            // A rule of the site is meant for what lists its pages.
+            Some(site) if matches!(target.role, Role::Sitemap | Role::Feed) => {
+                (&site.poll, &site.timezone)
+            }
+            _ => (&adaptive, &config.daemon.timezone),
         };
         let failed = ended.failed();
         let input = PollInput {
@@ -131,7 +134,11 @@ impl Poller {
             Next::Poll(next) => NextPollAt {
                 at: Some(next.at),
                 interval_ms: i64::try_from(next.interval.as_millis()).unwrap_or(i64::MAX),
-                rule: next.rule.as_str().to_owned(),
+                rule: if ended.event == PollEvent::RobotsForbidden {
+                    FORBIDDEN.to_owned()
+                } else {
+                    next.rule.as_str().to_owned()
+                },
                 why: next.why,
             },
             Next::Retire { why } => NextPollAt {
@@ -162,7 +169,8 @@ impl Poller {
             // It is never given up: whatever the host serves depends on it.
             next.at = Some(expires_at);
         }
-        self.finish(target, began, ended, answer, next, Counts::default(), None).await.map(|_| ())
+        let kept = validators_of_robots(target, answer);
+        self.finish(target, began, ended, answer, next, Counts::default(), kept).await.map(|_| ())
     }
 
     /// Ends the poll of a page that is no document.
@@ -179,7 +187,9 @@ impl Poller {
             let max = self.config.borrow().poll.max;
             next.at = Some(crate::recrawl::later(began, max));
         }
-        self.finish(target, began, ended, answer, next, Counts::default(), None).await.map(|_| ())
+        self.finish(target, began, ended, answer, next, Counts::default(), Kept::Nothing)
+            .await
+            .map(|_| ())
     }
 
     /// Writes how a poll ended, counts it, logs its one line.
@@ -192,7 +202,7 @@ impl Poller {
         answer: &Result<Answer, FetchError>,
         next: NextPollAt,
         counts: Counts,
-        read: Option<ReadResult>,
+        kept: Kept,
     ) -> Result<i64, StoreError> {
         let head = match answer {
             Ok(Answer::Document(fetched)) => Some(&fetched.head),
@@ -205,8 +215,11 @@ impl Poller {
         let took = Duration::try_from(self.clock.now().duration_since(began)).unwrap_or_default();
         let wire_bytes = head.map_or(0, |head| head.wire_bytes);
         let http_status = head.map(|head| head.status);
-        let (body_bytes, entries) = read.as_ref().map_or((0, 0), |read| (read.bytes, read.entries));
-        self.log(target, &ended, &next, &counts, http_status, wire_bytes, entries, took);
+        let (body_bytes, entries) = match &kept {
+            Kept::Read(read) => (read.bytes, read.entries),
+            Kept::Seen(_) | Kept::Robots(_) | Kept::Nothing => (0, 0),
+        };
+        Self::log(target, &ended, &next, &counts, http_status, wire_bytes, entries, took);
         self.metrics.poll_done(&PollFigures {
             result: ended.result,
             took,
@@ -215,7 +228,6 @@ impl Poller {
             entries,
             counts,
         });
-        let validators = validators_after(target, answer);
         let failed = ended.failed();
         self.store
             .finish_poll(PollEnd {
@@ -230,15 +242,13 @@ impl Poller {
                 error: ended.error,
                 next,
                 failed,
-                validators,
-                read,
+                kept,
             })
             .await
     }
 
     #[allow(clippy::too_many_arguments)] // the figures of one log line
     fn log(
-        &self,
         target: &PollTarget,
         ended: &Ended,
         next: &NextPollAt,
@@ -273,25 +283,23 @@ impl Poller {
     }
 }
 
-/// The validators to send next time: those of a 304 replace the ones they come
-/// with (RFC 9111 section 4.3.4), those of a page that is read by itself all.
-fn validators_after(
-    target: &PollTarget,
-    answer: &Result<Answer, FetchError>,
-) -> Option<Validators> {
+/// What a poll of robots.txt leaves behind beside its rules. Validators of a
+/// 304 replace those they come with (RFC 9111 section 4.3.4); none is kept
+/// across a redirect.
+fn validators_of_robots(target: &PollTarget, answer: &Result<Answer, FetchError>) -> Kept {
     match answer {
         Ok(Answer::NotModified(head)) => {
             let (old, new) = (target.validators.clone(), head.validators.clone());
-            Some(Validators {
+            Kept::Robots(Validators {
                 etag: new.etag.or(old.etag),
                 last_modified: new.last_modified.or(old.last_modified),
             })
         }
-        Ok(Answer::Document(fetched)) if matches!(target.role, Role::Robots | Role::Home) => {
-            let direct = fetched.head.redirects.is_empty() && !fetched.cut;
-            Some(if direct { fetched.head.validators.clone() } else { Validators::default() })
+        Ok(Answer::Document(fetched)) if fetched.head.redirects.is_empty() && !fetched.cut => {
+            Kept::Robots(fetched.head.validators.clone())
         }
-        _ => None,
+        Ok(_) => Kept::Robots(Validators::default()),
+        Err(_) => Kept::Nothing,
     }
 }
 
@@ -301,6 +309,38 @@ pub(super) fn hints_of(document: &parse::Hints, head: &Head) -> Hints {
         max_age: head.max_age,
         ttl: document.min_interval_secs.map(|seconds| Duration::from_secs(u64::from(seconds))),
         skip: Skip { hours: document.skip_hours, days: document.skip_days },
+    }
+}
+
+/// Hints as the store keeps them.
+pub(super) fn hints_text(hints: &Hints) -> Option<String> {
+    let seconds = |hint: Option<Duration>| hint.map(|hint| hint.as_secs());
+    (*hints != Hints::default()).then(|| {
+        serde_json::json!({
+            "max_age": seconds(hints.max_age),
+            "ttl": seconds(hints.ttl),
+            "skip_hours": hints.skip.hours,
+            "skip_days": hints.skip.days,
+        })
+        .to_string()
+    })
+}
+
+/// Reads what [`hints_text`] wrote; anything else says nothing.
+pub(super) fn kept_hints(text: Option<&str>) -> Hints {
+    let Some(kept) = text.and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok())
+    else {
+        return Hints::default();
+    };
+    let seconds = |key: &str| kept[key].as_u64().map(Duration::from_secs);
+    let bits = |key: &str| kept[key].as_u64().and_then(|bits| u32::try_from(bits).ok());
+    Hints {
+        max_age: seconds("max_age"),
+        ttl: seconds("ttl"),
+        skip: Skip {
+            hours: bits("skip_hours").unwrap_or(0),
+            days: bits("skip_days").and_then(|days| u8::try_from(days).ok()).unwrap_or(0),
+        },
     }
 }
 

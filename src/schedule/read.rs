@@ -4,7 +4,7 @@
 //! snapshot. Nothing here waits for anything, and nothing here is kept: until
 //! the store has it, nothing has happened.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 
 use jiff::Timestamp;
@@ -15,7 +15,7 @@ use crate::diff::snapshot::{Row, Snapshot, SnapshotEntry};
 use crate::diff::{self, Diff, Document, Rules, Step};
 use crate::fetch::Fetched;
 use crate::fetch::body::{Decoded, Decoding, End};
-use crate::model::Lastmod;
+use crate::model::{ChangeKind, Lastmod, UrlId};
 use crate::parse::{self, Context, Item, Limits, Report};
 use crate::store::Effect;
 use crate::store::views::Counts;
@@ -70,12 +70,19 @@ pub(super) fn read(
 pub(super) struct Verdict {
     /// In the order in which they are to be applied.
     pub(super) effects: Vec<Effect>,
+    /// Pages that the source may list no longer, each by the effect it gets
+    /// unless another spelling of it is still listed.
+    pub(super) absences: Vec<Effect>,
+    /// Slots of entries that are judged anew, and the rows they stood for.
+    pub(super) previous: Vec<(u32, UrlId)>,
     /// The next snapshot; rows of admitted URLs are filled in as they are known.
     pub(super) next: Vec<SnapshotEntry>,
     /// What needs no effect.
     pub(super) counts: Counts,
     pub(super) shrunk: bool,
-    pub(super) rolled: bool,
+    pub(super) held: bool,
+    pub(super) rolled: Option<bool>,
+    pub(super) learned: bool,
     /// Is it entry by entry what it was? Then the snapshot need not be written.
     pub(super) same: bool,
 }
@@ -95,17 +102,29 @@ pub(super) fn judge(
         Counts { unchanged: diff.unchanged, missing: diff.missing, ..Counts::default() };
     let steps = std::mem::take(&mut diff.steps);
     let mut effects = Vec::with_capacity(steps.len());
+    let (mut absences, mut previous) = (Vec::new(), Vec::new());
     for step in steps {
-        if let Some(effect) = effect_of(step, &mut diff, document, site, source, &mut counts) {
-            effects.push(effect);
+        if let Step::Admit { slot, previous: Some(Row::Url(url)), .. } = step {
+            previous.push((slot, url));
+        }
+        match effect_of(step, &mut diff, document, site, source, &mut counts) {
+            Some(absence @ (Effect::Missing { .. } | Effect::Drop { .. })) => {
+                absences.push(absence);
+            }
+            Some(effect) => effects.push(effect),
+            None => {}
         }
     }
     Verdict {
         effects,
+        absences,
+        previous,
         next: diff.next,
         counts,
         shrunk: diff.shrunk,
+        held: diff.held,
         rolled: diff.rolled,
+        learned: diff.learned,
         same,
     }
 }
@@ -120,7 +139,7 @@ fn effect_of(
 ) -> Option<Effect> {
     let entry_at = |diff: &Diff, slot: u32| diff.next.get(slot as usize).copied();
     match step {
-        Step::Admit { entry, slot, previous } => {
+        Step::Admit { entry, slot, .. } => {
             let entry = document.entries().get(entry as usize)?;
             let loc = document.loc(entry);
             match site.admit(loc, source) {
@@ -130,7 +149,6 @@ fn effect_of(
                     url,
                     lastmod: entry.lastmod,
                     hints: entry.hints,
-                    previous,
                 }),
                 Err(why) => {
                     counts.rejected += 1;
@@ -138,10 +156,7 @@ fn effect_of(
                     if let Some(next) = diff.next.get_mut(slot as usize) {
                         next.row = row;
                     }
-                    match previous {
-                        Some(Row::Url(url)) => Some(Effect::Drop { url }),
-                        _ => None,
-                    }
+                    None
                 }
             }
         }
@@ -173,11 +188,69 @@ fn effect_of(
     }
 }
 
-fn url_of(row: Row) -> Option<crate::model::UrlId> {
+fn url_of(row: Row) -> Option<UrlId> {
     match row {
         Row::Url(url) => Some(url),
         Row::Rejected(_) => None,
     }
+}
+
+/// Takes out what a read that died in the middle has told already, where the
+/// row itself cannot show it; says how much.
+pub(super) fn without_logged(
+    effects: &mut Vec<Effect>,
+    logged: &HashSet<(ChangeKind, UrlId)>,
+) -> Counts {
+    let mut told = Counts::default();
+    if logged.is_empty() {
+        return told;
+    }
+    effects.retain(|effect| {
+        let (kind, url) = match effect {
+            Effect::Touched { url, .. } => (ChangeKind::Touched, *url),
+            Effect::Regressed { url } => (ChangeKind::Regressed, *url),
+            Effect::Missing { url } => (ChangeKind::Missing, *url),
+            _ => return true,
+        };
+        let is_new = !logged.contains(&(kind, url));
+        told.touched += u64::from(!is_new && kind == ChangeKind::Touched);
+        told.regressed += u64::from(!is_new && kind == ChangeKind::Regressed);
+        is_new
+    });
+    told
+}
+
+/// What is left of the absences once the rows of all entries are known: a page
+/// that another entry stands for is neither missing nor gone.
+pub(super) fn really_absent(
+    absences: Vec<Effect>,
+    previous: &[(u32, UrlId)],
+    next: &[SnapshotEntry],
+) -> Vec<Effect> {
+    let mut left: Vec<Effect> = absences;
+    let moved = |&&(slot, url): &&(u32, UrlId)| {
+        next.get(slot as usize).is_none_or(|entry| entry.row != Row::Url(url))
+    };
+    left.extend(previous.iter().filter(moved).map(|&(_, url)| Effect::Drop { url }));
+    if left.is_empty() {
+        return left;
+    }
+    let (mut listed, mut held) = (HashSet::new(), HashSet::new());
+    for entry in next {
+        if let Row::Url(url) = entry.row {
+            held.insert(url);
+            if entry.missing_since.is_none() {
+                listed.insert(url);
+            }
+        }
+    }
+    left.retain(|absence| match absence {
+        Effect::Missing { url } => !listed.contains(url),
+        // Once is enough, however many spellings went.
+        Effect::Drop { url } => held.insert(*url),
+        _ => true,
+    });
+    left
 }
 
 /// Entries of a snapshot by what became of them, for the report.

@@ -28,8 +28,9 @@ const FRESH: Duration = Duration::from_secs(24 * 3_600);
 /// A copy that could not be refreshed is not asked for again for this long
 /// by those who only want to be judged by it.
 const RETRY: Duration = Duration::from_secs(300);
-/// Whoever waits for a robots.txt comes back no sooner.
-const SOON: Duration = Duration::from_secs(10);
+/// A poll comes back after this when the robots.txt that it needs could not
+/// even be asked for, because the turn of its host is too far off.
+const UNKNOWN: Duration = Duration::from_secs(30);
 /// Bytes of a robots.txt that are kept (RFC 9309 section 2.5).
 const MAX_BODY: usize = 500 * 1024;
 /// Redirects followed (RFC 9309 section 2.3.1.2).
@@ -88,11 +89,14 @@ impl Poller {
     ) -> Result<(), Refusal> {
         let kept = match self.fresh_robots(authority, delay).await {
             Ok(Some(kept)) if !kept.unreachable => kept,
-            // Nothing is allowed until it answers; that is asked for soon.
-            Ok(_) => return Err(Refusal::Later { until: self.robots_due(authority, delay).await }),
-            Err(error) => {
-                tracing::error!(%error, authority, "robots.txt could not be looked up");
-                return Err(Refusal::Later { until: later(self.clock.now(), RETRY) });
+            Ok(None) | Err(_) => {
+                // Put off rather than failed: whatever it says is not known yet.
+                return Err(Refusal::Later { until: later(self.clock.now(), UNKNOWN) });
+            }
+            Ok(Some(_)) => {
+                return Err(Refusal::Robots {
+                    authority: format!("{authority} (robots.txt unreachable)"),
+                });
             }
         };
         let robots = self.robots.get(authority, &kept);
@@ -102,16 +106,6 @@ impl Poller {
         } else {
             Err(Refusal::Robots { authority: authority.to_owned() })
         }
-    }
-
-    /// When a robots.txt that does not answer is asked for again.
-    async fn robots_due(&self, authority: &str, delay: Duration) -> jiff::Timestamp {
-        let soonest = later(self.clock.now(), SOON);
-        let due = async {
-            let (source, _) = self.store.robots(authority.to_owned(), delay).await?;
-            self.store.poll_target(source).await
-        };
-        due.await.map_or(soonest, |target| target.due_at.max(soonest))
     }
 
     /// Our product token, as robots.txt may name it.
@@ -249,7 +243,7 @@ impl Poller {
             }
             let sources =
                 named.into_iter().map(|url| found(url, Role::Sitemap, "robots.txt")).collect();
-            self.note_refused(&name, self.store.register(id, sources).await?);
+            Self::note_refused(&name, self.store.register(id, sources).await?);
         }
         Ok(())
     }
@@ -277,14 +271,14 @@ impl Poller {
         };
         let base = self.store.origin_of(id).await?.unwrap_or_else(|| site.url.clone());
         let Ok(url) = base.join(path) else { return Ok(()) };
-        self.note_refused(
+        Self::note_refused(
             &site.name,
             self.store.register(id, vec![found(url, Role::Sitemap, "well-known")]).await?,
         );
         Ok(())
     }
 
-    pub(super) fn note_refused(&self, site: &str, (added, refused): (u64, u64)) {
+    pub(super) fn note_refused(site: &str, (added, refused): (u64, u64)) {
         if added > 0 {
             tracing::info!(site, added, "sources registered");
         }

@@ -56,8 +56,6 @@ pub enum Effect {
         lastmod: Option<Lastmod>,
         /// As listed.
         hints: EntryHints,
-        /// The row it stood for under other rules.
-        previous: Option<Row>,
     },
     /// Its lastmod is newer than what this source said before.
     Changed {
@@ -168,15 +166,9 @@ impl State {
 
     fn apply_one(&mut self, chunk: &mut Chunk, effect: Effect) -> Result<(), StoreError> {
         match effect {
-            Effect::Admit { slot, url, raw, lastmod, hints, previous } => {
+            Effect::Admit { slot, url, raw, lastmod, hints } => {
                 let row = self.admit(chunk, &url, raw.as_deref(), lastmod, hints)?;
                 chunk.applied.rows.push((slot, row));
-                // Under other rules it was another page: that one is let go.
-                if let Some(Row::Url(old)) = previous
-                    && row != Row::Url(old)
-                {
-                    self.release_holder(chunk, old)?;
-                }
                 Ok(())
             }
             Effect::Changed { url, lastmod, hints } => {

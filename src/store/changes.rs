@@ -1,5 +1,7 @@
 //! Change events, packed: nine bytes each, one blob a commit and source.
 
+use std::collections::HashSet;
+
 use rusqlite::{Connection, params};
 
 use super::{StoreError, engine};
@@ -44,6 +46,25 @@ impl ChangeLog {
         .map(|_| ())
         .map_err(engine)
     }
+}
+
+/// The events that a read of a source has logged so far: not none when the
+/// process died in the middle of it.
+pub(super) fn logged(
+    conn: &Connection,
+    source: SourceId,
+    generation: i64,
+) -> Result<HashSet<(ChangeKind, UrlId)>, StoreError> {
+    let mut query = conn
+        .prepare_cached("SELECT data FROM changes WHERE source_id = ?1 AND generation = ?2")
+        .map_err(engine)?;
+    let mut rows = query.query(params![source.0, generation]).map_err(engine)?;
+    let mut all = HashSet::new();
+    while let Some(row) = rows.next().map_err(engine)? {
+        let data: Vec<u8> = row.get(0).map_err(engine)?;
+        all.extend(events(&data));
+    }
+    Ok(all)
 }
 
 /// Reads the events of one blob.

@@ -67,10 +67,12 @@ impl State {
         Ok(true)
     }
 
-    /// A source that is polled and shows the whole.
+    /// A source that shows the whole, and is polled or has been until lately:
+    /// a retired one keeps its snapshot until its grace period is over.
     fn is_full(&self, source: SourceId) -> Result<bool, StoreError> {
         self.conn
-            .prepare_cached("SELECT window = 0 AND state <> 2 FROM sources WHERE id = ?1")
+            .prepare_cached("SELECT window = 0 AND (state <> 2 OR EXISTS (SELECT 1 FROM snapshots x WHERE x.source_id = s.id))
+                 FROM sources s WHERE id = ?1")
             .and_then(|mut query| query.query_row([source.0], |row| row.get(0)).optional())
             .map(|full| full.unwrap_or(false))
             .map_err(engine)
@@ -80,7 +82,9 @@ impl State {
         self.conn
             .prepare_cached(
                 "SELECT x.source_id FROM url_sources x JOIN sources s ON s.id = x.source_id
-                 WHERE x.url_id = ?1 AND s.window = 0 AND s.state <> 2 ORDER BY x.source_id LIMIT 1",
+                 WHERE x.url_id = ?1 AND s.window = 0 AND (s.state <> 2 OR EXISTS
+                     (SELECT 1 FROM snapshots p WHERE p.source_id = s.id))
+                 ORDER BY s.state = 2, x.source_id LIMIT 1",
             )
             .and_then(|mut query| query.query_row([url.0], |row| row.get(0)).optional())
             .map(|id: Option<i64>| id.map(SourceId))

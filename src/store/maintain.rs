@@ -115,6 +115,15 @@ impl State {
             self.conn
                 .execute("DELETE FROM snapshots WHERE source_id = ?1", [id])
                 .map_err(engine)?;
+            // Should it come back, what it lists is to be listed again, whether
+            // or not it has changed meanwhile.
+            self.conn
+                .execute(
+                    "UPDATE sources SET etag = NULL, last_modified = NULL, wire_hash = NULL,
+                         body_hash = NULL, last_full_at = NULL, pending = 0 WHERE id = ?1",
+                    [id],
+                )
+                .map_err(engine)?;
         } else {
             let left = Snapshot::from_unsorted(rest).encode();
             self.conn

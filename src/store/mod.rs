@@ -9,6 +9,7 @@ mod apply;
 mod changes;
 mod checkpoint;
 mod ending;
+mod finish;
 mod given;
 mod holders;
 mod hosts;
@@ -44,7 +45,7 @@ use url::Url;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::metrics::Metrics;
-use crate::model::{HostId, SiteId, SourceId, UrlId};
+use crate::model::{ChangeKind, HostId, SiteId, SourceId, UrlId};
 use crate::queue::{LeaseBatch, LeaseRequest, Settlement, Token, TokenResult};
 pub use apply::{Applied, CHUNK, Effect, Origin};
 use checkpoint::Checkpointer;
@@ -52,8 +53,11 @@ use lock::DataLock;
 pub use operate::MAX_NAMED;
 use policy::Policy;
 use readers::Readers;
-pub use robots::{KeptRobots, RobotsRead};
-pub use sources::{Child, ChildEffect, NewSource, NextPollAt, PollEnd, PollTarget, ReadResult};
+pub use robots::{FORBIDDEN, KeptRobots, RobotsRead};
+pub use sources::{
+    Child, ChildEffect, Kept, NewSource, NextPollAt, PollEnd, PollTarget, ReadResult, Recounted,
+    SeenAgain,
+};
 use state::{Ears, State};
 use views::{
     BlockView, ChangeView, DeadView, Page, PeekView, PollView, QueueView, SiteView, SourceFilter,
@@ -470,6 +474,7 @@ impl Store {
     pub async fn reconfigure(&self, config: Config) -> Result<(), StoreError> {
         self.write(Lane::Bulk, move |state| {
             let before = std::mem::replace(&mut state.policy, Policy::new(&config));
+            // Sites come, go and return, and with them what may be leased.
             let synced = state.sync_sites(&config).and_then(|()| state.reload_windows());
             if synced.is_err() {
                 state.policy = before;
@@ -508,6 +513,15 @@ impl Store {
     /// Applies one chunk of a diff.
     pub async fn apply(&self, origin: Origin, effects: Vec<Effect>) -> Result<Applied, StoreError> {
         self.write(Lane::Bulk, move |state| state.apply(origin, effects)).await
+    }
+
+    /// Events that this very read of a source has logged already: of a process
+    /// that died in the middle of it.
+    pub async fn logged(
+        &self,
+        origin: Origin,
+    ) -> Result<std::collections::HashSet<(ChangeKind, UrlId)>, StoreError> {
+        self.read(move |conn| changes::logged(conn, origin.source, origin.generation)).await
     }
 
     /// The children of an index.
@@ -566,16 +580,6 @@ impl Store {
         self.write(Lane::Bulk, move |state| state.skip_poll(source, &next)).await
     }
 
-    /// Entries of a source are missing once more, without a new document.
-    pub async fn replace_snapshot(
-        &self,
-        source: SourceId,
-        data: Vec<u8>,
-        pending: u64,
-    ) -> Result<(), StoreError> {
-        self.write(Lane::Bulk, move |state| state.replace_snapshot(source, &data, pending)).await
-    }
-
     /// The home page of a site, if it has never been polled.
     pub async fn unseen_home(&self, site: SiteId) -> Result<Option<PollTarget>, StoreError> {
         self.read(move |conn| poll_reads::unseen_home(conn, site)).await
@@ -584,11 +588,6 @@ impl Store {
     /// Tells when sources have come due for another reason than time.
     pub fn sources_changed(&self) -> tokio::sync::watch::Receiver<u64> {
         self.inner.sources.subscribe()
-    }
-
-    /// A complete read found exactly what was there before.
-    pub async fn seen_unchanged(&self, source: SourceId, at: Timestamp) -> Result<(), StoreError> {
-        self.write(Lane::Bulk, move |state| state.seen_unchanged(source, at)).await
     }
 
     /// Takes a host's next slot for one request: when it may be sent. `Err` in

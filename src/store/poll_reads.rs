@@ -83,14 +83,17 @@ pub(super) fn snapshot(
         .prepare_cached("SELECT data FROM snapshots WHERE source_id = ?1")
         .and_then(|mut query| query.query_row([id.0], |row| row.get(0)).optional())
         .map_err(engine)?;
-    let Some(parent) = parent else { return Ok((data, i64::MAX)) };
-    // A URL may have moved to a sibling that has not been read since.
+    // A URL may have moved to a sibling that has not been read since, or, from
+    // a sitemap that became an index, to a child.
     let since: Option<i64> = conn
         .prepare_cached(
             "SELECT min(coalesce(last_complete_at, 0)) FROM sources
-             WHERE parent_id = ?1 AND id <> ?2 AND state = 0 AND window = 0 AND dropped_at IS NULL",
+             WHERE parent_id IN (?1, ?2) AND id <> ?2 AND state = 0 AND window = 0
+               AND dropped_at IS NULL",
         )
-        .and_then(|mut query| query.query_row(params![parent.0, id.0], |row| row.get(0)))
+        .and_then(|mut query| {
+            query.query_row(params![parent.map(|parent| parent.0), id.0], |row| row.get(0))
+        })
         .map_err(engine)?;
     Ok((data, since.map_or(i64::MAX, |ms| ms.div_euclid(1000))))
 }

@@ -10,6 +10,9 @@ use super::state::State;
 use super::{StoreError, engine, timestamp};
 use crate::model::HostId;
 
+/// `sources.rule` of what robots.txt forbids: due when there is another version.
+pub const FORBIDDEN: &str = "robots";
+
 /// robots.txt of one host as kept.
 #[derive(Debug, Clone)]
 pub struct KeptRobots {
@@ -88,10 +91,14 @@ impl State {
                 ])
             })
             .map_err(engine)?;
+        if let Some(delay) = delay {
+            self.heed_crawl_delay(host, delay)?;
+        }
         if same {
             return Ok(false);
         }
         self.set_robots_version(host, version)?;
+        self.poll_forbidden(host)?;
         // Whoever waited for the rules may have its turn.
         let crawls: Vec<_> = self.crawls.keys().copied().collect();
         let not_before = self.host(host)?.not_before();
@@ -103,6 +110,35 @@ impl State {
             }
         }
         Ok(true)
+    }
+}
+
+impl State {
+    /// What the old version forbade is due: the new one may not.
+    fn poll_forbidden(&mut self, host: HostId) -> Result<(), StoreError> {
+        self.sources_moved = true;
+        let now = self.now_ms();
+        self.conn
+            .prepare_cached(
+                "UPDATE sources SET next_poll_at = ?2, rule = 'robots-changed',
+                     why = 'the robots.txt of its host has changed'
+                 WHERE host_id = ?1 AND rule = ?3 AND state = 0",
+            )
+            .and_then(|mut update| update.execute(params![host.0, now, FORBIDDEN]))
+            .map(|_| ())
+            .map_err(engine)
+    }
+
+    /// A Crawl-delay holds from the read of the robots.txt on, which itself
+    /// was a request.
+    fn heed_crawl_delay(&mut self, host: HostId, crawl_delay: i64) -> Result<(), StoreError> {
+        if crawl_delay == 0 {
+            return Ok(());
+        }
+        let delay = self.host(host)?.delay_ms.max(crawl_delay).unsigned_abs();
+        self.set_delay(host, Duration::from_millis(delay))?;
+        let next = self.steady_ms().saturating_add(crawl_delay).max(self.host(host)?.next_at);
+        self.set_clock(host, next)
     }
 }
 

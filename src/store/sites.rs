@@ -7,11 +7,14 @@ use super::sources::NewSource;
 use super::state::State;
 use super::{StoreError, engine};
 use crate::config::{Config, Site, SourceList};
-use crate::model::{Role, SiteId, UrlId};
+use crate::model::{HostId, Role, SiteId, SourceId, UrlId};
 use crate::url::authority;
 
 /// Rows dropped in one job while a site is forgotten.
 const FORGET: i64 = 2_000;
+
+/// Why a source is retired that is not in the list of the config.
+const UNLISTED: &str = "the config does not list it";
 
 /// Codes of `sites.state`.
 pub(super) mod site_state {
@@ -94,6 +97,7 @@ impl State {
                     params![id, site_state::ACTIVE],
                 )
                 .map_err(engine)?;
+            self.sources_moved = true;
             self.conn
                 .execute("UPDATE sources SET state = 0 WHERE site_id = ?1 AND state = 1", [id])
                 .map_err(engine)?;
@@ -137,7 +141,61 @@ impl State {
             sources.extend(urls.iter().map(|url| named(url, Role::Feed)));
         }
         self.register(id, &sources)?;
-        self.retire_unlisted(id, site)
+        self.retire_unlisted(id, site)?;
+        self.revive_listed(id, site)?;
+        if site.sitemaps == SourceList::Auto {
+            self.ask_robots_for_sitemaps(id, host)?;
+        }
+        Ok(())
+    }
+
+    /// What only the config had retired comes back when the config lists it,
+    /// or leaves it to be found, again.
+    fn revive_listed(&mut self, id: SiteId, site: &Site) -> Result<(), StoreError> {
+        for (role, list) in [(Role::Sitemap, &site.sitemaps), (Role::Feed, &site.feeds)] {
+            let mut query = self
+                .conn
+                .prepare_cached(
+                    "SELECT id, url FROM sources
+                     WHERE site_id = ?1 AND role = ?2 AND state = 2 AND retired_why = ?3",
+                )
+                .map_err(engine)?;
+            let retired: Vec<(i64, String)> = query
+                .query_map(params![id.0, role as i64, UNLISTED], |row| {
+                    Ok((row.get(0)?, row.get(1)?))
+                })
+                .and_then(Iterator::collect)
+                .map_err(engine)?;
+            drop(query);
+            for (source, url) in retired {
+                let wanted = match list {
+                    SourceList::Auto => true,
+                    SourceList::Listed(urls) => urls.iter().any(|listed| listed.as_str() == url),
+                };
+                if wanted {
+                    self.revive(SourceId(source))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The robots.txt of a host may have been read before this site was there
+    /// to hear of the sitemaps that it names.
+    fn ask_robots_for_sitemaps(&mut self, id: SiteId, host: HostId) -> Result<(), StoreError> {
+        let due = self
+            .conn
+            .prepare_cached(
+                "UPDATE sources SET next_poll_at = ?3, rule = 'new-site',
+                     why = 'a site on this host wants to know its sitemaps'
+                 WHERE host_id = ?2 AND role = 0 AND state = 0 AND last_poll_at IS NOT NULL
+                   AND NOT EXISTS (SELECT 1 FROM sources s WHERE s.site_id = ?1 AND s.role = 2
+                       AND s.named_by IN ('robots.txt', 'well-known', 'home page'))",
+            )
+            .and_then(|mut update| update.execute(params![id.0, host.0, self.now_ms()]))
+            .map_err(engine)?;
+        self.sources_moved |= due > 0;
+        Ok(())
     }
 
     fn has_sitemaps(&self, id: SiteId) -> Result<bool, StoreError> {
@@ -171,7 +229,7 @@ impl State {
             drop(query);
             for (source, url) in known {
                 if !urls.iter().any(|listed| listed.as_str() == url) {
-                    self.retire(source, "the config does not list it")?;
+                    self.retire(source, UNLISTED)?;
                 }
             }
         }
@@ -198,10 +256,28 @@ impl State {
                 params![id.0, site_state::UNREGISTERED],
             )
             .map_err(engine)?;
+        self.hand_over_robots(id)?;
         self.conn
             .execute("UPDATE sources SET state = 1 WHERE site_id = ?1 AND state = 0", [id.0])
             .map_err(engine)?;
         Ok(())
+    }
+
+    /// robots.txt belongs to the host: another site on it goes on polling it.
+    fn hand_over_robots(&mut self, id: SiteId) -> Result<(), StoreError> {
+        self.conn
+            .execute(
+                "UPDATE sources SET site_id = heir FROM (
+                     SELECT r.id AS robots, min(s.site_id) AS heir
+                     FROM sources r JOIN sources s ON s.host_id = r.host_id AND s.role <> 0
+                     JOIN sites n ON n.id = s.site_id AND n.state = 0
+                     WHERE r.role = 0 AND r.site_id = ?1 AND s.site_id <> ?1
+                     GROUP BY r.id)
+                 WHERE sources.id = robots",
+                [id.0],
+            )
+            .map(|_| ())
+            .map_err(engine)
     }
 
     /// Stops, or starts again, polling and leasing of a site.
@@ -219,6 +295,9 @@ impl State {
             return Err(StoreError::Refused(format!(
                 "site {name:?} is not in the config any more"
             )));
+        }
+        if paused {
+            self.hand_over_robots(id)?;
         }
         self.conn
             .execute(

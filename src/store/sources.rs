@@ -98,6 +98,10 @@ pub struct PollTarget {
     pub last_full_at: Option<Timestamp>,
     /// Entries of the last read.
     pub entries: u64,
+    /// Is it due because someone asked? Then it is really fetched.
+    pub asked: bool,
+    /// What its publisher says of polling, as [`ReadResult::hints`] was.
+    pub hints: Option<String>,
 }
 
 impl PollTarget {
@@ -157,6 +161,8 @@ pub struct ReadResult {
     pub admitted: String,
     /// JSON: defects.
     pub issues: String,
+    /// What the publisher says of polling, in the words of the schedule.
+    pub hints: Option<String>,
     /// The next snapshot, encoded; `None` leaves the old one.
     pub snapshot: Option<Vec<u8>>,
     /// Did it show anything new?
@@ -188,10 +194,43 @@ pub struct PollEnd {
     pub next: NextPollAt,
     /// Did it fail?
     pub failed: bool,
-    /// Validators to send next time, where no [`Self::read`] says which.
-    pub validators: Option<Validators>,
-    /// What was read, if anything was.
-    pub read: Option<ReadResult>,
+    /// What it leaves behind.
+    pub kept: Kept,
+}
+
+/// What a poll leaves behind.
+#[derive(Debug, Clone)]
+pub enum Kept {
+    /// Nothing: what was known stands.
+    Nothing,
+    /// The source was seen whole and is as it was (a 304, an equal hash).
+    Seen(SeenAgain),
+    /// A robots.txt was read, which is kept elsewhere: validators for next time.
+    Robots(Validators),
+    /// A document was read.
+    Read(ReadResult),
+}
+
+/// What a read that brought nothing new leaves behind.
+#[derive(Debug, Clone)]
+pub struct SeenAgain {
+    /// Validators to send next time.
+    pub validators: Validators,
+    /// Entries that were missing are missing once more.
+    pub recounted: Option<Recounted>,
+}
+
+/// The absences of a source, counted once more without a new document.
+#[derive(Debug, Clone)]
+pub struct Recounted {
+    /// The next snapshot, encoded.
+    pub snapshot: Vec<u8>,
+    /// Entries that are missing now.
+    pub pending: u64,
+    /// Since when the source has been less than half of what it was.
+    pub shrunk_at: Option<Timestamp>,
+    /// Are its removals held for that?
+    pub held: bool,
 }
 
 /// One child of an index, as the store has it.
@@ -235,7 +274,7 @@ pub(super) const TARGET: &str = "SELECT
     s.kind, s.window, s.rolls, s.shrunk_at, s.pending, s.index_lastmod, s.index_precision,
     coalesce(s.next_poll_at, 0), s.interval_ms, s.failures, s.failing_since, s.generation, s.epoch,
     s.etag, s.last_modified, s.wire_hash, s.body_hash, s.last_complete_at, s.last_full_at, s.entries,
-    s.added_at, s.named_by, s.last_success_at
+    s.added_at, s.named_by, s.rule = 'asked', s.hints, s.last_success_at
     FROM sources s LEFT JOIN sites n ON n.id = s.site_id";
 
 impl State {
@@ -255,7 +294,8 @@ impl State {
             if let Some((id, retired_at)) = known {
                 // A dead source that is still named is probed again, rarely.
                 let now = self.now_ms();
-                if retired_at.is_some_and(|at| now - at >= PROBE_DEAD_MS) {
+                if self.adopt(id, source)? || retired_at.is_some_and(|at| now - at >= PROBE_DEAD_MS)
+                {
                     self.revive(id)?;
                 }
                 continue;
@@ -275,6 +315,23 @@ impl State {
             .and_then(|mut update| update.execute(params![site.0, added.cast_signed()]))
             .map_err(engine)?;
         Ok((added, refused))
+    }
+
+    /// A child that its index dropped and another one lists is that one's from
+    /// now on; says whether it is.
+    fn adopt(&mut self, id: SourceId, source: &NewSource) -> Result<bool, StoreError> {
+        let Some((parent, depth)) = source.parent else { return Ok(false) };
+        let (second, precision) = lastmod_columns(source.lastmod);
+        self.conn
+            .prepare_cached(
+                "UPDATE sources SET parent_id = ?2, depth = ?3, index_lastmod = ?4, index_precision = ?5
+                 WHERE id = ?1 AND dropped_at IS NOT NULL AND parent_id <> ?2",
+            )
+            .and_then(|mut update| {
+                update.execute(params![id.0, parent.0, depth, second, precision])
+            })
+            .map(|adopted| adopted > 0)
+            .map_err(engine)
     }
 
     fn site_sources(&self, site: SiteId) -> Result<u64, StoreError> {
@@ -349,13 +406,29 @@ impl State {
             .and_then(|mut query| query.query_row([host.0], |row| row.get(0)))
             .map_err(engine)?;
         if exists {
-            return Ok(());
+            return self.take_over_robots(host, site);
         }
         let authority = self.host(host)?.authority.to_string();
         let Ok(url) = Url::parse(&format!("{authority}/robots.txt")) else { return Ok(()) };
         let source =
             NewSource { url, role: Role::Robots, named_by: "config", parent: None, lastmod: None };
         self.insert_source(site, host, &source).map(|_| ())
+    }
+
+    /// robots.txt whose own site left the config, or never was, is polled on
+    /// behalf of the next one.
+    fn take_over_robots(&mut self, host: HostId, site: Option<SiteId>) -> Result<(), StoreError> {
+        let Some(site) = site else { return Ok(()) };
+        let taken = self
+            .conn
+            .prepare_cached(
+                "UPDATE sources SET state = 0, site_id = ?2 WHERE host_id = ?1 AND role = 0 AND state = 1
+                 AND site_id <> ?2 AND EXISTS (SELECT 1 FROM sites WHERE id = ?2 AND state = 0)",
+            )
+            .and_then(|mut update| update.execute(params![host.0, site.0]))
+            .map_err(engine)?;
+        self.sources_moved |= taken > 0;
+        Ok(())
     }
 
     /// Brings a retired source back; it is due now.
@@ -430,132 +503,13 @@ impl State {
         self.register(site, &fresh)
     }
 
-    /// Writes how a poll ended: the one step that moves snapshot, validators
-    /// and the next poll, so that a crash before it replays the read.
-    pub(super) fn finish_poll(&mut self, end: &PollEnd) -> Result<i64, StoreError> {
-        let at = end.at.as_millisecond();
-        let next = end.next.at.map(Timestamp::as_millisecond);
-        self.conn
-            .prepare_cached(
-                "UPDATE sources SET last_poll_at = ?2, status = ?3, error = ?4, http_status = ?5,
-                     next_poll_at = ?6, interval_ms = ?7, rule = ?8, why = ?9,
-                     failures = CASE ?10 WHEN 1 THEN failures + 1 ELSE 0 END,
-                     failing_since = CASE ?10 WHEN 1 THEN coalesce(failing_since, ?2) END,
-                     last_success_at = CASE ?10 WHEN 1 THEN last_success_at ELSE ?2 END,
-                     state = CASE WHEN ?6 IS NULL THEN 2 ELSE state END,
-                     retired_why = CASE WHEN ?6 IS NULL THEN ?9 END,
-                     retired_at = CASE WHEN ?6 IS NULL THEN ?2 END
-                 WHERE id = ?1",
-            )
-            .and_then(|mut update| {
-                update.execute(params![
-                    end.source.0,
-                    at,
-                    end.status,
-                    end.error,
-                    end.http_status,
-                    next,
-                    end.next.interval_ms,
-                    end.next.rule,
-                    end.next.why,
-                    end.failed,
-                ])
-            })
-            .map_err(engine)?;
-        if let Some(fresh) = &end.validators {
-            self.conn
-                .prepare_cached("UPDATE sources SET etag = ?2, last_modified = ?3 WHERE id = ?1")
-                .and_then(|mut update| {
-                    update.execute(params![end.source.0, fresh.etag, fresh.last_modified])
-                })
-                .map_err(engine)?;
-        }
-        if let Some(read) = &end.read {
-            self.finish_read(end.source, at, read)?;
-        }
-        self.record_poll(end)
-    }
-
-    fn finish_read(&mut self, id: SourceId, at: i64, read: &ReadResult) -> Result<(), StoreError> {
-        self.conn
-            .prepare_cached(
-                "UPDATE sources SET kind = ?2, window = ?3, rolls = ?4, shrunk_at = ?5, pending = ?6,
-                     generation = generation + 1,
-                     epoch = CASE ?7 WHEN 1 THEN ?8 ELSE epoch END,
-                     etag = ?9, last_modified = ?10, wire_hash = ?11, body_hash = ?12, bytes = ?13,
-                     entries = ?14, admitted = ?15, issues = ?16, last_full_at = ?17,
-                     last_complete_at = CASE ?7 WHEN 1 THEN ?17 ELSE last_complete_at END,
-                     last_changed_at = CASE ?18 WHEN 1 THEN ?17 ELSE last_changed_at END
-                 WHERE id = ?1",
-            )
-            .and_then(|mut update| {
-                update.execute(params![
-                    id.0,
-                    read.kind.as_str(),
-                    read.window,
-                    read.rolls,
-                    read.shrunk_at.map(Timestamp::as_millisecond),
-                    read.pending.cast_signed(),
-                    read.complete,
-                    read.epoch,
-                    read.validators.etag,
-                    read.validators.last_modified,
-                    read.wire_hash.map(u128::to_be_bytes),
-                    read.body_hash.map(u128::to_be_bytes),
-                    read.bytes.cast_signed(),
-                    read.entries.cast_signed(),
-                    read.admitted,
-                    read.issues,
-                    at,
-                    read.changed,
-                ])
-            })
-            .map_err(engine)?;
-        if let Some(snapshot) = &read.snapshot {
-            self.conn
-                .prepare_cached(
-                    "INSERT OR REPLACE INTO snapshots (source_id, data) VALUES (?1, ?2)",
-                )
-                .and_then(|mut replace| replace.execute(params![id.0, snapshot]))
-                .map_err(engine)?;
-        }
-        Ok(())
-    }
-
-    fn record_poll(&mut self, end: &PollEnd) -> Result<i64, StoreError> {
-        let counts = serde_json::to_string(&end.counts).unwrap_or_default();
-        let entries = end.read.as_ref().map_or(0, |read| read.entries).cast_signed();
-        self.conn
-            .prepare_cached(
-                "INSERT INTO polls (source_id, at, took_ms, result, http_status, wire_bytes, entries, counts,
-                                    error, generation)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,
-                         CASE ?10 WHEN 1 THEN (SELECT generation FROM sources WHERE id = ?1) END)",
-            )
-            .and_then(|mut insert| {
-                insert.execute(params![
-                    end.source.0,
-                    end.at.as_millisecond(),
-                    end.took_ms,
-                    end.result,
-                    end.http_status,
-                    end.wire_bytes.cast_signed(),
-                    entries,
-                    counts,
-                    end.error,
-                    end.read.is_some(),
-                ])
-            })
-            .map_err(engine)?;
-        Ok(self.conn.last_insert_rowid())
-    }
-
     /// The poll was not made: the host wants to be left alone until then.
     pub(super) fn defer_poll(&mut self, id: SourceId, until: Timestamp) -> Result<(), StoreError> {
         self.conn
             .prepare_cached(
-                "UPDATE sources SET next_poll_at = ?2, rule = 'deferred',
-                     why = 'its host is to be left alone, or its robots.txt does not answer, until then' WHERE id = ?1",
+                "UPDATE sources SET next_poll_at = ?2,
+                     rule = CASE rule WHEN 'asked' THEN rule ELSE 'deferred' END,
+                     why = 'its host is to be left alone until then' WHERE id = ?1",
             )
             .and_then(|mut update| update.execute(params![id.0, until.as_millisecond()]))
             .map(|_| ())
@@ -573,34 +527,6 @@ impl State {
             .and_then(|mut update| {
                 update.execute(params![id.0, at, next.interval_ms, next.rule, next.why])
             })
-            .map(|_| ())
-            .map_err(engine)
-    }
-
-    /// Misses were counted without a new document.
-    pub(super) fn replace_snapshot(
-        &mut self,
-        id: SourceId,
-        data: &[u8],
-        pending: u64,
-    ) -> Result<(), StoreError> {
-        self.conn
-            .prepare_cached("UPDATE snapshots SET data = ?2 WHERE source_id = ?1")
-            .and_then(|mut update| update.execute(params![id.0, data]))
-            .map_err(engine)?;
-        self.conn
-            .prepare_cached("UPDATE sources SET pending = ?2 WHERE id = ?1")
-            .and_then(|mut update| update.execute(params![id.0, pending.cast_signed()]))
-            .map(|_| ())
-            .map_err(engine)
-    }
-
-    /// A complete read that found what was there before (a 304, an equal
-    /// hash): the source was seen whole, and nothing of it is new.
-    pub(super) fn seen_unchanged(&mut self, id: SourceId, at: Timestamp) -> Result<(), StoreError> {
-        self.conn
-            .prepare_cached("UPDATE sources SET last_complete_at = ?2 WHERE id = ?1")
-            .and_then(|mut update| update.execute(params![id.0, at.as_millisecond()]))
             .map(|_| ())
             .map_err(engine)
     }
@@ -648,7 +574,9 @@ pub(super) fn read_target(row: &Row<'_>) -> rusqlite::Result<PollTarget> {
         entries: row.get::<_, i64>(28)?.unsigned_abs(),
         added_at: timestamp(row.get(29)?),
         named_by: row.get(30)?,
-        last_success_at: time(31)?,
+        asked: row.get(31)?,
+        hints: row.get(32)?,
+        last_success_at: time(33)?,
     })
 }
 

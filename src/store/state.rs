@@ -198,9 +198,12 @@ impl State {
         self.read_blocks()?;
         self.last_url = self
             .conn
-            .query_row("SELECT max((SELECT coalesce(max(id), 0) FROM urls),
+            .query_row(
+                "SELECT max((SELECT coalesce(max(id), 0) FROM urls),
                      coalesce((SELECT value FROM meta WHERE key = 'last_url'), 0))",
-                [], |row| row.get(0))
+                [],
+                |row| row.get(0),
+            )
             .map_err(engine)?;
         for crawl in self.crawls.keys().copied().collect::<Vec<_>>() {
             self.load_window(crawl)?;

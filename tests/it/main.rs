@@ -12,6 +12,7 @@
 mod agreement;
 mod cli;
 mod corpus;
+mod daemon;
 mod documents;
 mod fetch;
 mod fixtures;

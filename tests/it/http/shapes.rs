@@ -1,5 +1,7 @@
 //! What each route answers when nothing is wrong.
 
+use tokio::sync::oneshot;
+
 use super::*;
 
 /// No URL is due: the site's home is not served.
@@ -82,14 +84,11 @@ async fn a_site_is_forgotten_only_when_the_config_has_it_no_longer() {
     }
     let mut config = Config::from_toml_str("").unwrap();
     config.daemon.data_dir = daemon.dir.path().join("data");
-    daemon.reload.send(Reload(config)).await.unwrap();
+    let (done, holds) = oneshot::channel();
+    daemon.reload.send(Reload { config, done }).await.unwrap();
+    holds.await.unwrap().unwrap();
     let head = format!("DELETE /v1/sites/blog HTTP/1.1\r\nHost: {}", daemon.addr);
-    let mut answer = daemon.send(&head, b"").await;
-    while answer.status == 409 {
-        // The reload is taken over beside us.
-        tokio::task::yield_now().await;
-        answer = daemon.send(&head, b"").await;
-    }
+    let answer = daemon.send(&head, b"").await;
     assert_eq!((answer.status, answer.json()), (200, json!({"forgotten": 0})));
     assert_eq!(daemon.get("/v1/sites/blog").await.status, 404);
 }

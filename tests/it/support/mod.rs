@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 pub mod canary;
+pub mod daemon;
 pub mod lease_history;
 pub mod origin;
 pub mod pack;

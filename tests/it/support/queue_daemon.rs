@@ -273,7 +273,6 @@ fn admit((slot, entry): (usize, &Entry)) -> Effect {
         raw: None,
         lastmod: entry.lastmod,
         hints: entry.hints,
-        previous: None,
     }
 }
 

@@ -1,0 +1,190 @@
+//! The end of a poll: the one commit that moves snapshot, validators, counters
+//! and the next poll. Until it is made the poll has not happened, and whatever
+//! was applied before is applied again without effect.
+
+use jiff::Timestamp;
+use rusqlite::params;
+
+use super::sources::{Kept, PollEnd, ReadResult, SeenAgain};
+use super::state::State;
+use super::{StoreError, engine};
+use crate::fetch::Validators;
+use crate::model::SourceId;
+
+impl State {
+    /// Writes how a poll ended: the one step that moves snapshot, validators
+    /// and the next poll, so that a crash before it replays the read.
+    pub(super) fn finish_poll(&mut self, end: &PollEnd) -> Result<i64, StoreError> {
+        let at = end.at.as_millisecond();
+        let next = end.next.at.map(Timestamp::as_millisecond);
+        self.conn
+            .prepare_cached(
+                "UPDATE sources SET last_poll_at = ?2, status = ?3, error = ?4, http_status = ?5,
+                     next_poll_at = CASE WHEN (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN next_poll_at ELSE ?6 END,
+                     interval_ms = ?7,
+                     rule = CASE WHEN (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN rule ELSE ?8 END,
+                     why = CASE WHEN (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN why ELSE ?9 END,
+                     failures = CASE ?10 WHEN 1 THEN failures + 1 ELSE 0 END,
+                     failing_since = CASE ?10 WHEN 1 THEN coalesce(failing_since, ?2) END,
+                     last_success_at = CASE ?10 WHEN 1 THEN last_success_at ELSE ?2 END,
+                     state = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN 2 ELSE state END,
+                     retired_why = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN ?9 END,
+                     retired_at = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN ?2 END
+                 WHERE id = ?1",
+            )
+            .and_then(|mut update| {
+                update.execute(params![
+                    end.source.0,
+                    at,
+                    end.status,
+                    end.error,
+                    end.http_status,
+                    next,
+                    end.next.interval_ms,
+                    end.next.rule,
+                    end.next.why,
+                    end.failed,
+                ])
+            })
+            .map_err(engine)?;
+        match &end.kept {
+            Kept::Nothing => {}
+            Kept::Robots(validators) => self.keep_validators(end.source, validators)?,
+            Kept::Seen(seen) => self.finish_seen(end.source, at, seen)?,
+            Kept::Read(read) => self.finish_read(end.source, at, read)?,
+        }
+        self.record_poll(end)
+    }
+
+    fn keep_validators(&mut self, id: SourceId, validators: &Validators) -> Result<(), StoreError> {
+        let Validators { etag, last_modified } = validators;
+        self.conn
+            .prepare_cached("UPDATE sources SET etag = ?2, last_modified = ?3 WHERE id = ?1")
+            .and_then(|mut update| update.execute(params![id.0, etag, last_modified]))
+            .map(|_| ())
+            .map_err(engine)
+    }
+
+    fn finish_seen(&mut self, id: SourceId, at: i64, seen: &SeenAgain) -> Result<(), StoreError> {
+        self.conn
+            .prepare_cached(
+                "UPDATE sources SET etag = ?2, last_modified = ?3, last_complete_at = ?4 WHERE id = ?1",
+            )
+            .and_then(|mut update| {
+                let Validators { etag, last_modified } = &seen.validators;
+                update.execute(params![id.0, etag, last_modified, at])
+            })
+            .map_err(engine)?;
+        // An index that did not change still does not list what it dropped.
+        self.conn
+            .prepare_cached(
+                "UPDATE sources SET index_misses = index_misses + 1
+                 WHERE parent_id = ?1 AND dropped_at IS NOT NULL AND state <> 2",
+            )
+            .and_then(|mut update| update.execute([id.0]))
+            .map_err(engine)?;
+        let Some(recounted) = &seen.recounted else { return Ok(()) };
+        // A count of its own, since removals may have come of it.
+        self.conn
+            .prepare_cached(
+                "UPDATE sources SET generation = generation + 1, pending = ?2, shrunk_at = ?3,
+                     issues = CASE WHEN ?4 OR issues IS NULL THEN issues ELSE
+                         (SELECT json_group_array(json(value)) FROM json_each(issues)
+                          WHERE value ->> 'code' <> 'shrunk') END
+                 WHERE id = ?1",
+            )
+            .and_then(|mut update| {
+                update.execute(params![
+                    id.0,
+                    recounted.pending.cast_signed(),
+                    recounted.shrunk_at.map(Timestamp::as_millisecond),
+                    recounted.held,
+                ])
+            })
+            .map_err(engine)?;
+        self.write_snapshot(id, &recounted.snapshot)
+    }
+
+    fn write_snapshot(&mut self, id: SourceId, data: &[u8]) -> Result<(), StoreError> {
+        self.conn
+            .prepare_cached("INSERT OR REPLACE INTO snapshots (source_id, data) VALUES (?1, ?2)")
+            .and_then(|mut replace| replace.execute(params![id.0, data]))
+            .map(|_| ())
+            .map_err(engine)
+    }
+
+    fn finish_read(&mut self, id: SourceId, at: i64, read: &ReadResult) -> Result<(), StoreError> {
+        self.conn
+            .prepare_cached(
+                "UPDATE sources SET kind = ?2, window = ?3, rolls = ?4, shrunk_at = ?5, pending = ?6,
+                     generation = generation + 1,
+                     epoch = CASE ?7 WHEN 1 THEN ?8 ELSE epoch END,
+                     etag = ?9, last_modified = ?10, wire_hash = ?11, body_hash = ?12, bytes = ?13,
+                     entries = ?14, admitted = ?15, issues = ?16, last_full_at = ?17,
+                     last_complete_at = CASE ?7 WHEN 1 THEN ?17 ELSE last_complete_at END,
+                     last_changed_at = CASE ?18 WHEN 1 THEN ?17 ELSE last_changed_at END,
+                     hints = ?19
+                 WHERE id = ?1",
+            )
+            .and_then(|mut update| {
+                update.execute(params![
+                    id.0,
+                    read.kind.as_str(),
+                    read.window,
+                    read.rolls,
+                    read.shrunk_at.map(Timestamp::as_millisecond),
+                    read.pending.cast_signed(),
+                    read.complete,
+                    read.epoch,
+                    read.validators.etag,
+                    read.validators.last_modified,
+                    read.wire_hash.map(u128::to_be_bytes),
+                    read.body_hash.map(u128::to_be_bytes),
+                    read.bytes.cast_signed(),
+                    read.entries.cast_signed(),
+                    read.admitted,
+                    read.issues,
+                    at,
+                    read.changed,
+                    read.hints,
+                ])
+            })
+            .map_err(engine)?;
+        match &read.snapshot {
+            Some(snapshot) => self.write_snapshot(id, snapshot),
+            None => Ok(()),
+        }
+    }
+
+    fn record_poll(&mut self, end: &PollEnd) -> Result<i64, StoreError> {
+        let counts = serde_json::to_string(&end.counts).unwrap_or_default();
+        let (entries, counted) = match &end.kept {
+            Kept::Read(read) => (read.entries.cast_signed(), true),
+            Kept::Seen(seen) => (0, seen.recounted.is_some()),
+            Kept::Robots(_) | Kept::Nothing => (0, false),
+        };
+        self.conn
+            .prepare_cached(
+                "INSERT INTO polls (source_id, at, took_ms, result, http_status, wire_bytes, entries, counts,
+                                    error, generation)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,
+                         CASE ?10 WHEN 1 THEN (SELECT generation FROM sources WHERE id = ?1) END)",
+            )
+            .and_then(|mut insert| {
+                insert.execute(params![
+                    end.source.0,
+                    end.at.as_millisecond(),
+                    end.took_ms,
+                    end.result,
+                    end.http_status,
+                    end.wire_bytes.cast_signed(),
+                    entries,
+                    counts,
+                    end.error,
+                    counted,
+                ])
+            })
+            .map_err(engine)?;
+        Ok(self.conn.last_insert_rowid())
+    }
+}

@@ -1,0 +1,36 @@
+//! Polling, comparing and keeping, proved on whole daemons: scripted origins
+//! over real sockets, a real database, a clock that is moved by hand.
+
+mod broken;
+mod conditional;
+mod crash;
+mod discovery;
+mod indexes;
+mod limits;
+mod polite;
+mod reload;
+mod removal;
+mod shared;
+mod three_polls;
+mod windows;
+
+use crate::support::Origin;
+
+/// A site of exactly one sitemap, polled rarely unless asked.
+fn one_sitemap(origin: &Origin) -> String {
+    listed(origin, &["/sitemap.xml"], &[], "")
+}
+
+/// A site of exactly these sources; `extra` are further lines of the site.
+fn listed(origin: &Origin, sitemaps: &[&str], feeds: &[&str], extra: &str) -> String {
+    let urls = |paths: &[&str]| {
+        let urls: Vec<_> = paths.iter().map(|path| format!("\"{}\"", origin.url(path))).collect();
+        urls.join(", ")
+    };
+    format!(
+        "[[site]]\nname = \"site\"\nurl = \"{}/\"\npoll = \"30d\"\nsitemaps = [{}]\nfeeds = [{}]\n{extra}\n",
+        origin.base(),
+        urls(sitemaps),
+        urls(feeds)
+    )
+}

@@ -1,0 +1,132 @@
+//! Asking as little as possible: validators, hashes, and the full read that
+//! does not believe them.
+
+use super::one_sitemap;
+use crate::support::daemon::{DAY, HOUR, World, counts, sitemap};
+use crate::support::{Origin, Reply};
+
+const ALL: [(&str, &str); 2] = [("/a", "2026-11-01"), ("/b", "2026-11-02")];
+
+#[tokio::test]
+async fn validators_are_sent_back_exactly_also_after_a_restart() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let (etag, date) = ("W/\"a b;-gzip\"", "Sat, 21 Nov 2026 07:00:00 UTC");
+    let reply = Reply::xml(sitemap(&base, &ALL)).etag(etag).last_modified(date);
+    origin.set("/sitemap.xml", reply);
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let rows = super::three_polls::dump(&world);
+    daemon.stop().await;
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    for _ in 0..2 {
+        let poll = daemon.poll("/sitemap.xml").await;
+        assert_eq!((poll.http_status, poll.result.as_str()), (Some(304), "not-modified"));
+        assert_eq!(poll.counts, counts([0, 0, 0, 0, 2, 0, 0, 0]));
+    }
+    let requests = origin.requests("/sitemap.xml");
+    assert_eq!(requests[0].header("if-none-match"), None);
+    for request in &requests[1..] {
+        assert_eq!(request.header("if-none-match"), Some(etag));
+        assert_eq!(request.header("if-modified-since"), Some(date));
+    }
+    assert_eq!(super::three_polls::dump(&world), rows);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn equal_bytes_and_equal_decoded_bytes_are_unchanged() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let list = sitemap(&base, &ALL);
+    let world = World::new(&[&origin]);
+    origin.set("/sitemap.xml", Reply::xml(&list).etag("\"1\""));
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    // Built anew, byte by byte the same.
+    origin.set("/sitemap.xml", Reply::xml(&list).etag("\"2\""));
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!((poll.http_status, poll.result.as_str()), (Some(200), "unchanged"));
+    // The new tag is the one to send.
+    assert_eq!(daemon.poll("/sitemap.xml").await.http_status, Some(304));
+    // Packed on the way: other bytes, the same document.
+    origin.set("/sitemap.xml", Reply::xml(&list).etag("\"3\"").gzip());
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!((poll.http_status, poll.result.as_str()), (Some(200), "unchanged"));
+    assert_eq!(daemon.poll("/sitemap.xml").await.http_status, Some(304));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn no_validator_is_kept_of_an_answer_behind_a_redirect() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/sitemap.xml", Reply::redirect(302, "/real.xml"));
+    origin.set("/real.xml", Reply::xml(sitemap(&base, &ALL)).etag("\"1\""));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!((poll.http_status, poll.result.as_str()), (Some(200), "unchanged"));
+    for path in ["/sitemap.xml", "/real.xml"] {
+        for request in origin.requests(path) {
+            assert_eq!(request.header("if-none-match"), None);
+        }
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_says_304_for_ever_is_asked_in_full_after_a_week() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &ALL)).etag("\"stuck\""));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let three = [("/a", "2026-11-01"), ("/b", "2026-11-02"), ("/c", "")];
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &three)).etag("\"stuck\""));
+    for _ in 0..6 {
+        daemon.pass(DAY).await;
+        assert_eq!(daemon.poll("/sitemap.xml").await.result, "not-modified");
+    }
+    daemon.pass(DAY + HOUR).await;
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!((poll.http_status, poll.counts.new), (Some(200), 1));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_304_that_nobody_asked_for_is_an_error() {
+    let origin = Origin::start().await;
+    origin.set("/sitemap.xml", Reply::raw("HTTP/1.1 304 Not Modified\r\n\r\n"));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    let poll = daemon.polled("/sitemap.xml", 1).await;
+    assert_eq!(poll.result, "failed");
+    assert!(poll.error.unwrap().contains("304"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_feed_asks_of_pollers_holds_through_a_304() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let feed = format!(
+        "<rss version=\"2.0\"><channel><title>t</title><link>{base}/</link><ttl>600</ttl>\
+         <item><link>{base}/1</link></item></channel></rss>"
+    );
+    origin.set("/feed", Reply::xml(feed).etag("\"1\""));
+    let world = World::new(&[&origin]);
+    let site = super::listed(&origin, &[], &["/feed"], "").replace("poll = \"30d\"\n", "");
+    let daemon = world.start(&site).await;
+    daemon.polled("/feed", 1).await;
+    let source = daemon.source("/feed").await;
+    assert!(source.why.contains("the publisher asks for 10h"), "{}", source.why);
+    let poll = daemon.poll("/feed").await;
+    assert_eq!(poll.http_status, Some(304));
+    let source = daemon.source("/feed").await;
+    assert!(source.why.contains("the publisher asks for 10h"), "{}", source.why);
+    daemon.stop().await;
+}

@@ -1,0 +1,186 @@
+//! How the sources of a site are found, and who is said to have named them.
+
+use crate::support::daemon::{DAY, Daemon, World, index, rss, sitemap};
+use crate::support::{Origin, Reply};
+
+fn auto(origin: &Origin, name: &str, extra: &str) -> String {
+    format!("[[site]]\nname = \"{name}\"\nurl = \"{}/\"\n{extra}\n", origin.base())
+}
+
+/// Sources that are polled: path and who named them, sorted, robots.txt and
+/// home page left out.
+async fn named(daemon: &Daemon) -> Vec<String> {
+    daemon.settled().await;
+    let mut named: Vec<_> = daemon
+        .sources()
+        .await
+        .into_iter()
+        .filter(|source| {
+            source.state == "active" && !matches!(source.role.as_str(), "robots" | "home")
+        })
+        .map(|source| format!("{} by {}", source.url.rsplit('/').next().unwrap(), source.named_by))
+        .collect();
+    named.sort();
+    named
+}
+
+#[tokio::test]
+async fn robots_txt_names_sitemaps_also_relative_ones_and_on_other_hosts() {
+    let origin = Origin::start().await;
+    let other = Origin::start().await;
+    let base = origin.base();
+    origin.set(
+        "/robots.txt",
+        Reply::text(format!(
+            "Sitemap: {base}/one.xml\r\nUser-agent: *\nDisallow: /x\nsitemap:/two.xml\nSITEMAP: {}/three.xml\n\
+             Sitemap: ftp://example.org/four.xml\nSitemap: {base}/one.xml\n",
+            other.base()
+        )),
+    );
+    for path in ["/one.xml", "/two.xml"] {
+        origin.set(path, Reply::xml(sitemap(&base, &[(path, "")])));
+    }
+    other.set("/three.xml", Reply::xml(sitemap(&base, &[("/three", "")])));
+    let world = World::new(&[&origin, &other]);
+    let daemon = world.start(&auto(&origin, "site", "")).await;
+    daemon.polled("/three.xml", 1).await;
+    daemon.polled("/two.xml", 1).await;
+    daemon.polled("/one.xml", 1).await;
+    assert_eq!(
+        named(&daemon).await,
+        ["one.xml by robots.txt", "three.xml by robots.txt", "two.xml by robots.txt"]
+    );
+    // No guessing where robots.txt has told.
+    assert!(origin.requests("/sitemap.xml").is_empty());
+    // The other host was asked for its own rules first.
+    let paths: Vec<_> = other.all_requests().into_iter().map(|seen| seen.path).collect();
+    assert_eq!(paths, ["/robots.txt", "/three.xml"]);
+    assert!(daemon.knows(&format!("{base}/three")).await);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn well_known_places_are_tried_in_turn_until_one_is_there() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/sitemap_index.xml", Reply::html("<html>not here</html>"));
+    origin.set("/wp-sitemap.xml", Reply::xml(sitemap(&base, &[("/a", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&auto(&origin, "site", "")).await;
+    daemon.polled("/wp-sitemap.xml", 1).await;
+    assert_eq!(named(&daemon).await, ["wp-sitemap.xml by well-known"]);
+    assert_eq!(origin.requests("/sitemap.xml").len(), 1);
+    assert!(origin.requests("/sitemap.txt").is_empty());
+    let missed = daemon.source("/sitemap.xml").await;
+    assert_eq!(missed.state, "retired");
+    // The round is not gone every day.
+    daemon.pass(2 * DAY).await;
+    assert_eq!(origin.requests("/sitemap.xml").len(), 1);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn the_home_page_names_its_feeds() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set(
+        "/",
+        Reply::html(
+            "<html><head><link rel=\"alternate\" type=\"application/rss+xml\" href=\"feed.xml\">\
+             <link rel=alternate type='application/atom+xml' href='/atom.xml'>\
+             <link rel=\"alternate\" hreflang=\"de\" href=\"/de\"></head><body></body></html>",
+        ),
+    );
+    let date = "Fri, 20 Nov 2026 10:00:00 GMT";
+    origin.set("/feed.xml", Reply::xml(rss(&base, &[("/1", date)])));
+    origin.set("/atom.xml", Reply::xml(rss(&base, &[("/1", date)])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&auto(&origin, "site", "")).await;
+    daemon.polled("/feed.xml", 1).await;
+    daemon.polled("/atom.xml", 1).await;
+    assert_eq!(named(&daemon).await, ["atom.xml by home page", "feed.xml by home page"]);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_the_config_lists_is_all_there_is() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/robots.txt", Reply::text("Sitemap: /other.xml\n"));
+    origin.set("/", Reply::html("<link rel=alternate type='application/rss+xml' href='/feed'>"));
+    origin.set("/mine.xml", Reply::xml(index(&base, &[("/child.xml", "")])));
+    origin.set("/child.xml", Reply::xml(sitemap(&base, &[("/a", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&super::listed(&origin, &["/mine.xml"], &[], "")).await;
+    daemon.polled("/child.xml", 1).await;
+    assert_eq!(named(&daemon).await, ["child.xml by index", "mine.xml by config"]);
+    for path in ["/other.xml", "/feed", "/sitemap.xml"] {
+        assert!(origin.requests(path).is_empty(), "{path}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_second_site_on_a_host_hears_of_its_sitemaps_too() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/robots.txt", Reply::text("Sitemap: /map.xml\n"));
+    origin.set("/map.xml", Reply::xml(sitemap(&base, &[("/a", "")])));
+    let world = World::new(&[&origin]);
+    let one = auto(&origin, "one", "");
+    let daemon = world.start(&one).await;
+    daemon.polled("/map.xml", 1).await;
+    daemon.settled().await;
+    let both = one + &auto(&origin, "two", "crawl = \"other\"");
+    daemon.reload(&both).await;
+    daemon
+        .wait("the sitemap of the second site", async || {
+            let sources = daemon.sources().await;
+            let of_two = |s: &&sitemapd::store::views::SourceView| {
+                s.site.as_deref() == Some("two")
+                    && s.url.ends_with("/map.xml")
+                    && s.last_poll_at.is_some()
+            };
+            sources.iter().find(of_two).map(|_| ())
+        })
+        .await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_site_whose_home_redirects_to_www_yields_its_urls_in_that_form() {
+    let origin = Origin::start().await;
+    let port = origin.port();
+    let (bare, www) =
+        (format!("http://example.test:{port}"), format!("http://www.example.test:{port}"));
+    let list = sitemap(&www, &[("/a", ""), (&format!("{bare}/b"), ""), (&format!("{bare}/a"), "")]);
+    origin.route({
+        let (www, list) = (www.clone(), list.clone());
+        move |seen| {
+            let is_www = seen.header("host")?.starts_with("www.");
+            match (seen.path.as_str(), is_www) {
+                ("/robots.txt", true) => Some(Reply::text("Sitemap: /map.xml\n")),
+                ("/map.xml", true) => Some(Reply::xml(list.clone())),
+                ("/", true) => Some(Reply::html("<title>home</title>")),
+                (path, false) => Some(Reply::redirect(301, format!("{www}{path}"))),
+                _ => None,
+            }
+        }
+    });
+    let world = World::with_names(&[&origin]);
+    let site = format!("[[site]]\nname = \"site\"\nurl = \"{bare}/\"\n");
+    let daemon = world.start(&site).await;
+    daemon
+        .wait("both URLs", async || {
+            let site = daemon.store.site("site".to_owned()).await.unwrap();
+            (site.urls == 2).then_some(())
+        })
+        .await;
+    daemon.settled().await;
+    let site = daemon.store.site("site".to_owned()).await.unwrap();
+    assert_eq!((site.urls, site.origin.as_str()), (2, www.as_str()));
+    for path in ["/a", "/b"] {
+        assert!(daemon.url(&format!("{www}{path}")).await.listed, "{path}");
+    }
+    daemon.stop().await;
+}

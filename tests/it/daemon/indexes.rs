@@ -1,0 +1,213 @@
+//! Indexes and their children.
+
+use super::listed;
+use crate::support::daemon::{DAY, HOUR, World, counts, index, sitemap};
+use crate::support::{Origin, Reply};
+
+fn site(origin: &Origin) -> String {
+    listed(origin, &["/index.xml"], &[], "")
+}
+
+#[tokio::test]
+async fn each_child_has_its_own_status_and_a_bad_one_spoils_nothing() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let children = [("/one.xml", ""), ("/two.xml", ""), ("/missing.xml", "")];
+    origin.set("/index.xml", Reply::xml(index(&base, &children)));
+    origin.set("/one.xml", Reply::xml(sitemap(&base, &[("/1", "")])));
+    origin.set("/two.xml", Reply::xml(sitemap(&base, &[("/2", "")])).gz_file());
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&site(&origin)).await;
+    assert_eq!(daemon.polled("/one.xml", 1).await.result, "changed");
+    assert_eq!(daemon.polled("/two.xml", 1).await.result, "changed");
+    assert_eq!(daemon.polled("/missing.xml", 1).await.result, "not-found");
+    let missing = daemon.source("/missing.xml").await;
+    assert_eq!((missing.status.as_str(), missing.http_status), ("could-not-fetch", Some(404)));
+    assert_eq!(missing.named_by, "index");
+    assert_eq!(missing.parent, Some(daemon.source("/index.xml").await.id));
+    assert!(daemon.knows(&format!("{base}/1")).await && daemon.knows(&format!("{base}/2")).await);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_child_whose_date_moves_is_due_at_once_and_the_others_are_skipped() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let dates = |two: &str| index(&base, &[("/one.xml", "2026-11-01"), ("/two.xml", two)]);
+    origin.set("/index.xml", Reply::xml(dates("2026-11-01")));
+    origin.set("/one.xml", Reply::xml(sitemap(&base, &[("/1", "")])));
+    origin.set("/two.xml", Reply::xml(sitemap(&base, &[("/2", "")])));
+    let world = World::new(&[&origin]);
+    // Due by itself every hour, but for what the index says.
+    let daemon = world.start(&site(&origin).replace("30d", "1h")).await;
+    daemon.polled("/one.xml", 1).await;
+    daemon.polled("/two.xml", 1).await;
+    daemon.pass(5 * HOUR).await;
+    assert_eq!(origin.requests("/one.xml").len(), 1);
+    assert_eq!(origin.requests("/two.xml").len(), 1);
+    let skipped = daemon.source("/one.xml").await;
+    assert!(skipped.why.starts_with("its index says that it has not changed"), "{}", skipped.why);
+    origin.set("/index.xml", Reply::xml(dates("2026-11-21T16:00:00Z")));
+    origin.set("/two.xml", Reply::xml(sitemap(&base, &[("/2", ""), ("/3", "")])));
+    let two = daemon.source("/two.xml").await.id;
+    daemon.poll("/index.xml").await;
+    let poll = daemon.polled("/two.xml", 2).await;
+    assert_eq!((poll.source, poll.counts.new), (two, 1));
+    assert_eq!(origin.requests("/one.xml").len(), 1);
+    // Who asks for a child gets it fetched, whatever its index says.
+    daemon.poll("/one.xml").await;
+    assert_eq!(origin.requests("/one.xml").len(), 2);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_skipped_child_is_read_all_the_same_after_a_week() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/index.xml", Reply::xml(index(&base, &[("/one.xml", "2026-11-01")])));
+    origin.set("/one.xml", Reply::xml(sitemap(&base, &[("/1", "")])).etag("\"1\""));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&site(&origin).replace("30d", "12h")).await;
+    daemon.polled("/one.xml", 1).await;
+    for _ in 0..8 {
+        daemon.pass(DAY).await;
+    }
+    let requests = origin.requests("/one.xml");
+    assert_eq!(requests.len(), 2);
+    assert_eq!(requests[1].header("if-none-match"), None);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_url_that_moves_from_one_child_to_another_is_not_removed() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/index.xml", Reply::xml(index(&base, &[("/one.xml", ""), ("/two.xml", "")])));
+    origin.set("/one.xml", Reply::xml(sitemap(&base, &[("/1", ""), ("/moves", "")])));
+    origin.set("/two.xml", Reply::xml(sitemap(&base, &[("/2", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&site(&origin)).await;
+    daemon.polled("/one.xml", 1).await;
+    daemon.polled("/two.xml", 1).await;
+    origin.set("/one.xml", Reply::xml(sitemap(&base, &[("/1", "")])));
+    // The sibling cannot be read for now: nobody knows what is in it.
+    origin.set("/two.xml", Reply::status(500));
+    for _ in 0..5 {
+        assert_eq!(daemon.poll("/one.xml").await.counts.removed, 0);
+        daemon.clock.advance(DAY);
+        daemon.settled().await;
+    }
+    origin.set("/two.xml", Reply::xml(sitemap(&base, &[("/2", ""), ("/moves", "")])));
+    daemon.poll("/two.xml").await;
+    assert_eq!(daemon.poll("/one.xml").await.counts.removed, 0);
+    assert!(daemon.url(&format!("{base}/moves")).await.listed);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_child_that_its_index_drops_is_retired_after_a_week_and_holds_nothing() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let both = [("/one.xml", ""), ("/two.xml", "")];
+    origin.set("/index.xml", Reply::xml(index(&base, &both)));
+    origin.set("/one.xml", Reply::xml(sitemap(&base, &[("/1", "")])));
+    origin.set("/two.xml", Reply::xml(sitemap(&base, &[("/2", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&site(&origin)).await;
+    daemon.polled("/two.xml", 1).await;
+    origin.set("/index.xml", Reply::xml(index(&base, &both[..1])));
+    for nth in 0..9 {
+        daemon.poll("/index.xml").await;
+        while daemon.store.maintain().await.unwrap() {}
+        assert_eq!(daemon.url(&format!("{base}/2")).await.listed, nth < 7, "day {nth}");
+        daemon.pass(DAY).await;
+    }
+    let two = daemon.source("/two.xml").await;
+    assert_eq!(
+        (two.state.as_str(), two.error.as_deref()),
+        ("retired", Some("its index does not list it any more"))
+    );
+    // Listed again it comes back, with all it lists.
+    origin.set("/index.xml", Reply::xml(index(&base, &both)));
+    daemon.poll("/index.xml").await;
+    daemon.settled().await;
+    assert!(daemon.url(&format!("{base}/2")).await.listed);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_child_that_changes_its_index_is_kept() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/a.xml", Reply::xml(index(&base, &[("/child.xml", ""), ("/x.xml", "")])));
+    origin.set("/b.xml", Reply::xml(index(&base, &[("/y.xml", "")])));
+    for path in ["/child.xml", "/x.xml", "/y.xml"] {
+        origin.set(path, Reply::xml(sitemap(&base, &[(path, "")])));
+    }
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/a.xml", "/b.xml"], &[], "")).await;
+    daemon.polled("/child.xml", 1).await;
+    daemon.polled("/y.xml", 1).await;
+    origin.set("/a.xml", Reply::xml(index(&base, &[("/x.xml", "")])));
+    origin.set("/b.xml", Reply::xml(index(&base, &[("/y.xml", ""), ("/child.xml", "")])));
+    for _ in 0..12 {
+        daemon.poll("/a.xml").await;
+        daemon.poll("/b.xml").await;
+        while daemon.store.maintain().await.unwrap() {}
+        daemon.pass(DAY).await;
+    }
+    let child = daemon.source("/child.xml").await;
+    assert_eq!(child.state, "active");
+    assert_eq!(child.parent, Some(daemon.source("/b.xml").await.id));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn loops_end_and_what_is_nested_too_deep_is_reported() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/index.xml", Reply::xml(index(&base, &[("/index.xml", ""), ("/1.xml", "")])));
+    for n in 1..10 {
+        // Each names the next one, and the first again.
+        let next = format!("/{}.xml", n + 1);
+        let reply = Reply::xml(index(&base, &[(&next, ""), ("/index.xml", ""), ("/1.xml", "")]));
+        origin.set(&format!("/{n}.xml"), reply);
+    }
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&site(&origin)).await;
+    daemon.polled("/3.xml", 1).await;
+    daemon.settled().await;
+    for path in ["/index.xml", "/1.xml", "/2.xml", "/3.xml"] {
+        assert_eq!(origin.requests(path).len(), 1, "{path}");
+    }
+    assert!(origin.requests("/4.xml").is_empty());
+    let deepest = daemon.source("/3.xml").await;
+    assert!(deepest.issues.iter().any(|issue| issue.code.as_str() == "nested-indexes"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_sitemap_that_becomes_an_index_gives_its_urls_over_to_its_children() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let few = [("/1", ""), ("/2", ""), ("/3", "")];
+    origin.set("/index.xml", Reply::xml(sitemap(&base, &few)));
+    origin.set("/child.xml", Reply::xml(sitemap(&base, &few[..2])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&site(&origin)).await;
+    daemon.polled("/index.xml", 1).await;
+    origin.set("/index.xml", Reply::xml(index(&base, &[("/child.xml", "")])));
+    daemon.poll("/index.xml").await;
+    assert_eq!(daemon.polled("/child.xml", 1).await.counts, counts([0, 0, 0, 0, 2, 0, 0, 0]));
+    let mut removed = 0;
+    for _ in 0..5 {
+        daemon.pass(DAY).await;
+        daemon.poll("/child.xml").await;
+        removed += daemon.poll("/index.xml").await.counts.removed;
+    }
+    assert_eq!(removed, 1);
+    for (path, listed) in [("/1", true), ("/2", true), ("/3", false)] {
+        assert_eq!(daemon.url(&format!("{base}{path}")).await.listed, listed, "{path}");
+    }
+    daemon.stop().await;
+}

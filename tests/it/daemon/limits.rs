@@ -1,0 +1,108 @@
+//! Quotas and limits: what is over is refused, counted and reported.
+
+use super::listed;
+use crate::support::daemon::{World, index, sitemap};
+use crate::support::{Origin, Reply};
+
+#[tokio::test]
+async fn a_site_takes_no_more_urls_than_its_quota_and_says_so() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let five = [("/a", ""), ("/b", ""), ("/c", ""), ("/d", ""), ("/e", "")];
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &five)).etag("\"1\""));
+    let world = World::new(&[&origin]);
+    let site = |max: u32| listed(&origin, &["/sitemap.xml"], &[], &format!("max_urls = {max}"));
+    let daemon = world.start(&site(3)).await;
+    let poll = daemon.polled("/sitemap.xml", 1).await;
+    assert_eq!((poll.counts.new, poll.counts.rejected), (3, 2));
+    let source = daemon.source("/sitemap.xml").await;
+    assert_eq!(source.admitted.get("quota"), Some(&2));
+    assert_eq!(source.admitted.get("accepted"), Some(&3));
+    // A raised quota lets in what was refused, though the document is the same.
+    daemon.reload(&site(4)).await;
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!((poll.http_status, poll.counts.new, poll.counts.rejected), (Some(200), 1, 1));
+    daemon.reload(&site(100)).await;
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!((poll.counts.new, poll.counts.rejected), (1, 0));
+    assert_eq!(daemon.poll("/sitemap.xml").await.http_status, Some(304));
+    assert_eq!(daemon.queued().await, 5);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_site_takes_no_more_sources_than_its_quota() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let names: Vec<_> = (0..10).map(|n| format!("/{n}.xml")).collect();
+    let children: Vec<_> = names.iter().map(|name| (name.as_str(), "")).collect();
+    origin.set("/index.xml", Reply::xml(index(&base, &children)));
+    for name in &names {
+        origin.set(name, Reply::xml(sitemap(&base, &[(name, "")])));
+    }
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/index.xml"], &[], "max_sources = 5")).await;
+    daemon.polled("/index.xml", 1).await;
+    daemon.settled().await;
+    let found = daemon.sources().await;
+    // robots.txt belongs to the host; home page, index and three children are the site's.
+    let own = found.iter().filter(|source| source.role.as_str() != "robots").count();
+    assert_eq!(own, 5);
+    let index = daemon.source("/index.xml").await;
+    assert!(
+        index.issues.iter().any(|issue| issue.code.as_str() == "too-many-sitemaps"),
+        "{:?}",
+        index.issues
+    );
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_document_over_its_limits_is_cut_there_and_reported() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let long = format!("/{}", "x".repeat(3_000));
+    let list = [("/a", ""), (long.as_str(), ""), ("/b", ""), ("/c", ""), ("/d", "")];
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &list)));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/sitemap.xml"], &[], "max_urls = 100")).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let source = daemon.source("/sitemap.xml").await;
+    assert!(source.issues.iter().any(|issue| issue.code.as_str() == "url-too-long"));
+    daemon.stop().await;
+    let mut config = world.config(&listed(&origin, &["/sitemap.xml"], &[], ""));
+    let site = config.sites.get_mut("site").unwrap();
+    site.limits.max_urls = 2;
+    let daemon = world.start_with(config).await;
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &list[2..])));
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!(poll.result, "incomplete");
+    assert_eq!(poll.counts.missing, 0);
+    let source = daemon.source("/sitemap.xml").await;
+    assert!(source.issues.iter().any(|issue| issue.code.as_str() == "too-many-urls"));
+    assert_eq!(source.status, "has-errors");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_out_of_scope_excluded_or_invalid_is_counted_by_reason() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let list = [
+        ("/a", ""),
+        ("/private/x", ""),
+        ("https://elsewhere.example/", ""),
+        ("http://user:secret@127.0.0.1/", ""),
+    ];
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &list)));
+    let world = World::new(&[&origin]);
+    let daemon =
+        world.start(&listed(&origin, &["/sitemap.xml"], &[], "exclude = [\"*/private/*\"]")).await;
+    let poll = daemon.polled("/sitemap.xml", 1).await;
+    assert_eq!((poll.counts.new, poll.counts.rejected), (1, 3));
+    let source = daemon.source("/sitemap.xml").await;
+    for reason in ["accepted", "excluded", "out-of-scope", "invalid"] {
+        assert_eq!(source.admitted.get(reason), Some(&1), "{reason}");
+    }
+    daemon.stop().await;
+}

@@ -1,0 +1,150 @@
+//! Politeness: Retry-After, robots.txt and Crawl-delay hold for the whole host.
+
+use std::time::Duration;
+
+use super::{listed, one_sitemap};
+use crate::support::daemon::{DAY, HOUR, MINUTE, World, sitemap};
+use crate::support::{Origin, Reply};
+
+const LIST: [(&str, &str); 2] = [("/a", ""), ("/b", "")];
+
+#[tokio::test]
+async fn retry_after_leaves_the_host_alone_for_polls_and_leases() {
+    for status in [429, 503] {
+        let origin = Origin::start().await;
+        let base = origin.base();
+        origin.set("/one.xml", Reply::xml(sitemap(&base, &LIST)));
+        origin.set("/two.xml", Reply::xml(sitemap(&base, &[("/c", "")])));
+        let world = World::new(&[&origin]);
+        let daemon = world.start(&listed(&origin, &["/one.xml", "/two.xml"], &[], "")).await;
+        daemon.polled("/two.xml", 1).await;
+        daemon.settled().await;
+        origin.set("/one.xml", Reply::status(status).header("Retry-After", "3600"));
+        let poll = daemon.poll("/one.xml").await;
+        assert_eq!(poll.result, "throttled");
+        let source = daemon.source("/one.xml").await;
+        assert!(source.why.contains("Retry-After 1h"), "{}", source.why);
+        assert!(source.next_poll_at.unwrap() >= daemon.now() + HOUR);
+        assert!(daemon.lease().await.is_empty(), "{status}");
+        origin.clear_log();
+        let two = daemon.source("/two.xml").await.id;
+        daemon.store.poll_source(two).await.unwrap();
+        daemon.settled().await;
+        daemon.pass(59 * MINUTE).await;
+        assert!(origin.all_requests().is_empty(), "{status}: {:?}", origin.all_requests());
+        assert!(daemon.lease().await.is_empty(), "{status}");
+        origin.set("/one.xml", Reply::xml(sitemap(&base, &LIST)));
+        daemon.pass(2 * MINUTE).await;
+        assert_eq!(origin.requests("/two.xml").len(), 1);
+        assert_eq!(daemon.lease().await.len(), 3);
+        daemon.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn robots_txt_that_cannot_be_read_forbids_everything_until_it_can() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/robots.txt", Reply::status(500));
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &LIST)));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    let poll = daemon.polled("/sitemap.xml", 1).await;
+    assert_eq!(poll.result, "forbidden");
+    assert!(poll.error.unwrap().contains("unreachable"));
+    daemon.settled().await;
+    assert!(origin.all_requests().iter().all(|seen| seen.path == "/robots.txt"));
+    origin.set("/robots.txt", Reply::status(404));
+    daemon.pass(2 * HOUR).await;
+    // Not a day later: as soon as there is an answer.
+    assert_eq!(daemon.polled("/sitemap.xml", 2).await.counts.new, 2);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn the_last_good_robots_txt_holds_while_the_server_is_broken() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/robots.txt", Reply::text("User-agent: *\nDisallow: /forbidden\n"));
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &LIST)));
+    origin.set("/forbidden.xml", Reply::xml(sitemap(&base, &[("/c", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/sitemap.xml", "/forbidden.xml"], &[], "")).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    origin.set("/robots.txt", Reply::status(500));
+    daemon.pass(3 * DAY).await;
+    assert_eq!(daemon.poll("/sitemap.xml").await.http_status, Some(200));
+    assert_eq!(daemon.poll("/forbidden.xml").await.result, "forbidden");
+    assert!(origin.requests("/forbidden.xml").is_empty());
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn no_robots_txt_allows_everything() {
+    for reply in [Reply::status(404), Reply::status(403), Reply::status(410)] {
+        let origin = Origin::start().await;
+        origin.set("/robots.txt", reply);
+        origin.set("/sitemap.xml", Reply::xml(sitemap(&origin.base(), &LIST)));
+        let world = World::new(&[&origin]);
+        let daemon = world.start(&one_sitemap(&origin)).await;
+        assert_eq!(daemon.polled("/sitemap.xml", 1).await.counts.new, 2);
+        assert_eq!(daemon.source("/robots.txt").await.status, "success");
+        daemon.settled().await;
+        assert_eq!(daemon.lease().await.len(), 2);
+        daemon.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_crawl_delay_is_kept_between_any_two_requests_of_a_host() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/robots.txt", Reply::text("User-agent: *\nCrawl-delay: 20\n"));
+    // Two requests for one poll.
+    origin.set("/sitemap.xml", Reply::redirect(302, "/real.xml"));
+    origin.set("/real.xml", Reply::xml(sitemap(&base, &LIST)));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    let mut seen = Vec::new();
+    while daemon.source("/sitemap.xml").await.last_success_at.is_none() {
+        daemon.clock.advance(Duration::from_secs(1));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        if origin.all_requests().len() > seen.len() {
+            seen.push(daemon.now());
+        }
+        assert!(daemon.now() < "2026-11-21T13:00:00Z".parse().unwrap(), "{seen:?}");
+    }
+    let paths: Vec<_> = origin.all_requests().into_iter().map(|seen| seen.path).collect();
+    assert_eq!(paths, ["/robots.txt", "/", "/sitemap.xml", "/real.xml"]);
+    for pair in seen.windows(2) {
+        // A request is seen a little after it was sent.
+        assert!(pair[1].duration_since(pair[0]).as_secs() >= 12, "{seen:?}");
+    }
+    daemon.clock.advance(MINUTE);
+    // Leases take the same clock.
+    let leased = daemon.lease().await;
+    assert_eq!(leased.len(), 2);
+    let gap = leased[1].not_before.duration_since(leased[0].not_before);
+    assert_eq!(gap.as_secs(), 20);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_redirect_on_a_very_slow_host_is_followed_all_the_same() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/robots.txt", Reply::text("User-agent: *\nCrawl-delay: 100\n"));
+    origin.set("/sitemap.xml", Reply::redirect(302, "/real.xml"));
+    origin.set("/real.xml", Reply::xml(sitemap(&base, &LIST)));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    let read = async {
+        while daemon.source("/sitemap.xml").await.last_success_at.is_none() {
+            daemon.clock.advance(Duration::from_secs(1));
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), read).await.unwrap();
+    assert_eq!(origin.requests("/sitemap.xml").len(), 1);
+    daemon.stop().await;
+}

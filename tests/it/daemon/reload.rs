@@ -1,0 +1,133 @@
+//! A changed config: rules are applied to all that is listed, sites come and go.
+
+use sitemapd::store::StoreError;
+
+use super::{listed, one_sitemap};
+use crate::support::daemon::{DAY, World, counts, sitemap};
+use crate::support::{Origin, Reply};
+
+const LIST: [(&str, &str); 4] =
+    [("/a", "2026-11-01"), ("/private/b", ""), ("/c?ref=mail", ""), ("/d", "")];
+
+#[tokio::test]
+async fn changed_rules_are_applied_to_every_entry_by_an_unconditional_read() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &LIST)).etag("\"1\""));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let with = |rules: &str| listed(&origin, &["/sitemap.xml"], &[], rules);
+    daemon.reload(&with("exclude = [\"*/private/*\"]")).await;
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!(poll.counts, counts([0, 0, 0, 0, 3, 0, 1, 1]));
+    assert_eq!(daemon.changes(&poll).await, ["removed /private/b"]);
+    assert_eq!(origin.requests("/sitemap.xml")[1].header("if-none-match"), None);
+    assert_eq!(daemon.poll("/sitemap.xml").await.http_status, Some(304));
+    // A parameter that is stripped makes it another page.
+    daemon.reload(&with("strip_params = [\"ref\"]")).await;
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!(daemon.changes(&poll).await, ["new /c", "new /private/b", "removed /c?ref=mail"]);
+    assert!(daemon.url(&format!("{base}/c")).await.listed);
+    assert!(!daemon.url(&format!("{base}/c?ref=mail")).await.listed);
+    // A narrower scope: only what lies beside the sitemap, which is all of it.
+    daemon.reload(&with("strip_params = [\"ref\"]\nscope = \"directory\"")).await;
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!((poll.http_status, poll.counts.unchanged), (Some(200), 4));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_site_that_leaves_the_config_rests_and_keeps_its_rows() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &LIST)));
+    let other = Origin::start().await;
+    let world = World::new(&[&origin, &other]);
+    let stays =
+        "[[site]]\nname = \"other\"\nurl = \"http://127.0.0.1:9/\"\nsitemaps = []\nfeeds = []\n";
+    let site = listed(&origin, &["/sitemap.xml"], &[], "obey_robots = false").replace("30d", "5d");
+    let daemon = world.start(&format!("{site}{stays}")).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let refused = daemon.store.forget_site("site".to_owned()).await;
+    assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
+    daemon.reload(stays).await;
+    origin.clear_log();
+    daemon.clock.advance(20 * DAY);
+    let due = daemon.store.due_sources(100).await.unwrap();
+    assert!(due.iter().all(|target| target.site_name.as_deref() != Some("site")), "{due:?}");
+    assert!(daemon.lease().await.is_empty());
+    assert!(daemon.url(&format!("{base}/a")).await.listed);
+    assert_eq!(daemon.store.site("site".to_owned()).await.unwrap().state, "unregistered");
+    // It returns: polled again, leased again, nothing new.
+    daemon.reload(&format!("{site}{stays}")).await;
+    let poll = daemon.polled("/sitemap.xml", 2).await;
+    assert_eq!(poll.counts.new, 0);
+    assert_eq!(daemon.lease().await.len(), 4);
+    // It leaves for good, and comes anew.
+    daemon.reload(stays).await;
+    assert_eq!(daemon.store.forget_site("site".to_owned()).await.unwrap(), 4);
+    assert!(!daemon.knows(&format!("{base}/a")).await);
+    assert!(matches!(daemon.store.site("site".to_owned()).await, Err(StoreError::NotFound(_))));
+    daemon.reload(&format!("{site}{stays}")).await;
+    assert_eq!(daemon.polled("/sitemap.xml", 1).await.counts.new, 4);
+    assert_eq!(daemon.queued().await, 4);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn robots_txt_of_a_host_outlives_the_site_that_named_it_first() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &LIST)));
+    let world = World::new(&[&origin]);
+    let one = one_sitemap(&origin);
+    let two = one.replace("name = \"site\"", "name = \"two\"\ncrawl = \"other\"");
+    let daemon = world.start(&format!("{one}{two}")).await;
+    daemon.polled("/robots.txt", 1).await;
+    daemon.settled().await;
+    daemon.reload(&two).await;
+    daemon.pass(2 * DAY).await;
+    daemon.polled("/robots.txt", 2).await;
+    assert_eq!(daemon.source("/robots.txt").await.state, "active");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_sitemap_taken_off_the_list_and_put_back_is_polled_again() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    for path in ["/one.xml", "/two.xml"] {
+        origin.set(path, Reply::xml(sitemap(&base, &[(path, "")])));
+    }
+    let world = World::new(&[&origin]);
+    let both = listed(&origin, &["/one.xml", "/two.xml"], &[], "");
+    let daemon = world.start(&both).await;
+    daemon.polled("/one.xml", 1).await;
+    daemon.polled("/two.xml", 1).await;
+    daemon.reload(&listed(&origin, &["/one.xml"], &[], "")).await;
+    assert_eq!(daemon.source("/two.xml").await.state, "retired");
+    daemon.reload(&both).await;
+    daemon.polled("/two.xml", 2).await;
+    assert_eq!(daemon.source("/two.xml").await.state, "active");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_site_that_is_found_by_itself_again_asks_robots_txt_anew() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/robots.txt", Reply::text("Sitemap: /named.xml\n"));
+    origin.set("/mine.xml", Reply::xml(sitemap(&base, &[("/a", "")])));
+    origin.set("/named.xml", Reply::xml(sitemap(&base, &[("/b", "")])));
+    let world = World::new(&[&origin]);
+    let mine = listed(&origin, &["/mine.xml"], &[], "");
+    let daemon = world.start(&mine).await;
+    daemon.polled("/mine.xml", 1).await;
+    daemon.settled().await;
+    let auto =
+        mine.lines().filter(|line| !line.starts_with("sitemaps")).collect::<Vec<_>>().join("\n");
+    daemon.reload(&auto).await;
+    daemon.polled("/named.xml", 1).await;
+    daemon.stop().await;
+}

@@ -1,0 +1,144 @@
+//! When a URL that is listed no longer counts as removed, and when it does not.
+
+use sitemapd::model::Reason;
+
+use super::{listed, one_sitemap};
+use crate::support::daemon::{DAY, HOUR, World, counts, sitemap};
+use crate::support::{Origin, Reply};
+
+const ALL: [(&str, &str); 3] = [("/a", "2026-11-01"), ("/b", "2026-11-02"), ("/c", "2026-11-03")];
+const WITHOUT_C: [(&str, &str); 2] = [("/a", "2026-11-01"), ("/b", "2026-11-02")];
+
+#[tokio::test]
+async fn a_url_is_removed_after_enough_complete_reads_over_enough_time() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &ALL)));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &WITHOUT_C)));
+    // Five reads within a day are too soon, however many they are.
+    for nth in 1..=5 {
+        let poll = daemon.poll("/sitemap.xml").await;
+        assert_eq!(poll.counts.missing, 1, "read {nth}");
+        assert_eq!(poll.counts.removed, 0, "read {nth}");
+        daemon.pass(HOUR).await;
+    }
+    assert!(daemon.url(&format!("{base}/c")).await.listed);
+    daemon.pass(DAY).await;
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!(poll.counts, counts([0, 0, 0, 0, 2, 1, 1, 0]));
+    assert_eq!(daemon.changes(&poll).await, ["removed /c"]);
+    let row = daemon.url(&format!("{base}/c")).await;
+    assert!(!row.listed);
+    assert_eq!(row.reason, Reason::Removed);
+    // It is queued once.
+    assert_eq!(daemon.queued().await, 3);
+    let again = daemon.poll("/sitemap.xml").await;
+    assert_eq!(again.counts, counts([0, 0, 0, 0, 2, 0, 0, 0]));
+    assert_eq!(daemon.queued().await, 3);
+    // And when it is listed again it is new again.
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &ALL)));
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!(daemon.changes(&poll).await, ["new /c"]);
+    let row = daemon.url(&format!("{base}/c")).await;
+    assert!(row.listed);
+    assert_eq!(row.reason, Reason::New);
+    assert_eq!(daemon.queued().await, 3);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn too_few_reads_remove_nothing_however_long_they_take() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &ALL)));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &WITHOUT_C)));
+    for removed in [0, 0, 1] {
+        assert_eq!(daemon.poll("/sitemap.xml").await.counts.removed, removed);
+        daemon.pass(5 * DAY).await;
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn an_entry_that_is_missing_goes_on_missing_through_304s() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &ALL)).etag("\"1\""));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &WITHOUT_C)).etag("\"2\""));
+    assert_eq!(daemon.poll("/sitemap.xml").await.counts.missing, 1);
+    daemon.pass(20 * HOUR).await;
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!(poll.result, "not-modified");
+    assert_eq!(poll.counts, counts([0, 0, 0, 0, 2, 1, 0, 0]));
+    daemon.pass(20 * HOUR).await;
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!(poll.http_status, Some(304));
+    assert_eq!(poll.counts, counts([0, 0, 0, 0, 2, 1, 1, 0]));
+    assert_eq!(daemon.changes(&poll).await, ["removed /c"]);
+    assert!(!daemon.url(&format!("{base}/c")).await.listed);
+    // What the next document brings is its own.
+    let four = [("/a", "2026-11-01"), ("/b", "2026-11-02"), ("/d", "")];
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &four)).etag("\"3\""));
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!(daemon.changes(&poll).await, ["new /d"]);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_source_that_loses_most_entries_at_once_is_not_believed_for_a_week() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let paths: Vec<_> = (0..20).map(|n| format!("/{n}")).collect();
+    let all: Vec<_> = paths.iter().map(|path| (path.as_str(), "")).collect();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &all)));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &all[..5])));
+    for _ in 0..6 {
+        let poll = daemon.poll("/sitemap.xml").await;
+        assert_eq!((poll.counts.missing, poll.counts.removed), (15, 0));
+        let source = daemon.source("/sitemap.xml").await;
+        assert!(source.issues.iter().any(|issue| issue.code.as_str() == "shrunk"));
+        daemon.pass(DAY).await;
+    }
+    daemon.pass(DAY).await;
+    let mut removed = 0;
+    for _ in 0..3 {
+        removed += daemon.poll("/sitemap.xml").await.counts.removed;
+        daemon.pass(DAY).await;
+    }
+    assert_eq!(removed, 15);
+    let source = daemon.source("/sitemap.xml").await;
+    daemon.poll("/sitemap.xml").await;
+    assert!(source.issues.iter().all(|issue| issue.code.as_str() != "shrunk"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_url_that_was_parked_as_gone_is_not_queued_for_its_removal() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &ALL)));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/sitemap.xml"], &[], "obey_robots = false")).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &WITHOUT_C)));
+    for _ in 0..3 {
+        daemon.poll("/sitemap.xml").await;
+        daemon.pass(DAY).await;
+    }
+    let leased = daemon.lease().await;
+    let c = leased.iter().find(|url| url.url.ends_with("/c")).unwrap();
+    assert_eq!(c.reason, Reason::Removed);
+    daemon.stop().await;
+}

@@ -1,0 +1,102 @@
+//! One URL that several sources list: one row, one signal, held by each full one.
+
+use super::listed;
+use crate::support::daemon::{DAY, HOUR, World, sitemap};
+use crate::support::{Origin, Reply};
+
+#[tokio::test]
+async fn a_url_of_two_sources_is_one_row_and_one_edit_is_one_change() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let world = World::new(&[&origin]);
+    for path in ["/one.xml", "/two.xml"] {
+        origin.set(path, Reply::xml(sitemap(&base, &[("/both", "2026-11-01"), (path, "")])));
+    }
+    let daemon = world.start(&listed(&origin, &["/one.xml", "/two.xml"], &[], "")).await;
+    daemon.polled("/one.xml", 1).await;
+    daemon.polled("/two.xml", 1).await;
+    let row = daemon.url(&format!("{base}/both")).await;
+    assert_eq!(row.sources.len(), 2);
+    assert_eq!(daemon.store.site("site".to_owned()).await.unwrap().urls, 3);
+    assert_eq!(daemon.queued().await, 3);
+    daemon.pass(HOUR).await;
+    for path in ["/one.xml", "/two.xml"] {
+        origin.set(path, Reply::xml(sitemap(&base, &[("/both", "2026-11-05"), (path, "")])));
+    }
+    assert_eq!(daemon.changes(&daemon.poll("/one.xml").await).await, ["changed /both"]);
+    assert!(daemon.changes(&daemon.poll("/two.xml").await).await.is_empty());
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_one_source_drops_and_another_lists_is_not_removed() {
+    // Either of them may be the first.
+    for (dropping, keeping) in [("/one.xml", "/two.xml"), ("/two.xml", "/one.xml")] {
+        let origin = Origin::start().await;
+        let base = origin.base();
+        let world = World::new(&[&origin]);
+        for path in ["/one.xml", "/two.xml"] {
+            origin.set(path, Reply::xml(sitemap(&base, &[("/both", ""), (path, "")])));
+        }
+        let daemon = world.start(&listed(&origin, &["/one.xml", "/two.xml"], &[], "")).await;
+        daemon.polled("/two.xml", 1).await;
+        daemon.polled("/one.xml", 1).await;
+        origin.set(dropping, Reply::xml(sitemap(&base, &[(dropping, "")])));
+        for _ in 0..4 {
+            assert_eq!(daemon.poll(dropping).await.counts.removed, 0);
+            daemon.pass(DAY).await;
+        }
+        let row = daemon.url(&format!("{base}/both")).await;
+        assert!(row.listed);
+        assert_eq!(row.sources.len(), 1);
+        assert!(row.sources[0].1.ends_with(keeping));
+        // And when the other drops it too, it goes.
+        origin.set(keeping, Reply::xml(sitemap(&base, &[(keeping, "")])));
+        let mut removed = 0;
+        for _ in 0..4 {
+            removed += daemon.poll(keeping).await.counts.removed;
+            daemon.pass(DAY).await;
+        }
+        assert_eq!(removed, 1);
+        daemon.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_retired_source_holds_its_urls_for_a_week_and_then_no_longer() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let world = World::new(&[&origin]);
+    for path in ["/one.xml", "/two.xml"] {
+        origin.set(path, Reply::xml(sitemap(&base, &[("/both", ""), (path, "")])));
+    }
+    let daemon = world.start(&listed(&origin, &["/one.xml", "/two.xml"], &[], "")).await;
+    daemon.polled("/one.xml", 1).await;
+    daemon.polled("/two.xml", 1).await;
+    let one = daemon.source("/one.xml").await.id;
+    daemon.store.delete_source(one, false).await.unwrap();
+    daemon.pass(6 * DAY).await;
+    while daemon.store.maintain().await.unwrap() {}
+    assert!(daemon.url(&format!("{base}/one.xml")).await.listed);
+    daemon.pass(2 * DAY).await;
+    while daemon.store.maintain().await.unwrap() {}
+    assert!(!daemon.url(&format!("{base}/one.xml")).await.listed);
+    assert!(daemon.url(&format!("{base}/both")).await.listed);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_source_that_comes_back_lists_its_urls_again_though_no_byte_has_moved() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let world = World::new(&[&origin]);
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/a", ""), ("/b", "")])).etag("\"1\""));
+    let daemon = world.start(&listed(&origin, &["/sitemap.xml"], &[], "")).await;
+    let id = daemon.polled("/sitemap.xml", 1).await.source;
+    daemon.store.delete_source(id, true).await.unwrap();
+    while daemon.store.maintain().await.unwrap() {}
+    assert!(!daemon.url(&format!("{base}/a")).await.listed);
+    assert_eq!(daemon.poll("/sitemap.xml").await.counts.new, 2);
+    assert!(daemon.url(&format!("{base}/a")).await.listed);
+    daemon.stop().await;
+}

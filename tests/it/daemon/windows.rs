@@ -1,0 +1,158 @@
+//! Windows: feeds, news sitemaps, and sitemaps that turn out to be one.
+
+use super::{listed, one_sitemap};
+use crate::support::daemon::{DAY, HOUR, World, rss, sitemap};
+use crate::support::{Origin, Reply};
+
+fn news(base: &str, paths: &[&str]) -> Reply {
+    let mut xml = String::from(
+        "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
+         xmlns:news=\"http://www.google.com/schemas/sitemap-news/0.9\">",
+    );
+    for path in paths {
+        let entry = format!(
+            "<url><loc>{base}{path}</loc><news:news><news:publication><news:name>N</news:name>\
+             <news:language>en</news:language></news:publication>\
+             <news:publication_date>2026-11-20</news:publication_date>\
+             <news:title>{path}</news:title></news:news></url>"
+        );
+        xml += &entry;
+    }
+    Reply::xml(xml + "</urlset>")
+}
+
+#[tokio::test]
+async fn a_news_sitemap_that_rolls_over_removes_nothing() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let world = World::new(&[&origin]);
+    origin.set("/sitemap.xml", news(&base, &["/1", "/2", "/3"]));
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    for paths in
+        [["/3", "/4", "/5"], ["/5", "/6", "/7"], ["/8", "/9", "/10"], ["/11", "/12", "/13"]]
+    {
+        daemon.pass(2 * DAY).await;
+        origin.set("/sitemap.xml", news(&base, &paths));
+        let poll = daemon.poll("/sitemap.xml").await;
+        assert_eq!((poll.counts.missing, poll.counts.removed), (0, 0));
+    }
+    assert!(daemon.source("/sitemap.xml").await.window);
+    for path in ["/1", "/7", "/13"] {
+        assert!(daemon.url(&format!("{base}{path}")).await.listed, "{path}");
+    }
+    // What comes back was never away.
+    origin.set("/sitemap.xml", news(&base, &["/1", "/13"]));
+    assert_eq!(daemon.poll("/sitemap.xml").await.counts.new, 0);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_feed_neither_holds_nor_removes() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let date = "Fri, 20 Nov 2026 10:00:00 GMT";
+    origin.set("/feed", Reply::xml(rss(&base, &[("/1", date), ("/2", date)])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &[], &["/feed"], "")).await;
+    daemon.polled("/feed", 1).await;
+    origin.set("/feed", Reply::xml(rss(&base, &[("/3", date)])));
+    for _ in 0..5 {
+        let poll = daemon.poll("/feed").await;
+        assert_eq!((poll.counts.missing, poll.counts.removed), (0, 0));
+        daemon.pass(DAY).await;
+    }
+    assert!(daemon.url(&format!("{base}/1")).await.listed);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_full_sitemap_takes_the_first_place_from_a_feed_and_removes_what_it_drops() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let date = "Fri, 20 Nov 2026 10:00:00 GMT";
+    origin.set("/feed", Reply::xml(rss(&base, &[("/1", date), ("/2", date)])));
+    origin.set("/sitemap.xml", Reply::status(500));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/sitemap.xml"], &["/feed"], "")).await;
+    daemon.polled("/feed", 1).await;
+    daemon.settled().await;
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/1", ""), ("/2", "")])));
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!((poll.counts.new, poll.counts.unchanged), (0, 2));
+    let row = daemon.url(&format!("{base}/1")).await;
+    assert_eq!(row.sources.len(), 2);
+    assert!(row.sources[0].1.ends_with("/sitemap.xml"), "{:?}", row.sources);
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/2", "")])));
+    for _ in 0..3 {
+        daemon.poll("/sitemap.xml").await;
+        daemon.pass(DAY).await;
+    }
+    // The feed still shows it, and holds nothing.
+    assert!(!daemon.url(&format!("{base}/1")).await.listed);
+    assert!(daemon.url(&format!("{base}/2")).await.listed);
+    daemon.stop().await;
+}
+
+/// A sitemap of the five days before `day` of November.
+fn rolling(base: &str, day: usize) -> Reply {
+    let days: Vec<_> =
+        (day - 4..=day).map(|n| (format!("/day/{n}"), format!("2026-10-{n:02}"))).collect();
+    let entries: Vec<_> = days.iter().map(|(path, date)| (path.as_str(), date.as_str())).collect();
+    Reply::xml(sitemap(base, &entries))
+}
+
+#[tokio::test]
+async fn a_sitemap_whose_oldest_leave_is_learned_to_be_a_window_before_it_removes() {
+    // Polled daily, and polled hourly with most reads showing nothing.
+    for polls_a_day in [1, 4] {
+        let origin = Origin::start().await;
+        let base = origin.base();
+        let world = World::new(&[&origin]);
+        origin.set("/sitemap.xml", rolling(&base, 10));
+        let daemon = world.start(&one_sitemap(&origin)).await;
+        daemon.polled("/sitemap.xml", 1).await;
+        let mut removed = 0;
+        for day in 11..=16 {
+            origin.set("/sitemap.xml", rolling(&base, day));
+            for _ in 0..polls_a_day {
+                removed += daemon.poll("/sitemap.xml").await.counts.removed;
+                daemon.pass(24 * HOUR / polls_a_day).await;
+            }
+        }
+        let source = daemon.source("/sitemap.xml").await;
+        assert!(source.window, "{polls_a_day} polls a day");
+        if polls_a_day == 1 {
+            assert_eq!(removed, 0);
+            assert!(daemon.url(&format!("{base}/day/6")).await.listed);
+        }
+        daemon.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn pages_deleted_here_and_there_make_no_window() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let world = World::new(&[&origin]);
+    let all = ["/0", "/1", "/2", "/3", "/4", "/5", "/6", "/7", "/8", "/9"];
+    let dates: Vec<_> = (10..20).map(|n| format!("2026-10-{n}")).collect();
+    let entries: Vec<_> = all.iter().zip(&dates).map(|(p, d)| (*p, d.as_str())).collect();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &entries)));
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let mut removed = 0;
+    // One from the middle goes each time, and one comes.
+    for round in 1..=6_usize {
+        let mut now: Vec<_> = entries[..5].to_vec();
+        now.extend(&entries[5 + round.min(4)..]);
+        let fresh: Vec<_> = (0..round).map(|n| format!("/fresh/{n}")).collect();
+        now.extend(fresh.iter().map(|path| (path.as_str(), "2026-10-30")));
+        origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &now)));
+        removed += daemon.poll("/sitemap.xml").await.counts.removed;
+        daemon.pass(DAY).await;
+    }
+    assert!(!daemon.source("/sitemap.xml").await.window);
+    assert_eq!(removed, 4);
+    daemon.stop().await;
+}

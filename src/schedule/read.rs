@@ -67,6 +67,7 @@ pub(super) fn read(
 }
 
 /// What a read asks of the store.
+#[allow(clippy::struct_excessive_bools)] // independent findings, each told by its name
 pub(super) struct Verdict {
     /// In the order in which they are to be applied.
     pub(super) effects: Vec<Effect>,

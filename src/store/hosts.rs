@@ -287,8 +287,6 @@ impl State {
             .prepare_cached("UPDATE hosts SET robots = ?2 WHERE id = ?1")
             .and_then(|mut update| update.execute(params![id.0, version]))
             .map_err(engine)?;
-        let delay = Duration::from_millis(self.host(id)?.delay_ms.unsigned_abs());
-        self.set_delay(id, delay)?;
         let host = self.host(id)?;
         host.robots = version;
         host.rules = None;

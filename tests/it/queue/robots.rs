@@ -88,10 +88,13 @@ async fn a_crawl_delay_holds_from_the_first_lease_on() {
     let delay = Duration::from_secs(7);
     let body = b"User-agent: *\nCrawl-delay: 7".to_vec();
     save(&queue, RobotsRead::Rules { body, status: 200, crawl_delay: Some(delay) }).await;
+    // It counts from the request for robots.txt itself.
+    assert!(queue.lease(10).await.is_empty());
+    queue.clock.advance(delay);
     let urls = queue.lease(10).await;
     assert_eq!(
         urls.iter().map(|leased| leased.not_before).collect::<Vec<_>>(),
-        [start, start + delay]
+        [start + delay, start + delay + delay]
     );
 }
 

@@ -1,0 +1,58 @@
+//! What fetchers ask of the store: lease, settle, extend, release.
+
+use std::time::Duration;
+
+use super::state::State;
+use super::writer::Lane;
+use super::{Store, StoreError};
+use crate::queue::{LeaseBatch, LeaseRequest, Settlement, Token, TokenResult};
+
+impl Store {
+    /// Leases what is due now, without waiting.
+    pub async fn lease(&self, request: LeaseRequest) -> Result<LeaseBatch, StoreError> {
+        self.write(Lane::Hot, move |state| state.lease(&request)).await
+    }
+
+    /// Settles leases; one result per settlement, in order.
+    pub async fn settle(&self, results: Vec<Settlement>) -> Result<Vec<TokenResult>, StoreError> {
+        self.write(Lane::Hot, move |state| {
+            results.iter().map(|result| state.settle(result)).collect()
+        })
+        .await
+    }
+
+    /// Moves the end of leases to `ttl` from now.
+    pub async fn extend(
+        &self,
+        tokens: Vec<Token>,
+        ttl: Duration,
+    ) -> Result<Vec<TokenResult>, StoreError> {
+        self.write(Lane::Hot, move |state| {
+            tokens.iter().map(|token| state.extend(*token, ttl)).collect()
+        })
+        .await
+    }
+
+    /// Gives leases back unfetched; due again after `after`, the attempt not counted.
+    pub async fn release(
+        &self,
+        tokens: Vec<Token>,
+        after: Duration,
+    ) -> Result<Vec<TokenResult>, StoreError> {
+        self.write(Lane::Hot, move |state| {
+            tokens.iter().map(|token| state.release(*token, after)).collect()
+        })
+        .await
+    }
+
+    /// Resolves when something of `crawl` may be leased.
+    pub async fn wait_for_due(&self, crawl: &str) {
+        self.inner.wake.ready(crawl, &self.inner.clock).await;
+    }
+
+    /// Takes back leases that have expired, a bounded number at a time; says
+    /// how many, and how many of them became dead letters.
+    pub async fn reap(&self) -> Result<(usize, usize), StoreError> {
+        self.write(Lane::Hot, State::reap).await
+    }
+}

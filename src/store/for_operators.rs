@@ -1,0 +1,195 @@
+//! What operators ask of the store: the queue, URLs, sites, sources, the whole.
+
+use std::sync::Arc;
+
+use url::Url;
+
+use super::views::{
+    BlockView, ChangeView, DeadView, Page, PeekView, PollView, QueueView, SiteView, SourceFilter,
+    SourceView, StatusView, UrlView,
+};
+use super::writer::Lane;
+use super::{Store, StoreError, poll_reads, url_reads};
+use crate::model::{SourceId, UrlId};
+
+impl Store {
+    /// Counts of the queue, per crawl (all crawls where `crawl` is `None`).
+    pub async fn queue(&self, crawl: Option<String>) -> Result<Vec<QueueView>, StoreError> {
+        let now = self.inner.clock.steady();
+        self.read(move |conn| url_reads::queue(conn, crawl.as_deref(), now)).await
+    }
+
+    /// What is next in line, due or not, without leasing it: hosts by when
+    /// they may be served, a few URLs of each in lease order.
+    pub async fn peek(&self, crawl: String, limit: u32) -> Result<Vec<PeekView>, StoreError> {
+        let now = self.inner.clock.steady();
+        self.read(move |conn| url_reads::peek(conn, &crawl, limit, now)).await
+    }
+
+    /// Dead letters, oldest row first; `after` is the last row of the page before.
+    pub async fn dead(
+        &self,
+        limit: u32,
+        after: Option<UrlId>,
+    ) -> Result<Page<DeadView>, StoreError> {
+        self.read(move |conn| url_reads::dead(conn, limit, after)).await
+    }
+
+    /// Puts dead letters back, all or these; says how many.
+    pub async fn replay(&self, crawl: String, urls: Vec<String>) -> Result<u64, StoreError> {
+        if !urls.is_empty() {
+            return self.write(Lane::Bulk, move |state| state.replay(&crawl, &urls)).await;
+        }
+        self.in_parts(move |state, after| state.replay_all(&crawl, after)).await
+    }
+
+    /// Makes known URLs due now with reason `submitted`; says how many.
+    pub async fn requeue(&self, crawl: String, urls: Vec<String>) -> Result<u64, StoreError> {
+        self.write(Lane::Bulk, move |state| state.requeue(&crawl, &urls)).await
+    }
+
+    /// Keeps a URL (or every URL below a prefix) from being leased until
+    /// lifted; says how many were taken out of the queue at once. Those below
+    /// a prefix are held as their turn comes.
+    pub async fn block(
+        &self,
+        crawl: String,
+        pattern: String,
+        prefix: bool,
+    ) -> Result<u64, StoreError> {
+        self.write(Lane::Bulk, move |state| state.block(&crawl, &pattern, prefix)).await
+    }
+
+    /// Lifts a block; says how many URLs came back.
+    pub async fn unblock(
+        &self,
+        crawl: String,
+        pattern: String,
+        prefix: bool,
+    ) -> Result<u64, StoreError> {
+        let lifted = crawl.clone();
+        self.write(Lane::Bulk, move |state| state.unblock(&lifted, &pattern, prefix)).await?;
+        self.in_parts(move |state, after| state.release_blocked(&crawl, after)).await
+    }
+
+    /// The blocks in force.
+    pub async fn blocks(&self) -> Result<Vec<BlockView>, StoreError> {
+        self.read(url_reads::blocks).await
+    }
+
+    /// Stops (or starts again) leasing from a crawl.
+    pub async fn pause_crawl(&self, crawl: String, paused: bool) -> Result<(), StoreError> {
+        self.write(Lane::Hot, move |state| state.pause_crawl(&crawl, paused)).await
+    }
+
+    /// Everything known of one URL, and why it is due when it is.
+    pub async fn url(&self, crawl: Option<String>, url: Url) -> Result<UrlView, StoreError> {
+        let (seed, now) = (self.inner.seed, self.inner.clock.steady());
+        self.read(move |conn| url_reads::url(conn, seed, crawl.as_deref(), &url, now)).await
+    }
+
+    /// All sites, by name.
+    pub async fn sites(&self) -> Result<Vec<SiteView>, StoreError> {
+        self.read(|conn| poll_reads::sites(conn, None)).await
+    }
+
+    /// One site.
+    pub async fn site(&self, name: String) -> Result<SiteView, StoreError> {
+        self.read(move |conn| poll_reads::site(conn, &name)).await
+    }
+
+    /// Stops (or starts again) polling and leasing of a site.
+    pub async fn pause_site(&self, name: String, paused: bool) -> Result<(), StoreError> {
+        self.write(Lane::Bulk, move |state| state.pause_site(&name, paused)).await
+    }
+
+    /// Drops all rows of a site that is no longer in the config; says how many
+    /// URLs that were.
+    pub async fn forget_site(&self, name: String) -> Result<u64, StoreError> {
+        let mut dropped = 0;
+        loop {
+            let name = name.clone();
+            let (some, more) =
+                self.write(Lane::Bulk, move |state| state.forget_some(&name)).await?;
+            dropped += some;
+            if !more {
+                return Ok(dropped);
+            }
+        }
+    }
+
+    /// Sources in order of id.
+    pub async fn sources(&self, filter: SourceFilter) -> Result<Page<SourceView>, StoreError> {
+        self.read(move |conn| poll_reads::sources(conn, &filter)).await
+    }
+
+    /// One source, with its poll history, newest first.
+    pub async fn source(&self, id: SourceId) -> Result<(SourceView, Vec<PollView>), StoreError> {
+        self.read(move |conn| poll_reads::source(conn, id)).await
+    }
+
+    /// Registers a source of a site by hand, or makes a known one due now.
+    pub async fn submit_source(&self, site: String, url: Url) -> Result<SourceId, StoreError> {
+        self.write(Lane::Bulk, move |state| state.submit_source(&site, url)).await
+    }
+
+    /// Retires a source by hand. Its URLs are let go after a grace period, or
+    /// at once with `drop_urls`.
+    pub async fn delete_source(&self, id: SourceId, drop_urls: bool) -> Result<(), StoreError> {
+        self.write(Lane::Bulk, move |state| state.delete_source(id, drop_urls)).await
+    }
+
+    /// Makes a source due now.
+    pub async fn poll_source(&self, id: SourceId) -> Result<(), StoreError> {
+        self.write(Lane::Hot, move |state| state.poll_now(id)).await
+    }
+
+    /// Makes all sources of a site due now; says how many.
+    pub async fn poll_site(&self, name: String) -> Result<u64, StoreError> {
+        self.write(Lane::Bulk, move |state| state.poll_site(&name)).await
+    }
+
+    /// The polls of a source (or of all) with an id above `after`, oldest first.
+    pub async fn polls_after(
+        &self,
+        source: Option<SourceId>,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<PollView>, StoreError> {
+        self.read(move |conn| poll_reads::polls_after(conn, source, after, limit)).await
+    }
+
+    /// The newest polls, newest first.
+    pub async fn last_polls(&self, limit: u32) -> Result<Vec<PollView>, StoreError> {
+        self.read(move |conn| poll_reads::last_polls(conn, limit)).await
+    }
+
+    /// The changes that one poll made, at most `limit`.
+    pub async fn changes_of_poll(
+        &self,
+        poll: i64,
+        limit: u32,
+    ) -> Result<Vec<ChangeView>, StoreError> {
+        self.read(move |conn| poll_reads::changes_of_poll(conn, poll, limit)).await
+    }
+
+    /// The whole at a glance.
+    pub async fn status(&self) -> Result<StatusView, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        self.read(move |conn| {
+            poll_reads::status(
+                conn,
+                &inner.path,
+                inner.started_at,
+                inner.clock.now(),
+                inner.clock.steady(),
+            )
+        })
+        .await
+    }
+
+    /// Answers if the writer is alive and can commit.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        self.write(Lane::Hot, |_| Ok(())).await
+    }
+}

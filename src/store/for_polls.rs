@@ -1,0 +1,227 @@
+//! What the poll loop asks of the store: what is due, effects of a read, hosts.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use url::Url;
+
+use super::apply::{Applied, Effect, Origin};
+use super::policy::Policy;
+use super::robots::{KeptRobots, RobotsRead};
+use super::sources::{Child, ChildEffect, NewSource, NextPollAt, PollEnd, PollTarget};
+use super::state::State;
+use super::writer::Lane;
+use super::{Store, StoreError, changes, checkpoint, hosts, poll_reads, timestamp};
+use crate::config::Config;
+use crate::model::{ChangeKind, HostId, SiteId, SourceId, UrlId};
+
+/// Sources registered, and children of an index changed, in one job at most.
+const SOURCES_PER_JOB: usize = 1_000;
+
+impl Store {
+    /// Sites, policies and limits are those of this config from now on.
+    pub async fn reconfigure(&self, config: Config) -> Result<(), StoreError> {
+        self.write(Lane::Bulk, move |state| {
+            let before = std::mem::replace(&mut state.policy, Policy::new(&config));
+            // Sites come, go and return, and with them what may be leased.
+            let synced = state.sync_sites(&config).and_then(|()| state.reload_windows());
+            if synced.is_err() {
+                state.policy = before;
+            }
+            synced
+        })
+        .await
+    }
+
+    /// Sources that are due, the longest due first, at most one per host.
+    pub async fn due_sources(&self, limit: u32) -> Result<Vec<PollTarget>, StoreError> {
+        let now = self.inner.clock.now();
+        self.read(move |conn| poll_reads::due_sources(conn, now, limit)).await
+    }
+
+    /// When the next source is due, if any is polled at all.
+    pub async fn next_source_due(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.read(poll_reads::next_source_due).await
+    }
+
+    /// One source as a poll needs it.
+    pub async fn poll_target(&self, id: SourceId) -> Result<PollTarget, StoreError> {
+        self.read(move |conn| poll_reads::poll_target(conn, id)).await
+    }
+
+    /// The snapshot of a source, encoded, and since when all its siblings
+    /// under the same index have been read.
+    pub async fn snapshot(
+        &self,
+        target: &PollTarget,
+    ) -> Result<(Option<Vec<u8>>, i64), StoreError> {
+        let (id, parent) = (target.id, target.parent);
+        self.read(move |conn| poll_reads::snapshot(conn, id, parent)).await
+    }
+
+    /// Applies one chunk of a diff.
+    pub async fn apply(&self, origin: Origin, effects: Vec<Effect>) -> Result<Applied, StoreError> {
+        self.write(Lane::Bulk, move |state| state.apply(origin, effects)).await
+    }
+
+    /// Events that this very read of a source has logged already: of a process
+    /// that died in the middle of it.
+    pub async fn logged(
+        &self,
+        origin: Origin,
+    ) -> Result<std::collections::HashSet<(ChangeKind, UrlId)>, StoreError> {
+        self.read(move |conn| changes::logged(conn, origin.source, origin.generation)).await
+    }
+
+    /// The children of an index.
+    pub async fn children(&self, index: SourceId) -> Result<Vec<Child>, StoreError> {
+        self.read(move |conn| poll_reads::children(conn, index)).await
+    }
+
+    /// Applies what a read of an index asks of its children; says how many
+    /// are new and how many the site's quota refused.
+    pub async fn apply_children(
+        &self,
+        site: SiteId,
+        effects: Vec<ChildEffect>,
+    ) -> Result<(u64, u64), StoreError> {
+        let (mut added, mut refused) = (0, 0);
+        let mut rest = effects.into_iter().peekable();
+        while rest.peek().is_some() {
+            let part: Vec<_> = rest.by_ref().take(SOURCES_PER_JOB).collect();
+            let (a, r) =
+                self.write(Lane::Bulk, move |state| state.apply_children(site, part)).await?;
+            added += a;
+            refused += r;
+        }
+        Ok((added, refused))
+    }
+
+    /// Registers sources of a site; says how many are new and how many the
+    /// site's quota refused.
+    pub async fn register(
+        &self,
+        site: SiteId,
+        sources: Vec<NewSource>,
+    ) -> Result<(u64, u64), StoreError> {
+        let effects = sources.into_iter().map(ChildEffect::Add).collect();
+        self.apply_children(site, effects).await
+    }
+
+    /// The form that a site's home page redirects to; says whether it is new.
+    pub async fn learn_origin(&self, site: SiteId, origin: Url) -> Result<bool, StoreError> {
+        self.write(Lane::Bulk, move |state| state.learn_origin(site, &origin)).await
+    }
+
+    /// Writes how a poll ended: the one step that moves snapshot, validators
+    /// and the next poll. Returns the number of the poll.
+    pub async fn finish_poll(&self, end: PollEnd) -> Result<i64, StoreError> {
+        self.write(Lane::Bulk, move |state| state.finish_poll(&end)).await
+    }
+
+    /// The poll was not made: it is due again at `until`.
+    pub async fn defer_poll(&self, source: SourceId, until: Timestamp) -> Result<(), StoreError> {
+        self.write(Lane::Hot, move |state| state.defer_poll(source, until)).await
+    }
+
+    /// The poll was not needed, says the index.
+    pub async fn skip_poll(&self, source: SourceId, next: NextPollAt) -> Result<(), StoreError> {
+        self.write(Lane::Bulk, move |state| state.skip_poll(source, &next)).await
+    }
+
+    /// The home page of a site, if it has never been polled.
+    pub async fn unseen_home(&self, site: SiteId) -> Result<Option<PollTarget>, StoreError> {
+        self.read(move |conn| poll_reads::unseen_home(conn, site)).await
+    }
+
+    /// Tells when sources have come due for another reason than time.
+    pub fn sources_changed(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.inner.sources.subscribe()
+    }
+
+    /// Takes a host's next slot for one request: when it may be sent. `Err` in
+    /// the result holds that time when it is further off than `patience`.
+    pub async fn reserve(
+        &self,
+        authority: String,
+        delay: Duration,
+        patience: Duration,
+    ) -> Result<Result<Timestamp, Timestamp>, StoreError> {
+        let slot =
+            self.write(Lane::Hot, move |state| state.reserve(&authority, delay, patience)).await?;
+        Ok(slot.map(timestamp).map_err(timestamp))
+    }
+
+    /// Leaves a host alone for a while, polls and leases alike.
+    pub async fn pause_host(
+        &self,
+        authority: String,
+        pause: Duration,
+        why: &'static str,
+    ) -> Result<(), StoreError> {
+        self.write(Lane::Hot, move |state| {
+            let Some(host) = state.find_host(&authority)? else { return Ok(()) };
+            let until = state.steady_ms().saturating_add(hosts::millis(pause));
+            state.pause_host(host, until, why)
+        })
+        .await
+    }
+
+    /// What is kept of the robots.txt of an authority, and the source that
+    /// polls it (made when there is none).
+    pub async fn robots(
+        &self,
+        authority: String,
+        delay: Duration,
+    ) -> Result<(SourceId, Option<KeptRobots>), StoreError> {
+        let read = authority.clone();
+        if let Some(found) = self.read(move |conn| poll_reads::robots_of(conn, &read)).await? {
+            return Ok(found);
+        }
+        self.write(Lane::Hot, move |state| {
+            let host = state.host_named(&authority, delay)?;
+            state.ensure_robots(host, None)?;
+            poll_reads::robots_of(&state.conn, &authority)?
+                .ok_or_else(|| StoreError::Engine(format!("no robots.txt source for {authority}")))
+        })
+        .await
+    }
+
+    /// Keeps what was read of a host's robots.txt; says whether the rules
+    /// changed, in which case what the old ones held back is judged anew.
+    pub async fn save_robots(
+        &self,
+        host: HostId,
+        read: RobotsRead,
+        expires_at: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let changed =
+            self.write(Lane::Hot, move |state| state.save_robots(host, &read, expires_at)).await?;
+        let mut after = changed.then_some(0);
+        while let Some(row) = after {
+            after = self.write(Lane::Bulk, move |state| state.recheck_forbidden(host, row)).await?;
+        }
+        Ok(changed)
+    }
+
+    /// Sites whose home authority is this one: who a robots.txt speaks for.
+    pub async fn sites_at(&self, host: HostId) -> Result<Vec<(SiteId, String)>, StoreError> {
+        self.read(move |conn| poll_reads::sites_at(conn, host)).await
+    }
+
+    /// The learned origin of a site.
+    pub async fn origin_of(&self, site: SiteId) -> Result<Option<Url>, StoreError> {
+        self.read(move |conn| poll_reads::origin_of(conn, site)).await
+    }
+
+    /// Retention, and what retired sources still hold: a bounded part of the
+    /// work; `true` while there is more.
+    pub async fn maintain(&self) -> Result<bool, StoreError> {
+        self.write(Lane::Bulk, State::maintain).await
+    }
+
+    /// Bytes free on the disk of the store.
+    pub fn free_disk(&self) -> Option<u64> {
+        checkpoint::free_disk(&self.inner.path)
+    }
+}

@@ -23,7 +23,7 @@ use crate::fetch::body::wire_hash;
 use crate::fetch::{Answer, FetchError, Fetched, Head, Refusal, Request, Validators};
 use crate::metrics::Saved;
 use crate::model::{DocumentKind, SiteId};
-use crate::parse::{Issue, IssueCode, Limits, Report, Severity};
+use crate::parse::{Issue, IssueCode, Limits, Report};
 use crate::recrawl::later;
 use crate::store::views::Counts;
 use crate::store::{
@@ -300,7 +300,7 @@ impl Poll<'_> {
         let moved = head.redirects.is_empty();
         let changed =
             counts.new + counts.changed + counts.touched + counts.removed + registered > 0;
-        let ended = ended(&report, complete, suddenly_empty, counts, registered);
+        let ended = Ended::by_document(&report, complete, suddenly_empty, counts, registered);
         counts.rejected += read::admitted(&next)
             .iter()
             .filter(|(fate, _)| **fate != "accepted")
@@ -464,37 +464,6 @@ impl Poll<'_> {
             "the document could not be read: an internal error, please report it".to_owned()
         })
     }
-}
-
-fn ended(
-    report: &Report,
-    complete: bool,
-    suddenly_empty: bool,
-    counts: Counts,
-    registered: u64,
-) -> Ended {
-    if !complete {
-        let error = if suddenly_empty {
-            "the document is suddenly empty: nothing was removed for it"
-        } else {
-            "the document was not read to its end: what was complete is kept, nothing was removed"
-        };
-        let mut ended = Ended::good(PollEvent::Incomplete, "incomplete");
-        ended.status = "has-errors";
-        ended.error = Some(error.to_owned());
-        return ended;
-    }
-    let changed = counts.changed + counts.touched + counts.removed;
-    let new = counts.new + registered;
-    let mut ended = if new + changed == 0 {
-        Ended::good(PollEvent::Unchanged, "unchanged")
-    } else {
-        Ended::good(PollEvent::Changed { new, changed }, "changed")
-    };
-    if report.issues.iter().any(|issue| issue.severity != Severity::Warning) {
-        ended.status = "has-errors";
-    }
-    ended
 }
 
 /// Moves the body out of an answer whose head is still needed.

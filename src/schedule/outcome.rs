@@ -12,7 +12,7 @@ use crate::config::PollRule;
 use crate::fetch::{Answer, FetchError, Head, Refusal, Validators};
 use crate::metrics::PollFigures;
 use crate::model::Role;
-use crate::parse;
+use crate::parse::{self, Report, Severity};
 use crate::store::views::Counts;
 use crate::store::{FORBIDDEN, Kept, NextPollAt, PollEnd, PollTarget, StoreError};
 use crate::url::authority;
@@ -58,6 +58,38 @@ impl Ended {
 
     pub(super) fn bad(event: PollEvent, result: &'static str, error: String) -> Self {
         Self { event, result, status: "could-not-fetch", error: Some(error) }
+    }
+
+    /// What a document means that was read; `registered` children are new.
+    pub(super) fn by_document(
+        report: &Report,
+        complete: bool,
+        suddenly_empty: bool,
+        counts: Counts,
+        registered: u64,
+    ) -> Ended {
+        if !complete {
+            let error = if suddenly_empty {
+                "the document is suddenly empty: nothing was removed for it"
+            } else {
+                "the document was not read to its end: what was complete is kept, nothing was removed"
+            };
+            let mut ended = Ended::good(PollEvent::Incomplete, "incomplete");
+            ended.status = "has-errors";
+            ended.error = Some(error.to_owned());
+            return ended;
+        }
+        let changed = counts.changed + counts.touched + counts.removed;
+        let new = counts.new + registered;
+        let mut ended = if new + changed == 0 {
+            Ended::good(PollEvent::Unchanged, "unchanged")
+        } else {
+            Ended::good(PollEvent::Changed { new, changed }, "changed")
+        };
+        if report.issues.iter().any(|issue| issue.severity != Severity::Warning) {
+            ended.status = "has-errors";
+        }
+        ended
     }
 
     fn refused(head: &Head) -> Self {

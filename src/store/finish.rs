@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use rusqlite::params;
 
-use super::sources::{Kept, PollEnd, ReadResult, SeenAgain};
+use super::polling::{Kept, PollEnd, ReadResult, SeenAgain};
 use super::state::State;
 use super::{StoreError, engine};
 use crate::fetch::Validators;

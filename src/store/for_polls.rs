@@ -7,8 +7,9 @@ use url::Url;
 
 use super::apply::{Applied, Effect, Origin};
 use super::policy::Policy;
+use super::polling::{NextPollAt, PollEnd, PollTarget};
 use super::robots::{KeptRobots, RobotsRead};
-use super::sources::{Child, ChildEffect, NewSource, NextPollAt, PollEnd, PollTarget};
+use super::sources::{Child, ChildEffect, NewSource};
 use super::state::State;
 use super::writer::Lane;
 use super::{Store, StoreError, changes, checkpoint, hosts, poll_reads, timestamp};

@@ -23,6 +23,7 @@ mod maintain;
 mod operate;
 mod policy;
 mod poll_reads;
+mod polling;
 mod readers;
 mod robots;
 mod rows;
@@ -51,12 +52,10 @@ use checkpoint::Checkpointer;
 use lock::DataLock;
 pub use operate::MAX_NAMED;
 use policy::Policy;
+pub use polling::{Kept, NextPollAt, PollEnd, PollTarget, ReadResult, Recounted, SeenAgain};
 use readers::Readers;
 pub use robots::{FORBIDDEN, KeptRobots, RobotsRead};
-pub use sources::{
-    Child, ChildEffect, Kept, NewSource, NextPollAt, PollEnd, PollTarget, ReadResult, Recounted,
-    SeenAgain,
-};
+pub use sources::{Child, ChildEffect, NewSource};
 use state::{Ears, State};
 use wake::Wake;
 use writer::{Lane, Writer};

@@ -8,9 +8,10 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use url::Url;
 
 use super::checkpoint::{log_of, size};
+use super::polling::{PollTarget, TARGET, read_target};
 use super::robots::{KeptRobots, kept_robots};
 use super::rows::lastmod;
-use super::sources::{Child, PollTarget, TARGET, read_target, role};
+use super::sources::{Child, role};
 use super::views::{
     ChangeView, Counts, Page, PollView, SiteView, SourceFilter, SourceView, StatusView,
 };

@@ -1,0 +1,267 @@
+//! What a poll takes from the store, and what it leaves there.
+
+use jiff::Timestamp;
+use rusqlite::Row;
+use url::Url;
+
+use super::apply::Origin;
+use super::rows::lastmod;
+use super::sources::role;
+use super::timestamp;
+use super::views::Counts;
+use crate::fetch::Validators;
+use crate::model::{CrawlId, DocumentKind, HostId, Lastmod, Role, SiteId, SourceId};
+
+/// A source as a poll needs it.
+#[derive(Debug, Clone)]
+pub struct PollTarget {
+    /// The row.
+    pub id: SourceId,
+    /// Its site; robots.txt of a host that no site registered has none.
+    pub site: Option<SiteId>,
+    /// Name of its site.
+    pub site_name: Option<String>,
+    /// The site's crawl.
+    pub crawl: CrawlId,
+    /// Whose clock it takes.
+    pub host: HostId,
+    /// Who named it.
+    pub named_by: String,
+    /// The index that lists it.
+    pub parent: Option<SourceId>,
+    /// Indexes above it.
+    pub depth: u32,
+    /// What it is asked for.
+    pub role: Role,
+    /// Where it is.
+    pub url: Url,
+    /// What it turned out to be.
+    pub kind: Option<DocumentKind>,
+    /// Code of `sources.window`: 0 full, 1 by its kind, 2 learned.
+    pub window: u8,
+    /// Reads in a row in which only the oldest left.
+    pub rolls: u32,
+    /// Since when removals are held.
+    pub shrunk_at: Option<Timestamp>,
+    /// Entries that are missing now.
+    pub pending: u64,
+    /// As its index lists it.
+    pub index_lastmod: Option<Lastmod>,
+    /// When it was due.
+    pub due_at: Timestamp,
+    /// The interval that led to now.
+    pub interval_ms: i64,
+    /// Failures in a row.
+    pub failures: u32,
+    /// Since when.
+    pub failing_since: Option<Timestamp>,
+    /// Number of the last read.
+    pub generation: i64,
+    /// Reader and rules of the last read.
+    pub epoch: i64,
+    /// Exactly as received.
+    pub validators: Validators,
+    /// Of the bytes as sent.
+    pub wire_hash: Option<u128>,
+    /// Of the bytes as decoded.
+    pub body_hash: Option<u128>,
+    /// When it was first registered.
+    pub added_at: Timestamp,
+    /// Last answer that was no failure.
+    pub last_success_at: Option<Timestamp>,
+    /// Last read that was complete.
+    pub last_complete_at: Option<Timestamp>,
+    /// Last read that no validator or hash cut short.
+    pub last_full_at: Option<Timestamp>,
+    /// Entries of the last read.
+    pub entries: u64,
+    /// Is it due because someone asked? Then it is really fetched.
+    pub asked: bool,
+    /// What its publisher says of polling, as [`ReadResult::hints`] was.
+    pub hints: Option<String>,
+}
+
+impl PollTarget {
+    /// What effects of this poll belong to; `None` without a site.
+    pub fn origin(&self, window: bool) -> Option<Origin> {
+        Some(Origin {
+            source: self.id,
+            site: self.site?,
+            crawl: self.crawl,
+            window,
+            generation: self.generation + 1,
+        })
+    }
+}
+
+/// When a source is polled next, and why then.
+#[derive(Debug, Clone)]
+pub struct NextPollAt {
+    /// When; `None` retires the source.
+    pub at: Option<Timestamp>,
+    /// The interval that this makes.
+    pub interval_ms: i64,
+    /// The rule that decided.
+    pub rule: String,
+    /// One plain sentence.
+    pub why: String,
+}
+
+/// What a successful read leaves behind.
+#[derive(Debug, Clone)]
+pub struct ReadResult {
+    /// What the document turned out to be.
+    pub kind: DocumentKind,
+    /// Code of `sources.window` from now on.
+    pub window: u8,
+    /// Reads in a row in which only the oldest left.
+    pub rolls: u32,
+    /// Since when removals are held.
+    pub shrunk_at: Option<Timestamp>,
+    /// Entries that are missing now.
+    pub pending: u64,
+    /// Was it read to its end?
+    pub complete: bool,
+    /// Reader and rules of this read.
+    pub epoch: i64,
+    /// Validators to send next time: only of a whole read, without redirects.
+    pub validators: Validators,
+    /// Of the bytes as sent.
+    pub wire_hash: Option<u128>,
+    /// Of the bytes as decoded.
+    pub body_hash: Option<u128>,
+    /// Decoded bytes.
+    pub bytes: u64,
+    /// Entries read.
+    pub entries: u64,
+    /// JSON: entries by what became of them.
+    pub admitted: String,
+    /// JSON: defects.
+    pub issues: String,
+    /// What the publisher says of polling, in the words of the schedule.
+    pub hints: Option<String>,
+    /// The next snapshot, encoded; `None` leaves the old one.
+    pub snapshot: Option<Vec<u8>>,
+    /// Did it show anything new?
+    pub changed: bool,
+}
+
+/// How a poll ended.
+#[derive(Debug, Clone)]
+pub struct PollEnd {
+    /// Which source.
+    pub source: SourceId,
+    /// When the poll began.
+    pub at: Timestamp,
+    /// Fetch to commit.
+    pub took_ms: i64,
+    /// A word for tables: `changed`, `unchanged`, `not-modified`, `failed`, …
+    pub result: &'static str,
+    /// `success`, `has-errors` or `could-not-fetch`.
+    pub status: &'static str,
+    /// HTTP status.
+    pub http_status: Option<u16>,
+    /// Bytes over the wire.
+    pub wire_bytes: u64,
+    /// What it made of the URLs.
+    pub counts: Counts,
+    /// What went wrong.
+    pub error: Option<String>,
+    /// When it is polled next.
+    pub next: NextPollAt,
+    /// Did it fail?
+    pub failed: bool,
+    /// What it leaves behind.
+    pub kept: Kept,
+}
+
+/// What a poll leaves behind.
+#[derive(Debug, Clone)]
+pub enum Kept {
+    /// Nothing: what was known stands.
+    Nothing,
+    /// The source was seen whole and is as it was (a 304, an equal hash).
+    Seen(SeenAgain),
+    /// A robots.txt was read, which is kept elsewhere: validators for next time.
+    Robots(Validators),
+    /// A document was read.
+    Read(ReadResult),
+}
+
+/// What a read that brought nothing new leaves behind.
+#[derive(Debug, Clone)]
+pub struct SeenAgain {
+    /// Validators to send next time.
+    pub validators: Validators,
+    /// Entries that were missing are missing once more.
+    pub recounted: Option<Recounted>,
+}
+
+/// The absences of a source, counted once more without a new document.
+#[derive(Debug, Clone)]
+pub struct Recounted {
+    /// The next snapshot, encoded.
+    pub snapshot: Vec<u8>,
+    /// Entries that are missing now.
+    pub pending: u64,
+    /// Since when the source has been less than half of what it was.
+    pub shrunk_at: Option<Timestamp>,
+    /// Are its removals held for that?
+    pub held: bool,
+}
+
+pub(super) const TARGET: &str = "SELECT
+    s.id, s.site_id, n.name, coalesce(n.crawl_id, 1), s.host_id, s.parent_id, s.depth, s.role, s.url,
+    s.kind, s.window, s.rolls, s.shrunk_at, s.pending, s.index_lastmod, s.index_precision,
+    coalesce(s.next_poll_at, 0), s.interval_ms, s.failures, s.failing_since, s.generation, s.epoch,
+    s.etag, s.last_modified, s.wire_hash, s.body_hash, s.last_complete_at, s.last_full_at, s.entries,
+    s.added_at, s.named_by, s.rule = 'asked', s.hints, s.last_success_at
+    FROM sources s LEFT JOIN sites n ON n.id = s.site_id";
+
+/// Reads a row of [`TARGET`].
+pub(super) fn read_target(row: &Row<'_>) -> rusqlite::Result<PollTarget> {
+    let url: String = row.get(8)?;
+    let url = Url::parse(&url).map_err(|e| {
+        rusqlite::Error::FromSqlConversionFailure(8, rusqlite::types::Type::Text, Box::new(e))
+    })?;
+    let hash = |index: usize| -> rusqlite::Result<Option<u128>> {
+        Ok(row.get::<_, Option<[u8; 16]>>(index)?.map(u128::from_be_bytes))
+    };
+    let time = |index: usize| -> rusqlite::Result<Option<Timestamp>> {
+        Ok(row.get::<_, Option<i64>>(index)?.map(timestamp))
+    };
+    Ok(PollTarget {
+        id: SourceId(row.get(0)?),
+        site: row.get::<_, Option<i64>>(1)?.map(SiteId),
+        site_name: row.get(2)?,
+        crawl: CrawlId(row.get(3)?),
+        host: HostId(row.get(4)?),
+        parent: row.get::<_, Option<i64>>(5)?.map(SourceId),
+        depth: row.get(6)?,
+        role: role(row.get(7)?),
+        url,
+        kind: row.get::<_, Option<String>>(9)?.as_deref().and_then(DocumentKind::parse),
+        window: row.get(10)?,
+        rolls: row.get(11)?,
+        shrunk_at: time(12)?,
+        pending: row.get::<_, i64>(13)?.unsigned_abs(),
+        index_lastmod: lastmod(row.get(14)?, row.get(15)?),
+        due_at: timestamp(row.get(16)?),
+        interval_ms: row.get(17)?,
+        failures: row.get(18)?,
+        failing_since: time(19)?,
+        generation: row.get(20)?,
+        epoch: row.get(21)?,
+        validators: Validators { etag: row.get(22)?, last_modified: row.get(23)? },
+        wire_hash: hash(24)?,
+        body_hash: hash(25)?,
+        last_complete_at: time(26)?,
+        last_full_at: time(27)?,
+        entries: row.get::<_, i64>(28)?.unsigned_abs(),
+        added_at: timestamp(row.get(29)?),
+        named_by: row.get(30)?,
+        asked: row.get(31)?,
+        hints: row.get(32)?,
+        last_success_at: time(33)?,
+    })
+}

@@ -254,7 +254,9 @@ fn respell_escapes(text: &str) -> String {
             continue;
         }
         out.push_str(&text[rest..at]);
-        if matches!(value, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'~') {
+        let unreserved =
+            matches!(value, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'~');
+        if unreserved && !would_complete_escape(&out, value) {
             out.push(char::from(value));
         } else {
             out.push_str(&text[at..at + 3].to_ascii_uppercase());
@@ -263,6 +265,17 @@ fn respell_escapes(text: &str) -> String {
     }
     out.push_str(&text[rest..]);
     out
+}
+
+/// Would the digit make an escape of a stray `%` before it? `%%34A` is not `%4A`.
+fn would_complete_escape(before: &str, value: u8) -> bool {
+    let ends = match before.as_bytes() {
+        // A whole escape ends in two digits, so here the `%` is a stray one.
+        [.., b'%'] => true,
+        [.., b'%', digit] => digit.is_ascii_hexdigit(),
+        _ => false,
+    };
+    ends && value.is_ascii_hexdigit()
 }
 
 fn hex_pair(pair: &[u8]) -> Option<u8> {
@@ -317,6 +330,9 @@ mod tests {
             ("https://www.example.org/a", "https://www.example.org/A"),
             ("https://www.example.org/?a=1&b=2", "https://www.example.org/?b=2&a=1"),
             ("https://www.example.org/a%2Fb", "https://www.example.org/a/b"),
+            ("https://www.example.org/%%34A", "https://www.example.org/J"),
+            ("https://www.example.org/%%34A", "https://www.example.org/%4A"),
+            ("https://www.example.org/%4%31", "https://www.example.org/A"),
         ] {
             assert_ne!(admit("", a), admit("", b), "{a} {b}");
         }

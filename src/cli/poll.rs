@@ -161,19 +161,8 @@ pub fn tone_of(poll: &Poll) -> Tone {
 
 /// `3 new, 2 changed`; `None` when nothing happened.
 pub fn counts_in_words(counts: &Counts) -> Option<String> {
-    let told: Vec<String> = [
-        (counts.new, "new"),
-        (counts.changed, "changed"),
-        (counts.touched, "touched"),
-        (counts.regressed, "regressed"),
-        (counts.missing, "missing"),
-        (counts.removed, "removed"),
-        (counts.rejected, "rejected"),
-    ]
-    .into_iter()
-    .filter(|(urls, _)| *urls > 0)
-    .map(|(urls, word)| format!("{} {word}", number(urls)))
-    .collect();
+    let told: Vec<String> =
+        counts.told().map(|(urls, word)| format!("{} {word}", number(urls))).collect();
     (!told.is_empty()).then(|| told.join(", "))
 }
 

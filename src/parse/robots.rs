@@ -16,6 +16,17 @@ use rules::{Rule, Verdict};
 /// Bytes of robots.txt that are read (RFC 9309 section 2.5 asks for at least
 /// 500 KiB); what follows is not.
 pub const MAX_BYTES: usize = 500 * 1024;
+/// Where a sitemap is looked for when robots.txt names none, one after the
+/// other until one is there.
+pub const WELL_KNOWN: [&str; 6] = [
+    "/sitemap.xml",
+    "/sitemap_index.xml",
+    "/wp-sitemap.xml",
+    "/sitemap.xml.gz",
+    "/sitemap.txt",
+    "/sitemaps.xml",
+];
+
 /// Seconds of `Crawl-delay` that make sense; more is taken for this.
 const MAX_DELAY: f64 = 86_400.0;
 

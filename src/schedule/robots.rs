@@ -19,7 +19,7 @@ use crate::config::{Site, SourceList};
 use crate::fetch::body::Decoded;
 use crate::fetch::{Answer, FetchError, Refusal, Request};
 use crate::model::{Role, SiteId};
-use crate::parse::robots::Robots;
+use crate::parse::robots::{Robots, WELL_KNOWN};
 use crate::recrawl::later;
 use crate::store::{KeptRobots, NewSource, PollTarget, RobotsRead, StoreError};
 
@@ -39,17 +39,6 @@ const REDIRECTS: u32 = 5;
 const MAX_SITEMAPS: usize = 2_000;
 /// Files compiled and remembered.
 const REMEMBERED: usize = 10_000;
-
-/// Where a sitemap is looked for when robots.txt names none, one after the
-/// other until one is there.
-const WELL_KNOWN: [&str; 6] = [
-    "/sitemap.xml",
-    "/sitemap_index.xml",
-    "/wp-sitemap.xml",
-    "/sitemap.xml.gz",
-    "/sitemap.txt",
-    "/sitemaps.xml",
-];
 
 /// Compiled files by authority, each for the version it was compiled from.
 #[derive(Default)]

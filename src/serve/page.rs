@@ -190,20 +190,8 @@ fn polls(polls: &[PollView], now: Timestamp) -> Markup {
 
 /// What became of URLs, without the zeros.
 fn counts(counts: &Counts) -> String {
-    let named = [
-        (counts.new, "new"),
-        (counts.changed, "changed"),
-        (counts.touched, "touched"),
-        (counts.regressed, "regressed"),
-        (counts.missing, "missing"),
-        (counts.removed, "removed"),
-        (counts.rejected, "rejected"),
-    ];
-    let parts: Vec<_> = named
-        .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, word)| format!("{} {word}", grouped(count)))
-        .collect();
+    let parts: Vec<_> =
+        counts.told().map(|(count, word)| format!("{} {word}", grouped(&count))).collect();
     if parts.is_empty() { "as before".to_owned() } else { parts.join(", ") }
 }
 

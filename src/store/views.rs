@@ -331,6 +331,23 @@ pub struct Counts {
     pub rejected: u64,
 }
 
+impl Counts {
+    /// What happened, without what did not, each with its word.
+    pub fn told(&self) -> impl Iterator<Item = (u64, &'static str)> + use<> {
+        [
+            (self.new, "new"),
+            (self.changed, "changed"),
+            (self.touched, "touched"),
+            (self.regressed, "regressed"),
+            (self.missing, "missing"),
+            (self.removed, "removed"),
+            (self.rejected, "rejected"),
+        ]
+        .into_iter()
+        .filter(|(urls, _)| *urls > 0)
+    }
+}
+
 /// One change event.
 #[derive(Debug, Clone)]
 pub struct ChangeView {

@@ -12,17 +12,9 @@ use crate::cli::{Failure, Options, humane};
 use crate::config::Config;
 use crate::model::DocumentKind;
 use crate::parse::html;
+use crate::parse::robots::WELL_KNOWN;
 use crate::url::SiteRules;
 
-/// Where sitemaps are when robots.txt names none.
-const WELL_KNOWN: [&str; 6] = [
-    "/sitemap.xml",
-    "/sitemap_index.xml",
-    "/sitemap.xml.gz",
-    "/sitemap.txt",
-    "/wp-sitemap.xml",
-    "/sitemaps.xml",
-];
 /// Children of one index that are read.
 const CHILDREN: usize = 5;
 /// Documents read in all: a person waits, and the site should not notice.

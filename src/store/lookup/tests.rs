@@ -8,26 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::*;
 
-/// The tables, as `schema.sql` has them.
-const SCHEMA: &str = "
-    CREATE TABLE lookup_tail (
-        hash   INTEGER NOT NULL,
-        url_id INTEGER NOT NULL,
-        PRIMARY KEY (hash, url_id)
-    ) STRICT, WITHOUT ROWID;
-    CREATE TABLE lookup_runs (
-        id          INTEGER PRIMARY KEY,
-        level       INTEGER NOT NULL,
-        entries     INTEGER NOT NULL,
-        chunks      INTEGER NOT NULL,
-        blocks      INTEGER NOT NULL,
-        lo          INTEGER NOT NULL,
-        hi          INTEGER NOT NULL,
-        merged_into INTEGER
-    ) STRICT;
-    CREATE TABLE lookup_chunks  (id INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT;
-    CREATE TABLE lookup_filters (id INTEGER PRIMARY KEY, bits BLOB NOT NULL) STRICT;
-";
+const SCHEMA: &str = include_str!("../../../schema.sql");
 
 /// Small, so that few entries make many runs.
 const TEST_TAIL: usize = 8;

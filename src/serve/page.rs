@@ -191,7 +191,7 @@ fn polls(polls: &[PollView], now: Timestamp) -> Markup {
 /// What became of URLs, without the zeros.
 fn counts(counts: &Counts) -> String {
     let parts: Vec<_> =
-        counts.told().map(|(count, word)| format!("{} {word}", grouped(&count))).collect();
+        counts.told().map(|(count, word)| format!("{} {word}", grouped(count))).collect();
     if parts.is_empty() { "as before".to_owned() } else { parts.join(", ") }
 }
 

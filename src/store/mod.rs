@@ -1,9 +1,10 @@
 //! The only door to SQL: everything above asks for effects, never for rows.
 //!
-//! One thread writes, in groups of jobs per commit; several
-//! connections read, each for the time of one call, so that no reader ever
-//! pins the log for long. What an effect promises is committed, and with
-//! `durability = "full"` synced, when its method returns.
+//! One thread writes, in groups of jobs per commit; several connections read,
+//! each for the time of one call, so that no reader ever pins the log for long.
+//! What an effect promises is committed, and with `durability = "full"` synced,
+//! when its method returns; an order over many rows is a row of such effects.
+//! Who asks for what: `for_polls`, `for_fetchers`, `for_operators`.
 
 mod apply;
 mod changes;

@@ -1,7 +1,8 @@
 //! The end of a lease: settled, extended, given back, or expired.
 //!
-//! A token that is not the current one changes nothing: settled again within
-//! the hour it answers `ok`, after a newer lease `stale`, otherwise `unknown`.
+//! A token that is not the current one changes nothing: settled (or released)
+//! again within the hour it answers `ok`, after it expired or a newer lease was
+//! made `stale`, otherwise `unknown`. Where the URL goes is for `ending`.
 
 use std::time::Duration;
 

@@ -2,7 +2,8 @@
 //! database so that the hot path need not ask.
 //!
 //! Memory follows the database: everything remembered is dropped and read
-//! again when a transaction does not end as a commit.
+//! again when rows that were written are taken back. A job that was refused
+//! before it wrote any leaves memory as it is.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -149,6 +149,8 @@ impl Poller {
             _ => (&adaptive, &config.daemon.timezone),
         };
         let failed = ended.failed();
+        // Six timeouts and a 404 are no seven 404s.
+        let again = target.failing.as_deref() == Some(ended.result);
         let input = PollInput {
             now: self.clock.now(),
             poll: &config.poll,
@@ -157,8 +159,12 @@ impl Poller {
             previous: (target.interval_ms > 0 && target.last_success_at.is_some())
                 .then(|| Duration::from_millis(target.interval_ms.unsigned_abs())),
             event: ended.event,
-            failures: if failed { target.failures + 1 } else { 0 },
-            failing_since: target.failing_since.filter(|_| failed),
+            failures: match (failed, again) {
+                (false, _) => 0,
+                (true, false) => 1,
+                (true, true) => target.failures + 1,
+            },
+            failing_since: target.failing_since.filter(|_| failed && again),
             hints,
             phase: phase(target),
         };

@@ -24,8 +24,9 @@ impl State {
                      interval_ms = ?7,
                      rule = CASE WHEN (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN rule ELSE ?8 END,
                      why = CASE WHEN (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN why ELSE ?9 END,
-                     failures = CASE ?10 WHEN 1 THEN failures + 1 ELSE 0 END,
-                     failing_since = CASE ?10 WHEN 1 THEN coalesce(failing_since, ?2) END,
+                     failures = CASE WHEN ?10 = 0 THEN 0 WHEN failing IS ?11 THEN failures + 1 ELSE 1 END,
+                     failing_since = CASE WHEN ?10 = 0 THEN NULL WHEN failing IS ?11 THEN coalesce(failing_since, ?2) ELSE ?2 END,
+                     failing = CASE ?10 WHEN 1 THEN ?11 END,
                      last_success_at = CASE ?10 WHEN 1 THEN last_success_at ELSE ?2 END,
                      state = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN 2 ELSE state END,
                      retired_why = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN ?9 END,
@@ -44,6 +45,7 @@ impl State {
                     end.next.rule,
                     end.next.why,
                     end.failed,
+                    end.result,
                 ])
             })
             .map_err(engine)?;

@@ -51,7 +51,9 @@ pub struct PollTarget {
     pub due_at: Timestamp,
     /// The interval that led to now.
     pub interval_ms: i64,
-    /// Failures in a row.
+    /// How it fails: the result of its last polls, if they failed.
+    pub failing: Option<String>,
+    /// Failures of that kind in a row.
     pub failures: u32,
     /// Since when.
     pub failing_since: Option<Timestamp>,
@@ -215,7 +217,7 @@ pub(super) const TARGET: &str = "SELECT
     s.kind, s.window, s.rolls, s.shrunk_at, s.pending, s.index_lastmod, s.index_precision,
     coalesce(s.next_poll_at, 0), s.interval_ms, s.failures, s.failing_since, s.generation, s.epoch,
     s.etag, s.last_modified, s.wire_hash, s.body_hash, s.last_complete_at, s.last_full_at, s.entries,
-    s.added_at, s.named_by, s.rule = 'asked', s.hints, s.last_success_at
+    s.added_at, s.named_by, s.rule = 'asked', s.hints, s.last_success_at, s.failing
     FROM sources s LEFT JOIN sites n ON n.id = s.site_id";
 
 /// Reads a row of [`TARGET`].
@@ -263,5 +265,6 @@ pub(super) fn read_target(row: &Row<'_>) -> rusqlite::Result<PollTarget> {
         asked: row.get(31)?,
         hints: row.get(32)?,
         last_success_at: time(33)?,
+        failing: row.get(34)?,
     })
 }

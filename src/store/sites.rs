@@ -390,6 +390,7 @@ impl State {
             .conn
             .prepare_cached(
                 "SELECT x.source_id, s.site_id FROM url_sources x JOIN sources s ON s.id = x.source_id
+                 JOIN sites n ON n.id = s.site_id AND n.state <> 2
                  WHERE x.url_id = ?1 AND s.site_id <> ?2 AND s.state <> 2 ORDER BY s.window, s.id LIMIT 1",
             )
             .and_then(|mut query| {
@@ -399,6 +400,12 @@ impl State {
             })
             .map_err(engine)?;
         let Some((source, site)) = heir else { return Ok(false) };
+        let Some(row) = self.url_row(url)? else { return Ok(false) };
+        if row.is_queued() {
+            // Its place names its site, for leases that ask for some only.
+            self.dequeue(row.place())?;
+            self.enqueue(row.place(), Some(SiteId(site)))?;
+        }
         self.conn
             .prepare_cached("UPDATE urls SET site_id = ?2, source_id = ?3 WHERE id = ?1")
             .and_then(|mut update| update.execute(params![url.0, site, source]))

@@ -1,21 +1,21 @@
 //! Tokens of one window, shown to a visitor.
 //!
-//! quick-xml finds text, references and tags; declarations, comments and CDATA
-//! are found here, because they may be longer than any window. Where a tag is
-//! broken, the stretch that quick-xml took for it is gone through once more by
-//! a simpler rule (a tag ends at the next `<` or `>`), never twice.
+//! Tags that are a name and no more, most of every document, are told at once;
+//! quick-xml finds the end of all others. Declarations, comments and CDATA may
+//! be longer than any window and are followed here. Where a tag is broken, the
+//! stretch that quick-xml took for it is gone through once more by a simpler
+//! rule (a tag ends at the next `<` or `>`), never twice.
 
-use quick_xml::events::Event;
-use quick_xml::reader::Reader;
+use std::ops::ControlFlow;
 
 use super::super::issue::{IssueCode, Issues, Place};
 use super::super::text::Text;
-use super::bounds::{CdataEnd, Cut, boundary, excerpt, in_quotes, is_name_start, subset_end};
-use super::elements::Elements;
-use super::{Cx, MAX_TAG, Visitor};
+use super::bounds::{
+    CdataEnd, Cut, boundary, excerpt, in_quotes, is_name_start, name_len, subset_end,
+};
+use super::elements::{Elements, LONGEST_REFERENCE};
+use super::{Cx, MAX_TAG, Visitor, tag_len};
 
-/// A reference is held back at the end of a window until it is whole.
-const LONGEST_REFERENCE: usize = 16;
 /// Of an open CDATA section, what may be the start of its end.
 const CDATA_TAIL: usize = 256;
 /// What a window came to.
@@ -137,87 +137,127 @@ impl Scan {
         visitor: &mut V,
         cx: &mut Cx<'_>,
     ) -> Flow {
-        let rest = w.rest;
-        if w.from(at).starts_with('\u{feff}') {
-            return Flow::At(at + '\u{feff}'.len_utf8());
-        }
-        let mut reader = Reader::from_str(w.from(at));
-        let config = reader.config_mut();
-        config.allow_dangling_amp = true;
-        config.allow_unmatched_ends = true;
-        config.check_end_names = false;
-        let position = |reader: &Reader<&[u8]>| {
-            at + usize::try_from(reader.buffer_position()).unwrap_or(usize::MAX)
-        };
+        let bytes = w.rest.as_bytes();
+        let mut start = at;
         loop {
-            let start = position(&reader);
-            let bytes = rest.as_bytes();
             cx.place.at = w.origin.at + start;
-            if bytes.get(start) == Some(&b'<') {
-                let Some(next) = bytes.get(start + 1).copied() else {
-                    return self.lone(w, start, visitor, cx);
+            let next = match bytes.get(start..).unwrap_or_default() {
+                [] => return Flow::At(start),
+                [b'<', next, ..] => *next,
+                [b'<'] => return self.lone(w, start, visitor, cx),
+                _ => {
+                    match self.run_of_text(w, start, visitor, cx) {
+                        Flow::At(end) => start = end,
+                        flow => return flow,
+                    }
+                    continue;
+                }
+            };
+            let closes = next == b'/';
+            if !closes && !is_name_start(next) {
+                return match next {
+                    b'!' | b'?' => self.bang(w, start, visitor, cx),
+                    _ => self.lone(w, start, visitor, cx),
                 };
-                match next {
-                    b'!' | b'?' => return self.bang(w, start, visitor, cx),
-                    b'/' => {}
-                    _ if is_name_start(next) => {}
-                    _ => return self.lone(w, start, visitor, cx),
-                }
-                if w.offset(start) < self.simple_until {
-                    return self.simple_tag(w, start, visitor, cx);
-                }
             }
-            let Ok(event) = reader.read_event() else {
-                if !w.full(start) {
-                    return Flow::Need(start);
+            // A name and nothing else: most tags are that.
+            let inner = start + 1 + usize::from(closes);
+            let name = name_len(bytes.get(inner..).unwrap_or_default());
+            let end = inner + name;
+            if name > 0 && bytes.get(end) == Some(&b'>') {
+                let name = w.rest.get(inner..end).unwrap_or_default();
+                let flow = if closes {
+                    self.elements.end(name, visitor, cx)
+                } else {
+                    self.elements.tag(name, "", false, visitor, cx)
+                };
+                start = end + 1;
+                if flow.is_break() {
+                    return Flow::Stop(start);
                 }
-                // No end in sight: from here on by the simple rule.
-                self.simple_until = w.offset(rest.len());
-                return self.simple_tag(w, start, visitor, cx);
-            };
-            let end = position(&reader);
-            let raw =
-                |skip: usize, tail: usize| rest.get(start + skip..end - tail).unwrap_or_default();
-            let flow = match event {
-                Event::Text(_) => {
-                    let text = raw(0, 0);
-                    if text.starts_with('&') {
-                        if end == rest.len() && !w.last && text.len() < LONGEST_REFERENCE {
-                            return Flow::Need(start);
-                        }
-                        cx.note(IssueCode::UnescapedCharacter, text);
-                    }
-                    self.elements.text(text, visitor, cx);
-                    continue;
-                }
-                Event::GeneralRef(_) => {
-                    self.elements.reference(raw(0, 0), visitor, cx);
-                    continue;
-                }
-                Event::Start(_) | Event::Empty(_) | Event::End(_)
-                    if raw(1, 1).as_bytes().contains(&b'<') =>
-                {
-                    if let Some(flow) = self.broken(w, start, end, cx) {
-                        return flow;
-                    }
-                    self.elements.tag(raw(1, 1), visitor, cx)
-                }
-                Event::Start(_) | Event::Empty(_) => self.elements.tag(raw(1, 1), visitor, cx),
-                Event::End(_) => self.elements.end(raw(2, 1), visitor, cx),
-                Event::Eof => return Flow::At(rest.len()),
-                // Found by `bang` before quick-xml sees them.
-                Event::CData(_)
-                | Event::Comment(_)
-                | Event::Decl(_)
-                | Event::PI(_)
-                | Event::DocType(_) => {
-                    continue;
-                }
-            };
-            if flow.is_break() {
-                return Flow::Stop(end);
+                continue;
+            }
+            match self.tag(w, start, visitor, cx) {
+                Flow::At(end) if self.passing.is_none() => start = end,
+                flow => return flow,
             }
         }
+    }
+
+    /// Text up to the next `<`.
+    fn run_of_text<V: Visitor>(
+        &mut self,
+        w: &Window<'_>,
+        start: usize,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> Flow {
+        let here = w.from(start);
+        let found = here.find('<');
+        let mut text = here.get(..found.unwrap_or(here.len())).unwrap_or_default();
+        // A reference may go on beyond the window.
+        if found.is_none() && !w.last {
+            let from = boundary(text, text.len().saturating_sub(LONGEST_REFERENCE));
+            let tail = text.get(from..).unwrap_or_default();
+            if let Some(amp) =
+                tail.rfind('&').filter(|amp| !tail.get(*amp..).is_some_and(|t| t.contains(';')))
+            {
+                text = text.get(..from + amp).unwrap_or_default();
+                self.elements.references(text, visitor, cx);
+                return Flow::Need(start + text.len());
+            }
+        }
+        if text.contains('&') {
+            self.elements.references(text, visitor, cx);
+        } else {
+            self.elements.text(text, visitor, cx);
+        }
+        Flow::At(start + text.len())
+    }
+
+    /// A tag with more than a name in it.
+    fn tag<V: Visitor>(
+        &mut self,
+        w: &Window<'_>,
+        start: usize,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> Flow {
+        if w.offset(start) < self.simple_until {
+            return self.simple_tag(w, start, visitor, cx);
+        }
+        let Some(len) = tag_len(w.from(start)) else {
+            if !w.full(start) {
+                return Flow::Need(start);
+            }
+            // No end in sight: from here on by the simple rule.
+            self.simple_until = w.offset(w.rest.len());
+            return self.simple_tag(w, start, visitor, cx);
+        };
+        let end = start + len;
+        let raw = w.rest.get(start + 1..end - 1).unwrap_or_default();
+        if raw.contains('<')
+            && let Some(flow) = self.broken(w, start, end, cx)
+        {
+            return flow;
+        }
+        if self.show_tag(raw, visitor, cx).is_break() { Flow::Stop(end) } else { Flow::At(end) }
+    }
+
+    /// Shows a tag, given without its angle brackets.
+    fn show_tag<V: Visitor>(
+        &mut self,
+        raw: &str,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> ControlFlow<()> {
+        if let Some(name) = raw.strip_prefix('/') {
+            return self.elements.end(name, visitor, cx);
+        }
+        let (raw, empty) = raw.strip_suffix('/').map_or((raw, false), |raw| (raw, true));
+        let end = raw.bytes().position(|b| b.is_ascii_whitespace() || b == b'/');
+        let (name, attributes) = raw.split_at(end.unwrap_or(raw.len()));
+        self.elements.tag(name, attributes, empty, visitor, cx)
     }
 
     /// A `<` that begins nothing is text.
@@ -279,10 +319,7 @@ impl Scan {
             Cut::Open => return self.open_tag(w, start, visitor, cx),
         };
         let raw = w.rest.get(start + 1..end).unwrap_or_default();
-        let flow = match raw.strip_prefix('/') {
-            Some(name) => self.elements.end(name, visitor, cx),
-            None => self.elements.tag(raw, visitor, cx),
-        };
+        let flow = self.show_tag(raw, visitor, cx);
         if flow.is_break() { Flow::Stop(next) } else { Flow::At(next) }
     }
 

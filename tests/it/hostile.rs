@@ -38,6 +38,11 @@ fn flood(piece: &str) -> String {
     piece.repeat(600_000 / piece.len())
 }
 
+/// The pieces for 0 to `count` one after the other.
+fn series(count: usize, piece: impl Fn(usize) -> String) -> String {
+    (0..count).map(piece).collect::<Vec<_>>().concat()
+}
+
 #[test]
 fn floods_of_broken_markup_take_linear_time() {
     let pieces = [
@@ -118,13 +123,13 @@ fn giant_tokens_cost_themselves_and_no_more() {
 
 #[test]
 fn attributes_and_namespaces_by_the_thousand_take_linear_time() {
-    let attributes: String = (0..200_000).map(|i| format!(" a{i}='1'")).collect();
-    let namespaces: String = (0..300_000).map(|i| format!(" xmlns:n{i}='urn:{i}'")).collect();
+    let attributes = series(200_000, |i| format!(" a{i}='1'"));
+    let namespaces = series(300_000, |i| format!(" xmlns:n{i}='urn:{i}'"));
     for middle in [format!("<foo{attributes}/>"), format!("<foo{namespaces}></foo>")] {
         let found = between(&middle);
         assert_eq!(found.locs().len(), 2);
     }
-    let nested: String = (0..100_000).map(|i| format!("<a xmlns:p{i}='urn:{i}'>")).collect();
+    let nested = series(100_000, |i| format!("<a xmlns:p{i}='urn:{i}'>"));
     assert_eq!(between(&nested).locs().first(), Some(&"https://example.com/first"));
 }
 
@@ -140,9 +145,8 @@ fn a_million_levels_are_a_depth_defect_and_no_stack_overflow() {
 
 #[test]
 fn declared_entities_are_never_expanded() {
-    let laughs: String = (1..12)
-        .map(|i| format!("<!ENTITY l{i} \"{}\">", format!("&l{};", i - 1).repeat(10)))
-        .collect();
+    let laughs =
+        series(11, |i| format!("<!ENTITY l{} \"{}\">", i + 1, format!("&l{i};").repeat(10)));
     let found = timed(&format!(
         "<!DOCTYPE urlset [<!ENTITY l0 \"ha\"><!ENTITY x SYSTEM \"file:///etc/passwd\">{laughs}]>{ROOT}\
          <url><loc>https://example.com/&l11;&x;</loc></url></urlset>"

@@ -6,18 +6,18 @@
 //! stretch that quick-xml took for it is gone through once more by a simpler
 //! rule (a tag ends at the next `<` or `>`), never twice.
 
+mod bang;
+
 use std::ops::ControlFlow;
 
 use super::super::issue::{IssueCode, Issues, Place};
 use super::super::text::Text;
-use super::bounds::{
-    CdataEnd, Cut, boundary, excerpt, in_quotes, is_name_start, name_len, subset_end,
-};
+use super::bounds::{Cut, boundary, excerpt, in_quotes, is_name_start, name_len, subset_end};
 use super::elements::{Elements, LONGEST_REFERENCE};
 use super::{Cx, MAX_TAG, Visitor, tag_len};
 
-/// Of an open CDATA section, what may be the start of its end.
-const CDATA_TAIL: usize = 256;
+/// Of something open, what may be the start of its end.
+const TAIL: usize = 256;
 /// What a window came to.
 pub(super) enum Step {
     /// So many bytes are used; go on with more.
@@ -100,7 +100,7 @@ impl Scan {
                 Some(Passing::Until(end)) => {
                     self.pass(&w, at, end.len() - 1, |rest| rest.find(end).map(|i| i + end.len()))
                 }
-                Some(Passing::Subset) => self.pass(&w, at, CDATA_TAIL, subset_end),
+                Some(Passing::Subset) => self.pass(&w, at, TAIL, subset_end),
             };
             match flow {
                 Flow::At(next) => at = next,
@@ -345,129 +345,6 @@ impl Scan {
             let _ = self.elements.close_innermost(visitor, cx);
         }
         Flow::At(w.rest.len())
-    }
-
-    /// `<!` and `<?`.
-    fn bang<V: Visitor>(
-        &mut self,
-        w: &Window<'_>,
-        start: usize,
-        visitor: &mut V,
-        cx: &mut Cx<'_>,
-    ) -> Flow {
-        const CDATA: &str = "<![CDATA[";
-        let here = w.from(start);
-        if here.len() < CDATA.len() && !w.last {
-            return Flow::Need(start);
-        }
-        if here.starts_with(CDATA) {
-            self.passing = Some(Passing::Cdata);
-            return Flow::At(start + CDATA.len());
-        }
-        if here.starts_with("<!--") {
-            return self.comment(w, start, cx);
-        }
-        if here.starts_with("<?") {
-            return self.instruction(w, start, cx);
-        }
-        if here.get(..9).is_some_and(|h| h.eq_ignore_ascii_case("<!doctype")) {
-            return self.doctype(w, start, visitor, cx);
-        }
-        self.passing = Some(Passing::Until(">"));
-        Flow::At(start)
-    }
-
-    fn comment(&mut self, w: &Window<'_>, start: usize, cx: &mut Cx<'_>) -> Flow {
-        let inner = start + 4;
-        let end = if self.no_comment_end { None } else { w.from(inner).find("-->") };
-        if let Some(end) = end {
-            return Flow::At(inner + end + 3);
-        }
-        if !w.last {
-            self.passing = Some(Passing::Until("-->"));
-            return Flow::At(inner);
-        }
-        // Never closed: take it for as little as may be.
-        cx.note(IssueCode::ParsingError, excerpt(w.from(start)));
-        self.no_comment_end = true;
-        match w.from(inner).find('>') {
-            Some(end) => Flow::At(inner + end + 1),
-            None => Flow::At(w.rest.len()),
-        }
-    }
-
-    fn instruction(&mut self, w: &Window<'_>, start: usize, cx: &mut Cx<'_>) -> Flow {
-        let here = w.from(start);
-        let declaration = here.starts_with("<?xml ")
-            || here.starts_with("<?xml\t")
-            || here.starts_with("<?xml\n");
-        if declaration && w.offset(start) > 0 && !self.elements.seen_root() {
-            cx.note(IssueCode::LeadingWhitespace, excerpt(w.rest));
-        }
-        // A declaration ends at the first `>`, with or without its `?`.
-        self.passing = Some(Passing::Until(if declaration { ">" } else { "?>" }));
-        Flow::At(start + 2)
-    }
-
-    fn doctype<V: Visitor>(
-        &mut self,
-        w: &Window<'_>,
-        start: usize,
-        visitor: &mut V,
-        cx: &mut Cx<'_>,
-    ) -> Flow {
-        let inner = start + "<!doctype".len();
-        let here = w.from(inner);
-        let root =
-            here.trim_start().split(|c: char| c.is_whitespace() || matches!(c, '>' | '[')).next();
-        visitor.doctype(root.unwrap_or_default());
-        match here.find(['[', '>']) {
-            Some(i) if here.as_bytes().get(i) == Some(&b'[') => {
-                cx.note(IssueCode::DoctypeIgnored, excerpt(w.from(start)));
-                self.passing = Some(Passing::Subset);
-                Flow::At(inner + i)
-            }
-            Some(i) => Flow::At(inner + i + 1),
-            None => {
-                self.passing = Some(Passing::Until(">"));
-                Flow::At(inner)
-            }
-        }
-    }
-
-    /// The inside of a CDATA section, given on as it comes.
-    fn cdata<V: Visitor>(
-        &mut self,
-        w: &Window<'_>,
-        at: usize,
-        visitor: &mut V,
-        cx: &mut Cx<'_>,
-    ) -> Flow {
-        cx.place.at = w.origin.at + at;
-        let inside = w.from(at);
-        match CdataEnd::find(inside, self.elements.top(), w.last) {
-            CdataEnd::Proper(end) => {
-                self.passing = None;
-                self.elements.text(inside.get(..end).unwrap_or_default(), visitor, cx);
-                Flow::At(at + end + "]]>".len())
-            }
-            CdataEnd::Forgotten(end) => {
-                self.passing = None;
-                cx.note(IssueCode::ParsingError, excerpt(inside));
-                self.elements.text(inside.get(..end).unwrap_or_default(), visitor, cx);
-                Flow::At(at + end)
-            }
-            CdataEnd::Unsure => Flow::Need(at),
-            CdataEnd::Beyond if w.last => {
-                self.elements.text(inside, visitor, cx);
-                Flow::At(w.rest.len())
-            }
-            CdataEnd::Beyond => {
-                let safe = boundary(w.rest, w.rest.len().saturating_sub(CDATA_TAIL)).max(at);
-                self.elements.text(w.rest.get(at..safe).unwrap_or_default(), visitor, cx);
-                Flow::Need(safe)
-            }
-        }
     }
 }
 

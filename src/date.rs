@@ -11,8 +11,8 @@ use jiff::Timestamp;
 
 use crate::model::{Lastmod, Precision};
 
-/// No page is older than the web.
-const FIRST_YEAR: i64 = 1990;
+/// 1990-01-01: no page is older than the web.
+const FIRST_SECOND: i64 = 631_152_000;
 /// A date text is never longer; what is longer is none.
 const MAX_LEN: usize = 128;
 
@@ -42,6 +42,9 @@ fn read(text: &str) -> Option<Lastmod> {
     if text.is_empty() || text.len() > MAX_LEN {
         return None;
     }
+    if let Some(found) = usual(text.as_bytes()) {
+        return (found.at.as_second() >= FIRST_SECOND).then_some(found);
+    }
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let found = match (digits, text.as_bytes().get(digits)) {
         (4, None | Some(b'-' | b'/' | b'.')) => w3c(text),
@@ -49,7 +52,38 @@ fn read(text: &str) -> Option<Lastmod> {
         (10 | 13, None) => epoch(text),
         _ => words::read(text),
     }?;
-    (found.at.as_second() >= days(FIRST_YEAR, 1, 1) * 86_400).then_some(found)
+    (found.at.as_second() >= FIRST_SECOND).then_some(found)
+}
+
+/// The forms that nearly all software writes: `2026-11-21`, and
+/// `2026-11-21T08:30:05` with `Z` or an offset. Anything else is `None` here.
+fn usual(text: &[u8]) -> Option<Lastmod> {
+    let two = |from: usize| match text.get(from..from + 2) {
+        Some([a @ b'0'..=b'9', b @ b'0'..=b'9']) => Some(i64::from((a - b'0') * 10 + (b - b'0'))),
+        _ => None,
+    };
+    let mark = |at: usize, b: u8| text.get(at) == Some(&b);
+    if !(mark(4, b'-') && mark(7, b'-')) {
+        return None;
+    }
+    let (year, month, day) = (two(0)? * 100 + two(2)?, two(5)?, two(8)?);
+    if text.len() == 10 {
+        return at_day(year, month, day, Precision::Day);
+    }
+    if !(mark(10, b'T') && mark(13, b':') && mark(16, b':')) {
+        return None;
+    }
+    let offset = match text.get(19..)? {
+        [b'Z'] => 0,
+        [sign @ (b'+' | b'-'), _, _, b':', _, _] => {
+            let seconds = two(20)? * 3600 + two(23)? * 60;
+            if *sign == b'-' { -seconds } else { seconds }
+        }
+        _ => return None,
+    };
+    let (hour, minute, second) = (two(11)?, two(14)?, two(17)?);
+    let clock = Clock { hour, minute, second, nanos: 0, precision: Precision::Second };
+    if offset.abs() > 18 * 3600 { None } else { at_time(year, month, day, clock, offset) }
 }
 
 fn trim(text: &str) -> &str {

@@ -21,7 +21,9 @@ pub(crate) fn admit(
 ) -> bool {
     out.clear();
     let trimmed = trim(raw);
-    if trimmed.bytes().any(|b| b.is_ascii_control()) {
+    // No early exit, so that it is vectorised: control characters are rare.
+    let control = trimmed.bytes().fold(false, |any, b| any | b.is_ascii_control());
+    if control {
         if trimmed.chars().any(|c| c.is_ascii_control() && !matches!(c, '\t' | '\n' | '\r')) {
             cx.note(IssueCode::IllegalCharacter, trimmed);
         }
@@ -105,11 +107,12 @@ fn plain_host(url: &str) -> bool {
     let Some((_, rest)) = url.split_once("://") else { return false };
     let end = rest.bytes().position(|b| matches!(b, b'/' | b'?' | b'#')).unwrap_or(rest.len());
     let host = rest.get(..end).unwrap_or_default().as_bytes();
-    let label = host.rsplit(|b| *b == b'.').next().unwrap_or_default();
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+    let label = host.iter().rposition(|b| *b == b'.').map_or(0, |dot| dot + 1);
     // A last label that begins with a letter is no IPv4 address.
-    label.first().is_some_and(u8::is_ascii_alphabetic)
-        && !host.windows(4).any(|w| w.eq_ignore_ascii_case(b"xn--"))
-        && host.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'))
+    host.get(label).is_some_and(u8::is_ascii_alphabetic)
+        && host.iter().fold(true, |all, b| all & plain(*b))
+        && !host.windows(2).any(|w| w == b"--")
 }
 
 /// Joins a URL that was broken over lines: a line end goes with the blanks

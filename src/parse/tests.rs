@@ -1,1 +1,240 @@
-//! Tests.
+use super::*;
+
+/// What a sitemap or feed lists: URL, dates and the rest on one line each.
+fn listed(document: &str) -> (Vec<String>, Report) {
+    let base = url::Url::parse("https://example.com/dir/doc.xml").expect("a url");
+    let ctx = Context { base: &base, content_type: None, limits: Limits::default() };
+    let mut out = Vec::new();
+    let report = parse(&mut document.as_bytes(), &ctx, &mut |item| {
+        out.push(match item {
+            Item::Entry(e) => {
+                let dates = [e.lastmod, e.published, e.updated].into_iter().flatten();
+                let dates: Vec<String> = dates.map(|d| d.to_string()).collect();
+                let hints =
+                    (e.changefreq.map(ChangeFreq::as_str), e.priority.map(Priority::as_f64));
+                format!("{} {} {:?}", e.loc, dates.join(","), hints).replace(" (None, None)", "")
+            }
+            Item::Sitemap(s) => format!("sitemap {}", s.loc),
+        });
+        ControlFlow::Continue(())
+    });
+    (out, report)
+}
+
+fn urlset(body: &str) -> Vec<String> {
+    let image = "http://www.google.com/schemas/sitemap-image/1.1";
+    let ns = "http://www.sitemaps.org/schemas/sitemap/0.9";
+    listed(&format!("<urlset xmlns='{ns}' xmlns:image='{image}'>{body}</urlset>")).0
+}
+
+fn rss(item: &str) -> Vec<String> {
+    let atom =
+        "xmlns:atom='http://www.w3.org/2005/Atom' xmlns:dc='http://purl.org/dc/elements/1.1/'";
+    listed(&format!(
+        "<rss version='2.0' {atom}><channel><link>https://example.com/</link>{item}</channel></rss>"
+    ))
+    .0
+}
+
+fn atom(entry: &str) -> Vec<String> {
+    listed(&format!("<feed xmlns='http://www.w3.org/2005/Atom'><entry>{entry}</entry></feed>")).0
+}
+
+#[test]
+fn sitemap_entries_are_read_by_the_rules() {
+    let table: &[(&str, &[&str])] = &[
+        (
+            "<url><priority>0,8</priority><changefreq> Daily </changefreq><lastmod>2026-11</lastmod><loc> https://e.com/a </loc></url>",
+            &["https://e.com/a 2026-11 (Some(\"daily\"), Some(0.8))"],
+        ),
+        (
+            "<url><loc><![CDATA[ https://e.com/?a=1&b=2 ]]></loc></url>",
+            &["https://e.com/?a=1&b=2 "],
+        ),
+        (
+            "<url><loc>https://e.com/?a=1&amp;b=&#x32;&eacute;</loc></url>",
+            &["https://e.com/?a=1&b=2é "],
+        ),
+        (
+            "<url><loc>https://e.com/a</loc><image:image><image:loc>https://e.com/i.png</image:loc></image:image></url>",
+            &["https://e.com/a "],
+        ),
+        ("<url><image:image><image:loc>https://e.com/i.png</image:loc></image:image></url>", &[]),
+        (
+            "<url><image><loc>https://e.com/i.png</loc></image><loc>https://e.com/a</loc></url>",
+            &["https://e.com/a "],
+        ),
+        (
+            "<url><x><url>https://e.com/x</url></x><loc>https://e.com/a</loc></url>",
+            &["https://e.com/a "],
+        ),
+        (
+            "<url><loc>https://e.com/a</loc><url><loc>https://e.com/b</loc></url>",
+            &["https://e.com/a ", "https://e.com/b "],
+        ),
+        ("<url><loc>https://e.com/a<lastmod>2026</lastmod></url>", &["https://e.com/a 2026"]),
+        (
+            "<url><loc>https://e.com/a</url><url><loc>https://e.com/b</loc></url>",
+            &["https://e.com/a ", "https://e.com/b "],
+        ),
+        (
+            "<url><loc>https://e.com/a</loc><lastmod>2026</lastmod><loc>https://e.com/b</loc></url>",
+            &["https://e.com/a 2026", "https://e.com/b "],
+        ),
+        ("<url><loc><a href='x'>https://e.com/a</a></loc></url>", &["https://e.com/a "]),
+        ("<url>https://e.com/bare</url>", &["https://e.com/bare "]),
+        (
+            "<url><lastmod>2026</lastmod></url><url><loc>https://e.com/b</loc></url>",
+            &["https://e.com/b "],
+        ),
+        ("<URL><Loc>https://e.com/a</Loc></URL>", &["https://e.com/a "]),
+        ("<sitemap><loc>https://e.com/s.xml</loc></sitemap>", &["sitemap https://e.com/s.xml"]),
+        ("<url><loc>ftp://e.com/a</loc></url>", &[]),
+    ];
+    for (body, want) in table {
+        assert_eq!(urlset(body), *want, "{body}");
+    }
+}
+
+#[test]
+fn the_link_of_an_rss_item_is_chosen_by_the_rules() {
+    let table: &[(&str, &[&str])] = &[
+        ("<item><link>/a</link></item>", &["https://example.com/a "]),
+        ("<item><link/><guid>https://e.com/g</guid></item>", &["https://e.com/g "]),
+        ("<item><guid ispermalink='FALSE'>https://e.com/g</guid></item>", &[]),
+        (
+            "<item><guid isPermaLink='false'>https://example.com/?p=1</guid></item>",
+            &["https://example.com/?p=1 "],
+        ),
+        ("<item><guid>tag:e.com,2026:1</guid></item>", &[]),
+        (
+            "<item><atom:link rel='self' href='https://e.com/s'/><atom:link href='https://e.com/a'/></item>",
+            &["https://e.com/a "],
+        ),
+        (
+            "<item><image><link>https://e.com/i</link></image><link>https://e.com/a</link></item>",
+            &["https://e.com/a "],
+        ),
+        (
+            "<item><link>https://e.com/a</link><item><link>https://e.com/b</link></item>",
+            &["https://e.com/a ", "https://e.com/b "],
+        ),
+        (
+            "<item><title>x<br>y & z</title><link>https://e.com/a</link></item>",
+            &["https://e.com/a "],
+        ),
+        ("<item><title>x<link>https://e.com/a</link></item>", &["https://e.com/a "]),
+        (
+            "<item><link>https://e.com/a</link><dc:date>2020-01-01</dc:date><pubDate>Sat, 21 Nov 2026 08:00:00 GMT</pubDate></item>",
+            &["https://e.com/a 2026-11-21T08:00:00Z"],
+        ),
+        ("<item xml:base='https://b.com/x/'><link>a</link></item>", &["https://b.com/x/a "]),
+    ];
+    for (item, want) in table {
+        assert_eq!(rss(item), *want, "{item}");
+    }
+}
+
+#[test]
+fn the_link_of_an_atom_entry_is_chosen_by_the_rules() {
+    let table: &[(&str, &[&str])] = &[
+        (
+            "<link rel='self' href='/s'/><link rel='ALTERNATE' href='/a'/>",
+            &["https://example.com/a "],
+        ),
+        (
+            "<link type='application/pdf' href='/p'/><link type='text/html' href='/a'/>",
+            &["https://example.com/a "],
+        ),
+        (
+            "<link rel='http://www.iana.org/assignments/relation/alternate' href='/a'/>",
+            &["https://example.com/a "],
+        ),
+        ("<link rel='enclosure' href='/e'/><id>https://e.com/id</id>", &["https://e.com/id "]),
+        ("<id>urn:x</id>", &[]),
+        ("<link>https://e.com/text</link>", &["https://e.com/text "]),
+        (
+            "<source><link href='/source'/><updated>2020-01-01</updated></source><link href='/a'/>",
+            &["https://example.com/a "],
+        ),
+        (
+            "<link href='/a'/><published>2026-11-20</published><updated>2026-11-21</updated>",
+            &["https://example.com/a 2026-11-20,2026-11-21"],
+        ),
+    ];
+    for (entry, want) in table {
+        assert_eq!(atom(entry), *want, "{entry}");
+    }
+}
+
+#[test]
+fn hints_for_the_poller_are_taken_from_the_feed_and_not_from_its_items() {
+    let (_, report) = listed(
+        "<rss version='2.0' xmlns:atom='http://www.w3.org/2005/Atom'><channel><ttl>90</ttl>\
+         <skipHours><hour>0</hour><hour>24</hour><hour>5</hour></skipHours><skipDays><day>Sunday</day></skipDays>\
+         <atom:link rel='hub' href='https://hub.example/'/><atom:link rel='self' href='/feed'/>\
+         <atom:link rel='next' href='/feed?page=2'/>\
+         <item><link>https://e.com/a</link><atom:link rel='hub' href='https://evil.example/'/></item></channel></rss>",
+    );
+    let hints = Hints {
+        min_interval_secs: Some(5_400),
+        skip_hours: 1 | 1 << 5,
+        skip_days: 1 << 6,
+        hubs: vec!["https://hub.example/".to_owned()],
+        self_url: Some("https://example.com/feed".to_owned()),
+        next_page: Some("https://example.com/feed?page=2".to_owned()),
+    };
+    assert_eq!(report.hints, hints);
+    assert!(report.window && report.complete);
+}
+
+#[test]
+fn a_cut_feed_gives_its_whole_items_and_no_half_url() {
+    let document =
+        "<rss><channel><item><link>https://e.com/a</link></item><item><link>https://e.com/b";
+    let (found, report) = listed(document);
+    assert_eq!(found, ["https://e.com/a "]);
+    assert!(!report.complete);
+}
+
+#[test]
+fn a_digest_moves_with_the_texts_of_an_entry_and_with_nothing_else() {
+    let digest = |title: &str, lastmod: &str| {
+        let document = format!(
+            "<urlset xmlns:news='http://www.google.com/schemas/sitemap-news/0.9'><url><loc>https://e.com/a</loc>\
+             <lastmod>{lastmod}</lastmod><news:news><news:title>{title}</news:title></news:news></url></urlset>"
+        );
+        let base = url::Url::parse("https://e.com/").expect("a url");
+        let ctx = Context { base: &base, content_type: None, limits: Limits::default() };
+        let mut digest = 0;
+        parse(&mut document.as_bytes(), &ctx, &mut |item| {
+            if let Item::Entry(entry) = item {
+                digest = entry.digest;
+            }
+            ControlFlow::Continue(())
+        });
+        digest
+    };
+    assert_eq!(digest("A", "2026-11-20"), digest("A", "2026-11-21"));
+    assert_ne!(digest("A", "2026-11-20"), digest("B", "2026-11-20"));
+    assert_ne!(digest("A", "2026-11-20"), 0);
+}
+
+#[test]
+fn a_sink_that_breaks_stops_the_reading() {
+    let base = url::Url::parse("https://e.com/").expect("a url");
+    let ctx = Context { base: &base, content_type: None, limits: Limits::default() };
+    for document in [
+        "<urlset><url><loc>https://e.com/a</loc></url><url><loc>https://e.com/b</loc></url></urlset>",
+        "https://e.com/a\nhttps://e.com/b\n",
+        "Sitemap: /a\nSitemap: /b\n",
+    ] {
+        let mut seen = 0;
+        let report = parse(&mut document.as_bytes(), &ctx, &mut |_| {
+            seen += 1;
+            ControlFlow::Break(())
+        });
+        assert_eq!(seen, 1);
+        assert!(!report.complete);
+    }
+}

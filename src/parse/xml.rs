@@ -1,8 +1,9 @@
 //! One tolerant XML cursor over quick-xml, for sitemaps and feeds alike.
 //!
-//! quick-xml tokenises slices of a bounded window; everything that it leaves
-//! open is decided here: which element an end tag closes, where a broken tag
-//! ends, what a reference stands for, which namespace a prefix means. Every
+//! A bounded window slides over the document; quick-xml finds where the tags in
+//! it end. What it leaves open is decided here: which element an end tag
+//! closes, where a broken tag ends, what a reference stands for, which
+//! namespace a prefix means. Every
 //! recovery goes on after the defect and is linear in the document. Depth,
 //! attributes and token length are bounded; declared entities are never
 //! expanded. What elements mean is left to the [`Visitor`].
@@ -17,6 +18,8 @@ mod stack;
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
+
+use quick_xml::reader::Reader;
 
 use super::issue::{IssueCode, Issues, Place};
 use super::text::{Text, WINDOW};
@@ -163,6 +166,17 @@ pub(crate) fn read<V: Visitor>(
     }
     visitor.finish(truncated, &mut cx);
     Outcome { complete: !truncated && !scan.lost(), stopped: false }
+}
+
+/// Bytes of the tag that `text` begins with, past quoted values with a `>` in
+/// them; `None` where it does not end in `text`.
+fn tag_len(text: &str) -> Option<usize> {
+    let mut reader = Reader::from_str(text);
+    let config = reader.config_mut();
+    config.allow_unmatched_ends = true;
+    config.check_end_names = false;
+    reader.read_event().ok()?;
+    usize::try_from(reader.buffer_position()).ok()
 }
 
 #[cfg(test)]

@@ -198,7 +198,7 @@ fn decompress(bytes: Vec<u8>) -> Body {
     })
 }
 
-/// One spelling for comparing URLs: WHATWG, with every escape undone once.
+/// Are these the same URL in the spelling of the WHATWG?
 fn same_url(a: &str, b: &str) -> bool {
     let normal = |u: &str| Url::parse(u).map_or_else(|_| u.trim().to_owned(), String::from);
     normal(a) == normal(b)
@@ -276,7 +276,7 @@ fn check_first(want: &Value, first: &Listed) -> Vec<String> {
     if let Some(text) = want["changefreq"].as_str() {
         let expected = text.trim().to_lowercase();
         let known = first.changefreq == Some(expected.as_str());
-        if !known && expected.parse::<sitemapd::model::ChangeFreq>().is_ok() {
+        if !known && expected.parse::<ChangeFreq>().is_ok() {
             wrong.push(format!("first changefreq {:?}, not {text:?}", first.changefreq));
         }
     }

@@ -91,6 +91,13 @@ pub(super) fn is_name_start(b: u8) -> bool {
     b.is_ascii_alphabetic() || b == b'_' || b == b':' || b >= 0x80
 }
 
+/// Bytes of the name that `bytes` begin with.
+pub(super) fn name_len(bytes: &[u8]) -> usize {
+    let of_name =
+        |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b':' | b'_' | b'-' | b'.') || *b >= 0x80;
+    bytes.iter().position(|b| !of_name(b)).unwrap_or(bytes.len())
+}
+
 /// The character boundary at or before `at`.
 pub(super) fn boundary(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|i| text.is_char_boundary(*i)).unwrap_or_default()

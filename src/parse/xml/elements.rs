@@ -6,10 +6,13 @@
 use std::ops::ControlFlow;
 
 use super::super::issue::IssueCode;
+use super::bounds::excerpt;
 use super::names::Ns;
 use super::stack::{Closes, Stack};
 use super::{Cx, MAX_DEPTH, Next, Tag, Visitor, entities};
 
+/// No reference of the table is longer.
+pub(super) const LONGEST_REFERENCE: usize = 16;
 /// How often one start tag may close others before it.
 const MAX_REOPENS: usize = 4;
 /// HTML elements that never have an end tag; people paste them unescaped.
@@ -78,7 +81,36 @@ impl Elements {
         }
     }
 
-    pub(super) fn reference<V: Visitor>(&mut self, raw: &str, visitor: &mut V, cx: &mut Cx<'_>) {
+    /// Text with a `&` in it.
+    pub(super) fn references<V: Visitor>(&mut self, text: &str, visitor: &mut V, cx: &mut Cx<'_>) {
+        let mut rest = text;
+        while let Some(amp) = rest.find('&') {
+            let (before, from) = rest.split_at(amp);
+            if !before.is_empty() {
+                self.text(before, visitor, cx);
+            }
+            let ends = |b: &u8| matches!(b, b';' | b'&');
+            let inner = from.as_bytes().get(1..).unwrap_or_default();
+            let end = inner.iter().take(LONGEST_REFERENCE).position(ends).map(|i| i + 1);
+            let len = match end {
+                Some(end) if from.as_bytes().get(end) == Some(&b';') => {
+                    self.reference(from.get(..=end).unwrap_or_default(), visitor, cx);
+                    end + 1
+                }
+                _ => {
+                    cx.note(IssueCode::UnescapedCharacter, excerpt(from));
+                    self.text("&", visitor, cx);
+                    1
+                }
+            };
+            rest = from.get(len..).unwrap_or_default();
+        }
+        if !rest.is_empty() {
+            self.text(rest, visitor, cx);
+        }
+    }
+
+    fn reference<V: Visitor>(&mut self, raw: &str, visitor: &mut V, cx: &mut Cx<'_>) {
         let name = raw.get(1..raw.len() - 1).unwrap_or_default();
         if let Some(c) = entities::resolve(name) {
             self.text(c.encode_utf8(&mut [0; 4]), visitor, cx);
@@ -92,17 +124,15 @@ impl Elements {
         self.text(raw, visitor, cx);
     }
 
-    /// A start tag, without its angle brackets.
+    /// A start tag: its name, the rest of it, and whether it ends in `/`.
     pub(super) fn tag<V: Visitor>(
         &mut self,
-        raw: &str,
+        name: &str,
+        raw_attributes: &str,
+        empty: bool,
         visitor: &mut V,
         cx: &mut Cx<'_>,
     ) -> ControlFlow<()> {
-        let (raw, empty) = raw.strip_suffix('/').map_or((raw, false), |raw| (raw, true));
-        let name_end =
-            raw.bytes().position(|b| b.is_ascii_whitespace() || b == b'/').unwrap_or(raw.len());
-        let (name, raw_attributes) = raw.split_at(name_end);
         if self.stack.depth() >= MAX_DEPTH {
             cx.note(IssueCode::TooDeep, name);
             self.lost = true;

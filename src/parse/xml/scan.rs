@@ -1,23 +1,23 @@
 //! Tokens of one window, shown to a visitor.
 //!
-//! quick-xml finds text, references and tags; declarations, comments and CDATA
-//! are found here, because they may be longer than any window. Where a tag is
-//! broken, the stretch that quick-xml took for it is gone through once more by
-//! a simpler rule (a tag ends at the next `<` or `>`), never twice.
+//! Tags that are a name and no more, most of every document, are told at once;
+//! quick-xml finds the end of all others. Declarations, comments and CDATA may
+//! be longer than any window and are followed here. Where a tag is broken, the
+//! stretch that quick-xml took for it is gone through once more by a simpler
+//! rule (a tag ends at the next `<` or `>`), never twice.
 
-use quick_xml::events::Event;
-use quick_xml::reader::Reader;
+mod bang;
+
+use std::ops::ControlFlow;
 
 use super::super::issue::{IssueCode, Issues, Place};
 use super::super::text::Text;
-use super::bounds::{CdataEnd, Cut, boundary, excerpt, in_quotes, is_name_start, subset_end};
-use super::elements::Elements;
-use super::{Cx, MAX_TAG, Visitor};
+use super::bounds::{Cut, boundary, excerpt, in_quotes, is_name_start, name_len, subset_end};
+use super::elements::{Elements, LONGEST_REFERENCE};
+use super::{Cx, MAX_TAG, Visitor, tag_len};
 
-/// A reference is held back at the end of a window until it is whole.
-const LONGEST_REFERENCE: usize = 16;
-/// Of an open CDATA section, what may be the start of its end.
-const CDATA_TAIL: usize = 256;
+/// Of something open, what may be the start of its end.
+const TAIL: usize = 256;
 /// What a window came to.
 pub(super) enum Step {
     /// So many bytes are used; go on with more.
@@ -100,7 +100,7 @@ impl Scan {
                 Some(Passing::Until(end)) => {
                     self.pass(&w, at, end.len() - 1, |rest| rest.find(end).map(|i| i + end.len()))
                 }
-                Some(Passing::Subset) => self.pass(&w, at, CDATA_TAIL, subset_end),
+                Some(Passing::Subset) => self.pass(&w, at, TAIL, subset_end),
             };
             match flow {
                 Flow::At(next) => at = next,
@@ -137,87 +137,127 @@ impl Scan {
         visitor: &mut V,
         cx: &mut Cx<'_>,
     ) -> Flow {
-        let rest = w.rest;
-        if w.from(at).starts_with('\u{feff}') {
-            return Flow::At(at + '\u{feff}'.len_utf8());
-        }
-        let mut reader = Reader::from_str(w.from(at));
-        let config = reader.config_mut();
-        config.allow_dangling_amp = true;
-        config.allow_unmatched_ends = true;
-        config.check_end_names = false;
-        let position = |reader: &Reader<&[u8]>| {
-            at + usize::try_from(reader.buffer_position()).unwrap_or(usize::MAX)
-        };
+        let bytes = w.rest.as_bytes();
+        let mut start = at;
         loop {
-            let start = position(&reader);
-            let bytes = rest.as_bytes();
             cx.place.at = w.origin.at + start;
-            if bytes.get(start) == Some(&b'<') {
-                let Some(next) = bytes.get(start + 1).copied() else {
-                    return self.lone(w, start, visitor, cx);
+            let next = match bytes.get(start..).unwrap_or_default() {
+                [] => return Flow::At(start),
+                [b'<', next, ..] => *next,
+                [b'<'] => return self.lone(w, start, visitor, cx),
+                _ => {
+                    match self.run_of_text(w, start, visitor, cx) {
+                        Flow::At(end) => start = end,
+                        flow => return flow,
+                    }
+                    continue;
+                }
+            };
+            let closes = next == b'/';
+            if !closes && !is_name_start(next) {
+                return match next {
+                    b'!' | b'?' => self.bang(w, start, visitor, cx),
+                    _ => self.lone(w, start, visitor, cx),
                 };
-                match next {
-                    b'!' | b'?' => return self.bang(w, start, visitor, cx),
-                    b'/' => {}
-                    _ if is_name_start(next) => {}
-                    _ => return self.lone(w, start, visitor, cx),
-                }
-                if w.offset(start) < self.simple_until {
-                    return self.simple_tag(w, start, visitor, cx);
-                }
             }
-            let Ok(event) = reader.read_event() else {
-                if !w.full(start) {
-                    return Flow::Need(start);
+            // A name and nothing else: most tags are that.
+            let inner = start + 1 + usize::from(closes);
+            let name = name_len(bytes.get(inner..).unwrap_or_default());
+            let end = inner + name;
+            if name > 0 && bytes.get(end) == Some(&b'>') {
+                let name = w.rest.get(inner..end).unwrap_or_default();
+                let flow = if closes {
+                    self.elements.end(name, visitor, cx)
+                } else {
+                    self.elements.tag(name, "", false, visitor, cx)
+                };
+                start = end + 1;
+                if flow.is_break() {
+                    return Flow::Stop(start);
                 }
-                // No end in sight: from here on by the simple rule.
-                self.simple_until = w.offset(rest.len());
-                return self.simple_tag(w, start, visitor, cx);
-            };
-            let end = position(&reader);
-            let raw =
-                |skip: usize, tail: usize| rest.get(start + skip..end - tail).unwrap_or_default();
-            let flow = match event {
-                Event::Text(_) => {
-                    let text = raw(0, 0);
-                    if text.starts_with('&') {
-                        if end == rest.len() && !w.last && text.len() < LONGEST_REFERENCE {
-                            return Flow::Need(start);
-                        }
-                        cx.note(IssueCode::UnescapedCharacter, text);
-                    }
-                    self.elements.text(text, visitor, cx);
-                    continue;
-                }
-                Event::GeneralRef(_) => {
-                    self.elements.reference(raw(0, 0), visitor, cx);
-                    continue;
-                }
-                Event::Start(_) | Event::Empty(_) | Event::End(_)
-                    if raw(1, 1).as_bytes().contains(&b'<') =>
-                {
-                    if let Some(flow) = self.broken(w, start, end, cx) {
-                        return flow;
-                    }
-                    self.elements.tag(raw(1, 1), visitor, cx)
-                }
-                Event::Start(_) | Event::Empty(_) => self.elements.tag(raw(1, 1), visitor, cx),
-                Event::End(_) => self.elements.end(raw(2, 1), visitor, cx),
-                Event::Eof => return Flow::At(rest.len()),
-                // Found by `bang` before quick-xml sees them.
-                Event::CData(_)
-                | Event::Comment(_)
-                | Event::Decl(_)
-                | Event::PI(_)
-                | Event::DocType(_) => {
-                    continue;
-                }
-            };
-            if flow.is_break() {
-                return Flow::Stop(end);
+                continue;
+            }
+            match self.tag(w, start, visitor, cx) {
+                Flow::At(end) if self.passing.is_none() => start = end,
+                flow => return flow,
             }
         }
+    }
+
+    /// Text up to the next `<`.
+    fn run_of_text<V: Visitor>(
+        &mut self,
+        w: &Window<'_>,
+        start: usize,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> Flow {
+        let here = w.from(start);
+        let found = here.find('<');
+        let mut text = here.get(..found.unwrap_or(here.len())).unwrap_or_default();
+        // A reference may go on beyond the window.
+        if found.is_none() && !w.last {
+            let from = boundary(text, text.len().saturating_sub(LONGEST_REFERENCE));
+            let tail = text.get(from..).unwrap_or_default();
+            if let Some(amp) =
+                tail.rfind('&').filter(|amp| !tail.get(*amp..).is_some_and(|t| t.contains(';')))
+            {
+                text = text.get(..from + amp).unwrap_or_default();
+                self.elements.references(text, visitor, cx);
+                return Flow::Need(start + text.len());
+            }
+        }
+        if text.contains('&') {
+            self.elements.references(text, visitor, cx);
+        } else {
+            self.elements.text(text, visitor, cx);
+        }
+        Flow::At(start + text.len())
+    }
+
+    /// A tag with more than a name in it.
+    fn tag<V: Visitor>(
+        &mut self,
+        w: &Window<'_>,
+        start: usize,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> Flow {
+        if w.offset(start) < self.simple_until {
+            return self.simple_tag(w, start, visitor, cx);
+        }
+        let Some(len) = tag_len(w.from(start)) else {
+            if !w.full(start) {
+                return Flow::Need(start);
+            }
+            // No end in sight: from here on by the simple rule.
+            self.simple_until = w.offset(w.rest.len());
+            return self.simple_tag(w, start, visitor, cx);
+        };
+        let end = start + len;
+        let raw = w.rest.get(start + 1..end - 1).unwrap_or_default();
+        if raw.contains('<')
+            && let Some(flow) = self.broken(w, start, end, cx)
+        {
+            return flow;
+        }
+        if self.show_tag(raw, visitor, cx).is_break() { Flow::Stop(end) } else { Flow::At(end) }
+    }
+
+    /// Shows a tag, given without its angle brackets.
+    fn show_tag<V: Visitor>(
+        &mut self,
+        raw: &str,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> ControlFlow<()> {
+        if let Some(name) = raw.strip_prefix('/') {
+            return self.elements.end(name, visitor, cx);
+        }
+        let (raw, empty) = raw.strip_suffix('/').map_or((raw, false), |raw| (raw, true));
+        let end = raw.bytes().position(|b| b.is_ascii_whitespace() || b == b'/');
+        let (name, attributes) = raw.split_at(end.unwrap_or(raw.len()));
+        self.elements.tag(name, attributes, empty, visitor, cx)
     }
 
     /// A `<` that begins nothing is text.
@@ -279,10 +319,7 @@ impl Scan {
             Cut::Open => return self.open_tag(w, start, visitor, cx),
         };
         let raw = w.rest.get(start + 1..end).unwrap_or_default();
-        let flow = match raw.strip_prefix('/') {
-            Some(name) => self.elements.end(name, visitor, cx),
-            None => self.elements.tag(raw, visitor, cx),
-        };
+        let flow = self.show_tag(raw, visitor, cx);
         if flow.is_break() { Flow::Stop(next) } else { Flow::At(next) }
     }
 
@@ -308,129 +345,6 @@ impl Scan {
             let _ = self.elements.close_innermost(visitor, cx);
         }
         Flow::At(w.rest.len())
-    }
-
-    /// `<!` and `<?`.
-    fn bang<V: Visitor>(
-        &mut self,
-        w: &Window<'_>,
-        start: usize,
-        visitor: &mut V,
-        cx: &mut Cx<'_>,
-    ) -> Flow {
-        const CDATA: &str = "<![CDATA[";
-        let here = w.from(start);
-        if here.len() < CDATA.len() && !w.last {
-            return Flow::Need(start);
-        }
-        if here.starts_with(CDATA) {
-            self.passing = Some(Passing::Cdata);
-            return Flow::At(start + CDATA.len());
-        }
-        if here.starts_with("<!--") {
-            return self.comment(w, start, cx);
-        }
-        if here.starts_with("<?") {
-            return self.instruction(w, start, cx);
-        }
-        if here.get(..9).is_some_and(|h| h.eq_ignore_ascii_case("<!doctype")) {
-            return self.doctype(w, start, visitor, cx);
-        }
-        self.passing = Some(Passing::Until(">"));
-        Flow::At(start)
-    }
-
-    fn comment(&mut self, w: &Window<'_>, start: usize, cx: &mut Cx<'_>) -> Flow {
-        let inner = start + 4;
-        let end = if self.no_comment_end { None } else { w.from(inner).find("-->") };
-        if let Some(end) = end {
-            return Flow::At(inner + end + 3);
-        }
-        if !w.last {
-            self.passing = Some(Passing::Until("-->"));
-            return Flow::At(inner);
-        }
-        // Never closed: take it for as little as may be.
-        cx.note(IssueCode::ParsingError, excerpt(w.from(start)));
-        self.no_comment_end = true;
-        match w.from(inner).find('>') {
-            Some(end) => Flow::At(inner + end + 1),
-            None => Flow::At(w.rest.len()),
-        }
-    }
-
-    fn instruction(&mut self, w: &Window<'_>, start: usize, cx: &mut Cx<'_>) -> Flow {
-        let here = w.from(start);
-        let declaration = here.starts_with("<?xml ")
-            || here.starts_with("<?xml\t")
-            || here.starts_with("<?xml\n");
-        if declaration && w.offset(start) > 0 && !self.elements.seen_root() {
-            cx.note(IssueCode::LeadingWhitespace, excerpt(w.rest));
-        }
-        // A declaration ends at the first `>`, with or without its `?`.
-        self.passing = Some(Passing::Until(if declaration { ">" } else { "?>" }));
-        Flow::At(start + 2)
-    }
-
-    fn doctype<V: Visitor>(
-        &mut self,
-        w: &Window<'_>,
-        start: usize,
-        visitor: &mut V,
-        cx: &mut Cx<'_>,
-    ) -> Flow {
-        let inner = start + "<!doctype".len();
-        let here = w.from(inner);
-        let root =
-            here.trim_start().split(|c: char| c.is_whitespace() || matches!(c, '>' | '[')).next();
-        visitor.doctype(root.unwrap_or_default());
-        match here.find(['[', '>']) {
-            Some(i) if here.as_bytes().get(i) == Some(&b'[') => {
-                cx.note(IssueCode::DoctypeIgnored, excerpt(w.from(start)));
-                self.passing = Some(Passing::Subset);
-                Flow::At(inner + i)
-            }
-            Some(i) => Flow::At(inner + i + 1),
-            None => {
-                self.passing = Some(Passing::Until(">"));
-                Flow::At(inner)
-            }
-        }
-    }
-
-    /// The inside of a CDATA section, given on as it comes.
-    fn cdata<V: Visitor>(
-        &mut self,
-        w: &Window<'_>,
-        at: usize,
-        visitor: &mut V,
-        cx: &mut Cx<'_>,
-    ) -> Flow {
-        cx.place.at = w.origin.at + at;
-        let inside = w.from(at);
-        match CdataEnd::find(inside, self.elements.top(), w.last) {
-            CdataEnd::Proper(end) => {
-                self.passing = None;
-                self.elements.text(inside.get(..end).unwrap_or_default(), visitor, cx);
-                Flow::At(at + end + "]]>".len())
-            }
-            CdataEnd::Forgotten(end) => {
-                self.passing = None;
-                cx.note(IssueCode::ParsingError, excerpt(inside));
-                self.elements.text(inside.get(..end).unwrap_or_default(), visitor, cx);
-                Flow::At(at + end)
-            }
-            CdataEnd::Unsure => Flow::Need(at),
-            CdataEnd::Beyond if w.last => {
-                self.elements.text(inside, visitor, cx);
-                Flow::At(w.rest.len())
-            }
-            CdataEnd::Beyond => {
-                let safe = boundary(w.rest, w.rest.len().saturating_sub(CDATA_TAIL)).max(at);
-                self.elements.text(w.rest.get(at..safe).unwrap_or_default(), visitor, cx);
-                Flow::Need(safe)
-            }
-        }
     }
 }
 

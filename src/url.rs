@@ -229,6 +229,22 @@ fn strip_params(query: &str, strip: &ParamSet) -> String {
     query.split('&').filter(name).collect::<Vec<_>>().join("&")
 }
 
+/// What a URL that someone wrote by hand may be known as: with every step
+/// taken, and with none, for sites that leave steps out.
+pub fn identities(url: &Url) -> Vec<Url> {
+    let none = Steps { fragment: false, trailing_dot: false, escapes: false, empty_query: false };
+    let mut found = Vec::with_capacity(2);
+    for steps in [Steps::default(), none] {
+        let mut identity = url.clone();
+        if normalise(&mut identity, steps, &ParamSet::default()).is_ok()
+            && !found.contains(&identity)
+        {
+            found.push(identity);
+        }
+    }
+    found
+}
+
 /// `example.org.` names the same host as `example.org`.
 fn drop_trailing_dot(url: &mut Url) {
     let Some(bare) = url.domain().and_then(|d| d.strip_suffix('.')).map(str::to_owned) else {

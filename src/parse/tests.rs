@@ -1,3 +1,5 @@
+//! Rules of every format, by small documents.
+
 use super::*;
 
 /// What a sitemap or feed lists: URL, dates and the rest on one line each.

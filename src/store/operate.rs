@@ -222,7 +222,7 @@ impl State {
     fn named_row(&mut self, crawl: CrawlId, url: &str) -> Result<Option<UrlRow>, StoreError> {
         let url = Url::parse(url)
             .map_err(|e| StoreError::Refused(format!("{url:?} is not an absolute URL: {e}")))?;
-        self.find_normalised(crawl, url)
+        self.find_normalised(crawl, &url)
     }
 }
 

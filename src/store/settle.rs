@@ -222,7 +222,7 @@ impl State {
         else {
             return Ok(None);
         };
-        let Some(target) = self.find_normalised(row.crawl, url)? else { return Ok(None) };
+        let Some(target) = self.find_normalised(row.crawl, &url)? else { return Ok(None) };
         // A parked one cannot stand for it: two that name each other would
         // both be gone.
         let stands = target.listed && target.state != held::PARKED;
@@ -233,19 +233,18 @@ impl State {
     pub(super) fn find_normalised(
         &mut self,
         crawl: crate::model::CrawlId,
-        mut url: url::Url,
+        url: &url::Url,
     ) -> Result<Option<UrlRow>, StoreError> {
-        let steps = crate::config::Steps::default();
-        if crate::url::normalise(&mut url, steps, &crate::config::glob::ParamSet::default())
-            .is_err()
-        {
-            return Ok(None);
+        for spelling in crate::url::identities(url) {
+            let authority = authority(&spelling);
+            let Some(host) = self.find_host(&authority)? else { continue };
+            let path = &spelling[url::Position::BeforePath..];
+            let key = url_key(self.seed, crawl, &authority, path);
+            if let Some(row) = self.find_url(crawl, host, path, key)? {
+                return Ok(Some(row));
+            }
         }
-        let authority = authority(&url);
-        let Some(host) = self.find_host(&authority)? else { return Ok(None) };
-        let path = &url[url::Position::BeforePath..];
-        let key = url_key(self.seed, crawl, &authority, path);
-        self.find_url(crawl, host, path, key)
+        Ok(None)
     }
 
     /// A page's 429 or Retry-After is meant for the whole host.

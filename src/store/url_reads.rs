@@ -8,11 +8,9 @@ use super::lookup::find_on_disk;
 use super::rows::{decode, held, lastmod, reason, url_key};
 use super::views::{BlockView, DeadView, Page, PeekView, QueueView, UrlState, UrlView};
 use super::{StoreError, engine, timestamp};
-use crate::config::Steps;
-use crate::config::glob::ParamSet;
 use crate::diff::snapshot::EntryHints;
 use crate::model::{CrawlId, Outcome, Priority, Reason, SourceId, UrlId};
-use crate::url::{authority, normalise};
+use crate::url::{authority, identities};
 
 /// Most rows of one page.
 const PAGE: u32 = 1_000;
@@ -262,11 +260,8 @@ pub(super) fn url(
 
 /// The URL normalised, then its twins: a site keeps one form of them.
 fn spellings(url: &Url) -> Vec<Url> {
-    let mut plain = url.clone();
-    if normalise(&mut plain, Steps::default(), &ParamSet::default()).is_err() {
-        return Vec::new();
-    }
-    let mut all = vec![plain.clone()];
+    let mut all = identities(url);
+    let Some(plain) = all.first().cloned() else { return all };
     let Some(host) = plain.domain().map(str::to_owned) else { return all };
     if plain.port().is_some() {
         return all;

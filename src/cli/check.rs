@@ -12,6 +12,7 @@ mod scope;
 
 use super::output::Output;
 use super::{Failure, Options};
+use crate::clock::Clock;
 
 pub use input::{Document, fetch_request, fetcher_for};
 pub use reading::{Reading, read};
@@ -44,7 +45,7 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
     if options.json {
         out.json(&json::of(&reading, args.entries))?;
     } else {
-        report::print(&document, &reading, args.entries, out)?;
+        report::print(&document, &reading, args.entries, Clock::system().now(), out)?;
     }
     out.flush()?;
     if reading.is_usable() { Ok(()) } else { Err(Failure::Reported) }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::humane;
 use super::output::{Output, Tone};
-use super::source_of_truth::{config_path, load_config};
+use super::source_of_truth::{DEFAULT_CONFIG, config_path, load_config};
 use super::{Failure, Options};
 use crate::clock::Clock;
 use crate::config::{self, Config, PollRule};
@@ -34,29 +34,35 @@ pub fn run(command: &Command, options: &Options, out: &mut Output) -> Result<(),
     if options.json {
         let values: toml::Table = toml::from_str(&resolved)
             .map_err(|error| anyhow::anyhow!("the resolved values cannot be read back: {error}"))?;
-        let crons: serde_json::Map<_, _> =
-            crons.into_iter().map(|(site, times)| (site, json!(times))).collect();
+        let crons: serde_json::Map<_, _> = crons
+            .into_iter()
+            .map(|(site, times)| (site, times.iter().map(|at| format!("{at:.3}")).collect()))
+            .collect();
         return Ok(out.json(&json!({ "config": values, "warnings": warnings, "cron": crons }))?);
     }
     out.line(resolved.trim_end())?;
     for (site, times) in crons {
+        let zone = config.sites.get(&site).map_or(TimeZone::UTC, |site| site.timezone.clone());
+        let times: Vec<String> = times.into_iter().map(|at| local(at, &zone)).collect();
         let site = out.paint(Tone::Strong, &site);
         out.line(&format!("# {site} is polled next at {}", times.join(", ")))?;
     }
     for warning in warnings {
         out.toned(Tone::Warn, &format!("# warning: {}", humane::safe(&warning)))?;
     }
-    let name = match config_path(options) {
-        Some(path) => humane::safe(&path.display().to_string()),
-        None => "no config file: the defaults".to_owned(),
+    let Some(path) = config_path(options) else {
+        let nothing =
+            format!("# no {DEFAULT_CONFIG} in the current folder: these are the defaults");
+        return Ok(out.line(&nothing)?);
     };
+    let name = humane::safe(&path.display().to_string());
     let sites = humane::count(config.sites.len() as u64, "site", "sites");
     let fine = out.paint(Tone::Good, "is valid");
     Ok(out.line(&format!("# {name} {fine}: {sites}"))?)
 }
 
-/// The next times of each site that has a cron line, in its own zone.
-fn crons(config: &Config, now: Timestamp) -> Vec<(String, Vec<String>)> {
+/// The next times of each site that has a cron line.
+fn crons(config: &Config, now: Timestamp) -> Vec<(String, Vec<Timestamp>)> {
     config
         .sites
         .values()
@@ -67,9 +73,13 @@ fn crons(config: &Config, now: Timestamp) -> Vec<(String, Vec<String>)> {
         .collect()
 }
 
-fn times(cron: &CronSpec, zone: &TimeZone, now: Timestamp) -> Vec<String> {
+fn times(cron: &CronSpec, zone: &TimeZone, now: Timestamp) -> Vec<Timestamp> {
     std::iter::successors(cron.next_after(now, zone), |at| cron.next_after(*at, zone))
         .take(TIMES)
-        .map(|at| at.to_zoned(zone.clone()).strftime("%a %Y-%m-%d %H:%M:%S %Z").to_string())
         .collect()
+}
+
+/// An instant as the clocks of a zone show it.
+fn local(at: Timestamp, zone: &TimeZone) -> String {
+    at.to_zoned(zone.clone()).strftime("%a %Y-%m-%d %H:%M:%S %Z").to_string()
 }

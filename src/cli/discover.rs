@@ -53,6 +53,13 @@ fn home_of(typed: &str) -> Result<Url, Failure> {
             "{typed}: not a site; give its home page, such as https://example.org/"
         ))
     })?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(Failure::Usage(
+            "a user name and a password in a URL are never sent; leave them out, and send them \
+             in the headers of the [[site]]"
+                .to_owned(),
+        ));
+    }
     url.set_fragment(None);
     Ok(url)
 }
@@ -71,8 +78,10 @@ mod tests {
         for (typed, home) in cases {
             assert_eq!(home_of(typed).expect("a site").as_str(), home);
         }
-        for typed in ["ftp://example.org/", "", "http://"] {
-            assert!(matches!(home_of(typed), Err(Failure::Usage(_))), "{typed:?}");
+        for typed in ["ftp://example.org/", "", "http://", "http://me:s3cret@example.org/"] {
+            let failure = home_of(typed).expect_err(typed);
+            assert!(matches!(failure, Failure::Usage(_)), "{typed:?}");
+            assert!(!failure.to_string().contains("s3cret"), "{failure}");
         }
     }
 }

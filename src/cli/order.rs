@@ -94,6 +94,15 @@ impl Order {
         }
     }
 
+    /// Refuses what no daemon and no store takes, as wrong usage.
+    pub fn check(&self) -> Result<(), Failure> {
+        match self {
+            Self::Replay { urls, .. } | Self::Requeue { urls, .. } => parsed(urls).map(drop),
+            Self::Block { pattern, .. } => web_url(pattern).map(drop),
+            Self::Forget { .. } | Self::Pause { .. } => Ok(()),
+        }
+    }
+
     /// What an order came to, in words.
     pub fn in_words(&self, answer: &Value) -> String {
         let urls = |field: &str| {
@@ -105,6 +114,10 @@ impl Order {
             }
             Self::Replay { .. } => format!("put back {}", urls("replayed")),
             Self::Requeue { .. } => format!("made {} due now", urls("requeued")),
+            // Not counted: each is held back when its turn comes.
+            Self::Block { lift: false, prefix: true, pattern, .. } => {
+                format!("blocked: no URL that begins with {} is leased", humane::safe(pattern))
+            }
             Self::Block { lift: false, .. } => {
                 format!("blocked: {} held back now", urls("blocked"))
             }
@@ -145,11 +158,11 @@ impl Order {
                 store.requeue(crawl, urls).await.map(|urls| json!({ "requeued": urls }))
             }
             Self::Block { pattern, prefix, crawl, lift: false } => {
-                let pattern = web_url(&pattern)?;
+                let pattern = web_url(&pattern)?.into();
                 store.block(crawl, pattern, prefix).await.map(|urls| json!({ "blocked": urls }))
             }
             Self::Block { pattern, prefix, crawl, lift: true } => {
-                let pattern = web_url(&pattern)?;
+                let pattern = web_url(&pattern)?.into();
                 store.unblock(crawl, pattern, prefix).await.map(|urls| json!({ "unblocked": urls }))
             }
             Self::Pause { crawl, paused } => store
@@ -162,15 +175,24 @@ impl Order {
 }
 
 fn parsed(urls: &[String]) -> Result<Vec<String>, Failure> {
-    urls.iter().map(|url| web_url(url)).collect()
+    urls.iter().map(|url| web_url(url).map(String::from)).collect()
 }
 
 /// An absolute http or https URL, as the API takes it.
-fn web_url(text: &str) -> Result<String, Failure> {
-    match Url::parse(text) {
-        Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(url.into()),
-        _ => Err(Failure::Usage(format!("{text}: not an absolute http or https URL"))),
+pub(super) fn web_url(text: &str) -> Result<Url, Failure> {
+    let shown = humane::safe(text);
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    let url = url.ok_or_else(|| {
+        Failure::Usage(format!(
+            "{shown}: not an absolute http or https URL, such as https://example.org/a"
+        ))
+    })?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(Failure::Usage(
+            "a user name and a password in a URL are never sent; leave them out".to_owned(),
+        ));
     }
+    Ok(url)
 }
 
 #[cfg(test)]
@@ -187,6 +209,22 @@ mod tests {
         assert_eq!(order(&[]).call(), call(json!({ "crawl": "default", "all": true })));
         let one = json!({ "crawl": "default", "urls": ["https://example.org/"] });
         assert_eq!(order(&["https://example.org/"]).call(), call(one));
+    }
+
+    #[test]
+    fn what_is_no_url_is_wrong_usage_before_anybody_is_asked() {
+        for typed in ["nonsense", "ftp://example.org/", "http://me:s3cret@example.org/"] {
+            let crawl = "default".to_owned();
+            let orders = [
+                Order::Requeue { urls: vec![typed.to_owned()], crawl: crawl.clone() },
+                Order::Block { pattern: typed.to_owned(), prefix: true, crawl, lift: true },
+            ];
+            for order in orders {
+                let failure = order.check().expect_err(typed);
+                assert!(matches!(failure, Failure::Usage(_)), "{typed}");
+                assert!(!failure.to_string().contains("s3cret"), "{failure}");
+            }
+        }
     }
 
     #[test]

@@ -130,14 +130,10 @@ async fn latest(truth: &SourceOfTruth, source: i64) -> Result<(Value, Value), Fa
 
 fn print(poll: &Poll, changes: &[Change], out: &mut Output) -> Result<(), Failure> {
     let tone = tone_of(poll);
-    let told = match &poll.error {
-        Some(error) => humane::safe(error),
-        None => counts_in_words(&poll.counts).unwrap_or_default(),
-    };
     out.line(&out.paint(Tone::Strong, &humane::cut_middle(&humane::safe(&poll.url), MAX_WIDTH)))?;
-    let entries = humane::count(poll.entries, "URL", "URLs");
     let result = out.paint(tone, &humane::safe(&poll.result));
-    out.line(&format!("  {result}  {entries}{}{told}", if told.is_empty() { "" } else { ": " }))?;
+    let told = outcome(poll);
+    out.line(&format!("  {result}{}{told}", if told.is_empty() { "" } else { "  " }))?;
     for change in changes.iter().take(SHOWN) {
         out.line(&format!("  {}", change_line(change, MAX_WIDTH - 2, out)))?;
     }
@@ -146,6 +142,17 @@ fn print(poll: &Poll, changes: &[Change], out: &mut Output) -> Result<(), Failur
         out.toned(Tone::Faint, &format!("  and {more} more; --json has them all"))?;
     }
     Ok(())
+}
+
+/// What a poll read and what came of it. A document that came unchanged is not
+/// read again, so nothing is said of what is in it.
+fn outcome(poll: &Poll) -> String {
+    let read = (poll.entries > 0).then(|| humane::count(poll.entries, "URL", "URLs"));
+    let told = match &poll.error {
+        Some(error) => Some(humane::safe(error)),
+        None => counts_in_words(&poll.counts),
+    };
+    read.into_iter().chain(told).collect::<Vec<_>>().join(": ")
 }
 
 /// How the result of a poll is meant.

@@ -4,9 +4,10 @@
 //! of the store when none runs. Both have the shape of the API.
 
 use serde_json::{Value, json};
-use url::Url;
 
 use super::Failure;
+use super::order::web_url;
+use crate::serve::wire::Cursor;
 use crate::serve::wire::sources::{Site, Source};
 use crate::serve::wire::views::{Dead, KnownUrl, Peek, Queue, Status};
 use crate::store::views::{Page, SourceFilter};
@@ -94,6 +95,14 @@ impl Question {
         }
     }
 
+    /// Refuses what no daemon and no store can answer, as wrong usage.
+    pub fn check(&self) -> Result<(), Failure> {
+        match self {
+            Self::Url { url, .. } => web_url(url).map(drop),
+            _ => Ok(()),
+        }
+    }
+
     /// Answers it out of the store.
     pub async fn answer(&self, store: &Store) -> Result<Value, Failure> {
         let answer = match self {
@@ -108,8 +117,7 @@ impl Question {
             }
             Self::Status => json!(Status::from(store.status().await.map_err(explain)?)),
             Self::Url { url, crawl } => {
-                let url = Url::parse(url)
-                    .map_err(|error| Failure::Usage(format!("{url}: no absolute URL: {error}")))?;
+                let url = web_url(url)?;
                 json!(KnownUrl::from(store.url(crawl.clone(), url).await.map_err(explain)?))
             }
             Self::Queues => {
@@ -125,7 +133,7 @@ impl Question {
             Self::Dead { limit } => {
                 let page = store.dead(*limit, None).await.map_err(explain)?;
                 let urls: Vec<Dead> = page.items.into_iter().map(Dead::from).collect();
-                json!({ "urls": urls })
+                json!({ "urls": urls, "next": page.next.map(Cursor) })
             }
         };
         Ok(answer)
@@ -137,6 +145,9 @@ async fn sources(
     site: Option<String>,
     retired: bool,
 ) -> Result<Vec<Source>, StoreError> {
+    if let Some(name) = &site {
+        store.site(name.clone()).await?;
+    }
     let mut all = Vec::new();
     let mut filter = SourceFilter { site, url: None, retired, limit: PART, after: None };
     loop {

@@ -53,6 +53,7 @@ impl SourceOfTruth {
 
     /// Asks the daemon, or looks into the store when none runs.
     pub async fn ask(&self, question: &Question) -> Result<Value, Failure> {
+        question.check()?;
         let owned = question.query();
         let query: Vec<(&str, &str)> =
             owned.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -79,6 +80,7 @@ impl SourceOfTruth {
 
     /// Gives the order to the daemon, or carries it out when none runs.
     pub async fn order(&self, order: &Order) -> Result<Value, Failure> {
+        order.check()?;
         let given = match order.call() {
             Call::Post(path, body) => self.client.post(path, &body).await,
             Call::Delete(path) => self.client.delete(&path, &[]).await,
@@ -190,6 +192,10 @@ fn read_token(path: &Path) -> Result<String, Failure> {
 fn explain(error: ApiError) -> Failure {
     match error {
         ApiError::Usage(text) => Failure::Usage(text),
+        ApiError::Refused { status: 401, detail, .. } => {
+            let detail = detail.trim_end_matches('.');
+            Failure::Runtime(anyhow!("{detail} (name the file that holds it with --token-file)"))
+        }
         other => Failure::Runtime(anyhow!(other)),
     }
 }

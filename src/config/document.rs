@@ -4,6 +4,7 @@
 //! Overrides from the environment are merged in before anything is read, and
 //! get places behind the end of the text: a fault there names the variable.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -67,7 +68,9 @@ impl Document {
     /// A fault at the value or key that `span` covers.
     pub(super) fn fault(&self, span: &Range<usize>, message: String) -> Fault {
         let covering = self.keys.iter().filter(|(s, _)| s.contains(&span.start));
-        let key = covering.min_by_key(|(s, _)| s.len()).map(|(_, key)| key.clone());
+        // A variable's sections stand at the same place as its key: the longest is meant.
+        let nearest = covering.min_by_key(|(s, key)| (s.len(), Reverse(key.len())));
+        let key = nearest.map(|(_, key)| key.clone());
         Fault { place: self.place(span), key: key.unwrap_or_default(), message }
     }
 
@@ -124,22 +127,21 @@ impl Document {
                 return;
             }
             let name: &str = key.get_ref();
+            let path = join(path, name);
+            // The key is known here; sections of one variable share their place.
+            let mut note = |span: Range<usize>, message| {
+                faults.push(Fault { place: self.place(&span), key: path.clone(), message });
+            };
             if !shape.keys.contains(&name) {
-                faults.push(self.fault(&key.span(), unknown_key(shape.keys)(name)));
+                note(key.span(), unknown_key(shape.keys)(name));
                 continue;
             }
             let Some(inner) = shape.table(name) else { continue };
-            let path = join(path, name);
             if path == "site" && value.get_ref().as_array().is_none() {
-                faults.push(self.fault(&key.span(), "write a site as [[site]]".to_owned()));
+                note(key.span(), "write a site as [[site]]".to_owned());
             } else if path != "site" && !value.get_ref().is_table() {
                 let found = value.get_ref().type_str();
-                faults.push(
-                    self.fault(
-                        &value.span(),
-                        format!("found {found}, allowed is a table: [{path}]"),
-                    ),
-                );
+                note(value.span(), format!("found {found}, allowed is a table: [{path}]"));
             }
             for table in tables_in(value.get_ref()) {
                 self.check(table, inner, &path, faults);

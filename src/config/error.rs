@@ -15,7 +15,7 @@ pub(super) const MAX_FAULTS: usize = 20;
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file could not be read.
-    #[error("{}: cannot be read", path.display())]
+    #[error("{}: cannot be read: {source}", path.display())]
     Read {
         /// The config file, or one that it includes.
         path: PathBuf,

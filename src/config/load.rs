@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::string::FromUtf8Error;
 
 use toml::Spanned;
 
 use super::document::Document;
 use super::env::Env;
-use super::error::{ConfigError, Fault, MAX_FAULTS};
+use super::error::{ConfigError, Fault, MAX_FAULTS, Place};
 use super::glob::Glob;
 use super::raw::{Leaf, RawConfig, RawInclude, RawSite, Shape};
 use super::read::{Reader, strings};
@@ -108,7 +109,16 @@ fn read_file(path: &Path) -> Result<String, ConfigError> {
         let message = format!("{bytes} bytes, allowed are {MAX_FILE_BYTES}");
         return Err(failed(std::io::Error::other(message)));
     }
-    fs::read_to_string(path).map_err(failed)
+    String::from_utf8(fs::read(path).map_err(failed)?).map_err(|error| not_utf8(path, &error))
+}
+
+/// Names the line of the first byte that is no UTF-8.
+fn not_utf8(path: &Path, error: &FromUtf8Error) -> ConfigError {
+    let before = error.as_bytes().iter().take(error.utf8_error().valid_up_to());
+    let line = before.filter(|byte| **byte == b'\n').count() + 1;
+    let place = Place::File { path: path.to_owned(), line };
+    let message = "not valid UTF-8; save the file as UTF-8".to_owned();
+    invalid(vec![Fault { place, key: String::new(), message }])
 }
 
 /// The files that `include` names, in the order of its lines and, within

@@ -7,13 +7,14 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::raw::{
-    RawChangeFreq, RawConfig, RawDaemon, RawFetch, RawListen, RawLog, RawPoliteness, RawPoll,
+    Leaf, RawChangeFreq, RawConfig, RawDaemon, RawFetch, RawListen, RawLog, RawPoliteness, RawPoll,
     RawQueue, RawRecrawl, RawStore,
 };
 use super::read::{
     Reader, allowed_address, duration, list, listener, number, one_of, size, string, timezone,
     web_url, whole,
 };
+use super::units::format_duration;
 use super::{
     ChangeFreqIntervals, Config, Daemon, Durability, Fetch, FetchLimits, Listen, Log, LogFormat,
     Order, Politeness, Poll, Queue, Recrawl, Store,
@@ -145,18 +146,28 @@ fn poll(poll: &mut Poll, raw: &RawPoll, reader: &mut Reader<'_>) {
     reader.set(&mut poll.max, &raw.max, duration(INTERVALS));
     reader.ordered((&raw.min, poll.min), (&raw.max, poll.max), "poll");
     reader.set(&mut poll.first, &raw.first, duration(INTERVALS));
-    if raw.first.is_none() && poll.min <= poll.max {
-        // Only a typed `first` can contradict the other two.
-        poll.first = poll.first.clamp(poll.min, poll.max);
-    }
-    if poll.first < poll.min || poll.first > poll.max {
-        let message = "allowed is a duration from poll.min to poll.max".to_owned();
-        reader.fault_at(&[&raw.first, &raw.min, &raw.max], message);
+    // Where min and max contradict each other, that is said and enough.
+    if poll.min <= poll.max {
+        first(poll, &raw.first, reader);
     }
     reader.set(&mut poll.jitter, &raw.jitter, number(0.0..=0.5));
     reader.set(&mut poll.removal_polls, &raw.removal_polls, whole(1..=100));
     let removal = Duration::ZERO..=*INTERVALS.end();
     reader.set(&mut poll.removal_after, &raw.removal_after, duration(removal));
+}
+
+/// Only a typed `first` can contradict the other two.
+fn first(poll: &mut Poll, typed: &Leaf, reader: &mut Reader<'_>) {
+    let within = poll.first.clamp(poll.min, poll.max);
+    if typed.is_some() && poll.first != within {
+        let (first, min, max) =
+            (format_duration(poll.first), format_duration(poll.min), format_duration(poll.max));
+        let message = format!(
+            "found \"{first}\", allowed is a duration from poll.min to poll.max: {min} to {max}"
+        );
+        reader.fault_at(&[typed], message);
+    }
+    poll.first = within;
 }
 
 fn recrawl(recrawl: &mut Recrawl, raw: &RawRecrawl, reader: &mut Reader<'_>) {

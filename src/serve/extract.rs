@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, BodyDataStream};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
@@ -27,6 +27,12 @@ pub(crate) const SMALL_BODY: usize = 2 << 20;
 pub(crate) const LARGE_BODY: usize = 16 << 20;
 /// Time for a body to come in whole.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes read on and thrown away of a body that is refused for its size. Most
+/// clients read the answer only when all is sent; without this they would be
+/// told of a broken connection, not of the limit.
+const DISCARDED: usize = 64 << 20;
+/// Without a byte for so long, a client waits for the answer and sends no more.
+const LULL: Duration = Duration::from_millis(500);
 /// From this size on a body is parsed on the blocking pool: on an async worker
 /// it would hold up other requests for milliseconds.
 const PARSE_APART: usize = 256 << 10;
@@ -100,7 +106,13 @@ where
 
     async fn from_request(request: Request, context: &Arc<Context>) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
-        check_length(&parts.headers, LIMIT)?;
+        if let Err(problem) = check_length(&parts.headers, LIMIT) {
+            // Who asks first whether to send need not send.
+            if !parts.headers.contains_key(header::EXPECT) {
+                discard(body.into_data_stream());
+            }
+            return Err(problem);
+        }
         let reading = read_body(body, LIMIT, &context.bodies);
         let Ok(read) = tokio::time::timeout(BODY_TIMEOUT, reading).await else {
             return Err(Problem::new(
@@ -114,9 +126,9 @@ where
         }
         check_media_type(&parts.headers)?;
         if bytes.len() < PARSE_APART {
-            return Ok(Self { value: read_json(&bytes)?, held: permits });
+            return Ok(Self { value: read_object(&bytes)?, held: permits });
         }
-        let parsing = tokio::task::spawn_blocking(move || read_json(&bytes));
+        let parsing = tokio::task::spawn_blocking(move || read_object(&bytes));
         let value = parsing.await.map_err(|_| {
             Problem::new(Kind::Internal, "Reading the body failed; nothing was changed.")
         })??;
@@ -131,9 +143,27 @@ async fn read_body(body: Body, limit: usize, budget: &BodyBudget) -> Result<Inco
         let chunk = chunk.map_err(|_| {
             Problem::new(Kind::MalformedJson, "The connection broke within the body.")
         })?;
-        incoming.push(&chunk, limit, budget)?;
+        if let Err(problem) = incoming.push(&chunk, limit, budget) {
+            discard(chunks);
+            return Err(problem);
+        }
     }
     Ok(incoming)
+}
+
+/// Reads a refused body on while the answer is on its way, so far as that is
+/// worth it, and keeps nothing.
+fn discard(mut chunks: BodyDataStream) {
+    let reading = async move {
+        let mut seen = 0;
+        while let Ok(Some(Ok(chunk))) = tokio::time::timeout(LULL, chunks.next()).await {
+            seen += chunk.len();
+            if seen > DISCARDED {
+                return;
+            }
+        }
+    };
+    tokio::spawn(tokio::time::timeout(BODY_TIMEOUT, reading));
 }
 
 /// Refuses by `Content-Length` before a byte is read.
@@ -181,6 +211,15 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
     ))
 }
 
+/// Parses a body that is an object. serde would also take a list, as the
+/// fields in an order that nobody has promised.
+fn read_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Problem::field("The body is a list; it must be an object, in { }."));
+    }
+    read_json(bytes)
+}
+
 /// Parses a body; the problem says where and what is known.
 fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(bytes).map_err(|error| {
@@ -188,8 +227,30 @@ fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
             Category::Data => Kind::InvalidField,
             Category::Syntax | Category::Eof | Category::Io => Kind::MalformedJson,
         };
-        Problem::new(kind, format!("{error}."))
+        Problem::new(kind, format!("{}.", in_words(error.to_string())))
     })
+}
+
+/// What serde expected, without the names of our types.
+fn in_words(mut said: String) -> String {
+    const WORDS: [(&str, &str); 5] = [
+        ("u8", "a whole number of 0 to 255"),
+        ("u16", "a whole number of 0 to 65,535"),
+        ("u32", "a whole number of 0 or more"),
+        ("u64", "a whole number of 0 or more"),
+        ("f64", "a number"),
+    ];
+    const EXPECTED: &str = ", expected ";
+    let Some(at) = said.rfind(EXPECTED).map(|at| at + EXPECTED.len()) else { return said };
+    let end = said[at..].find(" at line ").map_or(said.len(), |length| at + length);
+    let expected = &said[at..end];
+    let words = match WORDS.iter().find(|(name, _)| *name == expected) {
+        Some((_, words)) => *words,
+        None if expected.starts_with("struct ") => "an object",
+        None => return said,
+    };
+    said.replace_range(at..end, words);
+    said
 }
 
 /// Query parameters; unknown ones are refused.
@@ -276,7 +337,13 @@ mod tests {
             ("{one: 1}", Kind::MalformedJson, "line 1"),
             ("{\"one\": 1} x", Kind::MalformedJson, "trailing"),
             ("{\"two\": 1}", Kind::InvalidField, "`one`"),
-            ("{\"one\": \"a\"}", Kind::InvalidField, "u8"),
+            (
+                "{\"one\": \"a\"}",
+                Kind::InvalidField,
+                "expected a whole number of 0 to 255 at line 1",
+            ),
+            ("{\"one\": -1}", Kind::InvalidField, "expected a whole number of 0 to 255 at line 1"),
+            ("null", Kind::InvalidField, "invalid type: null, expected an object at line 1"),
             ("{\"one\": 1, \"one\": 2}", Kind::InvalidField, "duplicate"),
             ("{}", Kind::InvalidField, "missing field `one`"),
         ] {
@@ -284,6 +351,13 @@ mod tests {
             assert_eq!(problem.kind(), kind, "{body}");
             assert!(problem.detail().contains(named), "{body}: {}", problem.detail());
         }
+    }
+
+    #[test]
+    fn a_list_is_no_body() {
+        let problem = read_object::<Known>(b" [1]").expect_err("a list");
+        assert_eq!(problem.kind(), Kind::InvalidField);
+        assert_eq!(read_object::<Known>(b"{\"one\": 1}").map(|known| known.one), Ok(1));
     }
 
     #[test]

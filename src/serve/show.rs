@@ -181,6 +181,7 @@ pub(crate) async fn sources(
     State(context): State<Arc<Context>>,
     Params(params): Params<SourceParams>,
 ) -> Result<Json<Sources>, Problem> {
+    let site = params.site.clone();
     let filter = SourceFilter {
         site: params.site.map(|text| name("site", text)).transpose()?,
         url: params.url.map(|text| web_url("url", &text)).transpose()?.map(String::from),
@@ -189,6 +190,10 @@ pub(crate) async fn sources(
         after: params.cursor.map(|cursor| cursor.0),
     };
     let Page { items, next } = context.state.store.sources(filter).await?;
+    if let Some(site) = site.filter(|_| items.is_empty()) {
+        // A site without sources is not one that is not known.
+        context.state.store.site(site).await?;
+    }
     let sources = items.into_iter().map(sources::Source::from).collect();
     Ok(Json(Sources { sources, next: next.map(Cursor) }))
 }

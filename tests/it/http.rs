@@ -64,8 +64,8 @@ impl Daemon {
         let length = body.len();
         let whole = format!("{head}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
         stream.write_all(whole.as_bytes()).await.unwrap();
-        // A body that is refused may not be taken to its end.
-        let _ = stream.write_all(body).await;
+        // A body that is refused is taken to its end all the same, within reason.
+        stream.write_all(body).await.unwrap();
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer).await;
         Answer::read(&answer)

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use url::{Host, Url};
 
 use super::Args;
-use crate::cli::Failure;
+use crate::cli::{Failure, humane};
 use crate::config::{AllowedAddress, Config, FetchLimits};
 use crate::fetch::{Answer, Fetched, Fetcher, Gate, Refusal, Request, Validators};
 
@@ -74,6 +74,12 @@ pub(super) async fn open(args: &Args, config: &Config) -> Result<Document, Failu
             document.content_type.clone_from(&args.content_type);
         }
         return Ok(document);
+    }
+    if args.input.contains("://") && !std::path::Path::new(&args.input).exists() {
+        return Err(Failure::Usage(format!(
+            "{}: neither a file nor an http or https URL",
+            humane::safe(&args.input)
+        )));
     }
     let (name, (body, cut)) = if args.input == "-" {
         ("stdin".to_owned(), bounded(std::io::stdin().lock(), limits).context("stdin")?)

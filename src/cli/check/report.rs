@@ -2,6 +2,8 @@
 
 use std::io;
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::input::Document;
 use super::reading::{Child, Listed, Reading};
 use crate::cli::humane::{self, count};
@@ -10,6 +12,8 @@ use crate::cli::table::{Align, Cell, MAX_WIDTH, Table};
 use crate::model::{ChangeFreq, DocumentKind, Priority};
 use crate::parse::{Issue, Severity};
 
+/// A date further ahead than this is none to the daemon, as in `diff`.
+const FUTURE: SignedDuration = SignedDuration::from_hours(24);
 /// Where the text of an issue begins.
 const INDENT: usize = 11;
 
@@ -18,6 +22,7 @@ pub(super) fn print(
     document: &Document,
     reading: &Reading,
     all: bool,
+    now: Timestamp,
     out: &mut Output,
 ) -> io::Result<()> {
     let name = humane::cut_middle(&humane::safe(&document.name), MAX_WIDTH - 30);
@@ -27,7 +32,7 @@ pub(super) fn print(
         out.paint(Tone::Bad, "nothing that can be read")
     };
     out.line(&format!("{}: {verdict}", out.paint(Tone::Strong, &name)))?;
-    summary(document, reading, out)?;
+    summary(document, reading, now, out)?;
     sample(reading, all, out)?;
     issues(&reading.report.issues, out)
 }
@@ -48,7 +53,12 @@ pub(super) fn in_words(kind: DocumentKind) -> &'static str {
     }
 }
 
-fn summary(document: &Document, reading: &Reading, out: &mut Output) -> io::Result<()> {
+fn summary(
+    document: &Document,
+    reading: &Reading,
+    now: Timestamp,
+    out: &mut Output,
+) -> io::Result<()> {
     let report = &reading.report;
     let size = match reading.compression {
         Some(coding) => format!(
@@ -70,6 +80,11 @@ fn summary(document: &Document, reading: &Reading, out: &mut Output) -> io::Resu
     if reading.entries_total > 0 {
         let dated = humane::number(reading.dated as u64);
         let text = match reading.newest {
+            Some(newest) if newest.at.duration_since(now) > FUTURE => {
+                format!(
+                    "{dated} have one, the newest {newest}, which counts as none: it is to come"
+                )
+            }
             Some(newest) => format!("{dated} have one, the newest {newest}"),
             None => "none has one".to_owned(),
         };

@@ -44,9 +44,9 @@ impl Sums {
             Standing::Ours => self.in_scope += 1,
             Standing::Forbidden => self.forbidden += 1,
             Standing::Elsewhere => {
-                let host = url.host_str().unwrap_or_default();
-                let known = self.other_hosts.contains_key(host);
-                let name = if known || self.other_hosts.len() < MAX_HOSTS { host } else { OTHERS };
+                let host = with_port(url);
+                let known = self.other_hosts.contains_key(&host);
+                let name = if known || self.other_hosts.len() < MAX_HOSTS { &host } else { OTHERS };
                 *self.other_hosts.entry(name.to_owned()).or_default() += 1;
             }
         }
@@ -78,9 +78,18 @@ impl Sums {
     }
 }
 
-/// The registrable domain of a host; `None` for addresses, for which the
-/// public suffix list has no meaning.
+/// The host of a URL, and its port where it is not the scheme's: `a.example:8443`.
+fn with_port(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+/// The registrable domain of a host with or without a port; `None` for
+/// addresses, for which the public suffix list has no meaning.
 fn registrable(host: &str) -> Option<&str> {
+    let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let host =
+        host.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(host, |(host, _)| host);
     let is_address = host.starts_with('[') || host.parse::<std::net::IpAddr>().is_ok();
     if is_address { None } else { psl::domain_str(host) }
 }
@@ -100,18 +109,22 @@ mod tests {
             sums.add(&url("https://example.org/a"), Standing::Ours);
         }
         sums.add(&url("https://example.org/b"), Standing::Forbidden);
-        sums.add(&url("https://cdn.example.com/c"), Standing::Elsewhere);
+        sums.add(&url("https://cdn.example.com:8443/c"), Standing::Elsewhere);
         assert_eq!((sums.listed(), sums.in_scope, sums.forbidden), (3, 1, 1));
-        assert_eq!(sums.hosts_by_urls(), [("cdn.example.com", 1)]);
+        assert_eq!(sums.hosts_by_urls(), [("cdn.example.com:8443", 1)]);
     }
 
     #[test]
     fn only_hosts_of_the_same_registrable_domain_are_relatives() {
         let mut sums = Sums::default();
-        for other in ["https://blog.example.co.uk/", "https://other.co.uk/", "http://127.0.0.1/"] {
+        for other in ["https://blog.example.co.uk:81/", "https://other.co.uk/", "http://127.0.0.1/"]
+        {
             sums.add(&url(other), Standing::Elsewhere);
         }
-        assert_eq!(sums.relatives_of(&url("https://www.example.co.uk/")), ["blog.example.co.uk"]);
+        assert_eq!(
+            sums.relatives_of(&url("https://www.example.co.uk/")),
+            ["blog.example.co.uk:81"]
+        );
         assert!(sums.relatives_of(&url("http://127.0.0.2/")).is_empty());
     }
 }

@@ -163,10 +163,15 @@ fn a_min_over_its_max_is_told_where_it_was_typed() {
     for (text, expected) in [
         ("[poll]\nmin = \"2h\"\nmax = \"1h\"", "3: poll.max: poll.min is \"2h\" and poll.max is"),
         ("[poll]\nmin = \"8d\"", "2: poll.min: poll.min is \"8d\" and poll.max is \"7d\""),
-        ("[poll]\nfirst = \"8d\"", "2: poll.first: allowed is a duration from poll.min to"),
+        (
+            "[poll]\nfirst = \"8d\"",
+            "2: poll.first: found \"8d\", allowed is a duration from poll.min to poll.max: 10m to 7d",
+        ),
         ("[recrawl]\nmax = \"1m\"", "2: recrawl.max: recrawl.min is \"1h\""),
     ] {
-        assert!(told(text).contains(expected), "{text}\n{}", told(text));
+        let told = told(text);
+        assert!(told.contains(expected), "{text}\n{told}");
+        assert_eq!(told.lines().count(), 1, "{told}");
     }
 }
 

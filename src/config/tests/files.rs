@@ -35,8 +35,17 @@ fn paths_are_relative_to_the_file() {
 #[test]
 fn a_file_that_is_not_there_is_named() {
     let error = Config::load(Path::new("/no/such.toml"), &Env::empty()).expect_err("no file");
-    assert_eq!(error.to_string(), "/no/such.toml: cannot be read");
+    assert!(error.to_string().starts_with("/no/such.toml: cannot be read: No such file"));
     assert!(std::error::Error::source(&error).is_some());
+}
+
+#[test]
+fn a_file_that_is_not_utf_8_names_the_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("c.toml");
+    std::fs::write(&path, b"[daemon]\ncontact = \"\xfc@a.example\"\n").expect("a file");
+    let told = Config::load(&path, &Env::empty()).expect_err("no UTF-8").to_string();
+    assert_eq!(told, format!("{}:2: not valid UTF-8; save the file as UTF-8", path.display()));
 }
 
 #[test]
@@ -110,7 +119,9 @@ fn a_fault_in_the_environment_names_the_variable() {
         ("SITEMAPD__POLL", "1h", "poll: found string, allowed is a table"),
         ("SITEMAPD__POLL__", "1h", "names no key"),
         ("SITEMAPD__SITE__NAME", "a", "sites are written in files"),
-        ("SITEMAPD__LISTEN__GRPC", "1", "listen.grpc is not served by this version"),
+        ("SITEMAPD__LISTEN__API", "x", ": listen.api: found \"x\", allowed is an address"),
+        ("SITEMAPD__RECRAWL__CHANGEFREQ__DAILY", "x", ": recrawl.changefreq.daily: found \"x\""),
+        ("SITEMAPD__LISTEN__GRPC", "1", ": listen.grpc: listen.grpc is not served by this version"),
     ] {
         let (_folder, config) =
             load(&[("c.toml", "[poll]\nmax = \"1d\"")], &Env::from([(name, value)]));

@@ -91,9 +91,10 @@ impl<'de> Deserialize<'de> for Span {
         deserializer.deserialize_str(FromText {
             expected: "a duration such as \"1h 30m\"",
             read: |text: &str| {
-                parse_duration(text)
-                    .map(Self)
-                    .map_err(|cause| format!("{text:?} is no duration such as \"1h 30m\": {cause}"))
+                parse_duration(text).map(Self).map_err(|cause| {
+                    let plain = format!("{text:?} is no duration such as \"1h 30m\"");
+                    if cause == plain { plain } else { format!("{plain}: {cause}") }
+                })
             },
         })
     }
@@ -227,7 +228,7 @@ pub(crate) fn crawl(given: Option<String>) -> Result<String, Problem> {
     given.map_or_else(|| Ok(DEFAULT_CRAWL.to_owned()), |text| name("crawl", text))
 }
 
-/// An absolute http or https URL given in a request.
+/// An absolute http or https URL without userinfo given in a request.
 pub(crate) fn web_url(field: &str, text: &str) -> Result<Url, Problem> {
     if text.chars().count() > MAX_URL_CHARS {
         return Err(Problem::limit(format!(
@@ -241,6 +242,11 @@ pub(crate) fn web_url(field: &str, text: &str) -> Result<Url, Problem> {
         return Err(Problem::field(format!(
             "{field} begins with {}: but only http and https URLs are known.",
             url.scheme()
+        )));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(Problem::field(format!(
+            "{field} holds a user name or a password, which are never sent; leave them out."
         )));
     }
     Ok(url)

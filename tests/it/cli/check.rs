@@ -175,3 +175,18 @@ fn a_private_address_is_refused_even_when_it_was_typed() {
     assert_eq!(code, 1);
     assert!(err.contains("10.0.0.1") && err.contains("fetch.allow"), "{err}");
 }
+
+#[test]
+fn a_date_to_come_is_said_to_count_as_none() {
+    let sitemap = |year| {
+        format!(
+            "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\"><url>\
+             <loc>https://example.org/</loc><lastmod>{year}-01-01</lastmod></url></urlset>"
+        )
+    };
+    for (year, to_come) in [(2020, false), (9998, true)] {
+        let (code, out, err) = outcome(sitemapd().args(["check", "-"]).write_stdin(sitemap(year)));
+        assert_eq!(code, 0, "{err}");
+        assert_eq!(out.contains("counts as none: it is to come"), to_come, "{out}");
+    }
+}

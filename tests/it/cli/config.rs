@@ -55,6 +55,31 @@ fn checking_prints_the_resolved_values_and_three_times_of_each_cron_line() {
 }
 
 #[test]
+fn programs_get_the_times_of_a_cron_line_as_rfc_3339_in_utc() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = "[[site]]\nname = \"a\"\nurl = \"https://a.example/\"\n\
+                timezone = \"Asia/Tokyo\"\npoll = \"cron: 30 4 * * *\"\n";
+    std::fs::write(folder.path().join("config.toml"), text).expect("a file");
+    let (code, out, err) = outcome(sitemapd_in(folder.path()).args(["config", "check", "--json"]));
+    assert_eq!(code, 0, "{err}");
+    let value: serde_json::Value = serde_json::from_str(&out).expect("json");
+    let times = value["cron"]["a"].as_array().expect("a list");
+    assert_eq!(times.len(), 3);
+    for time in times.iter().map(|time| time.as_str().expect("a text")) {
+        assert!(time.ends_with("T19:30:00.000Z"), "{time}");
+    }
+}
+
+#[test]
+fn without_a_file_the_defaults_are_called_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (code, out, err) = outcome(sitemapd_in(folder.path()).args(["config", "check"]));
+    assert_eq!((code, err.as_str()), (0, ""));
+    let last = out.trim_end().lines().last();
+    assert_eq!(last, Some("# no config.toml in the current folder: these are the defaults"));
+}
+
+#[test]
 fn an_override_of_the_environment_is_named_when_it_is_wrong() {
     let folder = tempfile::tempdir().expect("a folder");
     let (code, _, err) = outcome(

@@ -147,6 +147,8 @@ fn polling_by_hand_shows_what_changed() {
     let out = poll(&[list_url.as_str(), "--api", &daemon.api]);
     assert!(out.contains("1 new") && out.contains("+ new") && out.contains("/two"), "{out}");
     assert!(!out.contains("/one"), "{out}");
+    let out = poll(&[list_url.as_str(), "--api", &daemon.api]);
+    assert_eq!(out.trim_end(), format!("{list_url}\n  unchanged"));
     let out = poll(&["mine", "--api", &daemon.api, "--json"]);
     let value: serde_json::Value = serde_json::from_str(&out).expect("json");
     assert!(value["polls"].as_array().is_some_and(|polls| !polls.is_empty()), "{out}");

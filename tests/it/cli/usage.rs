@@ -35,7 +35,7 @@ fn every_command_has_a_help_page_that_fits_a_hundred_columns() {
 
 #[test]
 fn wrong_usage_exits_2_and_says_what_is_right() {
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 14] = [
         (&[], "Usage: sitemapd"),
         (&["chekc"], "check"),
         (&["check"], "<FILE|URL|->"),
@@ -44,6 +44,11 @@ fn wrong_usage_exits_2_and_says_what_is_right() {
         (&["queue", "replay"], "--all"),
         (&["queue", "peek", "--limit", "0"], "1..=1000"),
         (&["discover", "ftp://example.org/"], "such as https://example.org/"),
+        (&["discover", "http://me:s3cret@example.org/"], "leave them out"),
+        (&["check", "ftp://example.org/sitemap.xml"], "http or https URL"),
+        (&["url", "example.org/a"], "such as https://example.org/a"),
+        (&["queue", "requeue", "example.org/a"], "such as https://example.org/a"),
+        (&["queue", "block", "--prefix", "/a"], "such as https://example.org/a"),
         (&["sites", "--api", "ftp://127.0.0.1/"], "http"),
     ];
     for (args, right) in cases {

@@ -16,6 +16,7 @@ async fn every_mistake_has_a_problem_of_its_own() {
         ("/v1/url?url=https://example.org/", 404, "not-found"),
         ("/v1/url?url=example.org", 400, "invalid-field"),
         ("/v1/url", 400, "invalid-field"),
+        ("/v1/sources?site=nobody", 404, "not-found"),
         ("/v1/sources?sit=blog", 400, "invalid-field"),
         ("/v1/sources?cursor=5", 400, "invalid-field"),
         ("/v1/sources?limit=0", 400, "invalid-field"),
@@ -53,6 +54,14 @@ async fn a_wrong_body_is_told_what_is_wrong_with_it() {
     for (target, body, problem, named) in [
         ("/v1/lease", json!({"maximum": 5}), "invalid-field", "`max`"),
         ("/v1/lease", json!({"ttl": "300"}), "invalid-field", "1h 30m"),
+        ("/v1/lease", json!([5]), "invalid-field", "an object"),
+        ("/v1/lease", json!({"max": "5"}), "invalid-field", "expected a whole number"),
+        (
+            "/v1/sources",
+            json!({"site": "blog", "url": "http://me:s3cret@a.example/"}),
+            "invalid-field",
+            "a password",
+        ),
         ("/v1/lease", json!({"include": ["images"]}), "not-served-yet", "include"),
         ("/v1/settle", json!({}), "invalid-field", "results"),
         ("/v1/settle", json!({"results": [{"token": "x"}]}), "invalid-field", "results[0].outcome"),
@@ -82,6 +91,18 @@ async fn what_is_no_plain_json_is_refused() {
         let found = (answer.status, answer.problem());
         assert_eq!(found, (status, problem.to_owned()), "{headers}: {}", answer.body);
     }
+}
+
+#[tokio::test]
+async fn a_client_that_sends_all_before_it_reads_is_told_of_the_limit() {
+    let daemon = Daemon::start(None).await;
+    let head = format!(
+        "POST /v1/settle HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json",
+        daemon.addr
+    );
+    let answer = daemon.send(&head, &vec![b' '; 20_000_000]).await;
+    assert_eq!((answer.status, answer.problem()), (413, "body-too-large".to_owned()));
+    assert!(answer.detail().contains("16,777,216 bytes"), "{}", answer.detail());
 }
 
 #[tokio::test]

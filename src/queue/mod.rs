@@ -47,8 +47,7 @@ pub struct LeaseRequest {
 pub struct LeaseBatch {
     /// The URLs, in the order they should be fetched.
     pub urls: Vec<Leased>,
-    /// When the next URL of this crawl may be leased, if none is leased now
-    /// and any is queued.
+    /// When the next URL of this crawl may be leased, if any is queued.
     pub next_due_at: Option<Timestamp>,
 }
 

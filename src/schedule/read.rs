@@ -174,7 +174,8 @@ fn effect_of(
             Some(Effect::Touched { url: url_of(entry.row)?, hints: entry.hints })
         }
         Step::Regressed { slot } => {
-            Some(Effect::Regressed { url: url_of(entry_at(diff, slot)?.row)? })
+            let entry = entry_at(diff, slot)?;
+            Some(Effect::Regressed { url: url_of(entry.row)?, hints: entry.hints })
         }
         Step::Hints { slot } => {
             let entry = entry_at(diff, slot)?;
@@ -209,7 +210,7 @@ pub(super) fn without_logged(
     effects.retain(|effect| {
         let (kind, url) = match effect {
             Effect::Touched { url, .. } => (ChangeKind::Touched, *url),
-            Effect::Regressed { url } => (ChangeKind::Regressed, *url),
+            Effect::Regressed { url, .. } => (ChangeKind::Regressed, *url),
             Effect::Missing { url } => (ChangeKind::Missing, *url),
             _ => return true,
         };
@@ -232,7 +233,15 @@ pub(super) fn really_absent(
     let moved = |&&(slot, url): &&(u32, UrlId)| {
         next.get(slot as usize).is_none_or(|entry| entry.row != Row::Url(url))
     };
-    left.extend(previous.iter().filter(moved).map(|&(_, url)| Effect::Drop { url }));
+    left.extend(previous.iter().filter(moved).map(|&(slot, url)| {
+        let row = next.get(slot as usize).map(|entry| entry.row);
+        // Refused by new rules is not gone: nobody needs to go and look.
+        if matches!(row, Some(Row::Rejected(_))) {
+            Effect::Unwant { url }
+        } else {
+            Effect::Drop { url }
+        }
+    }));
     if left.is_empty() {
         return left;
     }
@@ -248,7 +257,7 @@ pub(super) fn really_absent(
     left.retain(|absence| match absence {
         Effect::Missing { url } => !listed.contains(url),
         // Once is enough, however many spellings went.
-        Effect::Drop { url } => held.insert(*url),
+        Effect::Drop { url } | Effect::Unwant { url } => held.insert(*url),
         _ => true,
     });
     left

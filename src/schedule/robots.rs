@@ -272,7 +272,11 @@ impl Poller {
             tracing::info!(site, added, "sources registered");
         }
         if refused > 0 {
-            tracing::warn!(site, refused, "sources refused: the site has its max_sources");
+            tracing::warn!(
+                site,
+                refused,
+                "sources refused: the site has its max_sources, or they name a password"
+            );
         }
     }
 }

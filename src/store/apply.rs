@@ -77,6 +77,8 @@ pub enum Effect {
     Regressed {
         /// The row.
         url: UrlId,
+        /// As listed now.
+        hints: EntryHints,
     },
     /// Priority, changefreq or the presence of a date differ.
     Hints {
@@ -94,6 +96,11 @@ pub enum Effect {
     },
     /// This source holds it no longer.
     Drop {
+        /// The row.
+        url: UrlId,
+    },
+    /// The site's rules do not want it any more, though it is listed.
+    Unwant {
         /// The row.
         url: UrlId,
     },
@@ -183,7 +190,10 @@ impl State {
                 chunk.log.push(ChangeKind::Touched, url);
                 self.pull_forward(&row, Reason::Changed)
             }
-            Effect::Regressed { url } => {
+            Effect::Regressed { url, hints } => {
+                if let Some(row) = self.url_row(url)? {
+                    self.take_hints(chunk, row, hints)?;
+                }
                 chunk.applied.counts.regressed += 1;
                 chunk.log.push(ChangeKind::Regressed, url);
                 Ok(())
@@ -199,7 +209,21 @@ impl State {
                 chunk.log.push(ChangeKind::Missing, url);
                 Ok(())
             }
-            Effect::Drop { url } => self.release_holder(chunk, url),
+            Effect::Drop { url } => {
+                let Some(row) = self.release_holder(chunk, url)? else { return Ok(()) };
+                if matches!(row.state, held::PARKED | held::DEAD) {
+                    // Nobody needs to be told that it is gone, or to try once more.
+                    return Ok(());
+                }
+                self.pull_forward_removed(&row)
+            }
+            Effect::Unwant { url } => {
+                let Some(row) = self.release_holder(chunk, url)? else { return Ok(()) };
+                if row.leased {
+                    return Ok(());
+                }
+                self.place_url(&row, held::PARKED, row.reason, row.band, row.due_s, row.attempt)
+            }
         }
     }
 
@@ -434,11 +458,16 @@ impl State {
         row.due_s.saturating_sub(seconds(before)).saturating_add(seconds(row.hints))
     }
 
-    /// The source of the chunk lists a URL no longer.
-    fn release_holder(&mut self, chunk: &mut Chunk, url: UrlId) -> Result<(), StoreError> {
-        let Some(row) = self.url_row(url)? else { return Ok(()) };
+    /// The source of the chunk lists a URL no longer; the row, when that was
+    /// the last one that did.
+    fn release_holder(
+        &mut self,
+        chunk: &mut Chunk,
+        url: UrlId,
+    ) -> Result<Option<UrlRow>, StoreError> {
+        let Some(row) = self.url_row(url)? else { return Ok(None) };
         if !row.listed || self.remove_holder(chunk.origin.source, &row)? {
-            return Ok(());
+            return Ok(None);
         }
         self.conn
             .prepare_cached("UPDATE urls SET listed = 0 WHERE id = ?1")
@@ -446,12 +475,7 @@ impl State {
             .map_err(engine)?;
         chunk.applied.counts.removed += 1;
         chunk.log.push(ChangeKind::Removed, url);
-        let row = UrlRow { listed: false, ..row };
-        if matches!(row.state, held::PARKED | held::DEAD) {
-            // Nobody needs to be told that it is gone, or to try once more.
-            return Ok(());
-        }
-        self.pull_forward_removed(&row)
+        Ok(Some(UrlRow { listed: false, ..row }))
     }
 
     /// Queued once more, so that a fetcher can see whether it is gone.

@@ -58,10 +58,8 @@ impl State {
             return Ok(batch);
         }
         self.take_turns(&mut call, &mut batch)?;
-        if batch.urls.is_empty() {
-            let ready = self.windows.get(&crawl).and_then(Window::next_ready_at);
-            batch.next_due_at = ready.map(|ms| timestamp(ms.max(call.now)));
-        }
+        let ready = self.windows.get(&crawl).and_then(Window::next_ready_at);
+        batch.next_due_at = ready.map(|ms| timestamp(ms.max(call.now)));
         Ok(batch)
     }
 

@@ -82,6 +82,11 @@ impl State {
         let mut used = self.site_sources(site)?;
         let (mut added, mut refused) = (0_u64, 0_u64);
         for source in sources {
+            // A password that a stranger's file names is neither sent nor kept.
+            if !source.url.username().is_empty() || source.url.password().is_some() {
+                refused += 1;
+                continue;
+            }
             let known = self.find_source(site, source.url.as_str())?;
             if let Some((id, retired_at)) = known {
                 // A dead source that is still named is probed again, rarely.

@@ -1,6 +1,7 @@
 //! A changed config: rules are applied to all that is listed, sites come and go.
 
 use sitemapd::store::StoreError;
+use sitemapd::store::views::UrlState;
 
 use super::{listed, one_sitemap};
 use crate::support::daemon::{DAY, World, counts, sitemap};
@@ -22,12 +23,16 @@ async fn changed_rules_are_applied_to_every_entry_by_an_unconditional_read() {
     let poll = daemon.poll("/sitemap.xml").await;
     assert_eq!(poll.counts, counts([0, 0, 0, 0, 3, 0, 1, 1]));
     assert_eq!(daemon.changes(&poll).await, ["removed /private/b"]);
+    // Not gone, only unwanted: nobody is sent to look.
+    let unwanted = format!("{base}/private/b");
+    assert_eq!(daemon.url(&unwanted).await.state, UrlState::Parked);
     assert_eq!(origin.requests("/sitemap.xml")[1].header("if-none-match"), None);
     assert_eq!(daemon.poll("/sitemap.xml").await.http_status, Some(304));
     // A parameter that is stripped makes it another page.
     daemon.reload(&with("strip_params = [\"ref\"]")).await;
     let poll = daemon.poll("/sitemap.xml").await;
     assert_eq!(daemon.changes(&poll).await, ["new /c", "new /private/b", "removed /c?ref=mail"]);
+    assert_eq!(daemon.url(&unwanted).await.state, UrlState::Queued);
     assert!(daemon.url(&format!("{base}/c")).await.listed);
     assert!(!daemon.url(&format!("{base}/c?ref=mail")).await.listed);
     // A narrower scope: only what lies beside the sitemap, which is all of it.

@@ -78,7 +78,7 @@ pub enum PollEvent {
     Gone,
     /// 401, 403, 407, 451 and other refusals.
     Denied {
-        /// The status.
+        /// The status; 0 where our own guard refused before anyone was asked.
         status: u16,
     },
     /// 429 or 503.
@@ -171,6 +171,9 @@ pub fn next_poll(input: &PollInput<'_>) -> Next {
         PollEvent::Incomplete => success(input, "the document was incomplete", |interval| interval),
         PollEvent::NotASource => {
             failure::refused(input, "what came is neither a sitemap nor a feed")
+        }
+        PollEvent::Denied { status: 0 } => {
+            failure::refused(input, "our own guard refuses the address")
         }
         PollEvent::Denied { status } => failure::refused(input, &format!("status {status}")),
         PollEvent::Throttled { status, retry_after } => {

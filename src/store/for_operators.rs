@@ -136,7 +136,12 @@ impl Store {
     /// Retires a source by hand. Its URLs are let go after a grace period, or
     /// at once with `drop_urls`.
     pub async fn delete_source(&self, id: SourceId, drop_urls: bool) -> Result<(), StoreError> {
-        self.write(Lane::Bulk, move |state| state.delete_source(id, drop_urls)).await
+        self.write(Lane::Bulk, move |state| state.delete_source(id, drop_urls)).await?;
+        if drop_urls {
+            // In parts, so that leases get in between.
+            while self.maintain().await? {}
+        }
+        Ok(())
     }
 
     /// Makes a source due now.

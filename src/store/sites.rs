@@ -241,7 +241,8 @@ impl State {
         let now = self.now_ms();
         self.conn
             .prepare_cached(
-                "UPDATE sources SET state = 2, next_poll_at = NULL, retired_why = ?2, retired_at = ?3
+                "UPDATE sources SET state = 2, next_poll_at = NULL, retired_why = ?2, why = ?2,
+                     rule = 'retired', retired_at = ?3
                  WHERE id = ?1 AND state <> 2",
             )
             .and_then(|mut update| update.execute(params![source, why, now]))

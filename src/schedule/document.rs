@@ -15,7 +15,7 @@ use super::gate::PollGate;
 use super::interval::PollEvent;
 use super::interval::hints::Hints;
 use super::outcome::{Ended, hints_of, hints_text, kept_hints};
-use super::read::{self, ReadDocument, Verdict};
+use super::read::{self, ReadDocument, Sums, Verdict};
 use crate::config::{Config, Site};
 use crate::diff::snapshot::{Snapshot, SnapshotEntry};
 use crate::diff::{Document, Rules};
@@ -213,12 +213,9 @@ impl Poll<'_> {
         let verdict = read::judge(&before, &document, &rules, &self.rules, &self.target.url);
         let (shrunk_at, is_held) = (self.shrunk_at(verdict.shrunk), verdict.held);
         let (next, counts) = self.apply(verdict, self.origin(self.target.window > 0)).await?;
-        let recounted = Recounted {
-            pending: read::pending(&next),
-            shrunk_at,
-            held: is_held,
-            snapshot: Snapshot::from_unsorted(next).encode(),
-        };
+        let sums = self.sum_up(next).await?;
+        let recounted =
+            Recounted { pending: sums.pending, shrunk_at, held: is_held, snapshot: sums.data };
         Ok((recounted, counts))
     }
 
@@ -301,18 +298,16 @@ impl Poll<'_> {
         let changed =
             counts.new + counts.changed + counts.touched + counts.removed + registered > 0;
         let ended = Ended::by_document(&report, complete, suddenly_empty, counts, registered);
-        counts.rejected += read::admitted(&next)
-            .iter()
-            .filter(|(fate, _)| **fate != "accepted")
-            .map(|(_, n)| n)
-            .sum::<u64>();
+        let sums = self.sum_up(next).await?;
+        let refused_urls = sums.admitted.iter().filter(|(fate, _)| **fate != "accepted");
+        counts.rejected += refused_urls.map(|(_, urls)| urls).sum::<u64>();
         let hints = hints_of(&report.hints, head);
         let result = ReadResult {
             kind: report.kind,
             window: if report.window { 1 } else { u8::from(learned || learns) * 2 },
             rolls,
             shrunk_at: self.shrunk_at(shrunk),
-            pending: read::pending(&next),
+            pending: sums.pending,
             complete,
             epoch: self.rules.epoch(),
             validators: if complete && moved {
@@ -324,10 +319,10 @@ impl Poll<'_> {
             body_hash: complete.then_some(decoding.hash),
             bytes: decoding.bytes,
             entries: (report.entries_total + report.sitemaps_total) as u64,
-            admitted: serde_json::to_string(&read::admitted(&next)).unwrap_or_default(),
+            admitted: serde_json::to_string(&sums.admitted).unwrap_or_default(),
             issues: issues_json(&report, is_held, self.is_too_deep(&report), refused),
             hints: hints_text(&hints),
-            snapshot: (!same).then(|| Snapshot::from_unsorted(next).encode()),
+            snapshot: (!same).then_some(sums.data),
             changed,
         };
         let next_poll = self.poller.next(self.target, &ended, &hints);
@@ -335,6 +330,12 @@ impl Poll<'_> {
             .finish(self.target, self.began, ended, answer, next_poll, counts, Kept::Read(result))
             .await
             .map(|_| ())
+    }
+
+    /// A panic here is a defect of ours; the poll ends as it would for any
+    /// other effect that could not be kept.
+    async fn sum_up(&self, next: Vec<SnapshotEntry>) -> Result<Sums, StoreError> {
+        self.on_cpu(move || read::sum_up(next)).await.map_err(StoreError::Engine)
     }
 
     async fn judge(

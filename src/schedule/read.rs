@@ -263,8 +263,24 @@ pub(super) fn really_absent(
     left
 }
 
+/// What is kept of the next snapshot, worked out where there is time for it.
+pub(super) struct Sums {
+    /// Entries by what became of them.
+    pub(super) admitted: BTreeMap<&'static str, u64>,
+    /// Entries that are missing now.
+    pub(super) pending: u64,
+    /// The snapshot, encoded.
+    pub(super) data: Vec<u8>,
+}
+
+/// Sums up and encodes the next snapshot.
+pub(super) fn sum_up(next: Vec<SnapshotEntry>) -> Sums {
+    let (admitted, pending) = (admitted(&next), pending(&next));
+    Sums { admitted, pending, data: Snapshot::from_unsorted(next).encode() }
+}
+
 /// Entries of a snapshot by what became of them, for the report.
-pub(super) fn admitted(entries: &[SnapshotEntry]) -> BTreeMap<&'static str, u64> {
+fn admitted(entries: &[SnapshotEntry]) -> BTreeMap<&'static str, u64> {
     let mut by_fate = BTreeMap::new();
     for entry in entries.iter().filter(|entry| entry.missing_since.is_none()) {
         let fate = match entry.row {
@@ -277,7 +293,7 @@ pub(super) fn admitted(entries: &[SnapshotEntry]) -> BTreeMap<&'static str, u64>
 }
 
 /// Entries of a snapshot that are missing now.
-pub(super) fn pending(entries: &[SnapshotEntry]) -> u64 {
+fn pending(entries: &[SnapshotEntry]) -> u64 {
     entries.iter().filter(|entry| entry.missing_since.is_some()).count() as u64
 }
 

@@ -415,7 +415,12 @@ fn why(view: &UrlView, now: Timestamp) -> String {
         UrlState::Parked if view.outcome == Some(Outcome::Redirected) => {
             "not due: it redirects to a listed URL, which stands for it"
         }
-        UrlState::Parked => "not due: it is gone; a source that lists it anew brings it back",
+        UrlState::Parked if view.outcome == Some(Outcome::Gone) => {
+            "not due: it is gone; a source that lists it anew brings it back"
+        }
+        UrlState::Parked => {
+            "not due: the site's rules do not want it; when they do, its source brings it back"
+        }
         UrlState::Dead => {
             "not due: given up after too many failed deliveries; `queue replay` brings it back"
         }

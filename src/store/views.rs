@@ -117,7 +117,8 @@ pub enum UrlState {
     Queued,
     /// With a fetcher.
     Leased,
-    /// Gone (or folded into another row): not fetched any more unless listed anew.
+    /// Gone, folded into another row, or unwanted by the site's rules: not
+    /// fetched any more unless listed anew.
     Parked,
     /// Given up after `max_attempts` deliveries; replayable.
     Dead,

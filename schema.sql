@@ -86,6 +86,10 @@ CREATE TABLE sources (
     failing_since    INTEGER,
     rule             TEXT NOT NULL DEFAULT '',
     why              TEXT NOT NULL DEFAULT '',
+    rhythm           TEXT,                            -- JSON: how often it brings something (src/schedule/interval/rhythm.rs)
+    moved_to         TEXT,                            -- where its permanent redirects lead
+    moved_polls      INTEGER NOT NULL DEFAULT 0,      -- polls in a row that ended there
+    moved_since      INTEGER,
     -- what the last good read left behind
     generation       INTEGER NOT NULL DEFAULT 0,
     epoch            INTEGER NOT NULL DEFAULT 0,      -- parser version and site rules it was read with

@@ -14,6 +14,7 @@ use super::children::index_says_unchanged;
 use super::gate::PollGate;
 use super::interval::PollEvent;
 use super::interval::hints::Hints;
+use super::moves;
 use super::outcome::{Ended, hints_of, hints_text, kept_hints};
 use super::read::{self, ReadDocument, Sums, Verdict};
 use crate::config::{Config, Site};
@@ -56,7 +57,7 @@ impl Poller {
         }
         let gate = PollGate::new(self, site.host_delay, site.obey_robots);
         let request = Request {
-            url: target.url.clone(),
+            url: moves::place(target.moved.as_ref(), &target.url, began),
             validators: if read_in_full {
                 Validators::default()
             } else {

@@ -53,7 +53,7 @@ use checkpoint::Checkpointer;
 use lock::DataLock;
 pub use operate::MAX_NAMED;
 use policy::Policy;
-pub use polling::{Kept, NextPollAt, PollEnd, PollTarget, ReadResult, Recounted, SeenAgain};
+pub use polling::{Kept, Moved, NextPollAt, PollEnd, PollTarget, ReadResult, Recounted, SeenAgain};
 use readers::Readers;
 pub use robots::{FORBIDDEN, KeptRobots, RobotsRead};
 pub use sources::{Child, ChildEffect, NewSource};

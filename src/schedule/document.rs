@@ -57,7 +57,12 @@ impl Poller {
         }
         let gate = PollGate::new(self, site.host_delay, site.obey_robots);
         let request = Request {
-            url: moves::place(target.moved.as_ref(), &target.url, began),
+            // Its own place is asked in full once a week: it may have come back.
+            url: if read_in_full {
+                target.url.clone()
+            } else {
+                moves::place(target.moved.as_ref(), &target.url, began)
+            },
             validators: if read_in_full {
                 Validators::default()
             } else {

@@ -7,6 +7,8 @@ mod crash;
 mod discovery;
 mod indexes;
 mod limits;
+mod moves;
+mod pace;
 mod polite;
 mod reload;
 mod removal;

@@ -168,7 +168,7 @@ fn a_rotated_list_that_has_been_silent_for_half_a_year_is_retired() {
     for (rotates, days_ago, retired) in [(true, 180, true), (true, 179, false), (false, 900, false)]
     {
         let rhythm = Some(silent(days_ago));
-        let input = PollInput { rotates, rhythm, ..case(&poll, &NO_HINTS, PollEvent::Unchanged) };
+        let input = PollInput { rhythm, rotates, ..case(&poll, &NO_HINTS, PollEvent::Unchanged) };
         assert_eq!(matches!(next_poll(&input), Next::Retire { .. }), retired, "{days_ago}");
     }
 }

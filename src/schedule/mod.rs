@@ -13,6 +13,7 @@ pub mod interval;
 mod outcome;
 mod read;
 mod robots;
+mod tombstones;
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -33,6 +33,7 @@ mod settle;
 mod sites;
 mod sources;
 mod state;
+mod tombstones;
 mod turns;
 mod url_reads;
 pub mod views;
@@ -58,6 +59,7 @@ use readers::Readers;
 pub use robots::{FORBIDDEN, KeptRobots, RobotsRead};
 pub use sources::{Child, ChildEffect, NewSource};
 use state::{Ears, State};
+pub use tombstones::Deletion;
 use wake::Wake;
 use writer::{Lane, Writer};
 

@@ -15,6 +15,7 @@ mod for_fetchers;
 mod for_operators;
 mod for_polls;
 mod given;
+mod grants;
 mod holders;
 mod hosts;
 mod lease;

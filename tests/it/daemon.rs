@@ -5,6 +5,7 @@ mod broken;
 mod conditional;
 mod crash;
 mod discovery;
+mod grants;
 mod indexes;
 mod limits;
 mod polite;
@@ -12,6 +13,7 @@ mod reload;
 mod removal;
 mod shared;
 mod three_polls;
+mod tombstones;
 mod windows;
 
 use crate::support::Origin;

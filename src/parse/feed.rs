@@ -8,6 +8,7 @@
 
 mod hints;
 mod item;
+mod tombstone;
 
 use std::ops::ControlFlow;
 
@@ -19,6 +20,7 @@ use super::{Context, DocumentKind, Hints, Sink, loc};
 use hints::Hint;
 pub(crate) use hints::absolute;
 use item::{Field, Item, LinkTag};
+use tombstone::Tombstones;
 
 /// Bytes kept of one field that is more than hashed.
 const MAX_FIELD: usize = 64 * 1024;
@@ -40,6 +42,9 @@ pub(crate) struct FeedReader<'a, 's> {
     bases: Vec<(usize, Url)>,
     item_depth: Option<usize>,
     item: Item,
+    tombstones: Tombstones,
+    /// Depth of the open `at:deleted-entry`.
+    tombstone_depth: Option<usize>,
     field: Option<(Role, usize)>,
     text: String,
     oversized: bool,
@@ -76,6 +81,8 @@ impl<'a, 's> FeedReader<'a, 's> {
             bases: Vec::new(),
             item_depth: None,
             item: Item::default(),
+            tombstones: Tombstones::default(),
+            tombstone_depth: None,
             field: None,
             text: String::new(),
             oversized: false,
@@ -110,7 +117,8 @@ impl<'a, 's> FeedReader<'a, 's> {
 
     pub(crate) fn start(&mut self, tag: &Tag<'_>, depth: usize, cx: &mut Cx<'_>) -> Next {
         let core = self.is_core(tag.ns);
-        let is_item = core && matches!(tag.local, "item" | "entry");
+        let is_tombstone = tombstone::is_one(tag);
+        let is_item = core && matches!(tag.local, "item" | "entry") || is_tombstone;
         if let Some((role, at)) = self.field {
             let closes = match role {
                 Role::Item(field) => {
@@ -128,6 +136,9 @@ impl<'a, 's> FeedReader<'a, 's> {
                 return Next::Close(item_depth);
             }
         }
+        if let Some(at) = self.tombstone_depth.filter(|_| is_item) {
+            return Next::Close(at);
+        }
         self.push_base(tag, depth);
         if self.field.is_some() {
             return Next::Go;
@@ -136,6 +147,14 @@ impl<'a, 's> FeedReader<'a, 's> {
             if depth == item_depth + 1 {
                 self.item_child(tag, depth, core, cx);
             }
+        } else if let Some(at) = self.tombstone_depth {
+            if depth == at + 1 && tag.local == "link" && (core || tag.ns == Ns::Atom) {
+                let base = self.base().clone();
+                self.tombstones.link(&LinkTag::of(tag), &base);
+            }
+        } else if is_tombstone {
+            self.tombstone_depth = Some(depth);
+            self.tombstones.open(tag, cx);
         } else if is_item {
             self.item_depth = Some(depth);
             self.item.clear();
@@ -210,6 +229,9 @@ impl<'a, 's> FeedReader<'a, 's> {
             self.close_field(role, cx);
         }
         let mut flow = ControlFlow::Continue(());
+        if self.tombstone_depth == Some(depth) {
+            self.tombstone_depth = None;
+        }
         if self.item_depth == Some(depth) {
             self.item_depth = None;
             flow = self.emit(cx);
@@ -245,6 +267,7 @@ impl<'a, 's> FeedReader<'a, 's> {
             return ControlFlow::Continue(());
         }
         self.entries += 1;
+        self.tombstones.entry(self.item.id(), self.item.loc(), self.item.date());
         self.item.give(self.sink)
     }
 
@@ -255,9 +278,13 @@ impl<'a, 's> FeedReader<'a, 's> {
             // Nothing comes after it, so whether to stop is no question.
             let _ = self.emit(cx);
         }
-        if self.entries == 0 {
+        if self.entries == 0 && self.tombstones.is_empty() {
             cx.note(IssueCode::EmptySitemap, "");
         }
+        self.tombstones.give(self.ctx.limits.max_url_chars, self.sink);
         self.schedule.finish(&mut self.hints);
     }
 }
+
+#[cfg(test)]
+mod tests;

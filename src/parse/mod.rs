@@ -62,6 +62,18 @@ pub enum Item<'a> {
     Entry(Entry<'a>),
     /// A child sitemap of an index (or a `Sitemap:` line of a robots.txt).
     Sitemap(SitemapRef<'a>),
+    /// A page that a feed says is gone; comes after all entries.
+    Deleted(Deleted<'a>),
+}
+
+/// A page that a feed says was deleted (RFC 6721, `at:deleted-entry`); `loc`
+/// as in [`Entry::loc`]. Never given for an entry that was updated since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deleted<'a> {
+    /// The URL of the page.
+    pub loc: &'a str,
+    /// When it was deleted, says the feed.
+    pub when: Option<jiff::Timestamp>,
 }
 
 /// One page as a document lists it.
@@ -270,19 +282,25 @@ fn read_robots(
     ctx: &Context<'_>,
     sink: &mut Sink<'_>,
 ) -> Reading {
-    let robots = robots::Robots::read(text);
+    let (robots, places) = robots::Robots::read_with_places(text);
     let mut cx = xml::Cx { issues, place: text.place(0) };
     let mut read = Reading {
         kind: DocumentKind::Robots,
         complete: !robots.is_too_large(),
         ..Reading::default()
     };
-    if robots.is_too_large() {
-        cx.note(IssueCode::RobotsTooLarge, "");
+    let defects = [
+        (IssueCode::SyntaxNotUnderstood, &places.strange),
+        (IssueCode::NoUserAgent, &places.homeless),
+    ];
+    for (code, defect) in defects.into_iter().filter(|(_, defect)| defect.count > 0) {
+        let place = text.place(defect.at);
+        cx.issues.push(code, defect.count, place.line(), place.offset(), &defect.sample);
     }
     let mut url = String::new();
     let mut given = std::collections::HashSet::new();
-    for value in robots.sitemaps() {
+    for (value, at) in robots.sitemaps().iter().zip(&places.sitemaps) {
+        cx.place = text.place(*at);
         if !loc::admit(value, ctx.base, ctx.limits.max_url_chars, &mut url, &mut cx) {
             continue;
         }
@@ -300,6 +318,10 @@ fn read_robots(
             read.complete = false;
             break;
         }
+    }
+    if let Some(at) = places.cut {
+        cx.place = text.place(at);
+        cx.note(IssueCode::RobotsTooLarge, "");
     }
     read
 }

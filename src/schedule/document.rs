@@ -30,7 +30,7 @@ use crate::store::views::Counts;
 use crate::store::{
     CHUNK, Effect, Kept, Origin, PollTarget, ReadResult, Recounted, SeenAgain, StoreError,
 };
-use crate::url::SiteRules;
+use crate::url::{Admitted, SiteRules};
 
 /// However often validators say that nothing has changed, a source is read in
 /// full this often: some validators are stuck, and indexes lie.
@@ -275,7 +275,7 @@ impl Poll<'_> {
         head: &Head,
         answer: &Result<Answer, FetchError>,
     ) -> Result<(), StoreError> {
-        let ReadDocument { report, decoding, document, children } = read;
+        let ReadDocument { report, decoding, document, children, deleted } = read;
         let learned = self.target.window == 2;
         let window = report.window || learned;
         let (before, siblings) = self.snapshot().await?;
@@ -293,6 +293,7 @@ impl Poll<'_> {
         let (shrunk, is_held) = (verdict.shrunk, verdict.held);
         let (rolled, learns, same) = (verdict.rolled, verdict.learned, verdict.same);
         let (next, mut counts) = self.apply(verdict, self.origin(window)).await?;
+        counts.removed += self.bury(deleted).await?;
         let (registered, refused) = self.children(&report, children).await?;
         let rolls = match rolled {
             Some(true) => self.target.rolls + 1,
@@ -445,7 +446,12 @@ impl Poll<'_> {
         }
     }
 
-    fn origin(&self, window: bool) -> Origin {
+    /// A listed URL by the site's rules, if they admit it.
+    pub(super) fn admit(&self, loc: &str) -> Option<Admitted> {
+        self.rules.admit(loc, &self.target.url).ok()
+    }
+
+    pub(super) fn origin(&self, window: bool) -> Origin {
         Origin {
             source: self.target.id,
             site: self.id,

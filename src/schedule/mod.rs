@@ -15,6 +15,7 @@ mod outcome;
 mod pace;
 mod read;
 mod robots;
+mod tombstones;
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 use jiff::Timestamp;
 use url::Url;
 
+use super::tombstones::Tombstone;
 use crate::diff::document::Collector;
 use crate::diff::snapshot::{Row, Snapshot, SnapshotEntry};
 use crate::diff::{self, Diff, Document, Rules, Step};
@@ -34,6 +35,7 @@ pub(super) struct ReadDocument {
     pub(super) decoding: Decoding,
     pub(super) document: Document,
     pub(super) children: Vec<ListedChild>,
+    pub(super) deleted: Vec<Tombstone>,
 }
 
 /// Decodes and parses a body.
@@ -47,6 +49,7 @@ pub(super) fn read(
     let mut decoded = Decoded::new(fetched.body, &fetched.content_encoding, max_body_bytes);
     let mut collector = Collector::new(seed, now);
     let mut children = Vec::new();
+    let mut deleted = Vec::new();
     let context = Context {
         base: &fetched.head.final_url,
         content_type: fetched.head.content_type.as_deref(),
@@ -58,12 +61,13 @@ pub(super) fn read(
             Item::Sitemap(child) => {
                 children.push(ListedChild { loc: child.loc.to_owned(), lastmod: child.lastmod });
             }
+            Item::Deleted(page) => deleted.push(Tombstone::of(page)),
         }
         ControlFlow::Continue(())
     });
     let decoding = decoded.outcome();
     report.complete &= decoding.end == End::Whole && !fetched.cut;
-    ReadDocument { report, decoding, document: collector.finish(), children }
+    ReadDocument { report, decoding, document: collector.finish(), children, deleted }
 }
 
 /// What a read asks of the store.

@@ -479,7 +479,7 @@ impl State {
     }
 
     /// Queued once more, so that a fetcher can see whether it is gone.
-    fn pull_forward_removed(&mut self, row: &UrlRow) -> Result<(), StoreError> {
+    pub(super) fn pull_forward_removed(&mut self, row: &UrlRow) -> Result<(), StoreError> {
         if row.is_queued() {
             let now_s = self.steady_ms().div_euclid(1000);
             let band = recrawl::band(row.hints.priority);

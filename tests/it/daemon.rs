@@ -5,6 +5,7 @@ mod broken;
 mod conditional;
 mod crash;
 mod discovery;
+mod grants;
 mod indexes;
 mod limits;
 mod moves;
@@ -14,6 +15,7 @@ mod reload;
 mod removal;
 mod shared;
 mod three_polls;
+mod tombstones;
 mod windows;
 
 use crate::support::Origin;

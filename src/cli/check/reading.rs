@@ -29,6 +29,8 @@ pub struct Reading {
     pub entries_total: usize,
     /// Usable children, kept or not.
     pub sitemaps_total: usize,
+    /// Usable URLs that a feed says were deleted.
+    pub deleted: usize,
     /// Of the usable entries, those with a date.
     pub dated: usize,
     /// The newest of these dates.
@@ -145,6 +147,7 @@ struct Gathered<'a> {
     keep_all: bool,
     entries_total: usize,
     sitemaps_total: usize,
+    deleted: usize,
     dated: usize,
     newest: Option<Lastmod>,
     out_of_scope: usize,
@@ -160,6 +163,7 @@ impl<'a> Gathered<'a> {
             keep_all,
             entries_total: 0,
             sitemaps_total: 0,
+            deleted: 0,
             dated: 0,
             newest: None,
             out_of_scope: 0,
@@ -182,6 +186,7 @@ impl<'a> Gathered<'a> {
                     self.sitemaps.push(Child { loc: url.into(), lastmod: child.lastmod });
                 }
             }
+            Item::Deleted(page) => self.deleted += usize::from(self.usable(page.loc).is_some()),
         }
     }
 
@@ -224,6 +229,7 @@ impl<'a> Gathered<'a> {
             compression,
             entries_total: self.entries_total,
             sitemaps_total: self.sitemaps_total,
+            deleted: self.deleted,
             dated: self.dated,
             newest: self.newest,
             out_of_scope: self.out_of_scope,

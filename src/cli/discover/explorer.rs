@@ -153,8 +153,9 @@ impl Explorer {
             self.findings.redirected_from = Some(self.typed.clone());
         }
         self.findings.home = home.clone();
+        let headers = fetched.head.links.clone();
         let body = decode(fetched, self.config.fetch.limits.max_body_bytes);
-        let links = html::links(&body, &home);
+        let links = html::page_links(&headers, &body, &home);
         Ok(links.sitemaps.into_iter().chain(links.feeds).collect())
     }
 

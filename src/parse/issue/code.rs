@@ -94,6 +94,10 @@ pub enum IssueCode {
     UnsupportedFormat,
     /// More of robots.txt than is read.
     RobotsTooLarge,
+    /// A line of robots.txt that is neither a rule nor a comment.
+    SyntaxNotUnderstood,
+    /// Rules of robots.txt before any `User-agent`: they bind nobody.
+    NoUserAgent,
     /// Far fewer entries than the time before; removals are held.
     Shrunk,
     /// An index too deep below other indexes; its children are not followed.
@@ -103,7 +107,7 @@ pub enum IssueCode {
 impl IssueCode {
     /// Every code that a document shows by itself, in the order of a report.
     /// [`Self::Shrunk`] and [`Self::NestedIndexes`] show only beside others.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 39] = [
         Self::ParsingError,
         Self::UnescapedCharacter,
         Self::UnknownEntity,
@@ -141,6 +145,8 @@ impl IssueCode {
         Self::EmptyDocument,
         Self::UnsupportedFormat,
         Self::RobotsTooLarge,
+        Self::SyntaxNotUnderstood,
+        Self::NoUserAgent,
     ];
 
     /// The stable code as it is stored and shown.
@@ -183,6 +189,8 @@ impl IssueCode {
             Self::EmptyDocument => "empty-document",
             Self::UnsupportedFormat => "unsupported-format",
             Self::RobotsTooLarge => "robots-too-large",
+            Self::SyntaxNotUnderstood => "syntax-not-understood",
+            Self::NoUserAgent => "no-user-agent",
             Self::Shrunk => "shrunk",
             Self::NestedIndexes => "nested-indexes",
         }
@@ -228,6 +236,8 @@ impl IssueCode {
             Self::EmptyDocument => "Response contains no data",
             Self::UnsupportedFormat => "Unsupported format",
             Self::RobotsTooLarge => "robots.txt file size error",
+            Self::SyntaxNotUnderstood => "Syntax not understood",
+            Self::NoUserAgent => "No user-agent specified",
             Self::Shrunk => "Sitemap shrank to less than half",
             Self::NestedIndexes => "Incorrect sitemap index format: Nested sitemap indexes",
         }
@@ -297,6 +307,12 @@ impl IssueCode {
                 "Serve a sitemap, a feed or a list of URLs here, not another kind of file."
             }
             Self::RobotsTooLarge => "Keep robots.txt under 500 KiB; what follows is not read.",
+            Self::SyntaxNotUnderstood => {
+                "Write each line of robots.txt as a key, a colon and a value, or begin it with #."
+            }
+            Self::NoUserAgent => {
+                "Put a User-agent line before the rules; without one they bind nobody."
+            }
             Self::Shrunk => {
                 "If so many pages are really gone, leave it: it is believed after a week."
             }
@@ -327,7 +343,9 @@ impl IssueCode {
             | Self::MissingVideoTitle
             | Self::SameVideoLocation
             | Self::MixedContent
-            | Self::EmptySitemap => Severity::Warning,
+            | Self::EmptySitemap
+            | Self::SyntaxNotUnderstood
+            | Self::NoUserAgent => Severity::Warning,
             Self::ParsingError
             | Self::Truncated
             | Self::IncompleteBody

@@ -262,7 +262,8 @@ fn drop_trailing_dot(url: &mut Url) {
     let Some(bare) = url.domain().and_then(|d| d.strip_suffix('.')).map(str::to_owned) else {
         return;
     };
-    if !bare.is_empty() {
+    // Two dots are an empty label, and no other spelling of any host.
+    if !bare.is_empty() && !bare.ends_with('.') {
         // A domain without its last dot stays a domain; were it refused, the
         // URL would merely keep its dot.
         let _ = url.set_host(Some(&bare));
@@ -356,6 +357,7 @@ mod tests {
         for (a, b) in [
             ("https://www.example.org/a", "https://www.example.org/a/"),
             ("https://www.example.org/a", "https://www.example.org/A"),
+            ("https://www.example.org/a", "https://www.example.org../a"),
             ("https://www.example.org/?a=1&b=2", "https://www.example.org/?b=2&a=1"),
             ("https://www.example.org/a%2Fb", "https://www.example.org/a/b"),
             ("https://www.example.org/%%34A", "https://www.example.org/J"),

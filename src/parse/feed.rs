@@ -161,7 +161,8 @@ impl<'a, 's> FeedReader<'a, 's> {
             if self.kind == DocumentKind::Rdf
                 && let Some(about) = tag.local_attr("about")
             {
-                self.item.about(&about);
+                let (base, max) = (self.base().clone(), self.ctx.limits.max_url_chars);
+                self.item.about(&about, &base, max, cx);
             }
         } else {
             self.feed_child(tag, depth);

@@ -104,7 +104,11 @@ fn too_long(url: &str, max_chars: usize) -> Result<(), IssueCode> {
 
 /// Has an absolute URL a host that needs no parser to be believed?
 fn plain_host(url: &str) -> bool {
-    let Some((_, rest)) = url.split_once("://") else { return false };
+    // The scheme is known to be one of the web, up to its colon.
+    let Some((scheme, rest)) = url.split_once("://") else { return false };
+    if scheme.contains(':') {
+        return false;
+    }
     let end = rest.bytes().position(|b| matches!(b, b'/' | b'?' | b'#')).unwrap_or(rest.len());
     let host = rest.get(..end).unwrap_or_default().as_bytes();
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
@@ -157,6 +161,7 @@ mod tests {
             ("javascript:alert(1)", "", &[InvalidUrl]),
             ("http://", "", &[InvalidUrl]),
             ("http://exa mple.com/", "", &[InvalidUrl]),
+            ("https:://example.com/", "", &[InvalidUrl]),
             ("http://1.2.3.999/", "", &[InvalidUrl]),
             ("https://example.com/\u{fffd}", "", &[InvalidUrl]),
             (&long, "", &[UrlTooLong]),

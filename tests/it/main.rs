@@ -16,6 +16,7 @@ mod daemon;
 mod documents;
 mod fetch;
 mod fixtures;
+mod fuzzed;
 mod hostile;
 mod http;
 mod process;

@@ -195,8 +195,8 @@ impl Item {
     }
 
     /// `rdf:about` of the item.
-    pub(super) fn about(&mut self, value: &str) {
-        self.absolute(Rank::About, value);
+    pub(super) fn about(&mut self, value: &str, base: &Url, max_chars: usize, cx: &mut Cx<'_>) {
+        self.absolute(Rank::About, value, base, max_chars, cx);
     }
 
     /// A link with an `href`.
@@ -220,11 +220,11 @@ impl Item {
         }
         match field {
             Field::Link(rank) => self.offer(rank, text, base, max_chars, cx),
-            Field::Identifier => self.absolute(Rank::Identifier, text),
+            Field::Identifier => self.absolute(Rank::Identifier, text, base, max_chars, cx),
             Field::NoPermalink => {
                 let own = Url::parse(loc::trim(text)).is_ok_and(|url| url.host() == base.host());
                 if own {
-                    self.absolute(Rank::Guess, text);
+                    self.absolute(Rank::Guess, text, base, max_chars, cx);
                 }
             }
             Field::Published(rank) => take_date(&mut self.published, rank, text, cx),
@@ -250,15 +250,10 @@ impl Item {
     }
 
     /// Takes an identifier, which is a link only if it is an absolute URL.
-    fn absolute(&mut self, rank: Rank, raw: &str) {
+    fn absolute(&mut self, rank: Rank, raw: &str, base: &Url, max_chars: usize, cx: &mut Cx<'_>) {
         let value = loc::trim(raw);
-        if self.is_better(rank)
-            && loc::is_web(value)
-            && Url::parse(value).is_ok_and(|u| u.has_host())
-        {
-            self.loc.clear();
-            self.loc.push_str(value);
-            self.rank = Some(rank);
+        if loc::is_web(value) && Url::parse(value).is_ok_and(|u| u.has_host()) {
+            self.offer(rank, raw, base, max_chars, cx);
         }
     }
 

@@ -79,7 +79,8 @@ impl Stack {
 
     /// Finds what an end tag closes.
     pub(super) fn closes(&self, name: &str) -> Closes {
-        if self.overflow == 0 && self.top() == name {
+        // Where nothing is open, an end tag without a name closes nothing.
+        if self.overflow == 0 && self.depth() > 0 && self.top() == name {
             return Closes::Top;
         }
         let anchor = ANCHORS.iter().any(|a| a.eq_ignore_ascii_case(name));
@@ -115,6 +116,7 @@ mod tests {
     #[test]
     fn an_end_tag_closes_the_innermost_element_of_its_name() {
         let mut stack = Stack::new();
+        assert_eq!(stack.closes(""), Closes::Nothing);
         for name in ["urlset", "url", "loc"] {
             stack.push(name);
         }

@@ -7,6 +7,7 @@
 
 pub mod canary;
 pub mod daemon;
+pub mod laws;
 pub mod lease_history;
 pub mod origin;
 pub mod pack;

@@ -77,10 +77,14 @@ impl Scan {
     ) -> Flow {
         let inner = start + "<!doctype".len();
         let here = w.from(inner);
+        let opens = here.find(['[', '>']);
+        if opens.is_none() && !w.full(start) {
+            return Flow::Need(start);
+        }
         let root =
             here.trim_start().split(|c: char| c.is_whitespace() || matches!(c, '>' | '[')).next();
         visitor.doctype(root.unwrap_or_default());
-        match here.find(['[', '>']) {
+        match opens {
             Some(i) if here.as_bytes().get(i) == Some(&b'[') => {
                 cx.note(IssueCode::DoctypeIgnored, excerpt(w.from(start)));
                 self.passing = Some(Passing::Subset);

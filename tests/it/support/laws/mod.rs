@@ -1,0 +1,65 @@
+//! What holds of any bytes at all, target by target.
+//!
+//! Each law takes bytes as they come and panics where one of its properties does
+//! not hold. The fuzz targets (`fuzz/`) and the tests (`tests/it/fuzzed.rs`) run
+//! the same functions, so what was found once is replayed for ever. What a law
+//! varies besides the bytes is drawn from the bytes: a file is a whole case.
+
+mod again;
+mod dates;
+mod decoder;
+mod document;
+mod robots;
+mod urls;
+
+/// A target: its name, the folder of its cases, and its law.
+pub type Law = (&'static str, fn(&[u8]));
+
+/// Every target.
+pub const ALL: [Law; 6] = [
+    ("sitemap", again::sitemap),
+    ("feed", again::feed),
+    ("robots", robots::holds),
+    ("dates", dates::holds),
+    ("url", urls::holds),
+    ("decoder", decoder::holds),
+];
+
+/// Runs the law of a target.
+pub fn hold(target: &str, bytes: &[u8]) {
+    let law = ALL.iter().find(|(name, _)| *name == target);
+    law.unwrap_or_else(|| panic!("no target {target}")).1(bytes);
+}
+
+/// Numbers that look like chance and depend on the bytes alone (splitmix64,
+/// begun with FNV-1a of the bytes).
+pub struct Dice(u64);
+
+impl Dice {
+    /// The dice of these bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        let hash = |h: u64, b: &u8| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3);
+        Self(bytes.iter().fold(0xcbf2_9ce4_8422_2325, hash))
+    }
+
+    /// A number below `end`, which is at least 1.
+    pub fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((z ^ (z >> 31)) % end as u64).expect("below a usize")
+    }
+
+    /// One of these.
+    pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+        &of[self.below(of.len())]
+    }
+
+    /// The same things in another order.
+    pub fn shuffle<T>(&mut self, things: &mut [T]) {
+        for end in (2..=things.len()).rev() {
+            things.swap(end - 1, self.below(end));
+        }
+    }
+}

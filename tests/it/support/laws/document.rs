@@ -33,6 +33,8 @@ const WINDOW: usize = 64 * 1024;
 pub(super) struct Listed {
     pub(super) loc: String,
     pub(super) child: bool,
+    /// Is it said to be gone?
+    pub(super) deleted: bool,
     pub(super) lastmod: Option<Lastmod>,
     pub(super) updated: Option<Lastmod>,
     pub(super) published: Option<Lastmod>,
@@ -143,7 +145,11 @@ fn the_report_is_true(found: &Found, bytes: &[u8], limits: Limits) {
     let report = &found.report;
     let children = found.listed.iter().filter(|item| item.child).count();
     assert_eq!(report.sitemaps_total, children);
-    assert_eq!(report.entries_total, found.listed.len() - children);
+    let deleted = found.listed.iter().filter(|item| item.deleted).count();
+    assert_eq!(report.entries_total, found.listed.len() - children - deleted);
+    // What is gone is told last, and by feeds only.
+    let told_last = found.listed[found.listed.len() - deleted..].iter().all(|item| item.deleted);
+    assert!(told_last && (deleted == 0 || report.window), "{:?}", found.listed);
     assert!(report.entries_total <= limits.max_urls && children <= limits.max_sitemaps);
     // A byte of a single-byte encoding is at most three of UTF-8.
     assert!(report.bytes <= 3 * bytes.len() as u64, "{} of {}", report.bytes, bytes.len());
@@ -218,7 +224,8 @@ fn what_is_cut_short_is_not_complete(
     let stopped = read(bytes, &Manner { stop_at: Some(many), ..manner.clone() });
     assert_eq!(stopped.listed, found.listed[..many]);
     assert!(!stopped.report.complete);
-    assert_eq!(stopped.report.entries_total + stopped.report.sitemaps_total, many);
+    let listed = found.listed[..many].iter().filter(|item| !item.deleted).count();
+    assert_eq!(stopped.report.entries_total + stopped.report.sitemaps_total, listed);
 }
 
 /// Blanks before a document move the edges of the reader's windows over it.
@@ -246,9 +253,22 @@ fn edges_of_the_window_do_not_matter(bytes: &[u8], manner: &Manner, dice: &mut D
 
 fn owned(item: &Item<'_>) -> Listed {
     match item {
+        Item::Deleted(d) => Listed {
+            loc: d.loc.to_owned(),
+            child: false,
+            deleted: true,
+            lastmod: None,
+            updated: None,
+            published: None,
+            changefreq: None,
+            priority: None,
+            digest: 0,
+            extensions: None,
+        },
         Item::Entry(e) => Listed {
             loc: e.loc.to_owned(),
             child: false,
+            deleted: false,
             lastmod: e.lastmod,
             updated: e.updated,
             published: e.published,
@@ -260,6 +280,7 @@ fn owned(item: &Item<'_>) -> Listed {
         Item::Sitemap(s) => Listed {
             loc: s.loc.to_owned(),
             child: true,
+            deleted: false,
             lastmod: s.lastmod,
             updated: None,
             published: None,

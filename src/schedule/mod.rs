@@ -6,6 +6,7 @@
 
 mod children;
 pub mod cron;
+pub mod defects;
 mod document;
 mod gate;
 mod home;

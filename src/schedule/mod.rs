@@ -12,6 +12,7 @@ mod gate;
 mod home;
 pub mod interval;
 mod outcome;
+mod pages;
 mod read;
 mod robots;
 mod tombstones;

@@ -114,6 +114,9 @@ pub enum IssueCode {
     MissingWww,
     /// A URL with `www.` in a sitemap that is found without it.
     IncludesWww,
+    /// A feed that lists nothing of what it listed last time: entries may have
+    /// come and gone unseen.
+    FeedGap,
     /// An index too deep below other indexes; its children are not followed.
     NestedIndexes,
 }
@@ -165,7 +168,7 @@ impl IssueCode {
 
     /// Codes that a document does not show by itself: they need to know its
     /// transport, the time, its site or what it was before.
-    pub const BESIDE: [Self; 9] = [
+    pub const BESIDE: [Self; 10] = [
         Self::CompressionError,
         Self::FileTooLarge,
         Self::FutureDate,
@@ -174,6 +177,7 @@ impl IssueCode {
         Self::MissingWww,
         Self::IncludesWww,
         Self::Shrunk,
+        Self::FeedGap,
         Self::NestedIndexes,
     ];
 
@@ -227,6 +231,7 @@ impl IssueCode {
             Self::MissingWww => "missing-www",
             Self::IncludesWww => "includes-www",
             Self::Shrunk => "shrunk",
+            Self::FeedGap => "feed-gap",
             Self::NestedIndexes => "nested-indexes",
         }
     }
@@ -283,6 +288,7 @@ impl IssueCode {
             Self::MissingWww => "Path mismatch: Missing www",
             Self::IncludesWww => "Path mismatch: Includes www",
             Self::Shrunk => "Sitemap shrank to less than half",
+            Self::FeedGap => "Feed window overflowed",
             Self::NestedIndexes => "Incorrect sitemap index format: Nested sitemap indexes",
         }
     }
@@ -377,6 +383,9 @@ impl IssueCode {
             Self::Shrunk => {
                 "If so many pages are really gone, leave it: it is believed after a week."
             }
+            Self::FeedGap => {
+                "Let the feed hold more entries, or link its older pages (RFC 5005); poll it more often."
+            }
             Self::NestedIndexes => "List sitemaps in an index, not further indexes.",
         }
     }
@@ -406,6 +415,7 @@ impl IssueCode {
             | Self::MixedContent
             | Self::EmptySitemap
             | Self::FutureDate
+            | Self::FeedGap
             | Self::DuplicateUrl
             | Self::MissingWww
             | Self::IncludesWww

@@ -120,6 +120,11 @@ impl Issues {
         self.list.push(Issue { code, severity: code.severity(), count, line, offset, sample });
     }
 
+    /// Takes back what turned out to be no defect.
+    pub(crate) fn forget(&mut self, code: IssueCode) {
+        self.list.retain(|issue| issue.code != code);
+    }
+
     /// What was found so far.
     #[cfg(test)]
     pub(crate) fn list(&self) -> &[Issue] {

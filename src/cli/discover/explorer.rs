@@ -114,6 +114,11 @@ impl Explorer {
                 self.findings.unread += queue.len() + 1;
                 break;
             }
+            // Of the well-known places the first that is one counts, as in the daemon.
+            let is_found = |found: &Found| found.named_by == "well-known";
+            if named_by == "well-known" && self.findings.sources.iter().any(is_found) {
+                continue;
+            }
             if !self.asked.insert(url.clone()) {
                 continue;
             }

@@ -76,7 +76,11 @@ fn date(entry: &Listed) -> Option<Lastmod> {
 /// With a digit behind the point at least, so that points are aligned.
 fn decimal(priority: Priority) -> String {
     let value = priority.as_f64();
-    if priority.thousandths() % 100 == 0 { format!("{value:.1}") } else { value.to_string() }
+    if priority.thousandths().is_multiple_of(100) {
+        format!("{value:.1}")
+    } else {
+        value.to_string()
+    }
 }
 
 fn or_dash(value: Option<&impl ToString>) -> Cell {

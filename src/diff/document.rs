@@ -141,6 +141,27 @@ impl Document {
         self.arena.get(start..start + entry.len as usize).unwrap_or_default()
     }
 
+    /// This document with the entries of an older page of it behind its own. Of
+    /// a key in both, this one's counts.
+    #[must_use]
+    pub fn with(mut self, older: Self) -> Self {
+        let (Ok(shift), Ok(behind)) =
+            (u32::try_from(self.arena.len()), u32::try_from(self.entries.len()))
+        else {
+            return self;
+        };
+        self.arena.push_str(&older.arena);
+        self.entries.extend(older.entries.into_iter().map(|entry| DocumentEntry {
+            position: entry.position.saturating_add(behind),
+            start: entry.start.saturating_add(shift),
+            ..entry
+        }));
+        // Stable: what was here first comes first.
+        self.entries.sort_by_key(|entry| entry.key);
+        self.entries.dedup_by_key(|entry| entry.key);
+        self
+    }
+
     /// Is a key listed?
     pub fn contains(&self, key: u64) -> bool {
         self.entries.binary_search_by_key(&key, |entry| entry.key).is_ok()

@@ -41,11 +41,15 @@ pub(crate) struct FeedReader<'a, 's> {
     /// `xml:base` in force, with the depth of the element that carries it.
     bases: Vec<(usize, Url)>,
     item_depth: Option<usize>,
+    /// Byte at which the open item begins.
+    item_at: u64,
     item: Item,
     tombstones: Tombstones,
     /// Depth of the open `at:deleted-entry`.
     tombstone_depth: Option<usize>,
     field: Option<(Role, usize)>,
+    /// Byte at which the open field begins.
+    field_at: u64,
     text: String,
     oversized: bool,
     pub(crate) hints: Hints,
@@ -80,10 +84,12 @@ impl<'a, 's> FeedReader<'a, 's> {
             root_ns,
             bases: Vec::new(),
             item_depth: None,
+            item_at: 0,
             item: Item::default(),
             tombstones: Tombstones::default(),
             tombstone_depth: None,
             field: None,
+            field_at: 0,
             text: String::new(),
             oversized: false,
             hints: Hints::default(),
@@ -157,6 +163,7 @@ impl<'a, 's> FeedReader<'a, 's> {
             self.tombstones.open(tag, cx);
         } else if is_item {
             self.item_depth = Some(depth);
+            self.item_at = cx.place.offset();
             self.item.clear();
             if self.kind == DocumentKind::Rdf
                 && let Some(about) = tag.local_attr("about")
@@ -165,7 +172,7 @@ impl<'a, 's> FeedReader<'a, 's> {
                 self.item.about(&about, &base, max, cx);
             }
         } else {
-            self.feed_child(tag, depth);
+            self.feed_child(tag, depth, cx);
         }
         Next::Go
     }
@@ -191,21 +198,22 @@ impl<'a, 's> FeedReader<'a, 's> {
             None => Field::of(tag, self.kind, core),
         };
         if let Some(field) = field {
-            self.open_field(Role::Item(field), depth);
+            self.open_field(Role::Item(field), depth, cx);
         }
     }
 
-    fn feed_child(&mut self, tag: &Tag<'_>, depth: usize) {
+    fn feed_child(&mut self, tag: &Tag<'_>, depth: usize, cx: &Cx<'_>) {
         if tag.local == "link" && (self.is_core(tag.ns) || tag.ns == Ns::Atom) && depth <= 3 {
             let base = self.base().clone();
             hints::link(tag, &base, &mut self.hints);
         } else if let Some(hint) = Hint::of(tag) {
-            self.open_field(Role::Feed(hint), depth);
+            self.open_field(Role::Feed(hint), depth, cx);
         }
     }
 
-    fn open_field(&mut self, role: Role, depth: usize) {
+    fn open_field(&mut self, role: Role, depth: usize, cx: &Cx<'_>) {
         self.field = Some((role, depth));
+        self.field_at = cx.place.offset();
         self.text.clear();
         self.oversized = false;
         if let Role::Item(field) = role {
@@ -227,7 +235,10 @@ impl<'a, 's> FeedReader<'a, 's> {
             && at == depth
         {
             self.field = None;
+            let end = cx.place;
+            cx.place = end.back_to(self.field_at);
             self.close_field(role, cx);
+            cx.place = end;
         }
         let mut flow = ControlFlow::Continue(());
         if self.tombstone_depth == Some(depth) {
@@ -257,7 +268,16 @@ impl<'a, 's> FeedReader<'a, 's> {
         }
     }
 
+    /// Hands on the open item. Its defects are where it begins.
     fn emit(&mut self, cx: &mut Cx<'_>) -> ControlFlow<()> {
+        let end = cx.place;
+        cx.place = end.back_to(self.item_at);
+        let flow = self.hand_on(cx);
+        cx.place = end;
+        flow
+    }
+
+    fn hand_on(&mut self, cx: &mut Cx<'_>) -> ControlFlow<()> {
         if !self.item.has_link() {
             cx.note(IssueCode::MissingTag, "link");
             return ControlFlow::Continue(());
@@ -269,7 +289,7 @@ impl<'a, 's> FeedReader<'a, 's> {
         }
         self.entries += 1;
         self.tombstones.entry(self.item.id(), self.item.loc(), self.item.date());
-        self.item.give(self.sink)
+        self.item.give(cx.place, self.sink)
     }
 
     /// The document ends. What is open of an item is given if its link is whole.

@@ -43,6 +43,7 @@ struct Held {
     published: Option<Lastmod>,
     updated: Option<Lastmod>,
     digest: u64,
+    spot: Spot,
 }
 
 /// Reads the document and hands on its items.
@@ -170,7 +171,7 @@ impl Reading<'_, '_> {
         {
             digest.field("", &found.text);
         }
-        Some(Held { loc: url, published, updated, digest: digest.value() })
+        Some(Held { loc: url, published, updated, digest: digest.value(), spot: raw.spot })
     }
 
     fn give(&mut self, held: &Held) {
@@ -180,6 +181,7 @@ impl Reading<'_, '_> {
             published: held.published,
             updated: held.updated,
             digest: held.digest,
+            place: held.spot.place(),
             ..Entry::default()
         }));
         self.stopped = flow == ControlFlow::Break(());

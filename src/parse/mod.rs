@@ -5,6 +5,8 @@
 //! a sink as they are read, so memory does not grow with the document.
 
 mod digest;
+pub mod doubt;
+pub mod excerpt;
 mod feed;
 pub mod html;
 pub mod issue;
@@ -22,7 +24,7 @@ use std::ops::ControlFlow;
 
 use crate::model::{ChangeFreq, DocumentKind, Lastmod, Priority};
 use issue::Issues;
-pub use issue::{Issue, IssueCode, Severity};
+pub use issue::{Issue, IssueCode, Place, Severity};
 use route::{Router, Shape};
 use text::{Text, WINDOW};
 
@@ -98,6 +100,8 @@ pub struct Entry<'a> {
     pub digest: u64,
     /// Extension fields, empty for most entries.
     pub extensions: Option<&'a Extensions>,
+    /// Where the entry begins.
+    pub place: Place<'a>,
 }
 
 impl Entry<'_> {
@@ -159,6 +163,25 @@ pub struct Report {
     pub issues: Vec<Issue>,
     /// What the publisher says about polling and paging.
     pub hints: Hints,
+}
+
+impl Report {
+    /// Something of the body is missing, and this is what: instead of the
+    /// general [`IssueCode::IncompleteBody`], if that was found.
+    pub fn lacks(&mut self, code: IssueCode, how: &str) {
+        self.complete = false;
+        // That the text is cut off too is no defect of its own.
+        self.issues.retain(|issue| issue.code != code && issue.code != IssueCode::Truncated);
+        let general = |issue: &&mut Issue| issue.code == IssueCode::IncompleteBody;
+        if let Some(issue) = self.issues.iter_mut().find(general) {
+            issue.code = code;
+            issue.severity = code.severity();
+            return;
+        }
+        let sample = issue::printable(how);
+        let offset = self.bytes;
+        self.issues.push(Issue { offset, sample, ..Issue::of_whole(code) });
+    }
 }
 
 /// What a document says about itself to a poller.

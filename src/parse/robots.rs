@@ -294,6 +294,8 @@ impl Reading {
             let value = super::loc::trim(line);
             if pending && super::loc::is_web(value) {
                 self.sitemap(value, at);
+            } else if Key::of(value) == Some(Key::Sitemap) && !value.starts_with('#') {
+                self.sitemap_pending = true;
             } else {
                 self.sitemap_pending = pending && value.is_empty();
                 if !value.is_empty() && !value.starts_with('#') && !value.contains(':') {

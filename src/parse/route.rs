@@ -124,6 +124,8 @@ impl<'a, 's> Router<'a, 's> {
             return Next::Go;
         }
         if *strangers > 0 {
+            // What is before the root is not behind it.
+            cx.issues.forget(IssueCode::TrailingContent);
             cx.note(IssueCode::LeadingWhitespace, tag.local);
         }
         let Some(sink) = sink.take() else { return Next::Stop };

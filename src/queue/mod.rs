@@ -94,6 +94,8 @@ pub struct Leased {
     pub expires_in: Duration,
     /// `Content-Signal` of the host's robots.txt, verbatim.
     pub content_signal: Option<String>,
+    /// `Content-Usage` of the host's robots.txt, verbatim.
+    pub content_usage: Option<String>,
     /// `License` of the host's robots.txt, verbatim.
     pub license: Option<String>,
 }

@@ -109,7 +109,7 @@ pub(super) struct Poll<'p> {
     pub(super) site: &'p Site,
     pub(super) id: SiteId,
     rules: SiteRules,
-    began: Timestamp,
+    pub(super) began: Timestamp,
     /// Nothing known before may cut this read short.
     read_in_full: bool,
 }
@@ -125,16 +125,10 @@ impl Poll<'_> {
         if !self.read_in_full && self.target.wire_hash == Some(wire) && !fetched.cut {
             return self.same_bytes(answer).await;
         }
-        let limits = self.site.limits;
-        let limits_of_parser = Limits {
-            max_urls: limits.max_urls,
-            max_sitemaps: limits.max_sitemaps,
-            max_url_chars: limits.max_url_chars,
-        };
+        let (limits, max_body_bytes) = (self.limits(), self.site.limits.max_body_bytes);
         let (seed, now) = (self.poller.store.seed(), self.began);
-        let read = self
-            .on_cpu(move || read::read(fetched, limits_of_parser, limits.max_body_bytes, seed, now))
-            .await;
+        let read =
+            self.on_cpu(move || read::read(fetched, limits, max_body_bytes, seed, now)).await;
         let read = match read {
             Ok(read) => read,
             Err(why) => {
@@ -152,6 +146,16 @@ impl Poll<'_> {
             return self.same_bytes(answer).await;
         }
         self.take_over(read, wire, &head, answer).await
+    }
+
+    /// What the parser keeps of a document of the site.
+    pub(super) fn limits(&self) -> Limits {
+        let limits = self.site.limits;
+        Limits {
+            max_urls: limits.max_urls,
+            max_sitemaps: limits.max_sitemaps,
+            max_url_chars: limits.max_url_chars,
+        }
     }
 
     /// The bytes are those of the last read.
@@ -275,10 +279,11 @@ impl Poll<'_> {
         head: &Head,
         answer: &Result<Answer, FetchError>,
     ) -> Result<(), StoreError> {
-        let ReadDocument { report, decoding, document, children, deleted } = read;
+        let ReadDocument { mut report, decoding, document, children, deleted } = read;
         let learned = self.target.window == 2;
         let window = report.window || learned;
         let (before, siblings) = self.snapshot().await?;
+        let document = self.bridge(&before, document, &mut report).await;
         let suddenly_empty =
             document.entries().is_empty() && children.is_empty() && !before.is_empty();
         let rules = self.diff_rules(report.complete && !suddenly_empty, window, siblings, true);
@@ -462,7 +467,7 @@ impl Poll<'_> {
     }
 
     /// Runs work on the blocking pool; `Err` says that it panicked.
-    async fn on_cpu<T: Send + 'static>(
+    pub(super) async fn on_cpu<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, String> {

@@ -6,6 +6,7 @@
 
 mod children;
 pub mod cron;
+pub mod defects;
 mod document;
 mod gate;
 mod home;
@@ -13,6 +14,7 @@ pub mod interval;
 mod moves;
 mod outcome;
 mod pace;
+mod pages;
 mod read;
 mod robots;
 mod tombstones;

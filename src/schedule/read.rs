@@ -10,13 +10,15 @@ use std::ops::ControlFlow;
 use jiff::Timestamp;
 use url::Url;
 
+use super::defects;
 use super::tombstones::Tombstone;
 use crate::diff::document::Collector;
 use crate::diff::snapshot::{Row, Snapshot, SnapshotEntry};
 use crate::diff::{self, Diff, Document, Rules, Step};
 use crate::fetch::Fetched;
-use crate::fetch::body::{Decoded, Decoding, End};
+use crate::fetch::body::{Decoded, Decoding, Strict};
 use crate::model::{ChangeKind, Lastmod, UrlId};
+use crate::parse::doubt::Doubts;
 use crate::parse::{self, Context, Item, Limits, Report};
 use crate::store::Effect;
 use crate::store::views::Counts;
@@ -46,7 +48,10 @@ pub(super) fn read(
     seed: u64,
     now: Timestamp,
 ) -> ReadDocument {
-    let mut decoded = Decoded::new(fetched.body, &fetched.content_encoding, max_body_bytes);
+    let cut_at = fetched.cut.then_some(fetched.body.len() as u64);
+    let decoded = Decoded::new(fetched.body, &fetched.content_encoding, max_body_bytes);
+    let mut decoded = Strict::new(decoded, max_body_bytes, cut_at);
+    let mut doubts = Doubts::new(now);
     let mut collector = Collector::new(seed, now);
     let mut children = Vec::new();
     let mut deleted = Vec::new();
@@ -57,7 +62,10 @@ pub(super) fn read(
     };
     let mut report = parse::parse(&mut decoded, &context, &mut |item| {
         match item {
-            Item::Entry(entry) => collector.push(&entry),
+            Item::Entry(entry) => {
+                doubts.date(&entry);
+                collector.push(&entry);
+            }
             Item::Sitemap(child) => {
                 children.push(ListedChild { loc: child.loc.to_owned(), lastmod: child.lastmod });
             }
@@ -66,8 +74,9 @@ pub(super) fn read(
         ControlFlow::Continue(())
     });
     let decoding = decoded.outcome();
-    report.complete &= decoding.end == End::Whole && !fetched.cut;
-    ReadDocument { report, decoding, document: collector.finish(), children, deleted }
+    let document = collector.finish();
+    defects::add(&mut report, decoded.lack(), doubts, document.duplicates);
+    ReadDocument { report, decoding, document, children, deleted }
 }
 
 /// What a read asks of the store.

@@ -147,6 +147,7 @@ impl State {
             expires_at: timestamp(expires_at),
             expires_in: Duration::from_millis(left),
             content_signal: rules.as_ref().and_then(|rules| rules.content_signal.clone()),
+            content_usage: rules.as_ref().and_then(|rules| rules.content_usage.clone()),
             license: rules.as_ref().and_then(|rules| rules.license.clone()),
         })
     }

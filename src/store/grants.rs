@@ -38,8 +38,9 @@ impl State {
     ) -> Result<u64, StoreError> {
         let mut revoked = 0;
         for (id, url, is_revoked) in self.granted(site)? {
-            let is_named = named.iter().any(|named| *named == url);
-            if is_named == !is_revoked || !is_named && !rules.is_foreign(&url) {
+            let is_named = named.contains(&url);
+            let is_right = is_named != is_revoked;
+            if is_right || !is_named && !rules.is_foreign(&url) {
                 continue;
             }
             revoked += u64::from(!is_named);

@@ -13,7 +13,7 @@ use url::Url;
 use crate::date;
 use crate::model::Lastmod;
 use crate::parse::digest::Digest;
-use crate::parse::issue::IssueCode;
+use crate::parse::issue::{IssueCode, Place};
 use crate::parse::xml::{Cx, Ns, Tag};
 use crate::parse::{DocumentKind, Entry, Sink, loc};
 
@@ -258,12 +258,13 @@ impl Item {
     }
 
     /// Hands the item on.
-    pub(super) fn give(&self, sink: &mut Sink<'_>) -> ControlFlow<()> {
+    pub(super) fn give(&self, place: Place<'_>, sink: &mut Sink<'_>) -> ControlFlow<()> {
         sink(crate::parse::Item::Entry(Entry {
             loc: &self.loc,
             updated: self.updated.map(|(_, at)| at),
             published: self.published.map(|(_, at)| at),
             digest: self.digest.value(),
+            place,
             ..Entry::default()
         }))
     }

@@ -32,6 +32,10 @@ pub enum IssueCode {
     Truncated,
     /// The body broke off, could not be decompressed or exceeded its limit.
     IncompleteBody,
+    /// Compressed data that is broken or stops before its end.
+    CompressionError,
+    /// A body larger than its limit, as sent or as decoded.
+    FileTooLarge,
     /// Bytes that are wrong in the document's encoding.
     EncodingError,
     /// Control characters that XML forbids; they were taken out.
@@ -100,13 +104,26 @@ pub enum IssueCode {
     NoUserAgent,
     /// Far fewer entries than the time before; removals are held.
     Shrunk,
+    /// A date more than a day ahead: it counts as none.
+    FutureDate,
+    /// A URL that the same document lists before.
+    DuplicateUrl,
+    /// A URL outside of what the sitemap may list.
+    UrlNotAllowed,
+    /// A URL without `www.` in a sitemap that is found with it.
+    MissingWww,
+    /// A URL with `www.` in a sitemap that is found without it.
+    IncludesWww,
+    /// A feed that lists nothing of what it listed last time: entries may have
+    /// come and gone unseen.
+    FeedGap,
     /// An index too deep below other indexes; its children are not followed.
     NestedIndexes,
 }
 
 impl IssueCode {
     /// Every code that a document shows by itself, in the order of a report.
-    /// [`Self::Shrunk`] and [`Self::NestedIndexes`] show only beside others.
+    /// Others show only beside what is known otherwise: see [`Self::BESIDE`].
     pub const ALL: [Self; 39] = [
         Self::ParsingError,
         Self::UnescapedCharacter,
@@ -149,6 +166,21 @@ impl IssueCode {
         Self::NoUserAgent,
     ];
 
+    /// Codes that a document does not show by itself: they need to know its
+    /// transport, the time, its site or what it was before.
+    pub const BESIDE: [Self; 10] = [
+        Self::CompressionError,
+        Self::FileTooLarge,
+        Self::FutureDate,
+        Self::DuplicateUrl,
+        Self::UrlNotAllowed,
+        Self::MissingWww,
+        Self::IncludesWww,
+        Self::Shrunk,
+        Self::FeedGap,
+        Self::NestedIndexes,
+    ];
+
     /// The stable code as it is stored and shown.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -158,6 +190,8 @@ impl IssueCode {
             Self::MismatchedTag => "mismatched-tag",
             Self::Truncated => "truncated",
             Self::IncompleteBody => "incomplete-body",
+            Self::CompressionError => "compression-error",
+            Self::FileTooLarge => "file-too-large",
             Self::EncodingError => "encoding-error",
             Self::IllegalCharacter => "illegal-character",
             Self::LeadingWhitespace => "leading-whitespace",
@@ -191,34 +225,44 @@ impl IssueCode {
             Self::RobotsTooLarge => "robots-too-large",
             Self::SyntaxNotUnderstood => "syntax-not-understood",
             Self::NoUserAgent => "no-user-agent",
+            Self::FutureDate => "future-date",
+            Self::DuplicateUrl => "duplicate-url",
+            Self::UrlNotAllowed => "url-not-allowed",
+            Self::MissingWww => "missing-www",
+            Self::IncludesWww => "includes-www",
             Self::Shrunk => "shrunk",
+            Self::FeedGap => "feed-gap",
             Self::NestedIndexes => "nested-indexes",
         }
     }
 
     /// The name that webmasters know from Search Console, else from Yandex
-    /// Webmaster; where neither has one, ours. Several codes may share a name.
+    /// Webmaster; where neither has one, ours. Where several codes share a name,
+    /// what tells them apart follows a colon.
     pub fn title(self) -> &'static str {
         match self {
-            Self::ParsingError
-            | Self::UnescapedCharacter
-            | Self::UnknownEntity
-            | Self::MismatchedTag
-            | Self::Truncated
-            | Self::IllegalCharacter
-            | Self::TrailingContent => "Parsing error",
+            Self::ParsingError => "Parsing error",
+            Self::UnescapedCharacter => "Parsing error: unescaped character",
+            Self::UnknownEntity => "Parsing error: unknown entity",
+            Self::MismatchedTag => "Parsing error: mismatched tag",
+            Self::Truncated => "Parsing error: the file is cut off",
+            Self::IllegalCharacter => "Parsing error: control character",
+            Self::TrailingContent => "Parsing error: text after the end",
             Self::IncompleteBody => "Connection lost",
+            Self::CompressionError => "Compression error",
+            Self::FileTooLarge => "Sitemap file size error",
             Self::EncodingError => "Encoding error",
             Self::LeadingWhitespace => "Leading whitespace",
             Self::IncorrectNamespace => "Incorrect namespace",
             Self::DoctypeIgnored => "Document type declaration ignored",
-            Self::TooDeep | Self::OversizedMarkup | Self::TooManyExtensions => {
-                "Invalid XML: too many tags"
-            }
+            Self::TooDeep => "Invalid XML: too many tags inside each other",
+            Self::OversizedMarkup => "Invalid XML: a tag or field is too long",
+            Self::TooManyExtensions => "Invalid XML: too many tags in one entry",
             Self::MissingTag => "Missing XML tag",
             Self::DuplicateTag => "Tag found more than once",
             Self::UnknownTag => "Unknown tag",
-            Self::InvalidUrl | Self::UrlTooLong => "Invalid URL",
+            Self::InvalidUrl => "Invalid URL",
+            Self::UrlTooLong => "Invalid URL: too long",
             Self::RelativeUrl => "Invalid URL: incomplete URL",
             Self::InvalidDate => "Invalid date",
             Self::InvalidTagValue => "Invalid tag value",
@@ -238,7 +282,13 @@ impl IssueCode {
             Self::RobotsTooLarge => "robots.txt file size error",
             Self::SyntaxNotUnderstood => "Syntax not understood",
             Self::NoUserAgent => "No user-agent specified",
+            Self::FutureDate => "Invalid date: in the future",
+            Self::DuplicateUrl => "Duplicate URL",
+            Self::UrlNotAllowed => "URL not allowed",
+            Self::MissingWww => "Path mismatch: Missing www",
+            Self::IncludesWww => "Path mismatch: Includes www",
             Self::Shrunk => "Sitemap shrank to less than half",
+            Self::FeedGap => "Feed window overflowed",
             Self::NestedIndexes => "Incorrect sitemap index format: Nested sitemap indexes",
         }
     }
@@ -259,6 +309,12 @@ impl IssueCode {
             }
             Self::IncompleteBody => {
                 "Check that the server sends the whole file and that its compression is intact."
+            }
+            Self::CompressionError => {
+                "Compress the file anew and check it with gzip -t; what was intact is kept."
+            }
+            Self::FileTooLarge => {
+                "Split the file: at most 50 MB (52,428,800 bytes) before compression."
             }
             Self::EncodingError => {
                 "Save the file as UTF-8, or declare the encoding it is really in."
@@ -313,8 +369,22 @@ impl IssueCode {
             Self::NoUserAgent => {
                 "Put a User-agent line before the rules; without one they bind nobody."
             }
+            Self::FutureDate => {
+                "Give the date of the last change of the page; one to come counts as none."
+            }
+            Self::DuplicateUrl => "List each URL once; of several dates the newest counts.",
+            Self::UrlNotAllowed => {
+                "List only URLs of the sitemap's own site: same host, or name this sitemap in \
+                 robots.txt of the other host."
+            }
+            Self::MissingWww | Self::IncludesWww => {
+                "Write all URLs in the one form that the site redirects to."
+            }
             Self::Shrunk => {
                 "If so many pages are really gone, leave it: it is believed after a week."
+            }
+            Self::FeedGap => {
+                "Let the feed hold more entries, or link its older pages (RFC 5005); poll it more often."
             }
             Self::NestedIndexes => "List sitemaps in an index, not further indexes.",
         }
@@ -344,11 +414,19 @@ impl IssueCode {
             | Self::SameVideoLocation
             | Self::MixedContent
             | Self::EmptySitemap
+            | Self::FutureDate
+            | Self::FeedGap
+            | Self::DuplicateUrl
+            | Self::MissingWww
+            | Self::IncludesWww
             | Self::SyntaxNotUnderstood
             | Self::NoUserAgent => Severity::Warning,
             Self::ParsingError
             | Self::Truncated
             | Self::IncompleteBody
+            | Self::CompressionError
+            | Self::FileTooLarge
+            | Self::UrlNotAllowed
             | Self::EncodingError
             | Self::TooDeep
             | Self::OversizedMarkup
@@ -379,10 +457,12 @@ mod tests {
 
     #[test]
     fn every_code_has_one_stable_name_a_title_and_advice() {
-        for (i, code) in IssueCode::ALL.into_iter().enumerate() {
-            assert!(IssueCode::ALL[i + 1..].iter().all(|c| c.as_str() != code.as_str()), "{code}");
+        let all = [&IssueCode::ALL[..], &IssueCode::BESIDE[..]].concat();
+        for (i, code) in all.iter().copied().enumerate() {
+            assert!(all[i + 1..].iter().all(|c| c.as_str() != code.as_str()), "{code}");
             let json = serde_json::to_string(&code).expect("a string");
             assert_eq!(json, format!("\"{code}\""));
+            assert!(all[i + 1..].iter().all(|c| c.title() != code.title()), "{code}");
             assert!(!code.title().is_empty());
             assert!(code.advice().ends_with('.'), "{code}");
         }

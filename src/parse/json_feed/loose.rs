@@ -229,7 +229,7 @@ impl<'de> Visitor<'de> for Object<'_> {
         // The brace is behind us.
         let mut item = RawItem { spot: self.0.spot().back(1), ..RawItem::default() };
         while let Some(key) = map.next_key::<String>()? {
-            let spot = self.0.spot().back(key.len() + 2);
+            let begins = self.0.spot().back(key.len() + 2);
             let slot = match key.as_str() {
                 "id" => &mut item.id,
                 "url" => &mut item.url,
@@ -245,7 +245,7 @@ impl<'de> Visitor<'de> for Object<'_> {
                     continue;
                 }
             };
-            *slot = map.next_value_seed(Loose)?.map(|text| Found { text, spot });
+            *slot = map.next_value_seed(Loose)?.map(|text| Found { text, spot: begins });
         }
         Ok(Some(item))
     }

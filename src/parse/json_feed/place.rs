@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::io::{self, Read};
 use std::rc::Rc;
 
-use crate::parse::issue::Place;
+use crate::parse::issue::{Place, count_byte};
 
 /// A line, from 1, and a byte of the decoded document.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -62,8 +62,8 @@ impl<R: Read> Read for Counted<R> {
         let read = self.inner.read(buf)?;
         let taken = buf.get(..read).unwrap_or_default();
         let Spot { line, offset } = self.progress.spot();
-        let lines = taken.iter().filter(|byte| **byte == b'\n').count();
-        self.progress.0.set(Spot { line: line + lines as u64, offset: offset + read as u64 });
+        let lines = count_byte(taken, b'\n');
+        self.progress.0.set(Spot { line: line + lines, offset: offset + read as u64 });
         Ok(read)
     }
 }

@@ -76,6 +76,9 @@ fn a_line_with_several_urls_names_them_all_and_a_remark_names_none() {
         ("Sitemap:\thttps://e.com/s.xml\t# x", &["https://e.com/s.xml"]),
         ("Sitemap:\r\n\r\n  https://e.com/s.xml", &["https://e.com/s.xml"]),
         ("sitemaps: https://e.com/s.xml", &["https://e.com/s.xml"]),
+        ("Sitemap\nhttps://e.com/s.xml", &["https://e.com/s.xml"]),
+        ("Sitemap\nDisallow: /x\nhttps://e.com/s.xml", &[]),
+        ("# sitemap\nhttps://e.com/s.xml", &[]),
         ("Site map: https://e.com/s.xml", &["https://e.com/s.xml"]),
     ];
     for (text, want) in table {
@@ -85,7 +88,8 @@ fn a_line_with_several_urls_names_them_all_and_a_remark_names_none() {
 
 #[test]
 fn a_file_of_nothing_but_sitemaps_is_read_in_one_pass() {
-    let lines: String = (0..40_000).map(|i| format!("sitemap:/{i}\n")).collect();
+    let lines: Vec<String> = (0..40_000).map(|i| format!("sitemap:/{i}\n")).collect();
+    let lines = lines.concat();
     let robots = Robots::parse(lines.as_bytes());
     assert!(robots.sitemaps().len() > 30_000 && robots.is_too_large());
 }

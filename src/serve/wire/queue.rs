@@ -153,6 +153,7 @@ struct LeasedUrl {
 #[derive(Debug, Serialize)]
 struct RobotsSays {
     content_signal: Option<String>,
+    content_usage: Option<String>,
     license: Option<String>,
 }
 
@@ -187,7 +188,11 @@ impl From<Leased> for LeasedUrl {
             attempt: leased.attempt,
             expires_at: Time(leased.expires_at),
             expires_in: leased.expires_in.as_secs_f64(),
-            robots: RobotsSays { content_signal: leased.content_signal, license: leased.license },
+            robots: RobotsSays {
+                content_signal: leased.content_signal,
+                content_usage: leased.content_usage,
+                license: leased.license,
+            },
         }
     }
 }

@@ -120,6 +120,7 @@ fn a_leased_url_has_the_fields_of_the_contract() {
             expires_at: at("2026-11-21T08:35:00.5Z"),
             expires_in: Duration::from_secs(300),
             content_signal: Some("ai-train=no".to_owned()),
+            content_usage: Some("train-ai=n".to_owned()),
             license: None,
         }],
         next_due_at: None,
@@ -133,7 +134,7 @@ fn a_leased_url_has_the_fields_of_the_contract() {
             "content_hash": null, "due_at": "2026-11-21T08:30:00.000Z",
             "not_before": "2026-11-21T08:30:01.000Z", "attempt": 1,
             "expires_at": "2026-11-21T08:35:00.500Z", "expires_in": 300.0,
-            "robots": {"content_signal": "ai-train=no", "license": null},
+            "robots": {"content_signal": "ai-train=no", "content_usage": "train-ai=n", "license": null},
         }],
         "next_due_at": null,
     });

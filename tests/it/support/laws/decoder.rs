@@ -35,8 +35,8 @@ const MAX_PACKED: usize = 4 * 1024;
 /// The law of the decoder chain.
 pub(super) fn holds(bytes: &[u8]) {
     let mut dice = Dice::of(bytes);
-    for said in [SAID[0], *dice.pick::<&[&str]>(&SAID)] {
-        let limit = *dice.pick(&LIMITS);
+    for said in [SAID[0], dice.pick(&SAID)] {
+        let limit = dice.pick(&LIMITS);
         reads_alike_in_any_pieces(bytes, said, limit, &mut dice);
     }
     let plain = &bytes[..bytes.len().min(MAX_PACKED)];
@@ -73,7 +73,7 @@ fn reads_alike_in_any_pieces(bytes: &[u8], said: &[&str], limit: u64, dice: &mut
     }
     let mut body = decoded(bytes, said, limit);
     let mut pieces = Vec::new();
-    let mut piece = vec![0; 1 + *dice.pick(&[0, 1, 30, 4_000, 20_000])];
+    let mut piece = vec![0; 1 + dice.pick(&[0, 1, 30, 4_000, 20_000])];
     loop {
         let size = 1 + dice.below(piece.len());
         match body.read(&mut piece[..size]).expect("it never fails") {

@@ -81,8 +81,8 @@ impl Manner {
     fn drawn(dice: &mut Dice) -> Self {
         let tight = Limits { max_urls: 3, max_sitemaps: 2, max_url_chars: 40 };
         Self {
-            limits: *dice.pick(&[Limits::default(), Limits::default(), tight]),
-            content_type: *dice.pick(&CONTENT_TYPES),
+            limits: dice.pick(&[Limits::default(), Limits::default(), tight]),
+            content_type: dice.pick(&CONTENT_TYPES),
             ..Self::default()
         }
     }

@@ -157,6 +157,14 @@ impl Visitor for Router<'_, '_> {
         }
     }
 
+    fn blank(&mut self, text: &str, cx: &mut Cx<'_>) {
+        match self {
+            Self::Sitemap(reader) => reader.blank(text, cx),
+            Self::Feed(reader) => reader.text(text),
+            Self::Open { .. } | Self::Refused => {}
+        }
+    }
+
     fn end(&mut self, depth: usize, _implied: bool, cx: &mut Cx<'_>) -> ControlFlow<()> {
         match self {
             Self::Sitemap(reader) => reader.end(depth, cx),

@@ -245,6 +245,14 @@ impl<'a, 's> SitemapReader<'a, 's> {
         }
     }
 
+    /// Text of white space only: layout, but in a field or an extension.
+    #[inline]
+    pub(crate) fn blank(&mut self, text: &str, cx: &mut Cx<'_>) {
+        if self.field.is_some() || self.extension.is_open() {
+            self.text(text, cx);
+        }
+    }
+
     pub(crate) fn end(&mut self, depth: usize, cx: &mut Cx<'_>) -> ControlFlow<()> {
         if self.muted == Some(depth) {
             self.muted = None;

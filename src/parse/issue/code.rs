@@ -84,6 +84,11 @@ pub enum IssueCode {
     MissingVideoTitle,
     /// A `video:video` whose content or player is the page itself.
     SameVideoLocation,
+    /// A page that does not name, as an alternate, a page of the same document
+    /// that names it; or the other way round.
+    HreflangNoReturn,
+    /// A page with alternates that does not name itself among them.
+    HreflangNoSelf,
     /// Pages and child sitemaps in one file.
     MixedContent,
     /// Read well, but it lists nothing.
@@ -98,12 +103,15 @@ pub enum IssueCode {
     Shrunk,
     /// An index too deep below other indexes; its children are not followed.
     NestedIndexes,
+    /// More images, videos and alternates than are followed of one document.
+    TooManyFollowed,
 }
 
 impl IssueCode {
     /// Every code that a document shows by itself, in the order of a report.
-    /// [`Self::Shrunk`] and [`Self::NestedIndexes`] show only beside others.
-    pub const ALL: [Self; 37] = [
+    /// [`Self::Shrunk`] and [`Self::NestedIndexes`] show only beside others,
+    /// [`Self::TooManyFollowed`] only where the site follows.
+    pub const ALL: [Self; 39] = [
         Self::ParsingError,
         Self::UnescapedCharacter,
         Self::UnknownEntity,
@@ -136,6 +144,8 @@ impl IssueCode {
         Self::MissingThumbnail,
         Self::MissingVideoTitle,
         Self::SameVideoLocation,
+        Self::HreflangNoReturn,
+        Self::HreflangNoSelf,
         Self::MixedContent,
         Self::EmptySitemap,
         Self::EmptyDocument,
@@ -178,6 +188,8 @@ impl IssueCode {
             Self::MissingThumbnail => "missing-thumbnail",
             Self::MissingVideoTitle => "missing-video-title",
             Self::SameVideoLocation => "same-video-location",
+            Self::HreflangNoReturn => "hreflang-no-return",
+            Self::HreflangNoSelf => "hreflang-no-self",
             Self::MixedContent => "mixed-content",
             Self::EmptySitemap => "empty-sitemap",
             Self::EmptyDocument => "empty-document",
@@ -185,6 +197,7 @@ impl IssueCode {
             Self::RobotsTooLarge => "robots-too-large",
             Self::Shrunk => "shrunk",
             Self::NestedIndexes => "nested-indexes",
+            Self::TooManyFollowed => "too-many-followed",
         }
     }
 
@@ -216,13 +229,15 @@ impl IssueCode {
             Self::InvalidTagValue => "Invalid tag value",
             Self::InvalidAttributeValue => "Invalid attribute value",
             Self::MissingAttribute => "Missing XML attribute",
-            Self::TooManyUrls => "Too many URLs",
+            Self::TooManyUrls | Self::TooManyFollowed => "Too many URLs",
             Self::TooManySitemaps => "Too many sitemaps",
             Self::TooManyNews => "Too many News URLs",
             Self::MissingPublication => "Missing <publication> tag",
             Self::MissingThumbnail => "Missing thumbnail URL",
             Self::MissingVideoTitle => "Missing video title",
             Self::SameVideoLocation => "Video location and play page location are the same",
+            Self::HreflangNoReturn => "Your site has no return tags",
+            Self::HreflangNoSelf => "No self-referencing hreflang tag",
             Self::MixedContent => "Incorrect sitemap index format",
             Self::EmptySitemap => "Empty sitemap",
             Self::EmptyDocument => "Response contains no data",
@@ -290,6 +305,10 @@ impl IssueCode {
             Self::SameVideoLocation => {
                 "Point to the video file or player, not to the page that shows it."
             }
+            Self::HreflangNoReturn => {
+                "Let every language version of a page list all versions, in both directions."
+            }
+            Self::HreflangNoSelf => "List the page itself among its language versions.",
             Self::MixedContent => "Keep pages and child sitemaps in separate files.",
             Self::EmptySitemap => "List at least one URL, or remove the file.",
             Self::EmptyDocument => "Serve the file with its content.",
@@ -301,6 +320,9 @@ impl IssueCode {
                 "If so many pages are really gone, leave it: it is believed after a week."
             }
             Self::NestedIndexes => "List sitemaps in an index, not further indexes.",
+            Self::TooManyFollowed => {
+                "Split the sitemap: of one file 50,000 images, videos and alternates are followed."
+            }
         }
     }
 
@@ -326,6 +348,8 @@ impl IssueCode {
             | Self::MissingThumbnail
             | Self::MissingVideoTitle
             | Self::SameVideoLocation
+            | Self::HreflangNoReturn
+            | Self::HreflangNoSelf
             | Self::MixedContent
             | Self::EmptySitemap => Severity::Warning,
             Self::ParsingError
@@ -343,7 +367,8 @@ impl IssueCode {
             | Self::TooManyExtensions
             | Self::RobotsTooLarge
             | Self::Shrunk
-            | Self::NestedIndexes => Severity::Error,
+            | Self::NestedIndexes
+            | Self::TooManyFollowed => Severity::Error,
             Self::EmptyDocument | Self::UnsupportedFormat => Severity::Fatal,
         }
     }

@@ -15,7 +15,8 @@ use super::gate::PollGate;
 use super::interval::PollEvent;
 use super::interval::hints::Hints;
 use super::outcome::{Ended, hints_of, hints_text, kept_hints};
-use super::read::{self, ReadDocument, Sums, Verdict};
+use super::read::{self, Manner, ReadDocument, Sums, Verdict};
+use super::texts::Wanted;
 use crate::config::{Config, Site};
 use crate::diff::snapshot::{Snapshot, SnapshotEntry};
 use crate::diff::{Document, Rules};
@@ -120,15 +121,20 @@ impl Poll<'_> {
             return self.same_bytes(answer).await;
         }
         let limits = self.site.limits;
-        let limits_of_parser = Limits {
-            max_urls: limits.max_urls,
-            max_sitemaps: limits.max_sitemaps,
-            max_url_chars: limits.max_url_chars,
+        let manner = Manner {
+            limits: Limits {
+                max_urls: limits.max_urls,
+                max_sitemaps: limits.max_sitemaps,
+                max_url_chars: limits.max_url_chars,
+            },
+            max_body_bytes: limits.max_body_bytes,
+            follow: self.site.follow,
+            seed: self.poller.store.seed(),
+            now: self.began,
         };
-        let (seed, now) = (self.poller.store.seed(), self.began);
-        let read = self
-            .on_cpu(move || read::read(fetched, limits_of_parser, limits.max_body_bytes, seed, now))
-            .await;
+        let fetched = Arc::new(fetched);
+        let body = Arc::clone(&fetched);
+        let read = self.on_cpu(move || read::read(&body, &manner)).await;
         let read = match read {
             Ok(read) => read,
             Err(why) => {
@@ -145,7 +151,8 @@ impl Poll<'_> {
         {
             return self.same_bytes(answer).await;
         }
-        self.take_over(read, wire, &head, answer).await
+        let again = read.document.has_extensions.then_some(fetched);
+        self.take_over(read, wire, &head, answer, (again, manner)).await
     }
 
     /// The bytes are those of the last read.
@@ -268,8 +275,10 @@ impl Poll<'_> {
         wire: u128,
         head: &Head,
         answer: &Result<Answer, FetchError>,
+        (again, manner): (Option<Arc<Fetched>>, Manner),
     ) -> Result<(), StoreError> {
         let ReadDocument { report, decoding, document, children } = read;
+        let followed_cut = document.followed_cut;
         let learned = self.target.window == 2;
         let window = report.window || learned;
         let (before, siblings) = self.snapshot().await?;
@@ -278,7 +287,7 @@ impl Poll<'_> {
         let rules = self.diff_rules(report.complete && !suddenly_empty, window, siblings, true);
         let rules = Rules { has_children: !children.is_empty(), ..rules };
         let verdict = self.judge(before, document, rules).await;
-        let verdict = match verdict {
+        let mut verdict = match verdict {
             Ok(verdict) => verdict,
             Err(why) => {
                 return self.failure(Ended::bad(PollEvent::Failed, "failed", why), answer).await;
@@ -286,7 +295,9 @@ impl Poll<'_> {
         };
         let (shrunk, is_held) = (verdict.shrunk, verdict.held);
         let (rolled, learns, same) = (verdict.rolled, verdict.learned, verdict.same);
-        let (next, mut counts) = self.apply(verdict, self.origin(window)).await?;
+        let (restated, origin) = (std::mem::take(&mut verdict.restated), self.origin(window));
+        let (next, mut counts) = self.apply(verdict, origin).await?;
+        self.take_texts(again, manner, Wanted::of(&restated, &next), origin).await?;
         let (registered, refused) = self.children(&report, children).await?;
         let rolls = match rolled {
             Some(true) => self.target.rolls + 1,
@@ -320,7 +331,7 @@ impl Poll<'_> {
             bytes: decoding.bytes,
             entries: (report.entries_total + report.sitemaps_total) as u64,
             admitted: serde_json::to_string(&sums.admitted).unwrap_or_default(),
-            issues: issues_json(&report, is_held, self.is_too_deep(&report), refused),
+            issues: issues_json(&report, is_held, self.is_too_deep(&report), refused, followed_cut),
             hints: hints_text(&hints),
             snapshot: (!same).then_some(sums.data),
             changed,
@@ -450,7 +461,7 @@ impl Poll<'_> {
     }
 
     /// Runs work on the blocking pool; `Err` says that it panicked.
-    async fn on_cpu<T: Send + 'static>(
+    pub(super) async fn on_cpu<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, String> {
@@ -477,10 +488,19 @@ fn take_body(fetched: &mut Fetched) -> Fetched {
     }
 }
 
-fn issues_json(report: &Report, held: bool, too_deep: bool, refused: u64) -> String {
+fn issues_json(
+    report: &Report,
+    held: bool,
+    too_deep: bool,
+    refused: u64,
+    followed_cut: u64,
+) -> String {
     let mut issues: Vec<_> = report.issues.iter().take(MAX_ISSUES).cloned().collect();
     if refused > 0 {
         issues.push(Issue { count: refused, ..Issue::of_whole(IssueCode::TooManySitemaps) });
+    }
+    if followed_cut > 0 {
+        issues.push(Issue { count: followed_cut, ..Issue::of_whole(IssueCode::TooManyFollowed) });
     }
     if held {
         issues.push(Issue::of_whole(IssueCode::Shrunk));

@@ -13,6 +13,7 @@ pub mod interval;
 mod outcome;
 mod read;
 mod robots;
+mod texts;
 
 use std::collections::HashSet;
 use std::sync::Arc;

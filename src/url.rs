@@ -159,7 +159,7 @@ impl SiteRules {
         // Debug text of plain data: stable for one build of the program, and a
         // new build that prints it differently only costs one full read.
         let facts = format!(
-            "{READER_VERSION}|{}|{:?}|{:?}|{:?}|{:?}|{:?}|{:?}|{:?}|{}|{}",
+            "{READER_VERSION}|{}|{:?}|{:?}|{:?}|{:?}|{:?}|{:?}|{:?}|{}|{}|{:?}",
             self.origin,
             self.twins,
             self.hosts,
@@ -170,6 +170,7 @@ impl SiteRules {
             self.steps,
             self.max_url_chars,
             site.max_urls,
+            site.follow,
         );
         hash.update(facts.as_bytes());
         i64::from_le_bytes(hash.digest().to_le_bytes())

@@ -22,6 +22,7 @@ mod xml;
 use std::io::Read;
 use std::ops::ControlFlow;
 
+pub use crate::model::extension::Extensions;
 use crate::model::{ChangeFreq, DocumentKind, Lastmod, Priority};
 use issue::Issues;
 pub use issue::{Issue, IssueCode, Place, Severity};
@@ -120,22 +121,6 @@ pub struct SitemapRef<'a> {
     /// When the child file changed, says the index.
     pub lastmod: Option<Lastmod>,
 }
-
-/// The extension fields of one entry.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Extensions {
-    /// `image:image` elements.
-    pub images: Vec<Fields>,
-    /// `video:video` elements.
-    pub videos: Vec<Fields>,
-    /// `news:news` elements.
-    pub news: Vec<Fields>,
-    /// `xhtml:link rel=alternate` elements: `hreflang` and `href`.
-    pub alternates: Vec<Fields>,
-}
-
-/// The fields of one extension element by local name, in document order.
-pub type Fields = Vec<(String, String)>;
 
 /// Where a sink tells the reader to go on or to stop.
 pub type Sink<'s> = dyn FnMut(Item<'_>) -> ControlFlow<()> + 's;

@@ -16,7 +16,8 @@ use super::interval::PollEvent;
 use super::interval::hints::Hints;
 use super::moves;
 use super::outcome::{Ended, hints_of, hints_text, kept_hints};
-use super::read::{self, ReadDocument, Sums, Verdict};
+use super::read::{self, Manner, ReadDocument, Sums, Verdict};
+use super::texts::Wanted;
 use crate::config::{Config, Site};
 use crate::diff::snapshot::{Snapshot, SnapshotEntry};
 use crate::diff::{Document, Rules};
@@ -125,10 +126,10 @@ impl Poll<'_> {
         if !self.read_in_full && self.target.wire_hash == Some(wire) && !fetched.cut {
             return self.same_bytes(answer).await;
         }
-        let (limits, max_body_bytes) = (self.limits(), self.site.limits.max_body_bytes);
-        let (seed, now) = (self.poller.store.seed(), self.began);
-        let read =
-            self.on_cpu(move || read::read(fetched, limits, max_body_bytes, seed, now)).await;
+        let manner = self.manner();
+        let fetched = Arc::new(fetched);
+        let body = Arc::clone(&fetched);
+        let read = self.on_cpu(move || read::read(&body, &manner)).await;
         let read = match read {
             Ok(read) => read,
             Err(why) => {
@@ -145,16 +146,23 @@ impl Poll<'_> {
         {
             return self.same_bytes(answer).await;
         }
-        self.take_over(read, wire, &head, answer).await
+        let again = read.document.has_extensions.then_some(fetched);
+        self.take_over(read, wire, &head, answer, (again, manner)).await
     }
 
-    /// What the parser keeps of a document of the site.
-    pub(super) fn limits(&self) -> Limits {
+    /// How documents of the site are read.
+    pub(super) fn manner(&self) -> Manner {
         let limits = self.site.limits;
-        Limits {
-            max_urls: limits.max_urls,
-            max_sitemaps: limits.max_sitemaps,
-            max_url_chars: limits.max_url_chars,
+        Manner {
+            limits: Limits {
+                max_urls: limits.max_urls,
+                max_sitemaps: limits.max_sitemaps,
+                max_url_chars: limits.max_url_chars,
+            },
+            max_body_bytes: limits.max_body_bytes,
+            follow: self.site.follow,
+            seed: self.poller.store.seed(),
+            now: self.began,
         }
     }
 
@@ -278,8 +286,10 @@ impl Poll<'_> {
         wire: u128,
         head: &Head,
         answer: &Result<Answer, FetchError>,
+        (again, manner): (Option<Arc<Fetched>>, Manner),
     ) -> Result<(), StoreError> {
         let ReadDocument { mut report, decoding, document, children, deleted } = read;
+        let followed_cut = document.followed_cut;
         let learned = self.target.window == 2;
         let window = report.window || learned;
         let (before, siblings) = self.snapshot().await?;
@@ -289,7 +299,7 @@ impl Poll<'_> {
         let rules = self.diff_rules(report.complete && !suddenly_empty, window, siblings, true);
         let rules = Rules { has_children: !children.is_empty(), ..rules };
         let verdict = self.judge(before, document, rules).await;
-        let verdict = match verdict {
+        let mut verdict = match verdict {
             Ok(verdict) => verdict,
             Err(why) => {
                 return self.failure(Ended::bad(PollEvent::Failed, "failed", why), answer).await;
@@ -297,7 +307,9 @@ impl Poll<'_> {
         };
         let (shrunk, is_held) = (verdict.shrunk, verdict.held);
         let (rolled, learns, same) = (verdict.rolled, verdict.learned, verdict.same);
-        let (next, mut counts) = self.apply(verdict, self.origin(window)).await?;
+        let (restated, origin) = (std::mem::take(&mut verdict.restated), self.origin(window));
+        let (next, mut counts) = self.apply(verdict, origin).await?;
+        self.take_texts(again, manner, Wanted::of(&restated, &next), origin).await?;
         counts.removed += self.bury(deleted).await?;
         let (registered, refused) = self.children(&report, children).await?;
         let rolls = match rolled {
@@ -332,7 +344,7 @@ impl Poll<'_> {
             bytes: decoding.bytes,
             entries: (report.entries_total + report.sitemaps_total) as u64,
             admitted: serde_json::to_string(&sums.admitted).unwrap_or_default(),
-            issues: issues_json(&report, is_held, self.is_too_deep(&report), refused),
+            issues: issues_json(&report, is_held, self.is_too_deep(&report), refused, followed_cut),
             hints: hints_text(&hints),
             snapshot: (!same).then_some(sums.data),
             changed,
@@ -494,10 +506,19 @@ fn take_body(fetched: &mut Fetched) -> Fetched {
     }
 }
 
-fn issues_json(report: &Report, held: bool, too_deep: bool, refused: u64) -> String {
+fn issues_json(
+    report: &Report,
+    held: bool,
+    too_deep: bool,
+    refused: u64,
+    followed_cut: u64,
+) -> String {
     let mut issues: Vec<_> = report.issues.iter().take(MAX_ISSUES).cloned().collect();
     if refused > 0 {
         issues.push(Issue { count: refused, ..Issue::of_whole(IssueCode::TooManySitemaps) });
+    }
+    if followed_cut > 0 {
+        issues.push(Issue { count: followed_cut, ..Issue::of_whole(IssueCode::TooManyFollowed) });
     }
     if held {
         issues.push(Issue::of_whole(IssueCode::Shrunk));

@@ -17,6 +17,7 @@ mod pace;
 mod pages;
 mod read;
 mod robots;
+mod texts;
 mod tombstones;
 
 use std::collections::HashSet;

@@ -89,12 +89,8 @@ impl Poll<'_> {
                 return None;
             }
         };
-        let (limits, max_body_bytes) = (self.limits(), self.site.limits.max_body_bytes);
-        let (seed, now) = (self.poller.store.seed(), self.began);
-        let read = self
-            .on_cpu(move || read::read(fetched, limits, max_body_bytes, seed, now))
-            .await
-            .ok()?;
+        let manner = self.manner();
+        let read = self.on_cpu(move || read::read(&fetched, &manner)).await.ok()?;
         read.report.kind.is_feed().then_some((read.document, read.report.hints.next_page))
     }
 }

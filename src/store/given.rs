@@ -129,6 +129,7 @@ impl State {
         Ok(Leased {
             token,
             id: row.id,
+            kind: row.kind,
             url: format!("{authority}{}", row.path),
             site,
             source,

@@ -88,6 +88,11 @@ pub enum IssueCode {
     MissingVideoTitle,
     /// A `video:video` whose content or player is the page itself.
     SameVideoLocation,
+    /// A page that does not name, as an alternate, a page of the same document
+    /// that names it; or the other way round.
+    HreflangNoReturn,
+    /// A page with alternates that does not name itself among them.
+    HreflangNoSelf,
     /// Pages and child sitemaps in one file.
     MixedContent,
     /// Read well, but it lists nothing.
@@ -119,12 +124,14 @@ pub enum IssueCode {
     FeedGap,
     /// An index too deep below other indexes; its children are not followed.
     NestedIndexes,
+    /// More images, videos and alternates than are followed of one document.
+    TooManyFollowed,
 }
 
 impl IssueCode {
     /// Every code that a document shows by itself, in the order of a report.
     /// Others show only beside what is known otherwise: see [`Self::BESIDE`].
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 41] = [
         Self::ParsingError,
         Self::UnescapedCharacter,
         Self::UnknownEntity,
@@ -157,6 +164,8 @@ impl IssueCode {
         Self::MissingThumbnail,
         Self::MissingVideoTitle,
         Self::SameVideoLocation,
+        Self::HreflangNoReturn,
+        Self::HreflangNoSelf,
         Self::MixedContent,
         Self::EmptySitemap,
         Self::EmptyDocument,
@@ -168,7 +177,7 @@ impl IssueCode {
 
     /// Codes that a document does not show by itself: they need to know its
     /// transport, the time, its site or what it was before.
-    pub const BESIDE: [Self; 10] = [
+    pub const BESIDE: [Self; 11] = [
         Self::CompressionError,
         Self::FileTooLarge,
         Self::FutureDate,
@@ -179,6 +188,7 @@ impl IssueCode {
         Self::Shrunk,
         Self::FeedGap,
         Self::NestedIndexes,
+        Self::TooManyFollowed,
     ];
 
     /// The stable code as it is stored and shown.
@@ -218,6 +228,8 @@ impl IssueCode {
             Self::MissingThumbnail => "missing-thumbnail",
             Self::MissingVideoTitle => "missing-video-title",
             Self::SameVideoLocation => "same-video-location",
+            Self::HreflangNoReturn => "hreflang-no-return",
+            Self::HreflangNoSelf => "hreflang-no-self",
             Self::MixedContent => "mixed-content",
             Self::EmptySitemap => "empty-sitemap",
             Self::EmptyDocument => "empty-document",
@@ -233,6 +245,7 @@ impl IssueCode {
             Self::Shrunk => "shrunk",
             Self::FeedGap => "feed-gap",
             Self::NestedIndexes => "nested-indexes",
+            Self::TooManyFollowed => "too-many-followed",
         }
     }
 
@@ -268,13 +281,15 @@ impl IssueCode {
             Self::InvalidTagValue => "Invalid tag value",
             Self::InvalidAttributeValue => "Invalid attribute value",
             Self::MissingAttribute => "Missing XML attribute",
-            Self::TooManyUrls => "Too many URLs",
+            Self::TooManyUrls | Self::TooManyFollowed => "Too many URLs",
             Self::TooManySitemaps => "Too many sitemaps",
             Self::TooManyNews => "Too many News URLs",
             Self::MissingPublication => "Missing <publication> tag",
             Self::MissingThumbnail => "Missing thumbnail URL",
             Self::MissingVideoTitle => "Missing video title",
             Self::SameVideoLocation => "Video location and play page location are the same",
+            Self::HreflangNoReturn => "Your site has no return tags",
+            Self::HreflangNoSelf => "No self-referencing hreflang tag",
             Self::MixedContent => "Incorrect sitemap index format",
             Self::EmptySitemap => "Empty sitemap",
             Self::EmptyDocument => "Response contains no data",
@@ -356,6 +371,10 @@ impl IssueCode {
             Self::SameVideoLocation => {
                 "Point to the video file or player, not to the page that shows it."
             }
+            Self::HreflangNoReturn => {
+                "Let every language version of a page list all versions, in both directions."
+            }
+            Self::HreflangNoSelf => "List the page itself among its language versions.",
             Self::MixedContent => "Keep pages and child sitemaps in separate files.",
             Self::EmptySitemap => "List at least one URL, or remove the file.",
             Self::EmptyDocument => "Serve the file with its content.",
@@ -387,6 +406,9 @@ impl IssueCode {
                 "Let the feed hold more entries, or link its older pages (RFC 5005); poll it more often."
             }
             Self::NestedIndexes => "List sitemaps in an index, not further indexes.",
+            Self::TooManyFollowed => {
+                "Split the sitemap: of one file 50,000 images, videos and alternates are followed."
+            }
         }
     }
 
@@ -412,6 +434,8 @@ impl IssueCode {
             | Self::MissingThumbnail
             | Self::MissingVideoTitle
             | Self::SameVideoLocation
+            | Self::HreflangNoReturn
+            | Self::HreflangNoSelf
             | Self::MixedContent
             | Self::EmptySitemap
             | Self::FutureDate
@@ -439,7 +463,8 @@ impl IssueCode {
             | Self::TooManyExtensions
             | Self::RobotsTooLarge
             | Self::Shrunk
-            | Self::NestedIndexes => Severity::Error,
+            | Self::NestedIndexes
+            | Self::TooManyFollowed => Severity::Error,
             Self::EmptyDocument | Self::UnsupportedFormat => Severity::Fatal,
         }
     }

@@ -43,6 +43,7 @@ fn by_us(document: &str) -> (Vec<Row>, Report) {
             Item::Sitemap(s) => {
                 Row { loc: s.loc.to_owned(), lastmod: s.lastmod, changefreq: None, priority: None }
             }
+            Item::Deleted(d) => panic!("a sitemap deletes nothing: {d:?}"),
         });
         ControlFlow::Continue(())
     });

@@ -270,7 +270,6 @@ impl Poller {
             let place = crate::log::redact(&place);
             next.why = format!("{}; it has moved for good and is asked at {place}", next.why);
         }
-        Self::log(target, &ended, &next, &counts, http_status, wire_bytes, entries, took);
         self.metrics.poll_done(&PollFigures {
             result: ended.result,
             took,
@@ -280,7 +279,8 @@ impl Poller {
             counts,
         });
         let failed = ended.failed();
-        self.store
+        let kept = self
+            .store
             .finish_poll(PollEnd {
                 source: target.id,
                 at: began,
@@ -290,13 +290,16 @@ impl Poller {
                 http_status,
                 wire_bytes,
                 counts,
-                error: ended.error,
-                next,
+                error: ended.error.clone(),
+                next: next.clone(),
                 failed,
                 moved,
                 kept,
             })
-            .await
+            .await?;
+        // Not before it has happened: who reads of it may ask for it.
+        Self::log(target, &ended, &next, &counts, http_status, wire_bytes, entries, took);
+        Ok(kept)
     }
 
     #[allow(clippy::too_many_arguments)] // the figures of one log line

@@ -133,7 +133,11 @@ fn extensions<'a>(page: &'a Page, parts: &mut Vec<Part<'a>>) {
             p.leaf("n:title", &[], &page.title);
             p.close("n:news");
         }
-        3 => p.empty("h:link", &[("rel", "alternate"), ("hreflang", "de"), ("href", NEVER)]),
+        3 => {
+            let own = page.url();
+            p.empty("h:link", &[("rel", "alternate"), ("hreflang", "en"), ("href", &own)]);
+            p.empty("h:link", &[("rel", "alternate"), ("hreflang", "de"), ("href", NEVER)]);
+        }
         _ => {
             p.open("other:thing", &[]);
             p.leaf("other:loc", &[("other:x", "1")], NEVER);

@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(found.canonical.as_ref().map(Url::as_str), Some("https://www.example.com/"));
     }
 
-    /// As WordPress, MediaWiki, Hugo, jekyll-feed and others write them.
+    /// As `WordPress`, `MediaWiki`, Hugo, jekyll-feed and others write them.
     #[test]
     fn the_feeds_of_real_site_software_are_found_and_nothing_else() {
         let table: &[(&str, &[&str])] = &[

@@ -370,6 +370,29 @@ mod tests {
     }
 
     #[test]
+    fn a_step_that_is_left_out_keeps_its_spellings_apart() {
+        let steps = ["fragment", "trailing-dot", "escapes", "empty-query"];
+        let pairs = [
+            ("https://www.example.org/a#x", "https://www.example.org/a"),
+            ("https://www.example.org./a", "https://www.example.org/a"),
+            ("https://www.example.org/%7Ea", "https://www.example.org/~a"),
+            ("https://www.example.org/a?", "https://www.example.org/a"),
+        ];
+        for (left_out, (one, other)) in steps.into_iter().zip(pairs) {
+            let kept: Vec<_> = steps.into_iter().filter(|step| *step != left_out).collect();
+            let apart = format!("hosts = [\"www.example.org.\"]\nnormalise = {kept:?}");
+            assert_ne!(admit(&apart, one), admit(&apart, other), "{left_out}");
+            assert_eq!(admit("", one), admit("", other), "{left_out}");
+        }
+        // What the parser settles is no step.
+        let none = "normalise = []";
+        assert_eq!(
+            admit(none, "HTTPS://WWW.Example.ORG:443/x/../a b"),
+            admit(none, "https://www.example.org/a%20b")
+        );
+    }
+
+    #[test]
     fn separate_twins_are_other_hosts() {
         let extra = "twins = \"separate\"";
         assert_eq!(admit(extra, "http://www.example.org/"), Err(Rejection::OutOfScope));

@@ -219,6 +219,46 @@ mod tests {
         assert_eq!(found.canonical.as_ref().map(Url::as_str), Some("https://www.example.com/"));
     }
 
+    /// As `WordPress`, `MediaWiki`, Hugo, jekyll-feed and others write them.
+    #[test]
+    fn the_feeds_of_real_site_software_are_found_and_nothing_else() {
+        let table: &[(&str, &[&str])] = &[
+            (
+                "<link rel=\"alternate\" type=\"application/rss+xml\" title=\"S &raquo; Feed\" href=\"https://example.com/feed/\" />\n\
+                 <link rel=\"alternate\" type=\"application/rss+xml\" title=\"S &raquo; Comments Feed\" href=\"https://example.com/comments/feed/\" />\n\
+                 <link rel=\"https://api.w.org/\" href=\"https://example.com/wp-json/\" />\
+                 <link rel=\"alternate\" type=\"application/json\" href=\"https://example.com/wp-json/wp/v2/pages/2\" />\
+                 <link rel=\"EditURI\" type=\"application/rsd+xml\" title=\"RSD\" href=\"https://example.com/xmlrpc.php?rsd\" />\
+                 <link rel=\"alternate\" type=\"application/json+oembed\" href=\"https://example.com/wp-json/oembed/1.0/embed?url=x\" />\
+                 <link rel=\"alternate\" type=\"text/xml+oembed\" href=\"https://example.com/wp-json/oembed/1.0/embed?url=x&#038;format=xml\" />",
+                &["https://example.com/feed/", "https://example.com/comments/feed/"],
+            ),
+            (
+                "<link rel=\"search\" type=\"application/opensearchdescription+xml\" href=\"/opensearch_desc.php\"/>\
+                 <link rel=\"alternate\" type=\"application/atom+xml\" title=\"Atom\" href=\"/index.php?title=Special:RecentChanges&amp;feed=atom\"/>",
+                &["https://example.com/index.php?title=Special:RecentChanges&feed=atom"],
+            ),
+            (
+                "<link rel=alternate type=application/rss+xml href=/index.xml title=S><link rel=alternate hreflang=de href=/de/>",
+                &["https://example.com/index.xml"],
+            ),
+            (
+                "<link type=\"application/atom+xml\" rel=\"alternate\" href=\"https://example.com/feed.xml\" title=\"S\" />",
+                &["https://example.com/feed.xml"],
+            ),
+            (
+                "<link rel=\"alternate\" type=\"application/feed+json\" href=\"/feed.json\"><link rel=\"manifest\" href=\"/m.json\">",
+                &["https://example.com/feed.json"],
+            ),
+        ];
+        for (head, feeds) in table {
+            let found =
+                of(&format!("<!DOCTYPE html><html><head>{head}</head><body></body></html>"));
+            assert_eq!(strings(&found.feeds), *feeds, "{head}");
+            assert!(found.sitemaps.is_empty(), "{head}");
+        }
+    }
+
     #[test]
     fn the_base_of_the_page_is_honoured_once() {
         let found =

@@ -4,6 +4,8 @@
 //! it is gone the source, and what it named as an index, is retired; when it
 //! comes back so do they. What they held is let go after the usual grace.
 
+use std::collections::HashSet;
+
 use rusqlite::params;
 use url::Url;
 
@@ -36,9 +38,10 @@ impl State {
         rules: &SiteRules,
         named: &[Url],
     ) -> Result<u64, StoreError> {
+        let named: HashSet<&str> = named.iter().map(Url::as_str).collect();
         let mut revoked = 0;
         for (id, url, is_revoked) in self.granted(site)? {
-            let is_named = named.contains(&url);
+            let is_named = named.contains(url.as_str());
             let is_right = is_named != is_revoked;
             if is_right || !is_named && !rules.is_foreign(&url) {
                 continue;

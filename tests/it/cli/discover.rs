@@ -116,3 +116,25 @@ fn a_sitemap_line_cannot_send_us_to_another_port_of_this_machine() {
     let (_, out, _) = discover(&[&origin.base()]);
     assert_eq!(canary.touched(), 0, "{out}");
 }
+
+#[test]
+fn link_headers_name_sources_and_a_guess_that_hits_ends_the_guessing() {
+    let origin = Origin::start_blocking();
+    let base = origin.base();
+    let list = format!("<urlset><url><loc>{base}/1</loc></url></urlset>");
+    origin.set(
+        "/",
+        Reply::html("<title>home</title>").header("Link", "</linked.xml>; rel=\"sitemap\""),
+    );
+    // As WordPress has it.
+    origin.set("/sitemap.xml", Reply::redirect(302, format!("{base}/wp-sitemap.xml")));
+    origin.set("/wp-sitemap.xml", Reply::xml(list.clone()));
+    origin.set("/linked.xml", Reply::xml(list));
+    let (code, out, err) = discover(&[&base, "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let value: Value = serde_json::from_str(&out).expect("json");
+    let urls: Vec<_> =
+        value["sources"].as_array().expect("a list").iter().map(|s| s["url"].clone()).collect();
+    assert_eq!(urls, [format!("{base}/sitemap.xml"), format!("{base}/linked.xml")], "{out}");
+    assert_eq!(value["urls"]["in_scope"], 1);
+}

@@ -177,3 +177,33 @@ async fn robots_that_forbid_a_sitemap_leave_its_urls_alone() {
     assert!(!origin.requests("/sitemap.xml").is_empty());
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_source_tells_dates_to_come_repetitions_and_what_its_body_lacks() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let codes = async |daemon: &crate::support::daemon::Daemon| -> Vec<String> {
+        let issues = daemon.source("/sitemap.xml").await.issues;
+        issues.iter().map(|i| format!("{} {}", i.code, i.count)).collect()
+    };
+    let list = sitemap(&base, &[("/a", "2031-01-01"), ("/b", "2026-11-22T11:00:00Z"), ("/a", "")]);
+    origin.set("/sitemap.xml", Reply::xml(list));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    assert_eq!(codes(&daemon).await, ["future-date 1", "duplicate-url 1"]);
+    let source = daemon.source("/sitemap.xml").await;
+    let future = &source.issues[0];
+    assert_eq!((future.line, future.sample.as_str()), (3, &*format!("2031-01-01 for {base}/a")));
+    assert_eq!(source.status, "success", "a warning is no error");
+    assert_eq!(daemon.url(&format!("{base}/a")).await.lastmod, None);
+
+    let paths: Vec<String> = (0..400).map(|n| format!("/{}", n * 7_919 % 10_007)).collect();
+    let entries: Vec<(&str, &str)> = paths.iter().map(|path| (path.as_str(), "")).collect();
+    let mut packed = crate::support::pack::gzip(sitemap(&base, &entries).as_bytes());
+    packed.truncate(packed.len() / 2);
+    origin.set("/sitemap.xml", Reply::bytes("application/gzip", packed));
+    daemon.poll("/sitemap.xml").await;
+    assert_eq!(codes(&daemon).await, ["compression-error 1"]);
+    daemon.stop().await;
+}

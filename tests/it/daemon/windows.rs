@@ -237,7 +237,7 @@ async fn a_gap_that_cannot_be_closed_is_told_and_ends() {
     let told = gap(&daemon).await;
     assert_eq!(told.as_deref(), Some("10 older pages were read, and still nothing is known"));
     // A page on another host is not the feed's.
-    origin.set("/feed", page("", &[&format!("{base}/z")], Some(&other.url("/feed").to_string())));
+    origin.set("/feed", page("", &[&format!("{base}/z")], Some(other.url("/feed").as_ref())));
     daemon.poll("/feed").await;
     assert!(other.all_requests().is_empty());
     daemon.stop().await;

@@ -120,11 +120,12 @@ fn scope(reading: &Reading) -> Option<String> {
     if refused == 0 {
         return None;
     }
-    let reasons: Vec<String> = reading
-        .refused
-        .iter()
-        .map(|(why, urls)| format!("{} {}", number(*urls as u64), why.replace('-', " ")))
-        .collect();
+    let only = reading.refused.len() == 1;
+    let reason = |(why, urls): (&&str, &usize)| match why.replace('-', " ") {
+        why if only => why,
+        why => format!("{} {why}", number(*urls as u64)),
+    };
+    let reasons: Vec<String> = reading.refused.iter().map(reason).collect();
     let left = if refused == 1 { "is" } else { "are" };
     Some(format!(
         "{} of {} {left} left out: {}",

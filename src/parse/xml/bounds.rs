@@ -47,12 +47,13 @@ impl CdataEnd {
         let mut from = 0;
         while let Some(at) = inside.get(from..).and_then(|s| s.find(['<', '>'])).map(|i| from + i) {
             let (before, after) = inside.split_at(at);
-            if before.ends_with("]]") && after.starts_with('>') {
-                return Self::Proper(at - 2);
-            }
             match forgotten {
+                // First, since a `]]>` so far off may not be in the window yet.
                 Some(end) if at > end + ENOUGH || after.starts_with("<![CDATA[") => {
                     return Self::Forgotten(end);
+                }
+                _ if before.ends_with("]]") && after.starts_with('>') => {
+                    return Self::Proper(at - 2);
                 }
                 None if is_end_tag(after, element) => forgotten = Some(at),
                 _ => {}
@@ -142,6 +143,11 @@ mod tests {
         ];
         for (inside, last, want) in table {
             assert_eq!(CdataEnd::find(inside, "loc", last), want, "{inside}");
+        }
+        // However much of it is in the window.
+        let far = format!("http://a</loc>{}]]></loc>", "x".repeat(9_000));
+        for inside in [far.as_str(), &far[..8_500]] {
+            assert_eq!(CdataEnd::find(inside, "loc", false), Forgotten(8));
         }
     }
 

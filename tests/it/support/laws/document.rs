@@ -229,7 +229,7 @@ fn what_is_cut_short_is_not_complete(
 /// Blanks before a document move the edges of the reader's windows over it.
 fn edges_of_the_window_do_not_matter(bytes: &[u8], manner: &Manner, dice: &mut Dice) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    if !text.starts_with('<') || text.contains('\0') || text.len() >= WINDOW / 2 {
+    if !text.starts_with(['<', '{']) || text.contains('\0') || text.len() >= WINDOW / 2 {
         return;
     }
     // A comment that never ends is taken for little only where the end of the

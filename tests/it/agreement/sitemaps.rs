@@ -11,6 +11,7 @@ use super::pages::{Page, pages, w3c};
 use super::pen::{Part, Pen};
 use super::strict::{self, Strict};
 use crate::reading::BASE;
+use crate::support::laws;
 
 const SITEMAP: &str = "http://www.sitemaps.org/schemas/sitemap/0.9";
 const IMAGE: &str = "http://www.google.com/schemas/sitemap-image/1.1";
@@ -155,6 +156,7 @@ fn agree(pages: &[Page], index: bool, seed: u64) {
     assert!(report.complete, "{document}");
     let codes: Vec<&str> = report.issues.iter().map(|issue| issue.code.as_str()).collect();
     assert!(codes.iter().all(|code| pages.is_empty() && *code == "empty-sitemap"), "{codes:?}");
+    laws::hold("sitemap", document.as_bytes());
     let theirs = strict::read(&document).unwrap_or_else(|e| panic!("{e}: {document}"));
     let same = |row: &Row, strict: &Strict| {
         assert_eq!(row.loc, strict.loc, "{document}");

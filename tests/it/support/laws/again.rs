@@ -8,19 +8,23 @@ use std::fmt::Write as _;
 use sitemapd::model::{DocumentKind, Lastmod, Precision};
 use sitemapd::parse::IssueCode;
 
+use super::Dice;
 use super::document::{self, Found, Listed};
 
 /// URL and dates: lastmod (or updated), and published.
 type Row = (String, Option<Lastmod>, Option<Lastmod>);
 
 /// The law of sitemaps.
-pub(super) fn sitemap(bytes: &[u8]) {
-    let (found, manner) = document::holds(bytes);
+pub(super) fn sitemap(bytes: &[u8], mut dice: Dice) {
+    let (found, manner) = document::holds(bytes, &mut dice);
     let plain = manner.plain();
     for child in [false, true] {
         let listed: Vec<&Listed> = found.listed.iter().filter(|i| i.child == child).collect();
         let rows: Vec<Row> =
             listed.iter().map(|i| row(i, i.lastmod.or(i.updated).or(i.published), None)).collect();
+        if rows.is_empty() && !dice.turn(8) {
+            continue;
+        }
         let (kind, document) = if child {
             (DocumentKind::Index, written(&rows, "sitemapindex", "sitemap"))
         } else {
@@ -34,8 +38,8 @@ pub(super) fn sitemap(bytes: &[u8]) {
 }
 
 /// The law of feeds.
-pub(super) fn feed(bytes: &[u8]) {
-    let (found, manner) = document::holds(bytes);
+pub(super) fn feed(bytes: &[u8], mut dice: Dice) {
+    let (found, manner) = document::holds(bytes, &mut dice);
     let plain = manner.plain();
     let pages = found.listed.iter().filter(|i| !i.child);
     let rows: Vec<Row> = pages.map(|i| row(i, i.updated, i.published.or(i.lastmod))).collect();
@@ -45,6 +49,9 @@ pub(super) fn feed(bytes: &[u8]) {
         (DocumentKind::JsonFeed, json(&rows)),
     ];
     for (kind, document) in documents {
+        if !dice.turn(2) {
+            continue;
+        }
         let again = document::read(document.as_bytes(), &plain);
         assert_eq!(again.report.kind, kind, "{document}");
         let read: Vec<Row> = again.listed.iter().map(|i| row(i, i.updated, i.published)).collect();

@@ -18,7 +18,7 @@ const FIRST_SECOND: i64 = 631_152_000;
 const MAX_LINES: usize = 32;
 
 /// The law of dates: each line is a text that may be one.
-pub(super) fn holds(bytes: &[u8]) {
+pub(super) fn holds(bytes: &[u8], mut dice: Dice) {
     let text = String::from_utf8_lossy(bytes);
     let mut earlier: Option<Lastmod> = None;
     for line in text.split('\n').take(MAX_LINES) {
@@ -40,7 +40,7 @@ pub(super) fn holds(bytes: &[u8]) {
             assert!(same, "{line:?} {found:?}");
         }
     }
-    what_is_right_is_read(&mut Dice::of(bytes));
+    what_is_right_is_read(&mut dice);
 }
 
 fn is_first_of_what_it_covers(date: Lastmod, line: &str) {

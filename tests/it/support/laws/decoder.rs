@@ -33,8 +33,7 @@ const LIMITS: [u64; 5] = [0, 1, 100, 10_000, 1 << 20];
 const MAX_PACKED: usize = 4 * 1024;
 
 /// The law of the decoder chain.
-pub(super) fn holds(bytes: &[u8]) {
-    let mut dice = Dice::of(bytes);
+pub(super) fn holds(bytes: &[u8], mut dice: Dice) {
     for said in [SAID[0], dice.pick(&SAID)] {
         let limit = dice.pick(&LIMITS);
         reads_alike_in_any_pieces(bytes, said, limit, &mut dice);

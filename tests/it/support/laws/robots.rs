@@ -22,15 +22,18 @@ const MAX_WORD: usize = 16;
 const MAX_STARS: usize = 4;
 
 /// The law of robots.txt.
-pub(super) fn holds(bytes: &[u8]) {
+pub(super) fn holds(bytes: &[u8], mut dice: Dice) {
     let robots = Robots::parse(bytes);
     the_file_is_read_alike(bytes, &robots);
     rules_are_asked_alike(bytes, &robots);
     let words = words(bytes);
     if words.len() >= 2 {
-        the_strongest_rule_decides(&words, &mut Dice::of(bytes));
+        the_strongest_rule_decides(&words, &mut dice);
     }
-    let (found, _) = document::holds(bytes);
+    if !dice.turn(4) {
+        return;
+    }
+    let (found, _) = document::holds(bytes, &mut dice);
     if found.report.kind == DocumentKind::Robots {
         assert!(found.listed.len() <= robots.sitemaps().len());
         let cut = robots.is_too_large() || found.has(IssueCode::TooManySitemaps);

@@ -1,0 +1,3 @@
+//! The laws that the fuzz targets hold bytes against.
+
+pub mod support;

@@ -1,0 +1,5 @@
+//! Holds bytes against the law of `feed`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| sitemapd_fuzz::support::laws::hold_in_part("feed", data));

@@ -1,0 +1,7 @@
+//! Holds bytes against the law of `robots`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| sitemapd_fuzz::support::laws::hold_in_part(
+    "robots", data
+));

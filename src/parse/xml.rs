@@ -19,7 +19,7 @@ mod stack;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-use quick_xml::reader::Reader;
+use quick_xml::parser::{ElementParser, Parser as _};
 
 use super::issue::{IssueCode, Issues, Place};
 use super::text::{Text, WINDOW};
@@ -175,12 +175,8 @@ pub(crate) fn read<V: Visitor>(
 /// Bytes of the tag that `text` begins with, past quoted values with a `>` in
 /// them; `None` where it does not end in `text`.
 fn tag_len(text: &str) -> Option<usize> {
-    let mut reader = Reader::from_str(text);
-    let config = reader.config_mut();
-    config.allow_unmatched_ends = true;
-    config.check_end_names = false;
-    reader.read_event().ok()?;
-    usize::try_from(reader.buffer_position()).ok()
+    let inner = text.strip_prefix('<')?;
+    ElementParser::Outside.feed(inner.as_bytes()).map(|end| end + "<>".len())
 }
 
 #[cfg(test)]

@@ -155,6 +155,7 @@ impl State {
         origin: Origin,
         effects: Vec<Effect>,
     ) -> Result<Applied, StoreError> {
+        self.make_room_for_texts(&effects)?;
         let quota = self.policy.of(Some(origin.site)).max_urls;
         let used: i64 = self
             .conn

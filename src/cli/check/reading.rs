@@ -35,6 +35,8 @@ pub struct Reading {
     pub newest: Option<Lastmod>,
     /// Of the usable entries, those that the daemon would not take.
     pub out_of_scope: usize,
+    /// Images, videos, news and alternates that the usable entries name.
+    pub named: [usize; 4],
     /// The entries, all or the first few, in document order.
     pub entries: Vec<Listed>,
     /// The children, all or the first few, in document order.
@@ -148,6 +150,7 @@ struct Gathered<'a> {
     dated: usize,
     newest: Option<Lastmod>,
     out_of_scope: usize,
+    named: [usize; 4],
     entries: Vec<Listed>,
     sitemaps: Vec<Child>,
 }
@@ -163,6 +166,7 @@ impl<'a> Gathered<'a> {
             dated: 0,
             newest: None,
             out_of_scope: 0,
+            named: [0; 4],
             entries: Vec::new(),
             sitemaps: Vec::new(),
         }
@@ -196,6 +200,10 @@ impl<'a> Gathered<'a> {
                 self.newest = Some(date);
             }
         }
+        if let Some(all) = entry.extensions {
+            let here = [all.images.len(), all.videos.len(), all.news.len(), all.alternates.len()];
+            self.named.iter_mut().zip(here).for_each(|(sum, more)| *sum += more);
+        }
         if !self.keep_all && self.entries.len() >= FIRST {
             return;
         }
@@ -227,6 +235,7 @@ impl<'a> Gathered<'a> {
             dated: self.dated,
             newest: self.newest,
             out_of_scope: self.out_of_scope,
+            named: self.named,
             entries: self.entries,
             sitemaps: self.sitemaps,
         }

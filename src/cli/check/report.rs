@@ -90,12 +90,28 @@ fn summary(
         };
         fact(out, "dates", &text)?;
     }
+    if let Some(named) = named(reading.named) {
+        fact(out, "names", &named)?;
+    }
     if reading.out_of_scope > 0 {
         let others = count(reading.out_of_scope as u64, "URL is", "URLs are");
         fact(out, "scope", &format!("{others} out of scope, which the daemon leaves out"))?;
     }
     let whole = if report.complete { "yes" } else { "no: nothing would count as removed" };
     fact(out, "complete", whole)
+}
+
+/// What entries name beside themselves, in words.
+fn named([images, videos, news, alternates]: [usize; 4]) -> Option<String> {
+    let words = [
+        (images, "image", "images"),
+        (videos, "video", "videos"),
+        (news, "news article", "news articles"),
+        (alternates, "alternate", "alternates"),
+    ];
+    let some = words.into_iter().filter(|(number, ..)| *number > 0);
+    let told: Vec<_> = some.map(|(number, one, more)| count(number as u64, one, more)).collect();
+    (!told.is_empty()).then(|| told.join(", "))
 }
 
 fn fact(out: &mut Output, name: &str, value: &str) -> io::Result<()> {

@@ -10,6 +10,7 @@ mod document;
 mod gate;
 mod home;
 pub mod interval;
+mod issues;
 mod outcome;
 mod read;
 mod robots;

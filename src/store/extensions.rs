@@ -9,7 +9,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::apply::Effect;
+use super::effect::Effect;
 use super::rows::{UrlRow, held};
 use super::state::State;
 use super::{StoreError, engine};

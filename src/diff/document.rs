@@ -292,6 +292,8 @@ impl Document {
         // Stable: what was here first comes first.
         self.entries.sort_by_key(|entry| entry.key);
         self.entries.dedup_by_key(|entry| entry.key);
+        self.pages = self.entries.iter().filter(|entry| entry.kind == UrlKind::Page).count();
+        self.followed_cut += older.followed_cut;
         self
     }
 

@@ -200,7 +200,8 @@ impl Diff {
             missing_since: None,
         };
         let judged_before = was.filter(|was| {
-            let same_kind = is_followed(was.digest) == is_followed(is.digest);
+            let followed = is_followed(was.digest) || is_followed(is.digest);
+            let same_kind = !followed || was.digest == is.digest;
             !rules.new_epoch && !was.row.may_be_admitted_later() && same_kind
         });
         let has_text = |digest: u32| digest != 0 && !is_followed(digest);

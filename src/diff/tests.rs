@@ -5,8 +5,9 @@ use proptest::prelude::*;
 use super::document::Collector;
 use super::snapshot::{EntryHints, Rejection};
 use super::*;
-use crate::model::{ChangeFreq, Precision, Priority, UrlId};
-use crate::parse::Entry;
+use crate::model::extension::Image;
+use crate::model::{ChangeFreq, Follow, Precision, Priority, UrlId, UrlKind};
+use crate::parse::{Entry, Extensions};
 
 const SEED: u64 = 7;
 const DAY: i64 = 86_400;
@@ -413,5 +414,84 @@ proptest! {
         }
         let listed = diff.next.iter().filter(|entry| second.contains(entry.key)).count();
         prop_assert_eq!(listed, second.entries().len());
+    }
+}
+
+/// A document of pages with an image each, whose images are followed.
+fn followed(entries: &[(&str, &str)]) -> Document {
+    let base = url::Url::parse("http://e/s.xml").expect("a URL");
+    let kinds = Follow { image: true, ..Follow::default() };
+    let mut collector = Collector::following(SEED, now(), kinds, &base);
+    for (loc, image) in entries {
+        let image = Image { loc: Some((*image).to_owned()), ..Image::default() };
+        let extensions = Extensions { images: vec![image], ..Extensions::default() };
+        let extensions = Some(&extensions).filter(|all| all.images[0].loc.as_deref() != Some(""));
+        collector.push(&Entry { loc, extensions, ..Entry::default() });
+    }
+    collector.finish()
+}
+
+#[test]
+fn what_is_followed_is_an_entry_of_its_kind_once_and_a_page_stays_one() {
+    let document = followed(&[
+        ("http://e/a", "/i.png"),
+        ("http://e/b", "http://e/i.png"),
+        ("http://e/c", "http://e/a"),
+    ]);
+    let mut listed: Vec<_> =
+        document.entries().iter().map(|entry| (document.loc(entry), entry.kind)).collect();
+    listed.sort_unstable();
+    let page = UrlKind::Page;
+    let pages = [("http://e/a", page), ("http://e/b", page), ("http://e/c", page)];
+    assert_eq!(listed, [&pages[..], &[("http://e/i.png", UrlKind::Image)]].concat());
+    assert_eq!((document.pages, document.duplicates, document.followed_cut), (3, 0, 0));
+    // Read again, from the snapshot too, nothing has changed.
+    let was = snapshot_of(&document);
+    assert!(diff(&was, &document, &rules()).is_empty(&was));
+    assert_eq!(Document::of_snapshot(&was).pages, 3);
+}
+
+#[test]
+fn an_image_that_becomes_a_page_is_judged_anew() {
+    let was = snapshot_of(&followed(&[("http://e/a", "http://e/i")]));
+    let is = followed(&[("http://e/a", "http://e/i"), ("http://e/i", "")]);
+    let steps = diff(&was, &is, &rules()).steps;
+    assert!(matches!(steps.as_slice(), [Step::Admit { previous: Some(_), .. }]), "{steps:?}");
+}
+
+#[test]
+fn images_that_go_do_not_hold_removals_and_make_no_window() {
+    let paths: Vec<_> = (0..20).map(|n| (format!("http://e/{n}"), n)).collect();
+    let images: Vec<_> = (0..60).map(|n| format!("/i{n}")).collect();
+    let with = paths.iter().flat_map(|(page, n)| {
+        images[n * 3..n * 3 + 3].iter().map(move |image| (page.as_str(), image.as_str()))
+    });
+    let was = snapshot_of(&followed(&with.collect::<Vec<_>>()));
+    let without: Vec<_> = paths.iter().map(|(page, _)| (page.as_str(), "")).collect();
+    let found = diff(&was, &followed(&without), &rules());
+    assert_eq!((found.shrunk, found.held, found.rolled, found.missing), (false, false, None, 60));
+}
+
+#[test]
+fn an_entry_is_restated_when_its_text_may_differ_from_what_is_kept() {
+    let restated = |was: Option<u64>, is: u64, rules: &Rules| {
+        let one = |digest| document(&[("http://e/a", "", digest)]);
+        let was = was.map(|digest| snapshot_of(&one(digest))).unwrap_or_default();
+        !diff(&was, &one(is), rules).restated.is_empty()
+    };
+    let (full, window) = (rules(), Rules { window: true, ..rules() });
+    let epoch = Rules { new_epoch: true, ..rules() };
+    for (was, is, rules, expected) in [
+        (None, 0, &full, false),
+        (None, 5, &full, true),
+        (None, 0, &window, true),
+        (Some(5), 5, &full, false),
+        (Some(5), 6, &full, true),
+        (Some(5), 0, &full, true),
+        (Some(0), 0, &epoch, false),
+        (Some(5), 5, &epoch, true),
+        (Some(5), 0, &epoch, true),
+    ] {
+        assert_eq!(restated(was, is, rules), expected, "{was:?} {is}");
     }
 }

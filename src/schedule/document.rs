@@ -14,6 +14,7 @@ use super::children::index_says_unchanged;
 use super::gate::PollGate;
 use super::interval::PollEvent;
 use super::interval::hints::Hints;
+use super::issues::{self, Beside};
 use super::moves;
 use super::outcome::{Ended, hints_of, hints_text, kept_hints};
 use super::read::{self, Manner, ReadDocument, Sums, Verdict};
@@ -25,7 +26,7 @@ use crate::fetch::body::wire_hash;
 use crate::fetch::{Answer, FetchError, Fetched, Head, Refusal, Request, Validators};
 use crate::metrics::Saved;
 use crate::model::{DocumentKind, SiteId};
-use crate::parse::{Issue, IssueCode, Limits, Report};
+use crate::parse::Limits;
 use crate::recrawl::later;
 use crate::store::views::Counts;
 use crate::store::{
@@ -38,8 +39,6 @@ use crate::url::{Admitted, SiteRules};
 const FULL_READ: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// Removals held back by a shrink are believed after this.
 const SHRINK_GRACE: Duration = Duration::from_secs(7 * 24 * 3_600);
-/// Issues written down with a source.
-const MAX_ISSUES: usize = 50;
 
 impl Poller {
     /// Polls a sitemap or a feed.
@@ -326,6 +325,12 @@ impl Poll<'_> {
         let refused_urls = sums.admitted.iter().filter(|(fate, _)| **fate != "accepted");
         counts.rejected += refused_urls.map(|(_, urls)| urls).sum::<u64>();
         let hints = hints_of(&report.hints, head);
+        let beside = Beside {
+            held: is_held,
+            too_deep: self.is_too_deep(&report),
+            refused_sitemaps: refused,
+            followed_cut,
+        };
         let result = ReadResult {
             kind: report.kind,
             window: if report.window { 1 } else { u8::from(learned || learns) * 2 },
@@ -344,7 +349,7 @@ impl Poll<'_> {
             bytes: decoding.bytes,
             entries: (report.entries_total + report.sitemaps_total) as u64,
             admitted: serde_json::to_string(&sums.admitted).unwrap_or_default(),
-            issues: issues_json(&report, is_held, self.is_too_deep(&report), refused, followed_cut),
+            issues: issues::as_json(&report, &beside),
             hints: hints_text(&hints),
             snapshot: (!same).then_some(sums.data),
             changed,
@@ -504,27 +509,4 @@ fn take_body(fetched: &mut Fetched) -> Fetched {
         body: std::mem::take(&mut fetched.body),
         cut: fetched.cut,
     }
-}
-
-fn issues_json(
-    report: &Report,
-    held: bool,
-    too_deep: bool,
-    refused: u64,
-    followed_cut: u64,
-) -> String {
-    let mut issues: Vec<_> = report.issues.iter().take(MAX_ISSUES).cloned().collect();
-    if refused > 0 {
-        issues.push(Issue { count: refused, ..Issue::of_whole(IssueCode::TooManySitemaps) });
-    }
-    if followed_cut > 0 {
-        issues.push(Issue { count: followed_cut, ..Issue::of_whole(IssueCode::TooManyFollowed) });
-    }
-    if held {
-        issues.push(Issue::of_whole(IssueCode::Shrunk));
-    }
-    if too_deep {
-        issues.push(Issue::of_whole(IssueCode::NestedIndexes));
-    }
-    serde_json::to_string(&issues).unwrap_or_default()
 }

@@ -11,6 +11,7 @@ mod document;
 mod gate;
 mod home;
 pub mod interval;
+mod issues;
 mod moves;
 mod outcome;
 mod pace;

@@ -12,111 +12,15 @@ use std::collections::HashMap;
 use rusqlite::params;
 
 use super::changes::ChangeLog;
-use super::extensions::Said;
+use super::effect::{Applied, Effect, Origin};
 use super::rows::{UrlRow, held, lastmod_columns, url_key};
 use super::state::State;
 use super::turns::Place;
-use super::views::Counts;
 use super::{StoreError, engine};
 use crate::diff::snapshot::{EntryHints, Rejection, Row};
-use crate::model::{
-    ChangeKind, CrawlId, HostId, Lastmod, Reason, SiteId, SourceId, UrlId, UrlKind,
-};
+use crate::model::{ChangeKind, HostId, Lastmod, Reason, UrlId, UrlKind};
 use crate::recrawl;
 use crate::url::Admitted;
-
-/// Effects in one chunk at most: a chunk holds the writer for a few tens of
-/// milliseconds, and leases get in between two of them.
-pub const CHUNK: usize = 2_000;
-
-/// What a chunk belongs to.
-#[derive(Debug, Clone, Copy)]
-pub struct Origin {
-    /// The source that was read.
-    pub source: SourceId,
-    /// Its site.
-    pub site: SiteId,
-    /// The site's crawl.
-    pub crawl: CrawlId,
-    /// Is the source a window?
-    pub window: bool,
-    /// Number of the read.
-    pub generation: i64,
-}
-
-/// One difference, ready to be applied.
-#[derive(Debug, Clone)]
-pub enum Effect {
-    /// The source lists a URL that it did not list before.
-    Admit {
-        /// Where the row goes in the next snapshot.
-        slot: u32,
-        /// Its identity.
-        url: Admitted,
-        /// As listed, where that differs.
-        raw: Option<String>,
-        /// As listed.
-        lastmod: Option<Lastmod>,
-        /// As listed.
-        hints: EntryHints,
-        /// What it is listed as.
-        kind: UrlKind,
-    },
-    /// Its lastmod is newer than what this source said before.
-    Changed {
-        /// The row.
-        url: UrlId,
-        /// As listed now.
-        lastmod: Lastmod,
-        /// As listed now.
-        hints: EntryHints,
-    },
-    /// Its content digest moved.
-    Touched {
-        /// The row.
-        url: UrlId,
-        /// As listed now.
-        hints: EntryHints,
-    },
-    /// Its lastmod went backwards.
-    Regressed {
-        /// The row.
-        url: UrlId,
-        /// As listed now.
-        hints: EntryHints,
-    },
-    /// Priority, changefreq or the presence of a date differ.
-    Hints {
-        /// The row.
-        url: UrlId,
-        /// As listed now.
-        lastmod: Option<Lastmod>,
-        /// As listed now.
-        hints: EntryHints,
-    },
-    /// Missing for the first time.
-    Missing {
-        /// The row.
-        url: UrlId,
-    },
-    /// This source holds it no longer.
-    Drop {
-        /// The row.
-        url: UrlId,
-    },
-    /// The site's rules do not want it any more, though it is listed.
-    Unwant {
-        /// The row.
-        url: UrlId,
-    },
-    /// What the source says of its images, videos, news and alternates.
-    Extensions {
-        /// The row.
-        url: UrlId,
-        /// `None`: nothing any more.
-        said: Option<Said>,
-    },
-}
 
 /// How an entry is listed.
 struct Listing<'a> {
@@ -124,15 +28,6 @@ struct Listing<'a> {
     lastmod: Option<Lastmod>,
     hints: EntryHints,
     kind: UrlKind,
-}
-
-/// What became of a chunk.
-#[derive(Debug, Clone, Default)]
-pub struct Applied {
-    /// Rows for the slots of [`Effect::Admit`].
-    pub rows: Vec<(u32, Row)>,
-    /// Effects by what they turned out to be.
-    pub counts: Counts,
 }
 
 /// A chunk while it is applied.
@@ -155,6 +50,7 @@ impl State {
         origin: Origin,
         effects: Vec<Effect>,
     ) -> Result<Applied, StoreError> {
+        self.make_room_for_texts(&effects)?;
         let quota = self.policy.of(Some(origin.site)).max_urls;
         let used: i64 = self
             .conn

@@ -9,6 +9,7 @@
 
 use rusqlite::{Connection, params};
 
+use super::effect::Effect;
 use super::rows::{UrlRow, held};
 use super::state::State;
 use super::{StoreError, engine};
@@ -19,6 +20,8 @@ use crate::model::{Reason, SourceId, UrlId};
 const MAX_SOURCES: i64 = 8;
 /// Text of extensions read for one lease; the URLs past it come without.
 const MAX_LEASE_BYTES: usize = 8 * 1024 * 1024;
+/// Text of a part that is worth making room for.
+const LARGE_PART: usize = 256 * 1024;
 /// `extensions.expires_s` of a video without an end: no date that is read lies
 /// so far back.
 const NEVER: i64 = 0;
@@ -33,6 +36,20 @@ pub struct Said {
 }
 
 impl State {
+    /// Texts go through the page cache once and are not read again soon: where
+    /// there are many, what earlier parts left in it is let go first, so that
+    /// memory does not grow with the texts of a document.
+    pub(super) fn make_room_for_texts(&self, effects: &[Effect]) -> Result<(), StoreError> {
+        let length = |effect: &Effect| match effect {
+            Effect::Extensions { said: Some(said), .. } => said.data.len(),
+            _ => 0,
+        };
+        if effects.iter().map(length).sum::<usize>() < LARGE_PART {
+            return Ok(());
+        }
+        self.conn.execute_batch("PRAGMA shrink_memory").map_err(engine)
+    }
+
     /// Keeps what a source says of a URL, or that it says nothing; does
     /// nothing where that is known.
     pub(super) fn take_extensions(
@@ -175,7 +192,7 @@ pub(super) fn of_url(conn: &Connection, url: UrlId) -> Result<(Extensions, usize
             "SELECT e.data FROM
                  (SELECT source_id FROM urls WHERE id = ?1 UNION ALL
                   SELECT source_id FROM url_sources WHERE url_id = ?1 LIMIT ?2) h
-             JOIN extensions e ON e.source_id = h.source_id AND e.url_id = ?1",
+             CROSS JOIN extensions e ON e.source_id = h.source_id AND e.url_id = ?1",
         )
         .map_err(engine)?;
     let mut rows = query.query(params![url.0, MAX_SOURCES]).map_err(engine)?;

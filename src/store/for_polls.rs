@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use url::Url;
 
-use super::apply::{Applied, Effect, Origin};
+use super::effect::{Applied, Effect, Origin};
 use super::policy::Policy;
 use super::polling::{NextPollAt, PollEnd, PollTarget};
 use super::robots::{KeptRobots, RobotsRead};

@@ -6,7 +6,7 @@
 
 use rusqlite::{OptionalExtension, params};
 
-use super::apply::Origin;
+use super::effect::Origin;
 use super::rows::UrlRow;
 use super::state::State;
 use super::{StoreError, engine};

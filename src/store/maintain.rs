@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::{OptionalExtension, params};
 use url::Url;
 
-use super::apply::{CHUNK, Effect, Origin};
+use super::effect::{CHUNK, Effect, Origin};
 use super::hosts::millis;
 use super::sources::{GRACE_MS, NewSource};
 use super::state::State;

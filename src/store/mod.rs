@@ -9,6 +9,7 @@
 mod apply;
 mod changes;
 mod checkpoint;
+mod effect;
 mod ending;
 mod extensions;
 mod finish;
@@ -51,8 +52,8 @@ use rusqlite::{Connection, ErrorCode};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::metrics::Metrics;
-pub use apply::{Applied, CHUNK, Effect, Origin};
 use checkpoint::Checkpointer;
+pub use effect::{Applied, CHUNK, Effect, Origin};
 pub use extensions::Said;
 use lock::DataLock;
 pub use operate::MAX_NAMED;

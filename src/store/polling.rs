@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use rusqlite::Row;
 use url::Url;
 
-use super::apply::Origin;
+use super::effect::Origin;
 use super::rows::lastmod;
 use super::sources::role;
 use super::timestamp;

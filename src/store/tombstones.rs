@@ -8,8 +8,8 @@
 use jiff::Timestamp;
 use rusqlite::OptionalExtension;
 
-use super::apply::Origin;
 use super::changes::ChangeLog;
+use super::effect::Origin;
 use super::rows::{UrlRow, held, url_key};
 use super::state::State;
 use super::writer::Lane;

@@ -100,7 +100,7 @@ const PURE: [&str; 9] = [
     "src/bitpack.rs",
     "src/date",
     "src/diff",
-    "src/model.rs",
+    "src/model",
     "src/parse",
     "src/queue/window",
     "src/recrawl.rs",

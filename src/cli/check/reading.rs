@@ -50,6 +50,8 @@ pub struct Reading {
     pub is_html: bool,
     /// The rules, where it is a robots.txt.
     pub robots: Option<Robots>,
+    /// Images, videos, news and alternates that the usable entries name.
+    pub named: [usize; 4],
     /// The entries, all or the first few, in document order.
     pub entries: Vec<Listed>,
     /// The children, all or the first few, in document order.
@@ -175,6 +177,7 @@ struct Gathered<'a> {
     newest: Option<Lastmod>,
     refused: BTreeMap<&'static str, usize>,
     doubts: Doubts,
+    named: [usize; 4],
     entries: Vec<Listed>,
     sitemaps: Vec<Child>,
 }
@@ -197,6 +200,7 @@ impl<'a> Gathered<'a> {
             newest: None,
             refused: BTreeMap::new(),
             doubts: Doubts::new(now),
+            named: [0; 4],
             entries: Vec::new(),
             sitemaps: Vec::new(),
         }
@@ -230,6 +234,10 @@ impl<'a> Gathered<'a> {
             if self.newest.is_none_or(|newest| date.at > newest.at) {
                 self.newest = Some(date);
             }
+        }
+        if let Some(all) = entry.extensions {
+            let here = [all.images.len(), all.videos.len(), all.news.len(), all.alternates.len()];
+            self.named.iter_mut().zip(here).for_each(|(sum, more)| *sum += more);
         }
         if !self.keep_all && self.entries.len() >= FIRST {
             return;
@@ -292,6 +300,7 @@ impl<'a> Gathered<'a> {
             refused: self.refused,
             is_html: false,
             robots: None,
+            named: self.named,
             entries: self.entries,
             sitemaps: self.sitemaps,
         }

@@ -161,12 +161,11 @@ async fn images_over_the_limit_are_cut_and_said_and_nothing_is_missing_then() {
     let origin = Origin::start().await;
     let base = origin.base();
     // Two more than are followed, 1,000 a page.
-    let mut body = String::new();
-    for page in 0..51 {
-        let images: Vec<_> =
-            (0..1_000.min(50_002 - page * 1_000)).map(|n| image(&format!("/{page}/{n}"))).collect();
-        body += &format!("<url><loc>{base}/{page}</loc>{}</url>", images.concat());
-    }
+    let page = |page: usize| {
+        let images = (0..1_000.min(50_002 - page * 1_000)).map(|n| image(&format!("/{page}/{n}")));
+        format!("<url><loc>{base}/{page}</loc>{}</url>", images.collect::<Vec<_>>().concat())
+    };
+    let body = (0..51).map(page).collect::<Vec<_>>().concat();
     let xml = extended(&base, &[]).replace("</urlset>", &(body + "</urlset>"));
     origin.set("/sitemap.xml", Reply::xml(xml).gzip());
     let world = World::new(&[&origin]);

@@ -43,6 +43,9 @@ pub(super) fn print(
         let deleted = count(reading.deleted as u64, one, "URLs, which it says are gone");
         fact(out, "deleted", &deleted)?;
     }
+    if let Some(named) = named(reading.named) {
+        fact(out, "names", &named)?;
+    }
     if let Some(scope) = scope(reading) {
         fact(out, "scope", &scope)?;
     }
@@ -112,6 +115,19 @@ fn dates(reading: &Reading, now: Timestamp) -> String {
         Some(newest) => format!("{have}, the newest {newest}"),
         None => have,
     }
+}
+
+/// What entries name beside themselves, in words.
+fn named([images, videos, news, alternates]: [usize; 4]) -> Option<String> {
+    let words = [
+        (images, "image", "images"),
+        (videos, "video", "videos"),
+        (news, "news article", "news articles"),
+        (alternates, "alternate", "alternates"),
+    ];
+    let some = words.into_iter().filter(|(number, ..)| *number > 0);
+    let told: Vec<_> = some.map(|(number, one, more)| count(number as u64, one, more)).collect();
+    (!told.is_empty()).then(|| told.join(", "))
 }
 
 /// URLs that the daemon would leave out, by why.

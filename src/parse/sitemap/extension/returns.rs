@@ -81,7 +81,9 @@ impl Returns {
         for link in alternates {
             let Some(code) = &link.hreflang else { continue };
             self.named.push(key(&link.href));
-            self.codes.push(xxh3_64(code.to_ascii_lowercase().as_bytes()));
+            let shouted = code.bytes().any(|byte| byte.is_ascii_uppercase());
+            let lower = shouted.then(|| code.to_ascii_lowercase());
+            self.codes.push(xxh3_64(lower.as_ref().unwrap_or(code).as_bytes()));
         }
         self.named.sort_unstable();
         self.codes.sort_unstable();

@@ -1,0 +1,160 @@
+//! Extension fields from text: read leniently, noted where they are not.
+
+use super::*;
+use proptest::prelude::*;
+
+fn fields(list: &[(&str, &str)]) -> Fields {
+    list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn read_video(list: &[(&str, &str)]) -> (Video, Vec<IssueCode>) {
+    let mut issues = Vec::new();
+    let needed = [("thumbnail_loc", "t"), ("title", "v"), ("content_loc", "c")];
+    let list = fields(&[&needed, list].concat());
+    let read = video(list, &mut |code, _: &str| issues.push(code));
+    (read, issues)
+}
+
+#[test]
+fn numbers_dates_and_flags_are_read_leniently_and_noted_where_they_are_not() {
+    let bad = IssueCode::InvalidTagValue;
+    for (name, value, json, issue) in [
+        ("duration", "600", "600", None),
+        ("duration", "600.4", "600", None),
+        ("duration", "1:00:05", "3605", None),
+        ("duration", "28800", "28800", None),
+        ("duration", "28801", "null", Some(bad)),
+        ("duration", "0", "null", Some(bad)),
+        ("duration", "-5", "null", Some(bad)),
+        ("duration", "ten", "null", Some(bad)),
+        ("duration", "99999999999999999999:1", "null", Some(bad)),
+        ("rating", "4,2", "4.2", None),
+        ("rating", "5.1", "null", Some(bad)),
+        ("rating", "NaN", "null", Some(bad)),
+        ("view_count", "12,345", "12345", None),
+        ("view_count", "many", "null", Some(bad)),
+        ("family_friendly", "Yes", "true", None),
+        ("live", "no", "false", None),
+        ("requires_subscription", "maybe", "null", Some(bad)),
+        ("player_loc@allow_embed", "0", "false", None),
+        ("expiration_date", "2026-11-21", "\"2026-11-21\"", None),
+        ("publication_date", "soon", "null", Some(IssueCode::InvalidDate)),
+        ("duration", "", "null", None),
+    ] {
+        let (video, issues) = read_video(&[(name, value)]);
+        let all = serde_json::to_value(video).expect("json");
+        let key = name.rsplit('@').next().expect("a name");
+        assert_eq!(
+            all.get(key).map_or("null".to_owned(), ToString::to_string),
+            json,
+            "{name}={value}"
+        );
+        assert_eq!(issues, issue.into_iter().collect::<Vec<_>>(), "{name}={value}");
+    }
+}
+
+#[test]
+fn what_belongs_together_is_read_together() {
+    let (video, issues) = read_video(&[
+        ("player_loc@allow_embed", "yes"),
+        ("player_loc@autoplay", "ap=1"),
+        ("player_loc", "https://e.com/p"),
+        ("restriction@relationship", "allow"),
+        ("restriction", "IE gb,US"),
+        ("platform@relationship", "DENY"),
+        ("platform", "web tv"),
+        ("price@currency", "EUR"),
+        ("price@type", "rent"),
+        ("price", "1.99"),
+        ("price@currency", "USD"),
+        ("price", "2,49"),
+        ("uploader@info", "https://e.com/u"),
+        ("uploader", "Ann"),
+        ("tag", "a"),
+        ("tag", "b"),
+        ("gallery_loc@title", "G"),
+        ("gallery_loc", "https://e.com/g"),
+        ("show_title", "S"),
+        ("season_number", "2"),
+        ("unheard_of", "x"),
+    ]);
+    assert_eq!(issues, []);
+    let json = serde_json::to_string(&video).expect("json");
+    assert_eq!(
+        json,
+        "{\"thumbnail_loc\":\"t\",\"title\":\"v\",\"content_loc\":\"c\",\
+         \"player_loc\":\"https://e.com/p\",\"allow_embed\":true,\"autoplay\":\"ap=1\",\
+         \"restriction\":{\"relationship\":\"allow\",\"countries\":[\"IE\",\"GB\",\"US\"]},\
+         \"platform\":{\"relationship\":\"deny\",\"platforms\":[\"web\",\"tv\"]},\
+         \"prices\":[{\"amount\":1.99,\"currency\":\"EUR\",\"type\":\"rent\"},\
+         {\"amount\":2.49,\"currency\":\"USD\"}],\
+         \"uploader\":{\"name\":\"Ann\",\"info\":\"https://e.com/u\"},\"tags\":[\"a\",\"b\"],\
+         \"gallery_loc\":\"https://e.com/g\",\"gallery_title\":\"G\",\
+         \"tvshow\":{\"show_title\":\"S\",\"season_number\":2}}"
+    );
+}
+
+#[test]
+fn what_is_missing_wrong_or_twice_is_noted() {
+    use IssueCode::{
+        DuplicateTag, InvalidAttributeValue, InvalidTagValue, MissingAttribute, MissingTag,
+        TooManyExtensions,
+    };
+    let long = "x".repeat(2_049);
+    let tags = [("tag", "t"); 33];
+    for (list, expected) in [
+        (vec![("title", "again")], DuplicateTag),
+        (vec![("duration", "1"), ("duration", "2")], DuplicateTag),
+        (vec![("restriction", "IE")], MissingAttribute),
+        (
+            vec![("restriction@relationship", "x"), ("platform@relationship", "allow")],
+            InvalidAttributeValue,
+        ),
+        (vec![("restriction@relationship", "deny"), ("restriction", "Ireland")], InvalidTagValue),
+        (vec![("platform@relationship", "deny"), ("platform", "fridge")], InvalidTagValue),
+        (vec![("description", long.as_str())], InvalidTagValue),
+        (tags.to_vec(), TooManyExtensions),
+    ] {
+        let (video, issues) = read_video(&list);
+        assert!(issues.contains(&expected), "{list:?}: {issues:?}");
+        assert_eq!(video.title.as_deref(), Some("v"));
+        assert!(video.tags.len() <= MAX_TAGS);
+    }
+    let mut issues = Vec::new();
+    video(Fields::new(), &mut |code, _: &str| issues.push(code));
+    assert!(issues.contains(&MissingTag), "{issues:?}");
+}
+
+#[test]
+fn news_is_typed() {
+    let list = fields(&[
+        ("name", "The Times"),
+        ("language", "en"),
+        ("publication_date", "2026-11-20T08:00:00Z"),
+        ("title", "T"),
+        ("genres", "PressRelease, Blog"),
+        ("keywords", "a, b,,c"),
+        ("stock_tickers", "NASDAQ:A, NASDAQ:B"),
+        ("access", "Subscription"),
+    ]);
+    let read = news(list, &mut |code, sample: &str| panic!("{code}: {sample}"));
+    assert_eq!(
+        serde_json::to_string(&read).expect("json"),
+        "{\"publication\":{\"name\":\"The Times\",\"language\":\"en\"},\
+         \"publication_date\":\"2026-11-20T08:00:00Z\",\"title\":\"T\",\"access\":\"Subscription\",\
+         \"genres\":[\"PressRelease\",\"Blog\"],\"keywords\":[\"a\",\"b\",\"c\"],\
+         \"stock_tickers\":[\"NASDAQ:A\",\"NASDAQ:B\"]}"
+    );
+}
+
+proptest! {
+    #[test]
+    fn no_value_makes_it_panic_and_what_is_read_can_be_stored(
+        name in "(duration|rating|view_count|live|restriction|restriction@relationship|platform|price|price@type|expiration_date|season_number|tag|uploader@info)",
+        value in "\\PC{0,40}|[0-9.,:e+-]{0,24}",
+    ) {
+        let (video, _) = read_video(&[(&name, &value), (&name, &value)]);
+        let text = serde_json::to_string(&video).expect("json");
+        prop_assert_eq!(serde_json::from_str::<Video>(&text).map(|v| serde_json::to_string(&v).expect("json")).ok(), Some(text));
+    }
+}

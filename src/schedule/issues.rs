@@ -1,0 +1,33 @@
+//! The issues of a read as they are written down with its source.
+
+use crate::parse::{Issue, IssueCode, Report};
+
+/// Kinds of issues written down.
+const MAX_ISSUES: usize = 50;
+
+/// What shows only beside other documents, or by the rules of the site.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Beside {
+    /// Are removals held, since the source shrank too much?
+    pub(super) held: bool,
+    /// Is it an index too deep below others?
+    pub(super) too_deep: bool,
+    /// Children over the quota of the site.
+    pub(super) refused_sitemaps: u64,
+    /// Images, videos and alternates over the limit on what is followed.
+    pub(super) followed_cut: u64,
+}
+
+/// All issues, as a JSON array.
+pub(super) fn as_json(report: &Report, beside: &Beside) -> String {
+    let mut issues: Vec<_> = report.issues.iter().take(MAX_ISSUES).cloned().collect();
+    let counts = [
+        (beside.refused_sitemaps, IssueCode::TooManySitemaps),
+        (beside.followed_cut, IssueCode::TooManyFollowed),
+        (beside.held.into(), IssueCode::Shrunk),
+        (beside.too_deep.into(), IssueCode::NestedIndexes),
+    ];
+    let some = counts.into_iter().filter(|(count, _)| *count > 0);
+    issues.extend(some.map(|(count, code)| Issue { count, ..Issue::of_whole(code) }));
+    serde_json::to_string(&issues).unwrap_or_default()
+}

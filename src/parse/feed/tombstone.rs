@@ -23,8 +23,10 @@ use crate::parse::{Deleted, Item, Sink, loc};
 
 /// Tombstones kept of one document.
 const MAX_TOMBSTONES: usize = 10_000;
-/// Entries of one document whose id is remembered.
-const MAX_KNOWN: usize = 50_000;
+/// Entries of one document whose id is remembered, and bytes of their links:
+/// far more than feeds hold. What lies behind is not there for a tombstone.
+const MAX_KNOWN: usize = 10_000;
+const MAX_KNOWN_BYTES: usize = 1024 * 1024;
 
 /// Is this the element? Nothing else has its name.
 pub(super) fn is_one(tag: &Tag<'_>) -> bool {
@@ -55,6 +57,8 @@ pub(super) struct Tombstones {
     /// Entries by a hash of their id and by one of their link.
     known: HashMap<u64, usize>,
     entries: Vec<Known>,
+    /// Bytes of their links.
+    bytes: usize,
 }
 
 impl Tombstones {
@@ -88,7 +92,8 @@ impl Tombstones {
 
     /// An entry of the document.
     pub(super) fn entry(&mut self, id: &str, loc: &str, at: Option<Lastmod>) {
-        if self.entries.len() >= MAX_KNOWN {
+        self.bytes += loc.len();
+        if self.entries.len() >= MAX_KNOWN || self.bytes > MAX_KNOWN_BYTES {
             return;
         }
         let index = self.entries.len();

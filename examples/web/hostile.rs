@@ -52,6 +52,7 @@ enum Manner {
     RandomBytes,
 }
 
+/// All of them, in the order of the sites.
 const MANNERS: [Manner; 28] = [
     Manner::Hang,
     Manner::CloseAtOnce,
@@ -230,7 +231,8 @@ async fn misbehave(
         Manner::ExtraAnswer => {
             let body = format!("{URLSET}</urlset>");
             let answer = format!("{XML}Content-Length: {}\r\n\r\n{body}", body.len());
-            let extra = format!("{XML}Content-Length: 9\r\n\r\nINJECTED!");
+            let body = format!("{URLSET}<url><loc>{base}/INJECTED</loc></url></urlset>");
+            let extra = format!("{XML}Content-Length: {}\r\n\r\n{body}", body.len());
             stream.write_all(format!("{answer}{extra}").as_bytes()).await?;
         }
         Manner::Bomb => {
@@ -248,7 +250,9 @@ async fn misbehave(
             whole(stream, "302 Found", redirect(format!("{base}{path}x")), b"").await?;
         }
         Manner::RedirectInwards => {
-            let to = redirect("http://169.254.169.254/latest/meta-data/".to_owned());
+            // Where only the machine itself should come: nobody may follow.
+            let port = base.rsplit(':').next().unwrap_or_default();
+            let to = redirect(format!("http://127.0.0.1:{port}/inner"));
             whole(stream, "302 Found", to, b"").await?;
         }
         Manner::Broken => whole(stream, "500 Broken", None, b"").await?,

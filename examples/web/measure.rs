@@ -82,6 +82,11 @@ impl Meter {
         Ok(())
     }
 
+    /// Requests at the address that no site may lead us to.
+    pub(crate) async fn touched(&self) -> anyhow::Result<u64> {
+        Ok(self.page(&format!("{}/touched", self.web)).await?.parse()?)
+    }
+
     /// Polls by what became of them.
     pub(crate) async fn results(&self) -> anyhow::Result<String> {
         let text = self.metrics().await?;

@@ -68,7 +68,7 @@ async fn settle(meter: &Meter, name: &str) -> anyhow::Result<()> {
 /// delays nor turns may hold anything back.
 fn config(shape: &Shape, port: u16) -> String {
     let mut text = format!(
-        "[fetch]\nallow = [\"127.0.0.0/8:{port}\"]\n[listen]\napi = \"127.0.0.1:0\"\n\
+        "[fetch]\nallow = [\"127.1.0.0/16:{port}\"]\n[listen]\napi = \"127.0.0.1:0\"\n\
          [politeness]\nhost_delay = \"0s\"\n"
     );
     for n in 0..shape.sites {

@@ -65,6 +65,7 @@ pub(crate) async fn run(args: &Args, time: Duration, port: u16) -> anyhow::Resul
         }
     }
     println!("{}", meter.results().await?);
+    println!("inner address touched: {} times", meter.touched().await?);
     stop.cancel();
     running.await??;
     Ok(())
@@ -72,7 +73,7 @@ pub(crate) async fn run(args: &Args, time: Duration, port: u16) -> anyhow::Resul
 
 fn config(args: &Args, port: u16) -> String {
     let mut text = format!(
-        "[fetch]\nallow = [\"127.0.0.0/8:{port}\"]\ntotal_timeout = \"20s\"\n\
+        "[fetch]\nallow = [\"127.1.0.0/16:{port}\", \"127.2.0.0/16:{port}\"]\ntotal_timeout = \"20s\"\n\
          [listen]\napi = \"127.0.0.1:0\"\n[politeness]\nhost_delay = \"1s\"\n"
     );
     let good = (0..args.sites).map(|n| (format!("site-{n}"), address(n)));

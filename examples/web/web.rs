@@ -24,6 +24,8 @@ struct Counts {
     requests: AtomicU64,
     not_modified: AtomicU64,
     bytes: AtomicU64,
+    /// Requests at the inner address, of which no site may make the daemon send any.
+    inner: AtomicU64,
 }
 
 struct Web {
@@ -55,6 +57,8 @@ pub(crate) async fn serve(shape: Shape, hostile_sites: u32) -> anyhow::Result<()
     let app = Router::new()
         .route("/version/{version}", post(set_version))
         .route("/counts", get(counts_so_far))
+        .route("/inner", get(touched))
+        .route("/touched", get(touches))
         .with_state(web);
     Ok(axum::serve(control, app).await?)
 }
@@ -65,8 +69,16 @@ async fn set_version(State(web): State<Arc<Web>>, Path(version): Path<u64>) {
 
 async fn counts_so_far(State(web): State<Arc<Web>>) -> String {
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let Counts { requests, not_modified, bytes } = &web.counts;
+    let Counts { requests, not_modified, bytes, .. } = &web.counts;
     format!("{} {} {}", count(requests), count(not_modified), count(bytes))
+}
+
+async fn touched(State(web): State<Arc<Web>>) {
+    web.counts.inner.fetch_add(1, Ordering::Relaxed);
+}
+
+async fn touches(State(web): State<Arc<Web>>) -> String {
+    web.counts.inner.load(Ordering::Relaxed).to_string()
 }
 
 async fn page(

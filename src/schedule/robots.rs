@@ -307,7 +307,8 @@ impl Poller {
             tracing::info!(site, added, "sources registered");
         }
         if refused > 0 {
-            tracing::warn!(
+            // At every poll again; the source's own issues say it for good.
+            tracing::info!(
                 site,
                 refused,
                 "sources refused: the site has its max_sources, or they name a password"

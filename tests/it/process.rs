@@ -1,5 +1,6 @@
 //! The daemon as a process: what it refuses, how it stops, what outlives it.
 
 mod crashes;
+mod hostile;
 mod lifecycle;
 mod refusals;

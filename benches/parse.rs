@@ -1,8 +1,8 @@
 //! Reading sitemaps and feeds, beside the best that others can do.
 //!
-//! `cargo bench --bench parse`. The table by divan gives each row alone; the
-//! lines after it measure pairs in turns, which is what to believe on a machine
-//! that does other things too. `docs/PERFORMANCE.md` says what the rows mean.
+//! `cargo bench --bench parse`. The table by divan gives each row alone, by the
+//! clock; the lines after it measure pairs in turns by the time on the processor,
+//! which is what to believe on a machine that does other things too. `docs/PERFORMANCE.md` says what the rows mean.
 
 #![allow(
     clippy::expect_used,
@@ -71,7 +71,9 @@ fn print_ratios() {
     let (rss, atom) = (documents::rss(), documents::atom());
     let on_clean = || ours(&mut clean.as_bytes());
     let reader = Contender { name: "sitemapd", run: &on_clean };
-    println!("\nIn turns; a quotient under 1 means that the left one is faster.");
+    println!(
+        "\nIn turns, time on the processor; a quotient under 1 means that the left one is faster."
+    );
     println!("\nA sitemap of {URLS} URLs, {} bytes:", clean.len());
     compare(&reader, &Contender { name: "bare quick-xml loop", run: &|| peers::bare_loop(&clean) });
     compare(&reader, &Contender { name: "strict, same output", run: &|| peers::strict(&clean) });

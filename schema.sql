@@ -86,6 +86,10 @@ CREATE TABLE sources (
     failing_since    INTEGER,
     rule             TEXT NOT NULL DEFAULT '',
     why              TEXT NOT NULL DEFAULT '',
+    rhythm           TEXT,                            -- JSON: how often it brings something (src/schedule/interval/rhythm.rs)
+    moved_to         TEXT,                            -- where its permanent redirects lead
+    moved_polls      INTEGER NOT NULL DEFAULT 0,      -- polls in a row that ended there
+    moved_since      INTEGER,
     -- what the last good read left behind
     generation       INTEGER NOT NULL DEFAULT 0,
     epoch            INTEGER NOT NULL DEFAULT 0,      -- parser version and site rules it was read with
@@ -142,7 +146,11 @@ CREATE TABLE urls (
     -- its place in the queue until the first feedback
     reason             INTEGER NOT NULL,
     band               INTEGER NOT NULL,
-    due_s              INTEGER NOT NULL
+    due_s              INTEGER NOT NULL,
+    kind               INTEGER NOT NULL DEFAULT 0, -- what it is listed as: 0 page, else followed
+    -- what its rows of extensions mean together
+    expires_s          INTEGER,                 -- from then on none of its videos is there any more
+    fresh_s            INTEGER                  -- news: ranks as fresh until then
 ) STRICT;
 
 -- Further sources that list a URL; most URLs have none.
@@ -150,6 +158,17 @@ CREATE TABLE url_sources (
     url_id    INTEGER NOT NULL,
     source_id INTEGER NOT NULL,
     PRIMARY KEY (url_id, source_id)
+) STRICT, WITHOUT ROWID;
+
+-- What a source says of a URL beside its dates: images, videos, news,
+-- alternates. Read through the sources of the URL (src/store/extensions.rs).
+CREATE TABLE extensions (
+    source_id INTEGER NOT NULL,
+    url_id    INTEGER NOT NULL,
+    expires_s INTEGER,                          -- when the last video expires; 0 one never does; null: no video
+    fresh_s   INTEGER,                          -- two days after the publication of news
+    data      TEXT NOT NULL,                    -- JSON (src/model/extension.rs), bounded by the reader
+    PRIMARY KEY (source_id, url_id)
 ) STRICT, WITHOUT ROWID;
 
 -- What fetchers reported, from the first lease that ended on. Once here, this
@@ -297,6 +316,7 @@ CREATE VIEW url_view AS
 SELECT
     u.id,
     h.authority || u.path AS url,
+    CASE u.kind WHEN 0 THEN 'page' WHEN 1 THEN 'image' WHEN 2 THEN 'video' ELSE 'alternate' END AS kind,
     c.name AS crawl,
     s.name AS site,
     datetime(u.lastmod_s, 'unixepoch') AS lastmod,

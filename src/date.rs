@@ -45,48 +45,63 @@ fn read(text: &str) -> Option<Lastmod> {
     if let Some(found) = usual(text.as_bytes()) {
         return (found.at.as_second() >= FIRST_SECOND).then_some(found);
     }
+    let found = general(text)?;
+    (found.at.as_second() >= FIRST_SECOND).then_some(found)
+}
+
+/// Every form there is, told apart by the digits at the start.
+fn general(text: &str) -> Option<Lastmod> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let found = match (digits, text.as_bytes().get(digits)) {
+    match (digits, text.as_bytes().get(digits)) {
         (4, None | Some(b'-' | b'/' | b'.')) => w3c(text),
         (8, None | Some(b'T' | b't' | b' ')) => compact(text),
         (10 | 13, None) => epoch(text),
         _ => words::read(text),
-    }?;
-    (found.at.as_second() >= FIRST_SECOND).then_some(found)
+    }
 }
 
 /// The forms that nearly all software writes: `2026-11-21`, and
-/// `2026-11-21T08:30:05` with `Z` or an offset. Anything else is `None` here.
+/// `2026-11-21T08:30:05` with `Z` or an offset. Anything else is `None` here,
+/// and what is read here is what the general reader would make of it.
 fn usual(text: &[u8]) -> Option<Lastmod> {
-    let two = |from: usize| match text.get(from..from + 2) {
-        Some([a @ b'0'..=b'9', b @ b'0'..=b'9']) => Some(i64::from((a - b'0') * 10 + (b - b'0'))),
-        _ => None,
-    };
-    let mark = |at: usize, b: u8| text.get(at) == Some(&b);
-    if !(mark(4, b'-') && mark(7, b'-')) {
-        return None;
-    }
-    let (year, month, day) = (two(0)? * 100 + two(2)?, two(5)?, two(8)?);
-    if text.len() == 10 {
-        return at_day(year, month, day, Precision::Day);
-    }
-    if !(mark(10, b'T') && mark(13, b':') && mark(16, b':')) {
-        return None;
-    }
-    let offset = match text.get(19..)? {
-        [b'Z'] => 0,
-        [sign @ (b'+' | b'-'), _, _, b':', _, _] => {
-            let seconds = two(20)? * 3600 + two(23)? * 60;
-            if *sign == b'-' { -seconds } else { seconds }
+    let [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2, time @ ..] = text else { return None };
+    let year = two(*y1, *y2)? * 100 + two(*y3, *y4)?;
+    let (month, day) = (two(*m1, *m2)?, two(*d1, *d2)?);
+    let (h, m, s, offset) = match time {
+        [] => return at_day(year, month, day, Precision::Day),
+        [b'T', h1, h2, b':', m1, m2, b':', s1, s2, zone @ ..] => {
+            (two(*h1, *h2)?, two(*m1, *m2)?, two(*s1, *s2)?, usual_zone(zone)?)
         }
         _ => return None,
     };
-    let (hour, minute, second) = (two(11)?, two(14)?, two(17)?);
-    let clock = Clock { hour, minute, second, nanos: 0, precision: Precision::Second };
-    if offset.abs() > 18 * 3600 { None } else { at_time(year, month, day, clock, offset) }
+    let clock = Clock { hour: h, minute: m, second: s, nanos: 0, precision: Precision::Second };
+    at_time(year, month, day, clock, offset)
+}
+
+/// Seconds east of UTC for `Z` and `+hh:mm`.
+fn usual_zone(zone: &[u8]) -> Option<i64> {
+    match zone {
+        [b'Z'] | [b'+', b'0', b'0', b':', b'0', b'0'] => Some(0),
+        [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2] => {
+            let (hours, minutes) = (two(*h1, *h2)?, two(*m1, *m2)?);
+            let seconds = hours * 3600 + minutes * 60;
+            (hours <= 18 && minutes < 60).then_some(if *sign == b'-' { -seconds } else { seconds })
+        }
+        _ => None,
+    }
+}
+
+/// The number that two digits write.
+fn two(tens: u8, ones: u8) -> Option<i64> {
+    let (tens, ones) = (tens.wrapping_sub(b'0'), ones.wrapping_sub(b'0'));
+    (tens < 10 && ones < 10).then(|| i64::from(tens * 10 + ones))
 }
 
 fn trim(text: &str) -> &str {
+    let plain = |b: Option<&u8>| b.is_some_and(u8::is_ascii_graphic);
+    if plain(text.as_bytes().first()) && plain(text.as_bytes().last()) {
+        return text;
+    }
     text.trim_matches(|c: char| c.is_whitespace() || c.is_control() || c == '\u{feff}')
 }
 
@@ -277,21 +292,26 @@ fn zone_of(text: &str) -> Option<i64> {
 }
 
 fn at_day(year: i64, month: i64, day: i64, precision: Precision) -> Option<Lastmod> {
-    let valid = (1..=12).contains(&month) && day >= 1 && day <= month_days(year, month);
-    let at = Timestamp::from_second(valid.then(|| days(year, month, day) * 86_400)?).ok()?;
+    let at = Timestamp::from_second(start_of(year, month, day)?).ok()?;
     Some(Lastmod { at, precision })
 }
 
 fn at_time(year: i64, month: i64, day: i64, clock: Clock, offset: i64) -> Option<Lastmod> {
-    let day = at_day(year, month, day, Precision::Day)?;
+    let start = start_of(year, month, day)?;
     // 24:00 is the end of the day; a leap second is the second before it.
     let end_of_day = clock.hour == 24 && clock.minute == 0 && clock.second == 0;
     if (clock.hour > 23 && !end_of_day) || clock.minute > 59 || clock.second > 60 {
         return None;
     }
     let of_day = clock.hour * 3600 + clock.minute * 60 + clock.second.min(59);
-    let at = Timestamp::new(day.at.as_second() + of_day - offset, clock.nanos).ok()?;
+    let at = Timestamp::new(start + of_day - offset, clock.nanos).ok()?;
     Some(Lastmod { at, precision: clock.precision })
+}
+
+/// The first second of a day that exists.
+fn start_of(year: i64, month: i64, day: i64) -> Option<i64> {
+    let valid = (1..=12).contains(&month) && day >= 1 && day <= month_days(year, month);
+    valid.then(|| days(year, month, day) * 86_400)
 }
 
 fn month_days(year: i64, month: i64) -> i64 {

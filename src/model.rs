@@ -6,6 +6,8 @@
 //! source is a *document*, a document lists *entries* and has *issues*, an
 //! entry names a *url*, and a change of a url is a *change*.
 
+pub mod extension;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -230,6 +232,22 @@ impl serde::Serialize for Lastmod {
     }
 }
 
+impl<'de> serde::Deserialize<'de> for Lastmod {
+    /// Reads what [`fmt::Display`] writes, and no other spelling. Of an instant
+    /// it is not known any more how precisely it was given: to the second.
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        let (rest, precision) = match text.len() {
+            4 => ("-01-01T00:00:00Z", Precision::Year),
+            7 => ("-01T00:00:00Z", Precision::Month),
+            10 => ("T00:00:00Z", Precision::Day),
+            _ => ("", Precision::Second),
+        };
+        let at = format!("{text}{rest}").parse().map_err(serde::de::Error::custom)?;
+        Ok(Self { at, precision })
+    }
+}
+
 /// `<changefreq>` of the Sitemaps protocol: a hint, not a command.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
@@ -391,6 +409,80 @@ impl Reason {
             Self::Submitted => "submitted",
             Self::Removed => "removed",
         }
+    }
+}
+
+/// What a listed URL is. What any source lists as a page is a page, whatever
+/// others name it; the order is that of precedence.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum UrlKind {
+    /// Listed as an entry of its own.
+    #[default]
+    Page,
+    /// The `loc` of an image, where the site says `follow`.
+    Image,
+    /// The `content_loc` or `player_loc` of a video, where the site says `follow`.
+    Video,
+    /// The page in another language, where the site says `follow`.
+    Alternate,
+}
+
+impl UrlKind {
+    /// Every kind, in the order of the codes stored for them.
+    pub const ALL: [Self; 4] = [Self::Page, Self::Image, Self::Video, Self::Alternate];
+
+    /// The word used in tables, logs, JSON and the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Page => "page",
+            Self::Image => "image",
+            Self::Video => "video",
+            Self::Alternate => "alternate",
+        }
+    }
+}
+
+/// `site.follow`: which URLs that entries name are entries of their own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Follow {
+    /// The `loc` of images.
+    pub image: bool,
+    /// The `content_loc` and `player_loc` of videos.
+    pub video: bool,
+    /// The `href` of alternates.
+    pub alternate: bool,
+}
+
+impl Follow {
+    /// The words for what is followed.
+    pub fn words(self) -> Vec<String> {
+        [
+            (self.image, UrlKind::Image),
+            (self.video, UrlKind::Video),
+            (self.alternate, UrlKind::Alternate),
+        ]
+        .into_iter()
+        .filter(|(followed, _)| *followed)
+        .map(|(_, kind)| kind.as_str().to_owned())
+        .collect()
+    }
+
+    /// Is anything followed?
+    pub fn any(self) -> bool {
+        self.image || self.video || self.alternate
     }
 }
 

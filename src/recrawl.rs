@@ -12,8 +12,10 @@ use jiff::tz::TimeZone;
 use crate::config::ChangeFreqIntervals;
 use crate::model::{ChangeFreq, Lastmod, Outcome, Precision, Priority, Reason};
 
-/// Place in line of what someone asked for: before every listed priority.
-pub const SUBMITTED_BAND: u8 = 101;
+/// Place in line of fresh news: before every listed priority.
+pub const FRESH_BAND: u8 = 101;
+/// Place in line of what someone asked for: before everything else.
+pub const SUBMITTED_BAND: u8 = 102;
 
 /// First pause after a fetch that failed; doubled for each further one.
 const FAILURE_BACKOFF: Duration = Duration::from_secs(15 * 60);

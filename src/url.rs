@@ -21,7 +21,7 @@ use crate::diff::snapshot::Rejection;
 
 /// Grows whenever a parser or a rule of this file reads the same bytes
 /// differently, so that every source is read anew and in full.
-pub const READER_VERSION: u32 = 1;
+pub const READER_VERSION: u32 = 2;
 
 /// What one site's sources may list, compiled.
 #[derive(Debug, Clone)]
@@ -119,13 +119,25 @@ impl SiteRules {
         match self.scope {
             Scope::Any => true,
             Scope::Host => self.is_own_host(url),
-            Scope::Directory => self.is_own_host(url) && is_below(url, source),
+            Scope::Directory => self.is_own_host(url) && self.may_list(url, source),
             Scope::Domain => {
                 self.is_own_host(url)
                     || self.domain.is_some()
                         && url.domain().and_then(psl::domain_str) == self.domain.as_deref()
             }
         }
+    }
+
+    /// By the directory of the document; one on a host that is not the site's
+    /// has none there. It was granted the site's hosts by who named it, the
+    /// site's robots.txt above all (Sitemaps protocol, "Sitemaps & Cross Submits").
+    fn may_list(&self, url: &Url, source: &Url) -> bool {
+        self.is_foreign(source) || is_below(url, source)
+    }
+
+    /// Does this document lie on a host that is none of the site's?
+    pub fn is_foreign(&self, source: &Url) -> bool {
+        !self.is_own_host(source) && !are_twins(source, &self.origin)
     }
 
     fn is_own_host(&self, url: &Url) -> bool {
@@ -147,7 +159,7 @@ impl SiteRules {
         // Debug text of plain data: stable for one build of the program, and a
         // new build that prints it differently only costs one full read.
         let facts = format!(
-            "{READER_VERSION}|{}|{:?}|{:?}|{:?}|{:?}|{:?}|{:?}|{:?}|{}|{}",
+            "{READER_VERSION}|{}|{:?}|{:?}|{:?}|{:?}|{:?}|{:?}|{:?}|{}|{}|{:?}",
             self.origin,
             self.twins,
             self.hosts,
@@ -158,6 +170,7 @@ impl SiteRules {
             self.steps,
             self.max_url_chars,
             site.max_urls,
+            site.follow,
         );
         hash.update(facts.as_bytes());
         i64::from_le_bytes(hash.digest().to_le_bytes())
@@ -412,6 +425,26 @@ mod tests {
         ];
         for (extra, raw, allowed) in cases {
             assert_eq!(admit(extra, raw).is_ok(), allowed, "{extra} {raw}");
+        }
+    }
+
+    #[test]
+    fn a_document_on_a_foreign_host_has_no_directory_here() {
+        let rules = SiteRules::new(&site("scope = \"directory\""), None);
+        let url = |text: &str| Url::parse(text).expect("a URL");
+        let page = "https://www.example.org/p";
+        for (source, foreign, allowed) in [
+            ("https://www.example.org/maps/s.xml", false, false),
+            ("http://example.org/maps/s.xml", false, false),
+            ("https://www.example.org/s.xml", false, true),
+            ("https://cdn.example.net/maps/s.xml", true, true),
+            ("https://www.example.org:8443/maps/s.xml", true, true),
+        ] {
+            assert_eq!(rules.is_foreign(&url(source)), foreign, "{source}");
+            assert_eq!(rules.admit(page, &url(source)).is_ok(), allowed, "{source}");
+            // Its own host it may not list.
+            let own = format!("{source}/page");
+            assert_eq!(rules.admit(&own, &url(source)).is_ok(), !foreign, "{source}");
         }
     }
 

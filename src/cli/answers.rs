@@ -12,6 +12,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::Failure;
+use crate::model::UrlKind;
+use crate::model::extension::Extensions;
 use crate::store::views::Counts;
 
 /// One row of `GET /v1/sites`.
@@ -231,6 +233,14 @@ pub struct Url {
     /// Of these, with a change.
     #[serde(default)]
     pub changes: u64,
+    /// What it is.
+    #[serde(default)]
+    pub kind: UrlKind,
+    /// When the last of its videos expires.
+    pub expires_at: Option<Timestamp>,
+    /// Images, videos, news and alternates.
+    #[serde(flatten)]
+    pub extensions: Extensions,
 }
 
 /// A source that lists a URL.

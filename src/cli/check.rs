@@ -40,12 +40,13 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
     let config = super::source_of_truth::load_config(options)?;
     let document = input::open(args, &config).await?;
     let rules = if document.has_url() { rules_at(&document.base, &config) } else { None };
+    let now = Clock::system().now();
     // A command line has nothing else to do meanwhile.
-    let reading = reading::read(&document, &config.fetch.limits, rules.as_ref(), args.entries);
+    let reading = reading::read(&document, &config.fetch.limits, rules.as_ref(), args.entries, now);
     if options.json {
         out.json(&json::of(&reading, args.entries))?;
     } else {
-        report::print(&document, &reading, args.entries, Clock::system().now(), out)?;
+        report::print(&document, &reading, args.entries, now, out)?;
     }
     out.flush()?;
     if reading.is_usable() { Ok(()) } else { Err(Failure::Reported) }

@@ -6,6 +6,13 @@
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
+/// Columns of a line where nobody says how many there are.
+pub const USUAL_WIDTH: usize = 100;
+/// Narrower than this is not honoured: a report needs some room.
+const LEAST_WIDTH: usize = 40;
+/// Lines longer than this are hard to read, however wide the terminal is.
+const MOST_WIDTH: usize = 160;
+
 /// When to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Color {
@@ -88,12 +95,20 @@ impl Palette {
 pub struct Output {
     out: BufWriter<StdoutLock<'static>>,
     palette: Palette,
+    width: usize,
 }
 
 impl Output {
     /// Locks stdout.
     pub fn stdout(color: Color) -> Self {
-        Self { out: BufWriter::new(io::stdout().lock()), palette: Palette::of(color) }
+        let out = BufWriter::new(io::stdout().lock());
+        Self { out, palette: Palette::of(color), width: terminal_width() }
+    }
+
+    /// Columns that a line may have: those of the terminal, and [`USUAL_WIDTH`]
+    /// where there is none.
+    pub fn width(&self) -> usize {
+        self.width
     }
 
     /// The colours in use.
@@ -126,5 +141,13 @@ impl Output {
     /// Hands what was written to the reader.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
+    }
+}
+
+fn terminal_width() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stdout());
+    match size.map(|size| usize::from(size.ws_col)) {
+        Ok(columns) if columns > 0 => columns.clamp(LEAST_WIDTH, MOST_WIDTH),
+        _ => USUAL_WIDTH,
     }
 }

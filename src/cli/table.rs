@@ -1,4 +1,4 @@
-//! Aligned tables, never wider than 100 columns.
+//! Aligned tables, never wider than the terminal, and than 100 columns without one.
 //!
 //! Elastic columns give way, the widest first: where a row would be too wide,
 //! their text is cut in the middle. Cells are made safe to print here, so callers may pass
@@ -9,8 +9,8 @@ use std::io;
 use super::humane;
 use super::output::{Output, Palette, Tone};
 
-/// The widest line that the program prints.
-pub const MAX_WIDTH: usize = 100;
+/// The widest line where the terminal does not say.
+pub const MAX_WIDTH: usize = super::output::USUAL_WIDTH;
 /// An elastic column keeps at least this many characters.
 const MIN_ELASTIC: usize = 12;
 /// Between two columns.
@@ -85,17 +85,27 @@ impl Table {
 
     /// Prints the heading and the rows.
     pub fn print(&self, out: &mut Output) -> io::Result<()> {
-        let widths = self.widths();
         let heading: Vec<Cell> =
             self.columns.iter().map(|(title, _)| Cell::toned(Tone::Faint, title)).collect();
-        for row in std::iter::once(&heading).chain(&self.rows) {
+        self.print_under(Some(&heading), out)
+    }
+
+    /// The same without a heading where there is one column only: what it is
+    /// has been said.
+    pub fn print_list(&self, out: &mut Output) -> io::Result<()> {
+        if self.columns.len() > 1 { self.print(out) } else { self.print_under(None, out) }
+    }
+
+    fn print_under(&self, heading: Option<&Vec<Cell>>, out: &mut Output) -> io::Result<()> {
+        let widths = self.widths(out.width());
+        for row in heading.into_iter().chain(&self.rows) {
             let line = render(row, &widths, &self.columns, out.palette());
             out.line(line.trim_end())?;
         }
         Ok(())
     }
 
-    fn widths(&self) -> Vec<usize> {
+    fn widths(&self, max: usize) -> Vec<usize> {
         let mut widths: Vec<usize> =
             self.columns.iter().map(|(title, _)| title.chars().count()).collect();
         for row in &self.rows {
@@ -104,7 +114,7 @@ impl Table {
             }
         }
         let total = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
-        let mut over = total.saturating_sub(MAX_WIDTH);
+        let mut over = total.saturating_sub(max);
         while over > 0 {
             let elastic = self.columns.iter().map(|(_, align)| *align == Align::Elastic);
             let widest = widths.iter_mut().zip(elastic).filter(|(_, elastic)| *elastic);
@@ -146,7 +156,7 @@ mod tests {
     use super::*;
 
     fn lines(table: &Table) -> Vec<String> {
-        let widths = table.widths();
+        let widths = table.widths(MAX_WIDTH);
         table
             .rows
             .iter()

@@ -7,6 +7,8 @@ use super::question::Question;
 use super::source_of_truth::SourceOfTruth;
 use super::table::MAX_WIDTH;
 use super::{Failure, Options};
+use crate::model::UrlKind;
+use crate::model::extension::Extensions;
 
 /// Where the values begin.
 const INDENT: usize = 12;
@@ -80,8 +82,38 @@ fn facts(url: &Url, now: jiff::Timestamp) -> Vec<(&'static str, String)> {
         None => "never".to_owned(),
     };
     facts.push(("fetched", fetched));
+    if url.kind != UrlKind::Page {
+        facts.push(("kind", url.kind.as_str().to_owned()));
+    }
+    facts.extend(said(url, when));
     for source in &url.sources {
         facts.push(("source", source.url.clone()));
+    }
+    facts
+}
+
+/// What its sources say beside its dates: how much, and the first of it.
+fn said(url: &Url, when: impl Fn(jiff::Timestamp) -> String) -> Vec<(&'static str, String)> {
+    let Extensions { images, videos, news, alternates } = &url.extensions;
+    let mut facts = Vec::new();
+    if let Some(image) = images.first() {
+        let loc = image.loc.as_deref().unwrap_or("without a URL");
+        facts.push(("images", format!("{}: {loc}", images.len())));
+    }
+    if let Some(video) = videos.first() {
+        let title = video.title.as_deref().unwrap_or("without a title");
+        let end = url.expires_at.map(|at| format!(", the last expires {}", when(at)));
+        facts.push(("videos", format!("{}: {title}{}", videos.len(), end.unwrap_or_default())));
+    }
+    if let Some(article) = news.first() {
+        let title = article.title.as_deref().unwrap_or("without a title");
+        let date = article.publication_date.map(|date| format!(", published {date}"));
+        facts.push(("news", format!("{title}{}", date.unwrap_or_default())));
+    }
+    if !alternates.is_empty() {
+        let codes: Vec<_> =
+            alternates.iter().filter_map(|link| link.hreflang.as_deref()).take(20).collect();
+        facts.push(("versions", format!("{}: {}", alternates.len(), codes.join(", "))));
     }
     facts
 }

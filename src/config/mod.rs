@@ -32,7 +32,7 @@ pub use self::advice::warnings;
 pub use self::env::Env;
 pub use self::error::{ConfigError, Fault, Place};
 pub use self::show::resolved_toml;
-use crate::model::ChangeFreq;
+use crate::model::{ChangeFreq, Follow};
 
 /// Everything the daemon was told, with all defaults filled in.
 #[derive(Debug, Clone, PartialEq)]
@@ -278,6 +278,8 @@ pub struct Site {
     pub normalise: Steps,
     /// Query parameters taken off, `*` at the end is a prefix.
     pub strip_params: Vec<String>,
+    /// Which URLs that entries name are entries of their own.
+    pub follow: Follow,
     /// Most URLs kept of it.
     pub max_urls: u64,
     /// Most sources kept of it.

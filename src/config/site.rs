@@ -14,6 +14,7 @@ use super::read::{
 use super::resolve::{DELAYS, DOCUMENT_BYTES, ENTRIES, INTERVALS, URL_CHARS, product_token};
 use super::units::parse_duration;
 use super::{Config, FetchLimits, PollRule, Scope, Site, SourceList, Steps, Twins, defaults};
+use crate::model::Follow;
 use crate::schedule::cron::CronSpec;
 
 /// Longest name of a site or crawl, in characters.
@@ -47,7 +48,6 @@ pub(super) fn site(
 ) -> Option<Site> {
     let at = raw.span();
     let raw = raw.get_ref();
-    reader.not_served(&raw.follow, "site.follow");
     for (leaf, key) in [(&raw.name, "name"), (&raw.url, "url")] {
         if leaf.is_none() {
             reader.fault(&at, format!("a [[site]] needs {key}"));
@@ -96,6 +96,7 @@ pub(super) fn with_defaults(name: String, url: Url, config: &Config) -> Site {
         exclude: Vec::new(),
         normalise: Steps::default(),
         strip_params: defaults::TRACKING_PARAMS.map(str::to_owned).to_vec(),
+        follow: Follow::default(),
         max_urls: 1_000_000,
         max_sources: 10_000,
         obey_robots: true,
@@ -139,6 +140,22 @@ fn selection(site: &mut Site, raw: &RawSite, reader: &mut Reader<'_>) {
     reader.set(&mut site.exclude, &raw.exclude, list(glob));
     reader.set(&mut site.normalise, &raw.normalise, steps);
     reader.set(&mut site.strip_params, &raw.strip_params, list(parameter));
+    reader.set(&mut site.follow, &raw.follow, follow);
+}
+
+/// `follow`: what is followed, of what there is.
+fn follow(value: &Value) -> Result<Follow, String> {
+    let words = list(|item: &str| Ok(item.to_owned()))(value)?;
+    let mut follow = Follow::default();
+    for word in words {
+        match word.as_str() {
+            "image" => follow.image = true,
+            "video" => follow.video = true,
+            "alternate" => follow.alternate = true,
+            _ => return Err("allowed are \"image\", \"video\", \"alternate\"".to_owned()),
+        }
+    }
+    Ok(follow)
 }
 
 /// `normalise`: the steps that are taken, of those there are.

@@ -145,6 +145,17 @@ proptest::proptest! {
     }
 
     #[test]
+    fn the_quick_reader_says_what_the_general_one_says(
+        text in "[0-9]{4}-[01][0-9]-[0-3][0-9](T[0-2][0-9]:[0-6][0-9]:[0-6][0-9](Z|[-+][0-2][0-9]:[0-7][0-9]))?"
+    ) {
+        if let Some(found) = usual(text.as_bytes()) {
+            proptest::prop_assert_eq!(Some(found), general(&text));
+        } else {
+            proptest::prop_assert_eq!(general(&text), None);
+        }
+    }
+
+    #[test]
     fn a_second_survives_being_written_and_read(second in 631_152_000_i64..4_000_000_000) {
         let at = Timestamp::from_second(second).expect("in range");
         let found = lastmod(&at.to_string());

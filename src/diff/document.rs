@@ -2,17 +2,31 @@
 //!
 //! Duplicates are merged as they are finished: one entry a spelling, the
 //! newest lastmod wins (Sitemaps protocol names no rule; any other would let
-//! the order of lines decide).
+//! the order of lines decide). Where the site says `follow`, the images,
+//! videos and alternates that an entry names are entries of their own, of
+//! their own kind and under a limit of their own; what is also listed as a
+//! page is a page.
+
+use std::collections::HashSet;
 
 use jiff::{SignedDuration, Timestamp};
+use url::Url;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::diff::snapshot::{EntryHints, Snapshot, to_the_second};
-use crate::model::Lastmod;
-use crate::parse::Entry;
+use crate::model::{Follow, Lastmod, UrlKind};
+use crate::parse::{Entry, Extensions};
 
 /// A lastmod further ahead than this is no lastmod.
 const FUTURE: SignedDuration = SignedDuration::from_hours(24);
+
+/// Different images, videos and alternates followed of one document.
+pub const MAX_FOLLOWED: usize = 50_000;
+/// Bytes of a URL that is followed; a longer one is none.
+const MAX_FOLLOWED_BYTES: usize = 8 * 1024;
+/// Digests from here on stand for a followed entry of that kind: it has no
+/// text of its own, and a snapshot keeps nothing else that would tell.
+const FOLLOWED: u32 = u32::MAX - 3;
 
 /// Collects the entries of one document as the parser hands them on.
 #[derive(Debug)]
@@ -22,6 +36,17 @@ pub struct Collector {
     entries: Vec<DocumentEntry>,
     arena: String,
     future: u64,
+    has_extensions: bool,
+    followed: Option<Followed>,
+}
+
+/// What is followed, and what has been so far.
+#[derive(Debug)]
+struct Followed {
+    kinds: Follow,
+    base: Url,
+    keys: HashSet<u64>,
+    cut: u64,
 }
 
 /// The entries of one document, sorted by key, each key once.
@@ -31,8 +56,14 @@ pub struct Document {
     arena: String,
     /// Entries whose lastmod lay more than a day ahead and was not taken.
     pub future_lastmods: u64,
-    /// Entries that repeated another one.
+    /// Pages that repeated another one.
     pub duplicates: u64,
+    /// Does any entry say anything of images, videos, news or alternates?
+    pub has_extensions: bool,
+    /// Images, videos and alternates that were not followed: over the limit.
+    pub followed_cut: u64,
+    /// Entries that are pages.
+    pub pages: usize,
 }
 
 /// One entry of a document.
@@ -49,6 +80,8 @@ pub struct DocumentEntry {
     pub hints: EntryHints,
     /// Digest of what else it says, 0 when nothing.
     pub digest: u32,
+    /// What it is.
+    pub kind: UrlKind,
     start: u32,
     len: u32,
 }
@@ -57,42 +90,103 @@ impl Collector {
     /// For a document read at `now`; `seed` keys the hashes of this store, so
     /// that no stranger can make two URLs collide.
     pub fn new(seed: u64, now: Timestamp) -> Self {
-        Self { seed, now, entries: Vec::new(), arena: String::new(), future: 0 }
+        Self {
+            seed,
+            now,
+            entries: Vec::new(),
+            arena: String::new(),
+            future: 0,
+            has_extensions: false,
+            followed: None,
+        }
+    }
+
+    /// The same, where URLs that entries name are entries of their own;
+    /// relative ones are resolved against `base`.
+    pub fn following(seed: u64, now: Timestamp, kinds: Follow, base: &Url) -> Self {
+        let followed = kinds.any().then(|| Followed {
+            kinds,
+            base: base.clone(),
+            keys: HashSet::new(),
+            cut: 0,
+        });
+        Self { followed, ..Self::new(seed, now) }
     }
 
     /// Takes one entry.
     pub fn push(&mut self, entry: &Entry<'_>) {
-        let (Ok(start), Ok(len)) =
-            (u32::try_from(self.arena.len()), u32::try_from(entry.loc.len()))
-        else {
-            // The arena holds at most max_body_bytes of text, far below 4 GiB.
-            return;
-        };
-        self.arena.push_str(entry.loc);
         let written = entry.effective_lastmod();
         let lastmod = written
             .filter(|lastmod| lastmod.at.duration_since(self.now) <= FUTURE)
             .map(to_the_second);
         self.future += u64::from(written.is_some() && lastmod.is_none());
-        self.entries.push(DocumentEntry {
-            key: loc_key(self.seed, entry.loc),
-            position: u32::try_from(self.entries.len()).unwrap_or(u32::MAX),
-            lastmod,
-            hints: EntryHints { changefreq: entry.changefreq, priority: entry.priority },
-            digest: fold(entry.digest),
-            start,
-            len,
-        });
+        self.add(
+            DocumentEntry {
+                key: loc_key(self.seed, entry.loc),
+                position: 0,
+                lastmod,
+                hints: EntryHints { changefreq: entry.changefreq, priority: entry.priority },
+                digest: fold(entry.digest),
+                kind: UrlKind::Page,
+                start: 0,
+                len: 0,
+            },
+            entry.loc,
+        );
+        if let Some(extensions) = entry.extensions {
+            self.has_extensions = true;
+            if let Some(mut followed) = self.followed.take() {
+                followed.each(extensions, |kind, url, followed| self.follow(kind, url, followed));
+                self.followed = Some(followed);
+            }
+        }
+    }
+
+    /// Keeps an entry and the text of its loc.
+    fn add(&mut self, entry: DocumentEntry, loc: &str) {
+        let (Ok(start), Ok(len)) = (u32::try_from(self.arena.len()), u32::try_from(loc.len()))
+        else {
+            // The arena holds at most max_body_bytes of text, far below 4 GiB.
+            return;
+        };
+        self.arena.push_str(loc);
+        let position = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
+        self.entries.push(DocumentEntry { position, start, len, ..entry });
+    }
+
+    fn follow(&mut self, kind: UrlKind, url: &str, followed: &mut Followed) {
+        let key = loc_key(self.seed, url);
+        if followed.keys.contains(&key) {
+            return;
+        }
+        if followed.keys.len() >= MAX_FOLLOWED {
+            followed.cut += 1;
+            return;
+        }
+        followed.keys.insert(key);
+        let entry = DocumentEntry {
+            key,
+            position: 0,
+            lastmod: None,
+            hints: EntryHints::default(),
+            digest: FOLLOWED + kind as u32,
+            kind,
+            start: 0,
+            len: 0,
+        };
+        self.add(entry, url);
     }
 
     /// Sorts, merges duplicates.
     pub fn finish(mut self) -> Document {
-        self.entries.sort_unstable_by_key(|entry| (entry.key, entry.position));
-        let before = self.entries.len();
+        self.entries.sort_unstable_by_key(|entry| (entry.key, entry.kind, entry.position));
+        let mut duplicates = 0;
         self.entries.dedup_by(|later, first| {
             if later.key != first.key {
                 return false;
             }
+            // An image that is listed as a page too has nothing to add to it.
+            duplicates += u64::from(later.kind == UrlKind::Page);
             if let Some(date) = later.lastmod
                 && first.lastmod.is_none_or(|other| date.is_newer_than(other))
             {
@@ -100,14 +194,51 @@ impl Collector {
             }
             true
         });
-        let duplicates = (before - self.entries.len()) as u64;
         Document {
+            pages: self.entries.iter().filter(|entry| entry.kind == UrlKind::Page).count(),
             entries: self.entries,
             arena: self.arena,
             future_lastmods: self.future,
             duplicates,
+            has_extensions: self.has_extensions,
+            followed_cut: self.followed.map_or(0, |followed| followed.cut),
         }
     }
+}
+
+impl Followed {
+    /// Hands on each URL of what is followed, resolved.
+    fn each(&mut self, extensions: &Extensions, mut take: impl FnMut(UrlKind, &str, &mut Self)) {
+        let Follow { image, video, alternate } = self.kinds;
+        let images = extensions.images.iter().filter(|_| image);
+        let images = images.filter_map(|i| Some((UrlKind::Image, i.loc.as_ref()?)));
+        let videos = extensions.videos.iter().filter(|_| video);
+        let videos = videos.flat_map(|v| [&v.content_loc, &v.player_loc]);
+        let videos = videos.filter_map(|url| Some((UrlKind::Video, url.as_ref()?)));
+        let links = extensions.alternates.iter().filter(|_| alternate);
+        let links = links.map(|link| (UrlKind::Alternate, &link.href));
+        for (kind, url) in images.chain(videos).chain(links) {
+            if url.len() > MAX_FOLLOWED_BYTES {
+                continue;
+            }
+            if is_absolute(url) {
+                take(kind, url, self);
+            } else if let Ok(resolved) = self.base.join(url) {
+                take(kind, resolved.as_str(), self);
+            }
+        }
+    }
+}
+
+/// Is this followed, and no page? So says the digest that a snapshot keeps.
+pub(super) fn is_followed(digest: u32) -> bool {
+    digest > FOLLOWED
+}
+
+fn is_absolute(url: &str) -> bool {
+    ["http://", "https://"].iter().any(|scheme| {
+        url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    })
 }
 
 impl Document {
@@ -115,7 +246,7 @@ impl Document {
     /// it, without the texts.
     pub fn of_snapshot(snapshot: &Snapshot) -> Self {
         let listed = snapshot.entries().iter().filter(|entry| entry.missing_since.is_none());
-        let entries = (0..)
+        let entries: Vec<_> = (0..)
             .zip(listed)
             .map(|(position, entry)| DocumentEntry {
                 key: entry.key,
@@ -123,11 +254,13 @@ impl Document {
                 lastmod: entry.lastmod,
                 hints: entry.hints,
                 digest: entry.digest,
+                kind: kind_of(entry.digest),
                 start: 0,
                 len: 0,
             })
             .collect();
-        Self { entries, ..Self::default() }
+        let pages = entries.iter().filter(|entry| entry.kind == UrlKind::Page).count();
+        Self { entries, pages, ..Self::default() }
     }
 
     /// The entries, sorted by key.
@@ -139,6 +272,27 @@ impl Document {
     pub fn loc(&self, entry: &DocumentEntry) -> &str {
         let start = entry.start as usize;
         self.arena.get(start..start + entry.len as usize).unwrap_or_default()
+    }
+
+    /// This document with the entries of an older page of it behind its own. Of
+    /// a key in both, this one's counts.
+    #[must_use]
+    pub fn with(mut self, older: Self) -> Self {
+        let (Ok(shift), Ok(behind)) =
+            (u32::try_from(self.arena.len()), u32::try_from(self.entries.len()))
+        else {
+            return self;
+        };
+        self.arena.push_str(&older.arena);
+        self.entries.extend(older.entries.into_iter().map(|entry| DocumentEntry {
+            position: entry.position.saturating_add(behind),
+            start: entry.start.saturating_add(shift),
+            ..entry
+        }));
+        // Stable: what was here first comes first.
+        self.entries.sort_by_key(|entry| entry.key);
+        self.entries.dedup_by_key(|entry| entry.key);
+        self
     }
 
     /// Is a key listed?
@@ -157,9 +311,16 @@ pub fn loc_key(seed: u64, loc: &str) -> u64 {
     xxh3_64_with_seed(loc.as_bytes(), seed)
 }
 
-/// Folds a digest to what a snapshot keeps; 0 stays 0, and only 0 becomes 0.
+/// What an entry with this digest is.
+fn kind_of(digest: u32) -> UrlKind {
+    let kinds = UrlKind::ALL.into_iter();
+    kinds.skip(1).find(|kind| digest == FOLLOWED + *kind as u32).unwrap_or_default()
+}
+
+/// Folds a digest to what a snapshot keeps; 0 stays 0, only 0 becomes 0, and
+/// none becomes what stands for a followed entry.
 #[allow(clippy::cast_possible_truncation)] // the halves of a u64, on purpose
 fn fold(digest: u64) -> u32 {
     let folded = (digest >> 32) as u32 ^ digest as u32;
-    if digest == 0 { 0 } else { folded.max(1) }
+    if digest == 0 { 0 } else { folded.clamp(1, FOLLOWED) }
 }

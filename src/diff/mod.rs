@@ -13,6 +13,7 @@ use std::cmp::Ordering;
 use jiff::Timestamp;
 
 use crate::model::Lastmod;
+use document::is_followed;
 pub use document::{Document, DocumentEntry};
 use snapshot::{Row, Snapshot, SnapshotEntry};
 
@@ -109,6 +110,9 @@ pub struct Diff {
     /// The next snapshot, sorted by key; rows of [`Step::Admit`] are filled in
     /// as they are known.
     pub next: Vec<SnapshotEntry>,
+    /// Slots of entries whose images, videos, news or alternates may not be
+    /// what the store has of them, ascending.
+    pub restated: Vec<u32>,
     /// Entries that are as they were.
     pub unchanged: u64,
     /// Entries of the snapshot that this read did not list.
@@ -195,7 +199,20 @@ impl Diff {
             misses: 0,
             missing_since: None,
         };
-        let judged_before = was.filter(|was| !rules.new_epoch && !was.row.may_be_admitted_later());
+        let judged_before = was.filter(|was| {
+            let same_kind = is_followed(was.digest) == is_followed(is.digest);
+            !rules.new_epoch && !was.row.may_be_admitted_later() && same_kind
+        });
+        let has_text = |digest: u32| digest != 0 && !is_followed(digest);
+        let restated = match (was, judged_before) {
+            (_, Some(was)) => was.digest != is.digest,
+            (Some(was), None) => has_text(was.digest) || has_text(is.digest),
+            // What left a window is no longer known here, and may be stored.
+            (None, None) => has_text(is.digest) || rules.window,
+        };
+        if restated {
+            self.restated.push(slot);
+        }
         let Some(was) = judged_before else {
             if let Some(was) = was {
                 next.row = was.row;
@@ -282,7 +299,9 @@ impl Absences {
         if !rules.complete || rules.window || empty {
             return Self { count: false, shrunk: false, held: false, rolled: None, learned: false };
         }
-        let real = |entry: &&SnapshotEntry| matches!(entry.row, Row::Url(_));
+        // What is followed comes and goes with its pages, and proves nothing.
+        let real =
+            |entry: &&SnapshotEntry| matches!(entry.row, Row::Url(_)) && !is_followed(entry.digest);
         let listed_before = before.entries().iter().filter(real).count();
         let mut gone = Vec::new();
         let mut kept_oldest: Option<i64> = None;
@@ -300,8 +319,8 @@ impl Absences {
         }
         let shrunk = listed_before >= SHRINK_GUARD_FROM
             && kept * 2 < listed_before
-            && document.entries().len() * 2 < listed_before;
-        let newcomers = document.entries().len() > kept;
+            && document.pages * 2 < listed_before;
+        let newcomers = document.pages > kept;
         let oldest_only = newcomers
             && !undated
             && kept > 0

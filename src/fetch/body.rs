@@ -8,6 +8,7 @@
 //! says how. What the bytes mean is the parser's.
 
 mod layer;
+mod strict;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,7 @@ use bytes::Bytes;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use layer::{Coding, Fault, Input, Layer};
+pub use strict::{Lack, Strict};
 
 /// Codings undone in one body, `Content-Encoding` and gzip files together.
 pub const MAX_LAYERS: usize = 2;

@@ -8,6 +8,7 @@
 
 mod hints;
 mod item;
+mod tombstone;
 
 use std::ops::ControlFlow;
 
@@ -19,6 +20,7 @@ use super::{Context, DocumentKind, Hints, Sink, loc};
 use hints::Hint;
 pub(crate) use hints::absolute;
 use item::{Field, Item, LinkTag};
+use tombstone::Tombstones;
 
 /// Bytes kept of one field that is more than hashed.
 const MAX_FIELD: usize = 64 * 1024;
@@ -39,8 +41,15 @@ pub(crate) struct FeedReader<'a, 's> {
     /// `xml:base` in force, with the depth of the element that carries it.
     bases: Vec<(usize, Url)>,
     item_depth: Option<usize>,
+    /// Byte at which the open item begins.
+    item_at: u64,
     item: Item,
+    tombstones: Tombstones,
+    /// Depth of the open `at:deleted-entry`.
+    tombstone_depth: Option<usize>,
     field: Option<(Role, usize)>,
+    /// Byte at which the open field begins.
+    field_at: u64,
     text: String,
     oversized: bool,
     pub(crate) hints: Hints,
@@ -75,8 +84,12 @@ impl<'a, 's> FeedReader<'a, 's> {
             root_ns,
             bases: Vec::new(),
             item_depth: None,
+            item_at: 0,
             item: Item::default(),
+            tombstones: Tombstones::default(),
+            tombstone_depth: None,
             field: None,
+            field_at: 0,
             text: String::new(),
             oversized: false,
             hints: Hints::default(),
@@ -110,7 +123,8 @@ impl<'a, 's> FeedReader<'a, 's> {
 
     pub(crate) fn start(&mut self, tag: &Tag<'_>, depth: usize, cx: &mut Cx<'_>) -> Next {
         let core = self.is_core(tag.ns);
-        let is_item = core && matches!(tag.local, "item" | "entry");
+        let is_tombstone = tombstone::is_one(tag);
+        let is_item = core && matches!(tag.local, "item" | "entry") || is_tombstone;
         if let Some((role, at)) = self.field {
             let closes = match role {
                 Role::Item(field) => {
@@ -128,6 +142,9 @@ impl<'a, 's> FeedReader<'a, 's> {
                 return Next::Close(item_depth);
             }
         }
+        if let Some(at) = self.tombstone_depth.filter(|_| is_item) {
+            return Next::Close(at);
+        }
         self.push_base(tag, depth);
         if self.field.is_some() {
             return Next::Go;
@@ -136,8 +153,17 @@ impl<'a, 's> FeedReader<'a, 's> {
             if depth == item_depth + 1 {
                 self.item_child(tag, depth, core, cx);
             }
+        } else if let Some(at) = self.tombstone_depth {
+            if depth == at + 1 && tag.local == "link" && (core || tag.ns == Ns::Atom) {
+                let base = self.base().clone();
+                self.tombstones.link(&LinkTag::of(tag), &base);
+            }
+        } else if is_tombstone {
+            self.tombstone_depth = Some(depth);
+            self.tombstones.open(tag, cx);
         } else if is_item {
             self.item_depth = Some(depth);
+            self.item_at = cx.place.offset();
             self.item.clear();
             if self.kind == DocumentKind::Rdf
                 && let Some(about) = tag.local_attr("about")
@@ -146,7 +172,7 @@ impl<'a, 's> FeedReader<'a, 's> {
                 self.item.about(&about, &base, max, cx);
             }
         } else {
-            self.feed_child(tag, depth);
+            self.feed_child(tag, depth, cx);
         }
         Next::Go
     }
@@ -172,21 +198,22 @@ impl<'a, 's> FeedReader<'a, 's> {
             None => Field::of(tag, self.kind, core),
         };
         if let Some(field) = field {
-            self.open_field(Role::Item(field), depth);
+            self.open_field(Role::Item(field), depth, cx);
         }
     }
 
-    fn feed_child(&mut self, tag: &Tag<'_>, depth: usize) {
+    fn feed_child(&mut self, tag: &Tag<'_>, depth: usize, cx: &Cx<'_>) {
         if tag.local == "link" && (self.is_core(tag.ns) || tag.ns == Ns::Atom) && depth <= 3 {
             let base = self.base().clone();
             hints::link(tag, &base, &mut self.hints);
         } else if let Some(hint) = Hint::of(tag) {
-            self.open_field(Role::Feed(hint), depth);
+            self.open_field(Role::Feed(hint), depth, cx);
         }
     }
 
-    fn open_field(&mut self, role: Role, depth: usize) {
+    fn open_field(&mut self, role: Role, depth: usize, cx: &Cx<'_>) {
         self.field = Some((role, depth));
+        self.field_at = cx.place.offset();
         self.text.clear();
         self.oversized = false;
         if let Role::Item(field) = role {
@@ -208,9 +235,15 @@ impl<'a, 's> FeedReader<'a, 's> {
             && at == depth
         {
             self.field = None;
+            let end = cx.place;
+            cx.place = end.back_to(self.field_at);
             self.close_field(role, cx);
+            cx.place = end;
         }
         let mut flow = ControlFlow::Continue(());
+        if self.tombstone_depth == Some(depth) {
+            self.tombstone_depth = None;
+        }
         if self.item_depth == Some(depth) {
             self.item_depth = None;
             flow = self.emit(cx);
@@ -235,7 +268,16 @@ impl<'a, 's> FeedReader<'a, 's> {
         }
     }
 
+    /// Hands on the open item. Its defects are where it begins.
     fn emit(&mut self, cx: &mut Cx<'_>) -> ControlFlow<()> {
+        let end = cx.place;
+        cx.place = end.back_to(self.item_at);
+        let flow = self.hand_on(cx);
+        cx.place = end;
+        flow
+    }
+
+    fn hand_on(&mut self, cx: &mut Cx<'_>) -> ControlFlow<()> {
         if !self.item.has_link() {
             cx.note(IssueCode::MissingTag, "link");
             return ControlFlow::Continue(());
@@ -246,7 +288,8 @@ impl<'a, 's> FeedReader<'a, 's> {
             return ControlFlow::Continue(());
         }
         self.entries += 1;
-        self.item.give(self.sink)
+        self.tombstones.entry(self.item.id(), self.item.loc(), self.item.date());
+        self.item.give(cx.place, self.sink)
     }
 
     /// The document ends. What is open of an item is given if its link is whole.
@@ -256,9 +299,13 @@ impl<'a, 's> FeedReader<'a, 's> {
             // Nothing comes after it, so whether to stop is no question.
             let _ = self.emit(cx);
         }
-        if self.entries == 0 {
+        if self.entries == 0 && self.tombstones.is_empty() {
             cx.note(IssueCode::EmptySitemap, "");
         }
+        self.tombstones.give(self.ctx.limits.max_url_chars, self.sink);
         self.schedule.finish(&mut self.hints);
     }
 }
+
+#[cfg(test)]
+mod tests;

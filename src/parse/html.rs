@@ -1,9 +1,12 @@
-//! The links in the head of a home page: feeds, sitemaps, the canonical URL.
+//! The links of a home page, in its head and in the headers that it came with:
+//! feeds, sitemaps, the canonical URL.
 //!
 //! A small tolerant scanner, not an HTML parser: it knows tags, attributes,
 //! comments and the elements whose content is no markup. It reads no further
 //! than [`MAX_BYTES`] or the start of the body. Whether the page is fetched and
 //! what is done with the links is left to others.
+
+mod header;
 
 use url::Url;
 
@@ -27,7 +30,23 @@ pub struct PageLinks {
     pub canonical: Option<Url>,
 }
 
-/// Reads the links of a page that came from `base`.
+/// The links of a page that came from `base`: those of its `Link` headers, one
+/// string a header, then those of its head.
+pub fn page_links(headers: &[String], page: &[u8], base: &Url) -> PageLinks {
+    let mut found = PageLinks::default();
+    header::take(headers, base, &mut found);
+    let of_page = links(page, base);
+    for url in of_page.feeds {
+        add(&mut found.feeds, url);
+    }
+    for url in of_page.sitemaps {
+        add(&mut found.sitemaps, url);
+    }
+    found.canonical = found.canonical.or(of_page.canonical);
+    found
+}
+
+/// Reads the links in the head of a page that came from `base`.
 pub fn links(page: &[u8], base: &Url) -> PageLinks {
     let mut reader = page.get(..MAX_BYTES).unwrap_or(page);
     let mut text = Text::new(&mut reader, None);

@@ -42,8 +42,8 @@ impl Issue {
 
 /// Where in the decoded document something is. Cheap to make; the line is
 /// counted only when it is asked for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'a> {
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Place<'a> {
     /// The part of the document at hand.
     pub(crate) text: &'a str,
     /// Byte in `text`.
@@ -58,14 +58,23 @@ pub(crate) struct Place<'a> {
 
 impl Place<'_> {
     /// Byte offset in the decoded document.
-    pub(crate) fn offset(self) -> u64 {
+    pub fn offset(self) -> u64 {
         self.base_offset + self.at as u64
     }
 
     /// Line, from 1.
-    pub(crate) fn line(self) -> u64 {
+    pub fn line(self) -> u64 {
         let before = self.text.as_bytes().get(..self.at).unwrap_or_default();
         self.base_lines + count_byte(before, self.newline) + 1
+    }
+}
+
+impl<'a> Place<'a> {
+    /// The place of an earlier byte of the document, where that is still at
+    /// hand; else this one.
+    pub(crate) fn back_to(self, offset: u64) -> Place<'a> {
+        let at = offset.checked_sub(self.base_offset).and_then(|at| usize::try_from(at).ok());
+        at.filter(|at| *at <= self.at).map_or(self, |at| Place { at, ..self })
     }
 }
 
@@ -109,6 +118,11 @@ impl Issues {
         }
         let sample = printable(sample);
         self.list.push(Issue { code, severity: code.severity(), count, line, offset, sample });
+    }
+
+    /// Takes back what turned out to be no defect.
+    pub(crate) fn forget(&mut self, code: IssueCode) {
+        self.list.retain(|issue| issue.code != code);
     }
 
     /// What was found so far.

@@ -6,6 +6,7 @@
 //! one value. A document is read up to [`MAX_BYTES`].
 
 mod loose;
+mod place;
 
 use std::io::Read as _;
 use std::ops::ControlFlow;
@@ -19,7 +20,8 @@ use super::xml::Cx;
 use super::{Context, Entry, Hints, Item, Sink, loc};
 use crate::date;
 use crate::model::Lastmod;
-use loose::{Document, RawItem};
+use loose::{Document, Found, RawItem};
+use place::{Counted, Progress, Spot};
 
 /// Bytes of a JSON document that are read.
 pub(crate) const MAX_BYTES: u64 = 16 * 1024 * 1024;
@@ -41,6 +43,7 @@ struct Held {
     published: Option<Lastmod>,
     updated: Option<Lastmod>,
     digest: u64,
+    spot: Spot,
 }
 
 /// Reads the document and hands on its items.
@@ -50,8 +53,10 @@ pub(crate) fn read(
     ctx: &Context<'_>,
     sink: &mut Sink<'_>,
 ) -> Listed {
+    let progress = Progress::new(text.place(0).line(), text.offset());
     let mut reading = Reading {
         ctx,
+        progress: progress.clone(),
         sink,
         found: Issues::default(),
         held: Vec::new(),
@@ -63,7 +68,8 @@ pub(crate) fn read(
         hints: Hints::default(),
     };
     let mut limited = std::io::BufReader::new((&mut *text).take(MAX_BYTES));
-    let mut json = serde_json::Deserializer::from_reader(&mut limited);
+    let counted = Counted::new(&mut limited, progress.clone());
+    let mut json = serde_json::Deserializer::from_reader(counted);
     let result = Document(&mut reading).deserialize(&mut json);
     let is_feed = reading.is_feed && reading.has_items;
     let listed = Listed {
@@ -86,7 +92,8 @@ pub(crate) fn read(
             () if error.is_eof() => IssueCode::Truncated,
             () => IssueCode::ParsingError,
         };
-        issues.push(code, 1, error.line() as u64, text.offset(), &error.to_string());
+        let spot = progress.spot();
+        issues.push(code, 1, spot.line, spot.offset, &error.to_string());
     }
     if is_feed && listed.entries == 0 {
         issues.note(IssueCode::EmptySitemap, text.place(0), "");
@@ -97,6 +104,7 @@ pub(crate) fn read(
 /// What was read so far.
 struct Reading<'a, 's> {
     ctx: &'a Context<'a>,
+    progress: Progress,
     sink: &'a mut Sink<'s>,
     found: Issues,
     held: Vec<Held>,
@@ -124,7 +132,7 @@ impl Reading<'_, '_> {
         let Some(held) = self.settle(raw) else { return };
         if self.entries + self.held.len() >= self.ctx.limits.max_urls {
             self.over += 1;
-            self.note(IssueCode::TooManyUrls, &held.loc);
+            self.note(IssueCode::TooManyUrls, raw.spot, &held.loc);
         } else if self.is_feed {
             self.give(&held);
         } else {
@@ -135,35 +143,35 @@ impl Reading<'_, '_> {
     /// `url`, `external_url`, then an absolute `id`.
     fn settle(&mut self, raw: &RawItem) -> Option<Held> {
         let mut url = String::new();
-        let place = no_place();
-        let mut cx = Cx { issues: &mut self.found, place };
         let max = self.ctx.limits.max_url_chars;
-        let mut admit = |value: &Option<String>| {
-            value.as_deref().is_some_and(|v| {
-                !loc::trim(v).is_empty() && loc::admit(v, self.ctx.base, max, &mut url, &mut cx)
-            })
+        let mut admit = |value: &Option<Found>| {
+            let Some(value) = value.as_ref().filter(|v| !loc::trim(&v.text).is_empty()) else {
+                return false;
+            };
+            let mut cx = Cx { issues: &mut self.found, place: value.spot.place() };
+            loc::admit(&value.text, self.ctx.base, max, &mut url, &mut cx)
         };
-        let web_id = raw.id.clone().filter(|id| loc::is_web(loc::trim(id)));
+        let web_id = raw.id.clone().filter(|id| loc::is_web(loc::trim(&id.text)));
         if !(admit(&raw.url) || admit(&raw.external_url) || admit(&web_id)) {
-            self.note(IssueCode::MissingTag, "url");
+            self.note(IssueCode::MissingTag, raw.spot, "url");
             return None;
         }
-        let mut date = |value: &Option<String>| {
-            let text = value.as_deref().filter(|v| !v.trim().is_empty())?;
-            let at = date::feed(text);
+        let mut date = |value: &Option<Found>| {
+            let value = value.as_ref().filter(|v| !v.text.trim().is_empty())?;
+            let at = date::feed(&value.text);
             if at.is_none() {
-                self.found.note(IssueCode::InvalidDate, place, text);
+                self.found.note(IssueCode::InvalidDate, value.spot.place(), &value.text);
             }
             at
         };
         let (published, updated) = (date(&raw.date_published), date(&raw.date_modified));
         let mut digest = Digest::default();
-        for text in
+        for found in
             [&raw.title, &raw.summary, &raw.content_text, &raw.content_html].into_iter().flatten()
         {
-            digest.field("", text);
+            digest.field("", &found.text);
         }
-        Some(Held { loc: url, published, updated, digest: digest.value() })
+        Some(Held { loc: url, published, updated, digest: digest.value(), spot: raw.spot })
     }
 
     fn give(&mut self, held: &Held) {
@@ -173,17 +181,16 @@ impl Reading<'_, '_> {
             published: held.published,
             updated: held.updated,
             digest: held.digest,
+            place: held.spot.place(),
             ..Entry::default()
         }));
         self.stopped = flow == ControlFlow::Break(());
     }
 
-    fn note(&mut self, code: IssueCode, sample: &str) {
-        self.found.note(code, no_place(), sample);
+    fn note(&mut self, code: IssueCode, spot: Spot, sample: &str) {
+        self.found.note(code, spot.place(), sample);
     }
 }
 
-/// The JSON reader does not say where a value stands: the start of the document.
-fn no_place() -> super::issue::Place<'static> {
-    super::issue::Place { text: "", at: 0, base_offset: 0, base_lines: 0, newline: b'\n' }
-}
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,8 @@
 //! a sink as they are read, so memory does not grow with the document.
 
 mod digest;
+pub mod doubt;
+pub mod excerpt;
 mod feed;
 pub mod html;
 pub mod issue;
@@ -20,9 +22,10 @@ mod xml;
 use std::io::Read;
 use std::ops::ControlFlow;
 
+pub use crate::model::extension::Extensions;
 use crate::model::{ChangeFreq, DocumentKind, Lastmod, Priority};
 use issue::Issues;
-pub use issue::{Issue, IssueCode, Severity};
+pub use issue::{Issue, IssueCode, Place, Severity};
 use route::{Router, Shape};
 use text::{Text, WINDOW};
 
@@ -62,6 +65,18 @@ pub enum Item<'a> {
     Entry(Entry<'a>),
     /// A child sitemap of an index (or a `Sitemap:` line of a robots.txt).
     Sitemap(SitemapRef<'a>),
+    /// A page that a feed says is gone; comes after all entries.
+    Deleted(Deleted<'a>),
+}
+
+/// A page that a feed says was deleted (RFC 6721, `at:deleted-entry`); `loc`
+/// as in [`Entry::loc`]. Never given for an entry that was updated since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deleted<'a> {
+    /// The URL of the page.
+    pub loc: &'a str,
+    /// When it was deleted, says the feed.
+    pub when: Option<jiff::Timestamp>,
 }
 
 /// One page as a document lists it.
@@ -86,6 +101,8 @@ pub struct Entry<'a> {
     pub digest: u64,
     /// Extension fields, empty for most entries.
     pub extensions: Option<&'a Extensions>,
+    /// Where the entry begins.
+    pub place: Place<'a>,
 }
 
 impl Entry<'_> {
@@ -104,22 +121,6 @@ pub struct SitemapRef<'a> {
     /// When the child file changed, says the index.
     pub lastmod: Option<Lastmod>,
 }
-
-/// The extension fields of one entry.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Extensions {
-    /// `image:image` elements.
-    pub images: Vec<Fields>,
-    /// `video:video` elements.
-    pub videos: Vec<Fields>,
-    /// `news:news` elements.
-    pub news: Vec<Fields>,
-    /// `xhtml:link rel=alternate` elements: `hreflang` and `href`.
-    pub alternates: Vec<Fields>,
-}
-
-/// The fields of one extension element by local name, in document order.
-pub type Fields = Vec<(String, String)>;
 
 /// Where a sink tells the reader to go on or to stop.
 pub type Sink<'s> = dyn FnMut(Item<'_>) -> ControlFlow<()> + 's;
@@ -147,6 +148,25 @@ pub struct Report {
     pub issues: Vec<Issue>,
     /// What the publisher says about polling and paging.
     pub hints: Hints,
+}
+
+impl Report {
+    /// Something of the body is missing, and this is what: instead of the
+    /// general [`IssueCode::IncompleteBody`], if that was found.
+    pub fn lacks(&mut self, code: IssueCode, how: &str) {
+        self.complete = false;
+        // That the text is cut off too is no defect of its own.
+        self.issues.retain(|issue| issue.code != code && issue.code != IssueCode::Truncated);
+        let general = |issue: &&mut Issue| issue.code == IssueCode::IncompleteBody;
+        if let Some(issue) = self.issues.iter_mut().find(general) {
+            issue.code = code;
+            issue.severity = code.severity();
+            return;
+        }
+        let sample = issue::printable(how);
+        let offset = self.bytes;
+        self.issues.push(Issue { offset, sample, ..Issue::of_whole(code) });
+    }
 }
 
 /// What a document says about itself to a poller.
@@ -270,19 +290,25 @@ fn read_robots(
     ctx: &Context<'_>,
     sink: &mut Sink<'_>,
 ) -> Reading {
-    let robots = robots::Robots::read(text);
+    let (robots, places) = robots::Robots::read_with_places(text);
     let mut cx = xml::Cx { issues, place: text.place(0) };
     let mut read = Reading {
         kind: DocumentKind::Robots,
         complete: !robots.is_too_large(),
         ..Reading::default()
     };
-    if robots.is_too_large() {
-        cx.note(IssueCode::RobotsTooLarge, "");
+    let defects = [
+        (IssueCode::SyntaxNotUnderstood, &places.strange),
+        (IssueCode::NoUserAgent, &places.homeless),
+    ];
+    for (code, defect) in defects.into_iter().filter(|(_, defect)| defect.count > 0) {
+        let place = text.place(defect.at);
+        cx.issues.push(code, defect.count, place.line(), place.offset(), &defect.sample);
     }
     let mut url = String::new();
     let mut given = std::collections::HashSet::new();
-    for value in robots.sitemaps() {
+    for (value, at) in robots.sitemaps().iter().zip(&places.sitemaps) {
+        cx.place = text.place(*at);
         if !loc::admit(value, ctx.base, ctx.limits.max_url_chars, &mut url, &mut cx) {
             continue;
         }
@@ -300,6 +326,10 @@ fn read_robots(
             read.complete = false;
             break;
         }
+    }
+    if let Some(at) = places.cut {
+        cx.place = text.place(at);
+        cx.note(IssueCode::RobotsTooLarge, "");
     }
     read
 }

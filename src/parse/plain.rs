@@ -51,7 +51,7 @@ pub(crate) fn read(
                 cx.note(IssueCode::TooManyUrls, &url);
             } else {
                 listed.entries += 1;
-                if sink(Item::Entry(Entry { loc: &url, ..Entry::default() }))
+                if sink(Item::Entry(Entry { loc: &url, place: cx.place, ..Entry::default() }))
                     == ControlFlow::Break(())
                 {
                     listed.stopped = true;

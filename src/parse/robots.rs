@@ -7,6 +7,7 @@
 
 mod rules;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use super::text::Text;
@@ -26,6 +27,9 @@ pub const WELL_KNOWN: [&str; 6] = [
     "/sitemap.txt",
     "/sitemaps.xml",
 ];
+
+/// Characters of a line shown with its defect.
+const MAX_SAMPLE: usize = 200;
 
 /// Seconds of `Crawl-delay` that make sense; more is taken for this.
 const MAX_DELAY: f64 = 86_400.0;
@@ -53,6 +57,37 @@ pub struct Usage {
     pub license: Option<String>,
 }
 
+/// Where things stand in a robots.txt: bytes from the start of its text.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    /// Each of [`Robots::sitemaps`].
+    pub(crate) sitemaps: Vec<usize>,
+    /// Lines that are neither `key: value` nor a comment.
+    pub(crate) strange: Defect,
+    /// Rules before the first `User-agent`.
+    pub(crate) homeless: Defect,
+    /// Where it was cut for its length.
+    pub(crate) cut: Option<usize>,
+}
+
+/// How often a defect occurs, and the first place and text of it.
+#[derive(Debug, Default)]
+pub(crate) struct Defect {
+    pub(crate) count: u64,
+    pub(crate) at: usize,
+    pub(crate) sample: String,
+}
+
+impl Defect {
+    fn note(&mut self, at: usize, line: &str) {
+        self.count += 1;
+        if self.count == 1 {
+            self.at = at;
+            self.sample = line.chars().take(MAX_SAMPLE).collect();
+        }
+    }
+}
+
 /// A robots.txt as it was read.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Robots {
@@ -72,7 +107,13 @@ impl Robots {
     }
 
     /// Reads a decoded document.
-    pub(crate) fn read(text: &mut Text<'_>) -> Self {
+    fn read(text: &mut Text<'_>) -> Self {
+        Self::read_with_places(text).0
+    }
+
+    /// Reads a decoded document; says also where its defects are, and where each
+    /// of [`Self::sitemaps`] stands. `text` is left unread, so that its places hold.
+    pub(crate) fn read_with_places(text: &mut Text<'_>) -> (Self, Places) {
         text.fill(MAX_BYTES + 1);
         let all = text.rest();
         let too_large = all.len() > MAX_BYTES;
@@ -85,12 +126,15 @@ impl Robots {
             all
         };
         let mut reading = Reading::default();
+        let mut at = 0;
         for line in kept.split(['\n', '\r']) {
-            reading.line(line);
+            reading.line(line, at);
+            at += line.len() + 1;
         }
-        let mut robots = reading.finish();
+        let (mut robots, mut places) = reading.finish();
         robots.too_large = too_large;
-        robots
+        places.cut = too_large.then_some(kept.len());
+        (robots, places)
     }
 
     /// May `agent` fetch this path (with its query)? `/robots.txt` always.
@@ -231,30 +275,45 @@ pub(crate) fn has_robots_line(window: &str) -> bool {
 #[derive(Default)]
 struct Reading {
     robots: Robots,
+    places: Places,
+    /// The sitemaps so far, to be asked: a file may name tens of thousands.
+    named: HashSet<String>,
     group: Option<Group>,
     /// Did the open group have a line other than `User-agent`?
     has_rules: bool,
+    /// Was there any `User-agent` yet?
+    has_agents: bool,
     /// Was the last line a `Sitemap:` without a value?
     sitemap_pending: bool,
 }
 
 impl Reading {
-    fn line(&mut self, line: &str) {
+    fn line(&mut self, line: &str, at: usize) {
         let pending = std::mem::take(&mut self.sitemap_pending);
         let Some((key, value)) = key_value(line) else {
             let value = super::loc::trim(line);
             if pending && super::loc::is_web(value) {
-                self.sitemap(value);
+                self.sitemap(value, at);
+            } else if Key::of(value) == Some(Key::Sitemap) && !value.starts_with('#') {
+                self.sitemap_pending = true;
             } else {
                 self.sitemap_pending = pending && value.is_empty();
+                if !value.is_empty() && !value.starts_with('#') && !value.contains(':') {
+                    self.places.strange.note(at, value);
+                }
             }
             return;
         };
         match key {
             Key::UserAgent => self.agent(value),
             Key::Sitemap if value.is_empty() => self.sitemap_pending = true,
-            Key::Sitemap => self.sitemap(value),
-            _ => self.member(key, value),
+            Key::Sitemap => self.sitemap(value, at),
+            _ => {
+                if matches!(key, Key::Allow | Key::Disallow) && !self.has_agents {
+                    self.places.homeless.note(at, line);
+                }
+                self.member(key, value);
+            }
         }
     }
 
@@ -262,15 +321,23 @@ impl Reading {
         if self.has_rules {
             self.close();
         }
+        self.has_agents = true;
         let token = if value.starts_with('*') { "*".to_owned() } else { product_token(value) };
         self.group.get_or_insert_default().agents.push(token);
     }
 
-    fn sitemap(&mut self, value: &str) {
-        let value =
-            value.split_whitespace().next().unwrap_or_default().trim_matches(['"', '\'', '<', '>']);
-        if !value.is_empty() && !self.robots.sitemaps.iter().any(|known| known == value) {
-            self.robots.sitemaps.push(value.to_owned());
+    /// The value of a `Sitemap` line. Several URLs in one line are several; what
+    /// else follows the first is a remark.
+    fn sitemap(&mut self, value: &str, at: usize) {
+        for (index, word) in value.split_whitespace().enumerate() {
+            let url = word.trim_matches(['"', '\'', '<', '>', ',', ';']);
+            if url.is_empty() || index > 0 && !super::loc::is_web(url) {
+                continue;
+            }
+            if self.named.insert(url.to_owned()) {
+                self.robots.sitemaps.push(url.to_owned());
+                self.places.sitemaps.push(at);
+            }
         }
     }
 
@@ -295,9 +362,9 @@ impl Reading {
         self.robots.groups.extend(self.group.take());
     }
 
-    fn finish(mut self) -> Robots {
+    fn finish(mut self) -> (Robots, Places) {
         self.close();
-        self.robots
+        (self.robots, self.places)
     }
 }
 

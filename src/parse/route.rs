@@ -124,6 +124,8 @@ impl<'a, 's> Router<'a, 's> {
             return Next::Go;
         }
         if *strangers > 0 {
+            // What is before the root is not behind it.
+            cx.issues.forget(IssueCode::TrailingContent);
             cx.note(IssueCode::LeadingWhitespace, tag.local);
         }
         let Some(sink) = sink.take() else { return Next::Stop };
@@ -150,6 +152,14 @@ impl Visitor for Router<'_, '_> {
     fn text(&mut self, text: &str, cx: &mut Cx<'_>) {
         match self {
             Self::Sitemap(reader) => reader.text(text, cx),
+            Self::Feed(reader) => reader.text(text),
+            Self::Open { .. } | Self::Refused => {}
+        }
+    }
+
+    fn blank(&mut self, text: &str, cx: &mut Cx<'_>) {
+        match self {
+            Self::Sitemap(reader) => reader.blank(text, cx),
             Self::Feed(reader) => reader.text(text),
             Self::Open { .. } | Self::Refused => {}
         }

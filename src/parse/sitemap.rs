@@ -40,7 +40,11 @@ pub(crate) struct SitemapReader<'a, 's> {
     sink: &'a mut Sink<'s>,
     root_ns: Ns,
     open: Option<Open>,
+    /// Byte at which the open entry begins.
+    entry_at: u64,
     field: Option<(Field, usize)>,
+    /// Byte at which the open field begins.
+    field_at: u64,
     /// Inside a field, an element whose text is not the field's.
     muted: Option<usize>,
     text: String,
@@ -61,7 +65,9 @@ impl<'a, 's> SitemapReader<'a, 's> {
             sink,
             root_ns: Ns::Sitemap,
             open: None,
+            entry_at: 0,
             field: None,
+            field_at: 0,
             muted: None,
             text: String::new(),
             oversized: false,
@@ -150,6 +156,7 @@ impl<'a, 's> SitemapReader<'a, 's> {
         let holds = if kind == Kind::Page { DocumentKind::Urlset } else { DocumentKind::Index };
         self.holds(holds, cx);
         self.open = Some(Open { kind, depth });
+        self.entry_at = cx.place.offset();
         self.draft.clear();
         self.extension.clear();
     }
@@ -217,8 +224,10 @@ impl<'a, 's> SitemapReader<'a, 's> {
             }
             self.draft.clear();
             self.extension.clear();
+            self.entry_at = cx.place.offset();
         }
         self.field = Some((field, depth));
+        self.field_at = cx.place.offset();
         self.text.clear();
         self.oversized = false;
         Next::Go
@@ -233,6 +242,14 @@ impl<'a, 's> SitemapReader<'a, 's> {
             self.extension.text(text, cx);
         } else if self.open.is_some() && !text.trim_ascii().is_empty() {
             self.draft.bare_text(text);
+        }
+    }
+
+    /// Text of white space only: layout, but in a field or an extension.
+    #[inline]
+    pub(crate) fn blank(&mut self, text: &str, cx: &mut Cx<'_>) {
+        if self.field.is_some() || self.extension.is_open() {
+            self.text(text, cx);
         }
     }
 
@@ -276,7 +293,10 @@ impl<'a, 's> SitemapReader<'a, 's> {
         self.extension.finish(cx);
     }
 
+    /// Its defects are where it begins.
     fn close_field(&mut self, field: Field, cx: &mut Cx<'_>) {
+        let end = cx.place;
+        cx.place = end.back_to(self.field_at);
         if self.oversized {
             cx.note(IssueCode::OversizedMarkup, self.text.get(..80).unwrap_or_default());
             self.text.clear();
@@ -284,10 +304,20 @@ impl<'a, 's> SitemapReader<'a, 's> {
         let text = std::mem::take(&mut self.text);
         self.draft.set(field, &text, self.ctx, cx);
         self.text = text;
+        cx.place = end;
     }
 
-    /// Hands on what the open entry says, if it has a URL.
+    /// Hands on what the open entry says, if it has a URL. Its defects are where
+    /// it begins.
     fn emit(&mut self, kind: Kind, cx: &mut Cx<'_>) -> ControlFlow<()> {
+        let end = cx.place;
+        cx.place = end.back_to(self.entry_at);
+        let flow = self.hand_on(kind, cx);
+        cx.place = end;
+        flow
+    }
+
+    fn hand_on(&mut self, kind: Kind, cx: &mut Cx<'_>) -> ControlFlow<()> {
         if !self.draft.settle_loc(self.ctx, cx) {
             return ControlFlow::Continue(());
         }
@@ -310,7 +340,7 @@ impl<'a, 's> SitemapReader<'a, 's> {
             }
             Kind::Child => self.sitemaps += 1,
         }
-        self.draft.give(kind == Kind::Child, &mut self.extension, self.sink)
+        self.draft.give(kind == Kind::Child, cx.place, &mut self.extension, self.sink)
     }
 }
 

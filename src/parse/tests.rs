@@ -17,6 +17,7 @@ fn listed(document: &str) -> (Vec<String>, Report) {
                 format!("{} {} {:?}", e.loc, dates.join(","), hints).replace(" (None, None)", "")
             }
             Item::Sitemap(s) => format!("sitemap {}", s.loc),
+            Item::Deleted(d) => format!("deleted {} {:?}", d.loc, d.when.map(|w| w.to_string())),
         });
         ControlFlow::Continue(())
     });

@@ -31,7 +31,9 @@ pub(crate) struct BadBytes {
 /// A document as text, seen through a window that slides over it.
 pub(crate) struct Text<'r> {
     reader: &'r mut dyn Read,
+    /// Bytes as read; the first `held` of them are not decoded yet.
     raw: Vec<u8>,
+    held: usize,
     ended: bool,
     failure: Option<String>,
     start: Option<Start<'r>>,
@@ -42,7 +44,8 @@ pub(crate) struct Text<'r> {
     /// Decoded bytes that have left the window.
     base_offset: u64,
     base_lines: u64,
-    newline: u8,
+    /// What ends a line, once one has ended.
+    newline: Option<u8>,
     bad: Option<BadBytes>,
 }
 
@@ -51,7 +54,8 @@ impl<'r> Text<'r> {
     pub(crate) fn new(reader: &'r mut dyn Read, content_type: Option<&'r str>) -> Self {
         Self {
             reader,
-            raw: Vec::with_capacity(RAW),
+            raw: Vec::new(),
+            held: 0,
             ended: false,
             failure: None,
             start: Some(Start::new(content_type)),
@@ -60,7 +64,7 @@ impl<'r> Text<'r> {
             pos: 0,
             base_offset: 0,
             base_lines: 0,
-            newline: b'\n',
+            newline: None,
             bad: None,
         }
     }
@@ -102,7 +106,7 @@ impl<'r> Text<'r> {
             at: self.pos + at,
             base_offset: self.base_offset,
             base_lines: self.base_lines,
-            newline: self.newline,
+            newline: self.newline.unwrap_or(b'\n'),
         }
     }
 
@@ -126,7 +130,7 @@ impl<'r> Text<'r> {
     /// Lets go of what was used, counting its lines.
     fn slide(&mut self) {
         let used = self.window.as_bytes().get(..self.pos).unwrap_or_default();
-        self.base_lines += count_byte(used, self.newline);
+        self.base_lines += count_byte(used, self.newline.unwrap_or(b'\n'));
         self.base_offset += self.pos as u64;
         self.window.drain(..self.pos);
         self.pos = 0;
@@ -134,16 +138,17 @@ impl<'r> Text<'r> {
 
     /// Fills the raw buffer wholly, whatever pieces the reader gives.
     fn read_raw(&mut self) {
-        let kept = self.raw.len();
-        let mut filled = kept;
-        self.raw.resize(kept + RAW, 0);
-        while let Some(free) = self.raw.get_mut(filled..).filter(|free| !free.is_empty()) {
+        let full = self.held + RAW;
+        if self.raw.len() < full {
+            self.raw.resize(full, 0);
+        }
+        while let Some(free) = self.raw.get_mut(self.held..full).filter(|free| !free.is_empty()) {
             match self.reader.read(free) {
                 Ok(0) => {
                     self.ended = true;
                     break;
                 }
-                Ok(n) => filled += n,
+                Ok(n) => self.held += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => {
                     self.failure = Some(e.to_string());
@@ -152,21 +157,22 @@ impl<'r> Text<'r> {
                 }
             }
         }
-        self.raw.truncate(filled);
     }
 
     fn decode_raw(&mut self) {
+        let mut raw = self.raw.get(..self.held).unwrap_or_default();
+        self.newline = self.newline.or_else(|| line_end(raw));
         if let Some(mut start) = self.start.take() {
-            self.decode = start.decide(&mut self.raw, self.ended);
+            let (decode, mark) = start.decide(raw, self.ended);
+            self.decode = decode;
             self.start = start.undecided().then_some(start);
-            self.newline = if self.raw.contains(&b'\r') && !self.raw.contains(&b'\n') {
-                b'\r'
-            } else {
-                self.newline
-            };
+            raw = raw.get(mark..).unwrap_or_default();
         }
         let before = self.window.len();
-        let wrong = self.decode.run(&mut self.raw, &mut self.window, self.ended);
+        let (used, wrong) = self.decode.run(raw, &mut self.window, self.ended);
+        let left = raw.len() - used;
+        self.raw.copy_within(self.held - left..self.held, 0);
+        self.held = left;
         if let Some(wrong) = wrong {
             self.note_bad(before + wrong.at, wrong.count);
         }
@@ -182,6 +188,12 @@ impl<'r> Text<'r> {
         let place = Place { at, ..self.place(0) };
         self.bad = Some(BadBytes { count, line: place.line(), offset: place.offset(), sample });
     }
+}
+
+/// What ends the lines of these bytes, if one ends in them: `\r` only where
+/// there is no `\n` at all.
+fn line_end(raw: &[u8]) -> Option<u8> {
+    [b'\n', b'\r'].into_iter().find(|end| memchr::memchr(*end, raw).is_some())
 }
 
 /// The decoded text as bytes, for readers that want a reader.

@@ -115,6 +115,10 @@ pub(crate) trait Visitor {
     fn start(&mut self, tag: &Tag<'_>, depth: usize, cx: &mut Cx<'_>) -> Next;
     /// A piece of text, references replaced, inside the innermost element.
     fn text(&mut self, text: &str, cx: &mut Cx<'_>);
+    /// A piece of text that is white space only.
+    fn blank(&mut self, text: &str, cx: &mut Cx<'_>) {
+        self.text(text, cx);
+    }
     /// The element at `depth` is closed; `implied` when no end tag of its own
     /// did it.
     fn end(&mut self, depth: usize, implied: bool, cx: &mut Cx<'_>) -> ControlFlow<()>;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::model::{ChangeFreq, HostId, Lastmod, Outcome, Priority, Reason, UrlId};
+use crate::model::{ChangeFreq, HostId, Lastmod, Outcome, Priority, Reason, UrlId, UrlKind};
 pub use token::Token;
 
 /// Most URLs in one lease.
@@ -58,6 +58,8 @@ pub struct Leased {
     pub token: Token,
     /// The row.
     pub id: UrlId,
+    /// What it is: a page, unless the site follows images, videos or alternates.
+    pub kind: UrlKind,
     /// The URL to fetch, normalised: its identity.
     pub url: String,
     /// The site it belongs to; pushed URLs have none.
@@ -94,6 +96,8 @@ pub struct Leased {
     pub expires_in: Duration,
     /// `Content-Signal` of the host's robots.txt, verbatim.
     pub content_signal: Option<String>,
+    /// `Content-Usage` of the host's robots.txt, verbatim.
+    pub content_usage: Option<String>,
     /// `License` of the host's robots.txt, verbatim.
     pub license: Option<String>,
 }

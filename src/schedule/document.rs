@@ -14,8 +14,10 @@ use super::children::index_says_unchanged;
 use super::gate::PollGate;
 use super::interval::PollEvent;
 use super::interval::hints::Hints;
+use super::moves;
 use super::outcome::{Ended, hints_of, hints_text, kept_hints};
-use super::read::{self, ReadDocument, Sums, Verdict};
+use super::read::{self, Manner, ReadDocument, Sums, Verdict};
+use super::texts::Wanted;
 use crate::config::{Config, Site};
 use crate::diff::snapshot::{Snapshot, SnapshotEntry};
 use crate::diff::{Document, Rules};
@@ -29,7 +31,7 @@ use crate::store::views::Counts;
 use crate::store::{
     CHUNK, Effect, Kept, Origin, PollTarget, ReadResult, Recounted, SeenAgain, StoreError,
 };
-use crate::url::SiteRules;
+use crate::url::{Admitted, SiteRules};
 
 /// However often validators say that nothing has changed, a source is read in
 /// full this often: some validators are stuck, and indexes lie.
@@ -56,7 +58,12 @@ impl Poller {
         }
         let gate = PollGate::new(self, site.host_delay, site.obey_robots);
         let request = Request {
-            url: target.url.clone(),
+            // Its own place is asked in full once a week: it may have come back.
+            url: if read_in_full {
+                target.url.clone()
+            } else {
+                moves::place(target.moved.as_ref(), &target.url, began)
+            },
             validators: if read_in_full {
                 Validators::default()
             } else {
@@ -103,7 +110,7 @@ pub(super) struct Poll<'p> {
     pub(super) site: &'p Site,
     pub(super) id: SiteId,
     rules: SiteRules,
-    began: Timestamp,
+    pub(super) began: Timestamp,
     /// Nothing known before may cut this read short.
     read_in_full: bool,
 }
@@ -119,16 +126,10 @@ impl Poll<'_> {
         if !self.read_in_full && self.target.wire_hash == Some(wire) && !fetched.cut {
             return self.same_bytes(answer).await;
         }
-        let limits = self.site.limits;
-        let limits_of_parser = Limits {
-            max_urls: limits.max_urls,
-            max_sitemaps: limits.max_sitemaps,
-            max_url_chars: limits.max_url_chars,
-        };
-        let (seed, now) = (self.poller.store.seed(), self.began);
-        let read = self
-            .on_cpu(move || read::read(fetched, limits_of_parser, limits.max_body_bytes, seed, now))
-            .await;
+        let manner = self.manner();
+        let fetched = Arc::new(fetched);
+        let body = Arc::clone(&fetched);
+        let read = self.on_cpu(move || read::read(&body, &manner)).await;
         let read = match read {
             Ok(read) => read,
             Err(why) => {
@@ -145,7 +146,24 @@ impl Poll<'_> {
         {
             return self.same_bytes(answer).await;
         }
-        self.take_over(read, wire, &head, answer).await
+        let again = read.document.has_extensions.then_some(fetched);
+        self.take_over(read, wire, &head, answer, (again, manner)).await
+    }
+
+    /// How documents of the site are read.
+    pub(super) fn manner(&self) -> Manner {
+        let limits = self.site.limits;
+        Manner {
+            limits: Limits {
+                max_urls: limits.max_urls,
+                max_sitemaps: limits.max_sitemaps,
+                max_url_chars: limits.max_url_chars,
+            },
+            max_body_bytes: limits.max_body_bytes,
+            follow: self.site.follow,
+            seed: self.poller.store.seed(),
+            now: self.began,
+        }
     }
 
     /// The bytes are those of the last read.
@@ -268,17 +286,20 @@ impl Poll<'_> {
         wire: u128,
         head: &Head,
         answer: &Result<Answer, FetchError>,
+        (again, manner): (Option<Arc<Fetched>>, Manner),
     ) -> Result<(), StoreError> {
-        let ReadDocument { report, decoding, document, children } = read;
+        let ReadDocument { mut report, decoding, document, children, deleted } = read;
+        let followed_cut = document.followed_cut;
         let learned = self.target.window == 2;
         let window = report.window || learned;
         let (before, siblings) = self.snapshot().await?;
+        let document = self.bridge(&before, document, &mut report).await;
         let suddenly_empty =
             document.entries().is_empty() && children.is_empty() && !before.is_empty();
         let rules = self.diff_rules(report.complete && !suddenly_empty, window, siblings, true);
         let rules = Rules { has_children: !children.is_empty(), ..rules };
         let verdict = self.judge(before, document, rules).await;
-        let verdict = match verdict {
+        let mut verdict = match verdict {
             Ok(verdict) => verdict,
             Err(why) => {
                 return self.failure(Ended::bad(PollEvent::Failed, "failed", why), answer).await;
@@ -286,7 +307,10 @@ impl Poll<'_> {
         };
         let (shrunk, is_held) = (verdict.shrunk, verdict.held);
         let (rolled, learns, same) = (verdict.rolled, verdict.learned, verdict.same);
-        let (next, mut counts) = self.apply(verdict, self.origin(window)).await?;
+        let (restated, origin) = (std::mem::take(&mut verdict.restated), self.origin(window));
+        let (next, mut counts) = self.apply(verdict, origin).await?;
+        self.take_texts(again, manner, Wanted::of(&restated, &next), origin).await?;
+        counts.removed += self.bury(deleted).await?;
         let (registered, refused) = self.children(&report, children).await?;
         let rolls = match rolled {
             Some(true) => self.target.rolls + 1,
@@ -320,7 +344,7 @@ impl Poll<'_> {
             bytes: decoding.bytes,
             entries: (report.entries_total + report.sitemaps_total) as u64,
             admitted: serde_json::to_string(&sums.admitted).unwrap_or_default(),
-            issues: issues_json(&report, is_held, self.is_too_deep(&report), refused),
+            issues: issues_json(&report, is_held, self.is_too_deep(&report), refused, followed_cut),
             hints: hints_text(&hints),
             snapshot: (!same).then_some(sums.data),
             changed,
@@ -439,7 +463,12 @@ impl Poll<'_> {
         }
     }
 
-    fn origin(&self, window: bool) -> Origin {
+    /// A listed URL by the site's rules, if they admit it.
+    pub(super) fn admit(&self, loc: &str) -> Option<Admitted> {
+        self.rules.admit(loc, &self.target.url).ok()
+    }
+
+    pub(super) fn origin(&self, window: bool) -> Origin {
         Origin {
             source: self.target.id,
             site: self.id,
@@ -450,7 +479,7 @@ impl Poll<'_> {
     }
 
     /// Runs work on the blocking pool; `Err` says that it panicked.
-    async fn on_cpu<T: Send + 'static>(
+    pub(super) async fn on_cpu<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, String> {
@@ -477,10 +506,19 @@ fn take_body(fetched: &mut Fetched) -> Fetched {
     }
 }
 
-fn issues_json(report: &Report, held: bool, too_deep: bool, refused: u64) -> String {
+fn issues_json(
+    report: &Report,
+    held: bool,
+    too_deep: bool,
+    refused: u64,
+    followed_cut: u64,
+) -> String {
     let mut issues: Vec<_> = report.issues.iter().take(MAX_ISSUES).cloned().collect();
     if refused > 0 {
         issues.push(Issue { count: refused, ..Issue::of_whole(IssueCode::TooManySitemaps) });
+    }
+    if followed_cut > 0 {
+        issues.push(Issue { count: followed_cut, ..Issue::of_whole(IssueCode::TooManyFollowed) });
     }
     if held {
         issues.push(Issue::of_whole(IssueCode::Shrunk));

@@ -1,4 +1,4 @@
-//! The home page: tells the form a site redirects to, and its feeds.
+//! The home page: tells the form a site redirects to, its feeds and sitemaps.
 
 use std::io::Read;
 use std::time::Duration;
@@ -122,6 +122,6 @@ fn links_of(fetched: &Fetched) -> (Vec<Url>, Vec<Url>) {
     let decoded = Decoded::new(fetched.body.clone(), &fetched.content_encoding, MAX_PAGE);
     // The part that could be decoded holds the head more likely than not.
     let _ = decoded.take(MAX_PAGE).read_to_end(&mut page);
-    let links = html::links(&page, &fetched.head.final_url);
+    let links = html::page_links(&fetched.head.links, &page, &fetched.head.final_url);
     (links.feeds, links.sitemaps)
 }

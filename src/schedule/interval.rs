@@ -1,15 +1,17 @@
 //! Pure: when a source is polled next, and why.
 //!
-//! A poll that brings something halves the interval, one that brings nothing
-//! makes it half as long again, within `poll.min` and `poll.max`. A publisher
-//! may slow this down ([`hints`]), a rule of the site replaces it. Failures
-//! back off, each kind by its own table, and two kinds end in retirement. The
-//! answer depends on nothing but the input: chance is an argument too.
+//! Each source has a rhythm of its own ([`rhythm`]): the next poll is when half
+//! a change is expected, within `poll.min` and `poll.max`, and before a feed
+//! could drop what nobody has seen. A publisher may slow this down ([`hints`]),
+//! a rule of the site replaces it. Failures back off, each kind by its own
+//! table, and two kinds end in retirement. The answer depends on nothing but
+//! the input: chance is an argument too.
 //!
 //! The turn of the host, which may delay a poll further, is not known here.
 
 pub mod failure;
 pub mod hints;
+pub mod rhythm;
 
 use std::time::Duration;
 
@@ -17,6 +19,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 pub use self::hints::Hints;
+pub use self::rhythm::Rhythm;
 use crate::config::units::format_duration;
 use crate::config::{Poll, PollRule};
 
@@ -25,6 +28,10 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// Most that a publisher or a failure of the network may make us wait. A day
 /// is what Retry-After is obeyed for, and how long robots.txt is believed.
 pub const MAX_DELAY: Duration = DAY;
+
+/// A source that brought something in the last 30 days is polled this often at
+/// least; another one as seldom as `poll.max` has it.
+const ACTIVE_AT_MOST: Duration = DAY;
 
 /// Most that chance moves a poll after a success, either way.
 pub const MAX_JITTER: Duration = Duration::from_secs(30 * 60);
@@ -42,6 +49,13 @@ pub struct PollInput<'a> {
     pub timezone: &'a TimeZone,
     /// [`NextPoll::interval`] of the last decision; `None` before the first.
     pub previous: Option<Duration>,
+    /// [`NextPoll::rhythm`] of the last decision; `None` before the first.
+    pub rhythm: Option<Rhythm>,
+    /// Entries that it lists, where it lists only what is recent; else `None`.
+    pub window: Option<u64>,
+    /// Is it one of many that come and go, as the news sitemaps of past days
+    /// do: a child of an index that lists only what is recent?
+    pub rotates: bool,
     /// What the poll brought.
     pub event: PollEvent,
     /// Polls in a row that ended in this kind of failure, this one included;
@@ -114,6 +128,8 @@ pub struct NextPoll {
     /// The interval learned so far, to be kept as the next `previous`. A
     /// failure leaves it, so that a source comes back as lively as it was.
     pub interval: Duration,
+    /// The rhythm learned so far, likewise.
+    pub rhythm: Option<Rhythm>,
     /// What decided.
     pub rule: Rule,
     /// One plain sentence with the figures that went in.
@@ -126,6 +142,8 @@ pub struct NextPoll {
 pub enum Rule {
     /// What the source showed.
     Adaptive,
+    /// A list of what is recent, which must not be outrun.
+    Window,
     /// What the publisher asks for.
     Hint,
     /// A fixed interval of the site.
@@ -143,6 +161,7 @@ impl Rule {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Adaptive => "adaptive",
+            Self::Window => "window",
             Self::Hint => "hint",
             Self::Fixed => "fixed",
             Self::Cron => "cron",
@@ -161,14 +180,9 @@ impl Rule {
 /// never left: the poll comes at its first time after the wait.
 pub fn next_poll(input: &PollInput<'_>) -> Next {
     match input.event {
-        PollEvent::Changed { new, changed } if new + changed > 0 => {
-            let seen = format!("{new} new and {changed} changed");
-            success(input, &seen, |interval| interval / 2)
-        }
-        PollEvent::Changed { .. } | PollEvent::Unchanged => {
-            success(input, "nothing new", |interval| interval * 3 / 2)
-        }
-        PollEvent::Incomplete => success(input, "the document was incomplete", |interval| interval),
+        PollEvent::Changed { new, changed } => success(input, Found::Whole { new, changed }),
+        PollEvent::Unchanged => success(input, Found::Whole { new: 0, changed: 0 }),
+        PollEvent::Incomplete => success(input, Found::Part),
         PollEvent::NotASource => {
             failure::refused(input, "what came is neither a sitemap nor a feed")
         }
@@ -186,26 +200,66 @@ pub fn next_poll(input: &PollInput<'_>) -> Next {
     }
 }
 
+/// What a poll that worked has found.
+#[derive(Debug, Clone, Copy)]
+enum Found {
+    /// A whole document, with so many new and changed entries.
+    Whole { new: u64, changed: u64 },
+    /// A part of one: nothing is learned of it.
+    Part,
+}
+
 /// After a document, or the news that there is no new one.
-fn success(input: &PollInput<'_>, seen: &str, step: impl Fn(Duration) -> Duration) -> Next {
-    match input.rule {
-        PollRule::Adaptive => {}
+fn success(input: &PollInput<'_>, found: Found) -> Next {
+    let rhythm = learned(input, found);
+    if input.rotates && rhythm.is_stale() {
+        let why = "it lists only what is recent, and nothing new has come in 180 days".to_owned();
+        return Next::Retire { why };
+    }
+    let next = match input.rule {
+        PollRule::Adaptive => adaptive(input, found, &rhythm),
         PollRule::Every(every) => {
             let why = format!("the site is polled every {}", about(*every));
-            return wait(input, *every, Rule::Fixed, why);
+            wait(input, *every, Rule::Fixed, why)
         }
-        PollRule::Cron(_) => return wait(input, Duration::ZERO, Rule::Cron, String::new()),
+        PollRule::Cron(_) => wait(input, Duration::ZERO, Rule::Cron, String::new()),
+    };
+    match next {
+        Next::Poll(next) => Next::Poll(NextPoll { rhythm: Some(rhythm), ..next }),
+        retired @ Next::Retire { .. } => retired,
     }
+}
+
+/// The rhythm with what this poll found. The first read shows what has piled
+/// up over years, which says nothing of the rhythm.
+fn learned(input: &PollInput<'_>, found: Found) -> Rhythm {
+    match (input.rhythm, found) {
+        (None, _) => Rhythm::begin(input.now, input.poll.first),
+        (Some(rhythm), Found::Part) => rhythm,
+        (Some(rhythm), Found::Whole { new, changed }) => rhythm.after(input.now, new, changed),
+    }
+}
+
+fn adaptive(input: &PollInput<'_>, found: Found, rhythm: &Rhythm) -> Next {
     let Poll { min, max, .. } = *input.poll;
-    let next = input.previous.map(|previous| step(previous.clamp(min, max)).clamp(min, max));
-    let interval = next.unwrap_or(input.poll.first.clamp(min, max));
-    let mut why = explain(seen, input.previous, interval);
+    let interval = interval(input, found, rhythm).clamp(min, max);
+    let mut why = explain(input, found, rhythm, interval);
     let mut rule = Rule::Adaptive;
     let mut delay = interval;
     if let Some((asked, what)) = input.hints.slowest(interval) {
         rule = Rule::Hint;
         delay = asked.min(max);
         why = format!("{why}; the publisher asks for {} ({what})", about(delay));
+    }
+    let outrun = input.window.and_then(|entries| rhythm.half_of_window(entries));
+    if let Some(half) = outrun.map(|half| half.max(min)).filter(|half| *half < delay) {
+        rule = Rule::Window;
+        delay = half;
+        let entries = input.window.unwrap_or_default();
+        why = format!(
+            "{why}; its {entries} entries last for twice {}, so it is polled after that",
+            about(half)
+        );
     }
     let moved = jittered(input, delay).clamp(min, max);
     let mut at = after(input.now, moved);
@@ -214,20 +268,52 @@ fn success(input: &PollInput<'_>, seen: &str, step: impl Fn(Duration) -> Duratio
         why = format!("{why}; hours that the feed excludes are left out");
         at = allowed;
     }
-    Next::Poll(NextPoll { at, interval, rule, why })
+    Next::Poll(NextPoll { at, interval, rhythm: None, rule, why })
 }
 
-fn explain(seen: &str, previous: Option<Duration>, interval: Duration) -> String {
+/// The time in which half a change is expected, at most twice and at least half
+/// of what it was. News shrink it towards their own pace, which the long run
+/// would learn of only slowly.
+fn interval(input: &PollInput<'_>, found: Found, rhythm: &Rhythm) -> Duration {
+    let longest = if rhythm.is_active() { ACTIVE_AT_MOST } else { input.poll.max };
+    let expected = rhythm.interval().min(longest);
+    let (Some(previous), Some(before)) = (input.previous, input.rhythm) else { return expected };
+    match found {
+        Found::Part => previous,
+        Found::Whole { new: 0, changed: 0 } => expected.min(previous.saturating_mul(2)),
+        Found::Whole { new, changed } => {
+            let pace = before.passed(input.now).as_secs_f64() / rhythm::events(new + changed) / 2.0;
+            expected.min(rhythm::seconds(pace)).max(previous / 2).min(longest)
+        }
+    }
+}
+
+fn explain(input: &PollInput<'_>, found: Found, rhythm: &Rhythm, interval: Duration) -> String {
     let now = about(interval);
-    match previous {
-        None => format!("read for the first time: the first interval is {now}"),
-        Some(previous) if about(previous) == now => {
-            format!("{seen}, and the interval stays at {now}")
-        }
-        Some(previous) => {
-            let verb = if interval > previous { "grows" } else { "shrinks" };
-            format!("{seen}, so the interval {verb} from {} to {now}", about(previous))
-        }
+    let Some(previous) = input.previous else {
+        return format!("read for the first time: the first interval is {now}");
+    };
+    let seen = match found {
+        Found::Whole { new: 0, changed: 0 } => "nothing new".to_owned(),
+        Found::Whole { new, changed } => format!("{new} new and {changed} changed"),
+        Found::Part => "the document was incomplete".to_owned(),
+    };
+    let pace = format!("about {} changes a day are expected", rounded(rhythm.per_day()));
+    if about(previous) == now {
+        return format!("{seen}, and the interval stays at {now} ({pace})");
+    }
+    let verb = if interval > previous { "grows" } else { "shrinks" };
+    format!("{seen}, so the interval {verb} from {} to {now} ({pace})", about(previous))
+}
+
+/// A rate for people: two digits that count.
+fn rounded(rate: f64) -> String {
+    if rate >= 10.0 {
+        format!("{rate:.0}")
+    } else if rate >= 0.1 {
+        format!("{rate:.1}")
+    } else {
+        format!("{rate:.2}")
     }
 }
 
@@ -236,7 +322,8 @@ fn wait(input: &PollInput<'_>, delay: Duration, rule: Rule, why: String) -> Next
     let not_before = after(input.now, delay);
     let kept = kept_interval(input);
     let PollRule::Cron(line) = input.rule else {
-        return Next::Poll(NextPoll { at: not_before, interval: kept, rule, why });
+        let rhythm = input.rhythm;
+        return Next::Poll(NextPoll { at: not_before, interval: kept, rhythm, rule, why });
     };
     // `next_after` is strict, and the end of the wait itself is good enough.
     let from = if delay.is_zero() { not_before } else { before(not_before) };
@@ -246,7 +333,7 @@ fn wait(input: &PollInput<'_>, delay: Duration, rule: Rule, why: String) -> Next
         format!("{why}, at a time of the line \"{line}\"")
     };
     match line.next_after(from, input.timezone) {
-        Some(at) => Next::Poll(NextPoll { at, interval: kept, rule, why }),
+        Some(at) => Next::Poll(NextPoll { at, interval: kept, rhythm: input.rhythm, rule, why }),
         // A line that is over: only one that names years could be.
         None => Next::Retire { why: format!("the line \"{line}\" has no further time") },
     }

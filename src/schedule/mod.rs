@@ -6,13 +6,19 @@
 
 mod children;
 pub mod cron;
+pub mod defects;
 mod document;
 mod gate;
 mod home;
 pub mod interval;
+mod moves;
 mod outcome;
+mod pace;
+mod pages;
 mod read;
 mod robots;
+mod texts;
+mod tombstones;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -35,6 +41,7 @@ use gate::HostLocks;
 use interval::PollEvent;
 use interval::hints::Hints;
 use outcome::Ended;
+use pace::Pace;
 use robots::RobotsCache;
 
 /// Documents decoded, parsed and compared at once: bounds memory and leaves
@@ -44,6 +51,8 @@ const CPU_JOBS: usize = 2;
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Pause after the store refused to tell what is due, or has no room.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
+/// Pause between two looks while a backlog is worked off.
+const PACE_PAUSE: Duration = Duration::from_millis(200);
 /// Pause between two looks while all that is due waits for a busy host.
 const BUSY_PAUSE: Duration = Duration::from_millis(500);
 /// Least time between two looks that found nothing to start.
@@ -90,10 +99,11 @@ impl Poller {
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut polls: JoinSet<HostId> = JoinSet::new();
         let mut busy: HashSet<HostId> = HashSet::new();
+        let mut pace = Pace::new(self.clock.now());
         let mut changed = self.store.sources_changed();
         loop {
             changed.mark_unchanged();
-            let started = self.start_due(&mut polls, &mut busy).await;
+            let started = self.start_due(&mut polls, &mut busy, &mut pace).await;
             let polling = !polls.is_empty();
             let asleep = async {
                 match started {
@@ -123,6 +133,7 @@ impl Poller {
         self: &Arc<Self>,
         polls: &mut JoinSet<HostId>,
         busy: &mut HashSet<HostId>,
+        pace: &mut Pace,
     ) -> Result<(), Duration> {
         let config = Arc::clone(&self.config.borrow());
         let room = config.fetch.concurrency.saturating_sub(polls.len());
@@ -142,9 +153,14 @@ impl Poller {
         };
         let mut started = 0;
         for target in due {
-            if started >= room || !busy.insert(target.host) {
+            if started >= room || busy.contains(&target.host) {
                 continue;
             }
+            if !pace.admits(target.due_at, self.clock.now()) {
+                // The order is that of their due times: so are all before it.
+                return Err(PACE_PAUSE);
+            }
+            busy.insert(target.host);
             started += 1;
             let poller = Arc::clone(self);
             polls.spawn(async move {

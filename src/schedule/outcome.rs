@@ -7,14 +7,15 @@ use jiff::Timestamp;
 
 use super::Poller;
 use super::interval::hints::{Hints, Skip};
-use super::interval::{Next, PollEvent, PollInput, next_poll};
+use super::interval::{Next, PollEvent, PollInput, Rhythm, next_poll};
+use super::moves;
 use crate::config::PollRule;
 use crate::fetch::{Answer, FetchError, Head, Refusal, Validators};
 use crate::metrics::PollFigures;
 use crate::model::Role;
 use crate::parse::{self, Report, Severity};
 use crate::store::views::Counts;
-use crate::store::{FORBIDDEN, Kept, NextPollAt, PollEnd, PollTarget, StoreError};
+use crate::store::{FORBIDDEN, Kept, Moved, NextPollAt, PollEnd, PollTarget, StoreError};
 use crate::url::authority;
 
 /// A 429 or 503 without Retry-After leaves its host alone for this long.
@@ -151,6 +152,7 @@ impl Poller {
         let failed = ended.failed();
         // Six timeouts and a 404 are no seven 404s.
         let again = target.failing.as_deref() == Some(ended.result);
+        let is_window = target.window > 0;
         let input = PollInput {
             now: self.clock.now(),
             poll: &config.poll,
@@ -158,6 +160,9 @@ impl Poller {
             timezone,
             previous: (target.interval_ms > 0 && target.last_success_at.is_some())
                 .then(|| Duration::from_millis(target.interval_ms.unsigned_abs())),
+            rhythm: target.rhythm.as_deref().and_then(kept_rhythm),
+            window: is_window.then_some(target.entries),
+            rotates: is_window && target.parent.is_some() && target.role == Role::Sitemap,
             event: ended.event,
             failures: match (failed, again) {
                 (false, _) => 0,
@@ -172,6 +177,7 @@ impl Poller {
             Next::Poll(next) => NextPollAt {
                 at: Some(next.at),
                 interval_ms: i64::try_from(next.interval.as_millis()).unwrap_or(i64::MAX),
+                rhythm: next.rhythm.and_then(|rhythm| serde_json::to_string(&rhythm).ok()),
                 rule: if ended.event == PollEvent::RobotsForbidden {
                     FORBIDDEN.to_owned()
                 } else {
@@ -182,6 +188,7 @@ impl Poller {
             Next::Retire { why } => NextPollAt {
                 at: None,
                 interval_ms: target.interval_ms,
+                rhythm: target.rhythm.clone(),
                 rule: "retired".to_owned(),
                 why,
             },
@@ -238,7 +245,7 @@ impl Poller {
         began: Timestamp,
         ended: Ended,
         answer: &Result<Answer, FetchError>,
-        next: NextPollAt,
+        mut next: NextPollAt,
         counts: Counts,
         kept: Kept,
     ) -> Result<i64, StoreError> {
@@ -257,7 +264,12 @@ impl Poller {
             Kept::Read(read) => (read.bytes, read.entries),
             Kept::Seen(_) | Kept::Robots(_) | Kept::Nothing => (0, 0),
         };
-        Self::log(target, &ended, &next, &counts, http_status, wire_bytes, entries, took);
+        let moved = moved(target, &ended, head, began);
+        let place = moves::place(moved.as_ref(), &target.url, began);
+        if place != target.url {
+            let place = crate::log::redact(&place);
+            next.why = format!("{}; it has moved for good and is asked at {place}", next.why);
+        }
         self.metrics.poll_done(&PollFigures {
             result: ended.result,
             took,
@@ -267,7 +279,8 @@ impl Poller {
             counts,
         });
         let failed = ended.failed();
-        self.store
+        let kept = self
+            .store
             .finish_poll(PollEnd {
                 source: target.id,
                 at: began,
@@ -277,12 +290,16 @@ impl Poller {
                 http_status,
                 wire_bytes,
                 counts,
-                error: ended.error,
-                next,
+                error: ended.error.clone(),
+                next: next.clone(),
                 failed,
+                moved,
                 kept,
             })
-            .await
+            .await?;
+        // Not before it has happened: who reads of it may ask for it.
+        Self::log(target, &ended, &next, &counts, http_status, wire_bytes, entries, took);
+        Ok(kept)
     }
 
     #[allow(clippy::too_many_arguments)] // the figures of one log line
@@ -318,6 +335,34 @@ impl Poller {
             error = ended.error.as_deref().unwrap_or(""),
             "poll"
         );
+    }
+}
+
+/// Where the redirects of a source lead, after this poll.
+fn moved(
+    target: &PollTarget,
+    ended: &Ended,
+    head: Option<&Head>,
+    began: Timestamp,
+) -> Option<Moved> {
+    if !matches!(target.role, Role::Sitemap | Role::Feed) {
+        return None;
+    }
+    let known = target.moved.as_ref();
+    match (ended.event, head) {
+        // Not there, or no longer what it was: its own place is asked again.
+        (
+            PollEvent::NotFound
+            | PollEvent::Gone
+            | PollEvent::NotASource
+            | PollEvent::Denied { .. }
+            | PollEvent::RobotsForbidden,
+            _,
+        ) => None,
+        (_, Some(head)) if !ended.failed() => {
+            moves::after_document(known, &target.url, &head.redirects, &head.final_url, began)
+        }
+        _ => known.cloned(),
     }
 }
 
@@ -380,6 +425,11 @@ pub(super) fn kept_hints(text: Option<&str>) -> Hints {
             days: bits("skip_days").and_then(|days| u8::try_from(days).ok()).unwrap_or(0),
         },
     }
+}
+
+/// Reads a rhythm as the store keeps it; anything else says nothing.
+fn kept_rhythm(text: &str) -> Option<Rhythm> {
+    serde_json::from_str(text).ok()
 }
 
 /// Chance in [0, 1), the same for the same source and read.

@@ -10,12 +10,15 @@ use std::ops::ControlFlow;
 use jiff::Timestamp;
 use url::Url;
 
+use super::defects;
+use super::tombstones::Tombstone;
 use crate::diff::document::Collector;
 use crate::diff::snapshot::{Row, Snapshot, SnapshotEntry};
 use crate::diff::{self, Diff, Document, Rules, Step};
 use crate::fetch::Fetched;
-use crate::fetch::body::{Decoded, Decoding, End};
-use crate::model::{ChangeKind, Lastmod, UrlId};
+use crate::fetch::body::{Decoded, Decoding, Strict};
+use crate::model::{ChangeKind, Follow, Lastmod, UrlId};
+use crate::parse::doubt::Doubts;
 use crate::parse::{self, Context, Item, Limits, Report};
 use crate::store::Effect;
 use crate::store::views::Counts;
@@ -34,36 +37,61 @@ pub(super) struct ReadDocument {
     pub(super) decoding: Decoding,
     pub(super) document: Document,
     pub(super) children: Vec<ListedChild>,
+    pub(super) deleted: Vec<Tombstone>,
+}
+
+/// How a document is read: the same way each time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Manner {
+    pub(super) limits: Limits,
+    pub(super) max_body_bytes: u64,
+    pub(super) follow: Follow,
+    pub(super) seed: u64,
+    pub(super) now: Timestamp,
+}
+
+impl Manner {
+    pub(super) fn context<'a>(&self, fetched: &'a Fetched) -> Context<'a> {
+        Context {
+            base: &fetched.head.final_url,
+            content_type: fetched.head.content_type.as_deref(),
+            limits: self.limits,
+        }
+    }
+
+    pub(super) fn decoded(&self, fetched: &Fetched) -> Decoded {
+        Decoded::new(fetched.body.clone(), &fetched.content_encoding, self.max_body_bytes)
+    }
 }
 
 /// Decodes and parses a body.
-pub(super) fn read(
-    fetched: Fetched,
-    limits: Limits,
-    max_body_bytes: u64,
-    seed: u64,
-    now: Timestamp,
-) -> ReadDocument {
-    let mut decoded = Decoded::new(fetched.body, &fetched.content_encoding, max_body_bytes);
-    let mut collector = Collector::new(seed, now);
+pub(super) fn read(fetched: &Fetched, manner: &Manner) -> ReadDocument {
+    let Manner { seed, now, follow, max_body_bytes, .. } = *manner;
+    let cut_at = fetched.cut.then_some(fetched.body.len() as u64);
+    let mut decoded = Strict::new(manner.decoded(fetched), max_body_bytes, cut_at);
+    let mut doubts = Doubts::new(now);
+    let mut collector = Collector::following(seed, now, follow, &fetched.head.final_url);
     let mut children = Vec::new();
-    let context = Context {
-        base: &fetched.head.final_url,
-        content_type: fetched.head.content_type.as_deref(),
-        limits,
-    };
+    let mut deleted = Vec::new();
+    let context = manner.context(fetched);
     let mut report = parse::parse(&mut decoded, &context, &mut |item| {
         match item {
-            Item::Entry(entry) => collector.push(&entry),
+            Item::Entry(entry) => {
+                doubts.date(&entry);
+                collector.push(&entry);
+            }
             Item::Sitemap(child) => {
                 children.push(ListedChild { loc: child.loc.to_owned(), lastmod: child.lastmod });
             }
+            Item::Deleted(page) => deleted.push(Tombstone::of(page)),
         }
         ControlFlow::Continue(())
     });
     let decoding = decoded.outcome();
-    report.complete &= decoding.end == End::Whole && !fetched.cut;
-    ReadDocument { report, decoding, document: collector.finish(), children }
+    let document = collector.finish();
+    defects::add(&mut report, decoded.lack(), doubts, document.duplicates);
+    report.complete &= document.followed_cut == 0;
+    ReadDocument { report, decoding, document, children, deleted }
 }
 
 /// What a read asks of the store.
@@ -78,6 +106,8 @@ pub(super) struct Verdict {
     pub(super) previous: Vec<(u32, UrlId)>,
     /// The next snapshot; rows of admitted URLs are filled in as they are known.
     pub(super) next: Vec<SnapshotEntry>,
+    /// Slots of entries whose extensions may differ from what is stored.
+    pub(super) restated: Vec<u32>,
     /// What needs no effect.
     pub(super) counts: Counts,
     pub(super) shrunk: bool,
@@ -121,6 +151,7 @@ pub(super) fn judge(
         absences,
         previous,
         next: diff.next,
+        restated: diff.restated,
         counts,
         shrunk: diff.shrunk,
         held: diff.held,
@@ -150,6 +181,7 @@ fn effect_of(
                     url,
                     lastmod: entry.lastmod,
                     hints: entry.hints,
+                    kind: entry.kind,
                 }),
                 Err(why) => {
                     counts.rejected += 1;

@@ -22,6 +22,7 @@ use crate::model::{Role, SiteId};
 use crate::parse::robots::{Robots, WELL_KNOWN};
 use crate::recrawl::later;
 use crate::store::{KeptRobots, NewSource, PollTarget, RobotsRead, StoreError};
+use crate::url::{SiteRules, authority};
 
 /// How long a copy holds (RFC 9309 section 2.4).
 const FRESH: Duration = Duration::from_secs(24 * 3_600);
@@ -148,6 +149,9 @@ impl Poller {
             RobotsRead::Same => self.kept_rules(target, delay).await?,
             RobotsRead::Unreachable { .. } => None,
         };
+        // A file that is away for a day takes back no grant.
+        let is_file =
+            matches!(read, RobotsRead::Same | RobotsRead::Rules { status: 200..=299, .. });
         let expires_at = later(began, FRESH);
         let changed = self.store.save_robots(target.host, read, expires_at).await?;
         // No robots.txt is an answer, and a good one.
@@ -162,7 +166,7 @@ impl Poller {
             ended.error = None;
         }
         if let Some(robots) = rules {
-            self.register_sitemaps(target, &robots).await?;
+            self.register_sitemaps(target, &robots, is_file).await?;
         }
         self.finish_robots(target, began, ended, &answer, expires_at).await
     }
@@ -172,7 +176,7 @@ impl Poller {
         target: &PollTarget,
         delay: Duration,
     ) -> Result<Option<Robots>, StoreError> {
-        let (_, kept) = self.store.robots(crate::url::authority(&target.url), delay).await?;
+        let (_, kept) = self.store.robots(authority(&target.url), delay).await?;
         Ok(kept.filter(|kept| !kept.unreachable).map(|kept| Robots::parse(&kept.body)))
     }
 
@@ -212,6 +216,7 @@ impl Poller {
         &self,
         target: &PollTarget,
         robots: &Robots,
+        is_file: bool,
     ) -> Result<(), StoreError> {
         let config = Arc::clone(&self.config.borrow());
         for (id, name) in self.store.sites_at(target.host).await? {
@@ -224,15 +229,45 @@ impl Poller {
                 .iter()
                 .filter_map(|line| target.url.join(line).ok())
                 .filter(|url| matches!(url.scheme(), "http" | "https"))
-                .take(MAX_SITEMAPS)
                 .collect();
+            if is_file && !robots.is_too_large() {
+                self.revise_grants(target, id, site, &named).await?;
+            }
             if named.is_empty() {
                 self.probe_well_known(id, site, None).await?;
                 continue;
             }
-            let sources =
-                named.into_iter().map(|url| found(url, Role::Sitemap, "robots.txt")).collect();
+            let sources = named
+                .into_iter()
+                .take(MAX_SITEMAPS)
+                .map(|url| found(url, Role::Sitemap, "robots.txt"))
+                .collect();
             Self::note_refused(&name, self.store.register(id, sources).await?);
+        }
+        Ok(())
+    }
+
+    /// Sitemaps on other hosts have the site's for as long as its robots.txt
+    /// names them: that of the origin, since the twin's may be another file.
+    async fn revise_grants(
+        &self,
+        target: &PollTarget,
+        id: SiteId,
+        site: &Site,
+        named: &[Url],
+    ) -> Result<(), StoreError> {
+        let origin = self.store.origin_of(id).await?;
+        let rules = SiteRules::new(site, origin.as_ref());
+        if authority(rules.origin()) != authority(&target.url) {
+            return Ok(());
+        }
+        let revoked = self.store.revise_grants(id, rules, named.to_vec()).await?;
+        if revoked > 0 {
+            tracing::info!(
+                site = site.name,
+                revoked,
+                "robots.txt names sitemaps of other hosts no more"
+            );
         }
         Ok(())
     }

@@ -27,12 +27,17 @@ pub(crate) async fn lease(
     State(context): State<Arc<Context>>,
     Payload { value: body, held }: Payload<LeaseBody>,
 ) -> Result<Json<LeaseAnswer>, Problem> {
-    let (request, wait) = body.check(context.lease_defaults())?;
+    let (request, wait, include) = body.check(context.lease_defaults())?;
     // What is left of the body is small, and a long poll would keep its permits.
     drop(held);
     let batch = lease_within(&context, request, wait).await?;
     context.state.metrics.leased(batch.urls.iter().map(|leased| leased.reason));
-    Ok(Json(batch.into()))
+    let urls: Vec<_> = batch.urls.iter().map(|leased| leased.id).collect();
+    let mut answer = LeaseAnswer::from(batch);
+    if include.any() && !urls.is_empty() {
+        answer.include(include, context.state.store.extensions(urls).await?);
+    }
+    Ok(Json(answer))
 }
 
 /// Leases until there is something, the time is over, or the daemon stops.

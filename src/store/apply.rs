@@ -12,13 +12,16 @@ use std::collections::HashMap;
 use rusqlite::params;
 
 use super::changes::ChangeLog;
+use super::extensions::Said;
 use super::rows::{UrlRow, held, lastmod_columns, url_key};
 use super::state::State;
 use super::turns::Place;
 use super::views::Counts;
 use super::{StoreError, engine};
 use crate::diff::snapshot::{EntryHints, Rejection, Row};
-use crate::model::{ChangeKind, CrawlId, HostId, Lastmod, Reason, SiteId, SourceId, UrlId};
+use crate::model::{
+    ChangeKind, CrawlId, HostId, Lastmod, Reason, SiteId, SourceId, UrlId, UrlKind,
+};
 use crate::recrawl;
 use crate::url::Admitted;
 
@@ -56,6 +59,8 @@ pub enum Effect {
         lastmod: Option<Lastmod>,
         /// As listed.
         hints: EntryHints,
+        /// What it is listed as.
+        kind: UrlKind,
     },
     /// Its lastmod is newer than what this source said before.
     Changed {
@@ -104,6 +109,21 @@ pub enum Effect {
         /// The row.
         url: UrlId,
     },
+    /// What the source says of its images, videos, news and alternates.
+    Extensions {
+        /// The row.
+        url: UrlId,
+        /// `None`: nothing any more.
+        said: Option<Said>,
+    },
+}
+
+/// How an entry is listed.
+struct Listing<'a> {
+    raw: Option<&'a str>,
+    lastmod: Option<Lastmod>,
+    hints: EntryHints,
+    kind: UrlKind,
 }
 
 /// What became of a chunk.
@@ -173,8 +193,9 @@ impl State {
 
     fn apply_one(&mut self, chunk: &mut Chunk, effect: Effect) -> Result<(), StoreError> {
         match effect {
-            Effect::Admit { slot, url, raw, lastmod, hints } => {
-                let row = self.admit(chunk, &url, raw.as_deref(), lastmod, hints)?;
+            Effect::Admit { slot, url, raw, lastmod, hints, kind } => {
+                let listing = Listing { raw: raw.as_deref(), lastmod, hints, kind };
+                let row = self.admit(chunk, &url, &listing)?;
                 chunk.applied.rows.push((slot, row));
                 Ok(())
             }
@@ -224,6 +245,9 @@ impl State {
                 }
                 self.place_url(&row, held::PARKED, row.reason, row.band, row.due_s, row.attempt)
             }
+            Effect::Extensions { url, said } => {
+                self.take_extensions(chunk.origin.source, url, said.as_ref())
+            }
         }
     }
 
@@ -232,9 +256,7 @@ impl State {
         &mut self,
         chunk: &mut Chunk,
         url: &Admitted,
-        raw: Option<&str>,
-        lastmod: Option<Lastmod>,
-        hints: EntryHints,
+        listing: &Listing<'_>,
     ) -> Result<Row, StoreError> {
         let origin = chunk.origin;
         let key = url_key(self.seed, origin.crawl, &url.authority, &url.path);
@@ -253,7 +275,7 @@ impl State {
         };
         if let Some(row) = known {
             let id = row.id;
-            self.list_again(chunk, row, lastmod, hints)?;
+            self.list_again(chunk, row, listing)?;
             return Ok(Row::Url(id));
         }
         if chunk.quota_left == 0 {
@@ -262,7 +284,7 @@ impl State {
         }
         chunk.quota_left -= 1;
         self.ensure_robots(host, Some(origin.site))?;
-        let id = self.insert_url(chunk, host, &url.path, raw, lastmod, hints)?;
+        let id = self.insert_url(chunk, host, &url.path, listing)?;
         chunk.made.push((key, id));
         chunk.made_by_key.insert(key, id);
         chunk.applied.counts.new += 1;
@@ -275,19 +297,17 @@ impl State {
         chunk: &Chunk,
         host: HostId,
         path: &str,
-        raw: Option<&str>,
-        lastmod: Option<Lastmod>,
-        hints: EntryHints,
+        listing: &Listing<'_>,
     ) -> Result<UrlId, StoreError> {
-        let origin = chunk.origin;
+        let (origin, hints) = (chunk.origin, listing.hints);
         let id = UrlId(self.last_url + 1);
         let band = recrawl::band(hints.priority);
-        let (second, precision) = lastmod_columns(lastmod);
+        let (second, precision) = lastmod_columns(listing.lastmod);
         self.conn
             .prepare_cached(
                 "INSERT INTO urls (id, crawl_id, host_id, site_id, source_id, path, raw, first_seen_s,
-                                   lastmod_s, lastmod_precision, hints, reason, band, due_s)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?8)",
+                                   lastmod_s, lastmod_precision, hints, reason, band, due_s, kind)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?8, ?14)",
             )
             .and_then(|mut insert| {
                 insert.execute(params![
@@ -297,13 +317,14 @@ impl State {
                     origin.site.0,
                     origin.source.0,
                     path,
-                    raw,
+                    listing.raw,
                     chunk.now_s,
                     second,
                     precision,
                     hints.to_bits(),
                     Reason::New as i64,
                     band,
+                    listing.kind as i64,
                 ])
             })
             .map_err(engine)?;
@@ -318,24 +339,43 @@ impl State {
         &mut self,
         chunk: &mut Chunk,
         mut row: UrlRow,
-        lastmod: Option<Lastmod>,
-        hints: EntryHints,
+        listing: &Listing<'_>,
     ) -> Result<(), StoreError> {
+        let lastmod = listing.lastmod;
         let primary = self.add_holder(chunk.origin, &row)?;
         row.source = Some(primary);
-        let row = self.take_hints(chunk, row, hints)?;
+        self.take_kind(&mut row, listing.kind)?;
+        let mut row = self.take_hints(chunk, row, listing.hints)?;
         if !row.listed {
             self.conn
                 .prepare_cached("UPDATE urls SET listed = 1 WHERE id = ?1")
                 .and_then(|mut update| update.execute([row.id.0]))
                 .map_err(engine)?;
             self.take_lastmod_silently(&row, lastmod)?;
+            if row.expires_s.is_some() || row.fresh_s.is_some() {
+                // Said by those who listed it before.
+                row = self.sum_up_marks(row)?;
+            }
             let row = UrlRow { listed: true, ..row };
             chunk.applied.counts.new += 1;
             chunk.log.push(ChangeKind::New, row.id);
             return self.pull_forward(&row, Reason::New);
         }
         self.take_lastmod(chunk, &row, lastmod)
+    }
+
+    /// What any source lists as a page is a page for as long as it is listed.
+    fn take_kind(&mut self, row: &mut UrlRow, listed_as: UrlKind) -> Result<(), StoreError> {
+        let kind = if row.listed { row.kind.min(listed_as) } else { listed_as };
+        if kind == row.kind {
+            return Ok(());
+        }
+        row.kind = kind;
+        self.conn
+            .prepare_cached("UPDATE urls SET kind = ?2 WHERE id = ?1")
+            .and_then(|mut update| update.execute(params![row.id.0, kind as i64]))
+            .map(|_| ())
+            .map_err(engine)
     }
 
     /// A date for a URL: a signal if it is newer than the best so far.
@@ -432,7 +472,7 @@ impl State {
         let before = std::mem::replace(&mut row.hints, merged);
         if row.is_queued() && row.reason != Reason::Submitted {
             let due_s = self.due_under_new_hints(&row, before);
-            let band = recrawl::band(merged.priority);
+            let band = row.rank(chunk.now_s);
             if band != row.band || due_s != row.due_s {
                 self.place_url(&row, held::QUEUED, row.reason, band, due_s, row.attempt)?;
                 row.band = band;
@@ -451,8 +491,9 @@ impl State {
             return row.due_s;
         }
         let bounds = &self.policy.of(row.site).bounds;
+        let now_s = self.steady_ms().div_euclid(1000);
         let seconds = |hints: EntryHints| {
-            let known = recrawl::Known { changefreq: hints.changefreq, ..row.known(0) };
+            let known = UrlRow { hints, ..row.clone() }.known(0, now_s);
             i64::try_from(recrawl::interval(&known, bounds).as_secs()).unwrap_or(i64::MAX)
         };
         row.due_s.saturating_sub(seconds(before)).saturating_add(seconds(row.hints))
@@ -479,11 +520,10 @@ impl State {
     }
 
     /// Queued once more, so that a fetcher can see whether it is gone.
-    fn pull_forward_removed(&mut self, row: &UrlRow) -> Result<(), StoreError> {
+    pub(super) fn pull_forward_removed(&mut self, row: &UrlRow) -> Result<(), StoreError> {
         if row.is_queued() {
             let now_s = self.steady_ms().div_euclid(1000);
-            let band = recrawl::band(row.hints.priority);
-            let due_s = row.due_s.min(now_s);
+            let (band, due_s) = (row.rank(now_s), row.due_s.min(now_s));
             return self.place_url(row, held::QUEUED, Reason::Removed, band, due_s, row.attempt);
         }
         self.pull_forward(row, Reason::Removed)

@@ -81,8 +81,8 @@ impl State {
             .prepare_cached("DELETE FROM leases WHERE url_id = ?1")
             .and_then(|mut delete| delete.execute([row.id.0]))
             .map_err(engine)?;
-        let band = recrawl::band(row.hints.priority);
         let now_s = self.steady_ms().div_euclid(1000);
+        let band = row.rank(now_s);
         // What was unlisted meanwhile and is gone need not be looked at again.
         let meanwhile = (lease.dirty > 0).then(|| reason(lease.dirty - 1));
         let again = meanwhile.filter(|why| match fate {

@@ -30,7 +30,8 @@ impl State {
                      last_success_at = CASE ?10 WHEN 1 THEN last_success_at ELSE ?2 END,
                      state = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN 2 ELSE state END,
                      retired_why = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN ?9 END,
-                     retired_at = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN ?2 END
+                     retired_at = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN ?2 END,
+                     rhythm = ?12, moved_to = ?13, moved_polls = ?14, moved_since = ?15
                  WHERE id = ?1",
             )
             .and_then(|mut update| {
@@ -46,6 +47,10 @@ impl State {
                     end.next.why,
                     end.failed,
                     end.result,
+                    end.next.rhythm,
+                    end.moved.as_ref().map(|moved| moved.to.as_str()),
+                    end.moved.as_ref().map_or(0, |moved| moved.polls),
+                    end.moved.as_ref().map(|moved| moved.since.as_millisecond()),
                 ])
             })
             .map_err(engine)?;

@@ -4,13 +4,24 @@ use std::time::Duration;
 
 use super::state::State;
 use super::writer::Lane;
-use super::{Store, StoreError};
+use super::{Store, StoreError, extensions};
+use crate::model::UrlId;
+use crate::model::extension::Extensions;
 use crate::queue::{LeaseBatch, LeaseRequest, Settlement, Token, TokenResult};
 
 impl Store {
     /// Leases what is due now, without waiting.
     pub async fn lease(&self, request: LeaseRequest) -> Result<LeaseBatch, StoreError> {
         self.write(Lane::Hot, move |state| state.lease(&request)).await
+    }
+
+    /// What sources say of leased URLs, in order; `None` for those that do not
+    /// fit into one answer any more.
+    pub async fn extensions(
+        &self,
+        urls: Vec<UrlId>,
+    ) -> Result<Vec<Option<Extensions>>, StoreError> {
+        self.read(move |conn| extensions::of_urls(conn, &urls)).await
     }
 
     /// Settles leases; one result per settlement, in order.

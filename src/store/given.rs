@@ -129,6 +129,7 @@ impl State {
         Ok(Leased {
             token,
             id: row.id,
+            kind: row.kind,
             url: format!("{authority}{}", row.path),
             site,
             source,
@@ -147,6 +148,7 @@ impl State {
             expires_at: timestamp(expires_at),
             expires_in: Duration::from_millis(left),
             content_signal: rules.as_ref().and_then(|rules| rules.content_signal.clone()),
+            content_usage: rules.as_ref().and_then(|rules| rules.content_usage.clone()),
             license: rules.as_ref().and_then(|rules| rules.license.clone()),
         })
     }

@@ -47,6 +47,9 @@ impl State {
         source: SourceId,
         row: &UrlRow,
     ) -> Result<bool, StoreError> {
+        if self.forget_said(source, row.id)? {
+            self.sum_up_marks(row.clone())?;
+        }
         let was_side = self.forget_side(row.id, source)?;
         let Some(primary) = row.source else { return Ok(true) };
         if primary != source {

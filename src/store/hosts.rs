@@ -54,6 +54,7 @@ pub(super) struct HostRules {
     unreachable: bool,
     rules: Rules,
     pub(super) content_signal: Option<String>,
+    pub(super) content_usage: Option<String>,
     pub(super) license: Option<String>,
 }
 
@@ -270,6 +271,7 @@ impl State {
             unreachable,
             rules: robots.rules_for(agent),
             content_signal: usage.content_signal,
+            content_usage: usage.content_usage,
             license: usage.license,
         });
         self.host(id)?.rules = Some(Arc::clone(&rules));

@@ -15,7 +15,7 @@ use super::hosts::millis;
 use super::rows::{UrlRow, held};
 use super::state::State;
 use super::{StoreError, engine, timestamp};
-use crate::model::{CrawlId, HostId, SiteId};
+use crate::model::{CrawlId, HostId, Reason, SiteId};
 use crate::queue::window::Window;
 use crate::queue::{Candidate, LeaseBatch, LeaseRequest};
 
@@ -217,6 +217,12 @@ impl State {
     }
 
     fn gate(&mut self, row: &UrlRow) -> Result<Gate, StoreError> {
+        if row.expires_s.is_some()
+            && row.reason != Reason::Submitted
+            && row.is_expired(self.steady_ms().div_euclid(1000))
+        {
+            return Ok(Gate::Held(held::PARKED));
+        }
         if self.is_blocked(row)? {
             return Ok(Gate::Held(held::BLOCKED));
         }

@@ -92,7 +92,10 @@ impl State {
         // A damaged snapshot holds nothing that could be let go.
         let mut entries = Snapshot::decode(&data).unwrap_or_default().into_entries();
         if window > 0 {
-            // A window never held anything.
+            // A window never held anything, but said what there was to say.
+            if self.forget_some_said(id, DROP)? > 0 {
+                return Ok(true);
+            }
             entries.clear();
         }
         let rest = entries.split_off(entries.len().min(CHUNK));

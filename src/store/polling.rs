@@ -81,6 +81,21 @@ pub struct PollTarget {
     pub asked: bool,
     /// What its publisher says of polling, as [`ReadResult::hints`] was.
     pub hints: Option<String>,
+    /// What the schedule has learned of it, as [`NextPollAt::rhythm`] was.
+    pub rhythm: Option<String>,
+    /// Where its redirects lead.
+    pub moved: Option<Moved>,
+}
+
+/// Where permanent redirects of a source lead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Moved {
+    /// The place where they end.
+    pub to: Url,
+    /// Polls in a row that ended there.
+    pub polls: u32,
+    /// When the first of them was.
+    pub since: Timestamp,
 }
 
 impl PollTarget {
@@ -103,6 +118,8 @@ pub struct NextPollAt {
     pub at: Option<Timestamp>,
     /// The interval that this makes.
     pub interval_ms: i64,
+    /// What the schedule has learned of the source, in its own words.
+    pub rhythm: Option<String>,
     /// The rule that decided.
     pub rule: String,
     /// One plain sentence.
@@ -173,6 +190,8 @@ pub struct PollEnd {
     pub next: NextPollAt,
     /// Did it fail?
     pub failed: bool,
+    /// Where its redirects lead, from now on.
+    pub moved: Option<Moved>,
     /// What it leaves behind.
     pub kept: Kept,
 }
@@ -217,7 +236,8 @@ pub(super) const TARGET: &str = "SELECT
     s.kind, s.window, s.rolls, s.shrunk_at, s.pending, s.index_lastmod, s.index_precision,
     coalesce(s.next_poll_at, 0), s.interval_ms, s.failures, s.failing_since, s.generation, s.epoch,
     s.etag, s.last_modified, s.wire_hash, s.body_hash, s.last_complete_at, s.last_full_at, s.entries,
-    s.added_at, s.named_by, s.rule = 'asked', s.hints, s.last_success_at, s.failing
+    s.added_at, s.named_by, s.rule = 'asked', s.hints, s.last_success_at, s.failing,
+    s.rhythm, s.moved_to, s.moved_polls, s.moved_since
     FROM sources s LEFT JOIN sites n ON n.id = s.site_id";
 
 /// Reads a row of [`TARGET`].
@@ -266,5 +286,13 @@ pub(super) fn read_target(row: &Row<'_>) -> rusqlite::Result<PollTarget> {
         hints: row.get(32)?,
         last_success_at: time(33)?,
         failing: row.get(34)?,
+        rhythm: row.get(35)?,
+        moved: read_moved(row)?,
     })
+}
+
+fn read_moved(row: &Row<'_>) -> rusqlite::Result<Option<Moved>> {
+    let to: Option<String> = row.get(36)?;
+    let Some(to) = to.and_then(|to| Url::parse(&to).ok()) else { return Ok(None) };
+    Ok(Some(Moved { to, polls: row.get(37)?, since: timestamp(row.get(38)?) }))
 }

@@ -8,7 +8,9 @@ use super::state::State;
 use super::turns::Place;
 use super::{StoreError, engine};
 use crate::diff::snapshot::EntryHints;
-use crate::model::{CrawlId, HostId, Lastmod, Precision, Reason, SiteId, SourceId, UrlId};
+use crate::model::{
+    ChangeFreq, CrawlId, HostId, Lastmod, Precision, Reason, SiteId, SourceId, UrlId, UrlKind,
+};
 use crate::recrawl;
 
 /// Codes of `feedback.state`.
@@ -47,6 +49,11 @@ pub(super) struct UrlRow {
     pub(super) gone: u32,
     pub(super) content_hash: Option<String>,
     pub(super) hash_kind: Option<String>,
+    pub(super) kind: UrlKind,
+    /// From then on none of its videos is there any more.
+    pub(super) expires_s: Option<i64>,
+    /// It ranks as fresh news until then.
+    pub(super) fresh_s: Option<i64>,
 }
 
 impl UrlRow {
@@ -66,10 +73,27 @@ impl UrlRow {
         !self.leased && self.state == held::QUEUED
     }
 
-    /// What the recrawl rules need to know of it.
-    pub(super) fn known(&self, attempt: u32) -> recrawl::Known {
+    /// Have all of its videos expired?
+    pub(super) fn is_expired(&self, now_s: i64) -> bool {
+        self.listed && self.expires_s.is_some_and(|end| end <= now_s)
+    }
+
+    /// Is it news of the last two days?
+    fn is_fresh(&self, now_s: i64) -> bool {
+        self.fresh_s.is_some_and(|end| end > now_s)
+    }
+
+    /// Its place in line, if nobody asked for it.
+    pub(super) fn rank(&self, now_s: i64) -> u8 {
+        if self.is_fresh(now_s) { recrawl::FRESH_BAND } else { recrawl::band(self.hints.priority) }
+    }
+
+    /// What the recrawl rules need to know of it. News that says nothing of
+    /// how often it changes is looked at hourly while it is fresh.
+    pub(super) fn known(&self, attempt: u32, now_s: i64) -> recrawl::Known {
+        let hourly = self.is_fresh(now_s).then_some(ChangeFreq::Hourly);
         recrawl::Known {
-            changefreq: self.hints.changefreq,
+            changefreq: self.hints.changefreq.or(hourly),
             lastmod: self.lastmod,
             listed: self.listed,
             attempt,
@@ -84,7 +108,7 @@ const SELECT: &str = "SELECT
     u.lastmod_s, u.lastmod_precision, u.previous_s, u.previous_precision, u.hints,
     coalesce(f.reason, u.reason), coalesce(f.band, u.band), coalesce(f.due_s, u.due_s),
     coalesce(f.attempt, 0), f.url_id IS NOT NULL, l.url_id IS NOT NULL, coalesce(f.state, 0),
-    coalesce(f.gone, 0), f.content_hash, f.hash_kind
+    coalesce(f.gone, 0), f.content_hash, f.hash_kind, u.kind, u.expires_s, u.fresh_s
     FROM urls u
     LEFT JOIN feedback f ON f.url_id = u.id
     LEFT JOIN leases l ON l.url_id = u.id
@@ -192,17 +216,19 @@ impl State {
                 .map(|_| ())
                 .map_err(engine);
         }
+        if row.is_expired(now_s) && reason != Reason::Submitted {
+            // Whatever moved: what the page was about is not there any more.
+            let waits = row.state == held::QUEUED && row.reason != Reason::Submitted;
+            return if waits { self.park(row) } else { Ok(()) };
+        }
         let held_on = !matches!(row.state, held::PARKED | held::DEAD);
         let kept = match row.reason {
             Reason::Submitted if held_on => Reason::Submitted,
             Reason::New if held_on && reason != Reason::Submitted => Reason::New,
             _ => reason,
         };
-        let band = if kept == Reason::Submitted {
-            recrawl::SUBMITTED_BAND
-        } else {
-            recrawl::band(row.hints.priority)
-        };
+        let band =
+            if kept == Reason::Submitted { recrawl::SUBMITTED_BAND } else { row.rank(now_s) };
         match row.state {
             held::BLOCKED | held::FORBIDDEN => {
                 self.place_url(row, row.state, kept, band, now_s, row.attempt)
@@ -241,6 +267,9 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<UrlRow> {
         gone: row.get(19)?,
         content_hash: row.get(20)?,
         hash_kind: row.get(21)?,
+        kind: kind(row.get(22)?),
+        expires_s: row.get(23)?,
+        fresh_s: row.get(24)?,
     })
 }
 
@@ -258,6 +287,11 @@ pub(super) fn lastmod_columns(lastmod: Option<Lastmod>) -> (Option<i64>, Option<
 /// The column that keeps a reason.
 pub(super) fn reason(code: i64) -> Reason {
     decode(&Reason::ALL, code).unwrap_or(Reason::Recrawl)
+}
+
+/// The column that keeps a kind.
+pub(super) fn kind(code: i64) -> UrlKind {
+    decode(&UrlKind::ALL, code).unwrap_or_default()
 }
 
 /// The value that a code stands for: its place in the list of all.

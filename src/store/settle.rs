@@ -46,11 +46,15 @@ impl State {
         let throttled = settlement.status == Some(429);
         let attempt = if throttled { lease.attempt.saturating_sub(1) } else { lease.attempt };
         let target = self.redirect_target(outcome, settlement, &row)?;
+        let now_s = now.div_euclid(1000);
         let mut fate = match target {
             Some(_) => Fate::Park,
-            None => {
-                recrawl::after_settle(outcome, timestamp(fetched_at), &row.known(attempt), &bounds)
-            }
+            None => recrawl::after_settle(
+                outcome,
+                timestamp(fetched_at),
+                &row.known(attempt, now_s),
+                &bounds,
+            ),
         };
         if let Fate::Queue { due, reason, attempt } = &mut fate {
             if outcome == Outcome::Failed {
@@ -61,6 +65,12 @@ impl State {
             if let Some(floor) = settlement.not_before {
                 *due = (*due).max(floor);
             }
+        }
+        if let Fate::Queue { due, .. } = fate
+            && row.is_expired(due.as_second())
+        {
+            // Nothing of it will be there when its turn comes.
+            fate = Fate::Park;
         }
         if fate == Fate::Dead {
             self.metrics.dead_lettered(1);
@@ -124,7 +134,7 @@ impl State {
             .and_then(Iterator::collect)
             .map_err(engine)?;
         drop(query);
-        let mut dead = 0;
+        let (mut dead, now_s) = (0, now.div_euclid(1000));
         for (id, secret) in &expired {
             let token = Token { url: UrlId(*id), secret: *secret };
             let (Some(lease), Some(row)) = (self.lease_row(token)?, self.url_row(token.url)?)
@@ -133,7 +143,7 @@ impl State {
             };
             let bounds = self.policy.of(row.site).bounds.clone();
             let mut fate =
-                recrawl::after_expiry(timestamp(now), &row.known(lease.attempt), &bounds);
+                recrawl::after_expiry(timestamp(now), &row.known(lease.attempt, now_s), &bounds);
             if let Fate::Queue { reason, .. } = &mut fate {
                 *reason = lease.reason;
             }

@@ -365,6 +365,12 @@ impl State {
         if !rows.is_empty() {
             return Ok((rows.len() as u64, true));
         }
+        let sources = self.column("SELECT id FROM sources WHERE site_id = ?1", [id.0])?;
+        for source in sources {
+            if self.forget_some_said(source, FORGET)? > 0 {
+                return Ok((0, true));
+            }
+        }
         for table in ["snapshots", "polls", "changes"] {
             let sql = format!(
                 "DELETE FROM {table} WHERE source_id IN (SELECT id FROM sources WHERE site_id = ?1)"
@@ -415,6 +421,10 @@ impl State {
             .prepare_cached("DELETE FROM url_sources WHERE url_id = ?1 AND source_id = ?2")
             .and_then(|mut delete| delete.execute(params![url.0, source]))
             .map_err(engine)?;
+        if row.expires_s.is_some() || row.fresh_s.is_some() {
+            // Only what the others say counts from now on.
+            self.sum_up_marks(row)?;
+        }
         self.conn
             .prepare_cached("UPDATE sites SET urls = urls + 1 WHERE id = ?1")
             .and_then(|mut update| update.execute([site]))
@@ -439,6 +449,14 @@ impl State {
         if row.is_queued() {
             self.dequeue(row.place())?;
         }
+        self.conn
+            .prepare_cached(
+                "DELETE FROM extensions WHERE url_id = ?1 AND source_id IN
+                     (SELECT source_id FROM urls WHERE id = ?1 UNION ALL
+                      SELECT source_id FROM url_sources WHERE url_id = ?1)",
+            )
+            .and_then(|mut delete| delete.execute([id.0]))
+            .map_err(engine)?;
         for table in ["leases", "feedback", "url_sources"] {
             self.conn
                 .prepare_cached(&format!("DELETE FROM {table} WHERE url_id = ?1"))

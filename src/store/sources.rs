@@ -318,11 +318,18 @@ impl State {
         let at = next.at.map(Timestamp::as_millisecond);
         self.conn
             .prepare_cached(
-                "UPDATE sources SET next_poll_at = ?2, interval_ms = ?3, rule = ?4,
+                "UPDATE sources SET next_poll_at = ?2, interval_ms = ?3, rule = ?4, rhythm = ?6,
                      why = 'its index says that it has not changed; ' || ?5 WHERE id = ?1",
             )
             .and_then(|mut update| {
-                update.execute(params![id.0, at, next.interval_ms, next.rule, next.why])
+                update.execute(params![
+                    id.0,
+                    at,
+                    next.interval_ms,
+                    next.rule,
+                    next.why,
+                    next.rhythm
+                ])
             })
             .map(|_| ())
             .map_err(engine)

@@ -5,10 +5,11 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use url::Url;
 
 use super::lookup::find_on_disk;
-use super::rows::{decode, held, lastmod, reason, url_key};
+use super::rows::{decode, held, kind, lastmod, reason, url_key};
 use super::views::{BlockView, DeadView, Page, PeekView, QueueView, UrlState, UrlView};
-use super::{StoreError, engine, timestamp};
+use super::{StoreError, engine, extensions, timestamp};
 use crate::diff::snapshot::EntryHints;
+use crate::model::extension::Extensions;
 use crate::model::{CrawlId, Outcome, Priority, Reason, SourceId, UrlId};
 use crate::url::{authority, identities};
 
@@ -329,7 +330,7 @@ fn view(conn: &Connection, id: UrlId, now: Timestamp) -> Result<UrlView, StoreEr
                  coalesce(f.reason, u.reason), coalesce(f.due_s, u.due_s), coalesce(f.attempt, 0),
                  coalesce(f.state, 0), l.expires_at, l.worker, f.fetched_at, f.outcome, f.status,
                  f.content_hash, f.hash_kind, coalesce(f.fetches, 0), coalesce(f.changes, 0),
-                 l.url_id IS NOT NULL, l.reason
+                 l.url_id IS NOT NULL, l.reason, u.kind, u.expires_s, u.fresh_s
              FROM urls u JOIN hosts h ON h.id = u.host_id JOIN crawls c ON c.id = u.crawl_id
              LEFT JOIN sites n ON n.id = u.site_id LEFT JOIN feedback f ON f.url_id = u.id
              LEFT JOIN leases l ON l.url_id = u.id WHERE u.id = ?1",
@@ -337,6 +338,7 @@ fn view(conn: &Connection, id: UrlId, now: Timestamp) -> Result<UrlView, StoreEr
         .and_then(|mut query| query.query_row([id.0], read_view))
         .map_err(engine)?;
     view.sources = sources_of(conn, id)?;
+    view.extensions = extensions::of_url(conn, id)?.0;
     view.why = why(&view, now);
     Ok(view)
 }
@@ -357,6 +359,10 @@ fn read_view(row: &Row<'_>) -> rusqlite::Result<UrlView> {
     let due: i64 = row.get(14)?;
     let why = row.get::<_, Option<i64>>(27)?.map_or(row.get(13)?, |leased_for| leased_for);
     let outcome: Option<i64> = row.get(20)?;
+    let second = |column| -> rusqlite::Result<Option<Timestamp>> {
+        let second: Option<i64> = row.get(column)?;
+        Ok(second.map(|second| timestamp(second.saturating_mul(1000))))
+    };
     Ok(UrlView {
         id: UrlId(row.get(0)?),
         url: format!("{host}{path}"),
@@ -384,6 +390,10 @@ fn read_view(row: &Row<'_>) -> rusqlite::Result<UrlView> {
         hash_kind: row.get(23)?,
         fetches: row.get::<_, i64>(24)?.unsigned_abs(),
         changes: row.get::<_, i64>(25)?.unsigned_abs(),
+        kind: kind(row.get(28)?),
+        extensions: Extensions::default(),
+        expires_at: second(29)?,
+        fresh_until: second(30)?,
         why: String::new(),
     })
 }
@@ -414,6 +424,9 @@ fn why(view: &UrlView, now: Timestamp) -> String {
         }
         UrlState::Parked if view.outcome == Some(Outcome::Redirected) => {
             "not due: it redirects to a listed URL, which stands for it"
+        }
+        UrlState::Parked if view.listed && view.expires_at.is_some() => {
+            return expired(view.expires_at.unwrap_or(now), now);
         }
         UrlState::Parked if view.outcome == Some(Outcome::Gone) => {
             "not due: it is gone; a source that lists it anew brings it back"
@@ -459,13 +472,29 @@ fn why(view: &UrlView, now: Timestamp) -> String {
             Some(word) => {
                 format!("its changefreq is {}, counted from the last fetch", word.as_str())
             }
+            None if view.fresh_until.is_some_and(|until| until > now) => {
+                "it is news of the last two days, looked at hourly".to_owned()
+            }
             None => "it has no changefreq, so the interval for such URLs holds".to_owned(),
         },
     };
+    let fresh = view.fresh_until.is_some_and(|until| until > now);
+    let news = if fresh { "; fresh news, before other URLs of its host" } else { "" };
     format!(
-        "{when}: {because}; priority {:.1}",
+        "{when}: {because}; priority {:.1}{news}",
         view.priority.unwrap_or(Priority::DEFAULT).as_f64()
     )
+}
+
+/// Why a page is not due whose videos all have an end.
+fn expired(end: Timestamp, now: Timestamp) -> String {
+    let when = span(end, now);
+    let why = if end <= now {
+        format!("the last of its videos expired {when}")
+    } else {
+        format!("the last of its videos expires {when}, before it would be due again")
+    };
+    format!("not due: {why}; a sitemap that moves that date, or drops the videos, brings it back")
 }
 
 /// "in 3 h", "12 min ago".

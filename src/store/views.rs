@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::model::extension::Extensions;
 use crate::model::{
-    ChangeFreq, ChangeKind, DocumentKind, Lastmod, Outcome, Priority, Reason, Role, SourceId, UrlId,
+    ChangeFreq, ChangeKind, DocumentKind, Lastmod, Outcome, Priority, Reason, Role, SourceId,
+    UrlId, UrlKind,
 };
 use crate::parse::Issue;
 
@@ -36,7 +38,7 @@ pub struct QueueView {
     pub leased: u64,
     /// Dead letters.
     pub dead: u64,
-    /// Parked because gone.
+    /// Parked: gone, folded, unwanted or expired.
     pub parked: u64,
     /// Held back by a block.
     pub blocked: u64,
@@ -117,8 +119,8 @@ pub enum UrlState {
     Queued,
     /// With a fetcher.
     Leased,
-    /// Gone, folded into another row, or unwanted by the site's rules: not
-    /// fetched any more unless listed anew.
+    /// Gone, folded into another row, unwanted by the site's rules, or about
+    /// videos that have all expired: not fetched any more unless listed anew.
     Parked,
     /// Given up after `max_attempts` deliveries; replayable.
     Dead,
@@ -183,6 +185,14 @@ pub struct UrlView {
     pub fetches: u64,
     /// Of these, with a change.
     pub changes: u64,
+    /// What it is.
+    pub kind: UrlKind,
+    /// Images, videos, news and alternates as its sources list them.
+    pub extensions: Extensions,
+    /// When the last of its videos expires, or did, if each has an end.
+    pub expires_at: Option<Timestamp>,
+    /// Until when it ranks, or ranked, as fresh news.
+    pub fresh_until: Option<Timestamp>,
     /// Why it is due when it is, in one plain sentence.
     pub why: String,
 }

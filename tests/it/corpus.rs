@@ -148,6 +148,7 @@ fn read(path: &Path, case: &Value) -> Outcome {
                     priority: e.priority,
                 });
             }
+            Item::Deleted(_) => {}
             Item::Sitemap(s) => {
                 sitemaps.push(Listed {
                     loc: s.loc.to_owned(),

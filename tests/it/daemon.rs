@@ -5,13 +5,21 @@ mod broken;
 mod conditional;
 mod crash;
 mod discovery;
+mod expiry;
+mod extensions;
+mod follow;
+mod fresh;
+mod grants;
 mod indexes;
 mod limits;
+mod moves;
+mod pace;
 mod polite;
 mod reload;
 mod removal;
 mod shared;
 mod three_polls;
+mod tombstones;
 mod windows;
 
 use crate::support::Origin;
@@ -33,4 +41,20 @@ fn listed(origin: &Origin, sitemaps: &[&str], feeds: &[&str], extra: &str) -> St
         urls(sitemaps),
         urls(feeds)
     )
+}
+
+/// A sitemap of these entries: a path, and what else stands in its entry.
+fn extended(base: &str, entries: &[(&str, String)]) -> String {
+    let mut xml = String::from(
+        "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
+         xmlns:image=\"http://www.google.com/schemas/sitemap-image/1.1\" \
+         xmlns:video=\"http://www.google.com/schemas/sitemap-video/1.1\" \
+         xmlns:news=\"http://www.google.com/schemas/sitemap-news/0.9\" \
+         xmlns:xhtml=\"http://www.w3.org/1999/xhtml\">\n",
+    );
+    for (path, more) in entries {
+        let entry = format!("<url><loc>{base}{path}</loc>{more}</url>\n");
+        xml += &entry;
+    }
+    xml + "</urlset>\n"
 }

@@ -76,8 +76,13 @@ fn an_issue_names_the_line_and_the_byte_it_is_at() {
     };
     let (bytes, _) = fixture(IssueCode::InvalidTagValue);
     let text = String::from_utf8(bytes).expect("UTF-8");
-    let end_tag = text.find("</changefreq>").expect("the tag") as u64;
-    assert_eq!(at(IssueCode::InvalidTagValue), (3, end_tag));
+    // Where the field begins, and where the entry does.
+    let field = text.find("<changefreq>").expect("the tag") as u64;
+    assert_eq!(at(IssueCode::InvalidTagValue), (3, field));
+    let (bytes, _) = fixture(IssueCode::MissingTag);
+    let text = String::from_utf8(bytes).expect("UTF-8");
+    let entry = text.find("<url><lastmod>").expect("the entry") as u64;
+    assert_eq!(at(IssueCode::MissingTag), (3, entry));
     assert_eq!(at(IssueCode::RelativeUrl).0, 3);
     assert_eq!(at(IssueCode::Truncated).0, 4);
     assert_eq!(at(IssueCode::InvalidUrl).0, 4);

@@ -54,6 +54,7 @@ pub(crate) fn read_with(
                 extensions.push(e.extensions.cloned());
             }
             Item::Sitemap(s) => sitemaps.push((s.loc.to_owned(), format!("{:?}", s.lastmod))),
+            Item::Deleted(_) => {}
         }
         ControlFlow::Continue(())
     });

@@ -27,6 +27,8 @@ pub struct Document {
     pub name: String,
     /// What relative URLs resolve against.
     pub base: Url,
+    /// What was asked for, where that redirects to another URL.
+    pub moved_from: Option<Url>,
     /// `Content-Type`, if known.
     pub content_type: Option<String>,
     /// `Content-Encoding`, in the order applied.
@@ -43,6 +45,7 @@ impl Document {
         Self {
             name: fetched.head.final_url.to_string(),
             base: fetched.head.final_url,
+            moved_from: fetched.head.redirects.into_iter().next().map(|(from, _)| from),
             content_type: fetched.head.content_type,
             content_encoding: fetched.content_encoding,
             body: fetched.body,
@@ -96,6 +99,7 @@ pub(super) async fn open(args: &Args, config: &Config) -> Result<Document, Failu
     Ok(Document {
         name,
         base,
+        moved_from: None,
         content_type: args.content_type.clone(),
         content_encoding: Vec::new(),
         body,
@@ -132,7 +136,7 @@ async fn fetch(url: &Url, config: &Config) -> Result<Document, Failure> {
     match door.fetch(fetch_request(url.clone(), config), &OneHost).await {
         Ok(Answer::Document(fetched)) => Ok(Document::fetched(fetched)),
         Ok(Answer::NotModified(head) | Answer::Refused(head)) => Err(Failure::Runtime(anyhow!(
-            "{}: the server answers with status {}",
+            "{}: HTTP error {}: there is nothing to read",
             head.final_url,
             head.status
         ))),

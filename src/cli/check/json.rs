@@ -3,12 +3,12 @@
 //! Dates are written at the precision given and null where unreadable;
 //! `entries` and `sitemaps` are there only when asked for.
 
-use serde::ser::SerializeMap as _;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::reading::{Child, Listed, Reading};
+use crate::model::extension::{Alternate, Image, News, Video};
 use crate::model::{ChangeFreq, DocumentKind, Lastmod, Priority};
-use crate::parse::{Fields, Issue};
+use crate::parse::Issue;
 
 /// The object.
 #[derive(Debug, Serialize)]
@@ -38,42 +38,16 @@ struct Entry<'a> {
     published: Option<Lastmod>,
     changefreq: Option<ChangeFreq>,
     priority: Option<Priority>,
-    images: Vec<Element<'a>>,
-    videos: Vec<Element<'a>>,
-    news: Vec<Element<'a>>,
-    alternates: Vec<Element<'a>>,
+    images: &'a [Image],
+    videos: &'a [Video],
+    news: &'a [News],
+    alternates: &'a [Alternate],
 }
 
 #[derive(Debug, Serialize)]
 struct Sitemap<'a> {
     loc: &'a str,
     lastmod: Option<Lastmod>,
-}
-
-/// One extension element: its fields in document order; a field that is there
-/// more than once (`video:tag`) is an array.
-#[derive(Debug)]
-struct Element<'a>(&'a Fields);
-
-impl Serialize for Element<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut merged: Vec<(&str, Vec<&str>)> = Vec::new();
-        for (name, value) in self.0 {
-            // An element has a handful of names, so looking through them is cheap.
-            match merged.iter_mut().find(|(known, _)| known == name) {
-                Some((_, values)) => values.push(value),
-                None => merged.push((name, vec![value])),
-            }
-        }
-        let mut map = serializer.serialize_map(Some(merged.len()))?;
-        for (name, values) in &merged {
-            match values.as_slice() {
-                [one] => map.serialize_entry(name, one)?,
-                many => map.serialize_entry(name, many)?,
-            }
-        }
-        map.end()
-    }
 }
 
 /// The object for what was read.
@@ -103,31 +77,13 @@ fn entry(listed: &Listed) -> Entry<'_> {
         published: listed.published,
         changefreq: listed.changefreq,
         priority: listed.priority,
-        images: elements(extensions.map(|all| &all.images)),
-        videos: elements(extensions.map(|all| &all.videos)),
-        news: elements(extensions.map(|all| &all.news)),
-        alternates: elements(extensions.map(|all| &all.alternates)),
+        images: extensions.map_or(&[], |all| &all.images),
+        videos: extensions.map_or(&[], |all| &all.videos),
+        news: extensions.map_or(&[], |all| &all.news),
+        alternates: extensions.map_or(&[], |all| &all.alternates),
     }
-}
-
-fn elements(all: Option<&Vec<Fields>>) -> Vec<Element<'_>> {
-    all.into_iter().flatten().map(Element).collect()
 }
 
 fn sitemap(child: &Child) -> Sitemap<'_> {
     Sitemap { loc: &child.loc, lastmod: child.lastmod }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_field_that_repeats_is_an_array_and_order_is_kept() {
-        let fields = [("title", "t"), ("tag", "a"), ("loc", "l"), ("tag", "b")]
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .to_vec();
-        let text = serde_json::to_string(&Element(&fields)).expect("json");
-        assert_eq!(text, r#"{"title":"t","tag":["a","b"],"loc":"l"}"#);
-    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use jiff::Timestamp;
 use url::Url;
 
 use super::manners::{Manners, Rules, decode};
@@ -9,6 +10,7 @@ use super::sums::{Standing, Sums};
 use crate::cli::check::{Document, Reading, default_rules, fetcher_for, read};
 use crate::cli::output::{Output, Tone};
 use crate::cli::{Failure, Options, humane};
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::model::DocumentKind;
 use crate::parse::html;
@@ -63,6 +65,7 @@ pub(super) struct Explorer {
     typed: Url,
     config: Config,
     manners: Manners,
+    now: Timestamp,
     asked: HashSet<Url>,
     findings: Findings,
 }
@@ -82,6 +85,7 @@ impl Explorer {
             typed: typed.clone(),
             config: config.clone(),
             manners,
+            now: Clock::system().now(),
             asked: HashSet::new(),
             findings,
         })
@@ -109,6 +113,11 @@ impl Explorer {
             if self.asked.len() >= DOCUMENTS {
                 self.findings.unread += queue.len() + 1;
                 break;
+            }
+            // Of the well-known places the first that is one counts, as in the daemon.
+            let is_found = |found: &Found| found.named_by == "well-known";
+            if named_by == "well-known" && self.findings.sources.iter().any(is_found) {
+                continue;
             }
             if !self.asked.insert(url.clone()) {
                 continue;
@@ -153,8 +162,9 @@ impl Explorer {
             self.findings.redirected_from = Some(self.typed.clone());
         }
         self.findings.home = home.clone();
+        let headers = fetched.head.links.clone();
         let body = decode(fetched, self.config.fetch.limits.max_body_bytes);
-        let links = html::links(&body, &home);
+        let links = html::page_links(&headers, &body, &home);
         Ok(links.sitemaps.into_iter().chain(links.feeds).collect())
     }
 
@@ -197,7 +207,7 @@ impl Explorer {
             }
         };
         let document = Document::fetched(fetched);
-        let reading = read(&document, &self.config.fetch.limits, None, true);
+        let reading = read(&document, &self.config.fetch.limits, None, true, self.now);
         if !reading.is_usable() {
             if named_by != "well-known" {
                 let error = "not a sitemap or feed".to_owned();

@@ -13,7 +13,7 @@ use url::Url;
 use crate::date;
 use crate::model::Lastmod;
 use crate::parse::digest::Digest;
-use crate::parse::issue::IssueCode;
+use crate::parse::issue::{IssueCode, Place};
 use crate::parse::xml::{Cx, Ns, Tag};
 use crate::parse::{DocumentKind, Entry, Sink, loc};
 
@@ -123,6 +123,11 @@ impl LinkTag {
         Self { href, rank: alternate.then_some(rank) }
     }
 
+    /// Where it leads, if it is an alternate.
+    pub(super) fn alternate(&self) -> Option<&str> {
+        (self.rank.is_some() && self.has_href()).then_some(self.href.as_str())
+    }
+
     pub(super) fn has_href(&self) -> bool {
         !self.href.is_empty()
     }
@@ -139,6 +144,8 @@ impl LinkTag {
 #[derive(Debug, Default)]
 pub(super) struct Item {
     loc: String,
+    /// `guid` or `atom:id`, whatever it is.
+    id: String,
     rank: Option<Rank>,
     scratch: String,
     published: Option<(u8, Lastmod)>,
@@ -150,6 +157,7 @@ impl Item {
     /// Ready for the next item.
     pub(super) fn clear(&mut self) {
         self.loc.clear();
+        self.id.clear();
         self.rank = None;
         self.published = None;
         self.updated = None;
@@ -162,6 +170,16 @@ impl Item {
 
     pub(super) fn loc(&self) -> &str {
         &self.loc
+    }
+
+    /// `guid` or `atom:id`; empty where there is none.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// When it was last updated, else when it was published.
+    pub(super) fn date(&self) -> Option<Lastmod> {
+        self.updated.or(self.published).map(|(_, at)| at)
     }
 
     /// A field begins.
@@ -197,6 +215,9 @@ impl Item {
         max_chars: usize,
         cx: &mut Cx<'_>,
     ) {
+        if matches!(field, Field::Identifier | Field::NoPermalink) && self.id.is_empty() {
+            self.id.push_str(text.trim());
+        }
         match field {
             Field::Link(rank) => self.offer(rank, text, base, max_chars, cx),
             Field::Identifier => self.absolute(Rank::Identifier, text, base, max_chars, cx),
@@ -237,12 +258,13 @@ impl Item {
     }
 
     /// Hands the item on.
-    pub(super) fn give(&self, sink: &mut Sink<'_>) -> ControlFlow<()> {
+    pub(super) fn give(&self, place: Place<'_>, sink: &mut Sink<'_>) -> ControlFlow<()> {
         sink(crate::parse::Item::Entry(Entry {
             loc: &self.loc,
             updated: self.updated.map(|(_, at)| at),
             published: self.published.map(|(_, at)| at),
             digest: self.digest.value(),
+            place,
             ..Entry::default()
         }))
     }

@@ -32,6 +32,10 @@ pub enum IssueCode {
     Truncated,
     /// The body broke off, could not be decompressed or exceeded its limit.
     IncompleteBody,
+    /// Compressed data that is broken or stops before its end.
+    CompressionError,
+    /// A body larger than its limit, as sent or as decoded.
+    FileTooLarge,
     /// Bytes that are wrong in the document's encoding.
     EncodingError,
     /// Control characters that XML forbids; they were taken out.
@@ -84,6 +88,11 @@ pub enum IssueCode {
     MissingVideoTitle,
     /// A `video:video` whose content or player is the page itself.
     SameVideoLocation,
+    /// A page that does not name, as an alternate, a page of the same document
+    /// that names it; or the other way round.
+    HreflangNoReturn,
+    /// A page with alternates that does not name itself among them.
+    HreflangNoSelf,
     /// Pages and child sitemaps in one file.
     MixedContent,
     /// Read well, but it lists nothing.
@@ -94,16 +103,35 @@ pub enum IssueCode {
     UnsupportedFormat,
     /// More of robots.txt than is read.
     RobotsTooLarge,
+    /// A line of robots.txt that is neither a rule nor a comment.
+    SyntaxNotUnderstood,
+    /// Rules of robots.txt before any `User-agent`: they bind nobody.
+    NoUserAgent,
     /// Far fewer entries than the time before; removals are held.
     Shrunk,
+    /// A date more than a day ahead: it counts as none.
+    FutureDate,
+    /// A URL that the same document lists before.
+    DuplicateUrl,
+    /// A URL outside of what the sitemap may list.
+    UrlNotAllowed,
+    /// A URL without `www.` in a sitemap that is found with it.
+    MissingWww,
+    /// A URL with `www.` in a sitemap that is found without it.
+    IncludesWww,
+    /// A feed that lists nothing of what it listed last time: entries may have
+    /// come and gone unseen.
+    FeedGap,
     /// An index too deep below other indexes; its children are not followed.
     NestedIndexes,
+    /// More images, videos and alternates than are followed of one document.
+    TooManyFollowed,
 }
 
 impl IssueCode {
     /// Every code that a document shows by itself, in the order of a report.
-    /// [`Self::Shrunk`] and [`Self::NestedIndexes`] show only beside others.
-    pub const ALL: [Self; 37] = [
+    /// Others show only beside what is known otherwise: see [`Self::BESIDE`].
+    pub const ALL: [Self; 41] = [
         Self::ParsingError,
         Self::UnescapedCharacter,
         Self::UnknownEntity,
@@ -136,11 +164,31 @@ impl IssueCode {
         Self::MissingThumbnail,
         Self::MissingVideoTitle,
         Self::SameVideoLocation,
+        Self::HreflangNoReturn,
+        Self::HreflangNoSelf,
         Self::MixedContent,
         Self::EmptySitemap,
         Self::EmptyDocument,
         Self::UnsupportedFormat,
         Self::RobotsTooLarge,
+        Self::SyntaxNotUnderstood,
+        Self::NoUserAgent,
+    ];
+
+    /// Codes that a document does not show by itself: they need to know its
+    /// transport, the time, its site or what it was before.
+    pub const BESIDE: [Self; 11] = [
+        Self::CompressionError,
+        Self::FileTooLarge,
+        Self::FutureDate,
+        Self::DuplicateUrl,
+        Self::UrlNotAllowed,
+        Self::MissingWww,
+        Self::IncludesWww,
+        Self::Shrunk,
+        Self::FeedGap,
+        Self::NestedIndexes,
+        Self::TooManyFollowed,
     ];
 
     /// The stable code as it is stored and shown.
@@ -152,6 +200,8 @@ impl IssueCode {
             Self::MismatchedTag => "mismatched-tag",
             Self::Truncated => "truncated",
             Self::IncompleteBody => "incomplete-body",
+            Self::CompressionError => "compression-error",
+            Self::FileTooLarge => "file-too-large",
             Self::EncodingError => "encoding-error",
             Self::IllegalCharacter => "illegal-character",
             Self::LeadingWhitespace => "leading-whitespace",
@@ -178,57 +228,83 @@ impl IssueCode {
             Self::MissingThumbnail => "missing-thumbnail",
             Self::MissingVideoTitle => "missing-video-title",
             Self::SameVideoLocation => "same-video-location",
+            Self::HreflangNoReturn => "hreflang-no-return",
+            Self::HreflangNoSelf => "hreflang-no-self",
             Self::MixedContent => "mixed-content",
             Self::EmptySitemap => "empty-sitemap",
             Self::EmptyDocument => "empty-document",
             Self::UnsupportedFormat => "unsupported-format",
             Self::RobotsTooLarge => "robots-too-large",
+            Self::SyntaxNotUnderstood => "syntax-not-understood",
+            Self::NoUserAgent => "no-user-agent",
+            Self::FutureDate => "future-date",
+            Self::DuplicateUrl => "duplicate-url",
+            Self::UrlNotAllowed => "url-not-allowed",
+            Self::MissingWww => "missing-www",
+            Self::IncludesWww => "includes-www",
             Self::Shrunk => "shrunk",
+            Self::FeedGap => "feed-gap",
             Self::NestedIndexes => "nested-indexes",
+            Self::TooManyFollowed => "too-many-followed",
         }
     }
 
     /// The name that webmasters know from Search Console, else from Yandex
-    /// Webmaster; where neither has one, ours. Several codes may share a name.
+    /// Webmaster; where neither has one, ours. Where several codes share a name,
+    /// what tells them apart follows a colon.
     pub fn title(self) -> &'static str {
         match self {
-            Self::ParsingError
-            | Self::UnescapedCharacter
-            | Self::UnknownEntity
-            | Self::MismatchedTag
-            | Self::Truncated
-            | Self::IllegalCharacter
-            | Self::TrailingContent => "Parsing error",
+            Self::ParsingError => "Parsing error",
+            Self::UnescapedCharacter => "Parsing error: unescaped character",
+            Self::UnknownEntity => "Parsing error: unknown entity",
+            Self::MismatchedTag => "Parsing error: mismatched tag",
+            Self::Truncated => "Parsing error: the file is cut off",
+            Self::IllegalCharacter => "Parsing error: control character",
+            Self::TrailingContent => "Parsing error: text after the end",
             Self::IncompleteBody => "Connection lost",
+            Self::CompressionError => "Compression error",
+            Self::FileTooLarge => "Sitemap file size error",
             Self::EncodingError => "Encoding error",
             Self::LeadingWhitespace => "Leading whitespace",
             Self::IncorrectNamespace => "Incorrect namespace",
             Self::DoctypeIgnored => "Document type declaration ignored",
-            Self::TooDeep | Self::OversizedMarkup | Self::TooManyExtensions => {
-                "Invalid XML: too many tags"
-            }
+            Self::TooDeep => "Invalid XML: too many tags inside each other",
+            Self::OversizedMarkup => "Invalid XML: a tag or field is too long",
+            Self::TooManyExtensions => "Invalid XML: too many tags in one entry",
             Self::MissingTag => "Missing XML tag",
             Self::DuplicateTag => "Tag found more than once",
             Self::UnknownTag => "Unknown tag",
-            Self::InvalidUrl | Self::UrlTooLong => "Invalid URL",
+            Self::InvalidUrl => "Invalid URL",
+            Self::UrlTooLong => "Invalid URL: too long",
             Self::RelativeUrl => "Invalid URL: incomplete URL",
             Self::InvalidDate => "Invalid date",
             Self::InvalidTagValue => "Invalid tag value",
             Self::InvalidAttributeValue => "Invalid attribute value",
             Self::MissingAttribute => "Missing XML attribute",
             Self::TooManyUrls => "Too many URLs",
+            Self::TooManyFollowed => "Too many URLs to follow",
             Self::TooManySitemaps => "Too many sitemaps",
             Self::TooManyNews => "Too many News URLs",
             Self::MissingPublication => "Missing <publication> tag",
             Self::MissingThumbnail => "Missing thumbnail URL",
             Self::MissingVideoTitle => "Missing video title",
             Self::SameVideoLocation => "Video location and play page location are the same",
+            Self::HreflangNoReturn => "Your site has no return tags",
+            Self::HreflangNoSelf => "No self-referencing hreflang tag",
             Self::MixedContent => "Incorrect sitemap index format",
             Self::EmptySitemap => "Empty sitemap",
             Self::EmptyDocument => "Response contains no data",
             Self::UnsupportedFormat => "Unsupported format",
             Self::RobotsTooLarge => "robots.txt file size error",
+            Self::SyntaxNotUnderstood => "Syntax not understood",
+            Self::NoUserAgent => "No user-agent specified",
+            Self::FutureDate => "Invalid date: in the future",
+            Self::DuplicateUrl => "Duplicate URL",
+            Self::UrlNotAllowed => "URL not allowed",
+            Self::MissingWww => "Path mismatch: Missing www",
+            Self::IncludesWww => "Path mismatch: Includes www",
             Self::Shrunk => "Sitemap shrank to less than half",
+            Self::FeedGap => "Feed window overflowed",
             Self::NestedIndexes => "Incorrect sitemap index format: Nested sitemap indexes",
         }
     }
@@ -249,6 +325,12 @@ impl IssueCode {
             }
             Self::IncompleteBody => {
                 "Check that the server sends the whole file and that its compression is intact."
+            }
+            Self::CompressionError => {
+                "Compress the file anew and check it with gzip -t; what was intact is kept."
+            }
+            Self::FileTooLarge => {
+                "Split the file: at most 50 MB (52,428,800 bytes) before compression."
             }
             Self::EncodingError => {
                 "Save the file as UTF-8, or declare the encoding it is really in."
@@ -290,6 +372,10 @@ impl IssueCode {
             Self::SameVideoLocation => {
                 "Point to the video file or player, not to the page that shows it."
             }
+            Self::HreflangNoReturn => {
+                "Let every language version of a page list all versions, in both directions."
+            }
+            Self::HreflangNoSelf => "List the page itself among its language versions.",
             Self::MixedContent => "Keep pages and child sitemaps in separate files.",
             Self::EmptySitemap => "List at least one URL, or remove the file.",
             Self::EmptyDocument => "Serve the file with its content.",
@@ -297,10 +383,33 @@ impl IssueCode {
                 "Serve a sitemap, a feed or a list of URLs here, not another kind of file."
             }
             Self::RobotsTooLarge => "Keep robots.txt under 500 KiB; what follows is not read.",
+            Self::SyntaxNotUnderstood => {
+                "Write each line of robots.txt as a key, a colon and a value, or begin it with #."
+            }
+            Self::NoUserAgent => {
+                "Put a User-agent line before the rules; without one they bind nobody."
+            }
+            Self::FutureDate => {
+                "Give the date of the last change of the page; one to come counts as none."
+            }
+            Self::DuplicateUrl => "List each URL once; of several dates the newest counts.",
+            Self::UrlNotAllowed => {
+                "List only URLs of the sitemap's own site: same host, or name this sitemap in \
+                 robots.txt of the other host."
+            }
+            Self::MissingWww | Self::IncludesWww => {
+                "Write all URLs in the one form that the site redirects to."
+            }
             Self::Shrunk => {
                 "If so many pages are really gone, leave it: it is believed after a week."
             }
+            Self::FeedGap => {
+                "Let the feed hold more entries, or link its older pages (RFC 5005); poll it more often."
+            }
             Self::NestedIndexes => "List sitemaps in an index, not further indexes.",
+            Self::TooManyFollowed => {
+                "Split the sitemap: of one file 50,000 images, videos and alternates are followed."
+            }
         }
     }
 
@@ -326,11 +435,23 @@ impl IssueCode {
             | Self::MissingThumbnail
             | Self::MissingVideoTitle
             | Self::SameVideoLocation
+            | Self::HreflangNoReturn
+            | Self::HreflangNoSelf
             | Self::MixedContent
-            | Self::EmptySitemap => Severity::Warning,
+            | Self::EmptySitemap
+            | Self::FutureDate
+            | Self::FeedGap
+            | Self::DuplicateUrl
+            | Self::MissingWww
+            | Self::IncludesWww
+            | Self::SyntaxNotUnderstood
+            | Self::NoUserAgent => Severity::Warning,
             Self::ParsingError
             | Self::Truncated
             | Self::IncompleteBody
+            | Self::CompressionError
+            | Self::FileTooLarge
+            | Self::UrlNotAllowed
             | Self::EncodingError
             | Self::TooDeep
             | Self::OversizedMarkup
@@ -343,7 +464,8 @@ impl IssueCode {
             | Self::TooManyExtensions
             | Self::RobotsTooLarge
             | Self::Shrunk
-            | Self::NestedIndexes => Severity::Error,
+            | Self::NestedIndexes
+            | Self::TooManyFollowed => Severity::Error,
             Self::EmptyDocument | Self::UnsupportedFormat => Severity::Fatal,
         }
     }
@@ -361,10 +483,12 @@ mod tests {
 
     #[test]
     fn every_code_has_one_stable_name_a_title_and_advice() {
-        for (i, code) in IssueCode::ALL.into_iter().enumerate() {
-            assert!(IssueCode::ALL[i + 1..].iter().all(|c| c.as_str() != code.as_str()), "{code}");
+        let all = [&IssueCode::ALL[..], &IssueCode::BESIDE[..]].concat();
+        for (i, code) in all.iter().copied().enumerate() {
+            assert!(all[i + 1..].iter().all(|c| c.as_str() != code.as_str()), "{code}");
             let json = serde_json::to_string(&code).expect("a string");
             assert_eq!(json, format!("\"{code}\""));
+            assert!(all[i + 1..].iter().all(|c| c.title() != code.title()), "{code}");
             assert!(!code.title().is_empty());
             assert!(code.advice().ends_with('.'), "{code}");
         }

@@ -5,20 +5,30 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::Reading;
+use super::place::{Progress, Spot};
 use crate::parse::feed::absolute;
 
 /// The fields of an item that matter, as texts.
 #[derive(Debug, Default)]
 pub(super) struct RawItem {
-    pub(super) id: Option<String>,
-    pub(super) url: Option<String>,
-    pub(super) external_url: Option<String>,
-    pub(super) title: Option<String>,
-    pub(super) summary: Option<String>,
-    pub(super) content_text: Option<String>,
-    pub(super) content_html: Option<String>,
-    pub(super) date_published: Option<String>,
-    pub(super) date_modified: Option<String>,
+    /// Where the item begins.
+    pub(super) spot: Spot,
+    pub(super) id: Option<Found>,
+    pub(super) url: Option<Found>,
+    pub(super) external_url: Option<Found>,
+    pub(super) title: Option<Found>,
+    pub(super) summary: Option<Found>,
+    pub(super) content_text: Option<Found>,
+    pub(super) content_html: Option<Found>,
+    pub(super) date_published: Option<Found>,
+    pub(super) date_modified: Option<Found>,
+}
+
+/// A value, and where its key stands.
+#[derive(Debug, Clone)]
+pub(super) struct Found {
+    pub(super) text: String,
+    pub(super) spot: Spot,
 }
 
 /// A scalar as text; `None` for null, arrays and objects.
@@ -159,11 +169,12 @@ impl<'de> Visitor<'de> for Items<'_, '_, '_> {
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         self.reading.has_items |= self.what == What::Items;
-        while let Some(item) = seq.next_element_seed(Object)? {
+        let progress = self.reading.progress.clone();
+        while let Some(item) = seq.next_element_seed(Object(&progress))? {
             match (self.what, item) {
                 (What::Items, Some(item)) => self.reading.item(&item),
                 (What::Hubs, Some(item)) => {
-                    let hub = item.url.and_then(|url| absolute(&url, self.reading.ctx.base));
+                    let hub = item.url.and_then(|url| absolute(&url.text, self.reading.ctx.base));
                     self.reading.hints.hubs.extend(hub);
                     self.reading.hints.hubs.truncate(8);
                 }
@@ -178,16 +189,16 @@ impl<'de> Visitor<'de> for Items<'_, '_, '_> {
 }
 
 /// An object of an array; `None` for anything else.
-struct Object;
+struct Object<'p>(&'p Progress);
 
-impl<'de> DeserializeSeed<'de> for Object {
+impl<'de> DeserializeSeed<'de> for Object<'_> {
     type Value = Option<RawItem>;
     fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Self::Value, D::Error> {
         d.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Object {
+impl<'de> Visitor<'de> for Object<'_> {
     type Value = Option<RawItem>;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
@@ -215,8 +226,10 @@ impl<'de> Visitor<'de> for Object {
         Ok(None)
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut item = RawItem::default();
+        // The brace is behind us.
+        let mut item = RawItem { spot: self.0.spot().back(1), ..RawItem::default() };
         while let Some(key) = map.next_key::<String>()? {
+            let begins = self.0.spot().back(key.len() + 2);
             let slot = match key.as_str() {
                 "id" => &mut item.id,
                 "url" => &mut item.url,
@@ -232,7 +245,7 @@ impl<'de> Visitor<'de> for Object {
                     continue;
                 }
             };
-            *slot = map.next_value_seed(Loose)?;
+            *slot = map.next_value_seed(Loose)?.map(|text| Found { text, spot: begins });
         }
         Ok(Some(item))
     }

@@ -29,39 +29,47 @@ impl Rule {
         if pattern.is_empty() {
             return None;
         }
-        let pattern = if pattern.starts_with(['/', '*', '$']) {
-            normal(pattern)
-        } else {
-            format!("/{}", normal(pattern))
-        };
         let (body, anchored) = match pattern.strip_suffix('$') {
             Some(body) => (body, true),
-            None => (pattern.as_str(), false),
+            None => (pattern, false),
         };
-        let mut pieces: Vec<String> = body.split('*').map(str::to_owned).collect();
+        let slash = if pattern.starts_with(['/', '*', '$']) { "" } else { "/" };
+        let mut pieces: Vec<String> = body.split('*').map(normal).collect();
+        if let Some(first) = pieces.first_mut() {
+            first.insert_str(0, slash);
+        }
+        let stars = pieces.len() - 1;
+        let length = pieces.iter().map(String::len).sum::<usize>() + stars + usize::from(anchored);
         // Of a run of `*` one says as much.
-        let last = pieces.len() - 1;
         let mut index = 0;
         pieces.retain(|piece| {
             index += 1;
-            !piece.is_empty() || index == 1 || index == last + 1
+            !piece.is_empty() || index == 1 || index == stars + 1
         });
-        Some(Self { verdict, length: pattern.len(), pieces, anchored })
+        Some(Self { verdict, length, pieces, anchored })
     }
 
     fn matches(&self, path: &str) -> bool {
+        self.walk(path, &mut |text, piece| text.find(piece))
+    }
+
+    /// Looks for the pieces one after the other, each behind the one before:
+    /// the first place of a piece leaves the most room for the others, so no
+    /// place is ever looked at twice. `find` is the search for one piece.
+    fn walk(&self, path: &str, find: &mut dyn FnMut(&str, &str) -> Option<usize>) -> bool {
         let Some((first, others)) = self.pieces.split_first() else { return true };
         let Some(mut rest) = path.strip_prefix(first.as_str()) else { return false };
         let Some((last, middle)) = others.split_last() else {
             return !self.anchored || rest.is_empty();
         };
         for piece in middle {
-            match rest.split_once(piece.as_str()) {
-                Some((_, after)) => rest = after,
+            let after = find(rest, piece).and_then(|at| rest.get(at + piece.len()..));
+            match after {
+                Some(after) => rest = after,
                 None => return false,
             }
         }
-        if self.anchored { rest.ends_with(last.as_str()) } else { rest.contains(last.as_str()) }
+        if self.anchored { rest.ends_with(last.as_str()) } else { find(rest, last).is_some() }
     }
 }
 
@@ -99,7 +107,8 @@ impl Rules {
 }
 
 /// One spelling for what RFC 3986 holds to be the same: escapes of unreserved
-/// characters undone, other escapes in upper case, octets beyond ASCII escaped.
+/// characters undone, other escapes in upper case, octets beyond ASCII escaped,
+/// and `*` and `$`, which have a meaning in a rule only.
 fn normal(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
     let bytes = path.as_bytes();
@@ -118,6 +127,8 @@ fn normal(path: &str) -> String {
                 at += 3;
                 continue;
             }
+            // In a path they stand for themselves (RFC 9309 section 2.2.3).
+            (b'*' | b'$', ..) => escape(byte, &mut out),
             _ if byte.is_ascii_graphic() => out.push(char::from(byte)),
             _ => escape(byte, &mut out),
         }
@@ -191,7 +202,62 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_of_stars_takes_linear_time() {
+    fn special_characters_are_matched_verbatim_by_their_escapes() {
+        let table = [
+            ("/file-with-a-%2A.html", "/file-with-a-*.html", true),
+            ("/file-with-a-%2a.html", "/file-with-a-*.html", true),
+            ("/file-with-a-%2A.html", "/file-with-a-%2A.html", true),
+            ("/file-with-a-%2A.html", "/file-with-a-x.html", false),
+            ("/foo-%24", "/foo-$", true),
+            ("/foo-%24", "/foo-%24", true),
+            ("/foo-%24", "/foo-", false),
+            ("/a$b", "/a$b", true),
+            ("/a$b", "/a", false),
+            ("/a%24$", "/a$", true),
+            ("/a%24$", "/a$b", false),
+            ("/100%", "/100%", true),
+            ("/100%$", "/100%25", false),
+            ("/x%zz", "/x%zz", true),
+        ];
+        for (pattern, path, want) in table {
+            assert_eq!(matches(pattern, path), want, "{pattern} on {path}");
+        }
+    }
+
+    /// Bytes looked at by searches that look at each place once and stop at the
+    /// first hit, as a pattern is matched.
+    fn cost(pattern: &str, path: &str) -> (bool, usize) {
+        let rule = Rule::new(Verdict::Disallow, pattern).expect("not empty");
+        let mut looked_at = 0;
+        let matched = rule.walk(path, &mut |text, piece| {
+            let found = text.find(piece);
+            looked_at += found.map_or(text.len(), |at| at + piece.len());
+            found
+        });
+        (matched, looked_at)
+    }
+
+    #[test]
+    fn matching_looks_at_each_byte_of_the_path_once_whatever_the_pattern() {
+        let shapes: [(&str, &str, &str); 6] = [
+            ("*a", "b", "a"),
+            ("*a", "b$", "a"),
+            ("*a", "$", "a"),
+            ("*ab", "c", "ab"),
+            ("*aa", "b$", "a"),
+            ("a*", "b", "a"),
+        ];
+        for (unit, tail, of_path) in shapes {
+            let at = |n: usize| {
+                let pattern = format!("/{}{tail}", unit.repeat(n));
+                let path = format!("/{}", of_path.repeat(2 * n));
+                let (_, looked_at) = cost(&pattern, &path);
+                assert!(looked_at <= path.len() + pattern.len(), "{unit}{tail} at {n}");
+                looked_at
+            };
+            let (small, large) = (at(1_000), at(4_000));
+            assert!(large <= 5 * small.max(1_000), "{unit}{tail}: {small} then {large}");
+        }
         let pattern = format!("/{}b", "*a".repeat(4_000));
         let path = format!("/{}", "a".repeat(8_000));
         assert!(!matches(&pattern, &path));

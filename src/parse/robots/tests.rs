@@ -58,6 +58,116 @@ fn sitemap_lines_are_found_in_every_shape_of_the_field() {
 }
 
 #[test]
+fn a_line_with_several_urls_names_them_all_and_a_remark_names_none() {
+    let table: &[(&str, &[&str])] = &[
+        (
+            "Sitemap: https://e.com/1.xml https://e.com/2.xml",
+            &["https://e.com/1.xml", "https://e.com/2.xml"],
+        ),
+        (
+            "Sitemap: https://e.com/1.xml, https://e.com/2.xml",
+            &["https://e.com/1.xml", "https://e.com/2.xml"],
+        ),
+        ("Sitemap: https://e.com/1.xml (the main one)", &["https://e.com/1.xml"]),
+        ("Sitemap: <https://e.com/1.xml>", &["https://e.com/1.xml"]),
+        ("Sitemap: \"/s.xml\"", &["/s.xml"]),
+        ("Sitemap: //cdn.e.com/s.xml", &["//cdn.e.com/s.xml"]),
+        ("Sitemap\u{a0}:\u{a0}https://e.com/s.xml\u{a0}#x", &["https://e.com/s.xml"]),
+        ("Sitemap:\thttps://e.com/s.xml\t# x", &["https://e.com/s.xml"]),
+        ("Sitemap:\r\n\r\n  https://e.com/s.xml", &["https://e.com/s.xml"]),
+        ("sitemaps: https://e.com/s.xml", &["https://e.com/s.xml"]),
+        ("Sitemap\nhttps://e.com/s.xml", &["https://e.com/s.xml"]),
+        ("Sitemap\nDisallow: /x\nhttps://e.com/s.xml", &[]),
+        ("# sitemap\nhttps://e.com/s.xml", &[]),
+        ("Site map: https://e.com/s.xml", &["https://e.com/s.xml"]),
+    ];
+    for (text, want) in table {
+        assert_eq!(Robots::parse(text.as_bytes()).sitemaps(), *want, "{text:?}");
+    }
+}
+
+#[test]
+fn a_file_of_nothing_but_sitemaps_is_read_in_one_pass() {
+    let lines: Vec<String> = (0..40_000).map(|i| format!("sitemap:/{i}\n")).collect();
+    let lines = lines.concat();
+    let robots = Robots::parse(lines.as_bytes());
+    assert!(robots.sitemaps().len() > 30_000 && robots.is_too_large());
+}
+
+#[test]
+fn groups_are_told_apart_as_the_standard_says() {
+    let table: &[(&str, &str, &str, bool)] = &[
+        // RFC 9309 section 2.2.1: lines of one group may have blank lines between them.
+        ("User-agent: a\n\nUser-agent: b\n\nDisallow: /\n", "a", "/x", false),
+        ("User-agent: a\nDisallow: /\nUser-agent: b\nDisallow: /b\n", "b", "/x", true),
+        ("User-agent: a\nDisallow: /\nUser-agent: *\nDisallow:\n", "a", "/x", false),
+        ("User-agent: *\nDisallow: /\nUser-agent: a\nAllow: /\n", "a", "/x", true),
+        // What is no rule does not end a group, nor begin one.
+        ("User-agent: a\nHost: e.com\nUser-agent: b\nDisallow: /\n", "a", "/x", false),
+        ("User-agent: a\nCrawl-delay: 1\nUser-agent: b\nDisallow: /\n", "a", "/x", true),
+        // A name is its product token: version and comment do not count.
+        ("User-agent: SiteMapD/2.0 (+x)\nDisallow: /\n", "sitemapd/0.1 (+y)", "/x", false),
+        ("User-agent: sitemap\nDisallow: /\n", "sitemapd", "/x", true),
+        ("User-agent: sitemapd-news\nDisallow: /\n", "sitemapd", "/x", true),
+        // Keys in any case, blanks anywhere, all line ends.
+        ("USER-AGENT:a\r\n  disallow :/p\r\n", "a", "/p", false),
+        ("user-agent: a\rdisallow: /p\r", "a", "/p", false),
+        ("\u{feff}User-agent: a\nDisallow: /p # not /q\n", "a", "/q", true),
+        ("User-agent: a\nDisallow: /p # not /q\n", "a", "/p", false),
+        // The most octets win; allow wins a tie; an empty rule says nothing.
+        ("User-agent: *\nAllow: /p\nDisallow: /\n", "a", "/page", true),
+        ("User-agent: *\nAllow: /folder\nDisallow: /folder\n", "a", "/folder/page", true),
+        ("User-agent: *\nAllow: /page\nDisallow: /*.htm\n", "a", "/page.htm", false),
+        ("User-agent: *\nAllow: /page\nDisallow: /*.ph\n", "a", "/page.php5", true),
+        ("User-agent: *\nAllow: /$\nDisallow: /\n", "a", "/", true),
+        ("User-agent: *\nAllow: /$\nDisallow: /\n", "a", "/page.htm", false),
+        ("User-agent: *\nDisallow: /\nAllow:\n", "a", "/x", false),
+        // Case counts in paths, escapes do not.
+        ("User-agent: *\nDisallow: /Foo\n", "a", "/foo", true),
+        ("User-agent: *\nDisallow: /%66oo\n", "a", "/foo", false),
+        (
+            "User-agent: *\nDisallow: /foo/bar?baz=https%3a//foo.bar\n",
+            "a",
+            "/foo/bar?baz=https%3A//foo.bar",
+            false,
+        ),
+        ("User-agent: *\nDisallow: /ツ\n", "a", "/%e3%83%84", false),
+    ];
+    for (text, agent, path, allowed) in table {
+        assert_eq!(
+            Robots::parse(text.as_bytes()).allows(agent, path),
+            *allowed,
+            "{text:?} {agent} {path}"
+        );
+    }
+}
+
+#[test]
+fn a_defect_of_the_file_is_at_its_line_and_byte() {
+    let text = "\u{feff}Disallow: /a\r\nUser-agent: *\r\nnonsense here\r\nAllow: /b\r\n\
+                Sitemap: https://e.com/1.xml\r\nSitemap: /rel.xml\r\nSitemap: ftp://e.com/x\r\n";
+    let base = url::Url::parse("https://e.com/robots.txt").expect("a URL");
+    let limits = crate::parse::Limits::default();
+    let ctx = crate::parse::Context { base: &base, content_type: None, limits };
+    let report = crate::parse::parse(&mut text.as_bytes(), &ctx, &mut |_| {
+        std::ops::ControlFlow::Continue(())
+    });
+    // A byte order mark is not part of the text.
+    let decoded = text.trim_start_matches('\u{feff}');
+    for (code, needle, line) in [
+        ("no-user-agent", "Disallow: /a", 1),
+        ("syntax-not-understood", "nonsense", 3),
+        ("relative-url", "Sitemap: /rel", 6),
+        ("invalid-url", "Sitemap: ftp", 7),
+    ] {
+        let issue = report.issues.iter().find(|issue| issue.code.as_str() == code);
+        let issue = issue.unwrap_or_else(|| panic!("{code}: {:?}", report.issues));
+        let offset = decoded.find(needle).expect("it is there") as u64;
+        assert_eq!((issue.line, issue.offset), (line, offset), "{code}");
+    }
+}
+
+#[test]
 fn utf16_files_are_read() {
     let text = "User-agent: *\nDisallow: /x\nSitemap: /s.xml\n";
     let mut bytes = vec![0xff, 0xfe];

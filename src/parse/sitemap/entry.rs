@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::extension::Extension;
 use crate::date;
 use crate::model::{ChangeFreq, Lastmod, Priority};
-use crate::parse::issue::IssueCode;
+use crate::parse::issue::{IssueCode, Place};
 use crate::parse::loc;
 use crate::parse::xml::Cx;
 use crate::parse::{Context, Entry, Item, Sink, SitemapRef};
@@ -132,6 +132,7 @@ impl Draft {
     pub(super) fn give(
         &self,
         child: bool,
+        place: Place<'_>,
         extension: &mut Extension,
         sink: &mut Sink<'_>,
     ) -> ControlFlow<()> {
@@ -148,6 +149,7 @@ impl Draft {
             priority: self.priority,
             digest,
             extensions: extension.fields(),
+            place,
         }))
     }
 }

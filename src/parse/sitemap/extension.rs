@@ -1,13 +1,22 @@
 //! The extensions of a sitemap entry: images, videos, news, hreflang links.
 //!
 //! Known by namespace, so that no field of theirs is ever a field of the
-//! entry; unknown ones are passed over. All that they say goes into a digest;
-//! what is kept is bounded.
+//! entry; unknown ones (mobile, `PageMap`, code search, geo) are passed over.
+//! All that they say goes into a digest as it is written; what is kept is
+//! typed (`fields`) and bounded. What is wrong between the pages of a document
+//! is found by `returns`.
 
+mod fields;
+mod language;
+mod returns;
+
+use self::fields::{Fields, Note};
+use self::returns::Returns;
+use crate::model::extension::{Alternate, Extensions};
 use crate::parse::digest::Digest;
 use crate::parse::issue::IssueCode;
+use crate::parse::loc;
 use crate::parse::xml::{Cx, Ns, Tag};
-use crate::parse::{Extensions, Fields, loc};
 
 /// Images of one page, says Google.
 const MAX_ITEMS: usize = 1_000;
@@ -48,6 +57,7 @@ pub(super) struct Extension {
     any: bool,
     over: bool,
     news_total: usize,
+    returns: Returns,
 }
 
 impl Extension {
@@ -70,8 +80,8 @@ impl Extension {
     pub(super) fn cut(&mut self) {
         self.leaf = None;
         if let Some(item) = self.open.take() {
-            let fields = std::mem::take(&mut self.fields);
-            self.keep(item.list, fields);
+            // What it lacks was cut off.
+            self.keep(item.list, &mut |_, _| {});
         }
         self.digest.clear();
     }
@@ -149,25 +159,26 @@ impl Extension {
         }
         let Some(item) = self.open.take_if(|item| item.depth == depth) else { return };
         self.close_leaf();
-        let fields = std::mem::take(&mut self.fields);
-        check_item(item.list, &fields, cx);
-        self.keep(item.list, fields);
+        self.keep(item.list, &mut |code, sample| cx.note(code, sample));
     }
 
-    fn keep(&mut self, list: List, fields: Fields) {
-        self.news_total += usize::from(list == List::News);
-        let list = match list {
-            List::Images => &mut self.found.images,
-            List::Videos => &mut self.found.videos,
-            List::News => &mut self.found.news,
-            List::Skip => return,
-        };
-        self.any = true;
-        if list.len() < MAX_ITEMS {
-            list.push(fields);
-        } else {
-            self.over = true;
+    fn keep(&mut self, list: List, note: &mut Note<'_>) {
+        if list == List::Skip {
+            return;
         }
+        let fields = std::mem::take(&mut self.fields);
+        self.any = true;
+        let found = &mut self.found;
+        let over = match list {
+            List::Images => add(&mut found.images, fields::image(fields, note)),
+            List::Videos => add(&mut found.videos, fields::video(fields, note)),
+            List::News => {
+                self.news_total += 1;
+                add(&mut found.news, fields::news(fields, note))
+            }
+            List::Skip => false,
+        };
+        self.over |= over;
     }
 
     fn close_leaf(&mut self) {
@@ -202,41 +213,35 @@ impl Extension {
             cx.note(IssueCode::MissingAttribute, "link href");
             return;
         }
-        let mut fields = Fields::new();
-        match tag.attr("hreflang") {
-            Some(code) => {
-                if !is_language(&code) {
-                    cx.note(IssueCode::InvalidAttributeValue, &code);
-                }
-                fields.push(("hreflang".to_owned(), code.into_owned()));
+        let hreflang = tag.attr("hreflang").map(std::borrow::Cow::into_owned);
+        let media = tag.attr("media").map(std::borrow::Cow::into_owned);
+        match &hreflang {
+            Some(code) if !language::is_hreflang(code) => {
+                cx.note(IssueCode::InvalidAttributeValue, code);
             }
-            None if tag.attr("media").is_none() => {
-                cx.note(IssueCode::MissingAttribute, "link hreflang");
-            }
-            None => {}
+            None if media.is_none() => cx.note(IssueCode::MissingAttribute, "link hreflang"),
+            _ => {}
         }
-        if let Some(media) = tag.attr("media") {
-            fields.push(("media".to_owned(), media.into_owned()));
-        }
-        fields.push(("href".to_owned(), href));
-        for (name, value) in &fields {
+        let said = [("hreflang", hreflang.as_deref()), ("media", media.as_deref())];
+        for (name, value) in said.into_iter().chain([("href", Some(href.as_str()))]) {
+            let Some(value) = value else { continue };
             self.bytes += name.len() + value.len();
             self.hash(name, value);
         }
-        if self.found.alternates.len() < MAX_ITEMS && self.bytes <= MAX_BYTES {
-            self.found.alternates.push(fields);
-        } else {
-            self.over = true;
-        }
+        let fits = self.bytes <= MAX_BYTES;
+        let link = Alternate { hreflang, href, media };
+        self.over |= !fits || add(&mut self.found.alternates, link);
     }
 
     /// Looks at the entry as a whole, now that its URL is known.
-    pub(super) fn check(&self, page: &str, cx: &mut Cx<'_>) {
-        let same = |field: &(String, String)| {
-            matches!(field.0.as_str(), "content_loc" | "player_loc") && field.1 == page
-        };
-        if self.found.videos.iter().flatten().any(same) {
+    pub(super) fn check(&mut self, page: &str, cx: &mut Cx<'_>) {
+        let mut media = self.found.videos.iter().flat_map(|v| [&v.content_loc, &v.player_loc]);
+        if media.any(|url| url.as_deref() == Some(page)) {
             cx.note(IssueCode::SameVideoLocation, page);
+        }
+        if !self.over {
+            // Where links were cut off, what is left proves nothing.
+            self.returns.page(page, &self.found.alternates, cx);
         }
         if self.over {
             cx.note(IssueCode::TooManyExtensions, page);
@@ -262,52 +267,18 @@ impl Extension {
 
     /// The fields, unless there are none.
     pub(super) fn fields(&self) -> Option<&Extensions> {
-        let f = &self.found;
-        let none = f.images.is_empty()
-            && f.videos.is_empty()
-            && f.news.is_empty()
-            && f.alternates.is_empty();
-        (!none).then_some(f)
+        (!self.found.is_empty()).then_some(&self.found)
     }
 }
 
-/// Notes what a closed element lacks.
-fn check_item(list: List, fields: &Fields, cx: &mut Cx<'_>) {
-    let has = |name: &str| fields.iter().any(|(known, _)| known == name);
-    match list {
-        List::Videos => {
-            if !has("thumbnail_loc") {
-                cx.note(IssueCode::MissingThumbnail, "video:thumbnail_loc");
-            }
-            if !has("title") {
-                cx.note(IssueCode::MissingVideoTitle, "video:title");
-            }
-        }
-        List::News if !has("name") => cx.note(IssueCode::MissingPublication, "news:publication"),
-        List::Images if !has("loc") => cx.note(IssueCode::MissingTag, "image:loc"),
-        _ => {}
+/// Adds an element to a bounded list; says whether there was no room.
+fn add<T>(list: &mut Vec<T>, element: T) -> bool {
+    let full = list.len() >= MAX_ITEMS;
+    if !full {
+        list.push(element);
     }
+    full
 }
 
-/// Is this a language as hreflang wants it: `x-default`, or an ISO 639-1 code
-/// with an optional script and an optional region?
-fn is_language(code: &str) -> bool {
-    /// Codes that people take for languages: Greek is `el`, Japanese `ja`, …
-    const MISTAKEN: [&str; 7] = ["gr", "jp", "cn", "cz", "dk", "ua", "us"];
-    let lower = code.to_ascii_lowercase();
-    if lower == "x-default" {
-        return true;
-    }
-    let mut parts = lower.split('-');
-    let language = parts.next().unwrap_or_default();
-    let alphabetic = |s: &str| s.bytes().all(|b| b.is_ascii_alphabetic());
-    let fits = |part: &str| match part.len() {
-        2 | 4 => alphabetic(part),
-        3 => part.bytes().all(|b| b.is_ascii_digit()),
-        _ => false,
-    };
-    (2..=3).contains(&language.len())
-        && alphabetic(language)
-        && !MISTAKEN.contains(&language)
-        && parts.all(fits)
-}
+#[cfg(test)]
+mod tests;

@@ -29,24 +29,24 @@ impl<'a> Start<'a> {
         self.open
     }
 
-    /// Looks at the next raw bytes. Takes a byte order mark off them.
-    pub(super) fn decide(&mut self, raw: &mut Vec<u8>, ended: bool) -> Decode {
+    /// Looks at the next raw bytes. Also says how many of them are a byte order
+    /// mark, and no text.
+    pub(super) fn decide(&mut self, raw: &[u8], ended: bool) -> (Decode, usize) {
         if self.first {
             self.first = false;
-            if let Some((decode, mark)) = by_shape(raw) {
-                raw.drain(..mark);
+            if let Some(found) = by_shape(raw) {
                 self.open = false;
-                return decode;
+                return found;
             }
             self.declared = declaration(raw);
             let http = self.content_type.and_then(charset_param);
             if http.or(self.declared) == Some(ISO_2022_JP) {
                 self.open = false;
-                return Decode::labelled(ISO_2022_JP);
+                return (Decode::labelled(ISO_2022_JP), 0);
             }
         }
         if raw.is_ascii() {
-            return Decode::utf8();
+            return (Decode::utf8(), 0);
         }
         self.open = false;
         let label = self
@@ -54,10 +54,11 @@ impl<'a> Start<'a> {
             .and_then(charset_param)
             .filter(|e| says_something(e))
             .or(self.declared.filter(|e| says_something(e)));
-        match label {
+        let decode = match label {
             Some(encoding) if !mostly_utf8(raw, ended) => Decode::labelled(encoding),
             _ => Decode::utf8(),
-        }
+        };
+        (decode, 0)
     }
 }
 
@@ -209,8 +210,14 @@ impl Decode {
         }
     }
 
-    /// Decodes `raw` onto `out`, leaving in `raw` what needs more bytes.
-    pub(super) fn run(&mut self, raw: &mut Vec<u8>, out: &mut String, last: bool) -> Option<Wrong> {
+    /// Decodes `raw` onto `out` and says how many bytes it used: what is left
+    /// needs more of them.
+    pub(super) fn run(
+        &mut self,
+        raw: &[u8],
+        out: &mut String,
+        last: bool,
+    ) -> (usize, Option<Wrong>) {
         match self {
             Self::Utf8 { proper, stray } => run_utf8(raw, out, last, proper, stray),
             Self::Utf32 { big } => run_utf32(raw, out, last, *big),
@@ -220,12 +227,12 @@ impl Decode {
 }
 
 fn run_utf8(
-    raw: &mut Vec<u8>,
+    raw: &[u8],
     out: &mut String,
     last: bool,
     proper: &mut bool,
     stray: &mut bool,
-) -> Option<Wrong> {
+) -> (usize, Option<Wrong>) {
     let before = out.len();
     let mut wrong: Option<Wrong> = None;
     let mut used = 0;
@@ -235,8 +242,7 @@ fn run_utf8(
             Ok(text) => {
                 *proper = *proper || !text.is_ascii();
                 out.push_str(text);
-                raw.clear();
-                return wrong;
+                return (raw.len(), wrong);
             }
             Err(error) => error,
         };
@@ -246,8 +252,7 @@ fn run_utf8(
         out.push_str(valid);
         used += valid.len();
         if error.error_len().is_none() && !last {
-            raw.drain(..used);
-            return wrong;
+            return (used, wrong);
         }
         let len = error.error_len().unwrap_or(bad.len()).max(1);
         *stray = true;
@@ -259,7 +264,7 @@ fn run_utf8(
     }
 }
 
-fn run_utf32(raw: &mut Vec<u8>, out: &mut String, last: bool, big: bool) -> Option<Wrong> {
+fn run_utf32(raw: &[u8], out: &mut String, last: bool, big: bool) -> (usize, Option<Wrong>) {
     let before = out.len();
     let mut wrong: Option<Wrong> = None;
     let mut bad = |at: usize| wrong.get_or_insert(Wrong { at, count: 0 }).count += 1;
@@ -275,16 +280,15 @@ fn run_utf32(raw: &mut Vec<u8>, out: &mut String, last: bool, big: bool) -> Opti
         bad(out.len() - before);
     }
     let kept = if last { 0 } else { tail.len() };
-    raw.drain(..raw.len() - kept);
-    wrong
+    (raw.len() - kept, wrong)
 }
 
 fn run_labelled(
     decoder: &mut Decoder,
-    raw: &mut Vec<u8>,
+    raw: &[u8],
     out: &mut String,
     last: bool,
-) -> Option<Wrong> {
+) -> (usize, Option<Wrong>) {
     let before = out.len();
     let mut any = false;
     let mut used = 0;
@@ -299,11 +303,10 @@ fn run_labelled(
             break;
         }
     }
-    raw.clear();
-    if !any {
-        return None;
-    }
-    let added = out.get(before..).unwrap_or_default();
-    let count = added.chars().filter(|c| *c == char::REPLACEMENT_CHARACTER).count() as u64;
-    Some(Wrong { at: added.find(char::REPLACEMENT_CHARACTER)?, count })
+    let added = if any { out.get(before..).unwrap_or_default() } else { "" };
+    let wrong = added.find(char::REPLACEMENT_CHARACTER).map(|at| Wrong {
+        at,
+        count: added.chars().filter(|c| *c == char::REPLACEMENT_CHARACTER).count() as u64,
+    });
+    (raw.len(), wrong)
 }

@@ -25,6 +25,10 @@ impl Cut {
     }
 }
 
+/// A CDATA section that does not end within so many bytes behind an end tag of
+/// its element was not closed.
+const MUCH_TEXT: usize = 64 * 1024;
+
 /// Where a CDATA section ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CdataEnd {
@@ -40,20 +44,29 @@ pub(super) enum CdataEnd {
 
 impl CdataEnd {
     /// An end tag in a CDATA section is text, unless another section begins
-    /// (or much text follows) before a `]]>`.
+    /// behind a later start tag (or very much text follows) before a `]]>`.
     pub(super) fn find(inside: &str, element: &str, last: bool) -> Self {
-        const ENOUGH: usize = 8 * 1024;
         let mut forgotten = None;
         let mut from = 0;
-        while let Some(at) = inside.get(from..).and_then(|s| s.find(['<', '>'])).map(|i| from + i) {
+        while let Some(at) = inside
+            .as_bytes()
+            .get(from..)
+            .and_then(|s| memchr::memchr2(b'<', b'>', s))
+            .map(|i| from + i)
+        {
             let (before, after) = inside.split_at(at);
+            if let Some(end) = forgotten.filter(|end| at > end + MUCH_TEXT) {
+                return Self::Forgotten(end);
+            }
+            if before.ends_with("]]") && after.starts_with('>') {
+                return Self::Proper(at - 2);
+            }
             match forgotten {
-                // First, since a `]]>` so far off may not be in the window yet.
-                Some(end) if at > end + ENOUGH || after.starts_with("<![CDATA[") => {
+                Some(end)
+                    if after.starts_with("<![CDATA[")
+                        && before.get(end..).is_some_and(is_in_element) =>
+                {
                     return Self::Forgotten(end);
-                }
-                _ if before.ends_with("]]") && after.starts_with('>') => {
-                    return Self::Proper(at - 2);
                 }
                 None if is_end_tag(after, element) => forgotten = Some(at),
                 _ => {}
@@ -61,11 +74,17 @@ impl CdataEnd {
             from = at + 1;
         }
         match forgotten {
-            Some(end) if last || inside.len() > end + ENOUGH => Self::Forgotten(end),
+            Some(end) if last || inside.len() > end + MUCH_TEXT => Self::Forgotten(end),
             Some(_) => Self::Unsure,
             None => Self::Beyond,
         }
     }
+}
+
+/// Is the last tag of some markup a start tag? Looks no further back than it.
+fn is_in_element(markup: &str) -> bool {
+    let tag = markup.rfind('<').and_then(|at| markup.as_bytes().get(at + 1));
+    tag.is_some_and(|b| is_name_start(*b))
 }
 
 fn is_end_tag(text: &str, element: &str) -> bool {
@@ -92,11 +111,56 @@ pub(super) fn is_name_start(b: u8) -> bool {
     b.is_ascii_alphabetic() || b == b'_' || b == b':' || b >= 0x80
 }
 
-/// Bytes of the name that `bytes` begin with.
-pub(super) fn name_len(bytes: &[u8]) -> usize {
-    let of_name =
-        |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b':' | b'_' | b'-' | b'.') || *b >= 0x80;
-    bytes.iter().position(|b| !of_name(b)).unwrap_or(bytes.len())
+/// May stand in a name.
+const NAME: u8 = 1;
+/// Stands in names that mean something else in lower case, or have a prefix.
+const ODD: u8 = 2;
+/// What each byte is in a name; 0 ends one.
+const KINDS: [u8; 256] = kinds();
+
+const fn kinds() -> [u8; 256] {
+    let mut table = [0; 256];
+    let mut at = 0;
+    while at < table.len() {
+        // The cast is exact: the table has one place for each value of a byte.
+        #[allow(clippy::cast_possible_truncation)]
+        let b = at as u8;
+        if b.is_ascii_alphanumeric() || matches!(b, b':' | b'_' | b'-' | b'.') || b >= 0x80 {
+            table[at] = if b.is_ascii_uppercase() || b == b':' { NAME | ODD } else { NAME };
+        }
+        at += 1;
+    }
+    table
+}
+
+/// The name that some bytes begin with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NameLen {
+    /// Its bytes.
+    pub(super) len: usize,
+    /// It has no prefix and no capital letter.
+    pub(super) simple: bool,
+}
+
+impl NameLen {
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        let mut all = 0;
+        let mut len = 0;
+        for b in bytes {
+            let kind = KINDS[usize::from(*b)];
+            if kind == 0 {
+                break;
+            }
+            all |= kind;
+            len += 1;
+        }
+        Self { len, simple: all & ODD == 0 }
+    }
+}
+
+/// Bytes of white space that `bytes` begin with.
+pub(super) fn blanks(bytes: &[u8]) -> usize {
+    bytes.iter().take_while(|b| matches!(b, b' ' | b'\n' | b'\r' | b'\t')).count()
 }
 
 /// The character boundary at or before `at`.
@@ -137,6 +201,8 @@ mod tests {
             ("]]>", true, Proper(0)),
             ("see </loc> there]]></loc>", true, Proper(16)),
             ("http://a</loc></url><url><loc><![CDATA[http://b]]></loc>", true, Forgotten(8)),
+            ("a</loc> <![CDATA[ is text ]]></loc>", true, Proper(26)),
+            ("a</loc></url> <![CDATA[ too ]]></loc>", true, Proper(28)),
             ("http://a</loc ></url>", true, Forgotten(8)),
             ("http://a</loc></url>", false, Unsure),
             ("http://a</lastmod>", true, Beyond),
@@ -144,11 +210,9 @@ mod tests {
         for (inside, last, want) in table {
             assert_eq!(CdataEnd::find(inside, "loc", last), want, "{inside}");
         }
-        // However much of it is in the window.
-        let far = format!("http://a</loc>{}]]></loc>", "x".repeat(9_000));
-        for inside in [far.as_str(), &far[..8_500]] {
-            assert_eq!(CdataEnd::find(inside, "loc", false), Forgotten(8));
-        }
+        let far = |text: usize| format!("a</loc>{}]]></loc>", "x".repeat(text));
+        assert_eq!(CdataEnd::find(&far(50_000), "loc", true), Proper(50_007));
+        assert_eq!(CdataEnd::find(&far(MUCH_TEXT), "loc", true), Forgotten(1));
     }
 
     #[test]

@@ -65,6 +65,14 @@ impl Elements {
         visitor.end(depth, true, cx)
     }
 
+    /// White space only.
+    #[inline]
+    pub(super) fn blank<V: Visitor>(&mut self, text: &str, visitor: &mut V, cx: &mut Cx<'_>) {
+        if self.stack.depth() > 0 && self.stack.overflow == 0 {
+            visitor.blank(text, cx);
+        }
+    }
+
     pub(super) fn text<V: Visitor>(&mut self, text: &str, visitor: &mut V, cx: &mut Cx<'_>) {
         if self.stack.overflow > 0 {
             return;
@@ -124,6 +132,25 @@ impl Elements {
         self.text(raw, visitor, cx);
     }
 
+    /// A start tag that is a name without prefix and capital letters.
+    #[inline]
+    pub(super) fn simple_tag<V: Visitor>(
+        &mut self,
+        name: &str,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> ControlFlow<()> {
+        if self.stack.depth() >= MAX_DEPTH || VOID.contains(&name) {
+            return self.tag(name, "", false, visitor, cx);
+        }
+        self.seen_root = true;
+        let tag =
+            Tag { local: name, ns: Ns::None, prefix: None, declared: true, raw_attributes: "" };
+        self.open(tag, visitor, cx)?;
+        self.stack.push(name);
+        ControlFlow::Continue(())
+    }
+
     /// A start tag: its name, the rest of it, and whether it ends in `/`.
     pub(super) fn tag<V: Visitor>(
         &mut self,
@@ -176,7 +203,7 @@ impl Elements {
     ) -> ControlFlow<()> {
         for _ in 0..MAX_REOPENS {
             let depth = self.stack.depth() + 1;
-            if tag.raw_attributes.contains("xmlns") {
+            if !tag.raw_attributes.is_empty() && tag.raw_attributes.contains("xmlns") {
                 self.declare(&tag, depth);
             }
             (tag.ns, tag.declared) = self.stack.resolve(tag.prefix);
@@ -204,6 +231,22 @@ impl Elements {
                 self.stack.scopes.bind(prefix, uri, depth);
             }
         }
+    }
+
+    /// The end tag of the innermost element, of which there is one.
+    #[inline]
+    pub(super) fn end_top<V: Visitor>(
+        &mut self,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> ControlFlow<()> {
+        if self.stack.overflow > 0 {
+            let name = self.stack.top().to_owned();
+            return self.end(&name, visitor, cx);
+        }
+        let depth = self.stack.depth();
+        self.stack.pop();
+        visitor.end(depth, false, cx)
     }
 
     /// An end tag, without its brackets and slash.

@@ -7,13 +7,14 @@
 //! rule (a tag ends at the next `<` or `>`), never twice.
 
 mod bang;
+mod plain;
 
 use std::ops::ControlFlow;
 
 use super::super::issue::{IssueCode, Issues, Place};
 use super::super::text::Text;
-use super::bounds::{Cut, boundary, excerpt, in_quotes, is_name_start, name_len, subset_end};
-use super::elements::{Elements, LONGEST_REFERENCE};
+use super::bounds::{Cut, boundary, excerpt, in_quotes, is_name_start, subset_end};
+use super::elements::Elements;
 use super::{Cx, MAX_TAG, Visitor, tag_len};
 
 /// Of something open, what may be the start of its end.
@@ -141,7 +142,8 @@ impl Scan {
         let mut start = at;
         loop {
             cx.place.at = w.origin.at + start;
-            let next = match bytes.get(start..).unwrap_or_default() {
+            let here = bytes.get(start..).unwrap_or_default();
+            let next = match here {
                 [] => return Flow::At(start),
                 [b'<', next, ..] => *next,
                 [b'<'] => return self.lone(w, start, visitor, cx),
@@ -153,66 +155,25 @@ impl Scan {
                     continue;
                 }
             };
-            let closes = next == b'/';
-            if !closes && !is_name_start(next) {
+            let flow = if next == b'/' {
+                self.plain_end(w, &mut start, visitor, cx)
+            } else if is_name_start(next) {
+                self.plain_start(w, &mut start, visitor, cx)
+            } else {
                 return match next {
                     b'!' | b'?' => self.bang(w, start, visitor, cx),
                     _ => self.lone(w, start, visitor, cx),
                 };
-            }
-            // A name and nothing else: most tags are that.
-            let inner = start + 1 + usize::from(closes);
-            let name = name_len(bytes.get(inner..).unwrap_or_default());
-            let end = inner + name;
-            if name > 0 && bytes.get(end) == Some(&b'>') {
-                let name = w.rest.get(inner..end).unwrap_or_default();
-                let flow = if closes {
-                    self.elements.end(name, visitor, cx)
-                } else {
-                    self.elements.tag(name, "", false, visitor, cx)
-                };
-                start = end + 1;
-                if flow.is_break() {
-                    return Flow::Stop(start);
-                }
-                continue;
-            }
-            match self.tag(w, start, visitor, cx) {
-                Flow::At(end) if self.passing.is_none() => start = end,
-                flow => return flow,
+            };
+            match flow {
+                Some(ControlFlow::Continue(())) => {}
+                Some(ControlFlow::Break(())) => return Flow::Stop(start),
+                None => match self.tag(w, start, visitor, cx) {
+                    Flow::At(end) if self.passing.is_none() => start = end,
+                    flow => return flow,
+                },
             }
         }
-    }
-
-    /// Text up to the next `<`.
-    fn run_of_text<V: Visitor>(
-        &mut self,
-        w: &Window<'_>,
-        start: usize,
-        visitor: &mut V,
-        cx: &mut Cx<'_>,
-    ) -> Flow {
-        let here = w.from(start);
-        let found = here.find('<');
-        let mut text = here.get(..found.unwrap_or(here.len())).unwrap_or_default();
-        // A reference may go on beyond the window.
-        if found.is_none() && !w.last {
-            let from = boundary(text, text.len().saturating_sub(LONGEST_REFERENCE));
-            let tail = text.get(from..).unwrap_or_default();
-            if let Some(amp) =
-                tail.rfind('&').filter(|amp| !tail.get(*amp..).is_some_and(|t| t.contains(';')))
-            {
-                text = text.get(..from + amp).unwrap_or_default();
-                self.elements.references(text, visitor, cx);
-                return Flow::Need(start + text.len());
-            }
-        }
-        if text.contains('&') {
-            self.elements.references(text, visitor, cx);
-        } else {
-            self.elements.text(text, visitor, cx);
-        }
-        Flow::At(start + text.len())
     }
 
     /// A tag with more than a name in it.

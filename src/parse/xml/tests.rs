@@ -70,6 +70,7 @@ fn broken_markup_is_read_as_what_was_meant() {
         ("<a>1<</a>", "<1:a>1<</1>", &[UnescapedCharacter]),
         ("<a><![CDATA[<b>&amp;]]></a>", "<1:a><b>&amp;</1>", &[]),
         ("<a><b><![CDATA[x</b><b>y</b></a>", "<1:a><2:b>x</2><2:b>y</2></1>", &[ParsingError]),
+        ("<a><b><![CDATA[x</b> <b>y]]></b></a>", "<1:a><2:b>x</b> <b>y</2></1>", &[]),
         ("<a><b>x</a>", "<1:a><2:b>x</2!></1>", &[MismatchedTag]),
         ("<a>x</b></a>", "<1:a>x</1>", &[MismatchedTag]),
         ("<a><b>x</B></a>", "<1:a><2:b>x</2></1>", &[MismatchedTag]),
@@ -117,6 +118,17 @@ fn a_token_that_straddles_windows_is_read_whole() {
         let (out, outcome, codes) = log(&format!("<a>{filler}{tail}"));
         assert!(out.ends_with(want), "{shift}: {}", &out[out.len() - 80..]);
         assert!(outcome.complete && codes.is_empty(), "{shift}: {codes:?}");
+    }
+}
+
+#[test]
+fn an_end_tag_in_a_section_is_text_however_far_off_the_end_of_the_section_is() {
+    for text in [10, 20_000, 60_000] {
+        let filler = "é>".repeat(text / 3);
+        let (out, outcome, codes) =
+            log(&format!("<a><b><![CDATA[x</b>{filler}]]></b><b>y</b></a>"));
+        assert_eq!(out, format!("<1:a><2:b>x</b>{filler}</2><2:b>y</2></1>"));
+        assert!(outcome.complete && codes.is_empty(), "{codes:?}");
     }
 }
 

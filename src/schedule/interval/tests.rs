@@ -26,6 +26,11 @@ fn mins(count: u64) -> Duration {
     Duration::from_secs(count * 60)
 }
 
+/// An hour ago half a change an hour was expected, and so it is.
+fn hourly() -> Rhythm {
+    Rhythm { new: 0.0, ..Rhythm::begin(now() - hours(1), hours(1)) }
+}
+
 /// The case every test starts from: an adaptive source of an hour, no chance.
 fn case<'a>(poll: &'a Poll, hints: &'a Hints, event: PollEvent) -> PollInput<'a> {
     static UTC: TimeZone = TimeZone::UTC;
@@ -35,6 +40,9 @@ fn case<'a>(poll: &'a Poll, hints: &'a Hints, event: PollEvent) -> PollInput<'a>
         rule: &PollRule::Adaptive,
         timezone: &UTC,
         previous: Some(hours(1)),
+        rhythm: Some(hourly()),
+        window: None,
+        rotates: false,
         event,
         failures: 0,
         failing_since: None,
@@ -57,21 +65,111 @@ fn wait_of(input: &PollInput<'_>) -> Duration {
 const CHANGED: PollEvent = PollEvent::Changed { new: 2, changed: 1 };
 const NO_HINTS: Hints = Hints { max_age: None, ttl: None, skip: hints::Skip { hours: 0, days: 0 } };
 
+/// Days of polls of a source that brings `found(hour)` in that hour of its life.
+fn life(poll: &Poll, days: u64, found: impl Fn(u64) -> u64) -> Vec<(u64, Duration)> {
+    let (start, end) = (now(), now() + hours(24 * days));
+    let mut input =
+        PollInput { previous: None, rhythm: None, ..case(poll, &NO_HINTS, PollEvent::Unchanged) };
+    let (mut seen, mut polls) = (0, Vec::new());
+    while input.now < end {
+        let hour = Duration::try_from(input.now.duration_since(start)).unwrap().as_secs() / 3_600;
+        let new = (seen..hour).map(&found).sum();
+        seen = hour;
+        input.event = PollEvent::Changed { new, changed: 0 };
+        let next = decide(&input);
+        polls.push((hour, next.interval));
+        (input.previous, input.rhythm) = (Some(next.interval), next.rhythm);
+        input.now = next.at;
+    }
+    polls
+}
+
+/// Polls a day in the second half of a life.
+fn polls_a_day(poll: &Poll, found: impl Fn(u64) -> u64) -> u64 {
+    let polls = life(poll, 28, found);
+    polls.iter().filter(|(hour, _)| *hour >= 14 * 24).count() as u64 / 14
+}
+
 #[test]
-fn news_halve_the_interval_and_silence_makes_it_half_as_long_again() {
+fn a_source_is_polled_when_half_a_change_is_expected() {
     let poll = poll();
-    for (event, previous, interval) in [
-        (CHANGED, hours(2), hours(1)),
-        (CHANGED, mins(15), mins(10)),
-        (PollEvent::Changed { new: 0, changed: 0 }, hours(2), hours(3)),
-        (PollEvent::Unchanged, hours(2), hours(3)),
-        (PollEvent::Unchanged, days(6), days(7)),
-        (PollEvent::Incomplete, hours(2), hours(2)),
+    for (what, polls, expected) in [
+        ("one a day", polls_a_day(&poll, |hour| u64::from(hour % 24 == 9)), 2..=3),
+        ("four a day", polls_a_day(&poll, |hour| u64::from(hour % 6 == 3)), 7..=10),
+        ("one an hour", polls_a_day(&poll, |_| 1), 35..=60),
+        (
+            "a hundred once a day",
+            polls_a_day(&poll, |hour| if hour % 24 == 9 { 100 } else { 0 }),
+            5..=16,
+        ),
+        ("one a month", polls_a_day(&poll, |hour| u64::from(hour % 720 == 9)), 1..=1),
+    ] {
+        assert!(expected.contains(&polls), "{what}: {polls} polls a day");
+    }
+}
+
+#[test]
+fn silence_lengthens_the_interval_to_a_day_and_after_a_month_to_the_bound() {
+    let poll = poll();
+    let polls = life(&poll, 120, |_| 0);
+    assert!(polls.windows(2).all(|two| two[0].1 <= two[1].1), "{polls:?}");
+    let at = |day: u64| polls.iter().rfind(|(hour, _)| *hour <= day * 24).expect("a poll").1;
+    assert_eq!((at(0), at(14), at(29)), (hours(1), days(1), days(1)));
+    assert_eq!(at(119), poll.max);
+}
+
+#[test]
+fn a_sleeper_that_wakes_is_followed_within_days() {
+    let poll = poll();
+    let polls = life(&poll, 112, |hour| u64::from(hour > 100 * 24));
+    let awake = polls.iter().filter(|(hour, _)| *hour > 109 * 24 && *hour <= 110 * 24).count();
+    assert!(awake >= 12, "{awake} polls on the tenth day");
+}
+
+#[test]
+fn one_poll_changes_the_interval_at_most_twofold() {
+    let poll = poll();
+    for (event, previous, bounds) in [
+        (PollEvent::Changed { new: 5_000, changed: 0 }, hours(20), hours(10)..=hours(20)),
+        (PollEvent::Unchanged, hours(1), hours(1)..=hours(2)),
+        (PollEvent::Incomplete, hours(2), hours(2)..=hours(2)),
     ] {
         let input = PollInput { previous: Some(previous), ..case(&poll, &NO_HINTS, event) };
         let next = decide(&input);
-        assert_eq!((next.interval, next.rule), (interval, Rule::Adaptive), "{event:?}");
-        assert_eq!(wait_of(&input), interval, "{event:?}");
+        assert!(bounds.contains(&next.interval), "{event:?}: {:?}", next.interval);
+        assert_eq!((wait_of(&input), next.rule), (next.interval, Rule::Adaptive), "{event:?}");
+    }
+}
+
+#[test]
+fn a_list_of_what_is_recent_is_polled_before_it_has_run_through() {
+    let poll = poll();
+    let hints = Hints { ttl: Some(hours(24)), ..NO_HINTS };
+    let busy = Rhythm { new: 240.0, seconds: 86_400.0, ..hourly() };
+    for (entries, expected, rule) in [
+        (100, hours(5), Rule::Window),
+        (10, mins(30), Rule::Window),
+        (5_000, hours(24), Rule::Hint),
+    ] {
+        let input = PollInput {
+            window: Some(entries),
+            rhythm: Some(busy),
+            previous: Some(hours(12)),
+            ..case(&poll, &hints, PollEvent::Incomplete)
+        };
+        assert_eq!((wait_of(&input), decide(&input).rule), (expected, rule), "{entries}");
+    }
+}
+
+#[test]
+fn a_rotated_list_that_has_been_silent_for_half_a_year_is_retired() {
+    let poll = poll();
+    let silent = |days_ago: u64| Rhythm { changed_at: now() - days(days_ago), ..hourly() };
+    for (rotates, days_ago, retired) in [(true, 180, true), (true, 179, false), (false, 900, false)]
+    {
+        let rhythm = Some(silent(days_ago));
+        let input = PollInput { rhythm, rotates, ..case(&poll, &NO_HINTS, PollEvent::Unchanged) };
+        assert_eq!(matches!(next_poll(&input), Next::Retire { .. }), retired, "{days_ago}");
     }
 }
 
@@ -79,7 +177,7 @@ fn news_halve_the_interval_and_silence_makes_it_half_as_long_again() {
 fn the_first_interval_follows_the_first_read() {
     let poll = poll();
     for event in [CHANGED, PollEvent::Unchanged] {
-        let input = PollInput { previous: None, ..case(&poll, &NO_HINTS, event) };
+        let input = PollInput { previous: None, rhythm: None, ..case(&poll, &NO_HINTS, event) };
         assert_eq!(decide(&input).interval, poll.first);
     }
 }
@@ -88,11 +186,17 @@ fn the_first_interval_follows_the_first_read() {
 fn the_reason_is_a_sentence_with_its_figures() {
     let poll = poll();
     let why = |event| decide(&case(&poll, &NO_HINTS, event)).why;
-    assert_eq!(why(CHANGED), "2 new and 1 changed, so the interval shrinks from 1h to 30m");
-    assert_eq!(why(PollEvent::Unchanged), "nothing new, so the interval grows from 1h to 1h 30m");
+    assert_eq!(
+        why(CHANGED),
+        "2 new and 1 changed, so the interval shrinks from 1h to 30m (about 31 changes a day are expected)"
+    );
+    assert_eq!(
+        why(PollEvent::Unchanged),
+        "nothing new, so the interval grows from 1h to 2h (about 6.0 changes a day are expected)"
+    );
     assert_eq!(
         why(PollEvent::Incomplete),
-        "the document was incomplete, and the interval stays at 1h"
+        "the document was incomplete, and the interval stays at 1h (about 12 changes a day are expected)"
     );
     assert_eq!(
         why(PollEvent::Throttled { status: 429, retry_after: Some(hours(2)) }),
@@ -108,14 +212,14 @@ fn a_publisher_slows_polling_down_within_a_day_and_never_speeds_it_up() {
         (Some(hours(4)), Some(hours(6)), hours(4), Rule::Hint),
         (Some(Duration::ZERO), Some(hours(6)), hours(6), Rule::Hint),
         (Some(days(365)), None, days(1), Rule::Hint),
-        (Some(mins(5)), Some(hours(6)), mins(90), Rule::Adaptive),
+        (Some(mins(5)), Some(hours(6)), hours(2), Rule::Adaptive),
     ] {
         let hints = Hints { max_age, ttl, ..NO_HINTS };
         let input = case(&poll, &hints, PollEvent::Unchanged);
         let next = decide(&input);
         assert_eq!((wait_of(&input), next.rule), (expected, rule), "{max_age:?} {ttl:?}");
         // The hint is not learned: without it the source is as lively as before.
-        assert_eq!(next.interval, mins(90));
+        assert_eq!(next.interval, hours(2));
     }
 }
 

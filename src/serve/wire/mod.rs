@@ -6,6 +6,7 @@
 //! elements cannot grow into a large one in memory. [`queue`] has the bodies
 //! that fetchers send and get, [`views`] and [`sources`] what operators read.
 
+mod include;
 pub(crate) mod queue;
 pub(crate) mod sources;
 pub(crate) mod views;

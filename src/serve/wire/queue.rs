@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ChangeFreq, Lastmod, Outcome, Priority, Reason, UrlId};
+use crate::model::extension::Extensions;
+use crate::model::{ChangeFreq, Lastmod, Outcome, Priority, Reason, UrlId, UrlKind};
 use crate::queue::{
     LeaseBatch, LeaseRequest, Leased, MAX_LEASE, MAX_RESULTS, MAX_TTL, MAX_WAIT, Settlement, Token,
     TokenResult,
@@ -17,6 +18,7 @@ use crate::queue::{
 use crate::serve::LeaseDefaults;
 use crate::serve::problem::Problem;
 
+use super::include::{Include, Lists};
 use super::{Capped, Span, Time, clip, crawl, grouped, name, web_url};
 
 /// URLs leased where `max` is not given.
@@ -52,13 +54,13 @@ pub(crate) struct LeaseBody {
 
 impl LeaseBody {
     /// The store's request, and how long to wait for it to yield something.
+    /// What sources say of the URLs is not the queue's to give: it is read
+    /// once they are leased.
     pub(crate) fn check(
         self,
         defaults: LeaseDefaults,
-    ) -> Result<(LeaseRequest, Duration), Problem> {
-        if !self.include.take("include")?.is_empty() {
-            return Err(Problem::not_served("`include` of a lease"));
-        }
+    ) -> Result<(LeaseRequest, Duration, Include), Problem> {
+        let include = Include::read(&self.include.take("include")?)?;
         let wait = self.wait.map_or(Duration::ZERO, |span| span.0);
         if wait > MAX_WAIT {
             return Err(Problem::limit(format!(
@@ -77,7 +79,7 @@ impl LeaseBody {
             worker: self.worker.map(|text| name("worker", text)).transpose()?,
             request_id: self.request_id.map(|text| name("request_id", text)).transpose()?,
         };
-        Ok((request, wait))
+        Ok((request, wait, include))
     }
 }
 
@@ -130,6 +132,7 @@ pub(crate) struct LeaseAnswer {
 struct LeasedUrl {
     token: String,
     id: UrlId,
+    kind: UrlKind,
     url: String,
     site: Option<String>,
     source: Option<String>,
@@ -148,11 +151,14 @@ struct LeasedUrl {
     expires_at: Time,
     expires_in: f64,
     robots: RobotsSays,
+    #[serde(flatten)]
+    lists: Lists,
 }
 
 #[derive(Debug, Serialize)]
 struct RobotsSays {
     content_signal: Option<String>,
+    content_usage: Option<String>,
     license: Option<String>,
 }
 
@@ -165,11 +171,21 @@ impl From<LeaseBatch> for LeaseAnswer {
     }
 }
 
+impl LeaseAnswer {
+    /// Adds what was asked for of each URL, in their order.
+    pub(crate) fn include(&mut self, include: Include, said: Vec<Option<Extensions>>) {
+        for (url, said) in self.urls.iter_mut().zip(said) {
+            url.lists = Lists::asked(include, said);
+        }
+    }
+}
+
 impl From<Leased> for LeasedUrl {
     fn from(leased: Leased) -> Self {
         Self {
             token: leased.token.to_string(),
             id: leased.id,
+            kind: leased.kind,
             url: leased.url,
             site: leased.site,
             source: leased.source,
@@ -187,7 +203,12 @@ impl From<Leased> for LeasedUrl {
             attempt: leased.attempt,
             expires_at: Time(leased.expires_at),
             expires_in: leased.expires_in.as_secs_f64(),
-            robots: RobotsSays { content_signal: leased.content_signal, license: leased.license },
+            robots: RobotsSays {
+                content_signal: leased.content_signal,
+                content_usage: leased.content_usage,
+                license: leased.license,
+            },
+            lists: Lists::default(),
         }
     }
 }

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::Time;
-use crate::model::{ChangeFreq, Lastmod, Outcome, Priority, Reason, SourceId, UrlId};
+use super::include::Lists;
+use crate::model::{ChangeFreq, Lastmod, Outcome, Priority, Reason, SourceId, UrlId, UrlKind};
 use crate::store::views::{
     BlockView, Counts, DeadView, PeekView, QueueView, StatusView, UrlState, UrlView,
 };
@@ -132,6 +133,7 @@ impl From<BlockView> for Block {
 #[derive(Debug, Serialize)]
 pub(crate) struct KnownUrl {
     id: UrlId,
+    kind: UrlKind,
     url: String,
     raw: Option<String>,
     crawl: String,
@@ -158,6 +160,10 @@ pub(crate) struct KnownUrl {
     hash_kind: Option<String>,
     fetches: u64,
     changes: u64,
+    expires_at: Option<Time>,
+    fresh_until: Option<Time>,
+    #[serde(flatten)]
+    lists: Lists,
 }
 
 /// A source that lists a URL.
@@ -171,6 +177,7 @@ impl From<UrlView> for KnownUrl {
     fn from(view: UrlView) -> Self {
         Self {
             id: view.id,
+            kind: view.kind,
             url: view.url,
             raw: view.raw,
             crawl: view.crawl,
@@ -197,6 +204,9 @@ impl From<UrlView> for KnownUrl {
             hash_kind: view.hash_kind,
             fetches: view.fetches,
             changes: view.changes,
+            expires_at: view.expires_at.map(Time),
+            fresh_until: view.fresh_until.map(Time),
+            lists: Lists::all(view.extensions),
         }
     }
 }
@@ -245,6 +255,7 @@ mod tests {
 
     use super::*;
     use crate::model::Precision;
+    use crate::model::extension::{Extensions, News};
 
     #[test]
     fn everything_known_of_a_url_is_shown_in_the_spelling_of_the_api() {
@@ -277,6 +288,13 @@ mod tests {
             hash_kind: None,
             fetches: 2,
             changes: 1,
+            kind: UrlKind::Page,
+            extensions: Extensions {
+                news: vec![News { title: Some("T".to_owned()), ..News::default() }],
+                ..Extensions::default()
+            },
+            expires_at: None,
+            fresh_until: Some(at("2026-11-22T00:00:00Z")),
             why: "a week after it was last fetched".to_owned(),
         };
         let json = to_value(KnownUrl::from(view)).expect("json");
@@ -291,6 +309,11 @@ mod tests {
             ("reason", json!("recrawl")),
             ("due_at", json!("2026-11-21T08:30:00.250Z")),
             ("outcome", json!("unchanged")),
+            ("kind", json!("page")),
+            ("news", json!([{"title": "T"}])),
+            ("images", json!([])),
+            ("expires_at", json!(null)),
+            ("fresh_until", json!("2026-11-22T00:00:00.000Z")),
             ("why", json!("a week after it was last fetched")),
         ] {
             assert_eq!(json[field], value, "{field}");

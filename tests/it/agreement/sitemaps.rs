@@ -44,6 +44,7 @@ fn by_us(document: &str) -> (Vec<Row>, Report) {
             Item::Sitemap(s) => {
                 Row { loc: s.loc.to_owned(), lastmod: s.lastmod, changefreq: None, priority: None }
             }
+            Item::Deleted(d) => panic!("a sitemap deletes nothing: {d:?}"),
         });
         ControlFlow::Continue(())
     });
@@ -133,7 +134,11 @@ fn extensions<'a>(page: &'a Page, parts: &mut Vec<Part<'a>>) {
             p.leaf("n:title", &[], &page.title);
             p.close("n:news");
         }
-        3 => p.empty("h:link", &[("rel", "alternate"), ("hreflang", "de"), ("href", NEVER)]),
+        3 => {
+            let own = page.url();
+            p.empty("h:link", &[("rel", "alternate"), ("hreflang", "en"), ("href", &own)]);
+            p.empty("h:link", &[("rel", "alternate"), ("hreflang", "de"), ("href", NEVER)]);
+        }
         _ => {
             p.open("other:thing", &[]);
             p.leaf("other:loc", &[("other:x", "1")], NEVER);

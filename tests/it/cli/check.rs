@@ -131,6 +131,85 @@ fn a_person_is_told_what_is_wrong_where_and_what_to_do() {
     }
 }
 
+/// What a document does not show by itself, and the line it is first in.
+#[test]
+fn every_code_that_needs_more_than_the_document_has_a_fixture_too() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/beside");
+    let table = [
+        ("future-date", "future-date.xml", "www.", 1, 4),
+        ("duplicate-url", "duplicate-url.xml", "www.", 2, 5),
+        ("url-not-allowed", "url-not-allowed.xml", "www.", 1, 4),
+        ("missing-www", "missing-www.xml", "www.", 1, 4),
+        ("includes-www", "includes-www.xml", "", 1, 4),
+        ("compression-error", "compression-error.xml.gz", "www.", 1, 0),
+        ("file-too-large", "file-too-large.xml", "www.", 1, 0),
+    ];
+    let limit = tempfile::tempdir().expect("a folder");
+    let config = "[fetch]\nmax_body_bytes = \"4KiB\"\n";
+    std::fs::write(limit.path().join("sitemapd.toml"), config).expect("a file");
+    for (code, file, www, count, line) in table {
+        let mut command = sitemapd_in(limit.path());
+        if code == "file-too-large" {
+            command.args(["--config", "sitemapd.toml"]);
+        }
+        let url = format!("https://{www}example.com/sitemap.xml");
+        command.args(["check", "--json", "--url", &url]).arg(folder.join(file));
+        let (exit, out, err) = outcome(&mut command);
+        assert_eq!(exit, 0, "{err}");
+        let value: Value = serde_json::from_str(&out).expect("json");
+        let issues = value["issues"].as_array().expect("a list");
+        assert_eq!(issues.len(), 1, "{code}: {issues:?}");
+        let issue = &issues[0];
+        assert_eq!((&issue["code"], &issue["count"]), (&json!(code), &json!(count)));
+        if line > 0 {
+            assert_eq!(issue["line"], json!(line), "{issue}");
+        }
+        let is_cut = ["compression-error", "file-too-large"].contains(&code);
+        assert_eq!(value["complete"], json!(!is_cut), "{code}");
+    }
+}
+
+#[test]
+fn a_report_shows_the_line_of_a_defect_and_the_worst_first() {
+    let (_, out, _) = outcome(
+        sitemapd()
+            .args(["check", "-", "--url", "https://example.org/sitemap.xml"])
+            .write_stdin(SITEMAP),
+    );
+    for told in [
+        "stdin: a sitemap, with 3 errors and 2 warnings",
+        "  error    Invalid URL (line 9)",
+        "           9 | <url><loc>ftp://example.org/no</loc></url>",
+        "2 of 3 URLs have one, the newest 2026-11-21T08:30:00Z",
+        "1 of 3 URLs is left out: 1 out of scope",
+    ] {
+        assert!(out.contains(told), "{told}: {out}");
+    }
+    let (error, warning) = (out.find("  error "), out.find("  warning "));
+    assert!(error.is_some() && error < warning, "{out}");
+}
+
+#[test]
+fn a_feed_tells_what_it_asks_of_pollers_and_what_was_deleted() {
+    let feed = "<feed xmlns=\"http://www.w3.org/2005/Atom\" xmlns:at=\"http://purl.org/atompub/tombstones/1.0\">\
+        <link rel=\"hub\" href=\"https://hub.example/\"/><link rel=\"prev-archive\" href=\"/old\"/>\
+        <entry><link href=\"https://other.example/a\"/><updated>2026-01-01T00:00:00Z</updated></entry>\
+        <at:deleted-entry ref=\"https://example.org/b\" when=\"2026-01-02T00:00:00Z\"/></feed>";
+    let (code, out, _) = outcome(
+        sitemapd().args(["check", "-", "--url", "https://example.org/feed"]).write_stdin(feed),
+    );
+    assert_eq!(code, 0);
+    for told in [
+        "stdin: an Atom feed, without issues",
+        "hub       https://hub.example/",
+        "older     https://example.org/old",
+        "deleted   1 URL, which it says is gone",
+        "1 URL, the latest only",
+    ] {
+        assert!(out.contains(told), "{told}: {out}");
+    }
+}
+
 #[test]
 fn text_of_a_stranger_cannot_drive_the_terminal() {
     let list = "https://example.org/\u{202e}\u{9b}31m\nhttps://example.org/ok\nnot \x1b[2J a url\n";

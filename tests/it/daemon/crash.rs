@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sitemapd::diff::snapshot::EntryHints;
 use sitemapd::metrics::Metrics;
-use sitemapd::model::{Lastmod, Precision, UrlId};
+use sitemapd::model::{Lastmod, Precision, UrlId, UrlKind};
 use sitemapd::store::{Effect, Origin as Belongs, Store};
 use sitemapd::url::SiteRules;
 
@@ -38,6 +38,7 @@ fn admit(rules: &SiteRules, slot: u32, loc: &str) -> Effect {
         raw: None,
         lastmod: None,
         hints: EntryHints::default(),
+        kind: UrlKind::Page,
     }
 }
 

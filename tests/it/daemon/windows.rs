@@ -156,3 +156,89 @@ async fn pages_deleted_here_and_there_make_no_window() {
     assert_eq!(removed, 4);
     daemon.stop().await;
 }
+
+/// A feed of these items that names an older page, if there is one.
+fn page(base: &str, paths: &[&str], older: Option<&str>) -> Reply {
+    let date = "Fri, 20 Nov 2026 10:00:00 GMT";
+    let items: Vec<_> = paths.iter().map(|path| (*path, date)).collect();
+    let link = older.map(|older| {
+        format!("<link xmlns=\"http://www.w3.org/2005/Atom\" rel=\"next\" href=\"{base}{older}\"/>")
+    });
+    Reply::xml(rss(base, &items).replacen(
+        "<item>",
+        &format!("{}<item>", link.unwrap_or_default()),
+        1,
+    ))
+}
+
+/// The sample of the gap in the report of the feed, if there is one.
+async fn gap(daemon: &crate::support::daemon::Daemon) -> Option<String> {
+    let issues = daemon.source("/feed").await.issues;
+    let gap = issues.into_iter().find(|issue| issue.code.as_str() == "feed-gap");
+    gap.map(|issue| issue.sample)
+}
+
+#[tokio::test]
+async fn a_feed_that_overflowed_is_read_back_to_what_is_known() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/feed", page(&base, &["/1", "/2"], Some("/feed?2")));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &[], &["/feed"], "")).await;
+    daemon.polled("/feed", 1).await;
+    // A first read has nothing to miss, and one that still shows something neither.
+    origin.set("/feed", page(&base, &["/3", "/2"], Some("/feed?2")));
+    daemon.poll("/feed").await;
+    assert!(origin.requests("/feed?2").is_empty());
+    assert_eq!(gap(&daemon).await, None);
+
+    origin.set("/feed", page(&base, &["/9", "/8"], Some("/feed?2")));
+    origin.set("/feed?2", page(&base, &["/7", "/6"], Some("/feed?3")));
+    origin.set("/feed?3", page(&base, &["/5", "/3"], Some("/feed?4")));
+    let poll = daemon.poll("/feed").await;
+    assert_eq!((poll.counts.new, poll.counts.removed), (5, 0));
+    assert!(origin.requests("/feed?4").is_empty(), "no further than to what is known");
+    let told = gap(&daemon).await;
+    assert_eq!(told.as_deref(), Some("what was missed was read from 2 older pages"));
+    for path in ["/5", "/6", "/7", "/9"] {
+        assert!(daemon.url(&format!("{base}{path}")).await.listed, "{path}");
+    }
+    // The next read is one of one page again.
+    origin.set("/feed", page(&base, &["/10", "/9"], Some("/feed?2")));
+    let poll = daemon.poll("/feed").await;
+    assert_eq!((poll.counts.new, origin.requests("/feed?2").len()), (1, 1));
+    assert_eq!(gap(&daemon).await, None);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_gap_that_cannot_be_closed_is_told_and_ends() {
+    let (origin, other) = (Origin::start().await, Origin::start().await);
+    let base = origin.base();
+    origin.set("/feed", page(&base, &["/1"], None));
+    let world = World::new(&[&origin, &other]);
+    let daemon = world.start(&listed(&origin, &[], &["/feed"], "")).await;
+    daemon.polled("/feed", 1).await;
+    origin.set("/feed", page(&base, &["/2"], None));
+    daemon.poll("/feed").await;
+    assert_eq!(gap(&daemon).await.as_deref(), Some("there is no older page to read"));
+    // Pages that lead in a circle, and pages without end.
+    origin.set("/feed", page(&base, &["/3"], Some("/feed?a")));
+    origin.set("/feed?a", page(&base, &["/4"], Some("/feed")));
+    daemon.poll("/feed").await;
+    assert_eq!(origin.requests("/feed?a").len(), 1);
+    origin.set("/feed", page(&base, &["/n0"], Some("/feed?1")));
+    for n in 1..30 {
+        let (path, older) = (format!("/n{n}"), format!("/feed?{}", n + 1));
+        origin.set(&format!("/feed?{n}"), page(&base, &[&path], Some(&older)));
+    }
+    let poll = daemon.poll("/feed").await;
+    assert_eq!((poll.counts.new, origin.requests("/feed?11").len()), (11, 0));
+    let told = gap(&daemon).await;
+    assert_eq!(told.as_deref(), Some("10 older pages were read, and still nothing is known"));
+    // A page on another host is not the feed's.
+    origin.set("/feed", page("", &[&format!("{base}/z")], Some(&other.url("/feed").to_string())));
+    daemon.poll("/feed").await;
+    assert!(other.all_requests().is_empty());
+    daemon.stop().await;
+}

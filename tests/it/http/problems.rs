@@ -62,7 +62,7 @@ async fn a_wrong_body_is_told_what_is_wrong_with_it() {
             "invalid-field",
             "a password",
         ),
-        ("/v1/lease", json!({"include": ["images"]}), "not-served-yet", "include"),
+        ("/v1/lease", json!({"include": ["image"]}), "invalid-field", "\"images\""),
         ("/v1/settle", json!({}), "invalid-field", "results"),
         ("/v1/settle", json!({"results": [{"token": "x"}]}), "invalid-field", "results[0].outcome"),
         ("/v1/queue/replay", json!({}), "invalid-field", "`all`"),

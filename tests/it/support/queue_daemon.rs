@@ -16,7 +16,9 @@ use sitemapd::config::Config;
 use sitemapd::diff::snapshot::{EntryHints, Row};
 use sitemapd::fetch::api::ApiClient;
 use sitemapd::metrics::Metrics;
-use sitemapd::model::{ChangeFreq, HostId, Lastmod, Outcome, Precision, Priority, Role, UrlId};
+use sitemapd::model::{
+    ChangeFreq, HostId, Lastmod, Outcome, Precision, Priority, Role, UrlId, UrlKind,
+};
 use sitemapd::queue::{LeaseBatch, LeaseRequest, Leased, Settlement, Token, TokenResult};
 use sitemapd::store::views::{QueueView, SourceFilter, UrlView};
 use sitemapd::store::{CHUNK, Effect, Origin, Store};
@@ -273,6 +275,7 @@ fn admit((slot, entry): (usize, &Entry)) -> Effect {
         raw: None,
         lastmod: entry.lastmod,
         hints: entry.hints,
+        kind: UrlKind::Page,
     }
 }
 

@@ -12,7 +12,8 @@ fn token() -> Token {
 }
 
 fn lease(body: Value) -> Result<(LeaseRequest, Duration), Problem> {
-    from_value::<LeaseBody>(body).expect("the shape is right").check(DEFAULTS)
+    let read = from_value::<LeaseBody>(body).expect("the shape is right").check(DEFAULTS);
+    read.map(|(request, wait, _)| (request, wait))
 }
 
 fn settle(results: &Value) -> Result<(Tokens, Vec<Settlement>), Problem> {
@@ -80,9 +81,13 @@ fn a_lease_of_nothing_is_refused() {
 }
 
 #[test]
-fn a_field_that_is_not_served_yet_is_refused_and_never_ignored() {
-    let problem = lease(json!({"include": ["images"]})).expect_err("not served");
-    assert_eq!(problem.kind(), Kind::NotServedYet);
+fn an_unknown_word_of_include_is_refused_with_the_known_ones() {
+    assert!(lease(json!({"include": ["images", "videos", "news", "alternates"]})).is_ok());
+    for word in ["image", "", "Images", "*"] {
+        let problem = lease(json!({"include": ["images", word]})).expect_err("unknown");
+        assert_eq!(problem.kind(), Kind::InvalidField);
+        assert!(problem.detail().contains("\"alternates\""), "{}", problem.detail());
+    }
 }
 
 #[test]
@@ -102,6 +107,7 @@ fn a_leased_url_has_the_fields_of_the_contract() {
         urls: vec![Leased {
             token: token(),
             id: UrlId(7),
+            kind: UrlKind::Page,
             url: "https://example.org/".to_owned(),
             site: None,
             source: Some("https://example.org/sitemap.xml".to_owned()),
@@ -120,20 +126,21 @@ fn a_leased_url_has_the_fields_of_the_contract() {
             expires_at: at("2026-11-21T08:35:00.5Z"),
             expires_in: Duration::from_secs(300),
             content_signal: Some("ai-train=no".to_owned()),
+            content_usage: Some("train-ai=n".to_owned()),
             license: None,
         }],
         next_due_at: None,
     });
     let expected = json!({
         "urls": [{
-            "token": token().to_string(), "id": 7, "url": "https://example.org/", "site": null,
+            "token": token().to_string(), "id": 7, "kind": "page", "url": "https://example.org/", "site": null,
             "source": "https://example.org/sitemap.xml", "host": "https://example.org:443",
             "crawl": "default", "reason": "new", "priority": 0.8, "value": 3.1,
             "changefreq": "daily", "lastmod": null, "previous_lastmod": null,
             "content_hash": null, "due_at": "2026-11-21T08:30:00.000Z",
             "not_before": "2026-11-21T08:30:01.000Z", "attempt": 1,
             "expires_at": "2026-11-21T08:35:00.500Z", "expires_in": 300.0,
-            "robots": {"content_signal": "ai-train=no", "license": null},
+            "robots": {"content_signal": "ai-train=no", "content_usage": "train-ai=n", "license": null},
         }],
         "next_due_at": null,
     });

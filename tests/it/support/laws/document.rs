@@ -33,6 +33,8 @@ const WINDOW: usize = 64 * 1024;
 pub(super) struct Listed {
     pub(super) loc: String,
     pub(super) child: bool,
+    /// Is it said to be gone?
+    pub(super) deleted: bool,
     pub(super) lastmod: Option<Lastmod>,
     pub(super) updated: Option<Lastmod>,
     pub(super) published: Option<Lastmod>,
@@ -137,9 +139,13 @@ fn each_entry_is_fit(found: &Found, limits: Limits) {
         let host = url.as_ref().is_ok_and(|u| u.has_host() && u.scheme().starts_with("http"));
         assert!(host, "{loc:?} is no URL of the web");
         if let Some(extensions) = &item.extensions {
-            let lists =
-                [&extensions.images, &extensions.videos, &extensions.news, &extensions.alternates];
-            assert!(lists.iter().all(|list| list.len() <= 1_000), "{loc:?}");
+            let sizes = [
+                extensions.images.len(),
+                extensions.videos.len(),
+                extensions.news.len(),
+                extensions.alternates.len(),
+            ];
+            assert!(sizes.iter().all(|size| *size <= 1_000), "{loc:?}");
         }
     }
 }
@@ -148,7 +154,11 @@ fn the_report_is_true(found: &Found, bytes: &[u8], limits: Limits) {
     let report = &found.report;
     let children = found.listed.iter().filter(|item| item.child).count();
     assert_eq!(report.sitemaps_total, children);
-    assert_eq!(report.entries_total, found.listed.len() - children);
+    let deleted = found.listed.iter().filter(|item| item.deleted).count();
+    assert_eq!(report.entries_total, found.listed.len() - children - deleted);
+    // What is gone is told last, and by feeds only.
+    let told_last = found.listed[found.listed.len() - deleted..].iter().all(|item| item.deleted);
+    assert!(told_last && (deleted == 0 || report.window), "{:?}", found.listed);
     assert!(report.entries_total <= limits.max_urls && children <= limits.max_sitemaps);
     // A byte of a single-byte encoding is at most three of UTF-8.
     assert!(report.bytes <= 3 * bytes.len() as u64, "{} of {}", report.bytes, bytes.len());
@@ -223,7 +233,8 @@ fn what_is_cut_short_is_not_complete(
     let stopped = read(bytes, &Manner { stop_at: Some(many), ..manner.clone() });
     assert_eq!(stopped.listed, found.listed[..many]);
     assert!(!stopped.report.complete);
-    assert_eq!(stopped.report.entries_total + stopped.report.sitemaps_total, many);
+    let listed = found.listed[..many].iter().filter(|item| !item.deleted).count();
+    assert_eq!(stopped.report.entries_total + stopped.report.sitemaps_total, listed);
 }
 
 /// Blanks before a document move the edges of the reader's windows over it.
@@ -251,9 +262,22 @@ fn edges_of_the_window_do_not_matter(bytes: &[u8], manner: &Manner, dice: &mut D
 
 fn owned(item: &Item<'_>) -> Listed {
     match item {
+        Item::Deleted(d) => Listed {
+            loc: d.loc.to_owned(),
+            child: false,
+            deleted: true,
+            lastmod: None,
+            updated: None,
+            published: None,
+            changefreq: None,
+            priority: None,
+            digest: 0,
+            extensions: None,
+        },
         Item::Entry(e) => Listed {
             loc: e.loc.to_owned(),
             child: false,
+            deleted: false,
             lastmod: e.lastmod,
             updated: e.updated,
             published: e.published,
@@ -265,6 +289,7 @@ fn owned(item: &Item<'_>) -> Listed {
         Item::Sitemap(s) => Listed {
             loc: s.loc.to_owned(),
             child: true,
+            deleted: false,
             lastmod: s.lastmod,
             updated: None,
             published: None,

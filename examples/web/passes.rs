@@ -1,0 +1,82 @@
+//! Three passes over the web: the first, one without a change, and one with a
+//! URL in a hundred changed.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use jiff::Timestamp;
+use sitemapd::app::App;
+use sitemapd::clock::Clock;
+use sitemapd::config::Config;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::Args;
+use crate::measure::{self, Meter, Pass};
+use crate::site::{Shape, address};
+
+/// A pass that has not ended by then has gone wrong.
+const PATIENCE: Duration = Duration::from_secs(900);
+
+/// Runs the daemon against the web, measures each pass and prints them.
+pub(crate) async fn run(args: &Args, port: u16) -> anyhow::Result<()> {
+    let shape = args.shape();
+    println!("{} sites, {} URLs", shape.sites, shape.urls());
+    let folder = tempfile::tempdir()?;
+    let mut config = Config::from_toml_str(&config(&shape, port))?;
+    config.daemon.data_dir = folder.path().to_owned();
+    let start: Timestamp = "2026-11-21T12:00:00Z".parse()?;
+    let clock = Clock::manual(start);
+    let app = App::build(config, clock.clone()).await?;
+    let meter = Meter::new(app.api_addr(), port);
+    let stop = CancellationToken::new();
+    let (_reload, reloads) = mpsc::channel(1);
+    let running = tokio::spawn(app.run(stop.clone(), reloads));
+    let mut passes = Vec::new();
+    for (name, version) in [("first", 0), ("no change", 0), ("1 % changed", 1)] {
+        meter.set_version(version).await?;
+        if !passes.is_empty() {
+            clock.advance(Duration::from_secs(3_700));
+        }
+        let before = meter.look().await?;
+        let began = Instant::now();
+        settle(&meter, name).await?;
+        passes.push(Pass::between(name, began.elapsed(), &before, &meter.look().await?));
+    }
+    stop.cancel();
+    running.await??;
+    measure::print(&passes, args.json);
+    Ok(())
+}
+
+/// Waits until nothing is due.
+async fn settle(meter: &Meter, name: &str) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let mut quiet = 0;
+    while quiet < 3 {
+        if began.elapsed() > PATIENCE {
+            bail!("the pass \"{name}\" did not end within {} s", PATIENCE.as_secs());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        quiet = if meter.due().await? == 0 { quiet + 1 } else { 0 };
+    }
+    Ok(())
+}
+
+/// A site for each address; the clock does not move by itself, so neither
+/// delays nor turns may hold anything back.
+fn config(shape: &Shape, port: u16) -> String {
+    let mut text = format!(
+        "[fetch]\nallow = [\"127.0.0.0/8:{port}\"]\n[listen]\napi = \"127.0.0.1:0\"\n\
+         [politeness]\nhost_delay = \"0s\"\n"
+    );
+    for n in 0..shape.sites {
+        let address = address(n);
+        let _ = write!(
+            text,
+            "[[site]]\nname = \"site-{n}\"\nurl = \"http://{address}:{port}/\"\npoll = \"1h\"\n"
+        );
+    }
+    text
+}

@@ -1,0 +1,159 @@
+//! What feeds say besides their items: deletions, polling, paging.
+
+use std::ops::ControlFlow;
+
+use url::Url;
+
+use crate::parse::{Context, Item, Limits, Report, parse};
+
+/// What a document says was deleted, and its report.
+fn deleted(document: &str) -> (Vec<String>, Report) {
+    let base = Url::parse("https://example.com/dir/feed.xml").expect("a URL");
+    let ctx = Context { base: &base, content_type: None, limits: Limits::default() };
+    let mut out = Vec::new();
+    let report = parse(&mut document.as_bytes(), &ctx, &mut |item| {
+        if let Item::Deleted(page) = item {
+            let when = page.when.map_or_else(|| "?".to_owned(), |when| when.to_string());
+            out.push(format!("{} {when}", page.loc));
+        }
+        ControlFlow::Continue(())
+    });
+    (out, report)
+}
+
+fn atom(body: &str) -> Vec<String> {
+    deleted(&format!(
+        "<feed xmlns='http://www.w3.org/2005/Atom' xmlns:at='http://purl.org/atompub/tombstones/1.0'>\
+         {body}</feed>"
+    ))
+    .0
+}
+
+#[test]
+fn a_tombstone_means_its_link_the_entry_of_its_id_or_its_id() {
+    let old =
+        "<entry><id>tag:e,1</id><link href='/one'/><updated>2026-01-01T00:00:00Z</updated></entry>";
+    let when = "when='2026-11-20T00:00:00Z'";
+    let table: [(String, &[&str]); 9] = [
+        (
+            format!("<at:deleted-entry ref='https://e.com/a' {when}/>"),
+            &["https://e.com/a 2026-11-20T00:00:00Z"],
+        ),
+        (
+            format!("{old}<at:deleted-entry ref='tag:e,1' {when}/>"),
+            &["https://example.com/one 2026-11-20T00:00:00Z"],
+        ),
+        (
+            format!("<at:deleted-entry ref='tag:e,1' {when}/>{old}"),
+            &["https://example.com/one 2026-11-20T00:00:00Z"],
+        ),
+        (
+            format!(
+                "<at:deleted-entry ref='tag:e,2' {when}><at:by><name>x</name></at:by>\
+                 <link rel='self' href='/no'/><link href='/two'/><link href='/no'/></at:deleted-entry>"
+            ),
+            &["https://example.com/two 2026-11-20T00:00:00Z"],
+        ),
+        (
+            format!(
+                "<at:deleted-entry ref='tag:e,2' {when}><source><link href='/no'/></source></at:deleted-entry>"
+            ),
+            &[],
+        ),
+        (format!("<at:deleted-entry ref='tag:e,unknown' {when}/>"), &[]),
+        (
+            format!("<entry><link href='/x'/><at:deleted-entry ref='https://e.com/a' {when}>{old}"),
+            &["https://e.com/a 2026-11-20T00:00:00Z"],
+        ),
+        ("<at:deleted-entry ref='https://e.com/a'/>".to_owned(), &["https://e.com/a ?"]),
+        (format!("<at:deleted-entry ref='javascript:x' {when}/><at:deleted-entry {when}/>"), &[]),
+    ];
+    for (body, want) in table {
+        assert_eq!(atom(&body), want, "{body}");
+    }
+}
+
+#[test]
+fn an_entry_that_was_updated_since_has_come_back() {
+    let entry = |date: &str| format!("<entry><id>https://e.com/a</id>{date}</entry>");
+    let stone = "<at:deleted-entry ref='https://e.com/a' when='2026-11-20T00:00:00Z'/>";
+    for (date, is_gone) in [
+        ("<updated>2026-11-19T00:00:00Z</updated>", true),
+        ("<published>2026-11-19T00:00:00Z</published>", true),
+        ("<updated>2026-11-21T00:00:00Z</updated>", false),
+        ("", false),
+    ] {
+        for body in [format!("{}{stone}", entry(date)), format!("{stone}{}", entry(date))] {
+            assert_eq!(!atom(&body).is_empty(), is_gone, "{body}");
+        }
+    }
+}
+
+#[test]
+fn a_tombstone_without_what_it_needs_is_reported() {
+    let (gone, report) = deleted(
+        "<feed xmlns='http://www.w3.org/2005/Atom'><at:deleted-entry ref='https://e.com/a' when='soon'/>\
+         <at:deleted-entry/></feed>",
+    );
+    assert_eq!(gone, ["https://e.com/a ?"]);
+    let codes: Vec<&str> = report.issues.iter().map(|issue| issue.code.as_str()).collect();
+    for code in ["invalid-date", "missing-attribute"] {
+        assert!(codes.contains(&code), "{codes:?}");
+    }
+    assert!(!codes.contains(&"empty-sitemap"), "{codes:?}");
+}
+
+#[test]
+fn hints_to_pollers_are_read() {
+    let rss = "<rss version='2.0' xmlns:atom='http://www.w3.org/2005/Atom' \
+        xmlns:sy='http://purl.org/rss/1.0/modules/syndication/'><channel>\
+        <atom:link rel='self' href='/feed.xml'/><atom:link rel='hub' href='https://hub.example/'/>\
+        <atom:link rel='next' href='?page=2'/><ttl>90</ttl><sy:updatePeriod>weekly</sy:updatePeriod>\
+        <skipHours><hour>0</hour><hour>24</hour><hour>7</hour></skipHours>\
+        <skipDays><day>Sunday</day><day>mon</day></skipDays>\
+        <item><link>/a</link></item></channel></rss>";
+    let hints = deleted(rss).1.hints;
+    assert_eq!(hints.min_interval_secs, Some(5_400));
+    assert_eq!((hints.skip_hours, hints.skip_days), (1 | 1 << 7, 1 | 1 << 6));
+    assert_eq!(hints.hubs, ["https://hub.example/"]);
+    assert_eq!(hints.self_url.as_deref(), Some("https://example.com/feed.xml"));
+    assert_eq!(hints.next_page.as_deref(), Some("https://example.com/dir/feed.xml?page=2"));
+}
+
+#[test]
+fn an_interval_of_the_syndication_module_is_its_period_over_its_frequency() {
+    let sy = |period: &str, frequency: &str| {
+        let ns = "xmlns:sy='http://purl.org/rss/1.0/modules/syndication/'";
+        deleted(&format!("<rss version='2.0' {ns}><channel>{period}{frequency}</channel></rss>"))
+            .1
+            .hints
+            .min_interval_secs
+    };
+    let period = |word: &str| format!("<sy:updatePeriod> {word}\n</sy:updatePeriod>");
+    let frequency = |n: &str| format!("<sy:updateFrequency>{n}</sy:updateFrequency>");
+    for (p, f, want) in [
+        (period("hourly"), frequency("2"), Some(1_800)),
+        (period("Daily"), String::new(), Some(86_400)),
+        (String::new(), frequency("4"), Some(21_600)),
+        (period("yearly"), frequency("4000000000"), Some(1)),
+        (period("sometimes"), String::new(), None),
+        (period("daily"), frequency("0"), Some(86_400)),
+        (String::new(), String::new(), None),
+    ] {
+        assert_eq!(sy(&p, &f), want, "{p}{f}");
+    }
+}
+
+#[test]
+fn an_archive_goes_before_the_next_page_whatever_their_order() {
+    let next = "<link rel='next' href='/2'/>";
+    let archive = "<link rel='http://www.iana.org/assignments/relation/prev-archive' href='/old'/>";
+    for (links, want) in [
+        (format!("{next}{archive}"), "https://example.com/old"),
+        (format!("{archive}{next}"), "https://example.com/old"),
+        (next.to_owned(), "https://example.com/2"),
+    ] {
+        let feed = format!("<feed xmlns='http://www.w3.org/2005/Atom'>{links}</feed>");
+        assert_eq!(deleted(&feed).1.hints.next_page.as_deref(), Some(want), "{links}");
+    }
+}

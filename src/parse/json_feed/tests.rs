@@ -1,0 +1,51 @@
+//! Where defects of a JSON Feed stand, whatever is around them.
+
+use std::ops::ControlFlow;
+
+use url::Url;
+
+use crate::parse::{Context, Issue, Limits, parse};
+
+fn issues(document: &str, limits: Limits) -> Vec<Issue> {
+    let base = Url::parse("https://example.com/feed.json").expect("a URL");
+    let ctx = Context { base: &base, content_type: None, limits };
+    parse(&mut document.as_bytes(), &ctx, &mut |_| ControlFlow::Continue(())).issues
+}
+
+#[test]
+fn a_defect_is_at_the_line_and_byte_of_its_key_or_item() {
+    let document = "{\n \"version\": \"https://jsonfeed.org/version/1.1\",\n \"title\": \"ü {}\",\n\
+        \"items\": [\n  {\"url\": \"https://e.com/1\", \"date_published\": \"soon\"},\n\
+        \r\n  {\"title\": \"no url\"},\n {\"id\": \"1\",\n \"url\":\n\"/rel\"},\n\
+        {\"url\": \"ftp://e.com/x\"}, {\"url\": \"https://e.com/4\"}\n ] }";
+    let found = issues(document, Limits { max_urls: 2, ..Limits::default() });
+    let at = |needle: &str| {
+        let offset = document.find(needle).expect("it is there");
+        let line = document[..offset].matches('\n').count() + 1;
+        (line as u64, offset as u64)
+    };
+    for (code, needle) in [
+        ("invalid-date", "\"date_published\""),
+        ("missing-tag", "{\"title\": \"no url\""),
+        ("relative-url", "\"url\":\n"),
+        ("invalid-url", "\"url\": \"ftp"),
+        ("too-many-urls", "{\"url\": \"https://e.com/4"),
+    ] {
+        let issue = found.iter().find(|issue| issue.code.as_str() == code);
+        let issue = issue.unwrap_or_else(|| panic!("{code}: {found:?}"));
+        assert_eq!((issue.line, issue.offset), at(needle), "{code}");
+    }
+}
+
+#[test]
+fn a_document_that_breaks_off_says_where() {
+    let document = "\u{feff}\n\n{\"version\": \"1\", \"items\": [{\"url\": \"https://e.com/1\"},\n";
+    let found = issues(document, Limits::default());
+    let issue = found.iter().find(|issue| issue.code.as_str() == "truncated").expect("the issue");
+    assert_eq!((issue.line, issue.offset), (4, document.len() as u64 - 3));
+    let broken = "{\"version\": \"1\",\n \"items\": [{\"url\": \"https://e.com/1\"} nonsense]}";
+    let found = issues(broken, Limits::default());
+    let issue = found.iter().find(|issue| issue.code.as_str() == "parsing-error").expect("it");
+    assert_eq!(issue.line, 2);
+    assert!(issue.offset > broken.find("} n").expect("it") as u64, "{issue:?}");
+}

@@ -1,0 +1,481 @@
+//! The fields of one extension element, from text to what they mean.
+//!
+//! Read leniently: blanks, letter case, a comma for a point and thousands
+//! separators do not matter. What cannot be read, or is out of the protocol's
+//! range, is noted and absent. Of a field that may come once the first counts.
+//! An attribute comes as `field@attribute`, before the text of its field.
+
+use super::language::is_country;
+use crate::date;
+use crate::model::Lastmod;
+use crate::model::extension::{
+    Image, News, Platform, Price, Publication, Relationship, Restriction, TvShow, Uploader, Video,
+};
+use crate::parse::issue::IssueCode;
+
+/// Where defects are noted: their code and a sample.
+pub(super) type Note<'a> = dyn FnMut(IssueCode, &str) + 'a;
+
+/// Tags of one video, says Google.
+const MAX_TAGS: usize = 32;
+/// Characters of the description of a video, says Google.
+const MAX_DESCRIPTION: usize = 2_048;
+/// Seconds of a video, says Google.
+const DURATION: std::ops::RangeInclusive<u32> = 1..=28_800;
+/// Words of one list (genres, keywords, countries) that are kept.
+const MAX_WORDS: usize = 300;
+
+/// Names and values of one element, in document order.
+pub(super) type Fields = Vec<(String, String)>;
+
+/// `image:image`
+pub(super) fn image(fields: Fields, note: &mut Note<'_>) -> Image {
+    let mut image = Image::default();
+    for (name, value) in fields {
+        match name.as_str() {
+            "loc" => once(&mut image.loc, value, note),
+            "title" => once(&mut image.title, value, note),
+            "caption" => once(&mut image.caption, value, note),
+            "geo_location" => once(&mut image.geo_location, value, note),
+            "license" => once(&mut image.license, value, note),
+            _ => {}
+        }
+    }
+    if image.loc.is_none() {
+        note(IssueCode::MissingTag, "image:loc");
+    }
+    image
+}
+
+/// `video:video`
+pub(super) fn video(fields: Fields, note: &mut Note<'_>) -> Video {
+    let mut video = Video::default();
+    for (name, value) in fields {
+        match name.as_str() {
+            "thumbnail_loc" => once(&mut video.thumbnail_loc, value, note),
+            "title" => once(&mut video.title, value, note),
+            "description" => once(&mut video.description, value, note),
+            "content_loc" => once(&mut video.content_loc, value, note),
+            "player_loc" => once(&mut video.player_loc, value, note),
+            "player_loc@allow_embed" => read(&mut video.allow_embed, &value, flag, note),
+            "player_loc@autoplay" => once(&mut video.autoplay, value, note),
+            "duration" => read(&mut video.duration, &value, duration, note),
+            "expiration_date" => day(&mut video.expiration_date, &value, note),
+            "rating" => read(&mut video.rating, &value, rating, note),
+            "view_count" => read(&mut video.view_count, &value, whole, note),
+            "publication_date" => day(&mut video.publication_date, &value, note),
+            "family_friendly" => read(&mut video.family_friendly, &value, flag, note),
+            "requires_subscription" => read(&mut video.requires_subscription, &value, flag, note),
+            "live" => read(&mut video.live, &value, flag, note),
+            "category" => once(&mut video.category, value, note),
+            "gallery_loc" => once(&mut video.gallery_loc, value, note),
+            "gallery_loc@title" => once(&mut video.gallery_title, value, note),
+            "tag" if video.tags.len() < MAX_TAGS => video.tags.push(value),
+            "tag" => note(IssueCode::TooManyExtensions, &value),
+            "uploader" => once(&mut uploader(&mut video).name, value, note),
+            "uploader@info" => once(&mut uploader(&mut video).info, value, note),
+            _ if name.starts_with("restriction") => restriction(&mut video, &name, &value, note),
+            _ if name.starts_with("platform") => platform(&mut video, &name, &value, note),
+            _ if name.starts_with("price") => price(&mut video.prices, &name, value, note),
+            _ => tv_show(&mut video, &name, value, note),
+        }
+    }
+    check_video(&video, note);
+    video
+}
+
+/// `news:news`
+pub(super) fn news(fields: Fields, note: &mut Note<'_>) -> News {
+    let mut news = News::default();
+    for (name, value) in fields {
+        match name.as_str() {
+            "name" => once(&mut publication(&mut news).name, value, note),
+            "language" => once(&mut publication(&mut news).language, value, note),
+            "publication_date" => day(&mut news.publication_date, &value, note),
+            "title" => once(&mut news.title, value, note),
+            "access" => once(&mut news.access, value, note),
+            "genres" => news.genres = words(&value, &[',', ';'], news.genres),
+            "keywords" => news.keywords = words(&value, &[',', ';'], news.keywords),
+            "stock_tickers" => news.stock_tickers = words(&value, &[',', ';'], news.stock_tickers),
+            _ => {}
+        }
+    }
+    if news.publication.as_ref().is_none_or(|publication| publication.name.is_none()) {
+        note(IssueCode::MissingPublication, "news:publication");
+    }
+    news
+}
+
+fn check_video(video: &Video, note: &mut Note<'_>) {
+    if video.thumbnail_loc.is_none() {
+        note(IssueCode::MissingThumbnail, "video:thumbnail_loc");
+    }
+    if video.title.is_none() {
+        note(IssueCode::MissingVideoTitle, "video:title");
+    }
+    if video.content_loc.is_none() && video.player_loc.is_none() {
+        note(IssueCode::MissingTag, "video:content_loc or video:player_loc");
+    }
+    let long =
+        |text: &String| text.len() > MAX_DESCRIPTION && text.chars().count() > MAX_DESCRIPTION;
+    if let Some(text) = video.description.as_ref().filter(|text| long(text)) {
+        note(IssueCode::InvalidTagValue, text);
+    }
+    let listed = video.restriction.as_ref().map(|rule| rule.relationship);
+    let listed = listed.into_iter().chain(video.platform.as_ref().map(|rule| rule.relationship));
+    for relationship in listed {
+        if relationship.is_none() {
+            note(IssueCode::MissingAttribute, "relationship");
+        }
+    }
+}
+
+fn restriction(video: &mut Video, name: &str, value: &str, note: &mut Note<'_>) {
+    let rule = video.restriction.get_or_insert_with(Restriction::default);
+    match name {
+        "restriction" => {
+            for code in words(value, &[',', ';', ' ', '\t', '\n'], Vec::new()) {
+                if !is_country(&code) {
+                    note(IssueCode::InvalidTagValue, &code);
+                } else if rule.countries.len() < MAX_WORDS {
+                    rule.countries.push(code.to_ascii_uppercase());
+                }
+            }
+        }
+        "restriction@relationship" => attribute(&mut rule.relationship, value, note),
+        _ => {}
+    }
+}
+
+fn platform(video: &mut Video, name: &str, value: &str, note: &mut Note<'_>) {
+    let rule = video.platform.get_or_insert_with(Platform::default);
+    match name {
+        "platform" => {
+            for word in words(value, &[',', ';', ' ', '\t', '\n'], Vec::new()) {
+                let word = word.to_ascii_lowercase();
+                if matches!(word.as_str(), "web" | "mobile" | "tv") {
+                    rule.platforms.push(word);
+                } else {
+                    note(IssueCode::InvalidTagValue, &word);
+                }
+            }
+            rule.platforms.truncate(MAX_WORDS);
+        }
+        "platform@relationship" => attribute(&mut rule.relationship, value, note),
+        _ => {}
+    }
+}
+
+/// Prices come again: an attribute after a whole price begins the next one.
+fn price(prices: &mut Vec<Price>, name: &str, value: String, note: &mut Note<'_>) {
+    if prices.last().is_none_or(|price| price.amount.is_some()) {
+        prices.push(Price::default());
+    }
+    let Some(price) = prices.last_mut() else { return };
+    match name {
+        "price" => read(&mut price.amount, &value, number, note),
+        "price@currency" => once(&mut price.currency, value, note),
+        "price@type" => once(&mut price.kind, value, note),
+        "price@resolution" => once(&mut price.resolution, value, note),
+        _ => {}
+    }
+}
+
+fn tv_show(video: &mut Video, name: &str, value: String, note: &mut Note<'_>) {
+    let known = [
+        "show_title",
+        "video_type",
+        "episode_title",
+        "season_number",
+        "episode_number",
+        "premier_date",
+    ];
+    if !known.contains(&name) {
+        return;
+    }
+    let show = video.tvshow.get_or_insert_with(TvShow::default);
+    match name {
+        "show_title" => once(&mut show.show_title, value, note),
+        "video_type" => once(&mut show.video_type, value, note),
+        "episode_title" => once(&mut show.episode_title, value, note),
+        "season_number" => read(&mut show.season_number, &value, small, note),
+        "episode_number" => read(&mut show.episode_number, &value, small, note),
+        _ => day(&mut show.premier_date, &value, note),
+    }
+}
+
+fn uploader(video: &mut Video) -> &mut Uploader {
+    video.uploader.get_or_insert_with(Uploader::default)
+}
+
+fn publication(news: &mut News) -> &mut Publication {
+    news.publication.get_or_insert_with(Publication::default)
+}
+
+/// Of a field that comes again the first counts.
+fn once(field: &mut Option<String>, value: String, note: &mut Note<'_>) {
+    if field.is_some() {
+        note(IssueCode::DuplicateTag, &value);
+    } else {
+        *field = Some(value);
+    }
+}
+
+fn read<T>(
+    field: &mut Option<T>,
+    value: &str,
+    reader: impl Fn(&str) -> Option<T>,
+    note: &mut Note<'_>,
+) {
+    if field.is_some() {
+        return note(IssueCode::DuplicateTag, value);
+    }
+    *field = reader(value);
+    if field.is_none() && !value.is_empty() {
+        note(IssueCode::InvalidTagValue, value);
+    }
+}
+
+fn day(field: &mut Option<Lastmod>, value: &str, note: &mut Note<'_>) {
+    if field.is_some() {
+        return note(IssueCode::DuplicateTag, value);
+    }
+    *field = date::lastmod(value);
+    if field.is_none() && !value.is_empty() {
+        note(IssueCode::InvalidDate, value);
+    }
+}
+
+fn attribute(field: &mut Option<Relationship>, value: &str, note: &mut Note<'_>) {
+    let known = match value.trim().to_ascii_lowercase().as_str() {
+        "allow" => Some(Relationship::Allow),
+        "deny" => Some(Relationship::Deny),
+        _ => None,
+    };
+    if known.is_none() {
+        note(IssueCode::InvalidAttributeValue, value);
+    }
+    *field = field.or(known);
+}
+
+fn flag(value: &str) -> Option<bool> {
+    match value.trim().to_ascii_lowercase().as_str() {
+        "yes" | "true" | "1" | "y" => Some(true),
+        "no" | "false" | "0" | "n" => Some(false),
+        _ => None,
+    }
+}
+
+fn number(value: &str) -> Option<f64> {
+    let value = value.trim();
+    let number: f64 = value.parse().or_else(|_| value.replace(',', ".").parse()).ok()?;
+    (number.is_finite() && number >= 0.0).then_some(number)
+}
+
+fn rating(value: &str) -> Option<f64> {
+    number(value).filter(|rating| *rating <= 5.0)
+}
+
+/// A count: `1234`, `1,234`, `1 234`, `1234.0`.
+fn whole(value: &str) -> Option<u64> {
+    let value = value.trim();
+    let value = value.strip_suffix(".0").unwrap_or(value);
+    if value.len() > 40 || !value.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let is_separator = |c: &char| matches!(c, ',' | '.' | '_' | '\'') || c.is_whitespace();
+    let digits: String = value.chars().filter(|c| !is_separator(c)).collect();
+    digits.parse().ok()
+}
+
+fn small(value: &str) -> Option<u32> {
+    whole(value)?.try_into().ok()
+}
+
+/// Seconds, whole or not, or `h:mm:ss`.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // in range by the check before
+fn duration(value: &str) -> Option<u32> {
+    let seconds = if value.contains(':') {
+        let mut seconds = 0_u32;
+        for part in value.split(':') {
+            seconds = seconds.checked_mul(60)?.checked_add(part.trim().parse().ok()?)?;
+        }
+        seconds
+    } else {
+        number(value).filter(|seconds| *seconds < 1e9)?.round() as u32
+    };
+    DURATION.contains(&seconds).then_some(seconds)
+}
+
+/// The words of a list, added to those that were there.
+fn words(value: &str, separators: &[char], mut known: Vec<String>) -> Vec<String> {
+    let words = value.split(separators).map(str::trim).filter(|word| !word.is_empty());
+    let room = MAX_WORDS.saturating_sub(known.len());
+    known.extend(words.take(room).map(str::to_owned));
+    known
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn fields(list: &[(&str, &str)]) -> Fields {
+        list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn read_video(list: &[(&str, &str)]) -> (Video, Vec<IssueCode>) {
+        let mut issues = Vec::new();
+        let needed = [("thumbnail_loc", "t"), ("title", "v"), ("content_loc", "c")];
+        let list = fields(&[&needed, list].concat());
+        let read = video(list, &mut |code, _: &str| issues.push(code));
+        (read, issues)
+    }
+
+    #[test]
+    fn numbers_dates_and_flags_are_read_leniently_and_noted_where_they_are_not() {
+        let bad = IssueCode::InvalidTagValue;
+        for (name, value, json, issue) in [
+            ("duration", "600", "600", None),
+            ("duration", "600.4", "600", None),
+            ("duration", "1:00:05", "3605", None),
+            ("duration", "28800", "28800", None),
+            ("duration", "28801", "null", Some(bad)),
+            ("duration", "0", "null", Some(bad)),
+            ("duration", "-5", "null", Some(bad)),
+            ("duration", "ten", "null", Some(bad)),
+            ("duration", "99999999999999999999:1", "null", Some(bad)),
+            ("rating", "4,2", "4.2", None),
+            ("rating", "5.1", "null", Some(bad)),
+            ("rating", "NaN", "null", Some(bad)),
+            ("view_count", "12,345", "12345", None),
+            ("view_count", "many", "null", Some(bad)),
+            ("family_friendly", "Yes", "true", None),
+            ("live", "no", "false", None),
+            ("requires_subscription", "maybe", "null", Some(bad)),
+            ("player_loc@allow_embed", "0", "false", None),
+            ("expiration_date", "2026-11-21", "\"2026-11-21\"", None),
+            ("publication_date", "soon", "null", Some(IssueCode::InvalidDate)),
+            ("duration", "", "null", None),
+        ] {
+            let (video, issues) = read_video(&[(name, value)]);
+            let all = serde_json::to_value(video).expect("json");
+            let key = name.rsplit('@').next().expect("a name");
+            assert_eq!(
+                all.get(key).map_or("null".to_owned(), ToString::to_string),
+                json,
+                "{name}={value}"
+            );
+            assert_eq!(issues, issue.into_iter().collect::<Vec<_>>(), "{name}={value}");
+        }
+    }
+
+    #[test]
+    fn what_belongs_together_is_read_together() {
+        let (video, issues) = read_video(&[
+            ("player_loc@allow_embed", "yes"),
+            ("player_loc@autoplay", "ap=1"),
+            ("player_loc", "https://e.com/p"),
+            ("restriction@relationship", "allow"),
+            ("restriction", "IE gb,US"),
+            ("platform@relationship", "DENY"),
+            ("platform", "web tv"),
+            ("price@currency", "EUR"),
+            ("price@type", "rent"),
+            ("price", "1.99"),
+            ("price@currency", "USD"),
+            ("price", "2,49"),
+            ("uploader@info", "https://e.com/u"),
+            ("uploader", "Ann"),
+            ("tag", "a"),
+            ("tag", "b"),
+            ("gallery_loc@title", "G"),
+            ("gallery_loc", "https://e.com/g"),
+            ("show_title", "S"),
+            ("season_number", "2"),
+            ("unheard_of", "x"),
+        ]);
+        assert_eq!(issues, []);
+        let json = serde_json::to_string(&video).expect("json");
+        assert_eq!(
+            json,
+            "{\"thumbnail_loc\":\"t\",\"title\":\"v\",\"content_loc\":\"c\",\
+             \"player_loc\":\"https://e.com/p\",\"allow_embed\":true,\"autoplay\":\"ap=1\",\
+             \"restriction\":{\"relationship\":\"allow\",\"countries\":[\"IE\",\"GB\",\"US\"]},\
+             \"platform\":{\"relationship\":\"deny\",\"platforms\":[\"web\",\"tv\"]},\
+             \"prices\":[{\"amount\":1.99,\"currency\":\"EUR\",\"type\":\"rent\"},\
+             {\"amount\":2.49,\"currency\":\"USD\"}],\
+             \"uploader\":{\"name\":\"Ann\",\"info\":\"https://e.com/u\"},\"tags\":[\"a\",\"b\"],\
+             \"gallery_loc\":\"https://e.com/g\",\"gallery_title\":\"G\",\
+             \"tvshow\":{\"show_title\":\"S\",\"season_number\":2}}"
+        );
+    }
+
+    #[test]
+    fn what_is_missing_wrong_or_twice_is_noted() {
+        use IssueCode::{
+            DuplicateTag, InvalidAttributeValue, InvalidTagValue, MissingAttribute, MissingTag,
+            TooManyExtensions,
+        };
+        let long = "x".repeat(2_049);
+        let tags = [("tag", "t"); 33];
+        for (list, expected) in [
+            (vec![("title", "again")], DuplicateTag),
+            (vec![("duration", "1"), ("duration", "2")], DuplicateTag),
+            (vec![("restriction", "IE")], MissingAttribute),
+            (
+                vec![("restriction@relationship", "x"), ("platform@relationship", "allow")],
+                InvalidAttributeValue,
+            ),
+            (
+                vec![("restriction@relationship", "deny"), ("restriction", "Ireland")],
+                InvalidTagValue,
+            ),
+            (vec![("platform@relationship", "deny"), ("platform", "fridge")], InvalidTagValue),
+            (vec![("description", long.as_str())], InvalidTagValue),
+            (tags.to_vec(), TooManyExtensions),
+        ] {
+            let (video, issues) = read_video(&list);
+            assert!(issues.contains(&expected), "{list:?}: {issues:?}");
+            assert_eq!(video.title.as_deref(), Some("v"));
+            assert!(video.tags.len() <= MAX_TAGS);
+        }
+        let mut issues = Vec::new();
+        video(Fields::new(), &mut |code, _: &str| issues.push(code));
+        assert!(issues.contains(&MissingTag), "{issues:?}");
+    }
+
+    #[test]
+    fn news_is_typed() {
+        let list = fields(&[
+            ("name", "The Times"),
+            ("language", "en"),
+            ("publication_date", "2026-11-20T08:00:00Z"),
+            ("title", "T"),
+            ("genres", "PressRelease, Blog"),
+            ("keywords", "a, b,,c"),
+            ("stock_tickers", "NASDAQ:A, NASDAQ:B"),
+            ("access", "Subscription"),
+        ]);
+        let read = news(list, &mut |code, sample: &str| panic!("{code}: {sample}"));
+        assert_eq!(
+            serde_json::to_string(&read).expect("json"),
+            "{\"publication\":{\"name\":\"The Times\",\"language\":\"en\"},\
+             \"publication_date\":\"2026-11-20T08:00:00Z\",\"title\":\"T\",\"access\":\"Subscription\",\
+             \"genres\":[\"PressRelease\",\"Blog\"],\"keywords\":[\"a\",\"b\",\"c\"],\
+             \"stock_tickers\":[\"NASDAQ:A\",\"NASDAQ:B\"]}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_makes_it_panic_and_what_is_read_can_be_stored(
+            name in "(duration|rating|view_count|live|restriction|restriction@relationship|platform|price|price@type|expiration_date|season_number|tag|uploader@info)",
+            value in "\\PC{0,40}|[0-9.,:e+-]{0,24}",
+        ) {
+            let (video, _) = read_video(&[(&name, &value), (&name, &value)]);
+            let text = serde_json::to_string(&video).expect("json");
+            prop_assert_eq!(serde_json::from_str::<Video>(&text).map(|v| serde_json::to_string(&v).expect("json")).ok(), Some(text));
+        }
+    }
+}

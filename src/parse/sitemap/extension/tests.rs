@@ -1,0 +1,170 @@
+//! Extensions as whole documents: what is kept, what is passed over, and what
+//! pages lack between them.
+
+use std::ops::ControlFlow;
+
+use url::Url;
+
+use crate::model::extension::Extensions;
+use crate::parse::{Context, IssueCode, Item, Limits, parse};
+
+struct Found {
+    locs: Vec<String>,
+    extensions: Vec<Extensions>,
+    issues: Vec<(IssueCode, u64)>,
+}
+
+impl Found {
+    fn count(&self, code: IssueCode) -> u64 {
+        self.issues.iter().find(|(known, _)| *known == code).map_or(0, |(_, count)| *count)
+    }
+}
+
+fn read(body: &str) -> Found {
+    let text = format!(
+        "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'\n\
+         xmlns:image='http://www.google.com/schemas/sitemap-image/1.1'\n\
+         xmlns:video='http://www.google.com/schemas/sitemap-video/1.1'\n\
+         xmlns:news='http://www.google.com/schemas/sitemap-news/0.9'\n\
+         xmlns:mobile='http://www.google.com/schemas/sitemap-mobile/1.0'\n\
+         xmlns:codesearch='http://www.google.com/codesearch/schemas/sitemap/1.0'\n\
+         xmlns:geo='http://www.google.com/geo/schemas/sitemap/1.0'\n\
+         xmlns:xhtml='http://www.w3.org/1999/xhtml'>{body}</urlset>"
+    );
+    let base = Url::parse("https://e.com/sitemap.xml").expect("a URL");
+    let context = Context { base: &base, content_type: None, limits: Limits::default() };
+    let (mut locs, mut extensions) = (Vec::new(), Vec::new());
+    let report = parse(&mut text.as_bytes(), &context, &mut |item| {
+        if let Item::Entry(entry) = item {
+            locs.push(entry.loc.to_owned());
+            extensions.push(entry.extensions.cloned().unwrap_or_default());
+        }
+        ControlFlow::Continue(())
+    });
+    let issues = report.issues.iter().map(|issue| (issue.code, issue.count)).collect();
+    Found { locs, extensions, issues }
+}
+
+/// A page that names these as alternates, each by a language and a URL.
+fn page(loc: &str, links: &[(&str, &str)]) -> String {
+    let link = |(code, href): &(&str, &str)| {
+        format!("<xhtml:link rel='alternate' hreflang='{code}' href='https://e.com/{href}'/>")
+    };
+    let links = links.iter().map(link).collect::<Vec<_>>().concat();
+    format!("<url><loc>https://e.com/{loc}</loc>{links}</url>")
+}
+
+#[test]
+fn an_unknown_extension_yields_no_phantom_url_and_no_fields() {
+    for inner in [
+        "<mobile:mobile/>",
+        "<mobile/>",
+        "<codesearch:codesearch><codesearch:filetype>c</codesearch:filetype>\
+         <codesearch:loc>https://e.com/phantom</codesearch:loc></codesearch:codesearch>",
+        "<geo:geo><geo:format>kml</geo:format><geo:loc>https://e.com/phantom</geo:loc></geo:geo>",
+        "<PageMap xmlns='http://www.google.com/schemas/sitemap-pagemap/1.0'>\
+         <DataObject type='document' id='a'><Attribute name='loc'>https://e.com/phantom</Attribute>\
+         <loc>https://e.com/phantom</loc><url><loc>https://e.com/phantom</loc></url></DataObject></PageMap>",
+        "<PageMap><DataObject><loc>https://e.com/phantom</loc></DataObject></PageMap>",
+        "<xhtml:script><xhtml:loc>https://e.com/phantom</xhtml:loc></xhtml:script>",
+        "<own:thing xmlns:own='urn:x'><own:loc>https://e.com/phantom</own:loc>\
+         <loc>https://e.com/phantom</loc></own:thing>",
+        "<undeclared:thing><undeclared:loc>https://e.com/phantom</undeclared:loc></undeclared:thing>",
+    ] {
+        let entry = format!("<url><loc>https://e.com/a</loc>{inner}</url>");
+        let found = read(&format!("{entry}<url>{inner}<loc>https://e.com/b</loc></url>"));
+        assert_eq!(found.locs, ["https://e.com/a", "https://e.com/b"], "{inner}");
+        assert!(found.extensions.iter().all(Extensions::is_empty), "{inner}");
+    }
+}
+
+#[test]
+fn an_extension_without_a_page_is_no_page() {
+    let found = read(
+        "<url><image:image><image:loc>https://e.com/i.png</image:loc></image:image></url>\
+         <image:image><image:loc>https://e.com/i.png</image:loc></image:image>\
+         <url><video:video><video:content_loc>https://e.com/v</video:content_loc></video:video></url>",
+    );
+    assert_eq!(found.locs, [""; 0]);
+}
+
+#[test]
+fn a_document_that_is_cut_in_a_video_keeps_its_whole_fields() {
+    let base = Url::parse("https://e.com/s").expect("a URL");
+    let context = Context { base: &base, content_type: None, limits: Limits::default() };
+    let text = "<urlset xmlns:video='http://www.google.com/schemas/sitemap-video/1.1'><url>\
+                <loc>https://e.com/a</loc><video:video><video:title>T</video:title><video:descr";
+    let mut titles = Vec::new();
+    parse(&mut text.as_bytes(), &context, &mut |item| {
+        if let Item::Entry(entry) = item {
+            let videos = entry.extensions.map(|all| all.videos.clone()).unwrap_or_default();
+            titles.extend(videos.into_iter().map(|video| video.title));
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(titles, [Some("T".to_owned())]);
+}
+
+#[test]
+fn versions_that_name_each_other_are_in_order() {
+    let all = [("en", "en"), ("de", "de"), ("x-default", "en")];
+    let whole = ["en", "de"].map(|loc| page(loc, &all)).concat();
+    // A version in another document proves nothing, and neither does one that
+    // has no alternates in a document without any.
+    let elsewhere = page("fr", &[("fr", "fr"), ("it", "it")]);
+    for body in
+        [whole.as_str(), elsewhere.as_str(), &page("a", &[]), &format!("{whole}{elsewhere}")]
+    {
+        let found = read(body);
+        assert_eq!(found.issues, [], "{body}");
+    }
+    // Host and scheme have no letter case.
+    let shouted =
+        page("en", &all) + &page("de", &all).replace("<loc>https://e.com", "<loc>HTTPS://E.com");
+    assert_eq!(read(&shouted).issues, []);
+}
+
+#[test]
+fn a_link_that_is_not_returned_is_noted_whichever_page_comes_first() {
+    let no_return = IssueCode::HreflangNoReturn;
+    let en = page("en", &[("en", "en"), ("de", "de")]);
+    for lonely in
+        [page("de", &[("de", "de")]), page("de", &[]), page("de", &[("de", "de"), ("fr", "fr")])]
+    {
+        for body in
+            [format!("{en}{lonely}"), format!("{}{lonely}{en}", page("x", &[("x-default", "x")]))]
+        {
+            assert_eq!(read(&body).count(no_return), 1, "{body}");
+        }
+    }
+}
+
+#[test]
+fn a_page_that_leaves_itself_out_and_a_language_given_twice_are_noted() {
+    let found = read(&page("en", &[("de", "de")]));
+    assert_eq!(found.issues, [(IssueCode::HreflangNoSelf, 1)]);
+    let found = read(&page("en", &[("en", "en"), ("EN", "de")]));
+    assert_eq!(found.count(IssueCode::DuplicateTag), 1);
+    let found = read(&page("en", &[("en", "en"), ("gr", "el")]));
+    assert_eq!(found.issues, [(IssueCode::InvalidAttributeValue, 1)]);
+}
+
+#[test]
+fn clusters_of_many_languages_are_judged_in_bounded_memory() {
+    let name = |cluster: usize, version: usize| format!("{cluster}/{version}");
+    let codes = ["en", "de", "fr", "es", "it", "nl", "pl", "pt", "ru", "uk", "sv", "da"];
+    let mut body = String::new();
+    for cluster in 0..1_000 {
+        let names: Vec<_> = (0..codes.len()).map(|version| name(cluster, version)).collect();
+        let links: Vec<_> = codes.iter().copied().zip(names.iter().map(String::as_str)).collect();
+        for (version, loc) in names.iter().enumerate() {
+            // The last of every tenth cluster forgot all others.
+            let forgot = cluster % 10 == 0 && version == codes.len() - 1;
+            let links = if forgot { &links[codes.len() - 1..] } else { &links };
+            body += &page(loc, links);
+        }
+    }
+    let found = read(&body);
+    assert_eq!(found.locs.len(), 12_000);
+    assert_eq!(found.issues, [(IssueCode::HreflangNoReturn, 100)]);
+}

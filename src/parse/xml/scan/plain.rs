@@ -1,0 +1,105 @@
+//! Text, and tags that are a name and no more: nearly all of every document.
+//!
+//! No defect is looked for here beyond what a glance shows; what is not plain
+//! is left to the rest of the scan, so a clean document pays for no tolerance.
+
+use std::ops::ControlFlow;
+
+use memchr::{memchr, memchr2};
+
+use super::super::bounds::{NameLen, blanks};
+use super::super::elements::LONGEST_REFERENCE;
+use super::{Cx, Flow, Scan, Visitor, Window, boundary};
+
+impl Scan {
+    /// A start tag that is a name and no more; `None` for any other.
+    #[inline]
+    pub(super) fn plain_start<V: Visitor>(
+        &mut self,
+        w: &Window<'_>,
+        start: &mut usize,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> Option<ControlFlow<()>> {
+        let inner = *start + 1;
+        let bytes = w.rest.as_bytes();
+        let found = NameLen::of(bytes.get(inner..)?);
+        let end = inner + found.len;
+        if bytes.get(end) != Some(&b'>') {
+            return None;
+        }
+        *start = end + 1;
+        let name = w.rest.get(inner..end)?;
+        Some(if found.simple {
+            self.elements.simple_tag(name, visitor, cx)
+        } else {
+            self.elements.tag(name, "", false, visitor, cx)
+        })
+    }
+
+    /// An end tag that is a name and no more; `None` for any other.
+    #[inline]
+    pub(super) fn plain_end<V: Visitor>(
+        &mut self,
+        w: &Window<'_>,
+        start: &mut usize,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> Option<ControlFlow<()>> {
+        let inner = *start + 2;
+        let here = w.rest.as_bytes().get(inner..)?;
+        // Nearly always it is that of the innermost element.
+        let top = self.elements.top().as_bytes();
+        if !top.is_empty() && here.starts_with(top) && here.get(top.len()) == Some(&b'>') {
+            *start = inner + top.len() + 1;
+            return Some(self.elements.end_top(visitor, cx));
+        }
+        let end = inner + NameLen::of(here).len;
+        if end == inner || w.rest.as_bytes().get(end) != Some(&b'>') {
+            return None;
+        }
+        *start = end + 1;
+        Some(self.elements.end(w.rest.get(inner..end)?, visitor, cx))
+    }
+
+    /// Text up to the next `<`.
+    pub(super) fn run_of_text<V: Visitor>(
+        &mut self,
+        w: &Window<'_>,
+        start: usize,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> Flow {
+        let here = w.from(start);
+        let blank = blanks(here.as_bytes());
+        if here.as_bytes().get(blank) == Some(&b'<') {
+            self.elements.blank(here.get(..blank).unwrap_or_default(), visitor, cx);
+            return Flow::At(start + blank);
+        }
+        let (found, references) = match memchr2(b'<', b'&', here.as_bytes()) {
+            Some(at) if here.as_bytes().get(at) == Some(&b'&') => {
+                (memchr(b'<', here.as_bytes().get(at..).unwrap_or_default()).map(|i| at + i), true)
+            }
+            found => (found, false),
+        };
+        let mut text = here.get(..found.unwrap_or(here.len())).unwrap_or_default();
+        // A reference may go on beyond the window.
+        if found.is_none() && !w.last {
+            let from = boundary(text, text.len().saturating_sub(LONGEST_REFERENCE));
+            let tail = text.get(from..).unwrap_or_default();
+            if let Some(amp) =
+                tail.rfind('&').filter(|amp| !tail.get(*amp..).is_some_and(|t| t.contains(';')))
+            {
+                text = text.get(..from + amp).unwrap_or_default();
+                self.elements.references(text, visitor, cx);
+                return Flow::Need(start + text.len());
+            }
+        }
+        if references {
+            self.elements.references(text, visitor, cx);
+        } else {
+            self.elements.text(text, visitor, cx);
+        }
+        Flow::At(start + text.len())
+    }
+}

@@ -1,0 +1,118 @@
+//! Sitemaps on other hosts: who may speak for a site, and for how long.
+
+use crate::support::daemon::{DAY, Daemon, World, index, sitemap};
+use crate::support::{Origin, Reply};
+
+fn site(origin: &Origin, extra: &str) -> String {
+    format!("[[site]]\nname = \"site\"\nurl = \"{}/\"\nfeeds = []\n{extra}\n", origin.base())
+}
+
+/// Entries of a source by what became of them.
+async fn fates(daemon: &Daemon, tail: &str) -> String {
+    let admitted = daemon.source(tail).await.admitted;
+    let mut words: Vec<String> =
+        admitted.iter().map(|(fate, urls)| format!("{fate} {urls}")).collect();
+    words.sort();
+    words.join(", ")
+}
+
+#[tokio::test]
+async fn a_sitemap_on_another_host_that_robots_txt_names_may_list_the_whole_host() {
+    let (ours, theirs) = (Origin::start().await, Origin::start().await);
+    let (base, other) = (ours.base(), theirs.base());
+    ours.set("/robots.txt", Reply::text(format!("Sitemap: {other}/maps/ours.xml\n")));
+    let list = sitemap(
+        &base,
+        &[("/", ""), ("/deep/page", ""), ("/maps/x", ""), (&format!("{other}/maps/theirs"), "")],
+    );
+    theirs.set("/maps/ours.xml", Reply::xml(list));
+    for scope in ["host", "directory"] {
+        let world = World::new(&[&ours, &theirs]);
+        let daemon = world.start(&site(&ours, &format!("scope = \"{scope}\""))).await;
+        daemon.polled("/maps/ours.xml", 1).await;
+        // The host of the sitemap is not the site's: it is counted, and left out.
+        assert_eq!(fates(&daemon, "/maps/ours.xml").await, "accepted 3, out-of-scope 1");
+        assert!(daemon.knows(&format!("{base}/deep/page")).await, "{scope}");
+        assert!(!daemon.knows(&format!("{other}/maps/theirs")).await, "{scope}");
+        daemon.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_sitemap_on_the_own_host_is_judged_by_its_directory() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/robots.txt", Reply::text("Sitemap: /maps/a.xml\n"));
+    origin.set("/maps/a.xml", Reply::xml(sitemap(&base, &[("/maps/x", ""), ("/y", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&site(&origin, "scope = \"directory\"")).await;
+    daemon.polled("/maps/a.xml", 1).await;
+    assert_eq!(fates(&daemon, "/maps/a.xml").await, "accepted 1, out-of-scope 1");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_grant_goes_with_its_line_and_comes_back_with_it() {
+    let (ours, theirs) = (Origin::start().await, Origin::start().await);
+    let (base, other) = (ours.base(), theirs.base());
+    let with = format!("Sitemap: {other}/index.xml\nSitemap: {base}/own.xml\n");
+    ours.set("/robots.txt", Reply::text(with.clone()));
+    ours.set("/own.xml", Reply::xml(sitemap(&base, &[("/own", "")])));
+    theirs.set("/index.xml", Reply::xml(index(&other, &[("/child.xml", "")])));
+    theirs.set("/child.xml", Reply::xml(sitemap(&base, &[("/granted", "")])));
+    let world = World::new(&[&ours, &theirs]);
+    let daemon = world.start(&site(&ours, "")).await;
+    daemon.polled("/child.xml", 1).await;
+    daemon.settled().await;
+    let state = async |tail: &str| daemon.source(tail).await.state;
+
+    // A file that is away for a day takes nothing back.
+    ours.set("/robots.txt", Reply::status(404));
+    daemon.poll(&format!("{base}/robots.txt")).await;
+    assert_eq!(state("/index.xml").await, "active");
+
+    ours.set("/robots.txt", Reply::text("User-agent: *\nDisallow:\n"));
+    daemon.poll(&format!("{base}/robots.txt")).await;
+    assert_eq!(state("/index.xml").await, "retired");
+    assert_eq!(state("/child.xml").await, "retired");
+    // On the own host a sitemap needs no grant.
+    assert_eq!(state("/own.xml").await, "active");
+    assert!(daemon.url(&format!("{base}/granted")).await.listed, "there is a grace period");
+
+    ours.set("/robots.txt", Reply::text(with));
+    daemon.poll(&format!("{base}/robots.txt")).await;
+    assert_eq!(state("/index.xml").await, "active");
+    assert_eq!(state("/child.xml").await, "active");
+    daemon.pass(DAY).await;
+    assert!(daemon.url(&format!("{base}/granted")).await.listed);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn link_headers_of_the_home_page_name_sitemaps_and_feeds() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/robots.txt", Reply::text("Sitemap: /one.xml\n"));
+    origin.set(
+        "/",
+        Reply::html("<title>home</title>")
+            .header("Link", "</two.xml>; rel=\"sitemap\", </wp-json/>; rel=\"https://api.w.org/\"")
+            .header("Link", "<feed.xml>; rel=\"alternate\"; type=\"application/rss+xml\""),
+    );
+    for path in ["/one.xml", "/two.xml"] {
+        origin.set(path, Reply::xml(sitemap(&base, &[(path, "")])));
+    }
+    let date = "Fri, 20 Nov 2026 10:00:00 GMT";
+    origin.set("/feed.xml", Reply::xml(crate::support::daemon::rss(&base, &[("/1", date)])));
+    let world = World::new(&[&origin]);
+    let text = format!("[[site]]\nname = \"site\"\nurl = \"{base}/\"\n");
+    let daemon = world.start(&text).await;
+    for path in ["/one.xml", "/two.xml", "/feed.xml"] {
+        daemon.polled(path, 1).await;
+    }
+    daemon.settled().await;
+    assert_eq!(daemon.source("/two.xml").await.named_by, "home page");
+    assert_eq!(daemon.source("/feed.xml").await.role.as_str(), "feed");
+    assert!(daemon.find_source("/wp-json/").await.is_none());
+    daemon.stop().await;
+}

@@ -14,6 +14,8 @@ use super::wire::queue::{
     ExtendBody, LeaseAnswer, LeaseBody, ReleaseBody, SettleBody, TokensAnswer,
 };
 use crate::metrics::TokenCall;
+use crate::model::UrlId;
+use crate::model::extension::Extensions;
 use crate::queue::{LeaseBatch, LeaseRequest};
 
 /// First pause after a wake-up that yielded nothing (somebody else was faster,
@@ -35,9 +37,19 @@ pub(crate) async fn lease(
     let urls: Vec<_> = batch.urls.iter().map(|leased| leased.id).collect();
     let mut answer = LeaseAnswer::from(batch);
     if include.any() && !urls.is_empty() {
-        answer.include(include, context.state.store.extensions(urls).await?);
+        answer.include(include, said_of(&context, urls).await);
     }
     Ok(Json(answer))
+}
+
+/// What sources say of leased URLs. They are leased whether or not that can be
+/// read: a refusal now would leave them with nobody until the leases expire.
+async fn said_of(context: &Context, urls: Vec<UrlId>) -> Vec<Option<Extensions>> {
+    let count = urls.len();
+    context.state.store.extensions(urls).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "a lease is given without what it asked to include");
+        vec![None; count]
+    })
 }
 
 /// Leases until there is something, the time is over, or the daemon stops.

@@ -50,7 +50,8 @@ pub(super) struct Lists {
     news: Option<Vec<News>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     alternates: Option<Vec<Alternate>>,
-    /// There was no room for them in this answer; `GET /v1/url` has them.
+    /// There was no room for them in this answer, or they could not be read
+    /// now; `GET /v1/url` has them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     include_cut: bool,
 }

@@ -29,7 +29,7 @@ pub(crate) fn compare(ours: &Contender<'_>, other: &Contender<'_>) {
         for (contender, time) in [ours, other].into_iter().zip(&mut times) {
             let start = on_processor();
             black_box((contender.run)());
-            *time = on_processor() - start;
+            *time = on_processor().saturating_sub(start);
         }
         bests = [bests[0].min(times[0]), bests[1].min(times[1])];
         quotients.push(times[0].as_secs_f64() / times[1].as_secs_f64());

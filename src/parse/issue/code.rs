@@ -348,7 +348,9 @@ impl IssueCode {
             }
             Self::TooDeep => "Nest elements as the protocol shows; deeper ones are not read.",
             Self::OversizedMarkup => "Shorten the tag, attribute list or field; it was not read.",
-            Self::MissingTag => "Add the tag that is named here; an entry without a URL is left out.",
+            Self::MissingTag => {
+                "Add the tag that is named here; an entry without a URL is left out."
+            }
             Self::DuplicateTag => "Give each tag once per entry, and one entry per URL.",
             Self::UnknownTag => "Use the tags of the protocol only, or give your own a namespace.",
             Self::InvalidUrl => "List only complete http or https URLs.",

@@ -1,24 +1,30 @@
 //! Sources that have moved: followed at once, believed when it is proven.
 
 use super::one_sitemap;
-use crate::support::daemon::{DAY, World, counts, sitemap};
+use crate::support::daemon::{DAY, Daemon, World, counts, sitemap};
 use crate::support::{Origin, Reply};
 
 const ALL: [(&str, &str); 2] = [("/a", "2026-11-01"), ("/b", "2026-11-02")];
 
-#[tokio::test]
-async fn a_permanent_move_is_asked_at_its_target_once_it_is_proven() {
-    let origin = Origin::start().await;
-    let base = origin.base();
-    origin.set("/sitemap.xml", Reply::redirect(301, "/new.xml"));
-    origin.set("/new.xml", Reply::xml(sitemap(&base, &ALL)).etag("\"1\""));
-    let world = World::new(&[&origin]);
-    let daemon = world.start(&one_sitemap(&origin)).await;
+/// A daemon that polls a sitemap which redirects with `status` to a new place,
+/// at once and then so many times, three days apart.
+async fn moved(origin: &Origin, status: u16, times: usize) -> (World, Daemon) {
+    origin.set("/sitemap.xml", Reply::redirect(status, "/new.xml"));
+    origin.set("/new.xml", Reply::xml(sitemap(&origin.base(), &ALL)).etag("\"1\""));
+    let world = World::new(&[origin]);
+    let daemon = world.start(&one_sitemap(origin)).await;
     daemon.polled("/sitemap.xml", 1).await;
-    for _ in 0..3 {
+    for _ in 0..times {
         daemon.clock.advance(DAY * 3);
         daemon.poll("/sitemap.xml").await;
     }
+    (world, daemon)
+}
+
+#[tokio::test]
+async fn a_permanent_move_is_asked_at_its_target_once_it_is_proven() {
+    let origin = Origin::start().await;
+    let (_world, daemon) = moved(&origin, 301, 3).await;
     // Its own place was asked each time; from now on it is not.
     assert_eq!(origin.requests("/sitemap.xml").len(), 4);
     for _ in 0..2 {
@@ -26,7 +32,7 @@ async fn a_permanent_move_is_asked_at_its_target_once_it_is_proven() {
     }
     assert_eq!(origin.requests("/sitemap.xml").len(), 4);
     let source = daemon.source("/sitemap.xml").await;
-    assert_eq!(source.url, format!("{base}/sitemap.xml"), "it keeps its name");
+    assert_eq!(source.url, origin.url("/sitemap.xml").as_str(), "it keeps its name");
     assert!(source.why.contains("it has moved for good and is asked at"), "{}", source.why);
     // Asked there directly, its validators count.
     let last = origin.requests("/new.xml").pop().expect("a request");
@@ -37,19 +43,10 @@ async fn a_permanent_move_is_asked_at_its_target_once_it_is_proven() {
 #[tokio::test]
 async fn a_new_place_that_is_gone_sends_us_back_to_the_old_one() {
     let origin = Origin::start().await;
-    let base = origin.base();
-    origin.set("/sitemap.xml", Reply::redirect(308, "/new.xml"));
-    origin.set("/new.xml", Reply::xml(sitemap(&base, &ALL)));
-    let world = World::new(&[&origin]);
-    let daemon = world.start(&one_sitemap(&origin)).await;
-    daemon.polled("/sitemap.xml", 1).await;
-    for _ in 0..3 {
-        daemon.clock.advance(DAY * 3);
-        daemon.poll("/sitemap.xml").await;
-    }
+    let (_world, daemon) = moved(&origin, 308, 3).await;
     origin.set("/new.xml", Reply::status(404));
     assert_eq!(daemon.poll("/sitemap.xml").await.http_status, Some(404));
-    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &ALL)));
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&origin.base(), &ALL)));
     let poll = daemon.poll("/sitemap.xml").await;
     assert_eq!((poll.http_status, poll.counts), (Some(200), counts([0, 0, 0, 0, 2, 0, 0, 0])));
     daemon.stop().await;
@@ -58,16 +55,7 @@ async fn a_new_place_that_is_gone_sends_us_back_to_the_old_one() {
 #[tokio::test]
 async fn a_temporary_redirect_is_followed_and_never_believed() {
     let origin = Origin::start().await;
-    let base = origin.base();
-    origin.set("/sitemap.xml", Reply::redirect(302, "/new.xml"));
-    origin.set("/new.xml", Reply::xml(sitemap(&base, &ALL)));
-    let world = World::new(&[&origin]);
-    let daemon = world.start(&one_sitemap(&origin)).await;
-    daemon.polled("/sitemap.xml", 1).await;
-    for _ in 0..5 {
-        daemon.clock.advance(DAY * 3);
-        daemon.poll("/sitemap.xml").await;
-    }
+    let (_world, daemon) = moved(&origin, 302, 5).await;
     assert_eq!(origin.requests("/sitemap.xml").len(), 6);
     daemon.stop().await;
 }

@@ -261,23 +261,22 @@ fn edges_of_the_window_do_not_matter(bytes: &[u8], manner: &Manner, dice: &mut D
 }
 
 fn owned(item: &Item<'_>) -> Listed {
+    let bare = |loc: &str| Listed {
+        loc: loc.to_owned(),
+        child: false,
+        deleted: false,
+        lastmod: None,
+        updated: None,
+        published: None,
+        changefreq: None,
+        priority: None,
+        digest: 0,
+        extensions: None,
+    };
     match item {
-        Item::Deleted(d) => Listed {
-            loc: d.loc.to_owned(),
-            child: false,
-            deleted: true,
-            lastmod: None,
-            updated: None,
-            published: None,
-            changefreq: None,
-            priority: None,
-            digest: 0,
-            extensions: None,
-        },
+        Item::Deleted(d) => Listed { deleted: true, ..bare(d.loc) },
+        Item::Sitemap(s) => Listed { child: true, lastmod: s.lastmod, ..bare(s.loc) },
         Item::Entry(e) => Listed {
-            loc: e.loc.to_owned(),
-            child: false,
-            deleted: false,
             lastmod: e.lastmod,
             updated: e.updated,
             published: e.published,
@@ -285,18 +284,7 @@ fn owned(item: &Item<'_>) -> Listed {
             priority: e.priority,
             digest: e.digest,
             extensions: e.extensions.cloned(),
-        },
-        Item::Sitemap(s) => Listed {
-            loc: s.loc.to_owned(),
-            child: true,
-            deleted: false,
-            lastmod: s.lastmod,
-            updated: None,
-            published: None,
-            changefreq: None,
-            priority: None,
-            digest: 0,
-            extensions: None,
+            ..bare(e.loc)
         },
     }
 }

@@ -8,6 +8,7 @@ mod children;
 pub mod cron;
 pub mod defects;
 mod document;
+mod effects;
 mod gate;
 mod home;
 pub mod interval;

@@ -5,6 +5,7 @@
 //! first, then the earlier due. Every function is a function of its arguments.
 
 pub mod explain;
+mod grid;
 pub mod habit;
 pub mod model;
 mod pack;

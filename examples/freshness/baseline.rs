@@ -42,7 +42,7 @@ impl Rule {
             Self::Uniform | Self::Lastmod => 0.0,
             Self::Changefreq => by_changefreq(known.changefreq, 14.0),
             Self::Proportional => 1.0 / world.truth(page, 0.0).delta,
-            Self::Nutch => by_changefreq(known.changefreq, 30.0),
+            Self::Nutch => 7.0,
             Self::StormCrawler => 1.0,
             Self::Clairvoyant => optimum[page],
         }

@@ -54,7 +54,6 @@ struct Site {
     habits: Habits,
     trust: Trust,
     priors: Priors,
-    weights: PerSignal<f64>,
     pulls: PerSignal<f64>,
     /// What lies in memory.
     window: Vec<Candidate>,
@@ -141,8 +140,8 @@ impl Learned {
 
     fn weigh(&mut self, host: usize) {
         let site = &mut self.sites[host];
-        site.weights = Trust::weights(&Trust::default(), &site.trust, &self.all_trust);
-        site.pulls = trust::pulls(&site.weights);
+        let weights = Trust::weights(&Trust::default(), &site.trust, &self.all_trust);
+        site.pulls = trust::pulls(&weights);
     }
 
     fn state(&self, page: usize) -> UrlState {
@@ -153,8 +152,12 @@ impl Learned {
         let row = &self.rows[page];
         let site = &self.sites[row.host];
         let bucket = Bucket::of(row.changefreq);
-        let (rate, looks) = site.priors.rate(&self.all_priors, bucket, protocol(row.changefreq));
-        Beliefs { rate, looks, weights: site.weights, pulls: site.pulls }
+        Beliefs {
+            rate: site.priors.rate(&self.all_priors, bucket, protocol(row.changefreq)),
+            looks: site.priors.looks(&self.all_priors),
+            silent: site.trust.silent(),
+            pulls: site.pulls,
+        }
     }
 
     fn worth(&self, page: usize, state: &UrlState, now: Timestamp) -> Worth {
@@ -174,10 +177,10 @@ impl Learned {
         let worth = self.worth(page, &self.state(page), now);
         let place = worth.place(now, self.price.get());
         let row = &mut self.rows[page];
-        row.due = place.due;
+        row.due = place.surfaces;
         row.version += 1;
         self.writes += 1;
-        self.due.push(Reverse((place.due.as_second(), page, row.version)));
+        self.due.push(Reverse((place.surfaces.as_second(), page, row.version)));
     }
 
     /// Rows that have come due go to the windows of their hosts.
@@ -300,8 +303,11 @@ impl Policy for Learned {
             let mut state = self.state(*page);
             state.signal(signal);
             self.rows[*page].state = state.pack();
-            let worth = self.worth(*page, &state, now);
-            let due = worth.due(self.price.get() * value::REFERENCE);
+            if self.sites[poll.host].pulls[signal] <= 0.0 {
+                // Not believed: it moves nothing.
+                continue;
+            }
+            let due = self.worth(*page, &state, now).place(now, self.price.get()).surfaces;
             let row = &self.rows[*page];
             if row.due > now && value::is_worth_a_write(state.seen(), row.due, due) {
                 self.write(*page, now);

@@ -149,7 +149,7 @@ pub struct Host {
     /// Its pages.
     pub pages: Vec<usize>,
     /// Its habit before and after [`TURN`].
-    classes: (Class, Class),
+    pub classes: (Class, Class),
     /// Fetches a day that it allows.
     pub cap: Option<f64>,
 }

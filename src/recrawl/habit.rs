@@ -223,3 +223,6 @@ fn stamp(reading: &Reading<'_>) -> Option<bool> {
     let is_one = |values: &[i64]| values[values.len() - 1] - values[0] <= ABOUT_ONE_S;
     (crowd >= 2 && values.windows(crowd).any(is_one)).then_some(false)
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,8 +18,8 @@ use super::pack::{from_log, to_log};
 use super::signal::{PerSignal, Signal};
 use crate::model::Outcome;
 
-/// What a look leaves of the looks before it. 0.98 remembers about 50.
-pub const MEMORY: f64 = 0.98;
+/// What a look leaves of the looks before it. 0.95 remembers about 20.
+pub const MEMORY: f64 = 0.95;
 /// How far rates of one pool lie apart: the shape of the gamma distribution
 /// that a pool is to its pages. Half an expected change outweighs the pool.
 pub const SHAPE: f64 = 0.5;
@@ -27,9 +27,9 @@ pub const SHAPE: f64 = 0.5;
 pub const SLOWEST: f64 = 1.0 / 3650.0;
 /// Most silent changes a day that are believed: one in half an hour.
 pub const FASTEST: f64 = 48.0;
-/// Days in which a page is taken to have had no signalled change, before it
-/// has been watched for as long itself.
-const QUIET_DAYS: f64 = 3.0;
+/// What a signalled change counts as evidence of silent ones: pages of a host
+/// need not all tell the same share.
+const HEARSAY: f64 = 0.5;
 /// Looks whose outcome is kept one by one.
 pub const HISTORY: u32 = 15;
 /// Bytes of a packed state.
@@ -70,14 +70,14 @@ impl Look {
 /// What a URL's host and others teach of it: `trust` and `prior` fill this in.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Beliefs {
-    /// Silent changes a day of pages like it.
+    /// Changes a day of pages like it.
     pub rate: f64,
-    /// Looks that this rate was learned from; 0 while it is only assumed.
+    /// Looks at other pages that this rests on; 0 while all is only assumed.
     pub looks: f64,
-    /// Weight per signal as learned: a signal of weight `b` is right with
-    /// probability `1 - exp(-b)`.
-    pub weights: PerSignal<f64>,
-    /// The same weights as far as they may pull a URL forward.
+    /// Share of changes that no signal tells.
+    pub silent: f64,
+    /// Weight per signal as far as it may pull a URL forward: one of weight `b`
+    /// is right with probability `1 - exp(-b)`.
     pub pulls: PerSignal<f64>,
 }
 
@@ -90,10 +90,12 @@ pub struct Evidence {
     pub days: f64,
     /// Signals since the look before.
     pub signals: PerSignal<u8>,
-    /// Changes that were to be expected, silent and signalled.
-    pub expected: f64,
-    /// Silent changes that this look stands for.
-    pub silent: f64,
+    /// Silent changes that were to be expected.
+    pub expected_silent: f64,
+    /// Changes that its signals made expect.
+    pub expected_signalled: f64,
+    /// Changes that this look stands for.
+    pub changes: f64,
 }
 
 /// How a URL is believed to change, at one moment.
@@ -103,6 +105,8 @@ pub struct Estimate {
     pub alpha: f64,
     /// All changes a day.
     pub total: f64,
+    /// All changes a day, had there been no signals since the last look.
+    pub settled: f64,
     /// What the pending signals weigh: expected changes.
     pub pull: f64,
     /// Compared looks behind this, its own and those of pages like it.
@@ -173,20 +177,34 @@ impl UrlState {
     }
 
     /// How the URL is believed to change, as of `now`.
+    ///
+    /// Two rates are learned apart, each by its own counts, and each hears of
+    /// the other through the share of changes that the host leaves untold: a
+    /// page with many signals also changes silently, and the reverse.
     pub fn estimate(&self, beliefs: &Beliefs, now: Timestamp) -> Estimate {
-        let strength = SHAPE / beliefs.rate.clamp(SLOWEST, FASTEST);
-        let alpha = ((self.silent + SHAPE) / (self.exposure + strength)).clamp(SLOWEST, FASTEST);
-        let mut right = 0.0;
-        let mut pull = 0.0;
+        let (mut right, mut pull) = (0.0, 0.0);
         for (signal, count) in self.pending.iter() {
             let count = f64::from(*count);
-            right += count * -(-beliefs.pulls[signal]).exp_m1();
+            right += count * chance_of(beliefs.pulls[signal]);
             pull += count * beliefs.pulls[signal];
         }
-        let watched = self.exposure + days_between(self.seen, now) + QUIET_DAYS;
-        let total = alpha + (self.signalled + right) / watched;
+        let silent = beliefs.silent.clamp(0.01, 1.0);
+        let told = 1.0 - silent;
+        let days_of_shape = SHAPE / beliefs.rate.clamp(SLOWEST, FASTEST);
+        let watched = self.exposure + days_between(self.seen, now);
+        let signalled = self.signalled + right;
+
+        let by_signals = (HEARSAY * signalled + SHAPE) / (HEARSAY * told * watched + days_of_shape);
+        let alpha = (self.silent + SHAPE) / (self.exposure + SHAPE / (silent * by_signals));
+        let alpha = alpha.clamp(SLOWEST, FASTEST);
+
+        let by_looks = (self.silent + SHAPE) / (silent * self.exposure + days_of_shape);
+        let by_looks = (told * by_looks).max(SLOWEST / 1000.0);
+        let told = |signalled: f64| (signalled + SHAPE) / (watched + SHAPE / by_looks);
+
         let looks = f64::from(self.history().0) + beliefs.looks;
-        Estimate { alpha, total, pull, looks }
+        let (total, settled) = (alpha + told(signalled), alpha + told(self.signalled));
+        Estimate { alpha, total, settled, pull, looks }
     }
 
     /// Takes in what a fetcher saw at `at`; answers what it teaches beyond this
@@ -196,7 +214,7 @@ impl UrlState {
             return None;
         }
         let days = days_between(self.seen, at);
-        let alpha = self.estimate(beliefs, at).alpha;
+        let estimate = self.estimate(beliefs, at);
         let signals = std::mem::take(&mut self.pending);
         self.seen = at;
         let changed = match look {
@@ -204,22 +222,28 @@ impl UrlState {
             Look::Unchanged => false,
             Look::Unknown => return None,
         };
-        let mut expected = alpha * days;
-        let mut right = 0.0;
-        for (signal, count) in signals.iter() {
-            let weight = beliefs.weights[signal];
-            expected += f64::from(*count) * weight;
-            right += f64::from(*count) * -(-weight).exp_m1();
-        }
+        let expected_silent = estimate.alpha * days;
+        let expected = expected_silent + estimate.pull;
         // Given that it changed at all, so many times are to be expected: the
         // mean of a Poisson number that is not 0.
-        let given = if changed { 1.0 / -(-expected.max(1e-9)).exp_m1() } else { 0.0 };
-        let silent = alpha * days * given;
+        let given = if changed { 1.0 / chance_of(expected.max(1e-9)) } else { 0.0 };
+        let right: f64 = signals
+            .iter()
+            .map(|(signal, count)| f64::from(*count) * chance_of(beliefs.pulls[signal]))
+            .sum();
+        let (silent, signalled) = (expected_silent * given, right * given);
         self.silent = self.silent * MEMORY + silent;
-        self.signalled = self.signalled * MEMORY + right * given;
+        self.signalled = self.signalled * MEMORY + signalled;
         self.exposure = self.exposure * MEMORY + days;
         self.remember(changed, days);
-        (look != Look::Gone).then_some(Evidence { changed, days, signals, expected, silent })
+        (look != Look::Gone).then_some(Evidence {
+            changed,
+            days,
+            signals,
+            expected_silent,
+            expected_signalled: estimate.pull,
+            changes: silent + signalled,
+        })
     }
 
     fn remember(&mut self, changed: bool, days: f64) {
@@ -271,6 +295,11 @@ impl UrlState {
             pending: PerSignal([bytes[14], bytes[15] & NIBBLE, bytes[15] >> 4, pushed]),
         })
     }
+}
+
+/// The probability that something expected so often happens at all.
+fn chance_of(expected: f64) -> f64 {
+    -(-expected).exp_m1()
 }
 
 /// Days from one instant to a later one; 0 to an earlier one.

@@ -80,3 +80,6 @@ impl Pace {
         (self.hourly > 0.0).then_some(self.hourly)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,10 +14,12 @@ use super::model::Evidence;
 use super::pack::{numbers, put};
 use crate::model::ChangeFreq;
 
-/// What a look leaves of the looks before it, in a pool. It remembers about 200.
-const MEMORY: f64 = 0.995;
+/// What a look leaves of the looks before it, in a pool. It remembers about 100.
+const MEMORY: f64 = 0.99;
 /// Expected changes with which the rate one level up enters a pool.
 const INHERITED: f64 = 1.0;
+/// Looks at pages of other hosts that count as one at a page of this host.
+const DISTANCE: f64 = 20.0;
 
 /// Pages whose rates are learned together: by what they claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -54,10 +56,10 @@ impl Bucket {
     }
 }
 
-/// Silent changes of one pool, fading.
+/// Changes of one pool, fading.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Pool {
-    /// Silent changes that looks stand for.
+struct Pool {
+    /// Changes that looks stand for.
     changes: f64,
     /// Days over which they were seen.
     days: f64,
@@ -67,7 +69,7 @@ pub struct Pool {
 
 impl Pool {
     fn learn(&mut self, evidence: &Evidence) {
-        self.changes = self.changes * MEMORY + evidence.silent;
+        self.changes = self.changes * MEMORY + evidence.changes;
         self.days = self.days * MEMORY + evidence.days;
         self.looks = self.looks * MEMORY + 1.0;
     }
@@ -90,12 +92,20 @@ impl Priors {
         self.0[bucket as usize].learn(evidence);
     }
 
-    /// Silent changes a day of a page of this host, and the looks behind it.
-    /// `all` are the pools of all hosts, `assumed` the configured interval.
-    pub fn rate(&self, all: &Self, bucket: Bucket, assumed: Duration) -> (f64, f64) {
+    /// Changes a day of a page of this host. `all` are the pools of all hosts,
+    /// `assumed` the interval that the configuration gives its changefreq.
+    pub fn rate(&self, all: &Self, bucket: Bucket, assumed: Duration) -> f64 {
         let days = (assumed.as_secs_f64() / 86_400.0).max(1.0 / 86_400.0);
         let (own, all) = (&self.0[bucket as usize], &all.0[bucket as usize]);
-        (own.rate(all.rate(1.0 / days)), own.looks)
+        own.rate(all.rate(1.0 / days))
+    }
+
+    /// Looks that a page of this host can be judged by: those at its other
+    /// pages, of whatever changefreq, and, from afar, those at all others. 0
+    /// while no fetcher has compared anything.
+    pub fn looks(&self, all: &Self) -> f64 {
+        let sum = |priors: &Self| priors.0.iter().map(|pool| pool.looks).sum::<f64>();
+        sum(self) + sum(all) / DISTANCE
     }
 
     /// The pools as bytes, to be kept with the host.
@@ -120,3 +130,6 @@ impl Priors {
         Some(priors)
     }
 }
+
+#[cfg(test)]
+mod tests;

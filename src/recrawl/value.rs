@@ -6,9 +6,10 @@
 //! value reaches the reference price; when it surfaces, its value is taken
 //! anew, and the row goes back if the price has risen meanwhile.
 //!
-//! Keeps: due times lie within the bounds; more changes never mean a longer
-//! interval; without evidence interval and order are the protocol's. Whose turn
-//! among hosts it is, and the window in memory, are left to the queue.
+//! Keeps: due times lie within the bounds; more silent changes never mean a
+//! longer interval; without evidence interval and order are the protocol's.
+//! Whose turn among hosts it is, and the window in memory, are left to the
+//! queue.
 
 use std::time::Duration;
 
@@ -25,6 +26,9 @@ pub const TOO_CHEAP: f64 = 0.55;
 /// Compared looks after which the model alone decides; before, the protocol's
 /// interval and order have their share.
 pub const PROOF: f64 = 5.0;
+/// While little is known, a row surfaces after half of what is left of its wait,
+/// until only this share of it is.
+const REVIEWED_UNTIL: f64 = 0.1;
 /// One of so many fetches of a host goes to what has been due for longest.
 pub const OLDEST_EVERY: u64 = 16;
 /// A due time that moves by less than this share of the wait is not rewritten.
@@ -58,9 +62,12 @@ pub struct Worth {
 /// Where a URL goes in the queue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Place {
-    /// When it surfaces.
+    /// When the row is to be looked at: at `due`, or sooner while little is
+    /// known of its like, since more may be known by then.
+    pub surfaces: Timestamp,
+    /// When its value reaches the reference price.
     pub due: Timestamp,
-    /// Its place in line then, 0 to 100: higher is leased first.
+    /// Its place in line when due, 0 to 100: higher is leased first.
     pub band: u8,
 }
 
@@ -108,16 +115,26 @@ impl Worth {
 
     /// What fetching it now is worth, in days of staleness.
     pub fn value(&self, now: Timestamp) -> f64 {
-        self.mu * gain(self.expected(now)) / self.estimate.total
+        let Estimate { alpha, total, settled, pull, .. } = self.estimate;
+        let silent = alpha * days_between(self.seen, now);
+        // A page that is signalled often is worth less per fetch, but never
+        // less than had it not been signalled.
+        self.mu * (gain(silent + pull) / total).max(gain(silent) / settled)
     }
 
     /// Days after the last look at which the value reaches `price`; within the
     /// bounds.
     fn model_days(&self, price: f64) -> f64 {
-        let wanted = price * self.estimate.total / self.mu.max(1e-6);
-        let days = (expected_for(wanted) - self.estimate.pull) / self.estimate.alpha;
+        let Estimate { alpha, total, settled, pull, .. } = self.estimate;
+        let wanted = price / self.mu.max(1e-6);
+        let signalled = expected_for(wanted * total) - pull;
+        let expected = if pull > 0.0 {
+            signalled.min(expected_for(wanted * settled))
+        } else {
+            signalled
+        };
         let (min, max) = self.bounds();
-        days.clamp(min, max)
+        (expected / alpha).clamp(min, max)
     }
 
     /// Days after the last look by the protocol: the interval of its
@@ -181,7 +198,10 @@ impl Worth {
     /// Where the URL goes when its row is written at `now`.
     pub fn place(&self, now: Timestamp, price: f64) -> Place {
         let due = self.due(price * REFERENCE);
-        Place { due, band: band(self.score(due.max(now), price)) }
+        let (left, wait) = (days_between(now, due), days_between(self.seen, due));
+        let is_unsure = self.proof() < 1.0 && left > REVIEWED_UNTIL * wait;
+        let surfaces = if is_unsure { days_after(now, left / 2.0) } else { due };
+        Place { surfaces, due, band: band(self.score(due.max(now), price)) }
     }
 }
 
@@ -189,8 +209,8 @@ impl Worth {
 pub fn band(score: f64) -> u8 {
     // Clamped to what a band can be.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let band = score.clamp(0.0, BEST).round() as u8;
-    band
+    let whole = score.clamp(0.0, BEST).round() as u8;
+    whole
 }
 
 /// The place of a URL that is queued for another reason than its interval:
@@ -222,3 +242,6 @@ pub fn is_worth_a_write(seen: Timestamp, old: Timestamp, new: Timestamp) -> bool
 fn in_days(duration: Duration) -> f64 {
     duration.as_secs_f64() / 86_400.0
 }
+
+#[cfg(test)]
+mod tests;

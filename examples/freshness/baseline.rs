@@ -88,8 +88,7 @@ impl Baseline {
     /// A rule in a world; `optimum` are the intervals of the clairvoyant one.
     pub fn new(rule: Rule, world: &World, optimum: &[f64]) -> Self {
         let pages = world.pages.len();
-        let intervals: Vec<f64> =
-            (0..pages).map(|page| rule.first(world, page, optimum)).collect();
+        let intervals: Vec<f64> = (0..pages).map(|page| rule.first(world, page, optimum)).collect();
         let mut random = Random::new(world.seed, 2);
         // As if all had been at it for long: no herd at the beginning.
         let due = (0..pages)

@@ -140,7 +140,8 @@ impl Learned {
 
     fn weigh(&mut self, host: usize) {
         let site = &mut self.sites[host];
-        let weights = Trust::weights(&Trust::default(), &site.trust, &self.all_trust);
+        // Its one source has seen what the host has.
+        let weights = Trust::weights(&site.trust, &site.trust, &self.all_trust);
         site.pulls = trust::pulls(&weights);
     }
 
@@ -225,7 +226,13 @@ impl Learned {
         let worth = self.worth(page, &self.state(page), now);
         let price = self.price.get();
         let is_due = worth.is_due(now, price);
-        Candidate { page, version, score: worth.score(now, price), due: self.rows[page].due, is_due }
+        Candidate {
+            page,
+            version,
+            score: worth.score(now, price),
+            due: self.rows[page].due,
+            is_due,
+        }
     }
 
     /// The host whose turn it is, and what it gives.

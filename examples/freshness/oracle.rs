@@ -39,9 +39,7 @@ impl<'a> Oracle<'a> {
         let signals = f64::from(self.signals[page]);
         match self.goal {
             Goal::HarmonicDeaf => harmonic(truth.delta * days, truth.delta),
-            Goal::Harmonic => {
-                harmonic(truth.alpha * days + truth.weight * signals, truth.delta)
-            }
+            Goal::Harmonic => harmonic(truth.alpha * days + truth.weight * signals, truth.delta),
             Goal::Freshness => freshness(truth, days, signals),
         }
     }
@@ -137,8 +135,7 @@ pub struct Optimum {
 /// Cho and Garcia-Molina's optimum by water-filling: all pages that are fetched
 /// at all have the same marginal gain.
 pub fn optimum(world: &World, budget: f64) -> Optimum {
-    let rates: Vec<f64> =
-        (0..world.pages.len()).map(|page| world.truth(page, 0.0).delta).collect();
+    let rates: Vec<f64> = (0..world.pages.len()).map(|page| world.truth(page, 0.0).delta).collect();
     // A world's number of pages fits into an f64.
     #[allow(clippy::cast_precision_loss)]
     let pages = rates.len() as f64;

@@ -1,7 +1,7 @@
 //! What a policy is asked, and the run that asks it.
 
 use crate::score::{Score, Watch};
-use crate::world::{Poll, TICKS_A_DAY, World};
+use crate::world::{Poll, TICKS_A_DAY, WARM_UP, World};
 
 /// Chooses what is fetched.
 pub trait Policy {
@@ -15,7 +15,7 @@ pub trait Policy {
     /// A page that was picked has been fetched.
     fn settle(&mut self, page: usize, day: f64, changed: bool);
 
-    /// Due times written so far.
+    /// Rows written so far.
     fn writes(&self) -> u64 {
         0
     }
@@ -64,7 +64,7 @@ pub fn run(world: &World, policy: &mut dyn Policy, budget: f64) -> Score {
     // Pages of a world and ticks of a day fit into an f64.
     #[allow(clippy::cast_precision_loss)]
     let hourly = world.pages.len() as f64 * budget / TICKS_A_DAY as f64;
-    let mut credit = 0.0;
+    let (mut credit, mut before) = (0.0, 0);
     let mut picked = Vec::new();
     for tick in 1..World::ticks() {
         #[allow(clippy::cast_precision_loss)] // see above
@@ -73,6 +73,9 @@ pub fn run(world: &World, policy: &mut dyn Policy, budget: f64) -> Score {
             policy.poll(poll, day);
         }
         caps.tick();
+        if day < WARM_UP {
+            before = policy.writes();
+        }
         credit += hourly;
         // Positive and small.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -89,5 +92,5 @@ pub fn run(world: &World, policy: &mut dyn Policy, budget: f64) -> Score {
             policy.settle(page, day, changed);
         }
     }
-    watch.end(policy.writes())
+    watch.end(policy.writes() - before)
 }

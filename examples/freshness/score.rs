@@ -15,7 +15,7 @@ pub struct Score {
     pub useful: f64,
     /// Longest time between two fetches of a page, in days.
     pub longest: f64,
-    /// Due times written per fetch; 0 for policies that keep none.
+    /// Rows written per fetch; 0 for policies that keep none.
     pub writes: f64,
 }
 
@@ -32,7 +32,6 @@ pub struct Watch<'a> {
     fetches: u64,
     useful: u64,
     longest: f64,
-    per: Vec<f64>, n: Vec<f64>,
 }
 
 impl<'a> Watch<'a> {
@@ -49,7 +48,6 @@ impl<'a> Watch<'a> {
             fetches: 0,
             useful: 0,
             longest: 0.0,
-            per: vec![0.0; pages], n: vec![0.0; pages],
         }
     }
 
@@ -57,7 +55,7 @@ impl<'a> Watch<'a> {
     pub fn fetch(&mut self, page: usize, day: f64) -> bool {
         let changed = self.integrate(page, day);
         if day >= WARM_UP {
-            self.fetches += 1; self.n[page] += 1.0;
+            self.fetches += 1;
             self.useful += u64::from(changed);
         }
         changed
@@ -80,7 +78,7 @@ impl<'a> Watch<'a> {
             let number = (number + 1) as f64;
             harmonic += 1.0 / number;
             // Each change adds its part from then on.
-            self.harmonic += within(*at, day) / number; self.per[page] += within(*at, day) / number;
+            self.harmonic += within(*at, day) / number;
         }
         self.longest = self.longest.max(day - self.last[page]);
         self.seen[page] += missed.len();
@@ -90,15 +88,9 @@ impl<'a> Watch<'a> {
 
     /// The figures of the whole run; `writes` is of the policy.
     pub fn end(mut self, writes: u64) -> Score {
-        let mut by = std::collections::BTreeMap::new();
         for page in 0..self.world.pages.len() {
             self.integrate(page, DAYS);
-            let c = format!("{:?}", self.world.hosts[self.world.pages[page].host].classes.0);
-            let e = by.entry(c).or_insert((0.0, 0.0, 0.0));
-            e.0 += 1.0; e.1 += self.per[page]; e.2 += self.n[page];
         }
-        if std::env::var("DBG").is_ok() { for (c, (n, h, f)) in by { println!("   {c}: pages {n} harm {:.3} fetches {:.2}", h / n / 80.0, f / n); } }
-
         // Counts of a run fit into the 52 bits of an f64.
         #[allow(clippy::cast_precision_loss)]
         let (pages, fetches, useful, writes) = (

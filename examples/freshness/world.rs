@@ -52,12 +52,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every kind, in the order of the table.
-    pub const ALL: [Self; 12] = [
-        Self::Mix, Self::Honest, Self::AlwaysNow, Self::Missing, Self::Lossy, Self::Diurnal,
-        Self::Bursty, Self::Drift, Self::Migration, Self::Flip, Self::Caps, Self::Large,
-    ];
-
     /// The word of tables and charts.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -149,7 +143,7 @@ pub struct Host {
     /// Its pages.
     pub pages: Vec<usize>,
     /// Its habit before and after [`TURN`].
-    pub classes: (Class, Class),
+    classes: (Class, Class),
     /// Fetches a day that it allows.
     pub cap: Option<f64>,
 }

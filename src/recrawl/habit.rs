@@ -47,8 +47,8 @@ pub struct Reading<'a> {
     pub known: u32,
     /// Of these, those whose lastmod went backwards.
     pub regressed: u32,
-    /// Of these, the new lastmods of those whose lastmod is newer, as Unix
-    /// seconds, in any order.
+    /// Of these, the new lastmods of those whose lastmod is newer than at the
+    /// read before, as Unix seconds, in any order.
     pub moved: &'a [i64],
 }
 
@@ -149,13 +149,13 @@ impl Habits {
         if most(self.missing) {
             return if self.future >= 128 { Habit::Future } else { Habit::Missing };
         }
-        if self.streak >= SMALL_STREAK {
-            return if self.now { Habit::AlwaysNow } else { Habit::Stamped };
-        }
         match (self.back >= 64, self.forth >= 64) {
             (true, true) => return Habit::Alternating,
             (true, false) => return Habit::Backwards,
             _ => {}
+        }
+        if self.streak >= SMALL_STREAK {
+            return if self.now { Habit::AlwaysNow } else { Habit::Stamped };
         }
         if self.still >= FROZEN_READS {
             return Habit::Frozen;
@@ -171,16 +171,35 @@ impl Habits {
         let [missing, future, date_only, back, forth] = shares;
         let now = u8::from(self.now);
         [
-            self.streak, now, still_low, still_high, missing, future, date_only, back, forth,
-            reads_low, reads_high,
+            self.streak,
+            now,
+            still_low,
+            still_high,
+            missing,
+            future,
+            date_only,
+            back,
+            forth,
+            reads_low,
+            reads_high,
         ]
     }
 
     /// What [`Self::pack`] wrote; `None` when these bytes are none of its.
     pub fn unpack(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; PACKED] = bytes.try_into().ok()?;
-        let [streak, now, still_low, still_high, missing, future, date_only, back, forth, reads @ ..] =
-            *bytes;
+        let [
+            streak,
+            now,
+            still_low,
+            still_high,
+            missing,
+            future,
+            date_only,
+            back,
+            forth,
+            reads @ ..,
+        ] = *bytes;
         let still = u16::from_le_bytes([still_low, still_high]);
         let reads = u16::from_le_bytes(reads);
         let now = now != 0;

@@ -24,6 +24,9 @@ pub const GONE: f64 = 0.105;
 pub const PROVEN: f64 = std::f64::consts::LN_2;
 /// What a look leaves of the looks before it. It remembers about 50.
 const MEMORY: f64 = 0.98;
+/// The same for the share of silent changes. Pages of one host differ more
+/// than the model grants, so fewer looks are held against it at a time.
+const SILENT_MEMORY: f64 = 0.95;
 /// Looks that the record of all hosts is worth to one of them, at most.
 const FROM_ALL: f64 = 4.0;
 /// Looks that the record of a host is worth to one of its sources, at most.
@@ -61,9 +64,11 @@ struct Tally {
 }
 
 impl Tally {
-    /// What of this record counts where at most so many looks of it do.
-    fn share(&self, most: f64) -> f64 {
-        if self.looks > most { most / self.looks } else { 1.0 }
+    /// What of this record counts for a part of it that looked so often itself:
+    /// what others saw, and of that no more than so many looks.
+    fn share(&self, own: &Self, most: f64) -> f64 {
+        let others = (self.looks - own.looks).clamp(0.0, most);
+        if others > 0.0 { others / self.looks } else { 0.0 }
     }
 }
 
@@ -106,7 +111,7 @@ impl Trust {
         }
         let whole = evidence.expected_silent / beliefs.silent.max(SILENT[0]);
         let by_value = SILENT.map(|share| whole * share + evidence.expected_signalled);
-        self.silent.learn(by_value, evidence.changed, MEMORY);
+        self.silent.learn(by_value, evidence.changed, SILENT_MEMORY);
     }
 
     /// The weights as learned: of what is listed by a source, from the source's
@@ -115,8 +120,8 @@ impl Trust {
         PerSignal::from_fn(|signal| {
             let (own, host, all) =
                 (&source.signals[signal], &host.signals[signal], &all.signals[signal]);
-            let grid = own.grid.add(&host.grid, host.share(FROM_HOST));
-            let grid = grid.add(&all.grid, all.share(FROM_ALL));
+            let grid = own.grid.add(&host.grid, host.share(own, FROM_HOST));
+            let grid = grid.add(&all.grid, all.share(host, FROM_ALL));
             weight_of(grid.mean(RIGHT, ASSUMED[signal]))
         })
     }

@@ -128,11 +128,8 @@ impl Worth {
         let Estimate { alpha, total, settled, pull, .. } = self.estimate;
         let wanted = price / self.mu.max(1e-6);
         let signalled = expected_for(wanted * total) - pull;
-        let expected = if pull > 0.0 {
-            signalled.min(expected_for(wanted * settled))
-        } else {
-            signalled
-        };
+        let expected =
+            if pull > 0.0 { signalled.min(expected_for(wanted * settled)) } else { signalled };
         let (min, max) = self.bounds();
         (expected / alpha).clamp(min, max)
     }

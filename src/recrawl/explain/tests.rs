@@ -13,8 +13,7 @@ fn at(days: f64) -> Timestamp {
 }
 
 fn explained(reason: Reason, looks: &[(f64, Look)], record: Record) -> String {
-    let beliefs =
-        Beliefs { rate: 0.1, looks: 9.0, silent: 1.0, pulls: PerSignal::default() };
+    let beliefs = Beliefs { rate: 0.1, looks: 9.0, silent: 1.0, pulls: PerSignal::default() };
     let mut state = UrlState::first(at(0.0));
     for (days, look) in looks {
         state.look(at(*days), *look, &beliefs);

@@ -35,7 +35,8 @@ fn a_bulk_stamp_is_one_from_nine_tenths_of_twenty_entries_on() {
         (10_000, 10_000, 0, Signal::Stamp),
     ];
     for (known, moved, apart, expected) in table {
-        let moved: Vec<i64> = (0..moved).map(|n| one + apart * i64::try_from(n).unwrap_or(0)).collect();
+        let moved: Vec<i64> =
+            (0..moved).map(|n| one + apart * i64::try_from(n).unwrap_or(0)).collect();
         let signal = read(&mut Habits::default(), known, &moved);
         assert_eq!(signal, expected, "{} of {known}, {apart} s apart", moved.len());
     }

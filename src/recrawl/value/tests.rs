@@ -11,7 +11,8 @@ use crate::recrawl::{self, SUBMITTED_BAND};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
-const BY_WORD: [Duration; 7] = [HOUR, HOUR, DAY, saturating(7), saturating(30), saturating(180), saturating(180)];
+const BY_WORD: [Duration; 7] =
+    [HOUR, HOUR, DAY, saturating(7), saturating(30), saturating(180), saturating(180)];
 
 const fn saturating(days: u64) -> Duration {
     Duration::from_secs(days * 86_400)
@@ -112,7 +113,8 @@ fn one_fetch_of_sixteen_goes_to_the_oldest() {
 #[test]
 fn only_a_move_of_a_twentieth_of_the_wait_is_written() {
     let seen = at(0.0);
-    let table = [(100.0, 104.0, false), (100.0, 106.0, true), (100.0, 94.0, true), (10.0, 10.1, false)];
+    let table =
+        [(100.0, 104.0, false), (100.0, 106.0, true), (100.0, 94.0, true), (10.0, 10.1, false)];
     for (old, new, expected) in table {
         assert_eq!(is_worth_a_write(seen, at(old), at(new)), expected, "{old} to {new}");
     }
@@ -145,7 +147,7 @@ fn what_is_overdue_is_due_and_never_last() {
 proptest! {
     #[test]
     fn a_due_time_lies_within_the_bounds(
-        alpha in 2.7e-4_f64..48.0, pull in 0.0_f64..20.0, mu in 0.0_f64..10.0,
+        alpha in 2.8e-4_f64..48.0, pull in 0.0_f64..20.0, mu in 0.0_f64..10.0,
         price in 1e-5_f64..1e5, looks in 0.0_f64..10.0, word in 0_usize..7,
     ) {
         let mut worth = Worth { estimate: proven(alpha, pull, mu).estimate, mu, ..unproven(0.5, ChangeFreq::ALL[word]) };

@@ -15,7 +15,7 @@ const WORST: f64 = 1.03;
 const QUEUEING: f64 = 2.0;
 
 /// Prints the bars for which everything was run.
-pub fn print(table: &Table) {
+pub(crate) fn print(table: &Table) {
     println!("\nbars");
     let ratio = |kind, budget, other| {
         let own = table.harmonic(kind, budget, Name::Learned)?;

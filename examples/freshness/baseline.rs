@@ -14,7 +14,7 @@ use crate::world::{Poll, World};
 
 /// How a rule sets the next interval, in days.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
+pub(crate) enum Rule {
     /// Round robin.
     Uniform,
     /// The interval that changefreq stands for.
@@ -72,7 +72,7 @@ fn by_changefreq(word: Option<ChangeFreq>, absent: f64) -> f64 {
 
 /// A rule at work.
 #[derive(Debug)]
-pub struct Baseline {
+pub(crate) struct Baseline {
     rule: Rule,
     hosts: Vec<usize>,
     intervals: Vec<f64>,
@@ -86,7 +86,7 @@ pub struct Baseline {
 
 impl Baseline {
     /// A rule in a world; `optimum` are the intervals of the clairvoyant one.
-    pub fn new(rule: Rule, world: &World, optimum: &[f64]) -> Self {
+    pub(crate) fn new(rule: Rule, world: &World, optimum: &[f64]) -> Self {
         let pages = world.pages.len();
         let intervals: Vec<f64> = (0..pages).map(|page| rule.first(world, page, optimum)).collect();
         let mut random = Random::new(world.seed, 2);

@@ -16,7 +16,7 @@ const MOST: f64 = 1.5;
 
 /// Draws the mix, all policies at all budgets, and below it all worlds with the
 /// learned order and the clairvoyant.
-pub fn svg(table: &Table) -> String {
+pub(crate) fn svg(table: &Table) -> String {
     let (kinds, budgets, names) = table.axes();
     let mut rows = Vec::new();
     rows.push(Row::Title("Mixed world: harmonic staleness, round robin = 1".to_owned()));

@@ -22,21 +22,21 @@ use crate::policy::{Caps, Policy};
 use crate::world::{Poll, World};
 
 /// When the simulation begins: 2026-01-01.
-const EPOCH: i64 = 1_767_225_600;
+const EPOCH: Timestamp = Timestamp::constant(1_767_225_600, 0);
 /// Pages of one host that are held in memory at a time.
 const WINDOW: usize = 64;
 
 /// How it is run.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Shortest interval.
-    pub min: Duration,
+    pub(crate) min: Duration,
     /// Longest interval.
-    pub max: Duration,
+    pub(crate) max: Duration,
     /// Do fetchers compare?
-    pub compares: bool,
+    pub(crate) compares: bool,
     /// Fetches an hour, as configured; without, what is settled.
-    pub budget: Option<f64>,
+    pub(crate) budget: Option<f64>,
 }
 
 #[derive(Debug)]
@@ -75,7 +75,7 @@ struct Candidate {
 
 /// The learned order at work.
 #[derive(Debug)]
-pub struct Learned {
+pub(crate) struct Learned {
     settings: Settings,
     rows: Vec<Row>,
     sites: Vec<Site>,
@@ -89,7 +89,7 @@ pub struct Learned {
 }
 
 fn at(day: f64) -> Timestamp {
-    days_after(Timestamp::from_second(EPOCH).expect("a date of 2026"), day)
+    days_after(EPOCH, day)
 }
 
 fn protocol(word: Option<ChangeFreq>) -> Duration {
@@ -106,7 +106,7 @@ fn protocol(word: Option<ChangeFreq>) -> Duration {
 
 impl Learned {
     /// All pages are looked at for the first time at 0.
-    pub fn new(world: &World, settings: Settings) -> Self {
+    pub(crate) fn new(world: &World, settings: Settings) -> Self {
         let state = UrlState::first(at(0.0)).pack();
         let row = |page: &crate::world::Page| Row {
             host: page.host,
@@ -146,7 +146,10 @@ impl Learned {
     }
 
     fn state(&self, page: usize) -> UrlState {
-        UrlState::unpack(&self.rows[page].state).expect("written by pack")
+        // Rows hold nothing but what `pack` wrote.
+        #[allow(clippy::expect_used)]
+        let state = UrlState::unpack(&self.rows[page].state).expect("written by pack");
+        state
     }
 
     fn beliefs(&self, page: usize) -> Beliefs {

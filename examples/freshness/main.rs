@@ -21,15 +21,15 @@ mod world;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
 use crate::baseline::{Baseline, Rule};
 use crate::learned::{Learned, Settings};
-use crate::oracle::{Goal, Oracle, optimum};
+use crate::oracle::{Goal, Optimum, Oracle, optimum};
 use crate::policy::Policy;
 use crate::table::{Cell, Table};
 use crate::world::{Kind, TICKS_A_DAY, World};
@@ -75,7 +75,7 @@ struct Args {
 
 /// A policy of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Name {
+pub(crate) enum Name {
     /// Round robin.
     Uniform,
     /// The intervals of changefreq.
@@ -102,7 +102,7 @@ pub enum Name {
 
 impl Name {
     /// What the table calls it.
-    pub fn title(self) -> &'static str {
+    pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Uniform => "uniform round robin",
             Self::Changefreq => "changefreq only",
@@ -118,14 +118,14 @@ impl Name {
         }
     }
 
-    fn policy<'a>(self, world: &'a World, args: &Args, budget: f64) -> Box<dyn Policy + 'a> {
-        let rule = |rule| {
-            let intervals = match rule {
-                Rule::Clairvoyant => optimum(world, budget).intervals,
-                _ => vec![],
-            };
-            Box::new(Baseline::new(rule, world, &intervals))
-        };
+    fn policy<'a>(
+        self,
+        world: &'a World,
+        args: &Args,
+        budget: f64,
+        best: &Optimum,
+    ) -> Box<dyn Policy + 'a> {
+        let rule = |rule| Box::new(Baseline::new(rule, world, &best.intervals));
         let oracle = |goal| Box::new(Oracle::new(goal, world));
         match self {
             Self::Uniform => rule(Rule::Uniform),
@@ -141,7 +141,7 @@ impl Name {
             Self::Learned => {
                 // A world's number of pages fits into an f64.
                 #[allow(clippy::cast_precision_loss)]
-                let hourly = world.pages.len() as f64 * budget / TICKS_A_DAY as f64;
+                let hourly = world.pages.len() as f64 * budget / TICKS_A_DAY;
                 let settings = Settings {
                     min: Duration::from_secs(3_600),
                     max: Duration::from_secs(args.max_interval * 86_400),
@@ -190,23 +190,28 @@ fn simulate(args: &Args) -> Table {
             scope.spawn(|| {
                 while let Some((kind, seed)) = worlds.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let own = one_world(args, *kind, *seed);
-                    cells.lock().expect("no thread panicked").extend(own);
+                    cells.lock().unwrap_or_else(PoisonError::into_inner).extend(own);
                     let done = done.fetch_add(1, Ordering::Relaxed) + 1;
                     eprintln!("{done} of {} worlds: {} {seed}", worlds.len(), kind.as_str());
                 }
             });
         }
     });
-    Table::new(cells.into_inner().expect("no thread panicked"), args.pages, args.max_interval)
+    Table::new(
+        cells.into_inner().unwrap_or_else(PoisonError::into_inner),
+        args.pages,
+        args.max_interval,
+    )
 }
 
 fn one_world(args: &Args, kind: Kind, seed: u64) -> Vec<Cell> {
     let world = World::draw(kind, seed, args.pages as usize);
     let mut cells = Vec::new();
     for &budget in &args.budgets {
-        let bound = kind.is_stationary().then(|| optimum(&world, budget).freshness);
+        let best = optimum(&world, budget);
+        let bound = kind.is_stationary().then_some(best.freshness);
         for &name in &args.policies {
-            let mut policy = name.policy(&world, args, budget);
+            let mut policy = name.policy(&world, args, budget, &best);
             let score = policy::run(&world, policy.as_mut(), budget);
             cells.push(Cell { kind, seed, budget, name, score, bound });
         }

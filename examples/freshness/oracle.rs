@@ -5,7 +5,7 @@ use crate::world::{Poll, Truth, World};
 
 /// What a clairvoyant maximises, hour by hour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Goal {
+pub(crate) enum Goal {
     /// Freshness, by the exact value of noisy signals.
     Freshness,
     /// Harmonic staleness, with signals as expected changes.
@@ -17,7 +17,7 @@ pub enum Goal {
 /// Fetches the pages of the highest value, all rates and weights being known.
 /// A heuristic where signals count: no proven bound.
 #[derive(Debug)]
-pub struct Oracle<'a> {
+pub(crate) struct Oracle<'a> {
     goal: Goal,
     world: &'a World,
     seen: Vec<f64>,
@@ -28,7 +28,7 @@ pub struct Oracle<'a> {
 
 impl<'a> Oracle<'a> {
     /// A clairvoyant in its world.
-    pub fn new(goal: Goal, world: &'a World) -> Self {
+    pub(crate) fn new(goal: Goal, world: &'a World) -> Self {
         let pages = world.pages.len();
         Self { goal, world, seen: vec![0.0; pages], signals: vec![0; pages], values: vec![] }
     }
@@ -125,22 +125,22 @@ fn tail(number: i32, z: f64) -> f64 {
 
 /// The optimum of mean freshness for known rates, without signals.
 #[derive(Debug)]
-pub struct Optimum {
+pub(crate) struct Optimum {
     /// Days between two fetches of each page; infinite for some.
-    pub intervals: Vec<f64>,
+    pub(crate) intervals: Vec<f64>,
     /// The freshness that they reach.
-    pub freshness: f64,
+    pub(crate) freshness: f64,
 }
 
 /// Cho and Garcia-Molina's optimum by water-filling: all pages that are fetched
 /// at all have the same marginal gain.
-pub fn optimum(world: &World, budget: f64) -> Optimum {
+pub(crate) fn optimum(world: &World, budget: f64) -> Optimum {
     let rates: Vec<f64> = (0..world.pages.len()).map(|page| world.truth(page, 0.0).delta).collect();
     // A world's number of pages fits into an f64.
     #[allow(clippy::cast_precision_loss)]
     let pages = rates.len() as f64;
     let (mut low, mut high) = (1e-9, 1e4);
-    for _ in 0..100 {
+    for _ in 0..50 {
         let price = f64::sqrt(low * high);
         let spent: f64 = rates.iter().map(|delta| delta / changes_for(price * delta)).sum();
         if spent > budget * pages { low = price } else { high = price }
@@ -161,7 +161,7 @@ fn changes_for(gain: f64) -> f64 {
         return f64::INFINITY;
     }
     let (mut low, mut high) = (0.0, 60.0);
-    for _ in 0..60 {
+    for _ in 0..36 {
         let x = f64::midpoint(low, high);
         if 1.0 - (1.0 + x) * f64::exp(-x) < gain { low = x } else { high = x }
     }

@@ -4,7 +4,7 @@ use crate::score::{Score, Watch};
 use crate::world::{Poll, TICKS_A_DAY, WARM_UP, World};
 
 /// Chooses what is fetched.
-pub trait Policy {
+pub(crate) trait Policy {
     /// A read of a sitemap found newer lastmods.
     fn poll(&mut self, _poll: &Poll, _day: f64) {}
 
@@ -23,11 +23,11 @@ pub trait Policy {
 
 /// How many fetches hosts allow now.
 #[derive(Debug)]
-pub struct Caps(Vec<Option<(f64, f64)>>);
+pub(crate) struct Caps(Vec<Option<(f64, f64)>>);
 
 impl Caps {
     fn new(world: &World) -> Self {
-        let hourly = |cap: f64| (cap / TICKS_A_DAY as f64, 0.0);
+        let hourly = |cap: f64| (cap / TICKS_A_DAY, 0.0);
         Self(world.hosts.iter().map(|host| host.cap.map(hourly)).collect())
     }
 
@@ -39,17 +39,17 @@ impl Caps {
     }
 
     /// May one more page of the host be fetched now?
-    pub fn allows(&self, host: usize) -> bool {
+    pub(crate) fn allows(&self, host: usize) -> bool {
         self.0[host].is_none_or(|(_, saved)| saved >= 1.0)
     }
 
     /// Fetches of the host that its clock allows in an hour.
-    pub fn hourly(&self, host: usize) -> f64 {
+    pub(crate) fn hourly(&self, host: usize) -> f64 {
         self.0[host].map_or(f64::INFINITY, |(rate, _)| rate)
     }
 
     /// Takes one.
-    pub fn take(&mut self, host: usize) {
+    pub(crate) fn take(&mut self, host: usize) {
         if let Some((_, saved)) = &mut self.0[host] {
             *saved -= 1.0;
         }
@@ -57,18 +57,18 @@ impl Caps {
 }
 
 /// Runs a policy in a world, with so many fetches per page and day.
-pub fn run(world: &World, policy: &mut dyn Policy, budget: f64) -> Score {
+pub(crate) fn run(world: &World, policy: &mut dyn Policy, budget: f64) -> Score {
     let mut watch = Watch::new(world);
     let mut caps = Caps::new(world);
     let mut polls = world.polls.iter().peekable();
     // Pages of a world and ticks of a day fit into an f64.
     #[allow(clippy::cast_precision_loss)]
-    let hourly = world.pages.len() as f64 * budget / TICKS_A_DAY as f64;
+    let hourly = world.pages.len() as f64 * budget / TICKS_A_DAY;
     let (mut credit, mut before) = (0.0, 0);
     let mut picked = Vec::new();
     for tick in 1..World::ticks() {
         #[allow(clippy::cast_precision_loss)] // see above
-        let day = tick as f64 / TICKS_A_DAY as f64;
+        let day = tick as f64 / TICKS_A_DAY;
         while let Some(poll) = polls.next_if(|poll| poll.tick <= tick) {
             policy.poll(poll, day);
         }

@@ -3,11 +3,11 @@
 
 /// `xoshiro256++` by Blackman and Vigna, seeded by splitmix64.
 #[derive(Debug, Clone)]
-pub struct Random([u64; 4]);
+pub(crate) struct Random([u64; 4]);
 
 impl Random {
     /// The generator of a seed, for one purpose of several.
-    pub fn new(seed: u64, purpose: u64) -> Self {
+    pub(crate) fn new(seed: u64, purpose: u64) -> Self {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose.rotate_left(32);
         Self([(); 4].map(|()| {
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -32,7 +32,7 @@ impl Random {
     }
 
     /// Evenly within 0 and 1, without 1.
-    pub fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         // 53 bits are what an f64 holds.
         #[allow(clippy::cast_precision_loss)]
         let bits = (self.next() >> 11) as f64;
@@ -40,17 +40,17 @@ impl Random {
     }
 
     /// True with a probability.
-    pub fn chance(&mut self, probability: f64) -> bool {
+    pub(crate) fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }
 
     /// The time to the next event of a Poisson process.
-    pub fn wait(&mut self, rate: f64) -> f64 {
+    pub(crate) fn wait(&mut self, rate: f64) -> f64 {
         -(1.0 - self.unit()).ln() / rate
     }
 
     /// Normally distributed, mean 0 and deviation 1.
-    pub fn normal(&mut self) -> f64 {
+    pub(crate) fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit()).cos()
     }

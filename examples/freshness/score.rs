@@ -4,24 +4,24 @@ use crate::world::{DAYS, WARM_UP, World};
 
 /// Figures of one run.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Score {
+pub(crate) struct Score {
     /// Share of the time that a page is what was last fetched.
-    pub fresh: f64,
+    pub(crate) fresh: f64,
     /// Mean days since the first change that was not fetched.
-    pub age: f64,
+    pub(crate) age: f64,
     /// Mean harmonic number of the changes that were not fetched.
-    pub harmonic: f64,
+    pub(crate) harmonic: f64,
     /// Share of fetches that found a change.
-    pub useful: f64,
+    pub(crate) useful: f64,
     /// Longest time between two fetches of a page, in days.
-    pub longest: f64,
+    pub(crate) longest: f64,
     /// Rows written per fetch; 0 for policies that keep none.
-    pub writes: f64,
+    pub(crate) writes: f64,
 }
 
 /// Watches one run.
 #[derive(Debug)]
-pub struct Watch<'a> {
+pub(crate) struct Watch<'a> {
     world: &'a World,
     last: Vec<f64>,
     /// Changes before the last fetch.
@@ -36,7 +36,7 @@ pub struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     /// All pages have been fetched at 0.
-    pub fn new(world: &'a World) -> Self {
+    pub(crate) fn new(world: &'a World) -> Self {
         let pages = world.pages.len();
         Self {
             world,
@@ -52,7 +52,7 @@ impl<'a> Watch<'a> {
     }
 
     /// A fetch: has the page changed since the last one?
-    pub fn fetch(&mut self, page: usize, day: f64) -> bool {
+    pub(crate) fn fetch(&mut self, page: usize, day: f64) -> bool {
         let changed = self.integrate(page, day);
         if day >= WARM_UP {
             self.fetches += 1;
@@ -87,7 +87,7 @@ impl<'a> Watch<'a> {
     }
 
     /// The figures of the whole run; `writes` is of the policy.
-    pub fn end(mut self, writes: u64) -> Score {
+    pub(crate) fn end(mut self, writes: u64) -> Score {
         for page in 0..self.world.pages.len() {
             self.integrate(page, DAYS);
         }

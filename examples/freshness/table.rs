@@ -8,37 +8,37 @@ use crate::world::Kind;
 
 /// One run.
 #[derive(Debug, Clone, Copy)]
-pub struct Cell {
+pub(crate) struct Cell {
     /// Its world.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// The seed of that.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// Fetches per page and day.
-    pub budget: f64,
+    pub(crate) budget: f64,
     /// Who chose.
-    pub name: Name,
+    pub(crate) name: Name,
     /// What came of it.
-    pub score: Score,
+    pub(crate) score: Score,
     /// Freshness of the clairvoyant optimum without signals, in closed form.
-    pub bound: Option<f64>,
+    pub(crate) bound: Option<f64>,
 }
 
 /// All runs.
 #[derive(Debug)]
-pub struct Table {
+pub(crate) struct Table {
     cells: Vec<Cell>,
     pages: u32,
     /// Longest interval of the learned order, in days.
-    pub max_interval: u64,
+    pub(crate) max_interval: u64,
 }
 
 /// Mean and standard deviation over seeds.
 #[derive(Debug, Clone, Copy)]
-pub struct Spread {
+pub(crate) struct Spread {
     /// The mean.
-    pub mean: f64,
+    pub(crate) mean: f64,
     /// The standard deviation of one world from it.
-    pub deviation: f64,
+    pub(crate) deviation: f64,
 }
 
 impl Spread {
@@ -54,7 +54,7 @@ impl Spread {
 
 impl Table {
     /// Puts the runs in order.
-    pub fn new(mut cells: Vec<Cell>, pages: u32, max_interval: u64) -> Self {
+    pub(crate) fn new(mut cells: Vec<Cell>, pages: u32, max_interval: u64) -> Self {
         let key =
             |cell: &Cell| (cell.kind as u8, cell.budget.to_bits(), cell.name as u8, cell.seed);
         cells.sort_by_key(key);
@@ -62,7 +62,7 @@ impl Table {
     }
 
     /// The worlds, budgets and policies that were run, each in order.
-    pub fn axes(&self) -> (Vec<Kind>, Vec<f64>, Vec<Name>) {
+    pub(crate) fn axes(&self) -> (Vec<Kind>, Vec<f64>, Vec<Name>) {
         let (mut kinds, mut budgets, mut names) = (vec![], vec![], vec![]);
         for cell in &self.cells {
             push_new(&mut kinds, cell.kind);
@@ -73,7 +73,7 @@ impl Table {
     }
 
     /// A figure of a policy over all seeds; `None` where it was not run.
-    pub fn spread(
+    pub(crate) fn spread(
         &self,
         kind: Kind,
         budget: f64,
@@ -88,12 +88,12 @@ impl Table {
     }
 
     /// The mean harmonic staleness.
-    pub fn harmonic(&self, kind: Kind, budget: f64, name: Name) -> Option<f64> {
+    pub(crate) fn harmonic(&self, kind: Kind, budget: f64, name: Name) -> Option<f64> {
         Some(self.spread(kind, budget, name, |cell| Some(cell.score.harmonic))?.mean)
     }
 
     /// Writes it for people.
-    pub fn print(&self) {
+    pub(crate) fn print(&self) {
         let (kinds, budgets, names) = self.axes();
         for kind in kinds {
             for &budget in &budgets {
@@ -145,7 +145,7 @@ impl Table {
     }
 
     /// All runs, one object each.
-    pub fn json(&self) -> String {
+    pub(crate) fn json(&self) -> String {
         let run = |cell: &Cell| {
             json!({
                 "world": cell.kind.as_str(),

@@ -9,11 +9,11 @@ use sitemapd::model::ChangeFreq;
 use crate::random::Random;
 
 /// Length of a world in days.
-pub const DAYS: f64 = 120.0;
+pub(crate) const DAYS: f64 = 120.0;
 /// Days at the beginning that are not scored: everybody learns.
-pub const WARM_UP: f64 = 40.0;
+pub(crate) const WARM_UP: f64 = 40.0;
 /// Ticks a day: documents are polled, and fetches spread, by the hour.
-pub const TICKS_A_DAY: usize = 24;
+pub(crate) const TICKS_A_DAY: f64 = 24.0;
 /// When habits change in the worlds in which they do.
 const TURN: f64 = 60.0;
 /// Pages of a host, on average, but for the world of one host.
@@ -23,7 +23,7 @@ const CAP_A_DAY: f64 = 1.5;
 
 /// A kind of world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Hosts of all habits, as often as Bing found them.
     Mix,
     /// All hosts write honest lastmods.
@@ -53,7 +53,7 @@ pub enum Kind {
 
 impl Kind {
     /// The word of tables and charts.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Mix => "mix",
             Self::Honest => "honest",
@@ -71,14 +71,14 @@ impl Kind {
     }
 
     /// Do pages change at one rate for ever, so that closed forms hold?
-    pub fn is_stationary(self) -> bool {
+    pub(crate) fn is_stationary(self) -> bool {
         !matches!(self, Self::Diurnal | Self::Bursty | Self::Drift | Self::Caps)
     }
 }
 
 /// How a host writes lastmods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+pub(crate) enum Class {
     /// 95 % of changes move it; one move in ten of a change is false.
     Honest,
     /// Regenerated daily, all at once.
@@ -102,50 +102,50 @@ impl Class {
 
 /// One page.
 #[derive(Debug, Clone)]
-pub struct Page {
+pub(crate) struct Page {
     /// Index of its host.
-    pub host: usize,
+    pub(crate) host: usize,
     /// What its sitemap says.
-    pub changefreq: Option<ChangeFreq>,
+    pub(crate) changefreq: Option<ChangeFreq>,
     /// Rates from a time on, in changes a day; the first from 0 on.
     rates: Vec<(f64, f64)>,
     /// When it changed, ascending.
-    pub changes: Vec<f64>,
+    pub(crate) changes: Vec<f64>,
 }
 
 /// What only a clairvoyant knows of a page.
 #[derive(Debug, Clone, Copy)]
-pub struct Truth {
+pub(crate) struct Truth {
     /// Changes a day.
-    pub delta: f64,
+    pub(crate) delta: f64,
     /// Those that no lastmod tells.
-    pub alpha: f64,
+    pub(crate) alpha: f64,
     /// False moves of the lastmod a day.
-    pub false_rate: f64,
+    pub(crate) false_rate: f64,
     /// What one move of the lastmod weighs.
-    pub weight: f64,
+    pub(crate) weight: f64,
 }
 
 /// One read of a host's sitemap that found newer lastmods.
 #[derive(Debug, Clone)]
-pub struct Poll {
+pub(crate) struct Poll {
     /// Tick at which it was read.
-    pub tick: usize,
+    pub(crate) tick: usize,
     /// Whose.
-    pub host: usize,
+    pub(crate) host: usize,
     /// Pages with a newer lastmod, and the lastmod in days.
-    pub moved: Vec<(usize, f64)>,
+    pub(crate) moved: Vec<(usize, f64)>,
 }
 
 /// One host.
 #[derive(Debug, Clone)]
-pub struct Host {
+pub(crate) struct Host {
     /// Its pages.
-    pub pages: Vec<usize>,
+    pub(crate) pages: Vec<usize>,
     /// Its habit before and after [`TURN`].
     classes: (Class, Class),
     /// Fetches a day that it allows.
-    pub cap: Option<f64>,
+    pub(crate) cap: Option<f64>,
 }
 
 impl Host {
@@ -156,22 +156,22 @@ impl Host {
 
 /// A world, drawn.
 #[derive(Debug)]
-pub struct World {
+pub(crate) struct World {
     /// What kind it is.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// Its seed.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// All pages.
-    pub pages: Vec<Page>,
+    pub(crate) pages: Vec<Page>,
     /// All hosts.
-    pub hosts: Vec<Host>,
+    pub(crate) hosts: Vec<Host>,
     /// All reads that found something, by tick.
-    pub polls: Vec<Poll>,
+    pub(crate) polls: Vec<Poll>,
 }
 
 impl World {
     /// Draws a world of so many pages.
-    pub fn draw(kind: Kind, seed: u64, pages: usize) -> Self {
+    pub(crate) fn draw(kind: Kind, seed: u64, pages: usize) -> Self {
         let mut random = Random::new(seed, 1);
         let size = if kind == Kind::Large { 10 * PAGES_A_HOST } else { PAGES_A_HOST };
         let count = pages.div_ceil(size).max(1);
@@ -193,15 +193,15 @@ impl World {
     }
 
     /// Its number of ticks.
-    pub fn ticks() -> usize {
+    pub(crate) fn ticks() -> usize {
         // 120 days of hours.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let days = DAYS as usize;
-        days * TICKS_A_DAY
+        let ticks = (DAYS * TICKS_A_DAY) as usize;
+        ticks
     }
 
     /// What is true of a page at a time.
-    pub fn truth(&self, page: usize, day: f64) -> Truth {
+    pub(crate) fn truth(&self, page: usize, day: f64) -> Truth {
         let page = &self.pages[page];
         let delta = page.rate(day);
         let (recall, false_share) = self.hosts[page.host].class(day).recall_and_false();
@@ -363,7 +363,7 @@ fn moves_of(
     let site = &world.hosts[host];
     // The first read after it; ticks are few.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let tick = |at: f64| (at * TICKS_A_DAY as f64).ceil() as usize;
+    let tick = |at: f64| (at * TICKS_A_DAY).ceil() as usize;
     for &at in &world.pages[page].changes {
         if random.chance(site.class(at).recall_and_false().0) {
             moves.push((tick(at), host, page, at));

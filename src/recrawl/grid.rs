@@ -22,6 +22,11 @@ impl<const N: usize> Default for Grid<N> {
 }
 
 impl<const N: usize> Grid<N> {
+    /// From what was kept, whatever it is by now: no value is ruled out for ever.
+    pub(super) fn kept(worse: [f64; N]) -> Self {
+        Self(worse.map(|worse| worse.min(DEEPEST)))
+    }
+
     /// Takes in one look: `expected` are the changes that each value would have
     /// made expect, `memory` what is left of earlier looks.
     pub(super) fn learn(&mut self, expected: [f64; N], changed: bool, memory: f64) {

@@ -14,7 +14,7 @@ const LARGEST: f64 = 1e6;
 /// 12 bits by 0.7 %.
 pub(super) fn to_log(value: f64, bits: u32) -> u16 {
     // NaN is no number that a model arrives at; it becomes 0 here.
-    if !(value >= SMALLEST) {
+    if value.is_nan() || value < SMALLEST {
         return 0;
     }
     let steps = f64::from((1_u32 << bits) - 2);

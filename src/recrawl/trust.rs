@@ -145,7 +145,9 @@ impl Trust {
                 put(&mut bytes, number);
             }
         }
-        self.silent.0.into_iter().for_each(|number| put(&mut bytes, number));
+        for number in self.silent.0 {
+            put(&mut bytes, number);
+        }
         bytes
     }
 
@@ -153,9 +155,9 @@ impl Trust {
     pub fn unpack(bytes: &[u8]) -> Option<Self> {
         let numbers: [f64; 4 * NUMBERS + 5] = numbers(bytes)?;
         let (tallies, silent) = numbers.as_chunks::<NUMBERS>();
-        let mut trust = Self { silent: Grid(silent.try_into().ok()?), ..Self::default() };
+        let mut trust = Self { silent: Grid::kept(silent.try_into().ok()?), ..Self::default() };
         for (tally, [grid @ .., hits, looks]) in trust.signals.0.iter_mut().zip(tallies) {
-            *tally = Tally { grid: Grid(*grid), hits: *hits, looks: *looks };
+            *tally = Tally { grid: Grid::kept(*grid), hits: *hits, looks: *looks };
         }
         Some(trust)
     }

@@ -36,7 +36,9 @@ proptest! {
     fn a_state_comes_back_within_what_16_bytes_hold(looks in looks(), pending in 0_u8..20) {
         let mut state = looked(&looks, &beliefs());
         for _ in 0..pending {
-            Signal::ALL.into_iter().for_each(|signal| state.signal(signal));
+            for signal in Signal::ALL {
+                state.signal(signal);
+            }
         }
         let back = UrlState::unpack(&state.pack()).expect("a packed state");
         let near = |a: f64, b: f64, by: f64| (a - b).abs() <= by * a.abs() + 1e-6;

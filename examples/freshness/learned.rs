@@ -71,6 +71,8 @@ struct Candidate {
     score: f64,
     due: Timestamp,
     is_due: bool,
+    /// Is it worth the price, and not only overdue?
+    is_worth: bool,
 }
 
 /// The learned order at work.
@@ -83,6 +85,8 @@ pub(crate) struct Learned {
     all_priors: Priors,
     price: Price,
     pace: Pace,
+    /// Of the pace, what went to pages that were only overdue.
+    overdue: Pace,
     due: BinaryHeap<Reverse<(i64, usize, u32)>>,
     turn: u64,
     writes: u64,
@@ -123,6 +127,7 @@ impl Learned {
             all_priors: Priors::default(),
             price: Price::default(),
             pace: Pace::default(),
+            overdue: Pace::default(),
             due: BinaryHeap::new(),
             turn: 0,
             writes: 0,
@@ -173,6 +178,7 @@ impl Learned {
             min: self.settings.min,
             max: self.settings.max,
             seen: state.seen(),
+            id: i64::try_from(page).unwrap_or(0),
         }
     }
 
@@ -229,13 +235,9 @@ impl Learned {
         let worth = self.worth(page, &self.state(page), now);
         let price = self.price.get();
         let is_due = worth.is_due(now, price);
-        Candidate {
-            page,
-            version,
-            score: worth.score(now, price),
-            due: self.rows[page].due,
-            is_due,
-        }
+        let is_worth = is_due && (!worth.is_overdue(now) || worth.value(now) >= price);
+        let (score, due) = (worth.score(now, price), self.rows[page].due);
+        Candidate { page, version, score, due, is_due, is_worth }
     }
 
     /// The host whose turn it is, and what it gives.
@@ -258,7 +260,7 @@ impl Learned {
             .map(|(_, host, index)| (host, index))
     }
 
-    fn take(&mut self, host: usize, index: usize) -> usize {
+    fn take(&mut self, host: usize, index: usize) -> Candidate {
         let site = &mut self.sites[host];
         let candidate = site.window.swap_remove(index);
         site.served += 1;
@@ -266,7 +268,7 @@ impl Learned {
         site.pass = site.pass.max(self.turn) + 1;
         self.turn = self.turn.max(site.pass - 1);
         self.rows[candidate.page].version += 1;
-        candidate.page
+        candidate
     }
 
     /// Nothing is in memory any more: whatever is due next.
@@ -332,25 +334,32 @@ impl Policy for Learned {
         for host in 0..self.sites.len() {
             self.refresh(host, now);
             let site = &self.sites[host];
-            let here = site.window.iter().filter(|candidate| candidate.is_due).count();
+            let here = site.window.iter().filter(|candidate| candidate.is_worth).count();
             // A window holds few, a host's rows fit into an f64.
             #[allow(clippy::cast_precision_loss)]
-            let here = (here + site.waiting.len()) as f64;
-            due += here.min(caps.hourly(host));
+            let (here, held, waiting) =
+                (here as f64, site.window.len().max(1) as f64, site.waiting.len() as f64);
+            // What waits behind the window is taken to be as what lies in it.
+            due += (here * (1.0 + waiting / held)).min(caps.hourly(host));
         }
+        let mut overdue = 0.0;
         for only_due in [true, false] {
             while picked.len() < most
                 && let Some((host, index)) = self.next(only_due, caps)
             {
                 caps.take(host);
-                picked.push(self.take(host, index));
+                let candidate = self.take(host, index);
+                picked.push(candidate.page);
+                overdue += f64::from(u8::from(candidate.is_due && !candidate.is_worth));
             }
         }
         self.ahead(now, caps, most, picked);
         #[allow(clippy::cast_precision_loss)] // see above
         self.pace.settled(picked.len() as f64, 1.0);
+        self.overdue.settled(overdue, 1.0);
         let budget = self.settings.budget.or(self.pace.hourly()).unwrap_or(1.0);
-        self.price.tick(1.0, due, budget);
+        let free = budget - self.overdue.hourly().unwrap_or(0.0);
+        self.price.tick(1.0, due, free.max(0.1 * budget));
     }
 
     fn settle(&mut self, page: usize, day: f64, changed: bool) {

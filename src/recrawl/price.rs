@@ -43,7 +43,9 @@ impl Price {
 
     /// Moves the price after `hours`, of which no more than a day count. `due`
     /// are URLs that are worth the price and could be served: of a host no more
-    /// than its clock allows in an hour. `budget` is fetches an hour.
+    /// than its clock allows in an hour. `budget` is fetches an hour, without
+    /// those that go to URLs that are only overdue: no price makes these less,
+    /// and one that rose because of them would rise without end.
     pub fn tick(&mut self, hours: f64, due: f64, budget: f64) {
         if !(hours > 0.0 && budget > 0.0 && due >= 0.0) {
             return;

@@ -37,6 +37,12 @@ pub const SMALLEST_MOVE: f64 = 0.05;
 const AT_PRICE: f64 = 50.0;
 /// Places per doubling of the value.
 const PER_DOUBLING: f64 = 8.0;
+/// Pages that were first seen together come to the end of the longest interval
+/// within this share of it, and not all at once.
+const STAGGER: f64 = 0.2;
+/// Share of the longest interval by which a page may be late before it goes
+/// before everything that is refreshed.
+const LATENESS: f64 = 0.05;
 /// The last place but for what somebody asked for.
 const BEST: f64 = 100.0;
 
@@ -57,6 +63,8 @@ pub struct Worth {
     pub max: Duration,
     /// When a fetcher last saw the page.
     pub seen: Timestamp,
+    /// Its row number: spreads what would otherwise come due at once.
+    pub id: i64,
 }
 
 /// Where a URL goes in the queue.
@@ -146,7 +154,10 @@ impl Worth {
 
     fn bounds(&self) -> (f64, f64) {
         let min = in_days(self.min).max(1.0 / 86_400.0);
-        (min, in_days(self.max).max(min))
+        // With evidence only: without, intervals are exactly the protocol's.
+        #[allow(clippy::cast_precision_loss)] // 0 to 1,023
+        let spread = STAGGER * self.proof() * (self.id.rem_euclid(1_024) as f64 / 1_024.0);
+        (min, (in_days(self.max) * (1.0 - spread)).max(min))
     }
 
     /// When the URL is due at `price`: the protocol's time without evidence,
@@ -161,7 +172,7 @@ impl Worth {
         days_after(self.seen, days)
     }
 
-    /// Is it worth the price now?
+    /// Is it worth the price now, or overdue?
     pub fn is_due(&self, now: Timestamp, price: f64) -> bool {
         if self.proof() < 1.0 {
             return self.due(price) <= now;
@@ -188,7 +199,9 @@ impl Worth {
         }
         let ratio = self.value(now) / price.max(1e-12);
         let by_value = AT_PRICE + PER_DOUBLING * ratio.max(1e-9).log2();
-        let least = if self.is_overdue(now) { AT_PRICE } else { 0.0 };
+        let late = days_between(self.seen, now) / self.bounds().1 - 1.0;
+        let least = if late < 0.0 { 0.0 } else { AT_PRICE + late / LATENESS * (BEST - AT_PRICE) };
+        let least = least.min(BEST);
         by_priority + proof * by_value.clamp(least, BEST)
     }
 

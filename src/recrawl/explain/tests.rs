@@ -27,6 +27,7 @@ fn explained(reason: Reason, looks: &[(f64, Look)], record: Record) -> String {
         min: Duration::from_secs(3600),
         max: Duration::from_secs(180 * 86_400),
         seen: state.seen(),
+        id: 0,
     };
     let due = days_after(now, 3.0 * HOUR);
     Explanation::new(reason, now, due, &worth, Some(&state), record, 0.5, 5.0).to_string()

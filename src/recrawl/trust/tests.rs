@@ -143,6 +143,7 @@ fn is_pulled(state: &UrlState, beliefs: &Beliefs, now: f64) -> bool {
             min: Duration::from_secs(3600),
             max: Duration::from_secs(180 * 86_400),
             seen: state.seen(),
+            id: 0,
         };
         worth.due(0.5) <= at(now)
     };

@@ -42,6 +42,7 @@ fn unproven(priority: f64, changefreq: ChangeFreq) -> Worth {
         min: HOUR,
         max: saturating(180),
         seen: at(0.0),
+        id: 0,
     }
 }
 

@@ -40,9 +40,9 @@ struct Args {
     /// Worlds to simulate; all of them by default
     #[arg(long, value_delimiter = ',')]
     worlds: Vec<Kind>,
-    /// Seeds; each one is a world of its own. 1 to 6 were looked at while the
-    /// model was built
-    #[arg(long, value_delimiter = ',', default_value = "101,102,103,104,105")]
+    /// Seeds; each one is a world of its own. Below 200 they were looked at while
+    /// the model was built
+    #[arg(long, value_delimiter = ',', default_value = "201,202,203,204,205")]
     seeds: Vec<u64>,
     /// Fetches per page and day
     #[arg(long, value_delimiter = ',', default_value = "0.05,0.1,0.3")]

@@ -22,7 +22,9 @@ pub(crate) fn print(table: &Table) {
         Some(own / table.harmonic(kind, budget, other)?)
     };
     for (budget, uniform, nutch) in MIX {
-        for (other, bar) in [(Name::Uniform, uniform), (Name::Nutch, nutch)] {
+        let others =
+            [(Name::Uniform, uniform), (Name::Nutch, nutch), (Name::NutchFromWeekly, nutch)];
+        for (other, bar) in others {
             let what = format!("mix {budget}: harmonic staleness over {}", other.title());
             line(&what, ratio(Kind::Mix, budget, other), bar);
         }

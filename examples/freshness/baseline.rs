@@ -21,9 +21,12 @@ pub(crate) enum Rule {
     Changefreq,
     /// In proportion to the true rate of change.
     Proportional,
-    /// Apache Nutch's `AdaptiveFetchSchedule` as shipped, but for `sync_delta`,
-    /// which makes it worse: changed x 0.8, unchanged x 1.4.
+    /// Apache Nutch's `AdaptiveFetchSchedule` (changed x 0.8, unchanged x 1.4,
+    /// no `sync_delta`), begun as its `SitemapProcessor` does: at changefreq's
+    /// interval, or 30 days.
     Nutch,
+    /// The same, begun at 7 days whatever changefreq says.
+    NutchFromWeekly,
     /// `StormCrawler`'s `AdaptiveScheduler`: changed to the middle between
     /// interval and minimum, unchanged x 1.5, an hour to 14 days.
     StormCrawler,
@@ -42,7 +45,8 @@ impl Rule {
             Self::Uniform | Self::Lastmod => 0.0,
             Self::Changefreq => by_changefreq(known.changefreq, 14.0),
             Self::Proportional => 1.0 / world.truth(page, 0.0).delta,
-            Self::Nutch => 7.0,
+            Self::Nutch => by_changefreq(known.changefreq, 30.0),
+            Self::NutchFromWeekly => 7.0,
             Self::StormCrawler => 1.0,
             Self::Clairvoyant => optimum[page],
         }
@@ -50,8 +54,8 @@ impl Rule {
 
     fn next(self, interval: f64, changed: bool) -> f64 {
         match (self, changed) {
-            (Self::Nutch, true) => (interval * 0.8).max(60.0 / 86_400.0),
-            (Self::Nutch, false) => (interval * 1.4).min(365.0),
+            (Self::Nutch | Self::NutchFromWeekly, true) => (interval * 0.8).max(60.0 / 86_400.0),
+            (Self::Nutch | Self::NutchFromWeekly, false) => (interval * 1.4).min(365.0),
             (Self::StormCrawler, true) => 0.5 * interval + 0.5 / 24.0,
             (Self::StormCrawler, false) => (interval * 1.5).min(14.0),
             _ => interval,

@@ -31,7 +31,7 @@ pub(crate) fn svg(table: &Table) -> String {
         rows.push(Row::Title(format!("Other worlds, {budget} fetches per page and day")));
         for kind in worlds {
             rows.push(Row::Head(kind.as_str().to_owned()));
-            for name in [Name::Nutch, Name::Learned, Name::SignalsHarmonic] {
+            for name in [Name::NutchFromWeekly, Name::Learned, Name::SignalsHarmonic] {
                 rows.extend(bar(table, kind, budget, name, name.title()));
             }
         }

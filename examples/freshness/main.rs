@@ -82,8 +82,10 @@ pub(crate) enum Name {
     Changefreq,
     /// In proportion to the true rates.
     Proportional,
-    /// Nutch's adaptive schedule.
+    /// Nutch's adaptive schedule, begun as it begins.
     Nutch,
+    /// Nutch's adaptive schedule, begun at 7 days.
+    NutchFromWeekly,
     /// `StormCrawler`'s adaptive scheduler.
     Stormcrawler,
     /// Whatever has a newer lastmod first.
@@ -107,7 +109,8 @@ impl Name {
             Self::Uniform => "uniform round robin",
             Self::Changefreq => "changefreq only",
             Self::Proportional => "proportional, true rates",
-            Self::Nutch => "Nutch adaptive",
+            Self::Nutch => "Nutch adaptive, as shipped",
+            Self::NutchFromWeekly => "Nutch adaptive, begun at 7 days",
             Self::Stormcrawler => "StormCrawler adaptive",
             Self::Lastmod => "lastmod naive",
             Self::ClairvoyantFresh => "clairvoyant, freshness, no signals",
@@ -132,6 +135,7 @@ impl Name {
             Self::Changefreq => rule(Rule::Changefreq),
             Self::Proportional => rule(Rule::Proportional),
             Self::Nutch => rule(Rule::Nutch),
+            Self::NutchFromWeekly => rule(Rule::NutchFromWeekly),
             Self::Stormcrawler => rule(Rule::StormCrawler),
             Self::Lastmod => rule(Rule::Lastmod),
             Self::ClairvoyantFresh => rule(Rule::Clairvoyant),

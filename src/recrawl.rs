@@ -4,6 +4,17 @@
 //! changefreq stands for, bounded per site; the higher priority is leased
 //! first, then the earlier due. Every function is a function of its arguments.
 
+pub mod explain;
+mod grid;
+pub mod habit;
+pub mod model;
+mod pack;
+pub mod price;
+pub mod prior;
+pub mod signal;
+pub mod trust;
+pub mod value;
+
 use std::time::Duration;
 
 use jiff::Timestamp;

@@ -22,8 +22,14 @@ use crate::walls::sources;
 const SCHEMA: &str = include_str!("../../schema.sql");
 const EXAMPLE: &str = include_str!("../../config.example.toml");
 
-const DOCUMENTS: [&str; 5] =
-    ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/ARCHITECTURE.md", "docs/OPERATIONS.md"];
+const DOCUMENTS: [&str; 6] = [
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "docs/ARCHITECTURE.md",
+    "docs/OPERATIONS.md",
+    "docs/RECRAWL.md",
+];
 
 /// Begins what the README tells of as not served.
 const NOT_SERVED: &str = "Not served by this version:";

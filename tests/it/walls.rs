@@ -103,7 +103,7 @@ const PURE: [&str; 9] = [
     "src/model",
     "src/parse",
     "src/queue/window",
-    "src/recrawl.rs",
+    "src/recrawl",
     "src/schedule/interval",
     "src/url.rs",
 ];

@@ -1,0 +1,92 @@
+//! Habits told by documents alone. What they do to the queue is tested in `trust`.
+
+use super::*;
+use proptest::prelude::*;
+
+fn second(text: &str) -> i64 {
+    text.parse::<Timestamp>().expect("a timestamp").as_second()
+}
+
+/// A read of `known` dated entries at noon, of which those of `moved` moved.
+fn read(habits: &mut Habits, known: u32, moved: &[i64]) -> Signal {
+    let at = "2026-11-21T12:00:00Z".parse().expect("a timestamp");
+    habits.read(&Reading {
+        at,
+        entries: known,
+        dated: known,
+        date_only: 0,
+        future: 0,
+        known,
+        regressed: 0,
+        moved,
+    })
+}
+
+#[test]
+fn a_bulk_stamp_is_one_from_nine_tenths_of_twenty_entries_on() {
+    let one = second("2026-11-21T03:00:00Z");
+    let table: [(u32, usize, i64, Signal); 6] = [
+        (20, 18, 0, Signal::Stamp),
+        (20, 17, 0, Signal::Lastmod),
+        (19, 19, 0, Signal::Lastmod),
+        (1_000, 950, 3, Signal::Stamp),
+        // Spread over most of a day: they were edited one by one.
+        (20, 20, 4_000, Signal::Lastmod),
+        (10_000, 10_000, 0, Signal::Stamp),
+    ];
+    for (known, moved, apart, expected) in table {
+        let moved: Vec<i64> =
+            (0..moved).map(|n| one + apart * i64::try_from(n).unwrap_or(0)).collect();
+        let signal = read(&mut Habits::default(), known, &moved);
+        assert_eq!(signal, expected, "{} of {known}, {apart} s apart", moved.len());
+    }
+}
+
+#[test]
+fn one_read_without_a_stamp_and_lastmods_count_again() {
+    let now = second("2026-11-21T12:00:00Z");
+    let mut habits = Habits::default();
+    for _ in 0..10 {
+        assert_eq!(read(&mut habits, 30, &[now; 30]), Signal::Stamp);
+    }
+    assert_eq!(habits.habit(), Habit::AlwaysNow);
+    assert_eq!(read(&mut habits, 30, &[now - 50_000, now - 9_000]), Signal::Lastmod);
+    assert_eq!(habits.habit(), Habit::Plain);
+}
+
+#[test]
+fn a_migration_that_stamps_everything_once_is_not_believed() {
+    let mut habits = Habits::default();
+    let day = second("2026-11-20T00:00:00Z");
+    for n in 0..50 {
+        assert_eq!(read(&mut habits, 500, &[day + n * 600]), Signal::Lastmod);
+    }
+    assert_eq!(read(&mut habits, 500, &[day + 40_000; 500]), Signal::Stamp);
+    assert_eq!(read(&mut habits, 500, &[day + 41_000]), Signal::Lastmod);
+    assert_eq!(habits.habit(), Habit::Plain);
+}
+
+#[test]
+fn a_single_page_that_is_really_new_at_each_read_is_caught_only_by_the_clock() {
+    let now = second("2026-11-21T12:00:00Z");
+    let mut edited = Habits::default();
+    for n in 1..20 {
+        assert_eq!(read(&mut edited, 1, &[now - 180 * n]), Signal::Lastmod);
+    }
+    let mut stamped = Habits::default();
+    let signals: Vec<_> = (0..4).map(|_| read(&mut stamped, 1, &[now - 1])).collect();
+    let caught = [Signal::Lastmod, Signal::Lastmod, Signal::Stamp, Signal::Stamp];
+    assert_eq!(signals, caught);
+}
+
+proptest! {
+    #[test]
+    fn habits_are_read_back_as_they_were_kept(bytes: [u8; PACKED], moved in proptest::collection::vec(any::<i32>(), 0..40)) {
+        let mut habits = Habits::unpack(&bytes).expect("any bytes are habits");
+        let moved: Vec<i64> = moved.into_iter().map(i64::from).collect();
+        read(&mut habits, 25, &moved);
+        prop_assert_eq!(Habits::unpack(&habits.pack()), Some(habits));
+        // Whatever it is called, it has a name.
+        prop_assert!(!habits.habit().as_str().is_empty());
+    }
+}

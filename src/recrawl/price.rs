@@ -1,0 +1,87 @@
+//! The price of a fetch, which moves by itself until what is due fits the budget.
+//!
+//! One price holds for all URLs of a crawl: a URL is due when fetching it is
+//! worth the price. More due than fetchers settle raises it, less lowers it;
+//! no row is touched by that.
+//!
+//! Keeps: the price is positive and finite and moves by a bounded factor an
+//! hour, whatever is reported. Counting what is due is left to the queue.
+
+/// Where a price begins: at it, a page that changes every two weeks is due
+/// every two weeks.
+const FIRST: f64 = 14.0 * 0.367_879_441_171_442_33;
+/// Largest move of the price in an hour, as a logarithm: threefold in a day.
+const FASTEST_AN_HOUR: f64 = 0.05;
+/// Hours of budget that may be due before the price moves at full speed.
+const SLACK_HOURS: f64 = 20.0;
+/// Bounds of the price, in days of staleness per fetch: seconds to ages.
+const BOUNDS: (f64, f64) = (1e-5, 1e5);
+/// Days in which a fetcher's pace is believed to have changed.
+const PACE_DAYS: f64 = 1.0;
+
+/// The price of one crawl's fetches.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Price(f64);
+
+impl Default for Price {
+    fn default() -> Self {
+        Self(FIRST)
+    }
+}
+
+impl Price {
+    /// A price that was kept; the first one where it is no price.
+    pub fn restored(kept: f64) -> Self {
+        let is_price = kept.is_finite() && kept > 0.0;
+        if is_price { Self(kept.clamp(BOUNDS.0, BOUNDS.1)) } else { Self::default() }
+    }
+
+    /// Days of staleness that a fetch must be worth.
+    pub fn get(self) -> f64 {
+        self.0
+    }
+
+    /// Moves the price after `hours`, of which no more than a day count. `due`
+    /// are URLs that are worth the price and could be served: of a host no more
+    /// than its clock allows in an hour. `budget` is fetches an hour, without
+    /// those that go to URLs that are only overdue: no price makes these less,
+    /// and one that rose because of them would rise without end.
+    pub fn tick(&mut self, hours: f64, due: f64, budget: f64) {
+        if !(hours > 0.0 && budget > 0.0 && due >= 0.0) {
+            return;
+        }
+        let excess = (due - budget) / (SLACK_HOURS * budget);
+        let step = FASTEST_AN_HOUR * excess.clamp(-1.0, 1.0) * hours.min(24.0);
+        self.0 = (self.0 * step.exp()).clamp(BOUNDS.0, BOUNDS.1);
+    }
+}
+
+/// The budget `auto`: what fetchers really settle, as a running mean.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Pace {
+    /// Fetches an hour.
+    hourly: f64,
+    /// Hours watched, up to a day and its multiples that still count.
+    hours: f64,
+}
+
+impl Pace {
+    /// Takes in that so many refreshing fetches were settled in `hours`.
+    /// Hours in which fetchers asked for nothing are not to be reported.
+    pub fn settled(&mut self, fetches: f64, hours: f64) {
+        if !(hours > 0.0 && fetches >= 0.0) {
+            return;
+        }
+        self.hours = (self.hours + hours).min(24.0 * PACE_DAYS);
+        let share = (hours / self.hours).min(1.0);
+        self.hourly += (fetches / hours - self.hourly) * share;
+    }
+
+    /// Fetches an hour; `None` before anything was settled.
+    pub fn hourly(self) -> Option<f64> {
+        (self.hourly > 0.0).then_some(self.hourly)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -94,15 +94,6 @@ impl Meter {
         Ok(lines.collect::<Vec<_>>().join("\n"))
     }
 
-    /// Sources that are due now, polls in flight among them.
-    pub(crate) async fn due(&self) -> anyhow::Result<u64> {
-        let text = self.metrics().await?;
-        // A count of rows, far below 2^52.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let due = sum(&text, "sitemapd_sources_due", "") as u64;
-        Ok(due)
-    }
-
     pub(crate) async fn look(&self) -> anyhow::Result<Look> {
         let text = self.metrics().await?;
         let counts = self.page(&format!("{}/counts", self.web)).await?;

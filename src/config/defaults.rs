@@ -10,8 +10,8 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 use super::{
-    ChangeFreqIntervals, Config, Daemon, Durability, Fetch, FetchLimits, Listen, Log, LogFormat,
-    Order, Politeness, Poll, Queue, Recrawl, Store,
+    Budget, ChangeFreqIntervals, Config, Daemon, Durability, Fetch, FetchLimits, Listen, Log,
+    LogFormat, Order, Politeness, Poll, Queue, Recrawl, Store,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -59,9 +59,10 @@ impl Default for Config {
             recrawl: Recrawl {
                 min: HOUR,
                 max: 180 * DAY,
+                budget: Budget::Auto,
                 changefreq: ChangeFreqIntervals::default(),
             },
-            queue: Queue { order: Order::Protocol, lease: 5 * MINUTE, max_attempts: 8 },
+            queue: Queue { order: Order::Learned, lease: 5 * MINUTE, max_attempts: 8 },
             store: Store {
                 durability: Durability::Full,
                 keep_changes: 30 * DAY,

@@ -163,8 +163,19 @@ pub struct Recrawl {
     pub min: Duration,
     /// Longest interval of a URL.
     pub max: Duration,
+    /// How many fetches of known pages there are to share out.
+    pub budget: Budget,
     /// `[recrawl.changefreq]`: the interval each word stands for.
     pub changefreq: ChangeFreqIntervals,
+}
+
+/// `recrawl.budget`, of each crawl.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Budget {
+    /// What its fetchers really settle.
+    Auto,
+    /// So many in a day.
+    Daily(f64),
 }
 
 /// `[recrawl.changefreq]`
@@ -202,6 +213,8 @@ pub struct Queue {
 pub enum Order {
     /// changefreq's interval; the highest priority first, then the earliest due.
     Protocol,
+    /// Begins as that and moves with evidence: the highest value first.
+    Learned,
 }
 
 /// `[store]`

@@ -16,8 +16,8 @@ use super::read::{
 };
 use super::units::format_duration;
 use super::{
-    ChangeFreqIntervals, Config, Daemon, Durability, Fetch, FetchLimits, Listen, Log, LogFormat,
-    Order, Politeness, Poll, Queue, Recrawl, Store,
+    Budget, ChangeFreqIntervals, Config, Daemon, Durability, Fetch, FetchLimits, Listen, Log,
+    LogFormat, Order, Politeness, Poll, Queue, Recrawl, Store,
 };
 
 /// Intervals of polls and of the recrawl: a second to ten years.
@@ -171,11 +171,29 @@ fn first(poll: &mut Poll, typed: &Leaf, reader: &mut Reader<'_>) {
 }
 
 fn recrawl(recrawl: &mut Recrawl, raw: &RawRecrawl, reader: &mut Reader<'_>) {
-    reader.not_served(&raw.budget, "recrawl.budget");
+    reader.set(&mut recrawl.budget, &raw.budget, |v| budget(string(v)?));
     reader.set(&mut recrawl.min, &raw.min, duration(INTERVALS));
     reader.set(&mut recrawl.max, &raw.max, duration(INTERVALS));
     reader.ordered((&raw.min, recrawl.min), (&raw.max, recrawl.max), "recrawl");
     changefreq(&mut recrawl.changefreq, &raw.changefreq, reader);
+}
+
+/// "auto", or whole fetches a day or an hour.
+fn budget(text: &str) -> Result<Budget, String> {
+    let allowed =
+        "allowed is \"auto\" or a number of 1 to 1000000000 a day or an hour: \"50000/day\"";
+    if text == "auto" {
+        return Ok(Budget::Auto);
+    }
+    let (number, hours) = match text.split_once('/') {
+        Some((number, "day")) => (number, 24.0),
+        Some((number, "hour")) => (number, 1.0),
+        _ => return Err(allowed.to_owned()),
+    };
+    match number.trim().parse::<u32>() {
+        Ok(fetches @ 1..=1_000_000_000) => Ok(Budget::Daily(f64::from(fetches) * 24.0 / hours)),
+        _ => Err(allowed.to_owned()),
+    }
 }
 
 fn changefreq(intervals: &mut ChangeFreqIntervals, raw: &RawChangeFreq, reader: &mut Reader<'_>) {
@@ -189,12 +207,8 @@ fn changefreq(intervals: &mut ChangeFreqIntervals, raw: &RawChangeFreq, reader: 
 
 fn queue(queue: &mut Queue, raw: &RawQueue, reader: &mut Reader<'_>) {
     let lease = Duration::from_secs(1)..=Duration::from_secs(86_400);
-    reader.set(&mut queue.order, &raw.order, |v| {
-        if v.as_str() == Some("learned") {
-            return Err("which is not served by this version; allowed is \"protocol\"".to_owned());
-        }
-        one_of(&[("protocol", Order::Protocol)])(v)
-    });
+    let order = one_of(&[("learned", Order::Learned), ("protocol", Order::Protocol)]);
+    reader.set(&mut queue.order, &raw.order, order);
     reader.set(&mut queue.lease, &raw.lease, duration(lease));
     reader.set(&mut queue.max_attempts, &raw.max_attempts, whole(1..=1_000));
 }

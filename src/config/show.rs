@@ -11,8 +11,8 @@ use toml::{Table, Value};
 
 use super::units::{format_duration, format_size};
 use super::{
-    AllowedAddress, Config, Durability, Fetch, FetchLimits, LogFormat, Order, PollRule, Scope,
-    Site, SourceList, Twins,
+    AllowedAddress, Budget, Config, Durability, Fetch, FetchLimits, LogFormat, Order, PollRule,
+    Scope, Site, SourceList, Twins,
 };
 use crate::log::redact;
 use crate::model::ChangeFreq;
@@ -116,6 +116,11 @@ fn schedule(config: &Config, list: &mut List) {
     list.add("poll.jitter", poll.jitter);
     list.add("poll.removal_polls", i64::from(poll.removal_polls));
     list.add("poll.removal_after", duration(poll.removal_after));
+    let budget = match recrawl.budget {
+        Budget::Auto => "auto".to_owned(),
+        Budget::Daily(fetches) => format!("{fetches}/day"),
+    };
+    list.add("recrawl.budget", budget);
     list.add("recrawl.min", duration(recrawl.min));
     list.add("recrawl.max", duration(recrawl.max));
     for word in ChangeFreq::ALL {
@@ -128,6 +133,7 @@ fn schedule(config: &Config, list: &mut List) {
 fn storage(config: &Config, list: &mut List) {
     let (queue, store) = (&config.queue, &config.store);
     let order = match queue.order {
+        Order::Learned => "learned",
         Order::Protocol => "protocol",
     };
     let durability = match store.durability {

@@ -139,8 +139,6 @@ fn what_this_version_does_not_serve_is_refused_by_name() {
     for (text, expected) in [
         ("[listen]\npublic = \"127.0.0.1:1\"", "2: listen.public: listen.public is not served by"),
         ("[listen]\ngrpc = \"127.0.0.1:1\"", "2: listen.grpc: listen.grpc is not served by"),
-        ("[recrawl]\nbudget = \"auto\"", "2: recrawl.budget: recrawl.budget is not served by"),
-        ("[queue]\norder = \"learned\"", "2: queue.order: found \"learned\", which is not served"),
         ("[egress]\nurl = \"x\"", "1: egress: egress is not served by this version"),
         ("[[egress]]\nurl = \"x\"", "egress is not served by this version"),
     ] {

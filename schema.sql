@@ -27,6 +27,7 @@ CREATE TABLE sites (
     origin     TEXT NOT NULL,                   -- scheme://host[:port] that its twins are folded into
     urls       INTEGER NOT NULL DEFAULT 0,      -- rows of urls, for the quota
     sources    INTEGER NOT NULL DEFAULT 0,      -- rows of sources, for the quota
+    priorities INTEGER NOT NULL DEFAULT 0,      -- sum over those urls in thousandths, for the mean; 500 where none is given
     added_at   INTEGER NOT NULL
 ) STRICT;
 
@@ -195,7 +196,8 @@ CREATE TABLE feedback (
     ended_at     INTEGER NOT NULL DEFAULT 0,    -- when that was
     noindex      INTEGER NOT NULL DEFAULT 0,    -- the page asks not to be indexed
     canonical    TEXT,                          -- what the page names as its canonical URL
-    error        TEXT
+    error        TEXT,
+    looks        BLOB                           -- what they taught of it (src/recrawl/model.rs), from the first look on
 ) STRICT;
 
 -- Only what is out of the queue is indexed, so the hot path never pays for it.
@@ -209,6 +211,7 @@ CREATE TABLE queue (
     due_s    INTEGER NOT NULL,
     url_id   INTEGER NOT NULL,
     site_id  INTEGER,                           -- as in urls: a lease may ask for some sites only
+    valued   INTEGER NOT NULL DEFAULT 0,        -- 1: its value is taken anew when it comes due
     PRIMARY KEY (crawl_id, host_id, band DESC, due_s, url_id)
 ) STRICT, WITHOUT ROWID;
 
@@ -248,6 +251,33 @@ CREATE TABLE leases (
 
 CREATE INDEX leases_expiry ON leases (expires_at);
 CREATE INDEX leases_request ON leases (request_id) WHERE request_id IS NOT NULL;
+
+-- What looks and reads have taught, beyond single URLs (src/recrawl/): of one
+-- source, of a host, of all hosts together.
+CREATE TABLE learned (
+    scope  INTEGER NOT NULL,                    -- 0 all, 1 host, 2 source
+    id     INTEGER NOT NULL,                    -- 0, or the row of that
+    trust  BLOB NOT NULL,                       -- in its signals, 180 bytes
+    priors BLOB,                                -- how its pages change, by changefreq, 72 bytes; none of sources
+    habits BLOB,                                -- how it writes lastmods, 11 bytes; of sources only
+    moves  INTEGER NOT NULL DEFAULT 0,          -- kind of signal that its newer lastmods were at its last read
+    PRIMARY KEY (scope, id)
+) STRICT, WITHOUT ROWID;
+
+-- The price of a fetch, and what moves it.
+CREATE TABLE prices (
+    crawl_id      INTEGER PRIMARY KEY,
+    price         REAL NOT NULL,                -- days of staleness that a fetch must be worth
+    pace          REAL NOT NULL,                -- refreshing fetches settled an hour
+    overdue       REAL NOT NULL,                -- of these, an hour, of what was only overdue
+    hours         REAL NOT NULL,                -- watched for both
+    ticked_at     INTEGER NOT NULL,             -- when it last moved; since then:
+    settled       INTEGER NOT NULL,             -- refreshing fetches settled
+    leased        INTEGER NOT NULL,             -- leases of what was worth the price
+    leased_overdue INTEGER NOT NULL,            -- leases of what was only overdue
+    asked         INTEGER NOT NULL,             -- 0 nobody leased, 1 somebody, 2 and got less than asked for
+    CHECK (price > 0)
+) STRICT;
 
 -- URLs, or beginnings of URLs, that are not leased until lifted.
 CREATE TABLE blocks (

@@ -1,8 +1,9 @@
 //! Pure: what is known of a URL, to the time it is due and its place in line.
 //!
-//! This version keeps the protocol's order whole: the interval is what
-//! changefreq stands for, bounded per site; the higher priority is leased
-//! first, then the earlier due. Every function is a function of its arguments.
+//! Here is the protocol's order: the interval is what changefreq stands for,
+//! bounded per site; the higher priority is leased first, then the earlier due.
+//! The learned order, which begins as that, is in the modules below. Every
+//! function is a function of its arguments.
 
 pub mod explain;
 mod grid;
@@ -91,6 +92,13 @@ pub enum Fate {
     Park,
     /// Given up; an operator can replay it.
     Dead,
+}
+
+impl Fate {
+    /// Does it go back into the queue?
+    pub fn is_queued(&self) -> bool {
+        matches!(self, Self::Queue { .. })
+    }
 }
 
 /// The place in line that a priority stands for: hundredths, 50 where none is

@@ -5,6 +5,7 @@
 //! are proposals: the store applies each one only where the row does not
 //! already say so, which is what makes a replay after a crash harmless.
 
+pub mod dates;
 pub mod document;
 pub mod snapshot;
 

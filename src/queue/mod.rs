@@ -145,6 +145,19 @@ pub enum TokenResult {
     Unknown,
 }
 
+/// How a queued URL stands to the price of a fetch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Claim {
+    /// Not ordered by value: new, asked for, or nothing is known of its like.
+    Fixed,
+    /// A fetch is worth the price.
+    Worth,
+    /// It has only not been seen for the longest interval.
+    Overdue,
+    /// Worth less than the price: for what nothing else wants.
+    Spare,
+}
+
 /// A URL that may be leased now or later, as the window sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
@@ -152,8 +165,37 @@ pub struct Candidate {
     pub id: UrlId,
     /// Whose turn it belongs to.
     pub host: HostId,
-    /// Priority of the protocol in hundredths; higher is leased first.
+    /// Its place in line as its row has it; higher is leased first.
     pub band: u8,
     /// Unix seconds.
     pub due_at: i64,
+    /// Its place as of now, in 64ths of a band: what orders it in memory.
+    pub rank: u16,
+    /// How it stands to the price.
+    pub claim: Claim,
 }
+
+impl Candidate {
+    /// One that stands where its row says.
+    pub fn as_listed(id: UrlId, host: HostId, band: u8, due_at: i64) -> Self {
+        Self { id, host, band, due_at, rank: u16::from(band) * RANKS_A_BAND, claim: Claim::Fixed }
+    }
+
+    /// The same at its place as of now: a score from 0 to 100.
+    #[must_use]
+    pub fn valued(mut self, score: f64, claim: Claim) -> Self {
+        // Within 0 and 6,400.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let rank = (score.clamp(0.0, 100.0) * f64::from(RANKS_A_BAND)).round() as u16;
+        (self.rank, self.claim) = (rank, claim);
+        self
+    }
+
+    /// What it is ordered by, 0 to 1.02: hundredths of a band.
+    pub fn value(&self) -> f64 {
+        f64::from(self.rank) / f64::from(RANKS_A_BAND) / 100.0
+    }
+}
+
+/// Steps of [`Candidate::rank`] in a band.
+const RANKS_A_BAND: u16 = 64;

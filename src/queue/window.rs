@@ -27,7 +27,7 @@ mod turns;
 use crate::model::{HostId, UrlId};
 use crate::queue::Candidate;
 use buffer::Buffers;
-pub use buffer::{Extent, MAX_BUFFERED, MAX_BUFFERED_PER_HOST};
+pub use buffer::{Extent, MAX_BUFFERED, MAX_BUFFERED_PER_HOST, Tally, Valued};
 use turns::Turns;
 pub use turns::{MAX_WEIGHT, MIN_WEIGHT};
 
@@ -141,7 +141,51 @@ impl Window {
     /// They are the caller's from then on: leased, or given back by
     /// [`Window::insert`].
     pub fn take(&mut self, host: HostId, n: usize, now_ms: i64) -> Vec<Candidate> {
-        self.buffers.take(host, n, now_ms)
+        let taken = self.buffers.take(host, n, now_ms, self.turns.fetches(host));
+        self.turns.took(host, taken.len());
+        taken
+    }
+
+    /// Fills the host's buffer with the head of its due list, each at its
+    /// value, and offers to [`Window::next_spare`] what is worth less than the
+    /// price.
+    pub fn refill_by_value(&mut self, host: HostId, head: &Valued) {
+        self.buffers.refill_by_value(host, head);
+        if self.buffers.has_spare(host) {
+            self.turns.offer_spare(host);
+        }
+    }
+
+    /// A host that may be served at `now_ms` and has something that is worth
+    /// less than the price: for when [`Window::next_turn`] has none.
+    pub fn next_spare(&mut self, now_ms: i64) -> Option<HostId> {
+        self.turns.next_spare(now_ms)
+    }
+
+    /// The best `n` URLs of the host that are worth less than the price. When
+    /// there are none left, the host is offered no more.
+    pub fn take_spare(&mut self, host: HostId, n: usize, now_ms: i64) -> Vec<Candidate> {
+        let taken = self.buffers.take_spare(host, n, now_ms);
+        self.turns.drop_spare(host);
+        if self.buffers.has_spare(host) {
+            self.turns.offer_spare(host);
+        }
+        taken
+    }
+
+    /// Is anything of the host held that is worth less than the price?
+    pub fn has_spare(&self, host: HostId) -> bool {
+        self.buffers.has_spare(host)
+    }
+
+    /// What is held of each host, for an estimate of all that is worth it.
+    pub fn tally(&self, now_ms: i64) -> impl Iterator<Item = (HostId, Tally)> + '_ {
+        self.buffers.tally(now_ms)
+    }
+
+    /// Hosts that may have something due at `now_ms`, whatever their clocks.
+    pub fn hosts_due(&self, now_ms: i64) -> usize {
+        self.turns.hosts_due(now_ms)
     }
 
     /// Is nothing due in the buffer, though something may be in the store?

@@ -12,6 +12,11 @@
 const FIRST: f64 = 14.0 * 0.367_879_441_171_442_33;
 /// Largest move of the price in an hour, as a logarithm: threefold in a day.
 const FASTEST_AN_HOUR: f64 = 0.05;
+/// By how much it falls in an hour in which fetchers had nothing to do.
+const EASED_AN_HOUR: f64 = 0.02;
+/// Idle fetchers alone lower it no further: at it, a page that changes daily is
+/// due every eight hours, and one that changes yearly every six days.
+pub const LEAST_OF_ALL: f64 = 0.05;
 /// Hours of budget that may be due before the price moves at full speed.
 const SLACK_HOURS: f64 = 20.0;
 /// Bounds of the price, in days of staleness per fetch: seconds to ages.
@@ -41,6 +46,16 @@ impl Price {
         self.0
     }
 
+    /// Lowers the price after `hours`, of which no more than a day count, in which
+    /// fetchers asked for more than was worth it; not below [`LEAST_OF_ALL`].
+    pub fn ease(&mut self, hours: f64) {
+        if !(hours > 0.0) || self.0 <= LEAST_OF_ALL {
+            return;
+        }
+        let eased = self.0 * (-EASED_AN_HOUR * hours.min(24.0)).exp();
+        self.0 = eased.max(LEAST_OF_ALL);
+    }
+
     /// Moves the price after `hours`, of which no more than a day count. `due`
     /// are URLs that are worth the price and could be served: of a host no more
     /// than its clock allows in an hour. `budget` is fetches an hour, without
@@ -66,6 +81,17 @@ pub struct Pace {
 }
 
 impl Pace {
+    /// A pace that was kept, as [`Self::kept`] told it; none where that is none.
+    pub fn restored(hourly: f64, hours: f64) -> Self {
+        let is_pace = hourly.is_finite() && hourly >= 0.0 && hours >= 0.0;
+        if is_pace { Self { hourly, hours: hours.min(24.0 * PACE_DAYS) } } else { Self::default() }
+    }
+
+    /// Fetches an hour, and the hours watched.
+    pub fn kept(self) -> (f64, f64) {
+        (self.hourly, self.hours)
+    }
+
     /// Takes in that so many refreshing fetches were settled in `hours`.
     /// Hours in which fetchers asked for nothing are not to be reported.
     pub fn settled(&mut self, fetches: f64, hours: f64) {

@@ -27,6 +27,7 @@ use crate::metrics::Saved;
 use crate::model::{DocumentKind, SiteId};
 use crate::parse::Limits;
 use crate::recrawl::later;
+use crate::recrawl::signal::Signal;
 use crate::store::views::Counts;
 use crate::store::{Kept, Origin, PollTarget, ReadResult, Recounted, SeenAgain, StoreError};
 use crate::url::{Admitted, SiteRules};
@@ -301,7 +302,10 @@ impl Poll<'_> {
         };
         let (shrunk, is_held) = (verdict.shrunk, verdict.held);
         let (rolled, learns, same) = (verdict.rolled, verdict.learned, verdict.same);
-        let (restated, origin) = (std::mem::take(&mut verdict.restated), self.origin(window));
+        let dates = verdict.dates.clone();
+        let moves = self.poller.store.moves_of(self.target.id, dates.clone()).await?;
+        let origin = Origin { moves, ..self.origin(window) };
+        let restated = std::mem::take(&mut verdict.restated);
         let (next, mut counts) = self.apply(verdict, origin).await?;
         self.take_texts(again, manner, Wanted::of(&restated, &next), origin).await?;
         counts.removed += self.bury(deleted).await?;
@@ -348,6 +352,7 @@ impl Poll<'_> {
             hints: hints_text(&hints),
             snapshot: (!same).then_some(sums.data),
             changed,
+            dates,
         };
         let next_poll = self.poller.next(self.target, &ended, &hints);
         self.poller
@@ -368,6 +373,7 @@ impl Poll<'_> {
             crawl: self.target.crawl,
             window,
             generation: self.target.generation + 1,
+            moves: Signal::Lastmod,
         }
     }
 

@@ -12,6 +12,7 @@ use url::Url;
 
 use super::defects;
 use super::tombstones::Tombstone;
+use crate::diff::dates::{Dates, dates};
 use crate::diff::document::Collector;
 use crate::diff::snapshot::{Row, Snapshot, SnapshotEntry};
 use crate::diff::{self, Diff, Document, Rules, Step};
@@ -114,6 +115,8 @@ pub(super) struct Verdict {
     pub(super) held: bool,
     pub(super) rolled: Option<bool>,
     pub(super) learned: bool,
+    /// How its lastmods compare with those of the read before.
+    pub(super) dates: Dates,
     /// Is it entry by entry what it was? Then the snapshot need not be written.
     pub(super) same: bool,
 }
@@ -157,6 +160,7 @@ pub(super) fn judge(
         held: diff.held,
         rolled: diff.rolled,
         learned: diff.learned,
+        dates: dates(before, document, rules.now),
         same,
     }
 }

@@ -16,10 +16,12 @@ use super::effect::{Applied, Effect, Origin};
 use super::rows::{UrlRow, held, lastmod_columns, url_key};
 use super::state::State;
 use super::turns::Place;
-use super::{StoreError, engine};
+use super::worth::thousandths;
+use super::{StoreError, engine, timestamp};
 use crate::diff::snapshot::{EntryHints, Rejection, Row};
 use crate::model::{ChangeKind, HostId, Lastmod, Reason, UrlId, UrlKind};
 use crate::recrawl;
+use crate::recrawl::signal::Signal;
 use crate::url::Admitted;
 
 /// How an entry is listed.
@@ -40,6 +42,8 @@ struct Chunk {
     made_by_key: HashMap<u64, UrlId>,
     /// Rows that the site may still get.
     quota_left: u64,
+    /// By how much the sum of its priorities grows, in thousandths.
+    priorities: i64,
     now_s: i64,
 }
 
@@ -64,18 +68,16 @@ impl State {
             made: Vec::new(),
             made_by_key: HashMap::new(),
             quota_left: quota.saturating_sub(used.unsigned_abs()),
+            priorities: 0,
             now_s: self.steady_ms().div_euclid(1000),
         };
         for effect in effects {
             self.apply_one(&mut chunk, effect)?;
         }
         self.lookup.insert(&self.conn, &chunk.made).map_err(engine)?;
-        if !chunk.made.is_empty() {
+        if !chunk.made.is_empty() || chunk.priorities != 0 {
             let made = i64::try_from(chunk.made.len()).unwrap_or(i64::MAX);
-            self.conn
-                .prepare_cached("UPDATE sites SET urls = urls + ?2 WHERE id = ?1")
-                .and_then(|mut update| update.execute(params![origin.site.0, made]))
-                .map_err(engine)?;
+            self.count_urls(origin.site, made, chunk.priorities)?;
         }
         chunk.log.write(
             &self.conn,
@@ -105,7 +107,7 @@ impl State {
                 let row = self.take_hints(chunk, row, hints)?;
                 chunk.applied.counts.touched += 1;
                 chunk.log.push(ChangeKind::Touched, url);
-                self.pull_forward(&row, Reason::Changed)
+                self.take_signal(&row, Signal::Touched)
             }
             Effect::Regressed { url, hints } => {
                 if let Some(row) = self.url_row(url)? {
@@ -179,6 +181,7 @@ impl State {
             return Ok(Row::Rejected(Rejection::Quota));
         }
         chunk.quota_left -= 1;
+        chunk.priorities += thousandths(listing.hints.priority);
         self.ensure_robots(host, Some(origin.site))?;
         let id = self.insert_url(chunk, host, &url.path, listing)?;
         chunk.made.push((key, id));
@@ -197,7 +200,7 @@ impl State {
     ) -> Result<UrlId, StoreError> {
         let (origin, hints) = (chunk.origin, listing.hints);
         let id = UrlId(self.last_url + 1);
-        let band = recrawl::band(hints.priority);
+        let band = self.rank_of_new(host, hints.priority)?;
         let (second, precision) = lastmod_columns(listing.lastmod);
         self.conn
             .prepare_cached(
@@ -225,7 +228,8 @@ impl State {
             })
             .map_err(engine)?;
         self.last_url = id.0;
-        let place = Place { crawl: origin.crawl, host, band, due_s: chunk.now_s, url: id };
+        let place =
+            Place { crawl: origin.crawl, host, band, due_s: chunk.now_s, url: id, valued: false };
         self.enqueue(place, Some(origin.site))?;
         Ok(id)
     }
@@ -293,7 +297,7 @@ impl State {
         self.write_lastmod(row, lastmod, row.lastmod)?;
         chunk.applied.counts.changed += 1;
         chunk.log.push(ChangeKind::Changed, row.id);
-        self.pull_forward(row, Reason::Changed)
+        self.take_signal(row, chunk.origin.moves)
     }
 
     /// A date for a URL that is no signal: the first one, or a more precise
@@ -345,7 +349,7 @@ impl State {
     /// but the place in the queue follows.
     fn take_hints(
         &mut self,
-        chunk: &Chunk,
+        chunk: &mut Chunk,
         mut row: UrlRow,
         hints: EntryHints,
     ) -> Result<UrlRow, StoreError> {
@@ -366,9 +370,14 @@ impl State {
             .and_then(|mut update| update.execute(params![row.id.0, merged.to_bits()]))
             .map_err(engine)?;
         let before = std::mem::replace(&mut row.hints, merged);
+        if row.site == Some(chunk.origin.site) {
+            chunk.priorities += thousandths(merged.priority) - thousandths(before.priority);
+        } else if let Some(site) = row.site {
+            let more = thousandths(merged.priority) - thousandths(before.priority);
+            self.count_urls(site, 0, more)?;
+        }
         if row.is_queued() && row.reason != Reason::Submitted {
-            let due_s = self.due_under_new_hints(&row, before);
-            let band = row.rank(chunk.now_s);
+            let (band, due_s) = self.place_under_new_hints(&row, before, chunk.now_s)?;
             if band != row.band || due_s != row.due_s {
                 self.place_url(&row, held::QUEUED, row.reason, band, due_s, row.attempt)?;
                 row.band = band;
@@ -378,21 +387,32 @@ impl State {
         Ok(row)
     }
 
-    /// Another changefreq is another interval, counted from the same fetch.
-    fn due_under_new_hints(&self, row: &UrlRow, before: EntryHints) -> i64 {
-        if row.reason != Reason::Recrawl
-            || row.attempt > 0
-            || before.changefreq == row.hints.changefreq
+    /// Band and due time of a queued URL whose hints were `before`.
+    fn place_under_new_hints(
+        &mut self,
+        row: &UrlRow,
+        before: EntryHints,
+        now_s: i64,
+    ) -> Result<(u8, i64), StoreError> {
+        let waits = row.reason == Reason::Recrawl && row.attempt == 0;
+        if let Some(valued) = self.valued(row)?
+            && waits
         {
-            return row.due_s;
+            let place = valued.place(timestamp(now_s.saturating_mul(1000)));
+            return Ok((place.band, place.surfaces.as_second()));
         }
+        let band = self.rank(row, row.reason, now_s)?;
+        if !waits || before.changefreq == row.hints.changefreq {
+            return Ok((band, row.due_s));
+        }
+        // Another changefreq is another interval, counted from the same fetch.
         let bounds = &self.policy.of(row.site).bounds;
-        let now_s = self.steady_ms().div_euclid(1000);
         let seconds = |hints: EntryHints| {
             let known = UrlRow { hints, ..row.clone() }.known(0, now_s);
             i64::try_from(recrawl::interval(&known, bounds).as_secs()).unwrap_or(i64::MAX)
         };
-        row.due_s.saturating_sub(seconds(before)).saturating_add(seconds(row.hints))
+        let due_s = row.due_s.saturating_sub(seconds(before)).saturating_add(seconds(row.hints));
+        Ok((band, due_s))
     }
 
     /// The source of the chunk lists a URL no longer; the row, when that was
@@ -419,7 +439,7 @@ impl State {
     pub(super) fn pull_forward_removed(&mut self, row: &UrlRow) -> Result<(), StoreError> {
         if row.is_queued() {
             let now_s = self.steady_ms().div_euclid(1000);
-            let (band, due_s) = (row.rank(now_s), row.due_s.min(now_s));
+            let (band, due_s) = (self.rank(row, Reason::Removed, now_s)?, row.due_s.min(now_s));
             return self.place_url(row, held::QUEUED, Reason::Removed, band, due_s, row.attempt);
         }
         self.pull_forward(row, Reason::Removed)

@@ -7,6 +7,7 @@ use super::extensions::Said;
 use super::views::Counts;
 use crate::diff::snapshot::{EntryHints, Row};
 use crate::model::{CrawlId, Lastmod, SiteId, SourceId, UrlId, UrlKind};
+use crate::recrawl::signal::Signal;
 use crate::url::Admitted;
 
 /// Effects in one chunk at most: a chunk holds the writer for a few tens of
@@ -26,6 +27,8 @@ pub struct Origin {
     pub window: bool,
     /// Number of the read.
     pub generation: i64,
+    /// What newer lastmods are as signals, by the source's habit.
+    pub moves: Signal,
 }
 
 /// One difference, ready to be applied.

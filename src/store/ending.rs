@@ -9,7 +9,8 @@ use super::turns::Place;
 use super::{StoreError, engine};
 use crate::model::{Outcome, Reason, UrlId};
 use crate::queue::Settlement;
-use crate::recrawl::{self, Fate};
+use crate::recrawl::Fate;
+use crate::recrawl::model::PACKED;
 
 /// A lease that ended without a report: the place, and the token.
 const END_UNSEEN: &str = "INSERT INTO feedback
@@ -24,9 +25,9 @@ const END_UNSEEN: &str = "INSERT INTO feedback
 const END_SEEN: &str = "INSERT INTO feedback
         (url_id, state, reason, band, due_s, attempt, moved_at, token, token_end, ended_at,
          fetched_at, outcome, status, content_hash, hash_kind, fetches, changes, gone,
-         folded_into, error, noindex, canonical)
+         folded_into, error, noindex, canonical, looks)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?7,
-            ?10, ?11, ?12, ?13, ?14, 1, ?15, ?16, ?17, ?18, ?19, ?20)
+            ?10, ?11, ?12, ?13, ?14, 1, ?15, ?16, ?17, ?18, ?19, ?20, ?21)
     ON CONFLICT DO UPDATE SET
         state = ?2, reason = ?3, band = ?4, due_s = ?5, attempt = ?6,
         moved_at = CASE state WHEN ?2 THEN moved_at ELSE ?7 END,
@@ -36,7 +37,8 @@ const END_SEEN: &str = "INSERT INTO feedback
         hash_kind = CASE WHEN ?13 IS NULL THEN hash_kind ELSE ?14 END,
         fetches = fetches + 1, changes = changes + ?15,
         gone = CASE ?16 WHEN 1 THEN gone + 1 ELSE 0 END,
-        folded_into = ?17, error = ?18, noindex = ?19, canonical = ?20";
+        folded_into = ?17, error = ?18, noindex = ?19, canonical = ?20,
+        looks = coalesce(?21, looks)";
 
 /// How a lease ended, as `feedback.token_end` keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +66,8 @@ pub(super) struct Seen<'a> {
     pub(super) fetched_at: i64,
     pub(super) settlement: &'a Settlement,
     pub(super) folded_into: Option<UrlId>,
+    /// Its place in line by its value, where that is known.
+    pub(super) band: Option<u8>,
 }
 
 impl State {
@@ -82,7 +86,6 @@ impl State {
             .and_then(|mut delete| delete.execute([row.id.0]))
             .map_err(engine)?;
         let now_s = self.steady_ms().div_euclid(1000);
-        let band = row.rank(now_s);
         // What was unlisted meanwhile and is gone need not be looked at again.
         let meanwhile = (lease.dirty > 0).then(|| reason(lease.dirty - 1));
         let again = meanwhile.filter(|why| match fate {
@@ -91,23 +94,27 @@ impl State {
             Fate::Park => *why != Reason::Removed,
             Fate::Dead => true,
         });
-        let band_of = |why: Reason| {
-            if why == Reason::Submitted { recrawl::SUBMITTED_BAND } else { band }
-        };
-        let (state, reason, band, due_s, attempt) = match (again, fate) {
-            (Some(why), _) => (held::QUEUED, why, band_of(why), now_s, 0),
+        let (state, reason, due_s, attempt) = match (again, fate) {
+            (Some(why), _) => (held::QUEUED, why, now_s, 0),
             (None, Fate::Queue { due, reason, attempt }) => {
                 let why = meanwhile.unwrap_or(reason);
-                (held::QUEUED, why, band_of(why), ceil_seconds(due.as_millisecond()), attempt)
+                (held::QUEUED, why, ceil_seconds(due.as_millisecond()), attempt)
             }
-            (None, Fate::Park) => (held::PARKED, lease.reason, band, lease.due_s, lease.attempt),
-            (None, Fate::Dead) => (held::DEAD, lease.reason, band, lease.due_s, lease.attempt),
+            (None, Fate::Park) => (held::PARKED, lease.reason, lease.due_s, lease.attempt),
+            (None, Fate::Dead) => (held::DEAD, lease.reason, lease.due_s, lease.attempt),
         };
         if state == held::DEAD && end == End::Settled {
             self.metrics.dead_lettered(1);
         }
-        let place = Place { crawl: row.crawl, host: row.host, band, due_s, url: row.id };
-        self.write_end(place, (state, reason, attempt), lease, end, seen)?;
+        let by_value = seen.and_then(|seen| seen.band);
+        let refreshed = matches!(reason, Reason::Recrawl | Reason::Changed);
+        let band = match by_value.filter(|_| refreshed) {
+            Some(band) => band,
+            None => self.rank(row, reason, now_s)?,
+        };
+        let valued = self.is_valued(row, reason);
+        let place = Place { band, due_s, valued, ..row.place() };
+        self.write_end(place, (state, reason, attempt), lease, end, seen, row.looks)?;
         if state == held::QUEUED {
             self.enqueue(place, row.site)?;
         }
@@ -123,6 +130,7 @@ impl State {
         lease: &Lease,
         end: End,
         seen: Option<&Seen<'_>>,
+        looks: Option<[u8; PACKED]>,
     ) -> Result<(), StoreError> {
         let now = self.steady_ms();
         let Some(seen) = seen else {
@@ -170,6 +178,7 @@ impl State {
                     report.error,
                     report.noindex,
                     report.canonical,
+                    looks,
                 ])
             })
             .map(|_| ())

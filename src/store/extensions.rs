@@ -165,7 +165,7 @@ impl State {
         match row.state {
             held::QUEUED if expired => self.park(row),
             held::QUEUED => {
-                let band = row.rank(now_s);
+                let band = self.rank(row, row.reason, now_s)?;
                 if band == row.band {
                     return Ok(());
                 }

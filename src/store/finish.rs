@@ -157,6 +157,7 @@ impl State {
                 ])
             })
             .map_err(engine)?;
+        self.keep_dates(id, &read.dates)?;
         match &read.snapshot {
             Some(snapshot) => self.write_snapshot(id, snapshot),
             None => Ok(()),

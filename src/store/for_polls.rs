@@ -12,9 +12,11 @@ use super::robots::{KeptRobots, RobotsRead};
 use super::sources::{Child, ChildEffect, NewSource};
 use super::state::State;
 use super::writer::Lane;
-use super::{Store, StoreError, changes, checkpoint, hosts, poll_reads, timestamp};
+use super::{Store, StoreError, changes, checkpoint, hosts, learn, poll_reads, timestamp};
 use crate::config::Config;
+use crate::diff::dates::Dates;
 use crate::model::{ChangeKind, HostId, SiteId, SourceId, UrlId};
+use crate::recrawl::signal::Signal;
 
 /// Sources registered, and children of an index changed, in one job at most.
 const SOURCES_PER_JOB: usize = 1_000;
@@ -58,6 +60,12 @@ impl Store {
     ) -> Result<(Option<Vec<u8>>, i64), StoreError> {
         let (id, parent) = (target.id, target.parent);
         self.read(move |conn| poll_reads::snapshot(conn, id, parent)).await
+    }
+
+    /// What the newer lastmods of a read are as signals, by the habit of its
+    /// source; to be told with its effects.
+    pub async fn moves_of(&self, source: SourceId, dates: Dates) -> Result<Signal, StoreError> {
+        self.read(move |conn| learn::moves_of(conn, source, &dates)).await
     }
 
     /// Applies one chunk of a diff.

@@ -12,7 +12,7 @@ use super::rows::{UrlRow, reason};
 use super::state::State;
 use super::{StoreError, engine, timestamp};
 use crate::model::{CrawlId, HostId, Priority, Reason, SiteId, SourceId, UrlId};
-use crate::queue::{LeaseBatch, LeaseRequest, Leased, Token};
+use crate::queue::{Candidate, LeaseBatch, LeaseRequest, Leased, Token};
 
 /// One call of lease while it is worked on.
 pub(super) struct Call {
@@ -22,6 +22,8 @@ pub(super) struct Call {
     pub(super) sites: Vec<SiteId>,
     /// Where those sites have URLs that this call has not looked at in vain.
     pub(super) hosts: Vec<HostId>,
+    /// Is it the turn of what is worth less than the price?
+    pub(super) spare: bool,
     /// URLs that were blocked or forbidden.
     pub(super) held: usize,
     pub(super) per_host: usize,
@@ -42,6 +44,7 @@ impl Call {
             crawl_name: request.crawl.clone(),
             sites: Vec::new(),
             hosts: Vec::new(),
+            spare: false,
             held: 0,
             per_host: request.per_host.max(1) as usize,
             max: request.max as usize,
@@ -72,9 +75,11 @@ impl State {
         &mut self,
         call: &mut Call,
         row: &UrlRow,
+        candidate: &Candidate,
         not_before: i64,
     ) -> Result<Leased, StoreError> {
         self.dequeue(row.place())?;
+        let value = candidate.value();
         let mut secret = [0_u8; 16];
         getrandom::fill(&mut secret)
             .map_err(|e| StoreError::Engine(format!("no randomness: {e}")))?;
@@ -94,7 +99,7 @@ impl State {
                     row.crawl.0,
                     row.host.0,
                     row.reason as i64,
-                    row.band,
+                    in_hundredths(value),
                     row.due_s,
                     attempt,
                     call.now,
@@ -105,7 +110,7 @@ impl State {
                 ])
             })
             .map_err(engine)?;
-        self.leased(call, row, token, attempt, not_before, expires_at)
+        Ok(Leased { value, ..self.leased(call, row, token, attempt, not_before, expires_at)? })
     }
 
     /// What the fetcher is told of a lease.
@@ -227,4 +232,12 @@ impl State {
         }
         Ok(Some(batch))
     }
+}
+
+/// A value from 0 to 1.02 as the table of leases keeps it.
+fn in_hundredths(value: f64) -> u8 {
+    // Within 0 and 102.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let band = (value * 100.0).round().clamp(0.0, 255.0) as u8;
+    band
 }

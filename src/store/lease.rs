@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rusqlite::params;
 
+use super::budget::Asked;
 use super::given::Call;
 use super::hosts::millis;
 use super::rows::{UrlRow, held};
@@ -57,19 +58,30 @@ impl State {
         if self.crawls.get(&crawl).is_some_and(|crawl| crawl.paused) {
             return Ok(batch);
         }
+        self.tick_price(crawl)?;
         self.take_turns(&mut call, &mut batch)?;
+        if call.sites.is_empty() && self.may_spare() {
+            call.spare = true;
+            self.take_turns(&mut call, &mut batch)?;
+        }
+        let asked = if batch.urls.len() < call.max { Asked::More } else { Asked::Something };
+        self.note_asked(crawl, asked)?;
         let ready = self.windows.get(&crawl).and_then(Window::next_ready_at);
         batch.next_due_at = ready.map(|ms| timestamp(ms.max(call.now)));
         Ok(batch)
     }
 
+    /// Goes from host to host, or, in a call that may, from one that has
+    /// something to spare to the next.
     fn take_turns(&mut self, call: &mut Call, batch: &mut LeaseBatch) -> Result<(), StoreError> {
         for _ in 0..TURNS_PER_CALL {
             if batch.urls.len() >= call.max || call.held >= HELD_PER_CALL {
                 break;
             }
             let Some(window) = self.windows.get_mut(&call.crawl) else { break };
-            let next = if call.sites.is_empty() {
+            let next = if call.spare {
+                window.next_spare(call.now)
+            } else if call.sites.is_empty() {
                 window.next_turn(call.now)
             } else {
                 window.next_turn_among(call.now, call.hosts.iter().copied())
@@ -95,6 +107,7 @@ impl State {
         let (delay, start) = (state.delay_ms, state.not_before().max(call.now));
         let room = call.per_host.min(call.max - batch.urls.len()).min(fits(call.ttl, delay));
         let (mut taken, mut unjudged) = (0_usize, false);
+        let mut claims = Vec::new();
         let mut heads = VecDeque::new();
         while taken < room && call.held < HELD_PER_CALL {
             if heads.is_empty() {
@@ -109,7 +122,8 @@ impl State {
             match self.gate(&row)? {
                 Gate::Open => {
                     let not_before = start + delay * i64::try_from(taken).unwrap_or(0);
-                    batch.urls.push(self.give(call, &row, not_before)?);
+                    batch.urls.push(self.give(call, &row, &candidate, not_before)?);
+                    claims.push(candidate.claim);
                     taken += 1;
                 }
                 Gate::Held(state) => {
@@ -125,6 +139,14 @@ impl State {
         if unjudged || !heads.is_empty() {
             // What was taken from the buffer and not used is still due.
             self.window(call.crawl).invalidate(host);
+        }
+        if taken > 0 {
+            self.account(call.crawl, |ledger| {
+                claims.iter().for_each(|claim| ledger.leased(*claim));
+            })?;
+        }
+        if taken == 0 && !unjudged && call.spare {
+            return Ok(());
         }
         if taken == 0 && !call.sites.is_empty() {
             // Nothing here for this caller; the host's turn is for the others.
@@ -164,8 +186,11 @@ impl State {
             None => self.next_due_of_host(call.crawl, host)?,
         };
         // The table bounds from below what is queued, the URLs of paused sites
-        // included; of those the window knows nothing.
-        let is_bound = known_due != Some(i64::MIN) && self.paused_sites.is_empty();
+        // and those that are not worth the price included; of the former the
+        // window knows nothing.
+        let is_bound = known_due != Some(i64::MIN)
+            && self.paused_sites.is_empty()
+            && !self.window(call.crawl).has_spare(host);
         if let Some(due) = next_due.filter(|_| is_bound) {
             self.conn
                 .prepare_cached("UPDATE turns SET due_s = ?3 WHERE crawl_id = ?1 AND host_id = ?2 AND due_s <> ?3")
@@ -187,6 +212,9 @@ impl State {
         wanted: usize,
     ) -> Result<Vec<Candidate>, StoreError> {
         let now_s = call.now.div_euclid(1000);
+        if call.spare {
+            return Ok(self.window(call.crawl).take_spare(host, wanted, call.now));
+        }
         if !call.sites.is_empty() {
             return Ok(self.due_of_host(call.crawl, host, now_s, wanted, &call.sites)?.0);
         }
@@ -195,10 +223,8 @@ impl State {
             return Ok(buffered);
         }
         let limit = self.window(call.crawl).refill_size(call.per_host);
-        let (due, extent, next_due) = self.due_of_host(call.crawl, host, now_s, limit, &[])?;
-        let window = self.window(call.crawl);
-        window.refill(host, &due, extent, next_due);
-        Ok(window.take(host, wanted, call.now))
+        self.fill(call.crawl, host, now_s, limit)?;
+        Ok(self.window(call.crawl).take(host, wanted, call.now))
     }
 
     fn dequeue_stray(&mut self, crawl: CrawlId, stray: Candidate) -> Result<(), StoreError> {
@@ -208,6 +234,7 @@ impl State {
             band: stray.band,
             due_s: stray.due_at,
             url: stray.id,
+            valued: false,
         };
         self.dequeue(place).map(|_| ())
     }

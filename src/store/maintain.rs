@@ -12,6 +12,7 @@ use super::state::State;
 use super::{StoreError, engine};
 use crate::diff::snapshot::{Row, Snapshot};
 use crate::model::{CrawlId, Role, SiteId, SourceId};
+use crate::recrawl::signal::Signal;
 
 /// Rows of history dropped in one job at most.
 const DROP: i64 = 5_000;
@@ -112,6 +113,7 @@ impl State {
             crawl: CrawlId(crawl),
             window: false,
             generation: 0,
+            moves: Signal::Lastmod,
         };
         self.apply(origin, drops)?;
         if rest.is_empty() {

@@ -7,6 +7,7 @@
 //! Who asks for what: `for_polls`, `for_fetchers`, `for_operators`.
 
 mod apply;
+mod budget;
 mod changes;
 mod checkpoint;
 mod effect;
@@ -20,6 +21,7 @@ mod given;
 mod grants;
 mod holders;
 mod hosts;
+mod learn;
 mod lease;
 mod lock;
 mod lookup;
@@ -29,6 +31,7 @@ mod policy;
 mod poll_reads;
 mod polling;
 mod readers;
+mod refine;
 mod robots;
 mod rows;
 mod schema;
@@ -41,6 +44,7 @@ mod turns;
 mod url_reads;
 pub mod views;
 mod wake;
+mod worth;
 mod writer;
 
 use std::path::{Path, PathBuf};

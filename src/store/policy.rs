@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::config::{Config, Site};
+use crate::config::{Budget, Config, Order, Site};
 use crate::model::SiteId;
 use crate::recrawl::Bounds;
 
@@ -33,6 +33,10 @@ pub(super) struct Policy {
     pub(super) by_name: HashMap<String, SitePolicy>,
     /// By row.
     pub(super) by_site: HashMap<SiteId, SitePolicy>,
+    /// What is leased first.
+    pub(super) order: Order,
+    /// What fetches of known pages are shared out.
+    pub(super) budget: Budget,
     /// Complete reads without a URL before it counts as removed.
     pub(super) removal_polls: u32,
     /// How long change events are kept.
@@ -78,11 +82,23 @@ impl Policy {
                 .map(|(name, site)| (name.clone(), of_site(site)))
                 .collect(),
             by_site: HashMap::new(),
+            order: config.queue.order,
+            budget: config.recrawl.budget,
             removal_polls: config.poll.removal_polls,
             keep_changes: config.store.keep_changes,
             keep_polls: config.store.keep_polls,
             default: common,
         }
+    }
+
+    /// Is the order learned?
+    pub(super) fn learns(&self) -> bool {
+        self.order == Order::Learned
+    }
+
+    /// What holds for a site by its name, or for none.
+    pub(super) fn named(&self, site: Option<&str>) -> &SitePolicy {
+        site.and_then(|name| self.by_name.get(name)).unwrap_or(&self.default)
     }
 
     /// What holds for a site, or for none.

@@ -9,8 +9,10 @@ use super::rows::lastmod;
 use super::sources::role;
 use super::timestamp;
 use super::views::Counts;
+use crate::diff::dates::Dates;
 use crate::fetch::Validators;
 use crate::model::{CrawlId, DocumentKind, HostId, Lastmod, Role, SiteId, SourceId};
+use crate::recrawl::signal::Signal;
 
 /// A source as a poll needs it.
 #[derive(Debug, Clone)]
@@ -107,6 +109,7 @@ impl PollTarget {
             crawl: self.crawl,
             window,
             generation: self.generation + 1,
+            moves: Signal::Lastmod,
         })
     }
 }
@@ -163,6 +166,8 @@ pub struct ReadResult {
     pub snapshot: Option<Vec<u8>>,
     /// Did it show anything new?
     pub changed: bool,
+    /// How its lastmods compare with those of the read before.
+    pub dates: Dates,
 }
 
 /// How a poll ended.

@@ -12,6 +12,7 @@ use crate::model::{
     ChangeFreq, CrawlId, HostId, Lastmod, Precision, Reason, SiteId, SourceId, UrlId, UrlKind,
 };
 use crate::recrawl;
+use crate::recrawl::model::{PACKED, UrlState};
 
 /// Codes of `feedback.state`.
 pub(super) mod held {
@@ -54,6 +55,8 @@ pub(super) struct UrlRow {
     pub(super) expires_s: Option<i64>,
     /// It ranks as fresh news until then.
     pub(super) fresh_s: Option<i64>,
+    /// What looks taught of it, packed.
+    pub(super) looks: Option<[u8; PACKED]>,
 }
 
 impl UrlRow {
@@ -65,7 +68,14 @@ impl UrlRow {
             band: self.band,
             due_s: self.due_s,
             url: self.id,
+            // Of no account for where it stands.
+            valued: false,
         }
+    }
+
+    /// What looks taught of it.
+    pub(super) fn learned(&self) -> Option<UrlState> {
+        UrlState::unpack(self.looks.as_ref()?)
     }
 
     /// Is it in the queue?
@@ -79,13 +89,8 @@ impl UrlRow {
     }
 
     /// Is it news of the last two days?
-    fn is_fresh(&self, now_s: i64) -> bool {
+    pub(super) fn is_fresh(&self, now_s: i64) -> bool {
         self.fresh_s.is_some_and(|end| end > now_s)
-    }
-
-    /// Its place in line, if nobody asked for it.
-    pub(super) fn rank(&self, now_s: i64) -> u8 {
-        if self.is_fresh(now_s) { recrawl::FRESH_BAND } else { recrawl::band(self.hints.priority) }
     }
 
     /// What the recrawl rules need to know of it. News that says nothing of
@@ -108,7 +113,8 @@ const SELECT: &str = "SELECT
     u.lastmod_s, u.lastmod_precision, u.previous_s, u.previous_precision, u.hints,
     coalesce(f.reason, u.reason), coalesce(f.band, u.band), coalesce(f.due_s, u.due_s),
     coalesce(f.attempt, 0), f.url_id IS NOT NULL, l.url_id IS NOT NULL, coalesce(f.state, 0),
-    coalesce(f.gone, 0), f.content_hash, f.hash_kind, u.kind, u.expires_s, u.fresh_s
+    coalesce(f.gone, 0), f.content_hash, f.hash_kind, u.kind, u.expires_s, u.fresh_s,
+    f.looks
     FROM urls u
     LEFT JOIN feedback f ON f.url_id = u.id
     LEFT JOIN leases l ON l.url_id = u.id
@@ -168,7 +174,8 @@ impl State {
                 .map_err(engine)?;
         }
         if state == held::QUEUED && !row.leased {
-            let place = Place { crawl: row.crawl, host: row.host, band, due_s, url: row.id };
+            let valued = self.is_valued(row, reason);
+            let place = Place { band, due_s, valued, ..row.place() };
             self.enqueue(place, row.site)?;
         }
         Ok(())
@@ -227,8 +234,7 @@ impl State {
             Reason::New if held_on && reason != Reason::Submitted => Reason::New,
             _ => reason,
         };
-        let band =
-            if kept == Reason::Submitted { recrawl::SUBMITTED_BAND } else { row.rank(now_s) };
+        let band = self.rank(row, kept, now_s)?;
         match row.state {
             held::BLOCKED | held::FORBIDDEN => {
                 self.place_url(row, row.state, kept, band, now_s, row.attempt)
@@ -270,6 +276,7 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<UrlRow> {
         kind: kind(row.get(22)?),
         expires_s: row.get(23)?,
         fresh_s: row.get(24)?,
+        looks: row.get(25)?,
     })
 }
 

@@ -6,14 +6,17 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
+use super::budget::Ledger;
 use super::ending::{End, Lease, Seen};
 use super::hosts::millis;
 use super::rows::{UrlRow, held, reason, url_key};
 use super::state::State;
+use super::worth::look_of;
 use super::{StoreError, engine, timestamp};
-use crate::model::{HostId, Outcome, UrlId};
+use crate::model::{HostId, Outcome, Reason, UrlId};
 use crate::queue::{Settlement, Token, TokenResult};
 use crate::recrawl::{self, Fate};
 use crate::url::authority;
@@ -34,7 +37,7 @@ impl State {
         let Some(lease) = self.current_lease(token)? else {
             return self.past_token(token, End::Settled);
         };
-        let Some(row) = self.url_row(token.url)? else { return Ok(TokenResult::Unknown) };
+        let Some(mut row) = self.url_row(token.url)? else { return Ok(TokenResult::Unknown) };
         let now = self.steady_ms();
         // A fetch from before the lease or from the future is a wrong clock
         // over there, and must not make the URL due at once or never.
@@ -47,6 +50,14 @@ impl State {
         let attempt = if throttled { lease.attempt.saturating_sub(1) } else { lease.attempt };
         let target = self.redirect_target(outcome, settlement, &row)?;
         let now_s = now.div_euclid(1000);
+        if self.policy.learns()
+            && let Some(look) = look_of(outcome, settlement, &row)
+        {
+            row.looks = Some(self.look(&row, look, timestamp(fetched_at))?.pack());
+        }
+        if matches!(lease.reason, Reason::Recrawl | Reason::Changed) {
+            self.account(row.crawl, Ledger::settled)?;
+        }
         let mut fate = match target {
             Some(_) => Fate::Park,
             None => recrawl::after_settle(
@@ -56,6 +67,14 @@ impl State {
                 &bounds,
             ),
         };
+        let valued = if fate.is_queued() { self.valued(&row)? } else { None };
+        let place = valued.map(|valued| valued.place(timestamp(now)));
+        if let Some(place) = &place
+            && is_regular(outcome)
+            && let Fate::Queue { due, .. } = &mut fate
+        {
+            *due = self.due_by_value(&row, place.surfaces, timestamp(fetched_at))?;
+        }
         if let Fate::Queue { due, reason, attempt } = &mut fate {
             if outcome == Outcome::Failed {
                 *reason = lease.reason;
@@ -75,10 +94,28 @@ impl State {
         if fate == Fate::Dead {
             self.metrics.dead_lettered(1);
         }
-        let seen = Seen { outcome, fetched_at, settlement, folded_into: target };
+        let band = place.map(|place| place.band);
+        let seen = Seen { outcome, fetched_at, settlement, folded_into: target, band };
         self.pause_for(&row, settlement, throttled, now)?;
         self.end_lease(&row, &lease, End::Settled, fate, Some(&seen))?;
         Ok(TokenResult::Ok)
+    }
+
+    /// When a URL that was seen is due by its value, or sooner, after a day whose
+    /// date its lastmod is, if its dates are believed.
+    fn due_by_value(
+        &mut self,
+        row: &UrlRow,
+        surfaces: Timestamp,
+        fetched_at: Timestamp,
+    ) -> Result<Timestamp, StoreError> {
+        let bounds = &self.policy.of(row.site).bounds;
+        let soonest = recrawl::later(fetched_at, bounds.min);
+        let end = recrawl::day_end_after(row.lastmod, fetched_at, &bounds.timezone);
+        match end {
+            Some(end) if self.believes_dates_of(row)? => Ok(surfaces.min(end.max(soonest))),
+            _ => Ok(surfaces),
+        }
     }
 
     /// Moves the end of one lease.
@@ -271,6 +308,12 @@ impl State {
         let host: HostId = row.host;
         self.pause_host(host, until, "a page asked for it")
     }
+}
+
+/// Was the page seen, so that its interval begins anew?
+fn is_regular(outcome: Outcome) -> bool {
+    use Outcome::{Changed, Redirected, Unchanged, Unknown};
+    matches!(outcome, Changed | Unchanged | Unknown | Redirected)
 }
 
 /// Without an outcome the hash tells: equal of the same kind is unchanged,

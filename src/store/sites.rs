@@ -5,6 +5,8 @@ use url::Url;
 
 use super::sources::NewSource;
 use super::state::State;
+use super::turns::Place;
+use super::worth::thousandths;
 use super::{StoreError, engine};
 use crate::config::{Config, Site, SourceList};
 use crate::model::{HostId, Role, SiteId, SourceId, UrlId};
@@ -377,6 +379,7 @@ impl State {
             );
             self.conn.execute(&sql, [id.0]).map_err(engine)?;
         }
+        self.forget_lessons_of(id)?;
         // robots.txt belongs to the host, which other sites may share.
         self.conn
             .execute("UPDATE sources SET site_id = NULL WHERE site_id = ?1 AND role = 0", [id.0])
@@ -411,7 +414,8 @@ impl State {
         if row.is_queued() {
             // Its place names its site, for leases that ask for some only.
             self.dequeue(row.place())?;
-            self.enqueue(row.place(), Some(SiteId(site)))?;
+            let valued = self.is_valued(&row, row.reason);
+            self.enqueue(Place { valued, ..row.place() }, Some(SiteId(site)))?;
         }
         self.conn
             .prepare_cached("UPDATE urls SET site_id = ?2, source_id = ?3 WHERE id = ?1")
@@ -421,15 +425,12 @@ impl State {
             .prepare_cached("DELETE FROM url_sources WHERE url_id = ?1 AND source_id = ?2")
             .and_then(|mut delete| delete.execute(params![url.0, source]))
             .map_err(engine)?;
+        self.count_urls(SiteId(site), 1, thousandths(row.hints.priority))?;
         if row.expires_s.is_some() || row.fresh_s.is_some() {
             // Only what the others say counts from now on.
             self.sum_up_marks(row)?;
         }
-        self.conn
-            .prepare_cached("UPDATE sites SET urls = urls + 1 WHERE id = ?1")
-            .and_then(|mut update| update.execute([site]))
-            .map(|_| true)
-            .map_err(engine)
+        Ok(true)
     }
 
     /// Row numbers are never given out again: the lookup, and changes, may

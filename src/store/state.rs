@@ -11,6 +11,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::hosts::{Hosts, millis};
+use super::learn::Learning;
 use super::lookup::Lookup;
 use super::operate::Block;
 use super::policy::Policy;
@@ -59,6 +60,8 @@ pub(super) struct State {
     pub(super) site_hosts: HashSet<(SiteId, HostId)>,
     /// Blocks in force, of the crawls that have any.
     pub(super) blocks: HashMap<CrawlId, Vec<Block>>,
+    /// What looks and reads have taught.
+    pub(super) learning: Learning,
     /// The highest row of urls given out.
     pub(super) last_url: i64,
     /// Has anything made a source due other than by time?
@@ -93,6 +96,7 @@ impl State {
             paused_sites: HashSet::new(),
             site_hosts: HashSet::new(),
             blocks: HashMap::new(),
+            learning: Learning::default(),
             last_url: 0,
             sources_moved: false,
             written_before_job: 0,
@@ -114,14 +118,17 @@ impl State {
     }
 
     pub(super) fn begin(&mut self) -> Result<(), StoreError> {
+        self.forget_lessons();
         self.conn.execute_batch("BEGIN IMMEDIATE").map_err(engine)
     }
 
     pub(super) fn commit(&mut self) -> Result<(), StoreError> {
-        let committed = self.conn.execute_batch("COMMIT").map_err(engine);
+        let committed =
+            self.write_lessons().and_then(|()| self.conn.execute_batch("COMMIT").map_err(engine));
         if committed.is_err() {
             // A failed commit may or may not have ended the transaction.
             let _ = self.conn.execute_batch("ROLLBACK");
+            self.learning = Learning::default();
             self.remember()?;
         } else {
             self.announce();
@@ -134,6 +141,7 @@ impl State {
 
     pub(super) fn savepoint(&mut self) -> Result<(), StoreError> {
         self.written_before_job = self.conn.total_changes();
+        self.learning.begin_job();
         self.conn.execute_batch("SAVEPOINT job").map_err(engine)
     }
 
@@ -150,6 +158,7 @@ impl State {
     /// Takes back the writes of the job that just ran, and what memory took
     /// over from them.
     pub(super) fn take_back(&mut self) -> Result<(), StoreError> {
+        self.learning.take_back();
         self.conn.execute_batch("ROLLBACK TO job; RELEASE job").map_err(engine)?;
         if self.conn.total_changes() != self.written_before_job {
             return self.remember();

@@ -10,8 +10,8 @@ use rusqlite::params;
 use super::state::State;
 use super::{StoreError, engine};
 use crate::model::{CrawlId, HostId, SiteId, UrlId};
-use crate::queue::Candidate;
 use crate::queue::window::{Extent, Window};
+use crate::queue::{Candidate, Claim};
 
 /// Pairs of site and host remembered at most.
 const REMEMBERED: usize = 200_000;
@@ -37,11 +37,14 @@ pub(super) struct Place {
     pub(super) band: u8,
     pub(super) due_s: i64,
     pub(super) url: UrlId,
+    /// Is its value taken anew when it comes due?
+    pub(super) valued: bool,
 }
 
 impl Place {
     fn candidate(self) -> Candidate {
-        Candidate { id: self.url, host: self.host, band: self.band, due_at: self.due_s }
+        let listed = Candidate::as_listed(self.url, self.host, self.band, self.due_s);
+        if self.valued { listed.valued(f64::from(self.band), Claim::Worth) } else { listed }
     }
 }
 
@@ -51,8 +54,8 @@ impl State {
         let added = self
             .conn
             .prepare_cached(
-                "INSERT OR IGNORE INTO queue (crawl_id, host_id, band, due_s, url_id, site_id)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                "INSERT OR IGNORE INTO queue (crawl_id, host_id, band, due_s, url_id, site_id, valued)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )
             .and_then(|mut insert| {
                 insert.execute(params![
@@ -62,6 +65,7 @@ impl State {
                     place.due_s,
                     place.url.0,
                     site.map(|site| site.0),
+                    place.valued,
                 ])
             })
             .map_err(engine)?;
@@ -200,7 +204,8 @@ impl State {
 
     /// The head of a host's list in lease order, as the window wants it: what
     /// is due at `now_s`, whether that is all of it, and when the next is due.
-    /// What `only` and the paused sites leave out is passed over.
+    /// What `only` and the paused sites leave out is passed over. All stand as
+    /// listed; those whose value is to be taken anew claim to be worth it.
     pub(super) fn due_of_host(
         &self,
         crawl: CrawlId,
@@ -217,7 +222,7 @@ impl State {
             let mut query = self
                 .conn
                 .prepare_cached(
-                    "SELECT due_s, url_id, site_id FROM queue
+                    "SELECT due_s, url_id, site_id, valued FROM queue
                      WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3 ORDER BY due_s, url_id",
                 )
                 .map_err(engine)?;
@@ -234,19 +239,22 @@ impl State {
                 if due.len() >= limit {
                     return Ok((due, Extent::Prefix, next_due));
                 }
-                due.push(Candidate {
-                    id: UrlId(row.get(1).map_err(engine)?),
+                let place = Place {
+                    crawl,
                     host,
                     band: u8::try_from(band).unwrap_or(u8::MAX),
-                    due_at,
-                });
+                    due_s: due_at,
+                    url: UrlId(row.get(1).map_err(engine)?),
+                    valued: row.get(3).map_err(engine)?,
+                };
+                due.push(place.candidate());
             }
         }
         Ok((due, Extent::Complete, next_due))
     }
 
     /// Is a site neither paused nor left out by `only` (empty: all are in)?
-    fn may_lease(&self, site: Option<i64>, only: &[SiteId]) -> bool {
+    pub(super) fn may_lease(&self, site: Option<i64>, only: &[SiteId]) -> bool {
         let site = site.map(SiteId);
         let asked = only.is_empty() || site.is_some_and(|site| only.contains(&site));
         asked && !site.is_some_and(|site| self.paused_sites.contains(&site))
@@ -285,7 +293,7 @@ impl State {
 
     /// The highest band below `band` that a host has anything in: one probe of
     /// the index, so empty bands cost nothing.
-    fn next_band(
+    pub(super) fn next_band(
         &self,
         crawl: CrawlId,
         host: HostId,

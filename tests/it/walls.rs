@@ -32,7 +32,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("parse", &["date", "model"]),
     ("diff", &["bitpack", "model", "parse"]),
     ("recrawl", &["config", "model"]),
-    ("queue", &["model"]),
+    ("queue", &["model", "recrawl"]),
     (
         "store",
         &[

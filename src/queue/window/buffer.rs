@@ -5,15 +5,23 @@
 //! their due times: when that comes, the buffer may lack a better URL than it
 //! holds, so it is stale and is loaded again.
 //!
+//! Where URLs are ordered by value, that is taken when they are loaded: rows
+//! and frontier keep the order of the store, what is yielded follows the value.
+//! Of such a host one fetch of sixteen goes to what has been due for longest,
+//! and every second to what is refreshed for being worth it, new URLs or not;
+//! what is known *behind* the frontier is there for these two.
+//!
 //! Keeps: what a fresh buffer yields is exactly the head of the host's due list
-//! in the store; all buffers together hold at most [`MAX_BUFFERED`] URLs, and
-//! those of the hosts unused for longest are dropped first.
+//! in the store, but for value; all buffers together hold at most
+//! [`MAX_BUFFERED`] URLs, and those of the hosts unused for longest are dropped
+//! first.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::model::{HostId, UrlId};
-use crate::queue::Candidate;
+use crate::queue::{Candidate, Claim};
+use crate::recrawl::value::is_oldest_turn;
 
 /// Most URLs buffered over all hosts of a crawl; about 6 MiB. An empty buffer
 /// counts as one, so there are never more buffers than this either.
@@ -30,6 +38,31 @@ pub enum Extent {
     Prefix,
 }
 
+/// The head of a host's due list with its values, as of now.
+#[derive(Debug, Default)]
+pub struct Valued {
+    /// In any order.
+    pub candidates: Vec<Candidate>,
+    /// Some that are due and sort behind `last`.
+    pub behind: Vec<Candidate>,
+    /// The last one of the store's order that was loaded, where there is more.
+    pub last: Option<Candidate>,
+    /// When this is to be loaded again: the earliest due time of what is not
+    /// due, as far as known, or when values are old; unix seconds.
+    pub stale_at: i64,
+}
+
+/// What is known of one host's backlog.
+#[derive(Debug, Clone, Copy)]
+pub struct Tally {
+    /// Worth the price.
+    pub worth: usize,
+    /// In memory and due.
+    pub held: usize,
+    /// Is nothing else due?
+    pub is_all: bool,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     of_host: HashMap<HostId, Buffer>,
@@ -44,29 +77,54 @@ pub(super) struct Buffers {
 struct Buffer {
     /// Best last, so that taking is popping.
     entries: Vec<Key>,
+    /// Some that are due and sort behind the frontier, if ordered by value.
+    behind: Vec<Key>,
     /// What sorts behind this is not known; all is known where there is none.
-    frontier: Option<Key>,
+    frontier: Option<Stored>,
     /// Earliest due time of the URLs that are not held because they were not
-    /// due; unix seconds.
+    /// due, or when values are to be taken anew; unix seconds.
     stale_at: i64,
+    /// Are the host's URLs ordered by value?
+    by_value: bool,
     last_use: u64,
 }
 
-/// Sorts as the lease order: the smallest is leased first.
+/// Sorts as it is yielded: the smallest is leased first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
-    band: Reverse<u8>,
+    rank: Reverse<u16>,
     due_at: i64,
     id: UrlId,
+    band: u8,
+    claim: Claim,
 }
+
+/// Sorts as the store does.
+type Stored = (Reverse<u8>, i64, UrlId);
 
 impl Key {
     fn of(candidate: &Candidate) -> Self {
-        Self { band: Reverse(candidate.band), due_at: candidate.due_at, id: candidate.id }
+        let Candidate { id, band, due_at, rank, claim, .. } = *candidate;
+        Self { rank: Reverse(rank), due_at, id, band, claim }
     }
 
     fn of_host(self, host: HostId) -> Candidate {
-        Candidate { id: self.id, host, band: self.band.0, due_at: self.due_at }
+        let Self { rank: Reverse(rank), due_at, id, band, claim } = self;
+        Candidate { id, host, band, due_at, rank, claim }
+    }
+
+    fn stored(&self) -> Stored {
+        (Reverse(self.band), self.due_at, self.id)
+    }
+
+    /// May it be had at `now`, in its turn?
+    fn is_ready(&self, now: i64) -> bool {
+        self.due_at <= now && self.claim != Claim::Spare
+    }
+
+    /// Is it fetched again for what that is worth?
+    fn is_refreshed(&self) -> bool {
+        matches!(self.claim, Claim::Worth | Claim::Overdue)
     }
 }
 
@@ -77,7 +135,7 @@ impl Buffer {
     }
 
     fn insert(&mut self, key: Key, now: i64) {
-        if self.frontier.is_some_and(|frontier| key > frontier) {
+        if self.frontier.is_some_and(|frontier| key.stored() > frontier) {
             return;
         }
         if key.due_at > now {
@@ -90,13 +148,51 @@ impl Buffer {
         self.cut(MAX_BUFFERED_PER_HOST);
     }
 
-    /// Lets the worst go and draws the frontier before them.
+    /// Lets the last of the store's order go and draws the frontier before them.
     fn cut(&mut self, most: usize) {
-        let excess = self.entries.len().saturating_sub(most);
-        if excess > 0 {
-            self.entries.drain(..excess);
-            self.frontier = self.entries.first().copied();
+        if self.entries.len() <= most || most == 0 {
+            return;
         }
+        let mut stored: Vec<Stored> = self.entries.iter().map(Key::stored).collect();
+        let (_, last, _) = stored.select_nth_unstable(most - 1);
+        let last = *last;
+        self.entries.retain(|key| key.stored() <= last);
+        self.frontier = Some(last);
+    }
+
+    /// Takes the next of it in its turn: `fetches` of the host went before.
+    fn take(&mut self, now: i64, fetches: u64) -> Option<Key> {
+        let best = self.entries.iter().rposition(|key| key.is_ready(now))?;
+        if self.by_value {
+            let chosen = if is_oldest_turn(fetches) {
+                self.choose(|key| key.is_ready(now), |key| Reverse((key.due_at, key.id)))
+            } else if fetches % 2 == 1 && self.is_new(best) {
+                let fits = |key: &Key| key.is_ready(now) && key.is_refreshed();
+                self.choose(fits, |key| Reverse(*key))
+            } else {
+                None
+            };
+            if let Some(key) = chosen {
+                self.entries.retain(|held| held.id != key.id);
+                self.behind.retain(|held| held.id != key.id);
+                return Some(key);
+            }
+        }
+        Some(self.entries.remove(best))
+    }
+
+    /// Is it in line for another reason than its value, and nobody's wish?
+    fn is_new(&self, index: usize) -> bool {
+        self.entries.get(index).is_some_and(|key| key.claim == Claim::Fixed && key.band <= 100)
+    }
+
+    fn choose<K: Ord>(&self, fits: impl Fn(&Key) -> bool, by: impl Fn(&Key) -> K) -> Option<Key> {
+        let all = self.entries.iter().chain(&self.behind);
+        all.filter(|key| fits(key)).max_by_key(|key| by(key)).copied()
+    }
+
+    fn has_spare(&self) -> bool {
+        self.entries.iter().any(|key| key.claim == Claim::Spare)
     }
 
     fn is_stale(&self, now: i64) -> bool {
@@ -104,7 +200,7 @@ impl Buffer {
     }
 
     fn load(&self) -> usize {
-        self.entries.len() + 1
+        self.entries.len() + self.behind.len() + 1
     }
 }
 
@@ -116,22 +212,46 @@ impl Buffers {
         extent: Extent,
         next_due_at: Option<i64>,
     ) {
-        self.invalidate(host);
-        let mut entries: Vec<Key> = candidates.iter().rev().map(Key::of).collect();
-        if !entries.is_sorted_by(|a, b| a > b) {
-            entries.sort_unstable_by_key(|key| Reverse(*key));
-            entries.dedup();
-        }
         let frontier = match extent {
             Extent::Complete => None,
-            Extent::Prefix => entries.first().copied(),
+            Extent::Prefix => candidates.last().map(|last| Key::of(last).stored()),
         };
         if extent == Extent::Prefix && frontier.is_none() {
             // Nothing of a list that is not empty: nothing is known.
+            self.invalidate(host);
             return;
         }
+        let entries = candidates.iter().rev().map(Key::of).collect();
         let stale_at = next_due_at.unwrap_or(i64::MAX);
-        let mut buffer = Buffer { entries, frontier, stale_at, last_use: 0 };
+        let buffer = Buffer {
+            entries,
+            behind: Vec::new(),
+            frontier,
+            stale_at,
+            by_value: false,
+            last_use: 0,
+        };
+        self.put(host, buffer);
+    }
+
+    pub(super) fn refill_by_value(&mut self, host: HostId, head: &Valued) {
+        let buffer = Buffer {
+            entries: head.candidates.iter().map(Key::of).collect(),
+            behind: head.behind.iter().map(Key::of).collect(),
+            frontier: head.last.as_ref().map(|last| Key::of(last).stored()),
+            stale_at: head.stale_at,
+            by_value: true,
+            last_use: 0,
+        };
+        self.put(host, buffer);
+    }
+
+    fn put(&mut self, host: HostId, mut buffer: Buffer) {
+        self.invalidate(host);
+        if !buffer.entries.is_sorted_by(|a, b| a > b) {
+            buffer.entries.sort_unstable_by_key(|key| Reverse(*key));
+            buffer.entries.dedup();
+        }
         buffer.cut(MAX_BUFFERED_PER_HOST);
         self.load += buffer.load();
         self.of_host.insert(host, buffer);
@@ -139,43 +259,82 @@ impl Buffers {
         self.shed();
     }
 
-    pub(super) fn take(&mut self, host: HostId, n: usize, now_ms: i64) -> Vec<Candidate> {
+    /// The next `n` of the host; `fetches` of it went before.
+    pub(super) fn take(
+        &mut self,
+        host: HostId,
+        n: usize,
+        now_ms: i64,
+        fetches: u64,
+    ) -> Vec<Candidate> {
         let now = now_ms.div_euclid(1000);
         let Some(buffer) = self.of_host.get_mut(&host) else { return Vec::new() };
         if buffer.is_stale(now) {
             self.invalidate(host);
             return Vec::new();
         }
+        let before = buffer.load();
         let mut taken = Vec::with_capacity(n.min(buffer.entries.len()));
-        let held = buffer.entries.len();
-        // All are due, unless the clock was set back.
-        let mut index = held;
-        while index > 0 && taken.len() < n {
-            index -= 1;
-            if buffer.entries.get(index).is_some_and(|key| key.due_at <= now) {
-                taken.push(buffer.entries.remove(index).of_host(host));
-            }
+        for fetch in (fetches..).take(n) {
+            let Some(key) = buffer.take(now, fetch) else { break };
+            taken.push(key.of_host(host));
+        }
+        self.load -= before - buffer.load();
+        self.touch(host);
+        taken
+    }
+
+    /// The best `n` of what is worth less than the price.
+    pub(super) fn take_spare(&mut self, host: HostId, n: usize, now_ms: i64) -> Vec<Candidate> {
+        let now = now_ms.div_euclid(1000);
+        let Some(buffer) = self.of_host.get_mut(&host) else { return Vec::new() };
+        if buffer.is_stale(now) {
+            return Vec::new();
+        }
+        let mut taken = Vec::new();
+        while taken.len() < n {
+            let spare = |key: &Key| key.claim == Claim::Spare && key.due_at <= now;
+            let Some(place) = buffer.entries.iter().rposition(spare) else { break };
+            taken.push(buffer.entries.remove(place).of_host(host));
         }
         self.load -= taken.len();
         self.touch(host);
         taken
     }
 
+    pub(super) fn has_spare(&self, host: HostId) -> bool {
+        self.of_host.get(&host).is_some_and(Buffer::has_spare)
+    }
+
+    /// Each host with what of it is worth the price now, what is held of it,
+    /// and whether there is more that is due.
+    pub(super) fn tally(&self, now_ms: i64) -> impl Iterator<Item = (HostId, Tally)> + '_ {
+        let now = now_ms.div_euclid(1000);
+        self.of_host.iter().map(move |(host, buffer)| {
+            let held = buffer.entries.iter().filter(|key| key.due_at <= now);
+            let worth = held.clone().filter(|key| key.claim == Claim::Worth).count();
+            (*host, Tally { worth, held: held.count(), is_all: buffer.frontier.is_none() })
+        })
+    }
+
     pub(super) fn wants_refill(&self, host: HostId, now_ms: i64) -> bool {
         let now = now_ms.div_euclid(1000);
         self.of_host.get(&host).is_none_or(|buffer| {
-            let due = buffer.entries.iter().any(|key| key.due_at <= now);
-            buffer.is_stale(now) || (!due && buffer.frontier.is_some())
+            let has_some = buffer.entries.iter().any(|key| key.due_at <= now);
+            buffer.is_stale(now) || (!has_some && buffer.frontier.is_some())
         })
     }
 
     pub(super) fn known_due_ms(&self, host: HostId) -> Option<i64> {
         let buffer = self.of_host.get(&host)?;
-        if buffer.frontier.is_some() {
+        let ready = buffer.entries.iter().filter(|key| key.claim != Claim::Spare);
+        let held = ready.map(|key| key.due_at).min();
+        if buffer.frontier.is_some() && (held.is_some() || buffer.entries.is_empty()) {
             // More was due when it was loaded.
             return Some(i64::MIN);
         }
-        let held = buffer.entries.iter().map(|key| key.due_at).min();
+        // What is not worth the price makes no host ready, nor does what sorts
+        // behind it: it is looked at again when values are taken anew.
         let earliest = held.map_or(buffer.stale_at, |at| at.min(buffer.stale_at));
         Some(earliest.saturating_mul(1000))
     }
@@ -192,6 +351,7 @@ impl Buffers {
         let Some(buffer) = self.of_host.get_mut(&host) else { return };
         self.load -= buffer.load();
         buffer.entries.retain(|key| key.id != url);
+        buffer.behind.retain(|key| key.id != url);
         self.load += buffer.load();
     }
 

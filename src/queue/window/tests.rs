@@ -7,5 +7,5 @@ use crate::model::{HostId, UrlId};
 use crate::queue::Candidate;
 
 fn candidate(host: i64, id: i64, band: u8, due_at: i64) -> Candidate {
-    Candidate { id: UrlId(id), host: HostId(host), band, due_at }
+    Candidate::as_listed(UrlId(id), HostId(host), band, due_at)
 }

@@ -36,6 +36,8 @@ pub(super) struct Turns {
     ready: PriorityQueue<HostId, Reverse<(u64, u64)>>,
     /// Hosts that were not: earliest first.
     waiting: PriorityQueue<HostId, Reverse<(i64, u64)>>,
+    /// Hosts with something that is worth less than the price: by their clocks.
+    spare: PriorityQueue<HostId, Reverse<(i64, u64)>>,
     /// Pass of the host last found to be next.
     present: u64,
     /// Greatest pass of any host.
@@ -54,6 +56,8 @@ struct Host {
     not_before_ms: i64,
     pass: u64,
     weight: f32,
+    /// URLs taken so far: tells whose turn within the host it is.
+    fetches: u32,
 }
 
 impl Host {
@@ -105,7 +109,53 @@ impl Turns {
         if let Some(state) = self.hosts.get_mut(&host) {
             state.due_at_ms = None;
         }
+        self.spare.remove(&host);
         self.sweep_idle();
+    }
+
+    /// URLs taken of the host so far.
+    pub(super) fn fetches(&self, host: HostId) -> u64 {
+        self.hosts.get(&host).map_or(0, |host| u64::from(host.fetches))
+    }
+
+    pub(super) fn took(&mut self, host: HostId, urls: usize) {
+        let urls = u32::try_from(urls).unwrap_or(u32::MAX);
+        if let Some(host) = self.hosts.get_mut(&host) {
+            host.fetches = host.fetches.wrapping_add(urls);
+        }
+    }
+
+    /// Puts the host behind the others that have something to spare.
+    pub(super) fn offer_spare(&mut self, host: HostId) {
+        let clock = self.hosts.get(&host).map_or(i64::MIN, |host| host.not_before_ms);
+        self.sequence += 1;
+        self.spare.push(host, Reverse((clock.max(self.latest_now_ms), self.sequence)));
+    }
+
+    pub(super) fn drop_spare(&mut self, host: HostId) {
+        self.spare.remove(&host);
+    }
+
+    pub(super) fn next_spare(&mut self, now_ms: i64) -> Option<HostId> {
+        loop {
+            let (&host, &Reverse((at, _))) = self.spare.peek()?;
+            if at > now_ms {
+                return None;
+            }
+            let clock = self.hosts.get(&host).map_or(i64::MIN, |host| host.not_before_ms);
+            if clock <= now_ms {
+                return Some(host);
+            }
+            // It was served meanwhile: its clock has moved.
+            self.sequence += 1;
+            self.spare.push(host, Reverse((clock, self.sequence)));
+        }
+    }
+
+    /// Hosts that may have something due, whatever their clocks.
+    pub(super) fn hosts_due(&self, now_ms: i64) -> usize {
+        let is_due = |host: &&Host| host.due_at_ms.is_some_and(|at| at <= now_ms);
+        self.hosts.values().filter(is_due).count()
     }
 
     pub(super) fn next(&mut self, now_ms: i64) -> Option<HostId> {
@@ -174,7 +224,8 @@ impl Turns {
         let waiting = self.waiting.peek().map(|(_, &Reverse((at, _)))| at);
         // Those were ready at the time; whether they still are, `next` finds out.
         let ready = (!self.ready.is_empty()).then_some(self.latest_now_ms);
-        waiting.into_iter().chain(ready).min()
+        let spare = self.spare.peek().map(|(_, &Reverse((at, _)))| at);
+        waiting.into_iter().chain(ready).chain(spare).min()
     }
 
     fn state(&mut self, host: HostId) -> &mut Host {
@@ -184,6 +235,7 @@ impl Turns {
             not_before_ms: i64::MIN,
             pass: present,
             weight: 1.0,
+            fetches: 0,
         })
     }
 

@@ -20,6 +20,7 @@ use sitemapd::model::{
     ChangeFreq, HostId, Lastmod, Outcome, Precision, Priority, Role, UrlId, UrlKind,
 };
 use sitemapd::queue::{LeaseBatch, LeaseRequest, Leased, Settlement, Token, TokenResult};
+use sitemapd::recrawl::signal::Signal;
 use sitemapd::store::views::{QueueView, SourceFilter, UrlView};
 use sitemapd::store::{CHUNK, Effect, Origin, Store};
 use sitemapd::url::Admitted;
@@ -163,6 +164,7 @@ impl Queue {
                 crawl: target.crawl,
                 window: false,
                 generation: 1,
+                moves: Signal::Lastmod,
             };
             self.origins.insert(name, origin);
         }

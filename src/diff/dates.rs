@@ -1,0 +1,130 @@
+//! Pure: how the lastmods of a document compare with those of the read before.
+//!
+//! What one entry's date says is for the diff; what all of them say together
+//! (a source that stamps everything, or never moves) shows here, and what to
+//! call it is for `recrawl::habit`.
+
+use jiff::Timestamp;
+
+use super::document::{Document, is_followed};
+use super::snapshot::Snapshot;
+use crate::model::Precision;
+
+/// What one read of a source says of its lastmods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dates {
+    /// When the document was read.
+    pub at: Timestamp,
+    /// Pages listed.
+    pub entries: u32,
+    /// Those with a usable lastmod.
+    pub dated: u32,
+    /// Those whose lastmod is a date without a time.
+    pub date_only: u32,
+    /// Those whose lastmod lay more than a day ahead.
+    pub future: u32,
+    /// Pages that had a lastmod at the read before.
+    pub known: u32,
+    /// Of these, those whose lastmod went backwards.
+    pub regressed: u32,
+    /// Of these, the new lastmods of those whose lastmod is newer, as Unix
+    /// seconds.
+    pub moved: Vec<i64>,
+}
+
+/// Compares the dates of a document read at `at` with those of the read before.
+pub fn dates(before: &Snapshot, document: &Document, at: Timestamp) -> Dates {
+    let future = u32::try_from(document.future_lastmods).unwrap_or(u32::MAX);
+    let mut dates = Dates {
+        at,
+        entries: 0,
+        dated: 0,
+        date_only: 0,
+        future,
+        known: 0,
+        regressed: 0,
+        moved: Vec::new(),
+    };
+    let mut old = before.entries().iter().peekable();
+    for is in document.entries().iter().filter(|entry| !is_followed(entry.digest)) {
+        dates.entries += 1;
+        let Some(now) = is.lastmod else { continue };
+        dates.dated += 1;
+        let is_coarse =
+            matches!(now.precision, Precision::Year | Precision::Month | Precision::Day);
+        dates.date_only += u32::from(is_coarse);
+        while old.next_if(|was| was.key < is.key).is_some() {}
+        let was = old.peek().filter(|was| was.key == is.key);
+        let Some(was) = was.and_then(|was| was.lastmod) else { continue };
+        dates.known += 1;
+        dates.regressed += u32::from(now.is_older_than(was));
+        if now.is_newer_than(was) {
+            dates.moved.push(now.at.as_second());
+        }
+    }
+    dates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diff::document::Collector;
+    use crate::diff::snapshot::{EntryHints, Row, SnapshotEntry};
+    use crate::model::{Lastmod, UrlId};
+    use crate::parse::Entry;
+
+    const NOW: &str = "2026-11-21T12:00:00Z";
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().expect("a timestamp")
+    }
+
+    fn document(listed: &[(&str, Option<&str>)]) -> Document {
+        let mut collector = Collector::new(1, at(NOW));
+        for (loc, lastmod) in listed {
+            let precision = Precision::Second;
+            let lastmod = lastmod.map(|text| Lastmod { at: at(text), precision });
+            collector.push(&Entry { loc, lastmod, ..Entry::default() });
+        }
+        collector.finish()
+    }
+
+    fn snapshot(document: &Document) -> Snapshot {
+        let entry = |entry: &crate::diff::DocumentEntry| SnapshotEntry {
+            key: entry.key,
+            row: Row::Url(UrlId(1)),
+            lastmod: entry.lastmod,
+            hints: EntryHints::default(),
+            digest: 0,
+            misses: 0,
+            missing_since: None,
+        };
+        Snapshot::from_unsorted(document.entries().iter().map(entry).collect())
+    }
+
+    #[test]
+    fn dates_are_compared_with_those_of_the_read_before() {
+        let then = "2026-11-01T00:00:00Z";
+        let before =
+            document(&[("a", Some(then)), ("b", Some(then)), ("c", Some(then)), ("d", None)]);
+        let after = document(&[
+            ("a", Some("2026-11-20T00:00:00Z")),
+            ("b", Some("2026-10-01T00:00:00Z")),
+            ("c", None),
+            ("d", Some(then)),
+            ("e", Some("2027-01-01T00:00:00Z")),
+        ]);
+        let dates = dates(&snapshot(&before), &after, at(NOW));
+        let counts = (dates.entries, dates.dated, dates.known, dates.regressed, dates.future);
+        assert_eq!(counts, (5, 3, 2, 1, 1));
+        assert_eq!(dates.moved, [at("2026-11-20T00:00:00Z").as_second()]);
+    }
+
+    #[test]
+    fn a_first_read_compares_with_nothing() {
+        let first = document(&[("a", Some("2026-11-20T00:00:00Z"))]);
+        let dates = dates(&Snapshot::new(), &first, at(NOW));
+        assert_eq!((dates.entries, dates.known), (1, 0));
+        assert!(dates.moved.is_empty());
+    }
+}

@@ -1,0 +1,281 @@
+//! The budget: what fetchers settle, what is due, and the price that follows.
+//!
+//! One price a crawl. It moves at most once an hour, with the first lease of
+//! the hour after: never while nobody asks for anything, and no row is touched
+//! by it. The counts that move it are written with the settlements that they
+//! count, so that no crash loses one.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::state::State;
+use super::{StoreError, engine};
+use crate::config::Budget;
+use crate::model::{CrawlId, HostId};
+use crate::queue::Claim;
+use crate::recrawl::price::{Pace, Price};
+
+/// The price moves this often.
+const TICK_MS: i64 = 3_600_000;
+/// Hosts whose backlog beyond memory is counted in one tick; the others are
+/// taken to be alike.
+const COUNTED_HOSTS: usize = 64;
+/// Rows counted of such a host at most.
+const COUNTED_ROWS: i64 = 4_096;
+/// Share of a configured budget that is kept free of what is only overdue.
+const LEAST_FREE: f64 = 0.1;
+
+/// What moves the price of one crawl.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Ledger {
+    pub(super) price: Price,
+    /// Refreshing fetches that were settled.
+    pace: Pace,
+    /// Of these, what went to pages that were only overdue.
+    overdue: Pace,
+    /// Steady Unix milliseconds of the last move; 0 before the first lease.
+    ticked_at: i64,
+    // Since then:
+    settled: u32,
+    leased: u32,
+    leased_overdue: u32,
+    asked: Asked,
+}
+
+/// What fetchers asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Asked {
+    #[default]
+    Nothing,
+    Something,
+    /// More than there was.
+    More,
+}
+
+impl Ledger {
+    /// As the table has it; the first price where it has none.
+    pub(super) fn read(conn: &Connection, crawl: CrawlId) -> Result<Self, StoreError> {
+        conn.prepare_cached(
+            "SELECT price, pace, overdue, hours, ticked_at, settled, leased, leased_overdue, asked
+             FROM prices WHERE crawl_id = ?1",
+        )
+        .and_then(|mut query| {
+            query
+                .query_row([crawl.0], |row| {
+                    let hours = row.get(3)?;
+                    Ok(Self {
+                        price: Price::restored(row.get(0)?),
+                        pace: Pace::restored(row.get(1)?, hours),
+                        overdue: Pace::restored(row.get(2)?, hours),
+                        ticked_at: row.get(4)?,
+                        settled: row.get(5)?,
+                        leased: row.get(6)?,
+                        leased_overdue: row.get(7)?,
+                        asked: match row.get(8)? {
+                            0 => Asked::Nothing,
+                            1 => Asked::Something,
+                            _ => Asked::More,
+                        },
+                    })
+                })
+                .optional()
+        })
+        .map(Option::unwrap_or_default)
+        .map_err(engine)
+    }
+
+    pub(super) fn write(&self, conn: &Connection, crawl: CrawlId) -> Result<(), StoreError> {
+        let (pace, hours) = self.pace.kept();
+        conn.prepare_cached(
+            "INSERT OR REPLACE INTO prices (crawl_id, price, pace, overdue, hours, ticked_at, settled,
+                                            leased, leased_overdue, asked)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        )
+        .and_then(|mut replace| {
+            replace.execute(params![
+                crawl.0,
+                self.price.get(),
+                pace,
+                self.overdue.kept().0,
+                hours,
+                self.ticked_at,
+                self.settled,
+                self.leased,
+                self.leased_overdue,
+                self.asked as i64,
+            ])
+        })
+        .map(|_| ())
+        .map_err(engine)
+    }
+
+    /// A refreshing fetch was settled.
+    pub(super) fn settled(&mut self) {
+        self.settled = self.settled.saturating_add(1);
+    }
+
+    /// A URL was leased for what it is worth.
+    pub(super) fn leased(&mut self, claim: Claim) {
+        match claim {
+            Claim::Worth => self.leased = self.leased.saturating_add(1),
+            Claim::Overdue => self.leased_overdue = self.leased_overdue.saturating_add(1),
+            Claim::Fixed | Claim::Spare => {}
+        }
+    }
+
+    /// Moves the price after `hours`, with so much due and not leased.
+    fn tick(&mut self, hours: f64, backlog: f64, budget: Budget) {
+        self.pace.settled(f64::from(self.settled), hours);
+        self.overdue.settled(f64::from(self.leased_overdue), hours);
+        let is_idle = self.asked == Asked::More && backlog < 1.0;
+        let hourly = match budget {
+            Budget::Daily(fetches) => Some(fetches / 24.0),
+            Budget::Auto if is_idle => {
+                self.price.ease(hours);
+                None
+            }
+            Budget::Auto => self.pace.hourly(),
+        };
+        if let Some(hourly) = hourly {
+            let free = hourly - self.overdue.hourly().unwrap_or(0.0);
+            let due = backlog + f64::from(self.leased) / hours;
+            self.price.tick(hours, due, free.max(LEAST_FREE * hourly));
+        }
+        (self.settled, self.leased, self.leased_overdue) = (0, 0, 0);
+        self.asked = Asked::Nothing;
+    }
+}
+
+impl State {
+    /// What a fetch must be worth.
+    pub(super) fn price(&mut self, crawl: CrawlId) -> Result<f64, StoreError> {
+        Ok(self.ledger(crawl)?.price.get())
+    }
+
+    fn ledger(&mut self, crawl: CrawlId) -> Result<Ledger, StoreError> {
+        if let Some(ledger) = self.learning.ledgers.get(&crawl) {
+            return Ok(*ledger);
+        }
+        let ledger = Ledger::read(&self.conn, crawl)?;
+        self.learning.ledgers.insert(crawl, ledger);
+        Ok(ledger)
+    }
+
+    /// Changes what moves the price.
+    pub(super) fn account(
+        &mut self,
+        crawl: CrawlId,
+        change: impl FnOnce(&mut Ledger),
+    ) -> Result<(), StoreError> {
+        if self.policy.learns() {
+            self.ledger(crawl)?;
+            change(self.learning.change_ledger(crawl));
+        }
+        Ok(())
+    }
+
+    /// Somebody leases: the price follows what was settled and what is due,
+    /// if an hour has passed.
+    pub(super) fn tick_price(&mut self, crawl: CrawlId) -> Result<(), StoreError> {
+        if !self.policy.learns() {
+            return Ok(());
+        }
+        let (ledger, now) = (self.ledger(crawl)?, self.steady_ms());
+        let waited = now - ledger.ticked_at;
+        if ledger.ticked_at > 0 && (0..TICK_MS).contains(&waited) {
+            return Ok(());
+        }
+        let budget = self.policy.budget;
+        // Nobody asked for a while, or the clock was set back: begin anew.
+        let is_counted = ledger.ticked_at > 0 && waited > 0 && ledger.asked != Asked::Nothing;
+        let backlog = if is_counted { self.backlog(crawl)? } else { 0.0 };
+        self.account(crawl, |ledger| {
+            if is_counted {
+                // Milliseconds of a few years are exact.
+                #[allow(clippy::cast_precision_loss)]
+                let hours = waited as f64 / 3_600_000.0;
+                ledger.tick(hours, backlog, budget);
+            }
+            ledger.ticked_at = now;
+        })
+    }
+
+    /// Notes that somebody leased, and whether they got what they asked for.
+    pub(super) fn note_asked(&mut self, crawl: CrawlId, asked: Asked) -> Result<(), StoreError> {
+        if !self.policy.learns() || self.ledger(crawl)?.asked >= asked {
+            return Ok(());
+        }
+        self.account(crawl, |ledger| ledger.asked = asked)
+    }
+
+    /// URLs that are worth the price and could be served within the hour. What
+    /// lies beyond memory is taken to be as what lies in it.
+    fn backlog(&mut self, crawl: CrawlId) -> Result<f64, StoreError> {
+        let now_ms = self.steady_ms();
+        let Some(window) = self.windows.get(&crawl) else { return Ok(0.0) };
+        let tallies: Vec<_> = window.tally(now_ms).collect();
+        let hosts_due = window.hosts_due(now_ms);
+        let (mut sum, mut counted, mut hosts) = (0.0, 0, 0_usize);
+        for (host, tally) in &tallies {
+            if tally.held == 0 {
+                continue;
+            }
+            hosts += 1;
+            let mut times = 1.0;
+            if !tally.is_all {
+                let due = if counted < COUNTED_HOSTS {
+                    counted += 1;
+                    self.count_due(crawl, *host, now_ms.div_euclid(1000))?
+                } else {
+                    COUNTED_ROWS.unsigned_abs()
+                };
+                times = count(due) / count(tally.held as u64);
+            }
+            sum += (count(tally.worth as u64) * f64::max(times, 1.0)).min(self.hourly(*host)?);
+        }
+        let unseen = hosts_due.saturating_sub(tallies.len());
+        let mean = if hosts > 0 { sum / count(hosts as u64) } else { 0.0 };
+        Ok(sum + mean * count(unseen as u64))
+    }
+
+    /// Requests that the clock of a host allows in an hour.
+    fn hourly(&mut self, host: HostId) -> Result<f64, StoreError> {
+        let delay_ms = self.host(host)?.delay_ms.unsigned_abs();
+        Ok(if delay_ms == 0 { f64::INFINITY } else { 3_600_000.0 / count(delay_ms) })
+    }
+
+    /// Rows of a host that are due, up to [`COUNTED_ROWS`].
+    fn count_due(&self, crawl: CrawlId, host: HostId, now_s: i64) -> Result<u64, StoreError> {
+        let (mut total, mut band) = (0_i64, i64::from(u8::MAX) + 1);
+        while total < COUNTED_ROWS
+            && let Some(next) = self.next_band(crawl, host, band)?
+        {
+            band = next;
+            total += self
+                .conn
+                .prepare_cached(
+                    "SELECT count(*) FROM (SELECT 1 FROM queue
+                     WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3 AND due_s <= ?4 LIMIT ?5)",
+                )
+                .and_then(|mut query| {
+                    let left = COUNTED_ROWS - total;
+                    query.query_row(params![crawl.0, host.0, band, now_s, left], |row| {
+                        row.get::<_, i64>(0)
+                    })
+                })
+                .map_err(engine)?;
+        }
+        Ok(total.unsigned_abs())
+    }
+
+    /// May what is worth less than the price be leased? With a budget that was
+    /// named it is not: that is what the price is for.
+    pub(super) fn may_spare(&self) -> bool {
+        self.policy.learns() && self.policy.budget == Budget::Auto
+    }
+}
+
+/// Counts of rows and milliseconds, far below 2^52.
+#[allow(clippy::cast_precision_loss)]
+fn count(number: u64) -> f64 {
+    number as f64
+}

@@ -1,0 +1,329 @@
+//! What looks and reads have taught of sources, hosts and all of them, as the
+//! writer remembers it.
+//!
+//! Memory runs ahead of the table by one transaction at most: what a job
+//! changed is written when the transaction that the job is part of commits, so
+//! a thousand settlements of one host write its row once. A job that is taken
+//! back takes back what it taught.
+//!
+//! Keeps: memory is bounded; bytes that are none of ours teach nothing. What
+//! the numbers mean is for `recrawl`.
+
+use std::collections::{HashMap, HashSet};
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::budget::Ledger;
+use super::rows::decode;
+use super::state::State;
+use super::{StoreError, engine};
+use crate::diff::dates::Dates;
+use crate::model::{CrawlId, HostId, SiteId, SourceId};
+use crate::recrawl::habit::{Habits, Reading};
+use crate::recrawl::model::{Beliefs, Evidence};
+use crate::recrawl::prior::{Bucket, Priors};
+use crate::recrawl::signal::{PerSignal, Signal};
+use crate::recrawl::trust::{self, Trust};
+
+/// Sources and hosts remembered at most, about 600 bytes each; beyond that all
+/// are read again when needed.
+const REMEMBERED: usize = 20_000;
+
+/// Whose record it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Scope {
+    /// That of all hosts.
+    All,
+    /// That of one host.
+    Host(HostId),
+    /// That of one source.
+    Source(SourceId),
+}
+
+impl Scope {
+    fn columns(self) -> (i64, i64) {
+        match self {
+            Self::All => (0, 0),
+            Self::Host(id) => (1, id.0),
+            Self::Source(id) => (2, id.0),
+        }
+    }
+}
+
+/// One record.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Lessons {
+    pub(super) trust: Trust,
+    /// Of hosts and of all.
+    pub(super) priors: Priors,
+    /// Of sources.
+    pub(super) habits: Habits,
+    /// Of sources: what its newer lastmods were at its last read; `None`
+    /// before any.
+    pub(super) moves: Option<Signal>,
+    /// Grows with every look.
+    version: u32,
+    /// How far its signals pull, as of those versions of its own and its host.
+    pulls: Option<(u32, u32, PerSignal<f64>)>,
+}
+
+/// What is remembered.
+#[derive(Debug, Default)]
+pub(super) struct Learning {
+    records: HashMap<Scope, Lessons>,
+    pub(super) ledgers: HashMap<CrawlId, Ledger>,
+    /// Mean priority of sites, 0 to 1.
+    pub(super) means: HashMap<SiteId, f64>,
+    /// To be written when the transaction commits.
+    changed: HashSet<Scope>,
+    changed_ledgers: HashSet<CrawlId>,
+    /// As it was before the job that runs.
+    undo: HashMap<Scope, Lessons>,
+    undo_ledgers: HashMap<CrawlId, Ledger>,
+}
+
+impl Learning {
+    /// A job begins.
+    pub(super) fn begin_job(&mut self) {
+        self.undo.clear();
+        self.undo_ledgers.clear();
+    }
+
+    /// The job was taken back.
+    pub(super) fn take_back(&mut self) {
+        self.records.extend(self.undo.drain());
+        self.ledgers.extend(self.undo_ledgers.drain());
+        self.means.clear();
+    }
+
+    /// A ledger that was loaded, to be changed.
+    pub(super) fn change_ledger(&mut self, crawl: CrawlId) -> &mut Ledger {
+        let ledger = self.ledgers.entry(crawl).or_default();
+        self.undo_ledgers.entry(crawl).or_insert(*ledger);
+        self.changed_ledgers.insert(crawl);
+        ledger
+    }
+
+    /// A record that was loaded, to be changed.
+    fn change(&mut self, scope: Scope) -> &mut Lessons {
+        let lessons = self.records.entry(scope).or_default();
+        self.undo.entry(scope).or_insert_with(|| lessons.clone());
+        self.changed.insert(scope);
+        lessons
+    }
+}
+
+impl State {
+    /// Nothing that is remembered waits to be written, so it may go.
+    pub(super) fn forget_lessons(&mut self) {
+        if self.learning.records.len() >= REMEMBERED {
+            self.learning = Learning::default();
+        }
+    }
+
+    /// Writes what the jobs of this transaction changed.
+    pub(super) fn write_lessons(&mut self) -> Result<(), StoreError> {
+        for scope in std::mem::take(&mut self.learning.changed) {
+            let Some(lessons) = self.learning.records.get(&scope) else { continue };
+            write(&self.conn, scope, lessons)?;
+        }
+        for crawl in std::mem::take(&mut self.learning.changed_ledgers) {
+            let Some(ledger) = self.learning.ledgers.get(&crawl) else { continue };
+            ledger.write(&self.conn, crawl)?;
+        }
+        Ok(())
+    }
+
+    fn load_lessons(&mut self, scope: Scope) -> Result<(), StoreError> {
+        if !self.learning.records.contains_key(&scope) {
+            let lessons = read(&self.conn, scope)?;
+            self.learning.records.insert(scope, lessons);
+        }
+        Ok(())
+    }
+
+    /// A record, as it is now.
+    pub(super) fn lessons(&mut self, scope: Scope) -> Result<&Lessons, StoreError> {
+        self.load_lessons(scope)?;
+        Ok(self.learning.records.entry(scope).or_default())
+    }
+
+    /// What pages of a host, listed by a source, are to be judged by. The rate
+    /// is that of `assumed`, the interval of their changefreq, until they prove
+    /// another one.
+    pub(super) fn beliefs(
+        &mut self,
+        host: HostId,
+        source: Option<SourceId>,
+        bucket: Bucket,
+        assumed: std::time::Duration,
+    ) -> Result<Beliefs, StoreError> {
+        self.load_lessons(Scope::All)?;
+        self.load_lessons(Scope::Host(host))?;
+        if let Some(source) = source {
+            self.load_lessons(Scope::Source(source))?;
+        }
+        let pulls = self.pulls(host, source);
+        let records = &self.learning.records;
+        let (Some(all), Some(host)) = (records.get(&Scope::All), records.get(&Scope::Host(host)))
+        else {
+            return Err(StoreError::Engine("a record vanished as it was read".to_owned()));
+        };
+        Ok(Beliefs {
+            rate: host.priors.rate(&all.priors, bucket, assumed),
+            looks: host.priors.looks(&all.priors),
+            silent: host.trust.silent(),
+            pulls,
+        })
+    }
+
+    /// How far signals pull; what other hosts taught meanwhile counts from the
+    /// next look at this one on.
+    fn pulls(&mut self, host: HostId, source: Option<SourceId>) -> PerSignal<f64> {
+        let records = &self.learning.records;
+        let of_host = records.get(&Scope::Host(host));
+        let version = of_host.map_or(0, |lessons| lessons.version);
+        let own = source.and_then(|source| records.get(&Scope::Source(source)));
+        if let Some(own) = own
+            && let Some((mine, its, pulls)) = own.pulls
+            && (mine, its) == (own.version, version)
+        {
+            return pulls;
+        }
+        let none = Trust::default();
+        let trust_of = |lessons: Option<&Lessons>| lessons.map_or(none, |lessons| lessons.trust);
+        let all = trust_of(records.get(&Scope::All));
+        let pulls = trust::pulls(&Trust::weights(&trust_of(own), &trust_of(of_host), &all));
+        if let Some(source) = source
+            && let Some(own) = self.learning.records.get_mut(&Scope::Source(source))
+        {
+            own.pulls = Some((own.version, version, pulls));
+        }
+        pulls
+    }
+
+    /// Takes in what a look at a page of a host, listed by a source, taught.
+    pub(super) fn learn(
+        &mut self,
+        host: HostId,
+        source: Option<SourceId>,
+        bucket: Bucket,
+        evidence: &Evidence,
+        beliefs: &Beliefs,
+    ) -> Result<(), StoreError> {
+        self.load_lessons(Scope::All)?;
+        self.load_lessons(Scope::Host(host))?;
+        for scope in [Scope::All, Scope::Host(host)] {
+            let lessons = self.learning.change(scope);
+            lessons.trust.learn(evidence, beliefs);
+            lessons.priors.learn(bucket, evidence);
+            lessons.version = lessons.version.wrapping_add(1);
+        }
+        if let Some(source) = source {
+            self.load_lessons(Scope::Source(source))?;
+            let lessons = self.learning.change(Scope::Source(source));
+            lessons.trust.learn(evidence, beliefs);
+            lessons.version = lessons.version.wrapping_add(1);
+        }
+        Ok(())
+    }
+
+    /// The habits of a source, and what its newer lastmods were at its last
+    /// read.
+    pub(super) fn habits(
+        &mut self,
+        source: SourceId,
+    ) -> Result<(Habits, Option<Signal>), StoreError> {
+        let lessons = self.lessons(Scope::Source(source))?;
+        Ok((lessons.habits, lessons.moves))
+    }
+
+    /// Drops what was learned of the sources of a site that is forgotten.
+    pub(super) fn forget_lessons_of(&mut self, site: SiteId) -> Result<(), StoreError> {
+        for source in self.column("SELECT id FROM sources WHERE site_id = ?1", [site.0])? {
+            let scope = Scope::Source(SourceId(source));
+            self.learning.changed.remove(&scope);
+            self.learning.records.remove(&scope);
+            let (kind, id) = scope.columns();
+            self.conn
+                .prepare_cached("DELETE FROM learned WHERE scope = ?1 AND id = ?2")
+                .and_then(|mut delete| delete.execute([kind, id]))
+                .map_err(engine)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps what a read of a source showed of its lastmods.
+    pub(super) fn keep_dates(&mut self, source: SourceId, dates: &Dates) -> Result<(), StoreError> {
+        if !self.policy.learns() {
+            return Ok(());
+        }
+        let (mut habits, _) = self.habits(source)?;
+        let moves = habits.read(&reading(dates));
+        let lessons = self.learning.change(Scope::Source(source));
+        // A read without a newer lastmod says nothing of what they are.
+        let kept = lessons.moves.filter(|_| dates.moved.is_empty());
+        (lessons.habits, lessons.moves) = (habits, Some(kept.unwrap_or(moves)));
+        Ok(())
+    }
+}
+
+/// What the newer lastmods of a read are as signals, by the habit of its
+/// source. Nothing is kept: until a poll ends it has not happened.
+pub(super) fn moves_of(
+    conn: &Connection,
+    source: SourceId,
+    dates: &Dates,
+) -> Result<Signal, StoreError> {
+    let mut habits = read(conn, Scope::Source(source))?.habits;
+    Ok(habits.read(&reading(dates)))
+}
+
+fn reading(dates: &Dates) -> Reading<'_> {
+    let Dates { at, entries, dated, date_only, future, known, regressed, ref moved } = *dates;
+    Reading { at, entries, dated, date_only, future, known, regressed, moved }
+}
+
+/// The record as the table has it; nothing learned where it has none.
+pub(super) fn read(conn: &Connection, scope: Scope) -> Result<Lessons, StoreError> {
+    let (kind, id) = scope.columns();
+    type Columns = (Vec<u8>, Option<Vec<u8>>, Option<Vec<u8>>, i64);
+    let kept: Option<Columns> = conn
+        .prepare_cached(
+            "SELECT trust, priors, habits, moves FROM learned WHERE scope = ?1 AND id = ?2",
+        )
+        .and_then(|mut query| {
+            query
+                .query_row([kind, id], |row| {
+                    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+                })
+                .optional()
+        })
+        .map_err(engine)?;
+    let Some((trust, priors, habits, moves)) = kept else { return Ok(Lessons::default()) };
+    let has_read = habits.is_some();
+    Ok(Lessons {
+        trust: Trust::unpack(&trust).unwrap_or_default(),
+        priors: priors.as_deref().and_then(Priors::unpack).unwrap_or_default(),
+        habits: habits.as_deref().and_then(Habits::unpack).unwrap_or_default(),
+        moves: decode(&Signal::ALL, moves).filter(|_| has_read),
+        ..Lessons::default()
+    })
+}
+
+fn write(conn: &Connection, scope: Scope, lessons: &Lessons) -> Result<(), StoreError> {
+    let (kind, id) = scope.columns();
+    let is_source = matches!(scope, Scope::Source(_));
+    let priors = (!is_source).then(|| lessons.priors.pack());
+    let habits = lessons.moves.map(|_| lessons.habits.pack());
+    let moves = lessons.moves.map_or(0, |signal| signal as i64);
+    conn.prepare_cached(
+        "INSERT OR REPLACE INTO learned (scope, id, trust, priors, habits, moves)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )
+    .and_then(|mut replace| {
+        replace.execute(params![kind, id, lessons.trust.pack(), priors, habits, moves])
+    })
+    .map(|_| ())
+    .map_err(engine)
+}

@@ -1,0 +1,312 @@
+//! What a URL is worth: its row, what is believed of its like, and the price,
+//! brought to the form in which `recrawl` weighs them.
+//!
+//! Where nothing is known that could be weighed (the order is the protocol's,
+//! nobody looked yet, nobody compared, no source lists it, it is fresh news) a
+//! URL stands where the protocol puts it.
+
+use jiff::Timestamp;
+use rusqlite::params;
+
+use super::learn::Scope;
+use super::rows::{UrlRow, held};
+use super::state::State;
+use super::{StoreError, engine, timestamp};
+use crate::model::{HostId, Outcome, Priority, Reason, SiteId};
+use crate::queue::Settlement;
+use crate::recrawl::model::{Beliefs, Look, UrlState};
+use crate::recrawl::prior::Bucket;
+use crate::recrawl::signal::Signal;
+use crate::recrawl::value::{self, PROOF, Place, Worth};
+use crate::recrawl::{self};
+
+/// A change that is less of the page than this is none: a rotating
+/// advertisement, a counter, the date in the footer.
+pub(super) const SIGNIFICANT: f64 = 0.05;
+/// The place of a page that is looked at for no reason of its own.
+const AT_PRICE: f64 = 50.0;
+
+/// A URL that is ordered by its value.
+pub(super) struct Valued {
+    pub(super) worth: Worth,
+    pub(super) price: f64,
+}
+
+impl Valued {
+    /// Where it goes when its row is written at `now`.
+    pub(super) fn place(&self, now: Timestamp) -> Place {
+        self.worth.place(now, self.price)
+    }
+}
+
+impl State {
+    /// May the value of a queued URL decide? Whether it does shows when it is
+    /// taken.
+    pub(super) fn is_valued(&self, row: &UrlRow, reason: Reason) -> bool {
+        self.policy.learns()
+            && row.looks.is_some()
+            && row.listed
+            && matches!(reason, Reason::Recrawl | Reason::Changed)
+    }
+
+    /// A URL by its value, where there is evidence to take it by.
+    pub(super) fn valued(&mut self, row: &UrlRow) -> Result<Option<Valued>, StoreError> {
+        if !self.policy.learns() || !row.listed {
+            return Ok(None);
+        }
+        let Some(learned) = row.learned() else { return Ok(None) };
+        let now_ms = self.steady_ms();
+        if row.is_fresh(now_ms.div_euclid(1000)) {
+            return Ok(None);
+        }
+        let beliefs = self.beliefs_of(row)?;
+        self.weigh(row, &learned, &beliefs, timestamp(now_ms))
+    }
+
+    fn weigh(
+        &mut self,
+        row: &UrlRow,
+        learned: &UrlState,
+        beliefs: &Beliefs,
+        now: Timestamp,
+    ) -> Result<Option<Valued>, StoreError> {
+        let mean = self.mean_priority(row.site)?;
+        let price = self.price(row.crawl)?;
+        let site = self.policy.of(row.site);
+        let worth = worth(row, learned, beliefs, site, mean, now);
+        Ok((worth.proof() > 0.0).then_some(Valued { worth, price }))
+    }
+
+    /// What a URL is to be judged by.
+    pub(super) fn beliefs_of(&mut self, row: &UrlRow) -> Result<Beliefs, StoreError> {
+        let assumed = self.policy.of(row.site).bounds.changefreq.of(row.hints.changefreq);
+        self.beliefs(row.host, row.source, Bucket::of(row.hints.changefreq), assumed)
+    }
+
+    /// The place in line of a URL that is queued for a reason, as of now.
+    pub(super) fn rank(
+        &mut self,
+        row: &UrlRow,
+        reason: Reason,
+        now_s: i64,
+    ) -> Result<u8, StoreError> {
+        if reason == Reason::Submitted {
+            return Ok(recrawl::SUBMITTED_BAND);
+        }
+        if row.is_fresh(now_s) {
+            return Ok(recrawl::FRESH_BAND);
+        }
+        let refreshed = matches!(reason, Reason::Recrawl | Reason::Changed);
+        if refreshed && let Some(valued) = self.valued(row)? {
+            return Ok(valued.place(timestamp(now_s.saturating_mul(1000))).band);
+        }
+        // What nobody has seen yet is as good as new.
+        let reason = if refreshed && row.looks.is_none() { Reason::New } else { reason };
+        self.rank_for(row.host, reason, row.hints.priority)
+    }
+
+    /// The place in line of a URL that nobody knew.
+    pub(super) fn rank_of_new(
+        &mut self,
+        host: HostId,
+        priority: Option<Priority>,
+    ) -> Result<u8, StoreError> {
+        self.rank_for(host, Reason::New, priority)
+    }
+
+    fn rank_for(
+        &mut self,
+        host: HostId,
+        reason: Reason,
+        priority: Option<Priority>,
+    ) -> Result<u8, StoreError> {
+        let listed = recrawl::band(priority);
+        if !self.policy.learns() {
+            return Ok(listed);
+        }
+        let proof = self.proof_of_host(host)?;
+        Ok(value::band_for(reason, f64::from(listed), proof, AT_PRICE))
+    }
+
+    /// How far looks, and not the protocol, decide over what is new of a host.
+    pub(super) fn proof_of_host(&mut self, host: HostId) -> Result<f64, StoreError> {
+        let looks = self.looks_at(host)?;
+        Ok((looks / PROOF).clamp(0.0, 1.0))
+    }
+
+    /// A signal that a URL may have changed: it is noted with what is known of
+    /// the page, and pulls it forward as far as such signals have proved right.
+    pub(super) fn take_signal(&mut self, row: &UrlRow, signal: Signal) -> Result<(), StoreError> {
+        if !self.policy.learns() {
+            return self.pull_forward(row, Reason::Changed);
+        }
+        let beliefs = self.beliefs_of(row)?;
+        let mut learned = row.learned();
+        if let Some(learned) = &mut learned {
+            let before = *learned;
+            learned.signal(signal);
+            if *learned != before {
+                self.write_looks(row, learned)?;
+            }
+        }
+        if beliefs.pulls[signal] <= 0.0 {
+            return Ok(());
+        }
+        let waits = row.is_queued()
+            && row.attempt == 0
+            && matches!(row.reason, Reason::Recrawl | Reason::Changed);
+        let now = timestamp(self.steady_ms());
+        let is_fresh = row.is_fresh(now.as_second()) || row.expires_s.is_some();
+        if let Some(learned) = learned
+            && waits
+            && row.listed
+            && !is_fresh
+            && let Some(valued) = self.weigh(row, &learned, &beliefs, now)?
+        {
+            let row = UrlRow { looks: Some(learned.pack()), ..row.clone() };
+            return self.bring_forward(&row, &valued, now);
+        }
+        self.pull_forward(row, Reason::Changed)
+    }
+
+    /// Gives a waiting URL an earlier place, if it is worth a write.
+    fn bring_forward(
+        &mut self,
+        row: &UrlRow,
+        valued: &Valued,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let place = valued.place(now);
+        let (was, is) = (timestamp(row.due_s.saturating_mul(1000)), place.surfaces);
+        let seen = valued.worth.seen;
+        if was <= now || is >= was || !value::is_worth_a_write(seen, was, is) {
+            return Ok(());
+        }
+        let due_s = is.as_second();
+        self.place_url(row, held::QUEUED, Reason::Changed, place.band, due_s, row.attempt)
+    }
+
+    fn write_looks(&mut self, row: &UrlRow, learned: &UrlState) -> Result<(), StoreError> {
+        self.conn
+            .prepare_cached("UPDATE feedback SET looks = ?2 WHERE url_id = ?1")
+            .and_then(|mut update| update.execute(params![row.id.0, learned.pack()]))
+            .map(|_| ())
+            .map_err(engine)
+    }
+
+    /// Takes in what a fetcher saw at `at`; what is known of the page after it.
+    pub(super) fn look(
+        &mut self,
+        row: &UrlRow,
+        look: Look,
+        at: Timestamp,
+    ) -> Result<UrlState, StoreError> {
+        let Some(mut learned) = row.learned() else { return Ok(UrlState::first(at)) };
+        let beliefs = self.beliefs_of(row)?;
+        if let Some(evidence) = learned.look(at, look, &beliefs) {
+            let bucket = Bucket::of(row.hints.changefreq);
+            self.learn(row.host, row.source, bucket, &evidence, &beliefs)?;
+        }
+        Ok(learned)
+    }
+
+    /// Would lastmods of its source, as they moved last, pull a URL forward?
+    pub(super) fn believes_dates_of(&mut self, row: &UrlRow) -> Result<bool, StoreError> {
+        if !self.policy.learns() {
+            return Ok(true);
+        }
+        let moves = match row.source {
+            Some(source) => self.habits(source)?.1.unwrap_or(Signal::Lastmod),
+            None => Signal::Lastmod,
+        };
+        Ok(self.beliefs_of(row)?.pulls[moves] > 0.0)
+    }
+
+    /// Mean priority of a site's URLs, 0 to 1.
+    fn mean_priority(&mut self, site: Option<SiteId>) -> Result<f64, StoreError> {
+        let Some(site) = site else { return Ok(0.5) };
+        if let Some(mean) = self.learning.means.get(&site) {
+            return Ok(*mean);
+        }
+        let mean = self
+            .conn
+            .prepare_cached(MEAN_PRIORITY)
+            .and_then(|mut query| query.query_row([site.0], |row| row.get(0)))
+            .map_err(engine)?;
+        self.learning.means.insert(site, mean);
+        Ok(mean)
+    }
+
+    /// More (or fewer) URLs of a site, and what that does to the sum of its
+    /// priorities.
+    pub(super) fn count_urls(
+        &mut self,
+        site: SiteId,
+        urls: i64,
+        priorities: i64,
+    ) -> Result<(), StoreError> {
+        self.learning.means.remove(&site);
+        self.conn
+            .prepare_cached(
+                "UPDATE sites SET urls = urls + ?2, priorities = priorities + ?3 WHERE id = ?1",
+            )
+            .and_then(|mut update| update.execute(params![site.0, urls, priorities]))
+            .map(|_| ())
+            .map_err(engine)
+    }
+
+    /// Looks that a page of a host can be judged by.
+    fn looks_at(&mut self, host: HostId) -> Result<f64, StoreError> {
+        let all = self.lessons(Scope::All)?.priors;
+        Ok(self.lessons(Scope::Host(host))?.priors.looks(&all))
+    }
+}
+
+/// Mean priority of the URLs of a site.
+pub(super) const MEAN_PRIORITY: &str = "SELECT CASE WHEN urls > 0 THEN priorities / 1000.0 / urls ELSE 0.5 END FROM sites WHERE id = ?1";
+
+/// What the value of a URL rests on.
+pub(super) fn worth(
+    row: &UrlRow,
+    learned: &UrlState,
+    beliefs: &Beliefs,
+    site: &super::policy::SitePolicy,
+    mean: f64,
+    now: Timestamp,
+) -> Worth {
+    let priority = row.hints.priority.unwrap_or(Priority::DEFAULT);
+    let bounds = &site.bounds;
+    Worth {
+        estimate: learned.estimate(beliefs, now),
+        mu: site.weight * value::relative(priority.as_f64(), mean),
+        priority: f64::from(recrawl::band(row.hints.priority)),
+        protocol: recrawl::interval(&row.known(0, now.as_second()), bounds),
+        min: bounds.min,
+        max: bounds.max,
+        seen: learned.seen(),
+        id: row.id.0,
+    }
+}
+
+/// What a report says of changes; `None` where the page was not seen. A hash of
+/// another kind than the last compares with nothing, whatever came of it, and a
+/// change that is next to nothing of the page is none.
+pub(super) fn look_of(outcome: Outcome, report: &Settlement, row: &UrlRow) -> Option<Look> {
+    let look = Look::of(outcome)?;
+    if look != Look::Changed {
+        return Some(look);
+    }
+    let has_other_kind = row.content_hash.is_some()
+        && report.content_hash.is_some()
+        && report.hash_kind != row.hash_kind;
+    if has_other_kind {
+        return Some(Look::Unknown);
+    }
+    let is_noise = report.significance.is_some_and(|share| share < SIGNIFICANT);
+    Some(if is_noise { Look::Unchanged } else { Look::Changed })
+}
+
+/// A priority as the sum of a site's counts it.
+pub(super) fn thousandths(priority: Option<Priority>) -> i64 {
+    i64::from(priority.unwrap_or(Priority::DEFAULT).thousandths())
+}

@@ -67,6 +67,8 @@ pub struct Source {
     /// Defects without loss.
     #[serde(default)]
     pub warnings: u64,
+    /// How far it is believed.
+    pub trust: Option<Trust>,
     /// When it was last polled.
     pub last_poll_at: Option<Timestamp>,
     /// When it is polled next.
@@ -74,6 +76,51 @@ pub struct Source {
     /// Its latest polls; only in the answer for one source.
     #[serde(default)]
     pub polls: Vec<Poll>,
+}
+
+/// How far a source is believed.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Trust {
+    /// How it writes lastmods.
+    pub habit: String,
+    /// What its newer lastmods were at its last read that had any.
+    pub moves: String,
+    /// By kind of signal.
+    #[serde(default)]
+    pub signals: BTreeMap<String, Believed>,
+}
+
+/// The trust in one kind of signal.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub struct Believed {
+    /// How likely one is right.
+    pub right: f64,
+    /// Looks at signalled pages that found a change.
+    pub hits: f64,
+    /// Looks at signalled pages.
+    pub looks: f64,
+    /// Does it pull a URL forward?
+    pub believed: bool,
+}
+
+/// What looks taught of one URL.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Learned {
+    /// Signals since the last look, by kind.
+    #[serde(default)]
+    pub pending: BTreeMap<String, u8>,
+    /// Changes a day.
+    pub rate: f64,
+    /// Those of them that no signal tells.
+    pub silent_rate: f64,
+    /// Changes expected since the last look.
+    pub expected_changes: f64,
+    /// What a fetch is worth now.
+    pub value: f64,
+    /// What it must be worth.
+    pub price: f64,
+    /// How far this rests on looks, 0 to 1.
+    pub proof: f64,
 }
 
 /// One poll.
@@ -181,6 +228,8 @@ pub struct Dead {
 /// `GET /v1/url`.
 #[derive(Debug, Deserialize)]
 pub struct Url {
+    /// What looks taught of it.
+    pub learned: Option<Learned>,
     /// Its identity.
     pub url: String,
     /// As listed, where that differs.

@@ -68,7 +68,7 @@ impl SourceOfTruth {
                     Store::open_read_only(&data_dir, Clock::system())
                 });
                 match opened.await.map_err(anyhow::Error::new)? {
-                    Ok(store) => question.answer(&store).await,
+                    Ok(store) => question.answer(&store.explained_by(config)).await,
                     // Neither a daemon nor a store: the first is what is missing.
                     Err(StoreError::NotFound(_)) => Err(explain(error)),
                     Err(other) => Err(question::explain(other)),

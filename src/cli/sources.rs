@@ -1,6 +1,6 @@
 //! `sitemapd sources`: what is polled, what it was last time, and when it is next.
 
-use super::answers::{self, Source};
+use super::answers::{self, Source, Trust};
 use super::humane;
 use super::output::{Output, Tone};
 use super::question::Question;
@@ -35,6 +35,7 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
         ("status", Align::Left),
         ("urls", Align::Right),
         ("issues", Align::Right),
+        ("lastmods", Align::Left),
         ("polled", Align::Right),
         ("next poll", Align::Right),
     ]);
@@ -68,7 +69,16 @@ fn row(source: Source, now: jiff::Timestamp) -> Vec<Cell> {
         Cell::toned(tone, status),
         source.entries.into(),
         issues,
+        believed(source.trust.as_ref()),
         humane::when_or_dash(source.last_poll_at, now).into(),
         humane::due(source.next_poll_at, now).into(),
     ]
+}
+
+/// How it writes lastmods, and how likely one that moves is right.
+fn believed(trust: Option<&Trust>) -> Cell {
+    let Some(trust) = trust else { return Cell::toned(Tone::Faint, "-") };
+    let Some(signal) = trust.signals.get(&trust.moves) else { return (&*trust.habit).into() };
+    let text = format!("{} {:.0} %", trust.habit, 100.0 * signal.right);
+    Cell::toned(if signal.believed { Tone::Good } else { Tone::Warn }, &text)
 }

@@ -82,12 +82,35 @@ fn facts(url: &Url, now: jiff::Timestamp) -> Vec<(&'static str, String)> {
         None => "never".to_owned(),
     };
     facts.push(("fetched", fetched));
+    facts.extend(learned(url));
     if url.kind != UrlKind::Page {
         facts.push(("kind", url.kind.as_str().to_owned()));
     }
     facts.extend(said(url, when));
     for source in &url.sources {
         facts.push(("source", source.url.clone()));
+    }
+    facts
+}
+
+/// What looks taught of it.
+fn learned(url: &Url) -> Vec<(&'static str, String)> {
+    let Some(learned) = &url.learned else { return Vec::new() };
+    let rates = format!(
+        "{:.3} changes a day, {:.3} of them untold; {:.0} % by evidence",
+        learned.rate,
+        learned.silent_rate,
+        100.0 * learned.proof
+    );
+    let worth = format!(
+        "a fetch {:.3}, the price {:.3}; {:.2} changes expected by now",
+        learned.value, learned.price, learned.expected_changes
+    );
+    let mut facts = vec![("learned", rates), ("worth", worth)];
+    if !learned.pending.is_empty() {
+        let told = |(signal, times): (&String, &u8)| format!("{signal} {times}");
+        let pending: Vec<_> = learned.pending.iter().map(told).collect();
+        facts.push(("signals", format!("{} since the last look", pending.join(", "))));
     }
     facts
 }

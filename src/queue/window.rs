@@ -183,6 +183,12 @@ impl Window {
         self.buffers.tally(now_ms)
     }
 
+    /// Does something that is due wait for nothing but the clock of its host?
+    /// Told by the host that is ready next.
+    pub fn is_held_up(&self, now_ms: i64) -> bool {
+        self.turns.is_held_up(now_ms)
+    }
+
     /// Hosts that may have something due at `now_ms`, whatever their clocks.
     pub fn hosts_due(&self, now_ms: i64) -> usize {
         self.turns.hosts_due(now_ms)

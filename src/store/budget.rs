@@ -25,7 +25,7 @@ const COUNTED_ROWS: i64 = 4_096;
 const LEAST_FREE: f64 = 0.1;
 
 /// What moves the price of one crawl.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Ledger {
     pub(super) price: Price,
     /// Refreshing fetches that were settled.
@@ -47,8 +47,23 @@ pub(super) enum Asked {
     #[default]
     Nothing,
     Something,
-    /// More than there was.
+    /// More than was due, whatever the clocks of hosts say.
     More,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self {
+            price: Price::opening(),
+            pace: Pace::default(),
+            overdue: Pace::default(),
+            ticked_at: 0,
+            settled: 0,
+            leased: 0,
+            leased_overdue: 0,
+            asked: Asked::Nothing,
+        }
+    }
 }
 
 impl Ledger {
@@ -126,7 +141,7 @@ impl Ledger {
     fn tick(&mut self, hours: f64, backlog: f64, budget: Budget) {
         self.pace.settled(f64::from(self.settled), hours);
         self.overdue.settled(f64::from(self.leased_overdue), hours);
-        let is_idle = self.asked == Asked::More && backlog < 1.0;
+        let is_idle = self.asked == Asked::More;
         let hourly = match budget {
             Budget::Daily(fetches) => Some(fetches / 24.0),
             Budget::Auto if is_idle => {
@@ -137,7 +152,8 @@ impl Ledger {
         };
         if let Some(hourly) = hourly {
             let free = hourly - self.overdue.hourly().unwrap_or(0.0);
-            let due = backlog + f64::from(self.leased) / hours;
+            // Whoever comes once a day finds what became due in a day.
+            let due = (backlog + f64::from(self.leased)) / hours.max(1.0);
             self.price.tick(hours, due, free.max(LEAST_FREE * hourly));
         }
         (self.settled, self.leased, self.leased_overdue) = (0, 0, 0);

@@ -9,7 +9,7 @@ use super::views::{
     SourceView, StatusView, UrlView,
 };
 use super::writer::Lane;
-use super::{Store, StoreError, poll_reads, url_reads};
+use super::{Store, StoreError, explain, poll_reads, url_reads};
 use crate::model::{SourceId, UrlId};
 
 impl Store {
@@ -85,7 +85,9 @@ impl Store {
     /// Everything known of one URL, and why it is due when it is.
     pub async fn url(&self, crawl: Option<String>, url: Url) -> Result<UrlView, StoreError> {
         let (seed, now) = (self.inner.seed, self.inner.clock.steady());
-        self.read(move |conn| url_reads::url(conn, seed, crawl.as_deref(), &url, now)).await
+        let policy = self.policy();
+        self.read(move |conn| url_reads::url(conn, seed, crawl.as_deref(), &url, &policy, now))
+            .await
     }
 
     /// All sites, by name.
@@ -120,12 +122,28 @@ impl Store {
 
     /// Sources in order of id.
     pub async fn sources(&self, filter: SourceFilter) -> Result<Page<SourceView>, StoreError> {
-        self.read(move |conn| poll_reads::sources(conn, &filter)).await
+        let learns = self.policy().learns();
+        self.read(move |conn| {
+            let mut page = poll_reads::sources(conn, &filter)?;
+            for source in page.items.iter_mut().filter(|_| learns) {
+                explain::add_trust(conn, source)?;
+            }
+            Ok(page)
+        })
+        .await
     }
 
     /// One source, with its poll history, newest first.
     pub async fn source(&self, id: SourceId) -> Result<(SourceView, Vec<PollView>), StoreError> {
-        self.read(move |conn| poll_reads::source(conn, id)).await
+        let learns = self.policy().learns();
+        self.read(move |conn| {
+            let (mut source, polls) = poll_reads::source(conn, id)?;
+            if learns {
+                explain::add_trust(conn, &mut source)?;
+            }
+            Ok((source, polls))
+        })
+        .await
     }
 
     /// Registers a source of a site by hand, or makes a known one due now.

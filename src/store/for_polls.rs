@@ -24,6 +24,7 @@ const SOURCES_PER_JOB: usize = 1_000;
 impl Store {
     /// Sites, policies and limits are those of this config from now on.
     pub async fn reconfigure(&self, config: Config) -> Result<(), StoreError> {
+        let policy = Policy::new(&config);
         self.write(Lane::Bulk, move |state| {
             let before = std::mem::replace(&mut state.policy, Policy::new(&config));
             // Sites come, go and return, and with them what may be leased.
@@ -33,7 +34,9 @@ impl Store {
             }
             synced
         })
-        .await
+        .await?;
+        self.set_policy(policy);
+        Ok(())
     }
 
     /// Sources that are due, the longest due first, at most one per host.

@@ -64,7 +64,9 @@ impl State {
             call.spare = true;
             self.take_turns(&mut call, &mut batch)?;
         }
-        let asked = if batch.urls.len() < call.max { Asked::More } else { Asked::Something };
+        let is_short = batch.urls.len() < call.max && call.sites.is_empty();
+        let is_held_up = self.windows.get(&crawl).is_some_and(|w| w.is_held_up(call.now));
+        let asked = if is_short && !is_held_up { Asked::More } else { Asked::Something };
         self.note_asked(crawl, asked)?;
         let ready = self.windows.get(&crawl).and_then(Window::next_ready_at);
         batch.next_due_at = ready.map(|ms| timestamp(ms.max(call.now)));

@@ -12,6 +12,7 @@ mod changes;
 mod checkpoint;
 mod effect;
 mod ending;
+mod explain;
 mod extensions;
 mod finish;
 mod for_fetchers;
@@ -48,7 +49,7 @@ mod worth;
 mod writer;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use jiff::Timestamp;
 use rusqlite::{Connection, ErrorCode};
@@ -114,6 +115,8 @@ struct Inner {
     readers: Readers,
     wake: Arc<Wake>,
     sources: Arc<tokio::sync::watch::Sender<u64>>,
+    /// As reads explain by it; the writer has its own.
+    policy: RwLock<Arc<Policy>>,
     clock: Clock,
     path: PathBuf,
     seed: u64,
@@ -150,6 +153,7 @@ impl Store {
             readers: Readers::new(&path),
             wake,
             sources,
+            policy: RwLock::new(Arc::new(Policy::new(config))),
             clock,
             path,
             seed,
@@ -175,6 +179,7 @@ impl Store {
             readers: Readers::new(&path),
             wake: Arc::new(Wake::default()),
             sources: Arc::default(),
+            policy: RwLock::new(Arc::new(Policy::new(&Config::default()))),
             clock,
             path,
             seed,
@@ -226,6 +231,23 @@ impl Store {
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
         self.inner.readers.run(query).await
+    }
+
+    /// A store that is only looked at, explained by what this config says.
+    #[must_use]
+    pub fn explained_by(self, config: &Config) -> Self {
+        self.set_policy(Policy::new(config));
+        self
+    }
+
+    /// What reads explain by.
+    fn policy(&self) -> Arc<Policy> {
+        // A panic never happens while this lock is held, so poison means nothing.
+        Arc::clone(&self.inner.policy.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn set_policy(&self, policy: Policy) {
+        *self.inner.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
     }
 
     /// Keys the hashes by which snapshots know entries.

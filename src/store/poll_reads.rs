@@ -271,6 +271,7 @@ fn read_source(row: &Row<'_>) -> rusqlite::Result<SourceView> {
         entries: count(row, 19)?,
         admitted: json(row.get(20)?),
         bytes: count(row, 21)?,
+        trust: None,
         errors: issues.iter().filter(severe).map(|issue| issue.count).sum(),
         warnings: issues.iter().filter(|issue| !severe(issue)).map(|issue| issue.count).sum(),
         issues,

@@ -1,7 +1,7 @@
 //! One URL row as effects need it: what is listed, where it stands, its place.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::state::State;
@@ -123,10 +123,7 @@ const SELECT: &str = "SELECT
 impl State {
     /// A URL row by number.
     pub(super) fn url_row(&self, id: UrlId) -> Result<Option<UrlRow>, StoreError> {
-        self.conn
-            .prepare_cached(SELECT)
-            .and_then(|mut query| query.query_row([id.0], read_row).optional())
-            .map_err(engine)
+        read_url(&self.conn, id)
     }
 
     /// The row of a normalised URL in a crawl, if there is one.
@@ -249,6 +246,13 @@ impl State {
             }
         }
     }
+}
+
+/// A URL row by number.
+pub(super) fn read_url(conn: &Connection, id: UrlId) -> Result<Option<UrlRow>, StoreError> {
+    conn.prepare_cached(SELECT)
+        .and_then(|mut query| query.query_row([id.0], read_row).optional())
+        .map_err(engine)
 }
 
 fn read_row(row: &Row<'_>) -> rusqlite::Result<UrlRow> {

@@ -5,9 +5,10 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use url::Url;
 
 use super::lookup::find_on_disk;
+use super::policy::Policy;
 use super::rows::{decode, held, kind, lastmod, reason, url_key};
 use super::views::{BlockView, DeadView, Page, PeekView, QueueView, UrlState, UrlView};
-use super::{StoreError, engine, extensions, timestamp};
+use super::{StoreError, engine, explain, extensions, timestamp};
 use crate::diff::snapshot::EntryHints;
 use crate::model::extension::Extensions;
 use crate::model::{CrawlId, Outcome, Priority, Reason, SourceId, UrlId};
@@ -243,6 +244,7 @@ pub(super) fn url(
     seed: u64,
     crawl: Option<&str>,
     url: &Url,
+    policy: &Policy,
     now: Timestamp,
 ) -> Result<UrlView, StoreError> {
     let crawls = match crawl {
@@ -252,7 +254,7 @@ pub(super) fn url(
     for spelling in spellings(url) {
         for crawl in &crawls {
             if let Some(id) = find(conn, seed, *crawl, &spelling)? {
-                return view(conn, id, now);
+                return view(conn, id, policy, now);
             }
         }
     }
@@ -322,7 +324,12 @@ fn all_crawls(conn: &Connection) -> Result<Vec<CrawlId>, StoreError> {
     query.query_map([], |row| Ok(CrawlId(row.get(0)?))).and_then(Iterator::collect).map_err(engine)
 }
 
-fn view(conn: &Connection, id: UrlId, now: Timestamp) -> Result<UrlView, StoreError> {
+pub(super) fn view(
+    conn: &Connection,
+    id: UrlId,
+    policy: &Policy,
+    now: Timestamp,
+) -> Result<UrlView, StoreError> {
     let mut view = conn
         .prepare_cached(
             "SELECT u.id, h.authority, u.path, u.raw, c.name, n.name, u.listed, u.first_seen_s,
@@ -340,6 +347,7 @@ fn view(conn: &Connection, id: UrlId, now: Timestamp) -> Result<UrlView, StoreEr
     view.sources = sources_of(conn, id)?;
     view.extensions = extensions::of_url(conn, id)?.0;
     view.why = why(&view, now);
+    explain::explain(conn, policy, &mut view, now)?;
     Ok(view)
 }
 
@@ -395,6 +403,7 @@ fn read_view(row: &Row<'_>) -> rusqlite::Result<UrlView> {
         expires_at: second(29)?,
         fresh_until: second(30)?,
         why: String::new(),
+        learned: None,
     })
 }
 

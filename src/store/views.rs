@@ -13,6 +13,10 @@ use crate::model::{
     UrlId, UrlKind,
 };
 use crate::parse::Issue;
+use crate::recrawl::explain::Explanation;
+use crate::recrawl::habit::Habit;
+use crate::recrawl::signal::Signal;
+use crate::recrawl::trust::Record;
 
 /// A part of a list, and where the next part starts.
 #[derive(Debug, Clone)]
@@ -195,6 +199,42 @@ pub struct UrlView {
     pub fresh_until: Option<Timestamp>,
     /// Why it is due when it is, in one plain sentence.
     pub why: String,
+    /// What looks taught of it; `None` before the first, and in the protocol's
+    /// order.
+    pub learned: Option<Learned>,
+}
+
+/// What looks taught of one URL.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Learned {
+    /// When a fetcher last saw the page.
+    pub seen_at: Timestamp,
+    /// Signals since then, by kind.
+    pub pending: BTreeMap<&'static str, u8>,
+    /// What its due time rests on.
+    pub numbers: Explanation,
+}
+
+/// How far what a source says is believed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trusted {
+    /// How it writes lastmods, by its documents alone.
+    pub habit: Habit,
+    /// What its newer lastmods were at its last read that had any.
+    pub moves: Signal,
+    /// By its own record, and what it inherits.
+    pub signals: Vec<(Signal, SignalView)>,
+    /// The same of its host.
+    pub host: Vec<(Signal, SignalView)>,
+}
+
+/// The trust in one kind of signal.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SignalView {
+    /// What looks said of it.
+    pub record: Record,
+    /// Does it pull a URL forward?
+    pub is_believed: bool,
 }
 
 /// One site at a glance.
@@ -284,6 +324,9 @@ pub struct SourceView {
     pub admitted: BTreeMap<String, u64>,
     /// Decoded bytes of the last read.
     pub bytes: u64,
+    /// How far it is believed; `None` before its first read, and in the
+    /// protocol's order.
+    pub trust: Option<Trusted>,
     /// Defects of the last read, with severity `error` or `fatal`.
     pub errors: u64,
     /// Defects of the last read, with severity `warning`.

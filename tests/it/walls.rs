@@ -58,7 +58,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
             "store", "url",
         ],
     ),
-    ("serve", &["config", "metrics", "model", "parse", "queue", "store"]),
+    ("serve", &["config", "metrics", "model", "parse", "queue", "recrawl", "store"]),
     ("app", &["clock", "config", "fetch", "metrics", "schedule", "serve", "store"]),
     (
         "cli",

@@ -152,6 +152,13 @@ impl Turns {
         }
     }
 
+    pub(super) fn is_held_up(&self, now_ms: i64) -> bool {
+        let next = self.ready.peek().map(|(host, _)| host);
+        let next = next.or_else(|| self.waiting.peek().map(|(host, _)| host));
+        let due = next.and_then(|host| self.hosts.get(host)?.due_at_ms);
+        due.is_some_and(|due| due <= now_ms)
+    }
+
     /// Hosts that may have something due, whatever their clocks.
     pub(super) fn hosts_due(&self, now_ms: i64) -> usize {
         let is_due = |host: &&Host| host.due_at_ms.is_some_and(|at| at <= now_ms);

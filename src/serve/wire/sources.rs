@@ -10,7 +10,10 @@ use serde::Serialize;
 use super::{Span, Time};
 use crate::model::{ChangeKind, DocumentKind, Role, SourceId, UrlId};
 use crate::parse::Issue;
-use crate::store::views::{ChangeView, Counts, PollView, SiteView, SourceView};
+use crate::recrawl::signal::Signal;
+use crate::store::views::{
+    ChangeView, Counts, PollView, SignalView, SiteView, SourceView, Trusted,
+};
 
 /// One site at a glance.
 #[derive(Debug, Serialize)]
@@ -81,8 +84,46 @@ pub(crate) struct Source {
     admitted: BTreeMap<String, u64>,
     bytes: u64,
     issues: Vec<Issue>,
+    trust: Option<Trust>,
     #[serde(skip_serializing_if = "Option::is_none")]
     polls: Option<Vec<Poll>>,
+}
+
+/// How far what a source says is believed, by kind of signal.
+#[derive(Debug, Serialize)]
+struct Trust {
+    habit: &'static str,
+    moves: &'static str,
+    signals: BTreeMap<&'static str, Believed>,
+    host: BTreeMap<&'static str, Believed>,
+}
+
+/// The trust in one kind of signal.
+#[derive(Debug, Serialize)]
+struct Believed {
+    right: f64,
+    hits: f64,
+    looks: f64,
+    believed: bool,
+}
+
+impl From<Trusted> for Trust {
+    fn from(view: Trusted) -> Self {
+        let all = |signals: Vec<(Signal, SignalView)>| {
+            let named = |(signal, view): (Signal, SignalView)| {
+                let SignalView { record, is_believed: believed } = view;
+                let (right, hits, looks) = (record.right, record.hits, record.looks);
+                (signal.as_str(), Believed { right, hits, looks, believed })
+            };
+            signals.into_iter().map(named).collect()
+        };
+        Self {
+            habit: view.habit.as_str(),
+            moves: view.moves.as_str(),
+            signals: all(view.signals),
+            host: all(view.host),
+        }
+    }
 }
 
 /// How many entries of a type a source lists; only pages are counted.
@@ -128,6 +169,7 @@ impl From<SourceView> for Source {
             admitted: view.admitted,
             bytes: view.bytes,
             issues: view.issues,
+            trust: view.trust.map(Trust::from),
             polls: None,
         }
     }
@@ -242,6 +284,7 @@ mod tests {
             entries: 12,
             admitted: BTreeMap::from([("accepted".to_owned(), 12)]),
             bytes: 3_456,
+            trust: None,
             errors: 1,
             warnings: 2,
             issues: Vec::new(),

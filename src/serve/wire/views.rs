@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::Time;
 use super::include::Lists;
 use crate::model::{ChangeFreq, Lastmod, Outcome, Priority, Reason, SourceId, UrlId, UrlKind};
+use crate::recrawl::explain::Explanation;
 use crate::store::views::{
     BlockView, Counts, DeadView, PeekView, QueueView, StatusView, UrlState, UrlView,
 };
@@ -162,8 +163,24 @@ pub(crate) struct KnownUrl {
     changes: u64,
     expires_at: Option<Time>,
     fresh_until: Option<Time>,
+    learned: Option<Learned>,
     #[serde(flatten)]
     lists: Lists,
+}
+
+/// What looks taught of a URL, and what its due time rests on.
+#[derive(Debug, Serialize)]
+struct Learned {
+    seen_at: Time,
+    pending: BTreeMap<&'static str, u8>,
+    #[serde(flatten)]
+    numbers: Explanation,
+}
+
+impl From<crate::store::views::Learned> for Learned {
+    fn from(view: crate::store::views::Learned) -> Self {
+        Self { seen_at: Time(view.seen_at), pending: view.pending, numbers: view.numbers }
+    }
 }
 
 /// A source that lists a URL.
@@ -206,6 +223,7 @@ impl From<UrlView> for KnownUrl {
             changes: view.changes,
             expires_at: view.expires_at.map(Time),
             fresh_until: view.fresh_until.map(Time),
+            learned: view.learned.map(Learned::from),
             lists: Lists::all(view.extensions),
         }
     }
@@ -296,6 +314,7 @@ mod tests {
             expires_at: None,
             fresh_until: Some(at("2026-11-22T00:00:00Z")),
             why: "a week after it was last fetched".to_owned(),
+            learned: None,
         };
         let json = to_value(KnownUrl::from(view)).expect("json");
         let listing = json!([{"id": 3, "url": "https://example.org/sitemap.xml"}]);

@@ -1,4 +1,5 @@
-//! `order = "protocol"`: the highest priority first, then the earliest due.
+//! `order = "protocol"`, and any order without evidence: the highest priority
+//! first, then the earliest due.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -125,8 +126,11 @@ struct Known {
 }
 
 /// Lists of queued URLs against the store, step by step.
-async fn follow(steps: Vec<Step>) -> Result<(), TestCaseError> {
-    let text = format!("[store]\ndurability = \"normal\"\n{}", site("a", "http://a.test/", ""));
+async fn follow(order: &str, outcome: Outcome, steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let text = format!(
+        "[queue]\norder = \"{order}\"\n[store]\ndurability = \"normal\"\n{}",
+        site("a", "http://a.test/", "")
+    );
     let queue = Queue::open(&text).await;
     let mut known: Vec<Known> = Vec::new();
     let mut held = Vec::new();
@@ -185,7 +189,7 @@ async fn follow(steps: Vec<Step>) -> Result<(), TestCaseError> {
             }
             Step::SettleAll => {
                 for leased in held.drain(..) {
-                    queue.settle(leased.token, Outcome::Changed).await;
+                    queue.settle(leased.token, outcome).await;
                     let url = known.iter_mut().find(|url| url.id == leased.id).unwrap();
                     let rest = i64::from(now.subsec_nanosecond() > 0);
                     url.due_s = if url.changed_meanwhile { now_s } else { now_s + rest + 3_600 };
@@ -215,6 +219,14 @@ proptest! {
         steps in prop::collection::vec(step(), 1..60)
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(follow(steps))?;
+        runtime.block_on(follow("protocol", Outcome::Changed, steps))?;
+    }
+
+    #[test]
+    fn the_learned_order_without_evidence_is_exactly_that(
+        steps in prop::collection::vec(step(), 1..60)
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(follow("learned", Outcome::Unknown, steps))?;
     }
 }

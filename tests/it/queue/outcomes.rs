@@ -28,7 +28,7 @@ async fn hash(queue: &Queue, hash: &str, kind: Option<&str>) -> Outcome {
     settlement.content_hash = Some(hash.to_owned());
     settlement.hash_kind = kind.map(str::to_owned);
     queue.settle_as(settlement).await;
-    queue.clock.advance(30 * DAY);
+    queue.clock.advance(180 * DAY);
     queue.view(&leased.url).await.outcome.unwrap()
 }
 

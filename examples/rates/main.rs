@@ -1,0 +1,250 @@
+//! What the learned order costs: leases, settlements and listings a second with
+//! it and with the protocol's, in turns in one process.
+//!
+//!     cargo run --release --example rates -- [--urls 20000] [--hosts 50] [--rounds 5]
+//!
+//! Each round fills a store of its own for each order. *list*: URLs are listed
+//! for the first time. *first*: all of them are leased and settled, which
+//! nobody could compare. *again*: a year later, all are leased and settled
+//! four times more, as changed or unchanged. *signals*: the lastmods of all of
+//! them move at once, as nothing that could be told from an edit. Time is that
+//! of the processor; the quotient is that of the best rounds.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use jiff::Timestamp;
+use sitemapd::clock::Clock;
+use sitemapd::config::Config;
+use sitemapd::diff::snapshot::{EntryHints, Row};
+use sitemapd::metrics::Metrics;
+use sitemapd::model::{Lastmod, Outcome, Precision, Priority, Role, UrlId, UrlKind};
+use sitemapd::queue::{LeaseRequest, Settlement};
+use sitemapd::recrawl::signal::Signal;
+use sitemapd::store::views::SourceFilter;
+use sitemapd::store::{CHUNK, Effect, Origin, Store};
+use sitemapd::url::Admitted;
+
+/// URLs of one lease, and reports of one settlement.
+const BATCH: u32 = 100;
+/// When the clock of a store starts.
+const START: &str = "2026-11-21T00:00:00Z";
+/// Between two rounds of fetches: longer than the longest interval.
+const YEAR: Duration = Duration::from_secs(366 * 24 * 3_600);
+/// What is measured, in its order.
+const PARTS: [&str; 4] = ["list", "first", "again", "signals"];
+
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    urls: usize,
+    hosts: usize,
+    rounds: usize,
+}
+
+fn main() -> anyhow::Result<()> {
+    let size = read_size()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut best = [[f64::INFINITY; 4]; 2];
+    for round in 1..=size.rounds {
+        for (order, best) in ["protocol", "learned"].iter().zip(&mut best) {
+            let took = runtime.block_on(measure(order, size))?;
+            for (best, took) in best.iter_mut().zip(took) {
+                *best = best.min(took);
+            }
+        }
+        eprintln!("round {round} of {}", size.rounds);
+    }
+    println!("| | protocol, us a URL | learned, us a URL | quotient of the rates |");
+    println!("|---|---:|---:|---:|");
+    for (part, name) in PARTS.iter().enumerate() {
+        let (protocol, learned) = (best[0][part], best[1][part]);
+        println!("| {name} | {protocol:.2} | {learned:.2} | {:.3} |", protocol / learned);
+    }
+    Ok(())
+}
+
+fn read_size() -> anyhow::Result<Size> {
+    let mut size = Size { urls: 20_000, hosts: 50, rounds: 5 };
+    let mut args = std::env::args().skip(1);
+    while let Some(name) = args.next() {
+        let value = args.next().with_context(|| format!("{name} needs a value"))?;
+        match name.as_str() {
+            "--urls" => size.urls = value.parse()?,
+            "--hosts" => size.hosts = value.parse()?,
+            "--rounds" => size.rounds = value.parse()?,
+            _ => bail!("no argument is named {name}; there is --urls, --hosts, --rounds"),
+        }
+    }
+    Ok(size)
+}
+
+/// One store with one order: microseconds of processor time a URL, by part.
+async fn measure(order: &str, size: Size) -> anyhow::Result<[f64; 4]> {
+    let dir = tempfile::TempDir::new()?;
+    let config = config(order, dir.path())?;
+    let clock = Clock::manual(START.parse()?);
+    let store = Store::open(&config, clock.clone(), Arc::new(Metrics::new()))?;
+    let origin = origin(&store).await?;
+
+    let began = processor_time();
+    let rows = list(&store, origin, size).await?;
+    let list = processor_time() - began;
+
+    let began = processor_time();
+    fetch_all(&store, &clock, size.urls).await?;
+    let first = processor_time() - began;
+
+    let mut again = 0.0;
+    for _ in 0..4 {
+        clock.advance(YEAR);
+        let began = processor_time();
+        fetch_all(&store, &clock, size.urls).await?;
+        again += processor_time() - began;
+    }
+
+    clock.advance(Duration::from_secs(7_200));
+    let began = processor_time();
+    signal(&store, origin, &rows, clock.now()).await?;
+    let signals = processor_time() - began;
+    store.close();
+    // Far below 2^52.
+    #[allow(clippy::cast_precision_loss)]
+    let urls = size.urls as f64;
+    Ok([list / urls, first / urls, again / 4.0 / urls, signals / urls].map(|s| s * 1e6))
+}
+
+fn config(order: &str, folder: &Path) -> anyhow::Result<Config> {
+    let text = format!(
+        "[queue]\norder = \"{order}\"\n[store]\ndurability = \"normal\"\n\
+         [[site]]\nname = \"a\"\nurl = \"http://a.test/\"\nfeeds = []\nscope = \"any\"\n\
+         sitemaps = [\"http://a.test/sitemap.xml\"]\nobey_robots = false\nhost_delay = \"0s\"\n"
+    );
+    let mut config = Config::from_toml_str(&text)?;
+    config.daemon.data_dir = folder.join("data");
+    Ok(config)
+}
+
+async fn origin(store: &Store) -> anyhow::Result<Origin> {
+    let filter = SourceFilter { limit: 100, ..SourceFilter::default() };
+    let sources = store.sources(filter).await?.items;
+    let sitemap = sources.iter().find(|source| source.role == Role::Sitemap);
+    let target = store.poll_target(sitemap.context("the sitemap is registered")?.id).await?;
+    Ok(Origin {
+        source: target.id,
+        site: target.site.context("of a site")?,
+        crawl: target.crawl,
+        window: false,
+        generation: 1,
+        moves: Signal::Lastmod,
+    })
+}
+
+async fn list(store: &Store, origin: Origin, size: Size) -> anyhow::Result<Vec<UrlId>> {
+    let lastmod =
+        Some(Lastmod { at: "2026-01-01T00:00:00Z".parse()?, precision: Precision::Second });
+    let mut rows = Vec::with_capacity(size.urls);
+    let numbers: Vec<usize> = (0..size.urls).collect();
+    for part in numbers.chunks(CHUNK) {
+        let effects = (0..).zip(part).map(|(slot, number)| Effect::Admit {
+            slot,
+            url: Admitted {
+                authority: format!("http://h{}.test", number % size.hosts),
+                path: format!("/articles/{number}"),
+                respelled: false,
+            },
+            raw: None,
+            lastmod,
+            hints: EntryHints { changefreq: None, priority: priority(*number) },
+            kind: UrlKind::Page,
+        });
+        let applied = store.apply(origin, effects.collect()).await?;
+        rows.extend(applied.rows.into_iter().filter_map(|(_, row)| match row {
+            Row::Url(url) => Some(url),
+            Row::Rejected(_) => None,
+        }));
+    }
+    Ok(rows)
+}
+
+/// Ten levels, as sitemaps have them.
+fn priority(number: usize) -> Option<Priority> {
+    u16::try_from(number % 10 * 100).ok().and_then(Priority::from_thousandths)
+}
+
+/// Leases and settles until all have been fetched once.
+async fn fetch_all(store: &Store, clock: &Clock, urls: usize) -> anyhow::Result<()> {
+    let mut fetched = 0;
+    while fetched < urls {
+        let batch = store.lease(request()).await?;
+        if batch.urls.is_empty() {
+            bail!("only {fetched} of {urls} were due");
+        }
+        fetched += batch.urls.len();
+        clock.advance(Duration::from_millis(50));
+        let reports = batch.urls.into_iter().map(|leased| {
+            let changed = leased.id.0 % 3 == 0;
+            let outcome = if changed { Outcome::Changed } else { Outcome::Unchanged };
+            Settlement {
+                token: leased.token,
+                outcome: Some(outcome),
+                status: Some(200),
+                content_hash: Some("0123456789abcdef".to_owned()),
+                hash_kind: None,
+                significance: None,
+                final_url: None,
+                canonical: None,
+                noindex: false,
+                retry_after: None,
+                not_before: None,
+                fetched_at: None,
+                error: None,
+            }
+        });
+        store.settle(reports.collect()).await?;
+    }
+    Ok(())
+}
+
+fn request() -> LeaseRequest {
+    LeaseRequest {
+        max: BATCH,
+        ttl: Duration::from_secs(300),
+        per_host: 10,
+        crawl: "default".to_owned(),
+        sites: Vec::new(),
+        worker: None,
+        request_id: None,
+    }
+}
+
+async fn signal(
+    store: &Store,
+    origin: Origin,
+    rows: &[UrlId],
+    at: Timestamp,
+) -> anyhow::Result<()> {
+    let lastmod = Lastmod { at, precision: Precision::Second };
+    for part in rows.chunks(CHUNK) {
+        let changed = |url: &UrlId| Effect::Changed {
+            url: *url,
+            lastmod,
+            hints: EntryHints {
+                changefreq: None,
+                priority: usize::try_from(url.0 - 1).ok().and_then(priority),
+            },
+        };
+        store.apply(origin, part.iter().map(changed).collect()).await?;
+    }
+    Ok(())
+}
+
+/// Seconds that this process has had of the processor.
+fn processor_time() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    // Nanoseconds and seconds of minutes are exact.
+    #[allow(clippy::cast_precision_loss)]
+    let seconds = time.tv_sec as f64 + time.tv_nsec as f64 / 1e9;
+    seconds
+}

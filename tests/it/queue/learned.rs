@@ -1,0 +1,263 @@
+//! `order = "learned"`: what fetchers report moves due times, trust and price,
+//! and outlives a restart.
+
+use std::time::Duration;
+
+use sitemapd::model::{Outcome, Reason, UrlId};
+use sitemapd::recrawl::signal::Signal;
+use sitemapd::store::Effect;
+use sitemapd::store::views::{SignalView, SourceFilter};
+
+use crate::support::queue_daemon::{Queue, entry, paths, report, site};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(86_400);
+/// Before anything that the tests date.
+const LONG_AGO: &str = "2020-01-01T00:00:00Z";
+
+/// So many dated URLs of one host, each fetched once.
+async fn with(urls: usize) -> (Queue, Vec<UrlId>) {
+    let queue = Queue::simple().await;
+    let entries: Vec<_> = (0..urls)
+        .map(|n| entry(format!("http://a.test/{n}")).lastmod(LONG_AGO.parse().unwrap()))
+        .collect();
+    let rows = queue.list("a", &entries).await;
+    for leased in queue.lease(1_000).await {
+        queue.settle(leased.token, Outcome::Unknown).await;
+    }
+    (queue, rows)
+}
+
+/// The sitemap says that a URL was edited now, as a signal of that kind.
+async fn signal(queue: &Queue, url: UrlId, moves: Signal) {
+    let at = queue.clock.now();
+    let lastmod = sitemapd::model::Lastmod { at, precision: sitemapd::model::Precision::Second };
+    let effect = Effect::Changed { url, lastmod, hints: Default::default() };
+    let origin = sitemapd::store::Origin { moves, ..queue.origin("a") };
+    queue.store.apply(origin, vec![effect]).await.unwrap();
+}
+
+/// Leases all that may be, and reports each as `outcome`; says how many.
+async fn fetch(queue: &Queue, outcome: Outcome) -> usize {
+    let leased = queue.lease(1_000).await;
+    for leased in &leased {
+        queue.settle(leased.token, outcome).await;
+    }
+    leased.len()
+}
+
+/// What is believed of one kind of signal of the host.
+async fn believed(queue: &Queue, signal: Signal) -> SignalView {
+    let filter = SourceFilter { limit: 100, ..SourceFilter::default() };
+    let sources = queue.store.sources(filter).await.unwrap().items;
+    // What was learned is shown from the first read on, which these tests skip.
+    let conn = queue.connection();
+    conn.execute("UPDATE learned SET habits = zeroblob(11) WHERE scope = 2", []).unwrap();
+    let id = sources.iter().find(|source| source.url.ends_with("sitemap-a.xml")).unwrap().id;
+    let trust = queue.store.source(id).await.unwrap().0.trust.unwrap();
+    trust.host.into_iter().find(|(kind, _)| *kind == signal).unwrap().1
+}
+
+async fn price(queue: &Queue) -> f64 {
+    let sql = "SELECT coalesce((SELECT price FROM prices), 0.0)";
+    queue.connection().query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+#[tokio::test]
+async fn a_host_whose_lastmods_are_right_keeps_its_pull() {
+    let (queue, rows) = with(30).await;
+    for round in 0..5 {
+        queue.clock.advance(DAY);
+        for row in rows.iter().skip(round).step_by(5) {
+            signal(&queue, *row, Signal::Lastmod).await;
+        }
+        let leased = queue.lease(1_000).await;
+        for row in rows.iter().skip(round).step_by(5) {
+            let leased = leased.iter().find(|leased| leased.id == *row).expect("it is due");
+            assert_eq!(leased.reason, Reason::Changed);
+        }
+        for leased in leased {
+            let outcome = match leased.reason {
+                Reason::Changed => Outcome::Changed,
+                _ => Outcome::Unchanged,
+            };
+            queue.settle(leased.token, outcome).await;
+        }
+    }
+    let lastmod = believed(&queue, Signal::Lastmod).await;
+    assert!(lastmod.is_believed && lastmod.record.right > 0.8, "{lastmod:?}");
+    assert!((lastmod.record.hits - lastmod.record.looks).abs() < 1e-6);
+    queue.clock.advance(DAY);
+    signal(&queue, rows[7], Signal::Lastmod).await;
+    assert!(paths(&queue.lease(100).await).contains(&"/7"));
+}
+
+#[tokio::test]
+async fn a_host_whose_lastmods_lie_floods_the_queue_no_more() {
+    let (queue, rows) = with(60).await;
+    // Every page is said to have changed, and was fetched for it, once.
+    queue.clock.advance(2 * HOUR);
+    for row in &rows {
+        signal(&queue, *row, Signal::Lastmod).await;
+    }
+    assert_eq!(fetch(&queue, Outcome::Unchanged).await, 60);
+    let lastmod = believed(&queue, Signal::Lastmod).await;
+    assert!(!lastmod.is_believed, "{lastmod:?}");
+    let mut fetched = 0;
+    for _ in 0..10 {
+        queue.clock.advance(2 * HOUR);
+        for row in &rows {
+            signal(&queue, *row, Signal::Lastmod).await;
+        }
+        fetched += fetch(&queue, Outcome::Unchanged).await;
+    }
+    assert_eq!(fetched, 0, "600 lies");
+    assert_eq!(queue.view("http://a.test/0").await.learned.unwrap().pending["lastmod"], 10);
+}
+
+#[tokio::test]
+async fn a_stamp_pulls_nothing_even_where_nobody_ever_compared() {
+    let (queue, rows) = with(3).await;
+    queue.clock.advance(2 * HOUR);
+    signal(&queue, rows[0], Signal::Stamp).await;
+    assert!(queue.lease(10).await.is_empty());
+    signal(&queue, rows[1], Signal::Lastmod).await;
+    assert_eq!(paths(&queue.lease(10).await), ["/1"]);
+}
+
+#[tokio::test]
+async fn pages_that_change_come_sooner_than_pages_that_do_not() {
+    let (queue, _) = with(4).await;
+    for _ in 0..8 {
+        queue.clock.advance(15 * DAY);
+        for leased in queue.lease(10).await {
+            let busy = leased.url.ends_with('0') || leased.url.ends_with('1');
+            let outcome = if busy { Outcome::Changed } else { Outcome::Unchanged };
+            queue.settle(leased.token, outcome).await;
+        }
+    }
+    let due = async |n: usize| queue.view(&format!("http://a.test/{n}")).await.due_at.unwrap();
+    assert!(due(0).await < due(2).await && due(1).await < due(3).await);
+    let busy = queue.view("http://a.test/0").await;
+    let learned = busy.learned.unwrap();
+    assert!(learned.numbers.looks >= 5 && learned.numbers.changes == learned.numbers.looks);
+    assert!(busy.why.contains(" compared)"), "{}", busy.why);
+    assert!(busy.why.starts_with("due in "), "{}", busy.why);
+}
+
+#[tokio::test]
+async fn what_was_learned_outlives_a_restart() {
+    let (queue, rows) = with(20).await;
+    queue.clock.advance(20 * DAY);
+    assert_eq!(fetch(&queue, Outcome::Changed).await, 20);
+    queue.clock.advance(HOUR);
+    signal(&queue, rows[3], Signal::Lastmod).await;
+    let before = queue.view("http://a.test/3").await;
+    let (trust, paid) = (believed(&queue, Signal::Lastmod).await, price(&queue).await);
+    let queue = queue.reopen(Duration::ZERO).await;
+    let after = queue.view("http://a.test/3").await;
+    assert!(before.learned.is_some());
+    assert_eq!((after.learned, after.due_at), (before.learned, before.due_at));
+    assert_eq!(believed(&queue, Signal::Lastmod).await, trust);
+    assert!((price(&queue).await - paid).abs() < 1e-9);
+}
+
+#[tokio::test]
+async fn what_was_settled_before_a_crash_counts_in_the_price() {
+    let (queue, _) = with(50).await;
+    queue.clock.advance(20 * DAY);
+    assert_eq!(fetch(&queue, Outcome::Changed).await, 50);
+    let settled = "SELECT settled FROM prices";
+    let read = |queue: &Queue, sql: &str| -> f64 {
+        queue.connection().query_row(sql, [], |row| row.get(0)).unwrap()
+    };
+    // In the file with the answer, before anything ticks.
+    assert!((read(&queue, "SELECT CAST(settled AS REAL) FROM prices") - 50.0).abs() < 1e-9);
+    let kept: i64 = queue.connection().query_row(settled, [], |row| row.get(0)).unwrap();
+    assert_eq!(kept, 50);
+    let queue = queue.reopen(HOUR).await;
+    queue.lease(1).await;
+    assert!(read(&queue, "SELECT pace FROM prices") > 0.0, "it was counted after the restart");
+}
+
+#[tokio::test]
+async fn a_fetcher_that_hashes_otherwise_teaches_nothing_by_that() {
+    let (queue, _) = with(1).await;
+    let hash = async |outcome: Option<Outcome>, kind: &str, hash: &str| {
+        queue.clock.advance(181 * DAY);
+        let leased = queue.lease_one().await;
+        let mut settlement = report(leased.token, Outcome::Unknown);
+        settlement.outcome = outcome;
+        settlement.hash_kind = Some(kind.to_owned());
+        settlement.content_hash = Some(hash.to_owned());
+        queue.settle_as(settlement).await;
+        let numbers = queue.view("http://a.test/0").await.learned.unwrap().numbers;
+        (numbers.looks, numbers.changes)
+    };
+    assert_eq!(hash(None, "raw", "1").await, (0, 0), "a baseline");
+    assert_eq!(hash(None, "raw", "1").await, (1, 0));
+    assert_eq!(hash(None, "text", "2").await, (1, 0), "another kind");
+    assert_eq!(hash(Some(Outcome::Changed), "dom", "3").await, (1, 0), "and one that says so");
+    assert_eq!(hash(Some(Outcome::Changed), "dom", "4").await, (2, 1));
+}
+
+#[tokio::test]
+async fn a_change_of_next_to_nothing_is_none() {
+    let (queue, _) = with(1).await;
+    for (significance, changes) in [(0.01, 0), (0.6, 1)] {
+        queue.clock.advance(181 * DAY);
+        let mut settlement = report(queue.lease_one().await.token, Outcome::Changed);
+        settlement.significance = Some(significance);
+        queue.settle_as(settlement).await;
+        let view = queue.view("http://a.test/0").await;
+        assert_eq!(view.learned.unwrap().numbers.changes, changes, "{significance}");
+        assert_eq!(view.outcome, Some(Outcome::Changed), "what was reported stands");
+    }
+}
+
+#[tokio::test]
+async fn fetchers_that_do_not_keep_up_make_a_fetch_dearer() {
+    let (queue, _) = with(400).await;
+    queue.clock.advance(20 * DAY);
+    let before = price(&queue).await;
+    for _ in 0..40 {
+        queue.clock.advance(DAY);
+        for leased in queue.lease(2).await {
+            queue.settle(leased.token, Outcome::Changed).await;
+        }
+    }
+    let after = price(&queue).await;
+    assert!(before > 0.0 && after > 1.5 * before, "{before} became {after}");
+}
+
+#[tokio::test]
+async fn a_site_that_claims_the_top_for_all_gains_nothing() {
+    let text = site("a", "http://a.test/", "") + &site("b", "http://b.test/", "");
+    let queue = Queue::open(&text).await;
+    for (name, priority) in [("a", 1.0), ("b", 0.5)] {
+        let url = |n| entry(format!("http://{name}.test/{n}")).priority(priority);
+        queue.list(name, &(0..5).map(url).collect::<Vec<_>>()).await;
+    }
+    for _ in 0..8 {
+        fetch(&queue, Outcome::Changed).await;
+        queue.clock.advance(15 * DAY);
+    }
+    let learned = async |url: &str| queue.view(url).await.learned.unwrap().numbers;
+    let (vain, modest) = (learned("http://a.test/1").await, learned("http://b.test/1").await);
+    assert!((vain.site_priority - 1.0).abs() < 1e-9 && (modest.site_priority - 0.5).abs() < 1e-9);
+    assert!((vain.value / modest.value - 1.0).abs() < 0.05, "{vain:?} {modest:?}");
+}
+
+#[tokio::test]
+async fn the_protocols_order_learns_nothing() {
+    let text = "[queue]\norder = \"protocol\"\n".to_owned() + &site("a", "http://a.test/", "");
+    let queue = Queue::open(&text).await;
+    queue.list_urls("a", ["http://a.test/0".to_owned()]).await;
+    for _ in 0..8 {
+        queue.settle(queue.lease_one().await.token, Outcome::Unchanged).await;
+        let view = queue.view("http://a.test/0").await;
+        assert_eq!(view.due_at.unwrap(), queue.clock.now() + 14 * DAY);
+        assert!(view.learned.is_none());
+        queue.clock.advance(14 * DAY);
+    }
+}

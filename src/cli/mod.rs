@@ -9,7 +9,9 @@ pub mod check;
 pub mod config;
 pub mod demo;
 pub mod discover;
+pub mod export;
 pub mod humane;
+pub mod import;
 pub mod order;
 pub mod output;
 pub mod poll;
@@ -114,6 +116,10 @@ pub enum Command {
     /// Look into the crawl queue, or change it
     #[command(subcommand)]
     Queue(queue::Command),
+    /// Write all that is known of every URL, as JSON lines or CSV
+    Export(export::Args),
+    /// Take in past fetches from a crawl log, so that the order starts trained
+    Import(import::Args),
     /// Look at the configuration
     #[command(subcommand)]
     Config(config::Command),
@@ -197,6 +203,8 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Status => status::run(options, &mut out).await?,
         Command::Url(args) => url::run(&args, options, &mut out).await?,
         Command::Queue(command) => queue::run(&command, options, &mut out).await?,
+        Command::Export(args) => export::run(&args, options, &mut out).await?,
+        Command::Import(args) => import::run(&args, options, &mut out).await?,
         Command::Config(command) => config::run(&command, options, &mut out)?,
     }
     out.flush()?;

@@ -16,7 +16,7 @@ use super::source_of_truth::segment;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::metrics::Metrics;
-use crate::store::{Store, StoreError};
+use crate::store::{PastFetch, Store, StoreError};
 
 /// An order.
 #[derive(Debug, Clone)]
@@ -50,6 +50,13 @@ pub enum Order {
         crawl: String,
         /// Lift the block instead.
         lift: bool,
+    },
+    /// Take in fetches of the past.
+    Import {
+        /// Of URLs of this crawl.
+        crawl: String,
+        /// These, at most 10,000.
+        fetches: Vec<PastFetch>,
     },
     /// Stop leasing from a crawl, or start again.
     Pause {
@@ -88,6 +95,10 @@ impl Order {
                 let kind = if *prefix { "prefix" } else { "url" };
                 Call::Post(path, json!({ "crawl": crawl, kind: pattern }))
             }
+            Self::Import { crawl, fetches } => {
+                let fetches: Vec<Value> = fetches.iter().map(as_json).collect();
+                Call::Post("/v1/import", json!({ "crawl": crawl, "fetches": fetches }))
+            }
             Self::Pause { crawl, paused } => {
                 Call::Post("/v1/queue/pause", json!({ "crawl": crawl, "paused": paused }))
             }
@@ -99,7 +110,7 @@ impl Order {
         match self {
             Self::Replay { urls, .. } | Self::Requeue { urls, .. } => parsed(urls).map(drop),
             Self::Block { pattern, .. } => web_url(pattern).map(drop),
-            Self::Forget { .. } | Self::Pause { .. } => Ok(()),
+            Self::Forget { .. } | Self::Import { .. } | Self::Pause { .. } => Ok(()),
         }
     }
 
@@ -122,6 +133,10 @@ impl Order {
                 format!("blocked: {} held back now", urls("blocked"))
             }
             Self::Block { lift: true, .. } => format!("unblocked: {} came back", urls("unblocked")),
+            Self::Import { .. } => {
+                let taken = answer.get("taken").and_then(Value::as_u64).unwrap_or(0);
+                format!("took in {}", count(taken, "fetch", "fetches"))
+            }
             Self::Pause { crawl, paused: true } => {
                 format!("paused leasing from {}", humane::safe(crawl))
             }
@@ -165,6 +180,9 @@ impl Order {
                 let pattern = web_url(&pattern)?.into();
                 store.unblock(crawl, pattern, prefix).await.map(|urls| json!({ "unblocked": urls }))
             }
+            Self::Import { crawl, fetches } => {
+                store.import(crawl, fetches).await.map(|imported| json!(imported))
+            }
             Self::Pause { crawl, paused } => store
                 .pause_crawl(crawl.clone(), paused)
                 .await
@@ -172,6 +190,15 @@ impl Order {
         };
         done.map_err(explain)
     }
+}
+
+/// A fetch of the past as the API takes it.
+fn as_json(fetch: &PastFetch) -> Value {
+    let PastFetch { url, at, changed, content_hash, hash_kind } = fetch;
+    json!({
+        "url": url.as_str(), "time": at, "changed": changed,
+        "hash": content_hash, "hash_kind": hash_kind,
+    })
 }
 
 fn parsed(urls: &[String]) -> Result<Vec<String>, Failure> {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::Failure;
 use super::order::web_url;
+use crate::model::UrlId;
 use crate::serve::wire::Cursor;
 use crate::serve::wire::sources::{Site, Source};
 use crate::serve::wire::views::{Dead, KnownUrl, Peek, Queue, Status};
@@ -15,6 +16,8 @@ use crate::store::{Store, StoreError};
 
 /// Rows read out of the store at once.
 const PART: u32 = 1_000;
+/// The same of URLs with all that is known of them, which may be long.
+const URLS: u32 = 200;
 
 /// A question.
 #[derive(Debug, Clone)]
@@ -36,6 +39,11 @@ pub enum Question {
         url: String,
         /// In this crawl only.
         crawl: Option<String>,
+    },
+    /// All URLs, a part at a time.
+    Urls {
+        /// Where the part starts: the `next` of the one before.
+        cursor: Option<String>,
     },
     /// The queues in numbers.
     Queues,
@@ -61,6 +69,7 @@ impl Question {
             Self::Sources { .. } => "/v1/sources",
             Self::Status => "/v1/status",
             Self::Url { .. } => "/v1/url",
+            Self::Urls { .. } => "/v1/urls",
             Self::Queues => "/v1/queue",
             Self::Peek { .. } => "/v1/queue/peek",
             Self::Dead { .. } => "/v1/queue/dead",
@@ -78,6 +87,10 @@ impl Question {
             Self::Url { url, crawl } => {
                 let crawl = crawl.iter().map(|crawl| ("crawl", crawl.clone()));
                 std::iter::once(("url", url.clone())).chain(crawl).collect()
+            }
+            Self::Urls { cursor } => {
+                let cursor = cursor.iter().map(|cursor| ("cursor", cursor.clone()));
+                std::iter::once(("limit", URLS.to_string())).chain(cursor).collect()
             }
             Self::Peek { limit, crawl } => {
                 vec![("limit", limit.to_string()), ("crawl", crawl.clone())]
@@ -119,6 +132,14 @@ impl Question {
             Self::Url { url, crawl } => {
                 let url = web_url(url)?;
                 json!(KnownUrl::from(store.url(crawl.clone(), url).await.map_err(explain)?))
+            }
+            Self::Urls { cursor } => {
+                let cursor: Option<Cursor> =
+                    serde_json::from_value(json!(cursor)).map_err(anyhow::Error::new)?;
+                let after = cursor.map(|cursor| UrlId(cursor.0));
+                let page = store.urls(URLS, after).await.map_err(explain)?;
+                let urls: Vec<KnownUrl> = page.items.into_iter().map(KnownUrl::from).collect();
+                json!({ "urls": urls, "next": page.next.map(Cursor) })
             }
             Self::Queues => {
                 let queues = store.queue(None).await.map_err(explain)?;

@@ -112,6 +112,8 @@ fn router(context: Arc<Context>) -> Router {
         .route("/v1/queue/pause", post(operate::pause_crawl));
     let sites = Router::new()
         .route("/v1/url", get(show::url))
+        .route("/v1/urls", get(show::urls))
+        .route("/v1/import", post(operate::import))
         .route("/v1/sites", get(show::sites))
         .route("/v1/sites/{name}", get(show::site).delete(operate::forget_site))
         .route("/v1/sites/{name}/poll", post(operate::poll_site))

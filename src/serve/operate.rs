@@ -13,9 +13,11 @@ use serde::{Deserialize, Serialize};
 use super::Context;
 use super::extract::{LARGE_BODY, Params, Payload, RowId, Segment};
 use super::problem::Problem;
+use super::wire::queue::PastFetchItem;
 use super::wire::{Capped, crawl, name, sources, web_url};
 use crate::model::SourceId;
 use crate::queue::MAX_RESULTS;
+use crate::store::Imported;
 
 /// Body of `POST /v1/queue/replay`: these `urls`, or `all`.
 #[derive(Debug, Default, Deserialize)]
@@ -84,6 +86,24 @@ fn read_urls(urls: Capped<String, MAX_RESULTS>) -> Result<Vec<String>, Problem> 
         web_url(&format!("urls[{index}]"), &text).map(String::from)
     };
     urls.take("urls")?.into_iter().enumerate().map(read).collect()
+}
+
+/// Body of `POST /v1/import`: fetches of the past.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ImportBody {
+    crawl: Option<String>,
+    fetches: Capped<PastFetchItem, MAX_RESULTS>,
+}
+
+/// `POST /v1/import`
+pub(crate) async fn import(
+    State(context): State<Arc<Context>>,
+    Payload { value: body, held: _held }: Payload<ImportBody, LARGE_BODY>,
+) -> Result<Json<Imported>, Problem> {
+    let fetches = body.fetches.take("fetches")?.into_iter().enumerate();
+    let fetches: Result<Vec<_>, _> = fetches.map(|(index, item)| item.check(index)).collect();
+    Ok(Json(context.state.store.import(crawl(body.crawl)?, fetches?).await?))
 }
 
 /// Body of `POST /v1/queue/block` and `unblock`: a `url`, or a `prefix` of URLs.

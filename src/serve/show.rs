@@ -92,6 +92,23 @@ pub(crate) async fn dead(
 }
 
 #[derive(Debug, Serialize)]
+pub(crate) struct KnownUrls {
+    urls: Vec<views::KnownUrl>,
+    next: Option<Cursor>,
+}
+
+/// `GET /v1/urls`
+pub(crate) async fn urls(
+    State(context): State<Arc<Context>>,
+    Params(params): Params<ListParams>,
+) -> Result<Json<KnownUrls>, Problem> {
+    let after = params.cursor.map(|cursor| crate::model::UrlId(cursor.0));
+    let Page { items, next } = context.state.store.urls(list_limit(params.limit)?, after).await?;
+    let urls = items.into_iter().map(views::KnownUrl::from).collect();
+    Ok(Json(KnownUrls { urls, next: next.map(Cursor) }))
+}
+
+#[derive(Debug, Serialize)]
 pub(crate) struct Blocks {
     blocks: Vec<views::Block>,
 }

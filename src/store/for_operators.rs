@@ -9,7 +9,9 @@ use super::views::{
     SourceView, StatusView, UrlView,
 };
 use super::writer::Lane;
-use super::{Store, StoreError, explain, poll_reads, url_reads};
+use super::{
+    CHUNK, Imported, PastFetch, Store, StoreError, explain, history, poll_reads, url_reads,
+};
 use crate::model::{SourceId, UrlId};
 
 impl Store {
@@ -88,6 +90,36 @@ impl Store {
         let policy = self.policy();
         self.read(move |conn| url_reads::url(conn, seed, crawl.as_deref(), &url, &policy, now))
             .await
+    }
+
+    /// Everything known of the URLs after a row, `limit` of them, 1 to 1,000.
+    pub async fn urls(
+        &self,
+        limit: u32,
+        after: Option<UrlId>,
+    ) -> Result<Page<UrlView>, StoreError> {
+        let (policy, now) = (self.policy(), self.inner.clock.steady());
+        let limit = limit.clamp(1, 1_000);
+        self.read(move |conn| history::urls(conn, &policy, limit, after, now)).await
+    }
+
+    /// Takes in fetches of the past, a part at a time, so that leases get in
+    /// between.
+    pub async fn import(
+        &self,
+        crawl: String,
+        mut fetches: Vec<PastFetch>,
+    ) -> Result<Imported, StoreError> {
+        fetches.sort_by_key(|fetch| fetch.at);
+        let mut total = Imported::default();
+        for part in fetches.chunks(CHUNK) {
+            let (crawl, part) = (crawl.clone(), part.to_vec());
+            let some = self.write(Lane::Bulk, move |state| state.import(&crawl, part)).await?;
+            total.taken += some.taken;
+            total.unknown += some.unknown;
+            total.ignored += some.ignored;
+        }
+        Ok(total)
     }
 
     /// All sites, by name.

@@ -6,12 +6,14 @@
 //! corrected due time, what is goes into the window by its value. Nothing else
 //! ever moves a row because time passes or the price moves.
 
-use rusqlite::params;
+use rusqlite::{OptionalExtension, params};
 
 use super::rows::{UrlRow, held};
 use super::state::State;
+use super::worth::Kept;
 use super::{StoreError, engine, timestamp};
-use crate::model::{CrawlId, HostId, UrlId};
+use crate::diff::snapshot::EntryHints;
+use crate::model::{CrawlId, HostId, SiteId, SourceId, UrlId};
 use crate::queue::window::{Extent, Valued};
 use crate::queue::{Candidate, Claim};
 use crate::recrawl::value::TOO_CHEAP;
@@ -69,14 +71,15 @@ impl State {
             return Ok(Some(listed));
         }
         let as_listed = Candidate::as_listed(listed.id, listed.host, listed.band, listed.due_at);
-        let Some(row) = self.url_row(listed.id)?.filter(UrlRow::is_queued) else {
-            return Ok(Some(as_listed));
-        };
-        let Some(valued) = self.valued(&row)? else { return Ok(Some(as_listed)) };
+        let Some(kept) = self.kept(&listed)? else { return Ok(Some(as_listed)) };
+        let Some(valued) = self.weigh_now(&kept, now_s)? else { return Ok(Some(as_listed)) };
         let (worth, price) = (&valued.worth, valued.price);
         let now = timestamp(now_s.saturating_mul(1000));
         let is_overdue = worth.is_overdue(now);
         if !is_overdue && worth.due(price * TOO_CHEAP) > now {
+            let Some(row) = self.url_row(listed.id)?.filter(UrlRow::is_queued) else {
+                return Ok(Some(as_listed));
+            };
             let place = valued.place(now);
             // Later than now, or it would be looked at again at once.
             let due_s = place.surfaces.as_second().max(now_s + 1);
@@ -90,6 +93,34 @@ impl State {
             true => Claim::Worth,
         };
         Ok(Some(listed.valued(worth.score(now, price), claim)))
+    }
+
+    /// What is needed of a queued row to take its value: less than effects need,
+    /// since this is read for every row that comes due.
+    fn kept(&self, listed: &Candidate) -> Result<Option<Kept>, StoreError> {
+        self.conn
+            .prepare_cached(
+                "SELECT u.site_id, u.source_id, u.hints, u.fresh_s, f.looks, u.crawl_id
+                 FROM feedback f JOIN urls u ON u.id = f.url_id
+                 WHERE f.url_id = ?1 AND f.looks IS NOT NULL AND u.listed = 1",
+            )
+            .and_then(|mut query| {
+                query
+                    .query_row([listed.id.0], |row| {
+                        Ok(Kept {
+                            id: listed.id,
+                            host: listed.host,
+                            site: row.get::<_, Option<i64>>(0)?.map(SiteId),
+                            source: row.get::<_, Option<i64>>(1)?.map(SourceId),
+                            hints: EntryHints::from_bits(row.get(2)?).unwrap_or_default(),
+                            fresh_s: row.get(3)?,
+                            looks: row.get(4)?,
+                            crawl: CrawlId(row.get(5)?),
+                        })
+                    })
+                    .optional()
+            })
+            .map_err(engine)
     }
 
     /// What has been due for longest in each band below `band`.

@@ -161,7 +161,8 @@ impl State {
             self.dequeue(row.place())?;
         }
         if row.has_feedback || state != held::QUEUED {
-            self.write_feedback_place(row.id, state, reason, band, due_s, attempt)?;
+            let place = Place { band, due_s, ..row.place() };
+            self.write_feedback_place(place, state, reason, attempt, row.looks)?;
         } else {
             self.conn
                 .prepare_cached("UPDATE urls SET reason = ?2, band = ?3, due_s = ?4 WHERE id = ?1")
@@ -180,24 +181,33 @@ impl State {
 
     fn write_feedback_place(
         &mut self,
-        id: UrlId,
+        place: Place,
         state: i64,
         reason: Reason,
-        band: u8,
-        due_s: i64,
         attempt: u32,
+        looks: Option<[u8; PACKED]>,
     ) -> Result<(), StoreError> {
         let now = self.steady_ms();
         self.conn
             .prepare_cached(
-                "INSERT INTO feedback (url_id, state, reason, band, due_s, attempt, moved_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                "INSERT INTO feedback (url_id, state, reason, band, due_s, attempt, moved_at, looks)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
                  ON CONFLICT DO UPDATE SET
                      state = ?2, reason = ?3, band = ?4, due_s = ?5, attempt = ?6,
-                     moved_at = CASE state WHEN ?2 THEN moved_at ELSE ?7 END",
+                     moved_at = CASE state WHEN ?2 THEN moved_at ELSE ?7 END, looks = ?8",
             )
             .and_then(|mut upsert| {
-                upsert.execute(params![id.0, state, reason as i64, band, due_s, attempt, now])
+                let Place { url, band, due_s, .. } = place;
+                upsert.execute(params![
+                    url.0,
+                    state,
+                    reason as i64,
+                    band,
+                    due_s,
+                    attempt,
+                    now,
+                    looks
+                ])
             })
             .map(|_| ())
             .map_err(engine)

@@ -318,7 +318,7 @@ fn is_regular(outcome: Outcome) -> bool {
 
 /// Without an outcome the hash tells: equal of the same kind is unchanged,
 /// another is changed, and a new kind starts anew.
-fn derive_outcome(settlement: &Settlement, row: &UrlRow) -> Outcome {
+pub(super) fn derive_outcome(settlement: &Settlement, row: &UrlRow) -> Outcome {
     match (&settlement.content_hash, &row.content_hash) {
         (Some(now), Some(before)) if settlement.hash_kind == row.hash_kind => {
             if now == before {

@@ -216,25 +216,29 @@ impl State {
     ) -> Result<(Vec<Candidate>, Extent, Option<i64>), StoreError> {
         let mut due = Vec::new();
         let mut next_due: Option<i64> = None;
-        let mut band = i64::from(u8::MAX) + 1;
-        while let Some(next) = self.next_band(crawl, host, band)? {
-            band = next;
+        let mut below = i64::from(u8::MAX) + 1;
+        // One walk a band, down to its first row that is not due: the next one
+        // begins below it.
+        'bands: loop {
             let mut query = self
                 .conn
                 .prepare_cached(
-                    "SELECT due_s, url_id, site_id, valued FROM queue
-                     WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3 ORDER BY due_s, url_id",
+                    "SELECT band, due_s, url_id, site_id, valued FROM queue
+                     WHERE crawl_id = ?1 AND host_id = ?2 AND band < ?3
+                     ORDER BY band DESC, due_s, url_id",
                 )
                 .map_err(engine)?;
-            let mut rows = query.query(params![crawl.0, host.0, band]).map_err(engine)?;
+            let mut rows = query.query(params![crawl.0, host.0, below]).map_err(engine)?;
             while let Some(row) = rows.next().map_err(engine)? {
-                if !self.may_lease(row.get(2).map_err(engine)?, only) {
+                if !self.may_lease(row.get(3).map_err(engine)?, only) {
                     continue;
                 }
-                let due_at: i64 = row.get(0).map_err(engine)?;
-                if due_at > now_s {
-                    next_due = Some(next_due.map_or(due_at, |other| other.min(due_at)));
-                    break;
+                let (band, due_s): (i64, i64) =
+                    (row.get(0).map_err(engine)?, row.get(1).map_err(engine)?);
+                if due_s > now_s {
+                    next_due = Some(next_due.map_or(due_s, |other| other.min(due_s)));
+                    below = band;
+                    continue 'bands;
                 }
                 if due.len() >= limit {
                     return Ok((due, Extent::Prefix, next_due));
@@ -243,12 +247,13 @@ impl State {
                     crawl,
                     host,
                     band: u8::try_from(band).unwrap_or(u8::MAX),
-                    due_s: due_at,
-                    url: UrlId(row.get(1).map_err(engine)?),
-                    valued: row.get(3).map_err(engine)?,
+                    due_s,
+                    url: UrlId(row.get(2).map_err(engine)?),
+                    valued: row.get(4).map_err(engine)?,
                 };
                 due.push(place.candidate());
             }
+            break;
         }
         Ok((due, Extent::Complete, next_due))
     }

@@ -9,12 +9,14 @@ use jiff::Timestamp;
 use rusqlite::params;
 
 use super::learn::Scope;
+use super::policy::SitePolicy;
 use super::rows::{UrlRow, held};
 use super::state::State;
 use super::{StoreError, engine, timestamp};
-use crate::model::{HostId, Outcome, Priority, Reason, SiteId};
+use crate::diff::snapshot::EntryHints;
+use crate::model::{CrawlId, HostId, Outcome, Priority, Reason, SiteId, SourceId, UrlId};
 use crate::queue::Settlement;
-use crate::recrawl::model::{Beliefs, Look, UrlState};
+use crate::recrawl::model::{Beliefs, Look, PACKED, UrlState};
 use crate::recrawl::prior::Bucket;
 use crate::recrawl::signal::Signal;
 use crate::recrawl::value::{self, PROOF, Place, Worth};
@@ -25,6 +27,40 @@ use crate::recrawl::{self};
 pub(super) const SIGNIFICANT: f64 = 0.05;
 /// The place of a page that is looked at for no reason of its own.
 const AT_PRICE: f64 = 50.0;
+
+/// What the value of a listed URL rests on, of its row.
+pub(super) struct Kept {
+    pub(super) id: UrlId,
+    pub(super) crawl: CrawlId,
+    pub(super) host: HostId,
+    pub(super) site: Option<SiteId>,
+    pub(super) source: Option<SourceId>,
+    pub(super) hints: EntryHints,
+    pub(super) fresh_s: Option<i64>,
+    pub(super) looks: [u8; PACKED],
+}
+
+impl Kept {
+    /// The same of a whole row; `None` where no source lists it, or nobody ever
+    /// looked.
+    pub(super) fn of(row: &UrlRow) -> Option<Self> {
+        row.looks.filter(|_| row.listed).map(|looks| Self::with(row, looks))
+    }
+
+    /// The same, as if looks had taught this of it.
+    pub(super) fn with(row: &UrlRow, looks: [u8; PACKED]) -> Self {
+        Self {
+            id: row.id,
+            crawl: row.crawl,
+            host: row.host,
+            site: row.site,
+            source: row.source,
+            hints: row.hints,
+            fresh_s: row.fresh_s,
+            looks,
+        }
+    }
+}
 
 /// A URL that is ordered by its value.
 pub(super) struct Valued {
@@ -51,29 +87,41 @@ impl State {
 
     /// A URL by its value, where there is evidence to take it by.
     pub(super) fn valued(&mut self, row: &UrlRow) -> Result<Option<Valued>, StoreError> {
-        if !self.policy.learns() || !row.listed {
+        if !self.policy.learns() {
             return Ok(None);
         }
-        let Some(learned) = row.learned() else { return Ok(None) };
-        let now_ms = self.steady_ms();
-        if row.is_fresh(now_ms.div_euclid(1000)) {
+        let Some(kept) = Kept::of(row) else { return Ok(None) };
+        let now_s = self.steady_ms().div_euclid(1000);
+        self.weigh_now(&kept, now_s)
+    }
+
+    /// The same by what is needed of its row.
+    pub(super) fn weigh_now(
+        &mut self,
+        kept: &Kept,
+        now_s: i64,
+    ) -> Result<Option<Valued>, StoreError> {
+        let is_fresh = kept.fresh_s.is_some_and(|end| end > now_s);
+        let Some(learned) = UrlState::unpack(&kept.looks).filter(|_| !is_fresh) else {
             return Ok(None);
-        }
-        let beliefs = self.beliefs_of(row)?;
-        self.weigh(row, &learned, &beliefs, timestamp(now_ms))
+        };
+        let assumed = self.policy.of(kept.site).bounds.changefreq.of(kept.hints.changefreq);
+        let bucket = Bucket::of(kept.hints.changefreq);
+        let beliefs = self.beliefs(kept.host, kept.source, bucket, assumed)?;
+        self.weigh(kept, &learned, &beliefs, timestamp(now_s.saturating_mul(1000)))
     }
 
     fn weigh(
         &mut self,
-        row: &UrlRow,
+        kept: &Kept,
         learned: &UrlState,
         beliefs: &Beliefs,
         now: Timestamp,
     ) -> Result<Option<Valued>, StoreError> {
-        let mean = self.mean_priority(row.site)?;
-        let price = self.price(row.crawl)?;
-        let site = self.policy.of(row.site);
-        let worth = worth(row, learned, beliefs, site, mean, now);
+        let mean = self.mean_priority(kept.site)?;
+        let price = self.price(kept.crawl)?;
+        let site = self.policy.of(kept.site);
+        let worth = worth(kept, learned, beliefs, site, mean, now);
         Ok((worth.proof() > 0.0).then_some(Valued { worth, price }))
     }
 
@@ -141,55 +189,51 @@ impl State {
             return self.pull_forward(row, Reason::Changed);
         }
         let beliefs = self.beliefs_of(row)?;
-        let mut learned = row.learned();
-        if let Some(learned) = &mut learned {
-            let before = *learned;
+        let mut noted = row.clone();
+        if let Some(mut learned) = row.learned() {
             learned.signal(signal);
-            if *learned != before {
-                self.write_looks(row, learned)?;
-            }
+            noted.looks = Some(learned.pack());
         }
+        let is_noted = noted.looks != row.looks;
         if beliefs.pulls[signal] <= 0.0 {
-            return Ok(());
+            return if is_noted { self.write_looks(&noted) } else { Ok(()) };
         }
         let waits = row.is_queued()
             && row.attempt == 0
+            && row.expires_s.is_none()
             && matches!(row.reason, Reason::Recrawl | Reason::Changed);
-        let now = timestamp(self.steady_ms());
-        let is_fresh = row.is_fresh(now.as_second()) || row.expires_s.is_some();
-        if let Some(learned) = learned
-            && waits
-            && row.listed
-            && !is_fresh
-            && let Some(valued) = self.weigh(row, &learned, &beliefs, now)?
-        {
-            let row = UrlRow { looks: Some(learned.pack()), ..row.clone() };
-            return self.bring_forward(&row, &valued, now);
+        if waits && let Some(valued) = self.valued(&noted)? {
+            // The place is written with what was noted, or that alone.
+            if !self.bring_forward(&noted, &valued)? && is_noted {
+                self.write_looks(&noted)?;
+            }
+            return Ok(());
+        }
+        if is_noted {
+            self.write_looks(&noted)?;
         }
         self.pull_forward(row, Reason::Changed)
     }
 
-    /// Gives a waiting URL an earlier place, if it is worth a write.
-    fn bring_forward(
-        &mut self,
-        row: &UrlRow,
-        valued: &Valued,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
+    /// Gives a waiting URL an earlier place, if that is worth a write; says
+    /// whether it was.
+    fn bring_forward(&mut self, row: &UrlRow, valued: &Valued) -> Result<bool, StoreError> {
+        let now = timestamp(self.steady_ms());
         let place = valued.place(now);
         let (was, is) = (timestamp(row.due_s.saturating_mul(1000)), place.surfaces);
         let seen = valued.worth.seen;
         if was <= now || is >= was || !value::is_worth_a_write(seen, was, is) {
-            return Ok(());
+            return Ok(false);
         }
         let due_s = is.as_second();
-        self.place_url(row, held::QUEUED, Reason::Changed, place.band, due_s, row.attempt)
+        self.place_url(row, held::QUEUED, Reason::Changed, place.band, due_s, row.attempt)?;
+        Ok(true)
     }
 
-    fn write_looks(&mut self, row: &UrlRow, learned: &UrlState) -> Result<(), StoreError> {
+    fn write_looks(&mut self, row: &UrlRow) -> Result<(), StoreError> {
         self.conn
             .prepare_cached("UPDATE feedback SET looks = ?2 WHERE url_id = ?1")
-            .and_then(|mut update| update.execute(params![row.id.0, learned.pack()]))
+            .and_then(|mut update| update.execute(params![row.id.0, row.looks]))
             .map(|_| ())
             .map_err(engine)
     }
@@ -267,24 +311,24 @@ pub(super) const MEAN_PRIORITY: &str = "SELECT CASE WHEN urls > 0 THEN prioritie
 
 /// What the value of a URL rests on.
 pub(super) fn worth(
-    row: &UrlRow,
+    kept: &Kept,
     learned: &UrlState,
     beliefs: &Beliefs,
-    site: &super::policy::SitePolicy,
+    site: &SitePolicy,
     mean: f64,
     now: Timestamp,
 ) -> Worth {
-    let priority = row.hints.priority.unwrap_or(Priority::DEFAULT);
+    let priority = kept.hints.priority.unwrap_or(Priority::DEFAULT);
     let bounds = &site.bounds;
     Worth {
         estimate: learned.estimate(beliefs, now),
         mu: site.weight * value::relative(priority.as_f64(), mean),
-        priority: f64::from(recrawl::band(row.hints.priority)),
-        protocol: recrawl::interval(&row.known(0, now.as_second()), bounds),
+        priority: f64::from(recrawl::band(kept.hints.priority)),
+        protocol: bounds.changefreq.of(kept.hints.changefreq).clamp(bounds.min, bounds.max),
         min: bounds.min,
         max: bounds.max,
         seen: learned.seen(),
-        id: row.id.0,
+        id: kept.id.0,
     }
 }
 

@@ -17,6 +17,7 @@ use crate::queue::{
 };
 use crate::serve::LeaseDefaults;
 use crate::serve::problem::Problem;
+use crate::store::PastFetch;
 
 use super::include::{Include, Lists};
 use super::{Capped, Span, Time, clip, crawl, grouped, name, web_url};
@@ -275,16 +276,7 @@ impl SettleItem {
             return Err(Problem::field(format!("{} must be 0.0 to 1.0.", field("significance"))));
         }
         for (key, hash) in [("content_hash", &self.content_hash), ("hash_kind", &self.hash_kind)] {
-            let Some(text) = hash else { continue };
-            if text.is_empty() {
-                return Err(Problem::field(format!("{} is empty; leave it out.", field(key))));
-            }
-            if text.chars().count() > MAX_HASH_CHARS {
-                return Err(Problem::limit(format!(
-                    "{} is longer than {MAX_HASH_CHARS} characters.",
-                    field(key)
-                )));
-            }
+            check_hash(&field(key), hash.as_deref())?;
         }
         let Some(token) = token else { return Ok(None) };
         Ok(Some(Settlement {
@@ -303,6 +295,46 @@ impl SettleItem {
             error: self.error.map(|text| clip(text, MAX_ERROR_CHARS)),
         }))
     }
+}
+
+/// One fetch of the past.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PastFetchItem {
+    url: String,
+    time: Time,
+    changed: Option<bool>,
+    hash: Option<String>,
+    hash_kind: Option<String>,
+}
+
+impl PastFetchItem {
+    pub(crate) fn check(self, index: usize) -> Result<PastFetch, Problem> {
+        let field = |name: &str| format!("fetches[{index}].{name}");
+        let url = web_url(&field("url"), &self.url)?;
+        for (key, hash) in [("hash", &self.hash), ("hash_kind", &self.hash_kind)] {
+            check_hash(&field(key), hash.as_deref())?;
+        }
+        Ok(PastFetch {
+            url,
+            at: self.time.0,
+            changed: self.changed,
+            content_hash: self.hash,
+            hash_kind: self.hash_kind,
+        })
+    }
+}
+
+/// Refuses a hash, or the name of one, that is empty or too long.
+fn check_hash(field: &str, hash: Option<&str>) -> Result<(), Problem> {
+    let Some(text) = hash else { return Ok(()) };
+    if text.is_empty() {
+        return Err(Problem::field(format!("{field} is empty; leave it out.")));
+    }
+    if text.chars().count() > MAX_HASH_CHARS {
+        return Err(Problem::limit(format!("{field} is longer than {MAX_HASH_CHARS} characters.")));
+    }
+    Ok(())
 }
 
 /// A URL that a page or its server named; dropped where it is none of ours to follow.

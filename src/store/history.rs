@@ -1,0 +1,218 @@
+//! Fetches of the past, taken in as if they had been reported then; and all that
+//! is known of every URL, for those who take it elsewhere.
+//!
+//! A fetch that is not newer than what is known of its URL changes nothing, so
+//! taking in the same history twice is harmless. Nothing is fetched for being
+//! in a history: only URLs that are known are trained.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+use url::Url;
+
+use super::policy::Policy;
+use super::rows::{UrlRow, held};
+use super::settle::derive_outcome;
+use super::state::State;
+use super::views::{Page, UrlView};
+use super::worth::look_of;
+use super::{StoreError, engine, timestamp, url_reads};
+use crate::model::{CrawlId, Outcome, Reason, UrlId};
+use crate::queue::{Settlement, Token};
+use crate::recrawl::{self, Fate};
+
+/// One fetch of the past.
+#[derive(Debug, Clone)]
+pub struct PastFetch {
+    /// What was fetched.
+    pub url: Url,
+    /// When.
+    pub at: Timestamp,
+    /// Was it another page than at the fetch before? `None` where the hash tells,
+    /// or nobody compared.
+    pub changed: Option<bool>,
+    /// Hash of its content.
+    pub content_hash: Option<String>,
+    /// What the hash is over.
+    pub hash_kind: Option<String>,
+}
+
+/// What became of fetches of the past.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Imported {
+    /// Taken in.
+    pub taken: u64,
+    /// Of URLs that no source lists.
+    pub unknown: u64,
+    /// Not newer than what was known of the URL, or not past.
+    pub ignored: u64,
+}
+
+/// What is written of a fetch of the past.
+const REMEMBER: &str = "INSERT INTO feedback
+        (url_id, state, reason, band, due_s, attempt, moved_at, fetched_at, outcome,
+         content_hash, hash_kind, fetches, changes, looks)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 1, ?12, ?13)
+    ON CONFLICT DO UPDATE SET
+        fetched_at = ?8, outcome = ?9, content_hash = coalesce(?10, content_hash),
+        hash_kind = CASE WHEN ?10 IS NULL THEN hash_kind ELSE ?11 END,
+        fetches = fetches + 1, changes = changes + ?12, looks = coalesce(?13, looks)";
+
+impl State {
+    /// Takes in fetches of the past, oldest first.
+    pub(super) fn import(
+        &mut self,
+        crawl: &str,
+        mut fetches: Vec<PastFetch>,
+    ) -> Result<Imported, StoreError> {
+        let crawl = self.known_crawl(crawl)?;
+        fetches.sort_by_key(|fetch| fetch.at);
+        let mut imported = Imported::default();
+        for fetch in fetches {
+            match self.import_one(crawl, fetch)? {
+                Some(true) => imported.taken += 1,
+                Some(false) => imported.ignored += 1,
+                None => imported.unknown += 1,
+            }
+        }
+        Ok(imported)
+    }
+
+    /// Was it taken in? `None` where its URL is not known.
+    fn import_one(&mut self, crawl: CrawlId, fetch: PastFetch) -> Result<Option<bool>, StoreError> {
+        let Some(mut row) = self.find_normalised(crawl, &fetch.url)? else { return Ok(None) };
+        let at = fetch.at;
+        if at > timestamp(self.steady_ms()) || !self.is_newer(&row, at)? {
+            return Ok(Some(false));
+        }
+        let report = report(&fetch, row.id);
+        let outcome = report.outcome.unwrap_or_else(|| derive_outcome(&report, &row));
+        if self.policy.learns()
+            && let Some(look) = look_of(outcome, &report, &row)
+        {
+            row.looks = Some(self.look(&row, look, at)?.pack());
+        }
+        self.remember_fetch(&row, &report, outcome, at)?;
+        row.has_feedback = true;
+        let waits = matches!(row.reason, Reason::New | Reason::Recrawl | Reason::Changed);
+        if row.is_queued() && row.listed && row.attempt == 0 && waits {
+            self.place_after(&row, outcome, at)?;
+        }
+        Ok(Some(true))
+    }
+
+    fn is_newer(&self, row: &UrlRow, at: Timestamp) -> Result<bool, StoreError> {
+        if row.learned().is_some_and(|learned| learned.seen() >= at) {
+            return Ok(false);
+        }
+        let fetched_at: Option<i64> = self
+            .conn
+            .prepare_cached("SELECT max(fetched_at) FROM feedback WHERE url_id = ?1")
+            .and_then(|mut query| query.query_row([row.id.0], |row| row.get(0)))
+            .map_err(engine)?;
+        Ok(fetched_at.is_none_or(|known| known < at.as_millisecond()))
+    }
+
+    fn remember_fetch(
+        &mut self,
+        row: &UrlRow,
+        report: &Settlement,
+        outcome: Outcome,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
+        let now = self.steady_ms();
+        self.conn
+            .prepare_cached(REMEMBER)
+            .and_then(|mut upsert| {
+                upsert.execute(params![
+                    row.id.0,
+                    row.state,
+                    row.reason as i64,
+                    row.band,
+                    row.due_s,
+                    row.attempt,
+                    now,
+                    at.as_millisecond(),
+                    outcome as i64,
+                    report.content_hash,
+                    report.content_hash.as_ref().and(report.hash_kind.as_ref()),
+                    i64::from(outcome == Outcome::Changed),
+                    row.looks,
+                ])
+            })
+            .map(|_| ())
+            .map_err(engine)
+    }
+
+    /// Gives a URL the place that it would have had after that fetch: at once
+    /// where its source says that it was edited since.
+    fn place_after(
+        &mut self,
+        row: &UrlRow,
+        outcome: Outcome,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
+        let now_s = self.steady_ms().div_euclid(1000);
+        let edited = row.lastmod.is_some_and(|lastmod| lastmod.at > at);
+        if edited && self.believes_dates_of(row)? {
+            let band = self.rank(row, Reason::Changed, now_s)?;
+            return self.place_url(row, held::QUEUED, Reason::Changed, band, now_s, 0);
+        }
+        let bounds = self.policy.of(row.site).bounds.clone();
+        let known = row.known(0, now_s);
+        let Fate::Queue { mut due, .. } = recrawl::after_settle(outcome, at, &known, &bounds)
+        else {
+            return Ok(());
+        };
+        if let Some(valued) = self.valued(row)? {
+            due = valued.place(timestamp(now_s.saturating_mul(1000))).surfaces;
+        }
+        let band = self.rank(row, Reason::Recrawl, now_s)?;
+        self.place_url(row, held::QUEUED, Reason::Recrawl, band, due.as_second(), 0)
+    }
+}
+
+/// The fetch as its fetcher would have reported it.
+fn report(fetch: &PastFetch, url: UrlId) -> Settlement {
+    let outcome = match (fetch.changed, &fetch.content_hash) {
+        (Some(true), _) => Some(Outcome::Changed),
+        (Some(false), _) => Some(Outcome::Unchanged),
+        (None, Some(_)) => None,
+        (None, None) => Some(Outcome::Unknown),
+    };
+    Settlement {
+        token: Token { url, secret: [0; 16] },
+        outcome,
+        status: None,
+        content_hash: fetch.content_hash.clone(),
+        hash_kind: fetch.hash_kind.clone(),
+        significance: None,
+        final_url: None,
+        canonical: None,
+        noindex: false,
+        retry_after: None,
+        not_before: None,
+        fetched_at: Some(fetch.at),
+        error: None,
+    }
+}
+
+/// All that is known of the URLs after a row, in the order of their rows.
+pub(super) fn urls(
+    conn: &Connection,
+    policy: &Policy,
+    limit: u32,
+    after: Option<UrlId>,
+    now: Timestamp,
+) -> Result<Page<UrlView>, StoreError> {
+    let ids: Vec<i64> = conn
+        .prepare_cached("SELECT id FROM urls WHERE id > ?1 ORDER BY id LIMIT ?2")
+        .and_then(|mut query| {
+            query
+                .query_map(params![after.map_or(0, |id| id.0), limit], |row| row.get(0))
+                .and_then(Iterator::collect)
+        })
+        .map_err(engine)?;
+    let next = ids.last().copied().filter(|_| ids.len() == limit as usize);
+    let views = ids.into_iter().map(|id| url_reads::view(conn, UrlId(id), policy, now));
+    Ok(Page { items: views.collect::<Result<_, _>>()?, next })
+}

@@ -1,7 +1,7 @@
 //! What the learned order costs: leases, settlements and listings a second with
 //! it and with the protocol's, in turns in one process.
 //!
-//!     cargo run --release --example rates -- [--urls 20000] [--hosts 50] [--rounds 5]
+//!     cargo run --release --example rates -- [--urls 20000] [--hosts 50] [--rounds 5] [--alone]
 //!
 //! Each round fills a store of its own for each order. *list*: URLs are listed
 //! for the first time. *first*: all of them are leased and settled, which
@@ -38,6 +38,8 @@ const PARTS: [&str; 4] = ["list", "first", "again", "signals"];
 
 #[derive(Debug, Clone, Copy)]
 struct Size {
+    /// Measure the learned order only: for a profiler.
+    alone: bool,
     urls: usize,
     hosts: usize,
     rounds: usize,
@@ -49,6 +51,9 @@ fn main() -> anyhow::Result<()> {
     let mut best = [[f64::INFINITY; 4]; 2];
     for round in 1..=size.rounds {
         for (order, best) in ["protocol", "learned"].iter().zip(&mut best) {
+            if size.alone && *order == "protocol" {
+                continue;
+            }
             let took = runtime.block_on(measure(order, size))?;
             for (best, took) in best.iter_mut().zip(took) {
                 *best = best.min(took);
@@ -66,15 +71,19 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn read_size() -> anyhow::Result<Size> {
-    let mut size = Size { urls: 20_000, hosts: 50, rounds: 5 };
+    let mut size = Size { alone: false, urls: 20_000, hosts: 50, rounds: 5 };
     let mut args = std::env::args().skip(1);
     while let Some(name) = args.next() {
+        if name == "--alone" {
+            size.alone = true;
+            continue;
+        }
         let value = args.next().with_context(|| format!("{name} needs a value"))?;
         match name.as_str() {
             "--urls" => size.urls = value.parse()?,
             "--hosts" => size.hosts = value.parse()?,
             "--rounds" => size.rounds = value.parse()?,
-            _ => bail!("no argument is named {name}; there is --urls, --hosts, --rounds"),
+            _ => bail!("no argument is named {name}; there is --urls, --hosts, --rounds, --alone"),
         }
     }
     Ok(size)
@@ -150,7 +159,8 @@ async fn list(store: &Store, origin: Origin, size: Size) -> anyhow::Result<Vec<U
         let effects = (0..).zip(part).map(|(slot, number)| Effect::Admit {
             slot,
             url: Admitted {
-                authority: format!("http://h{}.test", number % size.hosts),
+                // One site after another, as sitemaps are read.
+                authority: format!("http://h{}.test", number * size.hosts / size.urls),
                 path: format!("/articles/{number}"),
                 respelled: false,
             },
@@ -168,9 +178,9 @@ async fn list(store: &Store, origin: Origin, size: Size) -> anyhow::Result<Vec<U
     Ok(rows)
 }
 
-/// Ten levels, as sitemaps have them.
+/// Eleven levels, in no order.
 fn priority(number: usize) -> Option<Priority> {
-    u16::try_from(number % 10 * 100).ok().and_then(Priority::from_thousandths)
+    u16::try_from(number * 7919 % 11 * 100).ok().and_then(Priority::from_thousandths)
 }
 
 /// Leases and settles until all have been fetched once.

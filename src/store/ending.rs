@@ -66,8 +66,8 @@ pub(super) struct Seen<'a> {
     pub(super) fetched_at: i64,
     pub(super) settlement: &'a Settlement,
     pub(super) folded_into: Option<UrlId>,
-    /// Its place in line by its value, where that is known.
-    pub(super) band: Option<u8>,
+    /// Its place in line, if it goes back to be refreshed.
+    pub(super) band: u8,
 }
 
 impl State {
@@ -106,10 +106,9 @@ impl State {
         if state == held::DEAD && end == End::Settled {
             self.metrics.dead_lettered(1);
         }
-        let by_value = seen.and_then(|seen| seen.band);
         let refreshed = matches!(reason, Reason::Recrawl | Reason::Changed);
-        let band = match by_value.filter(|_| refreshed) {
-            Some(band) => band,
+        let band = match seen.filter(|_| refreshed) {
+            Some(seen) => seen.band,
             None => self.rank(row, reason, now_s)?,
         };
         let valued = self.is_valued(row, reason);

@@ -94,7 +94,10 @@ impl State {
         if fate == Fate::Dead {
             self.metrics.dead_lettered(1);
         }
-        let band = place.map(|place| place.band);
+        let band = match place {
+            Some(place) => place.band,
+            None => self.rank_unvalued(&row, Reason::Recrawl, now_s)?,
+        };
         let seen = Seen { outcome, fetched_at, settlement, folded_into: target, band };
         self.pause_for(&row, settlement, throttled, now)?;
         self.end_lease(&row, &lease, End::Settled, fate, Some(&seen))?;

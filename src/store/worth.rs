@@ -144,10 +144,25 @@ impl State {
         if row.is_fresh(now_s) {
             return Ok(recrawl::FRESH_BAND);
         }
-        let refreshed = matches!(reason, Reason::Recrawl | Reason::Changed);
-        if refreshed && let Some(valued) = self.valued(row)? {
+        if matches!(reason, Reason::Recrawl | Reason::Changed)
+            && let Some(valued) = self.valued(row)?
+        {
             return Ok(valued.place(timestamp(now_s.saturating_mul(1000))).band);
         }
+        self.rank_unvalued(row, reason, now_s)
+    }
+
+    /// The same of a URL that is known to have no value of its own.
+    pub(super) fn rank_unvalued(
+        &mut self,
+        row: &UrlRow,
+        reason: Reason,
+        now_s: i64,
+    ) -> Result<u8, StoreError> {
+        if row.is_fresh(now_s) {
+            return Ok(recrawl::FRESH_BAND);
+        }
+        let refreshed = matches!(reason, Reason::Recrawl | Reason::Changed);
         // What nobody has seen yet is as good as new.
         let reason = if refreshed && row.looks.is_none() { Reason::New } else { reason };
         self.rank_for(row.host, reason, row.hints.priority)

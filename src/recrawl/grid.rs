@@ -56,7 +56,8 @@ impl<const N: usize> Grid<N> {
     pub(super) fn mean(&self, values: [f64; N], assumed: [f64; N]) -> f64 {
         let (mut sum, mut mean) = (0.0, 0.0);
         for ((worse, value), assumed) in self.0.iter().zip(values).zip(assumed) {
-            let likely = assumed * (-worse).exp();
+            // What nothing was held against is as likely as it was assumed to be.
+            let likely = if *worse > 0.0 { assumed * (-worse).exp() } else { assumed };
             sum += likely;
             mean += likely * value;
         }

@@ -176,7 +176,7 @@ impl State {
         Ok(ledger)
     }
 
-    /// Changes what moves the price.
+    /// Changes what moves the price, to be written with this transaction.
     pub(super) fn account(
         &mut self,
         crawl: CrawlId,
@@ -185,6 +185,21 @@ impl State {
         if self.policy.learns() {
             self.ledger(crawl)?;
             change(self.learning.change_ledger(crawl));
+        }
+        Ok(())
+    }
+
+    /// Notes what was leased, to be written with the next settlement: it is
+    /// nothing that anybody was promised.
+    pub(super) fn note_leased(
+        &mut self,
+        crawl: CrawlId,
+        claims: &[Claim],
+    ) -> Result<(), StoreError> {
+        if self.policy.learns() {
+            self.ledger(crawl)?;
+            let ledger = self.learning.note_ledger(crawl);
+            claims.iter().for_each(|claim| ledger.leased(*claim));
         }
         Ok(())
     }
@@ -220,7 +235,8 @@ impl State {
         if !self.policy.learns() || self.ledger(crawl)?.asked >= asked {
             return Ok(());
         }
-        self.account(crawl, |ledger| ledger.asked = asked)
+        self.learning.note_ledger(crawl).asked = asked;
+        Ok(())
     }
 
     /// URLs that are worth the price and could be served within the hour. What

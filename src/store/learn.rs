@@ -67,11 +67,17 @@ pub(super) struct Lessons {
     pulls: Option<(u32, u32, PerSignal<f64>)>,
 }
 
+/// What beliefs are asked for.
+type Asked = (HostId, Option<SourceId>, Bucket, std::time::Duration);
+
 /// What is remembered.
 #[derive(Debug, Default)]
 pub(super) struct Learning {
     records: HashMap<Scope, Lessons>,
     pub(super) ledgers: HashMap<CrawlId, Ledger>,
+    /// The beliefs asked for last, for as long as nothing is learned: rows of
+    /// one host come one after another.
+    last: Option<(Asked, Beliefs)>,
     /// Mean priority of sites, 0 to 1.
     pub(super) means: HashMap<SiteId, f64>,
     /// To be written when the transaction commits.
@@ -94,18 +100,25 @@ impl Learning {
         self.records.extend(self.undo.drain());
         self.ledgers.extend(self.undo_ledgers.drain());
         self.means.clear();
+        self.last = None;
     }
 
     /// A ledger that was loaded, to be changed.
     pub(super) fn change_ledger(&mut self, crawl: CrawlId) -> &mut Ledger {
+        self.changed_ledgers.insert(crawl);
+        self.note_ledger(crawl)
+    }
+
+    /// The same, to be written when it is changed next.
+    pub(super) fn note_ledger(&mut self, crawl: CrawlId) -> &mut Ledger {
         let ledger = self.ledgers.entry(crawl).or_default();
         self.undo_ledgers.entry(crawl).or_insert(*ledger);
-        self.changed_ledgers.insert(crawl);
         ledger
     }
 
     /// A record that was loaded, to be changed.
     fn change(&mut self, scope: Scope) -> &mut Lessons {
+        self.last = None;
         let lessons = self.records.entry(scope).or_default();
         self.undo.entry(scope).or_insert_with(|| lessons.clone());
         self.changed.insert(scope);
@@ -158,6 +171,19 @@ impl State {
         bucket: Bucket,
         assumed: std::time::Duration,
     ) -> Result<Beliefs, StoreError> {
+        let asked = (host, source, bucket, assumed);
+        if let Some((last, beliefs)) = &self.learning.last
+            && *last == asked
+        {
+            return Ok(*beliefs);
+        }
+        let beliefs = self.work_out_beliefs(asked)?;
+        self.learning.last = Some((asked, beliefs));
+        Ok(beliefs)
+    }
+
+    fn work_out_beliefs(&mut self, asked: Asked) -> Result<Beliefs, StoreError> {
+        let (host, source, bucket, assumed) = asked;
         self.load_lessons(Scope::All)?;
         self.load_lessons(Scope::Host(host))?;
         if let Some(source) = source {

@@ -143,9 +143,7 @@ impl State {
             self.window(call.crawl).invalidate(host);
         }
         if taken > 0 {
-            self.account(call.crawl, |ledger| {
-                claims.iter().for_each(|claim| ledger.leased(*claim));
-            })?;
+            self.note_leased(call.crawl, &claims)?;
         }
         if taken == 0 && !unjudged && call.spare {
             return Ok(());

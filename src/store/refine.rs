@@ -10,6 +10,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::rows::{UrlRow, held};
 use super::state::State;
+use super::turns::Place;
 use super::worth::Kept;
 use super::{StoreError, engine, timestamp};
 use crate::diff::snapshot::EntryHints;
@@ -149,16 +150,15 @@ impl State {
             if !self.may_lease(row.get(2).map_err(engine)?, &[]) {
                 continue;
             }
-            let due_at = row.get(0).map_err(engine)?;
-            let band = u8::try_from(band).unwrap_or(u8::MAX);
-            let id = UrlId(row.get(1).map_err(engine)?);
-            let listed = Candidate::as_listed(id, host, band, due_at);
-            let is_valued: bool = row.get(3).map_err(engine)?;
-            found.push(if is_valued {
-                listed.valued(f64::from(band), Claim::Worth)
-            } else {
-                listed
-            });
+            let place = Place {
+                crawl,
+                host,
+                band: u8::try_from(band).unwrap_or(u8::MAX),
+                due_s: row.get(0).map_err(engine)?,
+                url: UrlId(row.get(1).map_err(engine)?),
+                valued: row.get(3).map_err(engine)?,
+            };
+            found.push(place.candidate());
         }
         Ok(found)
     }

@@ -42,9 +42,9 @@ pub(super) struct Place {
 }
 
 impl Place {
-    fn candidate(self) -> Candidate {
-        let listed = Candidate::as_listed(self.url, self.host, self.band, self.due_s);
-        if self.valued { listed.valued(f64::from(self.band), Claim::Worth) } else { listed }
+    pub(super) fn candidate(self) -> Candidate {
+        let claim = if self.valued { Claim::Worth } else { Claim::Fixed };
+        Candidate { claim, ..Candidate::as_listed(self.url, self.host, self.band, self.due_s) }
     }
 }
 

@@ -227,7 +227,7 @@ impl State {
         if is_noted {
             self.write_looks(&noted)?;
         }
-        self.pull_forward(row, Reason::Changed)
+        self.pull_forward(&noted, Reason::Changed)
     }
 
     /// Gives a waiting URL an earlier place, if that is worth a write; says

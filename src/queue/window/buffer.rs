@@ -93,6 +93,7 @@ struct Buffer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     rank: Reverse<u16>,
+    shelf: i64,
     due_at: i64,
     id: UrlId,
     band: u8,
@@ -104,13 +105,13 @@ type Stored = (Reverse<u8>, i64, UrlId);
 
 impl Key {
     fn of(candidate: &Candidate) -> Self {
-        let Candidate { id, band, due_at, rank, claim, .. } = *candidate;
-        Self { rank: Reverse(rank), due_at, id, band, claim }
+        let Candidate { id, band, due_at, rank, claim, shelf, .. } = *candidate;
+        Self { rank: Reverse(rank), shelf, due_at, id, band, claim }
     }
 
     fn of_host(self, host: HostId) -> Candidate {
-        let Self { rank: Reverse(rank), due_at, id, band, claim } = self;
-        Candidate { id, host, band, due_at, rank, claim }
+        let Self { rank: Reverse(rank), shelf, due_at, id, band, claim } = self;
+        Candidate { id, host, band, due_at, rank, claim, shelf }
     }
 
     fn stored(&self) -> Stored {

@@ -1,13 +1,15 @@
 //! `sitemapd demo`: the main job on a small example site, without network or
 //! configuration.
 //!
-//! The site is made up, everything else is real: the daemon is the one that
+//! Beside it is a site that lies about when its pages changed. Both are made
+//! up, everything else is real: the daemon is the one that
 //! `run` runs, on a real database in a temporary folder, and the fetcher uses the
 //! HTTP API and nothing else. What is printed is learned over the API too.
 
 mod fetcher;
 mod folder;
 mod http;
+mod liar;
 mod narrator;
 mod site;
 mod story;
@@ -36,6 +38,7 @@ use crate::fetch::api::ApiClient;
 use crate::log;
 use fetcher::ExampleFetcher;
 use folder::Folder;
+use liar::Liar;
 use narrator::{Event, Narrator};
 use site::Site;
 use tally::Verdict;
@@ -46,6 +49,9 @@ const EVENTS: usize = 256;
 const BEAT: Duration = Duration::from_millis(500);
 /// Longest wait for the fetcher to give back what it holds, and for the daemon to end.
 const LAST_WAIT: Duration = Duration::from_secs(3);
+/// What a fetch must be worth where seconds stand for hours, in days of
+/// staleness: at it, pages are looked at again every few seconds.
+const PRICE: f64 = 1e-7;
 /// Longest run without `--for`: a day is enough for any show.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
@@ -60,6 +66,7 @@ pub struct Args {
 /// Everything that runs beside the screen.
 struct Stage {
     api: ApiClient,
+    liar: Liar,
     daemon: JoinHandle<Result<(), AppError>>,
     stop_daemon: CancellationToken,
     fetcher: JoinHandle<()>,
@@ -83,7 +90,7 @@ pub async fn run(args: &Args, out: &mut Output) -> Result<(), Failure> {
     let _ = log::init(&Log { format: LogFormat::Text, level: "warn".to_owned() });
     let folder = Folder::create().context("temporary folder")?;
     let mut stage = Stage::build(&folder, out).await?;
-    let mut narrator = Narrator::new();
+    let mut narrator = Narrator::new(stage.liar.origin.clone());
     let ending = stage.play(args.length.unwrap_or(LONGEST), &mut narrator, out).await?;
     if let Ending::Daemon(error) = ending {
         return Err(error.context("the daemon ended").into());
@@ -107,19 +114,25 @@ impl Stage {
         let address = listener.local_addr()?;
         let origin = format!("http://{address}");
         let site = Arc::new(Mutex::new(Site::new(origin.clone(), clock.now())));
-        let config = config(folder, &origin, &address.to_string())?;
+        let lies = TcpListener::bind("127.0.0.1:0").await.context("lying site")?;
+        let lying = lies.local_addr()?;
+        let liar = Liar { origin: format!("http://{lying}") };
+        let config = config(folder, &address.to_string(), &lying.to_string())?;
         let fetch = Fetcher::new(&config.fetch, &config.daemon, config.politeness.per_address)
             .map_err(|error| anyhow!(error))?;
         let app = App::build(config, clock.clone()).await.map_err(|error| anyhow!(error))?;
         let api_address = format!("http://{}", app.api_addr());
         let api = ApiClient::new(&api_address, None).map_err(|error| anyhow!(error))?;
-        introduce(&origin, &api_address, folder, out)?;
+        introduce(&origin, &liar.origin, &api_address, folder, out)?;
 
         let (stop_play, stop_site) = (CancellationToken::new(), CancellationToken::new());
         let (sender, events) = mpsc::channel(EVENTS);
         let served = Arc::clone(&site);
         let answer = move |path: &str| lock(&served).answer(path);
         tokio::spawn(http::serve(listener, answer, stop_site.clone()));
+        let (liar_served, liar_clock) = (liar.clone(), clock.clone());
+        let answer = move |path: &str| liar_served.answer(path, liar_clock.now());
+        tokio::spawn(http::serve(lies, answer, stop_site.clone()));
         let stop_daemon = CancellationToken::new();
         let (_, reloads) = mpsc::channel(1);
         let daemon = tokio::spawn(app.run(stop_daemon.clone(), reloads));
@@ -127,7 +140,7 @@ impl Stage {
         tokio::spawn(watcher::watch(api.clone(), sender.clone(), stop_play.clone()));
         let fetcher = ExampleFetcher { api: api.clone(), fetch, clock, events: sender };
         let fetcher = tokio::spawn(fetcher.run(stop_play.clone()));
-        Ok(Self { api, daemon, stop_daemon, fetcher, stop_play, stop_site, events })
+        Ok(Self { api, liar, daemon, stop_daemon, fetcher, stop_play, stop_site, events })
     }
 
     /// Prints what happens until the end.
@@ -185,7 +198,7 @@ impl Stage {
 }
 
 /// Everything that a demo makes shorter than life, and nothing else.
-fn config(folder: &Folder, origin: &str, address: &str) -> Result<Config, Failure> {
+fn config(folder: &Folder, address: &str, lying: &str) -> Result<Config, Failure> {
     let data_dir = toml::Value::String(folder.path().display().to_string());
     let text = format!(
         r#"
@@ -195,7 +208,7 @@ user_agent = "sitemapd-demo/0.1"
 [listen]
 api = "127.0.0.1:0"
 [fetch]
-allow = ["{address}"]
+allow = ["{address}", "{lying}"]
 [politeness]
 host_delay = "100ms"
 [poll]
@@ -222,17 +235,33 @@ lease = "30s"
 min_free_disk = "1MiB"
 [[site]]
 name = "example"
-url = "{origin}/"
+url = "http://{address}/"
+poll = "2s"
+[[site]]
+name = "lying"
+url = "http://{lying}/"
+sitemaps = ["http://{lying}/sitemap.xml"]
+feeds = []
 poll = "2s"
 "#
     );
-    Ok(Config::from_toml_str(&text)?)
+    let mut config = Config::from_toml_str(&text)?;
+    config.recrawl.price = PRICE;
+    Ok(config)
 }
 
-fn introduce(origin: &str, api: &str, folder: &Folder, out: &mut Output) -> std::io::Result<()> {
+fn introduce(
+    origin: &str,
+    lying: &str,
+    api: &str,
+    folder: &Folder,
+    out: &mut Output,
+) -> std::io::Result<()> {
     let origin = out.paint(Tone::Note, &format!("{origin}/"));
+    let lying = out.paint(Tone::Note, &format!("{lying}/"));
     let heading = out.paint(Tone::Strong, "sitemapd demo");
     out.line(&format!("{heading}  an example site on {origin} and the real daemon on it"))?;
+    out.line(&format!("beside it one that lies: {lying} dates every page anew for each reader"))?;
     out.line(&format!(
         "its database is in {} until the end; Ctrl-C ends it",
         folder.path().display()

@@ -60,6 +60,7 @@ impl Default for Config {
                 min: HOUR,
                 max: 180 * DAY,
                 budget: Budget::Auto,
+                price: 0.5,
                 changefreq: ChangeFreqIntervals::default(),
             },
             queue: Queue { order: Order::Learned, lease: 5 * MINUTE, max_attempts: 8 },

@@ -165,6 +165,12 @@ pub struct Recrawl {
     pub max: Duration,
     /// How many fetches of known pages there are to share out.
     pub budget: Budget,
+    /// What a fetch must be worth before anything has moved the price, in days
+    /// of staleness: low enough that a believed signal is worth a fetch. While
+    /// fetchers keep up nothing is lost by it, and where they do not it is found
+    /// out within days, in which the order within a host is right already. No
+    /// key of the file: only the demo, which lives faster, has another one.
+    pub price: f64,
     /// `[recrawl.changefreq]`: the interval each word stands for.
     pub changefreq: ChangeFreqIntervals,
 }

@@ -10,8 +10,6 @@
 /// Where a price begins: at it, a page that changes every two weeks is due
 /// every two weeks.
 const FIRST: f64 = 14.0 * 0.367_879_441_171_442_33;
-/// See [`Price::opening`]: at it, a page that changes daily is due every 29 hours.
-const OPENING: f64 = 0.5;
 /// Largest move of the price in an hour, as a logarithm: threefold in a day.
 const FASTEST_AN_HOUR: f64 = 0.05;
 /// By how much it falls in an hour in which fetchers had nothing to do.
@@ -21,8 +19,8 @@ const EASED_AN_HOUR: f64 = 0.02;
 pub const LEAST_OF_ALL: f64 = 0.05;
 /// Hours of budget that may be due before the price moves at full speed.
 const SLACK_HOURS: f64 = 20.0;
-/// Bounds of the price, in days of staleness per fetch: seconds to ages.
-const BOUNDS: (f64, f64) = (1e-5, 1e5);
+/// Bounds of the price, in days of staleness per fetch: moments to ages.
+const BOUNDS: (f64, f64) = (1e-8, 1e5);
 /// Days in which a fetcher's pace is believed to have changed.
 const PACE_DAYS: f64 = 1.0;
 
@@ -37,14 +35,6 @@ impl Default for Price {
 }
 
 impl Price {
-    /// Where the price of a store begins that has no history: low enough that a
-    /// believed signal is worth a fetch. While fetchers keep up nothing is lost
-    /// by it, and where they do not it is found out within days, in which the
-    /// order within a host is right already.
-    pub fn opening() -> Self {
-        Self(OPENING)
-    }
-
     /// A price that was kept; the first one where it is no price.
     pub fn restored(kept: f64) -> Self {
         let is_price = kept.is_finite() && kept > 0.0;

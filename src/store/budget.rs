@@ -51,10 +51,11 @@ pub(super) enum Asked {
     More,
 }
 
-impl Default for Ledger {
-    fn default() -> Self {
+impl Ledger {
+    /// One that nothing has moved yet.
+    fn opening(price: f64) -> Self {
         Self {
-            price: Price::opening(),
+            price: Price::restored(price),
             pace: Pace::default(),
             overdue: Pace::default(),
             ticked_at: 0,
@@ -64,11 +65,13 @@ impl Default for Ledger {
             asked: Asked::Nothing,
         }
     }
-}
 
-impl Ledger {
-    /// As the table has it; the first price where it has none.
-    pub(super) fn read(conn: &Connection, crawl: CrawlId) -> Result<Self, StoreError> {
+    /// As the table has it; where it has none, at the `opening` price.
+    pub(super) fn read(
+        conn: &Connection,
+        crawl: CrawlId,
+        opening: f64,
+    ) -> Result<Self, StoreError> {
         conn.prepare_cached(
             "SELECT price, pace, overdue, hours, ticked_at, settled, leased, leased_overdue, asked
              FROM prices WHERE crawl_id = ?1",
@@ -94,7 +97,7 @@ impl Ledger {
                 })
                 .optional()
         })
-        .map(Option::unwrap_or_default)
+        .map(|kept| kept.unwrap_or_else(|| Self::opening(opening)))
         .map_err(engine)
     }
 
@@ -171,7 +174,7 @@ impl State {
         if let Some(ledger) = self.learning.ledgers.get(&crawl) {
             return Ok(*ledger);
         }
-        let ledger = Ledger::read(&self.conn, crawl)?;
+        let ledger = Ledger::read(&self.conn, crawl, self.policy.opening_price)?;
         self.learning.ledgers.insert(crawl, ledger);
         Ok(ledger)
     }
@@ -183,8 +186,8 @@ impl State {
         change: impl FnOnce(&mut Ledger),
     ) -> Result<(), StoreError> {
         if self.policy.learns() {
-            self.ledger(crawl)?;
-            change(self.learning.change_ledger(crawl));
+            let before = self.ledger(crawl)?;
+            change(self.learning.change_ledger(crawl, before));
         }
         Ok(())
     }
@@ -197,8 +200,8 @@ impl State {
         claims: &[Claim],
     ) -> Result<(), StoreError> {
         if self.policy.learns() {
-            self.ledger(crawl)?;
-            let ledger = self.learning.note_ledger(crawl);
+            let before = self.ledger(crawl)?;
+            let ledger = self.learning.note_ledger(crawl, before);
             claims.iter().for_each(|claim| ledger.leased(*claim));
         }
         Ok(())
@@ -232,10 +235,13 @@ impl State {
 
     /// Notes that somebody leased, and whether they got what they asked for.
     pub(super) fn note_asked(&mut self, crawl: CrawlId, asked: Asked) -> Result<(), StoreError> {
-        if !self.policy.learns() || self.ledger(crawl)?.asked >= asked {
+        if !self.policy.learns() {
             return Ok(());
         }
-        self.learning.note_ledger(crawl).asked = asked;
+        let before = self.ledger(crawl)?;
+        if before.asked < asked {
+            self.learning.note_ledger(crawl, before).asked = asked;
+        }
         Ok(())
     }
 

@@ -44,7 +44,7 @@ pub(super) fn explain(
     }
     let Some(row) = rows::read_url(conn, view.id)? else { return Ok(()) };
     let site = policy.named(view.site.as_deref());
-    let around = around(conn, &row, site.bounds.changefreq.of(row.hints.changefreq))?;
+    let around = around(conn, policy, &row)?;
     // What nobody has seen is judged as if it had been when it was first listed.
     let model = row.learned();
     let state = model.unwrap_or_else(|| Model::first(view.first_seen));
@@ -78,11 +78,8 @@ pub(super) fn explain(
     Ok(())
 }
 
-fn around(
-    conn: &Connection,
-    row: &UrlRow,
-    assumed: std::time::Duration,
-) -> Result<Around, StoreError> {
+fn around(conn: &Connection, policy: &Policy, row: &UrlRow) -> Result<Around, StoreError> {
+    let assumed = policy.default.bounds.changefreq.of(row.hints.changefreq);
     let (host, all) = (learn::read(conn, Scope::Host(row.host))?, learn::read(conn, Scope::All)?);
     let source = match row.source {
         Some(source) => learn::read(conn, Scope::Source(source))?.trust,
@@ -102,7 +99,7 @@ fn around(
             .unwrap_or(0.5),
         None => 0.5,
     };
-    let price = Ledger::read(conn, row.crawl)?.price.get();
+    let price = Ledger::read(conn, row.crawl, policy.opening_price)?.price.get();
     Ok(Around { beliefs, host, all, mean, price })
 }
 

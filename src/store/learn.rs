@@ -103,17 +103,16 @@ impl Learning {
         self.last = None;
     }
 
-    /// A ledger that was loaded, to be changed.
-    pub(super) fn change_ledger(&mut self, crawl: CrawlId) -> &mut Ledger {
+    /// Changes a ledger, as it was before.
+    pub(super) fn change_ledger(&mut self, crawl: CrawlId, before: Ledger) -> &mut Ledger {
         self.changed_ledgers.insert(crawl);
-        self.note_ledger(crawl)
+        self.note_ledger(crawl, before)
     }
 
     /// The same, to be written when it is changed next.
-    pub(super) fn note_ledger(&mut self, crawl: CrawlId) -> &mut Ledger {
-        let ledger = self.ledgers.entry(crawl).or_default();
-        self.undo_ledgers.entry(crawl).or_insert(*ledger);
-        ledger
+    pub(super) fn note_ledger(&mut self, crawl: CrawlId, before: Ledger) -> &mut Ledger {
+        self.undo_ledgers.entry(crawl).or_insert(before);
+        self.ledgers.entry(crawl).or_insert(before)
     }
 
     /// A record that was loaded, to be changed.
@@ -136,12 +135,13 @@ impl State {
 
     /// Writes what the jobs of this transaction changed.
     pub(super) fn write_lessons(&mut self) -> Result<(), StoreError> {
-        for scope in std::mem::take(&mut self.learning.changed) {
-            let Some(lessons) = self.learning.records.get(&scope) else { continue };
+        let Learning { records, ledgers, changed, changed_ledgers, .. } = &mut self.learning;
+        for scope in changed.drain() {
+            let Some(lessons) = records.get(&scope) else { continue };
             write(&self.conn, scope, lessons)?;
         }
-        for crawl in std::mem::take(&mut self.learning.changed_ledgers) {
-            let Some(ledger) = self.learning.ledgers.get(&crawl) else { continue };
+        for crawl in changed_ledgers.drain() {
+            let Some(ledger) = ledgers.get(&crawl) else { continue };
             ledger.write(&self.conn, crawl)?;
         }
         Ok(())
@@ -217,9 +217,10 @@ impl State {
             return pulls;
         }
         let none = Trust::default();
-        let trust_of = |lessons: Option<&Lessons>| lessons.map_or(none, |lessons| lessons.trust);
-        let all = trust_of(records.get(&Scope::All));
-        let pulls = trust::pulls(&Trust::weights(&trust_of(own), &trust_of(of_host), &all));
+        let of_all = records.get(&Scope::All);
+        let [own, host, all] =
+            [own, of_host, of_all].map(|lessons| lessons.map_or(&none, |lessons| &lessons.trust));
+        let pulls = trust::pulls(&Trust::weights(own, host, all));
         if let Some(source) = source
             && let Some(own) = self.learning.records.get_mut(&Scope::Source(source))
         {

@@ -37,6 +37,8 @@ pub(super) struct Policy {
     pub(super) order: Order,
     /// What fetches of known pages are shared out.
     pub(super) budget: Budget,
+    /// What a fetch must be worth before anything has moved the price.
+    pub(super) opening_price: f64,
     /// Complete reads without a URL before it counts as removed.
     pub(super) removal_polls: u32,
     /// How long change events are kept.
@@ -84,6 +86,7 @@ impl Policy {
             by_site: HashMap::new(),
             order: config.queue.order,
             budget: config.recrawl.budget,
+            opening_price: config.recrawl.price,
             removal_polls: config.poll.removal_polls,
             keep_changes: config.store.keep_changes,
             keep_polls: config.store.keep_polls,

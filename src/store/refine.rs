@@ -46,6 +46,7 @@ impl State {
         };
         let fresh_until = now_s.saturating_add(FRESH_S);
         let mut head = Valued {
+            candidates: Vec::with_capacity(due.len()),
             last,
             stale_at: next_due.map_or(fresh_until, |due| due.min(fresh_until)),
             ..Valued::default()
@@ -77,7 +78,7 @@ impl State {
         let (worth, price) = (&valued.worth, valued.price);
         let now = timestamp(now_s.saturating_mul(1000));
         let is_overdue = worth.is_overdue(now);
-        if !is_overdue && worth.due(price * TOO_CHEAP) > now {
+        if !is_overdue && !worth.is_due(now, price * TOO_CHEAP) {
             let Some(row) = self.url_row(listed.id)?.filter(UrlRow::is_queued) else {
                 return Ok(Some(as_listed));
             };

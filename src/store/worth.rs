@@ -204,30 +204,34 @@ impl State {
             return self.pull_forward(row, Reason::Changed);
         }
         let beliefs = self.beliefs_of(row)?;
-        let mut noted = row.clone();
-        if let Some(mut learned) = row.learned() {
+        let looks = row.learned().map(|mut learned| {
             learned.signal(signal);
-            noted.looks = Some(learned.pack());
+            learned.pack()
+        });
+        let is_noted = looks != row.looks;
+        if beliefs.pulls[signal] > 0.0 {
+            let noted = UrlRow { looks: looks.or(row.looks), ..row.clone() };
+            return self.follow_signal(&noted, is_noted);
         }
-        let is_noted = noted.looks != row.looks;
-        if beliefs.pulls[signal] <= 0.0 {
-            return if is_noted { self.write_looks(&noted) } else { Ok(()) };
-        }
+        if is_noted { self.write_looks(row.id, looks) } else { Ok(()) }
+    }
+
+    /// Moves a URL for a signal that is believed, which may not be written yet.
+    fn follow_signal(&mut self, row: &UrlRow, is_noted: bool) -> Result<(), StoreError> {
         let waits = row.is_queued()
             && row.attempt == 0
             && row.expires_s.is_none()
             && matches!(row.reason, Reason::Recrawl | Reason::Changed);
-        if waits && let Some(valued) = self.valued(&noted)? {
+        let valued = if waits { self.valued(row)? } else { None };
+        if let Some(valued) = valued {
             // The place is written with what was noted, or that alone.
-            if !self.bring_forward(&noted, &valued)? && is_noted {
-                self.write_looks(&noted)?;
-            }
-            return Ok(());
+            let moved = self.bring_forward(row, &valued)?;
+            return if is_noted && !moved { self.write_looks(row.id, row.looks) } else { Ok(()) };
         }
         if is_noted {
-            self.write_looks(&noted)?;
+            self.write_looks(row.id, row.looks)?;
         }
-        self.pull_forward(&noted, Reason::Changed)
+        self.pull_forward(row, Reason::Changed)
     }
 
     /// Gives a waiting URL an earlier place, if that is worth a write; says
@@ -245,10 +249,10 @@ impl State {
         Ok(true)
     }
 
-    fn write_looks(&mut self, row: &UrlRow) -> Result<(), StoreError> {
+    fn write_looks(&mut self, url: UrlId, looks: Option<[u8; PACKED]>) -> Result<(), StoreError> {
         self.conn
             .prepare_cached("UPDATE feedback SET looks = ?2 WHERE url_id = ?1")
-            .and_then(|mut update| update.execute(params![row.id.0, row.looks]))
+            .and_then(|mut update| update.execute(params![url.0, looks]))
             .map(|_| ())
             .map_err(engine)
     }

@@ -88,12 +88,12 @@ pub(super) struct Narrator {
 }
 
 impl Narrator {
-    /// A narrator who begins now.
-    pub(super) fn new() -> Self {
+    /// A narrator who begins now, and knows who lies.
+    pub(super) fn new(liar: String) -> Self {
         Self {
             started: Instant::now(),
             beats: 0,
-            tally: Tally::default(),
+            tally: Tally::beside(liar),
             polls: VecDeque::new(),
             fetches: VecDeque::new(),
             untold: BTreeMap::new(),
@@ -258,6 +258,15 @@ impl Narrator {
         ] {
             let name = out.paint(Tone::Faint, &format!("{name:<8}"));
             out.line(&format!("  {name} {}", cut(&value, MAX_WIDTH - 11)))?;
+        }
+        for (name, trust) in [("honest", tally.honest), ("lying", tally.lying)] {
+            let name = out.paint(Tone::Faint, &format!("{name:<8}"));
+            out.line(&format!(
+                "  {name} {}: {} fetched for it, {} of these had changed",
+                count(trust.moved, "lastmod moved", "lastmods moved"),
+                number(trust.fetched),
+                number(trust.changed),
+            ))?;
         }
         let tone = if verdict.lost == 0 { Tone::Good } else { Tone::Bad };
         let lost = out.paint(tone, &number(verdict.lost));

@@ -35,8 +35,25 @@ pub(super) struct Tally {
     pub(super) settled: BTreeMap<String, u64>,
     /// Of these, neither.
     pub(super) refused: u64,
-    /// The last change of each URL that asks for a fetch.
+    /// Scheme, host and port of the site that lies.
+    liar: String,
+    /// What the lastmods of the example site led to.
+    pub(super) honest: Believed,
+    /// The same of the site that lies.
+    pub(super) lying: Believed,
+    /// The last change of each URL that asks for a fetch; no lies.
     changed_at: BTreeMap<String, Timestamp>,
+}
+
+/// What the lastmods of a site led to.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Believed {
+    /// Lastmods that moved.
+    pub(super) moved: u64,
+    /// Pages fetched for that.
+    pub(super) fetched: u64,
+    /// Of these, pages that had changed.
+    pub(super) changed: u64,
 }
 
 /// What the check at the end found.
@@ -53,6 +70,11 @@ pub(super) struct Verdict {
 }
 
 impl Tally {
+    /// Nothing yet, beside a site that lies.
+    pub(super) fn beside(liar: String) -> Self {
+        Self { liar, ..Self::default() }
+    }
+
     /// Counts an event.
     pub(super) fn take(&mut self, event: &Event) {
         match event {
@@ -60,6 +82,11 @@ impl Tally {
                 *self.polls.entry(poll.result.clone()).or_default() += 1;
                 for change in changes {
                     *self.changes.entry(change.kind.clone()).or_default() += 1;
+                    let is_moved = change.kind == "changed";
+                    self.of(&change.url).moved += u64::from(is_moved);
+                    if is_moved && self.is_lie(&change.url) {
+                        continue;
+                    }
                     if matches!(change.kind.as_str(), "new" | "changed" | "removed") {
                         self.changed_at.insert(change.url.clone(), change.at);
                     }
@@ -70,10 +97,23 @@ impl Tally {
             Event::Released(urls) => self.released += urls,
             Event::Fetched(fetch) if fetch.settled == "ok" => {
                 *self.settled.entry(fetch.outcome.clone()).or_default() += 1;
+                if fetch.reason == "changed" {
+                    let believed = self.of(&fetch.url);
+                    believed.fetched += 1;
+                    believed.changed += u64::from(fetch.outcome == "changed");
+                }
             }
             Event::Fetched(_) => self.refused += 1,
             Event::Trouble(_) => {}
         }
+    }
+
+    fn is_lie(&self, url: &str) -> bool {
+        !self.liar.is_empty() && url.starts_with(&self.liar)
+    }
+
+    fn of(&mut self, url: &str) -> &mut Believed {
+        if self.is_lie(url) { &mut self.lying } else { &mut self.honest }
     }
 
     /// Leases settled, all outcomes.

@@ -10,6 +10,7 @@
 //! the numbers mean is for `recrawl`.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -67,25 +68,57 @@ pub(super) struct Lessons {
     pulls: Option<(u32, u32, PerSignal<f64>)>,
 }
 
+/// A map by row numbers of ours, asked several times a URL: they need no
+/// protection from strangers, which is most of what the usual hash costs.
+pub(super) type ById<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
+
+/// Mixes the few numbers that a row number of ours is made of.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // The fractional part of the golden ratio; the high bits are the good ones.
+        let mixed = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+
+    fn write_i64(&mut self, number: i64) {
+        self.write_u64(number.cast_unsigned());
+    }
+
+    fn write_isize(&mut self, number: isize) {
+        self.write_u64(number.cast_unsigned() as u64);
+    }
+}
+
 /// What beliefs are asked for.
 type Asked = (HostId, Option<SourceId>, Bucket, std::time::Duration);
 
 /// What is remembered.
 #[derive(Debug, Default)]
 pub(super) struct Learning {
-    records: HashMap<Scope, Lessons>,
-    pub(super) ledgers: HashMap<CrawlId, Ledger>,
+    records: ById<Scope, Lessons>,
+    pub(super) ledgers: ById<CrawlId, Ledger>,
     /// The beliefs asked for last, for as long as nothing is learned: rows of
     /// one host come one after another.
     last: Option<(Asked, Beliefs)>,
     /// Mean priority of sites, 0 to 1.
-    pub(super) means: HashMap<SiteId, f64>,
+    pub(super) means: ById<SiteId, f64>,
     /// To be written when the transaction commits.
     changed: HashSet<Scope>,
     changed_ledgers: HashSet<CrawlId>,
     /// As it was before the job that runs.
-    undo: HashMap<Scope, Lessons>,
-    undo_ledgers: HashMap<CrawlId, Ledger>,
+    undo: ById<Scope, Lessons>,
+    undo_ledgers: ById<CrawlId, Ledger>,
 }
 
 impl Learning {

@@ -6,7 +6,7 @@
 //! corrected due time, what is goes into the window by its value. Nothing else
 //! ever moves a row because time passes or the price moves.
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Row, params};
 
 use super::rows::{UrlRow, held};
 use super::state::State;
@@ -25,6 +25,18 @@ const FRESH_S: i64 = 3_600;
 /// longest may be among them.
 const BEHIND: usize = 64;
 
+/// What is due, what of it is known, whether that is all, and when the next is.
+type Head = (Vec<(Candidate, Option<Kept>)>, Extent, Option<i64>);
+
+/// A host's list below a band, with what the value of its rows rests on.
+const WITH_LOOKS: &str = "SELECT q.band, q.due_s, q.url_id, q.site_id, q.valued,
+        u.source_id, u.hints, u.fresh_s, f.looks
+    FROM queue q
+    LEFT JOIN feedback f ON q.valued = 1 AND f.url_id = q.url_id
+    LEFT JOIN urls u ON q.valued = 1 AND u.id = q.url_id AND u.listed = 1
+    WHERE q.crawl_id = ?1 AND q.host_id = ?2 AND q.band < ?3
+    ORDER BY q.band DESC, q.due_s, q.url_id";
+
 impl State {
     /// Fills the window's buffer of a host with what is due of it.
     pub(super) fn fill(
@@ -34,12 +46,13 @@ impl State {
         now_s: i64,
         limit: usize,
     ) -> Result<(), StoreError> {
-        let (due, extent, next_due) = self.due_of_host(crawl, host, now_s, limit, &[])?;
         if !self.policy.learns() || self.proof_of_host(host)? <= 0.0 {
+            let (due, extent, next_due) = self.due_of_host(crawl, host, now_s, limit, &[])?;
             self.window(crawl).refill(host, &due, extent, next_due);
             return Ok(());
         }
-        let last = due.last().copied().filter(|_| extent == Extent::Prefix);
+        let (due, extent, next_due) = self.due_with_looks(crawl, host, now_s, limit)?;
+        let last = due.last().map(|(last, _)| *last).filter(|_| extent == Extent::Prefix);
         let behind = match &last {
             Some(last) => self.behind(crawl, host, i64::from(last.band), now_s)?,
             None => Vec::new(),
@@ -51,11 +64,14 @@ impl State {
             stale_at: next_due.map_or(fresh_until, |due| due.min(fresh_until)),
             ..Valued::default()
         };
-        for candidate in due {
-            head.candidates.extend(self.refine(candidate, now_s, &mut head.stale_at)?);
+        for (candidate, kept) in due {
+            let valued = self.refine(candidate, kept.as_ref(), now_s, &mut head.stale_at)?;
+            head.candidates.extend(valued);
         }
         for candidate in behind {
-            head.behind.extend(self.refine(candidate, now_s, &mut head.stale_at)?);
+            let kept = self.url_row(candidate.id)?.as_ref().and_then(Kept::of);
+            let valued = self.refine(candidate, kept.as_ref(), now_s, &mut head.stale_at)?;
+            head.behind.extend(valued);
         }
         self.window(crawl).refill_by_value(host, &head);
         Ok(())
@@ -66,6 +82,7 @@ impl State {
     fn refine(
         &mut self,
         listed: Candidate,
+        kept: Option<&Kept>,
         now_s: i64,
         stale_at: &mut i64,
     ) -> Result<Option<Candidate>, StoreError> {
@@ -73,8 +90,8 @@ impl State {
             return Ok(Some(listed));
         }
         let as_listed = Candidate::as_listed(listed.id, listed.host, listed.band, listed.due_at);
-        let Some(kept) = self.kept(&listed)? else { return Ok(Some(as_listed)) };
-        let Some(valued) = self.weigh_now(&kept, now_s)? else { return Ok(Some(as_listed)) };
+        let Some(kept) = kept else { return Ok(Some(as_listed)) };
+        let Some(valued) = self.weigh_now(kept, now_s)? else { return Ok(Some(as_listed)) };
         let (worth, price) = (&valued.worth, valued.price);
         let now = timestamp(now_s.saturating_mul(1000));
         let is_overdue = worth.is_overdue(now);
@@ -97,32 +114,40 @@ impl State {
         Ok(Some(listed.valued(worth.score(now, price), claim)))
     }
 
-    /// What is needed of a queued row to take its value: less than effects need,
-    /// since this is read for every row that comes due.
-    fn kept(&self, listed: &Candidate) -> Result<Option<Kept>, StoreError> {
-        self.conn
-            .prepare_cached(
-                "SELECT u.site_id, u.source_id, u.hints, u.fresh_s, f.looks, u.crawl_id
-                 FROM feedback f JOIN urls u ON u.id = f.url_id
-                 WHERE f.url_id = ?1 AND f.looks IS NOT NULL AND u.listed = 1",
-            )
-            .and_then(|mut query| {
-                query
-                    .query_row([listed.id.0], |row| {
-                        Ok(Kept {
-                            id: listed.id,
-                            host: listed.host,
-                            site: row.get::<_, Option<i64>>(0)?.map(SiteId),
-                            source: row.get::<_, Option<i64>>(1)?.map(SourceId),
-                            hints: EntryHints::from_bits(row.get(2)?).unwrap_or_default(),
-                            fresh_s: row.get(3)?,
-                            looks: row.get(4)?,
-                            crawl: CrawlId(row.get(5)?),
-                        })
-                    })
-                    .optional()
-            })
-            .map_err(engine)
+    /// The head of a host's list as [`Self::due_of_host`] reads it, with what
+    /// the value of its rows rests on: one statement a band, since this is read
+    /// for every row that comes due.
+    fn due_with_looks(
+        &self,
+        crawl: CrawlId,
+        host: HostId,
+        now_s: i64,
+        limit: usize,
+    ) -> Result<Head, StoreError> {
+        let (mut due, mut next_due) = (Vec::new(), None::<i64>);
+        let mut below = i64::from(u8::MAX) + 1;
+        'bands: loop {
+            let mut query = self.conn.prepare_cached(WITH_LOOKS).map_err(engine)?;
+            let mut rows = query.query(params![crawl.0, host.0, below]).map_err(engine)?;
+            while let Some(row) = rows.next().map_err(engine)? {
+                if !self.may_lease(row.get(3).map_err(engine)?, &[]) {
+                    continue;
+                }
+                let (band, due_s): (i64, i64) =
+                    (row.get(0).map_err(engine)?, row.get(1).map_err(engine)?);
+                if due_s > now_s {
+                    next_due = Some(next_due.map_or(due_s, |other| other.min(due_s)));
+                    below = band;
+                    continue 'bands;
+                }
+                if due.len() >= limit {
+                    return Ok((due, Extent::Prefix, next_due));
+                }
+                due.push(read_listed(row, crawl, host).map_err(engine)?);
+            }
+            break;
+        }
+        Ok((due, Extent::Complete, next_due))
     }
 
     /// What has been due for longest in each band below `band`.
@@ -163,4 +188,32 @@ impl State {
         }
         Ok(found)
     }
+}
+
+/// A row of [`WITH_LOOKS`].
+fn read_listed(
+    row: &Row<'_>,
+    crawl: CrawlId,
+    host: HostId,
+) -> rusqlite::Result<(Candidate, Option<Kept>)> {
+    let id = UrlId(row.get(2)?);
+    let band: i64 = row.get(0)?;
+    let valued: bool = row.get(4)?;
+    let band = u8::try_from(band).unwrap_or(u8::MAX);
+    let place = Place { crawl, host, band, due_s: row.get(1)?, url: id, valued };
+    let (looks, hints): (Option<_>, Option<u16>) = (row.get(8)?, row.get(6)?);
+    let kept = match (looks, hints) {
+        (Some(looks), Some(hints)) => Some(Kept {
+            id,
+            crawl,
+            host,
+            site: row.get::<_, Option<i64>>(3)?.map(SiteId),
+            source: row.get::<_, Option<i64>>(5)?.map(SourceId),
+            hints: EntryHints::from_bits(hints).unwrap_or_default(),
+            fresh_s: row.get(7)?,
+            looks,
+        }),
+        _ => None,
+    };
+    Ok((place.candidate(), kept))
 }

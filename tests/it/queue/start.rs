@@ -21,6 +21,10 @@ fn statements() -> Vec<(&'static str, String)> {
         ("state.rs", include_str!("../../../src/store/state.rs")),
         ("schema.rs", include_str!("../../../src/store/schema.rs")),
         ("robots.rs", include_str!("../../../src/store/robots.rs")),
+        ("learn.rs", include_str!("../../../src/store/learn.rs")),
+        ("worth.rs", include_str!("../../../src/store/worth.rs")),
+        ("refine.rs", include_str!("../../../src/store/refine.rs")),
+        ("budget.rs", include_str!("../../../src/store/budget.rs")),
     ];
     let mut found = Vec::new();
     for (file, text) in files {

@@ -1,0 +1,142 @@
+//! The learned order on whole daemons: what documents and fetchers say of a
+//! site decides how much of it is fetched, and outlives the daemon.
+
+use serde_json::{Value, json};
+use sitemapd::fetch::api::ApiClient;
+use sitemapd::model::{Outcome, Reason};
+use sitemapd::queue::Settlement;
+use sitemapd::recrawl::habit::Habit;
+use sitemapd::recrawl::signal::Signal;
+
+use super::one_sitemap;
+use crate::support::daemon::{DAY, Daemon, HOUR, World, sitemap};
+use crate::support::queue_daemon::report;
+use crate::support::{Origin, Reply};
+
+/// Pages of a site.
+const PAGES: usize = 25;
+
+/// A sitemap in which page `n` has the date that `date` gives it.
+fn dated(base: &str, date: impl Fn(usize) -> String) -> Reply {
+    let pages: Vec<(String, String)> = (0..PAGES).map(|n| (format!("/{n}"), date(n))).collect();
+    let entries: Vec<(&str, &str)> =
+        pages.iter().map(|(path, date)| (path.as_str(), date.as_str())).collect();
+    Reply::xml(sitemap(base, &entries))
+}
+
+/// Leases all that may be, and settles each as `outcome` says of its reason;
+/// says how many were due for a change.
+async fn fetch(daemon: &Daemon, outcome: impl Fn(Reason) -> Outcome) -> usize {
+    let leased = daemon.lease().await;
+    let changed = leased.iter().filter(|leased| leased.reason == Reason::Changed).count();
+    let results: Vec<Settlement> =
+        leased.iter().map(|leased| report(leased.token, outcome(leased.reason))).collect();
+    daemon.store.settle(results).await.unwrap();
+    changed
+}
+
+async fn told(daemon: &Daemon, path: &str, query: &[(&str, &str)]) -> Value {
+    let client = ApiClient::new(&format!("http://{}", daemon.api), None).unwrap();
+    client.get(path, query).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_site_that_dates_every_page_anew_is_not_fetched_for_it() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let world = World::new(&[&origin]);
+    origin.set("/sitemap.xml", dated(&base, |_| world.clock.now().to_string()));
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    assert_eq!(daemon.lease().await.len(), PAGES);
+    daemon.pass(HOUR).await;
+    fetch(&daemon, |_| Outcome::Unchanged).await;
+    let mut fetched = 0;
+    for _ in 0..5 {
+        daemon.pass(HOUR).await;
+        origin.set("/sitemap.xml", dated(&base, |_| world.clock.now().to_string()));
+        let poll = daemon.poll("/sitemap.xml").await;
+        assert_eq!(poll.counts.changed, PAGES as u64, "each says that it changed");
+        fetched += fetch(&daemon, |_| Outcome::Unchanged).await;
+    }
+    assert_eq!(fetched, 0, "of {} lies", 5 * PAGES);
+    let trust = daemon.source("/sitemap.xml").await.trust.unwrap();
+    assert_eq!((trust.habit, trust.moves), (Habit::AlwaysNow, Signal::Stamp));
+    let shown = told(&daemon, "/v1/sources", &[]).await;
+    let sources = shown["sources"].as_array().unwrap();
+    let source = sources.iter().find(|source| source["trust"] != json!(null)).unwrap();
+    assert_eq!(source["trust"]["habit"], "always-now");
+    assert_eq!(source["trust"]["signals"]["stamp"]["believed"], false);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_site_whose_dates_are_true_is_fetched_for_each_also_after_a_restart() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let world = World::new(&[&origin]);
+    let old = "2026-11-01T00:00:00Z".to_owned();
+    let mut dates = vec![old; PAGES];
+    origin.set("/sitemap.xml", dated(&base, |n| dates[n].clone()));
+    let mut daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    fetch(&daemon, |_| Outcome::Unknown).await;
+    for (round, edited) in [[3, 9], [14, 20], [5, 11], [17, 22]].into_iter().enumerate() {
+        daemon.pass(DAY).await;
+        for n in edited {
+            dates[n] = world.clock.now().to_string();
+        }
+        origin.set("/sitemap.xml", dated(&base, |n| dates[n].clone()));
+        daemon.poll("/sitemap.xml").await;
+        let outcome = |reason| match reason {
+            Reason::Changed => Outcome::Changed,
+            _ => Outcome::Unchanged,
+        };
+        assert_eq!(fetch(&daemon, outcome).await, 2, "round {round}");
+        if round == 1 {
+            daemon.stop().await;
+            daemon = world.start(&one_sitemap(&origin)).await;
+        }
+    }
+    let known = told(&daemon, "/v1/url", &[("url", &format!("{base}/17"))]).await;
+    assert!(known["learned"]["lastmod_right"].as_f64().unwrap() > 0.8, "{known}");
+    assert!(known["why"].as_str().unwrap().contains("lastmod has been right"), "{known}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_crawl_log_trains_the_model_and_moves_due_times() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let world = World::new(&[&origin]);
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/busy", ""), ("/still", "")])));
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let client = ApiClient::new(&format!("http://{}", daemon.api), None).unwrap();
+    let mut fetches = Vec::new();
+    for day in 1..=20 {
+        let time = format!("2026-11-{day:02}T00:00:00Z");
+        let busy = json!({ "url": format!("{base}/busy"), "time": time, "hash": day.to_string() });
+        let still = json!({ "url": format!("{base}/still"), "time": time, "changed": false });
+        fetches.extend([busy, still]);
+    }
+    fetches.push(json!({ "url": format!("{base}/never"), "time": "2026-11-01T00:00:00Z" }));
+    let body = json!({ "fetches": fetches });
+    let answer: Value = client.post("/v1/import", &body).await.unwrap();
+    assert_eq!(answer, json!({ "taken": 40, "unknown": 1, "ignored": 0 }));
+    let (busy, still) =
+        (daemon.url(&format!("{base}/busy")).await, daemon.url(&format!("{base}/still")).await);
+    assert_eq!((busy.fetches, busy.changes), (20, 19));
+    assert!(busy.due_at.unwrap() < still.due_at.unwrap());
+    assert!(still.due_at.unwrap() > daemon.now(), "it need not be looked at yet");
+    let numbers = busy.learned.unwrap().numbers;
+    assert!(numbers.rate > 0.5 && numbers.proof > 0.99, "{numbers:?}");
+    // Once more changes nothing.
+    let again: Value = client.post("/v1/import", &body).await.unwrap();
+    assert_eq!(again["ignored"], 40);
+    // What is known goes out again, a line a URL.
+    let known = told(&daemon, "/v1/urls", &[]).await;
+    assert_eq!(known["urls"].as_array().unwrap().len(), 2);
+    assert_eq!(known["next"], json!(null));
+    daemon.stop().await;
+}

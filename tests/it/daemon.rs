@@ -11,6 +11,7 @@ mod follow;
 mod fresh;
 mod grants;
 mod indexes;
+mod large;
 mod learned;
 mod limits;
 mod moves;

@@ -56,7 +56,7 @@ mod tests {
         let liar = Liar { origin: "http://127.0.0.1:1".to_owned() };
         let at = |text: &str| text.parse().expect("a timestamp");
         let (early, late) = (at("2026-11-21T08:00:00Z"), at("2026-11-21T08:00:02Z"));
-        let body = |path, at| liar.answer(path, at).body;
+        let body = |path: &str, at| liar.answer(path, at).body;
         assert_ne!(body("/sitemap.xml", early), body("/sitemap.xml", late));
         for number in 1..=PAGES {
             let path = format!("/brochure/{number}");

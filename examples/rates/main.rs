@@ -45,6 +45,7 @@ struct Size {
     rounds: usize,
 }
 
+#[allow(clippy::print_stdout)] // the table is what it is run for
 fn main() -> anyhow::Result<()> {
     let size = read_size()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

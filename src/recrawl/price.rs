@@ -49,10 +49,10 @@ impl Price {
     /// Lowers the price after `hours`, of which no more than a day count, in which
     /// fetchers asked for more than was worth it; not below [`LEAST_OF_ALL`].
     pub fn ease(&mut self, hours: f64) {
-        if !(hours > 0.0) || self.0 <= LEAST_OF_ALL {
+        if self.0 <= LEAST_OF_ALL {
             return;
         }
-        let eased = self.0 * (-EASED_AN_HOUR * hours.min(24.0)).exp();
+        let eased = self.0 * (-EASED_AN_HOUR * hours.clamp(0.0, 24.0)).exp();
         self.0 = eased.max(LEAST_OF_ALL);
     }
 

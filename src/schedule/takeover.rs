@@ -79,8 +79,8 @@ impl Poll<'_> {
         let (shrunk, is_held) = (verdict.shrunk, verdict.held);
         let (rolled, learns, same) = (verdict.rolled, verdict.learned, verdict.same);
         let (restated, dates) = (std::mem::take(&mut verdict.restated), verdict.dates.clone());
-        let moves = self.poller.store.moves_of(self.target.id, dates.clone()).await?;
-        let origin = Origin { moves, ..self.origin(window) };
+        let signal = self.poller.store.moves_of(self.target.id, dates.clone()).await?;
+        let origin = Origin { moves: signal, ..self.origin(window) };
         let (next, mut counts) = self.apply(verdict, Some(&again), origin).await?;
         let talking = has_extensions.then(|| again.clone());
         self.take_texts(talking, Wanted::of(&restated, &next), origin).await?;
@@ -131,7 +131,7 @@ impl Poll<'_> {
             hints: hints_text(&hints),
             snapshot: (!same).then_some(sums.data),
             changed,
-            dates,
+            dates: Box::new(dates),
         };
         let next_poll = self.poller.next(self.target, &ended, &hints);
         self.poller

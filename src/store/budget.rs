@@ -202,7 +202,9 @@ impl State {
         if self.policy.learns() {
             let before = self.ledger(crawl)?;
             let ledger = self.learning.note_ledger(crawl, before);
-            claims.iter().for_each(|claim| ledger.leased(*claim));
+            for claim in claims {
+                ledger.leased(*claim);
+            }
         }
         Ok(())
     }

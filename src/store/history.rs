@@ -68,7 +68,7 @@ impl State {
         fetches.sort_by_key(|fetch| fetch.at);
         let mut imported = Imported::default();
         for fetch in fetches {
-            match self.import_one(crawl, fetch)? {
+            match self.import_one(crawl, &fetch)? {
                 Some(true) => imported.taken += 1,
                 Some(false) => imported.ignored += 1,
                 None => imported.unknown += 1,
@@ -78,13 +78,17 @@ impl State {
     }
 
     /// Was it taken in? `None` where its URL is not known.
-    fn import_one(&mut self, crawl: CrawlId, fetch: PastFetch) -> Result<Option<bool>, StoreError> {
+    fn import_one(
+        &mut self,
+        crawl: CrawlId,
+        fetch: &PastFetch,
+    ) -> Result<Option<bool>, StoreError> {
         let Some(mut row) = self.find_normalised(crawl, &fetch.url)? else { return Ok(None) };
         let at = fetch.at;
         if at > timestamp(self.steady_ms()) || !self.is_newer(&row, at)? {
             return Ok(Some(false));
         }
-        let report = report(&fetch, row.id);
+        let report = report(fetch, row.id);
         let outcome = report.outcome.unwrap_or_else(|| derive_outcome(&report, &row));
         if self.policy.learns()
             && let Some(look) = look_of(outcome, &report, &row)

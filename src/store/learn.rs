@@ -82,7 +82,9 @@ impl Hasher for IdHasher {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
     }
 
     fn write_u64(&mut self, number: u64) {
@@ -344,10 +346,12 @@ fn reading(dates: &Dates) -> Reading<'_> {
     Reading { at, entries, dated, date_only, future, known, regressed, moved }
 }
 
+/// A row of the table: trust, priors, habits, moves.
+type Columns = (Vec<u8>, Option<Vec<u8>>, Option<Vec<u8>>, i64);
+
 /// The record as the table has it; nothing learned where it has none.
 pub(super) fn read(conn: &Connection, scope: Scope) -> Result<Lessons, StoreError> {
     let (kind, id) = scope.columns();
-    type Columns = (Vec<u8>, Option<Vec<u8>>, Option<Vec<u8>>, i64);
     let kept: Option<Columns> = conn
         .prepare_cached(
             "SELECT trust, priors, habits, moves FROM learned WHERE scope = ?1 AND id = ?2",

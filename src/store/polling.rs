@@ -167,7 +167,7 @@ pub struct ReadResult {
     /// Did it show anything new?
     pub changed: bool,
     /// How its lastmods compare with those of the read before.
-    pub dates: Dates,
+    pub dates: Box<Dates>,
 }
 
 /// How a poll ended.

@@ -94,13 +94,13 @@ pub(crate) struct Source {
 struct Trust {
     habit: &'static str,
     moves: &'static str,
-    signals: BTreeMap<&'static str, Believed>,
-    host: BTreeMap<&'static str, Believed>,
+    signals: BTreeMap<&'static str, Signalled>,
+    host: BTreeMap<&'static str, Signalled>,
 }
 
 /// The trust in one kind of signal.
 #[derive(Debug, Serialize)]
-struct Believed {
+struct Signalled {
     right: f64,
     hits: f64,
     looks: f64,
@@ -113,7 +113,7 @@ impl From<Trusted> for Trust {
             let named = |(signal, view): (Signal, SignalView)| {
                 let SignalView { record, is_believed: believed } = view;
                 let (right, hits, looks) = (record.right, record.hits, record.looks);
-                (signal.as_str(), Believed { right, hits, looks, believed })
+                (signal.as_str(), Signalled { right, hits, looks, believed })
             };
             signals.into_iter().map(named).collect()
         };

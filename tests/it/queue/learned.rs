@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use sitemapd::diff::snapshot::EntryHints;
 use sitemapd::model::{Outcome, Reason, UrlId};
 use sitemapd::recrawl::signal::Signal;
 use sitemapd::store::Effect;
@@ -32,7 +33,7 @@ async fn with(urls: usize) -> (Queue, Vec<UrlId>) {
 async fn signal(queue: &Queue, url: UrlId, moves: Signal) {
     let at = queue.clock.now();
     let lastmod = sitemapd::model::Lastmod { at, precision: sitemapd::model::Precision::Second };
-    let effect = Effect::Changed { url, lastmod, hints: Default::default() };
+    let effect = Effect::Changed { url, lastmod, hints: EntryHints::default() };
     let origin = sitemapd::store::Origin { moves, ..queue.origin("a") };
     queue.store.apply(origin, vec![effect]).await.unwrap();
 }
@@ -58,7 +59,7 @@ async fn believed(queue: &Queue, signal: Signal) -> SignalView {
     trust.host.into_iter().find(|(kind, _)| *kind == signal).unwrap().1
 }
 
-async fn price(queue: &Queue) -> f64 {
+fn price(queue: &Queue) -> f64 {
     let sql = "SELECT coalesce((SELECT price FROM prices), 0.0)";
     queue.connection().query_row(sql, [], |row| row.get(0)).unwrap()
 }
@@ -153,13 +154,13 @@ async fn what_was_learned_outlives_a_restart() {
     queue.clock.advance(HOUR);
     signal(&queue, rows[3], Signal::Lastmod).await;
     let before = queue.view("http://a.test/3").await;
-    let (trust, paid) = (believed(&queue, Signal::Lastmod).await, price(&queue).await);
+    let (trust, paid) = (believed(&queue, Signal::Lastmod).await, price(&queue));
     let queue = queue.reopen(Duration::ZERO).await;
     let after = queue.view("http://a.test/3").await;
     assert!(before.learned.is_some());
     assert_eq!((after.learned, after.due_at), (before.learned, before.due_at));
     assert_eq!(believed(&queue, Signal::Lastmod).await, trust);
-    assert!((price(&queue).await - paid).abs() < 1e-9);
+    assert!((price(&queue) - paid).abs() < 1e-9);
 }
 
 #[tokio::test]
@@ -219,14 +220,14 @@ async fn a_change_of_next_to_nothing_is_none() {
 async fn fetchers_that_do_not_keep_up_make_a_fetch_dearer() {
     let (queue, _) = with(400).await;
     queue.clock.advance(20 * DAY);
-    let before = price(&queue).await;
+    let before = price(&queue);
     for _ in 0..40 {
         queue.clock.advance(DAY);
         for leased in queue.lease(2).await {
             queue.settle(leased.token, Outcome::Changed).await;
         }
     }
-    let after = price(&queue).await;
+    let after = price(&queue);
     assert!(before > 0.0 && after > 1.5 * before, "{before} became {after}");
 }
 

@@ -11,6 +11,8 @@
 //! pulls no URL forward, and goes on being learned by the looks that come
 //! anyway. Which kind a lastmod is counted as is decided by `habit`.
 
+use std::sync::LazyLock;
+
 use super::grid::Grid;
 use super::model::{Beliefs, Evidence};
 use super::pack::{numbers, put};
@@ -104,7 +106,7 @@ impl Trust {
             let count = f64::from(*count);
             let others = expected - count * beliefs.pulls[signal];
             let tally = &mut self.signals[signal];
-            let by_value = RIGHT.map(|right| others + count * weight_of(right));
+            let by_value = WEIGHTS.map(|weight| others + count * weight);
             tally.grid.learn(by_value, evidence.changed, MEMORY);
             tally.hits = tally.hits * MEMORY + f64::from(u8::from(evidence.changed));
             tally.looks = tally.looks * MEMORY + 1.0;
@@ -120,6 +122,9 @@ impl Trust {
         PerSignal::from_fn(|signal| {
             let (own, host, all) =
                 (&source.signals[signal], &host.signals[signal], &all.signals[signal]);
+            if own.looks + host.looks + all.looks <= 0.0 {
+                return UNPROVEN[signal];
+            }
             let grid = own.grid.add(&host.grid, host.share(own, FROM_HOST));
             let grid = grid.add(&all.grid, all.share(host, FROM_ALL));
             weight_of(grid.mean(RIGHT, ASSUMED[signal]))
@@ -162,6 +167,13 @@ impl Trust {
         Some(trust)
     }
 }
+
+/// The weights that the values of [`RIGHT`] stand for.
+static WEIGHTS: LazyLock<[f64; 8]> = LazyLock::new(|| RIGHT.map(weight_of));
+/// The weights of signals that nobody has looked after: asked for at each look.
+static UNPROVEN: LazyLock<PerSignal<f64>> = LazyLock::new(|| {
+    PerSignal::from_fn(|signal| weight_of(Grid::default().mean(RIGHT, ASSUMED[signal])))
+});
 
 fn weight_of(right: f64) -> f64 {
     -(-right).ln_1p()

@@ -102,7 +102,7 @@ fn expected_for(wanted: f64) -> f64 {
         let slope = -(-x).exp_m1();
         let step = (gain(x) - wanted) / slope;
         x -= step;
-        if step.abs() <= 1e-9 * x {
+        if step.abs() <= 1e-7 * x {
             break;
         }
     }

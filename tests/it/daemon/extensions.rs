@@ -50,12 +50,12 @@ async fn told(daemon: &Daemon, url: &str) -> Value {
     client.get("/v1/url", &[("url", url)]).await.unwrap()
 }
 
-/// Settles everything that may be leased now, as unchanged.
+/// Settles everything that may be leased now; nobody compared.
 pub(super) async fn settle_all(daemon: &Daemon) -> usize {
     let leased = daemon.lease().await;
     let results: Vec<Settlement> = leased
         .iter()
-        .map(|leased| report(leased.token, sitemapd::model::Outcome::Unchanged))
+        .map(|leased| report(leased.token, sitemapd::model::Outcome::Unknown))
         .collect();
     daemon.store.settle(results).await.unwrap();
     leased.len()

@@ -190,7 +190,8 @@ impl Candidate {
     /// taken as they lie: leasing in no order at all dirties more pages.
     #[must_use]
     pub fn valued(mut self, score: f64, claim: Claim) -> Self {
-        let step = (score.clamp(0.0, 100.0) / BANDS_ALIKE).round() * BANDS_ALIKE;
+        let alike = f64::from(BANDS_ALIKE);
+        let step = (score.clamp(0.0, 100.0) / alike).round() * alike;
         // Within 0 and 6,400.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let rank = (step * f64::from(RANKS_A_BAND)) as u16;
@@ -206,7 +207,7 @@ impl Candidate {
 }
 
 /// Places that count as one: half of those that a doubling of the value takes.
-const BANDS_ALIKE: f64 = 4.0;
+pub const BANDS_ALIKE: u8 = 4;
 /// Rows that lie on about one page of a table.
 const ROWS_A_SHELF: i64 = 32;
 /// Steps of [`Candidate::rank`] in a band.

@@ -157,12 +157,26 @@ impl State {
         due_s: i64,
         attempt: u32,
     ) -> Result<(), StoreError> {
+        let place = Place { band, due_s, ..row.place() };
+        self.place_with(row, state, reason, place, attempt, row.looks)
+    }
+
+    /// The same, with what else is to be noted of it.
+    pub(super) fn place_with(
+        &mut self,
+        row: &UrlRow,
+        state: i64,
+        reason: Reason,
+        place: Place,
+        attempt: u32,
+        looks: Option<[u8; PACKED]>,
+    ) -> Result<(), StoreError> {
+        let Place { band, due_s, .. } = place;
         if row.is_queued() {
             self.dequeue(row.place())?;
         }
         if row.has_feedback || state != held::QUEUED {
-            let place = Place { band, due_s, ..row.place() };
-            self.write_feedback_place(place, state, reason, attempt, row.looks)?;
+            self.write_feedback_place(place, state, reason, attempt, looks)?;
         } else {
             self.conn
                 .prepare_cached("UPDATE urls SET reason = ?2, band = ?3, due_s = ?4 WHERE id = ?1")
@@ -173,8 +187,7 @@ impl State {
         }
         if state == held::QUEUED && !row.leased {
             let valued = self.is_valued(row, reason);
-            let place = Place { band, due_s, valued, ..row.place() };
-            self.enqueue(place, row.site)?;
+            self.enqueue(Place { valued, ..place }, row.site)?;
         }
         Ok(())
     }

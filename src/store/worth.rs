@@ -12,10 +12,10 @@ use super::learn::Scope;
 use super::policy::SitePolicy;
 use super::rows::{UrlRow, held};
 use super::state::State;
-use super::{StoreError, engine, timestamp};
+use super::{StoreError, engine, timestamp, turns};
 use crate::diff::snapshot::EntryHints;
 use crate::model::{CrawlId, HostId, Outcome, Priority, Reason, SiteId, SourceId, UrlId};
-use crate::queue::Settlement;
+use crate::queue::{BANDS_ALIKE, Settlement};
 use crate::recrawl::model::{Beliefs, Look, PACKED, UrlState};
 use crate::recrawl::prior::Bucket;
 use crate::recrawl::signal::Signal;
@@ -69,9 +69,12 @@ pub(super) struct Valued {
 }
 
 impl Valued {
-    /// Where it goes when its row is written at `now`.
+    /// Where it goes when its row is written at `now`. What counts as equal when
+    /// it is taken lies together: rows in fewer places dirty fewer pages.
     pub(super) fn place(&self, now: Timestamp) -> Place {
-        self.worth.place(now, self.price)
+        let place = self.worth.place(now, self.price);
+        let band = place.band.saturating_add(BANDS_ALIKE / 2) / BANDS_ALIKE * BANDS_ALIKE;
+        Place { band: if self.worth.proof() < 1.0 { place.band } else { band.min(100) }, ..place }
     }
 }
 
@@ -208,35 +211,52 @@ impl State {
             learned.signal(signal);
             learned.pack()
         });
-        let is_noted = looks != row.looks;
+        let looks = looks.or(row.looks);
         if beliefs.pulls[signal] > 0.0 {
-            let noted = UrlRow { looks: looks.or(row.looks), ..row.clone() };
-            return self.follow_signal(&noted, is_noted);
+            return self.follow_signal(row, looks);
         }
-        if is_noted { self.write_looks(row.id, looks) } else { Ok(()) }
+        if looks == row.looks { Ok(()) } else { self.write_looks(row.id, looks) }
     }
 
-    /// Moves a URL for a signal that is believed, which may not be written yet.
-    fn follow_signal(&mut self, row: &UrlRow, is_noted: bool) -> Result<(), StoreError> {
+    /// Moves a URL for a signal that is believed; `looks` are with that signal.
+    fn follow_signal(
+        &mut self,
+        row: &UrlRow,
+        looks: Option<[u8; PACKED]>,
+    ) -> Result<(), StoreError> {
         let waits = row.is_queued()
             && row.attempt == 0
             && row.expires_s.is_none()
             && matches!(row.reason, Reason::Recrawl | Reason::Changed);
-        let valued = if waits { self.valued(row)? } else { None };
-        if let Some(valued) = valued {
+        let is_noted = looks != row.looks;
+        if let Some(looks) = looks.filter(|_| waits && row.listed)
+            && let Some(valued) = self.weigh_now(&Kept::with(row, looks), self.now_s())?
+        {
             // The place is written with what was noted, or that alone.
-            let moved = self.bring_forward(row, &valued)?;
-            return if is_noted && !moved { self.write_looks(row.id, row.looks) } else { Ok(()) };
+            if !self.bring_forward(row, &valued, looks)? && is_noted {
+                self.write_looks(row.id, Some(looks))?;
+            }
+            return Ok(());
         }
-        if is_noted {
-            self.write_looks(row.id, row.looks)?;
+        if !is_noted {
+            return self.pull_forward(row, Reason::Changed);
         }
-        self.pull_forward(row, Reason::Changed)
+        self.write_looks(row.id, looks)?;
+        self.pull_forward(&UrlRow { looks, ..row.clone() }, Reason::Changed)
+    }
+
+    fn now_s(&self) -> i64 {
+        self.steady_ms().div_euclid(1000)
     }
 
     /// Gives a waiting URL an earlier place, if that is worth a write; says
     /// whether it was.
-    fn bring_forward(&mut self, row: &UrlRow, valued: &Valued) -> Result<bool, StoreError> {
+    fn bring_forward(
+        &mut self,
+        row: &UrlRow,
+        valued: &Valued,
+        looks: [u8; PACKED],
+    ) -> Result<bool, StoreError> {
         let now = timestamp(self.steady_ms());
         let place = valued.place(now);
         let (was, is) = (timestamp(row.due_s.saturating_mul(1000)), place.surfaces);
@@ -244,8 +264,9 @@ impl State {
         if was <= now || is >= was || !value::is_worth_a_write(seen, was, is) {
             return Ok(false);
         }
-        let due_s = is.as_second();
-        self.place_url(row, held::QUEUED, Reason::Changed, place.band, due_s, row.attempt)?;
+        let place = turns::Place { band: place.band, due_s: is.as_second(), ..row.place() };
+        let (state, why) = (held::QUEUED, Reason::Changed);
+        self.place_with(row, state, why, place, row.attempt, Some(looks))?;
         Ok(true)
     }
 

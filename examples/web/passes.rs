@@ -42,6 +42,7 @@ pub(crate) async fn run(args: &Args, port: u16) -> anyhow::Result<()> {
             clock.advance(Duration::from_secs(3_700));
         }
         let before = meter.look().await?;
+        eprintln!("{name} …");
         let began = Instant::now();
         settle(&store, &clock, name).await?;
         passes.push(Pass::between(name, began.elapsed(), &before, &meter.look().await?));

@@ -7,7 +7,7 @@ use url::Url;
 
 use super::effect::{Applied, Effect, Origin};
 use super::policy::Policy;
-use super::polling::{NextPollAt, PollEnd, PollTarget};
+use super::polling::{DueSource, NextPollAt, PollEnd, PollTarget};
 use super::robots::{KeptRobots, RobotsRead};
 use super::sources::{Child, ChildEffect, NewSource};
 use super::state::State;
@@ -35,9 +35,21 @@ impl Store {
     }
 
     /// Sources that are due, the longest due first, at most one per host.
-    pub async fn due_sources(&self, limit: u32) -> Result<Vec<PollTarget>, StoreError> {
+    pub async fn due_sources(&self, limit: u32) -> Result<Vec<DueSource>, StoreError> {
         let now = self.inner.clock.now();
         self.read(move |conn| poll_reads::due_sources(conn, now, limit)).await
+    }
+
+    /// The longest due source of each of these hosts, where there is any.
+    pub async fn next_due_of(&self, hosts: Vec<HostId>) -> Result<Vec<DueSource>, StoreError> {
+        let now = self.inner.clock.now();
+        self.read(move |conn| poll_reads::next_due_of(conn, &hosts, now)).await
+    }
+
+    /// A source that was due, as a poll needs it; `None` where it no longer is.
+    pub async fn still_due(&self, id: SourceId) -> Result<Option<PollTarget>, StoreError> {
+        let now = self.inner.clock.now();
+        self.read(move |conn| poll_reads::still_due(conn, id, now)).await
     }
 
     /// When the next source is due, if any is polled at all.

@@ -58,7 +58,9 @@ pub use extensions::Said;
 use lock::DataLock;
 pub use operate::MAX_NAMED;
 use policy::Policy;
-pub use polling::{Kept, Moved, NextPollAt, PollEnd, PollTarget, ReadResult, Recounted, SeenAgain};
+pub use polling::{
+    DueSource, Kept, Moved, NextPollAt, PollEnd, PollTarget, ReadResult, Recounted, SeenAgain,
+};
 use readers::Readers;
 pub use robots::{FORBIDDEN, KeptRobots, RobotsRead};
 pub use sources::{Child, ChildEffect, NewSource};

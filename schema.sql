@@ -292,6 +292,20 @@ CREATE TABLE changes (
 
 CREATE INDEX changes_source ON changes (source_id, generation);
 
+-- What changed in the robots.txt of a host: its rules, and what it says of the
+-- use of content. Kept for store.keep_changes.
+CREATE TABLE robots_changes (
+    id        INTEGER PRIMARY KEY AUTOINCREMENT,
+    at        INTEGER NOT NULL,
+    source_id INTEGER NOT NULL,
+    version   INTEGER NOT NULL,                 -- of robots, which a poll that saw it has as generation
+    subject   INTEGER NOT NULL,                 -- 0 rules, 1 License, 2 Content-Signal, 3 Content-Usage
+    was       TEXT NOT NULL,                    -- the statements that are gone, bounded
+    now       TEXT NOT NULL                     -- those that are new
+) STRICT;
+
+CREATE INDEX robots_changes_source ON robots_changes (source_id, version);
+
 -- From a keyed hash of (crawl, normalised URL) to rows, in sorted append-only
 -- runs with small filters (src/store/lookup.rs); fresh entries wait in a tail.
 CREATE TABLE lookup_tail (

@@ -179,25 +179,30 @@ impl Poller {
         let is_file =
             matches!(read, RobotsRead::Same | RobotsRead::Rules { status: 200..=299, .. });
         let expires_at = later(began, FRESH);
-        let changed = self.store.save_robots(target.host, read, expires_at).await?;
+        let saved = self.store.save_robots(target.host, read, expires_at).await?;
         let copy = self.keep_copy(target, delay).await?;
         // A site may have come to the host since its rules were last read.
         let rules = copy.filter(|copy| !is_unreachable && !copy.unreachable);
         // No robots.txt is an answer, and a good one.
         if rules.is_some() {
-            ended.event = if changed {
+            ended.event = if saved.changed {
                 PollEvent::Changed { new: 0, changed: 1 }
             } else {
                 PollEvent::Unchanged
             };
-            ended.result = if changed { "changed" } else { "unchanged" };
+            ended.result = if saved.changed { "changed" } else { "unchanged" };
             ended.status = "success";
             ended.error = None;
         }
         if let Some(HostRules { robots, .. }) = rules {
             self.register_sitemaps(target, &robots, is_file).await?;
         }
-        self.finish_robots(target, began, ended, &answer, expires_at).await
+        if !saved.subjects.is_empty() {
+            let subjects: Vec<_> = saved.subjects.iter().map(|subject| subject.as_str()).collect();
+            let (host, what) = (authority(&target.url), subjects.join(", "));
+            tracing::info!(host, what, "robots.txt says something else than before");
+        }
+        self.finish_robots(target, began, ended, &answer, expires_at, saved.version).await
     }
 
     /// What holds from now on.

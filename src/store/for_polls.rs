@@ -8,7 +8,7 @@ use url::Url;
 use super::effect::{Applied, Effect, Origin};
 use super::policy::Policy;
 use super::polling::{DueSource, NextPollAt, PollEnd, PollTarget};
-use super::robots::{KeptRobots, RobotsRead};
+use super::robots::{KeptRobots, RobotsRead, SavedRobots};
 use super::sources::{Child, ChildEffect, NewSource};
 use super::state::State;
 use super::writer::Lane;
@@ -200,21 +200,21 @@ impl Store {
         .await
     }
 
-    /// Keeps what was read of a host's robots.txt; says whether the rules
-    /// changed, in which case what the old ones held back is judged anew.
+    /// Keeps what was read of a host's robots.txt; says what changed. What the
+    /// old rules held back is judged anew by others.
     pub async fn save_robots(
         &self,
         host: HostId,
         read: RobotsRead,
         expires_at: Timestamp,
-    ) -> Result<bool, StoreError> {
-        let changed =
+    ) -> Result<SavedRobots, StoreError> {
+        let saved =
             self.write(Lane::Hot, move |state| state.save_robots(host, &read, expires_at)).await?;
-        let mut after = changed.then_some(0);
+        let mut after = saved.changed.then_some(0);
         while let Some(row) = after {
             after = self.write(Lane::Bulk, move |state| state.recheck_forbidden(host, row)).await?;
         }
-        Ok(changed)
+        Ok(saved)
     }
 
     /// Sites whose home authority is this one: who a robots.txt speaks for.

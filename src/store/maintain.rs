@@ -27,6 +27,7 @@ impl State {
         let changes = kept_since(self.policy.keep_changes);
         let mut more = self.drop_history("polls", polls)?;
         more |= self.drop_history("changes", changes)?;
+        more |= self.drop_history("robots_changes", changes)?;
         more |= self.retire_dropped_children(now)?;
         more |= self.release_one_retired(now)?;
         Ok(more)

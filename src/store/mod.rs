@@ -62,7 +62,7 @@ pub use polling::{
     DueSource, Kept, Moved, NextPollAt, PollEnd, PollTarget, ReadResult, Recounted, SeenAgain,
 };
 use readers::Readers;
-pub use robots::{FORBIDDEN, KeptRobots, RobotsRead};
+pub use robots::{FORBIDDEN, KeptRobots, RobotsRead, SavedRobots};
 pub use sources::{Child, ChildEffect, NewSource};
 use state::{Ears, State};
 pub use tombstones::Deletion;

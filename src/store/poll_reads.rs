@@ -9,7 +9,7 @@ use url::Url;
 
 use super::checkpoint::{log_of, size};
 use super::polling::{DueSource, PollTarget, TARGET, read_target};
-use super::robots::{KeptRobots, kept_robots};
+use super::robots::{KeptRobots, changes_of_robots, kept_robots};
 use super::rows::lastmod;
 use super::sources::{Child, role};
 use super::views::{
@@ -378,6 +378,10 @@ pub(super) fn changes_of_poll(
         return Err(StoreError::NotFound(format!("there is no poll {poll} (it may be too old)")));
     };
     let Some(generation) = generation else { return Ok(Vec::new()) };
+    let of_robots = changes_of_robots(conn, SourceId(source), generation)?;
+    if !of_robots.is_empty() {
+        return Ok(of_robots);
+    }
     let mut query = conn
         .prepare_cached(
             "SELECT at, data FROM changes WHERE source_id = ?1 AND generation = ?2 ORDER BY id",
@@ -401,7 +405,7 @@ fn change(
     id: UrlId,
 ) -> Result<ChangeView, StoreError> {
     let url = url_reads::url_text(conn, id)?.unwrap_or_else(|| "(forgotten)".to_owned());
-    Ok(ChangeView { kind, id, url, at: timestamp(at) })
+    Ok(ChangeView { kind: kind.as_str(), id: Some(id), url, at: timestamp(at), said: None })
 }
 
 pub(super) fn status(

@@ -218,8 +218,13 @@ pub enum Kept {
     Nothing,
     /// The source was seen whole and is as it was (a 304, an equal hash).
     Seen(SeenAgain),
-    /// A robots.txt was read, which is kept elsewhere: validators for next time.
-    Robots(Validators),
+    /// A robots.txt was read, which is kept elsewhere.
+    Robots {
+        /// Validators to send next time.
+        validators: Validators,
+        /// The version in which it says something else than before.
+        changed: Option<i64>,
+    },
     /// A document was read.
     Read(ReadResult),
 }

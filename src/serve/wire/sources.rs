@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{Span, Time};
-use crate::model::{ChangeKind, DocumentKind, Role, SourceId, UrlId};
+use crate::model::{DocumentKind, Role, SourceId, UrlId};
 use crate::parse::Issue;
 use crate::store::views::{ChangeView, Counts, PollView, SiteView, SourceView};
 
@@ -197,15 +197,21 @@ impl From<PollView> for Poll {
 /// One change that a poll made.
 #[derive(Debug, Serialize)]
 pub(crate) struct Change {
-    kind: ChangeKind,
-    id: UrlId,
+    kind: &'static str,
+    id: Option<UrlId>,
     url: String,
     at: Time,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    was: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    now: Option<String>,
 }
 
 impl From<ChangeView> for Change {
     fn from(view: ChangeView) -> Self {
-        Self { kind: view.kind, id: view.id, url: view.url, at: Time(view.at) }
+        let ChangeView { kind, id, url, at, said } = view;
+        let (was, now) = said.map(|said| (said.was, said.now)).unzip();
+        Self { kind, id, url, at: Time(at), was, now }
     }
 }
 

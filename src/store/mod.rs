@@ -12,6 +12,7 @@ mod checkpoint;
 mod effect;
 mod ending;
 mod extensions;
+mod figures;
 mod finish;
 mod for_fetchers;
 mod for_operators;
@@ -55,6 +56,7 @@ use crate::metrics::Metrics;
 use checkpoint::Checkpointer;
 pub use effect::{Applied, CHUNK, Effect, Origin};
 pub use extensions::Said;
+use figures::Figures;
 use lock::DataLock;
 pub use operate::MAX_NAMED;
 use policy::Policy;
@@ -112,6 +114,7 @@ struct Inner {
     readers: Readers,
     wake: Arc<Wake>,
     sources: Arc<tokio::sync::watch::Sender<u64>>,
+    figures: Figures,
     clock: Clock,
     path: PathBuf,
     seed: u64,
@@ -148,6 +151,7 @@ impl Store {
             readers: Readers::new(&path),
             wake,
             sources,
+            figures: Figures::default(),
             clock,
             path,
             seed,
@@ -173,6 +177,7 @@ impl Store {
             readers: Readers::new(&path),
             wake: Arc::new(Wake::default()),
             sources: Arc::default(),
+            figures: Figures::default(),
             clock,
             path,
             seed,
@@ -215,6 +220,7 @@ impl Store {
             total += some;
             after = next;
         }
+        self.inner.figures.outdate();
         Ok(total)
     }
 

@@ -7,7 +7,7 @@
 //! what has come due since waits for the next time. A busy host is never in
 //! here, and a host is in here once at most.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -56,7 +56,7 @@ impl Due {
     pub(super) fn refill(
         &mut self,
         named: Vec<DueSource>,
-        busy: &HashSet<HostId>,
+        busy: &HashMap<HostId, Instant>,
         asked: Timestamp,
         (began, now): (Instant, Instant),
     ) {
@@ -64,7 +64,7 @@ impl Due {
         let is_cut = named.len() >= BATCH as usize;
         let last = named.last().filter(|_| is_cut);
         self.horizon = Some(last.map_or(asked, |last| last.at));
-        self.waiting = named.into_iter().filter(|due| !busy.contains(&due.host)).collect();
+        self.waiting = named.into_iter().filter(|due| !busy.contains_key(&due.host)).collect();
         self.is_stale = false;
         self.not_before = Some(now + GAP.max(now.duration_since(began) * SHARE));
     }
@@ -102,8 +102,8 @@ mod tests {
 
     fn filled(named: Vec<DueSource>, busy: &[i64]) -> Due {
         let mut batch = Due::default();
-        let busy = busy.iter().map(|host| HostId(*host)).collect();
         let now = Instant::now();
+        let busy = busy.iter().map(|host| (HostId(*host), now)).collect();
         batch.refill(named, &busy, at(10), (now, now));
         batch
     }
@@ -149,7 +149,7 @@ mod tests {
         let began = Instant::now();
         assert_eq!(batch.pause(began), None);
         let now = began + Duration::from_millis(30);
-        batch.refill(vec![due(1, 1)], &HashSet::new(), at(10), (began, now));
+        batch.refill(vec![due(1, 1)], &HashMap::new(), at(10), (began, now));
         assert!(!batch.is_wanting());
         batch.outdate();
         assert!(batch.is_wanting());

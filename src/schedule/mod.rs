@@ -24,7 +24,7 @@ mod robots;
 mod texts;
 mod tombstones;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -61,6 +61,11 @@ const STORE_PAUSE: Duration = Duration::from_secs(1);
 const PACE_PAUSE: Duration = Duration::from_millis(200);
 /// Pause between two looks while all that is due waits for a busy host.
 const BUSY_PAUSE: Duration = Duration::from_millis(500);
+/// A poll that takes longer waits for its origin, more likely than not.
+const SLOW: Duration = Duration::from_secs(2);
+/// Polls under way at most, slow ones among them: so many times
+/// `fetch.concurrency`.
+const SLOW_POLLS: usize = 4;
 /// Least time between two looks that found nothing to start.
 const IDLE_PAUSE: Duration = Duration::from_millis(50);
 
@@ -143,10 +148,7 @@ impl Poller {
         pace: &mut Pace,
     ) -> Result<(), Duration> {
         let config = Arc::clone(&self.config.borrow());
-        let room = config.fetch.concurrency.saturating_sub(flight.polls.len());
-        if room == 0 {
-            return Ok(());
-        }
+        let room = flight.room(config.fetch.concurrency, Instant::now())?;
         if self.disk_is_short(&config) {
             return Err(LOOK_AGAIN);
         }
@@ -161,7 +163,7 @@ impl Poller {
                 return Err(PACE_PAUSE);
             }
             flight.due.take();
-            flight.busy.insert(next.host);
+            flight.busy.insert(next.host, Instant::now());
             flight.polls.spawn(Arc::clone(self).take_turn(next));
         }
         // Full, or with something at hand, a poll that ends is what comes next.
@@ -288,14 +290,29 @@ impl Poller {
 #[derive(Default)]
 struct Flight {
     polls: JoinSet<HostId>,
-    /// Hosts that are being polled: one source at a time.
-    busy: HashSet<HostId>,
+    /// Hosts that are being polled, one source at a time, and since when.
+    busy: HashMap<HostId, Instant>,
     /// Hosts that may have something due behind the poll that has ended.
     freed: Vec<HostId>,
     due: Due,
 }
 
 impl Flight {
+    /// How many polls may be started; `Err` says when there may be room. Who
+    /// waits for a slow origin costs little: such polls do not keep others
+    /// from theirs, until there are very many.
+    fn room(&self, concurrency: usize, now: Instant) -> Result<usize, Duration> {
+        let ages = || self.busy.values().map(|began| now.duration_since(*began));
+        let quick = ages().filter(|age| *age < SLOW).count();
+        let of_all = concurrency.saturating_mul(SLOW_POLLS).saturating_sub(self.polls.len());
+        let room = concurrency.saturating_sub(quick).min(of_all);
+        if room > 0 {
+            return Ok(room);
+        }
+        let oldest = ages().filter(|age| *age < SLOW).max();
+        Err(oldest.filter(|_| of_all > 0).map_or(LOOK_AGAIN, |age| SLOW.saturating_sub(age)))
+    }
+
     /// A poll has ended, and perhaps more: their hosts are free again.
     fn land(&mut self, done: Result<HostId, JoinError>) {
         let mut next = Some(done);

@@ -62,6 +62,18 @@ async fn a_wrong_body_is_told_what_is_wrong_with_it() {
             "invalid-field",
             "a password",
         ),
+        (
+            "/v1/sources",
+            json!({"site": "blog", "url": "http://127.0.0.1:1/s.xml"}),
+            "invalid-field",
+            "never fetched",
+        ),
+        (
+            "/v1/sources",
+            json!({"site": "blog", "url": "http://[::ffff:10.0.0.1]/"}),
+            "invalid-field",
+            "never fetched",
+        ),
         ("/v1/lease", json!({"include": ["image"]}), "invalid-field", "\"images\""),
         ("/v1/settle", json!({}), "invalid-field", "results"),
         ("/v1/settle", json!({"results": [{"token": "x"}]}), "invalid-field", "results[0].outcome"),

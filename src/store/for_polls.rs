@@ -129,7 +129,9 @@ impl Store {
     /// Writes how a poll ended: the one step that moves snapshot, validators
     /// and the next poll. Returns the number of the poll.
     pub async fn finish_poll(&self, end: PollEnd) -> Result<i64, StoreError> {
-        self.write(Lane::Bulk, move |state| state.finish_poll(&end)).await
+        // Polls that bring nothing are most of all, and short: many in a commit.
+        let lane = if end.kept.has_snapshot() { Lane::Bulk } else { Lane::Hot };
+        self.write(lane, move |state| state.finish_poll(&end)).await
     }
 
     /// The poll was not made: it is due again at `until`.
@@ -139,7 +141,7 @@ impl Store {
 
     /// The poll was not needed, says the index.
     pub async fn skip_poll(&self, source: SourceId, next: NextPollAt) -> Result<(), StoreError> {
-        self.write(Lane::Bulk, move |state| state.skip_poll(source, &next)).await
+        self.write(Lane::Hot, move |state| state.skip_poll(source, &next)).await
     }
 
     /// The home page of a site, if it has never been polled.

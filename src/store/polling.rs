@@ -229,6 +229,17 @@ pub enum Kept {
     Read(ReadResult),
 }
 
+impl Kept {
+    /// Does it bring a snapshot, which may be large?
+    pub(super) fn has_snapshot(&self) -> bool {
+        match self {
+            Self::Nothing | Self::Robots { .. } => false,
+            Self::Seen(seen) => seen.recounted.is_some(),
+            Self::Read(read) => read.snapshot.is_some(),
+        }
+    }
+}
+
 /// What a read that brought nothing new leaves behind.
 #[derive(Debug, Clone)]
 pub struct SeenAgain {

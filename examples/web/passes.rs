@@ -13,24 +13,24 @@ use sitemapd::store::Store;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::Args;
 use crate::measure::{self, Meter, Pass};
 use crate::site::{Shape, address};
+use crate::{Args, Place};
 
 /// A pass that has not ended by then has gone wrong.
 const PATIENCE: Duration = Duration::from_secs(900);
 
 /// Runs the daemon against the web, measures each pass and prints them.
-pub(crate) async fn run(args: &Args, port: u16) -> anyhow::Result<()> {
+pub(crate) async fn run(args: &Args, web: Place) -> anyhow::Result<()> {
     let shape = args.shape();
     println!("{} sites, {} URLs", shape.sites, shape.urls());
     let folder = tempfile::tempdir()?;
-    let mut config = Config::from_toml_str(&config(&shape, port))?;
+    let mut config = Config::from_toml_str(&config(&shape, web.port))?;
     config.daemon.data_dir = folder.path().to_owned();
     let start: Timestamp = "2026-11-21T12:00:00Z".parse()?;
     let clock = Clock::manual(start);
     let app = App::build(config, clock.clone()).await?;
-    let meter = Meter::new(app.api_addr(), port);
+    let meter = Meter::new(app.api_addr(), web);
     let store = app.store().clone();
     let stop = CancellationToken::new();
     let (_reload, reloads) = mpsc::channel(1);

@@ -234,7 +234,9 @@ fn build_fetcher(
     lookup: Lookup,
 ) -> Result<Fetcher, FetchSetupError> {
     let clock = clock.clone();
-    let surroundings = Surroundings { lookup, clock: Some(Arc::new(move || clock.now())) };
+    // Beside the database: there is room, and it is a disk.
+    let spool = config.daemon.data_dir.clone();
+    let surroundings = Surroundings { lookup, clock: Some(Arc::new(move || clock.now())), spool };
     let per_address = config.politeness.per_address;
     Fetcher::with_surroundings(&config.fetch, &config.daemon, per_address, surroundings)
 }

@@ -1,4 +1,9 @@
-//! One read document, compact: an arena of text and a sorted list of entries.
+//! One read document, compact: a sorted list of entries, and a bounded part of
+//! their texts.
+//!
+//! Of what a source listed before, the hash is enough. The texts of new URLs are
+//! kept while all of them together stay within [`MAX_TEXTS`]; who needs one that
+//! was not kept reads the document once more.
 //!
 //! Duplicates are merged as they are finished: one entry a spelling, the
 //! newest lastmod wins (Sitemaps protocol names no rule; any other would let
@@ -20,6 +25,9 @@ use crate::parse::{Entry, Extensions};
 /// A lastmod further ahead than this is no lastmod.
 const FUTURE: SignedDuration = SignedDuration::from_hours(24);
 
+/// Bytes of the texts of new URLs that are kept of one document. Where there are
+/// more, none is kept: they will have to be read again in any case.
+pub const MAX_TEXTS: usize = 1024 * 1024;
 /// Different images, videos and alternates followed of one document.
 pub const MAX_FOLLOWED: usize = 50_000;
 /// Bytes of a URL that is followed; a longer one is none.
@@ -30,11 +38,14 @@ const FOLLOWED: u32 = u32::MAX - 3;
 
 /// Collects the entries of one document as the parser hands them on.
 #[derive(Debug)]
-pub struct Collector {
+pub struct Collector<'k> {
     seed: u64,
     now: Timestamp,
+    /// What was listed before: its texts are not kept.
+    known: Option<&'k Snapshot>,
     entries: Vec<DocumentEntry>,
-    arena: String,
+    /// `None`: there were too many texts.
+    arena: Option<String>,
     future: u64,
     has_extensions: bool,
     followed: Option<Followed>,
@@ -43,10 +54,16 @@ pub struct Collector {
 /// What is followed, and what has been so far.
 #[derive(Debug)]
 struct Followed {
-    kinds: Follow,
-    base: Url,
+    follower: Follower,
     keys: HashSet<u64>,
     cut: u64,
+}
+
+/// Finds what is followed of what an entry says.
+#[derive(Debug)]
+pub struct Follower {
+    kinds: Follow,
+    base: Url,
 }
 
 /// The entries of one document, sorted by key, each key once.
@@ -86,15 +103,16 @@ pub struct DocumentEntry {
     len: u32,
 }
 
-impl Collector {
+impl<'k> Collector<'k> {
     /// For a document read at `now`; `seed` keys the hashes of this store, so
     /// that no stranger can make two URLs collide.
     pub fn new(seed: u64, now: Timestamp) -> Self {
         Self {
             seed,
             now,
+            known: None,
             entries: Vec::new(),
-            arena: String::new(),
+            arena: Some(String::new()),
             future: 0,
             has_extensions: false,
             followed: None,
@@ -104,13 +122,26 @@ impl Collector {
     /// The same, where URLs that entries name are entries of their own;
     /// relative ones are resolved against `base`.
     pub fn following(seed: u64, now: Timestamp, kinds: Follow, base: &Url) -> Self {
-        let followed = kinds.any().then(|| Followed {
-            kinds,
-            base: base.clone(),
+        let followed = Follower::new(kinds, base).map(|follower| Followed {
+            follower,
             keys: HashSet::new(),
             cut: 0,
         });
         Self { followed, ..Self::new(seed, now) }
+    }
+
+    /// The same, where the texts of what a source listed before are not needed.
+    #[must_use]
+    pub fn knowing(self, before: &'k Snapshot) -> Self {
+        Self { known: Some(before), ..self }
+    }
+
+    /// The same for a document that may have so many entries: room for them is
+    /// taken at once, since one that grows leaves holes behind.
+    #[must_use]
+    pub fn expecting(mut self, entries: usize) -> Self {
+        self.entries.reserve_exact(entries);
+        self
     }
 
     /// Takes one entry.
@@ -136,34 +167,44 @@ impl Collector {
         if let Some(extensions) = entry.extensions {
             self.has_extensions = true;
             if let Some(mut followed) = self.followed.take() {
-                followed.each(extensions, |kind, url, followed| self.follow(kind, url, followed));
+                let Followed { follower, keys, cut } = &mut followed;
+                follower.each(extensions, &mut |kind, url| self.follow(kind, url, keys, cut));
                 self.followed = Some(followed);
             }
         }
     }
 
-    /// Keeps an entry and the text of its loc.
+    /// Keeps an entry, and the text of its loc if that may be needed and has room.
     fn add(&mut self, entry: DocumentEntry, loc: &str) {
-        let (Ok(start), Ok(len)) = (u32::try_from(self.arena.len()), u32::try_from(loc.len()))
-        else {
-            // The arena holds at most max_body_bytes of text, far below 4 GiB.
-            return;
-        };
-        self.arena.push_str(loc);
         let position = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
+        let is_known = self.known.is_some_and(|before| before.contains(entry.key));
+        let (start, len) = if is_known { (0, 0) } else { self.keep(loc) };
         self.entries.push(DocumentEntry { position, start, len, ..entry });
     }
 
-    fn follow(&mut self, kind: UrlKind, url: &str, followed: &mut Followed) {
+    /// Keeps a text if there is room; where it is, and its length, 0 if it is not.
+    fn keep(&mut self, loc: &str) -> (u32, u32) {
+        let Some(arena) = &mut self.arena else { return (0, 0) };
+        if arena.len() + loc.len() > MAX_TEXTS {
+            self.arena = None;
+            return (0, 0);
+        }
+        let place = (u32::try_from(arena.len()), u32::try_from(loc.len()));
+        arena.push_str(loc);
+        // Both are within the limit, which is far below what fits.
+        (place.0.unwrap_or_default(), place.1.unwrap_or_default())
+    }
+
+    fn follow(&mut self, kind: UrlKind, url: &str, keys: &mut HashSet<u64>, cut: &mut u64) {
         let key = loc_key(self.seed, url);
-        if followed.keys.contains(&key) {
+        if keys.contains(&key) {
             return;
         }
-        if followed.keys.len() >= MAX_FOLLOWED {
-            followed.cut += 1;
+        if keys.len() >= MAX_FOLLOWED {
+            *cut += 1;
             return;
         }
-        followed.keys.insert(key);
+        keys.insert(key);
         let entry = DocumentEntry {
             key,
             position: 0,
@@ -194,10 +235,13 @@ impl Collector {
             }
             true
         });
+        if self.arena.is_none() {
+            self.entries.iter_mut().for_each(|entry| (entry.start, entry.len) = (0, 0));
+        }
         Document {
             pages: self.entries.iter().filter(|entry| entry.kind == UrlKind::Page).count(),
             entries: self.entries,
-            arena: self.arena,
+            arena: self.arena.unwrap_or_default(),
             future_lastmods: self.future,
             duplicates,
             has_extensions: self.has_extensions,
@@ -206,9 +250,14 @@ impl Collector {
     }
 }
 
-impl Followed {
+impl Follower {
+    /// For a document at `base`; `None` where nothing is followed.
+    pub fn new(kinds: Follow, base: &Url) -> Option<Self> {
+        kinds.any().then(|| Self { kinds, base: base.clone() })
+    }
+
     /// Hands on each URL of what is followed, resolved.
-    fn each(&mut self, extensions: &Extensions, mut take: impl FnMut(UrlKind, &str, &mut Self)) {
+    pub fn each(&self, extensions: &Extensions, take: &mut dyn FnMut(UrlKind, &str)) {
         let Follow { image, video, alternate } = self.kinds;
         let images = extensions.images.iter().filter(|_| image);
         let images = images.filter_map(|i| Some((UrlKind::Image, i.loc.as_ref()?)));
@@ -222,9 +271,9 @@ impl Followed {
                 continue;
             }
             if is_absolute(url) {
-                take(kind, url, self);
+                take(kind, url);
             } else if let Ok(resolved) = self.base.join(url) {
-                take(kind, resolved.as_str(), self);
+                take(kind, resolved.as_str());
             }
         }
     }
@@ -268,26 +317,28 @@ impl Document {
         &self.entries
     }
 
-    /// The raw decoded loc of an entry of this document.
-    pub fn loc(&self, entry: &DocumentEntry) -> &str {
+    /// The raw decoded loc of an entry of this document, if it was kept.
+    pub fn loc(&self, entry: &DocumentEntry) -> Option<&str> {
         let start = entry.start as usize;
-        self.arena.get(start..start + entry.len as usize).unwrap_or_default()
+        self.arena.get(start..start + entry.len as usize).filter(|loc| !loc.is_empty())
     }
 
     /// This document with the entries of an older page of it behind its own. Of
     /// a key in both, this one's counts.
     #[must_use]
     pub fn with(mut self, older: Self) -> Self {
-        let (Ok(shift), Ok(behind)) =
-            (u32::try_from(self.arena.len()), u32::try_from(self.entries.len()))
-        else {
-            return self;
-        };
-        self.arena.push_str(&older.arena);
-        self.entries.extend(older.entries.into_iter().map(|entry| DocumentEntry {
-            position: entry.position.saturating_add(behind),
-            start: entry.start.saturating_add(shift),
-            ..entry
+        let behind = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
+        let shift = u32::try_from(self.arena.len()).ok();
+        let shift = shift.filter(|_| self.arena.len() + older.arena.len() <= MAX_TEXTS);
+        if shift.is_some() {
+            self.arena.push_str(&older.arena);
+        }
+        self.entries.extend(older.entries.into_iter().map(|entry| {
+            let position = entry.position.saturating_add(behind);
+            match shift {
+                Some(shift) => DocumentEntry { position, start: entry.start + shift, ..entry },
+                None => DocumentEntry { position, start: 0, len: 0, ..entry },
+            }
         }));
         // Stable: what was here first comes first.
         self.entries.sort_by_key(|entry| entry.key);

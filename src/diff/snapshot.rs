@@ -110,6 +110,11 @@ impl Snapshot {
         self.entries
     }
 
+    /// Is a key in it?
+    pub fn contains(&self, key: u64) -> bool {
+        self.entries.binary_search_by_key(&key, |entry| entry.key).is_ok()
+    }
+
     /// How many entries.
     pub fn len(&self) -> usize {
         self.entries.len()

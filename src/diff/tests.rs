@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::document::Collector;
+use super::document::{Collector, loc_key};
 use super::snapshot::{EntryHints, Rejection};
 use super::*;
 use crate::model::extension::Image;
@@ -321,7 +321,7 @@ fn steps_come_in_the_order_of_the_document_and_removals_last() {
         .steps
         .iter()
         .filter_map(|step| match step {
-            Step::Admit { entry, .. } => Some(is.loc(&is.entries()[*entry as usize]).to_owned()),
+            Step::Admit { entry, .. } => is.loc(&is.entries()[*entry as usize]).map(str::to_owned),
             _ => None,
         })
         .collect();
@@ -439,7 +439,7 @@ fn what_is_followed_is_an_entry_of_its_kind_once_and_a_page_stays_one() {
         ("http://e/c", "http://e/a"),
     ]);
     let mut listed: Vec<_> =
-        document.entries().iter().map(|entry| (document.loc(entry), entry.kind)).collect();
+        document.entries().iter().map(|entry| (document.loc(entry).unwrap(), entry.kind)).collect();
     listed.sort_unstable();
     let page = UrlKind::Page;
     let pages = [("http://e/a", page), ("http://e/b", page), ("http://e/c", page)];
@@ -493,5 +493,35 @@ fn an_entry_is_restated_when_its_text_may_differ_from_what_is_kept() {
         (Some(5), 0, &epoch, true),
     ] {
         assert_eq!(restated(was, is, rules), expected, "{was:?} {is}");
+    }
+}
+
+#[test]
+fn texts_are_kept_of_what_is_new_while_all_of_them_have_room() {
+    let listed = |count: usize, before: &Snapshot| {
+        let mut collector = Collector::new(SEED, now()).knowing(before);
+        for n in 0..count {
+            let loc = format!("http://a.example/{n}/{}", "x".repeat(1_000));
+            collector.push(&Entry { loc: &loc, ..Entry::default() });
+        }
+        collector.finish()
+    };
+    let kept = |document: &Document| {
+        document.entries().iter().filter(|entry| document.loc(entry).is_some()).count()
+    };
+    let few = listed(1_000, &Snapshot::new());
+    assert_eq!(kept(&few), 1_000);
+    let many = listed(2_000, &Snapshot::new());
+    assert_eq!((kept(&many), many.entries().len()), (0, 2_000));
+    // What is known needs no text, so there is room for what is not.
+    let known = Snapshot::from_unsorted(diff(&Snapshot::new(), &many, &rules()).next);
+    assert_eq!(kept(&listed(2_500, &known)), 500);
+    // Of two documents in one, either may have lost its texts.
+    for (first, second) in [(few, many), (listed(2_000, &Snapshot::new()), listed(1, &known))] {
+        let both = first.with(second);
+        for entry in both.entries() {
+            let own = both.loc(entry).is_none_or(|loc| loc_key(SEED, loc) == entry.key);
+            assert!(own, "no text is another entry's");
+        }
     }
 }

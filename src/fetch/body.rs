@@ -14,9 +14,9 @@ mod tests;
 
 use std::io::{self, Read};
 
-use bytes::Bytes;
-use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+use xxhash_rust::xxh3::Xxh3;
 
+use super::spool::WireBody;
 use layer::{Coding, Fault, Input, Layer};
 pub use strict::{Lack, Strict};
 
@@ -64,9 +64,13 @@ pub struct Decoded {
 impl Decoded {
     /// A body as it came over the wire, its codings in the order applied, and
     /// the limit on the bytes decoded, which holds for every layer.
-    pub fn new(body: Bytes, content_encoding: &[String], max_body_bytes: u64) -> Self {
+    pub fn new(
+        body: impl Into<WireBody>,
+        content_encoding: &[String],
+        max_body_bytes: u64,
+    ) -> Self {
         let mut decoded = Self {
-            input: Input::wire(body),
+            input: Input::of(body.into()),
             layers: Vec::new(),
             max_body_bytes,
             bytes: 0,
@@ -115,13 +119,13 @@ impl Decoded {
         if self.layers.len() == MAX_LAYERS {
             let already = self.layers.join(" in ");
             // Nothing of what is packed so deep is shown.
-            self.input = Input::wire(Bytes::new());
+            self.input = Input::empty();
             return Err(Fault::Corrupt(format!(
                 "too many layers: {} in {already} (at most {MAX_LAYERS})",
                 coding.name()
             )));
         }
-        let packed = std::mem::replace(&mut self.input, Input::wire(Bytes::new()));
+        let packed = std::mem::replace(&mut self.input, Input::empty());
         self.input = Input::layer(Layer::new(coding, packed, self.max_body_bytes));
         self.layers.push(coding.name());
         Ok(())
@@ -185,10 +189,4 @@ impl From<Fault> for End {
             Fault::Corrupt(how) => Self::Corrupt(how),
         }
     }
-}
-
-/// The hash that tells whether the bytes of a body are those of last time,
-/// before anything is decoded (xxh3-128).
-pub fn wire_hash(body: &[u8]) -> u128 {
-    xxh3_128(body)
 }

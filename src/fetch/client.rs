@@ -8,6 +8,7 @@
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use super::resolver::{self, Resolver};
 use super::setup::{self, Clock, FetchSetupError, Surroundings};
 use super::turns::{Turn, Turns};
 use super::warm::Warm;
-use super::wire::{self, Body, LARGE_BODIES, Room, SMALL_BODY};
+use super::wire::{self, Body, LARGE_BODIES, Room};
 use super::{Answer, FetchError, Fetched, Gate, Head, Request, Validators, failure, headers};
 use crate::config;
 
@@ -45,6 +46,7 @@ struct Inner {
     limits: failure::Limits,
     proxied: bool,
     clock: Option<Clock>,
+    spool: PathBuf,
 }
 
 /// What one hop came to.
@@ -89,7 +91,7 @@ impl Fetcher {
             read: READ_TIMEOUT.min(fetch.total_timeout),
             total: fetch.total_timeout,
         };
-        let Surroundings { lookup, clock } = surroundings;
+        let Surroundings { lookup, clock, spool } = surroundings;
         Ok(Self {
             inner: Arc::new(Inner {
                 client: setup::client(fetch, daemon, &limits, lookup.clone())?,
@@ -101,6 +103,7 @@ impl Fetcher {
                 limits,
                 proxied: fetch.proxy.is_some(),
                 clock,
+                spool,
             }),
         })
     }
@@ -178,10 +181,10 @@ impl Inner {
         let mut room = None;
         if let Some(bytes) = body.needs_room() {
             room = Some(self.room.wait(bytes, self.limits.total).await?);
-            spent.on(&self.limits, body.read_up_to(usize::MAX, &self.limits)).await?;
+            spent.on(&self.limits, body.read_rest(&self.spool, &self.limits)).await?;
         }
         let (body, cut) = body.finish(room);
-        head.wire_bytes = body.len() as u64;
+        head.wire_bytes = body.len();
         let fetched = Fetched { head, content_encoding, body, cut };
         Ok(Hop::End(Box::new(Answer::Document(fetched))))
     }
@@ -231,7 +234,7 @@ impl Inner {
             200..=299 => {
                 let content_encoding = headers::content_encoding(response.headers());
                 let mut body = Body::new(response, request.max_wire_bytes);
-                body.read_up_to(SMALL_BODY, &self.limits).await?;
+                body.read_start(&self.limits).await?;
                 Ok(Begun::Body(Box::new(head), content_encoding, body))
             }
             300.. => {

@@ -14,19 +14,20 @@ mod outside;
 mod redirect;
 pub mod resolver;
 pub mod setup;
+pub mod spool;
 mod turns;
 mod warm;
 mod wire;
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use jiff::Timestamp;
 use url::Url;
 
 pub use client::Fetcher;
 pub use guard::{Blocked, Guard};
 pub use setup::{FetchSetupError, Surroundings};
+pub use spool::WireBody;
 
 /// Validators exactly as an origin sent them (RFC 9110 section 8.8).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -96,7 +97,7 @@ pub struct Fetched {
     /// `Content-Encoding`, in the order applied by the origin, lower-case.
     pub content_encoding: Vec<String>,
     /// The body, not decoded, at most `max_wire_bytes` long.
-    pub body: Bytes,
+    pub body: WireBody,
     /// Was the body longer than `max_wire_bytes` and cut there?
     pub cut: bool,
 }
@@ -149,6 +150,9 @@ pub enum FetchError {
     /// The answer broke the protocol, or the connection broke before its end.
     #[error("protocol: {0}")]
     Protocol(String),
+    /// The answer could not be kept on this machine while it was read.
+    #[error("not kept: {0}")]
+    NotKept(String),
     /// More redirects than allowed, or a loop of them.
     #[error("redirects: {0}")]
     Redirects(String),

@@ -32,7 +32,7 @@ pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Tells the time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// Where the fetcher gets names and the time from.
+/// Where the fetcher gets names and the time from, and where it may write.
 #[derive(Clone)]
 pub struct Surroundings {
     /// Resolves host names. What it says is checked as DNS is.
@@ -40,11 +40,14 @@ pub struct Surroundings {
     /// The time, for a `Retry-After` or `Expires` date that comes without
     /// `Date`; without a clock such a date says nothing.
     pub clock: Option<Clock>,
+    /// The folder for large bodies while they are read; each is a file without
+    /// a name. It should be on a disk: where it is memory, they are in memory.
+    pub spool: PathBuf,
 }
 
 impl Default for Surroundings {
     fn default() -> Self {
-        Self { lookup: system_lookup(), clock: None }
+        Self { lookup: system_lookup(), clock: None, spool: std::env::temp_dir() }
     }
 }
 

@@ -1,29 +1,31 @@
-//! Reading bodies from the wire into memory that is bounded as a whole.
+//! Reading bodies from the wire: small ones into memory, larger ones into files,
+//! both bounded as a whole.
 //!
 //! Small bodies are read at once. A larger one waits until its share of
 //! [`LARGE_BODIES`] is free and keeps it until the last reader of its bytes is
-//! done, decoding included: a hundred origins that send without end cost no
-//! more memory than a few.
+//! done, decoding included: a hundred origins that send without end take no
+//! more of the disk than a few, and next to nothing of the memory.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use reqwest::Response;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::FetchError;
 use super::failure::Limits;
+use super::spool::{Growing, IN_MEMORY, WireBody};
 
-/// Bytes of a body that are read without asking for room.
-pub(super) const SMALL_BODY: usize = 1024 * 1024;
-
-/// Bytes of all larger bodies in memory together. One body alone may have more
+/// Bytes of all larger bodies on the disk together. One body alone may have more
 /// if its own limit says so; it is then the only one.
-pub(super) const LARGE_BODIES: usize = 192 * 1024 * 1024;
+pub(super) const LARGE_BODIES: usize = 1024 * 1024 * 1024;
 
 /// The unit in which room is given: a permit.
 const ROOM_UNIT: usize = 64 * 1024;
+
+/// Bytes of a large body written to its file at once.
+const PIECE: usize = 256 * 1024;
 
 /// Bytes of a body that nobody wants (a redirect's, a refusal's) read so that
 /// its connection can be used again, and how long that may take.
@@ -37,22 +39,13 @@ pub(super) struct Room {
     units: usize,
 }
 
-/// A share of the room, given back on drop.
-struct Share {
-    body: Vec<u8>,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl AsRef<[u8]> for Share {
-    fn as_ref(&self) -> &[u8] {
-        &self.body
-    }
-}
-
 /// A body being read.
 pub(super) struct Body {
     response: Response,
+    /// What was read and is in no file.
     read: Vec<u8>,
+    file: Option<Growing>,
+    total: usize,
     max: usize,
     state: State,
 }
@@ -92,30 +85,63 @@ impl Body {
     /// A body of which nothing is read yet, and the limit on its bytes.
     pub(super) fn new(response: Response, max_wire_bytes: u64) -> Self {
         let max = usize::try_from(max_wire_bytes).unwrap_or(usize::MAX);
-        Self { response, read: Vec::new(), max, state: State::Reading }
+        Self { response, read: Vec::new(), file: None, total: 0, max, state: State::Reading }
     }
 
-    /// Reads until all is there, the limit is reached, or this much is read.
-    pub(super) async fn read_up_to(
+    /// Reads as much as is kept in memory.
+    pub(super) async fn read_start(&mut self, limits: &Limits) -> Result<(), FetchError> {
+        while self.state == State::Reading && self.read.len() < IN_MEMORY {
+            self.read_chunk(limits).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads the rest into a file without a name in this folder.
+    pub(super) async fn read_rest(
         &mut self,
-        enough: usize,
+        folder: &Path,
         limits: &Limits,
     ) -> Result<(), FetchError> {
-        while self.state == State::Reading && self.read.len() < enough {
-            let chunk = match self.response.chunk().await {
-                Ok(Some(chunk)) => chunk,
-                Ok(None) => {
-                    self.state = State::Whole;
-                    break;
-                }
-                Err(error) => return Err(limits.explain_body(error, self.read.len())),
-            };
-            let room = self.max - self.read.len();
-            if chunk.len() > room {
-                self.state = State::Cut;
+        while self.state == State::Reading {
+            if self.read.len() >= PIECE {
+                self.write_out(folder).await?;
             }
-            self.read.extend_from_slice(&chunk[..room.min(chunk.len())]);
+            self.read_chunk(limits).await?;
         }
+        self.write_out(folder).await
+    }
+
+    async fn read_chunk(&mut self, limits: &Limits) -> Result<(), FetchError> {
+        let chunk = match self.response.chunk().await {
+            Ok(Some(chunk)) => chunk,
+            Ok(None) => {
+                self.state = State::Whole;
+                return Ok(());
+            }
+            Err(error) => return Err(limits.explain_body(error, self.total)),
+        };
+        let room = self.max - self.total;
+        if chunk.len() > room {
+            self.state = State::Cut;
+        }
+        let taken = room.min(chunk.len());
+        self.read.extend_from_slice(&chunk[..taken]);
+        self.total += taken;
+        Ok(())
+    }
+
+    async fn write_out(&mut self, folder: &Path) -> Result<(), FetchError> {
+        let (file, bytes) = (self.file.take(), std::mem::take(&mut self.read));
+        let folder = folder.to_owned();
+        let writing = tokio::task::spawn_blocking(move || match file {
+            Some(mut file) => file.write(&bytes).map(|()| file),
+            None => Growing::new(&folder, &bytes),
+        });
+        let written = writing.await.map_err(std::io::Error::other).flatten();
+        let file = written.map_err(|error| {
+            FetchError::NotKept(format!("no file for a body over {IN_MEMORY} bytes: {error}"))
+        })?;
+        self.file = Some(file);
         Ok(())
     }
 
@@ -124,19 +150,19 @@ impl Body {
     pub(super) fn needs_room(&self) -> Option<usize> {
         // The response counts what is still to come.
         let to_come = self.response.content_length().and_then(|n| usize::try_from(n).ok());
-        let claimed = to_come.map_or(usize::MAX, |n| n.saturating_add(self.read.len()));
+        let claimed = to_come.map_or(usize::MAX, |n| n.saturating_add(self.total));
         (self.state == State::Reading).then(|| claimed.min(self.max))
     }
 
     /// The bytes, and whether they were cut at the limit. With the response the
     /// connection goes, if anything in it is unread. The room is given back
-    /// with the last clone of the bytes.
-    pub(super) fn finish(self, room: Option<OwnedSemaphorePermit>) -> (Bytes, bool) {
-        let bytes = match room {
-            Some(permit) => Bytes::from_owner(Share { body: self.read, _permit: permit }),
-            None => Bytes::from(self.read),
+    /// with the last clone of the body.
+    pub(super) fn finish(self, room: Option<OwnedSemaphorePermit>) -> (WireBody, bool) {
+        let body = match self.file {
+            Some(file) => file.finish(room),
+            None => self.read.into(),
         };
-        (bytes, self.state == State::Cut)
+        (body, self.state == State::Cut)
     }
 }
 
@@ -164,15 +190,16 @@ mod tests {
     const SOON: Duration = Duration::from_millis(1);
 
     #[tokio::test]
-    async fn room_comes_back_with_the_last_clone_of_the_bytes() {
+    async fn room_comes_back_with_the_last_clone_of_the_body() {
         let room = Room::new(4 * ROOM_UNIT);
         let permit = room.wait(3 * ROOM_UNIT, SOON).await.unwrap();
-        let bytes = Bytes::from_owner(Share { body: vec![1; 10], _permit: permit });
-        let part = bytes.slice(2..4);
-        drop(bytes);
+        let folder = tempfile::tempdir().unwrap();
+        let body = Growing::new(folder.path(), &[1; 10]).unwrap().finish(Some(permit));
+        let part = body.clone();
+        drop(body);
         let error = room.wait(2 * ROOM_UNIT, SOON).await.unwrap_err().to_string();
         assert!(error.contains("no room for a body of up to 131072 bytes"), "{error}");
-        assert_eq!(&part[..], [1, 1]);
+        assert_eq!(part.len(), 10);
         drop(part);
         assert!(room.wait(4 * ROOM_UNIT, SOON).await.is_ok());
     }

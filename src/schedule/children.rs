@@ -3,19 +3,25 @@
 //! An index is believed when it says that a child has changed, and for a week
 //! when it says that one has not; what it does not list is only counted here.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use url::Url;
 
 use super::Poller;
+use super::again::Again;
 use super::document::Poll;
 use super::read::ListedChild;
+use crate::diff::document::loc_key;
 use crate::model::{DocumentKind, Lastmod, Precision, Role};
-use crate::parse::Report;
+use crate::parse::{Item, Report};
 use crate::recrawl::later;
 use crate::store::{ChildEffect, NewSource, PollTarget, StoreError};
+
+/// Children registered at once.
+const PART: usize = 500;
 
 impl Poll<'_> {
     /// What an index asks of its children; says how many are new, and how many
@@ -24,6 +30,7 @@ impl Poll<'_> {
         &self,
         report: &Report,
         listed: Vec<ListedChild>,
+        again: Again,
     ) -> Result<(u64, u64), StoreError> {
         let is_index = matches!(report.kind, DocumentKind::Index | DocumentKind::Mixed);
         if !is_index && self.target.kind.is_none_or(|kind| kind != DocumentKind::Index) {
@@ -32,48 +39,82 @@ impl Poll<'_> {
         if self.is_too_deep(report) {
             return Ok((0, 0));
         }
-        let depth = self.target.depth + 1;
         let known = self.poller.store.children(self.target.id).await?;
-        let mut known: HashMap<String, _> =
-            known.into_iter().map(|child| (child.url.clone(), child)).collect();
-        let mut effects = Vec::new();
+        let mut known: HashMap<u64, _> =
+            known.into_iter().map(|child| (child.key, child)).collect();
+        let (mut effects, mut fresh) = (Vec::new(), HashSet::new());
         let complete = report.complete && !listed.is_empty();
-        for child in listed {
-            let Ok(url) = Url::parse(&child.loc) else { continue };
-            // An index that lists itself is a loop of one.
-            if url == self.target.url {
+        // An index that lists itself is a loop of one.
+        let mut seen = HashSet::from([loc_key(again.manner().seed, self.target.url.as_str())]);
+        for child in listed.into_iter().filter(|child| seen.insert(child.key)) {
+            let Some(before) = known.remove(&child.key) else {
+                fresh.insert(child.key);
                 continue;
-            }
-            match known.remove(url.as_str()) {
-                None => effects.push(ChildEffect::Add(NewSource {
-                    url,
-                    role: Role::Sitemap,
-                    named_by: "index",
-                    parent: Some((self.target.id, depth)),
-                    lastmod: child.lastmod,
-                })),
-                Some(before) => {
-                    let moved = match (before.lastmod, child.lastmod) {
-                        (Some(old), Some(new)) => new.is_newer_than(old),
-                        (None, Some(_)) => true,
-                        (_, None) => false,
-                    };
-                    if moved || before.misses > 0 {
-                        effects.push(ChildEffect::Due { id: before.id, lastmod: child.lastmod });
-                    }
-                }
+            };
+            let moved = match (before.lastmod, child.lastmod) {
+                (Some(old), Some(new)) => new.is_newer_than(old),
+                (None, Some(_)) => true,
+                (_, None) => false,
+            };
+            if moved || before.misses > 0 {
+                effects.push(ChildEffect::Due { id: before.id, lastmod: child.lastmod });
             }
         }
         if complete {
             let gone = known.into_values().filter(|child| !child.retired);
             effects.extend(gone.map(|child| ChildEffect::Missing { id: child.id }));
         }
-        if effects.is_empty() {
+        let (mut added, mut refused) = self.register_children(again, fresh).await?;
+        if !effects.is_empty() {
+            let more = self.poller.store.apply_children(self.id, effects).await?;
+            (added, refused) = (added + more.0, refused + more.1);
+        }
+        Poller::note_refused(&self.site.name, (added, refused));
+        Ok((added, refused))
+    }
+
+    /// Registers children that the index did not list before, from a second
+    /// reading of it.
+    async fn register_children(
+        &self,
+        again: Again,
+        mut fresh: HashSet<u64>,
+    ) -> Result<(u64, u64), StoreError> {
+        if fresh.is_empty() {
             return Ok((0, 0));
         }
-        let registered = self.poller.store.apply_children(self.id, effects).await?;
-        Poller::note_refused(&self.site.name, registered);
-        Ok(registered)
+        let parent = Some((self.target.id, self.target.depth + 1));
+        let reading = self.in_parts(move |hand_on| {
+            let mut part = Vec::new();
+            again.read_own(&mut |item| {
+                let Item::Sitemap(child) = item else { return ControlFlow::Continue(()) };
+                let Ok(url) = Url::parse(child.loc) else { return ControlFlow::Continue(()) };
+                if !fresh.remove(&loc_key(again.manner().seed, url.as_str())) {
+                    return ControlFlow::Continue(());
+                }
+                part.push(ChildEffect::Add(NewSource {
+                    url,
+                    role: Role::Sitemap,
+                    named_by: "index",
+                    parent,
+                    lastmod: child.lastmod,
+                }));
+                if part.len() < PART {
+                    return ControlFlow::Continue(());
+                }
+                hand_on(std::mem::take(&mut part))
+            });
+            // Whether anybody takes the last one is their business.
+            let _ = hand_on(part);
+        });
+        let mut parts = reading.await?;
+        let (mut added, mut refused) = (0, 0);
+        while let Some(part) = parts.next().await {
+            let more = self.poller.store.apply_children(self.id, part).await?;
+            (added, refused) = (added + more.0, refused + more.1);
+        }
+        parts.end().await?;
+        Ok((added, refused))
     }
 
     /// Are the children of this index deeper than indexes may go?

@@ -10,26 +10,25 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::Poller;
+use super::again::Again;
 use super::children::index_says_unchanged;
 use super::gate::PollGate;
 use super::interval::PollEvent;
 use super::interval::hints::Hints;
-use super::issues::{self, Beside};
 use super::moves;
-use super::outcome::{Ended, hints_of, hints_text, kept_hints};
+use super::outcome::{Ended, kept_hints};
 use super::read::{self, Manner, ReadDocument};
-use super::texts::Wanted;
+use super::takeover::Came;
 use crate::config::Site;
 use crate::diff::Rules;
-use crate::fetch::body::wire_hash;
-use crate::fetch::{Answer, FetchError, Fetched, Head, Refusal, Request, Validators};
+use crate::fetch::{Answer, FetchError, Fetched, Refusal, Request, Validators};
 use crate::metrics::Saved;
 use crate::model::{DocumentKind, SiteId};
 use crate::parse::Limits;
 use crate::recrawl::later;
 use crate::store::views::Counts;
-use crate::store::{Kept, Origin, PollTarget, ReadResult, Recounted, SeenAgain, StoreError};
-use crate::url::{Admitted, SiteRules};
+use crate::store::{Kept, Origin, PollTarget, Recounted, SeenAgain, StoreError};
+use crate::url::SiteRules;
 
 /// However often validators say that nothing has changed, a source is read in
 /// full this often: some validators are stuck, and indexes lie.
@@ -114,16 +113,19 @@ impl Poll<'_> {
         fetched: Fetched,
         answer: &Result<Answer, FetchError>,
     ) -> Result<(), StoreError> {
-        let wire = wire_hash(&fetched.body);
+        let wire = fetched.body.hash();
         let head = fetched.head.clone();
-        if !self.read_in_full && self.target.wire_hash == Some(wire) && !fetched.cut {
+        if !self.read_in_full && wire.is_some() && self.target.wire_hash == wire && !fetched.cut {
             return self.same_bytes(answer).await;
         }
-        let manner = self.manner();
-        let fetched = Arc::new(fetched);
-        let body = Arc::clone(&fetched);
-        let read = self.on_cpu(move || read::read(&body, &manner)).await;
-        let read = match read {
+        let room = self.room_for(&fetched).await?;
+        let (before, siblings) = self.snapshot().await?;
+        let again = Again::new(Arc::new(fetched), self.manner());
+        let read = self.on_cpu({
+            let (again, before) = (again.clone(), Arc::clone(&before));
+            move || read::read(again.own(), again.manner(), &before)
+        });
+        let read = match read.await {
             Ok(read) => read,
             Err(why) => {
                 return self.failure(Ended::bad(PollEvent::Failed, "failed", why), answer).await;
@@ -139,8 +141,8 @@ impl Poll<'_> {
         {
             return self.same_bytes(answer).await;
         }
-        let again = read.document.has_extensions.then_some(fetched);
-        self.take_over(read, wire, &head, answer, (again, manner)).await
+        let came = Came { before, siblings, wire, head, again, room };
+        self.take_over(read, came, answer).await
     }
 
     /// How documents of the site are read.
@@ -221,9 +223,10 @@ impl Poll<'_> {
         let rules = self.diff_rules(true, self.target.window > 0, siblings, false);
         // An index that listed pages once lists none now, and that is no accident.
         let rules = Rules { has_children: self.target.kind == Some(DocumentKind::Index), ..rules };
-        let verdict = read::judge(&before, &document, &rules, &self.rules, &self.target.url);
+        let verdict = read::compare(&before, document, &rules);
         let (shrunk_at, is_held) = (self.shrunk_at(verdict.shrunk), verdict.held);
-        let (next, counts) = self.apply(verdict, self.origin(self.target.window > 0)).await?;
+        let origin = self.origin(self.target.window > 0);
+        let (next, counts) = self.apply(verdict, None, origin).await?;
         let sums = self.sum_up(next).await?;
         let recounted =
             Recounted { pending: sums.pending, shrunk_at, held: is_held, snapshot: sums.data };
@@ -231,7 +234,7 @@ impl Poll<'_> {
     }
 
     /// Since when the source has been less than half of what it was.
-    fn shrunk_at(&self, shrunk: bool) -> Option<Timestamp> {
+    pub(super) fn shrunk_at(&self, shrunk: bool) -> Option<Timestamp> {
         shrunk.then(|| self.target.shrunk_at.unwrap_or(self.began))
     }
 
@@ -252,7 +255,7 @@ impl Poll<'_> {
     }
 
     /// Nothing usable came: previous URLs stay as they are.
-    async fn failure(
+    pub(super) async fn failure(
         &self,
         ended: Ended,
         answer: &Result<Answer, FetchError>,
@@ -270,94 +273,6 @@ impl Poll<'_> {
             .finish(self.target, self.began, ended, answer, next, Counts::default(), Kept::Nothing)
             .await
             .map(|_| ())
-    }
-
-    /// Takes over what a document says: chunks first, the end last.
-    async fn take_over(
-        &self,
-        read: ReadDocument,
-        wire: u128,
-        head: &Head,
-        answer: &Result<Answer, FetchError>,
-        (again, manner): (Option<Arc<Fetched>>, Manner),
-    ) -> Result<(), StoreError> {
-        let ReadDocument { mut report, decoding, document, children, deleted } = read;
-        let followed_cut = document.followed_cut;
-        let learned = self.target.window == 2;
-        let window = report.window || learned;
-        let (before, siblings) = self.snapshot().await?;
-        let document = self.bridge(&before, document, &mut report).await;
-        let suddenly_empty =
-            document.entries().is_empty() && children.is_empty() && !before.is_empty();
-        let rules = self.diff_rules(report.complete && !suddenly_empty, window, siblings, true);
-        let rules = Rules { has_children: !children.is_empty(), ..rules };
-        let verdict = self.judge(before, document, rules).await;
-        let mut verdict = match verdict {
-            Ok(verdict) => verdict,
-            Err(why) => {
-                return self.failure(Ended::bad(PollEvent::Failed, "failed", why), answer).await;
-            }
-        };
-        let (shrunk, is_held) = (verdict.shrunk, verdict.held);
-        let (rolled, learns, same) = (verdict.rolled, verdict.learned, verdict.same);
-        let (restated, origin) = (std::mem::take(&mut verdict.restated), self.origin(window));
-        let (next, mut counts) = self.apply(verdict, origin).await?;
-        self.take_texts(again, manner, Wanted::of(&restated, &next), origin).await?;
-        counts.removed += self.bury(deleted).await?;
-        let (registered, refused) = self.children(&report, children).await?;
-        let rolls = match rolled {
-            Some(true) => self.target.rolls + 1,
-            Some(false) => 0,
-            None => self.target.rolls,
-        };
-        let complete = report.complete && !suddenly_empty;
-        let moved = head.redirects.is_empty();
-        let changed =
-            counts.new + counts.changed + counts.touched + counts.removed + registered > 0;
-        let ended = Ended::by_document(&report, complete, suddenly_empty, counts, registered);
-        let sums = self.sum_up(next).await?;
-        let refused_urls = sums.admitted.iter().filter(|(fate, _)| **fate != "accepted");
-        counts.rejected += refused_urls.map(|(_, urls)| urls).sum::<u64>();
-        let hints = hints_of(&report.hints, head);
-        let beside = Beside {
-            held: is_held,
-            too_deep: self.is_too_deep(&report),
-            refused_sitemaps: refused,
-            followed_cut,
-        };
-        let result = ReadResult {
-            kind: report.kind,
-            window: if report.window { 1 } else { u8::from(learned || learns) * 2 },
-            rolls,
-            shrunk_at: self.shrunk_at(shrunk),
-            pending: sums.pending,
-            complete,
-            epoch: self.rules.epoch(),
-            validators: if complete && moved {
-                head.validators.clone()
-            } else {
-                Validators::default()
-            },
-            wire_hash: complete.then_some(wire),
-            body_hash: complete.then_some(decoding.hash),
-            bytes: decoding.bytes,
-            entries: (report.entries_total + report.sitemaps_total) as u64,
-            admitted: serde_json::to_string(&sums.admitted).unwrap_or_default(),
-            issues: issues::as_json(&report, &beside),
-            hints: hints_text(&hints),
-            snapshot: (!same).then_some(sums.data),
-            changed,
-        };
-        let next_poll = self.poller.next(self.target, &ended, &hints);
-        self.poller
-            .finish(self.target, self.began, ended, answer, next_poll, counts, Kept::Read(result))
-            .await
-            .map(|_| ())
-    }
-
-    /// A listed URL by the site's rules, if they admit it.
-    pub(super) fn admit(&self, loc: &str) -> Option<Admitted> {
-        self.rules.admit(loc, &self.target.url).ok()
     }
 
     pub(super) fn origin(&self, window: bool) -> Origin {
@@ -393,7 +308,7 @@ fn take_body(fetched: &mut Fetched) -> Fetched {
     Fetched {
         head: fetched.head.clone(),
         content_encoding: std::mem::take(&mut fetched.content_encoding),
-        body: std::mem::take(&mut fetched.body),
+        body: std::mem::replace(&mut fetched.body, Vec::new().into()),
         cut: fetched.cut,
     }
 }

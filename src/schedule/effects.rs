@@ -1,9 +1,11 @@
 //! From a document to the rows of the store: compared, judged, applied in
 //! chunks. Each step may be repeated without harm; nothing here ends a poll.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::again::Again;
 use super::document::Poll;
 use super::read::{self, Sums, Verdict};
 use crate::config::Config;
@@ -23,15 +25,13 @@ impl Poll<'_> {
         self.on_cpu(move || read::sum_up(next)).await.map_err(StoreError::Engine)
     }
 
-    pub(super) async fn judge(
+    pub(super) async fn compare(
         &self,
-        before: Snapshot,
+        before: Arc<Snapshot>,
         document: Document,
         rules: Rules,
     ) -> Result<Verdict, String> {
-        let site_rules = self.rules.clone();
-        let url = self.target.url.clone();
-        self.on_cpu(move || read::judge(&before, &document, &rules, &site_rules, &url)).await
+        self.on_cpu(move || read::compare(&before, document, &rules)).await
     }
 
     /// Applies a verdict chunk by chunk, so that leases get in between, and
@@ -39,60 +39,70 @@ impl Poll<'_> {
     pub(super) async fn apply(
         &self,
         verdict: Verdict,
+        again: Option<&Again>,
         origin: Origin,
     ) -> Result<(Vec<SnapshotEntry>, Counts), StoreError> {
-        let Verdict { mut effects, mut absences, previous, mut next, mut counts, .. } = verdict;
-        if !effects.is_empty() || !absences.is_empty() {
-            let logged = self.poller.store.logged(origin).await?;
+        let Verdict { admissions, signals, absences, previous, mut next, mut counts, .. } = verdict;
+        let logged = if signals.is_empty() && absences.is_empty() {
+            HashSet::new()
+        } else {
+            self.poller.store.logged(origin).await?
+        };
+        self.admit_all(admissions, again, origin, &mut next, &mut counts).await?;
+        for chunk in signals.chunks(CHUNK) {
+            let mut effects: Vec<Effect> =
+                chunk.iter().filter_map(|step| read::signal(*step, &next)).collect();
             let told = read::without_logged(&mut effects, &logged);
             counts.touched += told.touched;
             counts.regressed += told.regressed;
-            read::without_logged(&mut absences, &logged);
+            self.apply_chunk(effects, origin, &mut next, &mut counts).await?;
         }
-        // Those over the quota are counted with the rest of what was refused.
-        counts.rejected = 0;
-        self.apply_chunks(effects, origin, &mut next, &mut counts).await?;
+        drop(signals);
         let absences = read::really_absent(absences, &previous, &next);
-        self.apply_chunks(absences, origin, &mut next, &mut counts).await?;
+        for chunk in absences.chunks(CHUNK) {
+            let mut effects: Vec<Effect> = chunk.iter().map(|absence| absence.effect()).collect();
+            read::without_logged(&mut effects, &logged);
+            self.apply_chunk(effects, origin, &mut next, &mut counts).await?;
+        }
         Ok((next, counts))
     }
 
-    async fn apply_chunks(
+    /// Applies one chunk, and fills in the rows that it made.
+    pub(super) async fn apply_chunk(
         &self,
-        effects: Vec<Effect>,
+        chunk: Vec<Effect>,
         origin: Origin,
         next: &mut [SnapshotEntry],
         counts: &mut Counts,
     ) -> Result<(), StoreError> {
-        let mut rest = effects.into_iter().peekable();
-        while rest.peek().is_some() {
-            let chunk: Vec<Effect> = rest.by_ref().take(CHUNK).collect();
-            let applied = self.poller.store.apply(origin, chunk).await?;
-            for (slot, row) in applied.rows {
-                if let Some(entry) = next.get_mut(slot as usize) {
-                    entry.row = row;
-                }
-            }
-            let more = applied.counts;
-            counts.new += more.new;
-            counts.changed += more.changed;
-            counts.touched += more.touched;
-            counts.regressed += more.regressed;
-            counts.unchanged += more.unchanged;
-            counts.removed += more.removed;
+        if chunk.is_empty() {
+            return Ok(());
         }
+        let applied = self.poller.store.apply(origin, chunk).await?;
+        for (slot, row) in applied.rows {
+            if let Some(entry) = next.get_mut(slot as usize) {
+                entry.row = row;
+            }
+        }
+        let more = applied.counts;
+        counts.new += more.new;
+        counts.changed += more.changed;
+        counts.touched += more.touched;
+        counts.regressed += more.regressed;
+        counts.unchanged += more.unchanged;
+        counts.removed += more.removed;
         Ok(())
     }
 
-    pub(super) async fn snapshot(&self) -> Result<(Snapshot, i64), StoreError> {
+    pub(super) async fn snapshot(&self) -> Result<(Arc<Snapshot>, i64), StoreError> {
         let (data, siblings) = self.poller.store.snapshot(self.target).await?;
-        let Some(data) = data else { return Ok((Snapshot::new(), siblings)) };
+        let Some(data) = data else { return Ok((Arc::default(), siblings)) };
         match Snapshot::decode(&data) {
-            Ok(snapshot) => Ok((snapshot, siblings)),
+            Ok(snapshot) => Ok((Arc::new(snapshot), siblings)),
             Err(error) => {
                 // Everything is admitted anew; rows that exist are found again.
                 tracing::error!(source = %self.target.id, %error, "snapshot dropped");
-                Ok((Snapshot::new(), siblings))
+                Ok((Arc::default(), siblings))
             }
         }
     }

@@ -5,6 +5,8 @@
 //! as many polls as there is room for. Each is looked up once more when its
 //! turn comes. A restart loses nothing and needs nothing.
 
+mod admissions;
+mod again;
 mod children;
 pub mod cron;
 pub mod defects;
@@ -21,6 +23,7 @@ mod pace;
 mod pages;
 mod read;
 mod robots;
+mod takeover;
 mod texts;
 mod tombstones;
 
@@ -53,6 +56,8 @@ use robots::RobotsCache;
 /// Documents decoded, parsed and compared at once: bounds memory and leaves
 /// the async workers alone.
 const CPU_JOBS: usize = 2;
+/// Large documents in memory at once, from their reading to their last effect.
+const LARGE_DOCUMENTS: usize = 4;
 /// Longest that the loop sleeps without asking the store again.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Pause after the store refused to tell what is due, or has no room.
@@ -79,6 +84,9 @@ pub(crate) struct Poller {
     locks: HostLocks,
     robots: RobotsCache,
     cpu: Arc<Semaphore>,
+    documents: Arc<Semaphore>,
+    /// Turns of readings that wait for the store while they read.
+    readings: Arc<Semaphore>,
     /// Said once, not at every look.
     short_of_disk: AtomicBool,
 }
@@ -101,6 +109,8 @@ impl Poller {
             locks: HostLocks::default(),
             robots: RobotsCache::default(),
             cpu: Arc::new(Semaphore::new(CPU_JOBS)),
+            documents: Arc::new(Semaphore::new(LARGE_DOCUMENTS)),
+            readings: Arc::new(Semaphore::new(1)),
             short_of_disk: AtomicBool::new(false),
         }
     }

@@ -6,15 +6,17 @@
 //! one shows something known. What cannot be had stays a gap, and is reported.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use url::Url;
 
+use super::again::Again;
 use super::document::Poll;
 use super::gate::PollGate;
-use super::read;
+use super::read::{self, ReadDocument};
 use crate::diff::Document;
 use crate::diff::snapshot::Snapshot;
-use crate::fetch::{Answer, Request, Validators};
+use crate::fetch::{Answer, Fetched, Request, Validators};
 use crate::parse::{Issue, IssueCode, Report};
 use crate::url::authority;
 
@@ -22,17 +24,15 @@ use crate::url::authority;
 const MAX_PAGES: usize = 10;
 
 impl Poll<'_> {
-    /// The document with what its older pages add, if it overflowed; that it did
-    /// is noted in the report.
+    /// The document with what its older pages add, given that it overflowed;
+    /// that it did is noted in the report.
     pub(super) async fn bridge(
         &self,
-        before: &Snapshot,
+        before: &Arc<Snapshot>,
         document: Document,
         report: &mut Report,
+        again: &mut Again,
     ) -> Document {
-        if !report.window || !is_gap(before, &document) {
-            return document;
-        }
         let mut whole = document;
         let mut next = report.hints.next_page.clone();
         let mut seen = HashSet::from([self.target.url.to_string()]);
@@ -43,14 +43,15 @@ impl Poll<'_> {
             if pages >= MAX_PAGES || !is_own || !seen.insert(url.to_string()) {
                 break;
             }
-            let Some((page, page_next)) = self.page(url).await else { break };
+            let Some((body, page)) = self.page(url, Arc::clone(before)).await else { break };
             pages += 1;
-            is_closed = !is_gap(before, &page);
-            whole = whole.with(page);
+            is_closed = !is_gap(before, &page.document);
+            again.add(body);
+            whole = whole.with(page.document);
             if is_closed || whole.entries().len() >= self.site.limits.max_urls {
                 break;
             }
-            next = page_next;
+            next = page.report.hints.next_page;
         }
         let sample = match (is_closed, pages) {
             (true, 1) => "what was missed was read from an older page".to_owned(),
@@ -63,8 +64,8 @@ impl Poll<'_> {
         whole
     }
 
-    /// One older page, and the one that follows it.
-    async fn page(&self, url: Url) -> Option<(Document, Option<String>)> {
+    /// One older page, as it came and as it was read.
+    async fn page(&self, url: Url, before: Arc<Snapshot>) -> Option<(Arc<Fetched>, ReadDocument)> {
         let gate = PollGate::new(self.poller, self.site.host_delay, self.site.obey_robots);
         let request = Request {
             url,
@@ -76,7 +77,7 @@ impl Poll<'_> {
         let answer = self.poller.fetcher.fetch(request, &gate).await;
         drop(gate);
         let fetched = match answer {
-            Ok(Answer::Document(fetched)) => fetched,
+            Ok(Answer::Document(fetched)) => Arc::new(fetched),
             Ok(Answer::NotModified(head) | Answer::Refused(head)) => {
                 // A 429 is meant for the host, whatever was asked for.
                 if let Err(error) = self.poller.heed(&head).await {
@@ -90,13 +91,14 @@ impl Poll<'_> {
             }
         };
         let manner = self.manner();
-        let read = self.on_cpu(move || read::read(&fetched, &manner)).await.ok()?;
-        read.report.kind.is_feed().then_some((read.document, read.report.hints.next_page))
+        let body = Arc::clone(&fetched);
+        let read = self.on_cpu(move || read::read(&body, &manner, &before)).await.ok()?;
+        read.report.kind.is_feed().then_some((fetched, read))
     }
 }
 
 /// Does the document list nothing of what there was?
-fn is_gap(before: &Snapshot, document: &Document) -> bool {
+pub(super) fn is_gap(before: &Snapshot, document: &Document) -> bool {
     !before.is_empty()
         && !document.entries().is_empty()
         && !before.entries().iter().any(|entry| document.contains(entry.key))

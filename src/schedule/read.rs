@@ -10,11 +10,11 @@ use std::ops::ControlFlow;
 use jiff::Timestamp;
 use url::Url;
 
+use super::admissions::Admissions;
 use super::defects;
-use super::tombstones::Tombstone;
-use crate::diff::document::Collector;
+use crate::diff::document::{Collector, loc_key};
 use crate::diff::snapshot::{Row, Snapshot, SnapshotEntry};
-use crate::diff::{self, Diff, Document, Rules, Step};
+use crate::diff::{self, Document, Rules, Step};
 use crate::fetch::Fetched;
 use crate::fetch::body::{Decoded, Decoding, Strict};
 use crate::model::{ChangeKind, Follow, Lastmod, UrlId};
@@ -22,12 +22,15 @@ use crate::parse::doubt::Doubts;
 use crate::parse::{self, Context, Item, Limits, Report};
 use crate::store::Effect;
 use crate::store::views::Counts;
-use crate::url::SiteRules;
+
+/// Bytes of a body as sent, up to which its document is small.
+pub(super) const SMALL_DOCUMENT: u64 = 32 * 1024;
 
 /// A child as an index lists it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct ListedChild {
-    pub(super) loc: String,
+    /// Keyed hash of its URL; of what is listed, if that is none.
+    pub(super) key: u64,
     pub(super) lastmod: Option<Lastmod>,
 }
 
@@ -37,7 +40,8 @@ pub(super) struct ReadDocument {
     pub(super) decoding: Decoding,
     pub(super) document: Document,
     pub(super) children: Vec<ListedChild>,
-    pub(super) deleted: Vec<Tombstone>,
+    /// Pages that it says are gone.
+    pub(super) deleted: u64,
 }
 
 /// How a document is read: the same way each time.
@@ -64,15 +68,21 @@ impl Manner {
     }
 }
 
-/// Decodes and parses a body.
-pub(super) fn read(fetched: &Fetched, manner: &Manner) -> ReadDocument {
+/// Decodes and parses a body. Of what the source listed `before` no texts are
+/// kept, nor of anything that is needed once at most: for that, a document is
+/// read again.
+pub(super) fn read(fetched: &Fetched, manner: &Manner, before: &Snapshot) -> ReadDocument {
     let Manner { seed, now, follow, max_body_bytes, .. } = *manner;
-    let cut_at = fetched.cut.then_some(fetched.body.len() as u64);
+    let cut_at = fetched.cut.then_some(fetched.body.len());
     let mut decoded = Strict::new(manner.decoded(fetched), max_body_bytes, cut_at);
     let mut doubts = Doubts::new(now);
-    let mut collector = Collector::following(seed, now, follow, &fetched.head.final_url);
+    let collector = Collector::following(seed, now, follow, &fetched.head.final_url);
+    let mut collector = collector.knowing(before);
+    if fetched.body.len() > SMALL_DOCUMENT {
+        collector = collector.expecting(manner.limits.max_urls.min(Limits::default().max_urls));
+    }
     let mut children = Vec::new();
-    let mut deleted = Vec::new();
+    let mut deleted = 0;
     let context = manner.context(fetched);
     let mut report = parse::parse(&mut decoded, &context, &mut |item| {
         match item {
@@ -81,9 +91,11 @@ pub(super) fn read(fetched: &Fetched, manner: &Manner) -> ReadDocument {
                 collector.push(&entry);
             }
             Item::Sitemap(child) => {
-                children.push(ListedChild { loc: child.loc.to_owned(), lastmod: child.lastmod });
+                let key = Url::parse(child.loc)
+                    .map_or_else(|_| loc_key(seed, child.loc), |url| loc_key(seed, url.as_str()));
+                children.push(ListedChild { key, lastmod: child.lastmod });
             }
-            Item::Deleted(page) => deleted.push(Tombstone::of(page)),
+            Item::Deleted(_) => deleted += 1,
         }
         ControlFlow::Continue(())
     });
@@ -94,14 +106,17 @@ pub(super) fn read(fetched: &Fetched, manner: &Manner) -> ReadDocument {
     ReadDocument { report, decoding, document, children, deleted }
 }
 
-/// What a read asks of the store.
+/// What a read asks of the store, before it is put into effects: those are
+/// made in chunks, since all of them at once would take too much memory.
 #[allow(clippy::struct_excessive_bools)] // independent findings, each told by its name
 pub(super) struct Verdict {
-    /// In the order in which they are to be applied.
-    pub(super) effects: Vec<Effect>,
+    /// What is listed and has to be judged by the site's rules: the first to be applied.
+    pub(super) admissions: Admissions,
+    /// What is said of rows that are known, in document order.
+    pub(super) signals: Vec<Step>,
     /// Pages that the source may list no longer, each by the effect it gets
     /// unless another spelling of it is still listed.
-    pub(super) absences: Vec<Effect>,
+    pub(super) absences: Vec<Absence>,
     /// Slots of entries that are judged anew, and the rows they stood for.
     pub(super) previous: Vec<(u32, UrlId)>,
     /// The next snapshot; rows of admitted URLs are filled in as they are known.
@@ -118,36 +133,51 @@ pub(super) struct Verdict {
     pub(super) same: bool,
 }
 
-/// Compares a document with what its source listed before and judges what is
-/// new by the site's rules.
-pub(super) fn judge(
-    before: &Snapshot,
-    document: &Document,
-    rules: &Rules,
-    site: &SiteRules,
-    source: &Url,
-) -> Verdict {
-    let mut diff = diff::diff(before, document, rules);
-    let same = diff.is_empty(before);
-    let mut counts =
-        Counts { unchanged: diff.unchanged, missing: diff.missing, ..Counts::default() };
-    let steps = std::mem::take(&mut diff.steps);
-    let mut effects = Vec::with_capacity(steps.len());
-    let (mut absences, mut previous) = (Vec::new(), Vec::new());
-    for step in steps {
-        if let Step::Admit { slot, previous: Some(Row::Url(url)), .. } = step {
-            previous.push((slot, url));
+/// A page that a source may list no longer.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Absence {
+    /// For the first time.
+    Missing(UrlId),
+    /// For good.
+    Drop(UrlId),
+    /// It is listed, but new rules refuse it.
+    Unwant(UrlId),
+}
+
+impl Absence {
+    pub(super) fn effect(self) -> Effect {
+        match self {
+            Self::Missing(url) => Effect::Missing { url },
+            Self::Drop(url) => Effect::Drop { url },
+            Self::Unwant(url) => Effect::Unwant { url },
         }
-        match effect_of(step, &mut diff, document, site, source, &mut counts) {
-            Some(absence @ (Effect::Missing { .. } | Effect::Drop { .. })) => {
-                absences.push(absence);
+    }
+}
+
+/// Compares a document with what its source listed before.
+pub(super) fn compare(before: &Snapshot, document: Document, rules: &Rules) -> Verdict {
+    let mut diff = diff::diff(before, &document, rules);
+    let same = diff.is_empty(before);
+    let counts = Counts { unchanged: diff.unchanged, missing: diff.missing, ..Counts::default() };
+    let (mut wanted, mut signals) = (Vec::new(), Vec::new());
+    let (mut absences, mut previous) = (Vec::new(), Vec::new());
+    for step in std::mem::take(&mut diff.steps) {
+        match step {
+            Step::Admit { entry, slot, previous: row } => {
+                wanted.push((entry, slot));
+                previous.extend(row.and_then(url_of).map(|url| (slot, url)));
             }
-            Some(effect) => effects.push(effect),
-            None => {}
+            Step::Missing { slot } => {
+                let row = diff.next.get(slot as usize).map(|entry| entry.row);
+                absences.extend(row.and_then(url_of).map(Absence::Missing));
+            }
+            Step::Drop { row } => absences.extend(url_of(row).map(Absence::Drop)),
+            signal => signals.push(signal),
         }
     }
     Verdict {
-        effects,
+        admissions: Admissions::new(document, wanted),
+        signals,
         absences,
         previous,
         next: diff.next,
@@ -161,40 +191,12 @@ pub(super) fn judge(
     }
 }
 
-fn effect_of(
-    step: Step,
-    diff: &mut Diff,
-    document: &Document,
-    site: &SiteRules,
-    source: &Url,
-    counts: &mut Counts,
-) -> Option<Effect> {
-    let entry_at = |diff: &Diff, slot: u32| diff.next.get(slot as usize).copied();
+/// The effect of what is said of a row that is known.
+pub(super) fn signal(step: Step, next: &[SnapshotEntry]) -> Option<Effect> {
+    let entry_at = |slot: u32| next.get(slot as usize);
     match step {
-        Step::Admit { entry, slot, .. } => {
-            let entry = document.entries().get(entry as usize)?;
-            let loc = document.loc(entry);
-            match site.admit(loc, source) {
-                Ok(url) => Some(Effect::Admit {
-                    slot,
-                    raw: url.respelled.then(|| loc.to_owned()),
-                    url,
-                    lastmod: entry.lastmod,
-                    hints: entry.hints,
-                    kind: entry.kind,
-                }),
-                Err(why) => {
-                    counts.rejected += 1;
-                    let row = Row::Rejected(why);
-                    if let Some(next) = diff.next.get_mut(slot as usize) {
-                        next.row = row;
-                    }
-                    None
-                }
-            }
-        }
         Step::Changed { slot } => {
-            let entry = entry_at(diff, slot)?;
+            let entry = entry_at(slot)?;
             Some(Effect::Changed {
                 url: url_of(entry.row)?,
                 lastmod: entry.lastmod?,
@@ -202,23 +204,22 @@ fn effect_of(
             })
         }
         Step::Touched { slot } => {
-            let entry = entry_at(diff, slot)?;
+            let entry = entry_at(slot)?;
             Some(Effect::Touched { url: url_of(entry.row)?, hints: entry.hints })
         }
         Step::Regressed { slot } => {
-            let entry = entry_at(diff, slot)?;
+            let entry = entry_at(slot)?;
             Some(Effect::Regressed { url: url_of(entry.row)?, hints: entry.hints })
         }
         Step::Hints { slot } => {
-            let entry = entry_at(diff, slot)?;
+            let entry = entry_at(slot)?;
             Some(Effect::Hints {
                 url: url_of(entry.row)?,
                 lastmod: entry.lastmod,
                 hints: entry.hints,
             })
         }
-        Step::Missing { slot } => Some(Effect::Missing { url: url_of(entry_at(diff, slot)?.row)? }),
-        Step::Drop { row } => Some(Effect::Drop { url: url_of(row)? }),
+        Step::Admit { .. } | Step::Missing { .. } | Step::Drop { .. } => None,
     }
 }
 
@@ -257,11 +258,11 @@ pub(super) fn without_logged(
 /// What is left of the absences once the rows of all entries are known: a page
 /// that another entry stands for is neither missing nor gone.
 pub(super) fn really_absent(
-    absences: Vec<Effect>,
+    absences: Vec<Absence>,
     previous: &[(u32, UrlId)],
     next: &[SnapshotEntry],
-) -> Vec<Effect> {
-    let mut left: Vec<Effect> = absences;
+) -> Vec<Absence> {
+    let mut left = absences;
     let moved = |&&(slot, url): &&(u32, UrlId)| {
         next.get(slot as usize).is_none_or(|entry| entry.row != Row::Url(url))
     };
@@ -269,9 +270,9 @@ pub(super) fn really_absent(
         let row = next.get(slot as usize).map(|entry| entry.row);
         // Refused by new rules is not gone: nobody needs to go and look.
         if matches!(row, Some(Row::Rejected(_))) {
-            Effect::Unwant { url }
+            Absence::Unwant(url)
         } else {
-            Effect::Drop { url }
+            Absence::Drop(url)
         }
     }));
     if left.is_empty() {
@@ -287,10 +288,9 @@ pub(super) fn really_absent(
         }
     }
     left.retain(|absence| match absence {
-        Effect::Missing { url } => !listed.contains(url),
+        Absence::Missing(url) => !listed.contains(url),
         // Once is enough, however many spellings went.
-        Effect::Drop { url } | Effect::Unwant { url } => held.insert(*url),
-        _ => true,
+        Absence::Drop(url) | Absence::Unwant(url) => held.insert(*url),
     });
     left
 }

@@ -1,24 +1,18 @@
-//! What a document says beside URLs and dates, taken over in a second reading.
+//! What a document says beside URLs and dates, taken over in a reading of its own.
 //!
-//! The first reading keeps hashes only, so that memory does not grow with the
-//! texts of a document. Where the hash of an entry is another than the last
-//! time, and its row is known, the document is read once more from the body
-//! that is still at hand, and what those entries say is handed to the store in
-//! bounded parts. Doing it twice does nothing; until the poll ends, the old
-//! hashes stand, so a crash in the middle loses nothing.
+//! Where the hash of an entry is another than the last time, and its row is
+//! known, the document is read once more, and what those entries say is handed
+//! to the store in bounded parts. Until the poll ends, the old hashes stand, so a
+//! crash in the middle loses nothing.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
-use tokio::sync::mpsc;
-
+use super::again::{Again, HandOn};
 use super::document::Poll;
-use super::read::Manner;
 use crate::diff::document::loc_key;
 use crate::diff::snapshot::{Row, SnapshotEntry};
-use crate::fetch::Fetched;
 use crate::model::UrlId;
-use crate::parse::{self, Item};
+use crate::parse::Item;
 use crate::store::{Effect, Origin, Said, StoreError};
 
 /// Entries in one part at most.
@@ -49,11 +43,11 @@ impl Wanted {
 }
 
 impl Poll<'_> {
-    /// Takes over what the wanted entries of a document say.
+    /// Takes over what the wanted entries of a document say; `again` is `None`
+    /// where it says nothing of any.
     pub(super) async fn take_texts(
         &self,
-        fetched: Option<Arc<Fetched>>,
-        manner: Manner,
+        again: Option<Again>,
         wanted: Wanted,
         origin: Origin,
     ) -> Result<(), StoreError> {
@@ -61,44 +55,28 @@ impl Poll<'_> {
             return Ok(());
         }
         let store = &self.poller.store;
-        let Some(fetched) = fetched else {
+        let Some(again) = again else {
             let mut rest = wanted.silenced().into_iter().peekable();
             while rest.peek().is_some() {
                 store.apply(origin, rest.by_ref().take(MAX_ENTRIES).collect()).await?;
             }
             return Ok(());
         };
-        let (parts, mut taken) = mpsc::channel(1);
-        let reading = self.on_cpu(move || {
-            second_reading(&fetched, &manner, &wanted, &mut |part| {
-                // Nobody takes it any more when the store has failed.
-                parts.blocking_send(part).map_or(ControlFlow::Break(()), ControlFlow::Continue)
-            });
-        });
-        // Owns its end of the channel, so that the reading never waits in vain.
-        let applying = async move {
-            while let Some(part) = taken.recv().await {
-                store.apply(origin, part).await?;
-            }
-            Ok(())
-        };
-        let (read, applied) = tokio::join!(reading, applying);
-        applied.and_then(|()| read.map_err(StoreError::Engine))
+        let mut parts = self.in_parts(move |hand_on| texts(&again, &wanted, hand_on)).await?;
+        while let Some(part) = parts.next().await {
+            store.apply(origin, part).await?;
+        }
+        parts.end().await
     }
 }
 
 /// Reads a document for the texts of some entries, in its own order; of an
 /// entry that comes again, and of two spellings of one page, the first counts.
-fn second_reading(
-    fetched: &Fetched,
-    manner: &Manner,
-    wanted: &Wanted,
-    hand_on: &mut dyn FnMut(Vec<Effect>) -> ControlFlow<()>,
-) {
+fn texts(again: &Again, wanted: &Wanted, hand_on: &mut HandOn<'_, Vec<Effect>>) {
     let mut done = std::collections::HashSet::new();
     let (mut part, mut bytes) = (Vec::new(), 0);
-    let context = manner.context(fetched);
-    parse::parse(&mut manner.decoded(fetched), &context, &mut |item| {
+    let manner = again.manner();
+    again.read(&mut |item, _| {
         let Item::Entry(entry) = item else { return ControlFlow::Continue(()) };
         let key = loc_key(manner.seed, entry.loc);
         let Ok(at) = wanted.0.binary_search_by_key(&key, |(key, _)| *key) else {

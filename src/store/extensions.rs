@@ -42,6 +42,7 @@ impl State {
     pub(super) fn make_room_for_texts(&self, effects: &[Effect]) -> Result<(), StoreError> {
         let length = |effect: &Effect| match effect {
             Effect::Extensions { said: Some(said), .. } => said.data.len(),
+            Effect::Admit { url, .. } => url.path.len(),
             _ => 0,
         };
         if effects.iter().map(length).sum::<usize>() < LARGE_PART {

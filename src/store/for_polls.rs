@@ -88,7 +88,8 @@ impl Store {
 
     /// The children of an index.
     pub async fn children(&self, index: SourceId) -> Result<Vec<Child>, StoreError> {
-        self.read(move |conn| poll_reads::children(conn, index)).await
+        let seed = self.seed();
+        self.read(move |conn| poll_reads::children(conn, seed, index)).await
     }
 
     /// Applies what a read of an index asks of its children; says how many

@@ -16,6 +16,7 @@ use super::views::{
     ChangeView, Counts, Page, PollView, SiteView, SourceFilter, SourceView, StatusView,
 };
 use super::{StoreError, changes, engine, timestamp, url_reads};
+use crate::diff::document::loc_key;
 use crate::model::{ChangeKind, DocumentKind, HostId, SiteId, SourceId, UrlId};
 use crate::parse::{Issue, Severity};
 
@@ -140,7 +141,11 @@ pub(super) fn snapshot(
     Ok((data, since.map_or(i64::MAX, |ms| ms.div_euclid(1000))))
 }
 
-pub(super) fn children(conn: &Connection, index: SourceId) -> Result<Vec<Child>, StoreError> {
+pub(super) fn children(
+    conn: &Connection,
+    seed: u64,
+    index: SourceId,
+) -> Result<Vec<Child>, StoreError> {
     let mut query = conn
         .prepare_cached(
             "SELECT id, url, index_lastmod, index_precision, index_misses, dropped_at, state = 2
@@ -151,7 +156,7 @@ pub(super) fn children(conn: &Connection, index: SourceId) -> Result<Vec<Child>,
         .query_map([index.0], |row| {
             Ok(Child {
                 id: SourceId(row.get(0)?),
-                url: row.get(1)?,
+                key: loc_key(seed, row.get_ref(1)?.as_str()?),
                 lastmod: lastmod(row.get(2)?, row.get(3)?),
                 misses: row.get(4)?,
                 dropped_at: row.get::<_, Option<i64>>(5)?.map(timestamp),

@@ -38,8 +38,8 @@ pub struct NewSource {
 pub struct Child {
     /// The row.
     pub id: SourceId,
-    /// Where it is.
-    pub url: String,
+    /// Keyed hash of its URL: the URLs of many children would take too much memory.
+    pub key: u64,
     /// As its index listed it.
     pub lastmod: Option<Lastmod>,
     /// Reads of the index in a row without it.

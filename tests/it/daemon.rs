@@ -13,6 +13,7 @@ mod grants;
 mod hostile;
 mod hosts;
 mod indexes;
+mod large;
 mod limits;
 mod moves;
 mod pace;

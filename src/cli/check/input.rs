@@ -4,21 +4,25 @@
 //! guard would refuse is asked only when it is exactly what the user typed,
 //! and then that host and port only: a redirect or a listed URL gets nowhere.
 
+use std::fs::File;
 use std::io::Read;
 use std::net::IpAddr;
 
 use anyhow::{Context as _, anyhow};
-use bytes::Bytes;
 use url::{Host, Url};
 
 use super::Args;
 use crate::cli::{Failure, humane};
 use crate::config::{AllowedAddress, Config, FetchLimits};
-use crate::fetch::{Answer, Fetched, Fetcher, Gate, Refusal, Request, Validators};
+use crate::fetch::spool::Spool;
+use crate::fetch::{Answer, Fetched, Fetcher, Gate, Refusal, Request, Validators, WireBody};
 
 /// Stands for the document's own URL where none is known. `.invalid` never
 /// resolves (RFC 6761 section 6.4), and URLs on it are not shown.
 const NO_BASE: &str = "http://no-base.invalid/";
+
+/// Bytes read at once from what is no regular file.
+const PIECE: usize = 64 * 1024;
 
 /// A document as it came, not decoded.
 #[derive(Debug)]
@@ -34,7 +38,7 @@ pub struct Document {
     /// `Content-Encoding`, in the order applied.
     pub content_encoding: Vec<String>,
     /// The bytes as sent.
-    pub body: Bytes,
+    pub body: WireBody,
     /// Were there more bytes than the limit?
     pub cut: bool,
 }
@@ -87,10 +91,8 @@ pub(super) async fn open(args: &Args, config: &Config) -> Result<Document, Failu
     let (name, (body, cut)) = if args.input == "-" {
         ("stdin".to_owned(), bounded(std::io::stdin().lock(), limits).context("stdin")?)
     } else {
-        let body = std::fs::File::open(&args.input)
-            .and_then(|file| bounded(file, limits))
-            .with_context(|| args.input.clone())?;
-        (args.input.clone(), body)
+        let body = std::fs::File::open(&args.input).and_then(|file| of_file(file, limits));
+        (args.input.clone(), body.with_context(|| args.input.clone())?)
     };
     let base = match base {
         Some(base) => base,
@@ -121,14 +123,34 @@ fn parse_base(text: &str) -> Result<Url, Failure> {
     })
 }
 
+/// A file up to the limit, and whether there is more. A regular one is read
+/// where it lies; a pipe or a device has no place to come back to.
+fn of_file(file: File, limits: &FetchLimits) -> std::io::Result<(WireBody, bool)> {
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return bounded(file, limits);
+    }
+    let max = limits.max_wire_bytes;
+    Ok((WireBody::of_file(file, about.len().min(max)), about.len() > max))
+}
+
 /// Reads up to the limit; says whether there was more.
-fn bounded(reader: impl Read, limits: &FetchLimits) -> std::io::Result<(Bytes, bool)> {
-    let mut body = Vec::new();
-    reader.take(limits.max_wire_bytes.saturating_add(1)).read_to_end(&mut body)?;
-    let max = usize::try_from(limits.max_wire_bytes).unwrap_or(usize::MAX);
-    let cut = body.len() > max;
-    body.truncate(max);
-    Ok((body.into(), cut))
+fn bounded(mut reader: impl Read, limits: &FetchLimits) -> std::io::Result<(WireBody, bool)> {
+    let folder = std::env::temp_dir();
+    let (mut spool, mut piece) = (Spool::new(&folder), vec![0; PIECE]);
+    let mut left = limits.max_wire_bytes;
+    loop {
+        let read = match reader.read(&mut piece) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        let taken = read.min(usize::try_from(left).unwrap_or(usize::MAX));
+        spool.write(piece.get(..taken).unwrap_or_default())?;
+        left -= taken as u64;
+        if taken < read || read == 0 {
+            return Ok((spool.finish(), taken < read));
+        }
+    }
 }
 
 async fn fetch(url: &Url, config: &Config) -> Result<Document, Failure> {

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use url::Url;
-use xxhash_rust::xxh3::xxh3_128;
 
 use super::narrator::{Event, Fetch};
 use crate::clock::Clock;
@@ -159,7 +158,7 @@ impl ExampleFetcher {
         };
         match self.fetch.fetch(request, &Leased).await {
             Ok(Answer::Document(page)) => {
-                let hash = format!("{:032x}", xxh3_128(&page.body));
+                let hash = format!("{:032x}", page.body.hash().unwrap_or_default());
                 let same = lease.content_hash.as_deref() == Some(hash.as_str());
                 Seen {
                     outcome: if same { "unchanged" } else { "changed" },

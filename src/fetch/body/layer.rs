@@ -1,7 +1,7 @@
 //! One layer of compression, undone piece by piece.
 //!
 //! The codecs of async-compression, driven directly: they are plain state
-//! machines, and all input is in memory. A layer yields what it can before it
+//! machines, and their input is at hand, in memory or in a file. A layer yields what it can before it
 //! tells of a fault, keeps telling of it, and never yields more than its limit.
 
 use std::io::ErrorKind;
@@ -12,6 +12,8 @@ use async_compression::codecs::{
 };
 use async_compression::core::util::{PartialBuffer, WriteBuffer};
 use bytes::{Buf, Bytes};
+
+use crate::fetch::spool::WireBody;
 
 /// Bytes between two layers.
 const BUFFER: usize = 32 * 1024;
@@ -224,13 +226,13 @@ impl Layer {
 
 /// Bytes that can be looked at before they are taken.
 pub(super) enum Input {
-    /// The body as it came.
+    /// A body that is in memory.
     Wire(Bytes),
-    /// What a layer yields.
-    Layer {
-        /// The layer.
-        layer: Box<Layer>,
-        /// What it yielded and nobody has taken, from `start` to `end`.
+    /// What comes in pieces.
+    Pieces {
+        /// Whence.
+        source: Source,
+        /// What was read and nobody has taken, from `start` to `end`.
         buffer: Box<[u8]>,
         /// Where that begins.
         start: usize,
@@ -239,18 +241,48 @@ pub(super) enum Input {
     },
 }
 
+/// What yields bytes piece by piece.
+pub(super) enum Source {
+    /// A layer of compression.
+    Layer(Box<Layer>),
+    /// A body that is in a file, and the place in it.
+    File(WireBody, u64),
+}
+
+impl Source {
+    /// Fills the front of `out`; 0 is the end.
+    fn read(&mut self, out: &mut [u8]) -> Result<usize, Fault> {
+        match self {
+            Self::Layer(layer) => layer.read(out),
+            Self::File(body, at) => match body.read_at(*at, out) {
+                Ok(n) => {
+                    *at += n as u64;
+                    Ok(n)
+                }
+                Err(error) => Err(Fault::Corrupt(format!("the file it is kept in: {error}"))),
+            },
+        }
+    }
+}
+
 impl Input {
-    pub(super) fn wire(body: Bytes) -> Self {
-        Self::Wire(body)
+    pub(super) fn of(body: WireBody) -> Self {
+        match body.in_memory() {
+            Some(bytes) => Self::Wire(bytes.clone()),
+            None => Self::pieces(Source::File(body, 0)),
+        }
+    }
+
+    pub(super) fn empty() -> Self {
+        Self::Wire(Bytes::new())
     }
 
     pub(super) fn layer(layer: Layer) -> Self {
-        Self::Layer {
-            layer: Box::new(layer),
-            buffer: vec![0; BUFFER].into_boxed_slice(),
-            start: 0,
-            end: 0,
-        }
+        Self::pieces(Source::Layer(Box::new(layer)))
+    }
+
+    fn pieces(source: Source) -> Self {
+        Self::Pieces { source, buffer: vec![0; BUFFER].into_boxed_slice(), start: 0, end: 0 }
     }
 
     /// At least `want` bytes (at most [`BUFFER`]), fewer only at the end. A
@@ -258,14 +290,14 @@ impl Input {
     pub(super) fn peek(&mut self, want: usize) -> Result<&[u8], Fault> {
         match self {
             Self::Wire(bytes) => Ok(&bytes[..want.min(bytes.len())]),
-            Self::Layer { layer, buffer, start, end } => {
+            Self::Pieces { source, buffer, start, end } => {
                 if *end - *start < want {
                     buffer.copy_within(*start..*end, 0);
                     *end -= *start;
                     *start = 0;
                 }
                 while *end < want.min(buffer.len()) && *start == 0 {
-                    match layer.read(&mut buffer[*end..]) {
+                    match source.read(&mut buffer[*end..]) {
                         Ok(0) => break,
                         Ok(n) => *end += n,
                         Err(fault) if *end == 0 => return Err(fault),
@@ -281,23 +313,23 @@ impl Input {
     fn available(&mut self) -> Result<&[u8], Fault> {
         match self {
             Self::Wire(bytes) => Ok(bytes),
-            Self::Layer { .. } => self.peek(1),
+            Self::Pieces { .. } => self.peek(1),
         }
     }
 
     fn consume(&mut self, n: usize) {
         match self {
             Self::Wire(bytes) => bytes.advance(n),
-            Self::Layer { start, .. } => *start += n,
+            Self::Pieces { start, .. } => *start += n,
         }
     }
 
     /// Takes some bytes; 0 is the end.
     pub(super) fn read(&mut self, out: &mut [u8]) -> Result<usize, Fault> {
-        if let Self::Layer { layer, start, end, .. } = self
+        if let Self::Pieces { source, start, end, .. } = self
             && start == end
         {
-            return layer.read(out);
+            return source.read(out);
         }
         let available = self.available()?;
         let n = available.len().min(out.len());

@@ -1,6 +1,6 @@
 //! Bodies in every wrapping that origins send, and every way to be broken.
 
-use std::io::Read;
+use std::io::{Read, Write};
 
 use async_compression::codecs::brotli::params::EncoderParams;
 use async_compression::codecs::zstd::params::CParameter;
@@ -14,6 +14,7 @@ use proptest::prelude::*;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{Decoded, Decoding, End};
+use crate::fetch::WireBody;
 
 const MIB: u64 = 1024 * 1024;
 const XML: &[u8] =
@@ -65,12 +66,24 @@ fn zeros(mib: usize) -> impl Iterator<Item = Vec<u8>> {
     std::iter::repeat_n(vec![0; 1024 * 1024], mib)
 }
 
-fn decoded(body: impl Into<Bytes>, encoding: &[&str], max: u64) -> Decoded {
+fn decoded(body: impl Into<WireBody>, encoding: &[&str], max: u64) -> Decoded {
     let encoding: Vec<String> = encoding.iter().map(|&coding| coding.to_owned()).collect();
-    Decoded::new(body.into(), &encoding, max)
+    Decoded::new(body, &encoding, max)
 }
 
+/// Reads a body, from memory and from a file alike.
 fn read(body: impl Into<Bytes>, encoding: &[&str]) -> (Vec<u8>, Decoding) {
+    let body = body.into();
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&body).unwrap();
+    let lying = WireBody::of_file(file, body.len() as u64);
+    let from_file = read_all(lying, encoding);
+    let from_memory = read_all(body, encoding);
+    assert!(from_file == from_memory, "{:?} and {:?}", from_file.1, from_memory.1);
+    from_memory
+}
+
+fn read_all(body: impl Into<WireBody>, encoding: &[&str]) -> (Vec<u8>, Decoding) {
     let mut decoded = decoded(body, encoding, MIB);
     let mut bytes = Vec::new();
     decoded.read_to_end(&mut bytes).unwrap();

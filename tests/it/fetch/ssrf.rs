@@ -261,7 +261,7 @@ async fn many_hosts_at_once_each_reach_their_own_address() {
         tasks.spawn(async move {
             let url = Url::parse(&format!("http://{name}:{port}/")).unwrap();
             let got = document(get(&fetcher, url).await.unwrap());
-            assert_eq!(got.body, format!("{name}:{port}"));
+            assert_eq!(*got.body.in_memory().unwrap(), format!("{name}:{port}"));
         });
     }
     while let Some(done) = tasks.join_next().await {
@@ -283,7 +283,7 @@ async fn the_configured_proxy_is_used_and_asked_for_public_urls_only() {
 
     let public = Url::parse("http://only-the-proxy-knows.example/a").unwrap();
     let got = document(get(&fetcher, public).await.unwrap());
-    assert_eq!(got.body, "via proxy: http://only-the-proxy-knows.example/a");
+    assert_eq!(got.body.in_memory().unwrap(), "via proxy: http://only-the-proxy-knows.example/a");
     for inner in ["http://127.0.0.1/", "http://[::1]/", "http://inner.test/"] {
         let error = get(&fetcher, Url::parse(inner).unwrap()).await.unwrap_err();
         assert!(matches!(error, FetchError::Blocked(_)), "{inner}: {error}");

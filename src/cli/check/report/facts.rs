@@ -72,7 +72,7 @@ fn fact(out: &mut Output, name: &str, value: &str) -> io::Result<()> {
 
 fn size(document: &Document, reading: &Reading) -> String {
     let report = &reading.report;
-    let sent = humane::bytes(document.body.len() as u64);
+    let sent = humane::bytes(document.body.len());
     match reading.compression {
         Some(coding) => {
             format!("{} ({sent} as {coding}), {}", humane::bytes(report.bytes), report.encoding)

@@ -1,0 +1,139 @@
+//! The end of a poll that brought a document: what it says is taken over.
+//!
+//! Chunks first, the end last: until `finish_poll` the source stands as it did,
+//! so all of this may be done again after a crash.
+
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::again::Again;
+use super::document::Poll;
+use super::interval::PollEvent;
+use super::issues::{self, Beside};
+use super::outcome::{Ended, hints_of, hints_text};
+use super::pages::is_gap;
+use super::read::{ReadDocument, SMALL_DOCUMENT};
+use super::texts::Wanted;
+use crate::diff::Rules;
+use crate::diff::snapshot::Snapshot;
+use crate::fetch::{Answer, FetchError, Fetched, Head, Validators};
+use crate::store::{Kept, ReadResult, StoreError};
+
+/// What a document is taken over with.
+pub(super) struct Came {
+    /// What its source listed before, and when the others of the site were read.
+    pub(super) before: Arc<Snapshot>,
+    pub(super) siblings: i64,
+    /// Hash of the body as sent.
+    pub(super) wire: Option<u128>,
+    pub(super) head: Head,
+    pub(super) again: Again,
+    /// Its share of the memory for large documents.
+    pub(super) room: Option<OwnedSemaphorePermit>,
+}
+
+impl Poll<'_> {
+    /// A share of the memory for large documents, to be kept until the end of
+    /// the poll; small ones need none.
+    pub(super) async fn room_for(
+        &self,
+        fetched: &Fetched,
+    ) -> Result<Option<OwnedSemaphorePermit>, StoreError> {
+        if fetched.body.len() <= SMALL_DOCUMENT {
+            return Ok(None);
+        }
+        let share = Arc::clone(&self.poller.documents).acquire_owned().await;
+        share.map(Some).map_err(|error| StoreError::Engine(error.to_string()))
+    }
+
+    /// Takes over what a document says: chunks first, the end last.
+    pub(super) async fn take_over(
+        &self,
+        read: ReadDocument,
+        came: Came,
+        answer: &Result<Answer, FetchError>,
+    ) -> Result<(), StoreError> {
+        let Came { before, siblings, wire, head, mut again, mut room } = came;
+        let ReadDocument { mut report, decoding, mut document, children, deleted } = read;
+        let followed_cut = document.followed_cut;
+        let learned = self.target.window == 2;
+        let window = report.window || learned;
+        if report.window && is_gap(&before, &document) {
+            // Nobody waits for room while a stranger takes the time for older pages.
+            room = None;
+            document = self.bridge(&before, document, &mut report, &mut again).await;
+        }
+        let suddenly_empty =
+            document.entries().is_empty() && children.is_empty() && !before.is_empty();
+        let rules = self.diff_rules(report.complete && !suddenly_empty, window, siblings, true);
+        let rules = Rules { has_children: !children.is_empty(), ..rules };
+        let has_extensions = document.has_extensions;
+        let verdict = self.compare(before, document, rules).await;
+        let mut verdict = match verdict {
+            Ok(verdict) => verdict,
+            Err(why) => {
+                return self.failure(Ended::bad(PollEvent::Failed, "failed", why), answer).await;
+            }
+        };
+        let (shrunk, is_held) = (verdict.shrunk, verdict.held);
+        let (rolled, learns, same) = (verdict.rolled, verdict.learned, verdict.same);
+        let (restated, origin) = (std::mem::take(&mut verdict.restated), self.origin(window));
+        let (next, mut counts) = self.apply(verdict, Some(&again), origin).await?;
+        let talking = has_extensions.then(|| again.clone());
+        self.take_texts(talking, Wanted::of(&restated, &next), origin).await?;
+        if deleted > 0 {
+            counts.removed += self.bury(again.clone()).await?;
+        }
+        let (registered, refused) = self.children(&report, children, again).await?;
+        let rolls = match rolled {
+            Some(true) => self.target.rolls + 1,
+            Some(false) => 0,
+            None => self.target.rolls,
+        };
+        let complete = report.complete && !suddenly_empty;
+        let moved = head.redirects.is_empty();
+        let changed =
+            counts.new + counts.changed + counts.touched + counts.removed + registered > 0;
+        let ended = Ended::by_document(&report, complete, suddenly_empty, counts, registered);
+        let sums = self.sum_up(next).await?;
+        drop(room);
+        let refused_urls = sums.admitted.iter().filter(|(fate, _)| **fate != "accepted");
+        counts.rejected += refused_urls.map(|(_, urls)| urls).sum::<u64>();
+        let hints = hints_of(&report.hints, &head);
+        let beside = Beside {
+            held: is_held,
+            too_deep: self.is_too_deep(&report),
+            refused_sitemaps: refused,
+            followed_cut,
+        };
+        let result = ReadResult {
+            kind: report.kind,
+            window: if report.window { 1 } else { u8::from(learned || learns) * 2 },
+            rolls,
+            shrunk_at: self.shrunk_at(shrunk),
+            pending: sums.pending,
+            complete,
+            epoch: self.rules.epoch(),
+            validators: if complete && moved {
+                head.validators.clone()
+            } else {
+                Validators::default()
+            },
+            wire_hash: wire.filter(|_| complete),
+            body_hash: complete.then_some(decoding.hash),
+            bytes: decoding.bytes,
+            entries: (report.entries_total + report.sitemaps_total) as u64,
+            admitted: serde_json::to_string(&sums.admitted).unwrap_or_default(),
+            issues: issues::as_json(&report, &beside),
+            hints: hints_text(&hints),
+            snapshot: (!same).then_some(sums.data),
+            changed,
+        };
+        let next_poll = self.poller.next(self.target, &ended, &hints);
+        self.poller
+            .finish(self.target, self.began, ended, answer, next_poll, counts, Kept::Read(result))
+            .await
+            .map(|_| ())
+    }
+}

@@ -76,9 +76,12 @@ pub struct ServeState {
     pub ready: Readiness,
     /// Follows reloads of the config.
     pub defaults: channel::Receiver<LeaseDefaults>,
-    /// Says why a URL will never be fetched from, by what the URL itself shows.
-    pub refuses: Arc<dyn Fn(&url::Url) -> Option<String> + Send + Sync>,
+    /// Which URLs are never fetched.
+    pub refuses: Refuses,
 }
+
+/// Says why a URL is never fetched, by what the URL itself shows.
+pub type Refuses = Arc<dyn Fn(&url::Url) -> Option<String> + Send + Sync>;
 
 /// What handlers share.
 struct Context {

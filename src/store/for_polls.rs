@@ -12,7 +12,7 @@ use super::robots::{KeptRobots, RobotsRead, SavedRobots};
 use super::sources::{Child, ChildEffect, NewSource};
 use super::state::State;
 use super::writer::Lane;
-use super::{Store, StoreError, changes, checkpoint, hosts, poll_reads, timestamp};
+use super::{Store, StoreError, changes, checkpoint, due_reads, hosts, poll_reads, timestamp};
 use crate::config::Config;
 use crate::model::{ChangeKind, HostId, SiteId, SourceId, UrlId};
 
@@ -37,29 +37,29 @@ impl Store {
     /// Sources that are due, the longest due first, at most one per host.
     pub async fn due_sources(&self, limit: u32) -> Result<Vec<DueSource>, StoreError> {
         let now = self.inner.clock.now();
-        self.read(move |conn| poll_reads::due_sources(conn, now, limit)).await
+        self.read(move |conn| due_reads::due_sources(conn, now, limit)).await
     }
 
     /// The longest due source of each of these hosts, where there is any.
     pub async fn next_due_of(&self, hosts: Vec<HostId>) -> Result<Vec<DueSource>, StoreError> {
         let now = self.inner.clock.now();
-        self.read(move |conn| poll_reads::next_due_of(conn, &hosts, now)).await
+        self.read(move |conn| due_reads::next_due_of(conn, &hosts, now)).await
     }
 
     /// A source that was due, as a poll needs it; `None` where it no longer is.
     pub async fn still_due(&self, id: SourceId) -> Result<Option<PollTarget>, StoreError> {
         let now = self.inner.clock.now();
-        self.read(move |conn| poll_reads::still_due(conn, id, now)).await
+        self.read(move |conn| due_reads::still_due(conn, id, now)).await
     }
 
     /// When the next source is due, if any is polled at all.
     pub async fn next_source_due(&self) -> Result<Option<Timestamp>, StoreError> {
-        self.read(poll_reads::next_source_due).await
+        self.read(due_reads::next_source_due).await
     }
 
     /// One source as a poll needs it.
     pub async fn poll_target(&self, id: SourceId) -> Result<PollTarget, StoreError> {
-        self.read(move |conn| poll_reads::poll_target(conn, id)).await
+        self.read(move |conn| due_reads::poll_target(conn, id)).await
     }
 
     /// The snapshot of a source, encoded, and since when all its siblings
@@ -147,7 +147,7 @@ impl Store {
 
     /// The home page of a site, if it has never been polled.
     pub async fn unseen_home(&self, site: SiteId) -> Result<Option<PollTarget>, StoreError> {
-        self.read(move |conn| poll_reads::unseen_home(conn, site)).await
+        self.read(move |conn| due_reads::unseen_home(conn, site)).await
     }
 
     /// Tells when sources have come due for another reason than time.

@@ -9,6 +9,7 @@
 mod apply;
 mod changes;
 mod checkpoint;
+mod due_reads;
 mod effect;
 mod ending;
 mod extensions;

@@ -314,7 +314,7 @@ pub struct PollView {
     pub wire_bytes: u64,
     /// Entries read.
     pub entries: u64,
-    /// URLs by [`ChangeKind`], plus `unchanged`.
+    /// URLs by [`ChangeKind`](crate::model::ChangeKind), plus `unchanged`.
     pub counts: Counts,
     /// What went wrong.
     pub error: Option<String>,

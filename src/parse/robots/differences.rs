@@ -5,6 +5,7 @@
 //! both files, and what is told is short.
 
 use std::collections::HashSet;
+use std::fmt::Write as _;
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -111,8 +112,8 @@ struct Statement {
 }
 
 /// The statements that only the first reading has.
-fn told(these: &[Statement], those: &[Statement]) -> String {
-    let known: HashSet<_> = those.iter().map(|line| (line.agents, line.text.as_str())).collect();
+fn told(these: &[Statement], others: &[Statement]) -> String {
+    let known: HashSet<_> = others.iter().map(|line| (line.agents, line.text.as_str())).collect();
     let mut seen = HashSet::new();
     let mut text = String::new();
     let mut more = 0_u64;
@@ -137,7 +138,8 @@ fn told(these: &[Statement], those: &[Statement]) -> String {
         text.push_str(&statement);
     }
     if more > 0 {
-        text.push_str(&format!("\n… and {more} more"));
+        // Writing to a String cannot fail.
+        let _ = write!(text, "\n… and {more} more");
     }
     text
 }
@@ -147,7 +149,7 @@ fn cut(text: &str, bytes: usize) -> String {
     if text.len() <= bytes {
         return text.to_owned();
     }
-    let end = text.floor_char_boundary(bytes);
+    let end = (0..=bytes).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     format!("{}…", text.get(..end).unwrap_or_default())
 }
 
@@ -216,9 +218,10 @@ mod tests {
 
     #[test]
     fn what_is_told_of_a_huge_file_is_short_and_takes_no_time() {
-        let agents: String = (0..10_000).map(|n| format!("User-agent: agent-{n}\n")).collect();
-        let rules: String = (0..10_000).map(|n| format!("Disallow: /{n}\n")).collect();
-        let told = between("", &format!("{agents}{rules}"));
+        let mut text = String::new();
+        (0..10_000).for_each(|n| writeln!(text, "User-agent: agent-{n}").expect("a String"));
+        (0..10_000).for_each(|n| writeln!(text, "Disallow: /{n}").expect("a String"));
+        let told = between("", &text);
         let [(_, was, now)] = &told[..] else { panic!("{told:?}") };
         assert!(was.is_empty());
         assert!(now.len() < MAX_TEXT + 40, "{}", now.len());

@@ -75,13 +75,9 @@ async fn a_child_that_hangs_fails_by_itself_and_its_siblings_are_read() {
     daemon.stop().await;
 }
 
-#[tokio::test]
-async fn an_index_that_names_inner_places_leads_nowhere_inside() {
-    let origin = Origin::start().await;
-    let base = origin.base();
-    let mut canary = Canary::start();
-    let port = canary.port();
-    let inner = [
+/// URLs that all mean this very machine.
+fn inner_places(port: u16) -> [String; 7] {
+    [
         format!("http://127.0.0.1:{port}/s.xml"),
         format!("http://localhost:{port}/s.xml"),
         format!("http://2130706433:{port}/s.xml"),
@@ -89,15 +85,49 @@ async fn an_index_that_names_inner_places_leads_nowhere_inside() {
         format!("http://[::ffff:127.0.0.1]:{port}/s.xml"),
         format!("http://0.0.0.0:{port}/s.xml"),
         "file:///etc/passwd".to_owned(),
-    ];
+    ]
+}
+
+#[tokio::test]
+async fn a_robots_txt_and_a_home_page_that_name_inner_places_lead_nowhere_inside() {
+    let origin = Origin::start().await;
+    let mut canary = Canary::start();
+    let inner = inner_places(canary.port());
+    let lines: Vec<_> = inner.iter().map(|url| format!("Sitemap: {url}")).collect();
+    origin.set("/robots.txt", Reply::text(format!("{}\nSitemap: /good.xml\n", lines.join("\n"))));
+    let feeds: Vec<_> = inner.iter().map(|url| format!("<link rel=feed href=\"{url}\">")).collect();
+    let page = Reply::html(format!("<!doctype html>{}", feeds.join("")));
+    origin.set("/", page.header("Refresh", format!("0; url={}", inner[0])));
+    origin.set("/good.xml", Reply::xml(sitemap(&origin.base(), &LIST)));
+    let world = World::new(&[&origin]);
+    let site = format!("[[site]]\nname = \"site\"\nurl = \"{}/\"\n", origin.base());
+    let daemon = world.start(&site).await;
+    assert_eq!(daemon.polled("/good.xml", 1).await.counts.new, 2);
+    daemon.pass(2 * MINUTE).await;
+    let tail = format!(":{}/s.xml", canary.port());
+    let led = daemon.sources().await.into_iter().filter(|source| source.url.ends_with(&tail));
+    let led: Vec<_> = led.collect();
+    assert!(!led.is_empty());
+    for source in led {
+        assert_eq!((source.status.as_str(), source.http_status), ("could-not-fetch", None));
+    }
+    assert_eq!(canary.touched(), 0);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn an_index_that_names_inner_places_leads_nowhere_inside() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let mut canary = Canary::start();
+    let port = canary.port();
+    let inner = inner_places(port);
     let mut children: Vec<_> = inner.iter().map(|url| (url.as_str(), "")).collect();
     children.push(("/good.xml", ""));
     origin.set("/index.xml", Reply::xml(index(&base, &children)));
     let mut pages: Vec<_> = inner.iter().map(|url| (url.as_str(), "")).collect();
     pages.push(("/a", ""));
     origin.set("/good.xml", Reply::xml(sitemap(&base, &pages)));
-    let robots: String = inner.iter().map(|url| format!("Sitemap: {url}\n")).collect();
-    origin.set("/robots.txt", Reply::text(robots));
     let world = World::new(&[&origin]);
     let daemon = world.start(&listed(&origin, &["/index.xml"], &[], "")).await;
     assert_eq!(daemon.polled("/good.xml", 1).await.counts.new, 1);
@@ -108,7 +138,7 @@ async fn an_index_that_names_inner_places_leads_nowhere_inside() {
             assert_eq!(source.http_status, None, "{}", source.url);
         }
     }
-    let leased: Vec<_> = daemon.lease().await.into_iter().map(|url| url.url.to_string()).collect();
+    let leased: Vec<_> = daemon.lease().await.into_iter().map(|url| url.url.clone()).collect();
     assert_eq!(leased, [format!("{base}/a")]);
     assert_eq!(canary.touched(), 0);
     daemon.stop().await;
@@ -179,6 +209,8 @@ async fn a_server_that_ignores_its_own_validators_hides_nothing() {
     daemon.stop().await;
 }
 
+type Setup = Box<dyn Fn(&Origin)>;
+
 #[tokio::test]
 async fn what_a_robots_txt_answers_decides_whether_the_sitemap_is_asked() {
     let redirects = |n: usize| {
@@ -193,7 +225,6 @@ async fn what_a_robots_txt_answers_decides_whether_the_sitemap_is_asked() {
     };
     let is = |reply: Reply| move |origin: &Origin| origin.set("/robots.txt", reply.clone());
     let rules = |text: &str| is(Reply::text(text));
-    type Setup = Box<dyn Fn(&Origin)>;
     let table: Vec<(&str, Setup, bool)> = vec![
         ("404", Box::new(is(Reply::status(404))), true),
         ("410", Box::new(is(Reply::status(410))), true),

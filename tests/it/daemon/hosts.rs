@@ -29,11 +29,11 @@ fn host(seen: &Seen) -> &str {
 async fn two_hundred_hanging_hosts_delay_no_healthy_one_and_get_one_request_each() {
     let origin = Origin::start().await;
     let hold = Hold::new();
-    let (port, held) = (origin.port(), hold.clone());
+    let (port, gate) = (origin.port(), hold.clone());
     origin.route(move |seen| {
         let name = host(seen).to_owned();
         if name.starts_with("hanging") {
-            return Some(Reply::status(200).hang(&held));
+            return Some(Reply::status(200).hang(&gate));
         }
         let base = format!("http://{name}.test:{port}");
         (seen.path == "/s.xml").then(|| Reply::xml(sitemap(&base, &[("/a", "")])))

@@ -9,6 +9,7 @@ mod again;
 mod dates;
 mod decoder;
 mod document;
+mod html;
 mod robots;
 mod urls;
 
@@ -16,10 +17,11 @@ mod urls;
 pub type Law = (&'static str, fn(&[u8], Dice));
 
 /// Every target.
-pub const ALL: [Law; 6] = [
+pub const ALL: [Law; 7] = [
     ("sitemap", again::sitemap),
     ("feed", again::feed),
     ("robots", robots::holds),
+    ("html", html::holds),
     ("dates", dates::holds),
     ("url", urls::holds),
     ("decoder", decoder::holds),

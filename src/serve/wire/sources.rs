@@ -222,6 +222,7 @@ mod tests {
     use serde_json::{json, to_value};
 
     use super::*;
+    use crate::store::views::Said;
 
     fn view() -> SourceView {
         let at = |text: &str| text.parse().expect("a timestamp");
@@ -301,5 +302,29 @@ mod tests {
         let json = to_value(Source::with_polls(view(), vec![poll])).expect("json");
         assert_eq!(json["polls"][0]["took"], "1m 1s 204ms");
         assert_eq!(json["polls"][0]["counts"]["unchanged"], 12);
+    }
+
+    #[test]
+    fn a_change_of_robots_txt_shows_both_texts_and_one_of_a_url_its_row() {
+        let at = "2026-11-21T12:00:00Z".parse().expect("a timestamp");
+        let url = "https://a.example/robots.txt".to_owned();
+        let said = Said { was: "*: Disallow: /a".to_owned(), now: String::new() };
+        let view = ChangeView { kind: "rules", id: None, url, at, said: Some(said) };
+        assert_eq!(
+            to_value(Change::from(view)).expect("JSON"),
+            json!({
+                "kind": "rules", "id": null, "url": "https://a.example/robots.txt",
+                "at": "2026-11-21T12:00:00.000Z", "was": "*: Disallow: /a", "now": "",
+            })
+        );
+        let (url, id) = ("https://a.example/".to_owned(), Some(UrlId(7)));
+        let view = ChangeView { kind: "new", id, url, at, said: None };
+        assert_eq!(
+            to_value(Change::from(view)).expect("JSON"),
+            json!({
+                "kind": "new", "id": 7, "url": "https://a.example/",
+                "at": "2026-11-21T12:00:00.000Z",
+            })
+        );
     }
 }

@@ -286,3 +286,75 @@ async fn a_redirect_to_a_host_that_forbids_it_is_not_followed() {
     assert_eq!(other.requests("/robots.txt").len(), 1);
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_robots_txt_is_asked_for_once_a_day_and_conditionally() {
+    let origin = Origin::start().await;
+    let rules = Reply::text("User-agent: *\nDisallow: /no\n").etag("\"r1\"");
+    origin.set("/robots.txt", rules);
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&origin.base(), &LIST)));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    for _ in 0..3 {
+        daemon.pass(7 * 60 * MINUTE).await;
+        daemon.poll("/sitemap.xml").await;
+    }
+    assert_eq!(origin.requests("/robots.txt").len(), 1, "a day has not passed");
+    daemon.pass(4 * 60 * MINUTE).await;
+    daemon.poll("/sitemap.xml").await;
+    let asked = origin.requests("/robots.txt");
+    assert_eq!(asked.len(), 2);
+    assert_eq!(asked[1].header("if-none-match"), Some("\"r1\""));
+    // The 304 keeps the rules, for another day.
+    let poll = daemon.polled("/robots.txt", 2).await;
+    assert_eq!((poll.http_status, poll.result.as_str()), (Some(304), "unchanged"));
+    daemon.pass(12 * 60 * MINUTE).await;
+    daemon.poll("/sitemap.xml").await;
+    assert_eq!(origin.requests("/robots.txt").len(), 2);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn whoever_cannot_be_talked_to_is_asked_again_later_and_later() {
+    let origin = Origin::start().await;
+    let nobody = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    };
+    origin.set("/reset.xml", Reply::xml(sitemap(&origin.base(), &LIST)).reset_after(40));
+    origin.set("/garbage.xml", Reply::raw([0x16, 3, 1, 0, 0xff].repeat(20)));
+    for url in [
+        format!("https://tls.test:{}/s.xml", origin.port()),
+        format!("http://nobody.test:{}/s.xml", nobody.port()),
+        format!("http://reset.test:{}/reset.xml", origin.port()),
+        format!("http://garbage.test:{}/garbage.xml", origin.port()),
+    ] {
+        let world = World::with_names(&[&origin]);
+        let base = url.rsplit_once('/').unwrap().0;
+        let mut config = world.config(&format!(
+            "[[site]]\nname = \"site\"\nurl = \"{base}/\"\nsitemaps = [\"{url}\"]\nfeeds = []\nobey_robots = false\n"
+        ));
+        config.fetch.allow.push(sitemapd::config::AllowedAddress {
+            net: "127.0.0.1/32".parse().unwrap(),
+            port: Some(nobody.port()),
+        });
+        let daemon = world.start_with(config).await;
+        let mut waits = Vec::new();
+        for nth in 1..=6 {
+            let poll = daemon.polled(".xml", nth).await;
+            assert_eq!(poll.result, "failed", "{url}");
+            let source = daemon.source(".xml").await;
+            assert_eq!(source.status, "could-not-fetch", "{url}");
+            assert!(source.why.contains("failed"), "{url}: {}", source.why);
+            assert!(source.error.is_some_and(|error| !error.is_empty()), "{url}");
+            let next = source.next_poll_at.unwrap();
+            waits.push(Duration::try_from(next.duration_since(daemon.now())).unwrap());
+            daemon.clock.advance(waits[nth - 1] + Duration::from_secs(1));
+        }
+        assert!(waits[0] >= Duration::from_secs(25), "{url}: {waits:?}");
+        assert!(waits[5] > 4 * waits[0], "{url}: {waits:?}");
+        assert!(waits.iter().all(|wait| *wait <= 2 * DAY), "{url}: {waits:?}");
+        daemon.stop().await;
+    }
+}

@@ -36,6 +36,7 @@ mod settle;
 mod sites;
 mod sources;
 mod state;
+mod stream;
 mod tombstones;
 mod turns;
 mod url_reads;
@@ -63,6 +64,7 @@ use readers::Readers;
 pub use robots::{FORBIDDEN, KeptRobots, RobotsRead};
 pub use sources::{Child, ChildEffect, NewSource};
 use state::{Ears, State};
+pub use stream::{ChangeCursor, ChangeEvent, ChangeFilter, ChangePage, NoCursor};
 pub use tombstones::Deletion;
 use wake::Wake;
 use writer::{Lane, Writer};
@@ -85,6 +87,9 @@ pub enum StoreError {
     /// What was asked for is not there.
     #[error("{0}")]
     NotFound(String),
+    /// What was asked for was there once; the text says what to do instead.
+    #[error("{0}")]
+    Gone(String),
     /// What was asked for cannot be; the text says what can.
     #[error("{0}")]
     Refused(String),
@@ -110,6 +115,7 @@ struct Inner {
     readers: Readers,
     wake: Arc<Wake>,
     sources: Arc<tokio::sync::watch::Sender<u64>>,
+    changes: Arc<tokio::sync::watch::Sender<u64>>,
     clock: Clock,
     path: PathBuf,
     seed: u64,
@@ -129,7 +135,12 @@ impl Store {
         let wake = Arc::new(Wake::default());
         let started_at = clock.now();
         let sources: Arc<tokio::sync::watch::Sender<u64>> = Arc::default();
-        let ears = Ears { wake: Arc::clone(&wake), sources: Arc::clone(&sources) };
+        let changes: Arc<tokio::sync::watch::Sender<u64>> = Arc::default();
+        let ears = Ears {
+            wake: Arc::clone(&wake),
+            sources: Arc::clone(&sources),
+            changes: Arc::clone(&changes),
+        };
         let mut state = State::open(conn, clock.clone(), Policy::new(config), metrics, ears)?;
         let seed = state.seed;
         state.begin()?;
@@ -146,6 +157,7 @@ impl Store {
             readers: Readers::new(&path),
             wake,
             sources,
+            changes,
             clock,
             path,
             seed,
@@ -171,6 +183,7 @@ impl Store {
             readers: Readers::new(&path),
             wake: Arc::new(Wake::default()),
             sources: Arc::default(),
+            changes: Arc::default(),
             clock,
             path,
             seed,

@@ -77,13 +77,9 @@ impl State {
                 .and_then(|mut update| update.execute(params![origin.site.0, made]))
                 .map_err(engine)?;
         }
-        chunk.log.write(
-            &self.conn,
-            self.now_ms(),
-            origin.crawl,
-            origin.source,
-            origin.generation,
-        )?;
+        let Origin { crawl, source, generation, .. } = origin;
+        self.changes_moved |=
+            chunk.log.write(&self.conn, self.now_ms(), crawl, source, generation)?;
         Ok(chunk.applied)
     }
 

@@ -23,7 +23,7 @@ impl ChangeLog {
         self.data.extend_from_slice(&url.0.to_le_bytes());
     }
 
-    /// Writes the events, if there are any.
+    /// Writes the events; says whether there are any.
     pub(super) fn write(
         &self,
         conn: &Connection,
@@ -31,9 +31,9 @@ impl ChangeLog {
         crawl: CrawlId,
         source: SourceId,
         generation: i64,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         if self.data.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let events = i64::try_from(self.data.len() / EVENT).unwrap_or(i64::MAX);
         conn.prepare_cached(
@@ -43,7 +43,7 @@ impl ChangeLog {
         .and_then(|mut insert| {
             insert.execute(params![at, crawl.0, source.0, generation, events, self.data])
         })
-        .map(|_| ())
+        .map(|_| true)
         .map_err(engine)
     }
 }

@@ -38,6 +38,7 @@ mod settle;
 mod sites;
 mod sources;
 mod state;
+mod stream;
 mod tombstones;
 mod turns;
 mod url_reads;
@@ -68,6 +69,7 @@ use readers::Readers;
 pub use robots::{FORBIDDEN, KeptRobots, RobotsRead, SavedRobots};
 pub use sources::{Child, ChildEffect, NewSource};
 use state::{Ears, State};
+pub use stream::{ChangeCursor, ChangeEvent, ChangeFilter, ChangePage, NoCursor};
 pub use tombstones::Deletion;
 use wake::Wake;
 use writer::{Lane, Writer};
@@ -90,6 +92,9 @@ pub enum StoreError {
     /// What was asked for is not there.
     #[error("{0}")]
     NotFound(String),
+    /// What was asked for was there once; the text says what to do instead.
+    #[error("{0}")]
+    Gone(String),
     /// What was asked for cannot be; the text says what can.
     #[error("{0}")]
     Refused(String),
@@ -116,6 +121,7 @@ struct Inner {
     wake: Arc<Wake>,
     sources: Arc<tokio::sync::watch::Sender<u64>>,
     figures: Figures,
+    changes: Arc<tokio::sync::watch::Sender<u64>>,
     clock: Clock,
     path: PathBuf,
     seed: u64,
@@ -135,7 +141,12 @@ impl Store {
         let wake = Arc::new(Wake::default());
         let started_at = clock.now();
         let sources: Arc<tokio::sync::watch::Sender<u64>> = Arc::default();
-        let ears = Ears { wake: Arc::clone(&wake), sources: Arc::clone(&sources) };
+        let changes: Arc<tokio::sync::watch::Sender<u64>> = Arc::default();
+        let ears = Ears {
+            wake: Arc::clone(&wake),
+            sources: Arc::clone(&sources),
+            changes: Arc::clone(&changes),
+        };
         let mut state = State::open(conn, clock.clone(), Policy::new(config), metrics, ears)?;
         let seed = state.seed;
         state.begin()?;
@@ -153,6 +164,7 @@ impl Store {
             wake,
             sources,
             figures: Figures::default(),
+            changes,
             clock,
             path,
             seed,
@@ -179,6 +191,7 @@ impl Store {
             wake: Arc::new(Wake::default()),
             sources: Arc::default(),
             figures: Figures::default(),
+            changes: Arc::default(),
             clock,
             path,
             seed,

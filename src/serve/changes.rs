@@ -26,6 +26,7 @@ use super::extract::Params;
 use super::problem::{Kind, Problem};
 use super::wire::{Time, list_limit_or};
 use crate::model::{ChangeKind, Lastmod, SourceId, UrlId, UrlKind};
+use crate::parse::robots::Subject;
 use crate::store::{ChangeCursor, ChangeEvent, ChangeFilter, ChangePage, Store, StoreError};
 
 /// Events of an answer where not said.
@@ -68,15 +69,19 @@ struct Page {
 #[derive(Debug, Serialize)]
 struct Change {
     cursor: String,
-    kind: ChangeKind,
+    kind: &'static str,
     at: Time,
-    id: UrlId,
+    id: Option<UrlId>,
     url: String,
-    listed_as: UrlKind,
+    listed_as: Option<UrlKind>,
     crawl: String,
     site: Option<String>,
     source: Option<Source>,
     lastmod: Option<Lastmod>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    was: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    now: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -87,6 +92,7 @@ struct Source {
 
 impl From<ChangeEvent> for Change {
     fn from(event: ChangeEvent) -> Self {
+        let (was, now) = event.said.map(|said| (said.was, said.now)).unzip();
         Self {
             cursor: event.cursor.to_string(),
             kind: event.kind,
@@ -98,6 +104,8 @@ impl From<ChangeEvent> for Change {
             site: event.site,
             source: event.source.map(|(id, url)| Source { id, url }),
             lastmod: event.lastmod,
+            was,
+            now,
         }
     }
 }
@@ -212,16 +220,17 @@ fn followed(reader: Reader, context: &Context) -> Response {
 fn sent(event: ChangeEvent) -> Event {
     let change = Change::from(event);
     let data = serde_json::to_string(&change).unwrap_or_default();
-    Event::default().id(change.cursor).event(change.kind.as_str()).data(data)
+    Event::default().id(change.cursor).event(change.kind).data(data)
 }
 
-fn kinds(text: Option<&str>) -> Result<Vec<ChangeKind>, Problem> {
+fn kinds(text: Option<&str>) -> Result<Vec<&'static str>, Problem> {
+    let of_urls = ChangeKind::ALL.into_iter().map(ChangeKind::as_str);
+    let known: Vec<_> = of_urls.chain(Subject::ALL.into_iter().map(Subject::as_str)).collect();
     let words = text.unwrap_or_default().split(',').map(str::trim).filter(|word| !word.is_empty());
     words
         .map(|word| {
-            ChangeKind::ALL.into_iter().find(|kind| kind.as_str() == word).ok_or_else(|| {
-                let known = ChangeKind::ALL.map(ChangeKind::as_str).join(", ");
-                Problem::field(format!("kinds: {word:?} is none of {known}."))
+            known.iter().copied().find(|kind| *kind == word).ok_or_else(|| {
+                Problem::field(format!("kinds: {word:?} is none of {}.", known.join(", ")))
             })
         })
         .collect()

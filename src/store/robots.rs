@@ -5,12 +5,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::changes::ChangeLog;
 use super::hosts::{MAX_CRAWL_DELAY, millis};
 use super::rows::decode;
 use super::state::State;
 use super::views::{ChangeView, Said};
 use super::{StoreError, engine, timestamp};
-use crate::model::{HostId, SourceId};
+use crate::model::{CrawlId, HostId, SourceId};
 use crate::parse::robots::{Difference, Robots, Subject};
 
 /// `sources.rule` of what robots.txt forbids: due when there is another version.
@@ -146,18 +147,33 @@ impl State {
     ) -> Result<Vec<Subject>, StoreError> {
         let now = self.now_ms();
         let differences = Robots::parse(new).differences(&Robots::parse(old));
+        let found: Option<(i64, i64)> = self
+            .conn
+            .prepare_cached(
+                "SELECT s.id, coalesce(n.crawl_id, 1) FROM sources s
+                 LEFT JOIN sites n ON n.id = s.site_id WHERE s.host_id = ?1 AND s.role = 0",
+            )
+            .and_then(|mut query| {
+                query.query_row([host.0], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+            })
+            .map_err(engine)?;
+        let Some((source, crawl)) = found else { return Ok(Vec::new()) };
+        let mut log = ChangeLog::default();
         for difference in &differences {
             self.conn
                 .prepare_cached(
                     "INSERT INTO robots_changes (at, source_id, version, subject, was, now)
-                     SELECT ?2, id, ?3, ?4, ?5, ?6 FROM sources WHERE host_id = ?1 AND role = 0",
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
                 )
                 .and_then(|mut insert| {
                     let Difference { subject, was, now: is } = difference;
-                    insert.execute(params![host.0, now, version, *subject as i64, was, is])
+                    insert.execute(params![now, source, version, *subject as i64, was, is])
                 })
                 .map_err(engine)?;
+            log.push_robots(self.conn.last_insert_rowid());
         }
+        self.changes_moved |=
+            log.write(&self.conn, now, CrawlId(crawl), SourceId(source), version)?;
         Ok(differences.into_iter().map(|difference| difference.subject).collect())
     }
 

@@ -11,9 +11,12 @@ use std::str::FromStr;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::rows::lastmod;
+use super::changes::Told;
+use super::rows::{decode, lastmod};
+use super::views::Said;
 use super::{StoreError, changes, engine, timestamp};
 use crate::model::{ChangeKind, CrawlId, Lastmod, SourceId, UrlId, UrlKind};
+use crate::parse::robots::Subject;
 
 /// Events looked at in one call at most, whatever the filter lets through.
 const MAX_SCANNED: usize = 50_000;
@@ -34,8 +37,8 @@ pub struct ChangeFilter {
     pub crawl: Option<String>,
     /// Of URLs of this site.
     pub site: Option<String>,
-    /// Of these kinds.
-    pub kinds: Vec<ChangeKind>,
+    /// Of these kinds: words of [`ChangeEvent::kind`].
+    pub kinds: Vec<&'static str>,
 }
 
 /// One event.
@@ -43,16 +46,17 @@ pub struct ChangeFilter {
 pub struct ChangeEvent {
     /// The place behind it.
     pub cursor: ChangeCursor,
-    /// What happened.
-    pub kind: ChangeKind,
+    /// What happened: a word of [`ChangeKind`], or of [`Subject`] where a
+    /// robots.txt says something else.
+    pub kind: &'static str,
     /// When it was committed.
     pub at: Timestamp,
-    /// To which row.
-    pub id: UrlId,
+    /// To which row; a robots.txt has none.
+    pub id: Option<UrlId>,
     /// To which URL.
     pub url: String,
     /// What it is listed as.
-    pub listed_as: UrlKind,
+    pub listed_as: Option<UrlKind>,
     /// Its crawl.
     pub crawl: String,
     /// Its site; none when it was pushed.
@@ -61,6 +65,8 @@ pub struct ChangeEvent {
     pub source: Option<(SourceId, String)>,
     /// The best lastmod known of it now.
     pub lastmod: Option<Lastmod>,
+    /// What a robots.txt said and says.
+    pub said: Option<Said>,
 }
 
 /// A part of the stream.
@@ -78,6 +84,12 @@ pub struct ChangePage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a cursor must be one that an answer gave, or \"end\"")]
 pub struct NoCursor;
+
+impl ChangeFilter {
+    fn wants(&self, kind: &str) -> bool {
+        self.kinds.is_empty() || self.kinds.contains(&kind)
+    }
+}
 
 impl ChangeCursor {
     /// Before the first event that there can be; never given out.
@@ -129,19 +141,21 @@ pub(super) fn after(
         if crawl.is_none_or(|crawl| crawl == of_crawl) {
             let data: Vec<u8> = row.get(6).map_err(engine)?;
             let skip = if id == from.row { from.taken } else { 0 };
-            for (index, (kind, url)) in changes::events(&data).enumerate().skip(skip) {
+            for (index, told) in changes::all(&data).enumerate().skip(skip) {
                 if page.changes.len() >= limit || scanned >= MAX_SCANNED {
                     page.more = true;
                     break 'rows;
                 }
                 scanned += 1;
                 page.next = ChangeCursor { row: id, taken: index + 1 };
-                if filter.kinds.is_empty() || filter.kinds.contains(&kind) {
-                    let event = event(conn, row, page.next, kind, url)?;
-                    let site = &filter.site;
-                    page.changes
-                        .extend(event.filter(|event| site.is_none() || event.site == *site));
-                }
+                let event = match told {
+                    Told::Url(kind, _) if !filter.wants(kind.as_str()) => None,
+                    Told::Url(kind, url) => event(conn, row, page.next, kind, url)?,
+                    Told::Robots(said) => event_of_robots(conn, row, page.next, said)?
+                        .filter(|event| filter.wants(event.kind)),
+                };
+                let site = &filter.site;
+                page.changes.extend(event.filter(|event| site.is_none() || event.site == *site));
             }
         }
         // Where a row ends the next one begins: the cursor outlives the row.
@@ -183,15 +197,52 @@ fn event(
             .query_row([id.0], |url| {
                 Ok(ChangeEvent {
                     cursor,
-                    kind,
+                    kind: kind.as_str(),
                     at,
-                    id,
+                    id: Some(id),
                     url: url.get(0)?,
-                    listed_as: super::rows::decode(&UrlKind::ALL, url.get(3)?).unwrap_or_default(),
+                    listed_as: decode(&UrlKind::ALL, url.get(3)?),
                     crawl,
                     site: url.get(4)?,
                     source: source.map(SourceId).zip(source_url),
                     lastmod: lastmod(url.get(1)?, url.get(2)?),
+                    said: None,
+                })
+            })
+            .optional()
+    })
+    .map_err(engine)
+}
+
+fn event_of_robots(
+    conn: &Connection,
+    row: &Row<'_>,
+    cursor: ChangeCursor,
+    said: i64,
+) -> Result<Option<ChangeEvent>, StoreError> {
+    let at = timestamp(row.get(1).map_err(engine)?);
+    let crawl: String = row.get(3).map_err(engine)?;
+    conn.prepare_cached(
+        "SELECT c.subject, s.url, n.name, s.id, c.was, c.now
+         FROM robots_changes c JOIN sources s ON s.id = c.source_id
+         LEFT JOIN sites n ON n.id = s.site_id WHERE c.id = ?1",
+    )
+    .and_then(|mut query| {
+        query
+            .query_row([said], |robots| {
+                let url: String = robots.get(1)?;
+                Ok(ChangeEvent {
+                    cursor,
+                    kind: decode(&Subject::ALL, robots.get(0)?).unwrap_or(Subject::Rules).as_str(),
+                    at,
+                    id: None,
+                    url: url.clone(),
+                    listed_as: None,
+                    crawl,
+                    site: robots.get(2)?,
+                    source: Some((SourceId(robots.get(3)?), url)),
+                    lastmod: None,
+                    said: Some(Said { was: robots.get(4)?, now: robots.get(5)? }),
                 })
             })
             .optional()

@@ -45,6 +45,35 @@ async fn text(mut answer: reqwest::Response) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
+#[tokio::test]
+async fn what_a_robots_txt_says_otherwise_stands_among_the_other_changes() {
+    let origin = Origin::start().await;
+    origin.set("/robots.txt", Reply::text("User-agent: *\nDisallow: /x\n"));
+    list(&origin, &[("/a", "")]);
+    let world = World::new(&[&origin]);
+    let daemon = started(&world, &origin).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    origin.set("/robots.txt", Reply::text("License: /l\nUser-agent: *\nDisallow: /y\n"));
+    daemon.poll("/robots.txt").await;
+    list(&origin, &[("/a", ""), ("/b", "")]);
+    daemon.poll("/sitemap.xml").await;
+    let all = get(&daemon, &[]).await.unwrap();
+    let all = all["changes"].as_array().unwrap();
+    let robots = "/robots.txt";
+    let expected = [("new", "/a"), ("rules", robots), ("license", robots), ("new", "/b")];
+    assert_eq!(told(all), pairs(&expected));
+    assert_eq!(
+        (&all[1]["was"], &all[1]["now"]),
+        (&"*: Disallow: /x".into(), &"*: Disallow: /y".into())
+    );
+    assert_eq!((&all[1]["site"], &all[1]["id"]), (&"site".into(), &Value::Null));
+    // They are chosen as others are, and a cursor may lie between two of them.
+    let after = all[1]["cursor"].as_str().unwrap();
+    let some = get(&daemon, &[("after", after), ("kinds", "rules,license")]).await.unwrap();
+    assert_eq!(told(some["changes"].as_array().unwrap()), pairs(&[("license", robots)]));
+    daemon.stop().await;
+}
+
 /// What happened to which path.
 fn told(changes: &[Value]) -> Vec<(String, String)> {
     let word = |value: &Value| value.as_str().unwrap().to_owned();

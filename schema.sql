@@ -117,7 +117,10 @@ CREATE TABLE sources (
 
 CREATE UNIQUE INDEX sources_url ON sources (site_id, url) WHERE role <> 0;
 CREATE UNIQUE INDEX sources_robots ON sources (host_id) WHERE role = 0;
-CREATE INDEX sources_due ON sources (next_poll_at) WHERE state = 0 AND next_poll_at IS NOT NULL;
+CREATE INDEX sources_site ON sources (site_id, role);
+-- What is due, and what a host has due next: both without a look at the rows.
+CREATE INDEX sources_due ON sources (next_poll_at, host_id) WHERE state = 0 AND next_poll_at IS NOT NULL;
+CREATE INDEX sources_turn ON sources (host_id, next_poll_at) WHERE state = 0 AND next_poll_at IS NOT NULL;
 CREATE INDEX sources_parent ON sources (parent_id) WHERE parent_id IS NOT NULL;
 
 -- What a source listed last time, one packed blob each (src/diff/snapshot.rs):
@@ -318,6 +321,20 @@ CREATE TABLE changes (
 ) STRICT;
 
 CREATE INDEX changes_source ON changes (source_id, generation);
+
+-- What changed in the robots.txt of a host: its rules, and what it says of the
+-- use of content. Kept for store.keep_changes.
+CREATE TABLE robots_changes (
+    id        INTEGER PRIMARY KEY AUTOINCREMENT,
+    at        INTEGER NOT NULL,
+    source_id INTEGER NOT NULL,
+    version   INTEGER NOT NULL,                 -- of robots, which a poll that saw it has as generation
+    subject   INTEGER NOT NULL,                 -- 0 rules, 1 License, 2 Content-Signal, 3 Content-Usage
+    was       TEXT NOT NULL,                    -- the statements that are gone, bounded
+    now       TEXT NOT NULL                     -- those that are new
+) STRICT;
+
+CREATE INDEX robots_changes_source ON robots_changes (source_id, version);
 
 -- From a keyed hash of (crawl, normalised URL) to rows, in sorted append-only
 -- runs with small filters (src/store/lookup.rs); fresh entries wait in a tail.

@@ -97,6 +97,7 @@ impl App {
         let metrics = Arc::new(Metrics::new());
         let token = read_token(&config)?;
         let fetcher = build_fetcher(&config, &clock, lookup)?;
+        let guard = fetcher.guard().clone();
         let store = {
             let (config, clock, metrics) = (config.clone(), clock.clone(), Arc::clone(&metrics));
             let opening = tokio::task::spawn_blocking(move || Store::open(&config, clock, metrics));
@@ -114,6 +115,7 @@ impl App {
             version: env!("CARGO_PKG_VERSION"),
             ready: ready.clone(),
             defaults: defaults_seen,
+            refuses: Arc::new(move |url| guard.check_url(url).err().map(|why| why.to_string())),
         };
         let addr = config.listen.api;
         let server =

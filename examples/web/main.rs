@@ -55,6 +55,15 @@ struct Args {
     web: bool,
 }
 
+/// Where the web is.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// The port that all its addresses share.
+    port: u16,
+    /// Its process.
+    process: u32,
+}
+
 impl Args {
     fn shape(&self) -> Shape {
         Shape { sites: self.sites, least: self.least, most: self.most.max(self.least) }
@@ -68,9 +77,10 @@ async fn main() -> anyhow::Result<()> {
         return web::serve(args.shape(), args.hostile).await;
     }
     let (mut web, port) = start_web(&args)?;
+    let place = Place { port, process: web.id() };
     let done = match args.soak {
-        Some(time) => soak::run(&args, time, port).await,
-        None => passes::run(&args, port).await,
+        Some(time) => soak::run(&args, time, place).await,
+        None => passes::run(&args, place).await,
     };
     web.kill()?;
     web.wait()?;

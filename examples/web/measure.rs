@@ -7,11 +7,15 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use serde::Serialize;
 
+use crate::Place;
+
 /// Where the figures come from.
 pub(crate) struct Meter {
     client: reqwest::Client,
     api: String,
     web: String,
+    /// The process that is the web.
+    web_id: u32,
 }
 
 /// All counters at one moment.
@@ -25,6 +29,7 @@ pub(crate) struct Look {
     not_modified: f64,
     bytes: f64,
     cpu_s: f64,
+    web_cpu_s: f64,
     peak_mb: f64,
 }
 
@@ -41,15 +46,17 @@ pub(crate) struct Pass {
     megabytes: f64,
     entries_read: f64,
     cpu_seconds: f64,
+    web_cpu_seconds: f64,
     peak_rss_mb: f64,
 }
 
 impl Meter {
-    pub(crate) fn new(api: SocketAddr, web: u16) -> Self {
+    pub(crate) fn new(api: SocketAddr, web: Place) -> Self {
         Self {
             client: reqwest::Client::builder().no_proxy().build().unwrap_or_default(),
             api: format!("http://{api}"),
-            web: format!("http://127.0.0.1:{web}"),
+            web: format!("http://127.0.0.1:{}", web.port),
+            web_id: web.process,
         }
     }
 
@@ -110,7 +117,8 @@ impl Meter {
             requests,
             not_modified,
             bytes,
-            cpu_s: cpu_seconds()?,
+            cpu_s: cpu_seconds("self")?,
+            web_cpu_s: cpu_seconds(&self.web_id.to_string())?,
             peak_mb: peak_mb()?,
         })
     }
@@ -127,11 +135,11 @@ fn sum(text: &str, name: &str, label: &str) -> f64 {
         .sum()
 }
 
-/// CPU time of this process, user and system.
-fn cpu_seconds() -> anyhow::Result<f64> {
+/// CPU time of a process, user and system.
+fn cpu_seconds(process: &str) -> anyhow::Result<f64> {
     /// What Linux counts in, on every machine that this runs on.
     const TICKS_PER_SECOND: f64 = 100.0;
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
     let after_name = stat.rsplit(") ").next().context("no process name")?;
     let fields: Vec<&str> = after_name.split(' ').collect();
     let ticks = |n: usize| fields.get(n).and_then(|field| field.parse::<f64>().ok());
@@ -179,6 +187,7 @@ impl Pass {
             megabytes: (after.bytes - before.bytes) / 1e6,
             entries_read: after.entries - before.entries,
             cpu_seconds: after.cpu_s - before.cpu_s,
+            web_cpu_seconds: after.web_cpu_s - before.web_cpu_s,
             peak_rss_mb: after.peak_mb,
         }
     }
@@ -187,7 +196,7 @@ impl Pass {
 /// Prints the passes as a table, and as JSON where asked.
 pub(crate) fn print(passes: &[Pass], json: bool) {
     println!(
-        "{:12} {:>7} {:>8} {:>8} {:>8} {:>7} {:>7} {:>8} {:>10} {:>7} {:>8}",
+        "{:12} {:>7} {:>8} {:>8} {:>8} {:>7} {:>7} {:>8} {:>10} {:>7} {:>7} {:>8}",
         "pass",
         "wall s",
         "requests",
@@ -198,12 +207,13 @@ pub(crate) fn print(passes: &[Pass], json: bool) {
         "MB",
         "entries",
         "CPU s",
+        "its CPU",
         "peak MB"
     );
     for pass in passes {
         let done = pass.polls + pass.skipped_children;
         println!(
-            "{:12} {:>7.1} {:>8} {:>8.0} {:>8} {:>7} {:>7} {:>8.1} {:>10} {:>7.1} {:>8.0}",
+            "{:12} {:>7.1} {:>8} {:>8.0} {:>8} {:>7} {:>7} {:>8.1} {:>10} {:>7.1} {:>7.1} {:>8.0}",
             pass.name,
             pass.seconds,
             pass.requests,
@@ -214,6 +224,7 @@ pub(crate) fn print(passes: &[Pass], json: bool) {
             pass.megabytes,
             pass.entries_read,
             pass.cpu_seconds,
+            pass.web_cpu_seconds,
             pass.peak_rss_mb
         );
     }

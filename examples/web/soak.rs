@@ -10,10 +10,10 @@ use sitemapd::config::Config;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::Args;
 use crate::hostile;
 use crate::measure::{self, Meter};
 use crate::site::address;
+use crate::{Args, Place};
 
 /// Each hostile site is asked for again after this.
 const AGAIN: Duration = Duration::from_secs(30);
@@ -21,13 +21,13 @@ const AGAIN: Duration = Duration::from_secs(30);
 const REPORT: Duration = Duration::from_secs(60);
 
 /// Polls for `time` and prints a line a minute.
-pub(crate) async fn run(args: &Args, time: Duration, port: u16) -> anyhow::Result<()> {
+pub(crate) async fn run(args: &Args, time: Duration, web: Place) -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).init();
     let folder = tempfile::tempdir()?;
-    let mut config = Config::from_toml_str(&config(args, port))?;
+    let mut config = Config::from_toml_str(&config(args, web.port))?;
     config.daemon.data_dir = folder.path().to_owned();
     let app = App::build(config, Clock::system()).await?;
-    let meter = Meter::new(app.api_addr(), port);
+    let meter = Meter::new(app.api_addr(), web);
     let stop = CancellationToken::new();
     let (_reload, reloads) = mpsc::channel(1);
     let running = tokio::spawn(app.run(stop.clone(), reloads));

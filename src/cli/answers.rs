@@ -156,6 +156,12 @@ pub struct Change {
     pub url: String,
     /// When it was committed.
     pub at: Timestamp,
+    /// Of a robots.txt: what it says no more.
+    #[serde(default)]
+    pub was: Option<String>,
+    /// Of a robots.txt: what it says from now on.
+    #[serde(default)]
+    pub now: Option<String>,
 }
 
 /// One queue in numbers.

@@ -136,6 +136,12 @@ fn print(poll: &Poll, changes: &[Change], out: &mut Output) -> Result<(), Failur
     out.line(&format!("  {result}{}{told}", if told.is_empty() { "" } else { "  " }))?;
     for change in changes.iter().take(SHOWN) {
         out.line(&format!("  {}", change_line(change, MAX_WIDTH - 2, out)))?;
+        for (sign, tone, said) in [("-", Tone::Bad, &change.was), ("+", Tone::Good, &change.now)] {
+            for line in said.iter().flat_map(|said| said.lines()) {
+                let line = humane::cut_middle(&humane::safe(line), MAX_WIDTH - 6);
+                out.line(&format!("    {} {line}", out.paint(tone, sign)))?;
+            }
+        }
     }
     if changes.len() > SHOWN {
         let more = number((changes.len() - SHOWN) as u64);

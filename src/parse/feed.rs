@@ -18,7 +18,7 @@ use super::issue::IssueCode;
 use super::xml::{Cx, Next, Ns, Tag};
 use super::{Context, DocumentKind, Hints, Sink, loc};
 use hints::Hint;
-pub(crate) use hints::absolute;
+pub(crate) use hints::{absolute, relation};
 use item::{Field, Item, LinkTag};
 use tombstone::Tombstones;
 

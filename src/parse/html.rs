@@ -8,6 +8,8 @@
 
 mod header;
 
+pub use header::complete_hints;
+
 use url::Url;
 
 use super::loc;

@@ -5,12 +5,14 @@
 //! taken in every shape that real files have. Nothing here decides when a file
 //! is fetched or what an absent one means.
 
+mod differences;
 mod rules;
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use super::text::Text;
+pub use differences::{Difference, Subject};
 pub use rules::Rules;
 use rules::{Rule, Verdict};
 

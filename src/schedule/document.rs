@@ -41,8 +41,7 @@ impl Poller {
         let (Some(site), Some(id)) = (self.site_of(target), target.site) else {
             return self.leave_alone(target).await;
         };
-        self.home_first(target).await?;
-        let origin = self.store.origin_of(id).await?;
+        let origin = self.origin_for(target, id).await?;
         let rules = SiteRules::new(&site, origin.as_ref());
         let began = self.clock.now();
         let read_in_full = target.epoch != rules.epoch()

@@ -99,14 +99,21 @@ impl Poller {
         Ok(())
     }
 
-    /// Has the home page of the site been looked at? Before that nobody knows
-    /// which twin its URLs belong to.
-    pub(super) async fn home_first(&self, target: &PollTarget) -> Result<(), StoreError> {
-        let Some(site) = target.site else { return Ok(()) };
-        if let Some(home) = self.store.unseen_home(site).await? {
+    /// The form of its site that a source's URLs are judged by. Looks at the
+    /// home page first where nobody has: before that nobody knows which twin
+    /// they belong to.
+    pub(super) async fn origin_for(
+        &self,
+        target: &PollTarget,
+        site: SiteId,
+    ) -> Result<Option<Url>, StoreError> {
+        if target.home_unseen
+            && let Some(home) = self.store.unseen_home(site).await?
+        {
             self.poll_home(&home).await?;
+            return self.store.origin_of(site).await;
         }
-        Ok(())
+        Ok(target.site_origin.clone())
     }
 
     /// A source of a site that left the config while it was due.

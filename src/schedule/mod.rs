@@ -1,8 +1,9 @@
 //! Which source is polled when: the loop over what is due.
 //!
 //! The schedule is a column, not a set of timers: the loop asks the store for
-//! what is due, at most one source per host, and starts as many polls as there
-//! is room for. A restart loses nothing and needs nothing.
+//! what is due, at most one source per host and a batch at a time, and starts
+//! as many polls as there is room for. Each is looked up once more when its
+//! turn comes. A restart loses nothing and needs nothing.
 
 mod admissions;
 mod again;
@@ -10,6 +11,7 @@ mod children;
 pub mod cron;
 pub mod defects;
 mod document;
+mod due;
 mod effects;
 mod gate;
 mod home;
@@ -25,13 +27,14 @@ mod takeover;
 mod texts;
 mod tombstones;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -41,7 +44,8 @@ use crate::fetch::{FetchError, Fetcher};
 use crate::metrics::Metrics;
 use crate::model::{HostId, Role};
 use crate::store::views::Counts;
-use crate::store::{Kept, PollTarget, Store};
+use crate::store::{DueSource, Kept, PollTarget, Store, StoreError};
+use due::{BATCH, Due};
 use gate::HostLocks;
 use interval::PollEvent;
 use interval::hints::Hints;
@@ -62,6 +66,11 @@ const STORE_PAUSE: Duration = Duration::from_secs(1);
 const PACE_PAUSE: Duration = Duration::from_millis(200);
 /// Pause between two looks while all that is due waits for a busy host.
 const BUSY_PAUSE: Duration = Duration::from_millis(500);
+/// A poll that takes longer waits for its origin, more likely than not.
+const SLOW: Duration = Duration::from_secs(2);
+/// Polls under way at most, slow ones among them: so many times
+/// `fetch.concurrency`.
+const SLOW_POLLS: usize = 4;
 /// Least time between two looks that found nothing to start.
 const IDLE_PAUSE: Duration = Duration::from_millis(50);
 
@@ -109,14 +118,16 @@ impl Poller {
     /// Polls until told to stop; then lets the polls in flight go, which loses
     /// nothing, since a poll that was not committed is due again.
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let mut polls: JoinSet<HostId> = JoinSet::new();
-        let mut busy: HashSet<HostId> = HashSet::new();
+        let mut flight = Flight::default();
         let mut pace = Pace::new(self.clock.now());
         let mut changed = self.store.sources_changed();
         loop {
-            changed.mark_unchanged();
-            let started = self.start_due(&mut polls, &mut busy, &mut pace).await;
-            let polling = !polls.is_empty();
+            if changed.has_changed().unwrap_or(false) {
+                changed.mark_unchanged();
+                flight.due.outdate();
+            }
+            let started = self.start_due(&mut flight, &mut pace).await;
+            let polling = !flight.polls.is_empty();
             let asleep = async {
                 match started {
                     Ok(()) => {
@@ -128,64 +139,90 @@ impl Poller {
             };
             tokio::select! {
                 () = stop.cancelled() => break,
-                done = polls.join_next(), if !polls.is_empty() => {
+                done = flight.polls.join_next(), if polling => {
                     if let Some(done) = done {
-                        free(done, &mut busy);
+                        flight.land(done);
                     }
                 }
-                _ = changed.changed() => {}
+                _ = changed.changed() => flight.due.outdate(),
                 () = asleep => {}
             }
         }
-        polls.shutdown().await;
+        flight.polls.shutdown().await;
     }
 
     /// Starts what is due and has room; `Err` says how long to pause instead.
     async fn start_due(
         self: &Arc<Self>,
-        polls: &mut JoinSet<HostId>,
-        busy: &mut HashSet<HostId>,
+        flight: &mut Flight,
         pace: &mut Pace,
     ) -> Result<(), Duration> {
         let config = Arc::clone(&self.config.borrow());
-        let room = config.fetch.concurrency.saturating_sub(polls.len());
-        if room == 0 {
-            return Ok(());
-        }
+        let room = flight.room(config.fetch.concurrency, Instant::now())?;
         if self.disk_is_short(&config) {
             return Err(LOOK_AGAIN);
         }
-        let wanted = u32::try_from(room + busy.len()).unwrap_or(u32::MAX);
-        let due = match self.store.due_sources(wanted).await {
-            Ok(due) => due,
-            Err(error) => {
-                tracing::error!(%error, "cannot tell which sources are due");
-                return Err(STORE_PAUSE);
-            }
-        };
-        let mut started = 0;
-        for target in due {
-            if started >= room || busy.contains(&target.host) {
-                continue;
-            }
-            if !pace.admits(target.due_at, self.clock.now()) {
+        let asked = self.look(flight).await.map_err(|error| {
+            tracing::error!(%error, "cannot tell which sources are due");
+            STORE_PAUSE
+        })?;
+        for _ in 0..room {
+            let Some(next) = flight.due.first() else { break };
+            if !pace.admits(next.at, self.clock.now()) {
                 // The order is that of their due times: so are all before it.
                 return Err(PACE_PAUSE);
             }
-            busy.insert(target.host);
-            started += 1;
-            let poller = Arc::clone(self);
-            polls.spawn(async move {
-                let host = target.host;
-                let poll = tokio::spawn(Arc::clone(&poller).poll(target.clone()));
-                // Let go of with the loop, as its own task would not be.
-                if let Err(error) = AbortOnDropHandle::new(poll).await {
-                    poller.panicked(&target, &error).await;
-                }
-                host
-            });
+            flight.due.take();
+            flight.busy.insert(next.host, Instant::now());
+            flight.polls.spawn(Arc::clone(self).take_turn(next));
         }
-        Ok(())
+        // Full, or with something at hand, a poll that ends is what comes next.
+        if flight.due.is_wanting() { asked.map_or(Ok(()), Err) } else { Ok(()) }
+    }
+
+    /// Learns what is due: of the hosts that are free again, and where that is
+    /// not enough of all. Says how long to wait before all may be asked.
+    async fn look(&self, flight: &mut Flight) -> Result<Option<Duration>, StoreError> {
+        if !flight.freed.is_empty() {
+            let freed = std::mem::take(&mut flight.freed);
+            match self.store.next_due_of(freed).await {
+                Ok(next) => next.into_iter().for_each(|next| flight.due.follow(next)),
+                Err(error) => {
+                    flight.due.outdate();
+                    return Err(error);
+                }
+            }
+        }
+        if !flight.due.is_wanting() {
+            return Ok(None);
+        }
+        let began = Instant::now();
+        if let Some(pause) = flight.due.pause(began) {
+            return Ok(Some(pause));
+        }
+        let asked = self.clock.now();
+        let named = self.store.due_sources(BATCH).await?;
+        flight.due.refill(named, &flight.busy, asked, (began, Instant::now()));
+        Ok(None)
+    }
+
+    /// Polls a source whose turn has come, if it is still due.
+    async fn take_turn(self: Arc<Self>, due: DueSource) -> HostId {
+        let target = match self.store.still_due(due.id).await {
+            Ok(Some(target)) => target,
+            Ok(None) => return due.host,
+            Err(error) => {
+                tracing::error!(source = %due.id, %error, "cannot read a source that is due");
+                tokio::time::sleep(STORE_PAUSE).await;
+                return due.host;
+            }
+        };
+        let poll = tokio::spawn(Arc::clone(&self).poll(target.clone()));
+        // Let go of with the loop, as its own task would not be.
+        if let Err(error) = AbortOnDropHandle::new(poll).await {
+            self.panicked(&target, &error).await;
+        }
+        due.host
     }
 
     fn disk_is_short(&self, config: &Config) -> bool {
@@ -259,16 +296,50 @@ impl Poller {
     }
 }
 
-/// A poll has ended: its host is free again.
-fn free(done: Result<HostId, JoinError>, busy: &mut HashSet<HostId>) {
-    match done {
-        Ok(host) => {
-            busy.remove(&host);
+/// The polls under way, and what waits for its turn.
+#[derive(Default)]
+struct Flight {
+    polls: JoinSet<HostId>,
+    /// Hosts that are being polled, one source at a time, and since when.
+    busy: HashMap<HostId, Instant>,
+    /// Hosts that may have something due behind the poll that has ended.
+    freed: Vec<HostId>,
+    due: Due,
+}
+
+impl Flight {
+    /// How many polls may be started; `Err` says when there may be room. Who
+    /// waits for a slow origin costs little: such polls do not keep others
+    /// from theirs, until there are very many.
+    fn room(&self, concurrency: usize, now: Instant) -> Result<usize, Duration> {
+        let ages = || self.busy.values().map(|began| now.duration_since(*began));
+        let quick = ages().filter(|age| *age < SLOW).count();
+        let of_all = concurrency.saturating_mul(SLOW_POLLS).saturating_sub(self.polls.len());
+        let room = concurrency.saturating_sub(quick).min(of_all);
+        if room > 0 {
+            return Ok(room);
         }
-        Err(error) => {
-            tracing::error!(%error, "the end of a poll panicked");
-            // Which host it was is lost with it; the store names them anew.
-            busy.clear();
+        let oldest = ages().filter(|age| *age < SLOW).max();
+        Err(oldest.filter(|_| of_all > 0).map_or(LOOK_AGAIN, |age| SLOW.saturating_sub(age)))
+    }
+
+    /// A poll has ended, and perhaps more: their hosts are free again.
+    fn land(&mut self, done: Result<HostId, JoinError>) {
+        let mut next = Some(done);
+        while let Some(done) = next {
+            match done {
+                Ok(host) => {
+                    self.busy.remove(&host);
+                    self.freed.push(host);
+                }
+                Err(error) => {
+                    tracing::error!(%error, "the end of a poll panicked");
+                    // Which host it was is lost with it; the store names them anew.
+                    self.busy.clear();
+                    self.due.outdate();
+                }
+            }
+            next = self.polls.try_join_next();
         }
     }
 }

@@ -203,6 +203,7 @@ impl Poller {
         ended: Ended,
         answer: &Result<Answer, FetchError>,
         expires_at: Timestamp,
+        changed: Option<i64>,
     ) -> Result<(), StoreError> {
         let mut next = self.next(target, &ended, &Hints::default());
         if !ended.failed() {
@@ -214,7 +215,10 @@ impl Poller {
             // It is never given up: whatever the host serves depends on it.
             next.at = Some(expires_at);
         }
-        let kept = validators_of_robots(target, answer);
+        let kept = match validators_of_robots(target, answer) {
+            Some(validators) => Kept::Robots { validators, changed },
+            None => Kept::Nothing,
+        };
         self.finish(target, began, ended, answer, next, Counts::default(), kept).await.map(|_| ())
     }
 
@@ -262,7 +266,7 @@ impl Poller {
         let http_status = head.map(|head| head.status);
         let (body_bytes, entries) = match &kept {
             Kept::Read(read) => (read.bytes, read.entries),
-            Kept::Seen(_) | Kept::Robots(_) | Kept::Nothing => (0, 0),
+            Kept::Seen(_) | Kept::Robots { .. } | Kept::Nothing => (0, 0),
         };
         let moved = moved(target, &ended, head, began);
         let place = moves::place(moved.as_ref(), &target.url, began);
@@ -369,20 +373,23 @@ fn moved(
 /// What a poll of robots.txt leaves behind beside its rules. Validators of a
 /// 304 replace those they come with (RFC 9111 section 4.3.4); none is kept
 /// across a redirect.
-fn validators_of_robots(target: &PollTarget, answer: &Result<Answer, FetchError>) -> Kept {
+fn validators_of_robots(
+    target: &PollTarget,
+    answer: &Result<Answer, FetchError>,
+) -> Option<Validators> {
     match answer {
         Ok(Answer::NotModified(head)) => {
             let (old, new) = (target.validators.clone(), head.validators.clone());
-            Kept::Robots(Validators {
+            Some(Validators {
                 etag: new.etag.or(old.etag),
                 last_modified: new.last_modified.or(old.last_modified),
             })
         }
         Ok(Answer::Document(fetched)) if fetched.head.redirects.is_empty() && !fetched.cut => {
-            Kept::Robots(fetched.head.validators.clone())
+            Some(fetched.head.validators.clone())
         }
-        Ok(_) => Kept::Robots(Validators::default()),
-        Err(_) => Kept::Nothing,
+        Ok(_) => Some(Validators::default()),
+        Err(_) => None,
     }
 }
 

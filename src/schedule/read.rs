@@ -104,6 +104,10 @@ pub(super) fn read(fetched: &Fetched, manner: &Manner, before: &Snapshot) -> Rea
     let document = collector.finish();
     defects::add(&mut report, decoded.lack(), doubts, document.duplicates);
     report.complete &= document.followed_cut == 0;
+    if report.kind.is_feed() {
+        let head = &fetched.head;
+        parse::html::complete_hints(&head.links, &head.final_url, &mut report.hints);
+    }
     ReadDocument { report, decoding, document, children, deleted }
 }
 

@@ -9,6 +9,7 @@ use std::io::Read;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use url::Url;
 
 use super::Poller;
@@ -41,30 +42,58 @@ const MAX_SITEMAPS: usize = 2_000;
 /// Files compiled and remembered.
 const REMEMBERED: usize = 10_000;
 
-/// Compiled files by authority, each for the version it was compiled from.
+/// What polls need of a robots.txt that was read, by authority: whoever asks
+/// for one that holds asks memory only.
 #[derive(Default)]
 pub(super) struct RobotsCache {
-    files: Mutex<HashMap<String, (i64, Arc<Robots>)>>,
+    files: Mutex<HashMap<String, HostRules>>,
+}
+
+/// The copy of one host.
+#[derive(Clone)]
+struct HostRules {
+    version: i64,
+    /// No answer and no good copy: nothing is allowed.
+    unreachable: bool,
+    read_at: Timestamp,
+    expires_at: Timestamp,
+    robots: Arc<Robots>,
+}
+
+impl HostRules {
+    fn holds(&self, now: Timestamp) -> bool {
+        self.expires_at > now || later(self.read_at, RETRY) > now
+    }
 }
 
 impl RobotsCache {
-    fn get(&self, authority: &str, kept: &KeptRobots) -> Arc<Robots> {
-        let mut files = self.guard();
-        if let Some((version, robots)) = files.get(authority)
-            && *version == kept.version
-        {
-            return Arc::clone(robots);
+    fn get(&self, authority: &str) -> Option<HostRules> {
+        self.guard().get(authority).cloned()
+    }
+
+    /// Takes over what the store keeps, unless something newer is there.
+    fn put(&self, authority: &str, kept: &KeptRobots) -> HostRules {
+        let known = self.get(authority);
+        if let Some(copy) = known.filter(|copy| copy.version > kept.version) {
+            return copy;
         }
-        let robots = Arc::new(Robots::parse(&kept.body));
+        let copy = HostRules {
+            version: kept.version,
+            unreachable: kept.unreachable,
+            read_at: kept.read_at,
+            expires_at: kept.expires_at,
+            robots: Arc::new(Robots::parse(&kept.body)),
+        };
+        let mut files = self.guard();
         if files.len() >= REMEMBERED {
             files.clear();
         }
-        files.insert(authority.to_owned(), (kept.version, Arc::clone(&robots)));
-        robots
+        files.insert(authority.to_owned(), copy.clone());
+        copy
     }
 
-    /// Parsing does not panic, and if it did the map would be whole.
-    fn guard(&self) -> MutexGuard<'_, HashMap<String, (i64, Arc<Robots>)>> {
+    /// Nothing that panics is done while this lock is held.
+    fn guard(&self) -> MutexGuard<'_, HashMap<String, HostRules>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -77,8 +106,8 @@ impl Poller {
         authority: &str,
         delay: Duration,
     ) -> Result<(), Refusal> {
-        let kept = match self.fresh_robots(authority, delay).await {
-            Ok(Some(kept)) if !kept.unreachable => kept,
+        let copy = match self.fresh_robots(authority, delay).await {
+            Ok(Some(copy)) if !copy.unreachable => copy,
             Ok(None) | Err(_) => {
                 // Put off rather than failed: whatever it says is not known yet.
                 return Err(Refusal::Later { until: later(self.clock.now(), UNKNOWN) });
@@ -89,9 +118,8 @@ impl Poller {
                 });
             }
         };
-        let robots = self.robots.get(authority, &kept);
         let path = &url[url::Position::BeforePath..];
-        if robots.allows(&self.own_token(), path) {
+        if copy.robots.allows(&self.own_token(), path) {
             Ok(())
         } else {
             Err(Refusal::Robots { authority: authority.to_owned() })
@@ -108,18 +136,21 @@ impl Poller {
         &self,
         authority: &str,
         delay: Duration,
-    ) -> Result<Option<KeptRobots>, StoreError> {
-        let (source, kept) = self.store.robots(authority.to_owned(), delay).await?;
+    ) -> Result<Option<HostRules>, StoreError> {
         let now = self.clock.now();
-        let usable = kept
-            .as_ref()
-            .is_some_and(|kept| kept.expires_at > now || later(kept.read_at, RETRY) > now);
-        if usable {
-            return Ok(kept);
+        if let Some(copy) = self.robots.get(authority).filter(|copy| copy.holds(now)) {
+            return Ok(Some(copy));
+        }
+        let (source, kept) = self.store.robots(authority.to_owned(), delay).await?;
+        if let Some(copy) = kept.map(|kept| self.robots.put(authority, &kept))
+            && copy.holds(now)
+        {
+            return Ok(Some(copy));
         }
         let target = self.store.poll_target(source).await?;
         self.poll_robots(&target).await?;
-        Ok(self.store.robots(authority.to_owned(), delay).await?.1)
+        let (_, kept) = self.store.robots(authority.to_owned(), delay).await?;
+        Ok(kept.map(|kept| self.robots.put(authority, &kept)))
     }
 
     /// Polls a robots.txt: keeps its rules, registers the sitemaps it names.
@@ -143,41 +174,46 @@ impl Poller {
         }
         let mut ended = Ended::of(&answer);
         let read = self.robots_read(&answer);
-        let rules = match &read {
-            RobotsRead::Rules { body, .. } => Some(Robots::parse(body)),
-            // A site may have come to the host since its rules were last read.
-            RobotsRead::Same => self.kept_rules(target, delay).await?,
-            RobotsRead::Unreachable { .. } => None,
-        };
+        let is_unreachable = matches!(read, RobotsRead::Unreachable { .. });
         // A file that is away for a day takes back no grant.
         let is_file =
             matches!(read, RobotsRead::Same | RobotsRead::Rules { status: 200..=299, .. });
         let expires_at = later(began, FRESH);
-        let changed = self.store.save_robots(target.host, read, expires_at).await?;
+        let saved = self.store.save_robots(target.host, read, expires_at).await?;
+        let copy = self.keep_copy(target, delay).await?;
+        // A site may have come to the host since its rules were last read.
+        let rules = copy.filter(|copy| !is_unreachable && !copy.unreachable);
         // No robots.txt is an answer, and a good one.
         if rules.is_some() {
-            ended.event = if changed {
+            ended.event = if saved.changed {
                 PollEvent::Changed { new: 0, changed: 1 }
             } else {
                 PollEvent::Unchanged
             };
-            ended.result = if changed { "changed" } else { "unchanged" };
+            ended.result = if saved.changed { "changed" } else { "unchanged" };
             ended.status = "success";
             ended.error = None;
         }
-        if let Some(robots) = rules {
+        if let Some(HostRules { robots, .. }) = rules {
             self.register_sitemaps(target, &robots, is_file).await?;
         }
-        self.finish_robots(target, began, ended, &answer, expires_at).await
+        if !saved.subjects.is_empty() {
+            let subjects: Vec<_> = saved.subjects.iter().map(|subject| subject.as_str()).collect();
+            let (host, what) = (authority(&target.url), subjects.join(", "));
+            tracing::info!(host, what, "robots.txt says something else than before");
+        }
+        self.finish_robots(target, began, ended, &answer, expires_at, saved.version).await
     }
 
-    async fn kept_rules(
+    /// What holds from now on.
+    async fn keep_copy(
         &self,
         target: &PollTarget,
         delay: Duration,
-    ) -> Result<Option<Robots>, StoreError> {
-        let (_, kept) = self.store.robots(authority(&target.url), delay).await?;
-        Ok(kept.filter(|kept| !kept.unreachable).map(|kept| Robots::parse(&kept.body)))
+    ) -> Result<Option<HostRules>, StoreError> {
+        let authority = authority(&target.url);
+        let (_, kept) = self.store.robots(authority.clone(), delay).await?;
+        Ok(kept.map(|kept| self.robots.put(&authority, &kept)))
     }
 
     fn robots_read(&self, answer: &Result<Answer, FetchError>) -> RobotsRead {

@@ -5,6 +5,7 @@
 //! (`wire`), bodies are bounded (`extract`), callers are judged in one place
 //! (`gate`), and each connection is under limits (`server`).
 
+mod changes;
 mod extract;
 mod gate;
 mod lease;
@@ -26,7 +27,7 @@ use axum::http::{Method, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use jiff::Timestamp;
-use tokio::sync::watch as channel;
+use tokio::sync::{Semaphore, watch as channel};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
@@ -76,7 +77,12 @@ pub struct ServeState {
     pub ready: Readiness,
     /// Follows reloads of the config.
     pub defaults: channel::Receiver<LeaseDefaults>,
+    /// Which URLs are never fetched.
+    pub refuses: Refuses,
 }
+
+/// Says why a URL is never fetched, by what the URL itself shows.
+pub type Refuses = Arc<dyn Fn(&url::Url) -> Option<String> + Send + Sync>;
 
 /// What handlers share.
 struct Context {
@@ -86,6 +92,8 @@ struct Context {
     /// Wakes the long polls when the daemon stops.
     stop: CancellationToken,
     bodies: extract::BodyBudget,
+    /// Places for those who follow changes.
+    streams: Arc<Semaphore>,
 }
 
 impl Context {
@@ -131,7 +139,7 @@ fn router(context: Arc<Context>) -> Router {
         .route("/metrics", get(show::metrics))
         .route("/healthz", get(show::healthz))
         .route("/readyz", get(show::readyz))
-        .route("/v1/changes", get(changes))
+        .route("/v1/changes", get(changes::changes))
         .route("/openapi.json", get(openapi));
     queue
         .merge(sites)
@@ -141,10 +149,6 @@ fn router(context: Arc<Context>) -> Router {
         .layer(from_fn_with_state(context.clone(), gate::admit))
         .layer(from_fn_with_state(context.clone(), watch::over))
         .with_state(context)
-}
-
-async fn changes() -> Problem {
-    Problem::not_served("the change stream (/v1/changes)")
 }
 
 async fn openapi() -> Problem {

@@ -255,6 +255,9 @@ pub(crate) async fn submit_source(
 ) -> Result<Json<sources::Source>, Problem> {
     let site = name("site", body.site)?;
     let url = web_url("url", &body.url)?;
+    if let Some(why) = (context.state.refuses)(&url) {
+        return Err(Problem::field(format!("url is never fetched: {why}.")));
+    }
     let id = context.state.store.submit_source(site, url).await?;
     source(&context, id).await
 }

@@ -35,6 +35,8 @@ pub(crate) enum Kind {
     ForeignHost,
     /// The thing asked for is not there.
     NotFound,
+    /// It was there, but is kept no longer.
+    Gone,
     /// The path is none of the API.
     NoSuchRoute,
     /// The path exists, but not with this method.
@@ -62,7 +64,7 @@ pub(crate) enum Kind {
 impl Kind {
     /// Every kind.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::MalformedJson,
         Self::InvalidField,
         Self::LimitExceeded,
@@ -70,6 +72,7 @@ impl Kind {
         Self::ForeignOrigin,
         Self::ForeignHost,
         Self::NotFound,
+        Self::Gone,
         Self::NoSuchRoute,
         Self::MethodNotAllowed,
         Self::RequestTimeout,
@@ -92,6 +95,7 @@ impl Kind {
             Self::Unauthorized => ("unauthorized", "A bearer token is needed", 401),
             Self::ForeignOrigin => ("foreign-origin", "Sent by a page of another origin", 403),
             Self::NotFound => ("not-found", "Not found", 404),
+            Self::Gone => ("gone", "Not kept any more", 410),
             Self::NoSuchRoute => ("no-such-route", "No such route", 404),
             Self::MethodNotAllowed => ("method-not-allowed", "Method not allowed", 405),
             Self::RequestTimeout => ("request-timeout", "The body did not come in time", 408),
@@ -191,6 +195,7 @@ impl From<StoreError> for Problem {
                 "The disk is full; nothing was changed. Reads still work.",
             ),
             StoreError::NotFound(detail) => Self::new(Kind::NotFound, detail),
+            StoreError::Gone(detail) => Self::new(Kind::Gone, detail),
             StoreError::Refused(detail) => Self::new(Kind::Refused, detail),
             StoreError::Unusable(cause) | StoreError::Engine(cause) => {
                 tracing::error!(error = cause.escape_debug().to_string(), "store failed");
@@ -255,6 +260,7 @@ mod tests {
             (StoreError::Busy, Kind::Busy, 503),
             (StoreError::Full, Kind::StorageFull, 503),
             (StoreError::NotFound(text()), Kind::NotFound, 404),
+            (StoreError::Gone(text()), Kind::Gone, 410),
             (StoreError::Refused(text()), Kind::Refused, 409),
             (StoreError::Unusable(text()), Kind::Internal, 500),
             (StoreError::Engine(text()), Kind::Internal, 500),

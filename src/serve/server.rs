@@ -23,6 +23,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::changes::MAX_STREAMS;
 use super::extract::BodyBudget;
 use super::watch::REQUEST_TIMEOUT;
 use super::wire::grouped;
@@ -72,7 +73,13 @@ impl Server {
     pub async fn run(self, stop: CancellationToken, drain: Duration) {
         let Self { listener, bound, state } = self;
         let metrics = state.metrics.clone();
-        let context = Context { state, bound, stop: stop.clone(), bodies: BodyBudget::default() };
+        let context = Context {
+            state,
+            bound,
+            stop: stop.clone(),
+            bodies: BodyBudget::default(),
+            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+        };
         let limits = std::fs::read_to_string("/proc/self/limits").ok();
         let places = connection_limit(limits.as_deref());
         let connections = Connections::new(router(Arc::new(context)), metrics, stop, places);

@@ -39,7 +39,7 @@ pub(crate) async fn queue(
     Params(params): Params<QueueParams>,
 ) -> Result<Json<Queues>, Problem> {
     let crawl = params.crawl.map(|text| name("crawl", text)).transpose()?;
-    let queues = context.state.store.queue(crawl).await?;
+    let queues = context.state.store.recent_queue(crawl.as_deref()).await?;
     Ok(Json(Queues { queues: queues.into_iter().map(views::Queue::from).collect() }))
 }
 
@@ -286,7 +286,7 @@ pub(crate) async fn status(
 
 /// The store's view of the whole, with what only the running daemon knows.
 pub(super) async fn read_status(context: &Context) -> Result<StatusView, StoreError> {
-    let status = context.state.store.status().await?;
+    let status = context.state.store.recent_status().await?;
     let version = context.state.version.to_owned();
     Ok(StatusView { version, started_at: Some(context.state.started_at), ..status })
 }

@@ -79,13 +79,9 @@ impl State {
             let made = i64::try_from(chunk.made.len()).unwrap_or(i64::MAX);
             self.count_urls(origin.site, made, chunk.priorities)?;
         }
-        chunk.log.write(
-            &self.conn,
-            self.now_ms(),
-            origin.crawl,
-            origin.source,
-            origin.generation,
-        )?;
+        let Origin { crawl, source, generation, .. } = origin;
+        self.changes_moved |=
+            chunk.log.write(&self.conn, self.now_ms(), crawl, source, generation)?;
         Ok(chunk.applied)
     }
 

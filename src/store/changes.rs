@@ -9,6 +9,17 @@ use crate::model::{ChangeKind, CrawlId, SourceId, UrlId};
 
 /// Bytes of one event: its kind, and its row in little-endian order.
 const EVENT: usize = 9;
+/// The kind of an event whose row is one of `robots_changes`.
+const OF_ROBOTS: u8 = u8::MAX;
+
+/// What an event tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// What happened to a URL.
+    Url(ChangeKind, UrlId),
+    /// A row of `robots_changes`.
+    Robots(i64),
+}
 
 /// The events of one job, in the order in which they happened.
 #[derive(Debug, Default)]
@@ -23,7 +34,13 @@ impl ChangeLog {
         self.data.extend_from_slice(&url.0.to_le_bytes());
     }
 
-    /// Writes the events, if there are any.
+    /// Something that a robots.txt says otherwise.
+    pub(super) fn push_robots(&mut self, row: i64) {
+        self.data.push(OF_ROBOTS);
+        self.data.extend_from_slice(&row.to_le_bytes());
+    }
+
+    /// Writes the events; says whether there are any.
     pub(super) fn write(
         &self,
         conn: &Connection,
@@ -31,9 +48,9 @@ impl ChangeLog {
         crawl: CrawlId,
         source: SourceId,
         generation: i64,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         if self.data.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let events = i64::try_from(self.data.len() / EVENT).unwrap_or(i64::MAX);
         conn.prepare_cached(
@@ -43,7 +60,7 @@ impl ChangeLog {
         .and_then(|mut insert| {
             insert.execute(params![at, crawl.0, source.0, generation, events, self.data])
         })
-        .map(|_| ())
+        .map(|_| true)
         .map_err(engine)
     }
 }
@@ -68,11 +85,23 @@ pub(super) fn logged(
 }
 
 /// Reads the events of one blob.
-pub(super) fn events(data: &[u8]) -> impl Iterator<Item = (ChangeKind, UrlId)> + '_ {
+pub(super) fn all(data: &[u8]) -> impl Iterator<Item = Told> + '_ {
     data.chunks_exact(EVENT).filter_map(|event| {
         let (kind, row) = event.split_first()?;
+        let row = i64::from_le_bytes(row.try_into().ok()?);
+        if *kind == OF_ROBOTS {
+            return Some(Told::Robots(row));
+        }
         let kind = ChangeKind::ALL.get(usize::from(*kind)).copied()?;
-        Some((kind, UrlId(i64::from_le_bytes(row.try_into().ok()?))))
+        Some(Told::Url(kind, UrlId(row)))
+    })
+}
+
+/// Reads those of URLs.
+pub(super) fn events(data: &[u8]) -> impl Iterator<Item = (ChangeKind, UrlId)> + '_ {
+    all(data).filter_map(|told| match told {
+        Told::Url(kind, id) => Some((kind, id)),
+        Told::Robots(_) => None,
     })
 }
 

@@ -56,18 +56,28 @@ impl State {
             .map_err(engine)?;
         match &end.kept {
             Kept::Nothing => {}
-            Kept::Robots(validators) => self.keep_validators(end.source, validators)?,
+            Kept::Robots { validators, changed } => {
+                self.keep_validators(end.source, validators, changed.map(|_| at))?;
+            }
             Kept::Seen(seen) => self.finish_seen(end.source, at, seen)?,
             Kept::Read(read) => self.finish_read(end.source, at, read)?,
         }
         self.record_poll(end)
     }
 
-    fn keep_validators(&mut self, id: SourceId, validators: &Validators) -> Result<(), StoreError> {
+    fn keep_validators(
+        &mut self,
+        id: SourceId,
+        validators: &Validators,
+        changed_at: Option<i64>,
+    ) -> Result<(), StoreError> {
         let Validators { etag, last_modified } = validators;
         self.conn
-            .prepare_cached("UPDATE sources SET etag = ?2, last_modified = ?3 WHERE id = ?1")
-            .and_then(|mut update| update.execute(params![id.0, etag, last_modified]))
+            .prepare_cached(
+                "UPDATE sources SET etag = ?2, last_modified = ?3,
+                     last_changed_at = coalesce(?4, last_changed_at) WHERE id = ?1",
+            )
+            .and_then(|mut update| update.execute(params![id.0, etag, last_modified, changed_at]))
             .map(|_| ())
             .map_err(engine)
     }
@@ -166,17 +176,18 @@ impl State {
 
     fn record_poll(&mut self, end: &PollEnd) -> Result<i64, StoreError> {
         let counts = serde_json::to_string(&end.counts).unwrap_or_default();
-        let (entries, counted) = match &end.kept {
-            Kept::Read(read) => (read.entries.cast_signed(), true),
-            Kept::Seen(seen) => (0, seen.recounted.is_some()),
-            Kept::Robots(_) | Kept::Nothing => (0, false),
+        let (entries, counted, version) = match &end.kept {
+            Kept::Read(read) => (read.entries.cast_signed(), true, None),
+            Kept::Seen(seen) => (0, seen.recounted.is_some(), None),
+            Kept::Robots { changed, .. } => (0, false, *changed),
+            Kept::Nothing => (0, false, None),
         };
         self.conn
             .prepare_cached(
                 "INSERT INTO polls (source_id, at, took_ms, result, http_status, wire_bytes, entries, counts,
                                     error, generation)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,
-                         CASE ?10 WHEN 1 THEN (SELECT generation FROM sources WHERE id = ?1) END)",
+                         CASE ?10 WHEN 1 THEN (SELECT generation FROM sources WHERE id = ?1) ELSE ?11 END)",
             )
             .and_then(|mut insert| {
                 insert.execute(params![
@@ -190,6 +201,7 @@ impl State {
                     counts,
                     end.error,
                     counted,
+                    version,
                 ])
             })
             .map_err(engine)?;

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use super::state::State;
+use super::stream::{self, ChangeCursor, ChangeFilter, ChangePage};
 use super::writer::Lane;
 use super::{Store, StoreError, extensions};
 use crate::model::UrlId;
@@ -59,6 +62,27 @@ impl Store {
     /// Resolves when something of `crawl` may be leased.
     pub async fn wait_for_due(&self, crawl: &str) {
         self.inner.wake.ready(crawl, &self.inner.clock).await;
+    }
+
+    /// Changes from a cursor on (`None`: from the oldest that is kept), at most
+    /// `limit`; [`StoreError::Gone`] where some of them are not kept any more.
+    pub async fn changes_after(
+        &self,
+        cursor: Option<ChangeCursor>,
+        limit: usize,
+        filter: ChangeFilter,
+    ) -> Result<ChangePage, StoreError> {
+        self.read(move |conn| stream::after(conn, cursor, limit, &filter)).await
+    }
+
+    /// The cursor behind all changes that there are.
+    pub async fn end_of_changes(&self) -> Result<ChangeCursor, StoreError> {
+        self.read(stream::end).await
+    }
+
+    /// Moves whenever changes have been committed.
+    pub fn changes_moved(&self) -> watch::Receiver<u64> {
+        self.inner.changes.subscribe()
     }
 
     /// Takes back leases that have expired, a bounded number at a time; says

@@ -81,7 +81,9 @@ impl Store {
 
     /// Stops (or starts again) leasing from a crawl.
     pub async fn pause_crawl(&self, crawl: String, paused: bool) -> Result<(), StoreError> {
-        self.write(Lane::Hot, move |state| state.pause_crawl(&crawl, paused)).await
+        let done = self.write(Lane::Hot, move |state| state.pause_crawl(&crawl, paused)).await;
+        self.inner.figures.outdate();
+        done
     }
 
     /// Everything known of one URL, and why it is due when it is.

@@ -7,12 +7,14 @@ use url::Url;
 
 use super::effect::{Applied, Effect, Origin};
 use super::policy::Policy;
-use super::polling::{NextPollAt, PollEnd, PollTarget};
-use super::robots::{KeptRobots, RobotsRead};
+use super::polling::{DueSource, NextPollAt, PollEnd, PollTarget};
+use super::robots::{KeptRobots, RobotsRead, SavedRobots};
 use super::sources::{Child, ChildEffect, NewSource};
 use super::state::State;
 use super::writer::Lane;
-use super::{Store, StoreError, changes, checkpoint, hosts, learn, poll_reads, timestamp};
+use super::{
+    Store, StoreError, changes, checkpoint, due_reads, hosts, learn, poll_reads, timestamp,
+};
 use crate::config::Config;
 use crate::diff::dates::Dates;
 use crate::model::{ChangeKind, HostId, SiteId, SourceId, UrlId};
@@ -40,19 +42,31 @@ impl Store {
     }
 
     /// Sources that are due, the longest due first, at most one per host.
-    pub async fn due_sources(&self, limit: u32) -> Result<Vec<PollTarget>, StoreError> {
+    pub async fn due_sources(&self, limit: u32) -> Result<Vec<DueSource>, StoreError> {
         let now = self.inner.clock.now();
-        self.read(move |conn| poll_reads::due_sources(conn, now, limit)).await
+        self.read(move |conn| due_reads::due_sources(conn, now, limit)).await
+    }
+
+    /// The longest due source of each of these hosts, where there is any.
+    pub async fn next_due_of(&self, hosts: Vec<HostId>) -> Result<Vec<DueSource>, StoreError> {
+        let now = self.inner.clock.now();
+        self.read(move |conn| due_reads::next_due_of(conn, &hosts, now)).await
+    }
+
+    /// A source that was due, as a poll needs it; `None` where it no longer is.
+    pub async fn still_due(&self, id: SourceId) -> Result<Option<PollTarget>, StoreError> {
+        let now = self.inner.clock.now();
+        self.read(move |conn| due_reads::still_due(conn, id, now)).await
     }
 
     /// When the next source is due, if any is polled at all.
     pub async fn next_source_due(&self) -> Result<Option<Timestamp>, StoreError> {
-        self.read(poll_reads::next_source_due).await
+        self.read(due_reads::next_source_due).await
     }
 
     /// One source as a poll needs it.
     pub async fn poll_target(&self, id: SourceId) -> Result<PollTarget, StoreError> {
-        self.read(move |conn| poll_reads::poll_target(conn, id)).await
+        self.read(move |conn| due_reads::poll_target(conn, id)).await
     }
 
     /// The snapshot of a source, encoded, and since when all its siblings
@@ -129,7 +143,9 @@ impl Store {
     /// Writes how a poll ended: the one step that moves snapshot, validators
     /// and the next poll. Returns the number of the poll.
     pub async fn finish_poll(&self, end: PollEnd) -> Result<i64, StoreError> {
-        self.write(Lane::Bulk, move |state| state.finish_poll(&end)).await
+        // Polls that bring nothing are most of all, and short: many in a commit.
+        let lane = if end.kept.has_snapshot() { Lane::Bulk } else { Lane::Hot };
+        self.write(lane, move |state| state.finish_poll(&end)).await
     }
 
     /// The poll was not made: it is due again at `until`.
@@ -139,12 +155,12 @@ impl Store {
 
     /// The poll was not needed, says the index.
     pub async fn skip_poll(&self, source: SourceId, next: NextPollAt) -> Result<(), StoreError> {
-        self.write(Lane::Bulk, move |state| state.skip_poll(source, &next)).await
+        self.write(Lane::Hot, move |state| state.skip_poll(source, &next)).await
     }
 
     /// The home page of a site, if it has never been polled.
     pub async fn unseen_home(&self, site: SiteId) -> Result<Option<PollTarget>, StoreError> {
-        self.read(move |conn| poll_reads::unseen_home(conn, site)).await
+        self.read(move |conn| due_reads::unseen_home(conn, site)).await
     }
 
     /// Tells when sources have come due for another reason than time.
@@ -200,21 +216,21 @@ impl Store {
         .await
     }
 
-    /// Keeps what was read of a host's robots.txt; says whether the rules
-    /// changed, in which case what the old ones held back is judged anew.
+    /// Keeps what was read of a host's robots.txt; says what changed. What the
+    /// old rules held back is judged anew by others.
     pub async fn save_robots(
         &self,
         host: HostId,
         read: RobotsRead,
         expires_at: Timestamp,
-    ) -> Result<bool, StoreError> {
-        let changed =
+    ) -> Result<SavedRobots, StoreError> {
+        let saved =
             self.write(Lane::Hot, move |state| state.save_robots(host, &read, expires_at)).await?;
-        let mut after = changed.then_some(0);
+        let mut after = saved.changed.then_some(0);
         while let Some(row) = after {
             after = self.write(Lane::Bulk, move |state| state.recheck_forbidden(host, row)).await?;
         }
-        Ok(changed)
+        Ok(saved)
     }
 
     /// Sites whose home authority is this one: who a robots.txt speaks for.

@@ -9,6 +9,7 @@ use super::effect::{CHUNK, Effect, Origin};
 use super::hosts::millis;
 use super::sources::{GRACE_MS, NewSource};
 use super::state::State;
+use super::stream::DROPPED;
 use super::{StoreError, engine};
 use crate::diff::snapshot::{Row, Snapshot};
 use crate::model::{CrawlId, Role, SiteId, SourceId};
@@ -27,10 +28,27 @@ impl State {
         let polls = kept_since(self.policy.keep_polls);
         let changes = kept_since(self.policy.keep_changes);
         let mut more = self.drop_history("polls", polls)?;
-        more |= self.drop_history("changes", changes)?;
+        more |= self.drop_changes(changes)?;
+        more |= self.drop_history("robots_changes", changes)?;
         more |= self.retire_dropped_children(now)?;
         more |= self.release_one_retired(now)?;
         Ok(more)
+    }
+
+    /// Drops old changes, and remembers which: a cursor before them is too old.
+    fn drop_changes(&mut self, before: i64) -> Result<bool, StoreError> {
+        if !self.drop_history("changes", before)? {
+            return Ok(false);
+        }
+        self.conn
+            .prepare_cached(
+                "INSERT OR REPLACE INTO meta (key, value) VALUES (?1, coalesce(
+                     (SELECT min(id) - 1 FROM changes),
+                     (SELECT seq FROM sqlite_sequence WHERE name = 'changes')))",
+            )
+            .and_then(|mut insert| insert.execute([DROPPED]))
+            .map(|_| true)
+            .map_err(engine)
     }
 
     fn drop_history(&mut self, table: &str, before: i64) -> Result<bool, StoreError> {

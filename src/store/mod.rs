@@ -10,10 +10,12 @@ mod apply;
 mod budget;
 mod changes;
 mod checkpoint;
+mod due_reads;
 mod effect;
 mod ending;
 mod explain;
 mod extensions;
+mod figures;
 mod finish;
 mod for_fetchers;
 mod for_operators;
@@ -41,6 +43,7 @@ mod settle;
 mod sites;
 mod sources;
 mod state;
+mod stream;
 mod tombstones;
 mod turns;
 mod url_reads;
@@ -61,15 +64,19 @@ use crate::metrics::Metrics;
 use checkpoint::Checkpointer;
 pub use effect::{Applied, CHUNK, Effect, Origin};
 pub use extensions::Said;
+use figures::Figures;
 pub use history::{Imported, PastFetch};
 use lock::DataLock;
 pub use operate::MAX_NAMED;
 use policy::Policy;
-pub use polling::{Kept, Moved, NextPollAt, PollEnd, PollTarget, ReadResult, Recounted, SeenAgain};
+pub use polling::{
+    DueSource, Kept, Moved, NextPollAt, PollEnd, PollTarget, ReadResult, Recounted, SeenAgain,
+};
 use readers::Readers;
-pub use robots::{FORBIDDEN, KeptRobots, RobotsRead};
+pub use robots::{FORBIDDEN, KeptRobots, RobotsRead, SavedRobots};
 pub use sources::{Child, ChildEffect, NewSource};
 use state::{Ears, State};
+pub use stream::{ChangeCursor, ChangeEvent, ChangeFilter, ChangePage, NoCursor};
 pub use tombstones::Deletion;
 use wake::Wake;
 use writer::{Lane, Writer};
@@ -92,6 +99,9 @@ pub enum StoreError {
     /// What was asked for is not there.
     #[error("{0}")]
     NotFound(String),
+    /// What was asked for was there once; the text says what to do instead.
+    #[error("{0}")]
+    Gone(String),
     /// What was asked for cannot be; the text says what can.
     #[error("{0}")]
     Refused(String),
@@ -119,6 +129,8 @@ struct Inner {
     sources: Arc<tokio::sync::watch::Sender<u64>>,
     /// As reads explain by it; the writer has its own.
     policy: RwLock<Arc<Policy>>,
+    figures: Figures,
+    changes: Arc<tokio::sync::watch::Sender<u64>>,
     clock: Clock,
     path: PathBuf,
     seed: u64,
@@ -138,7 +150,12 @@ impl Store {
         let wake = Arc::new(Wake::default());
         let started_at = clock.now();
         let sources: Arc<tokio::sync::watch::Sender<u64>> = Arc::default();
-        let ears = Ears { wake: Arc::clone(&wake), sources: Arc::clone(&sources) };
+        let changes: Arc<tokio::sync::watch::Sender<u64>> = Arc::default();
+        let ears = Ears {
+            wake: Arc::clone(&wake),
+            sources: Arc::clone(&sources),
+            changes: Arc::clone(&changes),
+        };
         let mut state = State::open(conn, clock.clone(), Policy::new(config), metrics, ears)?;
         let seed = state.seed;
         state.begin()?;
@@ -156,6 +173,8 @@ impl Store {
             wake,
             sources,
             policy: RwLock::new(Arc::new(Policy::new(config))),
+            figures: Figures::default(),
+            changes,
             clock,
             path,
             seed,
@@ -182,6 +201,8 @@ impl Store {
             wake: Arc::new(Wake::default()),
             sources: Arc::default(),
             policy: RwLock::new(Arc::new(Policy::new(&Config::default()))),
+            figures: Figures::default(),
+            changes: Arc::default(),
             clock,
             path,
             seed,
@@ -224,6 +245,7 @@ impl Store {
             total += some;
             after = next;
         }
+        self.inner.figures.outdate();
         Ok(total)
     }
 

@@ -8,8 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use url::Url;
 
 use super::checkpoint::{log_of, size};
-use super::polling::{PollTarget, TARGET, read_target};
-use super::robots::{KeptRobots, kept_robots};
+use super::robots::{KeptRobots, changes_of_robots, kept_robots};
 use super::rows::lastmod;
 use super::sources::{Child, role};
 use super::views::{
@@ -25,56 +24,6 @@ const PAGE: u32 = 1_000;
 /// Polls shown with a source.
 const HISTORY: u32 = 20;
 const DAY_MS: i64 = 24 * 3_600_000;
-
-pub(super) fn due_sources(
-    conn: &Connection,
-    now: Timestamp,
-    limit: u32,
-) -> Result<Vec<PollTarget>, StoreError> {
-    // min() picks the row that the other columns come from: the longest due of
-    // each host, so that an index of 50,000 children takes one place here.
-    let sql = format!(
-        "{TARGET} WHERE s.id IN (
-             SELECT id FROM (
-                 SELECT id, min(next_poll_at) AS due FROM sources
-                 WHERE state = 0 AND next_poll_at <= ?1 GROUP BY host_id
-             ) ORDER BY due LIMIT ?2)
-         ORDER BY s.next_poll_at, s.id"
-    );
-    let mut query = conn.prepare_cached(&sql).map_err(engine)?;
-    query
-        .query_map(params![now.as_millisecond(), limit], read_target)
-        .and_then(Iterator::collect)
-        .map_err(engine)
-}
-
-pub(super) fn next_source_due(conn: &Connection) -> Result<Option<Timestamp>, StoreError> {
-    conn.prepare_cached(
-        "SELECT min(next_poll_at) FROM sources WHERE state = 0 AND next_poll_at IS NOT NULL",
-    )
-    .and_then(|mut query| query.query_row([], |row| row.get::<_, Option<i64>>(0)))
-    .map(|at| at.map(timestamp))
-    .map_err(engine)
-}
-
-pub(super) fn unseen_home(
-    conn: &Connection,
-    site: SiteId,
-) -> Result<Option<PollTarget>, StoreError> {
-    conn.prepare_cached(&format!(
-        "{TARGET} WHERE s.id = (SELECT id FROM sources WHERE site_id = ?1 AND role = 1 AND state = 0
-             AND last_poll_at IS NULL LIMIT 1)"
-    ))
-    .and_then(|mut query| query.query_row([site.0], read_target).optional())
-    .map_err(engine)
-}
-
-pub(super) fn poll_target(conn: &Connection, id: SourceId) -> Result<PollTarget, StoreError> {
-    conn.prepare_cached(&format!("{TARGET} WHERE s.id = ?1"))
-        .and_then(|mut query| query.query_row([id.0], read_target).optional())
-        .map_err(engine)?
-        .ok_or_else(|| no_source(id))
-}
 
 pub(super) fn snapshot(
     conn: &Connection,
@@ -343,6 +292,10 @@ pub(super) fn changes_of_poll(
         return Err(StoreError::NotFound(format!("there is no poll {poll} (it may be too old)")));
     };
     let Some(generation) = generation else { return Ok(Vec::new()) };
+    let of_robots = changes_of_robots(conn, SourceId(source), generation)?;
+    if !of_robots.is_empty() {
+        return Ok(of_robots);
+    }
     let mut query = conn
         .prepare_cached(
             "SELECT at, data FROM changes WHERE source_id = ?1 AND generation = ?2 ORDER BY id",
@@ -366,7 +319,7 @@ fn change(
     id: UrlId,
 ) -> Result<ChangeView, StoreError> {
     let url = url_reads::url_text(conn, id)?.unwrap_or_else(|| "(forgotten)".to_owned());
-    Ok(ChangeView { kind, id, url, at: timestamp(at) })
+    Ok(ChangeView { kind: kind.as_str(), id: Some(id), url, at: timestamp(at), said: None })
 }
 
 pub(super) fn status(

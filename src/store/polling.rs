@@ -14,6 +14,17 @@ use crate::fetch::Validators;
 use crate::model::{CrawlId, DocumentKind, HostId, Lastmod, Role, SiteId, SourceId};
 use crate::recrawl::signal::Signal;
 
+/// A source that is due. Ordered by how long it has been.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DueSource {
+    /// Since when.
+    pub at: Timestamp,
+    /// The row.
+    pub id: SourceId,
+    /// Whose turn it takes.
+    pub host: HostId,
+}
+
 /// A source as a poll needs it.
 #[derive(Debug, Clone)]
 pub struct PollTarget {
@@ -87,6 +98,10 @@ pub struct PollTarget {
     pub rhythm: Option<String>,
     /// Where its redirects lead.
     pub moved: Option<Moved>,
+    /// The form of its site that twins are folded into, as learned so far.
+    pub site_origin: Option<Url>,
+    /// Has the home page of its site never been polled?
+    pub home_unseen: bool,
 }
 
 /// Where permanent redirects of a source lead.
@@ -208,10 +223,26 @@ pub enum Kept {
     Nothing,
     /// The source was seen whole and is as it was (a 304, an equal hash).
     Seen(SeenAgain),
-    /// A robots.txt was read, which is kept elsewhere: validators for next time.
-    Robots(Validators),
+    /// A robots.txt was read, which is kept elsewhere.
+    Robots {
+        /// Validators to send next time.
+        validators: Validators,
+        /// The version in which it says something else than before.
+        changed: Option<i64>,
+    },
     /// A document was read.
     Read(ReadResult),
+}
+
+impl Kept {
+    /// Does it bring a snapshot, which may be large?
+    pub(super) fn has_snapshot(&self) -> bool {
+        match self {
+            Self::Nothing | Self::Robots { .. } => false,
+            Self::Seen(seen) => seen.recounted.is_some(),
+            Self::Read(read) => read.snapshot.is_some(),
+        }
+    }
 }
 
 /// What a read that brought nothing new leaves behind.
@@ -242,7 +273,9 @@ pub(super) const TARGET: &str = "SELECT
     coalesce(s.next_poll_at, 0), s.interval_ms, s.failures, s.failing_since, s.generation, s.epoch,
     s.etag, s.last_modified, s.wire_hash, s.body_hash, s.last_complete_at, s.last_full_at, s.entries,
     s.added_at, s.named_by, s.rule = 'asked', s.hints, s.last_success_at, s.failing,
-    s.rhythm, s.moved_to, s.moved_polls, s.moved_since
+    s.rhythm, s.moved_to, s.moved_polls, s.moved_since, n.origin,
+    EXISTS (SELECT 1 FROM sources h WHERE h.site_id = s.site_id AND h.role = 1 AND h.state = 0
+        AND h.last_poll_at IS NULL)
     FROM sources s LEFT JOIN sites n ON n.id = s.site_id";
 
 /// Reads a row of [`TARGET`].
@@ -293,6 +326,8 @@ pub(super) fn read_target(row: &Row<'_>) -> rusqlite::Result<PollTarget> {
         failing: row.get(34)?,
         rhythm: row.get(35)?,
         moved: read_moved(row)?,
+        site_origin: row.get::<_, Option<String>>(39)?.and_then(|text| Url::parse(&text).ok()),
+        home_unseen: row.get(40)?,
     })
 }
 

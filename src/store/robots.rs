@@ -5,10 +5,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::changes::ChangeLog;
 use super::hosts::{MAX_CRAWL_DELAY, millis};
+use super::rows::decode;
 use super::state::State;
+use super::views::{ChangeView, Said};
 use super::{StoreError, engine, timestamp};
-use crate::model::HostId;
+use crate::model::{CrawlId, HostId, SourceId};
+use crate::parse::robots::{Difference, Robots, Subject};
 
 /// `sources.rule` of what robots.txt forbids: due when there is another version.
 pub const FORBIDDEN: &str = "robots";
@@ -28,6 +32,18 @@ pub struct KeptRobots {
     pub read_at: Timestamp,
     /// Until when it holds (RFC 9309 section 2.4: 24 hours).
     pub expires_at: Timestamp,
+}
+
+/// What keeping a robots.txt came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SavedRobots {
+    /// Is anything of the file another than before?
+    pub changed: bool,
+    /// The version in which its rules, or what it says of the use of content,
+    /// are others: `None` when they are not.
+    pub version: Option<i64>,
+    /// What they differ in.
+    pub subjects: Vec<Subject>,
 }
 
 /// What a fetch of robots.txt came to.
@@ -53,15 +69,16 @@ pub enum RobotsRead {
 }
 
 impl State {
-    /// Keeps what was read; says whether the rules changed.
+    /// Keeps what was read; says what changed.
     pub(super) fn save_robots(
         &mut self,
         host: HostId,
         read: &RobotsRead,
         expires_at: Timestamp,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<SavedRobots, StoreError> {
         let now = self.now_ms();
         let kept = kept_robots(&self.conn, host)?;
+        let before = kept.clone();
         let old_version = kept.as_ref().map_or(0, |kept| kept.version);
         let (body, status, unreachable, delay) = match (read, kept) {
             (RobotsRead::Rules { body, status, crawl_delay }, _) => {
@@ -75,8 +92,8 @@ impl State {
             (RobotsRead::Same, None) => (Vec::new(), 304, false, None),
             (RobotsRead::Unreachable { status }, None) => (Vec::new(), *status, true, None),
         };
-        let before = kept_robots(&self.conn, host)?;
-        let same = before.is_some_and(|kept| kept.body == body && kept.unreachable == unreachable);
+        let is_same = |kept: &KeptRobots| kept.body == body && kept.unreachable == unreachable;
+        let same = before.as_ref().is_some_and(is_same);
         let version = if same { old_version } else { old_version + 1 };
         self.conn
             .prepare_cached(
@@ -95,8 +112,13 @@ impl State {
             self.heed_crawl_delay(host, delay)?;
         }
         if same {
-            return Ok(false);
+            return Ok(SavedRobots::default());
         }
+        // The first rules that are known are no change of any.
+        let subjects = match before.filter(|kept| !kept.unreachable) {
+            Some(kept) => self.log_robots_changes(host, version, &kept.body, &body)?,
+            None => Vec::new(),
+        };
         self.set_robots_version(host, version)?;
         self.poll_forbidden(host)?;
         // Whoever waited for the rules may have its turn.
@@ -109,11 +131,52 @@ impl State {
                 window.wake(host, due.saturating_mul(1000), 1.0);
             }
         }
-        Ok(true)
+        let version = (!subjects.is_empty()).then_some(version);
+        Ok(SavedRobots { changed: true, version, subjects })
     }
 }
 
 impl State {
+    /// Writes down what a new version says otherwise.
+    fn log_robots_changes(
+        &mut self,
+        host: HostId,
+        version: i64,
+        old: &[u8],
+        new: &[u8],
+    ) -> Result<Vec<Subject>, StoreError> {
+        let now = self.now_ms();
+        let differences = Robots::parse(new).differences(&Robots::parse(old));
+        let found: Option<(i64, i64)> = self
+            .conn
+            .prepare_cached(
+                "SELECT s.id, coalesce(n.crawl_id, 1) FROM sources s
+                 LEFT JOIN sites n ON n.id = s.site_id WHERE s.host_id = ?1 AND s.role = 0",
+            )
+            .and_then(|mut query| {
+                query.query_row([host.0], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+            })
+            .map_err(engine)?;
+        let Some((source, crawl)) = found else { return Ok(Vec::new()) };
+        let mut log = ChangeLog::default();
+        for difference in &differences {
+            self.conn
+                .prepare_cached(
+                    "INSERT INTO robots_changes (at, source_id, version, subject, was, now)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                )
+                .and_then(|mut insert| {
+                    let Difference { subject, was, now: is } = difference;
+                    insert.execute(params![now, source, version, *subject as i64, was, is])
+                })
+                .map_err(engine)?;
+            log.push_robots(self.conn.last_insert_rowid());
+        }
+        self.changes_moved |=
+            log.write(&self.conn, now, CrawlId(crawl), SourceId(source), version)?;
+        Ok(differences.into_iter().map(|difference| difference.subject).collect())
+    }
+
     /// What the old version forbade is due: the new one may not.
     fn poll_forbidden(&mut self, host: HostId) -> Result<(), StoreError> {
         self.sources_moved = true;
@@ -140,6 +203,34 @@ impl State {
         let next = self.steady_ms().saturating_add(crawl_delay).max(self.host(host)?.next_at);
         self.set_clock(host, next)
     }
+}
+
+/// What a version of the robots.txt of a source said otherwise than the one before.
+pub(super) fn changes_of_robots(
+    conn: &Connection,
+    source: SourceId,
+    version: i64,
+) -> Result<Vec<ChangeView>, StoreError> {
+    let mut query = conn
+        .prepare_cached(
+            "SELECT c.subject, s.url, c.at, c.was, c.now
+             FROM robots_changes c JOIN sources s ON s.id = c.source_id
+             WHERE c.source_id = ?1 AND c.version = ?2 AND s.role = 0 ORDER BY c.id",
+        )
+        .map_err(engine)?;
+    query
+        .query_map(params![source.0, version], |row| {
+            let subject = decode(&Subject::ALL, row.get(0)?).unwrap_or(Subject::Rules);
+            Ok(ChangeView {
+                kind: subject.as_str(),
+                id: None,
+                url: row.get(1)?,
+                at: timestamp(row.get(2)?),
+                said: Some(Said { was: row.get(3)?, now: row.get(4)? }),
+            })
+        })
+        .and_then(Iterator::collect)
+        .map_err(engine)
 }
 
 /// What is kept of a host's robots.txt.

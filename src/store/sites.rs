@@ -373,7 +373,7 @@ impl State {
                 return Ok((0, true));
             }
         }
-        for table in ["snapshots", "polls", "changes"] {
+        for table in ["snapshots", "polls", "changes", "robots_changes"] {
             let sql = format!(
                 "DELETE FROM {table} WHERE source_id IN (SELECT id FROM sources WHERE site_id = ?1)"
             );

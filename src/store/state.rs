@@ -38,6 +38,8 @@ pub(super) struct Ears {
     pub(super) wake: Arc<Wake>,
     /// The poll loop: sources are due for another reason than time.
     pub(super) sources: Arc<watch::Sender<u64>>,
+    /// Those who follow the change stream.
+    pub(super) changes: Arc<watch::Sender<u64>>,
 }
 
 /// The writer thread's own.
@@ -66,6 +68,8 @@ pub(super) struct State {
     pub(super) last_url: i64,
     /// Has anything made a source due other than by time?
     pub(super) sources_moved: bool,
+    /// Has anything been added to the log of changes?
+    pub(super) changes_moved: bool,
     /// Rows written by this connection before the job that runs now.
     written_before_job: u64,
     ears: Ears,
@@ -99,6 +103,7 @@ impl State {
             learning: Learning::default(),
             last_url: 0,
             sources_moved: false,
+            changes_moved: false,
             written_before_job: 0,
             ears,
         };
@@ -134,6 +139,9 @@ impl State {
             self.announce();
             if std::mem::take(&mut self.sources_moved) {
                 self.ears.sources.send_modify(|times| *times = times.wrapping_add(1));
+            }
+            if std::mem::take(&mut self.changes_moved) {
+                self.ears.changes.send_modify(|times| *times = times.wrapping_add(1));
             }
         }
         committed

@@ -64,7 +64,8 @@ impl State {
                 self.pull_forward_removed(&UrlRow { listed: false, ..row })?;
             }
         }
-        log.write(&self.conn, self.now_ms(), origin.crawl, origin.source, origin.generation)?;
+        let Origin { crawl, source, generation, .. } = origin;
+        self.changes_moved |= log.write(&self.conn, self.now_ms(), crawl, source, generation)?;
         Ok(removed)
     }
 

@@ -9,8 +9,7 @@ use jiff::Timestamp;
 
 use crate::model::extension::Extensions;
 use crate::model::{
-    ChangeFreq, ChangeKind, DocumentKind, Lastmod, Outcome, Priority, Reason, Role, SourceId,
-    UrlId, UrlKind,
+    ChangeFreq, DocumentKind, Lastmod, Outcome, Priority, Reason, Role, SourceId, UrlId, UrlKind,
 };
 use crate::parse::Issue;
 use crate::recrawl::explain::Explanation;
@@ -358,7 +357,7 @@ pub struct PollView {
     pub wire_bytes: u64,
     /// Entries read.
     pub entries: u64,
-    /// URLs by [`ChangeKind`], plus `unchanged`.
+    /// URLs by [`ChangeKind`](crate::model::ChangeKind), plus `unchanged`.
     pub counts: Counts,
     /// What went wrong.
     pub error: Option<String>,
@@ -405,14 +404,26 @@ impl Counts {
 /// One change event.
 #[derive(Debug, Clone)]
 pub struct ChangeView {
-    /// What happened.
-    pub kind: ChangeKind,
-    /// To which row.
-    pub id: UrlId,
+    /// What happened: a word of [`ChangeKind`](crate::model::ChangeKind), or what changed in a robots.txt:
+    /// `rules`, `license`, `content-signal`, `content-usage`.
+    pub kind: &'static str,
+    /// To which row; a robots.txt has none.
+    pub id: Option<UrlId>,
     /// To which URL.
     pub url: String,
     /// When it was committed.
     pub at: Timestamp,
+    /// What a robots.txt says.
+    pub said: Option<Said>,
+}
+
+/// Statements of a robots.txt, a line each, that a change took and brought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    /// Those that are gone; the first few.
+    pub was: String,
+    /// Those that are new; the first few.
+    pub now: String,
 }
 
 /// The whole at a glance.

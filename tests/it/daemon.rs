@@ -10,6 +10,8 @@ mod extensions;
 mod follow;
 mod fresh;
 mod grants;
+mod hostile;
+mod hosts;
 mod indexes;
 mod large;
 mod learned;

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 mod access;
 mod problems;
 mod shapes;
+mod stream;
 
 /// A running daemon with one site, whose home nobody serves.
 struct Daemon {

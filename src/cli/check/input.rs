@@ -41,6 +41,8 @@ pub struct Document {
     pub body: WireBody,
     /// Were there more bytes than the limit?
     pub cut: bool,
+    /// `Link` headers, verbatim.
+    pub links: Vec<String>,
 }
 
 impl Document {
@@ -54,6 +56,7 @@ impl Document {
             content_encoding: fetched.content_encoding,
             body: fetched.body,
             cut: fetched.cut,
+            links: fetched.head.links,
         }
     }
 
@@ -106,6 +109,7 @@ pub(super) async fn open(args: &Args, config: &Config) -> Result<Document, Failu
         content_encoding: Vec::new(),
         body,
         cut,
+        links: Vec::new(),
     })
 }
 

@@ -16,6 +16,7 @@ use crate::fetch::body::{Decoded, Strict};
 use crate::model::{ChangeFreq, DocumentKind, Lastmod, Priority};
 use crate::parse::doubt::Doubts;
 use crate::parse::excerpt::{self, Excerpt};
+use crate::parse::html::complete_hints;
 use crate::parse::robots::{self, Robots};
 use crate::parse::{self, Context, Entry, Extensions, IssueCode, Item, Limits, Report, Severity};
 use crate::schedule::defects;
@@ -132,6 +133,9 @@ pub fn read(
         defects::lacks(&mut report, lack, &how);
     }
     let kind = report.kind;
+    if kind.is_feed() {
+        complete_hints(&document.links, &document.base, &mut report.hints);
+    }
     let reading = gathered.into_reading(report, body.outcome().compression);
     Reading {
         is_html: kind == DocumentKind::Unsupported && is_html(document, limits),

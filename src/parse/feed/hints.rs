@@ -95,12 +95,23 @@ pub(super) fn link(tag: &Tag<'_>, base: &Url, hints: &mut Hints) {
     let (Some(rel), Some(href)) = (tag.attr("rel"), tag.attr("href")) else { return };
     let rel = rel.trim().rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
     let Some(url) = absolute(&href, base) else { return };
-    match rel.as_str() {
-        "hub" if hints.hubs.len() < MAX_HUBS && !hints.hubs.contains(&url) => hints.hubs.push(url),
-        "self" if hints.self_url.is_none() => hints.self_url = Some(url),
-        "prev-archive" => hints.next_page = Some(url),
-        "next" if hints.next_page.is_none() => hints.next_page = Some(url),
-        _ => {}
+    relation(&rel, &url, hints);
+}
+
+/// Takes over what a link of this relation says.
+pub(crate) fn relation(rel: &str, url: &str, hints: &mut Hints) {
+    let is = |word: &str| rel.eq_ignore_ascii_case(word);
+    let text = || url.to_owned();
+    if is("hub") {
+        if hints.hubs.len() < MAX_HUBS && !hints.hubs.iter().any(|hub| hub == url) {
+            hints.hubs.push(text());
+        }
+    } else if is("self") {
+        hints.self_url.get_or_insert_with(text);
+    } else if is("prev-archive") {
+        hints.next_page = Some(text());
+    } else if is("next") {
+        hints.next_page.get_or_insert_with(text);
     }
 }
 

@@ -1,4 +1,5 @@
-//! `Link` headers (RFC 8288): feeds and sitemaps named beside a page.
+//! `Link` headers (RFC 8288): feeds and sitemaps named beside a page, hubs,
+//! own place and older pages named beside a feed.
 //!
 //! Tolerant as servers are sloppy: a value that is no link is passed over to the
 //! next comma, what is quoted may hold anything, an unclosed quote ends with the
@@ -8,7 +9,7 @@
 use url::Url;
 
 use super::{PageLinks, add, is_feed_type};
-use crate::parse::loc;
+use crate::parse::{Hints, feed, loc};
 
 /// One link of a header.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -19,25 +20,48 @@ struct Link {
     anchored: bool,
 }
 
+impl Link {
+    /// Where a link about the document itself leads.
+    fn url(&self, base: &Url) -> Option<Url> {
+        let target = loc::trim(&self.target);
+        let url = base.join(target).ok()?;
+        (!self.anchored && !target.is_empty() && loc::is_web(url.as_str())).then_some(url)
+    }
+}
+
 /// Adds the feeds and sitemaps that `headers` name for the page at `base`.
 pub(super) fn take(headers: &[String], base: &Url, found: &mut PageLinks) {
+    each(headers, |link| place(link, base, found));
+}
+
+/// What the headers of a feed at `base` say of it, where the feed itself says
+/// nothing: `WebSub` hubs, its own URL, the page with older entries (RFC 5005).
+pub fn complete_hints(headers: &[String], base: &Url, hints: &mut Hints) {
+    let mut named = Hints::default();
+    each(headers, |link| {
+        let (Some(rel), Some(url)) = (&link.rel, link.url(base)) else { return };
+        rel.split_ascii_whitespace().for_each(|rel| feed::relation(rel, url.as_str(), &mut named));
+    });
+    if hints.hubs.is_empty() {
+        hints.hubs = named.hubs;
+    }
+    hints.self_url = hints.self_url.take().or(named.self_url);
+    hints.next_page = hints.next_page.take().or(named.next_page);
+}
+
+fn each(headers: &[String], mut take: impl FnMut(&Link)) {
     for header in headers {
         let header = as_utf8(header);
         let mut rest = header.as_str();
         while let Some((link, after)) = next(rest) {
-            place(&link, base, found);
+            take(&link);
             rest = after;
         }
     }
 }
 
 fn place(link: &Link, base: &Url, found: &mut PageLinks) {
-    let (Some(rel), false) = (&link.rel, link.anchored) else { return };
-    let target = loc::trim(&link.target);
-    let Ok(url) = base.join(target) else { return };
-    if target.is_empty() || !loc::is_web(url.as_str()) {
-        return;
-    }
+    let (Some(rel), Some(url)) = (&link.rel, link.url(base)) else { return };
     let is = |wanted: &str| rel.split_ascii_whitespace().any(|r| r.eq_ignore_ascii_case(wanted));
     let kind = link.kind.as_deref().unwrap_or_default();
     if is("feed") || is("alternate") && is_feed_type(kind, &url) {
@@ -175,6 +199,32 @@ mod tests {
             ["https://example.com/s.xml", "https://example.com/t.xml"]
         );
         assert_eq!(strings(&found.feeds), ["https://example.com/f"]);
+    }
+
+    #[test]
+    fn what_a_feed_does_not_say_its_headers_may() {
+        let headers = [
+            "</hub>; rel=\"hub\", </feed>; rel=self".to_owned(),
+            "<https://hub.example/>; rel=\"x HUB\"".to_owned(),
+            "</2>; rel=next, </older>; rel=prev-archive, </3>; rel=next".to_owned(),
+            "</other>; rel=self; anchor=\"/x\"".to_owned(),
+        ];
+        let base = Url::parse("https://a.example/f").expect("a URL");
+        let mut hints = Hints::default();
+        complete_hints(&headers, &base, &mut hints);
+        assert_eq!(hints.hubs, ["https://a.example/hub", "https://hub.example/"]);
+        assert_eq!(hints.self_url.as_deref(), Some("https://a.example/feed"));
+        assert_eq!(hints.next_page.as_deref(), Some("https://a.example/older"));
+
+        let own = Hints {
+            hubs: vec!["https://own.example/".to_owned()],
+            self_url: Some("https://a.example/own".to_owned()),
+            ..Hints::default()
+        };
+        let mut hints = own.clone();
+        complete_hints(&headers, &base, &mut hints);
+        assert_eq!((&hints.hubs, &hints.self_url), (&own.hubs, &own.self_url));
+        assert!(hints.next_page.is_some());
     }
 
     proptest::proptest! {

@@ -23,6 +23,17 @@ pub(super) struct Rule {
     anchored: bool,
 }
 
+impl std::fmt::Display for Rule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let verdict = match self.verdict {
+            Verdict::Disallow => "Disallow",
+            Verdict::Allow => "Allow",
+        };
+        let end = if self.anchored { "$" } else { "" };
+        write!(f, "{verdict}: {}{end}", self.pieces.join("*"))
+    }
+}
+
 impl Rule {
     /// A rule from its pattern; an empty pattern says nothing.
     pub(super) fn new(verdict: Verdict, pattern: &str) -> Option<Self> {

@@ -201,7 +201,12 @@ impl<'de> Deserialize<'de> for Cursor {
 
 /// The rows asked for; 100 where not said, a problem that names the limit over it.
 pub(crate) fn list_limit(limit: Option<u64>) -> Result<u32, Problem> {
-    let Some(limit) = limit else { return Ok(DEFAULT_LIMIT) };
+    list_limit_or(limit, DEFAULT_LIMIT)
+}
+
+/// The same where another number is meant when none is said.
+pub(crate) fn list_limit_or(limit: Option<u64>, default: u32) -> Result<u32, Problem> {
+    let Some(limit) = limit else { return Ok(default) };
     match u32::try_from(limit) {
         Ok(0) => Err(Problem::field("limit is 0; it must be at least 1.")),
         Ok(rows) if rows <= MAX_LIMIT => Ok(rows),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{Span, Time};
-use crate::model::{ChangeKind, DocumentKind, Role, SourceId, UrlId};
+use crate::model::{DocumentKind, Role, SourceId, UrlId};
 use crate::parse::Issue;
 use crate::recrawl::signal::Signal;
 use crate::store::views::{
@@ -239,15 +239,21 @@ impl From<PollView> for Poll {
 /// One change that a poll made.
 #[derive(Debug, Serialize)]
 pub(crate) struct Change {
-    kind: ChangeKind,
-    id: UrlId,
+    kind: &'static str,
+    id: Option<UrlId>,
     url: String,
     at: Time,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    was: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    now: Option<String>,
 }
 
 impl From<ChangeView> for Change {
     fn from(view: ChangeView) -> Self {
-        Self { kind: view.kind, id: view.id, url: view.url, at: Time(view.at) }
+        let ChangeView { kind, id, url, at, said } = view;
+        let (was, now) = said.map(|said| (said.was, said.now)).unzip();
+        Self { kind, id, url, at: Time(at), was, now }
     }
 }
 
@@ -258,6 +264,7 @@ mod tests {
     use serde_json::{json, to_value};
 
     use super::*;
+    use crate::store::views::Said;
 
     fn view() -> SourceView {
         let at = |text: &str| text.parse().expect("a timestamp");
@@ -338,5 +345,29 @@ mod tests {
         let json = to_value(Source::with_polls(view(), vec![poll])).expect("json");
         assert_eq!(json["polls"][0]["took"], "1m 1s 204ms");
         assert_eq!(json["polls"][0]["counts"]["unchanged"], 12);
+    }
+
+    #[test]
+    fn a_change_of_robots_txt_shows_both_texts_and_one_of_a_url_its_row() {
+        let at = "2026-11-21T12:00:00Z".parse().expect("a timestamp");
+        let url = "https://a.example/robots.txt".to_owned();
+        let said = Said { was: "*: Disallow: /a".to_owned(), now: String::new() };
+        let view = ChangeView { kind: "rules", id: None, url, at, said: Some(said) };
+        assert_eq!(
+            to_value(Change::from(view)).expect("JSON"),
+            json!({
+                "kind": "rules", "id": null, "url": "https://a.example/robots.txt",
+                "at": "2026-11-21T12:00:00.000Z", "was": "*: Disallow: /a", "now": "",
+            })
+        );
+        let (url, id) = ("https://a.example/".to_owned(), Some(UrlId(7)));
+        let view = ChangeView { kind: "new", id, url, at, said: None };
+        assert_eq!(
+            to_value(Change::from(view)).expect("JSON"),
+            json!({
+                "kind": "new", "id": 7, "url": "https://a.example/",
+                "at": "2026-11-21T12:00:00.000Z",
+            })
+        );
     }
 }

@@ -58,6 +58,27 @@ fn cases(whole: &str) -> Vec<Case> {
             "",
         ),
         case(
+            "HTML that is said to be XML",
+            Reply::xml("<html><head><title>Not found</title></head><body>404</body></html>"),
+            failed("unsupported"),
+            "Unsupported format",
+            "",
+        ),
+        case(
+            "JSON",
+            Reply::json("{\"error\": \"not found\"}").etag("\"x\""),
+            failed("unsupported"),
+            "Unsupported format",
+            "",
+        ),
+        case(
+            "random bytes",
+            Reply::xml(noise()).etag("\"x\""),
+            failed("unsupported"),
+            "Unsupported format",
+            "",
+        ),
+        case(
             "empty",
             Reply::xml("").etag("\"x\""),
             failed("unsupported"),
@@ -84,6 +105,11 @@ fn cases(whole: &str) -> Vec<Case> {
     ]
 }
 
+/// Bytes of no meaning, among them some that end a line or drive a terminal.
+fn noise() -> String {
+    (0..20_000_u32).map(|n| char::from(n.wrapping_mul(2_654_435_761).to_be_bytes()[0])).collect()
+}
+
 #[tokio::test]
 async fn a_broken_document_changes_no_url_and_removes_none() {
     for case in cases(&sitemap("http://127.0.0.1:1", &ALL)) {
@@ -107,6 +133,7 @@ async fn a_broken_document_changes_no_url_and_removes_none() {
             assert_eq!(source.status, case.status, "{name}");
             let error = poll.error.unwrap_or_default();
             assert!(error.contains(case.error), "{name}: {error}");
+            assert!(error.len() <= 500 && !error.chars().any(char::is_control), "{name}: {error}");
             assert_eq!((poll.counts.missing, poll.counts.removed), (0, 0), "{name}");
             if nth == 0 {
                 assert!(source.why.contains(case.why), "{name}: {}", source.why);

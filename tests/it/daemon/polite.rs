@@ -42,6 +42,55 @@ async fn retry_after_leaves_the_host_alone_for_polls_and_leases() {
 }
 
 #[tokio::test]
+async fn what_a_robots_txt_says_otherwise_is_a_change_with_what_was_and_what_is() {
+    const OLD: &str = "User-agent: *\nDisallow: /a\nContent-Signal: ai-train=yes\n";
+    let origin = Origin::start().await;
+    origin.set("/robots.txt", Reply::text(OLD));
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&origin.base(), &LIST)));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    let first = daemon.polled("/robots.txt", 1).await;
+    assert!(daemon.changes(&first).await.is_empty(), "the first rules are no change of any");
+    daemon.settled().await;
+
+    let remark = format!("# one more remark\n{OLD}");
+    origin.set("/robots.txt", Reply::text(remark));
+    let poll = daemon.poll("/robots.txt").await;
+    assert!(daemon.changes(&poll).await.is_empty(), "a remark is no rule");
+
+    let new = OLD.replace("/a", "/b").replace("=yes", "=no");
+    origin.set("/robots.txt", Reply::text(format!("License: /l.xml\n{new}")));
+    daemon.clock.advance(MINUTE);
+    let poll = daemon.poll("/robots.txt").await;
+    assert_eq!(poll.result, "changed");
+    let changes = daemon.store.changes_of_poll(poll.id, 10).await.unwrap();
+    let told: Vec<_> = changes
+        .iter()
+        .map(|change| {
+            let said = change.said.as_ref().unwrap();
+            assert!(change.url.ends_with("/robots.txt") && change.id.is_none(), "{change:?}");
+            (change.kind, said.was.as_str(), said.now.as_str())
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("rules", "*: Disallow: /a", "*: Disallow: /b"),
+            ("license", "", "License: /l.xml"),
+            ("content-signal", "*: Content-Signal: ai-train=yes", "*: Content-Signal: ai-train=no"),
+        ]
+    );
+    let source = daemon.source("/robots.txt").await;
+    assert_eq!(source.last_changed_at, Some(poll.at));
+
+    // No answer changes nothing.
+    origin.set("/robots.txt", Reply::status(503));
+    let poll = daemon.poll("/robots.txt").await;
+    assert!(daemon.changes(&poll).await.is_empty());
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn robots_txt_that_cannot_be_read_forbids_everything_until_it_can() {
     let origin = Origin::start().await;
     let base = origin.base();

@@ -212,6 +212,23 @@ async fn a_feed_that_overflowed_is_read_back_to_what_is_known() {
 }
 
 #[tokio::test]
+async fn an_older_page_may_be_named_by_a_header() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/feed", page(&base, &["/1"], None));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &[], &["/feed"], "")).await;
+    daemon.polled("/feed", 1).await;
+    let next = page(&base, &["/3"], None).header("Link", "</feed?2>; rel=\"next\"");
+    origin.set("/feed", next);
+    origin.set("/feed?2", page(&base, &["/2", "/1"], None));
+    assert_eq!(daemon.poll("/feed").await.counts.new, 2);
+    let told = gap(&daemon).await;
+    assert_eq!(told.as_deref(), Some("what was missed was read from an older page"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_gap_that_cannot_be_closed_is_told_and_ends() {
     let (origin, other) = (Origin::start().await, Origin::start().await);
     let base = origin.base();

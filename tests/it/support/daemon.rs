@@ -240,7 +240,7 @@ impl Daemon {
             .iter()
             .map(|change| {
                 let url = Url::parse(&change.url).unwrap();
-                format!("{} {}", change.kind.as_str(), &url[url::Position::BeforePath..])
+                format!("{} {}", change.kind, &url[url::Position::BeforePath..])
             })
             .collect();
         words.sort();

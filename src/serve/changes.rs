@@ -1,0 +1,244 @@
+//! `GET /v1/changes`: what changed, in the order of commits.
+//!
+//! Three forms of one stream: a page of JSON, JSON lines up to now
+//! (`application/x-ndjson`), and server-sent events that follow
+//! (`text/event-stream`). Each event carries its cursor; who comes back with the
+//! last one misses nothing. The store is read a page at a time, and only when
+//! the client has taken the page before: a slow client costs one page.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, StreamExt as _};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::Instant;
+
+use super::Context;
+use super::extract::Params;
+use super::problem::{Kind, Problem};
+use super::wire::{Time, list_limit_or};
+use crate::model::{ChangeKind, Lastmod, SourceId, UrlId, UrlKind};
+use crate::parse::robots::Subject;
+use crate::store::{ChangeCursor, ChangeEvent, ChangeFilter, ChangePage, Store, StoreError};
+
+/// Events of an answer where not said.
+const DEFAULT_LIMIT: u32 = 1_000;
+/// Events read at once for a stream.
+const PART: usize = 200;
+/// Streams at once; more are asked to come back.
+pub(super) const MAX_STREAMS: usize = 64;
+/// Longest that a stream follows: the client comes back with its last event,
+/// and connections stay as short-lived as all others.
+const FOLLOWS: Duration = Duration::from_secs(590);
+/// Time between two signs of life of a stream without events.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+const LINES: &str = "application/x-ndjson";
+const EVENTS: &str = "text/event-stream";
+
+/// Parameters of `GET /v1/changes`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ChangesParams {
+    /// A cursor, or `end`; without it all that is kept.
+    after: Option<String>,
+    limit: Option<u64>,
+    crawl: Option<String>,
+    site: Option<String>,
+    /// Kinds, separated by commas.
+    kinds: Option<String>,
+}
+
+/// A page.
+#[derive(Debug, Serialize)]
+struct Page {
+    changes: Vec<Change>,
+    next: String,
+    more: bool,
+}
+
+/// One event.
+#[derive(Debug, Serialize)]
+struct Change {
+    cursor: String,
+    kind: &'static str,
+    at: Time,
+    id: Option<UrlId>,
+    url: String,
+    listed_as: Option<UrlKind>,
+    crawl: String,
+    site: Option<String>,
+    source: Option<Source>,
+    lastmod: Option<Lastmod>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    was: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    now: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Source {
+    id: SourceId,
+    url: String,
+}
+
+impl From<ChangeEvent> for Change {
+    fn from(event: ChangeEvent) -> Self {
+        let (was, now) = event.said.map(|said| (said.was, said.now)).unzip();
+        Self {
+            cursor: event.cursor.to_string(),
+            kind: event.kind,
+            at: Time(event.at),
+            id: event.id,
+            url: event.url,
+            listed_as: event.listed_as,
+            crawl: event.crawl,
+            site: event.site,
+            source: event.source.map(|(id, url)| Source { id, url }),
+            lastmod: event.lastmod,
+            was,
+            now,
+        }
+    }
+}
+
+/// Reads the stream on, page after page.
+struct Reader {
+    store: Store,
+    filter: ChangeFilter,
+    after: Option<ChangeCursor>,
+    moved: watch::Receiver<u64>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Reader {
+    async fn page(&mut self) -> Result<ChangePage, StoreError> {
+        // What is committed from here on wakes the next wait.
+        self.moved.mark_unchanged();
+        let page = self.store.changes_after(self.after, PART, self.filter.clone()).await?;
+        self.after = Some(page.next);
+        Ok(page)
+    }
+}
+
+/// `GET /v1/changes`
+pub(crate) async fn changes(
+    State(context): State<Arc<Context>>,
+    headers: HeaderMap,
+    Params(params): Params<ChangesParams>,
+) -> Result<Response, Problem> {
+    let limit = list_limit_or(params.limit, DEFAULT_LIMIT)?;
+    let store = &context.state.store;
+    let filter = ChangeFilter {
+        crawl: params.crawl,
+        site: params.site,
+        kinds: kinds(params.kinds.as_deref())?,
+    };
+    let last_seen = headers.get("last-event-id").and_then(|value| value.to_str().ok());
+    let follows = accepts(&headers, EVENTS);
+    let after = match last_seen.filter(|id| follows && !id.is_empty()).or(params.after.as_deref()) {
+        None => None,
+        Some("end") => Some(store.end_of_changes().await?),
+        Some(text) => {
+            Some(text.parse().map_err(|error| Problem::field(format!("after: {error}.")))?)
+        }
+    };
+    if !follows && !accepts(&headers, LINES) {
+        let page = store.changes_after(after, limit as usize, filter).await?;
+        return Ok(Json(Page {
+            changes: page.changes.into_iter().map(Change::from).collect(),
+            next: page.next.to_string(),
+            more: page.more,
+        })
+        .into_response());
+    }
+    // A cursor that is too old is told with a status, not in the stream.
+    store.changes_after(after, 0, filter.clone()).await?;
+    let place = Arc::clone(&context.streams).try_acquire_owned().map_err(|_| {
+        Problem::new(Kind::Busy, format!("There are {MAX_STREAMS} streams already."))
+    })?;
+    let moved = store.changes_moved();
+    let reader = Reader { store: store.clone(), filter, after, moved, _place: place };
+    Ok(if follows { followed(reader, &context) } else { lines(reader) })
+}
+
+/// JSON lines, up to what is there now.
+fn lines(reader: Reader) -> Response {
+    let parts = stream::unfold(Some(reader), |reader| async move {
+        let mut reader = reader?;
+        let page = match reader.page().await {
+            Ok(page) => page,
+            // The answer breaks off: its end would say that this was all.
+            Err(error) => return Some((Err(std::io::Error::other(error)), None)),
+        };
+        let mut text = String::new();
+        for change in page.changes {
+            text += &serde_json::to_string(&Change::from(change)).unwrap_or_default();
+            text.push('\n');
+        }
+        Some((Ok(Bytes::from(text)), page.more.then_some(reader)))
+    });
+    let kind = (header::CONTENT_TYPE, HeaderValue::from_static(LINES));
+    ([kind], Body::from_stream(parts)).into_response()
+}
+
+/// Server-sent events: what is there, then what comes, until it is time for
+/// another connection.
+fn followed(reader: Reader, context: &Context) -> Response {
+    let (stop, until) = (context.stop.clone(), Instant::now() + FOLLOWS);
+    let parts = stream::unfold(Some((reader, false)), move |state| {
+        let stop = stop.clone();
+        async move {
+            let (mut reader, is_at_end) = state?;
+            if is_at_end {
+                tokio::select! {
+                    () = stop.cancelled() => return None,
+                    () = tokio::time::sleep_until(until) => return None,
+                    moved = reader.moved.changed() => moved.ok()?,
+                }
+            }
+            if stop.is_cancelled() || Instant::now() >= until {
+                return None;
+            }
+            // The client comes back and is told with a status.
+            let page = reader.page().await.ok()?;
+            let events = stream::iter(page.changes.into_iter().map(sent).map(Ok::<_, Infallible>));
+            Some((events, Some((reader, !page.more))))
+        }
+    });
+    Sse::new(parts.flatten()).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response()
+}
+
+fn sent(event: ChangeEvent) -> Event {
+    let change = Change::from(event);
+    let data = serde_json::to_string(&change).unwrap_or_default();
+    Event::default().id(change.cursor).event(change.kind).data(data)
+}
+
+fn kinds(text: Option<&str>) -> Result<Vec<&'static str>, Problem> {
+    let of_urls = ChangeKind::ALL.into_iter().map(ChangeKind::as_str);
+    let known: Vec<_> = of_urls.chain(Subject::ALL.into_iter().map(Subject::as_str)).collect();
+    let words = text.unwrap_or_default().split(',').map(str::trim).filter(|word| !word.is_empty());
+    words
+        .map(|word| {
+            known.iter().copied().find(|kind| *kind == word).ok_or_else(|| {
+                Problem::field(format!("kinds: {word:?} is none of {}.", known.join(", ")))
+            })
+        })
+        .collect()
+}
+
+/// Does the client ask for this type?
+fn accepts(headers: &HeaderMap, wanted: &str) -> bool {
+    let said = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    said.flat_map(|value| value.split(','))
+        .any(|part| part.split(';').next().is_some_and(|t| t.trim().eq_ignore_ascii_case(wanted)))
+}

@@ -1,0 +1,106 @@
+//! Reads of the poll loop: what is due, and a source as a poll needs it.
+//!
+//! Asked after every poll, so each is a few steps in an index but for the list
+//! of all that is due, which the loop asks for seldom.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::polling::{DueSource, PollTarget, TARGET, read_target};
+use super::{StoreError, engine, timestamp};
+use crate::model::{HostId, SiteId, SourceId};
+
+/// Sources that are due, the longest due first, at most one per host.
+pub(super) fn due_sources(
+    conn: &Connection,
+    now: Timestamp,
+    limit: u32,
+) -> Result<Vec<DueSource>, StoreError> {
+    // min() picks the row that the other columns come from: the longest due of
+    // each host, so that an index of 50,000 children takes one place here.
+    let mut query = conn
+        .prepare_cached(
+            "SELECT id, host_id, min(next_poll_at) AS due FROM sources INDEXED BY sources_due
+             WHERE state = 0 AND next_poll_at <= ?1 GROUP BY host_id ORDER BY due, id LIMIT ?2",
+        )
+        .map_err(engine)?;
+    query
+        .query_map(params![now.as_millisecond(), limit], read_due)
+        .and_then(Iterator::collect)
+        .map_err(engine)
+}
+
+/// The longest due source of each of these hosts, where there is any.
+pub(super) fn next_due_of(
+    conn: &Connection,
+    hosts: &[HostId],
+    now: Timestamp,
+) -> Result<Vec<DueSource>, StoreError> {
+    let mut query = conn
+        .prepare_cached(
+            "SELECT id, host_id, next_poll_at FROM sources INDEXED BY sources_turn
+             WHERE host_id = ?1 AND state = 0 AND next_poll_at <= ?2
+             ORDER BY next_poll_at, id LIMIT 1",
+        )
+        .map_err(engine)?;
+    let mut next = Vec::new();
+    for host in hosts {
+        let due = query.query_row(params![host.0, now.as_millisecond()], read_due).optional();
+        next.extend(due.map_err(engine)?);
+    }
+    Ok(next)
+}
+
+fn read_due(row: &Row<'_>) -> rusqlite::Result<DueSource> {
+    Ok(DueSource {
+        id: SourceId(row.get(0)?),
+        host: HostId(row.get(1)?),
+        at: timestamp(row.get(2)?),
+    })
+}
+
+/// A source that was due, if it still is.
+pub(super) fn still_due(
+    conn: &Connection,
+    id: SourceId,
+    now: Timestamp,
+) -> Result<Option<PollTarget>, StoreError> {
+    conn.prepare_cached(&format!(
+        "{TARGET} WHERE s.id = ?1 AND s.state = 0 AND s.next_poll_at <= ?2"
+    ))
+    .and_then(|mut query| {
+        query.query_row(params![id.0, now.as_millisecond()], read_target).optional()
+    })
+    .map_err(engine)
+}
+
+/// When the next source is due, if any is polled at all.
+pub(super) fn next_source_due(conn: &Connection) -> Result<Option<Timestamp>, StoreError> {
+    conn.prepare_cached(
+        "SELECT min(next_poll_at) FROM sources WHERE state = 0 AND next_poll_at IS NOT NULL",
+    )
+    .and_then(|mut query| query.query_row([], |row| row.get::<_, Option<i64>>(0)))
+    .map(|at| at.map(timestamp))
+    .map_err(engine)
+}
+
+/// The home page of a site, if it has never been polled.
+pub(super) fn unseen_home(
+    conn: &Connection,
+    site: SiteId,
+) -> Result<Option<PollTarget>, StoreError> {
+    conn.prepare_cached(&format!(
+        "{TARGET} WHERE s.id = (SELECT id FROM sources WHERE site_id = ?1 AND role = 1 AND state = 0
+             AND last_poll_at IS NULL LIMIT 1)"
+    ))
+    .and_then(|mut query| query.query_row([site.0], read_target).optional())
+    .map_err(engine)
+}
+
+/// One source as a poll needs it.
+pub(super) fn poll_target(conn: &Connection, id: SourceId) -> Result<PollTarget, StoreError> {
+    conn.prepare_cached(&format!("{TARGET} WHERE s.id = ?1"))
+        .and_then(|mut query| query.query_row([id.0], read_target).optional())
+        .map_err(engine)?
+        .ok_or_else(|| StoreError::NotFound(format!("there is no source {id}")))
+}

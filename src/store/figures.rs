@@ -1,0 +1,219 @@
+//! The whole at a glance, counted seldom.
+//!
+//! Counting takes as long as there are rows. Where there are few, each asker
+//! gets a count of his own; where there are many, the last one, and no more
+//! than one count goes on at a time, in the background, however many ask and
+//! however impatient they are. An operator's order is seen in the next answer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+use super::views::{QueueView, StatusView};
+use super::{Store, StoreError};
+
+/// Rows that are counted anew for each who asks.
+const FEW: u64 = 50_000;
+/// A count of more rows holds for this long at least.
+const HOLDS: Duration = Duration::from_secs(10);
+/// And so many times as long as it took.
+const SHARE: u32 = 50;
+
+/// The last count.
+#[derive(Debug, Default)]
+pub(super) struct Figures {
+    last: watch::Sender<Option<Result<Arc<Counted>, StoreError>>>,
+    is_counting: AtomicBool,
+    /// Orders that change much at once, so far.
+    orders: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Counted {
+    view: StatusView,
+    /// Steady time.
+    at: Timestamp,
+    took: Duration,
+    /// Orders that it has seen.
+    orders: u64,
+}
+
+impl Counted {
+    fn is_small(&self) -> bool {
+        let of_queues = self.view.queues.iter().map(|queue| {
+            queue.queued
+                + queue.leased
+                + queue.dead
+                + queue.parked
+                + queue.blocked
+                + queue.forbidden
+        });
+        let polls: u64 = self.view.polls_24h.values().sum();
+        self.view.urls.max(of_queues.sum()) + self.view.sources + polls <= FEW
+    }
+
+    fn is_old(&self, now: Timestamp) -> bool {
+        let age = Duration::try_from(now.duration_since(self.at)).unwrap_or_default();
+        age >= HOLDS.max(self.took * SHARE)
+    }
+}
+
+impl Figures {
+    /// Somebody has just changed much at once, and will look at what came of it.
+    pub(super) fn outdate(&self) {
+        self.orders.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl Store {
+    /// The whole at a glance: as it is while it is small, else as it was a few
+    /// seconds ago. [`StatusView::now`] says when that was.
+    pub async fn recent_status(&self) -> Result<StatusView, StoreError> {
+        let figures = &self.inner.figures;
+        let mut last = figures.last.subscribe();
+        let mut has_waited = false;
+        loop {
+            let orders = figures.orders.load(Ordering::Acquire);
+            let known = last.borrow_and_update().clone();
+            match known {
+                Some(Ok(counted)) if counted.orders >= orders => {
+                    if counted.is_small() {
+                        return Ok(self.count().await?.view.clone());
+                    }
+                    if counted.is_old(self.inner.clock.steady()) {
+                        self.count_aside();
+                    }
+                    return Ok(counted.view.clone());
+                }
+                Some(Err(error)) if has_waited => return Err(error),
+                _ => {}
+            }
+            self.count_aside();
+            // The sender cannot go away: we hold it.
+            let _ = last.changed().await;
+            has_waited = true;
+        }
+    }
+
+    /// Counts of the queue, as recent as [`Self::recent_status`].
+    pub async fn recent_queue(&self, crawl: Option<&str>) -> Result<Vec<QueueView>, StoreError> {
+        let mut queues = self.recent_status().await?.queues;
+        queues.retain(|queue| crawl.is_none_or(|crawl| crawl == queue.crawl));
+        if queues.is_empty() {
+            // Not there, or new.
+            return self.queue(crawl.map(str::to_owned)).await;
+        }
+        Ok(queues)
+    }
+
+    async fn count(&self) -> Result<Arc<Counted>, StoreError> {
+        let figures = &self.inner.figures;
+        let orders = figures.orders.load(Ordering::Acquire);
+        let began = self.inner.clock.steady();
+        let view = self.status().await?;
+        let at = self.inner.clock.steady();
+        let took = Duration::try_from(at.duration_since(began)).unwrap_or_default();
+        Ok(Arc::new(Counted { view, at, took, orders }))
+    }
+
+    /// Counts in a task of its own, which nobody who gives up waiting ends.
+    fn count_aside(&self) {
+        if self.inner.figures.is_counting.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let store = self.clone();
+        tokio::spawn(async move {
+            let counted = store.count().await;
+            let figures = &store.inner.figures;
+            // In this order: who is woken by the count may need another.
+            figures.is_counting.store(false, Ordering::Release);
+            figures.last.send_replace(Some(counted));
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use crate::metrics::Metrics;
+
+    const SITE: &str = "[[site]]\nname = \"s\"\nurl = \"https://a.example/\"\n";
+
+    struct World {
+        store: Store,
+        clock: Clock,
+        folder: tempfile::TempDir,
+    }
+
+    fn world() -> World {
+        let folder = tempfile::TempDir::new().unwrap();
+        let mut config = Config::from_toml_str(SITE).unwrap();
+        config.daemon.data_dir = folder.path().to_owned();
+        let clock = Clock::manual("2026-11-21T12:00:00Z".parse().unwrap());
+        let store = Store::open(&config, clock.clone(), Arc::new(Metrics::new())).unwrap();
+        World { store, clock, folder }
+    }
+
+    impl World {
+        fn set_urls(&self, urls: u64) {
+            let conn = Connection::open(self.folder.path().join(super::super::FILE)).unwrap();
+            conn.execute("UPDATE sites SET urls = ?1", [urls.cast_signed()]).unwrap();
+        }
+
+        async fn urls(&self) -> u64 {
+            self.store.recent_status().await.unwrap().urls
+        }
+    }
+
+    #[tokio::test]
+    async fn few_rows_are_counted_for_each_who_asks() {
+        let world = world();
+        for urls in [0, 1, 49_000, 2] {
+            world.set_urls(urls);
+            assert_eq!(world.urls().await, urls);
+        }
+    }
+
+    #[tokio::test]
+    async fn many_rows_are_counted_every_few_seconds_however_often_someone_asks() {
+        let world = world();
+        world.set_urls(60_000);
+        assert_eq!(world.urls().await, 60_000);
+        world.set_urls(70_000);
+        world.clock.advance(HOLDS.saturating_sub(Duration::from_millis(1)));
+        for _ in 0..100 {
+            assert_eq!(world.urls().await, 60_000);
+        }
+        world.clock.advance(Duration::from_millis(1));
+        let mut next = world.store.inner.figures.last.subscribe();
+        next.mark_unchanged();
+        // Whoever asks then gets what is known, and has it counted aside.
+        assert_eq!(world.urls().await, 60_000);
+        next.changed().await.unwrap();
+        assert_eq!(world.urls().await, 70_000);
+    }
+
+    #[tokio::test]
+    async fn an_order_is_seen_in_the_next_answer() {
+        let world = world();
+        world.set_urls(60_000);
+        assert!(!world.store.recent_queue(None).await.unwrap()[0].paused);
+        world.store.pause_crawl("default".to_owned(), true).await.unwrap();
+        assert!(world.store.recent_queue(Some("default")).await.unwrap()[0].paused);
+    }
+
+    #[tokio::test]
+    async fn a_crawl_that_is_not_there_is_said_to_be_so() {
+        let world = world();
+        world.set_urls(60_000);
+        let refused = world.store.recent_queue(Some("other")).await;
+        assert!(matches!(refused, Err(StoreError::NotFound(_))), "{refused:?}");
+    }
+}

@@ -1,0 +1,305 @@
+//! The change stream: every event of the log in the order of its commits.
+//!
+//! A cursor names a place between two events, and it stays good for as long as
+//! what lies behind it is kept. Who asks again with the last cursor misses nothing
+//! and sees nothing twice. Events of URLs that were forgotten with their site are
+//! passed over.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::changes::Told;
+use super::rows::{decode, lastmod};
+use super::views::Said;
+use super::{StoreError, changes, engine, timestamp};
+use crate::model::{ChangeKind, CrawlId, Lastmod, SourceId, UrlId, UrlKind};
+use crate::parse::robots::Subject;
+
+/// Events looked at in one call at most, whatever the filter lets through.
+const MAX_SCANNED: usize = 50_000;
+/// In `meta`: the highest row of `changes` that retention has dropped.
+pub(super) const DROPPED: &str = "changes_dropped";
+
+/// A place in the stream: behind so many events of a row of `changes`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChangeCursor {
+    row: i64,
+    taken: usize,
+}
+
+/// Which events are wanted; all where nothing is said.
+#[derive(Debug, Clone, Default)]
+pub struct ChangeFilter {
+    /// Of this crawl.
+    pub crawl: Option<String>,
+    /// Of URLs of this site.
+    pub site: Option<String>,
+    /// Of these kinds: words of [`ChangeEvent::kind`].
+    pub kinds: Vec<&'static str>,
+}
+
+/// One event.
+#[derive(Debug, Clone)]
+pub struct ChangeEvent {
+    /// The place behind it.
+    pub cursor: ChangeCursor,
+    /// What happened: a word of [`ChangeKind`], or of [`Subject`] where a
+    /// robots.txt says something else.
+    pub kind: &'static str,
+    /// When it was committed.
+    pub at: Timestamp,
+    /// To which row; a robots.txt has none.
+    pub id: Option<UrlId>,
+    /// To which URL.
+    pub url: String,
+    /// What it is listed as.
+    pub listed_as: Option<UrlKind>,
+    /// Its crawl.
+    pub crawl: String,
+    /// Its site; none when it was pushed.
+    pub site: Option<String>,
+    /// The source that said so, while that is known.
+    pub source: Option<(SourceId, String)>,
+    /// The best lastmod known of it now.
+    pub lastmod: Option<Lastmod>,
+    /// What a robots.txt said and says.
+    pub said: Option<Said>,
+}
+
+/// A part of the stream.
+#[derive(Debug, Clone)]
+pub struct ChangePage {
+    /// In the order of commits.
+    pub changes: Vec<ChangeEvent>,
+    /// Where the next part begins.
+    pub next: ChangeCursor,
+    /// Is there more already?
+    pub more: bool,
+}
+
+/// The text is no cursor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a cursor must be one that an answer gave, or \"end\"")]
+pub struct NoCursor;
+
+impl ChangeFilter {
+    fn wants(&self, kind: &str) -> bool {
+        self.kinds.is_empty() || self.kinds.contains(&kind)
+    }
+}
+
+impl ChangeCursor {
+    /// Before the first event that there can be; never given out.
+    const START: Self = Self { row: 0, taken: 0 };
+}
+
+impl fmt::Display for ChangeCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "c{:x}.{:x}", self.row, self.taken)
+    }
+}
+
+impl FromStr for ChangeCursor {
+    type Err = NoCursor;
+
+    fn from_str(text: &str) -> Result<Self, NoCursor> {
+        let (row, taken) =
+            text.strip_prefix('c').and_then(|rest| rest.split_once('.')).ok_or(NoCursor)?;
+        let row = i64::from_str_radix(row, 16).ok().filter(|row| *row >= 0).ok_or(NoCursor)?;
+        let taken = usize::from_str_radix(taken, 16).map_err(|_| NoCursor)?;
+        Ok(Self { row, taken })
+    }
+}
+
+/// Reads on from a cursor; `None` is before all that is kept.
+pub(super) fn after(
+    conn: &Connection,
+    cursor: Option<ChangeCursor>,
+    limit: usize,
+    filter: &ChangeFilter,
+) -> Result<ChangePage, StoreError> {
+    let crawl = filter.crawl.as_deref().map(|name| crawl_of(conn, name)).transpose()?;
+    let from = cursor.unwrap_or(ChangeCursor::START);
+    // What is committed from here on lies behind this place.
+    let end = end(conn)?;
+    let mut page = ChangePage { changes: Vec::new(), next: from, more: false };
+    let mut scanned = 0;
+    let mut query = conn
+        .prepare_cached(
+            "SELECT c.id, c.at, c.crawl_id, n.name, s.id, s.url, c.data FROM changes c
+             JOIN crawls n ON n.id = c.crawl_id LEFT JOIN sources s ON s.id = c.source_id
+             WHERE c.id >= ?1 ORDER BY c.id",
+        )
+        .map_err(engine)?;
+    let mut rows = query.query([from.row]).map_err(engine)?;
+    'rows: while let Some(row) = rows.next().map_err(engine)? {
+        let id: i64 = row.get(0).map_err(engine)?;
+        let of_crawl = CrawlId(row.get(2).map_err(engine)?);
+        if crawl.is_none_or(|crawl| crawl == of_crawl) {
+            let data: Vec<u8> = row.get(6).map_err(engine)?;
+            let skip = if id == from.row { from.taken } else { 0 };
+            for (index, told) in changes::all(&data).enumerate().skip(skip) {
+                if page.changes.len() >= limit || scanned >= MAX_SCANNED {
+                    page.more = true;
+                    break 'rows;
+                }
+                scanned += 1;
+                page.next = ChangeCursor { row: id, taken: index + 1 };
+                let event = match told {
+                    Told::Url(kind, _) if !filter.wants(kind.as_str()) => None,
+                    Told::Url(kind, url) => event(conn, row, page.next, kind, url)?,
+                    Told::Robots(said) => event_of_robots(conn, row, page.next, said)?
+                        .filter(|event| filter.wants(event.kind)),
+                };
+                let site = &filter.site;
+                page.changes.extend(event.filter(|event| site.is_none() || event.site == *site));
+            }
+        }
+        // Where a row ends the next one begins: the cursor outlives the row.
+        page.next = ChangeCursor { row: id + 1, taken: 0 };
+    }
+    // Asked last, so that nothing was dropped meanwhile.
+    match cursor {
+        Some(from) => is_kept(conn, from)?,
+        // There is nothing, or nothing any more.
+        None if page.next == ChangeCursor::START => page.next = end,
+        None => {}
+    }
+    Ok(page)
+}
+
+/// The place behind all that there is.
+pub(super) fn end(conn: &Connection) -> Result<ChangeCursor, StoreError> {
+    Ok(ChangeCursor { row: last_row(conn)? + 1, taken: 0 })
+}
+
+fn event(
+    conn: &Connection,
+    row: &Row<'_>,
+    cursor: ChangeCursor,
+    kind: ChangeKind,
+    id: UrlId,
+) -> Result<Option<ChangeEvent>, StoreError> {
+    let source: Option<i64> = row.get(4).map_err(engine)?;
+    let source_url: Option<String> = row.get(5).map_err(engine)?;
+    let at = timestamp(row.get(1).map_err(engine)?);
+    let crawl: String = row.get(3).map_err(engine)?;
+    conn.prepare_cached(
+        "SELECT h.authority || u.path, u.lastmod_s, u.lastmod_precision, u.kind, s.name
+         FROM urls u JOIN hosts h ON h.id = u.host_id LEFT JOIN sites s ON s.id = u.site_id
+         WHERE u.id = ?1",
+    )
+    .and_then(|mut query| {
+        query
+            .query_row([id.0], |url| {
+                Ok(ChangeEvent {
+                    cursor,
+                    kind: kind.as_str(),
+                    at,
+                    id: Some(id),
+                    url: url.get(0)?,
+                    listed_as: decode(&UrlKind::ALL, url.get(3)?),
+                    crawl,
+                    site: url.get(4)?,
+                    source: source.map(SourceId).zip(source_url),
+                    lastmod: lastmod(url.get(1)?, url.get(2)?),
+                    said: None,
+                })
+            })
+            .optional()
+    })
+    .map_err(engine)
+}
+
+fn event_of_robots(
+    conn: &Connection,
+    row: &Row<'_>,
+    cursor: ChangeCursor,
+    said: i64,
+) -> Result<Option<ChangeEvent>, StoreError> {
+    let at = timestamp(row.get(1).map_err(engine)?);
+    let crawl: String = row.get(3).map_err(engine)?;
+    conn.prepare_cached(
+        "SELECT c.subject, s.url, n.name, s.id, c.was, c.now
+         FROM robots_changes c JOIN sources s ON s.id = c.source_id
+         LEFT JOIN sites n ON n.id = s.site_id WHERE c.id = ?1",
+    )
+    .and_then(|mut query| {
+        query
+            .query_row([said], |robots| {
+                let url: String = robots.get(1)?;
+                Ok(ChangeEvent {
+                    cursor,
+                    kind: decode(&Subject::ALL, robots.get(0)?).unwrap_or(Subject::Rules).as_str(),
+                    at,
+                    id: None,
+                    url: url.clone(),
+                    listed_as: None,
+                    crawl,
+                    site: robots.get(2)?,
+                    source: Some((SourceId(robots.get(3)?), url)),
+                    lastmod: None,
+                    said: Some(Said { was: robots.get(4)?, now: robots.get(5)? }),
+                })
+            })
+            .optional()
+    })
+    .map_err(engine)
+}
+
+/// Is all behind the cursor still there, and is the cursor one of this store?
+fn is_kept(conn: &Connection, cursor: ChangeCursor) -> Result<(), StoreError> {
+    if cursor < end_of_dropped(conn)? {
+        let text = "changes after this cursor were dropped (store.keep_changes): begin anew without `after`";
+        return Err(StoreError::Gone(text.to_owned()));
+    }
+    if cursor.row > last_row(conn)? + 1 {
+        let text = "this cursor is none of this store: begin anew without `after`";
+        return Err(StoreError::Gone(text.to_owned()));
+    }
+    Ok(())
+}
+
+fn end_of_dropped(conn: &Connection) -> Result<ChangeCursor, StoreError> {
+    let dropped: Option<i64> = conn
+        .prepare_cached("SELECT value FROM meta WHERE key = ?1")
+        .and_then(|mut query| query.query_row([DROPPED], |row| row.get(0)).optional())
+        .map_err(engine)?;
+    Ok(dropped.map_or(ChangeCursor::START, |row| ChangeCursor { row: row + 1, taken: 0 }))
+}
+
+/// The last row that was ever written: rows may be gone, their numbers do not
+/// come again.
+fn last_row(conn: &Connection) -> Result<i64, StoreError> {
+    let last: Option<i64> = conn
+        .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'changes'")
+        .and_then(|mut query| query.query_row([], |row| row.get(0)).optional())
+        .map_err(engine)?;
+    Ok(last.unwrap_or(0))
+}
+
+fn crawl_of(conn: &Connection, name: &str) -> Result<CrawlId, StoreError> {
+    let found: Option<i64> = conn
+        .prepare_cached("SELECT id FROM crawls WHERE name = ?1")
+        .and_then(|mut query| query.query_row([name], |row| row.get(0)).optional())
+        .map_err(engine)?;
+    found.map(CrawlId).ok_or_else(|| StoreError::NotFound(format!("there is no crawl {name:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_read_as_it_was_written_and_nothing_else_is_one() {
+        for cursor in [ChangeCursor::START, ChangeCursor { row: i64::MAX, taken: 4_711 }] {
+            assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        }
+        for text in ["", "c", "c1", "c-1.0", "r1", "c1.x", "1.1", "c1.1.1", "end"] {
+            assert_eq!(text.parse::<ChangeCursor>(), Err(NoCursor), "{text}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Many hosts at once: nobody waits for somebody else's origin, and each host
+//! sees one polite client.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use crate::support::daemon::{DAY, World, index, sitemap};
+use crate::support::origin::Seen;
+use crate::support::{Hold, Origin, Reply};
+
+/// Hosts that never answer: more than `fetch.concurrency`.
+const HANGING: usize = 200;
+const SOUND: usize = 50;
+
+fn site(name: &str, port: u16, lists: &[&str]) -> String {
+    let base = format!("http://{name}.test:{port}");
+    let lists: Vec<_> = lists.iter().map(|path| format!("\"{base}{path}\"")).collect();
+    format!(
+        "[[site]]\nname = \"{name}\"\nurl = \"{base}/\"\nsitemaps = [{}]\nfeeds = []\n",
+        lists.join(", ")
+    )
+}
+
+fn host(seen: &Seen) -> &str {
+    seen.header("host").unwrap_or_default().split('.').next().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn two_hundred_hanging_hosts_delay_no_healthy_one_and_get_one_request_each() {
+    let origin = Origin::start().await;
+    let hold = Hold::new();
+    let (port, gate) = (origin.port(), hold.clone());
+    origin.route(move |seen| {
+        let name = host(seen).to_owned();
+        if name.starts_with("hanging") {
+            return Some(Reply::status(200).hang(&gate));
+        }
+        let base = format!("http://{name}.test:{port}");
+        (seen.path == "/s.xml").then(|| Reply::xml(sitemap(&base, &[("/a", "")])))
+    });
+    let world = World::with_names(&[&origin]);
+    // In this order: the hanging ones are due first.
+    let mut text = String::new();
+    for n in 0..HANGING {
+        text += &site(&format!("hanging{n}"), port, &["/s.xml", "/t.xml"]);
+    }
+    for n in 0..SOUND {
+        text += &site(&format!("sound{n}"), port, &["/s.xml"]);
+    }
+    let daemon = world.start(&text).await;
+    daemon
+        .wait("the healthy ones", async || {
+            let polls = daemon.store.polls_after(None, 0, 1_000).await.unwrap();
+            let done = |poll: &&sitemapd::store::views::PollView| {
+                poll.url.ends_with("/s.xml") && poll.result == "changed"
+            };
+            (polls.iter().filter(done).count() == SOUND).then_some(())
+        })
+        .await;
+    let mut requests: HashMap<String, usize> = HashMap::new();
+    let mut agents: HashMap<String, usize> = HashMap::new();
+    for seen in origin.all_requests() {
+        *requests.entry(host(&seen).to_owned()).or_default() += 1;
+        let agent = seen.header("user-agent").unwrap_or_default().to_owned();
+        *agents.entry(agent).or_default() += 1;
+        assert!(seen.header("from").is_some_and(|from| from.contains('@')), "{seen:?}");
+    }
+    // Four sources are due there, and none has had its answer yet.
+    let hanging = requests.iter().filter(|(name, _)| name.starts_with("hanging"));
+    assert!(hanging.clone().count() > 64, "all slots were taken");
+    for (name, count) in hanging {
+        assert_eq!(*count, 1, "{name}");
+    }
+    assert_eq!(agents.len(), 1, "{agents:?}");
+    let agent = agents.into_keys().next().unwrap();
+    assert!(agent.contains("(+http"), "{agent}");
+    hold.release_all();
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn an_index_of_many_children_keeps_to_its_host_and_delays_no_other() {
+    const CHILDREN: usize = 2_000;
+    let origin = Origin::start().await;
+    let port = origin.port();
+    origin.route(move |seen| {
+        let base = format!("http://{}.test:{port}", host(seen));
+        let names: Vec<_> = (0..CHILDREN).map(|n| format!("/{n}.xml")).collect();
+        let children: Vec<_> = names.iter().map(|name| (name.as_str(), "")).collect();
+        match seen.path.as_str() {
+            "/robots.txt" | "/" => None,
+            "/s.xml" if host(seen) == "many" => Some(Reply::xml(index(&base, &children))),
+            path => Some(Reply::xml(sitemap(&base, &[(path, "")]))),
+        }
+    });
+    let world = World::with_names(&[&origin]);
+    let mut text = "[politeness]\nhost_delay = \"10s\"\n".to_owned();
+    for name in ["many", "other"] {
+        let _ = write!(text, "{}", site(name, port, &["/s.xml"]));
+    }
+    let daemon = world.start(&text).await;
+    let asked = |name: &str| origin.all_requests().iter().filter(|seen| host(seen) == name).count();
+    // robots.txt, home page and the sitemap, each a turn of its host.
+    for turn in 1..=3 {
+        daemon
+            .wait("a turn of both", async || {
+                (asked("many") == turn && asked("other") == turn).then_some(())
+            })
+            .await;
+        daemon.clock.advance(std::time::Duration::from_secs(10));
+    }
+    daemon
+        .wait("all children", async || {
+            let found = daemon.store.site("many".to_owned()).await.unwrap().sources;
+            (found > CHILDREN as u64).then_some(())
+        })
+        .await;
+    // Thousands are due at one host; the other is asked in its turn.
+    let before = asked("many");
+    let listed = daemon.source(&format!("other.test:{port}/s.xml")).await.id;
+    for turn in 1..=5 {
+        daemon.store.poll_source(listed).await.unwrap();
+        daemon
+            .wait("a turn of the other", async || (asked("other") == 3 + turn).then_some(()))
+            .await;
+        daemon
+            .wait("a turn of many", async || (asked("many") >= before + turn - 1).then_some(()))
+            .await;
+        assert!(asked("many") <= before + turn, "{} in {turn} turns", asked("many") - before);
+        daemon.clock.advance(std::time::Duration::from_secs(10));
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_sitemap_of_a_host_that_is_gone_is_given_up_with_a_reason_and_comes_back() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/a", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&super::one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    origin.set("/sitemap.xml", Reply::status(404));
+    let mut days = 0;
+    while daemon.source("/sitemap.xml").await.state == "active" {
+        daemon.pass(DAY).await;
+        if days < 15 {
+            daemon.poll("/sitemap.xml").await;
+        }
+        days += 1;
+        assert!(days < 400, "never given up");
+    }
+    let asked = origin.requests("/sitemap.xml").len();
+    assert!((5..40).contains(&asked), "{asked} requests in {days} days");
+    let source = daemon.source("/sitemap.xml").await;
+    assert!(source.why.contains("404"), "{}", source.why);
+    for _ in 0..5 {
+        daemon.pass(DAY).await;
+    }
+    assert_eq!(origin.requests("/sitemap.xml").len(), asked, "it is left alone");
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/a", ""), ("/b", "")])));
+    assert_eq!(daemon.poll("/sitemap.xml").await.counts.new, 1);
+    assert_eq!(daemon.source("/sitemap.xml").await.state, "active");
+    daemon.stop().await;
+}

@@ -156,6 +156,11 @@ impl Window {
         }
     }
 
+    /// What of the host is worth less than the price is not for anybody.
+    pub fn withhold_spare(&mut self, host: HostId) {
+        self.turns.drop_spare(host);
+    }
+
     /// A host that may be served at `now_ms` and has something that is worth
     /// less than the price: for when [`Window::next_turn`] has none.
     pub fn next_spare(&mut self, now_ms: i64) -> Option<HostId> {

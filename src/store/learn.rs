@@ -382,11 +382,12 @@ fn write(conn: &Connection, scope: Scope, lessons: &Lessons) -> Result<(), Store
     let habits = lessons.moves.map(|_| lessons.habits.pack());
     let moves = lessons.moves.map_or(0, |signal| signal as i64);
     conn.prepare_cached(
-        "INSERT OR REPLACE INTO learned (scope, id, trust, priors, habits, moves)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT INTO learned (scope, id, trust, priors, habits, moves)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+         ON CONFLICT DO UPDATE SET trust = ?3, priors = ?4, habits = ?5, moves = ?6",
     )
-    .and_then(|mut replace| {
-        replace.execute(params![kind, id, lessons.trust.pack(), priors, habits, moves])
+    .and_then(|mut upsert| {
+        upsert.execute(params![kind, id, lessons.trust.pack(), priors, habits, moves])
     })
     .map(|_| ())
     .map_err(engine)

@@ -74,6 +74,9 @@ impl State {
             head.behind.extend(valued);
         }
         self.window(crawl).refill_by_value(host, &head);
+        if !self.may_spare() {
+            self.window(crawl).withhold_spare(host);
+        }
         Ok(())
     }
 

@@ -166,10 +166,11 @@ impl Buffer {
         let best = self.entries.iter().rposition(|key| key.is_ready(now))?;
         if self.by_value {
             let chosen = if is_oldest_turn(fetches) {
-                self.choose(|key| key.is_ready(now), |key| Reverse((key.due_at, key.id)))
+                let ready = self.entries.iter().chain(&self.behind).filter(|key| key.is_ready(now));
+                ready.min_by_key(|key| key.due_at).copied()
             } else if fetches % 2 == 1 && self.is_new(best) {
-                let fits = |key: &Key| key.is_ready(now) && key.is_refreshed();
-                self.choose(fits, |key| Reverse(*key))
+                let all = self.entries.iter().chain(&self.behind);
+                all.filter(|key| key.is_ready(now) && key.is_refreshed()).min().copied()
             } else {
                 None
             };
@@ -185,11 +186,6 @@ impl Buffer {
     /// Is it in line for another reason than its value, and nobody's wish?
     fn is_new(&self, index: usize) -> bool {
         self.entries.get(index).is_some_and(|key| key.claim == Claim::Fixed && key.band <= 100)
-    }
-
-    fn choose<K: Ord>(&self, fits: impl Fn(&Key) -> bool, by: impl Fn(&Key) -> K) -> Option<Key> {
-        let all = self.entries.iter().chain(&self.behind);
-        all.filter(|key| fits(key)).max_by_key(|key| by(key)).copied()
     }
 
     fn has_spare(&self) -> bool {

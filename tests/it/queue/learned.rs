@@ -262,3 +262,29 @@ async fn the_protocols_order_learns_nothing() {
         queue.clock.advance(14 * DAY);
     }
 }
+
+/// A page that has come due while the price rose by a fifth: is it leased?
+async fn leased_below_the_price(budget: &str) -> bool {
+    let text = format!("[recrawl]\nbudget = \"{budget}\"\n{}", site("a", "http://a.test/", ""));
+    let queue = Queue::open(&text).await;
+    queue.list_urls("a", ["http://a.test/0".to_owned()]).await;
+    for _ in 0..8 {
+        queue.settle(queue.lease_one().await.token, Outcome::Changed).await;
+        queue.clock.advance(181 * DAY);
+    }
+    queue.settle(queue.lease_one().await.token, Outcome::Changed).await;
+    let due: i64 =
+        queue.connection().query_row("SELECT max(due_s) FROM queue", [], |row| row.get(0)).unwrap();
+    let wait = u64::try_from(due - queue.clock.now().as_second()).unwrap();
+    let queue = queue.reopen(Duration::from_secs(wait + 1)).await;
+    let soon = queue.clock.now().as_millisecond();
+    let raised = "UPDATE prices SET price = price * 1.2, ticked_at = ?1";
+    queue.connection().execute(raised, [soon]).unwrap();
+    !queue.lease(1).await.is_empty()
+}
+
+#[tokio::test]
+async fn what_is_worth_less_than_the_price_is_leased_only_with_budget_to_spare() {
+    assert!(leased_below_the_price("auto").await);
+    assert!(!leased_below_the_price("1000/day").await);
+}

@@ -5,6 +5,7 @@
 //! no daemon runs. Everything printed goes through [`output::Output`].
 
 pub mod answers;
+pub mod backup;
 pub mod check;
 pub mod config;
 pub mod demo;
@@ -114,6 +115,8 @@ pub enum Command {
     /// Look into the crawl queue, or change it
     #[command(subcommand)]
     Queue(queue::Command),
+    /// Copy the store to a file, while the daemon runs or not
+    Backup(backup::Args),
     /// Look at the configuration
     #[command(subcommand)]
     Config(config::Command),
@@ -197,6 +200,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Status => status::run(options, &mut out).await?,
         Command::Url(args) => url::run(&args, options, &mut out).await?,
         Command::Queue(command) => queue::run(&command, options, &mut out).await?,
+        Command::Backup(args) => backup::run(&args, options, &mut out).await?,
         Command::Config(command) => config::run(&command, options, &mut out)?,
     }
     out.flush()?;

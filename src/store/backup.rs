@@ -23,18 +23,15 @@ pub fn backup(data_dir: &Path, to: &Path) -> Result<u64, StoreError> {
     if fs::symlink_metadata(to).is_ok() {
         return Err(refused("it is there already, and a backup overwrites nothing".to_owned()));
     }
-    let (Some(name), Some(partial)) = (to.file_name(), partial_of(to)) else {
+    let Some(partial) = partial_of(to) else {
         return Err(refused("a file is needed".to_owned()));
     };
-    let failed = |error: io::Error| refused(format!("{name:?} cannot be written: {error}"));
+    let failed = |error: io::Error| refused(format!("it cannot be written: {error}"));
     match fs::remove_file(&partial) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
         _ => {}
     }
-    let written = write(&from, &partial).and_then(|()| {
-        let bytes = settle(&partial, to).map_err(failed)?;
-        Ok(bytes)
-    });
+    let written = write(&from, &partial).and_then(|()| settle(&partial, to).map_err(failed));
     if written.is_err() {
         // What is left of it is of no use to anybody.
         let _ = fs::remove_file(&partial);

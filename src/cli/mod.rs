@@ -5,6 +5,7 @@
 //! no daemon runs. Everything printed goes through [`output::Output`].
 
 pub mod answers;
+pub mod backup;
 pub mod check;
 pub mod config;
 pub mod demo;
@@ -120,6 +121,8 @@ pub enum Command {
     Export(export::Args),
     /// Take in past fetches from a crawl log, so that the order starts trained
     Import(import::Args),
+    /// Copy the store to a file, while the daemon runs or not
+    Backup(backup::Args),
     /// Look at the configuration
     #[command(subcommand)]
     Config(config::Command),
@@ -205,6 +208,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Queue(command) => queue::run(&command, options, &mut out).await?,
         Command::Export(args) => export::run(&args, options, &mut out).await?,
         Command::Import(args) => import::run(&args, options, &mut out).await?,
+        Command::Backup(args) => backup::run(&args, options, &mut out).await?,
         Command::Config(command) => config::run(&command, options, &mut out)?,
     }
     out.flush()?;

@@ -7,6 +7,7 @@
 //! Who asks for what: `for_polls`, `for_fetchers`, `for_operators`.
 
 mod apply;
+pub mod backup;
 mod budget;
 mod changes;
 mod checkpoint;

@@ -1,6 +1,7 @@
 //! Polling, comparing and keeping, proved on whole daemons: scripted origins
 //! over real sockets, a real database, a clock that is moved by hand.
 
+mod backup;
 mod broken;
 mod conditional;
 mod crash;

@@ -289,7 +289,7 @@ fn what_is_not_served_is_told() {
     for what in ["gRPC", "public listener", "OpenAPI"] {
         assert!(told.contains(what), "{what}");
     }
-    assert!(told.contains("backup") && told.contains("generate"));
+    assert!(told.contains("generate"));
 }
 
 #[test]

@@ -1,0 +1,79 @@
+//! A copy made while the daemon works is one state of it, and a daemon starts
+//! from it.
+
+use rusqlite::Connection;
+use sitemapd::model::Outcome;
+use sitemapd::store::StoreError;
+use sitemapd::store::backup::backup;
+
+use super::one_sitemap;
+use crate::support::daemon::{DAY, HOUR, World, sitemap};
+use crate::support::queue_daemon::report;
+use crate::support::{Origin, Reply};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_under_load_is_whole_and_a_daemon_starts_from_it() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let paths: Vec<_> = (0..500).map(|n| format!("/{n}")).collect();
+    let entries: Vec<_> = paths.iter().map(|path| (path.as_str(), "")).collect();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &entries)));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("copy.db");
+    let (data, to) = (world.database().parent().unwrap().to_owned(), copy.clone());
+    let copying = tokio::task::spawn_blocking(move || backup(&data, &to).unwrap());
+    // Leases and settlements go on meanwhile.
+    let mut settled = 0;
+    loop {
+        let leased = daemon.lease().await;
+        let results = leased.iter().take(20).map(|url| report(url.token, Outcome::Unchanged));
+        settled += daemon.store.settle(results.collect()).await.unwrap().len();
+        daemon.pass(HOUR).await;
+        if copying.is_finished() {
+            break;
+        }
+    }
+    assert!(settled > 0);
+    let bytes = copying.await.unwrap();
+    assert_eq!(std::fs::metadata(&copy).unwrap().len(), bytes);
+    daemon.stop().await;
+    let sound: String = Connection::open(&copy)
+        .unwrap()
+        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(sound, "ok");
+
+    let another = World::new(&[&origin]);
+    std::fs::create_dir_all(another.database().parent().unwrap()).unwrap();
+    std::fs::copy(&copy, another.database()).unwrap();
+    let daemon = another.start(&one_sitemap(&origin)).await;
+    for path in ["/0", "/499"] {
+        assert!(daemon.knows(&format!("{base}{path}")).await);
+    }
+    // What was with a fetcher then comes back, like any lease that expires.
+    daemon.pass(DAY * 60).await;
+    while daemon.store.reap().await.unwrap().0 > 0 {}
+    daemon.pass(DAY * 60).await;
+    assert_eq!(daemon.queued().await, 500);
+    daemon.stop().await;
+}
+
+#[test]
+fn a_backup_overwrites_nothing_and_needs_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let there = folder.path().join("there");
+    let missing = backup(folder.path(), &there).unwrap_err();
+    assert!(matches!(missing, StoreError::NotFound(_)), "{missing}");
+    std::fs::write(folder.path().join("sitemapd.db"), b"").unwrap();
+    std::fs::write(&there, b"mine").unwrap();
+    let refused = backup(folder.path(), &there).unwrap_err();
+    assert!(refused.to_string().contains("overwrites nothing"), "{refused}");
+    assert_eq!(std::fs::read(&there).unwrap(), b"mine");
+    // A copy of what is no store leaves nothing behind.
+    let wrong = folder.path().join("new");
+    assert!(backup(folder.path(), &wrong).is_err());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+}

@@ -120,7 +120,7 @@ const CASES: [Case; 10] = [
 
 /// What the daemon may take while it reads a sitemap for the first time and
 /// writes 50,000 rows: the bound of reading, and the pages that its store keeps.
-const DAEMON: u64 = 24 * MB;
+const DAEMON: u64 = 32 * MB;
 /// Longest wait for the daemon to say something.
 const PATIENCE: Duration = Duration::from_secs(120);
 

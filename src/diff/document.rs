@@ -54,16 +54,10 @@ pub struct Collector<'k> {
 /// What is followed, and what has been so far.
 #[derive(Debug)]
 struct Followed {
-    follower: Follower,
-    keys: HashSet<u64>,
-    cut: u64,
-}
-
-/// Finds what is followed of what an entry says.
-#[derive(Debug)]
-pub struct Follower {
     kinds: Follow,
     base: Url,
+    keys: HashSet<u64>,
+    cut: u64,
 }
 
 /// The entries of one document, sorted by key, each key once.
@@ -75,6 +69,8 @@ pub struct Document {
     pub future_lastmods: u64,
     /// Pages that repeated another one.
     pub duplicates: u64,
+    /// The key of the first of them.
+    pub first_duplicate: Option<u64>,
     /// Does any entry say anything of images, videos, news or alternates?
     pub has_extensions: bool,
     /// Images, videos and alternates that were not followed: over the limit.
@@ -122,8 +118,9 @@ impl<'k> Collector<'k> {
     /// The same, where URLs that entries name are entries of their own;
     /// relative ones are resolved against `base`.
     pub fn following(seed: u64, now: Timestamp, kinds: Follow, base: &Url) -> Self {
-        let followed = Follower::new(kinds, base).map(|follower| Followed {
-            follower,
+        let followed = kinds.any().then(|| Followed {
+            kinds,
+            base: base.clone(),
             keys: HashSet::new(),
             cut: 0,
         });
@@ -167,8 +164,10 @@ impl<'k> Collector<'k> {
         if let Some(extensions) = entry.extensions {
             self.has_extensions = true;
             if let Some(mut followed) = self.followed.take() {
-                let Followed { follower, keys, cut } = &mut followed;
-                follower.each(extensions, &mut |kind, url| self.follow(kind, url, keys, cut));
+                let Followed { kinds, base, keys, cut } = &mut followed;
+                each_followed(*kinds, base, extensions, &mut |kind, url| {
+                    self.follow(kind, url, keys, cut);
+                });
                 self.followed = Some(followed);
             }
         }
@@ -221,13 +220,17 @@ impl<'k> Collector<'k> {
     /// Sorts, merges duplicates.
     pub fn finish(mut self) -> Document {
         self.entries.sort_unstable_by_key(|entry| (entry.key, entry.kind, entry.position));
-        let mut duplicates = 0;
+        let (mut duplicates, mut first_duplicate) = (0, None::<(u32, u64)>);
         self.entries.dedup_by(|later, first| {
             if later.key != first.key {
                 return false;
             }
             // An image that is listed as a page too has nothing to add to it.
-            duplicates += u64::from(later.kind == UrlKind::Page);
+            if later.kind == UrlKind::Page {
+                duplicates += 1;
+                let found = (later.position, later.key);
+                first_duplicate = first_duplicate.map(|first| first.min(found)).or(Some(found));
+            }
             if let Some(date) = later.lastmod
                 && first.lastmod.is_none_or(|other| date.is_newer_than(other))
             {
@@ -244,37 +247,37 @@ impl<'k> Collector<'k> {
             arena: self.arena.unwrap_or_default(),
             future_lastmods: self.future,
             duplicates,
+            first_duplicate: first_duplicate.map(|(_, key)| key),
             has_extensions: self.has_extensions,
             followed_cut: self.followed.map_or(0, |followed| followed.cut),
         }
     }
 }
 
-impl Follower {
-    /// For a document at `base`; `None` where nothing is followed.
-    pub fn new(kinds: Follow, base: &Url) -> Option<Self> {
-        kinds.any().then(|| Self { kinds, base: base.clone() })
-    }
-
-    /// Hands on each URL of what is followed, resolved.
-    pub fn each(&self, extensions: &Extensions, take: &mut dyn FnMut(UrlKind, &str)) {
-        let Follow { image, video, alternate } = self.kinds;
-        let images = extensions.images.iter().filter(|_| image);
-        let images = images.filter_map(|i| Some((UrlKind::Image, i.loc.as_ref()?)));
-        let videos = extensions.videos.iter().filter(|_| video);
-        let videos = videos.flat_map(|v| [&v.content_loc, &v.player_loc]);
-        let videos = videos.filter_map(|url| Some((UrlKind::Video, url.as_ref()?)));
-        let links = extensions.alternates.iter().filter(|_| alternate);
-        let links = links.map(|link| (UrlKind::Alternate, &link.href));
-        for (kind, url) in images.chain(videos).chain(links) {
-            if url.len() > MAX_FOLLOWED_BYTES {
-                continue;
-            }
-            if is_absolute(url) {
-                take(kind, url);
-            } else if let Ok(resolved) = self.base.join(url) {
-                take(kind, resolved.as_str());
-            }
+/// Hands on each URL that `kinds` follow of what an entry says, resolved
+/// against `base`.
+pub fn each_followed(
+    kinds: Follow,
+    base: &Url,
+    extensions: &Extensions,
+    take: &mut dyn FnMut(UrlKind, &str),
+) {
+    let Follow { image, video, alternate } = kinds;
+    let images = extensions.images.iter().filter(|_| image);
+    let images = images.filter_map(|i| Some((UrlKind::Image, i.loc.as_ref()?)));
+    let videos = extensions.videos.iter().filter(|_| video);
+    let videos = videos.flat_map(|v| [&v.content_loc, &v.player_loc]);
+    let videos = videos.filter_map(|url| Some((UrlKind::Video, url.as_ref()?)));
+    let links = extensions.alternates.iter().filter(|_| alternate);
+    let links = links.map(|link| (UrlKind::Alternate, &link.href));
+    for (kind, url) in images.chain(videos).chain(links) {
+        if url.len() > MAX_FOLLOWED_BYTES {
+            continue;
+        }
+        if is_absolute(url) {
+            take(kind, url);
+        } else if let Ok(resolved) = base.join(url) {
+            take(kind, resolved.as_str());
         }
     }
 }
@@ -345,6 +348,7 @@ impl Document {
         self.entries.dedup_by_key(|entry| entry.key);
         self.pages = self.entries.iter().filter(|entry| entry.kind == UrlKind::Page).count();
         self.followed_cut += older.followed_cut;
+        self.has_extensions |= older.has_extensions;
         self
     }
 

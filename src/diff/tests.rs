@@ -525,3 +525,15 @@ fn texts_are_kept_of_what_is_new_while_all_of_them_have_room() {
         }
     }
 }
+
+#[test]
+fn a_document_says_more_than_dates_if_any_page_of_it_does() {
+    let one = |extensions: Option<&Extensions>| {
+        let mut collector = Collector::new(SEED, now());
+        collector.push(&Entry { loc: "http://a.example/", extensions, ..Entry::default() });
+        collector.finish()
+    };
+    let said = Extensions { images: vec![Image::default()], ..Extensions::default() };
+    assert!(one(None).with(one(Some(&said))).has_extensions);
+    assert!(!one(None).with(one(None)).has_extensions);
+}

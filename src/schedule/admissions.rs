@@ -14,7 +14,7 @@ use url::Url;
 use super::again::{Again, HandOn};
 use super::document::Poll;
 use crate::diff::Document;
-use crate::diff::document::{DocumentEntry, Follower, loc_key};
+use crate::diff::document::{DocumentEntry, each_followed, loc_key};
 use crate::diff::snapshot::{Rejection, Row, SnapshotEntry};
 use crate::parse::Item;
 use crate::store::views::Counts;
@@ -52,8 +52,8 @@ impl Admissions {
     }
 
     fn has_all_texts(&self) -> bool {
-        let entries = (0..self.wanted.len()).filter_map(|at| self.entry(at));
-        entries.into_iter().all(|(entry, _)| self.document.loc(entry).is_some())
+        let mut entries = (0..self.wanted.len()).filter_map(|at| self.entry(at));
+        entries.all(|(entry, _)| self.document.loc(entry).is_some())
     }
 
     /// Judges from the texts that were kept, from an entry on; says which one
@@ -105,12 +105,9 @@ impl Admissions {
         again.read(&mut |item, base| {
             let Item::Entry(entry) = item else { return ControlFlow::Continue(()) };
             take(entry.loc)?;
-            let follower = Follower::new(again.manner().follow, base);
-            let (Some(follower), Some(extensions)) = (follower, entry.extensions) else {
-                return ControlFlow::Continue(());
-            };
+            let Some(extensions) = entry.extensions else { return ControlFlow::Continue(()) };
             let mut flow = ControlFlow::Continue(());
-            follower.each(extensions, &mut |_, url| {
+            each_followed(again.manner().follow, base, extensions, &mut |_, url| {
                 if flow.is_continue() {
                     flow = take(url);
                 }

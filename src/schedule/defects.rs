@@ -5,18 +5,16 @@ use crate::fetch::body::Lack;
 use crate::parse::doubt::Doubts;
 use crate::parse::{Issue, IssueCode, Report};
 
-/// Adds them to the report of a read; `repeated` entries repeat another one.
+/// Adds them to the report of a read; `repetition` is that of entries that
+/// repeat another one.
 pub(super) fn add(
     report: &mut Report,
     lack: Option<(Lack, String)>,
     doubts: Doubts,
-    repeated: u64,
+    repetition: Option<Issue>,
 ) {
     report.issues.extend(doubts.into_issues());
-    if repeated > 0 {
-        let code = IssueCode::DuplicateUrl;
-        report.issues.push(Issue { count: repeated, ..Issue::of_whole(code) });
-    }
+    report.issues.extend(repetition);
     if let Some((lack, how)) = lack {
         lacks(report, lack, &how);
     }

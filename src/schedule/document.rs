@@ -220,11 +220,13 @@ impl Poll<'_> {
 
     async fn missing_again(&self) -> Result<(Recounted, Counts), StoreError> {
         let (before, siblings) = self.snapshot().await?;
-        let document = read::same_again(&before);
+        let listed = Arc::clone(&before);
+        let document = self.on_cpu(move || read::same_again(&listed)).await;
+        let document = document.map_err(StoreError::Engine)?;
         let rules = self.diff_rules(true, self.target.window > 0, siblings, false);
         // An index that listed pages once lists none now, and that is no accident.
         let rules = Rules { has_children: self.target.kind == Some(DocumentKind::Index), ..rules };
-        let verdict = read::compare(&before, document, &rules);
+        let verdict = self.compare(before, document, rules).await.map_err(StoreError::Engine)?;
         let (shrunk_at, is_held) = (self.shrunk_at(verdict.shrunk), verdict.held);
         let origin = self.origin(self.target.window > 0);
         let (next, counts) = self.apply(verdict, None, origin).await?;

@@ -58,7 +58,8 @@ impl Poll<'_> {
             self.apply_chunk(effects, origin, &mut next, &mut counts).await?;
         }
         drop(signals);
-        let absences = read::really_absent(absences, &previous, &next);
+        let judging = self.on_cpu(move || (read::really_absent(absences, &previous, &next), next));
+        let (absences, mut next) = judging.await.map_err(StoreError::Engine)?;
         for chunk in absences.chunks(CHUNK) {
             let mut effects: Vec<Effect> = chunk.iter().map(|absence| absence.effect()).collect();
             read::without_logged(&mut effects, &logged);
@@ -97,7 +98,8 @@ impl Poll<'_> {
     pub(super) async fn snapshot(&self) -> Result<(Arc<Snapshot>, i64), StoreError> {
         let (data, siblings) = self.poller.store.snapshot(self.target).await?;
         let Some(data) = data else { return Ok((Arc::default(), siblings)) };
-        match Snapshot::decode(&data) {
+        let decoding = self.on_cpu(move || Snapshot::decode(&data));
+        match decoding.await.map_err(StoreError::Engine)? {
             Ok(snapshot) => Ok((Arc::new(snapshot), siblings)),
             Err(error) => {
                 // Everything is admitted anew; rows that exist are found again.

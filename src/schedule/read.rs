@@ -20,7 +20,7 @@ use crate::fetch::Fetched;
 use crate::fetch::body::{Decoded, Decoding, Strict};
 use crate::model::{ChangeKind, Follow, Lastmod, UrlId};
 use crate::parse::doubt::Doubts;
-use crate::parse::{self, Context, Item, Limits, Report};
+use crate::parse::{self, Context, Issue, Item, Limits, Report};
 use crate::store::Effect;
 use crate::store::views::Counts;
 
@@ -102,13 +102,32 @@ pub(super) fn read(fetched: &Fetched, manner: &Manner, before: &Snapshot) -> Rea
     });
     let decoding = decoded.outcome();
     let document = collector.finish();
-    defects::add(&mut report, decoded.lack(), doubts, document.duplicates);
+    let repetition =
+        document.first_duplicate.and_then(|key| first_repetition(fetched, manner, key));
+    let repetition = repetition.map(|first| Issue { count: document.duplicates, ..first });
+    defects::add(&mut report, decoded.lack(), doubts, repetition);
     report.complete &= document.followed_cut == 0;
     if report.kind.is_feed() {
         let head = &fetched.head;
         parse::html::complete_hints(&head.links, &head.final_url, &mut report.hints);
     }
     ReadDocument { report, decoding, document, children, deleted }
+}
+
+/// Where the page with this key is listed for the second time: the document is
+/// read up to there once more, which costs less than a place for every entry.
+fn first_repetition(fetched: &Fetched, manner: &Manner, key: u64) -> Option<Issue> {
+    let mut doubts = Doubts::new(manner.now);
+    let mut times = 0;
+    parse::parse(&mut manner.decoded(fetched), &manner.context(fetched), &mut |item| match item {
+        Item::Entry(entry) if loc_key(manner.seed, entry.loc) == key => {
+            doubts.repetition(&entry);
+            times += 1;
+            if times < 2 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    doubts.into_issues().pop()
 }
 
 /// What a read asks of the store, before it is put into effects: those are

@@ -127,30 +127,9 @@ impl State {
         now_s: i64,
         limit: usize,
     ) -> Result<Head, StoreError> {
-        let (mut due, mut next_due) = (Vec::new(), None::<i64>);
-        let mut below = i64::from(u8::MAX) + 1;
-        'bands: loop {
-            let mut query = self.conn.prepare_cached(WITH_LOOKS).map_err(engine)?;
-            let mut rows = query.query(params![crawl.0, host.0, below]).map_err(engine)?;
-            while let Some(row) = rows.next().map_err(engine)? {
-                if !self.may_lease(row.get(3).map_err(engine)?, &[]) {
-                    continue;
-                }
-                let (band, due_s): (i64, i64) =
-                    (row.get(0).map_err(engine)?, row.get(1).map_err(engine)?);
-                if due_s > now_s {
-                    next_due = Some(next_due.map_or(due_s, |other| other.min(due_s)));
-                    below = band;
-                    continue 'bands;
-                }
-                if due.len() >= limit {
-                    return Ok((due, Extent::Prefix, next_due));
-                }
-                due.push(read_listed(row, crawl, host).map_err(engine)?);
-            }
-            break;
-        }
-        Ok((due, Extent::Complete, next_due))
+        self.walk_due(WITH_LOOKS, (crawl, host), now_s, limit, &[], |row| {
+            read_listed(row, crawl, host)
+        })
     }
 
     /// What has been due for longest in each band below `band`.

@@ -5,13 +5,18 @@
 
 use std::collections::HashMap;
 
-use rusqlite::params;
+use rusqlite::{Row, params};
 
 use super::state::State;
 use super::{StoreError, engine};
 use crate::model::{CrawlId, HostId, SiteId, UrlId};
 use crate::queue::window::{Extent, Window};
 use crate::queue::{Candidate, Claim};
+
+/// A host's list below a band, as it is listed.
+const AS_LISTED: &str = "SELECT band, due_s, url_id, site_id, valued FROM queue
+    WHERE crawl_id = ?1 AND host_id = ?2 AND band < ?3
+    ORDER BY band DESC, due_s, url_id";
 
 /// Pairs of site and host remembered at most.
 const REMEMBERED: usize = 200_000;
@@ -214,20 +219,37 @@ impl State {
         limit: usize,
         only: &[SiteId],
     ) -> Result<(Vec<Candidate>, Extent, Option<i64>), StoreError> {
+        self.walk_due(AS_LISTED, (crawl, host), now_s, limit, only, |row| {
+            let place = Place {
+                crawl,
+                host,
+                band: u8::try_from(row.get::<_, i64>(0)?).unwrap_or(u8::MAX),
+                due_s: row.get(1)?,
+                url: UrlId(row.get(2)?),
+                valued: row.get(4)?,
+            };
+            Ok(place.candidate())
+        })
+    }
+
+    /// Walks what is due of a host in lease order, by a statement that gives
+    /// band, due time, row, site and what else `read` takes of a row.
+    pub(super) fn walk_due<T>(
+        &self,
+        statement: &str,
+        (crawl, host): (CrawlId, HostId),
+        now_s: i64,
+        limit: usize,
+        only: &[SiteId],
+        read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<(Vec<T>, Extent, Option<i64>), StoreError> {
         let mut due = Vec::new();
         let mut next_due: Option<i64> = None;
         let mut below = i64::from(u8::MAX) + 1;
         // One walk a band, down to its first row that is not due: the next one
         // begins below it.
         'bands: loop {
-            let mut query = self
-                .conn
-                .prepare_cached(
-                    "SELECT band, due_s, url_id, site_id, valued FROM queue
-                     WHERE crawl_id = ?1 AND host_id = ?2 AND band < ?3
-                     ORDER BY band DESC, due_s, url_id",
-                )
-                .map_err(engine)?;
+            let mut query = self.conn.prepare_cached(statement).map_err(engine)?;
             let mut rows = query.query(params![crawl.0, host.0, below]).map_err(engine)?;
             while let Some(row) = rows.next().map_err(engine)? {
                 if !self.may_lease(row.get(3).map_err(engine)?, only) {
@@ -243,15 +265,7 @@ impl State {
                 if due.len() >= limit {
                     return Ok((due, Extent::Prefix, next_due));
                 }
-                let place = Place {
-                    crawl,
-                    host,
-                    band: u8::try_from(band).unwrap_or(u8::MAX),
-                    due_s,
-                    url: UrlId(row.get(2).map_err(engine)?),
-                    valued: row.get(4).map_err(engine)?,
-                };
-                due.push(place.candidate());
+                due.push(read(row).map_err(engine)?);
             }
             break;
         }

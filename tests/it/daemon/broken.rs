@@ -222,6 +222,8 @@ async fn a_source_tells_dates_to_come_repetitions_and_what_its_body_lacks() {
     let source = daemon.source("/sitemap.xml").await;
     let future = &source.issues[0];
     assert_eq!((future.line, future.sample.as_str()), (3, &*format!("2031-01-01 for {base}/a")));
+    let repeated = &source.issues[1];
+    assert_eq!((repeated.line, repeated.sample.as_str()), (5, &*format!("{base}/a")));
     assert_eq!(source.status, "success", "a warning is no error");
     assert_eq!(daemon.url(&format!("{base}/a")).await.lastmod, None);
 

@@ -2,7 +2,7 @@
 -- tells which version a file has. Times are Unix milliseconds (UTC) in columns
 -- that end in _at or _until, Unix seconds in those that end in _s: the narrow
 -- ones. Enumerations are small integers in the order of the ALL constants in
--- src/model.rs; append there, never reorder.
+-- src/model.rs and src/model/hints.rs; append there, never reorder.
 
 -- Facts about the file itself: the seed of its keyed hashes above all.
 CREATE TABLE meta (

@@ -157,7 +157,8 @@ impl Store {
             sources: Arc::clone(&sources),
             changes: Arc::clone(&changes),
         };
-        let mut state = State::open(conn, clock.clone(), Policy::new(config), metrics, ears)?;
+        let (checkpointer, log) = Checkpointer::start(&path)?;
+        let mut state = State::open(conn, clock.clone(), Policy::new(config), metrics, ears, log)?;
         let seed = state.seed;
         state.begin()?;
         state.mend_times()?;
@@ -166,7 +167,6 @@ impl Store {
         state.commit()?;
         let writer = Writer::start(state)
             .map_err(|e| StoreError::Engine(format!("the writer cannot start: {e}")))?;
-        let checkpointer = Checkpointer::start(&path)?;
         let inner = Inner {
             writer: Some(writer),
             _checkpointer: Some(checkpointer),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::checkpoint::LogKeeper;
 use super::hosts::{Hosts, millis};
 use super::learn::Learning;
 use super::lookup::Lookup;
@@ -73,6 +74,7 @@ pub(super) struct State {
     /// Rows written by this connection before the job that runs now.
     written_before_job: u64,
     ears: Ears,
+    log: LogKeeper,
 }
 
 impl State {
@@ -83,6 +85,7 @@ impl State {
         policy: Policy,
         metrics: Arc<Metrics>,
         ears: Ears,
+        log: LogKeeper,
     ) -> Result<Self, StoreError> {
         let seed = read_seed(&conn)?;
         let lookup = Lookup::open(&conn).map_err(engine)?;
@@ -106,6 +109,7 @@ impl State {
             changes_moved: false,
             written_before_job: 0,
             ears,
+            log,
         };
         state.remember()?;
         Ok(state)
@@ -241,6 +245,11 @@ impl State {
             self.lookup.reload(&self.conn).map_err(engine)?;
         }
         merged
+    }
+
+    /// Keeps the write-ahead log short.
+    pub(super) fn tend_log(&self) -> Result<(), StoreError> {
+        self.log.tend(&self.conn)
     }
 
     /// The last thing the thread does.

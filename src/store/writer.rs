@@ -235,8 +235,12 @@ fn refuse_waiting(shared: &Shared) {
     lanes.bulk.clear();
 }
 
-/// A slice of index work between two groups, so that none of it is ever long.
+/// A slice of index work between two groups, so that none of it is ever long,
+/// and a look at the log.
 fn tend(state: &mut State) {
+    if let Err(error) = state.tend_log() {
+        tracing::debug!(%error, "checkpoint put off");
+    }
     if let Err(error) = state.merge_indexes(MERGE_SLICE) {
         tracing::warn!(%error, "index merge failed, it will be tried again");
     }

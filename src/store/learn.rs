@@ -9,15 +9,13 @@
 //! Keeps: memory is bounded; bytes that are none of ours teach nothing. What
 //! the numbers mean is for `recrawl`.
 
-use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasherDefault, Hasher};
-
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::budget::Ledger;
 use super::rows::decode;
 use super::state::State;
 use super::{StoreError, engine};
+use crate::by_id::{ById, IdSet};
 use crate::diff::dates::Dates;
 use crate::model::{CrawlId, HostId, SiteId, SourceId};
 use crate::recrawl::habit::{Habits, Reading};
@@ -68,40 +66,6 @@ pub(super) struct Lessons {
     pulls: Option<(u32, u32, PerSignal<f64>)>,
 }
 
-/// A map by row numbers of ours, asked several times a URL: they need no
-/// protection from strangers, which is most of what the usual hash costs.
-pub(super) type ById<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
-
-/// Mixes the few numbers that a row number of ours is made of.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        // The fractional part of the golden ratio; the high bits are the good ones.
-        let mixed = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ mixed >> 32;
-    }
-
-    fn write_i64(&mut self, number: i64) {
-        self.write_u64(number.cast_unsigned());
-    }
-
-    fn write_isize(&mut self, number: isize) {
-        self.write_u64(number.cast_unsigned() as u64);
-    }
-}
-
 /// What beliefs are asked for.
 type Asked = (HostId, Option<SourceId>, Bucket, std::time::Duration);
 
@@ -116,8 +80,8 @@ pub(super) struct Learning {
     /// Mean priority of sites, 0 to 1.
     pub(super) means: ById<SiteId, f64>,
     /// To be written when the transaction commits.
-    changed: HashSet<Scope>,
-    changed_ledgers: HashSet<CrawlId>,
+    changed: IdSet<Scope>,
+    changed_ledgers: IdSet<CrawlId>,
     /// As it was before the job that runs.
     undo: ById<Scope, Lessons>,
     undo_ledgers: ById<CrawlId, Ledger>,

@@ -43,6 +43,7 @@ enum Gate {
 impl State {
     /// Leases what is due.
     pub(super) fn lease(&mut self, request: &LeaseRequest) -> Result<LeaseBatch, StoreError> {
+        self.ahead.stays();
         let crawl = self.known_crawl(&request.crawl)?;
         if let Some(again) = self.leased_before(crawl, request)? {
             return Ok(again);
@@ -116,7 +117,11 @@ impl State {
                 heads = self.next_candidates(call, host, room - taken)?.into();
             }
             let Some(candidate) = heads.pop_front() else { break };
-            let Some(row) = self.url_row(candidate.id)?.filter(UrlRow::is_queued) else {
+            let row = match self.ahead.take(candidate.id) {
+                Some(row) => Some(row),
+                None => self.url_row(candidate.id)?.filter(UrlRow::is_queued),
+            };
+            let Some(row) = row else {
                 // The window was behind the database: not to be asked again.
                 self.dequeue_stray(call.crawl, candidate)?;
                 continue;

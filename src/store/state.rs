@@ -5,11 +5,11 @@
 //! again when rows that were written are taken back. A job that was refused
 //! before it wrote any leaves memory as it is.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::ahead::Ahead;
 use super::checkpoint::LogKeeper;
 use super::hosts::{Hosts, millis};
 use super::learn::Learning;
@@ -20,6 +20,7 @@ use super::settle::LONGEST_PAUSE;
 use super::turns::TurnDeltas;
 use super::wake::Wake;
 use super::{StoreError, engine};
+use crate::by_id::{ById, IdSet};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::model::{CrawlId, HostId, SiteId};
@@ -53,16 +54,18 @@ pub(super) struct State {
     pub(super) seed: u64,
     pub(super) lookup: Lookup,
     pub(super) hosts: Hosts,
-    pub(super) crawls: HashMap<CrawlId, Crawl>,
-    pub(super) windows: HashMap<CrawlId, Window>,
+    pub(super) crawls: ById<CrawlId, Crawl>,
+    pub(super) windows: ById<CrawlId, Window>,
+    /// Rows of what the windows hold.
+    pub(super) ahead: Ahead,
     /// Changes to the counts of hosts' queues, written once a job.
     pub(super) deltas: TurnDeltas,
     /// Sites that are not leased from. The windows know nothing of their URLs.
-    pub(super) paused_sites: HashSet<SiteId>,
+    pub(super) paused_sites: IdSet<SiteId>,
     /// Some of the pairs that `site_hosts` has.
-    pub(super) site_hosts: HashSet<(SiteId, HostId)>,
+    pub(super) site_hosts: IdSet<(SiteId, HostId)>,
     /// Blocks in force, of the crawls that have any.
-    pub(super) blocks: HashMap<CrawlId, Vec<Block>>,
+    pub(super) blocks: ById<CrawlId, Vec<Block>>,
     /// What looks and reads have taught.
     pub(super) learning: Learning,
     /// The highest row of urls given out.
@@ -73,6 +76,8 @@ pub(super) struct State {
     pub(super) changes_moved: bool,
     /// Rows written by this connection before the job that runs now.
     written_before_job: u64,
+    /// Jobs of this transaction whose writes stay.
+    kept_jobs: usize,
     ears: Ears,
     log: LogKeeper,
 }
@@ -97,17 +102,19 @@ impl State {
             seed,
             lookup,
             hosts: Hosts::default(),
-            crawls: HashMap::new(),
-            windows: HashMap::new(),
+            crawls: ById::default(),
+            windows: ById::default(),
+            ahead: Ahead::default(),
             deltas: TurnDeltas::default(),
-            paused_sites: HashSet::new(),
-            site_hosts: HashSet::new(),
-            blocks: HashMap::new(),
+            paused_sites: IdSet::default(),
+            site_hosts: IdSet::default(),
+            blocks: ById::default(),
             learning: Learning::default(),
             last_url: 0,
             sources_moved: false,
             changes_moved: false,
             written_before_job: 0,
+            kept_jobs: 0,
             ears,
             log,
         };
@@ -128,6 +135,7 @@ impl State {
 
     pub(super) fn begin(&mut self) -> Result<(), StoreError> {
         self.forget_lessons();
+        self.kept_jobs = 0;
         self.conn.execute_batch("BEGIN IMMEDIATE").map_err(engine)
     }
 
@@ -151,27 +159,50 @@ impl State {
         committed
     }
 
+    /// A job begins. The first of a transaction needs no savepoint: to take it
+    /// back, the transaction begins anew, which spares copies of all the pages
+    /// that it writes to.
     pub(super) fn savepoint(&mut self) -> Result<(), StoreError> {
         self.written_before_job = self.conn.total_changes();
         self.learning.begin_job();
-        self.conn.execute_batch("SAVEPOINT job").map_err(engine)
+        self.ahead.begin_job();
+        // The engine itself takes a transaction back when the disk fails it.
+        match (self.kept_jobs > 0, self.conn.is_autocommit()) {
+            (true, false) => self.conn.execute_batch("SAVEPOINT job").map_err(engine),
+            (true, true) => Err(StoreError::Engine("the transaction was taken back".to_owned())),
+            (false, false) => Ok(()),
+            (false, true) => self.conn.execute_batch("BEGIN IMMEDIATE").map_err(engine),
+        }
     }
 
     /// Keeps the writes of the job that just ran.
     pub(super) fn keep(&mut self) -> Result<(), StoreError> {
+        self.ahead.end_job();
         let settled = self.flush_deltas();
         if settled.is_err() {
             self.take_back()?;
             return settled;
         }
-        self.conn.execute_batch("RELEASE job").map_err(engine)
+        if self.kept_jobs > 0 {
+            self.conn.execute_batch("RELEASE job").map_err(engine)?;
+        }
+        self.kept_jobs += 1;
+        Ok(())
     }
 
     /// Takes back the writes of the job that just ran, and what memory took
     /// over from them.
     pub(super) fn take_back(&mut self) -> Result<(), StoreError> {
         self.learning.take_back();
-        self.conn.execute_batch("ROLLBACK TO job; RELEASE job").map_err(engine)?;
+        self.ahead.clear();
+        if self.kept_jobs > 0 {
+            self.conn.execute_batch("ROLLBACK TO job; RELEASE job").map_err(engine)?;
+        } else {
+            if !self.conn.is_autocommit() {
+                self.conn.execute_batch("ROLLBACK").map_err(engine)?;
+            }
+            self.conn.execute_batch("BEGIN IMMEDIATE").map_err(engine)?;
+        }
         if self.conn.total_changes() != self.written_before_job {
             return self.remember();
         }
@@ -213,6 +244,7 @@ impl State {
         self.deltas = TurnDeltas::default();
         self.hosts = Hosts::default();
         self.windows.clear();
+        self.ahead.clear();
         self.site_hosts.clear();
         self.lookup.reload(&self.conn).map_err(engine)?;
         self.crawls = read_crawls(&self.conn)?;
@@ -290,7 +322,7 @@ impl State {
     }
 }
 
-fn read_crawls(conn: &Connection) -> Result<HashMap<CrawlId, Crawl>, StoreError> {
+fn read_crawls(conn: &Connection) -> Result<ById<CrawlId, Crawl>, StoreError> {
     let mut query = conn.prepare("SELECT id, name, paused FROM crawls").map_err(engine)?;
     let rows = query
         .query_map([], |row| {

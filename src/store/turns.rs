@@ -3,12 +3,11 @@
 //! Rows of `queue` and counts of `turns` change in the same transaction, and
 //! the window in memory hears of each row.
 
-use std::collections::HashMap;
-
 use rusqlite::{Row, params};
 
 use super::state::State;
 use super::{StoreError, engine};
+use crate::by_id::ById;
 use crate::model::{CrawlId, HostId, SiteId, UrlId};
 use crate::queue::window::{Extent, Window};
 use crate::queue::{Candidate, Claim};
@@ -24,7 +23,7 @@ const REMEMBERED: usize = 200_000;
 /// What a job did to the counts of hosts' queues.
 #[derive(Debug, Default)]
 pub(super) struct TurnDeltas {
-    changes: HashMap<(CrawlId, HostId), Delta>,
+    changes: ById<(CrawlId, HostId), Delta>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]

@@ -96,8 +96,14 @@ fn expected_for(wanted: f64) -> f64 {
     if wanted <= 0.0 {
         return 0.0;
     }
-    // Newton from above: the gain is convex and bounded by both from below.
-    let mut x = (2.0 * wanted).sqrt() + wanted;
+    // Newton, from the beginning of its series for few changes, and from its
+    // limit for many: both are close. The gain is convex, so it gets there.
+    let s = (2.0 * wanted).sqrt();
+    let mut x = if s < 2.0 {
+        s + s * s / 6.0 + s * s * s / 36.0
+    } else {
+        1.0 + wanted - (-1.0 - wanted).exp()
+    };
     for _ in 0..12 {
         let slope = -(-x).exp_m1();
         let step = (gain(x) - wanted) / slope;

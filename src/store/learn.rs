@@ -1,10 +1,13 @@
 //! What looks and reads have taught of sources, hosts and all of them, as the
 //! writer remembers it.
 //!
-//! Memory runs ahead of the table by one transaction at most: what a job
-//! changed is written when the transaction that the job is part of commits, so
-//! a thousand settlements of one host write its row once. A job that is taken
-//! back takes back what it taught.
+//! Memory runs ahead of the table: what a job changed is written when the
+//! transaction that the job is part of commits, so a thousand settlements of
+//! one host write its row once, and a record that rests on many looks only once
+//! a part of it is new that is worth a write ([`Lessons::is_worth_a_write`]).
+//! What waits is written as soon as the writer has nothing else to do, and at
+//! the end; a crash loses that part. A job that is taken back takes back what
+//! it taught.
 //!
 //! Keeps: memory is bounded; bytes that are none of ours teach nothing. What
 //! the numbers mean is for `recrawl`.
@@ -27,6 +30,9 @@ use crate::recrawl::trust::{self, Trust};
 /// Sources and hosts remembered at most, about 600 bytes each; beyond that all
 /// are read again when needed.
 const REMEMBERED: usize = 20_000;
+
+/// Looks that a record may be ahead of the table at most.
+const WAITING: u32 = 64;
 
 /// Whose record it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,8 +68,26 @@ pub(super) struct Lessons {
     pub(super) moves: Option<Signal>,
     /// Grows with every look.
     version: u32,
+    /// Of them, the one that the table has.
+    written: u32,
+    /// Has anything else moved, which does not wait?
+    is_pressing: bool,
     /// How far its signals pull, as of those versions of its own and its host.
     pulls: Option<(u32, u32, PerSignal<f64>)>,
+}
+
+impl Lessons {
+    /// Is more than a thirty-second part of it new, or are [`WAITING`] looks?
+    fn is_worth_a_write(&self) -> bool {
+        let new = self.version.wrapping_sub(self.written);
+        self.is_pressing || new > (self.written / 32).min(WAITING)
+    }
+
+    fn write(&mut self, conn: &Connection, scope: Scope) -> Result<(), StoreError> {
+        write(conn, scope, self)?;
+        (self.written, self.is_pressing) = (self.version, false);
+        Ok(())
+    }
 }
 
 /// What beliefs are asked for.
@@ -125,23 +149,48 @@ impl Learning {
 }
 
 impl State {
-    /// Nothing that is remembered waits to be written, so it may go.
+    /// Forgets what is remembered when it has become much and the table has it.
     pub(super) fn forget_lessons(&mut self) {
-        if self.learning.records.len() >= REMEMBERED {
+        if self.learning.records.len() >= REMEMBERED && self.learning.changed.is_empty() {
             self.learning = Learning::default();
         }
     }
 
-    /// Writes what the jobs of this transaction changed.
+    /// Writes what the jobs of this transaction changed, as far as that is worth
+    /// it.
     pub(super) fn write_lessons(&mut self) -> Result<(), StoreError> {
-        let Learning { records, ledgers, changed, changed_ledgers, .. } = &mut self.learning;
-        for scope in changed.drain() {
-            let Some(lessons) = records.get(&scope) else { continue };
-            write(&self.conn, scope, lessons)?;
+        if self.learning.records.len() >= REMEMBERED {
+            self.write_all_lessons()?;
         }
+        let Learning { records, ledgers, changed, changed_ledgers, .. } = &mut self.learning;
+        let mut waiting = IdSet::default();
+        for scope in changed.drain() {
+            let Some(lessons) = records.get_mut(&scope) else { continue };
+            if lessons.is_worth_a_write() {
+                lessons.write(&self.conn, scope)?;
+            } else {
+                waiting.insert(scope);
+            }
+        }
+        *changed = waiting;
         for crawl in changed_ledgers.drain() {
             let Some(ledger) = ledgers.get(&crawl) else { continue };
             ledger.write(&self.conn, crawl)?;
+        }
+        Ok(())
+    }
+
+    /// Does anything that was learned wait to be written?
+    pub(super) fn has_lessons_waiting(&self) -> bool {
+        !self.learning.changed.is_empty()
+    }
+
+    /// Writes all that waits to be written.
+    pub(super) fn write_all_lessons(&mut self) -> Result<(), StoreError> {
+        let Learning { records, changed, .. } = &mut self.learning;
+        for scope in changed.drain() {
+            let Some(lessons) = records.get_mut(&scope) else { continue };
+            lessons.write(&self.conn, scope)?;
         }
         Ok(())
     }
@@ -290,6 +339,7 @@ impl State {
         // A read without a newer lastmod says nothing of what they are.
         let kept = lessons.moves.filter(|_| dates.moved.is_empty());
         (lessons.habits, lessons.moves) = (habits, Some(kept.unwrap_or(moves)));
+        lessons.is_pressing = true;
         Ok(())
     }
 }

@@ -114,10 +114,12 @@ impl State {
         let mut heads = VecDeque::new();
         while taken < room && call.held < HELD_PER_CALL {
             if heads.is_empty() {
-                heads = self.next_candidates(call, host, room - taken)?.into();
+                // All rows at once: each of them is far from the others in memory.
+                let next = self.next_candidates(call, host, room - taken)?;
+                heads.extend(next.into_iter().map(|head| (head, self.ahead.take(head.id))));
             }
-            let Some(candidate) = heads.pop_front() else { break };
-            let row = match self.ahead.take(candidate.id) {
+            let Some((candidate, row)) = heads.pop_front() else { break };
+            let row = match row {
                 Some(row) => Some(row),
                 None => self.url_row(candidate.id)?.filter(UrlRow::is_queued),
             };

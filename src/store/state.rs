@@ -284,8 +284,21 @@ impl State {
         self.log.tend(&self.conn)
     }
 
+    /// Writes what has waited for a quiet moment.
+    pub(super) fn write_what_waits(&mut self) -> Result<(), StoreError> {
+        if !self.has_lessons_waiting() {
+            return Ok(());
+        }
+        self.begin()?;
+        let written = self.write_all_lessons();
+        self.commit().and(written)
+    }
+
     /// The last thing the thread does.
-    pub(super) fn shut_down(self) {
+    pub(super) fn shut_down(mut self) {
+        if let Err(error) = self.write_what_waits() {
+            tracing::warn!(%error, "the last of what was learned is lost");
+        }
         let tidy = "PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);";
         if let Err(error) = self.conn.execute_batch(tidy) {
             tracing::debug!(%error, "the log was not folded into the database; the next start does it");

@@ -149,7 +149,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn run(shared: &Shared, mut state: State) {
     loop {
         let Some(group) = next_group(shared) else { break };
-        if !group.is_empty() {
+        if group.is_empty() {
+            rest(&mut state);
+        } else {
             commit_group(&mut state, group, shared);
         }
         tend(&mut state);
@@ -233,6 +235,13 @@ fn refuse_waiting(shared: &Shared) {
     lanes.closed = true;
     lanes.hot.clear();
     lanes.bulk.clear();
+}
+
+/// A quiet moment.
+fn rest(state: &mut State) {
+    if let Err(error) = state.write_what_waits() {
+        tracing::warn!(%error, "what was learned could not be written");
+    }
 }
 
 /// A slice of index work between two groups, so that none of it is ever long,

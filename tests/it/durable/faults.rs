@@ -1,0 +1,1 @@
+//! The Nth write, sync or open fails, for every N of a scripted run.

@@ -89,6 +89,9 @@ fn configure(conn: &Connection) -> rusqlite::Result<()> {
     // Else the planner looks at bound values, and statements that run once a
     // URL are parsed and planned anew each time: most of the cost of a lease.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    // The log is moved when we say so: never by a connection that is closed
+    // because a sync has failed, and would sync once more.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     conn.execute_batch("PRAGMA trusted_schema = OFF;")
 }
 

@@ -268,12 +268,13 @@ impl State {
         merged
     }
 
-    /// The last thing the thread does.
-    pub(super) fn shut_down(self) {
+    /// The last thing the thread does: `Err` only when the disk failed.
+    pub(super) fn shut_down(&self) -> Result<(), StoreError> {
         let tidy = "PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);";
-        if let Err(error) = self.conn.execute_batch(tidy) {
+        self.conn.execute_batch(tidy).map_err(engine).or_else(|error| {
             tracing::debug!(%error, "the log was not folded into the database; the next start does it");
-        }
+            if error.is_fatal() { Err(error) } else { Ok(()) }
+        })
     }
 
     /// The crawl with a name, made when it is new.

@@ -163,9 +163,8 @@ fn run(shared: &Shared, mut state: State) {
         shared.failure.declare(&StoreError::Failed("the writer panicked".to_owned()));
     }
     refuse_waiting(shared);
-    if shared.failure.check().is_ok() {
-        state.shut_down();
-    } else {
+    if let Err(error) = shared.failure.check().and_then(|()| state.shut_down()) {
+        shared.failure.declare(&error);
         // Closing would move the log into the database, and sync again.
         std::mem::forget(state);
     }

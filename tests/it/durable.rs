@@ -3,6 +3,7 @@
 
 mod answers;
 mod faults;
+mod full;
 mod power;
 mod script;
 

@@ -21,7 +21,6 @@ pub(super) enum Deed {
     Extended { id: i64, token: String },
     Released { id: i64, token: String },
     Settled { id: i64, token: String },
-    Requeued { url: String },
     Blocked { prefix: String },
     Submitted { url: String },
     /// A poll of this number is listed.
@@ -54,11 +53,6 @@ impl Deed {
                 let sql = format!("{ended} AND token_end = 0 AND fetches = 1 AND outcome = 0");
                 found(&sql, &[id, &secret(token)])
             }
-            Self::Requeued { url } => found(
-                "SELECT 1 FROM urls u JOIN hosts h ON h.id = u.host_id JOIN queue q ON q.url_id = u.id
-                 WHERE h.authority || u.path = ?1 AND q.band = 102",
-                &[url],
-            ),
             Self::Blocked { prefix } => found("SELECT 1 FROM blocks WHERE pattern = ?1", &[prefix]),
             Self::Submitted { url } => found("SELECT 1 FROM sources WHERE url = ?1", &[url]),
             Self::Polled { id } => found("SELECT 1 FROM polls WHERE id = ?1", &[id]),
@@ -108,15 +102,25 @@ impl Script {
         self.folder.path().join("data")
     }
 
-    pub(super) fn database(&self) -> PathBuf {
-        self.data().join("sitemapd.db")
+    /// As it was in the beginning: no store, and the first version.
+    pub(super) fn begin_anew(&mut self) {
+        // There may be none yet.
+        let _ = std::fs::remove_dir_all(self.data());
+        self.deeds.clear();
+        self.refusals.clear();
+        self.version = 0;
+        self.publish();
+    }
+
+    /// How many pages the sitemap lists now.
+    pub(super) fn pages(&self) -> u32 {
+        150 + self.version * 10
     }
 
     /// The next version of the sitemap: some pages changed, some are new.
     pub(super) fn publish(&mut self) {
         self.version += 1;
-        let pages = 150 + self.version * 10;
-        let entries: Vec<_> = (0..pages)
+        let entries: Vec<_> = (0..self.pages())
             .map(|n| {
                 // Those that come first are leased once and never again, so
                 // that each deed stays to be seen.

@@ -15,9 +15,15 @@ use super::disk::Disk;
 /// Longest wait for anything that a process should do.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
+/// The binary of this build, or the one that `SITEMAPD_BIN` names.
+fn binary() -> PathBuf {
+    let named = std::env::var_os("SITEMAPD_BIN");
+    named.map_or_else(|| env!("CARGO_BIN_EXE_sitemapd").into(), PathBuf::from)
+}
+
 /// The binary, reading `config`.
 pub fn sitemapd(config: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sitemapd"));
+    let mut command = Command::new(binary());
     command.args(args).arg("--config").arg(config).env_remove("SITEMAPD_CONFIG");
     command
 }

@@ -65,7 +65,7 @@ use rusqlite::{Connection, ErrorCode};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::metrics::Metrics;
-use checkpoint::Checkpointer;
+use checkpoint::{Checkpointer, Gate};
 pub use effect::{Applied, CHUNK, Effect, Origin};
 pub use extensions::Said;
 use failure::Failure;
@@ -186,10 +186,10 @@ impl Store {
         state.sync_sites(config)?;
         state.reload_windows()?;
         state.commit()?;
-        let failure = Failure::default();
-        let writer = Writer::start(state, failure.clone())
+        let (gate, failure) = (Arc::<Gate>::default(), Failure::default());
+        let writer = Writer::start(state, Arc::clone(&gate), failure.clone())
             .map_err(|e| StoreError::Engine(format!("the writer cannot start: {e}")))?;
-        let checkpointer = Checkpointer::start(&path, failure.clone())?;
+        let checkpointer = Checkpointer::start(&path, gate, failure.clone())?;
         let inner = Inner {
             writer: Some(writer),
             _checkpointer: Some(checkpointer),

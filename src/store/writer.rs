@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::StoreError;
+use super::checkpoint::Gate;
 use super::failure::Failure;
 use super::state::State;
 
@@ -60,6 +61,7 @@ struct Shared {
     hot_room: Arc<Semaphore>,
     bulk_room: Arc<Semaphore>,
     failure: Failure,
+    gate: Arc<Gate>,
 }
 
 /// A handle to the writer; the thread ends when [`Writer::close`] is called.
@@ -70,13 +72,18 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Starts the thread. `state` moves into it.
-    pub(super) fn start(state: State, failure: Failure) -> std::io::Result<Self> {
+    pub(super) fn start(
+        state: State,
+        gate: Arc<Gate>,
+        failure: Failure,
+    ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             lanes: Mutex::new(Lanes { hot: VecDeque::new(), bulk: VecDeque::new(), closed: false }),
             arrived: Condvar::new(),
             hot_room: Arc::new(Semaphore::new(HOT_WAITING)),
             bulk_room: Arc::new(Semaphore::new(BULK_WAITING)),
             failure,
+            gate,
         });
         let inside = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
@@ -174,6 +181,7 @@ fn run(shared: &Shared, mut state: State) {
 fn work(shared: &Shared, state: &mut State) {
     while shared.failure.check().is_ok() {
         let Some(group) = next_group(shared) else { break };
+        let _inside = shared.gate.enter();
         let done = if group.is_empty() { Ok(()) } else { commit_group(state, group, shared) };
         if let Err(error) = done.and_then(|()| tend(state)) {
             shared.failure.declare(&error);

@@ -69,10 +69,26 @@ async fn main() -> anyhow::Result<()> {
     web.kill()?;
     web.wait()?;
     let done = done?;
-    for (name, pass) in [("hosts", done.hosts), ("cold", done.cold), ("unchanged", done.unchanged), ("second", done.second), ("removal", done.removal)] {
-        println!("{name:10} {:>10} {:7.2} s {:7.2} cpu s {:>10.0}/s {:6.2} us", pass.entries, pass.seconds, pass.processor, pass.rate(), pass.cost());
+    for (name, pass) in [
+        ("hosts", done.hosts),
+        ("cold", done.cold),
+        ("unchanged", done.unchanged),
+        ("second", done.second),
+        ("removal", done.removal),
+    ] {
+        println!(
+            "{name:10} {:>10} {:7.2} s {:7.2} cpu s {:>10.0}/s {:6.2} us",
+            pass.entries,
+            pass.seconds,
+            pass.processor,
+            pass.rate(),
+            pass.cost()
+        );
     }
-    println!("304 {:.3} ms equal {:.3} ms peak {:.0} MB {:.1} B/url {:?}", done.not_modified_ms, done.equal_ms, done.peak_mb, done.bytes_per_url, done.parts);
+    println!(
+        "304 {:.3} ms equal {:.3} ms peak {:.0} MB {:.1} B/url {:?}",
+        done.not_modified_ms, done.equal_ms, done.peak_mb, done.bytes_per_url, done.parts
+    );
     Ok(())
 }
 

@@ -224,8 +224,7 @@ fn insert_urls(
     );
     let row = format!("?1, ?2, ?3, ?4, ?4, {}", Reason::New as i64);
     let origin = chunk.origin;
-    let shared: [&dyn ToSql; 4] =
-        [&origin.crawl.0, &origin.site.0, &origin.source.0, &chunk.now_s];
+    let shared: [&dyn ToSql; 4] = [&origin.crawl.0, &origin.site.0, &origin.source.0, &chunk.now_s];
     insert_many(conn, (&head, &row), &shared, 9, rows, |fresh, values| {
         let Some(listed) = admissions.get(fresh.index) else { return Ok(()) };
         let (second, precision) = lastmod_columns(listed.lastmod);
@@ -243,7 +242,8 @@ fn insert_urls(
 
 /// Inserts rows into `queue`.
 fn insert_places(conn: &Connection, chunk: &Chunk, rows: &[FreshRow]) -> rusqlite::Result<()> {
-    let head = "INSERT INTO queue (crawl_id, due_s, site_id, valued, host_id, band, url_id) VALUES ";
+    let head =
+        "INSERT INTO queue (crawl_id, due_s, site_id, valued, host_id, band, url_id) VALUES ";
     let origin = chunk.origin;
     let shared: [&dyn ToSql; 3] = [&origin.crawl.0, &chunk.now_s, &origin.site.0];
     insert_many(conn, (head, "?1, ?2, ?3, 0"), &shared, 3, rows, |fresh, values| {
@@ -278,16 +278,15 @@ fn insert_many<T>(
     bind: impl Fn(&T, &mut Values<'_, '_>) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<()> {
     let (many, few) = rows.as_chunks::<AT_ONCE>();
-    let parts: [(usize, &mut dyn Iterator<Item = &[T]>); 2] = [
-        (AT_ONCE, &mut many.iter().map(<[T; AT_ONCE]>::as_slice)),
-        (1, &mut few.chunks(1)),
-    ];
+    let parts: [(usize, &mut dyn Iterator<Item = &[T]>); 2] =
+        [(AT_ONCE, &mut many.iter().map(<[T; AT_ONCE]>::as_slice)), (1, &mut few.chunks(1))];
     for (count, parts) in parts {
         let mut parts = parts.peekable();
         if parts.peek().is_none() {
             continue;
         }
-        let mut statement = conn.prepare_cached(&text_of(head, first, shared.len(), width, count))?;
+        let mut statement =
+            conn.prepare_cached(&text_of(head, first, shared.len(), width, count))?;
         for (place, value) in (1..).zip(shared) {
             statement.raw_bind_parameter(place, value)?;
         }

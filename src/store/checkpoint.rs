@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
+use super::failure::Failure;
 use super::{StoreError, engine, schema};
 
 /// Between two looks at the log.
@@ -65,13 +66,22 @@ struct Log {
 }
 
 impl Checkpointer {
-    pub(super) fn start(database: &Path) -> Result<(Self, LogKeeper), StoreError> {
+    pub(super) fn start(
+        database: &Path,
+        failure: Failure,
+    ) -> Result<(Self, LogKeeper), StoreError> {
         let conn = schema::open_checkpointer(database)?;
         let shared = Arc::<Shared>::default();
         let told = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("store-checkpoint".to_owned())
-            .spawn(move || run(&conn, &told))
+            .spawn(move || {
+                run(&conn, &told, &failure);
+                if failure.check().is_err() {
+                    // Closing would sync what may not be there any more.
+                    std::mem::forget(conn);
+                }
+            })
             .map_err(|e| StoreError::Engine(format!("the checkpointer cannot start: {e}")))?;
         let keeper = LogKeeper(Arc::clone(&shared));
         Ok((Self { shared, thread: Some(thread) }, keeper))
@@ -109,8 +119,8 @@ impl LogKeeper {
     }
 }
 
-fn run(conn: &Connection, shared: &Shared) {
-    loop {
+fn run(conn: &Connection, shared: &Shared, failure: &Failure) {
+    while failure.check().is_ok() {
         let mut orders = lock(&shared.orders);
         if !orders.stop && !orders.wanted {
             let waited = shared.given.wait_timeout(orders, EVERY);
@@ -128,8 +138,10 @@ fn run(conn: &Connection, shared: &Shared) {
             Ok(_) => move_pages(conn),
             Err(error) => Err(error),
         };
-        if let Err(error) = done {
-            tracing::debug!(%error, "checkpoint put off");
+        match done {
+            Ok(()) => {}
+            Err(error) if error.is_fatal() => failure.declare(&error),
+            Err(error) => tracing::debug!(%error, "checkpoint put off"),
         }
     }
 }

@@ -2,8 +2,9 @@
 //! database so that the hot path need not ask.
 //!
 //! Memory follows the database: everything remembered is dropped and read
-//! again when rows that were written are taken back. A job that was refused
-//! before it wrote any leaves memory as it is.
+//! again when rows that were written are taken back, before the next
+//! transaction at the latest. A job that was refused before it wrote any leaves
+//! memory as it is.
 
 use std::sync::Arc;
 
@@ -11,12 +12,11 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::ahead::Ahead;
 use super::checkpoint::LogKeeper;
-use super::hosts::{Hosts, millis};
+use super::hosts::Hosts;
 use super::learn::Learning;
 use super::lookup::Lookup;
 use super::operate::Block;
 use super::policy::Policy;
-use super::settle::LONGEST_PAUSE;
 use super::turns::TurnDeltas;
 use super::wake::Wake;
 use super::{StoreError, engine};
@@ -78,6 +78,12 @@ pub(super) struct State {
     written_before_job: u64,
     /// Jobs of this transaction whose writes stay.
     kept_jobs: usize,
+    /// The same, before the transaction.
+    written_before: u64,
+    /// Could memory not be read again when it should have been?
+    is_stale: bool,
+    /// Did the last commit that had something to write find no room?
+    pub(super) is_full: bool,
     ears: Ears,
     log: LogKeeper,
 }
@@ -115,6 +121,9 @@ impl State {
             changes_moved: false,
             written_before_job: 0,
             kept_jobs: 0,
+            written_before: 0,
+            is_stale: false,
+            is_full: false,
             ears,
             log,
         };
@@ -136,27 +145,56 @@ impl State {
     pub(super) fn begin(&mut self) -> Result<(), StoreError> {
         self.forget_lessons();
         self.kept_jobs = 0;
+        if self.is_stale {
+            self.remember()?;
+        }
+        self.written_before = self.conn.total_changes();
         self.conn.execute_batch("BEGIN IMMEDIATE").map_err(engine)
     }
 
     pub(super) fn commit(&mut self) -> Result<(), StoreError> {
         let committed =
             self.write_lessons().and_then(|()| self.conn.execute_batch("COMMIT").map_err(engine));
-        if committed.is_err() {
-            // A failed commit may or may not have ended the transaction.
-            let _ = self.conn.execute_batch("ROLLBACK");
-            self.learning = Learning::default();
-            self.remember()?;
-        } else {
-            self.announce();
-            if std::mem::take(&mut self.sources_moved) {
-                self.ears.sources.send_modify(|times| *times = times.wrapping_add(1));
-            }
-            if std::mem::take(&mut self.changes_moved) {
-                self.ears.changes.send_modify(|times| *times = times.wrapping_add(1));
-            }
+        if let Err(error) = &committed {
+            self.give_up(error);
+            return committed;
         }
-        committed
+        if self.conn.total_changes() != self.written_before {
+            self.is_full = false;
+        }
+        self.announce();
+        if std::mem::take(&mut self.sources_moved) {
+            self.ears.sources.send_modify(|times| *times = times.wrapping_add(1));
+        }
+        if std::mem::take(&mut self.changes_moved) {
+            self.ears.changes.send_modify(|times| *times = times.wrapping_add(1));
+        }
+        Ok(())
+    }
+
+    /// Takes back the whole transaction, which may have ended already.
+    pub(super) fn give_up(&mut self, why: &StoreError) {
+        self.is_full |= *why == StoreError::Full;
+        if !self.conn.is_autocommit() {
+            // Where even this fails, so does the next transaction.
+            let _ = self.conn.execute_batch("ROLLBACK");
+        }
+        self.learning = Learning::default();
+        if let Err(error) = self.remember() {
+            tracing::warn!(%error, "memory is read again before the next transaction");
+        }
+    }
+
+    /// Does a commit work? Writes a little only where the last one found no room.
+    pub(super) fn probe(&mut self) -> Result<(), StoreError> {
+        if !self.is_full {
+            return Ok(());
+        }
+        let now = self.now_ms();
+        self.conn
+            .execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('probed_at', ?1)", [now])
+            .map(|_| ())
+            .map_err(engine)
     }
 
     /// A job begins. The first of a transaction needs no savepoint: to take it
@@ -222,25 +260,9 @@ impl State {
         }
     }
 
-    /// Ends the waits that only a clock set back since the last run explains:
-    /// a lease that is younger than now lasts as long as it was meant to, from
-    /// now on, and no host is left alone for longer than a page may ask.
-    pub(super) fn mend_times(&mut self) -> Result<(), StoreError> {
-        let now = self.steady_ms();
-        let mended = "UPDATE leases SET expires_at = ?1 + expires_at - leased_at, leased_at = ?1
-                      WHERE expires_at > ?1 AND leased_at > ?1";
-        self.conn.execute(mended, [now]).map_err(engine)?;
-        let latest = now.saturating_add(millis(LONGEST_PAUSE));
-        let freed =
-            "UPDATE hosts SET next_at = min(next_at, ?1), paused_until = min(paused_until, ?1)
-                     WHERE next_at > ?1 OR paused_until > ?1";
-        self.conn.execute(freed, [latest]).map_err(engine)?;
-        self.hosts = Hosts::default();
-        Ok(())
-    }
-
     /// Forgets and reads again everything that memory holds of the database.
     fn remember(&mut self) -> Result<(), StoreError> {
+        self.is_stale = true;
         self.deltas = TurnDeltas::default();
         self.hosts = Hosts::default();
         self.windows.clear();
@@ -262,19 +284,22 @@ impl State {
         for crawl in self.crawls.keys().copied().collect::<Vec<_>>() {
             self.load_window(crawl)?;
         }
+        self.is_stale = false;
         self.announce();
         Ok(())
     }
 
     /// A slice of index maintenance in a transaction of its own.
     pub(super) fn merge_indexes(&mut self, budget: usize) -> Result<(), StoreError> {
-        if !self.lookup.has_merge() {
+        if self.is_stale || !self.lookup.has_merge() {
             return Ok(());
         }
         let tx = self.conn.unchecked_transaction().map_err(engine)?;
         let merged = self.lookup.merge_step(&tx, budget).and_then(|_| tx.commit()).map_err(engine);
         if merged.is_err() {
+            self.is_stale = true;
             self.lookup.reload(&self.conn).map_err(engine)?;
+            self.is_stale = false;
         }
         merged
     }
@@ -294,15 +319,19 @@ impl State {
         self.commit().and(written)
     }
 
-    /// The last thing the thread does.
-    pub(super) fn shut_down(mut self) {
+    /// The last thing the thread does: `Err` only when the disk failed.
+    pub(super) fn shut_down(&mut self) -> Result<(), StoreError> {
         if let Err(error) = self.write_what_waits() {
             tracing::warn!(%error, "the last of what was learned is lost");
+            if error.is_fatal() {
+                return Err(error);
+            }
         }
         let tidy = "PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);";
-        if let Err(error) = self.conn.execute_batch(tidy) {
+        self.conn.execute_batch(tidy).map_err(engine).or_else(|error| {
             tracing::debug!(%error, "the log was not folded into the database; the next start does it");
-        }
+            if error.is_fatal() { Err(error) } else { Ok(()) }
+        })
     }
 
     /// The crawl with a name, made when it is new.

@@ -4,6 +4,7 @@
 mod answers;
 mod faults;
 mod full;
+mod killed;
 mod power;
 mod script;
 

@@ -6,6 +6,8 @@
 //! when its method returns; an order over many rows is a row of such effects.
 //! Who asks for what: `for_polls`, `for_fetchers`, `for_operators`.
 
+mod admit;
+mod ahead;
 mod apply;
 pub mod backup;
 mod budget;
@@ -65,7 +67,7 @@ use rusqlite::{Connection, ErrorCode};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::metrics::Metrics;
-use checkpoint::{Checkpointer, Gate};
+use checkpoint::Checkpointer;
 pub use effect::{Applied, CHUNK, Effect, Origin};
 pub use extensions::Said;
 use failure::Failure;
@@ -179,17 +181,17 @@ impl Store {
             sources: Arc::clone(&sources),
             changes: Arc::clone(&changes),
         };
-        let mut state = State::open(conn, clock.clone(), Policy::new(config), metrics, ears)?;
+        let failure = Failure::default();
+        let (checkpointer, log) = Checkpointer::start(&path, failure.clone())?;
+        let mut state = State::open(conn, clock.clone(), Policy::new(config), metrics, ears, log)?;
         let seed = state.seed;
         state.begin()?;
         state.mend_times()?;
         state.sync_sites(config)?;
         state.reload_windows()?;
         state.commit()?;
-        let (gate, failure) = (Arc::<Gate>::default(), Failure::default());
-        let writer = Writer::start(state, Arc::clone(&gate), failure.clone())
+        let writer = Writer::start(state, failure.clone())
             .map_err(|e| StoreError::Engine(format!("the writer cannot start: {e}")))?;
-        let checkpointer = Checkpointer::start(&path, gate, failure.clone())?;
         let inner = Inner {
             writer: Some(writer),
             _checkpointer: Some(checkpointer),

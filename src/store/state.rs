@@ -6,11 +6,12 @@
 //! transaction at the latest. A job that was refused before it wrote any leaves
 //! memory as it is.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::ahead::Ahead;
+use super::checkpoint::LogKeeper;
 use super::hosts::Hosts;
 use super::learn::Learning;
 use super::lookup::Lookup;
@@ -19,6 +20,7 @@ use super::policy::Policy;
 use super::turns::TurnDeltas;
 use super::wake::Wake;
 use super::{StoreError, engine};
+use crate::by_id::{ById, IdSet};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::model::{CrawlId, HostId, SiteId};
@@ -52,16 +54,18 @@ pub(super) struct State {
     pub(super) seed: u64,
     pub(super) lookup: Lookup,
     pub(super) hosts: Hosts,
-    pub(super) crawls: HashMap<CrawlId, Crawl>,
-    pub(super) windows: HashMap<CrawlId, Window>,
+    pub(super) crawls: ById<CrawlId, Crawl>,
+    pub(super) windows: ById<CrawlId, Window>,
+    /// Rows of what the windows hold.
+    pub(super) ahead: Ahead,
     /// Changes to the counts of hosts' queues, written once a job.
     pub(super) deltas: TurnDeltas,
     /// Sites that are not leased from. The windows know nothing of their URLs.
-    pub(super) paused_sites: HashSet<SiteId>,
+    pub(super) paused_sites: IdSet<SiteId>,
     /// Some of the pairs that `site_hosts` has.
-    pub(super) site_hosts: HashSet<(SiteId, HostId)>,
+    pub(super) site_hosts: IdSet<(SiteId, HostId)>,
     /// Blocks in force, of the crawls that have any.
-    pub(super) blocks: HashMap<CrawlId, Vec<Block>>,
+    pub(super) blocks: ById<CrawlId, Vec<Block>>,
     /// What looks and reads have taught.
     pub(super) learning: Learning,
     /// The highest row of urls given out.
@@ -72,6 +76,8 @@ pub(super) struct State {
     pub(super) changes_moved: bool,
     /// Rows written by this connection before the job that runs now.
     written_before_job: u64,
+    /// Jobs of this transaction whose writes stay.
+    kept_jobs: usize,
     /// The same, before the transaction.
     written_before: u64,
     /// Could memory not be read again when it should have been?
@@ -79,6 +85,7 @@ pub(super) struct State {
     /// Did the last commit that had something to write find no room?
     pub(super) is_full: bool,
     ears: Ears,
+    log: LogKeeper,
 }
 
 impl State {
@@ -89,6 +96,7 @@ impl State {
         policy: Policy,
         metrics: Arc<Metrics>,
         ears: Ears,
+        log: LogKeeper,
     ) -> Result<Self, StoreError> {
         let seed = read_seed(&conn)?;
         let lookup = Lookup::open(&conn).map_err(engine)?;
@@ -100,21 +108,24 @@ impl State {
             seed,
             lookup,
             hosts: Hosts::default(),
-            crawls: HashMap::new(),
-            windows: HashMap::new(),
+            crawls: ById::default(),
+            windows: ById::default(),
+            ahead: Ahead::default(),
             deltas: TurnDeltas::default(),
-            paused_sites: HashSet::new(),
-            site_hosts: HashSet::new(),
-            blocks: HashMap::new(),
+            paused_sites: IdSet::default(),
+            site_hosts: IdSet::default(),
+            blocks: ById::default(),
             learning: Learning::default(),
             last_url: 0,
             sources_moved: false,
             changes_moved: false,
             written_before_job: 0,
+            kept_jobs: 0,
             written_before: 0,
             is_stale: false,
             is_full: false,
             ears,
+            log,
         };
         state.remember()?;
         Ok(state)
@@ -133,6 +144,7 @@ impl State {
 
     pub(super) fn begin(&mut self) -> Result<(), StoreError> {
         self.forget_lessons();
+        self.kept_jobs = 0;
         if self.is_stale {
             self.remember()?;
         }
@@ -185,27 +197,50 @@ impl State {
             .map_err(engine)
     }
 
+    /// A job begins. The first of a transaction needs no savepoint: to take it
+    /// back, the transaction begins anew, which spares copies of all the pages
+    /// that it writes to.
     pub(super) fn savepoint(&mut self) -> Result<(), StoreError> {
         self.written_before_job = self.conn.total_changes();
         self.learning.begin_job();
-        self.conn.execute_batch("SAVEPOINT job").map_err(engine)
+        self.ahead.begin_job();
+        // The engine itself takes a transaction back when the disk fails it.
+        match (self.kept_jobs > 0, self.conn.is_autocommit()) {
+            (true, false) => self.conn.execute_batch("SAVEPOINT job").map_err(engine),
+            (true, true) => Err(StoreError::Engine("the transaction was taken back".to_owned())),
+            (false, false) => Ok(()),
+            (false, true) => self.conn.execute_batch("BEGIN IMMEDIATE").map_err(engine),
+        }
     }
 
     /// Keeps the writes of the job that just ran.
     pub(super) fn keep(&mut self) -> Result<(), StoreError> {
+        self.ahead.end_job();
         let settled = self.flush_deltas();
         if settled.is_err() {
             self.take_back()?;
             return settled;
         }
-        self.conn.execute_batch("RELEASE job").map_err(engine)
+        if self.kept_jobs > 0 {
+            self.conn.execute_batch("RELEASE job").map_err(engine)?;
+        }
+        self.kept_jobs += 1;
+        Ok(())
     }
 
     /// Takes back the writes of the job that just ran, and what memory took
     /// over from them.
     pub(super) fn take_back(&mut self) -> Result<(), StoreError> {
         self.learning.take_back();
-        self.conn.execute_batch("ROLLBACK TO job; RELEASE job").map_err(engine)?;
+        self.ahead.clear();
+        if self.kept_jobs > 0 {
+            self.conn.execute_batch("ROLLBACK TO job; RELEASE job").map_err(engine)?;
+        } else {
+            if !self.conn.is_autocommit() {
+                self.conn.execute_batch("ROLLBACK").map_err(engine)?;
+            }
+            self.conn.execute_batch("BEGIN IMMEDIATE").map_err(engine)?;
+        }
         if self.conn.total_changes() != self.written_before_job {
             return self.remember();
         }
@@ -231,6 +266,7 @@ impl State {
         self.deltas = TurnDeltas::default();
         self.hosts = Hosts::default();
         self.windows.clear();
+        self.ahead.clear();
         self.site_hosts.clear();
         self.lookup.reload(&self.conn).map_err(engine)?;
         self.crawls = read_crawls(&self.conn)?;
@@ -268,8 +304,29 @@ impl State {
         merged
     }
 
+    /// Keeps the write-ahead log short.
+    pub(super) fn tend_log(&self) -> Result<(), StoreError> {
+        self.log.tend(&self.conn)
+    }
+
+    /// Writes what has waited for a quiet moment.
+    pub(super) fn write_what_waits(&mut self) -> Result<(), StoreError> {
+        if !self.has_lessons_waiting() {
+            return Ok(());
+        }
+        self.begin()?;
+        let written = self.write_all_lessons();
+        self.commit().and(written)
+    }
+
     /// The last thing the thread does: `Err` only when the disk failed.
-    pub(super) fn shut_down(&self) -> Result<(), StoreError> {
+    pub(super) fn shut_down(&mut self) -> Result<(), StoreError> {
+        if let Err(error) = self.write_what_waits() {
+            tracing::warn!(%error, "the last of what was learned is lost");
+            if error.is_fatal() {
+                return Err(error);
+            }
+        }
         let tidy = "PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);";
         self.conn.execute_batch(tidy).map_err(engine).or_else(|error| {
             tracing::debug!(%error, "the log was not folded into the database; the next start does it");
@@ -307,7 +364,7 @@ impl State {
     }
 }
 
-fn read_crawls(conn: &Connection) -> Result<HashMap<CrawlId, Crawl>, StoreError> {
+fn read_crawls(conn: &Connection) -> Result<ById<CrawlId, Crawl>, StoreError> {
     let mut query = conn.prepare("SELECT id, name, paused FROM crawls").map_err(engine)?;
     let rows = query
         .query_map([], |row| {

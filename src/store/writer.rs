@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::StoreError;
-use super::checkpoint::Gate;
 use super::failure::Failure;
 use super::state::State;
 
@@ -47,7 +46,8 @@ pub(super) enum Lane {
 type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 /// Runs inside the transaction, or hears why there is none; says whether its
 /// writes may stay, or why not.
-type Job = Box<dyn FnOnce(Result<&mut State, StoreError>) -> (Result<(), StoreError>, Answer) + Send>;
+type Job =
+    Box<dyn FnOnce(Result<&mut State, StoreError>) -> (Result<(), StoreError>, Answer) + Send>;
 
 struct Lanes {
     hot: VecDeque<(Job, OwnedSemaphorePermit)>,
@@ -61,7 +61,6 @@ struct Shared {
     hot_room: Arc<Semaphore>,
     bulk_room: Arc<Semaphore>,
     failure: Failure,
-    gate: Arc<Gate>,
 }
 
 /// A handle to the writer; the thread ends when [`Writer::close`] is called.
@@ -72,18 +71,13 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Starts the thread. `state` moves into it.
-    pub(super) fn start(
-        state: State,
-        gate: Arc<Gate>,
-        failure: Failure,
-    ) -> std::io::Result<Self> {
+    pub(super) fn start(state: State, failure: Failure) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             lanes: Mutex::new(Lanes { hot: VecDeque::new(), bulk: VecDeque::new(), closed: false }),
             arrived: Condvar::new(),
             hot_room: Arc::new(Semaphore::new(HOT_WAITING)),
             bulk_room: Arc::new(Semaphore::new(BULK_WAITING)),
             failure,
-            gate,
         });
         let inside = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
@@ -181,8 +175,7 @@ fn run(shared: &Shared, mut state: State) {
 fn work(shared: &Shared, state: &mut State) {
     while shared.failure.check().is_ok() {
         let Some(group) = next_group(shared) else { break };
-        let _inside = shared.gate.enter();
-        let done = if group.is_empty() { Ok(()) } else { commit_group(state, group, shared) };
+        let done = if group.is_empty() { rest(state) } else { commit_group(state, group, shared) };
         if let Err(error) = done.and_then(|()| tend(state)) {
             shared.failure.declare(&error);
         }
@@ -294,8 +287,21 @@ fn refuse_waiting(shared: &Shared) {
     lanes.bulk.clear();
 }
 
-/// A slice of index work between two groups, so that none of it is ever long.
+/// A quiet moment.
+fn rest(state: &mut State) -> Result<(), StoreError> {
+    state.write_what_waits().or_else(|error| {
+        tracing::warn!(%error, "what was learned could not be written");
+        unless_fatal(error)
+    })
+}
+
+/// A slice of index work between two groups, so that none of it is ever long,
+/// and a look at the log.
 fn tend(state: &mut State) -> Result<(), StoreError> {
+    state.tend_log().or_else(|error| {
+        tracing::debug!(%error, "checkpoint put off");
+        unless_fatal(error)
+    })?;
     state.merge_indexes(MERGE_SLICE).or_else(|error| {
         tracing::warn!(%error, "index merge failed, it will be tried again");
         unless_fatal(error)

@@ -47,13 +47,8 @@ async fn run(script: &mut Script, disk: &Disk) -> End {
             (true, code, daemon.complaints())
         }
     };
-    let end = End {
-        code,
-        said,
-        writes_after: disk.writes_after(),
-        was_hit: disk.hits() > 0,
-        started,
-    };
+    let end =
+        End { code, said, writes_after: disk.writes_after(), was_hit: disk.hits() > 0, started };
     disk.disarm();
     end
 }
@@ -86,9 +81,9 @@ async fn recovers(script: &mut Script, about: &str) {
 
 /// Pages that the stream of changes does not call new exactly once.
 async fn told_otherwise(api: &ApiClient, pages: u32) -> Vec<String> {
-    let answer: Value = api.get("/v1/changes", &[("kinds", "new"), ("limit", "1000")]).await.unwrap();
-    let mut told: BTreeMap<String, u32> =
-        (0..pages).map(|n| (format!("/page/{n}"), 0)).collect();
+    let answer: Value =
+        api.get("/v1/changes", &[("kinds", "new"), ("limit", "1000")]).await.unwrap();
+    let mut told: BTreeMap<String, u32> = (0..pages).map(|n| (format!("/page/{n}"), 0)).collect();
     for event in answer["changes"].as_array().unwrap() {
         let url: url::Url = event["url"].as_str().unwrap().parse().unwrap();
         *told.entry(url.path().to_owned()).or_default() += 1;

@@ -24,7 +24,8 @@ async fn refusal(daemon: &Daemon, path: &str, body: &Value) -> (u16, String, boo
         .send()
         .await
         .unwrap();
-    let (status, retries) = (answer.status().as_u16(), answer.headers().contains_key("retry-after"));
+    let (status, retries) =
+        (answer.status().as_u16(), answer.headers().contains_key("retry-after"));
     let body: Value = serde_json::from_slice(&bytes_of(answer).await).unwrap();
     (status, body["type"].as_str().unwrap_or_default().to_owned(), retries)
 }

@@ -60,9 +60,8 @@ fn is_sound(folder: &Path) -> Option<Connection> {
     let conn = open(folder);
     let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(check, "ok");
-    let made: bool = conn
-        .query_row("SELECT count(*) > 0 FROM sqlite_schema", [], |row| row.get(0))
-        .unwrap();
+    let made: bool =
+        conn.query_row("SELECT count(*) > 0 FROM sqlite_schema", [], |row| row.get(0)).unwrap();
     if !made {
         return None;
     }
@@ -109,9 +108,8 @@ async fn with_normal_durability_a_power_loss_takes_the_last_moments_and_no_more(
         past.rebuild(moment, how, &mut dice, folder.path());
         let conn = is_sound(folder.path());
         let answered = script.deeds.iter().filter(|(_, at)| past.until(*at) <= moment);
-        let stands: Vec<bool> = answered
-            .map(|(deed, _)| conn.as_ref().is_some_and(|conn| deed.stands(conn)))
-            .collect();
+        let stands: Vec<bool> =
+            answered.map(|(deed, _)| conn.as_ref().is_some_and(|conn| deed.stands(conn))).collect();
         // Of what one client was answered one after the other, a first part is
         // there: the last moments are lost, never anything amid.
         let kept = stands.iter().filter(|stands| **stands).count();

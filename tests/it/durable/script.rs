@@ -17,14 +17,32 @@ use crate::support::{Origin, Reply};
 /// Something that was answered with a 2xx.
 #[derive(Debug, Clone)]
 pub(super) enum Deed {
-    Leased { id: i64, token: String },
-    Extended { id: i64, token: String },
-    Released { id: i64, token: String },
-    Settled { id: i64, token: String },
-    Blocked { prefix: String },
-    Submitted { url: String },
+    Leased {
+        id: i64,
+        token: String,
+    },
+    Extended {
+        id: i64,
+        token: String,
+    },
+    Released {
+        id: i64,
+        token: String,
+    },
+    Settled {
+        id: i64,
+        token: String,
+    },
+    Blocked {
+        prefix: String,
+    },
+    Submitted {
+        url: String,
+    },
     /// A poll of this number is listed.
-    Polled { id: i64 },
+    Polled {
+        id: i64,
+    },
 }
 
 impl Deed {
@@ -86,14 +104,8 @@ impl Script {
             origin.addr(),
         );
         let config = write_config(folder.path(), &text);
-        let mut script = Self {
-            folder,
-            config,
-            origin,
-            deeds: Vec::new(),
-            refusals: Vec::new(),
-            version: 0,
-        };
+        let mut script =
+            Self { folder, config, origin, deeds: Vec::new(), refusals: Vec::new(), version: 0 };
         script.publish();
         script
     }
@@ -151,7 +163,12 @@ impl Script {
 
     /// Waits until the sitemap was polled once more since poll `before`; `None`
     /// where the daemon ends first, or cannot.
-    pub(super) async fn polled(&mut self, api: &ApiClient, disk: Option<&Disk>, before: i64) -> Option<i64> {
+    pub(super) async fn polled(
+        &mut self,
+        api: &ApiClient,
+        disk: Option<&Disk>,
+        before: i64,
+    ) -> Option<i64> {
         let deadline = Instant::now() + DEADLINE;
         let mut misses = 0;
         loop {
@@ -193,10 +210,9 @@ impl Script {
         }
         for (index, (id, token)) in held.into_iter().enumerate() {
             let (path, body) = match index {
-                0 | 1 => (
-                    "/v1/settle",
-                    json!({ "results": [{ "token": token, "outcome": "changed" }] }),
-                ),
+                0 | 1 => {
+                    ("/v1/settle", json!({ "results": [{ "token": token, "outcome": "changed" }] }))
+                }
                 2 => ("/v1/extend", json!({ "tokens": [token], "ttl": "1h" })),
                 _ => ("/v1/release", json!({ "tokens": [token], "after": "1h" })),
             };

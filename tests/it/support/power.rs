@@ -20,9 +20,16 @@ const HEAD: usize = 24;
 enum Event {
     Name(String),
     Create,
-    Write { at: usize, data: Vec<u8> },
-    Truncate { to: usize },
-    Sync { began: usize },
+    Write {
+        at: usize,
+        data: Vec<u8>,
+    },
+    Truncate {
+        to: usize,
+    },
+    Sync {
+        began: usize,
+    },
     Unlink,
     /// A process began.
     Start,

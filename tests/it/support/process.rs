@@ -85,7 +85,10 @@ impl Daemon {
     }
 
     /// The same where it may refuse; then how it ended, and what it said.
-    pub fn try_start(config: &Path, disk: Option<&Disk>) -> Result<Self, (ExitStatus, Vec<String>)> {
+    pub fn try_start(
+        config: &Path,
+        disk: Option<&Disk>,
+    ) -> Result<Self, (ExitStatus, Vec<String>)> {
         let mut daemon = Self::launch(config, disk);
         let deadline = Instant::now() + DEADLINE;
         let mut said = Vec::new();

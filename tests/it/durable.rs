@@ -2,7 +2,9 @@
 //! stepped clocks. The real binary in real time, on a disk of the test's.
 
 mod answers;
+mod care;
 mod faults;
+mod fire;
 mod full;
 mod killed;
 mod power;

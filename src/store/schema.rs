@@ -243,8 +243,9 @@ mod tests {
         drop(conn);
         let mut conn = Connection::open(&path).unwrap();
         migrate(&mut conn, &path, VERSION + 1, &[first, second]).unwrap();
-        let kept: (i64, i64) =
-            conn.query_row("SELECT n, m FROM one", [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        let kept: (i64, i64) = conn
+            .query_row("SELECT n, m FROM one", [], |row| Ok((row.get(0)?, row.get(1)?)))
+            .unwrap();
         assert_eq!(kept, (1, 1));
         // And it is what an older program refuses.
         assert_eq!(check_version(&conn, &path), Err(newer(&path, VERSION + 2)));

@@ -39,7 +39,11 @@ async fn a_site_whose_forgetting_is_killed_is_forgotten_by_the_same_order() {
     let left = |database| -> i64 {
         Connection::open(database)
             .unwrap()
-            .query_row("SELECT count(*) FROM urls u JOIN sites s ON s.id = u.site_id WHERE s.name = 'b'", [], |row| row.get(0))
+            .query_row(
+                "SELECT count(*) FROM urls u JOIN sites s ON s.id = u.site_id WHERE s.name = 'b'",
+                [],
+                |row| row.get(0),
+            )
             .unwrap()
     };
     loop {

@@ -151,8 +151,7 @@ async fn what_always_fails_is_given_up_listed_and_delays_nobody() {
     let api = daemon.client();
     let dead: Value = api.get("/v1/queue/dead", &[("limit", "1000")]).await.unwrap();
     assert_eq!(dead["urls"].as_array().unwrap().len(), 50, "{dead}");
-    let answer: Value =
-        api.post("/v1/queue/replay", &json!({ "all": true })).await.unwrap();
+    let answer: Value = api.post("/v1/queue/replay", &json!({ "all": true })).await.unwrap();
     assert_eq!(answer["replayed"], 50);
     let leases = read(&api.post::<Value>("/v1/lease", &body).await.unwrap());
     let again = leases.iter().filter(|lease| lease.url.contains("//large"));

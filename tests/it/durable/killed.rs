@@ -69,7 +69,7 @@ impl Site {
         self.version += 1;
         let now = self.now();
         let count = u32::try_from(self.listed.len()).unwrap();
-        for _ in 0..1 + dice.below(count / 25) {
+        for _ in 0..=dice.below(count / 25) {
             let index = dice.below(count) as usize;
             *self.listed.values_mut().nth(index).unwrap() = now;
         }
@@ -84,7 +84,8 @@ impl Site {
             String::from("<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\">\n");
         for (url, lastmod) in &self.listed {
             // Never due again by time.
-            write!(xml, "<url><loc>{url}</loc><lastmod>{lastmod}</lastmod><changefreq>never</changefreq></url>\n").unwrap();
+            let date = format!("<lastmod>{lastmod}</lastmod><changefreq>never</changefreq>");
+            writeln!(xml, "<url><loc>{url}</loc>{date}</url>").unwrap();
         }
         self.origin.set("/sitemap.xml", Reply::xml(xml + "</urlset>\n"));
     }
@@ -207,7 +208,7 @@ impl Run {
         if self.dice.below(6) == 0 {
             // Past the end of the leases.
             daemon.signal("STOP");
-            let seconds = if number % 2 == 0 { TTL.1 } else { TTL.0 };
+            let seconds = if number.is_multiple_of(2) { TTL.1 } else { TTL.0 };
             tokio::time::sleep(Duration::from_millis(u64::from(seconds) * 1_000 + 200)).await;
             daemon.signal("CONT");
             self.stops += 1;

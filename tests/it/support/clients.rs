@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use sitemapd::fetch::api::{ApiClient, ApiError};
 
-use super::ledger::{Act, Held, Lease, Ledger};
 use super::lease_history::Dice;
+use super::ledger::{Act, Held, Lease, Ledger};
 
 /// A client; it ends when the daemon does.
 pub struct Client {
@@ -85,7 +85,8 @@ impl Client {
         });
         let is_repeated = self.dice.below(6) == 0;
         if is_repeated {
-            let number = u64::from(self.dice.below(u32::MAX)) << 32 | u64::from(self.dice.below(u32::MAX));
+            let number =
+                u64::from(self.dice.below(u32::MAX)) << 32 | u64::from(self.dice.below(u32::MAX));
             body["request_id"] = json!(format!("r{number}"));
         }
         let called = Instant::now();
@@ -102,7 +103,11 @@ impl Client {
             if kept.len() == held.len() {
                 let again = self.post("/v1/lease", &body).await;
                 if let Some(again) = again.filter(|_| called.elapsed() < ttl / 2) {
-                    self.ledger.repeated(&leases, &read(&again));
+                    assert_eq!(
+                        tokens(&leases),
+                        tokens(&read(&again)),
+                        "a repeated call got others"
+                    );
                 }
             }
             self.ledger.keep(kept);
@@ -170,7 +175,8 @@ impl Client {
         let body = json!({ "tokens": tokens, "ttl": format!("{}s", self.ttl.1) });
         let answer = self.post("/v1/extend", &body).await;
         for (index, held) in held.iter().enumerate() {
-            let result = answer.as_ref().map(|all| all["results"][index]["result"].as_str().unwrap());
+            let result =
+                answer.as_ref().map(|all| all["results"][index]["result"].as_str().unwrap());
             self.ledger.extended(held, called, ttl, result);
         }
         self.ledger.keep(held);
@@ -197,8 +203,8 @@ impl Client {
     async fn forge(&mut self) -> Option<()> {
         let mut results = Vec::new();
         for row in [1 + self.dice.below(100), u32::MAX] {
-            let secret: String = (0..4).map(|_| format!("{:08x}", self.dice.below(u32::MAX))).collect();
-            results.push(json!({ "token": format!("{secret}{row:016x}"), "outcome": "gone" }));
+            let part = self.dice.below(u32::MAX);
+            results.push(json!({ "token": format!("{part:032x}{row:016x}"), "outcome": "gone" }));
         }
         let answer = self.post("/v1/settle", &json!({ "results": results })).await?;
         for result in answer["results"].as_array().unwrap() {
@@ -226,7 +232,10 @@ fn small(count: usize) -> u32 {
 }
 
 fn tokens(leases: &[Lease]) -> Vec<Held> {
-    leases.iter().map(|lease| Held { id: lease.id, token: lease.token.clone() }).collect()
+    let mut all: Vec<_> =
+        leases.iter().map(|lease| Held { id: lease.id, token: lease.token.clone() }).collect();
+    all.sort_by(|a, b| a.token.cmp(&b.token));
+    all
 }
 
 /// The leases of an answer.

@@ -1,12 +1,14 @@
 //! What concurrent clients of a daemon were told while it was killed, stopped
 //! and its clock stepped, and whether that keeps the promises of a queue:
 //!
-//! 1. nothing that was answered is lost; 2. nothing is invented; 3. a URL has
-//! one holder at a time, by the time that really passed; 4. an old token
-//! changes nothing, and settling twice is settling once; 5. what was settled
-//! comes again for a newer change only; 6. attempts only grow; 7. a call
-//! without an answer may have worked or not; 8. what changes while it is leased
-//! is delivered again.
+//! 1. Nothing that was answered is lost.
+//! 2. Nothing is invented.
+//! 3. A URL has one holder at a time, by the time that really passed.
+//! 4. An old token changes nothing, and settling twice is settling once.
+//! 5. What was settled comes again for a newer change only, or if asked for.
+//! 6. Attempts are counted one by one, and not forgotten.
+//! 7. A call without an answer may have worked or not.
+//! 8. What changes while it is leased is delivered again.
 //!
 //! The clients keep it, in their own time. The daemon's tables are read from a
 //! copy, after it was killed.
@@ -160,14 +162,6 @@ impl Ledger {
         }
     }
 
-    /// The tokens of a repeated call, which must be those of the first.
-    pub fn repeated(&self, first: &[Lease], again: &[Lease]) {
-        let tokens = |leases: &[Lease]| -> BTreeSet<String> {
-            leases.iter().map(|lease| lease.token.clone()).collect()
-        };
-        assert_eq!(tokens(first), tokens(again), "a repeated call got something else");
-    }
-
     /// Nobody heard the answer.
     pub fn unanswered(&self) {
         self.book().totals.unanswered += 1;
@@ -260,7 +254,10 @@ impl Ledger {
         let delivery = book.delivery(held);
         match result {
             "ok" => {
-                assert!(called < delivery.latest + ROUNDING, "ended when it was over: {delivery:#?}");
+                assert!(
+                    called < delivery.latest + ROUNDING,
+                    "ended when it was over: {delivery:#?}"
+                );
                 delivery.end = End::Done(act);
                 match act {
                     Act::Settled | Act::Failed => book.totals.settles += 1,
@@ -396,8 +393,9 @@ fn check_order(list: &[Delivery], was_asked_for: bool, unanswered: u64) {
         let least = match first.end {
             End::Done(Act::Settled) | End::Perhaps(Act::Settled) => 1,
             End::Done(Act::Released) | End::Perhaps(Act::Released) => first.attempt,
-            End::Done(Act::Failed) | End::Open | End::Late => first.attempt + 1,
-            End::Perhaps(Act::Failed) => first.attempt + 1,
+            End::Done(Act::Failed) | End::Perhaps(Act::Failed) | End::Open | End::Late => {
+                first.attempt + 1
+            }
         };
         assert!(is_anew || second.attempt >= least, "attempts were forgotten: {pair:#?}");
     }
@@ -438,21 +436,22 @@ fn check_row(conn: &Connection, id: i64, list: &[Delivery], asked: Option<&Insta
         "{done} settled, {perhaps} perhaps, and kept are {}: {list:#?}",
         row.fetches
     );
-    let Some(last) = list.last() else { return };
+    let Some(delivery) = list.last() else { return };
     let now = Instant::now();
-    if last.end == End::Open && now + ROUNDING < last.until {
-        let kept = row.token.as_deref().is_some_and(|token| last.token[..32].to_uppercase() == token);
-        assert!(kept, "the lease is lost: {last:#?}, {row:?}");
+    if delivery.end == End::Open && now + ROUNDING < delivery.until {
+        let kept =
+            row.token.as_deref().is_some_and(|token| delivery.token[..32].to_uppercase() == token);
+        assert!(kept, "the lease is lost: {delivery:#?}, {row:?}");
     }
     let is_held = row.token.as_ref().is_some_and(|token| !token.is_empty());
     let is_due = row.due_s.is_some_and(|due| due <= now_s) || row.attempt > 0 || row.state == 3;
     let known = row.lastmod_s.and_then(|s| Timestamp::from_second(s).ok());
-    if last.end == End::Done(Act::Settled) && known > last.lastmod {
-        assert!(is_held || is_due, "a change is lost: {last:#?}, {row:?}");
+    if delivery.end == End::Done(Act::Settled) && known > delivery.lastmod {
+        assert!(is_held || is_due, "a change is lost: {delivery:#?}, {row:?}");
     }
-    if asked.is_some_and(|at| *at > last.answered) {
+    if asked.is_some_and(|at| *at > delivery.answered) {
         let is_first = row.band == Some(102) || row.dirty > 0 || is_held && row.reason == 3;
-        assert!(is_first || row.attempt > 0, "an order is lost: {last:#?}, {row:?}");
+        assert!(is_first || row.attempt > 0, "an order is lost: {delivery:#?}, {row:?}");
     }
 }
 

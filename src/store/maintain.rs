@@ -53,8 +53,14 @@ impl State {
         if free < SPARE_PAGES || free < all / SPARE_SHARE {
             return Ok(false);
         }
-        let vacuum = format!("PRAGMA incremental_vacuum({GIVE_BACK})");
-        self.conn.execute_batch(&vacuum).map(|()| true).map_err(engine)
+        // It goes on by a page each time that it is asked for the next row.
+        let mut vacuum = self
+            .conn
+            .prepare_cached(&format!("PRAGMA incremental_vacuum({GIVE_BACK})"))
+            .map_err(engine)?;
+        let mut pages = vacuum.query([]).map_err(engine)?;
+        while pages.next().map_err(engine)?.is_some() {}
+        Ok(true)
     }
 
     /// Drops old changes, and remembers which: a cursor before them is too old.

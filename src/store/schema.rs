@@ -48,9 +48,12 @@ pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
         Durability::Full => "FULL",
         Durability::Normal => "NORMAL",
     };
+    if read_all(&conn, "PRAGMA journal_mode = WAL").map_err(|e| unusable(path, &e))? != ["wal"] {
+        let path = path.display();
+        return Err(StoreError::Unusable(format!("{path} cannot have a write-ahead log")));
+    }
     let pragmas = format!(
-        "PRAGMA journal_mode = WAL;
-         PRAGMA synchronous = {sync};
+        "PRAGMA synchronous = {sync};
          PRAGMA wal_autocheckpoint = 0;
          PRAGMA journal_size_limit = 67108864;
          PRAGMA temp_store = MEMORY;
@@ -58,6 +61,12 @@ pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
     );
     conn.execute_batch(&pragmas).map_err(|e| unusable(path, &e))?;
     Ok(conn)
+}
+
+/// All rows of a pragma. It commits after the last of them: who reads but the
+/// first does not hear that this failed.
+fn read_all(conn: &Connection, pragma: &str) -> rusqlite::Result<Vec<String>> {
+    conn.prepare(pragma)?.query_map([], |row| row.get(0))?.collect()
 }
 
 fn check_engine(number: i32, name: &str) -> Result<(), StoreError> {

@@ -7,6 +7,7 @@ mod faults;
 mod fire;
 mod full;
 mod killed;
+mod large;
 mod power;
 mod script;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rusqlite::{OptionalExtension, params};
 
 use super::hosts::millis;
+use super::pending::NewLease;
 use super::rows::{UrlRow, reason};
 use super::state::State;
 use super::{StoreError, engine, timestamp};
@@ -104,30 +105,21 @@ impl State {
         let token = Token { url: row.id, secret };
         let attempt = row.attempt + 1;
         let expires_at = call.now.saturating_add(millis(call.ttl));
-        self.conn
-            .prepare_cached(
-                "INSERT INTO leases (url_id, token, crawl_id, host_id, reason, band, due_s, attempt,
-                                     leased_at, expires_at, not_before, worker, request_id)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
-            )
-            .and_then(|mut insert| {
-                insert.execute(params![
-                    row.id.0,
-                    secret,
-                    row.crawl.0,
-                    row.host.0,
-                    row.reason as i64,
-                    in_hundredths(value),
-                    row.due_s,
-                    attempt,
-                    call.now,
-                    expires_at,
-                    not_before,
-                    call.worker,
-                    call.request_id,
-                ])
-            })
-            .map_err(engine)?;
+        self.pending.lease(NewLease {
+            url: row.id,
+            secret,
+            crawl: row.crawl,
+            host: row.host,
+            reason: row.reason,
+            band: in_hundredths(value),
+            due_s: row.due_s,
+            attempt,
+            leased_at: call.now,
+            expires_at,
+            not_before,
+            worker: call.worker.clone(),
+            request_id: call.request_id.clone(),
+        });
         Ok(Leased { value, ..self.leased(call, row, token, attempt, not_before, expires_at)? })
     }
 

@@ -35,6 +35,7 @@ impl State {
         now_s: i64,
         limit: usize,
     ) -> Result<(), StoreError> {
+        self.write_pending()?;
         if !self.policy.learns() || self.proof_of_host(host)? <= 0.0 {
             let (due, extent, next_due) = self.due_of_host(crawl, host, now_s, limit, &[])?;
             self.window(crawl).refill(host, &due, extent, next_due);

@@ -4,10 +4,11 @@ use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::ending::Lease;
+use super::many::Many;
 use super::state::State;
 use super::turns::Place;
 use super::{StoreError, engine};
@@ -123,24 +124,26 @@ const COLUMNS: &str = "u.id, u.crawl_id, u.host_id, u.site_id, u.source_id, u.pa
 /// How many these are.
 const WIDTH: usize = 25;
 
-static BY_NUMBER: LazyLock<String> = LazyLock::new(|| {
-    format!(
+static BY_NUMBER: LazyLock<Many> = LazyLock::new(|| {
+    let head = format!(
         "SELECT {COLUMNS}, l.url_id IS NOT NULL
          FROM urls u
          LEFT JOIN feedback f ON f.url_id = u.id
          LEFT JOIN leases l ON l.url_id = u.id
-         WHERE u.id = ?1"
-    )
+         WHERE u.id IN"
+    );
+    Many::of_values(&head, "")
 });
 
-static LEASED: LazyLock<String> = LazyLock::new(|| {
-    format!(
-        "SELECT {COLUMNS}, l.reason, l.due_s, l.attempt, l.leased_at, l.expires_at, l.dirty
+static LEASED: LazyLock<Many> = LazyLock::new(|| {
+    let head = format!(
+        "SELECT {COLUMNS}, l.reason, l.due_s, l.attempt, l.leased_at, l.expires_at, l.dirty, l.token
          FROM leases l
-         JOIN urls u ON u.id = l.url_id
+         CROSS JOIN urls u ON u.id = l.url_id
          LEFT JOIN feedback f ON f.url_id = l.url_id
-         WHERE l.url_id = ?1 AND l.token = ?2"
-    )
+         WHERE l.url_id IN"
+    );
+    Many::of_values(&head, "")
 });
 
 /// A host's list below a band, with the rows of those whose value is to be
@@ -309,19 +312,31 @@ impl State {
 
 /// A URL row by number.
 pub(super) fn read_url(conn: &Connection, id: UrlId) -> Result<Option<UrlRow>, StoreError> {
-    conn.prepare_cached(&BY_NUMBER)
-        .and_then(|mut query| {
-            let read = |row: &Row<'_>| Ok(UrlRow { leased: row.get(WIDTH)?, ..read_row(row, 0)? });
-            query.query_row([id.0], read).optional()
-        })
-        .map_err(engine)
+    let mut found = None;
+    read_urls(conn, &[id], |row| found = Some(row))?;
+    Ok(found)
 }
 
-/// The row of a URL that is leased under a token, and that lease.
+/// URL rows by number, in any order; what is not there is left out.
+pub(super) fn read_urls(
+    conn: &Connection,
+    ids: &[UrlId],
+    mut each: impl FnMut(UrlRow),
+) -> Result<(), StoreError> {
+    let read = |row: &Row<'_>| {
+        each(UrlRow { leased: row.get(WIDTH)?, ..read_row(row, 0)? });
+        Ok(())
+    };
+    BY_NUMBER.query(conn, ids, |id, values| values.bind(id.0), read).map_err(engine)
+}
+
+/// The leases of the URLs of tokens, each with its URL, in any order. Whether it
+/// is the token's own is for the caller to see.
 pub(super) fn read_leased(
     conn: &Connection,
-    token: Token,
-) -> Result<Option<(UrlRow, Lease)>, StoreError> {
+    tokens: &[Token],
+    mut each: impl FnMut(UrlRow, Lease),
+) -> Result<(), StoreError> {
     let read = |row: &Row<'_>| {
         let lease = Lease {
             reason: reason(row.get(WIDTH)?),
@@ -330,13 +345,12 @@ pub(super) fn read_leased(
             leased_at: row.get(WIDTH + 3)?,
             expires_at: row.get(WIDTH + 4)?,
             dirty: row.get(WIDTH + 5)?,
-            secret: token.secret,
+            secret: row.get(WIDTH + 6)?,
         };
-        Ok((UrlRow { leased: true, ..read_row(row, 0)? }, lease))
+        each(UrlRow { leased: true, ..read_row(row, 0)? }, lease);
+        Ok(())
     };
-    conn.prepare_cached(&LEASED)
-        .and_then(|mut query| query.query_row(params![token.url.0, token.secret], read).optional())
-        .map_err(engine)
+    LEASED.query(conn, tokens, |token, values| values.bind(token.url.0), read).map_err(engine)
 }
 
 /// A row of [`LISTED_WITH_ROWS`]: its place, and the URL as it is in the queue.

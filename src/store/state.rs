@@ -16,6 +16,7 @@ use super::hosts::Hosts;
 use super::learn::Learning;
 use super::lookup::Lookup;
 use super::operate::Block;
+use super::pending::Pending;
 use super::policy::Policy;
 use super::turns::TurnDeltas;
 use super::wake::Wake;
@@ -67,6 +68,8 @@ pub(super) struct State {
     pub(super) windows: ById<CrawlId, Window>,
     /// Rows of what the windows hold.
     pub(super) ahead: Ahead,
+    /// What the job that runs has yet to write.
+    pub(super) pending: Pending,
     /// Changes to the counts of hosts' queues, written once a job.
     pub(super) deltas: TurnDeltas,
     /// Sites that are not leased from. The windows know nothing of their URLs.
@@ -117,6 +120,7 @@ impl State {
             crawls: ById::default(),
             windows: ById::default(),
             ahead: Ahead::default(),
+            pending: Pending::default(),
             deltas: TurnDeltas::default(),
             paused_sites: IdSet::default(),
             site_hosts: IdSet::default(),
@@ -221,7 +225,7 @@ impl State {
     /// Keeps the writes of the job that just ran.
     pub(super) fn keep(&mut self) -> Result<(), StoreError> {
         self.ahead.end_job();
-        let settled = self.flush_deltas();
+        let settled = self.write_pending().and_then(|()| self.flush_deltas());
         if settled.is_err() {
             self.take_back()?;
             return settled;
@@ -238,6 +242,7 @@ impl State {
     pub(super) fn take_back(&mut self) -> Result<(), StoreError> {
         self.learning.take_back();
         self.ahead.clear();
+        self.pending.clear();
         if self.kept_jobs > 0 {
             self.conn.execute_batch("ROLLBACK TO job; RELEASE job").map_err(engine)?;
         } else {

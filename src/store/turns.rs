@@ -76,6 +76,17 @@ impl State {
         if added == 0 { Ok(()) } else { self.enqueued(std::iter::once(place), site) }
     }
 
+    /// Puts a URL back whose lease ended, which was not in the queue; its row is
+    /// written with the others of the job.
+    pub(super) fn enqueue_ended(
+        &mut self,
+        place: Place,
+        site: Option<SiteId>,
+    ) -> Result<(), StoreError> {
+        self.pending.place(place, site);
+        self.enqueued(std::iter::once(place), site)
+    }
+
     /// Rows of one host, all of one due time, have come into the queue: counts
     /// and window hear of them.
     pub(super) fn enqueued(

@@ -211,11 +211,10 @@ impl State {
             return self.pull_forward(row, Reason::Changed);
         }
         let beliefs = self.beliefs_of(row)?;
-        let looks = row.learned().map(|mut learned| {
-            learned.signal(signal);
-            learned.pack()
-        });
-        let looks = looks.or(row.looks);
+        let mut looks = row.looks;
+        if let Some(packed) = &mut looks {
+            UrlState::signal_packed(packed, signal);
+        }
         if beliefs.pulls[signal] > 0.0 {
             return self.follow_signal(row, looks);
         }

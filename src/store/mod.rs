@@ -347,7 +347,7 @@ fn engine(error: rusqlite::Error) -> StoreError {
         Some(ErrorCode::DiskFull) => StoreError::Full,
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy,
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-            StoreError::Unusable(error.to_string())
+            StoreError::Unusable(format!("the database is damaged: {error}; restore a backup"))
         }
         _ => StoreError::Engine(error.to_string()),
     }

@@ -40,12 +40,7 @@ const STATEMENTS: usize = 128;
 
 /// Opens (and, when new, creates) the database for the one writer.
 pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connection, StoreError> {
-    if rusqlite::version_number() < LEAST_SQLITE {
-        return Err(StoreError::Unusable(format!(
-            "SQLite {} can lose committed data; 3.51.3 or newer is needed",
-            rusqlite::version()
-        )));
-    }
+    check_engine(rusqlite::version_number(), rusqlite::version())?;
     let mut conn = Connection::open(path).map_err(|e| unusable(path, &e))?;
     configure(&conn).map_err(|e| unusable(path, &e))?;
     prepare_schema(&mut conn, path)?;
@@ -53,9 +48,12 @@ pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
         Durability::Full => "FULL",
         Durability::Normal => "NORMAL",
     };
+    if read_all(&conn, "PRAGMA journal_mode = WAL").map_err(|e| unusable(path, &e))? != ["wal"] {
+        let path = path.display();
+        return Err(StoreError::Unusable(format!("{path} cannot have a write-ahead log")));
+    }
     let pragmas = format!(
-        "PRAGMA journal_mode = WAL;
-         PRAGMA synchronous = {sync};
+        "PRAGMA synchronous = {sync};
          PRAGMA wal_autocheckpoint = 0;
          PRAGMA journal_size_limit = 67108864;
          PRAGMA temp_store = MEMORY;
@@ -63,6 +61,21 @@ pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
     );
     conn.execute_batch(&pragmas).map_err(|e| unusable(path, &e))?;
     Ok(conn)
+}
+
+/// All rows of a pragma. It commits after the last of them: who reads but the
+/// first does not hear that this failed.
+fn read_all(conn: &Connection, pragma: &str) -> rusqlite::Result<Vec<String>> {
+    conn.prepare(pragma)?.query_map([], |row| row.get(0))?.collect()
+}
+
+fn check_engine(number: i32, name: &str) -> Result<(), StoreError> {
+    if number >= LEAST_SQLITE {
+        return Ok(());
+    }
+    Err(StoreError::Unusable(format!(
+        "SQLite {name} can lose committed data; 3.51.3 or newer is needed"
+    )))
 }
 
 /// Opens the database read-only, for one of several readers.
@@ -158,12 +171,16 @@ fn check_version(conn: &Connection, path: &Path) -> Result<i32, StoreError> {
         )));
     }
     if version > VERSION {
-        return Err(StoreError::Unusable(format!(
-            "{} was written by a newer sitemapd (schema {version}, this one knows {VERSION})",
-            path.display()
-        )));
+        return Err(newer(path, version));
     }
     Ok(version)
+}
+
+fn newer(path: &Path, version: i32) -> StoreError {
+    StoreError::Unusable(format!(
+        "{} was written by a newer sitemapd (schema {version}, this one knows {VERSION})",
+        path.display()
+    ))
 }
 
 /// Finds damage before the work begins: a small database is checked page by
@@ -208,6 +225,40 @@ mod tests {
     use rusqlite::StatementStatus;
 
     use super::*;
+
+    #[test]
+    fn an_engine_that_can_lose_committed_data_is_refused() {
+        for (number, name) in [(3_051_002, "3.51.2"), (3_045_003, "3.45.3")] {
+            let refused = check_engine(number, name).unwrap_err();
+            assert!(refused.to_string().contains(name), "{refused}");
+        }
+        assert_eq!(check_engine(3_051_003, "3.51.3"), Ok(()));
+        // The one that is built in.
+        assert_eq!(check_engine(rusqlite::version_number(), rusqlite::version()), Ok(()));
+    }
+
+    #[test]
+    fn a_migration_that_is_broken_off_is_taken_up_again_at_its_step() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("test.db");
+        let mut conn = open_writer(&path, Durability::Full).unwrap();
+        let first = "CREATE TABLE one (n INTEGER); INSERT INTO one VALUES (1);";
+        let second = "ALTER TABLE one ADD COLUMN m INTEGER; UPDATE one SET m = n;";
+        let broken = "ALTER TABLE one ADD COLUMN m INTEGER; UPDATE nothing SET m = n;";
+        assert!(migrate(&mut conn, &path, VERSION, &[first, broken]).is_err());
+        // The first step stands, of the second there is nothing.
+        assert_eq!(check_version(&conn, &path), Err(newer(&path, VERSION + 1)));
+        assert!(conn.prepare("SELECT m FROM one").is_err());
+        drop(conn);
+        let mut conn = Connection::open(&path).unwrap();
+        migrate(&mut conn, &path, VERSION + 1, &[first, second]).unwrap();
+        let kept: (i64, i64) = conn
+            .query_row("SELECT n, m FROM one", [], |row| Ok((row.get(0)?, row.get(1)?)))
+            .unwrap();
+        assert_eq!(kept, (1, 1));
+        // And it is what an older program refuses.
+        assert_eq!(check_version(&conn, &path), Err(newer(&path, VERSION + 2)));
+    }
 
     #[test]
     fn a_statement_is_planned_once_whatever_is_bound() {

@@ -45,6 +45,15 @@ pub(super) struct Ears {
     pub(super) changes: Arc<watch::Sender<u64>>,
 }
 
+/// What went wrong and is to be made good.
+#[derive(Debug, Default)]
+struct Trouble {
+    /// Could memory not be read again when it should have been?
+    is_stale: bool,
+    /// Did the last commit that had something to write find no room?
+    is_full: bool,
+}
+
 /// The writer thread's own.
 pub(super) struct State {
     pub(super) conn: Connection,
@@ -83,10 +92,7 @@ pub(super) struct State {
     kept_jobs: usize,
     /// The same, before the transaction.
     written_before: u64,
-    /// Could memory not be read again when it should have been?
-    is_stale: bool,
-    /// Did the last commit that had something to write find no room?
-    pub(super) is_full: bool,
+    trouble: Trouble,
     ears: Ears,
     log: LogKeeper,
 }
@@ -126,8 +132,7 @@ impl State {
             written_before_job: 0,
             kept_jobs: 0,
             written_before: 0,
-            is_stale: false,
-            is_full: false,
+            trouble: Trouble::default(),
             ears,
             log,
         };
@@ -149,7 +154,7 @@ impl State {
     pub(super) fn begin(&mut self) -> Result<(), StoreError> {
         self.forget_lessons();
         self.kept_jobs = 0;
-        if self.is_stale {
+        if self.trouble.is_stale {
             self.remember()?;
         }
         self.written_before = self.conn.total_changes();
@@ -164,7 +169,7 @@ impl State {
             return committed;
         }
         if self.conn.total_changes() != self.written_before {
-            self.is_full = false;
+            self.trouble.is_full = false;
         }
         self.announce();
         if std::mem::take(&mut self.sources_moved) {
@@ -178,7 +183,7 @@ impl State {
 
     /// Takes back the whole transaction, which may have ended already.
     pub(super) fn give_up(&mut self, why: &StoreError) {
-        self.is_full |= *why == StoreError::Full;
+        self.trouble.is_full |= *why == StoreError::Full;
         if !self.conn.is_autocommit() {
             // Where even this fails, so does the next transaction.
             let _ = self.conn.execute_batch("ROLLBACK");
@@ -191,7 +196,7 @@ impl State {
 
     /// Does a commit work? Writes a little only where the last one found no room.
     pub(super) fn probe(&mut self) -> Result<(), StoreError> {
-        if !self.is_full {
+        if !self.trouble.is_full {
             return Ok(());
         }
         let now = self.now_ms();
@@ -267,7 +272,7 @@ impl State {
 
     /// Forgets and reads again everything that memory holds of the database.
     fn remember(&mut self) -> Result<(), StoreError> {
-        self.is_stale = true;
+        self.trouble.is_stale = true;
         self.deltas = TurnDeltas::default();
         self.hosts = Hosts::default();
         self.windows.clear();
@@ -289,22 +294,22 @@ impl State {
         for crawl in self.crawls.keys().copied().collect::<Vec<_>>() {
             self.load_window(crawl)?;
         }
-        self.is_stale = false;
+        self.trouble.is_stale = false;
         self.announce();
         Ok(())
     }
 
     /// A slice of index maintenance in a transaction of its own.
     pub(super) fn merge_indexes(&mut self, budget: usize) -> Result<(), StoreError> {
-        if self.is_stale || !self.lookup.has_merge() {
+        if self.trouble.is_stale || !self.lookup.has_merge() {
             return Ok(());
         }
         let tx = self.conn.unchecked_transaction().map_err(engine)?;
         let merged = self.lookup.merge_step(&tx, budget).and_then(|_| tx.commit()).map_err(engine);
         if merged.is_err() {
-            self.is_stale = true;
+            self.trouble.is_stale = true;
             self.lookup.reload(&self.conn).map_err(engine)?;
-            self.is_stale = false;
+            self.trouble.is_stale = false;
         }
         merged
     }

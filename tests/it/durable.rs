@@ -2,8 +2,12 @@
 //! stepped clocks. The real binary in real time, on a disk of the test's.
 
 mod answers;
+mod care;
 mod faults;
+mod fire;
 mod full;
+mod killed;
+mod large;
 mod power;
 mod script;
 

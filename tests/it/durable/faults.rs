@@ -147,7 +147,7 @@ async fn a_write_without_room_is_a_5xx_and_nothing_of_it_is_kept() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_failed_sync_nothing_more_is_written_and_the_process_ends() {
-    for_each(5, SYNC, Fault::Error(EIO), |nth, script, end| {
+    for_each(3, SYNC, Fault::Error(EIO), |nth, script, end| {
         is_fair(nth, script, end);
         assert_eq!(end.code, Some(1), "{nth}: {end:?}");
         assert_eq!(end.said.len(), 1, "{nth}: {:?}", end.said);

@@ -212,7 +212,7 @@ impl Past {
         }
         for (name, file) in there {
             // The shared memory of the log is made anew by whoever comes first.
-            if !name.ends_with("-shm") && !name.ends_with(".lock") {
+            if !name.ends_with("-shm") && name != "sitemapd.lock" {
                 fs::write(folder.join(name), &contents[&file]).unwrap();
             }
         }

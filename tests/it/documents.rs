@@ -22,11 +22,12 @@ use crate::walls::sources;
 const SCHEMA: &str = include_str!("../../schema.sql");
 const EXAMPLE: &str = include_str!("../../config.example.toml");
 
-const DOCUMENTS: [&str; 6] = [
+const DOCUMENTS: [&str; 7] = [
     "README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "docs/ARCHITECTURE.md",
+    "docs/CLIENTS.md",
     "docs/OPERATIONS.md",
     "docs/RECRAWL.md",
 ];

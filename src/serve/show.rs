@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderName, header};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use super::Context;
 use super::extract::{Params, RowId, Segment};
+use super::openapi::Exposition;
 use super::problem::{Kind, Problem};
-use super::wire::{Cursor, crawl, list_limit, name, sources, views, web_url};
-use crate::metrics::CONTENT_TYPE;
+use super::wire::{
+    Cursor, MAX_LIMIT, MAX_NAME_CHARS, MAX_URL_CHARS, crawl, list_limit, name, sources, views,
+    web_url,
+};
 use crate::model::SourceId;
 use crate::store::StoreError;
 use crate::store::views::{Page, SourceFilter, StatusView};
@@ -22,13 +24,15 @@ use crate::store::views::{Page, SourceFilter, StatusView};
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Parameters of `GET /v1/queue`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct QueueParams {
+    /// Of this crawl only.
+    #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
     crawl: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Queues {
     queues: Vec<views::Queue>,
 }
@@ -44,14 +48,18 @@ pub(crate) async fn queue(
 }
 
 /// Parameters of `GET /v1/queue/peek`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PeekParams {
+    /// `default` where not said.
+    #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
     crawl: Option<String>,
+    /// Most rows; 100 where not said.
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
     limit: Option<u64>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Peeked {
     urls: Vec<views::Peek>,
 }
@@ -67,14 +75,17 @@ pub(crate) async fn peek(
 }
 
 /// Parameters of lists that have no others.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
+    /// Most rows; 100 where not said.
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
     limit: Option<u64>,
+    /// Where to go on: the `next` of the part before.
     cursor: Option<Cursor>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct DeadLetters {
     urls: Vec<views::Dead>,
     next: Option<Cursor>,
@@ -91,7 +102,7 @@ pub(crate) async fn dead(
     Ok(Json(DeadLetters { urls, next: next.map(Cursor) }))
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct KnownUrls {
     urls: Vec<views::KnownUrl>,
     next: Option<Cursor>,
@@ -108,7 +119,7 @@ pub(crate) async fn urls(
     Ok(Json(KnownUrls { urls, next: next.map(Cursor) }))
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Blocks {
     blocks: Vec<views::Block>,
 }
@@ -120,10 +131,14 @@ pub(crate) async fn blocks(State(context): State<Arc<Context>>) -> Result<Json<B
 }
 
 /// Parameters of `GET /v1/url`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct UrlParams {
+    /// Absolute, http or https.
+    #[schemars(length(max = MAX_URL_CHARS))]
     url: String,
+    /// In this crawl; in any where not said.
+    #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
     crawl: Option<String>,
 }
 
@@ -137,17 +152,20 @@ pub(crate) async fn url(
     Ok(Json(context.state.store.url(crawl, url).await?.into()))
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Sites {
     sites: Vec<sources::Site>,
     next: Option<String>,
 }
 
 /// Parameters of `GET /v1/sites`. Sites come by name, so the cursor is a name.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SiteParams {
+    /// Most rows; 100 where not said.
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
     limit: Option<u64>,
+    /// Where to go on: the `next` of the part before.
     cursor: Option<String>,
 }
 
@@ -176,18 +194,26 @@ pub(crate) async fn site(
 }
 
 /// Parameters of `GET /v1/sources`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SourceParams {
+    /// Of this site only.
+    #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
     site: Option<String>,
+    /// With this URL only.
+    #[schemars(length(max = MAX_URL_CHARS))]
     url: Option<String>,
+    /// Retired ones too.
     #[serde(default)]
     retired: bool,
+    /// Most rows; 100 where not said.
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
     limit: Option<u64>,
+    /// Where to go on: the `next` of the part before.
     cursor: Option<Cursor>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Sources {
     sources: Vec<sources::Source>,
     next: Option<Cursor>,
@@ -225,18 +251,22 @@ pub(crate) async fn source(
 }
 
 /// Parameters of `GET /v1/polls`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PollParams {
+    /// After this poll.
     #[serde(default)]
     after: i64,
+    /// Of this source only.
     source: Option<i64>,
+    /// Most rows; 100 where not said.
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
     limit: Option<u64>,
 }
 
 /// `next` is the `after` that goes on from here. It is never null: further
 /// polls come, and asking again follows them.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Polls {
     polls: Vec<sources::Poll>,
     next: i64,
@@ -255,13 +285,15 @@ pub(crate) async fn polls(
 }
 
 /// Parameters of `GET /v1/polls/{id}/changes`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ChangeParams {
+    /// Most rows; 100 where not said.
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
     limit: Option<u64>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Changes {
     changes: Vec<sources::Change>,
 }
@@ -293,16 +325,14 @@ pub(super) async fn read_status(context: &Context) -> Result<StatusView, StoreEr
 
 /// `GET /metrics`. The counters are there even when the
 /// store does not answer; its gauges are then left out.
-pub(crate) async fn metrics(
-    State(context): State<Arc<Context>>,
-) -> ([(HeaderName, &'static str); 1], String) {
+pub(crate) async fn metrics(State(context): State<Arc<Context>>) -> Exposition {
     let status = timeout(PATIENCE, read_status(&context)).await;
     let status = status.ok().and_then(Result::ok);
-    ([(header::CONTENT_TYPE, CONTENT_TYPE)], context.state.metrics.encode(status.as_ref()))
+    Exposition(context.state.metrics.encode(status.as_ref()))
 }
 
 /// What a health check answers; anybody may ask, so it tells no more.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Health {
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]

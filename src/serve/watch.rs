@@ -45,6 +45,11 @@ pub(crate) async fn over(
         )
         .into_response(),
     };
+    debug_assert!(
+        context.description.allows(&method, route, response.status().as_u16()),
+        "{method} {route} answers {}, which its description does not know",
+        response.status()
+    );
     context.state.metrics.api_request(method.as_str(), route, response.status().as_u16());
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

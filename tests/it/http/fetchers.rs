@@ -108,7 +108,7 @@ async fn daemon_on(origin: &Origin, pages: &[(&str, &str)]) -> Daemon {
 }
 
 /// Asks until the answer is as wanted.
-async fn until(daemon: &Daemon, target: &str, wanted: impl Fn(&Value) -> bool) {
+pub(super) async fn until(daemon: &Daemon, target: &str, wanted: impl Fn(&Value) -> bool) {
     let mut last = Value::Null;
     let asking = async {
         loop {

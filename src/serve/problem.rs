@@ -233,6 +233,14 @@ impl From<StoreError> for Problem {
                 Kind::StorageFull,
                 "The disk is full; nothing was changed. Reads still work.",
             ),
+            StoreError::Failed(cause) => {
+                tracing::error!(error = cause.escape_debug().to_string(), "store failed");
+                Self::new(
+                    Kind::Internal,
+                    "The disk failed, and the daemon ends. Whether this was kept, it knows when \
+                     it has started again.",
+                )
+            }
             StoreError::NotFound(detail) => Self::new(Kind::NotFound, detail),
             StoreError::Gone(detail) => Self::new(Kind::Gone, detail),
             StoreError::Refused(detail) => Self::new(Kind::Refused, detail),
@@ -302,6 +310,7 @@ mod tests {
             (StoreError::Gone(text()), Kind::Gone, 410),
             (StoreError::Refused(text()), Kind::Refused, 409),
             (StoreError::Unusable(text()), Kind::Internal, 500),
+            (StoreError::Failed(text()), Kind::Internal, 500),
             (StoreError::Engine(text()), Kind::Internal, 500),
         ];
         for (error, kind, status) in table {

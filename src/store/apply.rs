@@ -7,44 +7,32 @@
 //! newest counts; of equal ones the more precise; a date that merely appears,
 //! or goes, is no signal.
 
-use std::collections::HashMap;
-
 use rusqlite::params;
 
+use super::admit::Admission;
 use super::changes::ChangeLog;
 use super::effect::{Applied, Effect, Origin};
-use super::rows::{UrlRow, held, lastmod_columns, url_key};
+use super::rows::{UrlRow, held, lastmod_columns};
 use super::state::State;
-use super::turns::Place;
 use super::worth::thousandths;
 use super::{StoreError, engine, timestamp};
-use crate::diff::snapshot::{EntryHints, Rejection, Row};
-use crate::model::{ChangeKind, HostId, Lastmod, Reason, UrlId, UrlKind};
+use crate::diff::snapshot::EntryHints;
+use crate::model::{ChangeKind, Lastmod, Reason, UrlId, UrlKind};
 use crate::recrawl;
 use crate::recrawl::signal::Signal;
-use crate::url::Admitted;
-
-/// How an entry is listed.
-struct Listing<'a> {
-    raw: Option<&'a str>,
-    lastmod: Option<Lastmod>,
-    hints: EntryHints,
-    kind: UrlKind,
-}
 
 /// A chunk while it is applied.
-struct Chunk {
-    origin: Origin,
-    applied: Applied,
-    log: ChangeLog,
-    /// Rows made by this chunk: the lookup hears of them at its end.
-    made: Vec<(u64, UrlId)>,
-    made_by_key: HashMap<u64, UrlId>,
+pub(super) struct Chunk {
+    pub(super) origin: Origin,
+    pub(super) applied: Applied,
+    pub(super) log: ChangeLog,
+    /// Rows made by this chunk.
+    pub(super) made: usize,
     /// Rows that the site may still get.
-    quota_left: u64,
+    pub(super) quota_left: u64,
     /// By how much the sum of its priorities grows, in thousandths.
-    priorities: i64,
-    now_s: i64,
+    pub(super) priorities: i64,
+    pub(super) now_s: i64,
 }
 
 impl State {
@@ -65,18 +53,23 @@ impl State {
             origin,
             applied: Applied::default(),
             log: ChangeLog::default(),
-            made: Vec::new(),
-            made_by_key: HashMap::new(),
+            made: 0,
             quota_left: quota.saturating_sub(used.unsigned_abs()),
             priorities: 0,
             now_s: self.steady_ms().div_euclid(1000),
         };
+        let mut admissions = Vec::new();
         for effect in effects {
+            if let Effect::Admit { slot, url, raw, lastmod, hints, kind } = effect {
+                admissions.push(Admission { slot, url, raw, lastmod, hints, kind });
+                continue;
+            }
+            self.admit_all(&mut chunk, &std::mem::take(&mut admissions))?;
             self.apply_one(&mut chunk, effect)?;
         }
-        self.lookup.insert(&self.conn, &chunk.made).map_err(engine)?;
-        if !chunk.made.is_empty() || chunk.priorities != 0 {
-            let made = i64::try_from(chunk.made.len()).unwrap_or(i64::MAX);
+        self.admit_all(&mut chunk, &admissions)?;
+        if chunk.made > 0 || chunk.priorities != 0 {
+            let made = i64::try_from(chunk.made).unwrap_or(i64::MAX);
             self.count_urls(origin.site, made, chunk.priorities)?;
         }
         let Origin { crawl, source, generation, .. } = origin;
@@ -87,12 +80,8 @@ impl State {
 
     fn apply_one(&mut self, chunk: &mut Chunk, effect: Effect) -> Result<(), StoreError> {
         match effect {
-            Effect::Admit { slot, url, raw, lastmod, hints, kind } => {
-                let listing = Listing { raw: raw.as_deref(), lastmod, hints, kind };
-                let row = self.admit(chunk, &url, &listing)?;
-                chunk.applied.rows.push((slot, row));
-                Ok(())
-            }
+            // Those go together: see `apply`.
+            Effect::Admit { .. } => Ok(()),
             Effect::Changed { url, lastmod, hints } => {
                 let Some(row) = self.url_row(url)? else { return Ok(()) };
                 let row = self.take_hints(chunk, row, hints)?;
@@ -145,97 +134,12 @@ impl State {
         }
     }
 
-    /// Finds or makes the row of a URL that the source lists.
-    fn admit(
-        &mut self,
-        chunk: &mut Chunk,
-        url: &Admitted,
-        listing: &Listing<'_>,
-    ) -> Result<Row, StoreError> {
-        let origin = chunk.origin;
-        let key = url_key(self.seed, origin.crawl, &url.authority, &url.path);
-        let delay = self.policy.of(Some(origin.site)).host_delay;
-        let host = match self.find_host(&url.authority)? {
-            Some(host) => host,
-            None => self.host_named(&url.authority, delay)?,
-        };
-        let made_now = match chunk.made_by_key.get(&key) {
-            Some(id) => self.url_row(*id)?.filter(|row| row.host == host && row.path == url.path),
-            None => None,
-        };
-        let known = match made_now {
-            Some(row) => Some(row),
-            None => self.find_url(origin.crawl, host, &url.path, key)?,
-        };
-        if let Some(row) = known {
-            let id = row.id;
-            self.list_again(chunk, row, listing)?;
-            return Ok(Row::Url(id));
-        }
-        if chunk.quota_left == 0 {
-            chunk.applied.counts.rejected += 1;
-            return Ok(Row::Rejected(Rejection::Quota));
-        }
-        chunk.quota_left -= 1;
-        chunk.priorities += thousandths(listing.hints.priority);
-        self.ensure_robots(host, Some(origin.site))?;
-        let id = self.insert_url(chunk, host, &url.path, listing)?;
-        chunk.made.push((key, id));
-        chunk.made_by_key.insert(key, id);
-        chunk.applied.counts.new += 1;
-        chunk.log.push(ChangeKind::New, id);
-        Ok(Row::Url(id))
-    }
-
-    fn insert_url(
-        &mut self,
-        chunk: &Chunk,
-        host: HostId,
-        path: &str,
-        listing: &Listing<'_>,
-    ) -> Result<UrlId, StoreError> {
-        let (origin, hints) = (chunk.origin, listing.hints);
-        let id = UrlId(self.last_url + 1);
-        let band = self.rank_of_new(host, hints.priority)?;
-        let (second, precision) = lastmod_columns(listing.lastmod);
-        self.conn
-            .prepare_cached(
-                "INSERT INTO urls (id, crawl_id, host_id, site_id, source_id, path, raw, first_seen_s,
-                                   lastmod_s, lastmod_precision, hints, reason, band, due_s, kind)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?8, ?14)",
-            )
-            .and_then(|mut insert| {
-                insert.execute(params![
-                    id.0,
-                    origin.crawl.0,
-                    host.0,
-                    origin.site.0,
-                    origin.source.0,
-                    path,
-                    listing.raw,
-                    chunk.now_s,
-                    second,
-                    precision,
-                    hints.to_bits(),
-                    Reason::New as i64,
-                    band,
-                    listing.kind as i64,
-                ])
-            })
-            .map_err(engine)?;
-        self.last_url = id.0;
-        let place =
-            Place { crawl: origin.crawl, host, band, due_s: chunk.now_s, url: id, valued: false };
-        self.enqueue(place, Some(origin.site))?;
-        Ok(id)
-    }
-
     /// The source lists a URL that the store knows already.
-    fn list_again(
+    pub(super) fn list_again(
         &mut self,
         chunk: &mut Chunk,
         mut row: UrlRow,
-        listing: &Listing<'_>,
+        listing: &Admission,
     ) -> Result<(), StoreError> {
         let lastmod = listing.lastmod;
         let primary = self.add_holder(chunk.origin, &row)?;

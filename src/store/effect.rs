@@ -11,8 +11,9 @@ use crate::recrawl::signal::Signal;
 use crate::url::Admitted;
 
 /// Effects in one chunk at most: a chunk holds the writer for a few tens of
-/// milliseconds, and leases get in between two of them.
-pub const CHUNK: usize = 2_000;
+/// milliseconds, and leases get in between two of them. More than the tail of
+/// the lookup takes, so that what is admitted goes straight to a run.
+pub const CHUNK: usize = 5_000;
 
 /// What a chunk belongs to.
 #[derive(Debug, Clone, Copy)]

@@ -247,6 +247,6 @@ impl Store {
 
     /// Answers if the writer is alive and can commit.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        self.write(Lane::Hot, |_| Ok(())).await
+        self.write(Lane::Hot, |state| state.probe()).await
     }
 }

@@ -1,7 +1,6 @@
 //! Making a lease, and saying what was leased: to who asked, and again to who
 //! lost the answer.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use super::hosts::millis;
 use super::rows::{UrlRow, reason};
 use super::state::State;
 use super::{StoreError, engine, timestamp};
+use crate::by_id::ById;
 use crate::model::{CrawlId, HostId, Priority, Reason, SiteId, SourceId, UrlId};
 use crate::queue::{Candidate, LeaseBatch, LeaseRequest, Leased, Token};
 
@@ -33,8 +33,27 @@ pub(super) struct Call {
     pub(super) request_id: Option<String>,
     pub(super) now: i64,
     /// URLs of the sources met so far: a batch comes from few.
-    pub(super) source_urls: HashMap<SourceId, Option<String>>,
-    pub(super) site_names: HashMap<SiteId, Option<String>>,
+    pub(super) source_urls: ById<SourceId, Option<String>>,
+    pub(super) site_names: ById<SiteId, Option<String>>,
+    secrets: Secrets,
+}
+
+/// Random bits for tokens, asked of the system many at a time.
+struct Secrets {
+    bits: [[u8; 16]; 32],
+    left: usize,
+}
+
+impl Secrets {
+    fn next(&mut self) -> Result<[u8; 16], StoreError> {
+        if self.left == 0 {
+            getrandom::fill(self.bits.as_flattened_mut())
+                .map_err(|e| StoreError::Engine(format!("no randomness: {e}")))?;
+            self.left = self.bits.len();
+        }
+        self.left -= 1;
+        Ok(self.bits[self.left])
+    }
 }
 
 impl Call {
@@ -52,8 +71,9 @@ impl Call {
             worker: request.worker.clone(),
             request_id: request.request_id.clone(),
             now,
-            source_urls: HashMap::new(),
-            site_names: HashMap::new(),
+            source_urls: ById::default(),
+            site_names: ById::default(),
+            secrets: Secrets { bits: [[0; 16]; 32], left: 0 },
         }
     }
 }
@@ -80,9 +100,7 @@ impl State {
     ) -> Result<Leased, StoreError> {
         self.dequeue(row.place())?;
         let value = candidate.value();
-        let mut secret = [0_u8; 16];
-        getrandom::fill(&mut secret)
-            .map_err(|e| StoreError::Engine(format!("no randomness: {e}")))?;
+        let secret = call.secrets.next()?;
         let token = Token { url: row.id, secret };
         let attempt = row.attempt + 1;
         let expires_at = call.now.saturating_add(millis(call.ttl));

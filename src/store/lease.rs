@@ -43,6 +43,7 @@ enum Gate {
 impl State {
     /// Leases what is due.
     pub(super) fn lease(&mut self, request: &LeaseRequest) -> Result<LeaseBatch, StoreError> {
+        self.ahead.stays();
         let crawl = self.known_crawl(&request.crawl)?;
         if let Some(again) = self.leased_before(crawl, request)? {
             return Ok(again);
@@ -113,10 +114,16 @@ impl State {
         let mut heads = VecDeque::new();
         while taken < room && call.held < HELD_PER_CALL {
             if heads.is_empty() {
-                heads = self.next_candidates(call, host, room - taken)?.into();
+                // All rows at once: each of them is far from the others in memory.
+                let next = self.next_candidates(call, host, room - taken)?;
+                heads.extend(next.into_iter().map(|head| (head, self.ahead.take(head.id))));
             }
-            let Some(candidate) = heads.pop_front() else { break };
-            let Some(row) = self.url_row(candidate.id)?.filter(UrlRow::is_queued) else {
+            let Some((candidate, row)) = heads.pop_front() else { break };
+            let row = match row {
+                Some(row) => Some(row),
+                None => self.url_row(candidate.id)?.filter(UrlRow::is_queued),
+            };
+            let Some(row) = row else {
                 // The window was behind the database: not to be asked again.
                 self.dequeue_stray(call.crawl, candidate)?;
                 continue;

@@ -12,7 +12,7 @@ use rusqlite::{OptionalExtension, params};
 use super::budget::Ledger;
 use super::ending::{End, Lease, Seen};
 use super::hosts::millis;
-use super::rows::{UrlRow, held, reason, url_key};
+use super::rows::{UrlRow, held, read_leased, url_key};
 use super::state::State;
 use super::worth::look_of;
 use super::{StoreError, engine, timestamp};
@@ -34,10 +34,10 @@ impl State {
     /// Settles one lease.
     pub(super) fn settle(&mut self, settlement: &Settlement) -> Result<TokenResult, StoreError> {
         let token = settlement.token;
-        let Some(lease) = self.current_lease(token)? else {
+        self.ahead.stays();
+        let Some((mut row, lease)) = self.current_lease(token)? else {
             return self.past_token(token, End::Settled);
         };
-        let Some(mut row) = self.url_row(token.url)? else { return Ok(TokenResult::Unknown) };
         let now = self.steady_ms();
         // A fetch from before the lease or from the future is a wrong clock
         // over there, and must not make the URL due at once or never.
@@ -127,6 +127,7 @@ impl State {
         token: Token,
         ttl: Duration,
     ) -> Result<TokenResult, StoreError> {
+        self.ahead.stays();
         if self.current_lease(token)?.is_none() {
             return match self.past_token(token, End::Settled)? {
                 TokenResult::Unknown => Ok(TokenResult::Unknown),
@@ -148,10 +149,10 @@ impl State {
         token: Token,
         after: Duration,
     ) -> Result<TokenResult, StoreError> {
-        let Some(lease) = self.current_lease(token)? else {
+        self.ahead.stays();
+        let Some((row, lease)) = self.current_lease(token)? else {
             return self.past_token(token, End::Released);
         };
-        let Some(row) = self.url_row(token.url)? else { return Ok(TokenResult::Unknown) };
         let back = recrawl::later(timestamp(self.steady_ms()), after);
         let was_due = timestamp(lease.due_s.saturating_mul(1000));
         let due = if after.is_zero() { was_due } else { back };
@@ -177,10 +178,7 @@ impl State {
         let (mut dead, now_s) = (0, now.div_euclid(1000));
         for (id, secret) in &expired {
             let token = Token { url: UrlId(*id), secret: *secret };
-            let (Some(lease), Some(row)) = (self.lease_row(token)?, self.url_row(token.url)?)
-            else {
-                continue;
-            };
+            let Some((row, lease)) = read_leased(&self.conn, token)? else { continue };
             let bounds = self.policy.of(row.site).bounds.clone();
             let mut fate =
                 recrawl::after_expiry(timestamp(now), &row.known(lease.attempt, now_s), &bounds);
@@ -193,34 +191,10 @@ impl State {
         Ok((expired.len(), dead))
     }
 
-    /// The lease that a token names, while it lasts.
-    fn current_lease(&self, token: Token) -> Result<Option<Lease>, StoreError> {
+    /// The lease that a token names, while it lasts, and its URL.
+    fn current_lease(&self, token: Token) -> Result<Option<(UrlRow, Lease)>, StoreError> {
         let now = self.steady_ms();
-        Ok(self.lease_row(token)?.filter(|lease| lease.expires_at > now))
-    }
-
-    fn lease_row(&self, token: Token) -> Result<Option<Lease>, StoreError> {
-        self.conn
-            .prepare_cached(
-                "SELECT reason, due_s, attempt, leased_at, expires_at, dirty FROM leases
-                 WHERE url_id = ?1 AND token = ?2",
-            )
-            .and_then(|mut query| {
-                query
-                    .query_row(params![token.url.0, token.secret], |row| {
-                        Ok(Lease {
-                            reason: reason(row.get(0)?),
-                            due_s: row.get(1)?,
-                            attempt: row.get(2)?,
-                            leased_at: row.get(3)?,
-                            expires_at: row.get(4)?,
-                            dirty: row.get(5)?,
-                            secret: token.secret,
-                        })
-                    })
-                    .optional()
-            })
-            .map_err(engine)
+        Ok(read_leased(&self.conn, token)?.filter(|(_, lease)| lease.expires_at > now))
     }
 
     /// What a token that is not current answers to a call that would end its

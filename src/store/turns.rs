@@ -3,12 +3,11 @@
 //! Rows of `queue` and counts of `turns` change in the same transaction, and
 //! the window in memory hears of each row.
 
-use std::collections::HashMap;
-
 use rusqlite::{Row, params};
 
 use super::state::State;
 use super::{StoreError, engine};
+use crate::by_id::ById;
 use crate::model::{CrawlId, HostId, SiteId, UrlId};
 use crate::queue::window::{Extent, Window};
 use crate::queue::{Candidate, Claim};
@@ -24,7 +23,7 @@ const REMEMBERED: usize = 200_000;
 /// What a job did to the counts of hosts' queues.
 #[derive(Debug, Default)]
 pub(super) struct TurnDeltas {
-    changes: HashMap<(CrawlId, HostId), Delta>,
+    changes: ById<(CrawlId, HostId), Delta>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -74,26 +73,38 @@ impl State {
                 ])
             })
             .map_err(engine)?;
-        if added == 0 {
-            return Ok(());
-        }
+        if added == 0 { Ok(()) } else { self.enqueued(std::iter::once(place), site) }
+    }
+
+    /// Rows of one host, all of one due time, have come into the queue: counts
+    /// and window hear of them.
+    pub(super) fn enqueued(
+        &mut self,
+        places: impl ExactSizeIterator<Item = Place>,
+        site: Option<SiteId>,
+    ) -> Result<(), StoreError> {
+        let rows = i64::try_from(places.len()).unwrap_or(i64::MAX);
+        let mut places = places.peekable();
+        let Some(&Place { crawl, host, due_s, .. }) = places.peek() else { return Ok(()) };
         if let Some(site) = site {
-            self.note_site_host(site, place.host)?;
+            self.note_site_host(site, host)?;
         }
         let weight = self.policy.of(site).weight;
-        let delta = self.deltas.changes.entry((place.crawl, place.host)).or_default();
-        delta.rows += 1;
-        delta.earliest = Some(delta.earliest.map_or(place.due_s, |due| due.min(place.due_s)));
+        let delta = self.deltas.changes.entry((crawl, host)).or_default();
+        delta.rows += rows;
+        delta.earliest = Some(delta.earliest.map_or(due_s, |due| due.min(due_s)));
         delta.weight = Some(weight);
         if site.is_some_and(|site| self.paused_sites.contains(&site)) {
             return Ok(());
         }
-        let not_before = self.host(place.host)?.not_before();
+        let not_before = self.host(host)?.not_before();
         let now = self.steady_ms();
-        if let Some(window) = self.windows.get_mut(&place.crawl) {
-            window.wake(place.host, place.due_s.saturating_mul(1000), weight);
-            window.set_clock(place.host, not_before);
-            window.insert(place.candidate(), now);
+        if let Some(window) = self.windows.get_mut(&crawl) {
+            window.wake(host, due_s.saturating_mul(1000), weight);
+            window.set_clock(host, not_before);
+            for place in places {
+                window.insert(place.candidate(), now);
+            }
         }
         Ok(())
     }

@@ -93,17 +93,21 @@ impl State {
         if !self.policy.learns() {
             return Ok(None);
         }
+        self.valued_at(row, self.steady_ms().div_euclid(1000))
+    }
+
+    /// The same as of some second.
+    pub(super) fn valued_at(
+        &mut self,
+        row: &UrlRow,
+        now_s: i64,
+    ) -> Result<Option<Valued>, StoreError> {
         let Some(kept) = Kept::of(row) else { return Ok(None) };
-        let now_s = self.steady_ms().div_euclid(1000);
         self.weigh_now(&kept, now_s)
     }
 
     /// The same by what is needed of its row.
-    pub(super) fn weigh_now(
-        &mut self,
-        kept: &Kept,
-        now_s: i64,
-    ) -> Result<Option<Valued>, StoreError> {
+    fn weigh_now(&mut self, kept: &Kept, now_s: i64) -> Result<Option<Valued>, StoreError> {
         let is_fresh = kept.fresh_s.is_some_and(|end| end > now_s);
         let Some(learned) = UrlState::unpack(&kept.looks).filter(|_| !is_fresh) else {
             return Ok(None);

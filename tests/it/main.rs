@@ -14,6 +14,7 @@ mod cli;
 mod corpus;
 mod daemon;
 mod documents;
+mod durable;
 mod fetch;
 mod fixtures;
 mod fuzzed;

@@ -7,10 +7,12 @@
 
 pub mod canary;
 pub mod daemon;
+pub mod disk;
 pub mod laws;
 pub mod lease_history;
 pub mod origin;
 pub mod pack;
+pub mod power;
 pub mod process;
 pub mod queue_daemon;
 pub mod reply;

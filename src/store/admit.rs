@@ -1,0 +1,318 @@
+//! Admissions: what a source lists that it did not list before becomes rows,
+//! a whole chunk at a time.
+//!
+//! Most of what is listed for the first time is new to the store too. So all of
+//! a chunk is looked up in one pass, and what is new is written by statements
+//! of many rows: `urls` in document order, `queue` in the order of its key.
+//! Counts, numbers and events are those of one row after the other.
+
+use std::collections::{HashMap, HashSet};
+
+use rusqlite::types::ToSql;
+use rusqlite::{CachedStatement, Connection};
+
+use super::apply::Chunk;
+use super::rows::{UrlRow, lastmod_columns, url_key};
+use super::state::State;
+use super::turns::Place;
+use super::worth::thousandths;
+use super::{StoreError, engine};
+use crate::diff::snapshot::{EntryHints, Rejection, Row};
+use crate::model::{ChangeKind, HostId, Lastmod, Reason, UrlId, UrlKind};
+use crate::url::Admitted;
+
+/// Rows that one statement inserts; the rest of a chunk goes one by one.
+const AT_ONCE: usize = 32;
+
+/// One entry that is to have a row.
+pub(super) struct Admission {
+    pub(super) slot: u32,
+    pub(super) url: Admitted,
+    pub(super) raw: Option<String>,
+    pub(super) lastmod: Option<Lastmod>,
+    pub(super) hints: EntryHints,
+    pub(super) kind: UrlKind,
+}
+
+/// Where the admissions of a chunk may be known already.
+struct Sought {
+    /// Host and key, by admission.
+    places: Vec<(HostId, u64)>,
+    /// Rows that may be that of an admission, by its index, ascending.
+    candidates: Vec<(usize, UrlId)>,
+    /// Keys that come more than once.
+    repeated: HashSet<u64>,
+}
+
+/// Rows that are made and not yet written.
+#[derive(Default)]
+struct Fresh {
+    rows: Vec<FreshRow>,
+    /// Those whose key comes again.
+    by_key: HashMap<u64, UrlId>,
+    /// The host of the last one, and its place in line by what is listed.
+    host: Option<HostId>,
+}
+
+struct FreshRow {
+    index: usize,
+    id: UrlId,
+    host: HostId,
+    band: u8,
+}
+
+impl State {
+    /// Finds or makes the rows of what a source lists, in its order.
+    pub(super) fn admit_all(
+        &mut self,
+        chunk: &mut Chunk,
+        admissions: &[Admission],
+    ) -> Result<(), StoreError> {
+        if admissions.is_empty() {
+            return Ok(());
+        }
+        let sought = self.seek(chunk, admissions)?;
+        let mut candidates = sought.candidates.as_slice();
+        let mut fresh = Fresh::default();
+        let mut made = Vec::with_capacity(admissions.len());
+        for (index, (listed, &(host, key))) in admissions.iter().zip(&sought.places).enumerate() {
+            let mine = candidates.partition_point(|(of, _)| *of == index);
+            let (mine, others) = candidates.split_at(mine);
+            candidates = others;
+            if let Some(id) = fresh.by_key.get(&key).copied() {
+                // Two spellings of one page: the second needs the row of the first.
+                self.write_fresh(chunk, admissions, &mut fresh)?;
+                if self.admit_known(chunk, listed, host, id)? {
+                    continue;
+                }
+            }
+            let mut is_known = false;
+            for (_, id) in mine {
+                is_known = is_known || self.admit_known(chunk, listed, host, *id)?;
+            }
+            if is_known {
+                continue;
+            }
+            if chunk.quota_left == 0 {
+                chunk.applied.counts.rejected += 1;
+                chunk.applied.rows.push((listed.slot, Row::Rejected(Rejection::Quota)));
+                continue;
+            }
+            chunk.quota_left -= 1;
+            chunk.priorities += thousandths(listed.hints.priority);
+            if fresh.host != Some(host) {
+                self.ensure_robots(host, Some(chunk.origin.site))?;
+                fresh.host = Some(host);
+            }
+            let band = self.rank_of_new(host, listed.hints.priority)?;
+            self.last_url += 1;
+            let id = UrlId(self.last_url);
+            fresh.rows.push(FreshRow { index, id, host, band });
+            made.push((key, id));
+            if sought.repeated.contains(&key) {
+                fresh.by_key.insert(key, id);
+            }
+            chunk.applied.counts.new += 1;
+            chunk.log.push(ChangeKind::New, id);
+            chunk.applied.rows.push((listed.slot, Row::Url(id)));
+        }
+        self.write_fresh(chunk, admissions, &mut fresh)?;
+        chunk.made += made.len();
+        self.lookup.insert(&self.conn, &made).map_err(engine)
+    }
+
+    /// Hosts, keys and candidates of all admissions.
+    fn seek(&mut self, chunk: &Chunk, admissions: &[Admission]) -> Result<Sought, StoreError> {
+        let origin = chunk.origin;
+        let delay = self.policy.of(Some(origin.site)).host_delay;
+        let mut places = Vec::with_capacity(admissions.len());
+        let mut last: Option<(&str, HostId)> = None;
+        for Admission { url, .. } in admissions {
+            let host = match last {
+                Some((authority, host)) if authority == url.authority => host,
+                _ => match self.find_host(&url.authority)? {
+                    Some(host) => host,
+                    None => self.host_named(&url.authority, delay)?,
+                },
+            };
+            last = Some((&url.authority, host));
+            let key = url_key(self.seed, origin.crawl, &url.authority, &url.path);
+            places.push((host, key));
+        }
+        let mut order: Vec<(u64, usize)> =
+            places.iter().enumerate().map(|(index, (_, key))| (*key, index)).collect();
+        order.sort_unstable();
+        let repeated = order.windows(2).filter_map(|pair| match pair {
+            [(one, _), (other, _)] if one == other => Some(*one),
+            _ => None,
+        });
+        let repeated = repeated.collect();
+        let keys: Vec<u64> = order.iter().map(|(key, _)| *key).collect();
+        let mut candidates = Vec::new();
+        self.lookup
+            .find_sorted(&self.conn, &keys, &mut |at, id| {
+                if let Some((_, index)) = order.get(at) {
+                    candidates.push((*index, id));
+                }
+            })
+            .map_err(engine)?;
+        // A row may be named by two runs.
+        candidates.sort_unstable();
+        candidates.dedup();
+        Ok(Sought { places, candidates, repeated })
+    }
+
+    /// Takes over what is listed if that row is the URL's: the hash only says
+    /// "perhaps", the text decides.
+    fn admit_known(
+        &mut self,
+        chunk: &mut Chunk,
+        listed: &Admission,
+        host: HostId,
+        id: UrlId,
+    ) -> Result<bool, StoreError> {
+        let is_it = |row: &UrlRow| {
+            row.crawl == chunk.origin.crawl && row.host == host && row.path == listed.url.path
+        };
+        let Some(row) = self.url_row(id)?.filter(is_it) else { return Ok(false) };
+        self.list_again(chunk, row, listed)?;
+        chunk.applied.rows.push((listed.slot, Row::Url(id)));
+        Ok(true)
+    }
+
+    /// Writes the rows that were made since the last time.
+    fn write_fresh(
+        &mut self,
+        chunk: &Chunk,
+        admissions: &[Admission],
+        fresh: &mut Fresh,
+    ) -> Result<(), StoreError> {
+        let mut rows = std::mem::take(&mut fresh.rows);
+        if rows.is_empty() {
+            return Ok(());
+        }
+        insert_urls(&self.conn, chunk, admissions, &rows).map_err(engine)?;
+        // As the key of the queue has it; of one chunk all are due at once.
+        rows.sort_unstable_by_key(|row| (row.host, u8::MAX - row.band, row.id));
+        insert_places(&self.conn, chunk, &rows).map_err(engine)?;
+        for of_host in rows.chunk_by(|a, b| a.host == b.host) {
+            let place = |row: &FreshRow| Place {
+                crawl: chunk.origin.crawl,
+                host: row.host,
+                band: row.band,
+                due_s: chunk.now_s,
+                url: row.id,
+                valued: false,
+            };
+            self.enqueued(of_host.iter().map(place), Some(chunk.origin.site))?;
+        }
+        Ok(())
+    }
+}
+
+/// Inserts rows into `urls`.
+fn insert_urls(
+    conn: &Connection,
+    chunk: &Chunk,
+    admissions: &[Admission],
+    rows: &[FreshRow],
+) -> rusqlite::Result<()> {
+    let head = format!(
+        "INSERT INTO urls (crawl_id, site_id, source_id, first_seen_s, due_s, reason, id, host_id,
+             path, raw, lastmod_s, lastmod_precision, hints, band, kind)
+         VALUES ",
+    );
+    let row = format!("?1, ?2, ?3, ?4, ?4, {}", Reason::New as i64);
+    let origin = chunk.origin;
+    let shared: [&dyn ToSql; 4] = [&origin.crawl.0, &origin.site.0, &origin.source.0, &chunk.now_s];
+    insert_many(conn, (&head, &row), &shared, 9, rows, |fresh, values| {
+        let Some(listed) = admissions.get(fresh.index) else { return Ok(()) };
+        let (second, precision) = lastmod_columns(listed.lastmod);
+        values.bind(&fresh.id.0)?;
+        values.bind(&fresh.host.0)?;
+        values.bind(&listed.url.path)?;
+        values.bind(&listed.raw)?;
+        values.bind(&second)?;
+        values.bind(&precision)?;
+        values.bind(&listed.hints.to_bits())?;
+        values.bind(&fresh.band)?;
+        values.bind(&(listed.kind as i64))
+    })
+}
+
+/// Inserts rows into `queue`.
+fn insert_places(conn: &Connection, chunk: &Chunk, rows: &[FreshRow]) -> rusqlite::Result<()> {
+    let head =
+        "INSERT INTO queue (crawl_id, due_s, site_id, valued, host_id, band, url_id) VALUES ";
+    let origin = chunk.origin;
+    let shared: [&dyn ToSql; 3] = [&origin.crawl.0, &chunk.now_s, &origin.site.0];
+    insert_many(conn, (head, "?1, ?2, ?3, 0"), &shared, 3, rows, |fresh, values| {
+        values.bind(&fresh.host.0)?;
+        values.bind(&fresh.band)?;
+        values.bind(&fresh.id.0)
+    })
+}
+
+/// The values of one row after the other.
+struct Values<'s, 'c> {
+    statement: &'s mut CachedStatement<'c>,
+    next: usize,
+}
+
+impl Values<'_, '_> {
+    fn bind(&mut self, value: &dyn ToSql) -> rusqlite::Result<()> {
+        self.next += 1;
+        self.statement.raw_bind_parameter(self.next, value)
+    }
+}
+
+/// Inserts rows by statements of [`AT_ONCE`], the last ones one by one. `text`
+/// is the statement up to its rows, and what the values of each begin with; the
+/// values that all have in common come first among the parameters.
+fn insert_many<T>(
+    conn: &Connection,
+    (head, first): (&str, &str),
+    shared: &[&dyn ToSql],
+    width: usize,
+    rows: &[T],
+    bind: impl Fn(&T, &mut Values<'_, '_>) -> rusqlite::Result<()>,
+) -> rusqlite::Result<()> {
+    let (many, few) = rows.as_chunks::<AT_ONCE>();
+    let parts: [(usize, &mut dyn Iterator<Item = &[T]>); 2] =
+        [(AT_ONCE, &mut many.iter().map(<[T; AT_ONCE]>::as_slice)), (1, &mut few.chunks(1))];
+    for (count, parts) in parts {
+        let mut parts = parts.peekable();
+        if parts.peek().is_none() {
+            continue;
+        }
+        let mut statement =
+            conn.prepare_cached(&text_of(head, first, shared.len(), width, count))?;
+        for (place, value) in (1..).zip(shared) {
+            statement.raw_bind_parameter(place, value)?;
+        }
+        for part in parts {
+            let mut values = Values { statement: &mut statement, next: shared.len() };
+            for row in part {
+                bind(row, &mut values)?;
+            }
+            statement.raw_execute()?;
+        }
+    }
+    Ok(())
+}
+
+fn text_of(head: &str, first: &str, shared: usize, width: usize, count: usize) -> String {
+    use std::fmt::Write as _;
+    let mut text = head.to_owned();
+    for row in 0..count {
+        let comma = if row == 0 { "(" } else { ", (" };
+        text.push_str(comma);
+        text.push_str(first);
+        for column in 0..width {
+            // Writing into a string does not fail.
+            let _ = write!(text, ", ?{}", shared + row * width + column + 1);
+        }
+        text.push(')');
+    }
+    text
+}

@@ -14,7 +14,7 @@ use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderValue, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, StreamExt as _};
@@ -23,7 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
 use super::Context;
-use super::extract::Params;
+use super::extract::{Params, accepts};
 use super::openapi::{Input, Operation, Output, media};
 use super::problem::{Kind, Problem};
 use super::wire::{MAX_LIMIT, Time, list_limit_or};
@@ -305,11 +305,4 @@ fn kinds(text: Option<&str>) -> Result<Vec<&'static str>, Problem> {
             })
         })
         .collect()
-}
-
-/// Does the client ask for this type?
-fn accepts(headers: &HeaderMap, wanted: &str) -> bool {
-    let said = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    said.flat_map(|value| value.split(','))
-        .any(|part| part.split(';').next().is_some_and(|t| t.trim().eq_ignore_ascii_case(wanted)))
 }

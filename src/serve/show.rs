@@ -1,21 +1,24 @@
 //! The calls that only read: queue, URLs, sites, sources, polls, health, metrics.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use super::Context;
-use super::extract::{Params, RowId, Segment};
-use super::openapi::Exposition;
+use super::extract::{Params, RowId, Segment, accepts};
+use super::openapi::{Exposition, Input, Operation};
 use super::problem::{Kind, Problem};
 use super::wire::{
     Cursor, MAX_LIMIT, MAX_NAME_CHARS, MAX_URL_CHARS, crawl, list_limit, name, sources, views,
     web_url,
 };
+use crate::metrics::Format;
 use crate::model::SourceId;
 use crate::store::StoreError;
 use crate::store::views::{Page, SourceFilter, StatusView};
@@ -323,12 +326,31 @@ pub(super) async fn read_status(context: &Context) -> Result<StatusView, StoreEr
     Ok(StatusView { version, started_at: Some(context.state.started_at), ..status })
 }
 
+/// Who asks for metrics, and in which format.
+pub(crate) struct Scraper {
+    format: Format,
+}
+
+impl<S: Sync> FromRequestParts<S> for Scraper {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let is_asked_for = accepts(&parts.headers, "application/openmetrics-text");
+        Ok(Self { format: if is_asked_for { Format::OpenMetrics } else { Format::Plain } })
+    }
+}
+
+impl Input for Scraper {
+    fn describe(_: &mut Operation<'_>) {}
+}
+
 /// `GET /metrics`. The counters are there even when the
 /// store does not answer; its gauges are then left out.
-pub(crate) async fn metrics(State(context): State<Arc<Context>>) -> Exposition {
+pub(crate) async fn metrics(State(context): State<Arc<Context>>, scraper: Scraper) -> Exposition {
     let status = timeout(PATIENCE, read_status(&context)).await;
     let status = status.ok().and_then(Result::ok);
-    Exposition(context.state.metrics.encode(status.as_ref()))
+    let text = context.state.metrics.encode(status.as_ref(), scraper.format);
+    Exposition { text, format: scraper.format }
 }
 
 /// What a health check answers; anybody may ask, so it tells no more.

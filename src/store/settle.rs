@@ -16,6 +16,7 @@ use super::rows::{UrlRow, held, read_leased, url_key};
 use super::state::State;
 use super::worth::look_of;
 use super::{StoreError, engine, timestamp};
+use crate::metrics::Way;
 use crate::model::{HostId, Outcome, Reason, UrlId};
 use crate::queue::{Settlement, Token, TokenResult};
 use crate::recrawl::{self, Fate};
@@ -91,9 +92,6 @@ impl State {
             // Nothing of it will be there when its turn comes.
             fate = Fate::Park;
         }
-        if fate == Fate::Dead {
-            self.metrics.dead_lettered(1);
-        }
         let band = match place {
             Some(place) => place.band,
             None => self.rank_unvalued(&row, Reason::Recrawl, now_s)?,
@@ -101,6 +99,10 @@ impl State {
         let seen = Seen { outcome, fetched_at, settlement, folded_into: target, band };
         self.pause_for(&row, settlement, throttled, now)?;
         self.end_lease(&row, &lease, End::Settled, fate, Some(&seen))?;
+        if let Some(crawl) = self.crawls.get(&row.crawl) {
+            let took = Duration::from_millis(now.abs_diff(lease.leased_at));
+            self.metrics.came(Way::LeasedToSettled, &crawl.name, [took].into_iter());
+        }
         Ok(TokenResult::Ok)
     }
 

@@ -51,6 +51,8 @@ pub struct QueueView {
     pub hosts: u64,
     /// When the earliest queued URL is due.
     pub next_due_at: Option<Timestamp>,
+    /// Since when the oldest due URL is due.
+    pub oldest_due_at: Option<Timestamp>,
     /// When the oldest lease was given.
     pub oldest_lease_at: Option<Timestamp>,
 }

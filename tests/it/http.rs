@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 mod access;
 mod fetchers;
+mod metrics;
 mod openapi;
 mod problems;
 mod shapes;

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
 use super::{Operation, Output};
+use crate::metrics::Format;
 use crate::serve::problem::{Kind, Problem};
 
 /// The description itself.
@@ -19,8 +20,11 @@ pub(in crate::serve) struct Html {
     pub(in crate::serve) text: String,
     pub(in crate::serve) policy: &'static str,
 }
-/// Metrics in the text format of OpenMetrics.
-pub(in crate::serve) struct Exposition(pub(in crate::serve) String);
+/// Metrics in one of their text formats.
+pub(in crate::serve) struct Exposition {
+    pub(in crate::serve) text: String,
+    pub(in crate::serve) format: Format,
+}
 
 const JSON: &str = "application/json";
 const CSS: &str = "text/css; charset=utf-8";
@@ -67,7 +71,8 @@ impl Output for Html {
 
 impl Output for Exposition {
     fn describe(operation: &mut Operation<'_>) {
-        operation.success.2 = media(&[(crate::metrics::CONTENT_TYPE, text())]);
+        let formats = [Format::OpenMetrics, Format::Plain];
+        operation.success.2 = media(&formats.map(|format| (format.content_type(), text())));
     }
 }
 
@@ -112,6 +117,6 @@ impl IntoResponse for Html {
 
 impl IntoResponse for Exposition {
     fn into_response(self) -> Response {
-        ([(header::CONTENT_TYPE, crate::metrics::CONTENT_TYPE)], self.0).into_response()
+        ([(header::CONTENT_TYPE, self.format.content_type())], self.text).into_response()
     }
 }

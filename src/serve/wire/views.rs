@@ -29,6 +29,7 @@ pub(crate) struct Queue {
     forbidden: u64,
     hosts: u64,
     next_due_at: Option<Time>,
+    oldest_due_at: Option<Time>,
     oldest_lease_at: Option<Time>,
 }
 
@@ -46,6 +47,7 @@ impl From<QueueView> for Queue {
             forbidden: view.forbidden,
             hosts: view.hosts,
             next_due_at: view.next_due_at.map(Time),
+            oldest_due_at: view.oldest_due_at.map(Time),
             oldest_lease_at: view.oldest_lease_at.map(Time),
         }
     }

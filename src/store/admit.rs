@@ -129,7 +129,7 @@ impl State {
         let mut last: Option<(&str, HostId)> = None;
         for Admission { url, .. } in admissions {
             let host = match last {
-                Some((authority, host)) if authority == url.authority => host,
+                Some((authority, host)) if *authority == *url.authority => host,
                 _ => match self.find_host(&url.authority)? {
                     Some(host) => host,
                     None => self.host_named(&url.authority, delay)?,

@@ -151,12 +151,12 @@ mod tests {
                     "https://b.example.org:8443", "https://www.example.org.", "http://other.test",
                     "https://u@www.example.org", "HTTPS://www.example.org", "https://", "//x", "",
                 ]),
-                "(/[a-zA-Z0-9%~./?&=#_é @:;,-]{0,30}|/[a-z./?&=]{0,20}|/?utm_source=[a-z]{0,3}&b=1)",
+                "(/[a-zA-Z0-9%~./?&=#_é @:;,-]{0,30}|/a{30,60}|/[a-z./?&=]{0,20}|/?utm_source=[a-z]{0,3}&b=1)",
             ), 1..20),
             extra in prop::sample::select(vec![
                 "", "scope = \"any\"\n", "scope = \"directory\"\n", "scope = \"domain\"\n",
                 "twins = \"separate\"\n", "exclude = [\"*/a*\"]\n", "include = [\"*a*\"]\n",
-                "normalise = []\n", "limits = { max_url_chars = 40 }\n",
+                "normalise = []\n", "limits = { max_url_chars = 64 }\n",
             ]),
         ) {
             let rules = rules(extra);

@@ -113,6 +113,7 @@ impl State {
                 fresh.by_key.insert(key, id);
             }
             chunk.applied.counts.new += 1;
+            chunk.note_published(listed.lastmod);
             chunk.log.push(ChangeKind::New, id);
             chunk.applied.rows.push((listed.slot, Row::Url(id)));
         }

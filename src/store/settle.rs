@@ -18,7 +18,8 @@ use super::state::State;
 use super::worth::look_of;
 use super::{StoreError, engine, timestamp};
 use crate::by_id::ById;
-use crate::model::{HostId, Outcome, Reason, UrlId};
+use crate::metrics::Way;
+use crate::model::{CrawlId, HostId, Outcome, Reason, UrlId};
 use crate::queue::{Settlement, Token, TokenResult};
 use crate::recrawl::{self, Fate};
 use crate::url::authority;
@@ -44,13 +45,22 @@ impl State {
         self.ahead.stays();
         let tokens: Vec<Token> = settlements.iter().map(|settlement| settlement.token).collect();
         let mut leased = self.read_leases(&tokens)?;
+        let mut times: ById<CrawlId, Vec<Duration>> = ById::default();
         let results = settlements.into_iter().map(|settlement| {
             let token = settlement.token;
             let current = self.current_of(&mut leased, token)?;
             let Some((row, lease)) = current else { return self.past_token(token, End::Settled) };
+            let held = self.steady_ms().abs_diff(lease.leased_at);
+            times.entry(row.crawl).or_default().push(Duration::from_millis(held));
             self.settle_one(settlement, row, &lease)
         });
-        results.collect()
+        let results = results.collect();
+        for (crawl, times) in times {
+            if let Some(crawl) = self.crawls.get(&crawl) {
+                self.metrics.came(Way::LeasedToSettled, &crawl.name, times.into_iter());
+            }
+        }
+        results
     }
 
     fn settle_one(
@@ -111,9 +121,6 @@ impl State {
         {
             // Nothing of it will be there when its turn comes.
             fate = Fate::Park;
-        }
-        if fate == Fate::Dead {
-            self.metrics.dead_lettered(1);
         }
         let band = match place {
             Some(place) => place.band,

@@ -13,6 +13,7 @@ mod agreement;
 mod cli;
 mod corpus;
 mod daemon;
+mod deploy;
 mod documents;
 mod durable;
 mod fetch;

@@ -12,6 +12,11 @@
 //! goes; tracking parameters (`strip_params`) go; twins are folded into the
 //! form that the site itself redirects to.
 
+mod plain;
+
+use std::sync::Arc;
+
+pub use plain::Judge;
 use url::{Host, Url};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -42,7 +47,7 @@ pub struct SiteRules {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admitted {
     /// `scheme://host[:port]`, the default port left out.
-    pub authority: String,
+    pub authority: Arc<str>,
     /// From the first slash on, query included.
     pub path: String,
     /// Does the identity differ from the spelling that was listed?
@@ -99,7 +104,7 @@ impl SiteRules {
         if !self.filter.admits(text) {
             return Err(Rejection::Excluded);
         }
-        let authority = authority(&url);
+        let authority = authority(&url).into();
         let path = url[url::Position::BeforePath..].to_owned();
         let respelled = text != raw;
         Ok(Admitted { authority, path, respelled })
@@ -336,7 +341,9 @@ mod tests {
 
     fn admit(extra: &str, raw: &str) -> Result<String, Rejection> {
         let source = Url::parse("https://www.example.org/maps/sitemap.xml?p=2").expect("a URL");
-        SiteRules::new(&site(extra), None).admit(raw, &source).map(|a| a.authority + &a.path)
+        SiteRules::new(&site(extra), None)
+            .admit(raw, &source)
+            .map(|a| format!("{}{}", a.authority, a.path))
     }
 
     #[test]

@@ -235,7 +235,7 @@ async fn list(store: &Store, origin: Origin, size: Size) -> anyhow::Result<Vec<U
             slot,
             url: Admitted {
                 // One site after another, as sitemaps are read.
-                authority: format!("http://h{}.test", number * size.hosts / size.urls),
+                authority: format!("http://h{}.test", number * size.hosts / size.urls).into(),
                 path: format!("/articles/{number}"),
                 respelled: false,
             },

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
 use rusqlite::Connection;
+use serde::{Deserialize, Serialize};
 use sitemapd::app::App;
 use sitemapd::clock::Clock;
 use sitemapd::config::Config;
@@ -29,12 +30,12 @@ pub(crate) const ROUND: Duration = Duration::from_secs(1_000);
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
 /// How the daemon is set up.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Setup {
     pub(crate) folder: std::path::PathBuf,
     pub(crate) shape: Shape,
     pub(crate) port: u16,
-    pub(crate) durability: &'static str,
+    pub(crate) durability: String,
     /// Hours after the first stage at which its clock starts.
     pub(crate) hours: i64,
 }
@@ -70,6 +71,10 @@ impl Daemon {
         self.stop.cancel();
         self.running.await??;
         Ok(())
+    }
+
+    pub(crate) fn shape(&self) -> Shape {
+        self.setup.shape
     }
 
     /// Tells the web what to serve from now on.

@@ -63,25 +63,22 @@ impl Pass {
     }
 }
 
+/// The first pass on a fresh store, and nothing else.
+pub(crate) async fn cold(setup: Setup, [first, _]: [Truth; 2]) -> anyhow::Result<Ingested> {
+    let mut done = Ingested::default();
+    let daemon = Daemon::start(setup).await?;
+    fill(&daemon, first, &mut done).await?;
+    daemon.end().await?;
+    Ok(done)
+}
+
 /// Runs all passes on a fresh store.
 pub(crate) async fn run(setup: Setup, [first, second]: [Truth; 2]) -> anyhow::Result<Ingested> {
     let mut done = Ingested::default();
     let folder = setup.folder.clone();
-    let daemon = Daemon::start(setup.clone()).await?;
-    daemon.serve(1, NOTHING_YET).await?;
-    let further = setup.shape.further_hosts().count() as u64;
-    let usage = Usage::now();
-    daemon.settle("hosts and their robots.txt").await?;
-    done.hosts = Pass::since(usage, further);
-    forget_peak();
-
-    daemon.serve(1, manner::REMARK).await?;
-    let usage = Usage::now();
-    daemon.pass("cold").await?;
-    done.cold = Pass::since(usage, first.entries);
-    let front = Front::of(&daemon.connect()?, further)?;
-    front.check(&daemon.connect()?, first, "cold")?;
-    done.peak_mb = peak_mb()?;
+    let daemon = Daemon::start(setup).await?;
+    let further = fill(&daemon, first, &mut done).await?;
+    check(&daemon.connect()?, further, first, "cold")?;
 
     let usage = Usage::now();
     daemon.pass("unchanged, read again").await?;
@@ -113,9 +110,26 @@ pub(crate) async fn run(setup: Setup, [first, second]: [Truth; 2]) -> anyhow::Re
     let removed: i64 =
         conn.query_row("SELECT sum(counts ->> 'removed') FROM polls", [], |row| row.get(0))?;
     ensure!(removed == second.removed.cast_signed(), "{removed} removed, not {}", second.removed);
-    front.check(&conn, second, "second version")?;
+    check(&conn, further, second, "second version")?;
     daemon.end().await?;
     Ok(done)
+}
+
+/// Makes the further hosts known, then reads everything for the first time;
+/// says how many further hosts there are.
+async fn fill(daemon: &Daemon, truth: Truth, done: &mut Ingested) -> anyhow::Result<u64> {
+    daemon.serve(1, NOTHING_YET).await?;
+    let further = daemon.shape().further_hosts().count() as u64;
+    let usage = Usage::now();
+    daemon.settle("hosts and their robots.txt").await?;
+    done.hosts = Pass::since(usage, further);
+    forget_peak();
+    daemon.serve(1, manner::REMARK).await?;
+    let usage = Usage::now();
+    daemon.pass("cold").await?;
+    done.cold = Pass::since(usage, truth.entries);
+    done.peak_mb = peak_mb()?;
+    Ok(further)
 }
 
 /// Rounds without news: milliseconds on the processor a source and poll.
@@ -132,33 +146,24 @@ async fn quiet(daemon: &Daemon, told: &str, truth: Truth) -> anyhow::Result<f64>
     Ok(processor * 1e3 / polls)
 }
 
-/// What the front pages of further hosts add to the sums: no dates.
-struct Front {
-    urls: u64,
-}
-
-impl Front {
-    fn of(_conn: &Connection, urls: u64) -> anyhow::Result<Self> {
-        Ok(Self { urls })
-    }
-
-    /// Compares the rows with the truth.
-    fn check(&self, conn: &Connection, truth: Truth, when: &str) -> anyhow::Result<()> {
-        let listed: (i64, i64) = conn.query_row(
-            "SELECT count(*), sum(lastmod_s) FROM urls WHERE listed = 1 AND lastmod_s IS NOT NULL",
-            [],
-            |row| Ok((row.get(0)?, row.get(1)?)),
-        )?;
-        let expected = (truth.urls.cast_signed(), truth.dates.cast_signed());
-        ensure!(listed == expected, "{when}: rows and sum of dates {listed:?}, not {expected:?}");
-        let all: i64 = conn.query_row("SELECT count(*) FROM urls", [], |row| row.get(0))?;
-        let queued: i64 = conn.query_row("SELECT count(*) FROM queue", [], |row| row.get(0))?;
-        let turns: i64 = conn.query_row("SELECT sum(queued) FROM turns", [], |row| row.get(0))?;
-        ensure!(queued == turns, "{when}: {queued} rows queued, {turns} in the turns");
-        let rows = (truth.urls + truth.removed + self.urls).cast_signed();
-        ensure!(all == rows && queued == rows, "{when}: {all} rows, {queued} queued, not {rows}");
-        Ok(())
-    }
+/// Compares the rows with the truth; beside it there is a front page of each
+/// further host, without a date.
+fn check(conn: &Connection, further: u64, truth: Truth, when: &str) -> anyhow::Result<()> {
+    let listed: (i64, i64) = conn.query_row(
+        "SELECT count(*), sum(lastmod_s) FROM urls WHERE listed = 1 AND lastmod_s IS NOT NULL",
+        [],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    let expected = (truth.urls.cast_signed(), truth.dates.cast_signed());
+    ensure!(listed == expected, "{when}: rows and sum of dates {listed:?}, not {expected:?}");
+    let count = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0));
+    let all = count("SELECT count(*) FROM urls")?;
+    let queued = count("SELECT count(*) FROM queue")?;
+    let turns = count("SELECT sum(queued) FROM turns")?;
+    ensure!(queued == turns, "{when}: {queued} rows queued, {turns} in the turns");
+    let rows = (truth.urls + truth.removed + further).cast_signed();
+    ensure!(all == rows && queued == rows, "{when}: {all} rows, {queued} queued, not {rows}");
+    Ok(())
 }
 
 /// Compares a count of the last round of the sitemaps with the truth.

@@ -222,11 +222,11 @@ fn path(number: u64) -> String {
     ];
     let bits = hash(number, 15);
     let pick = |shift: u32, len: u64| usize::try_from((bits >> shift) % len).unwrap_or(0);
-    let (a, b, c) = (WORDS[pick(8, 16)], WORDS[pick(16, 16)], WORDS[pick(24, 16)]);
+    let (a, b) = (WORDS[pick(8, 16)], WORDS[pick(16, 16)]);
     let section = SECTIONS[pick(0, 8)];
     // One in fourteen has a reference to be read.
     let query = if bits >> 32 & 0xff < 18 { "?page=2&amp;ref=front" } else { "" };
-    format!("/{section}/{a}-{b}-{c}-{number}.html{query}")
+    format!("/{section}/{a}-{b}-{number}.html{query}")
 }
 
 fn entry(text: &mut String, host: &str, port: u16, path: &str, second: u64, number: u64) {

@@ -76,6 +76,11 @@ impl UrlFilter {
         Self { include: compile(include), exclude: compile(exclude) }
     }
 
+    /// Is every URL wanted?
+    pub fn is_empty(&self) -> bool {
+        self.include.is_empty() && self.exclude.is_empty()
+    }
+
     /// Is `url` wanted: matched by an `include`, if there is any, and by no
     /// `exclude`?
     pub fn admits(&self, url: &str) -> bool {

@@ -26,8 +26,9 @@ use crate::parse::{Entry, Extensions};
 const FUTURE: SignedDuration = SignedDuration::from_hours(24);
 
 /// Bytes of the texts of new URLs that are kept of one document. Where there are
-/// more, none is kept: they will have to be read again in any case.
-pub const MAX_TEXTS: usize = 1024 * 1024;
+/// more, none is kept: they will have to be read again in any case. Enough for
+/// 50,000 URLs of a hundred bytes.
+pub const MAX_TEXTS: usize = 5 * 1024 * 1024;
 /// Different images, videos and alternates followed of one document.
 pub const MAX_FOLLOWED: usize = 50_000;
 /// Bytes of a URL that is followed; a longer one is none.

@@ -501,7 +501,7 @@ fn texts_are_kept_of_what_is_new_while_all_of_them_have_room() {
     let listed = |count: usize, before: &Snapshot| {
         let mut collector = Collector::new(SEED, now()).knowing(before);
         for n in 0..count {
-            let loc = format!("http://a.example/{n}/{}", "x".repeat(1_000));
+            let loc = format!("http://a.example/{n}/{}", "x".repeat(5_000));
             collector.push(&Entry { loc: &loc, ..Entry::default() });
         }
         collector.finish()

@@ -120,6 +120,10 @@ fn plain_host(url: &str) -> bool {
                 break;
             }
             b'.' => last_label = at + 1,
+            b':' if is_port(rest.get(at + 1..).unwrap_or_default()) => {
+                end = at;
+                break;
+            }
             // What begins with `xn--` must be checked.
             b'-' if hyphen => return false,
             b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {}
@@ -129,6 +133,14 @@ fn plain_host(url: &str) -> bool {
     }
     // A last label that begins with a letter is no IPv4 address.
     last_label < end && rest.as_bytes().get(last_label).is_some_and(u8::is_ascii_alphabetic)
+}
+
+/// Does this begin with a port that needs no parser to be believed?
+fn is_port(text: &str) -> bool {
+    let port = text.find(['/', '?', '#']).and_then(|end| text.get(..end)).unwrap_or(text);
+    // Four digits are always in range; no digit at all is for the parser.
+    let digits = port.bytes().all(|b| b.is_ascii_digit());
+    digits && !port.is_empty() && (port.len() < 5 || port.parse::<u16>().is_ok() && port.len() == 5)
 }
 
 /// Joins a URL that was broken over lines: a line end goes with the blanks
@@ -164,6 +176,9 @@ mod tests {
             ("https://example.com/a\n      b", "https://example.com/ab", &[]),
             ("https://example.com/a\u{0}b", "https://example.com/ab", &[IllegalCharacter]),
             ("https://example.com:8080/a", "https://example.com:8080/a", &[]),
+            ("https://example.com:65535", "https://example.com:65535", &[]),
+            ("https://example.com:65536/a", "", &[InvalidUrl]),
+            ("https://example.com:80@/a", "", &[InvalidUrl]),
             ("http://[::1]/a", "http://[::1]/a", &[]),
             ("/a", "https://example.com/a", &[RelativeUrl]),
             ("a?b", "https://example.com/dir/a?b", &[RelativeUrl]),

@@ -19,7 +19,7 @@ use crate::diff::snapshot::{Rejection, Row, SnapshotEntry};
 use crate::parse::Item;
 use crate::store::views::Counts;
 use crate::store::{CHUNK, Effect, Origin, StoreError};
-use crate::url::SiteRules;
+use crate::url::{Judge, SiteRules};
 
 /// Text of the effects of one chunk, after which it is handed on.
 const MAX_BYTES: usize = 1024 * 1024;
@@ -60,9 +60,10 @@ impl Admissions {
     /// is next.
     fn judge_from(&self, from: usize, rules: &SiteRules, source: &Url) -> (Judged, usize) {
         let (mut judged, mut at) = (Judged::default(), from);
+        let mut judge = Judge::new(rules, source);
         while let Some((entry, slot)) = self.entry(at).filter(|_| !judged.is_full()) {
             if let Some(loc) = self.document.loc(entry) {
-                judged.add(entry, slot, loc, rules, source);
+                judged.add(entry, slot, loc, &mut judge);
             }
             at += 1;
         }
@@ -83,6 +84,7 @@ impl Admissions {
         by_key.sort_unstable();
         let mut done = HashSet::new();
         let mut judged = Judged::default();
+        let mut judge = Judge::new(rules, source);
         let mut take = |loc: &str| {
             let key = loc_key(again.manner().seed, loc);
             let Ok(place) = by_key.binary_search_by_key(&key, |(key, _)| *key) else {
@@ -95,7 +97,7 @@ impl Admissions {
             if !done.insert(slot) {
                 return ControlFlow::Continue(());
             }
-            judged.add(entry, slot, loc, rules, source);
+            judged.add(entry, slot, loc, &mut judge);
             if judged.is_full() {
                 hand_on(std::mem::take(&mut judged))
             } else {
@@ -120,15 +122,8 @@ impl Admissions {
 }
 
 impl Judged {
-    fn add(
-        &mut self,
-        entry: &DocumentEntry,
-        slot: u32,
-        loc: &str,
-        rules: &SiteRules,
-        source: &Url,
-    ) {
-        match rules.admit(loc, source) {
+    fn add(&mut self, entry: &DocumentEntry, slot: u32, loc: &str, judge: &mut Judge<'_>) {
+        match judge.admit(loc) {
             Ok(url) => {
                 let raw = url.respelled.then(|| loc.to_owned());
                 self.bytes += url.path.len() + raw.as_ref().map_or(0, String::len);

@@ -230,9 +230,9 @@ impl Poll<'_> {
         let (shrunk_at, is_held) = (self.shrunk_at(verdict.shrunk), verdict.held);
         let origin = self.origin(self.target.window > 0);
         let (next, counts) = self.apply(verdict, None, origin).await?;
-        let sums = self.sum_up(next).await?;
-        let recounted =
-            Recounted { pending: sums.pending, shrunk_at, held: is_held, snapshot: sums.data };
+        let sums = self.sum_up(next, false).await?;
+        let snapshot = sums.data.unwrap_or_default();
+        let recounted = Recounted { pending: sums.pending, shrunk_at, held: is_held, snapshot };
         Ok((recounted, counts))
     }
 

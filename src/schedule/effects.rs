@@ -21,8 +21,12 @@ const SHRINK_GRACE: Duration = Duration::from_secs(7 * 24 * 3_600);
 impl Poll<'_> {
     /// A panic here is a defect of ours; the poll ends as it would for any
     /// other effect that could not be kept.
-    pub(super) async fn sum_up(&self, next: Vec<SnapshotEntry>) -> Result<Sums, StoreError> {
-        self.on_cpu(move || read::sum_up(next)).await.map_err(StoreError::Engine)
+    pub(super) async fn sum_up(
+        &self,
+        next: Vec<SnapshotEntry>,
+        same: bool,
+    ) -> Result<Sums, StoreError> {
+        self.on_cpu(move || read::sum_up(next, same)).await.map_err(StoreError::Engine)
     }
 
     pub(super) async fn compare(

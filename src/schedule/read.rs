@@ -329,14 +329,15 @@ pub(super) struct Sums {
     pub(super) admitted: BTreeMap<&'static str, u64>,
     /// Entries that are missing now.
     pub(super) pending: u64,
-    /// The snapshot, encoded.
-    pub(super) data: Vec<u8>,
+    /// The snapshot, encoded; none where it is what is stored.
+    pub(super) data: Option<Vec<u8>>,
 }
 
-/// Sums up and encodes the next snapshot.
-pub(super) fn sum_up(next: Vec<SnapshotEntry>) -> Sums {
+/// Sums up the next snapshot, and encodes it unless it is the `same`.
+pub(super) fn sum_up(next: Vec<SnapshotEntry>, same: bool) -> Sums {
     let (admitted, pending) = (admitted(&next), pending(&next));
-    Sums { admitted, pending, data: Snapshot::from_unsorted(next).encode() }
+    let data = (!same).then(|| Snapshot::from_unsorted(next).encode());
+    Sums { admitted, pending, data }
 }
 
 /// Entries of a snapshot by what became of them, for the report.

@@ -98,7 +98,7 @@ impl Poll<'_> {
         let changed =
             counts.new + counts.changed + counts.touched + counts.removed + registered > 0;
         let ended = Ended::by_document(&report, complete, suddenly_empty, counts, registered);
-        let sums = self.sum_up(next).await?;
+        let sums = self.sum_up(next, same).await?;
         drop(room);
         let refused_urls = sums.admitted.iter().filter(|(fate, _)| **fate != "accepted");
         counts.rejected += refused_urls.map(|(_, urls)| urls).sum::<u64>();
@@ -129,7 +129,7 @@ impl Poll<'_> {
             admitted: serde_json::to_string(&sums.admitted).unwrap_or_default(),
             issues: issues::as_json(&report, &beside),
             hints: hints_text(&hints),
-            snapshot: (!same).then_some(sums.data),
+            snapshot: sums.data,
             changed,
             dates: Box::new(dates),
         };

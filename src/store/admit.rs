@@ -130,7 +130,7 @@ impl State {
         let mut last: Option<(&str, HostId)> = None;
         for Admission { url, .. } in admissions {
             let host = match last {
-                Some((authority, host)) if authority == url.authority => host,
+                Some((authority, host)) if *authority == *url.authority => host,
                 _ => match self.find_host(&url.authority)? {
                     Some(host) => host,
                     None => self.host_named(&url.authority, delay)?,
@@ -219,7 +219,7 @@ fn insert_urls(
     rows: &[FreshRow],
 ) -> rusqlite::Result<()> {
     let head = format!(
-        "INSERT INTO urls (crawl_id, site_id, source_id, first_seen_s, due_s, reason, id, host_id,
+        "INSERT OR FAIL INTO urls (crawl_id, site_id, source_id, first_seen_s, due_s, reason, id, host_id,
              path, raw, lastmod_s, lastmod_precision, hints, band, kind)
          VALUES ",
     );
@@ -243,8 +243,7 @@ fn insert_urls(
 
 /// Inserts rows into `queue`.
 fn insert_places(conn: &Connection, chunk: &Chunk, rows: &[FreshRow]) -> rusqlite::Result<()> {
-    let head =
-        "INSERT INTO queue (crawl_id, due_s, site_id, valued, host_id, band, url_id) VALUES ";
+    let head = "INSERT OR FAIL INTO queue (crawl_id, due_s, site_id, valued, host_id, band, url_id) VALUES ";
     let origin = chunk.origin;
     let shared: [&dyn ToSql; 3] = [&origin.crawl.0, &chunk.now_s, &origin.site.0];
     insert_many(conn, (head, "?1, ?2, ?3, 0"), &shared, 3, rows, |fresh, values| {
@@ -269,7 +268,9 @@ impl Values<'_, '_> {
 
 /// Inserts rows by statements of [`AT_ONCE`], the last ones one by one. `text`
 /// is the statement up to its rows, and what the values of each begin with; the
-/// values that all have in common come first among the parameters.
+/// values that all have in common come first among the parameters. The job's
+/// savepoint is what takes rows back, so a statement need not be able to (`OR
+/// FAIL`): else it keeps a copy of each page that it changes.
 fn insert_many<T>(
     conn: &Connection,
     (head, first): (&str, &str),

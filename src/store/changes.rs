@@ -1,4 +1,9 @@
-//! Change events, packed: nine bytes each, one blob a commit and source.
+//! Change events, packed: a few bytes a run, one blob a commit and source.
+//!
+//! Events of one kind whose rows follow one another are one run: its kind, how
+//! far its first row lies from where the run before ended, and how many more
+//! there are. A first read is one run, however long; an event by itself takes
+//! three to five bytes.
 
 use std::collections::HashSet;
 
@@ -7,10 +12,11 @@ use rusqlite::{Connection, params};
 use super::{StoreError, engine};
 use crate::model::{ChangeKind, CrawlId, SourceId, UrlId};
 
-/// Bytes of one event: its kind, and its row in little-endian order.
-const EVENT: usize = 9;
 /// The kind of an event whose row is one of `robots_changes`.
 const OF_ROBOTS: u8 = u8::MAX;
+
+/// Most events of a run, less one: damaged bytes are not read as more.
+const MAX_MORE: u64 = 0xffff;
 
 /// What an event tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,40 +31,79 @@ pub(super) enum Told {
 #[derive(Debug, Default)]
 pub(super) struct ChangeLog {
     data: Vec<u8>,
+    events: i64,
+    /// The run that is being gathered, not in `data` yet.
+    run: Option<Run>,
+    /// The last row of the runs in `data`.
+    last: i64,
+}
+
+/// Events of one kind, of rows that follow one another.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    kind: u8,
+    first: i64,
+    more: u64,
+}
+
+impl Run {
+    fn last(self) -> i64 {
+        self.first.wrapping_add_unsigned(self.more)
+    }
 }
 
 impl ChangeLog {
     pub(super) fn push(&mut self, kind: ChangeKind, url: UrlId) {
         // Far fewer kinds than a byte counts.
-        self.data.push(u8::try_from(kind as usize).unwrap_or(u8::MAX));
-        self.data.extend_from_slice(&url.0.to_le_bytes());
+        self.add(u8::try_from(kind as usize).unwrap_or(u8::MAX), url.0);
     }
 
     /// Something that a robots.txt says otherwise.
     pub(super) fn push_robots(&mut self, row: i64) {
-        self.data.push(OF_ROBOTS);
-        self.data.extend_from_slice(&row.to_le_bytes());
+        self.add(OF_ROBOTS, row);
+    }
+
+    fn add(&mut self, kind: u8, row: i64) {
+        self.events += 1;
+        if let Some(run) = &mut self.run
+            && run.kind == kind
+            && run.more < MAX_MORE
+            && run.last().wrapping_add(1) == row
+        {
+            run.more += 1;
+            return;
+        }
+        self.end_run();
+        self.run = Some(Run { kind, first: row, more: 0 });
+    }
+
+    fn end_run(&mut self) {
+        let Some(run) = self.run.take() else { return };
+        self.data.push(run.kind);
+        put(folded(run.first.wrapping_sub(self.last)), &mut self.data);
+        put(run.more, &mut self.data);
+        self.last = run.last();
     }
 
     /// Writes the events; says whether there are any.
     pub(super) fn write(
-        &self,
+        mut self,
         conn: &Connection,
         at: i64,
         crawl: CrawlId,
         source: SourceId,
         generation: i64,
     ) -> Result<bool, StoreError> {
+        self.end_run();
         if self.data.is_empty() {
             return Ok(false);
         }
-        let events = i64::try_from(self.data.len() / EVENT).unwrap_or(i64::MAX);
         conn.prepare_cached(
             "INSERT INTO changes (at, crawl_id, source_id, generation, events, data)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )
         .and_then(|mut insert| {
-            insert.execute(params![at, crawl.0, source.0, generation, events, self.data])
+            insert.execute(params![at, crawl.0, source.0, generation, self.events, self.data])
         })
         .map(|_| true)
         .map_err(engine)
@@ -84,17 +129,62 @@ pub(super) fn logged(
     Ok(all)
 }
 
-/// Reads the events of one blob.
+/// Reads the events of one blob; what is cut off or damaged ends it.
 pub(super) fn all(data: &[u8]) -> impl Iterator<Item = Told> + '_ {
-    data.chunks_exact(EVENT).filter_map(|event| {
-        let (kind, row) = event.split_first()?;
-        let row = i64::from_le_bytes(row.try_into().ok()?);
-        if *kind == OF_ROBOTS {
-            return Some(Told::Robots(row));
-        }
-        let kind = ChangeKind::ALL.get(usize::from(*kind)).copied()?;
-        Some(Told::Url(kind, UrlId(row)))
+    runs(data).flat_map(|run| {
+        let rows = (0..=run.more).map(move |n| run.first.wrapping_add_unsigned(n));
+        let kind = ChangeKind::ALL.get(usize::from(run.kind)).copied();
+        rows.filter_map(move |row| match kind {
+            Some(kind) => Some(Told::Url(kind, UrlId(row))),
+            None => (run.kind == OF_ROBOTS).then_some(Told::Robots(row)),
+        })
     })
+}
+
+fn runs(data: &[u8]) -> impl Iterator<Item = Run> + '_ {
+    let (mut rest, mut last) = (data, 0_i64);
+    std::iter::from_fn(move || {
+        let (kind, after) = rest.split_first()?;
+        let (distance, after) = take(after)?;
+        let (more, after) = take(after).filter(|(more, _)| *more <= MAX_MORE)?;
+        rest = after;
+        let run = Run { kind: *kind, first: last.wrapping_add(unfolded(distance)), more };
+        last = run.last();
+        Some(run)
+    })
+}
+
+/// Small distances either way become small numbers.
+fn folded(distance: i64) -> u64 {
+    (distance << 1 ^ distance >> 63).cast_unsigned()
+}
+
+fn unfolded(number: u64) -> i64 {
+    (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
+}
+
+/// Writes a number, seven bits a byte, low ones first.
+fn put(mut number: u64, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        // The low byte, on purpose.
+        #[allow(clippy::cast_possible_truncation)]
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    #[allow(clippy::cast_possible_truncation)] // less than 128
+    out.push(number as u8);
+}
+
+/// Reads what [`put`] wrote, and what follows it.
+fn take(data: &[u8]) -> Option<(u64, &[u8])> {
+    let mut number = 0_u64;
+    for (at, byte) in data.iter().enumerate().take(10) {
+        number |= u64::from(byte & 0x7f) << (7 * at);
+        if *byte < 0x80 {
+            return Some((number, data.get(at + 1..)?));
+        }
+    }
+    None
 }
 
 /// Reads those of URLs.
@@ -107,27 +197,55 @@ pub(super) fn events(data: &[u8]) -> impl Iterator<Item = (ChangeKind, UrlId)> +
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    #[test]
-    fn events_come_back_in_the_order_they_happened() {
+    /// What is written of these events.
+    fn packed(told: &[Told]) -> Vec<u8> {
         let mut log = ChangeLog::default();
-        let written: Vec<_> = ChangeKind::ALL
-            .into_iter()
-            .zip([1, 2, 300, i64::MAX, 5, 6])
-            .map(|(k, r)| (k, UrlId(r)))
-            .collect();
-        for (kind, row) in &written {
-            log.push(*kind, *row);
+        for event in told {
+            match event {
+                Told::Url(kind, row) => log.push(*kind, *row),
+                Told::Robots(row) => log.push_robots(*row),
+            }
         }
-        assert_eq!(events(&log.data).collect::<Vec<_>>(), written);
+        log.end_run();
+        log.data
+    }
+
+    fn told() -> impl Strategy<Value = Told> {
+        let row = prop_oneof![0_i64..20, any::<i64>()];
+        (0..=ChangeKind::ALL.len(), row).prop_map(|(kind, row)| match ChangeKind::ALL.get(kind) {
+            Some(kind) => Told::Url(*kind, UrlId(row)),
+            None => Told::Robots(row),
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn events_come_back_in_the_order_they_happened(
+            written in prop::collection::vec(told(), 0..100),
+        ) {
+            prop_assert_eq!(all(&packed(&written)).collect::<Vec<_>>(), written);
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            prop_assert!(all(&bytes).take(1_000).count() <= 1_000);
+        }
     }
 
     #[test]
-    fn a_cut_blob_gives_the_whole_events_only() {
-        let mut log = ChangeLog::default();
-        log.push(ChangeKind::New, UrlId(1));
-        log.push(ChangeKind::Removed, UrlId(2));
-        assert_eq!(events(&log.data[..EVENT + 4]).count(), 1);
+    fn a_first_read_takes_a_few_bytes_however_long_it_is() {
+        let new: Vec<_> = (1..=5_000).map(|row| Told::Url(ChangeKind::New, UrlId(row))).collect();
+        assert!(packed(&new).len() <= 5);
+    }
+
+    #[test]
+    fn a_cut_blob_gives_the_whole_runs_only() {
+        let new = Told::Url(ChangeKind::New, UrlId(1));
+        let data = packed(&[new, Told::Url(ChangeKind::Removed, UrlId(2_000))]);
+        assert_eq!(all(&data[..data.len() - 1]).collect::<Vec<_>>(), [new]);
     }
 }

@@ -270,7 +270,7 @@ fn admit((slot, entry): (usize, &Entry)) -> Effect {
     Effect::Admit {
         slot: u32::try_from(slot).unwrap(),
         url: Admitted {
-            authority: sitemapd::url::authority(&url),
+            authority: sitemapd::url::authority(&url).into(),
             path: url[Position::BeforePath..].to_owned(),
             respelled: false,
         },

@@ -67,7 +67,7 @@ fn is_an_identity(admitted: &Admitted, raw: &str, rules: &SiteRules, source: &Ur
     let text = format!("{}{}", admitted.authority, admitted.path);
     let url = Url::parse(&text).unwrap_or_else(|e| panic!("{raw:?} became {text:?}: {e}"));
     assert_eq!(url.as_str(), text, "{raw:?}");
-    assert!(admitted.path.starts_with('/') && authority(&url) == admitted.authority, "{text:?}");
+    assert!(admitted.path.starts_with('/') && *authority(&url) == *admitted.authority, "{text:?}");
     assert!(matches!(url.scheme(), "http" | "https") && url.username().is_empty(), "{text:?}");
     assert!(url.host_str().is_some_and(|host| !host.is_empty()), "{text:?}");
     assert!(text.bytes().all(|b| b.is_ascii_graphic()), "{raw:?} became {text:?}");
@@ -85,7 +85,8 @@ fn is_an_identity(admitted: &Admitted, raw: &str, rules: &SiteRules, source: &Ur
 fn means_what_was_listed(raw: &str, source: &Url) {
     let Ok(admitted) = RULES[0].admit(raw, source) else { return };
     let listed = Url::parse(raw).expect("it was admitted");
-    let identity = Url::parse(&(admitted.authority + &admitted.path)).expect("an identity");
+    let identity =
+        Url::parse(&format!("{}{}", admitted.authority, admitted.path)).expect("an identity");
     let octets = |part: &str| (unescaped(part), part.matches('/').count());
     assert_eq!(octets(listed.path()), octets(identity.path()), "{raw:?}");
     let query = |url: &Url| unescaped(url.query().unwrap_or_default());

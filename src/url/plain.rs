@@ -1,0 +1,185 @@
+//! Judging many URLs of one document.
+//!
+//! Most listed URLs are spelled as they are kept, and lie where the one before
+//! lay. What [`SiteRules::admit`] has found of scheme, host and port then holds
+//! for them too, and the rest need not be parsed when no step could change it.
+//! Keeps: what it says is what [`SiteRules::admit`] says, for any text.
+
+use std::sync::Arc;
+
+use url::Url;
+
+use super::{Admitted, SiteRules};
+use crate::config::Scope;
+use crate::diff::snapshot::Rejection;
+
+/// Judges the URLs of one document, in any order.
+#[derive(Debug)]
+pub struct Judge<'r> {
+    rules: &'r SiteRules,
+    source: &'r Url,
+    last: Option<Place>,
+}
+
+/// What is known of URLs that begin like one that was judged.
+#[derive(Debug)]
+struct Place {
+    /// Scheme, host and port as listed, up to the first slash of the path.
+    listed: String,
+    /// The authority that they are kept under, or why they are not.
+    kept: Result<Arc<str>, Rejection>,
+}
+
+impl<'r> Judge<'r> {
+    /// For the URLs that the document at `source` lists.
+    pub fn new(rules: &'r SiteRules, source: &'r Url) -> Self {
+        Self { rules, source, last: None }
+    }
+
+    /// Judges one listed URL, as [`SiteRules::admit`] does.
+    pub fn admit(&mut self, raw: &str) -> Result<Admitted, Rejection> {
+        let Some((listed, path)) = split(raw).filter(|(_, path)| self.stays(path)) else {
+            return self.rules.admit(raw, self.source);
+        };
+        let known = self.last.as_ref().filter(|place| place.listed == listed);
+        let Some(place) = known else {
+            let judged = self.rules.admit(raw, self.source);
+            self.last = kept(&judged).map(|kept| Place { listed: listed.to_owned(), kept });
+            return judged;
+        };
+        if raw.len() > self.rules.max_url_chars {
+            return Err(Rejection::TooLong);
+        }
+        let authority = place.kept.clone()?;
+        if !self.rules.filter.is_empty() && !self.rules.filter.admits(&format!("{authority}{path}"))
+        {
+            return Err(Rejection::Excluded);
+        }
+        let respelled = *authority != place.listed;
+        Ok(Admitted { authority, path: path.to_owned(), respelled })
+    }
+
+    /// Is this what is kept of the URL, whatever its host?
+    fn stays(&self, path: &str) -> bool {
+        // Whether a document may list it depends on the path as well.
+        if self.rules.scope == Scope::Directory || !path.bytes().all(is_plain) {
+            return false;
+        }
+        let (path, query) = match path.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (path, None),
+        };
+        // A segment of dots is resolved.
+        if path.contains("/.") {
+            return false;
+        }
+        let name = |part: &str| part.split_once('=').map_or(part, |(name, _)| name).to_owned();
+        query.is_none_or(|query| {
+            !query.is_empty()
+                && !query.split('&').any(|part| self.rules.strip.contains(&name(part)))
+        })
+    }
+}
+
+/// What a judgement of one URL says of all that begin like it.
+fn kept(judged: &Result<Admitted, Rejection>) -> Option<Result<Arc<str>, Rejection>> {
+    match judged {
+        Ok(url) => Some(Ok(Arc::clone(&url.authority))),
+        Err(Rejection::OutOfScope) => Some(Err(Rejection::OutOfScope)),
+        // Of the host nothing is known then.
+        Err(_) => None,
+    }
+}
+
+/// Scheme, host and port as listed, and what follows; `None` for any spelling
+/// that is not the usual one.
+fn split(raw: &str) -> Option<(&str, &str)> {
+    let start = ["https://", "http://"].into_iter().find(|scheme| raw.starts_with(scheme))?.len();
+    let end = start + raw.get(start..)?.bytes().position(|byte| byte == b'/')?;
+    let (listed, path) = raw.split_at_checked(end)?;
+    let usual = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':');
+    listed.bytes().skip(start).all(usual).then_some((listed, path))
+}
+
+/// Is it a byte that neither the parser nor any step changes, in path and
+/// query alike?
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'-' | b'_'
+                | b'.'
+                | b'~'
+                | b'!'
+                | b'$'
+                | b'&'
+                | b'('
+                | b')'
+                | b'*'
+                | b'+'
+                | b','
+                | b';'
+                | b'='
+                | b':'
+                | b'@'
+                | b'/'
+                | b'?'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::config::Config;
+
+    fn rules(extra: &str) -> SiteRules {
+        let text = format!(
+            "[[site]]\nname = \"a\"\nurl = \"https://www.example.org/\"\n\
+             hosts = [\"b.example.org:8443\"]\n{extra}"
+        );
+        let config = Config::from_toml_str(&text).unwrap();
+        SiteRules::new(config.sites.get("a").unwrap(), None)
+    }
+
+    proptest! {
+        #[test]
+        fn a_judge_says_what_the_rules_say(
+            urls in prop::collection::vec((
+                prop::sample::select(vec![
+                    "https://www.example.org", "http://example.org", "https://WWW.example.org:443",
+                    "https://b.example.org:8443", "https://www.example.org.", "http://other.test",
+                    "https://u@www.example.org", "HTTPS://www.example.org", "https://", "//x", "",
+                ]),
+                "(/[a-zA-Z0-9%~./?&=#_é @:;,-]{0,30}|/a{30,60}|/[a-z./?&=]{0,20}|/?utm_source=[a-z]{0,3}&b=1)",
+            ), 1..20),
+            extra in prop::sample::select(vec![
+                "", "scope = \"any\"\n", "scope = \"directory\"\n", "scope = \"domain\"\n",
+                "twins = \"separate\"\n", "exclude = [\"*/a*\"]\n", "include = [\"*a*\"]\n",
+                "normalise = []\n", "limits = { max_url_chars = 64 }\n",
+            ]),
+        ) {
+            let rules = rules(extra);
+            let source = Url::parse("https://www.example.org/maps/a.xml").unwrap();
+            let mut judge = Judge::new(&rules, &source);
+            for (place, path) in urls {
+                let raw = format!("{place}{path}");
+                prop_assert_eq!(judge.admit(&raw), rules.admit(&raw, &source), "{}", raw);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_spelled_as_it_is_kept_needs_no_parsing() {
+        let rules = rules("");
+        let source = Url::parse("https://www.example.org/a.xml").unwrap();
+        let judge = Judge::new(&rules, &source);
+        for path in ["/", "/a/b-c_d~1.html", "//x", "/a?b=1&c", "/a?b=/.x", "/a:b@c;d,e"] {
+            assert!(judge.stays(path), "{path}");
+        }
+        for path in ["/a/../b", "/./a", "/a?", "/a?utm_source=x", "/%41", "/a b", "/é", "/a#b"] {
+            assert!(!judge.stays(path), "{path}");
+        }
+    }
+}

@@ -60,6 +60,8 @@ pub(super) struct State {
     pub(super) paused_sites: HashSet<SiteId>,
     /// Some of the pairs that `site_hosts` has.
     pub(super) site_hosts: HashSet<(SiteId, HostId)>,
+    /// Some of the hosts that a site has URLs on and whose robots.txt is polled.
+    pub(super) robots_known: HashSet<(SiteId, HostId)>,
     /// Blocks in force, of the crawls that have any.
     pub(super) blocks: HashMap<CrawlId, Vec<Block>>,
     /// What looks and reads have taught.
@@ -99,6 +101,7 @@ impl State {
             deltas: TurnDeltas::default(),
             paused_sites: HashSet::new(),
             site_hosts: HashSet::new(),
+            robots_known: HashSet::new(),
             blocks: HashMap::new(),
             learning: Learning::default(),
             last_url: 0,
@@ -210,6 +213,7 @@ impl State {
         self.hosts = Hosts::default();
         self.windows.clear();
         self.site_hosts.clear();
+        self.robots_known.clear();
         self.lookup.reload(&self.conn).map_err(engine)?;
         self.crawls = read_crawls(&self.conn)?;
         self.read_paused_sites()?;

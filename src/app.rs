@@ -163,6 +163,8 @@ impl App {
         ready.set(true);
         let mut tasks = [serving, polling, reaping, tending];
         let names = ["the API", "the poll loop", "the reaper", "the housekeeping"];
+        let failing = store.clone();
+        let mut failed = std::pin::pin!(failing.failed());
         let ended = loop {
             let [a, b, c, d] = &mut tasks;
             tokio::select! {
@@ -170,10 +172,11 @@ impl App {
                 // reload is taken over, has not ended by itself.
                 biased;
                 () = inner.cancelled() => break None,
-                ended = a => break Some((0, ended)),
-                ended = b => break Some((1, ended)),
-                ended = c => break Some((2, ended)),
-                ended = d => break Some((3, ended)),
+                error = &mut failed => break Some(Err(AppError::Store(error))),
+                ended = a => break Some(Ok((0, ended))),
+                ended = b => break Some(Ok((1, ended))),
+                ended = c => break Some(Ok((2, ended))),
+                ended = d => break Some(Ok((3, ended))),
                 Some(Reload { config: new, done }) = reload.recv() => {
                     let taken = take_over(&store, &config, &defaults, new).await;
                     // Who asked may have stopped caring.
@@ -183,7 +186,10 @@ impl App {
         };
         ready.set(false);
         inner.cancel();
-        let finished = ended.as_ref().map(|(index, _)| *index);
+        let finished = match &ended {
+            Some(Ok((index, _))) => Some(*index),
+            Some(Err(_)) | None => None,
+        };
         for (index, task) in tasks.into_iter().enumerate() {
             if finished != Some(index) {
                 // What a task had to say about its end, it has logged.
@@ -193,8 +199,10 @@ impl App {
         let closing = store.clone();
         let _ = tokio::task::spawn_blocking(move || closing.close()).await;
         match ended {
-            None => Ok(()),
-            Some((index, result)) => {
+            // The store may have stopped while all was being drained.
+            None => store.check().map_err(AppError::Store),
+            Some(Err(error)) => Err(error),
+            Some(Ok((index, result))) => {
                 let name = names.get(index).copied().unwrap_or("a task");
                 let why = result.err().map_or_else(String::new, |error| format!(": {error}"));
                 Err(AppError::Stopped(format!("{name} stopped unexpectedly{why}")))

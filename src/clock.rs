@@ -25,6 +25,15 @@ enum Inner {
     Manual { hands: Mutex<Hands>, moved: Notify },
 }
 
+/// A reading of the monotonic clock that another run can compare.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Uptime {
+    /// Names the boot: another one counts from elsewhere.
+    pub boot: String,
+    /// Milliseconds of it.
+    pub ms: i64,
+}
+
 /// Where the hands of a manual clock stand.
 #[derive(Debug, Clone, Copy)]
 struct Hands {
@@ -59,6 +68,22 @@ impl Clock {
         match &*self.inner {
             Inner::System { wall_at_start, started } => later(*wall_at_start, started.elapsed()),
             Inner::Manual { hands, .. } => read(hands).steady,
+        }
+    }
+
+    /// How long this machine has been up by the clock that steady time moves
+    /// by, and since which boot: what two runs on one boot have in common,
+    /// whatever became of the wall clock in between. `None` where the system
+    /// does not say, and for a manual clock.
+    pub fn uptime(&self) -> Option<Uptime> {
+        match &*self.inner {
+            Inner::System { .. } => {
+                let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+                let up = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+                let ms = up.tv_sec.checked_mul(1_000)?.checked_add(up.tv_nsec / 1_000_000)?;
+                Some(Uptime { boot: boot.trim().to_owned(), ms })
+            }
+            Inner::Manual { .. } => None,
         }
     }
 

@@ -38,6 +38,7 @@
 //! | `app` | builds the daemon and runs it; the caller owns the stop signal |
 //! | `cli` | one file per subcommand |
 //! | `metrics`, `log` | what is counted, what is said |
+//! | `by_id` | maps by row numbers of ours |
 //! | `bitpack` | columns of integers in few bits, for snapshots and the lookup |
 //!
 //! Which module may name which is written down, and kept, in
@@ -45,6 +46,7 @@
 
 pub mod app;
 mod bitpack;
+mod by_id;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -6,25 +6,25 @@
 //! crawls in the config. What the store knows (queues, sizes) is not kept
 //! twice: [`Metrics::encode`] is given it at each scrape.
 
-use std::sync::atomic::AtomicU64;
+mod gauges;
+mod plain;
+mod process;
+mod words;
+
 use std::time::Duration;
 
-use jiff::Timestamp;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{EncodeLabelSet, LabelSetEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::model::{ChangeKind, Outcome, Reason};
 use crate::queue::TokenResult;
-use crate::store::views::{Counts, StatusView};
-
-/// What [`Metrics::encode`] writes.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+use crate::store::views::StatusView;
+pub use words::{Format, PollFigures, Saved, TokenCall, Way};
 
 /// Before every name.
 const PREFIX: &str = "sitemapd";
@@ -33,6 +33,29 @@ const POLL_BUCKETS: [f64; 10] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0
 /// Seconds; a commit is one sync of the disk, or waits for another process.
 const COMMIT_BUCKETS: [f64; 10] =
     [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 5.0];
+
+/// Seconds; from a fetcher that waits to a queue that does not come round.
+const WAY_BUCKETS: [f64; 12] = [
+    1.0,
+    10.0,
+    60.0,
+    300.0,
+    900.0,
+    3_600.0,
+    10_800.0,
+    21_600.0,
+    86_400.0,
+    259_200.0,
+    604_800.0,
+    2_592_000.0,
+];
+/// Seconds; a page in time is a second, a slow host with retries is minutes.
+const WORK_BUCKETS: [f64; 10] = [0.1, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1_800.0, 21_600.0];
+/// Seconds; a call is a commit, or a long poll.
+const API_BUCKETS: [f64; 10] = [0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 15.0, 60.0];
+
+/// Histograms of one kind, by what they are of.
+type Times<L> = Family<L, Histogram>;
 
 /// One label with a name and one of a fixed set of words.
 type Word = [(&'static str, &'static str); 1];
@@ -53,49 +76,14 @@ pub struct Metrics {
     tokens: Family<[(&'static str, &'static str); 2], Counter>,
     expired: Counter,
     dead_letters: Counter,
+    published_to_seen: Times<CrawlLabel>,
+    seen_to_leased: Times<CrawlLabel>,
+    leased_to_settled: Times<CrawlLabel>,
     commit_seconds: Histogram,
     commit_effects: Counter,
     api_requests: Family<ApiLabels, Counter>,
+    api_seconds: Times<Route>,
     connections_refused: Counter,
-}
-
-/// The figures of one poll.
-#[derive(Debug, Clone, Copy)]
-pub struct PollFigures {
-    /// The word of [`crate::store::views::PollView::result`].
-    pub result: &'static str,
-    /// From the first byte sent to the commit.
-    pub took: Duration,
-    /// Bytes of the body over the wire.
-    pub wire_bytes: u64,
-    /// Bytes of the body after decoding.
-    pub body_bytes: u64,
-    /// Entries read.
-    pub entries: u64,
-    /// What became of the URLs.
-    pub counts: Counts,
-}
-
-/// Work that was not done because it was not needed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Saved {
-    /// A 304: no body.
-    NotModified,
-    /// The body's hash was the old one: no parse.
-    EqualHash,
-    /// The index said that the child had not changed: no request.
-    SkippedChild,
-}
-
-/// A call that answers a result per token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TokenCall {
-    /// `POST /v1/settle`
-    Settle,
-    /// `POST /v1/extend`
-    Extend,
-    /// `POST /v1/release`
-    Release,
 }
 
 /// A route is a pattern of the router and a method one of its words, or
@@ -107,42 +95,21 @@ struct ApiLabels {
     status: u16,
 }
 
-/// Labels of the queue gauges; the crawls are those of the config.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct QueueLabels {
-    crawl: String,
-    state: &'static str,
-}
-
+/// A crawl of the config.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CrawlLabel {
     crawl: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Route {
+    route: String,
 }
 
 impl EncodeLabelSet for ApiLabels {
     fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> Result<(), std::fmt::Error> {
         [("method", self.method), ("route", &self.route)].encode(encoder)?;
         [("status", self.status)].encode(encoder)
-    }
-}
-
-impl Saved {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::NotModified => "not-modified",
-            Self::EqualHash => "equal-hash",
-            Self::SkippedChild => "skipped-child",
-        }
-    }
-}
-
-impl TokenCall {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Settle => "settle",
-            Self::Extend => "extend",
-            Self::Release => "release",
-        }
     }
 }
 
@@ -169,9 +136,13 @@ impl Metrics {
             tokens: Family::default(),
             expired: Counter::default(),
             dead_letters: Counter::default(),
+            published_to_seen: Family::new_with_constructor(|| Histogram::new(WAY_BUCKETS)),
+            seen_to_leased: Family::new_with_constructor(|| Histogram::new(WAY_BUCKETS)),
+            leased_to_settled: Family::new_with_constructor(|| Histogram::new(WORK_BUCKETS)),
             commit_seconds: Histogram::new(COMMIT_BUCKETS),
             commit_effects: Counter::default(),
             api_requests: Family::default(),
+            api_seconds: Family::new_with_constructor(|| Histogram::new(API_BUCKETS)),
             connections_refused: Counter::default(),
         };
         metrics.register_polls();
@@ -203,6 +174,24 @@ impl Metrics {
         to.register("tokens", "Tokens sent by fetchers, by call and result", self.tokens.clone());
         to.register("leases_expired", "Leases that ended unsettled", self.expired.clone());
         to.register("dead_letters", "URLs given up", self.dead_letters.clone());
+        to.register_with_unit(
+            "published_to_seen",
+            "From the time that a publisher gives, to the minute at least, to the poll that saw it",
+            Unit::Seconds,
+            self.published_to_seen.clone(),
+        );
+        to.register_with_unit(
+            "seen_to_leased",
+            "From when a new or changed URL was seen and due to its first lease",
+            Unit::Seconds,
+            self.seen_to_leased.clone(),
+        );
+        to.register_with_unit(
+            "leased_to_settled",
+            "From a lease to its settlement",
+            Unit::Seconds,
+            self.leased_to_settled.clone(),
+        );
     }
 
     fn register_daemon(&mut self) {
@@ -215,6 +204,12 @@ impl Metrics {
         );
         to.register("commit_effects", "Effects committed", self.commit_effects.clone());
         to.register("api_requests", "API requests answered", self.api_requests.clone());
+        to.register_with_unit(
+            "api_request_duration",
+            "Time to an answer, long polls included",
+            Unit::Seconds,
+            self.api_seconds.clone(),
+        );
         to.register(
             "api_connections_refused",
             "Connections over the limit",
@@ -288,6 +283,21 @@ impl Metrics {
         self.dead_letters.inc_by(urls);
     }
 
+    /// URLs of a crawl came along a part of their way in these times.
+    pub fn came(&self, way: Way, crawl: &str, times: impl Iterator<Item = Duration>) {
+        let mut times = times.peekable();
+        if times.peek().is_none() {
+            return;
+        }
+        let family = match way {
+            Way::PublishedToSeen => &self.published_to_seen,
+            Way::SeenToLeased => &self.seen_to_leased,
+            Way::LeasedToSettled => &self.leased_to_settled,
+        };
+        let histogram = family.get_or_create(&CrawlLabel { crawl: crawl.to_owned() });
+        times.for_each(|took| histogram.observe(took.as_secs_f64()));
+    }
+
     /// A commit took so long and made so many effects last.
     pub fn commit_done(&self, took: Duration, effects: u64) {
         self.commit_seconds.observe(took.as_secs_f64());
@@ -295,12 +305,14 @@ impl Metrics {
     }
 
     /// A request was answered; `route` is a pattern of the router.
-    pub(crate) fn api_request(&self, method: &str, route: &str, status: u16) {
+    pub(crate) fn api_request(&self, method: &str, route: &str, status: u16, took: Duration) {
         // A client may send any word as a method.
         let known = ["GET", "HEAD", "POST", "DELETE"].into_iter().find(|word| *word == method);
         let labels =
             ApiLabels { method: known.unwrap_or("other"), route: route.to_owned(), status };
         self.api_requests.get_or_create(&labels).inc();
+        let route = Route { route: route.to_owned() };
+        self.api_seconds.get_or_create(&route).observe(took.as_secs_f64());
     }
 
     /// A connection was over the limit.
@@ -308,79 +320,23 @@ impl Metrics {
         self.connections_refused.inc();
     }
 
-    /// Everything in the text format of [`CONTENT_TYPE`]; the store's gauges only with `status`.
-    pub fn encode(&self, status: Option<&StatusView>) -> String {
+    /// Everything as text; the store's gauges only with `status`.
+    pub fn encode(&self, status: Option<&StatusView>, format: Format) -> String {
         let mut text = String::new();
         // Writing to a String cannot fail.
         let _ = encode_registry(&mut text, &self.registry);
         if let Some(status) = status {
-            let _ = encode_registry(&mut text, &gauges(status));
+            let _ = encode_registry(&mut text, &gauges::of(status));
+        }
+        if let Some(process) = process::gauges() {
+            let _ = encode_registry(&mut text, &process);
         }
         let _ = encode_eof(&mut text);
-        text
-    }
-}
-
-/// The store's own figures, made anew for each scrape, so that a crawl that is
-/// gone leaves no series behind.
-fn gauges(status: &StatusView) -> Registry {
-    let mut registry = Registry::with_prefix(PREFIX);
-    let mut one = |name: &str, help: &str, value: u64| {
-        let gauge = Gauge::<u64, AtomicU64>::default();
-        gauge.set(value);
-        registry.register(name, help, gauge);
-    };
-    one("sites", "Sites registered", status.sites);
-    one("sources", "Sources polled", status.sources);
-    one("sources_due", "Sources due now", status.sources_due);
-    one("sources_failing", "Sources failing now", status.sources_failing);
-    one("urls", "URLs kept", status.urls);
-    one("store_bytes", "Bytes of the database files", status.store_bytes);
-    one("wal_bytes", "Bytes of the write-ahead log", status.wal_bytes);
-    queue_gauges(&mut registry, status);
-    if let Some(started) = status.started_at {
-        let gauge = Gauge::<f64, AtomicU64>::default();
-        gauge.set(seconds_between(Timestamp::UNIX_EPOCH, started));
-        registry.register_with_unit(
-            "start_time",
-            "Unix time of the daemon's start",
-            Unit::Seconds,
-            gauge,
-        );
-    }
-    registry
-}
-
-fn queue_gauges(registry: &mut Registry, status: &StatusView) {
-    let urls = Family::<QueueLabels, Gauge<u64, AtomicU64>>::default();
-    let oldest = Family::<CrawlLabel, Gauge<f64, AtomicU64>>::default();
-    for queue in &status.queues {
-        for (state, count) in [
-            ("queued", queue.queued),
-            ("due", queue.due),
-            ("leased", queue.leased),
-            ("dead", queue.dead),
-            ("parked", queue.parked),
-            ("blocked", queue.blocked),
-            ("forbidden", queue.forbidden),
-        ] {
-            let labels = QueueLabels { crawl: queue.crawl.clone(), state };
-            urls.get_or_create(&labels).set(count);
+        match format {
+            Format::OpenMetrics => text,
+            Format::Plain => plain::from_openmetrics(&text),
         }
-        let age = queue.oldest_lease_at.map_or(0.0, |given| seconds_between(given, status.now));
-        oldest.get_or_create(&CrawlLabel { crawl: queue.crawl.clone() }).set(age.max(0.0));
     }
-    registry.register("queue_urls", "URLs by state; due ones are queued too", urls);
-    registry.register_with_unit(
-        "queue_oldest_lease",
-        "Age of the oldest lease, 0 without any",
-        Unit::Seconds,
-        oldest,
-    );
-}
-
-fn seconds_between(from: Timestamp, to: Timestamp) -> f64 {
-    to.duration_since(from).as_secs_f64()
 }
 
 #[cfg(test)]

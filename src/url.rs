@@ -341,7 +341,9 @@ mod tests {
 
     fn admit(extra: &str, raw: &str) -> Result<String, Rejection> {
         let source = Url::parse("https://www.example.org/maps/sitemap.xml?p=2").expect("a URL");
-        SiteRules::new(&site(extra), None).admit(raw, &source).map(|a| format!("{}{}", a.authority, a.path))
+        SiteRules::new(&site(extra), None)
+            .admit(raw, &source)
+            .map(|a| format!("{}{}", a.authority, a.path))
     }
 
     #[test]

@@ -222,7 +222,7 @@ impl Learned {
             }
             let worth = self.worth(page, &self.state(page), now);
             let due = worth.due(self.price.get() * value::TOO_CHEAP);
-            if due > now && !worth.is_overdue(now) {
+            if due > now && !worth.at(now).is_overdue() {
                 self.write(page, now);
             } else {
                 window.push(self.candidate(page, version, now));
@@ -234,9 +234,9 @@ impl Learned {
     fn candidate(&self, page: usize, version: u32, now: Timestamp) -> Candidate {
         let worth = self.worth(page, &self.state(page), now);
         let price = self.price.get();
-        let is_due = worth.is_due(now, price);
-        let is_worth = is_due && (!worth.is_overdue(now) || worth.value(now) >= price);
-        let (score, due) = (worth.score(now, price), self.rows[page].due);
+        let is_due = worth.at(now).is_due(price);
+        let is_worth = is_due && (!worth.at(now).is_overdue() || worth.value(now) >= price);
+        let (score, due) = (worth.at(now).score(price), self.rows[page].due);
         Candidate { page, version, score, due, is_due, is_worth }
     }
 

@@ -1,7 +1,7 @@
 //! What the learned order costs: leases, settlements and listings a second with
 //! it and with the protocol's, in turns in one process.
 //!
-//!     cargo run --release --example rates -- [--urls 20000] [--hosts 50] [--rounds 5] [--full] [--alone]
+//!     cargo run --release --example rates -- [--urls 20000] [--hosts 50] [--rounds 5] [--full] [--only learned]
 //!
 //! Each round fills a store of its own for each order. *list*: URLs are listed
 //! for the first time. *first*: all of them are leased and settled, which
@@ -40,10 +40,31 @@ const YEAR: Duration = Duration::from_secs(366 * 24 * 3_600);
 /// What is measured, in its order.
 const PARTS: [&str; 4] = ["list", "first", "again", "signals"];
 
+/// An order of the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Protocol,
+    Learned,
+}
+
+impl Order {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Protocol => "protocol",
+            Self::Learned => "learned",
+        }
+    }
+
+    fn named(name: &str) -> anyhow::Result<Self> {
+        let all = [Self::Protocol, Self::Learned];
+        all.into_iter().find(|order| order.name() == name).context("orders: protocol, learned")
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Size {
-    /// Measure the learned order only: for a profiler.
-    alone: bool,
+    /// Measure this order only: for a profiler.
+    only: Option<Order>,
     /// Sync each commit.
     full: bool,
     urls: usize,
@@ -98,11 +119,11 @@ fn main() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut best = [[Cost::WORST; 4]; 2];
     for round in 1..=size.rounds {
-        for (order, best) in ["protocol", "learned"].iter().zip(&mut best) {
-            if size.alone && *order == "protocol" {
+        for (order, best) in [Order::Protocol, Order::Learned].iter().zip(&mut best) {
+            if size.only.is_some_and(|only| only != *order) {
                 continue;
             }
-            let took = runtime.block_on(measure(order, size))?;
+            let took = runtime.block_on(measure(*order, size))?;
             for (best, took) in best.iter_mut().zip(took) {
                 *best = best.min(took);
             }
@@ -124,13 +145,9 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn read_size() -> anyhow::Result<Size> {
-    let mut size = Size { alone: false, full: false, urls: 20_000, hosts: 50, rounds: 5 };
+    let mut size = Size { only: None, full: false, urls: 20_000, hosts: 50, rounds: 5 };
     let mut args = std::env::args().skip(1);
     while let Some(name) = args.next() {
-        if name == "--alone" {
-            size.alone = true;
-            continue;
-        }
         if name == "--full" {
             size.full = true;
             continue;
@@ -140,8 +157,9 @@ fn read_size() -> anyhow::Result<Size> {
             "--urls" => size.urls = value.parse()?,
             "--hosts" => size.hosts = value.parse()?,
             "--rounds" => size.rounds = value.parse()?,
+            "--only" => size.only = Some(Order::named(&value)?),
             _ => bail!(
-                "no argument is named {name}; there is --urls, --hosts, --rounds, --full, --alone"
+                "no argument is named {name}; there is --urls, --hosts, --rounds, --full, --only"
             ),
         }
     }
@@ -149,7 +167,7 @@ fn read_size() -> anyhow::Result<Size> {
 }
 
 /// One store with one order: what a URL costs, by part.
-async fn measure(order: &str, size: Size) -> anyhow::Result<[Cost; 4]> {
+async fn measure(order: Order, size: Size) -> anyhow::Result<[Cost; 4]> {
     let dir = tempfile::TempDir::new()?;
     let config = config(order, size.full, dir.path())?;
     let clock = Clock::manual(START.parse()?);
@@ -179,7 +197,8 @@ async fn measure(order: &str, size: Size) -> anyhow::Result<[Cost; 4]> {
     Ok([list, first, again, signals])
 }
 
-fn config(order: &str, full: bool, folder: &Path) -> anyhow::Result<Config> {
+fn config(order: Order, full: bool, folder: &Path) -> anyhow::Result<Config> {
+    let order = order.name();
     let durability = if full { "full" } else { "normal" };
     let text = format!(
         "[queue]\norder = \"{order}\"\n[store]\ndurability = \"{durability}\"\n\

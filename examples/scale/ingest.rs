@@ -107,9 +107,8 @@ pub(crate) async fn run(setup: Setup, [first, second]: [Truth; 2]) -> anyhow::Re
     let usage = Usage::now();
     daemon.pass("removal").await?;
     done.removal = Pass::since(usage, second.entries);
-    let removed: i64 = conn.query_row("SELECT sum(counts ->> 'removed') FROM polls", [], |row| {
-        row.get(0)
-    })?;
+    let removed: i64 =
+        conn.query_row("SELECT sum(counts ->> 'removed') FROM polls", [], |row| row.get(0))?;
     ensure!(removed == second.removed.cast_signed(), "{removed} removed, not {}", second.removed);
     check(&conn, further, second, "second version")?;
     daemon.end().await?;

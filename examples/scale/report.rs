@@ -122,8 +122,7 @@ fn of_reading(
         let ratio = peer.map_or_else(String::new, |peer| {
             format!(", {:.1} times the peer", pass.rate() / rate(peer))
         });
-        let note =
-            format!("{:.1} s, {:.2} us CPU a URL{ratio}", pass.seconds, pass.cost());
+        let note = format!("{:.1} s, {:.2} us CPU a URL{ratio}", pass.seconds, pass.cost());
         rows.push(Row::new(name, what, (pass.rate(), "URL/s"), bars, note));
     };
     let neither = (Better::Neither, 0.0, 0.0);

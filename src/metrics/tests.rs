@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::store::views::QueueView;
+use crate::store::views::{Counts, QueueView};
 
 fn status() -> StatusView {
     let at = |text: &str| text.parse().expect("a timestamp");
@@ -23,6 +23,7 @@ fn status() -> StatusView {
         queues: vec![QueueView {
             crawl: "a\"b".to_owned(),
             queued: 7,
+            oldest_due_at: Some(at("2026-11-21T08:28:30Z")),
             oldest_lease_at: Some(at("2026-11-21T08:29:30Z")),
             ..QueueView::default()
         }],
@@ -49,7 +50,7 @@ fn a_poll_counts_its_result_its_bytes_and_its_changes() {
     });
     metrics.saved(Saved::EqualHash, 1);
     assert_lines(
-        &metrics.encode(None),
+        &metrics.encode(None, Format::OpenMetrics),
         &[
             "sitemapd_polls_total{result=\"changed\"} 1",
             "sitemapd_poll_duration_seconds_count 1",
@@ -78,7 +79,7 @@ fn only_settlements_that_counted_are_counted() {
     metrics.dead_lettered(1);
     metrics.commit_done(Duration::from_millis(2), 8);
     assert_lines(
-        &metrics.encode(None),
+        &metrics.encode(None, Format::OpenMetrics),
         &[
             "sitemapd_leases_total{reason=\"new\"} 2",
             "sitemapd_settlements_total{outcome=\"changed\"} 1",
@@ -96,7 +97,7 @@ fn only_settlements_that_counted_are_counted() {
 #[test]
 fn the_store_s_gauges_are_those_of_the_scrape() {
     let metrics = Metrics::new();
-    let text = metrics.encode(Some(&status()));
+    let text = metrics.encode(Some(&status()), Format::OpenMetrics);
     assert_lines(
         &text,
         &[
@@ -106,31 +107,33 @@ fn the_store_s_gauges_are_those_of_the_scrape() {
             "sitemapd_wal_bytes 6",
             "sitemapd_queue_urls{crawl=\"a\\\"b\",state=\"queued\"} 7",
             "sitemapd_queue_oldest_lease_seconds{crawl=\"a\\\"b\"} 30.0",
+            "sitemapd_queue_oldest_due_seconds{crawl=\"a\\\"b\"} 90.0",
             "sitemapd_start_time_seconds 60.0",
         ],
     );
-    assert!(!metrics.encode(None).contains("sitemapd_urls"));
+    assert!(!metrics.encode(None, Format::OpenMetrics).contains("sitemapd_urls"));
 }
 
 #[test]
 fn a_text_from_outside_makes_no_series_of_its_own() {
     let metrics = Metrics::new();
     for method in ["GET", "BREW", "X-1", "X-2"] {
-        metrics.api_request(method, "/v1/queue", 200);
+        metrics.api_request(method, "/v1/queue", 200, Duration::from_millis(4));
     }
-    let text = metrics.encode(None);
+    let text = metrics.encode(None, Format::OpenMetrics);
     assert_lines(
         &text,
         &[
             "sitemapd_api_requests_total{method=\"GET\",route=\"/v1/queue\",status=\"200\"} 1",
             "sitemapd_api_requests_total{method=\"other\",route=\"/v1/queue\",status=\"200\"} 3",
+            "sitemapd_api_request_duration_seconds_count{route=\"/v1/queue\"} 4",
         ],
     );
 }
 
 #[test]
 fn the_text_ends_as_openmetrics_wants_and_names_each_metric_once() {
-    let text = Metrics::new().encode(Some(&status()));
+    let text = Metrics::new().encode(Some(&status()), Format::OpenMetrics);
     assert!(text.ends_with("# EOF\n"));
     assert_eq!(text.matches("# EOF").count(), 1);
     let mut names: Vec<_> = text.lines().filter(|line| line.starts_with("# TYPE ")).collect();
@@ -139,4 +142,41 @@ fn the_text_ends_as_openmetrics_wants_and_names_each_metric_once() {
     names.dedup();
     assert_eq!(names.len(), all);
     assert!(text.contains("sitemapd_build_info{version="));
+}
+
+#[test]
+fn the_way_of_urls_is_timed_by_crawl() {
+    let metrics = Metrics::new();
+    let seconds = |all: &[u64]| all.iter().copied().map(Duration::from_secs).collect::<Vec<_>>();
+    metrics.came(Way::PublishedToSeen, "news", seconds(&[30, 400]).into_iter());
+    metrics.came(Way::SeenToLeased, "default", seconds(&[]).into_iter());
+    metrics.came(Way::LeasedToSettled, "default", seconds(&[2]).into_iter());
+    let text = metrics.encode(None, Format::OpenMetrics);
+    assert_lines(
+        &text,
+        &[
+            "sitemapd_published_to_seen_seconds_bucket{le=\"60.0\",crawl=\"news\"} 1",
+            "sitemapd_published_to_seen_seconds_count{crawl=\"news\"} 2",
+            "sitemapd_leased_to_settled_seconds_sum{crawl=\"default\"} 2.0",
+        ],
+    );
+    assert!(!text.contains("sitemapd_seen_to_leased_seconds_count"), "nothing came that way");
+}
+
+#[test]
+fn the_older_format_has_the_same_samples() {
+    let metrics = Metrics::new();
+    metrics.saved(Saved::EqualHash, 1);
+    let samples = |format| {
+        let text = metrics.encode(Some(&status()), format);
+        let is_sample = |line: &&str| !line.starts_with('#') && !line.starts_with("process_");
+        let lines = text.lines().filter(is_sample).map(str::to_owned);
+        (lines.collect::<Vec<_>>(), text)
+    };
+    let (new, _) = samples(Format::OpenMetrics);
+    let (old, text) = samples(Format::Plain);
+    assert_eq!(new, old);
+    assert!(text.contains("# TYPE sitemapd_work_saved_total counter\n"), "{text}");
+    assert!(text.contains("# TYPE sitemapd_build_info gauge\n"), "{text}");
+    assert!(!text.contains("# UNIT") && !text.contains("# EOF"), "{text}");
 }

@@ -41,7 +41,7 @@ pub struct Extensions {
 }
 
 /// One `image:image` (<https://developers.google.com/search/docs/crawling-indexing/sitemaps/image-sitemaps>).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Image {
     /// Where it is, as listed.
@@ -62,7 +62,7 @@ pub struct Image {
 }
 
 /// One `video:video` (<https://developers.google.com/search/docs/crawling-indexing/sitemaps/video-sitemaps>).
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Video {
     /// A picture of it.
@@ -140,7 +140,7 @@ pub struct Video {
 }
 
 /// Does a list say where a video may be shown, or where it may not?
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Relationship {
     /// There and nowhere else.
@@ -150,7 +150,7 @@ pub enum Relationship {
 }
 
 /// `video:restriction`
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Restriction {
     /// What the list means.
@@ -161,7 +161,7 @@ pub struct Restriction {
 }
 
 /// `video:platform`
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Platform {
     /// What the list means.
@@ -172,7 +172,7 @@ pub struct Platform {
 }
 
 /// One `video:price`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Price {
     /// How much.
@@ -190,7 +190,7 @@ pub struct Price {
 }
 
 /// `video:uploader`
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Uploader {
     /// Its name.
@@ -202,7 +202,7 @@ pub struct Uploader {
 }
 
 /// `video:tvshow`
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct TvShow {
     /// Title of the show.
@@ -226,7 +226,7 @@ pub struct TvShow {
 }
 
 /// One `news:news` (<https://developers.google.com/search/docs/crawling-indexing/sitemaps/news-sitemaps>).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct News {
     /// Where it was published.
@@ -253,7 +253,7 @@ pub struct News {
 }
 
 /// `news:publication`
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Publication {
     /// Its name.
@@ -265,7 +265,7 @@ pub struct Publication {
 }
 
 /// One `xhtml:link rel=alternate` (<https://developers.google.com/search/docs/specialty/international/localized-versions>).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Alternate {
     /// Language, script and region of it, as listed; or `x-default`.

@@ -88,6 +88,21 @@ impl fmt::Display for Lastmod {
     }
 }
 
+impl schemars::JsonSchema for Lastmod {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Lastmod".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "A date at the precision that it was given with: a year, a month, a \
+                day, or RFC 3339 in UTC.",
+            "examples": ["2026", "2026-11", "2026-11-21", "2026-11-21T08:30:00Z"],
+        })
+    }
+}
+
 impl serde::Serialize for Lastmod {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -112,7 +127,17 @@ impl<'de> serde::Deserialize<'de> for Lastmod {
 
 /// `<changefreq>` of the Sitemaps protocol: a hint, not a command.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    serde::Serialize,
+    serde::Deserialize,
+    schemars::JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeFreq {
@@ -196,6 +221,20 @@ impl Priority {
     /// As the number of the protocol.
     pub fn as_f64(self) -> f64 {
         f64::from(self.0) / 1000.0
+    }
+}
+
+impl schemars::JsonSchema for Priority {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Priority".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "number", "minimum": 0, "maximum": 1 })
     }
 }
 

@@ -10,7 +10,9 @@ mod code;
 pub use code::{IssueCode, Severity};
 
 /// One kind of defect of one document.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 pub struct Issue {
     /// What kind.
     pub code: IssueCode,

@@ -134,7 +134,7 @@ pub struct Settlement {
 }
 
 /// What became of a token that was settled, extended or released.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TokenResult {
     /// Done, or done before within the hour.

@@ -14,7 +14,7 @@ use super::value::Worth;
 use crate::model::Reason;
 
 /// What the due time of one URL rests on.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Explanation {
     /// Why it is queued.
     pub reason: Reason,

@@ -182,12 +182,12 @@ impl UrlState {
     /// the other through the share of changes that the host leaves untold: a
     /// page with many signals also changes silently, and the reverse.
     pub fn estimate(&self, beliefs: &Beliefs, now: Timestamp) -> Estimate {
-        let (mut right, mut pull) = (0.0, 0.0);
-        for (signal, count) in self.pending.iter() {
-            let count = f64::from(*count);
-            right += count * chance_of(beliefs.pulls[signal]);
-            pull += count * beliefs.pulls[signal];
-        }
+        let right = right_of(&self.pending, beliefs);
+        let pull: f64 = self
+            .pending
+            .iter()
+            .map(|(signal, count)| f64::from(*count) * beliefs.pulls[signal])
+            .sum();
         let silent = beliefs.silent.clamp(0.01, 1.0);
         let told = 1.0 - silent;
         let days_of_shape = SHAPE / beliefs.rate.clamp(SLOWEST, FASTEST);
@@ -227,10 +227,7 @@ impl UrlState {
         // Given that it changed at all, so many times are to be expected: the
         // mean of a Poisson number that is not 0.
         let given = if changed { 1.0 / chance_of(expected.max(1e-9)) } else { 0.0 };
-        let right: f64 = signals
-            .iter()
-            .map(|(signal, count)| f64::from(*count) * chance_of(beliefs.pulls[signal]))
-            .sum();
+        let right = right_of(&signals, beliefs);
         let (silent, signalled) = (expected_silent * given, right * given);
         self.silent = self.silent * MEMORY + silent;
         self.signalled = self.signalled * MEMORY + signalled;
@@ -256,6 +253,24 @@ impl UrlState {
         }
         self.span += days;
         self.history = self.history << 1 | u16::from(changed);
+    }
+
+    /// Notes a signal in what [`Self::pack`] wrote, which is cheaper by far than
+    /// to read and write all of it.
+    pub fn signal_packed(bytes: &mut [u8; PACKED], signal: Signal) {
+        // As pack lays them out: a byte, then three nibbles.
+        let (place, shift) = match signal {
+            Signal::Lastmod => {
+                bytes[14] = bytes[14].saturating_add(1);
+                return;
+            }
+            Signal::Stamp => (15, 0),
+            Signal::Touched => (15, 4),
+            Signal::Pushed => (13, 4),
+        };
+        if bytes[place] >> shift & NIBBLE < NIBBLE {
+            bytes[place] += 1 << shift;
+        }
     }
 
     /// The state in 16 bytes; counts to 0.05 %, times to the second.
@@ -295,6 +310,13 @@ impl UrlState {
             pending: PerSignal([bytes[14], bytes[15] & NIBBLE, bytes[15] >> 4, pushed]),
         })
     }
+}
+
+/// Of so many signals, those that are expected to be right.
+fn right_of(signals: &PerSignal<u8>, beliefs: &Beliefs) -> f64 {
+    // Most pages have none of most kinds.
+    let given = signals.iter().filter(|(_, count)| **count > 0);
+    given.map(|(signal, count)| f64::from(*count) * chance_of(beliefs.pulls[signal])).sum()
 }
 
 /// The probability that something expected so often happens at all.

@@ -96,8 +96,14 @@ fn expected_for(wanted: f64) -> f64 {
     if wanted <= 0.0 {
         return 0.0;
     }
-    // Newton from above: the gain is convex and bounded by both from below.
-    let mut x = (2.0 * wanted).sqrt() + wanted;
+    // Newton, from the beginning of its series for few changes, and from its
+    // limit for many: both are close. The gain is convex, so it gets there.
+    let s = (2.0 * wanted).sqrt();
+    let mut x = if s < 2.0 {
+        s + s * s / 6.0 + s * s * s / 36.0
+    } else {
+        1.0 + wanted - (-1.0 - wanted).exp()
+    };
     for _ in 0..12 {
         let slope = -(-x).exp_m1();
         let step = (gain(x) - wanted) / slope;
@@ -123,11 +129,21 @@ impl Worth {
 
     /// What fetching it now is worth, in days of staleness.
     pub fn value(&self, now: Timestamp) -> f64 {
+        self.at(now).value
+    }
+
+    /// The same as of one moment, to be asked several things.
+    pub fn at(&self, now: Timestamp) -> AsOf<'_> {
         let Estimate { alpha, total, settled, pull, .. } = self.estimate;
-        let silent = alpha * days_between(self.seen, now);
+        let days = days_between(self.seen, now);
+        let silent = alpha * days;
         // A page that is signalled often is worth less per fetch, but never
         // less than had it not been signalled.
-        self.mu * (gain(silent + pull) / total).max(gain(silent) / settled)
+        let signalled = gain(silent + pull) / total;
+        let unsignalled = if pull > 0.0 { gain(silent) / settled } else { 0.0 };
+        let value = self.mu * signalled.max(unsignalled);
+        let (min, max) = self.bounds();
+        AsOf { worth: self, now, proof: self.proof(), days, min, max, value }
     }
 
     /// Days after the last look at which the value reaches `price`; within the
@@ -172,46 +188,59 @@ impl Worth {
         days_after(self.seen, days)
     }
 
-    /// Is it worth the price now, or overdue?
-    pub fn is_due(&self, now: Timestamp, price: f64) -> bool {
-        if self.proof() < 1.0 {
-            return self.due(price) <= now;
-        }
-        let days = days_between(self.seen, now);
-        let (min, max) = self.bounds();
-        days >= max || (days >= min && self.value(now) >= price)
-    }
-
-    /// Must it be fetched whatever it is worth: has it not been seen for the
-    /// longest interval?
-    pub fn is_overdue(&self, now: Timestamp) -> bool {
-        days_between(self.seen, now) >= self.bounds().1
-    }
-
-    /// Its place in line now: its priority without evidence, by the ratio of
-    /// its value to the price with. Higher is leased first, of equals the one
-    /// that is due earlier.
-    pub fn score(&self, now: Timestamp, price: f64) -> f64 {
-        let proof = self.proof();
-        let by_priority = (1.0 - proof) * self.priority;
-        if proof <= 0.0 {
-            return by_priority;
-        }
-        let ratio = self.value(now) / price.max(1e-12);
-        let by_value = AT_PRICE + PER_DOUBLING * ratio.max(1e-9).log2();
-        let late = days_between(self.seen, now) / self.bounds().1 - 1.0;
-        let least = if late < 0.0 { 0.0 } else { AT_PRICE + late / LATENESS * (BEST - AT_PRICE) };
-        let least = least.min(BEST);
-        by_priority + proof * by_value.clamp(least, BEST)
-    }
-
     /// Where the URL goes when its row is written at `now`.
     pub fn place(&self, now: Timestamp, price: f64) -> Place {
         let due = self.due(price * REFERENCE);
         let (left, wait) = (days_between(now, due), days_between(self.seen, due));
         let is_unsure = self.proof() < 1.0 && left > REVIEWED_UNTIL * wait;
         let surfaces = if is_unsure { days_after(now, left / 2.0) } else { due };
-        Place { surfaces, due, band: band(self.score(due.max(now), price)) }
+        Place { surfaces, due, band: band(self.at(due.max(now)).score(price)) }
+    }
+}
+
+/// A [`Worth`] as of one moment.
+#[derive(Debug, Clone, Copy)]
+pub struct AsOf<'a> {
+    worth: &'a Worth,
+    now: Timestamp,
+    proof: f64,
+    /// Since the last look.
+    days: f64,
+    min: f64,
+    max: f64,
+    /// What fetching it is worth, in days of staleness.
+    pub value: f64,
+}
+
+impl AsOf<'_> {
+    /// Is it worth the price, or overdue?
+    pub fn is_due(&self, price: f64) -> bool {
+        if self.proof < 1.0 {
+            return self.worth.due(price) <= self.now;
+        }
+        self.is_overdue() || (self.days >= self.min && self.value >= price)
+    }
+
+    /// Must it be fetched whatever it is worth: has it not been seen for the
+    /// longest interval?
+    pub fn is_overdue(&self) -> bool {
+        self.days >= self.max
+    }
+
+    /// Its place in line: its priority without evidence, by the ratio of its
+    /// value to the price with. Higher is leased first, of equals the one that
+    /// is due earlier.
+    pub fn score(&self, price: f64) -> f64 {
+        let by_priority = (1.0 - self.proof) * self.worth.priority;
+        if self.proof <= 0.0 {
+            return by_priority;
+        }
+        let ratio = self.value / price.max(1e-12);
+        let by_value = AT_PRICE + PER_DOUBLING * ratio.max(1e-9).log2();
+        let late = self.days / self.max - 1.0;
+        let least = if late < 0.0 { 0.0 } else { AT_PRICE + late / LATENESS * (BEST - AT_PRICE) };
+        let least = least.min(BEST);
+        by_priority + self.proof * by_value.clamp(least, BEST)
     }
 }
 

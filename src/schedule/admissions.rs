@@ -122,13 +122,7 @@ impl Admissions {
 }
 
 impl Judged {
-    fn add(
-        &mut self,
-        entry: &DocumentEntry,
-        slot: u32,
-        loc: &str,
-        judge: &mut Judge<'_>,
-    ) {
+    fn add(&mut self, entry: &DocumentEntry, slot: u32, loc: &str, judge: &mut Judge<'_>) {
         match judge.admit(loc) {
             Ok(url) => {
                 let raw = url.respelled.then(|| loc.to_owned());

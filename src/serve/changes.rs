@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
-use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, StreamExt as _};
@@ -22,9 +23,10 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
 use super::Context;
-use super::extract::Params;
+use super::extract::{Params, accepts};
+use super::openapi::{Input, Operation, Output, media};
 use super::problem::{Kind, Problem};
-use super::wire::{Time, list_limit_or};
+use super::wire::{MAX_LIMIT, Time, list_limit_or};
 use crate::model::{ChangeKind, Lastmod, SourceId, UrlId, UrlKind};
 use crate::parse::robots::Subject;
 use crate::store::{ChangeCursor, ChangeEvent, ChangeFilter, ChangePage, Store, StoreError};
@@ -41,24 +43,92 @@ const FOLLOWS: Duration = Duration::from_secs(590);
 /// Time between two signs of life of a stream without events.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
+/// The header by which browsers say where they were.
+const LAST_SEEN: &str = "last-event-id";
 const LINES: &str = "application/x-ndjson";
 const EVENTS: &str = "text/event-stream";
 
 /// Parameters of `GET /v1/changes`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ChangesParams {
     /// A cursor, or `end`; without it all that is kept.
     after: Option<String>,
+    /// Most events of a page; 1,000 where not said.
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
     limit: Option<u64>,
+    /// Of this crawl only.
     crawl: Option<String>,
+    /// Of this site only.
     site: Option<String>,
     /// Kinds, separated by commas.
     kinds: Option<String>,
 }
 
+/// In which form somebody wants the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// A page of JSON.
+    Page,
+    /// JSON lines, up to now.
+    Lines,
+    /// Server-sent events, which go on.
+    Events,
+}
+
+/// What the headers ask for.
+pub(crate) struct Wanted {
+    form: Form,
+    /// The last event that a follower has seen.
+    after: Option<String>,
+}
+
+impl<S: Sync> FromRequestParts<S> for Wanted {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let form = match () {
+            () if accepts(&parts.headers, EVENTS) => Form::Events,
+            () if accepts(&parts.headers, LINES) => Form::Lines,
+            () => Form::Page,
+        };
+        let seen = parts.headers.get(LAST_SEEN).and_then(|value| value.to_str().ok());
+        let after = seen.filter(|id| form == Form::Events && !id.is_empty()).map(str::to_owned);
+        Ok(Self { form, after })
+    }
+}
+
+impl Input for Wanted {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.in_header(LAST_SEEN, "Where a stream of events goes on; `after` elsewhere.");
+    }
+}
+
+/// The stream, in one of its forms.
+pub(crate) struct Stream(Response);
+
+impl IntoResponse for Stream {
+    fn into_response(self) -> Response {
+        self.0
+    }
+}
+
+impl Output for Stream {
+    fn describe(operation: &mut Operation<'_>) {
+        let page = operation.written::<Page>();
+        // One a line, or the `data` of each event.
+        let change = operation.written::<Change>();
+        operation.answers(media(&[
+            ("application/json", page),
+            (LINES, change.clone()),
+            (EVENTS, change),
+        ]));
+    }
+}
+
 /// A page.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "ChangePage")]
 struct Page {
     changes: Vec<Change>,
     next: String,
@@ -66,7 +136,8 @@ struct Page {
 }
 
 /// One event.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "ChangeEvent")]
 struct Change {
     cursor: String,
     kind: &'static str,
@@ -84,7 +155,8 @@ struct Change {
     now: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "ChangeSource")]
 struct Source {
     id: SourceId,
     url: String,
@@ -132,9 +204,9 @@ impl Reader {
 /// `GET /v1/changes`
 pub(crate) async fn changes(
     State(context): State<Arc<Context>>,
-    headers: HeaderMap,
+    wanted: Wanted,
     Params(params): Params<ChangesParams>,
-) -> Result<Response, Problem> {
+) -> Result<Stream, Problem> {
     let limit = list_limit_or(params.limit, DEFAULT_LIMIT)?;
     let store = &context.state.store;
     let filter = ChangeFilter {
@@ -142,23 +214,21 @@ pub(crate) async fn changes(
         site: params.site,
         kinds: kinds(params.kinds.as_deref())?,
     };
-    let last_seen = headers.get("last-event-id").and_then(|value| value.to_str().ok());
-    let follows = accepts(&headers, EVENTS);
-    let after = match last_seen.filter(|id| follows && !id.is_empty()).or(params.after.as_deref()) {
+    let after = match wanted.after.as_deref().or(params.after.as_deref()) {
         None => None,
         Some("end") => Some(store.end_of_changes().await?),
         Some(text) => {
             Some(text.parse().map_err(|error| Problem::field(format!("after: {error}.")))?)
         }
     };
-    if !follows && !accepts(&headers, LINES) {
+    if wanted.form == Form::Page {
         let page = store.changes_after(after, limit as usize, filter).await?;
-        return Ok(Json(Page {
+        let page = Page {
             changes: page.changes.into_iter().map(Change::from).collect(),
             next: page.next.to_string(),
             more: page.more,
-        })
-        .into_response());
+        };
+        return Ok(Stream(Json(page).into_response()));
     }
     // A cursor that is too old is told with a status, not in the stream.
     store.changes_after(after, 0, filter.clone()).await?;
@@ -167,7 +237,8 @@ pub(crate) async fn changes(
     })?;
     let moved = store.changes_moved();
     let reader = Reader { store: store.clone(), filter, after, moved, _place: place };
-    Ok(if follows { followed(reader, &context) } else { lines(reader) })
+    let is_followed = wanted.form == Form::Events;
+    Ok(Stream(if is_followed { followed(reader, &context) } else { lines(reader) }))
 }
 
 /// JSON lines, up to what is there now.
@@ -234,11 +305,4 @@ fn kinds(text: Option<&str>) -> Result<Vec<&'static str>, Problem> {
             })
         })
         .collect()
-}
-
-/// Does the client ask for this type?
-fn accepts(headers: &HeaderMap, wanted: &str) -> bool {
-    let said = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    said.flat_map(|value| value.split(','))
-        .any(|part| part.split(';').next().is_some_and(|t| t.trim().eq_ignore_ascii_case(wanted)))
 }

@@ -308,6 +308,13 @@ impl<S: Sync + Send> FromRequestParts<S> for RowId {
     }
 }
 
+/// Does the client ask for this type?
+pub(crate) fn accepts(headers: &HeaderMap, wanted: &str) -> bool {
+    let said = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    said.flat_map(|value| value.split(','))
+        .any(|part| part.split(';').next().is_some_and(|t| t.trim().eq_ignore_ascii_case(wanted)))
+}
+
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;

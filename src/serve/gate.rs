@@ -21,7 +21,7 @@ use super::Context;
 use super::problem::{Kind, Problem};
 
 /// Routes that anybody may ask.
-const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+pub(super) const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Middleware: lets a request through, or answers why not.
 pub(crate) async fn admit(

@@ -13,10 +13,10 @@ use super::problem::Problem;
 use super::wire::queue::{
     ExtendBody, LeaseAnswer, LeaseBody, ReleaseBody, SettleBody, TokensAnswer,
 };
-use crate::metrics::TokenCall;
-use crate::model::UrlId;
+use crate::metrics::{TokenCall, Way};
 use crate::model::extension::Extensions;
-use crate::queue::{LeaseBatch, LeaseRequest};
+use crate::model::{Reason, UrlId};
+use crate::queue::{LeaseBatch, LeaseRequest, Leased};
 
 /// First pause after a wake-up that yielded nothing (somebody else was faster,
 /// or what came due is of another site); it doubles up to [`MAX_PAUSE`].
@@ -32,14 +32,25 @@ pub(crate) async fn lease(
     let (request, wait, include) = body.check(context.lease_defaults())?;
     // What is left of the body is small, and a long poll would keep its permits.
     drop(held);
+    let crawl = request.crawl.clone();
     let batch = lease_within(&context, request, wait).await?;
     context.state.metrics.leased(batch.urls.iter().map(|leased| leased.reason));
+    let waits = batch.urls.iter().filter_map(waited);
+    context.state.metrics.came(Way::SeenToLeased, &crawl, waits);
     let urls: Vec<_> = batch.urls.iter().map(|leased| leased.id).collect();
     let mut answer = LeaseAnswer::from(batch);
     if include.any() && !urls.is_empty() {
         answer.include(include, said_of(&context, urls).await);
     }
     Ok(Json(answer))
+}
+
+/// How long something new or changed has waited since it was seen and due.
+fn waited(leased: &Leased) -> Option<Duration> {
+    let is_news = matches!(leased.reason, Reason::New | Reason::Changed);
+    let given = leased.expires_at.checked_sub(leased.expires_in).ok()?;
+    let wait = Duration::try_from(given.duration_since(leased.due_at)).unwrap_or_default();
+    (is_news && leased.attempt == 1).then_some(wait)
 }
 
 /// What sources say of leased URLs. They are leased whether or not that can be

@@ -3,12 +3,14 @@
 //! The handlers translate and check; every effect and every read is one call
 //! to [`Store`]. Errors are problem+json (`problem`), values have one spelling
 //! (`wire`), bodies are bounded (`extract`), callers are judged in one place
-//! (`gate`), and each connection is under limits (`server`).
+//! (`gate`), and each connection is under limits (`server`). The handlers' types
+//! are the description that the API gives of itself (`openapi`).
 
 mod changes;
 mod extract;
 mod gate;
 mod lease;
+mod openapi;
 mod operate;
 mod page;
 mod problem;
@@ -23,15 +25,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::State;
 use axum::http::{Method, Uri};
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post};
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, watch as channel};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
 use crate::store::Store;
+use openapi::{Description, OpenApi, Routes};
 use problem::{Kind, Problem};
 pub use server::Server;
 
@@ -92,6 +95,8 @@ struct Context {
     /// Wakes the long polls when the daemon stops.
     stop: CancellationToken,
     bodies: extract::BodyBudget,
+    /// What is told of the routes.
+    description: Description,
     /// Places for those who follow changes.
     streams: Arc<Semaphore>,
 }
@@ -102,48 +107,74 @@ impl Context {
     }
 }
 
-/// All routes, with what stands around them.
-fn router(context: Arc<Context>) -> Router {
-    let queue = Router::new()
-        .route("/v1/lease", post(lease::lease))
-        .route("/v1/settle", post(lease::settle))
-        .route("/v1/extend", post(lease::extend))
-        .route("/v1/release", post(lease::release))
-        .route("/v1/queue", get(show::queue))
-        .route("/v1/queue/peek", get(show::peek))
-        .route("/v1/queue/dead", get(show::dead))
-        .route("/v1/queue/blocks", get(show::blocks))
-        .route("/v1/queue/replay", post(operate::replay))
-        .route("/v1/queue/requeue", post(operate::requeue))
-        .route("/v1/queue/block", post(operate::block))
-        .route("/v1/queue/unblock", post(operate::unblock))
-        .route("/v1/queue/pause", post(operate::pause_crawl));
-    let sites = Router::new()
-        .route("/v1/url", get(show::url))
-        .route("/v1/urls", get(show::urls))
-        .route("/v1/import", post(operate::import))
-        .route("/v1/sites", get(show::sites))
-        .route("/v1/sites/{name}", get(show::site).delete(operate::forget_site))
-        .route("/v1/sites/{name}/poll", post(operate::poll_site))
-        .route("/v1/sites/{name}/pause", post(operate::pause_site))
-        .route("/v1/sites/{name}/resume", post(operate::resume_site))
-        .route("/v1/sources", get(show::sources).post(operate::submit_source))
-        .route("/v1/sources/{id}", get(show::source).delete(operate::delete_source))
-        .route("/v1/sources/{id}/poll", post(operate::poll_source))
-        .route("/v1/polls", get(show::polls))
-        .route("/v1/polls/{id}/changes", get(show::changes_of_poll));
-    let daemon = Router::new()
-        .route("/", get(page::page))
-        .route("/status.css", get(page::style))
-        .route("/v1/status", get(show::status))
-        .route("/metrics", get(show::metrics))
-        .route("/healthz", get(show::healthz))
-        .route("/readyz", get(show::readyz))
-        .route("/v1/changes", get(changes::changes))
-        .route("/openapi.json", get(openapi));
-    queue
-        .merge(sites)
-        .merge(daemon)
+/// All routes, and the description of them.
+fn routes() -> Routes {
+    use Kind::{Gone, NotFound};
+    let routes = Routes::new()
+        .group("fetchers", "Lease URLs, and report what was seen of them.")
+        .post("/v1/lease", "Leases URLs that are due", &[NotFound], lease::lease)
+        .post("/v1/settle", "Ends leases with what was seen", &[], lease::settle)
+        .post("/v1/extend", "Makes leases last longer", &[], lease::extend)
+        .post("/v1/release", "Gives leases back", &[], lease::release)
+        .get(
+            "/v1/changes",
+            "What changed, in the order of commits",
+            &[NotFound, Gone],
+            changes::changes,
+        );
+    let routes = queue_routes(routes);
+    let routes = site_routes(routes);
+    routes
+        .group("daemon", "The daemon itself.")
+        .get("/v1/status", "The whole at a glance", &[], show::status)
+        .get("/metrics", "Metrics, as OpenMetrics text", &[], show::metrics)
+        .get("/healthz", "Should this process be left alone?", &[], show::healthz)
+        .get("/readyz", "May work be sent here now?", &[], show::readyz)
+        .get("/openapi.json", "This description", &[], openapi_document)
+        .get("/", "The status page", &[], page::page)
+        .get("/status.css", "The style of the status page", &[], page::style)
+}
+
+fn queue_routes(routes: Routes) -> Routes {
+    use Kind::{NotFound, Refused};
+    routes
+        .group("queue", "Look into the queues, or change them.")
+        .get("/v1/queue", "Queues in numbers", &[NotFound], show::queue)
+        .get("/v1/queue/peek", "What would be leased soon", &[NotFound], show::peek)
+        .get("/v1/queue/dead", "URLs given up", &[], show::dead)
+        .get("/v1/queue/blocks", "Blocks in force", &[], show::blocks)
+        .post("/v1/queue/replay", "Puts dead letters back", &[NotFound], operate::replay)
+        .post("/v1/queue/requeue", "Makes URLs due now", &[NotFound], operate::requeue)
+        .post("/v1/queue/block", "Blocks a URL or a prefix", &[NotFound, Refused], operate::block)
+        .post("/v1/queue/unblock", "Lifts a block", &[NotFound, Refused], operate::unblock)
+        .post("/v1/queue/pause", "Pauses a crawl, or goes on", &[NotFound], operate::pause_crawl)
+        .post("/v1/import", "Takes in fetches of the past", &[NotFound], operate::import)
+}
+
+fn site_routes(routes: Routes) -> Routes {
+    use Kind::{NotFound, Refused};
+    routes
+        .group("sites", "Sites, their sources, their URLs, and what polls found.")
+        .get("/v1/url", "All that is known of a URL", &[NotFound], show::url)
+        .get("/v1/urls", "All URLs, with all that is known of them", &[], show::urls)
+        .get("/v1/sites", "The sites", &[], show::sites)
+        .get("/v1/sites/{name}", "One site", &[], show::site)
+        .delete("/v1/sites/{name}", "Forgets a site", &[Refused], operate::forget_site)
+        .post("/v1/sites/{name}/poll", "Makes its sources due", &[], operate::poll_site)
+        .post("/v1/sites/{name}/pause", "Pauses a site", &[Refused], operate::pause_site)
+        .post("/v1/sites/{name}/resume", "Goes on with a site", &[Refused], operate::resume_site)
+        .get("/v1/sources", "Sources, without retired ones", &[NotFound], show::sources)
+        .post("/v1/sources", "Submits a source", &[NotFound, Refused], operate::submit_source)
+        .get("/v1/sources/{id}", "One source, with its polls", &[], show::source)
+        .delete("/v1/sources/{id}", "Drops a source", &[Refused], operate::delete_source)
+        .post("/v1/sources/{id}/poll", "Makes a source due", &[], operate::poll_source)
+        .get("/v1/polls", "Polls, in their order", &[], show::polls)
+        .get("/v1/polls/{id}/changes", "What a poll changed", &[], show::changes_of_poll)
+}
+
+/// The routes, with what stands around them.
+fn around(routes: Router<Arc<Context>>, context: Arc<Context>) -> Router {
+    routes
         .fallback(no_such_route)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(context.clone(), gate::admit))
@@ -151,8 +182,8 @@ fn router(context: Arc<Context>) -> Router {
         .with_state(context)
 }
 
-async fn openapi() -> Problem {
-    Problem::not_served("its description as OpenAPI")
+async fn openapi_document(State(context): State<Arc<Context>>) -> OpenApi {
+    OpenApi(context.description.document.clone())
 }
 
 async fn no_such_route(uri: Uri) -> Problem {

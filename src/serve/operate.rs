@@ -7,28 +7,32 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::response::NoContent;
 use serde::{Deserialize, Serialize};
 
 use super::Context;
 use super::extract::{LARGE_BODY, Params, Payload, RowId, Segment};
 use super::problem::Problem;
 use super::wire::queue::PastFetchItem;
-use super::wire::{Capped, crawl, name, sources, web_url};
+use super::wire::{Capped, MAX_NAME_CHARS, MAX_URL_CHARS, crawl, name, sources, web_url};
 use crate::model::SourceId;
 use crate::queue::MAX_RESULTS;
 use crate::store::Imported;
 
 /// Body of `POST /v1/queue/replay`: these `urls`, or `all`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ReplayBody {
+    /// `default` where not said.
+    #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
     crawl: Option<String>,
+    /// All dead letters of the crawl.
     all: bool,
+    /// Or these.
     urls: Capped<String, MAX_RESULTS>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Replayed {
     replayed: u64,
 }
@@ -56,14 +60,17 @@ pub(crate) async fn replay(
 }
 
 /// Body of `POST /v1/queue/requeue`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RequeueBody {
+    /// `default` where not said.
+    #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
     crawl: Option<String>,
+    /// At least one.
     urls: Capped<String, MAX_RESULTS>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Requeued {
     requeued: u64,
 }
@@ -89,10 +96,13 @@ fn read_urls(urls: Capped<String, MAX_RESULTS>) -> Result<Vec<String>, Problem> 
 }
 
 /// Body of `POST /v1/import`: fetches of the past.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ImportBody {
+    /// `default` where not said.
+    #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
     crawl: Option<String>,
+    /// In any order.
     fetches: Capped<PastFetchItem, MAX_RESULTS>,
 }
 
@@ -107,11 +117,15 @@ pub(crate) async fn import(
 }
 
 /// Body of `POST /v1/queue/block` and `unblock`: a `url`, or a `prefix` of URLs.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct BlockBody {
+    /// `default` where not said.
+    #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
     crawl: Option<String>,
+    /// This URL.
     url: Option<String>,
+    /// Or all URLs that begin so.
     prefix: Option<String>,
 }
 
@@ -139,12 +153,12 @@ impl BlockBody {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Blocked {
     blocked: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Unblocked {
     unblocked: u64,
 }
@@ -170,14 +184,17 @@ pub(crate) async fn unblock(
 }
 
 /// Body of `POST /v1/queue/pause`; `paused: false` goes on.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PauseBody {
+    /// `default` where not said.
+    #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
     crawl: Option<String>,
+    /// True where not said.
     paused: Option<bool>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Paused {
     crawl: String,
     paused: bool,
@@ -194,7 +211,7 @@ pub(crate) async fn pause_crawl(
     Ok(Json(Paused { crawl, paused }))
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct MadeDue {
     sources: u64,
 }
@@ -208,7 +225,7 @@ pub(crate) async fn poll_site(
     Ok(Json(MadeDue { sources }))
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Forgotten {
     forgotten: u64,
 }
@@ -241,10 +258,14 @@ pub(crate) async fn resume_site(
 }
 
 /// Body of `POST /v1/sources`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SubmitBody {
+    /// The site that it is for.
+    #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
     site: String,
+    /// Of a sitemap or feed.
+    #[schemars(length(max = MAX_URL_CHARS))]
     url: String,
 }
 
@@ -277,7 +298,7 @@ async fn source(context: &Context, id: SourceId) -> Result<Json<sources::Source>
 }
 
 /// Parameters of `DELETE /v1/sources/{id}`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct DeleteParams {
     /// Are the URLs that only it lists dropped too?
@@ -289,9 +310,9 @@ pub(crate) async fn delete_source(
     State(context): State<Arc<Context>>,
     RowId(id): RowId,
     Params(params): Params<DeleteParams>,
-) -> Result<StatusCode, Problem> {
+) -> Result<NoContent, Problem> {
     context.state.store.delete_source(SourceId(id), params.drop_urls).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(NoContent)
 }
 
 #[cfg(test)]

@@ -7,12 +7,11 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{HeaderName, header};
-use axum::response::{IntoResponse, Response};
 use bytesize::ByteSize;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::Context;
+use super::openapi::{Css, Html};
 use super::problem::Problem;
 use super::show::read_status;
 use super::wire::{Span, Time, clip, grouped, web_url};
@@ -50,22 +49,17 @@ struct Shown {
 }
 
 /// `GET /`
-pub(crate) async fn page(State(context): State<Arc<Context>>) -> Result<Response, Problem> {
+pub(crate) async fn page(State(context): State<Arc<Context>>) -> Result<Html, Problem> {
     let store = &context.state.store;
     let status = read_status(&context).await?;
     let shown =
         Shown { status, sites: store.sites().await?, polls: store.last_polls(LAST_POLLS).await? };
-    let headers: [(HeaderName, &str); 3] = [
-        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
-        (header::CONTENT_SECURITY_POLICY, POLICY),
-        (header::REFERRER_POLICY, "no-referrer"),
-    ];
-    Ok((headers, render(&shown).into_string()).into_response())
+    Ok(Html { text: render(&shown).into_string(), policy: POLICY })
 }
 
 /// `GET /status.css`
-pub(crate) async fn style() -> ([(HeaderName, &'static str); 1], &'static str) {
-    ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], STYLE)
+pub(crate) async fn style() -> Css {
+    Css(STYLE)
 }
 
 fn render(shown: &Shown) -> Markup {

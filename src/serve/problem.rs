@@ -5,16 +5,22 @@
 //! the type, and `detail` is a sentence for the person who reads it, which may
 //! change. The one mapping from [`StoreError`] to an answer is here.
 
+use std::borrow::Cow;
+
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 use crate::store::StoreError;
 
 /// Before the word of each kind. A name, not an address: it must stay the same
 /// wherever the daemon is reached.
 const URI: &str = "urn:sitemapd:problem:";
+/// What a problem is written in.
+const MEDIA_TYPE: &str = "application/problem+json";
 /// Characters of a `detail`; what a client sent may be quoted in it.
 const MAX_DETAIL: usize = 600;
 
@@ -51,8 +57,6 @@ pub(crate) enum Kind {
     UnsupportedMediaType,
     /// A bug, or a damaged store.
     Internal,
-    /// A part of the API that this version does not have yet.
-    NotServedYet,
     /// Try again soon.
     Busy,
     /// The daemon is starting or stopping.
@@ -63,8 +67,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Every kind.
-    #[cfg(test)]
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::MalformedJson,
         Self::InvalidField,
         Self::LimitExceeded,
@@ -80,7 +83,6 @@ impl Kind {
         Self::BodyTooLarge,
         Self::UnsupportedMediaType,
         Self::Internal,
-        Self::NotServedYet,
         Self::Busy,
         Self::Unavailable,
         Self::StorageFull,
@@ -106,11 +108,15 @@ impl Kind {
             }
             Self::ForeignHost => ("foreign-host", "The Host header names another server", 421),
             Self::Internal => ("internal", "The daemon failed", 500),
-            Self::NotServedYet => ("not-served-yet", "This version does not serve it yet", 501),
             Self::Busy => ("busy", "Busy, try again", 503),
             Self::Unavailable => ("unavailable", "The daemon is not ready", 503),
             Self::StorageFull => ("storage-full", "No space left on the disk", 503),
         }
+    }
+
+    /// The HTTP status of its answers.
+    pub(crate) fn status(self) -> u16 {
+        self.facts().2
     }
 
     /// Seconds after which a client may try the same again.
@@ -133,12 +139,50 @@ pub(crate) struct Problem {
 
 /// The members of RFC 9457 section 3.1.
 #[derive(Serialize)]
-struct Members<'a> {
+pub(crate) struct Members<'a> {
     #[serde(rename = "type")]
     uri: String,
     title: &'static str,
     status: u16,
     detail: &'a str,
+}
+
+impl JsonSchema for Members<'_> {
+    fn schema_name() -> Cow<'static, str> {
+        "Problem".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let uris = Kind::ALL.map(|kind| format!("{URI}{}", kind.facts().0));
+        json_schema!({
+            "type": "object",
+            "description": "What went wrong (RFC 9457).",
+            "required": ["type", "title", "status", "detail"],
+            "properties": {
+                "type": { "type": "string", "enum": uris, "description": "To branch on; stable." },
+                "title": { "type": "string", "description": "Belongs to the type." },
+                "status": { "type": "integer", "minimum": 400, "maximum": 599 },
+                "detail": { "type": "string", "description": "For a person; may change." },
+            },
+        })
+    }
+}
+
+/// How the problems of one status are described; `members` is their schema.
+pub(crate) fn described(status: u16, members: &Schema) -> Value {
+    let kinds = || Kind::ALL.into_iter().filter(move |kind| kind.status() == status);
+    let titles: Vec<_> = kinds().map(|kind| format!("{}.", kind.facts().1)).collect();
+    let whole = json!({ "type": "integer", "minimum": 0 });
+    let mut headers = Map::new();
+    if kinds().any(|kind| kind.retry_after().is_some()) {
+        let about = "Seconds after which the same may be tried again.";
+        headers.insert("Retry-After".to_owned(), json!({ "description": about, "schema": whole }));
+    }
+    json!({
+        "description": titles.join(" "),
+        "headers": headers,
+        "content": { MEDIA_TYPE: { "schema": members } },
+    })
 }
 
 impl Problem {
@@ -160,11 +204,6 @@ impl Problem {
     /// A number is over a limit, which the detail names.
     pub(crate) fn limit(detail: impl Into<String>) -> Self {
         Self::new(Kind::LimitExceeded, detail)
-    }
-
-    /// A part of the contract that a later version serves.
-    pub(crate) fn not_served(what: &str) -> Self {
-        Self::new(Kind::NotServedYet, format!("This version does not serve {what} yet."))
     }
 
     /// What a client may branch on.
@@ -194,6 +233,14 @@ impl From<StoreError> for Problem {
                 Kind::StorageFull,
                 "The disk is full; nothing was changed. Reads still work.",
             ),
+            StoreError::Failed(cause) => {
+                tracing::error!(error = cause.escape_debug().to_string(), "store failed");
+                Self::new(
+                    Kind::Internal,
+                    "The disk failed, and the daemon ends. Whether this was kept, it knows when \
+                     it has started again.",
+                )
+            }
             StoreError::NotFound(detail) => Self::new(Kind::NotFound, detail),
             StoreError::Gone(detail) => Self::new(Kind::Gone, detail),
             StoreError::Refused(detail) => Self::new(Kind::Refused, detail),
@@ -218,7 +265,7 @@ impl IntoResponse for Problem {
         *response.status_mut() =
             StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if let Some(seconds) = self.kind.retry_after() {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
@@ -263,6 +310,7 @@ mod tests {
             (StoreError::Gone(text()), Kind::Gone, 410),
             (StoreError::Refused(text()), Kind::Refused, 409),
             (StoreError::Unusable(text()), Kind::Internal, 500),
+            (StoreError::Failed(text()), Kind::Internal, 500),
             (StoreError::Engine(text()), Kind::Internal, 500),
         ];
         for (error, kind, status) in table {

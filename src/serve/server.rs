@@ -27,7 +27,7 @@ use super::changes::MAX_STREAMS;
 use super::extract::BodyBudget;
 use super::watch::REQUEST_TIMEOUT;
 use super::wire::grouped;
-use super::{Context, ServeState, router};
+use super::{Context, ServeState, around, routes};
 use crate::metrics::Metrics;
 
 /// Connections at once, unless the system allows us too few open files.
@@ -73,16 +73,19 @@ impl Server {
     pub async fn run(self, stop: CancellationToken, drain: Duration) {
         let Self { listener, bound, state } = self;
         let metrics = state.metrics.clone();
+        let (routes, description) = routes().finish(state.version);
         let context = Context {
             state,
             bound,
             stop: stop.clone(),
+            description,
             bodies: BodyBudget::default(),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
         };
         let limits = std::fs::read_to_string("/proc/self/limits").ok();
         let places = connection_limit(limits.as_deref());
-        let connections = Connections::new(router(Arc::new(context)), metrics, stop, places);
+        let connections =
+            Connections::new(around(routes, Arc::new(context)), metrics, stop, places);
         connections.accept_from(listener).await;
         connections.drain(drain).await;
     }

@@ -1,19 +1,24 @@
 //! The calls that only read: queue, URLs, sites, sources, polls, health, metrics.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
-use axum::http::{HeaderName, header};
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use super::Context;
-use super::extract::{Params, RowId, Segment};
+use super::extract::{Params, RowId, Segment, accepts};
+use super::openapi::{Exposition, Input, Operation};
 use super::problem::{Kind, Problem};
-use super::wire::{Cursor, crawl, list_limit, name, sources, views, web_url};
-use crate::metrics::CONTENT_TYPE;
+use super::wire::{
+    Cursor, MAX_LIMIT, MAX_NAME_CHARS, MAX_URL_CHARS, crawl, list_limit, name, sources, views,
+    web_url,
+};
+use crate::metrics::Format;
 use crate::model::SourceId;
 use crate::store::StoreError;
 use crate::store::views::{Page, SourceFilter, StatusView};
@@ -22,13 +27,15 @@ use crate::store::views::{Page, SourceFilter, StatusView};
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Parameters of `GET /v1/queue`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct QueueParams {
+    /// Of this crawl only.
+    #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
     crawl: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Queues {
     queues: Vec<views::Queue>,
 }
@@ -44,14 +51,18 @@ pub(crate) async fn queue(
 }
 
 /// Parameters of `GET /v1/queue/peek`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PeekParams {
+    /// `default` where not said.
+    #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
     crawl: Option<String>,
+    /// Most rows; 100 where not said.
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
     limit: Option<u64>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Peeked {
     urls: Vec<views::Peek>,
 }
@@ -67,14 +78,17 @@ pub(crate) async fn peek(
 }
 
 /// Parameters of lists that have no others.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
+    /// Most rows; 100 where not said.
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
     limit: Option<u64>,
+    /// Where to go on: the `next` of the part before.
     cursor: Option<Cursor>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct DeadLetters {
     urls: Vec<views::Dead>,
     next: Option<Cursor>,
@@ -91,7 +105,7 @@ pub(crate) async fn dead(
     Ok(Json(DeadLetters { urls, next: next.map(Cursor) }))
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct KnownUrls {
     urls: Vec<views::KnownUrl>,
     next: Option<Cursor>,
@@ -108,7 +122,7 @@ pub(crate) async fn urls(
     Ok(Json(KnownUrls { urls, next: next.map(Cursor) }))
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Blocks {
     blocks: Vec<views::Block>,
 }
@@ -120,10 +134,14 @@ pub(crate) async fn blocks(State(context): State<Arc<Context>>) -> Result<Json<B
 }
 
 /// Parameters of `GET /v1/url`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct UrlParams {
+    /// Absolute, http or https.
+    #[schemars(length(max = MAX_URL_CHARS))]
     url: String,
+    /// In this crawl; in any where not said.
+    #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
     crawl: Option<String>,
 }
 
@@ -137,17 +155,20 @@ pub(crate) async fn url(
     Ok(Json(context.state.store.url(crawl, url).await?.into()))
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Sites {
     sites: Vec<sources::Site>,
     next: Option<String>,
 }
 
 /// Parameters of `GET /v1/sites`. Sites come by name, so the cursor is a name.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SiteParams {
+    /// Most rows; 100 where not said.
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
     limit: Option<u64>,
+    /// Where to go on: the `next` of the part before.
     cursor: Option<String>,
 }
 
@@ -176,18 +197,26 @@ pub(crate) async fn site(
 }
 
 /// Parameters of `GET /v1/sources`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SourceParams {
+    /// Of this site only.
+    #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
     site: Option<String>,
+    /// With this URL only.
+    #[schemars(length(max = MAX_URL_CHARS))]
     url: Option<String>,
+    /// Retired ones too.
     #[serde(default)]
     retired: bool,
+    /// Most rows; 100 where not said.
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
     limit: Option<u64>,
+    /// Where to go on: the `next` of the part before.
     cursor: Option<Cursor>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Sources {
     sources: Vec<sources::Source>,
     next: Option<Cursor>,
@@ -225,18 +254,22 @@ pub(crate) async fn source(
 }
 
 /// Parameters of `GET /v1/polls`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PollParams {
+    /// After this poll.
     #[serde(default)]
     after: i64,
+    /// Of this source only.
     source: Option<i64>,
+    /// Most rows; 100 where not said.
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
     limit: Option<u64>,
 }
 
 /// `next` is the `after` that goes on from here. It is never null: further
 /// polls come, and asking again follows them.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Polls {
     polls: Vec<sources::Poll>,
     next: i64,
@@ -255,13 +288,15 @@ pub(crate) async fn polls(
 }
 
 /// Parameters of `GET /v1/polls/{id}/changes`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ChangeParams {
+    /// Most rows; 100 where not said.
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
     limit: Option<u64>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Changes {
     changes: Vec<sources::Change>,
 }
@@ -291,18 +326,35 @@ pub(super) async fn read_status(context: &Context) -> Result<StatusView, StoreEr
     Ok(StatusView { version, started_at: Some(context.state.started_at), ..status })
 }
 
+/// Who asks for metrics, and in which format.
+pub(crate) struct Scraper {
+    format: Format,
+}
+
+impl<S: Sync> FromRequestParts<S> for Scraper {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let is_asked_for = accepts(&parts.headers, "application/openmetrics-text");
+        Ok(Self { format: if is_asked_for { Format::OpenMetrics } else { Format::Plain } })
+    }
+}
+
+impl Input for Scraper {
+    fn describe(_: &mut Operation<'_>) {}
+}
+
 /// `GET /metrics`. The counters are there even when the
 /// store does not answer; its gauges are then left out.
-pub(crate) async fn metrics(
-    State(context): State<Arc<Context>>,
-) -> ([(HeaderName, &'static str); 1], String) {
+pub(crate) async fn metrics(State(context): State<Arc<Context>>, scraper: Scraper) -> Exposition {
     let status = timeout(PATIENCE, read_status(&context)).await;
     let status = status.ok().and_then(Result::ok);
-    ([(header::CONTENT_TYPE, CONTENT_TYPE)], context.state.metrics.encode(status.as_ref()))
+    let text = context.state.metrics.encode(status.as_ref(), scraper.format);
+    Exposition { text, format: scraper.format }
 }
 
 /// What a health check answers; anybody may ask, so it tells no more.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Health {
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]

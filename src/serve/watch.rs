@@ -5,7 +5,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderValue, header};
@@ -26,6 +26,7 @@ pub(crate) async fn over(
     request: Request,
     next: Next,
 ) -> Response {
+    let began = Instant::now();
     let method = request.method().clone();
     let path = request.extensions().get::<MatchedPath>().cloned();
     let route = path.as_ref().map_or("other", MatchedPath::as_str);
@@ -45,7 +46,17 @@ pub(crate) async fn over(
         )
         .into_response(),
     };
-    context.state.metrics.api_request(method.as_str(), route, response.status().as_u16());
+    debug_assert!(
+        context.description.allows(&method, route, response.status().as_u16()),
+        "{method} {route} answers {}, which its description does not know",
+        response.status()
+    );
+    context.state.metrics.api_request(
+        method.as_str(),
+        route,
+        response.status().as_u16(),
+        began.elapsed(),
+    );
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));

@@ -111,6 +111,7 @@ impl State {
                 fresh.by_key.insert(key, id);
             }
             chunk.applied.counts.new += 1;
+            chunk.note_published(listed.lastmod);
             chunk.log.push(ChangeKind::New, id);
             chunk.applied.rows.push((listed.slot, Row::Url(id)));
         }
@@ -236,8 +237,7 @@ fn insert_urls(
     );
     let row = format!("?1, ?2, ?3, ?4, {}", Reason::New as i64);
     let origin = chunk.origin;
-    let shared: [&dyn ToSql; 4] =
-        [&origin.crawl.0, &origin.site.0, &origin.source.0, &chunk.now_s];
+    let shared: [&dyn ToSql; 4] = [&origin.crawl.0, &origin.site.0, &origin.source.0, &chunk.now_s];
     insert_many(conn, (&head, &row), &shared, 9, rows, |fresh, values| {
         let Some(listed) = admissions.get(fresh.index) else { return Ok(()) };
         let (second, precision) = lastmod_columns(listed.lastmod);
@@ -292,16 +292,15 @@ fn insert_many<T>(
     bind: impl Fn(&T, &mut Values<'_, '_>) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<()> {
     let (many, few) = rows.as_chunks::<AT_ONCE>();
-    let parts: [(usize, &mut dyn Iterator<Item = &[T]>); 2] = [
-        (AT_ONCE, &mut many.iter().map(<[T; AT_ONCE]>::as_slice)),
-        (1, &mut few.chunks(1)),
-    ];
+    let parts: [(usize, &mut dyn Iterator<Item = &[T]>); 2] =
+        [(AT_ONCE, &mut many.iter().map(<[T; AT_ONCE]>::as_slice)), (1, &mut few.chunks(1))];
     for (count, parts) in parts {
         let mut parts = parts.peekable();
         if parts.peek().is_none() {
             continue;
         }
-        let mut statement = conn.prepare_cached(&text_of(head, first, shared.len(), width, count))?;
+        let mut statement =
+            conn.prepare_cached(&text_of(head, first, shared.len(), width, count))?;
         for (place, value) in (1..).zip(shared) {
             statement.raw_bind_parameter(place, value)?;
         }

@@ -7,6 +7,8 @@
 //! newest counts; of equal ones the more precise; a date that merely appears,
 //! or goes, is no signal.
 
+use std::time::Duration;
+
 use rusqlite::params;
 
 use super::admit::Admission;
@@ -17,7 +19,8 @@ use super::state::State;
 use super::worth::thousandths;
 use super::{StoreError, engine, timestamp};
 use crate::diff::snapshot::EntryHints;
-use crate::model::{ChangeKind, Lastmod, Reason, UrlId, UrlKind};
+use crate::metrics::Way;
+use crate::model::{ChangeKind, Lastmod, Precision, Reason, UrlId, UrlKind};
 use crate::recrawl;
 use crate::recrawl::signal::Signal;
 
@@ -33,6 +36,23 @@ pub(super) struct Chunk {
     /// By how much the sum of its priorities grows, in thousandths.
     pub(super) priorities: i64,
     pub(super) now_s: i64,
+    /// Of what is new or changed: how long ago its publisher says that was.
+    pub(super) ages: Vec<Duration>,
+}
+
+impl Chunk {
+    /// Notes when a publisher says that something was published, where that is
+    /// said to the minute. A first read tells of a backlog, not of news.
+    pub(super) fn note_published(&mut self, lastmod: Option<Lastmod>) {
+        let Some(lastmod) = lastmod.filter(|date| date.precision >= Precision::Minute) else {
+            return;
+        };
+        if self.origin.generation > 1 {
+            let ago = self.now_s.saturating_sub(lastmod.at.as_second());
+            // A publisher whose clock is ahead of ours was just now.
+            self.ages.push(Duration::from_secs(u64::try_from(ago).unwrap_or(0)));
+        }
+    }
 }
 
 impl State {
@@ -57,6 +77,7 @@ impl State {
             quota_left: quota.saturating_sub(used.unsigned_abs()),
             priorities: 0,
             now_s: self.steady_ms().div_euclid(1000),
+            ages: Vec::new(),
         };
         let mut admissions = Vec::new();
         for effect in effects {
@@ -73,6 +94,9 @@ impl State {
             self.count_urls(origin.site, made, chunk.priorities)?;
         }
         let Origin { crawl, source, generation, .. } = origin;
+        if let Some(crawl) = self.crawls.get(&crawl) {
+            self.metrics.came(Way::PublishedToSeen, &crawl.name, chunk.ages.into_iter());
+        }
         self.changes_moved |=
             chunk.log.write(&self.conn, self.now_ms(), crawl, source, generation)?;
         Ok(chunk.applied)
@@ -196,6 +220,7 @@ impl State {
         }
         self.write_lastmod(row, lastmod, row.lastmod)?;
         chunk.applied.counts.changed += 1;
+        chunk.note_published(lastmod);
         chunk.log.push(ChangeKind::Changed, row.id);
         self.take_signal(row, chunk.origin.moves)
     }

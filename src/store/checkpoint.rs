@@ -1,43 +1,97 @@
-//! Moves the write-ahead log into the database, off the writer's path.
+//! Moves the write-ahead log into the database, and keeps it short.
+//!
+//! Most of it is moved by a thread of its own. But the log begins anew only when
+//! all of it has been moved and nobody reads in it, and under steady writing
+//! that thread never catches up. So the writer moves the last part itself,
+//! between two groups of jobs, once that part is small. The log is then written
+//! over: it stays within [`ROUND`], about, in pages that the system has in
+//! memory already, which is cheaper by far than a file that grows.
+//!
+//! Keeps: a log longer than [`LONGEST`] makes the writer wait for the move, so
+//! writing faster than the disk can take does not fill it. Only a reader that
+//! stays in an old part of the log (a backup) can make it longer.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::{StoreError, schema};
+use super::failure::Failure;
+use super::{StoreError, engine, schema};
 
 /// Between two looks at the log.
 const EVERY: Duration = Duration::from_secs(1);
-/// A smaller log is left alone.
-const WORTHWHILE: u64 = 4 * 1024 * 1024;
+/// Fewer pages (4 KiB each) than these are left alone.
+const FEW: i64 = 1_024;
+/// So many are moved without waiting for the next look.
+const WORTHWHILE: i64 = 2_048;
+/// Pages of a log that may begin anew: 16 MiB.
+const ROUND: i64 = 4_096;
+/// Pages that the writer moves itself.
+const REST: i64 = 512;
+/// Pages of a log that the writer waits for: 256 MiB.
+const LONGEST: i64 = 65_536;
 
 /// A thread that ends when this is dropped.
 pub(super) struct Checkpointer {
-    stop: Arc<(Mutex<bool>, Condvar)>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
+#[derive(Default)]
+struct Shared {
+    orders: Mutex<Orders>,
+    given: Condvar,
+    /// Held while the thread moves pages.
+    at_work: Mutex<()>,
+}
+
+#[derive(Default)]
+struct Orders {
+    stop: bool,
+    wanted: bool,
+}
+
+/// The writer's side of it.
+pub(super) struct LogKeeper(Arc<Shared>);
+
+/// The log of a connection's database.
+struct Log {
+    /// Pages in it.
+    pages: i64,
+    /// Of these, pages that have been moved.
+    moved: i64,
+}
+
 impl Checkpointer {
-    pub(super) fn start(database: &Path) -> Result<Self, StoreError> {
+    pub(super) fn start(
+        database: &Path,
+        failure: Failure,
+    ) -> Result<(Self, LogKeeper), StoreError> {
         let conn = schema::open_checkpointer(database)?;
-        let log = log_of(database);
-        let stop = Arc::new((Mutex::new(false), Condvar::new()));
-        let told = Arc::clone(&stop);
+        let shared = Arc::<Shared>::default();
+        let told = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("store-checkpoint".to_owned())
-            .spawn(move || run(&conn, &log, &told))
+            .spawn(move || {
+                run(&conn, &told, &failure);
+                if failure.check().is_err() {
+                    // Closing would sync what may not be there any more.
+                    std::mem::forget(conn);
+                }
+            })
             .map_err(|e| StoreError::Engine(format!("the checkpointer cannot start: {e}")))?;
-        Ok(Self { stop, thread: Some(thread) })
+        let keeper = LogKeeper(Arc::clone(&shared));
+        Ok((Self { shared, thread: Some(thread) }, keeper))
     }
 }
 
 impl Drop for Checkpointer {
     fn drop(&mut self) {
-        *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.stop.1.notify_all();
+        lock(&self.shared.orders).stop = true;
+        self.shared.given.notify_all();
         if let Some(thread) = self.thread.take() {
             // It does nothing that could panic with anything at stake.
             let _ = thread.join();
@@ -45,19 +99,72 @@ impl Drop for Checkpointer {
     }
 }
 
-fn run(conn: &Connection, log: &Path, stop: &(Mutex<bool>, Condvar)) {
-    let mut stopped = stop.0.lock().unwrap_or_else(PoisonError::into_inner);
-    while !*stopped {
-        stopped = stop.1.wait_timeout(stopped, EVERY).unwrap_or_else(PoisonError::into_inner).0;
-        if *stopped || size(log) < WORTHWHILE {
-            continue;
+impl LogKeeper {
+    /// Keeps the log short; called between two transactions of the writer.
+    pub(super) fn tend(&self, conn: &Connection) -> Result<(), StoreError> {
+        let log = look(conn)?;
+        let rest = log.pages - log.moved;
+        if log.pages >= LONGEST {
+            drop(lock(&self.0.at_work));
+            return move_pages(conn);
         }
-        // PASSIVE never makes the writer wait; what a reader still needs stays
-        // for the next time.
-        if let Err(error) = conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
-            tracing::debug!(%error, "checkpoint put off");
+        if log.pages >= ROUND && (1..=REST).contains(&rest) {
+            return move_pages(conn);
+        }
+        if rest >= WORTHWHILE || (log.pages >= ROUND && rest > 0) {
+            lock(&self.0.orders).wanted = true;
+            self.0.given.notify_all();
+        }
+        Ok(())
+    }
+}
+
+fn run(conn: &Connection, shared: &Shared, failure: &Failure) {
+    while failure.check().is_ok() {
+        let mut orders = lock(&shared.orders);
+        if !orders.stop && !orders.wanted {
+            let waited = shared.given.wait_timeout(orders, EVERY);
+            orders = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if orders.stop {
+            return;
+        }
+        let is_wanted = std::mem::take(&mut orders.wanted);
+        drop(orders);
+        let _at_work = lock(&shared.at_work);
+        // What a reader still needs stays for the next time.
+        let done = match look(conn) {
+            Ok(log) if !is_wanted && log.pages - log.moved < FEW => continue,
+            Ok(_) => move_pages(conn),
+            Err(error) => Err(error),
+        };
+        match done {
+            Ok(()) => {}
+            Err(error) if error.is_fatal() => failure.declare(&error),
+            Err(error) => tracing::debug!(%error, "checkpoint put off"),
         }
     }
+}
+
+/// What is in the log; nothing is moved.
+fn look(conn: &Connection) -> Result<Log, StoreError> {
+    conn.prepare_cached("PRAGMA wal_checkpoint(NOOP)")
+        .and_then(|mut look| {
+            look.query_row([], |row| Ok(Log { pages: row.get(1)?, moved: row.get(2)? }))
+        })
+        .map_err(engine)
+}
+
+/// Moves what nobody needs in the log any more, and makes nobody wait.
+fn move_pages(conn: &Connection) -> Result<(), StoreError> {
+    conn.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")
+        .and_then(|mut pass| pass.query_row([], |_| Ok(())))
+        .map_err(engine)
+}
+
+/// No panic leaves anything half done under these locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The write-ahead log of a database.

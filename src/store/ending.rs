@@ -1,44 +1,13 @@
 //! The end of a lease, however it ends: where the URL goes from there, and what
 //! is kept of the lease and of the report.
 
-use rusqlite::params;
-
+use super::StoreError;
+use super::pending::{EndedLease, Report};
 use super::rows::{UrlRow, held, reason};
 use super::state::State;
 use super::turns::Place;
-use super::{StoreError, engine};
-use crate::model::{Outcome, Reason, UrlId};
-use crate::queue::Settlement;
+use crate::model::Reason;
 use crate::recrawl::Fate;
-use crate::recrawl::model::PACKED;
-
-/// A lease that ended without a report: the place, and the token.
-const END_UNSEEN: &str = "INSERT INTO feedback
-        (url_id, state, reason, band, due_s, attempt, moved_at, token, token_end, ended_at)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?7)
-    ON CONFLICT DO UPDATE SET
-        state = ?2, reason = ?3, band = ?4, due_s = ?5, attempt = ?6,
-        moved_at = CASE state WHEN ?2 THEN moved_at ELSE ?7 END,
-        token = ?8, token_end = ?9, ended_at = ?7";
-
-/// A lease that ended with a report: the same, and what was seen.
-const END_SEEN: &str = "INSERT INTO feedback
-        (url_id, state, reason, band, due_s, attempt, moved_at, token, token_end, ended_at,
-         fetched_at, outcome, status, content_hash, hash_kind, fetches, changes, gone,
-         folded_into, error, noindex, canonical, looks)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?7,
-            ?10, ?11, ?12, ?13, ?14, 1, ?15, ?16, ?17, ?18, ?19, ?20, ?21)
-    ON CONFLICT DO UPDATE SET
-        state = ?2, reason = ?3, band = ?4, due_s = ?5, attempt = ?6,
-        moved_at = CASE state WHEN ?2 THEN moved_at ELSE ?7 END,
-        token = ?8, token_end = ?9, ended_at = ?7,
-        fetched_at = ?10, outcome = ?11, status = ?12,
-        content_hash = coalesce(?13, content_hash),
-        hash_kind = CASE WHEN ?13 IS NULL THEN hash_kind ELSE ?14 END,
-        fetches = fetches + 1, changes = changes + ?15,
-        gone = CASE ?16 WHEN 1 THEN gone + 1 ELSE 0 END,
-        folded_into = ?17, error = ?18, noindex = ?19, canonical = ?20,
-        looks = coalesce(?21, looks)";
 
 /// How a lease ended, as `feedback.token_end` keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,12 +29,9 @@ pub(super) struct Lease {
     pub(super) secret: [u8; 16],
 }
 
-/// What is written of the fetch when a lease ends by being settled.
-pub(super) struct Seen<'a> {
-    pub(super) outcome: Outcome,
-    pub(super) fetched_at: i64,
-    pub(super) settlement: &'a Settlement,
-    pub(super) folded_into: Option<UrlId>,
+/// What a fetch that was reported showed.
+pub(super) struct Seen {
+    pub(super) report: Report,
     /// Its place in line, if it goes back to be refreshed.
     pub(super) band: u8,
 }
@@ -79,13 +45,10 @@ impl State {
         lease: &Lease,
         end: End,
         fate: Fate,
-        seen: Option<&Seen<'_>>,
+        seen: Option<Seen>,
     ) -> Result<(), StoreError> {
-        self.conn
-            .prepare_cached("DELETE FROM leases WHERE url_id = ?1")
-            .and_then(|mut delete| delete.execute([row.id.0]))
-            .map_err(engine)?;
-        let now_s = self.steady_ms().div_euclid(1000);
+        let now = self.steady_ms();
+        let now_s = now.div_euclid(1000);
         // What was unlisted meanwhile and is gone need not be looked at again.
         let meanwhile = (lease.dirty > 0).then(|| reason(lease.dirty - 1));
         let again = meanwhile.filter(|why| match fate {
@@ -107,81 +70,27 @@ impl State {
             self.metrics.dead_lettered(1);
         }
         let refreshed = matches!(reason, Reason::Recrawl | Reason::Changed);
-        let band = match seen.filter(|_| refreshed) {
+        let band = match seen.as_ref().filter(|_| refreshed) {
             Some(seen) => seen.band,
             None => self.rank(row, reason, now_s)?,
         };
         let valued = self.is_valued(row, reason);
         let place = Place { band, due_s, valued, ..row.place() };
-        self.write_end(place, (state, reason, attempt), lease, end, seen, row.looks)?;
+        self.pending.end(EndedLease {
+            place,
+            state,
+            reason,
+            attempt,
+            now,
+            secret: lease.secret,
+            end,
+            report: seen.map(|seen| seen.report),
+            looks: row.looks,
+        });
         if state == held::QUEUED {
-            self.enqueue(place, row.site)?;
+            self.enqueue_ended(place, row.site)?;
         }
         Ok(())
-    }
-
-    /// Writes in one statement where a URL stands after a lease, which token
-    /// that was, and what was seen, if anything was.
-    fn write_end(
-        &mut self,
-        place: Place,
-        (state, reason, attempt): (i64, Reason, u32),
-        lease: &Lease,
-        end: End,
-        seen: Option<&Seen<'_>>,
-        looks: Option<[u8; PACKED]>,
-    ) -> Result<(), StoreError> {
-        let now = self.steady_ms();
-        let Some(seen) = seen else {
-            return self
-                .conn
-                .prepare_cached(END_UNSEEN)
-                .and_then(|mut upsert| {
-                    upsert.execute(params![
-                        place.url.0,
-                        state,
-                        reason as i64,
-                        place.band,
-                        place.due_s,
-                        attempt,
-                        now,
-                        lease.secret,
-                        end as i64,
-                    ])
-                })
-                .map(|_| ())
-                .map_err(engine);
-        };
-        let report = seen.settlement;
-        self.conn
-            .prepare_cached(END_SEEN)
-            .and_then(|mut upsert| {
-                upsert.execute(params![
-                    place.url.0,
-                    state,
-                    reason as i64,
-                    place.band,
-                    place.due_s,
-                    attempt,
-                    now,
-                    lease.secret,
-                    end as i64,
-                    seen.fetched_at,
-                    seen.outcome as i64,
-                    report.status,
-                    report.content_hash,
-                    report.content_hash.as_ref().and(report.hash_kind.as_ref()),
-                    i64::from(seen.outcome == Outcome::Changed),
-                    i64::from(seen.outcome == Outcome::Gone),
-                    seen.folded_into.map(|url| url.0),
-                    report.error,
-                    report.noindex,
-                    report.canonical,
-                    looks,
-                ])
-            })
-            .map(|_| ())
-            .map_err(engine)
     }
 }
 

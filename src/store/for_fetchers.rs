@@ -29,10 +29,7 @@ impl Store {
 
     /// Settles leases; one result per settlement, in order.
     pub async fn settle(&self, results: Vec<Settlement>) -> Result<Vec<TokenResult>, StoreError> {
-        self.write(Lane::Hot, move |state| {
-            results.iter().map(|result| state.settle(result)).collect()
-        })
-        .await
+        self.write(Lane::Hot, move |state| state.settle(results)).await
     }
 
     /// Moves the end of leases to `ttl` from now.
@@ -41,10 +38,7 @@ impl Store {
         tokens: Vec<Token>,
         ttl: Duration,
     ) -> Result<Vec<TokenResult>, StoreError> {
-        self.write(Lane::Hot, move |state| {
-            tokens.iter().map(|token| state.extend(*token, ttl)).collect()
-        })
-        .await
+        self.write(Lane::Hot, move |state| state.extend(&tokens, ttl)).await
     }
 
     /// Gives leases back unfetched; due again after `after`, the attempt not counted.
@@ -53,10 +47,7 @@ impl Store {
         tokens: Vec<Token>,
         after: Duration,
     ) -> Result<Vec<TokenResult>, StoreError> {
-        self.write(Lane::Hot, move |state| {
-            tokens.iter().map(|token| state.release(*token, after)).collect()
-        })
-        .await
+        self.write(Lane::Hot, move |state| state.release(&tokens, after)).await
     }
 
     /// Resolves when something of `crawl` may be leased.

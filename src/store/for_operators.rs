@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use url::Url;
 
+use super::state::State;
 use super::views::{
     BlockView, ChangeView, DeadView, Page, PeekView, PollView, QueueView, SiteView, SourceFilter,
     SourceView, StatusView, UrlView,
@@ -247,6 +248,6 @@ impl Store {
 
     /// Answers if the writer is alive and can commit.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        self.write(Lane::Hot, |_| Ok(())).await
+        self.write(Lane::Hot, State::probe).await
     }
 }

@@ -1,16 +1,17 @@
 //! Making a lease, and saying what was leased: to who asked, and again to who
 //! lost the answer.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use rusqlite::{OptionalExtension, params};
 
 use super::hosts::millis;
+use super::pending::NewLease;
 use super::rows::{UrlRow, reason};
 use super::state::State;
 use super::{StoreError, engine, timestamp};
+use crate::by_id::ById;
 use crate::model::{CrawlId, HostId, Priority, Reason, SiteId, SourceId, UrlId};
 use crate::queue::{Candidate, LeaseBatch, LeaseRequest, Leased, Token};
 
@@ -33,8 +34,27 @@ pub(super) struct Call {
     pub(super) request_id: Option<String>,
     pub(super) now: i64,
     /// URLs of the sources met so far: a batch comes from few.
-    pub(super) source_urls: HashMap<SourceId, Option<String>>,
-    pub(super) site_names: HashMap<SiteId, Option<String>>,
+    pub(super) source_urls: ById<SourceId, Option<String>>,
+    pub(super) site_names: ById<SiteId, Option<String>>,
+    secrets: Secrets,
+}
+
+/// Random bits for tokens, asked of the system many at a time.
+struct Secrets {
+    bits: [[u8; 16]; 32],
+    left: usize,
+}
+
+impl Secrets {
+    fn next(&mut self) -> Result<[u8; 16], StoreError> {
+        if self.left == 0 {
+            getrandom::fill(self.bits.as_flattened_mut())
+                .map_err(|e| StoreError::Engine(format!("no randomness: {e}")))?;
+            self.left = self.bits.len();
+        }
+        self.left -= 1;
+        Ok(self.bits[self.left])
+    }
 }
 
 impl Call {
@@ -52,8 +72,9 @@ impl Call {
             worker: request.worker.clone(),
             request_id: request.request_id.clone(),
             now,
-            source_urls: HashMap::new(),
-            site_names: HashMap::new(),
+            source_urls: ById::default(),
+            site_names: ById::default(),
+            secrets: Secrets { bits: [[0; 16]; 32], left: 0 },
         }
     }
 }
@@ -80,36 +101,25 @@ impl State {
     ) -> Result<Leased, StoreError> {
         self.dequeue(row.place())?;
         let value = candidate.value();
-        let mut secret = [0_u8; 16];
-        getrandom::fill(&mut secret)
-            .map_err(|e| StoreError::Engine(format!("no randomness: {e}")))?;
+        let secret = call.secrets.next()?;
         let token = Token { url: row.id, secret };
         let attempt = row.attempt + 1;
         let expires_at = call.now.saturating_add(millis(call.ttl));
-        self.conn
-            .prepare_cached(
-                "INSERT INTO leases (url_id, token, crawl_id, host_id, reason, band, due_s, attempt,
-                                     leased_at, expires_at, not_before, worker, request_id)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
-            )
-            .and_then(|mut insert| {
-                insert.execute(params![
-                    row.id.0,
-                    secret,
-                    row.crawl.0,
-                    row.host.0,
-                    row.reason as i64,
-                    in_hundredths(value),
-                    row.due_s,
-                    attempt,
-                    call.now,
-                    expires_at,
-                    not_before,
-                    call.worker,
-                    call.request_id,
-                ])
-            })
-            .map_err(engine)?;
+        self.pending.lease(NewLease {
+            url: row.id,
+            secret,
+            crawl: row.crawl,
+            host: row.host,
+            reason: row.reason,
+            band: in_hundredths(value),
+            due_s: row.due_s,
+            attempt,
+            leased_at: call.now,
+            expires_at,
+            not_before,
+            worker: call.worker.clone(),
+            request_id: call.request_id.clone(),
+        });
         Ok(Leased { value, ..self.leased(call, row, token, attempt, not_before, expires_at)? })
     }
 

@@ -37,7 +37,7 @@ pub struct PastFetch {
 }
 
 /// What became of fetches of the past.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Imported {
     /// Taken in.
     pub taken: u64,

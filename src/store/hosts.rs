@@ -12,6 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::state::State;
 use super::{StoreError, engine};
+use crate::by_id::ById;
 use crate::model::HostId;
 use crate::parse::robots::{Robots, Rules};
 
@@ -27,7 +28,7 @@ pub(super) const MAX_CRAWL_DELAY: Duration = Duration::from_secs(120);
 /// What the writer remembers of hosts.
 #[derive(Default)]
 pub(super) struct Hosts {
-    by_id: HashMap<HostId, Host>,
+    by_id: ById<HostId, Host>,
     by_authority: HashMap<String, HostId>,
 }
 

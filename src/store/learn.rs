@@ -1,16 +1,16 @@
 //! What looks and reads have taught of sources, hosts and all of them, as the
 //! writer remembers it.
 //!
-//! Memory runs ahead of the table by one transaction at most: what a job
-//! changed is written when the transaction that the job is part of commits, so
-//! a thousand settlements of one host write its row once. A job that is taken
-//! back takes back what it taught.
+//! Memory runs ahead of the table: what a job changed is written when the
+//! transaction that the job is part of commits, so a thousand settlements of
+//! one host write its row once, and a record that rests on many looks only once
+//! a part of it is new that is worth a write ([`Lessons::is_worth_a_write`]).
+//! What waits is written as soon as the writer has nothing else to do, and at
+//! the end; a crash loses that part. A job that is taken back takes back what
+//! it taught.
 //!
 //! Keeps: memory is bounded; bytes that are none of ours teach nothing. What
 //! the numbers mean is for `recrawl`.
-
-use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasherDefault, Hasher};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -18,6 +18,7 @@ use super::budget::Ledger;
 use super::rows::decode;
 use super::state::State;
 use super::{StoreError, engine};
+use crate::by_id::{ById, IdSet};
 use crate::diff::dates::Dates;
 use crate::model::{CrawlId, HostId, SiteId, SourceId};
 use crate::recrawl::habit::{Habits, Reading};
@@ -29,6 +30,9 @@ use crate::recrawl::trust::{self, Trust};
 /// Sources and hosts remembered at most, about 600 bytes each; beyond that all
 /// are read again when needed.
 const REMEMBERED: usize = 20_000;
+
+/// Looks that a record may be ahead of the table at most.
+const WAITING: u32 = 64;
 
 /// Whose record it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -64,41 +68,25 @@ pub(super) struct Lessons {
     pub(super) moves: Option<Signal>,
     /// Grows with every look.
     version: u32,
+    /// Of them, the one that the table has.
+    written: u32,
+    /// Has anything else moved, which does not wait?
+    is_pressing: bool,
     /// How far its signals pull, as of those versions of its own and its host.
     pulls: Option<(u32, u32, PerSignal<f64>)>,
 }
 
-/// A map by row numbers of ours, asked several times a URL: they need no
-/// protection from strangers, which is most of what the usual hash costs.
-pub(super) type ById<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
-
-/// Mixes the few numbers that a row number of ours is made of.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
+impl Lessons {
+    /// Is more than a thirty-second part of it new, or are [`WAITING`] looks?
+    fn is_worth_a_write(&self) -> bool {
+        let new = self.version.wrapping_sub(self.written);
+        self.is_pressing || new > (self.written / 32).min(WAITING)
     }
 
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        // The fractional part of the golden ratio; the high bits are the good ones.
-        let mixed = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ mixed >> 32;
-    }
-
-    fn write_i64(&mut self, number: i64) {
-        self.write_u64(number.cast_unsigned());
-    }
-
-    fn write_isize(&mut self, number: isize) {
-        self.write_u64(number.cast_unsigned() as u64);
+    fn write(&mut self, conn: &Connection, scope: Scope) -> Result<(), StoreError> {
+        write(conn, scope, self)?;
+        (self.written, self.is_pressing) = (self.version, false);
+        Ok(())
     }
 }
 
@@ -116,8 +104,8 @@ pub(super) struct Learning {
     /// Mean priority of sites, 0 to 1.
     pub(super) means: ById<SiteId, f64>,
     /// To be written when the transaction commits.
-    changed: HashSet<Scope>,
-    changed_ledgers: HashSet<CrawlId>,
+    changed: IdSet<Scope>,
+    changed_ledgers: IdSet<CrawlId>,
     /// As it was before the job that runs.
     undo: ById<Scope, Lessons>,
     undo_ledgers: ById<CrawlId, Ledger>,
@@ -161,23 +149,48 @@ impl Learning {
 }
 
 impl State {
-    /// Nothing that is remembered waits to be written, so it may go.
+    /// Forgets what is remembered when it has become much and the table has it.
     pub(super) fn forget_lessons(&mut self) {
-        if self.learning.records.len() >= REMEMBERED {
+        if self.learning.records.len() >= REMEMBERED && self.learning.changed.is_empty() {
             self.learning = Learning::default();
         }
     }
 
-    /// Writes what the jobs of this transaction changed.
+    /// Writes what the jobs of this transaction changed, as far as that is worth
+    /// it.
     pub(super) fn write_lessons(&mut self) -> Result<(), StoreError> {
-        let Learning { records, ledgers, changed, changed_ledgers, .. } = &mut self.learning;
-        for scope in changed.drain() {
-            let Some(lessons) = records.get(&scope) else { continue };
-            write(&self.conn, scope, lessons)?;
+        if self.learning.records.len() >= REMEMBERED {
+            self.write_all_lessons()?;
         }
+        let Learning { records, ledgers, changed, changed_ledgers, .. } = &mut self.learning;
+        let mut waiting = IdSet::default();
+        for scope in changed.drain() {
+            let Some(lessons) = records.get_mut(&scope) else { continue };
+            if lessons.is_worth_a_write() {
+                lessons.write(&self.conn, scope)?;
+            } else {
+                waiting.insert(scope);
+            }
+        }
+        *changed = waiting;
         for crawl in changed_ledgers.drain() {
             let Some(ledger) = ledgers.get(&crawl) else { continue };
             ledger.write(&self.conn, crawl)?;
+        }
+        Ok(())
+    }
+
+    /// Does anything that was learned wait to be written?
+    pub(super) fn has_lessons_waiting(&self) -> bool {
+        !self.learning.changed.is_empty()
+    }
+
+    /// Writes all that waits to be written.
+    pub(super) fn write_all_lessons(&mut self) -> Result<(), StoreError> {
+        let Learning { records, changed, .. } = &mut self.learning;
+        for scope in changed.drain() {
+            let Some(lessons) = records.get_mut(&scope) else { continue };
+            lessons.write(&self.conn, scope)?;
         }
         Ok(())
     }
@@ -326,6 +339,7 @@ impl State {
         // A read without a newer lastmod says nothing of what they are.
         let kept = lessons.moves.filter(|_| dates.moved.is_empty());
         (lessons.habits, lessons.moves) = (habits, Some(kept.unwrap_or(moves)));
+        lessons.is_pressing = true;
         Ok(())
     }
 }

@@ -13,10 +13,11 @@ use rusqlite::params;
 use super::budget::Asked;
 use super::given::Call;
 use super::hosts::millis;
-use super::rows::{UrlRow, held};
+use super::rows::{UrlRow, held, read_urls};
 use super::state::State;
 use super::{StoreError, engine, timestamp};
-use crate::model::{CrawlId, HostId, Reason, SiteId};
+use crate::by_id::ById;
+use crate::model::{CrawlId, HostId, Reason, SiteId, UrlId};
 use crate::queue::window::Window;
 use crate::queue::{Candidate, LeaseBatch, LeaseRequest};
 
@@ -43,6 +44,7 @@ enum Gate {
 impl State {
     /// Leases what is due.
     pub(super) fn lease(&mut self, request: &LeaseRequest) -> Result<LeaseBatch, StoreError> {
+        self.ahead.stays();
         let crawl = self.known_crawl(&request.crawl)?;
         if let Some(again) = self.leased_before(crawl, request)? {
             return Ok(again);
@@ -113,10 +115,10 @@ impl State {
         let mut heads = VecDeque::new();
         while taken < room && call.held < HELD_PER_CALL {
             if heads.is_empty() {
-                heads = self.next_candidates(call, host, room - taken)?.into();
+                heads = self.next_rows(call, host, room - taken)?.into();
             }
-            let Some(candidate) = heads.pop_front() else { break };
-            let Some(row) = self.url_row(candidate.id)?.filter(UrlRow::is_queued) else {
+            let Some((candidate, row)) = heads.pop_front() else { break };
+            let Some(row) = row else {
                 // The window was behind the database: not to be asked again.
                 self.dequeue_stray(call.crawl, candidate)?;
                 continue;
@@ -183,7 +185,10 @@ impl State {
             // More was due when the buffer was loaded.
             Some(i64::MIN) => Some(call.now.div_euclid(1000)),
             Some(due) => Some(due.div_euclid(1000)),
-            None => self.next_due_of_host(call.crawl, host)?,
+            None => {
+                self.write_pending()?;
+                self.next_due_of_host(call.crawl, host)?
+            }
         };
         // The table bounds from below what is queued, the URLs of paused sites
         // and those that are not worth the price included; of the former the
@@ -202,6 +207,35 @@ impl State {
         Ok(())
     }
 
+    /// The next candidates of a host in lease order, each with its row, all of
+    /// them read at once; none for what is not in the queue any more.
+    fn next_rows(
+        &mut self,
+        call: &Call,
+        host: HostId,
+        wanted: usize,
+    ) -> Result<Vec<(Candidate, Option<UrlRow>)>, StoreError> {
+        let candidates = self.next_candidates(call, host, wanted)?;
+        let mut rows: Vec<_> =
+            candidates.into_iter().map(|head| (head, self.ahead.take(head.id))).collect();
+        let missing: Vec<UrlId> =
+            rows.iter().filter(|(_, row)| row.is_none()).map(|(head, _)| head.id).collect();
+        if missing.is_empty() {
+            return Ok(rows);
+        }
+        if missing.iter().any(|url| self.pending.holds(*url)) {
+            self.write_pending()?;
+        }
+        let mut found = ById::default();
+        read_urls(&self.conn, &missing, |row| {
+            found.insert(row.id, row);
+        })?;
+        for (head, row) in rows.iter_mut().filter(|(_, row)| row.is_none()) {
+            *row = found.remove(&head.id).filter(UrlRow::is_queued);
+        }
+        Ok(rows)
+    }
+
     /// The next candidates of a host in lease order: from the window's buffer,
     /// filled from the database when it is empty, or for a call that asks for
     /// some sites from the database itself.
@@ -216,6 +250,7 @@ impl State {
             return Ok(self.window(call.crawl).take_spare(host, wanted, call.now));
         }
         if !call.sites.is_empty() {
+            self.write_pending()?;
             return Ok(self.due_of_host(call.crawl, host, now_s, wanted, &call.sites)?.0);
         }
         let buffered = self.window(call.crawl).take(host, wanted, call.now);

@@ -21,7 +21,7 @@ impl DataLock {
         let refused = |what: &str, error: &std::io::Error| {
             StoreError::Unusable(format!("{what} {}: {error}", folder.display()))
         };
-        fs::create_dir_all(folder).map_err(|e| refused("cannot make the data folder", &e))?;
+        make(folder).map_err(|e| refused("cannot make the data folder", &e))?;
         let path = folder.join(FILE);
         let mut file = OpenOptions::new()
             .read(true)
@@ -54,4 +54,27 @@ impl DataLock {
             .map_err(|e| refused("cannot write into the data folder", &e))?;
         Ok(Self { _file: file })
     }
+}
+
+/// Makes the folder, and those above it, where they are missing. A folder is on
+/// the disk when its parent is synced: else a power loss could take it, with
+/// all that was synced inside.
+fn make(folder: &Path) -> std::io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(parent) = parent {
+        make(parent)?;
+    }
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    if !folder.is_dir() {
+        return Err(std::io::ErrorKind::NotADirectory.into());
+    }
+    // Not every file system lets folders be synced, or opened by us.
+    let _ = File::open(parent.unwrap_or(Path::new("."))).and_then(|parent| parent.sync_all());
+    Ok(())
 }

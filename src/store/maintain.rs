@@ -19,6 +19,12 @@ use crate::recrawl::signal::Signal;
 const DROP: i64 = 5_000;
 /// Dropped children retired in one job at most.
 const RETIRE: i64 = 500;
+/// Free pages that the file keeps for what comes (16 MiB).
+const SPARE_PAGES: i64 = 4_096;
+/// Beyond that the file keeps one page in so many free.
+const SPARE_SHARE: i64 = 4;
+/// Pages given back to the file system in one job at most.
+const GIVE_BACK: i64 = 256;
 
 impl State {
     /// A bounded part of the housekeeping; `true` while there is more.
@@ -32,7 +38,29 @@ impl State {
         more |= self.drop_history("robots_changes", changes)?;
         more |= self.retire_dropped_children(now)?;
         more |= self.release_one_retired(now)?;
+        more |= self.give_back_pages()?;
         Ok(more)
+    }
+
+    /// Makes the file shorter where much of it is free, as after a site was
+    /// forgotten; `true` if it did.
+    fn give_back_pages(&mut self) -> Result<bool, StoreError> {
+        let pragma = |name: &str| {
+            let sql = format!("PRAGMA {name}");
+            self.conn.query_row(&sql, [], |row| row.get::<_, i64>(0)).map_err(engine)
+        };
+        let (free, all) = (pragma("freelist_count")?, pragma("page_count")?);
+        if free < SPARE_PAGES || free < all / SPARE_SHARE {
+            return Ok(false);
+        }
+        // It goes on by a page each time that it is asked for the next row.
+        let mut vacuum = self
+            .conn
+            .prepare_cached(&format!("PRAGMA incremental_vacuum({GIVE_BACK})"))
+            .map_err(engine)?;
+        let mut pages = vacuum.query([]).map_err(engine)?;
+        while pages.next().map_err(engine)?.is_some() {}
+        Ok(true)
     }
 
     /// Drops old changes, and remembers which: a cursor before them is too old.

@@ -7,6 +7,7 @@
 //! Who asks for what: `for_polls`, `for_fetchers`, `for_operators`.
 
 mod admit;
+mod ahead;
 mod apply;
 pub mod backup;
 mod budget;
@@ -14,9 +15,11 @@ mod changes;
 mod checkpoint;
 mod due_reads;
 mod effect;
+mod elapsed;
 mod ending;
 mod explain;
 mod extensions;
+mod failure;
 mod figures;
 mod finish;
 mod for_fetchers;
@@ -32,7 +35,9 @@ mod lease;
 mod lock;
 mod lookup;
 mod maintain;
+mod many;
 mod operate;
+mod pending;
 mod policy;
 mod poll_reads;
 mod polling;
@@ -58,6 +63,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use jiff::Timestamp;
+use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC};
 use rusqlite::{Connection, ErrorCode};
 
 use crate::clock::Clock;
@@ -66,6 +72,7 @@ use crate::metrics::Metrics;
 use checkpoint::Checkpointer;
 pub use effect::{Applied, CHUNK, Effect, Origin};
 pub use extensions::Said;
+use failure::Failure;
 use figures::Figures;
 pub use history::{Imported, PastFetch};
 use lock::DataLock;
@@ -110,9 +117,20 @@ pub enum StoreError {
     /// The file is damaged, newer than we are, or not ours.
     #[error("{0}")]
     Unusable(String),
+    /// A sync failed: what became of the last writes is known after the next
+    /// start only, and until then nothing more is written.
+    #[error("the disk failed: {0}")]
+    Failed(String),
     /// The engine failed; nothing was changed.
     #[error("database: {0}")]
     Engine(String),
+}
+
+impl StoreError {
+    /// May nothing be written any more after this?
+    fn is_fatal(&self) -> bool {
+        matches!(self, Self::Unusable(_) | Self::Failed(_))
+    }
 }
 
 /// The store, cheap to clone. Async methods return when the effect is
@@ -126,6 +144,7 @@ struct Inner {
     // Dropped in this order: the writer first, the lock on the folder last.
     writer: Option<Writer>,
     _checkpointer: Option<Checkpointer>,
+    failure: Failure,
     readers: Readers,
     wake: Arc<Wake>,
     sources: Arc<tokio::sync::watch::Sender<u64>>,
@@ -148,7 +167,13 @@ impl Store {
         let folder = &config.daemon.data_dir;
         let lock = DataLock::take(folder)?;
         let path = folder.join(FILE);
-        let conn = schema::open_writer(&path, config.store.durability)?;
+        let conn = schema::open_writer(&path, config.store.durability).map_err(|e| match e {
+            // Nobody is there to try again.
+            StoreError::Busy | StoreError::Full => {
+                StoreError::Unusable(format!("{} cannot be opened: {e}", path.display()))
+            }
+            other => other,
+        })?;
         let wake = Arc::new(Wake::default());
         let started_at = clock.now();
         let sources: Arc<tokio::sync::watch::Sender<u64>> = Arc::default();
@@ -158,19 +183,21 @@ impl Store {
             sources: Arc::clone(&sources),
             changes: Arc::clone(&changes),
         };
-        let mut state = State::open(conn, clock.clone(), Policy::new(config), metrics, ears)?;
+        let failure = Failure::default();
+        let (checkpointer, log) = Checkpointer::start(&path, failure.clone())?;
+        let mut state = State::open(conn, clock.clone(), Policy::new(config), metrics, ears, log)?;
         let seed = state.seed;
         state.begin()?;
         state.mend_times()?;
         state.sync_sites(config)?;
         state.reload_windows()?;
         state.commit()?;
-        let writer = Writer::start(state)
+        let writer = Writer::start(state, failure.clone())
             .map_err(|e| StoreError::Engine(format!("the writer cannot start: {e}")))?;
-        let checkpointer = Checkpointer::start(&path)?;
         let inner = Inner {
             writer: Some(writer),
             _checkpointer: Some(checkpointer),
+            failure,
             readers: Readers::new(&path),
             wake,
             sources,
@@ -199,6 +226,7 @@ impl Store {
         let inner = Inner {
             writer: None,
             _checkpointer: None,
+            failure: Failure::default(),
             readers: Readers::new(&path),
             wake: Arc::new(Wake::default()),
             sources: Arc::default(),
@@ -220,6 +248,18 @@ impl Store {
         if let Some(writer) = &self.inner.writer {
             writer.close();
         }
+    }
+
+    /// Resolves when the store has stopped by itself, with the reason: the disk
+    /// failed, or the database is damaged. The process is to end then; the next
+    /// start reads from the log what was committed.
+    pub async fn failed(&self) -> StoreError {
+        self.inner.failure.wait().await
+    }
+
+    /// Has the store stopped by itself? Then why.
+    pub fn check(&self) -> Result<(), StoreError> {
+        self.inner.failure.check()
     }
 
     async fn write<T, F>(&self, lane: Lane, job: F) -> Result<T, StoreError>
@@ -293,14 +333,21 @@ fn timestamp(ms: i64) -> Timestamp {
     Timestamp::from_millisecond(ms).unwrap_or(nearest)
 }
 
+/// Engine errors after which nobody knows what is on the disk.
+const UNSYNCED: [std::ffi::c_int; 2] = [SQLITE_IOERR_FSYNC, SQLITE_IOERR_DIR_FSYNC];
+
 /// What an engine error means for the caller.
 #[allow(clippy::needless_pass_by_value)] // it is what map_err hands on
 fn engine(error: rusqlite::Error) -> StoreError {
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    if code.is_some_and(|code| UNSYNCED.contains(&code)) {
+        return StoreError::Failed(error.to_string());
+    }
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StoreError::Full,
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy,
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-            StoreError::Unusable(error.to_string())
+            StoreError::Unusable(format!("the database is damaged: {error}; restore a backup"))
         }
         _ => StoreError::Engine(error.to_string()),
     }

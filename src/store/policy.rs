@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use crate::by_id::ById;
 use crate::config::{Budget, Config, Order, Site};
 use crate::model::SiteId;
 use crate::recrawl::Bounds;
@@ -32,7 +33,7 @@ pub(super) struct Policy {
     /// By the name of the site, until its row is known.
     pub(super) by_name: HashMap<String, SitePolicy>,
     /// By row.
-    pub(super) by_site: HashMap<SiteId, SitePolicy>,
+    pub(super) by_site: ById<SiteId, SitePolicy>,
     /// What is leased first.
     pub(super) order: Order,
     /// What fetches of known pages are shared out.
@@ -83,7 +84,7 @@ impl Policy {
                 .iter()
                 .map(|(name, site)| (name.clone(), of_site(site)))
                 .collect(),
-            by_site: HashMap::new(),
+            by_site: ById::default(),
             order: config.queue.order,
             budget: config.recrawl.budget,
             opening_price: config.recrawl.price,

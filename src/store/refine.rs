@@ -6,15 +6,13 @@
 //! corrected due time, what is goes into the window by its value. Nothing else
 //! ever moves a row because time passes or the price moves.
 
-use rusqlite::{Row, params};
+use rusqlite::params;
 
-use super::rows::{UrlRow, held};
+use super::rows::{LISTED_WITH_ROWS, UrlRow, held, read_listed};
 use super::state::State;
 use super::turns::Place;
-use super::worth::Kept;
 use super::{StoreError, engine, timestamp};
-use crate::diff::snapshot::EntryHints;
-use crate::model::{CrawlId, HostId, SiteId, SourceId, UrlId};
+use crate::model::{CrawlId, HostId, UrlId};
 use crate::queue::window::{Extent, Valued};
 use crate::queue::{Candidate, Claim};
 use crate::recrawl::value::TOO_CHEAP;
@@ -26,16 +24,7 @@ const FRESH_S: i64 = 3_600;
 const BEHIND: usize = 64;
 
 /// What is due, what of it is known, whether that is all, and when the next is.
-type Head = (Vec<(Candidate, Option<Kept>)>, Extent, Option<i64>);
-
-/// A host's list below a band, with what the value of its rows rests on.
-const WITH_LOOKS: &str = "SELECT q.band, q.due_s, q.url_id, q.site_id, q.valued,
-        u.source_id, u.hints, u.fresh_s, f.looks
-    FROM queue q
-    LEFT JOIN feedback f ON q.valued = 1 AND f.url_id = q.url_id
-    LEFT JOIN urls u ON q.valued = 1 AND u.id = q.url_id AND u.listed = 1
-    WHERE q.crawl_id = ?1 AND q.host_id = ?2 AND q.band < ?3
-    ORDER BY q.band DESC, q.due_s, q.url_id";
+type Head = (Vec<(Candidate, Option<UrlRow>)>, Extent, Option<i64>);
 
 impl State {
     /// Fills the window's buffer of a host with what is due of it.
@@ -46,6 +35,7 @@ impl State {
         now_s: i64,
         limit: usize,
     ) -> Result<(), StoreError> {
+        self.write_pending()?;
         if !self.policy.learns() || self.proof_of_host(host)? <= 0.0 {
             let (due, extent, next_due) = self.due_of_host(crawl, host, now_s, limit, &[])?;
             self.window(crawl).refill(host, &due, extent, next_due);
@@ -64,13 +54,13 @@ impl State {
             stale_at: next_due.map_or(fresh_until, |due| due.min(fresh_until)),
             ..Valued::default()
         };
-        for (candidate, kept) in due {
-            let valued = self.refine(candidate, kept.as_ref(), now_s, &mut head.stale_at)?;
+        for (candidate, row) in due {
+            let valued = self.refine(candidate, row, now_s, &mut head.stale_at)?;
             head.candidates.extend(valued);
         }
         for candidate in behind {
-            let kept = self.url_row(candidate.id)?.as_ref().and_then(Kept::of);
-            let valued = self.refine(candidate, kept.as_ref(), now_s, &mut head.stale_at)?;
+            let row = self.url_row(candidate.id)?.filter(UrlRow::is_queued);
+            let valued = self.refine(candidate, row, now_s, &mut head.stale_at)?;
             head.behind.extend(valued);
         }
         self.window(crawl).refill_by_value(host, &head);
@@ -85,7 +75,7 @@ impl State {
     fn refine(
         &mut self,
         listed: Candidate,
-        kept: Option<&Kept>,
+        row: Option<UrlRow>,
         now_s: i64,
         stale_at: &mut i64,
     ) -> Result<Option<Candidate>, StoreError> {
@@ -93,15 +83,15 @@ impl State {
             return Ok(Some(listed));
         }
         let as_listed = Candidate::as_listed(listed.id, listed.host, listed.band, listed.due_at);
-        let Some(kept) = kept else { return Ok(Some(as_listed)) };
-        let Some(valued) = self.weigh_now(kept, now_s)? else { return Ok(Some(as_listed)) };
-        let (worth, price) = (&valued.worth, valued.price);
-        let now = timestamp(now_s.saturating_mul(1000));
-        let is_overdue = worth.is_overdue(now);
-        if !is_overdue && !worth.is_due(now, price * TOO_CHEAP) {
-            let Some(row) = self.url_row(listed.id)?.filter(UrlRow::is_queued) else {
-                return Ok(Some(as_listed));
-            };
+        let Some(row) = row else { return Ok(Some(as_listed)) };
+        let Some(valued) = self.valued_at(&row, now_s)? else {
+            self.ahead.keep(row);
+            return Ok(Some(as_listed));
+        };
+        let (now, price) = (timestamp(now_s.saturating_mul(1000)), valued.price);
+        let worth = valued.worth.at(now);
+        let (is_due, is_overdue) = (worth.is_due(price), worth.is_overdue());
+        if !is_due && !is_overdue && !worth.is_due(price * TOO_CHEAP) {
             let place = valued.place(now);
             // Later than now, or it would be looked at again at once.
             let due_s = place.surfaces.as_second().max(now_s + 1);
@@ -109,17 +99,19 @@ impl State {
             *stale_at = (*stale_at).min(due_s);
             return Ok(None);
         }
-        let claim = match worth.is_due(now, price) {
+        let claim = match is_due {
             false => Claim::Spare,
-            true if is_overdue && worth.value(now) < price => Claim::Overdue,
+            true if is_overdue && worth.value < price => Claim::Overdue,
             true => Claim::Worth,
         };
-        Ok(Some(listed.valued(worth.score(now, price), claim)))
+        let score = worth.score(price);
+        self.ahead.keep(row);
+        Ok(Some(listed.valued(score, claim)))
     }
 
-    /// The head of a host's list as [`Self::due_of_host`] reads it, with what
-    /// the value of its rows rests on: one statement a band, since this is read
-    /// for every row that comes due.
+    /// The head of a host's list as [`Self::due_of_host`] reads it, with the rows
+    /// of those whose value is to be taken anew: one statement a band, since this
+    /// is read for every row that comes due.
     fn due_with_looks(
         &self,
         crawl: CrawlId,
@@ -127,8 +119,9 @@ impl State {
         now_s: i64,
         limit: usize,
     ) -> Result<Head, StoreError> {
-        self.walk_due(WITH_LOOKS, (crawl, host), now_s, limit, &[], |row| {
-            read_listed(row, crawl, host)
+        self.walk_due(&LISTED_WITH_ROWS, (crawl, host), now_s, limit, &[], |row| {
+            let (place, url) = read_listed(row, crawl, host)?;
+            Ok((place.candidate(), url))
         })
     }
 
@@ -170,32 +163,4 @@ impl State {
         }
         Ok(found)
     }
-}
-
-/// A row of [`WITH_LOOKS`].
-fn read_listed(
-    row: &Row<'_>,
-    crawl: CrawlId,
-    host: HostId,
-) -> rusqlite::Result<(Candidate, Option<Kept>)> {
-    let id = UrlId(row.get(2)?);
-    let band: i64 = row.get(0)?;
-    let valued: bool = row.get(4)?;
-    let band = u8::try_from(band).unwrap_or(u8::MAX);
-    let place = Place { crawl, host, band, due_s: row.get(1)?, url: id, valued };
-    let (looks, hints): (Option<_>, Option<u16>) = (row.get(8)?, row.get(6)?);
-    let kept = match (looks, hints) {
-        (Some(looks), Some(hints)) => Some(Kept {
-            id,
-            crawl,
-            host,
-            site: row.get::<_, Option<i64>>(3)?.map(SiteId),
-            source: row.get::<_, Option<i64>>(5)?.map(SourceId),
-            hints: EntryHints::from_bits(hints).unwrap_or_default(),
-            fresh_s: row.get(7)?,
-            looks,
-        }),
-        _ => None,
-    };
-    Ok((place.candidate(), kept))
 }

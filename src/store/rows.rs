@@ -1,9 +1,14 @@
 //! One URL row as effects need it: what is listed, where it stands, its place.
 
+use std::sync::LazyLock;
+
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row, params};
 use xxhash_rust::xxh3::Xxh3;
 
+use super::ending::Lease;
+use super::many::Many;
 use super::state::State;
 use super::turns::Place;
 use super::{StoreError, engine};
@@ -11,6 +16,7 @@ use crate::diff::snapshot::EntryHints;
 use crate::model::{
     ChangeFreq, CrawlId, HostId, Lastmod, Precision, Reason, SiteId, SourceId, UrlId, UrlKind,
 };
+use crate::queue::Token;
 use crate::recrawl;
 use crate::recrawl::model::{PACKED, UrlState};
 
@@ -108,17 +114,50 @@ impl UrlRow {
     }
 }
 
-const SELECT: &str = "SELECT
-    u.id, u.crawl_id, u.host_id, u.site_id, u.source_id, u.path, u.listed,
+/// What [`read_row`] reads, of `urls u` and `feedback f`.
+const COLUMNS: &str = "u.id, u.crawl_id, u.host_id, u.site_id, u.source_id, u.path, u.listed,
     u.lastmod_s, u.lastmod_precision, u.previous_s, u.previous_precision, u.hints,
     coalesce(f.reason, u.reason), coalesce(f.band, u.band), coalesce(f.due_s, u.due_s),
-    coalesce(f.attempt, 0), f.url_id IS NOT NULL, l.url_id IS NOT NULL, coalesce(f.state, 0),
+    coalesce(f.attempt, 0), f.url_id IS NOT NULL, coalesce(f.state, 0),
     coalesce(f.gone, 0), f.content_hash, f.hash_kind, u.kind, u.expires_s, u.fresh_s,
-    f.looks
-    FROM urls u
-    LEFT JOIN feedback f ON f.url_id = u.id
-    LEFT JOIN leases l ON l.url_id = u.id
-    WHERE u.id = ?1";
+    f.looks";
+/// How many these are.
+const WIDTH: usize = 25;
+
+static BY_NUMBER: LazyLock<Many> = LazyLock::new(|| {
+    let head = format!(
+        "SELECT {COLUMNS}, l.url_id IS NOT NULL
+         FROM urls u
+         LEFT JOIN feedback f ON f.url_id = u.id
+         LEFT JOIN leases l ON l.url_id = u.id
+         WHERE u.id IN"
+    );
+    Many::of_values(&head, "")
+});
+
+static LEASED: LazyLock<Many> = LazyLock::new(|| {
+    let head = format!(
+        "SELECT {COLUMNS}, l.reason, l.due_s, l.attempt, l.leased_at, l.expires_at, l.dirty, l.token
+         FROM leases l
+         CROSS JOIN urls u ON u.id = l.url_id
+         LEFT JOIN feedback f ON f.url_id = l.url_id
+         WHERE l.url_id IN"
+    );
+    Many::of_values(&head, "")
+});
+
+/// A host's list below a band, with the rows of those whose value is to be
+/// taken anew.
+pub(super) static LISTED_WITH_ROWS: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT q.band, q.due_s, q.url_id, q.site_id, q.valued, {COLUMNS}
+         FROM queue q
+         LEFT JOIN urls u ON q.valued = 1 AND u.id = q.url_id
+         LEFT JOIN feedback f ON q.valued = 1 AND f.url_id = q.url_id
+         WHERE q.crawl_id = ?1 AND q.host_id = ?2 AND q.band < ?3
+         ORDER BY q.band DESC, q.due_s, q.url_id"
+    )
+});
 
 impl State {
     /// A URL row by number.
@@ -273,37 +312,96 @@ impl State {
 
 /// A URL row by number.
 pub(super) fn read_url(conn: &Connection, id: UrlId) -> Result<Option<UrlRow>, StoreError> {
-    conn.prepare_cached(SELECT)
-        .and_then(|mut query| query.query_row([id.0], read_row).optional())
-        .map_err(engine)
+    let mut found = None;
+    read_urls(conn, &[id], |row| found = Some(row))?;
+    Ok(found)
 }
 
-fn read_row(row: &Row<'_>) -> rusqlite::Result<UrlRow> {
+/// URL rows by number, in any order; what is not there is left out.
+pub(super) fn read_urls(
+    conn: &Connection,
+    ids: &[UrlId],
+    mut each: impl FnMut(UrlRow),
+) -> Result<(), StoreError> {
+    let read = |row: &Row<'_>| {
+        each(UrlRow { leased: row.get(WIDTH)?, ..read_row(row, 0)? });
+        Ok(())
+    };
+    BY_NUMBER.query(conn, ids, |id, values| values.bind(id.0), read).map_err(engine)
+}
+
+/// The leases of the URLs of tokens, each with its URL, in any order. Whether it
+/// is the token's own is for the caller to see.
+pub(super) fn read_leased(
+    conn: &Connection,
+    tokens: &[Token],
+    mut each: impl FnMut(UrlRow, Lease),
+) -> Result<(), StoreError> {
+    let read = |row: &Row<'_>| {
+        let lease = Lease {
+            reason: reason(row.get(WIDTH)?),
+            due_s: row.get(WIDTH + 1)?,
+            attempt: row.get(WIDTH + 2)?,
+            leased_at: row.get(WIDTH + 3)?,
+            expires_at: row.get(WIDTH + 4)?,
+            dirty: row.get(WIDTH + 5)?,
+            secret: row.get(WIDTH + 6)?,
+        };
+        each(UrlRow { leased: true, ..read_row(row, 0)? }, lease);
+        Ok(())
+    };
+    LEASED.query(conn, tokens, |token, values| values.bind(token.url.0), read).map_err(engine)
+}
+
+/// A row of [`LISTED_WITH_ROWS`]: its place, and the URL as it is in the queue.
+pub(super) fn read_listed(
+    row: &Row<'_>,
+    crawl: CrawlId,
+    host: HostId,
+) -> rusqlite::Result<(Place, Option<UrlRow>)> {
+    const PLACE: usize = 5;
+    let band: i64 = row.get(0)?;
+    let place = Place {
+        crawl,
+        host,
+        band: u8::try_from(band).unwrap_or(u8::MAX),
+        due_s: row.get(1)?,
+        url: UrlId(row.get(2)?),
+        valued: row.get(4)?,
+    };
+    let is_joined = row.get_ref(PLACE)? != ValueRef::Null;
+    let url = if is_joined { Some(read_row(row, PLACE)?) } else { None };
+    Ok((place, url))
+}
+
+/// Reads [`COLUMNS`], the first of which stands at `at`; of leases they say
+/// nothing.
+fn read_row(row: &Row<'_>, at: usize) -> rusqlite::Result<UrlRow> {
     Ok(UrlRow {
-        id: UrlId(row.get(0)?),
-        crawl: CrawlId(row.get(1)?),
-        host: HostId(row.get(2)?),
-        site: row.get::<_, Option<i64>>(3)?.map(SiteId),
-        source: row.get::<_, Option<i64>>(4)?.map(SourceId),
-        path: row.get(5)?,
-        listed: row.get(6)?,
-        lastmod: lastmod(row.get(7)?, row.get(8)?),
-        previous: lastmod(row.get(9)?, row.get(10)?),
-        hints: EntryHints::from_bits(row.get(11)?).unwrap_or_default(),
-        reason: reason(row.get(12)?),
-        band: row.get(13)?,
-        due_s: row.get(14)?,
-        attempt: row.get(15)?,
-        has_feedback: row.get(16)?,
-        leased: row.get(17)?,
-        state: row.get(18)?,
-        gone: row.get(19)?,
-        content_hash: row.get(20)?,
-        hash_kind: row.get(21)?,
-        kind: kind(row.get(22)?),
-        expires_s: row.get(23)?,
-        fresh_s: row.get(24)?,
-        looks: row.get(25)?,
+        id: UrlId(row.get(at)?),
+        crawl: CrawlId(row.get(at + 1)?),
+        host: HostId(row.get(at + 2)?),
+        site: row.get::<_, Option<i64>>(at + 3)?.map(SiteId),
+        source: row.get::<_, Option<i64>>(at + 4)?.map(SourceId),
+        path: row.get(at + 5)?,
+        listed: row.get(at + 6)?,
+        lastmod: lastmod(row.get(at + 7)?, row.get(at + 8)?),
+        previous: lastmod(row.get(at + 9)?, row.get(at + 10)?),
+        hints: EntryHints::from_bits(row.get(at + 11)?).unwrap_or_default(),
+        reason: reason(row.get(at + 12)?),
+        band: row.get(at + 13)?,
+        due_s: row.get(at + 14)?,
+        attempt: row.get(at + 15)?,
+        has_feedback: row.get(at + 16)?,
+        leased: false,
+        state: row.get(at + 17)?,
+        gone: row.get(at + 18)?,
+        content_hash: row.get(at + 19)?,
+        hash_kind: row.get(at + 20)?,
+        kind: kind(row.get(at + 21)?),
+        expires_s: row.get(at + 22)?,
+        fresh_s: row.get(at + 23)?,
+        looks: row.get(at + 24)?,
     })
 }
 

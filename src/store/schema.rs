@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::StoreError;
 use crate::config::Durability;
@@ -32,17 +32,15 @@ const LEAST_SQLITE: i32 = 3_051_003;
 /// How long a statement waits for a lock that another process holds.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// A database up to this size is checked page by page at the start: some 50 ms.
+const CHECKED_WHOLE: u64 = 16 << 20;
+
 /// Statements kept prepared per connection.
 const STATEMENTS: usize = 128;
 
 /// Opens (and, when new, creates) the database for the one writer.
 pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connection, StoreError> {
-    if rusqlite::version_number() < LEAST_SQLITE {
-        return Err(StoreError::Unusable(format!(
-            "SQLite {} can lose committed data; 3.51.3 or newer is needed",
-            rusqlite::version()
-        )));
-    }
+    check_engine(rusqlite::version_number(), rusqlite::version())?;
     let mut conn = Connection::open(path).map_err(|e| unusable(path, &e))?;
     configure(&conn).map_err(|e| unusable(path, &e))?;
     prepare_schema(&mut conn, path)?;
@@ -50,9 +48,12 @@ pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
         Durability::Full => "FULL",
         Durability::Normal => "NORMAL",
     };
+    if read_all(&conn, "PRAGMA journal_mode = WAL").map_err(|e| unusable(path, &e))? != ["wal"] {
+        let path = path.display();
+        return Err(StoreError::Unusable(format!("{path} cannot have a write-ahead log")));
+    }
     let pragmas = format!(
-        "PRAGMA journal_mode = WAL;
-         PRAGMA synchronous = {sync};
+        "PRAGMA synchronous = {sync};
          PRAGMA wal_autocheckpoint = 0;
          PRAGMA journal_size_limit = 67108864;
          PRAGMA temp_store = MEMORY;
@@ -60,6 +61,21 @@ pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
     );
     conn.execute_batch(&pragmas).map_err(|e| unusable(path, &e))?;
     Ok(conn)
+}
+
+/// All rows of a pragma. It commits after the last of them: who reads but the
+/// first does not hear that this failed.
+fn read_all(conn: &Connection, pragma: &str) -> rusqlite::Result<Vec<String>> {
+    conn.prepare(pragma)?.query_map([], |row| row.get(0))?.collect()
+}
+
+fn check_engine(number: i32, name: &str) -> Result<(), StoreError> {
+    if number >= LEAST_SQLITE {
+        return Ok(());
+    }
+    Err(StoreError::Unusable(format!(
+        "SQLite {name} can lose committed data; 3.51.3 or newer is needed"
+    )))
 }
 
 /// Opens the database read-only, for one of several readers.
@@ -86,6 +102,9 @@ fn configure(conn: &Connection) -> rusqlite::Result<()> {
     // Else the planner looks at bound values, and statements that run once a
     // URL are parsed and planned anew each time: most of the cost of a lease.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    // The log is moved when we say so: never by a connection that is closed
+    // because a sync has failed, and would sync once more.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     conn.execute_batch("PRAGMA trusted_schema = OFF;")
 }
 
@@ -115,7 +134,20 @@ fn prepare_schema(conn: &mut Connection, path: &Path) -> Result<(), StoreError> 
         return tx.commit().map_err(|e| unusable(path, &e));
     }
     let version = check_version(conn, path)?;
-    for (from, step) in (1..).zip(MIGRATIONS).skip_while(|(from, _)| *from < version) {
+    migrate(conn, path, version, MIGRATIONS)?;
+    quick_check(conn, path)
+}
+
+/// Takes the steps that lead on from `version`. One that is broken off, by an
+/// error or by the end of the process, was not taken; the next start goes on
+/// with it.
+fn migrate(
+    conn: &mut Connection,
+    path: &Path,
+    version: i32,
+    steps: &[&str],
+) -> Result<(), StoreError> {
+    for (from, step) in (1..).zip(steps).skip_while(|(from, _)| *from < version) {
         let tx = conn
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(|e| unusable(path, &e))?;
@@ -124,7 +156,7 @@ fn prepare_schema(conn: &mut Connection, path: &Path) -> Result<(), StoreError> 
             .map_err(|e| unusable(path, &e))?;
         tx.commit().map_err(|e| unusable(path, &e))?;
     }
-    quick_check(conn, path)
+    Ok(())
 }
 
 /// Finds a file that is not ours or newer than we are; returns its version.
@@ -139,23 +171,36 @@ fn check_version(conn: &Connection, path: &Path) -> Result<i32, StoreError> {
         )));
     }
     if version > VERSION {
-        return Err(StoreError::Unusable(format!(
-            "{} was written by a newer sitemapd (schema {version}, this one knows {VERSION})",
-            path.display()
-        )));
+        return Err(newer(path, version));
     }
     Ok(version)
 }
 
-/// Reads a few places that every start needs anyway: a damaged file is found
-/// here and not in the middle of the work. A full check takes minutes at size.
+fn newer(path: &Path, version: i32) -> StoreError {
+    StoreError::Unusable(format!(
+        "{} was written by a newer sitemapd (schema {version}, this one knows {VERSION})",
+        path.display()
+    ))
+}
+
+/// Finds damage before the work begins: a small database is checked page by
+/// page. That would take minutes at size, so of a large one only a few places
+/// are read; what is damaged elsewhere stops the daemon when it gets there.
 fn quick_check(conn: &Connection, path: &Path) -> Result<(), StoreError> {
     let probe = "SELECT (SELECT count(*) FROM meta) + (SELECT count(*) FROM crawls)
                  + (SELECT count(*) FROM sites) + (SELECT coalesce(max(id), 0) FROM urls)";
-    conn.query_row(probe, [], |row| row.get::<_, i64>(0))
-        .optional()
-        .map(|_| ())
-        .map_err(|e| unusable(path, &e))
+    conn.query_row(probe, [], |row| row.get::<_, i64>(0)).map_err(|e| unusable(path, &e))?;
+    if std::fs::metadata(path).is_ok_and(|file| file.len() > CHECKED_WHOLE) {
+        return Ok(());
+    }
+    let found: String = conn
+        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+        .map_err(|e| unusable(path, &e))?;
+    if found == "ok" {
+        return Ok(());
+    }
+    let first = found.lines().last().unwrap_or_default();
+    Err(StoreError::Unusable(format!("{} is damaged: {first}; restore a backup", path.display())))
 }
 
 fn unusable(path: &Path, error: &rusqlite::Error) -> StoreError {
@@ -180,6 +225,40 @@ mod tests {
     use rusqlite::StatementStatus;
 
     use super::*;
+
+    #[test]
+    fn an_engine_that_can_lose_committed_data_is_refused() {
+        for (number, name) in [(3_051_002, "3.51.2"), (3_045_003, "3.45.3")] {
+            let refused = check_engine(number, name).unwrap_err();
+            assert!(refused.to_string().contains(name), "{refused}");
+        }
+        assert_eq!(check_engine(3_051_003, "3.51.3"), Ok(()));
+        // The one that is built in.
+        assert_eq!(check_engine(rusqlite::version_number(), rusqlite::version()), Ok(()));
+    }
+
+    #[test]
+    fn a_migration_that_is_broken_off_is_taken_up_again_at_its_step() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("test.db");
+        let mut conn = open_writer(&path, Durability::Full).unwrap();
+        let first = "CREATE TABLE one (n INTEGER); INSERT INTO one VALUES (1);";
+        let second = "ALTER TABLE one ADD COLUMN m INTEGER; UPDATE one SET m = n;";
+        let broken = "ALTER TABLE one ADD COLUMN m INTEGER; UPDATE nothing SET m = n;";
+        assert!(migrate(&mut conn, &path, VERSION, &[first, broken]).is_err());
+        // The first step stands, of the second there is nothing.
+        assert_eq!(check_version(&conn, &path), Err(newer(&path, VERSION + 1)));
+        assert!(conn.prepare("SELECT m FROM one").is_err());
+        drop(conn);
+        let mut conn = Connection::open(&path).unwrap();
+        migrate(&mut conn, &path, VERSION + 1, &[first, second]).unwrap();
+        let kept: (i64, i64) = conn
+            .query_row("SELECT n, m FROM one", [], |row| Ok((row.get(0)?, row.get(1)?)))
+            .unwrap();
+        assert_eq!(kept, (1, 1));
+        // And it is what an older program refuses.
+        assert_eq!(check_version(&conn, &path), Err(newer(&path, VERSION + 2)));
+    }
 
     #[test]
     fn a_statement_is_planned_once_whatever_is_bound() {

@@ -12,11 +12,14 @@ use rusqlite::{OptionalExtension, params};
 use super::budget::Ledger;
 use super::ending::{End, Lease, Seen};
 use super::hosts::millis;
-use super::rows::{UrlRow, held, reason, url_key};
+use super::pending::Report;
+use super::rows::{UrlRow, held, read_leased, url_key};
 use super::state::State;
 use super::worth::look_of;
 use super::{StoreError, engine, timestamp};
-use crate::model::{HostId, Outcome, Reason, UrlId};
+use crate::by_id::ById;
+use crate::metrics::Way;
+use crate::model::{CrawlId, HostId, Outcome, Reason, UrlId};
 use crate::queue::{Settlement, Token, TokenResult};
 use crate::recrawl::{self, Fate};
 use crate::url::authority;
@@ -30,28 +33,56 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
 /// Expired leases taken back in one job at most.
 const REAP: i64 = 1_000;
 
+/// Leases that one call is about, by URL.
+type LeasedRows = ById<UrlId, (UrlRow, Lease)>;
+
 impl State {
-    /// Settles one lease.
-    pub(super) fn settle(&mut self, settlement: &Settlement) -> Result<TokenResult, StoreError> {
-        let token = settlement.token;
-        let Some(lease) = self.current_lease(token)? else {
-            return self.past_token(token, End::Settled);
-        };
-        let Some(mut row) = self.url_row(token.url)? else { return Ok(TokenResult::Unknown) };
+    /// Settles leases; one result each, in order.
+    pub(super) fn settle(
+        &mut self,
+        settlements: Vec<Settlement>,
+    ) -> Result<Vec<TokenResult>, StoreError> {
+        self.ahead.stays();
+        let tokens: Vec<Token> = settlements.iter().map(|settlement| settlement.token).collect();
+        let mut leased = self.read_leases(&tokens)?;
+        let mut times: ById<CrawlId, Vec<Duration>> = ById::default();
+        let results = settlements.into_iter().map(|settlement| {
+            let token = settlement.token;
+            let current = self.current_of(&mut leased, token)?;
+            let Some((row, lease)) = current else { return self.past_token(token, End::Settled) };
+            let held = self.steady_ms().abs_diff(lease.leased_at);
+            times.entry(row.crawl).or_default().push(Duration::from_millis(held));
+            self.settle_one(settlement, row, &lease)
+        });
+        let results = results.collect();
+        for (crawl, times) in times {
+            if let Some(crawl) = self.crawls.get(&crawl) {
+                self.metrics.came(Way::LeasedToSettled, &crawl.name, times.into_iter());
+            }
+        }
+        results
+    }
+
+    fn settle_one(
+        &mut self,
+        settlement: Settlement,
+        mut row: UrlRow,
+        lease: &Lease,
+    ) -> Result<TokenResult, StoreError> {
         let now = self.steady_ms();
         // A fetch from before the lease or from the future is a wrong clock
         // over there, and must not make the URL due at once or never.
         let fetched_at = settlement
             .fetched_at
             .map_or(now, |at| at.as_millisecond().max(lease.leased_at).min(now));
-        let outcome = settlement.outcome.unwrap_or_else(|| derive_outcome(settlement, &row));
+        let outcome = settlement.outcome.unwrap_or_else(|| derive_outcome(&settlement, &row));
         let bounds = self.policy.of(row.site).bounds.clone();
         let throttled = settlement.status == Some(429);
         let attempt = if throttled { lease.attempt.saturating_sub(1) } else { lease.attempt };
-        let target = self.redirect_target(outcome, settlement, &row)?;
+        let target = self.redirect_target(outcome, &settlement, &row)?;
         let now_s = now.div_euclid(1000);
         if self.policy.learns()
-            && let Some(look) = look_of(outcome, settlement, &row)
+            && let Some(look) = look_of(outcome, &settlement, &row)
         {
             row.looks = Some(self.look(&row, look, timestamp(fetched_at))?.pack());
         }
@@ -91,16 +122,23 @@ impl State {
             // Nothing of it will be there when its turn comes.
             fate = Fate::Park;
         }
-        if fate == Fate::Dead {
-            self.metrics.dead_lettered(1);
-        }
         let band = match place {
             Some(place) => place.band,
             None => self.rank_unvalued(&row, Reason::Recrawl, now_s)?,
         };
-        let seen = Seen { outcome, fetched_at, settlement, folded_into: target, band };
-        self.pause_for(&row, settlement, throttled, now)?;
-        self.end_lease(&row, &lease, End::Settled, fate, Some(&seen))?;
+        self.pause_for(&row, &settlement, throttled, now)?;
+        let report = Report {
+            fetched_at,
+            outcome,
+            status: settlement.status,
+            content_hash: settlement.content_hash,
+            hash_kind: settlement.hash_kind,
+            folded_into: target,
+            error: settlement.error,
+            noindex: settlement.noindex,
+            canonical: settlement.canonical,
+        };
+        self.end_lease(&row, lease, End::Settled, fate, Some(Seen { report, band }))?;
         Ok(TokenResult::Ok)
     }
 
@@ -121,13 +159,24 @@ impl State {
         }
     }
 
-    /// Moves the end of one lease.
+    /// Moves the end of leases; one result each, in order.
     pub(super) fn extend(
         &mut self,
+        tokens: &[Token],
+        ttl: Duration,
+    ) -> Result<Vec<TokenResult>, StoreError> {
+        self.ahead.stays();
+        let leased = self.read_leases(tokens)?;
+        tokens.iter().map(|token| self.extend_one(&leased, *token, ttl)).collect()
+    }
+
+    fn extend_one(
+        &mut self,
+        leased: &LeasedRows,
         token: Token,
         ttl: Duration,
     ) -> Result<TokenResult, StoreError> {
-        if self.current_lease(token)?.is_none() {
+        if !self.is_current(leased, token) {
             return match self.past_token(token, End::Settled)? {
                 TokenResult::Unknown => Ok(TokenResult::Unknown),
                 // Settled or not: the caller must not think that it holds it.
@@ -142,16 +191,26 @@ impl State {
         Ok(TokenResult::Ok)
     }
 
-    /// Takes one lease back unfetched.
+    /// Takes leases back unfetched; one result each, in order.
     pub(super) fn release(
         &mut self,
+        tokens: &[Token],
+        after: Duration,
+    ) -> Result<Vec<TokenResult>, StoreError> {
+        self.ahead.stays();
+        let mut leased = self.read_leases(tokens)?;
+        tokens.iter().map(|token| self.release_one(&mut leased, *token, after)).collect()
+    }
+
+    fn release_one(
+        &mut self,
+        leased: &mut LeasedRows,
         token: Token,
         after: Duration,
     ) -> Result<TokenResult, StoreError> {
-        let Some(lease) = self.current_lease(token)? else {
+        let Some((row, lease)) = self.current_of(leased, token)? else {
             return self.past_token(token, End::Released);
         };
-        let Some(row) = self.url_row(token.url)? else { return Ok(TokenResult::Unknown) };
         let back = recrawl::later(timestamp(self.steady_ms()), after);
         let was_due = timestamp(lease.due_s.saturating_mul(1000));
         let due = if after.is_zero() { was_due } else { back };
@@ -174,13 +233,10 @@ impl State {
             .and_then(Iterator::collect)
             .map_err(engine)?;
         drop(query);
+        let tokens: Vec<Token> =
+            expired.iter().map(|(id, secret)| Token { url: UrlId(*id), secret: *secret }).collect();
         let (mut dead, now_s) = (0, now.div_euclid(1000));
-        for (id, secret) in &expired {
-            let token = Token { url: UrlId(*id), secret: *secret };
-            let (Some(lease), Some(row)) = (self.lease_row(token)?, self.url_row(token.url)?)
-            else {
-                continue;
-            };
+        for (row, lease) in self.read_leases(&tokens)?.into_values() {
             let bounds = self.policy.of(row.site).bounds.clone();
             let mut fate =
                 recrawl::after_expiry(timestamp(now), &row.known(lease.attempt, now_s), &bounds);
@@ -193,34 +249,36 @@ impl State {
         Ok((expired.len(), dead))
     }
 
-    /// The lease that a token names, while it lasts.
-    fn current_lease(&self, token: Token) -> Result<Option<Lease>, StoreError> {
-        let now = self.steady_ms();
-        Ok(self.lease_row(token)?.filter(|lease| lease.expires_at > now))
+    /// The leases of the URLs that tokens name.
+    fn read_leases(&self, tokens: &[Token]) -> Result<LeasedRows, StoreError> {
+        let mut leased = LeasedRows::default();
+        read_leased(&self.conn, tokens, |row, lease| {
+            leased.insert(row.id, (row, lease));
+        })?;
+        Ok(leased)
     }
 
-    fn lease_row(&self, token: Token) -> Result<Option<Lease>, StoreError> {
-        self.conn
-            .prepare_cached(
-                "SELECT reason, due_s, attempt, leased_at, expires_at, dirty FROM leases
-                 WHERE url_id = ?1 AND token = ?2",
-            )
-            .and_then(|mut query| {
-                query
-                    .query_row(params![token.url.0, token.secret], |row| {
-                        Ok(Lease {
-                            reason: reason(row.get(0)?),
-                            due_s: row.get(1)?,
-                            attempt: row.get(2)?,
-                            leased_at: row.get(3)?,
-                            expires_at: row.get(4)?,
-                            dirty: row.get(5)?,
-                            secret: token.secret,
-                        })
-                    })
-                    .optional()
-            })
-            .map_err(engine)
+    /// The lease that a token names, while it lasts, and its URL; of those that
+    /// were read for this call, and read again where the call comes to a URL
+    /// again.
+    fn current_of(
+        &mut self,
+        leased: &mut LeasedRows,
+        token: Token,
+    ) -> Result<Option<(UrlRow, Lease)>, StoreError> {
+        if self.pending.holds(token.url) {
+            self.write_pending()?;
+            leased.remove(&token.url);
+            leased.extend(self.read_leases(&[token])?);
+        }
+        let is_current = self.is_current(leased, token);
+        Ok(if is_current { leased.remove(&token.url) } else { None })
+    }
+
+    fn is_current(&self, leased: &LeasedRows, token: Token) -> bool {
+        let now = self.steady_ms();
+        let lease = leased.get(&token.url).map(|(_, lease)| lease);
+        lease.is_some_and(|lease| lease.secret == token.secret && lease.expires_at > now)
     }
 
     /// What a token that is not current answers to a call that would end its
@@ -272,6 +330,8 @@ impl State {
         else {
             return Ok(None);
         };
+        // It may be one that this very call has settled.
+        self.write_pending()?;
         let Some(target) = self.find_normalised(row.crawl, &url)? else { return Ok(None) };
         // A parked one cannot stand for it: two that name each other would
         // both be gone.

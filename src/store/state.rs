@@ -2,23 +2,26 @@
 //! database so that the hot path need not ask.
 //!
 //! Memory follows the database: everything remembered is dropped and read
-//! again when rows that were written are taken back. A job that was refused
-//! before it wrote any leaves memory as it is.
+//! again when rows that were written are taken back, before the next
+//! transaction at the latest. A job that was refused before it wrote any leaves
+//! memory as it is.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::hosts::{Hosts, millis};
+use super::ahead::Ahead;
+use super::checkpoint::LogKeeper;
+use super::hosts::Hosts;
 use super::learn::Learning;
 use super::lookup::Lookup;
 use super::operate::Block;
+use super::pending::Pending;
 use super::policy::Policy;
-use super::settle::LONGEST_PAUSE;
 use super::turns::TurnDeltas;
 use super::wake::Wake;
 use super::{StoreError, engine};
+use crate::by_id::{ById, IdSet};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::model::{CrawlId, HostId, SiteId};
@@ -42,6 +45,15 @@ pub(super) struct Ears {
     pub(super) changes: Arc<watch::Sender<u64>>,
 }
 
+/// What went wrong and is to be made good.
+#[derive(Debug, Default)]
+struct Trouble {
+    /// Could memory not be read again when it should have been?
+    is_stale: bool,
+    /// Did the last commit that had something to write find no room?
+    is_full: bool,
+}
+
 /// The writer thread's own.
 pub(super) struct State {
     pub(super) conn: Connection,
@@ -52,18 +64,22 @@ pub(super) struct State {
     pub(super) seed: u64,
     pub(super) lookup: Lookup,
     pub(super) hosts: Hosts,
-    pub(super) crawls: HashMap<CrawlId, Crawl>,
-    pub(super) windows: HashMap<CrawlId, Window>,
+    pub(super) crawls: ById<CrawlId, Crawl>,
+    pub(super) windows: ById<CrawlId, Window>,
+    /// Rows of what the windows hold.
+    pub(super) ahead: Ahead,
+    /// What the job that runs has yet to write.
+    pub(super) pending: Pending,
     /// Changes to the counts of hosts' queues, written once a job.
     pub(super) deltas: TurnDeltas,
     /// Sites that are not leased from. The windows know nothing of their URLs.
-    pub(super) paused_sites: HashSet<SiteId>,
+    pub(super) paused_sites: IdSet<SiteId>,
     /// Some of the pairs that `site_hosts` has.
-    pub(super) site_hosts: HashSet<(SiteId, HostId)>,
+    pub(super) site_hosts: IdSet<(SiteId, HostId)>,
     /// Some of the hosts that a site has URLs on and whose robots.txt is polled.
-    pub(super) robots_known: HashSet<(SiteId, HostId)>,
+    pub(super) robots_known: IdSet<(SiteId, HostId)>,
     /// Blocks in force, of the crawls that have any.
-    pub(super) blocks: HashMap<CrawlId, Vec<Block>>,
+    pub(super) blocks: ById<CrawlId, Vec<Block>>,
     /// What looks and reads have taught.
     pub(super) learning: Learning,
     /// The highest row of urls given out.
@@ -74,7 +90,13 @@ pub(super) struct State {
     pub(super) changes_moved: bool,
     /// Rows written by this connection before the job that runs now.
     written_before_job: u64,
+    /// Jobs of this transaction whose writes stay.
+    kept_jobs: usize,
+    /// The same, before the transaction.
+    written_before: u64,
+    trouble: Trouble,
     ears: Ears,
+    log: LogKeeper,
 }
 
 impl State {
@@ -85,6 +107,7 @@ impl State {
         policy: Policy,
         metrics: Arc<Metrics>,
         ears: Ears,
+        log: LogKeeper,
     ) -> Result<Self, StoreError> {
         let seed = read_seed(&conn)?;
         let lookup = Lookup::open(&conn).map_err(engine)?;
@@ -96,19 +119,25 @@ impl State {
             seed,
             lookup,
             hosts: Hosts::default(),
-            crawls: HashMap::new(),
-            windows: HashMap::new(),
+            crawls: ById::default(),
+            windows: ById::default(),
+            ahead: Ahead::default(),
+            pending: Pending::default(),
             deltas: TurnDeltas::default(),
-            paused_sites: HashSet::new(),
-            site_hosts: HashSet::new(),
-            robots_known: HashSet::new(),
-            blocks: HashMap::new(),
+            paused_sites: IdSet::default(),
+            site_hosts: IdSet::default(),
+            robots_known: IdSet::default(),
+            blocks: ById::default(),
             learning: Learning::default(),
             last_url: 0,
             sources_moved: false,
             changes_moved: false,
             written_before_job: 0,
+            kept_jobs: 0,
+            written_before: 0,
+            trouble: Trouble::default(),
             ears,
+            log,
         };
         state.remember()?;
         Ok(state)
@@ -127,50 +156,104 @@ impl State {
 
     pub(super) fn begin(&mut self) -> Result<(), StoreError> {
         self.forget_lessons();
+        self.kept_jobs = 0;
+        if self.trouble.is_stale {
+            self.remember()?;
+        }
+        self.written_before = self.conn.total_changes();
         self.conn.execute_batch("BEGIN IMMEDIATE").map_err(engine)
     }
 
     pub(super) fn commit(&mut self) -> Result<(), StoreError> {
         let committed =
             self.write_lessons().and_then(|()| self.conn.execute_batch("COMMIT").map_err(engine));
-        if committed.is_err() {
-            // A failed commit may or may not have ended the transaction.
-            let _ = self.conn.execute_batch("ROLLBACK");
-            self.learning = Learning::default();
-            self.remember()?;
-        } else {
-            self.announce();
-            if std::mem::take(&mut self.sources_moved) {
-                self.ears.sources.send_modify(|times| *times = times.wrapping_add(1));
-            }
-            if std::mem::take(&mut self.changes_moved) {
-                self.ears.changes.send_modify(|times| *times = times.wrapping_add(1));
-            }
+        if let Err(error) = &committed {
+            self.give_up(error);
+            return committed;
         }
-        committed
+        if self.conn.total_changes() != self.written_before {
+            self.trouble.is_full = false;
+        }
+        self.announce();
+        if std::mem::take(&mut self.sources_moved) {
+            self.ears.sources.send_modify(|times| *times = times.wrapping_add(1));
+        }
+        if std::mem::take(&mut self.changes_moved) {
+            self.ears.changes.send_modify(|times| *times = times.wrapping_add(1));
+        }
+        Ok(())
     }
 
+    /// Takes back the whole transaction, which may have ended already.
+    pub(super) fn give_up(&mut self, why: &StoreError) {
+        self.trouble.is_full |= *why == StoreError::Full;
+        if !self.conn.is_autocommit() {
+            // Where even this fails, so does the next transaction.
+            let _ = self.conn.execute_batch("ROLLBACK");
+        }
+        self.learning = Learning::default();
+        if let Err(error) = self.remember() {
+            tracing::warn!(%error, "memory is read again before the next transaction");
+        }
+    }
+
+    /// Does a commit work? Writes a little only where the last one found no room.
+    pub(super) fn probe(&mut self) -> Result<(), StoreError> {
+        if !self.trouble.is_full {
+            return Ok(());
+        }
+        let now = self.now_ms();
+        self.conn
+            .execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('probed_at', ?1)", [now])
+            .map(|_| ())
+            .map_err(engine)
+    }
+
+    /// A job begins. The first of a transaction needs no savepoint: to take it
+    /// back, the transaction begins anew, which spares copies of all the pages
+    /// that it writes to.
     pub(super) fn savepoint(&mut self) -> Result<(), StoreError> {
         self.written_before_job = self.conn.total_changes();
         self.learning.begin_job();
-        self.conn.execute_batch("SAVEPOINT job").map_err(engine)
+        self.ahead.begin_job();
+        // The engine itself takes a transaction back when the disk fails it.
+        match (self.kept_jobs > 0, self.conn.is_autocommit()) {
+            (true, false) => self.conn.execute_batch("SAVEPOINT job").map_err(engine),
+            (true, true) => Err(StoreError::Engine("the transaction was taken back".to_owned())),
+            (false, false) => Ok(()),
+            (false, true) => self.conn.execute_batch("BEGIN IMMEDIATE").map_err(engine),
+        }
     }
 
     /// Keeps the writes of the job that just ran.
     pub(super) fn keep(&mut self) -> Result<(), StoreError> {
-        let settled = self.flush_deltas();
+        self.ahead.end_job();
+        let settled = self.write_pending().and_then(|()| self.flush_deltas());
         if settled.is_err() {
             self.take_back()?;
             return settled;
         }
-        self.conn.execute_batch("RELEASE job").map_err(engine)
+        if self.kept_jobs > 0 {
+            self.conn.execute_batch("RELEASE job").map_err(engine)?;
+        }
+        self.kept_jobs += 1;
+        Ok(())
     }
 
     /// Takes back the writes of the job that just ran, and what memory took
     /// over from them.
     pub(super) fn take_back(&mut self) -> Result<(), StoreError> {
         self.learning.take_back();
-        self.conn.execute_batch("ROLLBACK TO job; RELEASE job").map_err(engine)?;
+        self.ahead.clear();
+        self.pending.clear();
+        if self.kept_jobs > 0 {
+            self.conn.execute_batch("ROLLBACK TO job; RELEASE job").map_err(engine)?;
+        } else {
+            if !self.conn.is_autocommit() {
+                self.conn.execute_batch("ROLLBACK").map_err(engine)?;
+            }
+            self.conn.execute_batch("BEGIN IMMEDIATE").map_err(engine)?;
+        }
         if self.conn.total_changes() != self.written_before_job {
             return self.remember();
         }
@@ -190,28 +273,13 @@ impl State {
         }
     }
 
-    /// Ends the waits that only a clock set back since the last run explains:
-    /// a lease that is younger than now lasts as long as it was meant to, from
-    /// now on, and no host is left alone for longer than a page may ask.
-    pub(super) fn mend_times(&mut self) -> Result<(), StoreError> {
-        let now = self.steady_ms();
-        let mended = "UPDATE leases SET expires_at = ?1 + expires_at - leased_at, leased_at = ?1
-                      WHERE expires_at > ?1 AND leased_at > ?1";
-        self.conn.execute(mended, [now]).map_err(engine)?;
-        let latest = now.saturating_add(millis(LONGEST_PAUSE));
-        let freed =
-            "UPDATE hosts SET next_at = min(next_at, ?1), paused_until = min(paused_until, ?1)
-                     WHERE next_at > ?1 OR paused_until > ?1";
-        self.conn.execute(freed, [latest]).map_err(engine)?;
-        self.hosts = Hosts::default();
-        Ok(())
-    }
-
     /// Forgets and reads again everything that memory holds of the database.
     fn remember(&mut self) -> Result<(), StoreError> {
+        self.trouble.is_stale = true;
         self.deltas = TurnDeltas::default();
         self.hosts = Hosts::default();
         self.windows.clear();
+        self.ahead.clear();
         self.site_hosts.clear();
         self.robots_known.clear();
         self.lookup.reload(&self.conn).map_err(engine)?;
@@ -230,29 +298,54 @@ impl State {
         for crawl in self.crawls.keys().copied().collect::<Vec<_>>() {
             self.load_window(crawl)?;
         }
+        self.trouble.is_stale = false;
         self.announce();
         Ok(())
     }
 
     /// A slice of index maintenance in a transaction of its own.
     pub(super) fn merge_indexes(&mut self, budget: usize) -> Result<(), StoreError> {
-        if !self.lookup.has_merge() {
+        if self.trouble.is_stale || !self.lookup.has_merge() {
             return Ok(());
         }
         let tx = self.conn.unchecked_transaction().map_err(engine)?;
         let merged = self.lookup.merge_step(&tx, budget).and_then(|_| tx.commit()).map_err(engine);
         if merged.is_err() {
+            self.trouble.is_stale = true;
             self.lookup.reload(&self.conn).map_err(engine)?;
+            self.trouble.is_stale = false;
         }
         merged
     }
 
-    /// The last thing the thread does.
-    pub(super) fn shut_down(self) {
-        let tidy = "PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);";
-        if let Err(error) = self.conn.execute_batch(tidy) {
-            tracing::debug!(%error, "the log was not folded into the database; the next start does it");
+    /// Keeps the write-ahead log short.
+    pub(super) fn tend_log(&self) -> Result<(), StoreError> {
+        self.log.tend(&self.conn)
+    }
+
+    /// Writes what has waited for a quiet moment.
+    pub(super) fn write_what_waits(&mut self) -> Result<(), StoreError> {
+        if !self.has_lessons_waiting() {
+            return Ok(());
         }
+        self.begin()?;
+        let written = self.write_all_lessons();
+        self.commit().and(written)
+    }
+
+    /// The last thing the thread does: `Err` only when the disk failed.
+    pub(super) fn shut_down(&mut self) -> Result<(), StoreError> {
+        if let Err(error) = self.write_what_waits() {
+            tracing::warn!(%error, "the last of what was learned is lost");
+            if error.is_fatal() {
+                return Err(error);
+            }
+        }
+        let tidy = "PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);";
+        self.conn.execute_batch(tidy).map_err(engine).or_else(|error| {
+            tracing::debug!(%error, "the log was not folded into the database; the next start does it");
+            if error.is_fatal() { Err(error) } else { Ok(()) }
+        })
     }
 
     /// The crawl with a name, made when it is new.
@@ -285,7 +378,7 @@ impl State {
     }
 }
 
-fn read_crawls(conn: &Connection) -> Result<HashMap<CrawlId, Crawl>, StoreError> {
+fn read_crawls(conn: &Connection) -> Result<ById<CrawlId, Crawl>, StoreError> {
     let mut query = conn.prepare("SELECT id, name, paused FROM crawls").map_err(engine)?;
     let rows = query
         .query_map([], |row| {

@@ -3,12 +3,11 @@
 //! Rows of `queue` and counts of `turns` change in the same transaction, and
 //! the window in memory hears of each row.
 
-use std::collections::HashMap;
-
 use rusqlite::{Row, params};
 
 use super::state::State;
 use super::{StoreError, engine};
+use crate::by_id::ById;
 use crate::model::{CrawlId, HostId, SiteId, UrlId};
 use crate::queue::window::{Extent, Window};
 use crate::queue::{Candidate, Claim};
@@ -24,7 +23,7 @@ const REMEMBERED: usize = 200_000;
 /// What a job did to the counts of hosts' queues.
 #[derive(Debug, Default)]
 pub(super) struct TurnDeltas {
-    changes: HashMap<(CrawlId, HostId), Delta>,
+    changes: ById<(CrawlId, HostId), Delta>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -75,6 +74,17 @@ impl State {
             })
             .map_err(engine)?;
         if added == 0 { Ok(()) } else { self.enqueued(std::iter::once(place), site) }
+    }
+
+    /// Puts a URL back whose lease ended, which was not in the queue; its row is
+    /// written with the others of the job.
+    pub(super) fn enqueue_ended(
+        &mut self,
+        place: Place,
+        site: Option<SiteId>,
+    ) -> Result<(), StoreError> {
+        self.pending.place(place, site);
+        self.enqueued(std::iter::once(place), site)
     }
 
     /// Rows of one host, all of one due time, have come into the queue: counts

@@ -81,13 +81,21 @@ fn one_queue(
     };
     let next = optional("SELECT min(due_s) FROM turns WHERE crawl_id = ?1 AND queued > 0")?;
     let oldest = optional("SELECT min(leased_at) FROM leases WHERE crawl_id = ?1")?;
+    let (due, oldest_due): (i64, Option<i64>) = conn
+        .prepare_cached(
+            "SELECT count(*), min(due_s) FROM queue WHERE crawl_id = ?1 AND due_s <= ?2",
+        )
+        .and_then(|mut query| {
+            query.query_row(params![crawl, now_s], |row| Ok((row.get(0)?, row.get(1)?)))
+        })
+        .map_err(engine)?;
+    let due = due.unsigned_abs();
     Ok(QueueView {
         crawl: name,
         paused,
         queued: number("SELECT sum(queued) FROM turns WHERE crawl_id = ?1 AND ?2 = ?2", 0)?
             .unsigned_abs(),
-        due: number("SELECT count(*) FROM queue WHERE crawl_id = ?1 AND due_s <= ?2", now_s)?
-            .unsigned_abs(),
+        due,
         leased: number("SELECT count(*) FROM leases WHERE crawl_id = ?1 AND ?2 = ?2", 0)?
             .unsigned_abs(),
         dead: held(held::DEAD)?,
@@ -100,6 +108,7 @@ fn one_queue(
         )?
         .unsigned_abs(),
         next_due_at: next.map(|due| timestamp(due.saturating_mul(1000))),
+        oldest_due_at: oldest_due.map(|due| timestamp(due.saturating_mul(1000))),
         oldest_lease_at: oldest.map(timestamp),
     })
 }

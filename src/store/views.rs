@@ -51,6 +51,8 @@ pub struct QueueView {
     pub hosts: u64,
     /// When the earliest queued URL is due.
     pub next_due_at: Option<Timestamp>,
+    /// Since when the oldest due URL is due.
+    pub oldest_due_at: Option<Timestamp>,
     /// When the oldest lease was given.
     pub oldest_lease_at: Option<Timestamp>,
 }
@@ -115,7 +117,7 @@ pub struct BlockView {
 }
 
 /// Where a URL stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum UrlState {
     /// In the queue, due now or later.
@@ -364,7 +366,17 @@ pub struct PollView {
 }
 
 /// URLs by what a poll made of them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    serde::Serialize,
+    serde::Deserialize,
+    schemars::JsonSchema,
+)]
 pub struct Counts {
     /// Listed by this source for the first time.
     pub new: u64,

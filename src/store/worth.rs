@@ -93,17 +93,21 @@ impl State {
         if !self.policy.learns() {
             return Ok(None);
         }
+        self.valued_at(row, self.steady_ms().div_euclid(1000))
+    }
+
+    /// The same as of some second.
+    pub(super) fn valued_at(
+        &mut self,
+        row: &UrlRow,
+        now_s: i64,
+    ) -> Result<Option<Valued>, StoreError> {
         let Some(kept) = Kept::of(row) else { return Ok(None) };
-        let now_s = self.steady_ms().div_euclid(1000);
         self.weigh_now(&kept, now_s)
     }
 
     /// The same by what is needed of its row.
-    pub(super) fn weigh_now(
-        &mut self,
-        kept: &Kept,
-        now_s: i64,
-    ) -> Result<Option<Valued>, StoreError> {
+    fn weigh_now(&mut self, kept: &Kept, now_s: i64) -> Result<Option<Valued>, StoreError> {
         let is_fresh = kept.fresh_s.is_some_and(|end| end > now_s);
         let Some(learned) = UrlState::unpack(&kept.looks).filter(|_| !is_fresh) else {
             return Ok(None);
@@ -207,11 +211,10 @@ impl State {
             return self.pull_forward(row, Reason::Changed);
         }
         let beliefs = self.beliefs_of(row)?;
-        let looks = row.learned().map(|mut learned| {
-            learned.signal(signal);
-            learned.pack()
-        });
-        let looks = looks.or(row.looks);
+        let mut looks = row.looks;
+        if let Some(packed) = &mut looks {
+            UrlState::signal_packed(packed, signal);
+        }
         if beliefs.pulls[signal] > 0.0 {
             return self.follow_signal(row, looks);
         }

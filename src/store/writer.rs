@@ -4,7 +4,9 @@
 //! is drained before each piece of the bulk lane (chunks of diffs), so that a
 //! large document never holds up a fetcher. Many jobs share one transaction;
 //! each runs in a savepoint of its own, and nobody is answered before the
-//! commit. A job that fails, or panics, takes back its own writes only.
+//! commit. A job that fails, or panics, takes back its own writes only. When
+//! even that fails the whole transaction is given up, and after a failed sync
+//! the thread ends without another write.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,6 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::StoreError;
+use super::failure::Failure;
 use super::state::State;
 
 /// Jobs waiting in the hot lane at most; a caller beyond that waits.
@@ -42,8 +45,9 @@ pub(super) enum Lane {
 /// Answers the caller once the commit is known to have worked, or not.
 type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 /// Runs inside the transaction, or hears why there is none; says whether its
-/// writes may stay.
-type Job = Box<dyn FnOnce(Result<&mut State, StoreError>) -> (bool, Answer) + Send>;
+/// writes may stay, or why not.
+type Job =
+    Box<dyn FnOnce(Result<&mut State, StoreError>) -> (Result<(), StoreError>, Answer) + Send>;
 
 struct Lanes {
     hot: VecDeque<(Job, OwnedSemaphorePermit)>,
@@ -56,6 +60,7 @@ struct Shared {
     arrived: Condvar,
     hot_room: Arc<Semaphore>,
     bulk_room: Arc<Semaphore>,
+    failure: Failure,
 }
 
 /// A handle to the writer; the thread ends when [`Writer::close`] is called.
@@ -66,12 +71,13 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Starts the thread. `state` moves into it.
-    pub(super) fn start(state: State) -> std::io::Result<Self> {
+    pub(super) fn start(state: State, failure: Failure) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             lanes: Mutex::new(Lanes { hot: VecDeque::new(), bulk: VecDeque::new(), closed: false }),
             arrived: Condvar::new(),
             hot_room: Arc::new(Semaphore::new(HOT_WAITING)),
             bulk_room: Arc::new(Semaphore::new(BULK_WAITING)),
+            failure,
         });
         let inside = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
@@ -95,7 +101,7 @@ impl Writer {
         let (sender, receiver) = oneshot::channel();
         let boxed: Job = Box::new(move |state| {
             let result = state.and_then(job);
-            let keep = result.is_ok();
+            let keep = result.as_ref().map(|_| ()).map_err(StoreError::clone);
             let answer: Answer = Box::new(move |committed| {
                 // The caller may have gone; its effect stands all the same.
                 let _ = sender.send(committed.and(result));
@@ -105,7 +111,7 @@ impl Writer {
         {
             let mut lanes = lock(&self.shared.lanes);
             if lanes.closed {
-                return Err(StoreError::Closed);
+                return Err(self.why_closed());
             }
             match lane {
                 Lane::Hot => lanes.hot.push_back((boxed, permit)),
@@ -119,8 +125,12 @@ impl Writer {
             let closed = lock(&self.shared.lanes).closed;
             let panicked =
                 || StoreError::Engine("the job panicked; nothing was changed".to_owned());
-            Err(if closed { StoreError::Closed } else { panicked() })
+            Err(if closed { self.why_closed() } else { panicked() })
         })
+    }
+
+    fn why_closed(&self) -> StoreError {
+        self.shared.failure.check().err().unwrap_or(StoreError::Closed)
     }
 
     /// Finishes what is waiting, then ends the thread. Blocks until then.
@@ -147,15 +157,29 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn run(shared: &Shared, mut state: State) {
-    loop {
-        let Some(group) = next_group(shared) else { break };
-        if !group.is_empty() {
-            commit_group(&mut state, group, shared);
-        }
-        tend(&mut state);
+    // A panic outside of the jobs is a bug of ours. Whoever waits must hear of
+    // it, and what is in memory is not to be believed any more.
+    let ended = catch_unwind(AssertUnwindSafe(|| work(shared, &mut state)));
+    if ended.is_err() {
+        shared.failure.declare(&StoreError::Failed("the writer panicked".to_owned()));
     }
     refuse_waiting(shared);
-    state.shut_down();
+    if let Err(error) = shared.failure.check().and_then(|()| state.shut_down()) {
+        shared.failure.declare(&error);
+        // Closing would move the log into the database, and sync again.
+        std::mem::forget(state);
+    }
+}
+
+/// Works until closed, or until nothing may be written any more.
+fn work(shared: &Shared, state: &mut State) {
+    while shared.failure.check().is_ok() {
+        let Some(group) = next_group(shared) else { break };
+        let done = if group.is_empty() { rest(state) } else { commit_group(state, group, shared) };
+        if let Err(error) = done.and_then(|()| tend(state)) {
+            shared.failure.declare(&error);
+        }
+    }
 }
 
 /// The jobs of the next transaction; empty when it is time to tend the
@@ -175,43 +199,66 @@ fn next_group(shared: &Shared) -> Option<Vec<(Job, OwnedSemaphorePermit)>> {
     Some(group)
 }
 
-fn commit_group(state: &mut State, group: Vec<(Job, OwnedSemaphorePermit)>, shared: &Shared) {
+/// `Err` means that nothing may be written any more.
+fn commit_group(
+    state: &mut State,
+    group: Vec<(Job, OwnedSemaphorePermit)>,
+    shared: &Shared,
+) -> Result<(), StoreError> {
     let started = Instant::now();
     if let Err(error) = state.begin() {
         tracing::error!(%error, "no transaction could be started");
         for (job, permit) in group {
             drop(permit);
-            let (_, answer) = job(Err(error.clone()));
-            answer(Ok(()));
+            job(Err(error.clone())).1(Ok(()));
         }
-        return;
+        return unless_fatal(error);
     }
     let mut answers = Vec::with_capacity(group.len());
     let mut waiting: VecDeque<_> = group.into();
+    // Why there is no transaction any more, should it come to that.
+    let mut lost: Option<StoreError> = None;
     while let Some((job, permit)) = waiting.pop_front() {
-        answers.push(run_job(state, job));
+        answers.push(match &lost {
+            Some(error) => job(Err(error.clone())).1,
+            None => run_job(state, job, &mut lost),
+        });
         drop(permit);
-        if waiting.is_empty() && started.elapsed() < GROUP_TIME {
+        if waiting.is_empty() && lost.is_none() && started.elapsed() < GROUP_TIME {
             // Whoever arrived meanwhile rides along: fewer, larger commits.
             let mut lanes = lock(&shared.lanes);
             let hot = lanes.hot.len().min(GROUP.saturating_sub(answers.len()));
             waiting.extend(lanes.hot.drain(..hot));
         }
     }
-    let committed = state.commit();
+    let committed = match lost {
+        None => state.commit().and_then(|()| shared.failure.check()),
+        Some(error) => {
+            state.give_up(&error);
+            Err(error)
+        }
+    };
     let effects = u64::try_from(answers.len()).unwrap_or(u64::MAX);
     state.metrics.commit_done(started.elapsed(), effects);
     if let Err(error) = &committed {
-        tracing::error!(%error, jobs = answers.len(), "commit failed, nothing of it was kept");
+        tracing::error!(%error, jobs = answers.len(), "commit failed");
     }
     for answer in answers {
         answer(committed.clone());
     }
+    committed.or_else(unless_fatal)
 }
 
-/// Runs one job in its own savepoint.
-fn run_job(state: &mut State, job: Job) -> Answer {
+/// An error after which work may go on has been told to whom it concerns.
+fn unless_fatal(error: StoreError) -> Result<(), StoreError> {
+    if error.is_fatal() { Err(error) } else { Ok(()) }
+}
+
+/// Runs one job in its own savepoint. `lost` hears why the transaction is no
+/// more, if that is so: an engine that fails to write may end it by itself.
+fn run_job(state: &mut State, job: Job, lost: &mut Option<StoreError>) -> Answer {
     if let Err(error) = state.savepoint() {
+        *lost = Some(error.clone());
         return job(Err(error)).1;
     }
     let outcome = catch_unwind(AssertUnwindSafe(|| job(Ok(state))));
@@ -219,13 +266,18 @@ fn run_job(state: &mut State, job: Job) -> Answer {
         tracing::error!("a store job panicked; its writes were taken back");
         // The caller's channel went with the job, which tells the caller.
         let nobody: Answer = Box::new(|_| ());
-        (false, nobody)
+        (Err(StoreError::Engine("a job panicked".to_owned())), nobody)
     });
-    let ended = if keep { state.keep() } else { state.take_back() };
-    match ended {
-        Ok(()) => answer,
-        Err(error) => Box::new(move |_| answer(Err(error))),
+    let ended = match &keep {
+        Ok(()) => state.keep(),
+        Err(_) => state.take_back(),
+    };
+    match (keep, ended) {
+        (Err(error), _) if error.is_fatal() => *lost = Some(error),
+        (keep, Err(error)) => *lost = Some(keep.err().unwrap_or(error)),
+        (_, Ok(())) => {}
     }
+    answer
 }
 
 fn refuse_waiting(shared: &Shared) {
@@ -235,11 +287,25 @@ fn refuse_waiting(shared: &Shared) {
     lanes.bulk.clear();
 }
 
-/// A slice of index work between two groups, so that none of it is ever long.
-fn tend(state: &mut State) {
-    if let Err(error) = state.merge_indexes(MERGE_SLICE) {
+/// A quiet moment.
+fn rest(state: &mut State) -> Result<(), StoreError> {
+    state.write_what_waits().or_else(|error| {
+        tracing::warn!(%error, "what was learned could not be written");
+        unless_fatal(error)
+    })
+}
+
+/// A slice of index work between two groups, so that none of it is ever long,
+/// and a look at the log.
+fn tend(state: &mut State) -> Result<(), StoreError> {
+    state.tend_log().or_else(|error| {
+        tracing::debug!(%error, "checkpoint put off");
+        unless_fatal(error)
+    })?;
+    state.merge_indexes(MERGE_SLICE).or_else(|error| {
         tracing::warn!(%error, "index merge failed, it will be tried again");
-    }
+        unless_fatal(error)
+    })
 }
 
 #[cfg(test)]

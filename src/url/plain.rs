@@ -75,7 +75,8 @@ impl<'r> Judge<'r> {
         }
         let name = |part: &str| part.split_once('=').map_or(part, |(name, _)| name).to_owned();
         query.is_none_or(|query| {
-            !query.is_empty() && !query.split('&').any(|part| self.rules.strip.contains(&name(part)))
+            !query.is_empty()
+                && !query.split('&').any(|part| self.rules.strip.contains(&name(part)))
         })
     }
 }

@@ -17,6 +17,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 mod access;
+mod fetchers;
+mod metrics;
+mod openapi;
 mod problems;
 mod shapes;
 mod stream;
@@ -40,12 +43,18 @@ struct Answer {
 impl Daemon {
     /// Starts one on a port of its own, with a bearer token or without.
     async fn start(token: Option<&str>) -> Self {
-        let dir = TempDir::new().unwrap();
         let text = "[[site]]\nname = \"blog\"\nurl = \"http://127.0.0.1:9/\"\n\
                     sitemaps = [\"http://127.0.0.1:9/sitemap.xml\"]\nfeeds = []\n";
+        Self::start_on(text, token).await
+    }
+
+    /// The same with another config.
+    async fn start_on(text: &str, token: Option<&str>) -> Self {
+        let dir = TempDir::new().unwrap();
         let mut config = Config::from_toml_str(text).unwrap();
         config.daemon.data_dir = dir.path().join("data");
         config.listen.api = SocketAddr::from(([127, 0, 0, 1], 0));
+        config.store.min_free_disk = 0;
         if let Some(token) = token {
             let file = dir.path().join("token");
             std::fs::write(&file, format!("{token}\n")).unwrap();

@@ -1,6 +1,5 @@
 //! The daemon as a process: what it refuses, how it stops, what outlives it.
 
-mod crashes;
 mod hostile;
 mod lifecycle;
 mod refusals;

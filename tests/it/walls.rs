@@ -16,10 +16,11 @@ pub(crate) struct Source {
 
 /// A module at the top, and what of the others it may name: a module, or only
 /// what begins so. Nothing else, and nothing that it does not use.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     // What every stage shares.
     ("model", &[]),
     ("bitpack", &[]),
+    ("by_id", &[]),
     ("clock", &[]),
     ("date", &["model"]),
     ("log", &["config"]),
@@ -32,11 +33,12 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("parse", &["date", "model"]),
     ("diff", &["bitpack", "model", "parse"]),
     ("recrawl", &["config", "model"]),
-    ("queue", &["model", "recrawl"]),
+    ("queue", &["by_id", "model", "recrawl"]),
     (
         "store",
         &[
             "bitpack",
+            "by_id",
             "clock",
             "config",
             "diff",

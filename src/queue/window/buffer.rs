@@ -17,8 +17,9 @@
 //! first.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use crate::by_id::ById;
 use crate::model::{HostId, UrlId};
 use crate::queue::{Candidate, Claim};
 use crate::recrawl::value::is_oldest_turn;
@@ -65,7 +66,7 @@ pub struct Tally {
 
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
-    of_host: HashMap<HostId, Buffer>,
+    of_host: ById<HostId, Buffer>,
     /// Hosts by when they were last used.
     by_use: BTreeMap<u64, HostId>,
     uses: u64,

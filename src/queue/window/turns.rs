@@ -12,10 +12,10 @@
 //! by what is known of it; the others are in neither.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
 use priority_queue::PriorityQueue;
 
+use crate::by_id::ById;
 use crate::model::HostId;
 
 /// Least weight that a host can have: a hundredth of the normal share.
@@ -31,7 +31,7 @@ const FIRST_SWEEP: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    hosts: HashMap<HostId, Host>,
+    hosts: ById<HostId, Host>,
     /// Hosts that were ready when last looked at: lowest pass first.
     ready: PriorityQueue<HostId, Reverse<(u64, u64)>>,
     /// Hosts that were not: earliest first.

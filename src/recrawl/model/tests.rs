@@ -54,6 +54,17 @@ proptest! {
     }
 
     #[test]
+    fn a_signal_is_noted_in_the_bytes_as_in_the_state(looks in looks(), signals in proptest::collection::vec(0_usize..4, 0..300)) {
+        let mut state = looked(&looks, &beliefs());
+        let mut bytes = state.pack();
+        for signal in signals {
+            state.signal(Signal::ALL[signal]);
+            UrlState::signal_packed(&mut bytes, Signal::ALL[signal]);
+        }
+        prop_assert_eq!(bytes, state.pack());
+    }
+
+    #[test]
     fn any_16_bytes_are_a_state_of_sane_rates_or_none(bytes: [u8; 16], later in 0.0_f64..1e5) {
         if let Some(state) = UrlState::unpack(&bytes) {
             let estimate = state.estimate(&beliefs(), days_after(state.seen(), later));

@@ -62,13 +62,13 @@ fn without_evidence_intervals_and_order_are_the_protocols() {
             let (shorter, longer) = (unproven(0.5, pair[0]), unproven(0.5, pair[1]));
             assert!(shorter.due(price) <= longer.due(price), "{pair:?}");
             let now = at(200.0);
-            assert!((shorter.score(now, price) - longer.score(now, price)).abs() < 1e-12);
+            assert!((shorter.at(now).score(price) - longer.at(now).score(price)).abs() < 1e-12);
         }
         for hundredths in 0..100_u16 {
             let priority = |n: u16| f64::from(n) / 100.0;
             let lower = unproven(priority(hundredths), ChangeFreq::Daily);
             let higher = unproven(priority(hundredths + 1), ChangeFreq::Daily);
-            assert!(higher.score(at(2.0), price) > lower.score(at(2.0), price));
+            assert!(higher.at(at(2.0)).score(price) > lower.at(at(2.0)).score(price));
             assert_eq!(higher.due(price), lower.due(price));
             let band = higher.place(at(0.0), price).band;
             assert_eq!(band, recrawl::band(Priority::from_thousandths((hundredths + 1) * 10)));
@@ -141,8 +141,8 @@ fn a_row_of_which_little_is_known_surfaces_before_it_is_due() {
 fn what_is_overdue_is_due_and_never_last() {
     let worth = proven(1.0 / 3650.0, 0.0, 1.0);
     let now = at(181.0);
-    assert!(worth.is_overdue(now) && worth.is_due(now, 1e5));
-    assert!(worth.score(now, 1e5) >= 50.0);
+    assert!(worth.at(now).is_overdue() && worth.at(now).is_due(1e5));
+    assert!(worth.at(now).score(1e5) >= 50.0);
 }
 
 proptest! {
@@ -155,7 +155,7 @@ proptest! {
         worth.estimate.looks = looks;
         let due = worth.due(price);
         prop_assert!(due >= worth.seen + worth.min && due <= worth.seen + worth.max);
-        let score = worth.score(due, price);
+        let score = worth.at(due).score(price);
         prop_assert!((0.0..=100.0).contains(&score));
     }
 

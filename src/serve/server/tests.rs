@@ -117,7 +117,7 @@ async fn one_connection_too_many_is_told_so_and_a_place_comes_back() {
 
     let refused = TcpStream::connect(running.addr).await.expect("accepted by the system");
     assert!(read_to_end(refused).await.starts_with("HTTP/1.1 503 "));
-    let counted = running.metrics.encode(None);
+    let counted = running.metrics.encode(None, crate::metrics::Format::Plain);
     assert!(counted.contains("sitemapd_api_connections_refused_total 1"), "{counted}");
 
     drop(first);

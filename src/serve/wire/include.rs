@@ -40,7 +40,7 @@ impl Include {
 }
 
 /// The lists of one URL.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, schemars::JsonSchema)]
 pub(super) struct Lists {
     #[serde(skip_serializing_if = "Option::is_none")]
     images: Option<Vec<Image>>,

@@ -20,7 +20,7 @@ use crate::serve::problem::Problem;
 use crate::store::PastFetch;
 
 use super::include::{Include, Lists};
-use super::{Capped, Span, Time, clip, crawl, grouped, name, web_url};
+use super::{Capped, MAX_NAME_CHARS, Span, Time, clip, crawl, grouped, name, web_url};
 
 /// URLs leased where `max` is not given.
 pub(crate) const DEFAULT_MAX: u32 = 100;
@@ -39,17 +39,31 @@ const MAX_HASH_CHARS: usize = 128;
 const MAX_ERROR_CHARS: usize = 500;
 
 /// Body of `POST /v1/lease`; every field may be left out.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LeaseBody {
+    /// Most URLs; 100 where not said.
+    #[schemars(range(min = 1, max = MAX_LEASE))]
     max: Option<u64>,
+    /// How long the leases last, 1 s to 12 h; `queue.lease` where not said.
     ttl: Option<Span>,
+    /// How long to wait for something to be due, up to 60 s.
     wait: Option<Span>,
+    /// Most URLs of one host; `politeness.per_host` where not said.
+    #[schemars(range(min = 1))]
     per_host: Option<u64>,
+    /// Which queue; `default` where not said.
+    #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
     crawl: Option<String>,
+    /// Of these sites only; of all where empty.
     sites: Capped<String, MAX_SITES>,
+    /// A name for who asks, to be shown to people.
+    #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
     worker: Option<String>,
+    /// What sources say of the URLs, to be given with them: `images`, `videos`, `news`, `alternates`.
     include: Capped<String, MAX_SITES>,
+    /// The same call again, with the same worker, gets the same leases.
+    #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
     request_id: Option<String>,
 }
 
@@ -123,40 +137,59 @@ fn ttl(span: Span) -> Result<Duration, Problem> {
 }
 
 /// Answer of `POST /v1/lease`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct LeaseAnswer {
+    /// In no order over hosts; of one host in the order of `not_before`.
     urls: Vec<LeasedUrl>,
+    /// When something is due next, where nothing was.
     next_due_at: Option<Time>,
 }
 
-#[derive(Debug, Serialize)]
+/// One leased URL.
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct LeasedUrl {
+    /// Names the lease; whoever has it may settle it.
     token: String,
     id: UrlId,
+    /// What it is; a page, unless the site follows more.
     kind: UrlKind,
+    /// To be fetched, normalised.
     url: String,
+    /// The site it belongs to.
     site: Option<String>,
+    /// URL of the source that holds it.
     source: Option<String>,
+    /// Scheme, host and port: the key of politeness.
     host: String,
     crawl: String,
+    /// Why it is due.
     reason: Reason,
+    /// As listed, 0.5 where none is given.
     priority: Priority,
+    /// What it was ordered by.
     value: f64,
     changefreq: Option<ChangeFreq>,
+    /// The best evidence of when it changed.
     lastmod: Option<Lastmod>,
     previous_lastmod: Option<Lastmod>,
+    /// As last settled.
     content_hash: Option<String>,
     due_at: Time,
+    /// Politeness: not to be fetched before.
     not_before: Time,
+    /// 1 for the first delivery.
     attempt: u32,
+    /// When the lease ends.
     expires_at: Time,
+    /// Seconds until then.
     expires_in: f64,
+    /// What the host's robots.txt says beside its rules, verbatim.
     robots: RobotsSays,
     #[serde(flatten)]
     lists: Lists,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct RobotsSays {
     content_signal: Option<String>,
     content_usage: Option<String>,
@@ -215,28 +248,46 @@ impl From<Leased> for LeasedUrl {
 }
 
 /// Body of `POST /v1/settle`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SettleBody {
     results: Capped<SettleItem, MAX_RESULTS>,
 }
 
-#[derive(Debug, Deserialize)]
+/// What was seen of one leased URL.
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SettleItem {
+    /// Of the lease.
     token: String,
+    /// What was seen; may be left out where `content_hash` tells.
     outcome: Option<Outcome>,
+    /// HTTP status of the page.
+    #[schemars(range(min = 100, max = 599))]
     status: Option<u16>,
+    /// Hash of the content in whatever form; an equal one is unchanged, another is changed.
+    #[schemars(length(min = 1, max = MAX_HASH_CHARS))]
     content_hash: Option<String>,
+    /// What the hash is over; another kind begins a new baseline.
+    #[schemars(length(min = 1, max = MAX_HASH_CHARS))]
     hash_kind: Option<String>,
+    /// How much of the page changed, 0 to 1.
+    #[schemars(range(min = 0.0, max = 1.0))]
     significance: Option<f64>,
+    /// Where redirects ended.
     final_url: Option<String>,
+    /// The canonical link of the page.
     canonical: Option<String>,
+    /// Does the page ask not to be indexed?
     #[serde(default)]
     noindex: bool,
+    /// The page's `Retry-After`: its host rests so long, for polls too.
     retry_after: Option<Span>,
+    /// Not to be fetched again before.
     not_before: Option<Time>,
+    /// When it was fetched; now where not said.
     fetched_at: Option<Time>,
+    /// What went wrong, for people; cut at 500 characters.
     error: Option<String>,
 }
 
@@ -298,13 +349,20 @@ impl SettleItem {
 }
 
 /// One fetch of the past.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PastFetchItem {
+    /// Of the page.
     url: String,
+    /// When it was fetched.
     time: Time,
+    /// Was it another than at the fetch before?
     changed: Option<bool>,
+    /// Hash of its content, in place of `changed`.
+    #[schemars(length(min = 1, max = MAX_HASH_CHARS))]
     hash: Option<String>,
+    /// What the hash is over.
+    #[schemars(length(min = 1, max = MAX_HASH_CHARS))]
     hash_kind: Option<String>,
 }
 
@@ -343,10 +401,12 @@ fn said_by_the_web(text: &str) -> Option<String> {
 }
 
 /// Body of `POST /v1/extend`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExtendBody {
+    /// Of leases.
     tokens: Capped<String, MAX_RESULTS>,
+    /// How long they last from now on.
     ttl: Option<Span>,
 }
 
@@ -363,10 +423,12 @@ impl ExtendBody {
 }
 
 /// Body of `POST /v1/release`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReleaseBody {
+    /// Of leases.
     tokens: Capped<String, MAX_RESULTS>,
+    /// Due again after this, up to 30 days; at once where not said.
     after: Option<Span>,
 }
 
@@ -397,13 +459,15 @@ fn read_tokens(texts: Vec<String>) -> (Tokens, Vec<Token>) {
 pub(crate) struct Tokens(Vec<(String, bool)>);
 
 /// Answer of settle, extend and release.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct TokensAnswer {
     results: Vec<TokenAnswer>,
 }
 
-#[derive(Debug, Serialize)]
+/// What became of one token.
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct TokenAnswer {
+    /// As it was sent.
     token: String,
     result: TokenResult,
 }

@@ -16,7 +16,7 @@ use crate::store::views::{
 };
 
 /// One site at a glance.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Site {
     name: String,
     url: String,
@@ -49,7 +49,7 @@ impl From<SiteView> for Site {
 
 /// One source. The fields up to `contents` are those of Search Console's
 /// sitemaps resource, in this API's spelling; the rest is what we know beyond.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Source {
     path: String,
     last_submitted: Time,
@@ -90,7 +90,7 @@ pub(crate) struct Source {
 }
 
 /// How far what a source says is believed, by kind of signal.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct Trust {
     habit: &'static str,
     moves: &'static str,
@@ -99,7 +99,7 @@ struct Trust {
 }
 
 /// The trust in one kind of signal.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct Signalled {
     right: f64,
     hits: f64,
@@ -127,7 +127,7 @@ impl From<Trusted> for Trust {
 }
 
 /// How many entries of a type a source lists; only pages are counted.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct Contents {
     #[serde(rename = "type")]
     content_type: &'static str,
@@ -201,7 +201,7 @@ fn console_type(role: Role, kind: Option<DocumentKind>) -> &'static str {
 }
 
 /// One poll of one source.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Poll {
     id: i64,
     source: SourceId,
@@ -237,7 +237,7 @@ impl From<PollView> for Poll {
 }
 
 /// One change that a poll made.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Change {
     kind: &'static str,
     id: Option<UrlId>,

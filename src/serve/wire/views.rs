@@ -16,7 +16,7 @@ use crate::store::views::{
 };
 
 /// One crawl's queue in numbers.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Queue {
     crawl: String,
     paused: bool,
@@ -29,6 +29,7 @@ pub(crate) struct Queue {
     forbidden: u64,
     hosts: u64,
     next_due_at: Option<Time>,
+    oldest_due_at: Option<Time>,
     oldest_lease_at: Option<Time>,
 }
 
@@ -46,13 +47,14 @@ impl From<QueueView> for Queue {
             forbidden: view.forbidden,
             hosts: view.hosts,
             next_due_at: view.next_due_at.map(Time),
+            oldest_due_at: view.oldest_due_at.map(Time),
             oldest_lease_at: view.oldest_lease_at.map(Time),
         }
     }
 }
 
 /// One URL that would be leased soon.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Peek {
     id: UrlId,
     url: String,
@@ -84,7 +86,7 @@ impl From<PeekView> for Peek {
 }
 
 /// One dead letter.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Dead {
     id: UrlId,
     url: String,
@@ -112,7 +114,7 @@ impl From<DeadView> for Dead {
 }
 
 /// One block in force: of a `url`, or of all below a `prefix`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Block {
     crawl: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,7 +133,7 @@ impl From<BlockView> for Block {
 }
 
 /// Everything known of one URL.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct KnownUrl {
     id: UrlId,
     kind: UrlKind,
@@ -169,7 +171,7 @@ pub(crate) struct KnownUrl {
 }
 
 /// What looks taught of a URL, and what its due time rests on.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct Learned {
     seen_at: Time,
     pending: BTreeMap<&'static str, u8>,
@@ -184,7 +186,7 @@ impl From<crate::store::views::Learned> for Learned {
 }
 
 /// A source that lists a URL.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct Listing {
     id: SourceId,
     url: String,
@@ -230,7 +232,7 @@ impl From<UrlView> for KnownUrl {
 }
 
 /// The whole at a glance.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Status {
     version: String,
     now: Time,

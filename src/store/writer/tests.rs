@@ -32,7 +32,7 @@ fn open() -> Open {
 
 /// Commits so far.
 fn commits(open: &Open) -> u64 {
-    let text = open.metrics.encode(None);
+    let text = open.metrics.encode(None, crate::metrics::Format::Plain);
     let line = text.lines().find(|line| line.contains("commit_duration_seconds_count")).unwrap();
     line.rsplit(' ').next().unwrap().parse().unwrap()
 }

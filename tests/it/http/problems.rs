@@ -10,8 +10,6 @@ async fn every_mistake_has_a_problem_of_its_own() {
         ("/v1/lease", 405, "method-not-allowed"),
         ("/v1/changes?after=r1", 400, "invalid-field"),
         ("/v1/changes?after=c99.0", 410, "gone"),
-        ("/openapi.json", 501, "not-served-yet"),
-        ("/openapi.json", 501, "not-served-yet"),
         ("/v1/sites/nobody", 404, "not-found"),
         ("/v1/sources/999999", 404, "not-found"),
         ("/v1/sources/abc", 404, "not-found"),

@@ -131,13 +131,20 @@ async fn a_long_poll_ends_at_once_when_the_daemon_stops() {
 }
 
 #[tokio::test]
-async fn metrics_are_openmetrics_text_and_count_the_requests() {
+async fn metrics_count_the_requests_in_the_format_that_is_asked_for() {
     let daemon = Daemon::start(None).await;
     daemon.get("/v1/queue").await;
-    let answer = daemon.get("/metrics").await;
+    let head = format!("GET /metrics HTTP/1.1\r\nHost: {}", daemon.addr);
+    // As Prometheus asks.
+    let accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3";
+    let answer = daemon.send(&format!("{head}\r\nAccept: {accept}"), b"").await;
     let kind = answer.header("content-type").unwrap();
     assert!(kind.starts_with("application/openmetrics-text"), "{kind}");
     assert!(answer.body.ends_with("# EOF\n"));
+    let answer = daemon.get("/metrics").await;
+    let kind = answer.header("content-type").unwrap();
+    assert!(kind.starts_with("text/plain; version=0.0.4"), "{kind}");
+    assert!(answer.body.contains("\nprocess_open_fds "), "{}", answer.body);
     for line in [
         "sitemapd_api_requests_total{method=\"GET\",route=\"/v1/queue\",status=\"200\"} 1",
         "sitemapd_sites 1",

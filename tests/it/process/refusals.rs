@@ -2,11 +2,13 @@
 //! nothing overwritten.
 
 use std::net::TcpListener;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use rusqlite::Connection;
 use tempfile::TempDir;
 
+use crate::support::disk::{Disk, Fault, OPEN, WRITE};
 use crate::support::process::{Daemon, complaints, refused, write_config};
 use crate::support::queue_daemon::{Queue, site};
 
@@ -87,6 +89,71 @@ async fn a_damaged_store_is_refused_and_left_alone() {
         }
         std::fs::write(&database, bytes).unwrap();
         assert_refused(&config, &database, "");
+    }
+}
+
+/// Overwrites the first page of a table; says where that was.
+fn damage(database: &Path, table: &str) {
+    let conn = Connection::open(database).unwrap();
+    let page: u32 = conn
+        .query_row("SELECT rootpage FROM sqlite_schema WHERE name = ?1", [table], |row| row.get(0))
+        .unwrap();
+    drop(conn);
+    let file = std::fs::OpenOptions::new().write(true).open(database).unwrap();
+    file.write_all_at(&[0xa5; 4_096], u64::from(page - 1) * 4_096).unwrap();
+}
+
+#[tokio::test]
+async fn a_damaged_page_anywhere_in_a_small_store_is_found_at_the_start() {
+    for table in ["polls", "feedback", "lookup_chunks", "queue"] {
+        let (_dir, config, database) = folder();
+        make_store(&database).await;
+        damage(&database, table);
+        assert_refused(&config, &database, "is damaged");
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_page_that_is_met_at_work_ends_the_daemon() {
+    let (_dir, config, database) = folder();
+    make_store(&database).await;
+    let conn = Connection::open(&database).unwrap();
+    // Too large to be read whole at the start.
+    conn.execute("INSERT INTO meta VALUES ('ballast', zeroblob(20000000))", []).unwrap();
+    conn.close().unwrap();
+    // The first poll writes there.
+    damage(&database, "polls");
+    let mut daemon = Daemon::start(&config);
+    assert_eq!(daemon.wait().code(), Some(1));
+    let said = daemon.complaints();
+    assert!(said.len() == 1 && said[0].contains("damaged"), "{said:?}");
+}
+
+#[tokio::test]
+async fn a_folder_that_may_not_be_written_is_refused_and_left_alone() {
+    const EACCES: i64 = 13;
+    const EROFS: i64 = 30;
+    // Of the lock, the database, its log; and a disk that lets things be
+    // opened and not written.
+    for (kinds, nth, errno) in [
+        (OPEN, 1, EACCES),
+        (OPEN, 2, EACCES),
+        (OPEN, 1, EROFS),
+        (OPEN, 2, EROFS),
+        (WRITE, 1, EROFS),
+        (WRITE, 2, EROFS),
+    ] {
+        let (_dir, config, database) = folder();
+        make_store(&database).await;
+        let Some(disk) = Disk::below(database.parent().unwrap()) else { return };
+        disk.arm(kinds, nth, Fault::Errors(errno));
+        let before = std::fs::read(&database).unwrap();
+        let Err((status, said)) = Daemon::try_start(&config, Some(&disk)) else {
+            panic!("it started: {kinds} {nth} {errno}")
+        };
+        assert_eq!((status.code(), said.len()), (Some(1), 1), "{said:?}");
+        assert!(said[0].contains(database.parent().unwrap().to_str().unwrap()), "{said:?}");
+        assert_eq!(std::fs::read(&database).unwrap(), before, "the file was touched");
     }
 }
 

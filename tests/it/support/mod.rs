@@ -6,11 +6,15 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 pub mod canary;
+pub mod clients;
 pub mod daemon;
+pub mod disk;
 pub mod laws;
 pub mod lease_history;
+pub mod ledger;
 pub mod origin;
 pub mod pack;
+pub mod power;
 pub mod process;
 pub mod queue_daemon;
 pub mod reply;

@@ -4,18 +4,26 @@ use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sitemapd::fetch::api::ApiClient;
 
+use super::disk::Disk;
+
 /// Longest wait for anything that a process should do.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
+/// The binary of this build, or the one that `SITEMAPD_BIN` names.
+fn binary() -> PathBuf {
+    let named = std::env::var_os("SITEMAPD_BIN");
+    named.map_or_else(|| env!("CARGO_BIN_EXE_sitemapd").into(), PathBuf::from)
+}
+
 /// The binary, reading `config`.
 pub fn sitemapd(config: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sitemapd"));
+    let mut command = Command::new(binary());
     command.args(args).arg("--config").arg(config).env_remove("SITEMAPD_CONFIG");
     command
 }
@@ -67,11 +75,43 @@ pub struct Daemon {
 impl Daemon {
     /// Starts one and waits until it listens.
     pub fn start(config: &Path) -> Self {
-        let mut child = sitemapd(config, &["run"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::start_on(config, None)
+    }
+
+    /// The same on a disk of the test's.
+    pub fn start_on(config: &Path, disk: Option<&Disk>) -> Self {
+        let started = Self::try_start(config, disk);
+        started.unwrap_or_else(|(status, said)| panic!("it ended with {status}: {said:#?}"))
+    }
+
+    /// The same where it may refuse; then how it ended, and what it said.
+    pub fn try_start(
+        config: &Path,
+        disk: Option<&Disk>,
+    ) -> Result<Self, (ExitStatus, Vec<String>)> {
+        let mut daemon = Self::launch(config, disk);
+        let deadline = Instant::now() + DEADLINE;
+        let mut said = Vec::new();
+        loop {
+            match daemon.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(event) if event.to_string().contains("listening") => {
+                    daemon.addr = event["api"].as_str().unwrap().parse().unwrap();
+                    return Ok(daemon);
+                }
+                Ok(Value::String(line)) => said.push(line),
+                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err((daemon.wait(), said)),
+                Err(RecvTimeoutError::Timeout) => panic!("it neither listens nor ends: {said:#?}"),
+            }
+        }
+    }
+
+    fn launch(config: &Path, disk: Option<&Disk>) -> Self {
+        let mut command = sitemapd(config, &["run"]);
+        if let Some(disk) = disk {
+            disk.serve(&mut command);
+        }
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let (sender, events) = channel();
         std::thread::spawn(move || {
@@ -82,10 +122,23 @@ impl Daemon {
                 }
             }
         });
-        let mut daemon = Self { child, events, addr: SocketAddr::from(([127, 0, 0, 1], 0)) };
-        let listening = daemon.hear("listening");
-        daemon.addr = listening["api"].as_str().unwrap().parse().unwrap();
-        daemon
+        Self { child, events, addr: SocketAddr::from(([127, 0, 0, 1], 0)) }
+    }
+
+    /// What it said to a person so far, or until its end where it has ended.
+    pub fn complaints(&self) -> Vec<String> {
+        let mut said = Vec::new();
+        while let Ok(event) = self.events.recv_timeout(Duration::from_millis(50)) {
+            if let Value::String(line) = event {
+                said.push(line);
+            }
+        }
+        said
+    }
+
+    /// Has it ended by itself?
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
     }
 
     /// The next log event whose text contains `words`.

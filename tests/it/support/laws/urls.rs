@@ -85,7 +85,8 @@ fn is_an_identity(admitted: &Admitted, raw: &str, rules: &SiteRules, source: &Ur
 fn means_what_was_listed(raw: &str, source: &Url) {
     let Ok(admitted) = RULES[0].admit(raw, source) else { return };
     let listed = Url::parse(raw).expect("it was admitted");
-    let identity = Url::parse(&format!("{}{}", admitted.authority, admitted.path)).expect("an identity");
+    let identity =
+        Url::parse(&format!("{}{}", admitted.authority, admitted.path)).expect("an identity");
     let octets = |part: &str| (unescaped(part), part.matches('/').count());
     assert_eq!(octets(listed.path()), octets(identity.path()), "{raw:?}");
     let query = |url: &Url| unescaped(url.query().unwrap_or_default());

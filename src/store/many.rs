@@ -1,0 +1,131 @@
+//! One statement over many rows: what a statement costs beside its rows is most
+//! of what leasing and settling cost.
+//!
+//! Rows go in groups of a few sizes, so that few statements are kept prepared.
+//! Statements that insert say `OR FAIL`: what a job did is taken back as a
+//! whole, and the engine need not keep copies of pages for one statement.
+
+use rusqlite::types::ToSql;
+use rusqlite::{CachedStatement, Connection, Row};
+
+/// Rows of one statement.
+const GROUPS: [usize; 3] = [25, 5, 1];
+
+/// A statement for any number of rows.
+pub(super) struct Many {
+    texts: [String; GROUPS.len()],
+}
+
+impl Many {
+    /// The values of each row in parentheses, between `head` and `tail`.
+    pub(super) fn of_rows(head: &str, width: usize, tail: &str) -> Self {
+        let row = format!("({})", vec!["?"; width].join(", "));
+        Self::of(head, &row, tail)
+    }
+
+    /// A list of one value a row, between `head` and `tail`.
+    pub(super) fn of_values(head: &str, tail: &str) -> Self {
+        Self::of(&format!("{head} ("), "?", &format!(") {tail}"))
+    }
+
+    fn of(head: &str, row: &str, tail: &str) -> Self {
+        Self { texts: GROUPS.map(|size| format!("{head} {} {tail}", vec![row; size].join(", "))) }
+    }
+
+    /// Runs it over all rows; says how many were changed.
+    pub(super) fn execute<T>(
+        &self,
+        conn: &Connection,
+        rows: &[T],
+        bind: impl Fn(&T, &mut Values<'_, '_>) -> rusqlite::Result<()>,
+    ) -> rusqlite::Result<usize> {
+        let mut changed = 0;
+        self.each_group(conn, rows, bind, |statement| {
+            changed += statement.raw_execute()?;
+            Ok(())
+        })?;
+        Ok(changed)
+    }
+
+    /// Reads what it answers for all rows.
+    pub(super) fn query<T>(
+        &self,
+        conn: &Connection,
+        rows: &[T],
+        bind: impl Fn(&T, &mut Values<'_, '_>) -> rusqlite::Result<()>,
+        mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
+    ) -> rusqlite::Result<()> {
+        self.each_group(conn, rows, bind, |statement| {
+            let mut answers = statement.raw_query();
+            while let Some(row) = answers.next()? {
+                read(row)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn each_group<T>(
+        &self,
+        conn: &Connection,
+        mut rows: &[T],
+        bind: impl Fn(&T, &mut Values<'_, '_>) -> rusqlite::Result<()>,
+        mut run: impl FnMut(&mut CachedStatement<'_>) -> rusqlite::Result<()>,
+    ) -> rusqlite::Result<()> {
+        for (size, text) in GROUPS.iter().zip(&self.texts) {
+            if rows.len() < *size {
+                continue;
+            }
+            let mut statement = conn.prepare_cached(text)?;
+            while let Some((group, others)) = rows.split_at_checked(*size) {
+                rows = others;
+                let mut values = Values { statement: &mut statement, next: 0 };
+                for row in group {
+                    bind(row, &mut values)?;
+                }
+                run(&mut statement)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The values of one row after the other.
+pub(super) struct Values<'s, 'c> {
+    statement: &'s mut CachedStatement<'c>,
+    next: usize,
+}
+
+impl Values<'_, '_> {
+    pub(super) fn bind(&mut self, value: impl ToSql) -> rusqlite::Result<()> {
+        self.next += 1;
+        self.statement.raw_bind_parameter(self.next, value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_number_of_rows_is_written_and_read_once() {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch("CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT) STRICT").unwrap();
+        let insert = Many::of_rows("INSERT OR FAIL INTO t (a, b) VALUES", 2, "");
+        let select = Many::of_values("SELECT a FROM t WHERE a IN", "");
+        for count in [0, 1, 4, 5, 6, 24, 25, 26, 31, 55, 100, 157] {
+            conn.execute("DELETE FROM t", []).unwrap();
+            let rows: Vec<i64> = (0..count).collect();
+            let changed = insert.execute(&conn, &rows, |row, values| {
+                values.bind(row)?;
+                values.bind(format!("row {row}"))
+            });
+            assert_eq!(changed, Ok(rows.len()));
+            let mut found: Vec<i64> = Vec::new();
+            let bind = |row: &i64, values: &mut Values<'_, '_>| values.bind(row);
+            let read = |row: &Row<'_>| row.get(0).map(|a| found.push(a));
+            select.query(&conn, &rows, bind, read).unwrap();
+            found.sort_unstable();
+            assert_eq!(found, rows);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! What leases and ends of leases write, gathered over one job and written by
+//! statements of many rows.
+//!
+//! Keeps: nothing that a job reads is missing what it has gathered. It is
+//! written at the end of the job, and before: when the job comes to a URL again,
+//! or reads the queue ([`State::write_pending`]).
+
+use std::sync::LazyLock;
+
+use super::ending::End;
+use super::many::Many;
+use super::state::State;
+use super::turns::Place;
+use super::{StoreError, engine};
+use crate::by_id::IdSet;
+use crate::model::{CrawlId, HostId, Outcome, Reason, SiteId, UrlId};
+use crate::recrawl::model::PACKED;
+
+/// A row of `leases`.
+pub(super) struct NewLease {
+    pub(super) url: UrlId,
+    pub(super) secret: [u8; 16],
+    pub(super) crawl: CrawlId,
+    pub(super) host: HostId,
+    pub(super) reason: Reason,
+    pub(super) band: u8,
+    pub(super) due_s: i64,
+    pub(super) attempt: u32,
+    pub(super) leased_at: i64,
+    pub(super) expires_at: i64,
+    pub(super) not_before: i64,
+    pub(super) worker: Option<String>,
+    pub(super) request_id: Option<String>,
+}
+
+/// The end of a lease, as `feedback` keeps it.
+pub(super) struct EndedLease {
+    pub(super) place: Place,
+    pub(super) state: i64,
+    pub(super) reason: Reason,
+    pub(super) attempt: u32,
+    pub(super) now: i64,
+    pub(super) secret: [u8; 16],
+    pub(super) end: End,
+    /// What was seen, if anything was.
+    pub(super) report: Option<Report>,
+    pub(super) looks: Option<[u8; PACKED]>,
+}
+
+/// What is kept of a fetcher's report.
+pub(super) struct Report {
+    pub(super) fetched_at: i64,
+    pub(super) outcome: Outcome,
+    pub(super) status: Option<u16>,
+    pub(super) content_hash: Option<String>,
+    pub(super) hash_kind: Option<String>,
+    pub(super) folded_into: Option<UrlId>,
+    pub(super) error: Option<String>,
+    pub(super) noindex: bool,
+    pub(super) canonical: Option<String>,
+}
+
+/// What the job that runs has gathered.
+#[derive(Default)]
+pub(super) struct Pending {
+    leases: Vec<NewLease>,
+    ended: Vec<EndedLease>,
+    places: Vec<(Place, Option<SiteId>)>,
+    /// The URLs of all of these.
+    urls: IdSet<UrlId>,
+}
+
+impl Pending {
+    /// Is anything of a URL gathered and not yet written?
+    pub(super) fn holds(&self, url: UrlId) -> bool {
+        self.urls.contains(&url)
+    }
+
+    pub(super) fn lease(&mut self, lease: NewLease) {
+        self.urls.insert(lease.url);
+        self.leases.push(lease);
+    }
+
+    pub(super) fn end(&mut self, ended: EndedLease) {
+        self.urls.insert(ended.place.url);
+        self.ended.push(ended);
+    }
+
+    pub(super) fn place(&mut self, place: Place, site: Option<SiteId>) {
+        self.urls.insert(place.url);
+        self.places.push((place, site));
+    }
+
+    /// Forgets what a job that is taken back has gathered.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+static LEASE: LazyLock<Many> = LazyLock::new(|| {
+    let head = "INSERT OR FAIL INTO leases (url_id, token, crawl_id, host_id, reason, band, due_s,
+                    attempt, leased_at, expires_at, not_before, worker, request_id) VALUES";
+    Many::of_rows(head, 13, "")
+});
+
+static UNLEASE: LazyLock<Many> =
+    LazyLock::new(|| Many::of_values("DELETE FROM leases WHERE url_id IN", ""));
+
+static PLACE: LazyLock<Many> = LazyLock::new(|| {
+    let head = "INSERT OR IGNORE INTO queue (crawl_id, host_id, band, due_s, url_id, site_id,
+                    valued) VALUES";
+    Many::of_rows(head, 7, "")
+});
+
+/// A lease that ended without a report: the place, and the token.
+static END_UNSEEN: LazyLock<Many> = LazyLock::new(|| {
+    let head =
+        "INSERT OR FAIL INTO feedback (url_id, state, reason, band, due_s, attempt, moved_at,
+                    token, token_end, ended_at) VALUES";
+    let tail = "ON CONFLICT DO UPDATE SET
+        state = excluded.state, reason = excluded.reason, band = excluded.band,
+        due_s = excluded.due_s, attempt = excluded.attempt,
+        moved_at = CASE state WHEN excluded.state THEN moved_at ELSE excluded.moved_at END,
+        token = excluded.token, token_end = excluded.token_end, ended_at = excluded.ended_at";
+    Many::of_rows(head, 10, tail)
+});
+
+/// A lease that ended with a report: the same, and what was seen.
+static END_SEEN: LazyLock<Many> = LazyLock::new(|| {
+    let head =
+        "INSERT OR FAIL INTO feedback (url_id, state, reason, band, due_s, attempt, moved_at,
+                    token, token_end, ended_at, fetched_at, outcome, status, content_hash,
+                    hash_kind, fetches, changes, gone, folded_into, error, noindex, canonical,
+                    looks) VALUES";
+    let tail = "ON CONFLICT DO UPDATE SET
+        state = excluded.state, reason = excluded.reason, band = excluded.band,
+        due_s = excluded.due_s, attempt = excluded.attempt,
+        moved_at = CASE state WHEN excluded.state THEN moved_at ELSE excluded.moved_at END,
+        token = excluded.token, token_end = excluded.token_end, ended_at = excluded.ended_at,
+        fetched_at = excluded.fetched_at, outcome = excluded.outcome, status = excluded.status,
+        content_hash = coalesce(excluded.content_hash, content_hash),
+        hash_kind = CASE WHEN excluded.content_hash IS NULL THEN hash_kind
+                         ELSE excluded.hash_kind END,
+        fetches = fetches + 1, changes = changes + excluded.changes,
+        gone = CASE excluded.gone WHEN 1 THEN gone + 1 ELSE 0 END,
+        folded_into = excluded.folded_into, error = excluded.error, noindex = excluded.noindex,
+        canonical = excluded.canonical, looks = coalesce(excluded.looks, looks)";
+    Many::of_rows(head, 23, tail)
+});
+
+impl State {
+    /// Writes what the job that runs has gathered.
+    pub(super) fn write_pending(&mut self) -> Result<(), StoreError> {
+        if self.pending.urls.is_empty() {
+            return Ok(());
+        }
+        let mut pending = std::mem::take(&mut self.pending);
+        self.write_ends(&mut pending.ended).map_err(engine)?;
+        self.write_places(&mut pending.places).map_err(engine)?;
+        self.write_leases(&mut pending.leases).map_err(engine)
+    }
+
+    fn write_leases(&self, leases: &mut [NewLease]) -> rusqlite::Result<()> {
+        // In the order of the table: neighbours are written together.
+        leases.sort_unstable_by_key(|lease| lease.url);
+        LEASE
+            .execute(&self.conn, leases, |lease, row| {
+                row.bind(lease.url.0)?;
+                row.bind(lease.secret)?;
+                row.bind(lease.crawl.0)?;
+                row.bind(lease.host.0)?;
+                row.bind(lease.reason as i64)?;
+                row.bind(lease.band)?;
+                row.bind(lease.due_s)?;
+                row.bind(lease.attempt)?;
+                row.bind(lease.leased_at)?;
+                row.bind(lease.expires_at)?;
+                row.bind(lease.not_before)?;
+                row.bind(&lease.worker)?;
+                row.bind(&lease.request_id)
+            })
+            .map(|_| ())
+    }
+
+    fn write_places(&self, places: &mut [(Place, Option<SiteId>)]) -> rusqlite::Result<()> {
+        places.sort_unstable_by_key(|(place, _)| {
+            (place.crawl, place.host, u8::MAX - place.band, place.due_s, place.url)
+        });
+        PLACE
+            .execute(&self.conn, places, |(place, site), row| {
+                row.bind(place.crawl.0)?;
+                row.bind(place.host.0)?;
+                row.bind(place.band)?;
+                row.bind(place.due_s)?;
+                row.bind(place.url.0)?;
+                row.bind(site.map(|site| site.0))?;
+                row.bind(place.valued)
+            })
+            .map(|_| ())
+    }
+
+    fn write_ends(&self, ended: &mut [EndedLease]) -> rusqlite::Result<()> {
+        ended.sort_unstable_by_key(|ended| (ended.report.is_some(), ended.place.url));
+        UNLEASE.execute(&self.conn, ended, |ended, row| row.bind(ended.place.url.0))?;
+        let (unseen, seen) = ended.split_at(ended.partition_point(|ended| ended.report.is_none()));
+        let common = |ended: &EndedLease, row: &mut super::many::Values<'_, '_>| {
+            row.bind(ended.place.url.0)?;
+            row.bind(ended.state)?;
+            row.bind(ended.reason as i64)?;
+            row.bind(ended.place.band)?;
+            row.bind(ended.place.due_s)?;
+            row.bind(ended.attempt)?;
+            row.bind(ended.now)?;
+            row.bind(ended.secret)?;
+            row.bind(ended.end as i64)?;
+            row.bind(ended.now)
+        };
+        END_UNSEEN.execute(&self.conn, unseen, common)?;
+        END_SEEN.execute(&self.conn, seen, |ended, row| {
+            common(ended, row)?;
+            let Some(report) = &ended.report else { return Ok(()) };
+            row.bind(report.fetched_at)?;
+            row.bind(report.outcome as i64)?;
+            row.bind(report.status)?;
+            row.bind(&report.content_hash)?;
+            row.bind(report.content_hash.as_ref().and(report.hash_kind.as_ref()))?;
+            row.bind(1)?;
+            row.bind(i64::from(report.outcome == Outcome::Changed))?;
+            row.bind(i64::from(report.outcome == Outcome::Gone))?;
+            row.bind(report.folded_into.map(|url| url.0))?;
+            row.bind(&report.error)?;
+            row.bind(report.noindex)?;
+            row.bind(&report.canonical)?;
+            row.bind(ended.looks)
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! What stands in `deploy/` fits the program: dashboard, alerts.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::documents::{document, metric_families};
+
+/// Labels that our metrics have, and those that Prometheus adds.
+const LABELS: [&str; 15] = [
+    "by", "call", "crawl", "instance", "job", "kind", "le", "method", "outcome", "reason",
+    "result", "route", "state", "status", "version",
+];
+/// What the process says of itself.
+const OF_THE_PROCESS: [&str; 4] = [
+    "process_cpu_seconds_total",
+    "process_max_fds",
+    "process_open_fds",
+    "process_resident_memory_bytes",
+];
+
+/// Names of metrics in a query.
+fn metrics_in(query: &str) -> BTreeSet<&str> {
+    let words = query.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    words.filter(|word| word.starts_with("sitemapd_") || word.starts_with("process_")).collect()
+}
+
+/// Names of labels in a query: within braces, and after `by` and `on`.
+fn labels_in(query: &str) -> BTreeSet<&str> {
+    let mut found = BTreeSet::new();
+    for part in query.split('{').skip(1).filter_map(|rest| rest.split('}').next()) {
+        let names = part.split(',').filter_map(|matcher| matcher.split(['=', '!']).next());
+        found.extend(names.map(str::trim));
+    }
+    for word in ["by (", "on ("] {
+        for part in query.split(word).skip(1).filter_map(|rest| rest.split(')').next()) {
+            found.extend(part.split(',').map(str::trim));
+        }
+    }
+    found
+}
+
+fn is_known(name: &str, families: &BTreeSet<String>) -> bool {
+    let endings = ["", "_total", "_info", "_bucket", "_sum", "_count"];
+    let is_ours = endings
+        .iter()
+        .any(|ending| name.strip_suffix(ending).is_some_and(|family| families.contains(family)));
+    is_ours || OF_THE_PROCESS.contains(&name)
+}
+
+/// Titles and queries of the dashboard.
+fn panels() -> Vec<(String, Vec<String>)> {
+    let board: Value = serde_json::from_str(&document("deploy/grafana.json")).unwrap();
+    let panels = board["panels"].as_array().unwrap().iter();
+    panels
+        .filter(|panel| panel["type"] != "row")
+        .map(|panel| {
+            let title = panel["title"].as_str().unwrap().to_owned();
+            assert!(!panel["description"].as_str().unwrap().is_empty(), "{title}");
+            let queries = panel["targets"].as_array().unwrap().iter();
+            (title, queries.map(|query| query["expr"].as_str().unwrap().to_owned()).collect())
+        })
+        .collect()
+}
+
+/// One alert of the file, as its lines.
+struct Alert {
+    name: String,
+    text: String,
+}
+
+fn alerts() -> Vec<Alert> {
+    let text = document("deploy/alerts.yml");
+    let parts = text.split("- alert: ").skip(1);
+    parts
+        .map(|part| {
+            let (name, rest) = part.split_once('\n').unwrap();
+            Alert { name: name.to_owned(), text: rest.to_owned() }
+        })
+        .collect()
+}
+
+impl Alert {
+    /// The query, in one line or several.
+    fn query(&self) -> &str {
+        let rest = self.text.split_once("expr: ").unwrap().1;
+        let ends = ["\n        for:", "\n        labels:"].map(|end| rest.find(end));
+        &rest[..ends.into_iter().flatten().min().unwrap()]
+    }
+}
+
+#[test]
+fn the_dashboard_and_the_alerts_name_only_metrics_and_labels_that_exist() {
+    let families = metric_families();
+    let mut queries: Vec<(String, String)> =
+        alerts().into_iter().map(|alert| (alert.name.clone(), alert.query().to_owned())).collect();
+    for (title, of_panel) in panels() {
+        queries.extend(of_panel.into_iter().map(|query| (title.clone(), query)));
+    }
+    assert!(queries.len() > 50, "{}", queries.len());
+    let mut shown = BTreeSet::new();
+    for (place, query) in &queries {
+        for name in metrics_in(query) {
+            assert!(is_known(name, &families), "{place} names {name}");
+            shown.insert(name);
+        }
+        for label in labels_in(query) {
+            assert!(LABELS.contains(&label), "{place} names the label {label}: {query}");
+        }
+    }
+    for family in &families {
+        let is_shown = shown.iter().any(|name| name.starts_with(family.as_str()));
+        assert!(is_shown, "{family} is neither in the dashboard nor in an alert");
+    }
+}
+
+#[test]
+fn every_alert_says_what_it_means_and_operations_what_to_do() {
+    let operations = document("docs/OPERATIONS.md");
+    let alerts = alerts();
+    assert!(alerts.len() > 10);
+    for Alert { name, text } in &alerts {
+        for field in ["severity:", "summary:", "description:"] {
+            assert!(text.contains(field), "{name} has no {field}");
+        }
+        assert!(operations.contains(&format!("| `{name}` |")), "{name} is not in OPERATIONS");
+    }
+    let told = operations.matches("| `Sitemapd").count();
+    assert_eq!(told, alerts.len(), "OPERATIONS tells of an alert that is not there");
+}
+
+#[test]
+fn names_and_labels_are_read_out_of_a_query() {
+    let query = r#"sum by (le, crawl) (rate(sitemapd_a_bucket{state!="due",job=~"x"}[5m])) unless on (instance) up"#;
+    assert_eq!(metrics_in(query), BTreeSet::from(["sitemapd_a_bucket"]));
+    assert_eq!(labels_in(query), BTreeSet::from(["crawl", "instance", "job", "le", "state"]));
+}

@@ -1,0 +1,469 @@
+//! What concurrent clients of a daemon were told while it was killed, stopped
+//! and its clock stepped, and whether that keeps the promises of a queue:
+//!
+//! 1. Nothing that was answered is lost.
+//! 2. Nothing is invented.
+//! 3. A URL has one holder at a time, by the time that really passed.
+//! 4. An old token changes nothing, and settling twice is settling once.
+//! 5. What was settled comes again for a newer change only, or if asked for.
+//! 6. Attempts are counted one by one, and not forgotten.
+//! 7. A call without an answer may have worked or not.
+//! 8. What changes while it is leased is delivered again.
+//!
+//! The clients keep it, in their own time. The daemon's tables are read from a
+//! copy, after it was killed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension as _};
+
+/// Rounding of the two clocks that are compared.
+const ROUNDING: Duration = Duration::from_millis(20);
+
+/// How a client ends a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    Settled,
+    Failed,
+    Released,
+}
+
+/// How far that has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Open,
+    /// Called, and not answered (yet).
+    Perhaps(Act),
+    Done(Act),
+    /// The call came too late.
+    Late,
+}
+
+/// One delivery of a URL.
+#[derive(Debug, Clone)]
+struct Delivery {
+    token: String,
+    /// In which life of the daemon, and when by its clock: their order.
+    life: u32,
+    granted: Timestamp,
+    answered: Instant,
+    /// Held until then at least, and then at most.
+    until: Instant,
+    latest: Instant,
+    attempt: u64,
+    reason: String,
+    lastmod: Option<Timestamp>,
+    end: End,
+    /// When the call that ended it was made.
+    ended: Option<Instant>,
+}
+
+/// A lease as it was answered.
+#[derive(Debug, Clone)]
+pub struct Lease {
+    pub id: i64,
+    pub url: String,
+    pub token: String,
+    pub expires: Timestamp,
+    pub attempt: u64,
+    pub reason: String,
+    pub lastmod: Option<Timestamp>,
+}
+
+/// A token that somebody holds, or forgot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    pub id: i64,
+    pub token: String,
+}
+
+/// What happened, in numbers.
+#[derive(Debug, Clone, Default)]
+pub struct Totals {
+    pub leases: u64,
+    pub settles: u64,
+    pub releases: u64,
+    pub extends: u64,
+    pub requeues: u64,
+    pub stale: u64,
+    pub unanswered: u64,
+    pub checks: u64,
+}
+
+#[derive(Default)]
+struct Book {
+    urls: HashMap<i64, Vec<Delivery>>,
+    names: HashMap<i64, String>,
+    tokens: BTreeSet<String>,
+    /// Held by whoever takes them next.
+    open: Vec<Held>,
+    /// Left alone until they are over.
+    forgotten: Vec<Held>,
+    /// Rows that somebody asked for and was answered, and when the call was made.
+    asked: HashMap<i64, Instant>,
+    /// The same, answered or not.
+    asking: BTreeSet<i64>,
+    /// Delivered since the last check.
+    touched: BTreeSet<i64>,
+    totals: Totals,
+    life: u32,
+    /// The highest poll that was listed.
+    polls: i64,
+    rows: i64,
+}
+
+/// The book of all clients.
+#[derive(Default)]
+pub struct Ledger(Mutex<Book>);
+
+impl Ledger {
+    fn book(&self) -> std::sync::MutexGuard<'_, Book> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The daemon lives again.
+    pub fn next_life(&self) {
+        self.book().life += 1;
+    }
+
+    pub fn totals(&self) -> Totals {
+        self.book().totals.clone()
+    }
+
+    /// A call was answered with these leases; it was made at `called`, and each
+    /// lasts for `ttl` from some time after that on.
+    pub fn leased(&self, leases: &[Lease], called: Instant, ttl: Duration) {
+        let answered = Instant::now();
+        let mut book = self.book();
+        for lease in leases {
+            assert!(book.tokens.insert(lease.token.clone()), "token {} twice", lease.token);
+            let known = book.names.entry(lease.id).or_insert_with(|| lease.url.clone());
+            assert_eq!(*known, lease.url, "row {} is two URLs", lease.id);
+            let delivery = Delivery {
+                token: lease.token.clone(),
+                life: book.life,
+                granted: lease.expires - ttl,
+                answered,
+                until: called + ttl,
+                latest: answered + ttl,
+                attempt: lease.attempt,
+                reason: lease.reason.clone(),
+                lastmod: lease.lastmod,
+                end: End::Open,
+                ended: None,
+            };
+            book.urls.entry(lease.id).or_default().push(delivery);
+            book.open.push(Held { id: lease.id, token: lease.token.clone() });
+            book.touched.insert(lease.id);
+            book.totals.leases += 1;
+        }
+    }
+
+    /// Nobody heard the answer.
+    pub fn unanswered(&self) {
+        self.book().totals.unanswered += 1;
+    }
+
+    /// Some tokens that nobody else uses from now on, by `pick` of how many.
+    pub fn take(&self, count: usize, mut pick: impl FnMut(usize) -> usize) -> Vec<Held> {
+        let mut book = self.book();
+        let mut taken = Vec::new();
+        while taken.len() < count && !book.open.is_empty() {
+            let index = pick(book.open.len());
+            taken.push(book.open.swap_remove(index));
+        }
+        taken
+    }
+
+    /// The same of these only, as far as nobody else has them.
+    pub fn take_these(&self, wanted: &[Held]) -> Vec<Held> {
+        let mut book = self.book();
+        let (taken, left) = std::mem::take(&mut book.open)
+            .into_iter()
+            .partition(|held| wanted.iter().any(|one| one.token == held.token));
+        book.open = left;
+        taken
+    }
+
+    /// Tokens are given back to be used again.
+    pub fn keep(&self, held: Vec<Held>) {
+        self.book().open.extend(held);
+    }
+
+    /// Tokens are left to expire.
+    pub fn forget(&self, held: Vec<Held>) {
+        self.book().forgotten.extend(held);
+    }
+
+    /// A token that was left alone and is over by now.
+    pub fn over(&self) -> Option<Held> {
+        let mut book = self.book();
+        let now = Instant::now();
+        let index = book.forgotten.iter().position(|held| {
+            let list = &book.urls[&held.id];
+            list.iter().any(|d| d.token == held.token && d.latest + ROUNDING < now)
+        })?;
+        Some(book.forgotten.swap_remove(index))
+    }
+
+    /// A URL that was delivered once, by `pick` of how many.
+    pub fn some_url(&self, mut pick: impl FnMut(usize) -> usize) -> Option<(i64, String)> {
+        let book = self.book();
+        let index = if book.names.is_empty() { return None } else { pick(book.names.len()) };
+        book.names.iter().nth(index).map(|(id, url)| (*id, url.clone()))
+    }
+
+    /// Somebody is about to ask for a URL.
+    pub fn asking(&self, id: i64) -> Instant {
+        self.book().asking.insert(id);
+        Instant::now()
+    }
+
+    /// That call, made at `called`, was answered.
+    pub fn asked(&self, id: i64, called: Instant) {
+        let mut book = self.book();
+        book.asked.insert(id, called);
+        book.totals.requeues += 1;
+    }
+
+    /// A poll is listed.
+    pub fn polled(&self, id: i64) {
+        let mut book = self.book();
+        book.polls = book.polls.max(id);
+    }
+
+    /// A call that ends leases is about to be made.
+    pub fn ending(&self, held: &[Held], act: Act) -> Instant {
+        let called = Instant::now();
+        let mut book = self.book();
+        for held in held {
+            let delivery = book.delivery(held);
+            delivery.end = End::Perhaps(act);
+            delivery.ended.get_or_insert(called);
+        }
+        called
+    }
+
+    /// It was answered with `result`.
+    pub fn ended(&self, held: &Held, act: Act, called: Instant, result: &str) {
+        let mut book = self.book();
+        let answered = Instant::now();
+        let delivery = book.delivery(held);
+        match result {
+            "ok" => {
+                assert!(
+                    called < delivery.latest + ROUNDING,
+                    "ended when it was over: {delivery:#?}"
+                );
+                delivery.end = End::Done(act);
+                match act {
+                    Act::Settled | Act::Failed => book.totals.settles += 1,
+                    Act::Released => book.totals.releases += 1,
+                }
+            }
+            "stale" | "unknown" => {
+                let was_held = answered + ROUNDING < delivery.until;
+                assert!(!was_held, "its holder was turned away ({result}): {delivery:#?}");
+                delivery.end = End::Late;
+                delivery.ended = None;
+                book.totals.stale += 1;
+            }
+            other => panic!("{other} is no result"),
+        }
+    }
+
+    /// A late or doubled call was answered.
+    pub fn fenced(&self, held: &Held, result: &str) {
+        let mut book = self.book();
+        let delivery = book.delivery(held);
+        let settled = matches!(delivery.end, End::Done(_) | End::Perhaps(_));
+        assert!(result != "ok" || settled, "an old token was taken: {delivery:#?}");
+        book.totals.stale += u64::from(result != "ok");
+    }
+
+    /// A lease was, or may have been, prolonged by a call made at `called`.
+    pub fn extended(&self, held: &Held, called: Instant, ttl: Duration, result: Option<&str>) {
+        let answered = Instant::now();
+        let mut book = self.book();
+        let delivery = book.delivery(held);
+        match result {
+            Some("ok") => {
+                assert!(called < delivery.latest + ROUNDING, "prolonged when over: {delivery:#?}");
+                (delivery.until, delivery.latest) = (called + ttl, answered + ttl);
+                book.totals.extends += 1;
+            }
+            Some(result) => {
+                let was_held = answered + ROUNDING < delivery.until;
+                assert!(!was_held, "its holder was turned away ({result}): {delivery:#?}");
+                book.totals.stale += 1;
+            }
+            None => {
+                delivery.until = delivery.until.min(called + ttl);
+                delivery.latest = delivery.latest.max(answered + ttl);
+            }
+        }
+    }
+
+    /// Checks what was told since the last check, and all of it against the
+    /// tables of a daemon that is dead. `listed` is everything that any
+    /// document named; `now_s` is late by the daemon's clock.
+    pub fn check(&self, conn: &Connection, listed: &BTreeMap<String, Timestamp>, now_s: i64) {
+        let mut book = self.book();
+        for id in std::mem::take(&mut book.touched) {
+            let name = &book.names[&id];
+            assert!(listed.contains_key(name), "{name} was invented");
+            let unanswered = book.totals.unanswered;
+            let asked = book.asking.contains(&id);
+            let list = book.urls.get_mut(&id).unwrap();
+            list.sort_by_key(|delivery| (delivery.life, delivery.granted, delivery.answered));
+            check_order(list, asked, unanswered);
+        }
+        for (id, list) in &book.urls {
+            check_row(conn, *id, list, book.asked.get(id), now_s);
+        }
+        let polls: i64 = one(conn, "SELECT coalesce(max(id), 0) FROM polls");
+        assert!(polls >= book.polls, "poll {} is lost", book.polls);
+        let rows = one(conn, "SELECT count(*) FROM urls");
+        assert!(rows >= book.rows, "of {} rows {rows} are left", book.rows);
+        book.rows = rows;
+        book.totals.checks += 1;
+    }
+
+    /// After all was read and delivered: the last version of each URL was
+    /// settled, unless it was given up.
+    pub fn check_end(&self, conn: &Connection, listed: &BTreeMap<String, Timestamp>) {
+        let book = self.book();
+        let mut delivered: BTreeMap<&str, Option<Timestamp>> = BTreeMap::new();
+        for (id, list) in &book.urls {
+            let done = list.iter().filter(|delivery| {
+                matches!(delivery.end, End::Done(Act::Settled) | End::Perhaps(Act::Settled))
+            });
+            let last = done.filter_map(|delivery| delivery.lastmod).max();
+            delivered.insert(&book.names[id], last);
+        }
+        let mut query = conn
+            .prepare(
+                "SELECT h.authority || u.path FROM urls u JOIN hosts h ON h.id = u.host_id
+                 JOIN feedback f ON f.url_id = u.id WHERE f.state = 3",
+            )
+            .unwrap();
+        let dead: BTreeSet<String> =
+            query.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+        for (url, lastmod) in listed {
+            let seen = delivered.get(url.as_str()).copied().flatten();
+            if seen != Some(*lastmod) && !dead.contains(url) {
+                let view = "SELECT format('%s, due %s', state, due) FROM url_view WHERE url = ?1";
+                let state: Option<String> =
+                    conn.query_row(view, [url], |row| row.get(0)).optional().unwrap();
+                panic!("{url} is listed as of {lastmod}, settled as of {seen:?}, and {state:?}");
+            }
+        }
+    }
+}
+
+impl Book {
+    fn delivery(&mut self, held: &Held) -> &mut Delivery {
+        let list = self.urls.get_mut(&held.id).unwrap();
+        list.iter_mut().find(|delivery| delivery.token == held.token).unwrap()
+    }
+}
+
+fn one(conn: &Connection, sql: &str) -> i64 {
+    conn.query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+/// Rules 3, 5 and 6 over the deliveries of one URL.
+fn check_order(list: &[Delivery], was_asked_for: bool, unanswered: u64) {
+    for pair in list.windows(2) {
+        let [first, second] = pair else { unreachable!() };
+        let is_over = first.until < second.answered + ROUNDING;
+        let is_ended = first.ended.is_some_and(|called| called < second.answered);
+        assert!(is_over || is_ended, "two holders: {pair:#?}");
+        if first.end == End::Done(Act::Settled) {
+            let is_newer = second.lastmod > first.lastmod;
+            assert!(
+                is_newer || was_asked_for && second.reason == "submitted",
+                "settled, and delivered again for nothing: {pair:#?}"
+            );
+        }
+        let is_anew = matches!(second.reason.as_str(), "changed" | "submitted");
+        let least = match first.end {
+            End::Done(Act::Settled) | End::Perhaps(Act::Settled) => 1,
+            End::Done(Act::Released) | End::Perhaps(Act::Released) => first.attempt,
+            End::Done(Act::Failed) | End::Perhaps(Act::Failed) | End::Open | End::Late => {
+                first.attempt + 1
+            }
+        };
+        assert!(is_anew || second.attempt >= least, "attempts were forgotten: {pair:#?}");
+    }
+    // Beside those that are known there are those whose answer nobody heard.
+    let most = list.len() as u64 + unanswered;
+    assert!(list.iter().all(|delivery| delivery.attempt <= most), "{list:#?}");
+}
+
+/// Rules 1, 4, 7 and 8 in the row of one URL.
+fn check_row(conn: &Connection, id: i64, list: &[Delivery], asked: Option<&Instant>, now_s: i64) {
+    let count = |wanted: &[End]| list.iter().filter(|d| wanted.contains(&d.end)).count();
+    let done = count(&[End::Done(Act::Settled), End::Done(Act::Failed)]);
+    let perhaps = count(&[End::Perhaps(Act::Settled), End::Perhaps(Act::Failed)]);
+    let mut query = conn
+        .prepare_cached(
+            "SELECT coalesce(f.fetches, 0), hex(l.token), coalesce(l.dirty, 0), coalesce(l.reason, 0),
+                 u.lastmod_s, q.due_s, q.band, coalesce(f.attempt, 0), coalesce(f.state, 0)
+             FROM urls u LEFT JOIN feedback f ON f.url_id = u.id LEFT JOIN leases l ON l.url_id = u.id
+             LEFT JOIN queue q ON q.url_id = u.id WHERE u.id = ?1",
+        )
+        .unwrap();
+    let row = query.query_row([id], |row| {
+        Ok(Row {
+            fetches: row.get(0)?,
+            token: row.get(1)?,
+            dirty: row.get(2)?,
+            reason: row.get(3)?,
+            lastmod_s: row.get(4)?,
+            due_s: row.get(5)?,
+            band: row.get(6)?,
+            attempt: row.get(7)?,
+            state: row.get(8)?,
+        })
+    });
+    let row: Row = row.optional().unwrap().unwrap_or_else(|| panic!("row {id} is lost"));
+    assert!(
+        (done..=done + perhaps).contains(&(row.fetches as usize)),
+        "{done} settled, {perhaps} perhaps, and kept are {}: {list:#?}",
+        row.fetches
+    );
+    let Some(delivery) = list.last() else { return };
+    let now = Instant::now();
+    if delivery.end == End::Open && now + ROUNDING < delivery.until {
+        let kept =
+            row.token.as_deref().is_some_and(|token| delivery.token[..32].to_uppercase() == token);
+        assert!(kept, "the lease is lost: {delivery:#?}, {row:?}");
+    }
+    let is_held = row.token.as_ref().is_some_and(|token| !token.is_empty());
+    let is_due = row.due_s.is_some_and(|due| due <= now_s) || row.attempt > 0 || row.state == 3;
+    let known = row.lastmod_s.and_then(|s| Timestamp::from_second(s).ok());
+    if delivery.end == End::Done(Act::Settled) && known > delivery.lastmod {
+        assert!(is_held || is_due, "a change is lost: {delivery:#?}, {row:?}");
+    }
+    if asked.is_some_and(|at| *at > delivery.answered) {
+        let is_first = row.band == Some(102) || row.dirty > 0 || is_held && row.reason == 3;
+        assert!(is_first || row.attempt > 0, "an order is lost: {delivery:#?}, {row:?}");
+    }
+}
+
+#[derive(Debug)]
+struct Row {
+    fetches: u32,
+    token: Option<String>,
+    dirty: i64,
+    reason: i64,
+    lastmod_s: Option<i64>,
+    due_s: Option<i64>,
+    band: Option<i64>,
+    attempt: i64,
+    state: i64,
+}

@@ -1,8 +1,6 @@
 //! Tests of the metrics: the names operators alert on, and bounded labels.
 
-use std::collections::BTreeMap;
-
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::store::views::{Counts, QueueView};

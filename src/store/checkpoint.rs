@@ -33,7 +33,8 @@ const FEW: i64 = 1_024;
 const WORTHWHILE: i64 = 2_048;
 /// Pages of a log that may begin anew: 16 MiB.
 const ROUND: i64 = 4_096;
-/// Pages that the writer moves itself.
+/// Pages that the writer moves itself, of a log of [`ROUND`] pages; of a longer
+/// one more, as a large document may add so many with each commit.
 const REST: i64 = 512;
 /// Pages of a log that the writer waits for: 256 MiB.
 const LONGEST: i64 = 65_536;
@@ -128,7 +129,7 @@ impl LogKeeper {
             self.waited_in_vain.set(in_vain.then(Instant::now));
             return Ok(());
         }
-        if log.pages >= ROUND && (1..=REST).contains(&rest) {
+        if log.pages >= ROUND && (1..=log.pages / ROUND * REST).contains(&rest) {
             return move_pages(conn);
         }
         if rest >= WORTHWHILE || (log.pages >= ROUND && rest > 0) {

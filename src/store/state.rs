@@ -192,6 +192,7 @@ impl State {
             let _ = self.conn.execute_batch("ROLLBACK");
         }
         self.learning = Learning::default();
+        self.pending.clear();
         if let Err(error) = self.remember() {
             tracing::warn!(%error, "memory is read again before the next transaction");
         }

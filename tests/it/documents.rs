@@ -22,7 +22,7 @@ use crate::walls::sources;
 const SCHEMA: &str = include_str!("../../schema.sql");
 const EXAMPLE: &str = include_str!("../../config.example.toml");
 
-const DOCUMENTS: [&str; 7] = [
+const DOCUMENTS: [&str; 8] = [
     "README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -30,6 +30,7 @@ const DOCUMENTS: [&str; 7] = [
     "docs/CLIENTS.md",
     "docs/OPERATIONS.md",
     "docs/RECRAWL.md",
+    "docs/RELIABILITY.md",
 ];
 
 /// Begins what the README tells of as not served.

@@ -117,7 +117,8 @@ impl Client {
 
 impl Worker for Client {
     async fn round(&mut self, batch: u32) -> anyhow::Result<u64> {
-        let leased = self.post("/v1/lease", &format!("{{\"max\":{batch},\"per_host\":100}}")).await?;
+        let leased =
+            self.post("/v1/lease", &format!("{{\"max\":{batch},\"per_host\":100}}")).await?;
         let after = leased.split("\"token\":\"").skip(1);
         let tokens: Vec<_> = after.filter_map(|rest| Some(rest.split_once('"')?.0)).collect();
         ensure!(!tokens.is_empty(), "nothing is due any more: take more --urls");

@@ -96,7 +96,8 @@ impl Cluster<'_> {
         };
         // A server that stays must not hold our pipes: it logs to a file.
         let output = if program.ends_with("pg_ctl") {
-            let status = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+            let status =
+                command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
             Output { status, stdout: Vec::new(), stderr: Vec::new() }
         } else {
             command.args(arguments).output()?

@@ -94,10 +94,12 @@ impl Client {
 impl Worker for Client {
     async fn round(&mut self, batch: u32) -> anyhow::Result<u64> {
         let [lease, settle] = self.scripts.clone();
-        let words = ["EVALSHA".to_owned(), lease, "0".to_owned(), batch.to_string(), NOW.to_owned()];
+        let words =
+            ["EVALSHA".to_owned(), lease, "0".to_owned(), batch.to_string(), NOW.to_owned()];
         let ids = self.call(&words).await?;
         let count = ids.len() as u64;
-        let mut words = ["EVALSHA".to_owned(), settle, "0".to_owned(), "999999999".to_owned()].to_vec();
+        let mut words =
+            ["EVALSHA".to_owned(), settle, "0".to_owned(), "999999999".to_owned()].to_vec();
         words.extend(ids);
         self.call(&words).await?;
         Ok(count)

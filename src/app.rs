@@ -287,9 +287,11 @@ fn lease_defaults(config: &Config) -> LeaseDefaults {
     LeaseDefaults { ttl: config.queue.lease, per_host: config.politeness.per_host }
 }
 
-/// The bearer token: the first line of the file.
+/// The bearer token: the first line of the file, or that of the environment.
 fn read_token(config: &Config) -> Result<Option<String>, AppError> {
-    let Some(path) = &config.listen.token_file else { return Ok(None) };
+    let Some(path) = &config.listen.token_file else {
+        return Ok(config.listen.token.as_ref().map(|token| token.as_str().to_owned()));
+    };
     let failed = |why: String| AppError::Token { path: path.display().to_string(), why };
     let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
     let token = text.lines().next().unwrap_or_default().trim();

@@ -1,4 +1,4 @@
-//! PostgreSQL: a function for each call, asked by pgbench; rows that another
+//! `PostgreSQL`: a function for each call, asked by pgbench; rows that another
 //! lease holds are skipped.
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,8 +13,8 @@ const SCHEMA: &str = "
 CREATE TABLE queue (id bigint PRIMARY KEY, state int NOT NULL, priority int NOT NULL, due int NOT NULL);
 CREATE INDEX queue_order ON queue (priority DESC, due) WHERE state = 0;
 CREATE FUNCTION lease(n int) RETURNS bigint[] LANGUAGE sql AS $$
-    WITH some AS (SELECT id FROM queue WHERE state = 0 ORDER BY priority DESC, due LIMIT n FOR UPDATE SKIP LOCKED),
-    taken AS (UPDATE queue SET state = 1 FROM some WHERE queue.id = some.id RETURNING queue.id)
+    WITH picked AS (SELECT id FROM queue WHERE state = 0 ORDER BY priority DESC, due LIMIT n FOR UPDATE SKIP LOCKED),
+    taken AS (UPDATE queue SET state = 1 FROM picked WHERE queue.id = picked.id RETURNING queue.id)
     SELECT array_agg(id) FROM taken $$;
 CREATE FUNCTION settle(ids bigint[]) RETURNS void LANGUAGE sql AS $$
     UPDATE queue SET state = 0, priority = 0, due = due + 1000000 WHERE id = ANY(ids) $$;
@@ -63,7 +63,7 @@ impl Cluster<'_> {
         let script = self.folder.join("round.sql");
         std::fs::write(
             &script,
-            format!("SELECT lease({batch}) AS ids \\gset\nSELECT settle(:'ids'::bigint[]);\n"),
+            format!("SELECT lease({batch}) AS ids \\gset\nSELECT settle(':ids');\n"),
         )?;
         let (clients, seconds) = (self.args.clients.to_string(), self.args.seconds.to_string());
         let output = self.ask(
@@ -84,7 +84,7 @@ impl Cluster<'_> {
         self.call(program, &[&place[..], arguments, last].concat())
     }
 
-    /// Runs a program as the user that PostgreSQL is installed with.
+    /// Runs a program as the user that `PostgreSQL` is installed with.
     fn call(&self, program: &str, arguments: &[&str]) -> anyhow::Result<Output> {
         let program = self.args.postgres.join(program);
         let mut command = if rustix::process::geteuid().is_root() {

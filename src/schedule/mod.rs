@@ -21,6 +21,7 @@ mod moves;
 mod outcome;
 mod pace;
 mod pages;
+mod pulse;
 mod read;
 mod robots;
 mod takeover;
@@ -51,6 +52,7 @@ use interval::PollEvent;
 use interval::hints::Hints;
 use outcome::Ended;
 use pace::Pace;
+pub(crate) use pulse::Pulse;
 use robots::RobotsCache;
 
 /// Documents decoded, parsed and compared at once: bounds memory and leaves
@@ -89,6 +91,7 @@ pub(crate) struct Poller {
     readings: Arc<Semaphore>,
     /// Said once, not at every look.
     short_of_disk: AtomicBool,
+    pulse: Pulse,
 }
 
 impl Poller {
@@ -112,7 +115,13 @@ impl Poller {
             documents: Arc::new(Semaphore::new(LARGE_DOCUMENTS)),
             readings: Arc::new(Semaphore::new(1)),
             short_of_disk: AtomicBool::new(false),
+            pulse: Pulse::new(),
         }
+    }
+
+    /// Its sign of life while it runs.
+    pub(crate) fn pulse(&self) -> Pulse {
+        self.pulse.clone()
     }
 
     /// Polls until told to stop; then lets the polls in flight go, which loses
@@ -122,6 +131,7 @@ impl Poller {
         let mut pace = Pace::new(self.clock.now());
         let mut changed = self.store.sources_changed();
         loop {
+            self.pulse.beat();
             if changed.has_changed().unwrap_or(false) {
                 changed.mark_unchanged();
                 flight.due.outdate();

@@ -117,6 +117,7 @@ CREATE TABLE sources (
 
 CREATE UNIQUE INDEX sources_url ON sources (site_id, url) WHERE role <> 0;
 CREATE UNIQUE INDEX sources_robots ON sources (host_id) WHERE role = 0;
+CREATE INDEX sources_home ON sources (host_id) WHERE role = 1;
 CREATE INDEX sources_site ON sources (site_id, role);
 -- What is due, and what a host has due next: both without a look at the rows.
 CREATE INDEX sources_due ON sources (next_poll_at, host_id) WHERE state = 0 AND next_poll_at IS NOT NULL;

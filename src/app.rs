@@ -74,6 +74,7 @@ pub struct App {
     clock: Clock,
     metrics: Arc<Metrics>,
     server: Server,
+    public: Option<Server>,
     ready: Readiness,
     poller: Arc<Poller>,
     config: watch::Sender<Arc<Config>>,
@@ -117,9 +118,16 @@ impl App {
             defaults: defaults_seen,
             refuses: Arc::new(move |url| guard.check_url(url).err().map(|why| why.to_string())),
         };
+        let failed = |addr| move |source| AppError::Listen { addr, source };
+        let public = match config.listen.public {
+            Some(addr) => {
+                let bound = Server::bind_public(addr, state.clone()).await;
+                Some(bound.map_err(failed(addr))?)
+            }
+            None => None,
+        };
         let addr = config.listen.api;
-        let server =
-            Server::bind(addr, state).await.map_err(|source| AppError::Listen { addr, source })?;
+        let server = Server::bind(addr, state).await.map_err(failed(addr))?;
         let (config, config_seen) = watch::channel(Arc::new(config));
         let poller =
             Poller::new(store.clone(), fetcher, clock.clone(), Arc::clone(&metrics), config_seen);
@@ -128,6 +136,7 @@ impl App {
             clock,
             metrics,
             server,
+            public,
             ready,
             poller: Arc::new(poller),
             config,
@@ -138,6 +147,11 @@ impl App {
     /// Where the API really listens.
     pub fn api_addr(&self) -> SocketAddr {
         self.server.local_addr()
+    }
+
+    /// Where webmasters are really listened to, if anywhere.
+    pub fn public_addr(&self) -> Option<SocketAddr> {
+        self.public.as_ref().map(Server::local_addr)
     }
 
     /// The store, for those who look at it beside the API.
@@ -153,20 +167,30 @@ impl App {
         stop: CancellationToken,
         mut reload: mpsc::Receiver<Reload>,
     ) -> Result<(), AppError> {
-        let Self { store, clock, metrics, server, ready, poller, config, defaults } = self;
+        let Self { store, clock, metrics, server, public, ready, poller, config, defaults } = self;
         // A task that ends by itself takes the others with it.
         let inner = stop.child_token();
         let serving = tokio::spawn(server.run(inner.clone(), DRAIN));
+        let hearing = tokio::spawn({
+            let stop = inner.clone();
+            async move {
+                match public {
+                    Some(public) => public.run(stop, DRAIN).await,
+                    None => stop.cancelled().await,
+                }
+            }
+        });
         let polling = tokio::spawn(poller.run(inner.clone()));
         let reaping = tokio::spawn(reap(store.clone(), clock.clone(), metrics, inner.clone()));
         let tending = tokio::spawn(maintain(store.clone(), clock, inner.clone()));
         ready.set(true);
-        let mut tasks = [serving, polling, reaping, tending];
-        let names = ["the API", "the poll loop", "the reaper", "the housekeeping"];
+        let mut tasks = [serving, polling, reaping, tending, hearing];
+        let names =
+            ["the API", "the poll loop", "the reaper", "the housekeeping", "the public listener"];
         let failing = store.clone();
         let mut failed = std::pin::pin!(failing.failed());
         let ended = loop {
-            let [a, b, c, d] = &mut tasks;
+            let [a, b, c, d, e] = &mut tasks;
             tokio::select! {
                 // In this order: a task that ends because of a stop, while a
                 // reload is taken over, has not ended by itself.
@@ -177,6 +201,7 @@ impl App {
                 ended = b => break Some(Ok((1, ended))),
                 ended = c => break Some(Ok((2, ended))),
                 ended = d => break Some(Ok((3, ended))),
+                ended = e => break Some(Ok((4, ended))),
                 Some(Reload { config: new, done }) = reload.recv() => {
                     let taken = take_over(&store, &config, &defaults, new).await;
                     // Who asked may have stopped caring.

@@ -41,7 +41,11 @@ impl Default for Config {
                 contact: Some(EXAMPLE_CONTACT.to_owned()),
                 timezone: TimeZone::UTC,
             },
-            listen: Listen { api: SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)), token_file: None },
+            listen: Listen {
+                api: SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)),
+                token_file: None,
+                public: None,
+            },
             fetch: Fetch::default(),
             politeness: Politeness {
                 host_delay: Duration::from_secs(1),

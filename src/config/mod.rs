@@ -79,6 +79,8 @@ pub struct Listen {
     pub api: SocketAddr,
     /// File that holds the bearer token; needed beyond loopback.
     pub token_file: Option<PathBuf>,
+    /// Webmasters: pings and `IndexNow`; nobody where it is not set.
+    pub public: Option<SocketAddr>,
 }
 
 /// `[fetch]`. Its Debug form leaves secrets out.

@@ -10,12 +10,16 @@ mod changes;
 mod extract;
 mod gate;
 mod lease;
+mod limits;
 mod openapi;
 mod operate;
 mod page;
+mod ping;
 mod problem;
+mod public;
 mod server;
 mod show;
+mod submissions;
 mod watch;
 pub(crate) mod wire;
 
@@ -99,6 +103,8 @@ struct Context {
     description: Description,
     /// Places for those who follow changes.
     streams: Arc<Semaphore>,
+    /// Shares of those who ask the public listener.
+    budgets: public::Budgets,
 }
 
 impl Context {
@@ -168,6 +174,14 @@ fn site_routes(routes: Routes) -> Routes {
         .get("/v1/sources/{id}", "One source, with its polls", &[], show::source)
         .delete("/v1/sources/{id}", "Drops a source", &[Refused], operate::delete_source)
         .post("/v1/sources/{id}/poll", "Makes a source due", &[], operate::poll_source)
+        .get("/v1/submissions", "What webmasters submitted", &[], submissions::submissions)
+        .post(
+            "/v1/submissions/{id}/grant",
+            "Makes it a source of a site",
+            &[Refused],
+            submissions::grant,
+        )
+        .delete("/v1/submissions/{id}", "Drops a submission", &[], submissions::forget_submission)
         .get("/v1/polls", "Polls, in their order", &[], show::polls)
         .get("/v1/polls/{id}/changes", "What a poll changed", &[], show::changes_of_poll)
 }

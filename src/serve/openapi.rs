@@ -51,6 +51,7 @@ pub(crate) trait Described<Inputs> {
 
 /// A method of a path, on its way into the description.
 pub(crate) struct Operation<'a> {
+    method: Method,
     path: &'static str,
     parameters: Vec<Value>,
     body: Option<Value>,
@@ -64,6 +65,8 @@ pub(crate) struct Operation<'a> {
 /// The routes of the API, and what is told of them.
 pub(super) struct Routes {
     router: Router<Arc<Context>>,
+    /// For anybody: no token, no origin, and a share for each client.
+    is_public: bool,
     group: &'static str,
     groups: Vec<Value>,
     paths: Map<String, Value>,
@@ -95,6 +98,7 @@ impl Routes {
         settings.meta_schema = None;
         Self {
             router: Router::new(),
+            is_public: false,
             group: "",
             groups: Vec::new(),
             paths: Map::new(),
@@ -102,6 +106,11 @@ impl Routes {
             requests: settings.clone().for_deserialize().into_generator(),
             answers: settings.for_serialize().into_generator(),
         }
+    }
+
+    /// Routes for anybody.
+    pub(super) fn public() -> Self {
+        Self { is_public: true, ..Self::new() }
     }
 
     /// The routes from here on belong together.
@@ -169,8 +178,9 @@ impl Routes {
         about: &str,
         kinds: &[Kind],
     ) {
-        let is_open = super::gate::OPEN.contains(&path);
+        let is_open = self.is_public || super::gate::OPEN.contains(&path);
         let mut operation = Operation {
+            method: method.clone(),
             path,
             parameters: Vec::new(),
             body: None,
@@ -179,6 +189,9 @@ impl Routes {
             requests: &mut self.requests,
             answers: &mut self.answers,
         };
+        if self.is_public {
+            operation.kinds.push(Kind::TooMany);
+        }
         if !is_open {
             operation.kinds.extend([Kind::Unauthorized, Kind::ForeignHost]);
             if *method != Method::GET {
@@ -189,7 +202,7 @@ impl Routes {
         let statuses = operation.kinds.iter().map(|kind| kind.status());
         let statuses: BTreeSet<u16> = statuses.chain([operation.success.0]).collect();
         let mut told = operation.told::<H>(about, self.group);
-        if is_open {
+        if is_open && !self.is_public {
             told["security"] = json!([]);
         }
         self.statuses.insert((method.clone(), path), statuses);
@@ -210,6 +223,7 @@ impl Routes {
             .iter()
             .map(|kind| (named(kind.status()), described(kind.status(), &problem)))
             .collect();
+        let security = if self.is_public { json!([]) } else { json!([{ "bearer": [] }, {}]) };
         let document = json!({
             "openapi": "3.1.1",
             "info": {
@@ -224,7 +238,7 @@ impl Routes {
             "servers": [{ "url": "/" }],
             "tags": self.groups,
             // Without listen.token_file no token is asked for.
-            "security": [{ "bearer": [] }, {}],
+            "security": security,
             "paths": self.paths,
             "components": {
                 "securitySchemes": { "bearer": { "type": "http", "scheme": "bearer" } },
@@ -239,7 +253,7 @@ impl Routes {
 
 impl Operation<'_> {
     /// It may answer with these problems.
-    fn may(&mut self, kinds: &[Kind]) {
+    pub(super) fn may(&mut self, kinds: &[Kind]) {
         self.kinds.extend_from_slice(kinds);
     }
 

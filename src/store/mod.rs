@@ -51,6 +51,7 @@ mod sites;
 mod sources;
 mod state;
 mod stream;
+pub mod submissions;
 mod tombstones;
 mod turns;
 mod url_reads;

@@ -22,6 +22,7 @@ mod fuzzed;
 mod hostile;
 mod http;
 mod process;
+mod public;
 mod queue;
 mod reading;
 mod readme;

@@ -374,6 +374,19 @@ CREATE TABLE submissions (
 
 CREATE INDEX submissions_age ON submissions (known, last_at);
 
+-- Pushes of URLs whose key could not be checked yet: bounded, and dropped after
+-- a day (src/store/pushes.rs).
+CREATE TABLE pushes (
+    id      INTEGER PRIMARY KEY,
+    at      INTEGER NOT NULL,
+    next_at INTEGER NOT NULL,                   -- the key is checked again
+    host    TEXT NOT NULL,
+    key     TEXT NOT NULL,
+    key_url TEXT NOT NULL,
+    bytes   INTEGER NOT NULL,                   -- of the URLs
+    urls    TEXT NOT NULL                       -- one a line
+) STRICT;
+
 -- For people: one row a URL, as the daemon sees it.
 CREATE VIEW url_view AS
 SELECT

@@ -21,6 +21,7 @@ mod moves;
 mod outcome;
 mod pace;
 mod pages;
+mod push;
 mod read;
 mod robots;
 mod takeover;
@@ -51,6 +52,7 @@ use interval::PollEvent;
 use interval::hints::Hints;
 use outcome::Ended;
 use pace::Pace;
+use push::PushMemory;
 use robots::RobotsCache;
 
 /// Documents decoded, parsed and compared at once: bounds memory and leaves
@@ -83,6 +85,7 @@ pub(crate) struct Poller {
     config: watch::Receiver<Arc<Config>>,
     locks: HostLocks,
     robots: RobotsCache,
+    pushes: PushMemory,
     cpu: Arc<Semaphore>,
     documents: Arc<Semaphore>,
     /// Turns of readings that wait for the store while they read.
@@ -108,6 +111,7 @@ impl Poller {
             config,
             locks: HostLocks::default(),
             robots: RobotsCache::default(),
+            pushes: PushMemory::default(),
             cpu: Arc::new(Semaphore::new(CPU_JOBS)),
             documents: Arc::new(Semaphore::new(LARGE_DOCUMENTS)),
             readings: Arc::new(Semaphore::new(1)),

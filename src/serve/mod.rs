@@ -9,6 +9,7 @@
 mod changes;
 mod extract;
 mod gate;
+mod indexnow;
 mod lease;
 mod limits;
 mod openapi;
@@ -32,12 +33,14 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::{Method, Uri};
 use axum::middleware::from_fn_with_state;
+use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, watch as channel};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
-use crate::store::Store;
+use crate::store::pushes::{Push, Pushed};
+use crate::store::{Store, StoreError};
 use openapi::{Description, OpenApi, Routes};
 use problem::{Kind, Problem};
 pub use server::Server;
@@ -86,7 +89,13 @@ pub struct ServeState {
     pub defaults: channel::Receiver<LeaseDefaults>,
     /// Which URLs are never fetched.
     pub refuses: Refuses,
+    /// Takes in what owners push.
+    pub push: PushDoor,
 }
+
+/// Checks the key of a push, and takes in its URLs.
+pub type PushDoor =
+    Arc<dyn Fn(Push) -> BoxFuture<'static, Result<Pushed, StoreError>> + Send + Sync>;
 
 /// Says why a URL is never fetched, by what the URL itself shows.
 pub type Refuses = Arc<dyn Fn(&url::Url) -> Option<String> + Send + Sync>;

@@ -57,6 +57,8 @@ pub(crate) struct Operation<'a> {
     body: Option<Value>,
     /// The status of success, what it means, and the content by media type.
     success: (u16, &'static str, Map<String, Value>),
+    /// Another status with the same content.
+    further: Option<(u16, &'static str)>,
     kinds: Vec<Kind>,
     requests: &'a mut SchemaGenerator,
     answers: &'a mut SchemaGenerator,
@@ -185,6 +187,7 @@ impl Routes {
             parameters: Vec::new(),
             body: None,
             success: (200, "Done.", Map::new()),
+            further: None,
             kinds: [kinds, &ALWAYS].concat(),
             requests: &mut self.requests,
             answers: &mut self.answers,
@@ -200,7 +203,10 @@ impl Routes {
         }
         H::describe(&mut operation);
         let statuses = operation.kinds.iter().map(|kind| kind.status());
-        let statuses: BTreeSet<u16> = statuses.chain([operation.success.0]).collect();
+        let statuses: BTreeSet<u16> = statuses
+            .chain([operation.success.0])
+            .chain(operation.further.map(|(status, _)| status))
+            .collect();
         let mut told = operation.told::<H>(about, self.group);
         if is_open && !self.is_public {
             told["security"] = json!([]);
@@ -257,6 +263,11 @@ impl Operation<'_> {
         self.kinds.extend_from_slice(kinds);
     }
 
+    /// It may also answer so, with the same content.
+    pub(super) fn also(&mut self, status: u16, means: &'static str) {
+        self.further = Some((status, means));
+    }
+
     /// The schema of what is read.
     fn read<T: JsonSchema>(&mut self) -> Value {
         self.requests.subschema_for::<T>().to_value()
@@ -280,8 +291,13 @@ impl Operation<'_> {
             let at = format!("#/components/responses/{}", named(status));
             (status.to_string(), json!({ "$ref": at }))
         });
+        let further = self.further.map(|(status, means)| {
+            let mut same = answer.clone();
+            same["description"] = json!(means);
+            (status.to_string(), same)
+        });
         let responses: Map<_, _> =
-            [(status.to_string(), answer)].into_iter().chain(problems).collect();
+            [(status.to_string(), answer)].into_iter().chain(further).chain(problems).collect();
         let mut told = json!({
             "operationId": id,
             "summary": about,

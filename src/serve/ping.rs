@@ -22,7 +22,7 @@ use super::extract::{Segment, accepts};
 use super::openapi::{Input, Operation, Output, media};
 use super::problem::{Kind, Problem};
 use super::public::host_key;
-use super::wire::submissions::Status;
+use super::wire::submissions::Told as Status;
 use super::wire::{Time, grouped, web_url};
 use crate::store::StoreError;
 use crate::store::submissions::{Heard, SubmissionId};
@@ -55,7 +55,8 @@ impl FromRequest<Arc<Context>> for Pinged {
 
     async fn from_request(request: Request, _: &Arc<Context>) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
-        let form = if accepts(&parts.headers, "application/json") { Form::Json } else { Form::Page };
+        let form =
+            if accepts(&parts.headers, "application/json") { Form::Json } else { Form::Page };
         let mut said = parts.uri.query().and_then(named);
         if said.is_none() && parts.method == Method::POST {
             let reading = tokio::time::timeout(FORM_TIMEOUT, to_bytes(body, MAX_FORM));
@@ -151,7 +152,8 @@ impl<T: Serialize> IntoResponse for Told<T> {
                 (StatusCode::OK, headers, self.page.into_string()).into_response()
             }
         };
-        let link = self.status_url.map(|at| HeaderValue::try_from(format!("<{at}>; rel=\"status\"")));
+        let link =
+            self.status_url.map(|at| HeaderValue::try_from(format!("<{at}>; rel=\"status\"")));
         if let Some(Ok(link)) = link {
             response.headers_mut().insert(header::LINK, link);
         }

@@ -5,21 +5,23 @@
 //! what follows for it (`limits`); who is over is told when to come again.
 //! Paths are taken in every spelling that was ever in use.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Extension, Request, State};
+use axum::extract::{Extension, FromRequestParts, Request, State};
 use axum::http::Uri;
+use axum::http::request::Parts;
 use axum::http::uri::PathAndQuery;
 use axum::middleware::{Next, from_fn_with_state, map_request};
 use axum::response::{IntoResponse, Response};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::limits::{Share, Shares, client_of, key_of};
-use super::openapi::Routes;
+use super::openapi::{Input, Operation, Routes};
 use super::problem::{Kind, Problem};
-use super::{Context, method_not_allowed, no_such_route, openapi_document, ping, watch};
+use super::{Context, indexnow, method_not_allowed, no_such_route, openapi_document, ping, watch};
 
 /// Spellings of `/ping`: Bing's, Google's two, Yahoo's.
 const PINGS: [&str; 4] = [
@@ -29,18 +31,25 @@ const PINGS: [&str; 4] = [
     "/siteexplorerservice/v1/ping",
 ];
 
+/// Bytes of all bodies held at once: two of the largest pushes.
+pub(super) const BODIES: usize = 48 << 20;
 /// Requests of one client: a minute's worth at once, then one a second.
 const OF_CLIENT: Share = Share { burst: 60.0, hourly: 3_600.0 };
 /// Requests of all clients together: 100 a second.
 const OF_ALL: Share = Share { burst: 500.0, hourly: 360_000.0 };
 /// Pings that name something on one host.
 const PINGS_OF_HOST: Share = Share { burst: 20.0, hourly: 60.0 };
+/// URLs that one client pushes, and that are pushed of one host: two whole
+/// pushes at once, and as many in an hour.
+const PUSHED: Share = Share { burst: 20_000.0, hourly: 20_000.0 };
 
 /// Who may ask for how much.
 pub(crate) struct Budgets {
     clients: Shares,
     all: Shares,
     pub(super) pings_of_host: Shares,
+    pub(super) urls_of_client: Shares,
+    pub(super) urls_of_host: Shares,
 }
 
 impl Default for Budgets {
@@ -49,6 +58,8 @@ impl Default for Budgets {
             clients: Shares::new(OF_CLIENT),
             all: Shares::new(OF_ALL),
             pings_of_host: Shares::new(PINGS_OF_HOST),
+            urls_of_client: Shares::new(PUSHED),
+            urls_of_host: Shares::new(PUSHED),
         }
     }
 }
@@ -57,12 +68,31 @@ impl Default for Budgets {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) SocketAddr);
 
+/// Whose share a request is taken from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Client(pub(super) u128);
+
+impl<S: Sync> FromRequestParts<S> for Client {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        // Every request has come by `admit`, which says whose it is.
+        Ok(parts.extensions.get().copied().unwrap_or(Self(0)))
+    }
+}
+
+impl Input for Client {
+    fn describe(_: &mut Operation<'_>) {}
+}
+
 /// All routes of this listener, and the description of them.
 pub(super) fn routes() -> Routes {
     Routes::public()
         .group("webmasters", "Say what has changed, and see what became of it.")
         .get("/ping", "A sitemap or feed has changed", &[], ping::ping)
         .post("/ping", "A sitemap or feed has changed", &[], ping::ping_posted)
+        .get("/indexnow", "A URL was added, changed or deleted", &[], indexnow::push_one)
+        .post("/indexnow", "URLs were added, changed or deleted", &[], indexnow::push_many)
         .get("/submissions/{id}", "Status of a submission", &[], ping::submission_status)
         .get("/openapi.json", "This description", &[], openapi_document)
 }
@@ -83,7 +113,7 @@ pub(super) fn around(routes: Router<Arc<Context>>, context: Arc<Context>) -> Rou
 async fn admit(
     State(context): State<Arc<Context>>,
     Extension(Peer(peer)): Extension<Peer>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let now = context.state.store.now();
@@ -98,6 +128,7 @@ async fn admit(
         return Problem::new(Kind::NoSuchRoute, "Say what has changed at /ping?sitemap=URL.")
             .into_response();
     }
+    request.extensions_mut().insert(Client(client));
     next.run(request).await
 }
 
@@ -111,6 +142,7 @@ async fn respell(mut request: Request) -> Request {
     let path = request.uri().path().to_ascii_lowercase();
     let path = match path.as_str() {
         "/ping" | "/ping/" => "/ping",
+        "/indexnow" | "/indexnow/" => "/indexnow",
         other if PINGS.contains(&other.trim_end_matches('/')) => "/ping",
         _ => return request,
     };

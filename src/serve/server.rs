@@ -103,9 +103,9 @@ impl Server {
     pub async fn run(self, stop: CancellationToken, drain: Duration) {
         let Self { listener, bound, state, door } = self;
         let metrics = state.metrics.clone();
-        let routes = match door {
-            Door::Api => routes(),
-            Door::Public => public::routes(),
+        let (routes, bodies) = match door {
+            Door::Api => (routes(), BodyBudget::default()),
+            Door::Public => (public::routes(), BodyBudget::of(public::BODIES)),
         };
         let (routes, description) = routes.finish(state.version);
         let context = Context {
@@ -113,7 +113,7 @@ impl Server {
             bound,
             stop: stop.clone(),
             description,
-            bodies: BodyBudget::default(),
+            bodies,
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
             budgets: public::Budgets::default(),
         };
@@ -124,10 +124,10 @@ impl Server {
             Door::Api => Connections::new(around(routes, context), metrics, stop, places),
             Door::Public => {
                 let places = (places / 4).clamp(1, MAX_PUBLIC_CONNECTIONS);
-                let router = public::around(routes, context);
+                let inner = public::around(routes, context);
                 Connections {
                     of_client: Some(Arc::default()),
-                    ..Connections::new(router, metrics, stop, places)
+                    ..Connections::new(inner, metrics, stop, places)
                 }
             }
         };
@@ -190,30 +190,29 @@ impl Connections {
     /// Serves a connection in a task of its own, if there is a place for it.
     fn open(&self, stream: TcpStream, peer: SocketAddr) {
         let place = self.places.clone().try_acquire_owned().ok();
-        let Some(place) = place.and_then(|place| Some((place, self.place_of_client(peer)?))) else {
+        let Some((place, of_client)) = place.zip(self.place_of_client(peer)) else {
             self.metrics.connection_refused();
             turn_away(stream, &self.overloaded);
             return;
         };
-        self.tasks.spawn(self.clone().serve(stream, peer, place));
+        self.tasks.spawn(self.clone().serve(stream, peer, (place, of_client)));
     }
 
-    /// One of the places that a client may have. This machine has all: a proxy
-    /// comes from here.
-    fn place_of_client(&self, peer: SocketAddr) -> Option<Option<PlaceOfClient>> {
-        let Some(of_client) = &self.of_client else { return Some(None) };
-        let client = peer.ip().to_canonical();
-        if client.is_loopback() {
-            return Some(None);
+    /// One of the places that a client may have, if there is any. This machine
+    /// has all: a proxy comes from here.
+    fn place_of_client(&self, peer: SocketAddr) -> Option<PlaceOfClient> {
+        let limited = self.of_client.as_ref().filter(|_| !peer.ip().to_canonical().is_loopback());
+        match limited {
+            Some(all) => PlaceOfClient::take(all, key_of(peer.ip())),
+            None => Some(PlaceOfClient { all: Arc::default(), client: 0 }),
         }
-        PlaceOfClient::take(of_client, key_of(client)).map(Some)
     }
 
     async fn serve(
         self,
         stream: TcpStream,
         peer: SocketAddr,
-        _place: (OwnedSemaphorePermit, Option<PlaceOfClient>),
+        _place: (OwnedSemaphorePermit, PlaceOfClient),
     ) {
         // Answers are small and written whole; waiting to fill a packet only delays.
         let _ = stream.set_nodelay(true);

@@ -41,6 +41,7 @@ mod pending;
 mod policy;
 mod poll_reads;
 mod polling;
+pub mod pushes;
 mod readers;
 mod refine;
 mod robots;

@@ -168,9 +168,7 @@ impl State {
         let (next, hinted): (Option<i64>, Option<i64>) = self
             .conn
             .prepare_cached("SELECT next_poll_at, hinted_at FROM sources WHERE id = ?1")
-            .and_then(|mut query| {
-                query.query_row([source.0], |row| Ok((row.get(0)?, row.get(1)?)))
-            })
+            .and_then(|mut query| query.query_row([source.0], |row| Ok((row.get(0)?, row.get(1)?))))
             .map_err(engine)?;
         let at = hinted.map_or(now, |hinted| now.max(hinted.saturating_add(SPACING_MS)));
         if let Some(next) = next.filter(|next| *next <= at) {

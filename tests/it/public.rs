@@ -11,6 +11,7 @@ use crate::support::Origin;
 use crate::support::daemon::Daemon;
 
 mod doors;
+mod indexnow;
 mod ping;
 
 /// One answer, as it came over the wire.

@@ -13,10 +13,11 @@ use crate::parse::Issue;
 use crate::parse::{IssueCode, Severity};
 use crate::store::submissions::SubmissionView;
 
-/// The status of what was submitted. The fields up to `contents` are those of
+/// The status of what was submitted, as anybody may see it. The fields up to `contents` are those of
 /// Search Console's sitemaps resource.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
-pub(crate) struct Status {
+#[schemars(rename = "SubmissionStatus")]
+pub(crate) struct Told {
     path: String,
     last_submitted: Time,
     is_pending: bool,
@@ -85,12 +86,16 @@ impl From<SubmissionView> for Submission {
     }
 }
 
-impl From<SubmissionView> for Status {
+impl From<SubmissionView> for Told {
     fn from(view: SubmissionView) -> Self {
         let result = view.poll.as_ref().map(|poll| poll.result.as_str());
         let http_status = view.poll.as_ref().and_then(|poll| poll.http_status);
         let is_retired = view.source.as_ref().is_some_and(|source| source.state == "retired");
-        let Some(source) = view.source else {
+        // One that an operator dropped waits like any other.
+        let is_there =
+            |state: &str, status: &str| state != "retired" || status == "could-not-fetch";
+        let source = view.source.filter(|source| is_there(&source.state, &source.status));
+        let Some(source) = source else {
             return Self {
                 path: view.url,
                 last_submitted: Time(view.last_at),
@@ -144,7 +149,7 @@ impl From<SubmissionView> for Status {
     }
 }
 
-impl Status {
+impl Told {
     /// What was submitted.
     pub(crate) fn path(&self) -> &str {
         &self.path

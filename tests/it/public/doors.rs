@@ -77,3 +77,28 @@ async fn large_forms_and_inner_addresses_are_refused() {
     assert!(page.header("content-security-policy").unwrap().starts_with("default-src 'none'"));
     daemon.stop().await;
 }
+
+/// Sends the beginning of a request, and reads what comes until it is closed.
+async fn hang(daemon: &Daemon, beginning: &str) -> String {
+    let mut stream = TcpStream::connect(daemon.public.unwrap()).await.unwrap();
+    stream.write_all(beginning.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    // A reset closes it as well.
+    let _ = stream.read_to_string(&mut answer).await;
+    answer
+}
+
+#[tokio::test]
+async fn a_client_that_sends_nothing_or_little_is_cut() {
+    let (_world, daemon, _origin) = listening().await;
+    let form =
+        "POST /ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 90\r\n\r\nsite";
+    let (nothing, header, form) = tokio::join!(
+        hang(&daemon, ""),
+        hang(&daemon, "GET /ping HTTP/1.1\r\nHost: x\r\nX-A: "),
+        hang(&daemon, form),
+    );
+    assert_eq!((nothing.as_str(), header.as_str()), ("", ""));
+    assert!(form.starts_with("HTTP/1.1 408 "), "{form}");
+    daemon.stop().await;
+}

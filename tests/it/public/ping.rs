@@ -2,8 +2,8 @@
 //! what belongs to whom.
 
 use super::*;
-use crate::support::daemon::{DAY, HOUR, MINUTE, World, sitemap};
 use crate::support::Reply;
+use crate::support::daemon::{DAY, HOUR, MINUTE, World, sitemap};
 
 /// A daemon that has polled the sitemap of its site once.
 async fn polled_once() -> (World, Daemon, Origin) {
@@ -101,7 +101,9 @@ async fn a_ping_is_never_an_authority() {
     let pinged = ping(&daemon, &url).await;
     assert_eq!(pinged.status, 200);
     // What is no source is not read; the robots.txt that may name it is.
-    daemon.wait("robots.txt", async || (origin.requests("/robots.txt").len() > before).then_some(())).await;
+    daemon
+        .wait("robots.txt", async || (origin.requests("/robots.txt").len() > before).then_some(()))
+        .await;
     daemon.settled().await;
     for _ in 0..5 {
         ping(&daemon, &format!("{url}?{}", origin.requests("/robots.txt").len())).await;
@@ -125,7 +127,10 @@ async fn a_ping_is_never_an_authority() {
     assert_eq!(granted.status, 200, "{}", granted.body);
     daemon.polled("/other.xml", 1).await;
     let told = status(&daemon, &pinged).await;
-    assert_eq!((&told["status"], &told["contents"][0]["submitted"]), (&"success".into(), &1.into()));
+    assert_eq!(
+        (&told["status"], &told["contents"][0]["submitted"]),
+        (&"success".into(), &1.into())
+    );
     assert!(daemon.knows(&format!("{base}/z")).await);
     daemon.stop().await;
 }

@@ -141,19 +141,21 @@ CREATE TABLE urls (
     site_id            INTEGER,                 -- null: pushed, not listed
     source_id          INTEGER,                 -- the source whose evidence counts first
     path               TEXT NOT NULL,           -- from the first slash on, normalised
-    raw                TEXT,                    -- the loc as listed, where that differs
     first_seen_s       INTEGER NOT NULL,
+    due_s              INTEGER NOT NULL AS (coalesce(queued_s, first_seen_s)) VIRTUAL,
     listed             INTEGER NOT NULL DEFAULT 1,
+    kind               INTEGER NOT NULL DEFAULT 0, -- what it is listed as: 0 page, else followed
     lastmod_s          INTEGER,
     lastmod_precision  INTEGER,
-    previous_s         INTEGER,
-    previous_precision INTEGER,
     hints              INTEGER NOT NULL DEFAULT 0, -- changefreq and priority, packed (src/diff/snapshot.rs)
     -- its place in the queue until the first feedback
     reason             INTEGER NOT NULL,
     band               INTEGER NOT NULL,
-    due_s              INTEGER NOT NULL,
-    kind               INTEGER NOT NULL DEFAULT 0, -- what it is listed as: 0 page, else followed
+    -- null as a rule, and last, so that they take no room then
+    queued_s           INTEGER,                 -- when it is due, if not since it was first seen
+    raw                TEXT,                    -- the loc as listed, where that differs
+    previous_s         INTEGER,
+    previous_precision INTEGER,
     -- what its rows of extensions mean together
     expires_s          INTEGER,                 -- from then on none of its videos is there any more
     fresh_s            INTEGER                  -- news: ranks as fresh until then

@@ -167,7 +167,7 @@ impl Shape {
                 let path = folder.join(format!("{version}-{file}.xml.gz"));
                 writing.push(tokio::spawn(async move {
                     let (text, truth) = self.text(file, version, port);
-                    let mut packed = GzipEncoder::with_quality(Vec::new(), Level::Precise(6));
+                    let mut packed = GzipEncoder::with_quality(Vec::new(), Level::Precise(4));
                     packed.write_all(text.as_bytes()).await?;
                     packed.shutdown().await?;
                     tokio::fs::write(path, packed.into_inner()).await?;

@@ -59,7 +59,7 @@ use robots::RobotsCache;
 /// the async workers alone.
 const CPU_JOBS: usize = 2;
 /// Large documents in memory at once, from their reading to their last effect.
-const LARGE_DOCUMENTS: usize = 4;
+const LARGE_DOCUMENTS: usize = 3;
 /// Longest that the loop sleeps without asking the store again.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Pause after the store refused to tell what is due, or has no room.

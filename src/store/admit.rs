@@ -18,11 +18,14 @@ use super::turns::Place;
 use super::worth::thousandths;
 use super::{StoreError, engine};
 use crate::diff::snapshot::{EntryHints, Rejection, Row};
-use crate::model::{ChangeKind, HostId, Lastmod, Reason, UrlId, UrlKind};
+use crate::model::{ChangeKind, HostId, Lastmod, Reason, SiteId, UrlId, UrlKind};
 use crate::url::Admitted;
 
 /// Rows that one statement inserts; the rest of a chunk goes one by one.
 const AT_ONCE: usize = 32;
+
+/// Pairs of site and host remembered at most.
+const REMEMBERED: usize = 200_000;
 
 /// One entry that is to have a row.
 pub(super) struct Admission {
@@ -50,8 +53,6 @@ struct Fresh {
     rows: Vec<FreshRow>,
     /// Those whose key comes again.
     by_key: HashMap<u64, UrlId>,
-    /// The host of the last one, and its place in line by what is listed.
-    host: Option<HostId>,
 }
 
 struct FreshRow {
@@ -100,10 +101,7 @@ impl State {
             }
             chunk.quota_left -= 1;
             chunk.priorities += thousandths(listed.hints.priority);
-            if fresh.host != Some(host) {
-                self.ensure_robots(host, Some(chunk.origin.site))?;
-                fresh.host = Some(host);
-            }
+            self.poll_robots_of(chunk.origin.site, host)?;
             let band = self.rank_of_new(host, listed.hints.priority)?;
             self.last_url += 1;
             let id = UrlId(self.last_url);
@@ -120,6 +118,20 @@ impl State {
         self.write_fresh(chunk, admissions, &mut fresh)?;
         chunk.made += made.len();
         self.lookup.insert(&self.conn, &made).map_err(engine)
+    }
+
+    /// Sees to it that the robots.txt of a host is polled on which a site has
+    /// URLs. Asked once: only what happens to sites undoes it.
+    fn poll_robots_of(&mut self, site: SiteId, host: HostId) -> Result<(), StoreError> {
+        if self.robots_known.contains(&(site, host)) {
+            return Ok(());
+        }
+        self.ensure_robots(host, Some(site))?;
+        if self.robots_known.len() >= REMEMBERED {
+            self.robots_known.clear();
+        }
+        self.robots_known.insert((site, host));
+        Ok(())
     }
 
     /// Hosts, keys and candidates of all admissions.
@@ -219,11 +231,11 @@ fn insert_urls(
     rows: &[FreshRow],
 ) -> rusqlite::Result<()> {
     let head = format!(
-        "INSERT OR FAIL INTO urls (crawl_id, site_id, source_id, first_seen_s, due_s, reason, id, host_id,
+        "INSERT OR FAIL INTO urls (crawl_id, site_id, source_id, first_seen_s, reason, id, host_id,
              path, raw, lastmod_s, lastmod_precision, hints, band, kind)
          VALUES ",
     );
-    let row = format!("?1, ?2, ?3, ?4, ?4, {}", Reason::New as i64);
+    let row = format!("?1, ?2, ?3, ?4, {}", Reason::New as i64);
     let origin = chunk.origin;
     let shared: [&dyn ToSql; 4] = [&origin.crawl.0, &origin.site.0, &origin.source.0, &chunk.now_s];
     insert_many(conn, (&head, &row), &shared, 9, rows, |fresh, values| {

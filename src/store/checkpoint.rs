@@ -9,12 +9,14 @@
 //!
 //! Keeps: a log longer than [`LONGEST`] makes the writer wait for the move, so
 //! writing faster than the disk can take does not fill it. Only a reader that
-//! stays in an old part of the log (a backup) can make it longer.
+//! stays in an old part of the log (a backup) can make it longer; then waiting
+//! is of no use, and the writer tries it now and then.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
@@ -23,13 +25,16 @@ use super::{StoreError, engine, schema};
 
 /// Between two looks at the log.
 const EVERY: Duration = Duration::from_secs(1);
+/// After a move that moved nothing.
+const PAUSE: Duration = Duration::from_millis(100);
 /// Fewer pages (4 KiB each) than these are left alone.
 const FEW: i64 = 1_024;
 /// So many are moved without waiting for the next look.
 const WORTHWHILE: i64 = 2_048;
 /// Pages of a log that may begin anew: 16 MiB.
 const ROUND: i64 = 4_096;
-/// Pages that the writer moves itself.
+/// Pages that the writer moves itself, of a log of [`ROUND`] pages; of a longer
+/// one more, as a large document may add so many with each commit.
 const REST: i64 = 512;
 /// Pages of a log that the writer waits for: 256 MiB.
 const LONGEST: i64 = 65_536;
@@ -54,8 +59,20 @@ struct Orders {
     wanted: bool,
 }
 
+impl Shared {
+    /// Waits a little, or until told to stop.
+    fn pause(&self) {
+        let waiting = |orders: &mut Orders| !orders.stop;
+        drop(self.given.wait_timeout_while(lock(&self.orders), PAUSE, waiting));
+    }
+}
+
 /// The writer's side of it.
-pub(super) struct LogKeeper(Arc<Shared>);
+pub(super) struct LogKeeper {
+    shared: Arc<Shared>,
+    /// When waiting for a move was of no use.
+    waited_in_vain: Cell<Option<Instant>>,
+}
 
 /// The log of a connection's database.
 struct Log {
@@ -83,7 +100,7 @@ impl Checkpointer {
                 }
             })
             .map_err(|e| StoreError::Engine(format!("the checkpointer cannot start: {e}")))?;
-        let keeper = LogKeeper(Arc::clone(&shared));
+        let keeper = LogKeeper { shared: Arc::clone(&shared), waited_in_vain: Cell::new(None) };
         Ok((Self { shared, thread: Some(thread) }, keeper))
     }
 }
@@ -104,18 +121,26 @@ impl LogKeeper {
     pub(super) fn tend(&self, conn: &Connection) -> Result<(), StoreError> {
         let log = look(conn)?;
         let rest = log.pages - log.moved;
-        if log.pages >= LONGEST {
-            drop(lock(&self.0.at_work));
-            return move_pages(conn);
+        if log.pages >= LONGEST && self.may_wait() {
+            drop(lock(&self.shared.at_work));
+            move_pages(conn)?;
+            let left = look(conn)?;
+            let in_vain = left.pages - left.moved > REST;
+            self.waited_in_vain.set(in_vain.then(Instant::now));
+            return Ok(());
         }
-        if log.pages >= ROUND && (1..=REST).contains(&rest) {
+        if log.pages >= ROUND && (1..=log.pages / ROUND * REST).contains(&rest) {
             return move_pages(conn);
         }
         if rest >= WORTHWHILE || (log.pages >= ROUND && rest > 0) {
-            lock(&self.0.orders).wanted = true;
-            self.0.given.notify_all();
+            lock(&self.shared.orders).wanted = true;
+            self.shared.given.notify_all();
         }
         Ok(())
+    }
+
+    fn may_wait(&self) -> bool {
+        self.waited_in_vain.get().is_none_or(|then| then.elapsed() >= EVERY)
     }
 }
 
@@ -131,15 +156,18 @@ fn run(conn: &Connection, shared: &Shared, failure: &Failure) {
         }
         let is_wanted = std::mem::take(&mut orders.wanted);
         drop(orders);
-        let _at_work = lock(&shared.at_work);
+        let at_work = lock(&shared.at_work);
         // What a reader still needs stays for the next time.
         let done = match look(conn) {
             Ok(log) if !is_wanted && log.pages - log.moved < FEW => continue,
-            Ok(_) => move_pages(conn),
+            Ok(log) => move_pages(conn).and_then(|()| Ok(look(conn)?.moved == log.moved)),
             Err(error) => Err(error),
         };
+        drop(at_work);
         match done {
-            Ok(()) => {}
+            Ok(false) => {}
+            // A reader is in the way: asking again at once is of no use.
+            Ok(true) => shared.pause(),
             Err(error) if error.is_fatal() => failure.declare(&error),
             Err(error) => tracing::debug!(%error, "checkpoint put off"),
         }

@@ -179,17 +179,19 @@ impl State {
 
     /// What the old version forbade is due: the new one may not.
     fn poll_forbidden(&mut self, host: HostId) -> Result<(), StoreError> {
-        self.sources_moved = true;
         let now = self.now_ms();
-        self.conn
+        // What is forbidden is polled again some day, so it is in that index.
+        let moved = self
+            .conn
             .prepare_cached(
-                "UPDATE sources SET next_poll_at = ?2, rule = 'robots-changed',
-                     why = 'the robots.txt of its host has changed'
-                 WHERE host_id = ?1 AND rule = ?3 AND state = 0",
+                "UPDATE sources INDEXED BY sources_turn SET next_poll_at = ?2,
+                     rule = 'robots-changed', why = 'the robots.txt of its host has changed'
+                 WHERE host_id = ?1 AND rule = ?3 AND state = 0 AND next_poll_at IS NOT NULL",
             )
             .and_then(|mut update| update.execute(params![host.0, now, FORBIDDEN]))
-            .map(|_| ())
-            .map_err(engine)
+            .map_err(engine)?;
+        self.sources_moved |= moved > 0;
+        Ok(())
     }
 
     /// A Crawl-delay holds from the read of the robots.txt on, which itself

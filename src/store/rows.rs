@@ -218,7 +218,9 @@ impl State {
             self.write_feedback_place(place, state, reason, attempt, looks)?;
         } else {
             self.conn
-                .prepare_cached("UPDATE urls SET reason = ?2, band = ?3, due_s = ?4 WHERE id = ?1")
+                .prepare_cached(
+                    "UPDATE urls SET reason = ?2, band = ?3, queued_s = ?4 WHERE id = ?1",
+                )
                 .and_then(|mut update| {
                     update.execute(params![row.id.0, reason as i64, band, due_s])
                 })

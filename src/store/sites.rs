@@ -31,6 +31,7 @@ impl State {
     /// polled and keep their rows.
     pub(super) fn sync_sites(&mut self, config: &Config) -> Result<(), StoreError> {
         self.policy.by_site.clear();
+        self.robots_known.clear();
         // There before anything is, so that fetchers may wait for it.
         self.crawl_named("default")?;
         for site in config.sites.values() {
@@ -286,6 +287,7 @@ impl State {
     /// Stops, or starts again, polling and leasing of a site.
     pub(super) fn pause_site(&mut self, name: &str, paused: bool) -> Result<(), StoreError> {
         let id = self.site_named(name)?;
+        self.robots_known.clear();
         let (from, to) = if paused { (0, 1) } else { (1, 0) };
         let changed = self
             .conn
@@ -390,6 +392,7 @@ impl State {
         self.conn.execute("DELETE FROM sources WHERE site_id = ?1", [id.0]).map_err(engine)?;
         self.conn.execute("DELETE FROM site_hosts WHERE site_id = ?1", [id.0]).map_err(engine)?;
         self.site_hosts.retain(|(site, _)| *site != id);
+        self.robots_known.clear();
         self.conn.execute("DELETE FROM sites WHERE id = ?1", [id.0]).map_err(engine)?;
         Ok((0, false))
     }

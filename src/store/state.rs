@@ -76,6 +76,8 @@ pub(super) struct State {
     pub(super) paused_sites: IdSet<SiteId>,
     /// Some of the pairs that `site_hosts` has.
     pub(super) site_hosts: IdSet<(SiteId, HostId)>,
+    /// Some of the hosts that a site has URLs on and whose robots.txt is polled.
+    pub(super) robots_known: IdSet<(SiteId, HostId)>,
     /// Blocks in force, of the crawls that have any.
     pub(super) blocks: ById<CrawlId, Vec<Block>>,
     /// What looks and reads have taught.
@@ -124,6 +126,7 @@ impl State {
             deltas: TurnDeltas::default(),
             paused_sites: IdSet::default(),
             site_hosts: IdSet::default(),
+            robots_known: IdSet::default(),
             blocks: ById::default(),
             learning: Learning::default(),
             last_url: 0,
@@ -189,6 +192,7 @@ impl State {
             let _ = self.conn.execute_batch("ROLLBACK");
         }
         self.learning = Learning::default();
+        self.pending.clear();
         if let Err(error) = self.remember() {
             tracing::warn!(%error, "memory is read again before the next transaction");
         }
@@ -278,6 +282,7 @@ impl State {
         self.windows.clear();
         self.ahead.clear();
         self.site_hosts.clear();
+        self.robots_known.clear();
         self.lookup.reload(&self.conn).map_err(engine)?;
         self.crawls = read_crawls(&self.conn)?;
         self.read_paused_sites()?;

@@ -98,7 +98,8 @@ fn split(raw: &str) -> Option<(&str, &str)> {
     let end = start + raw.get(start..)?.bytes().position(|byte| byte == b'/')?;
     let (listed, path) = raw.split_at_checked(end)?;
     let usual = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':');
-    listed.bytes().skip(start).all(usual).then_some((listed, path))
+    // Without a host the parser looks for one behind the slashes.
+    (end > start && listed.bytes().skip(start).all(usual)).then_some((listed, path))
 }
 
 /// Is it a byte that neither the parser nor any step changes, in path and

@@ -22,7 +22,7 @@ use crate::walls::sources;
 const SCHEMA: &str = include_str!("../../schema.sql");
 const EXAMPLE: &str = include_str!("../../config.example.toml");
 
-const DOCUMENTS: [&str; 7] = [
+const DOCUMENTS: [&str; 8] = [
     "README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -30,6 +30,7 @@ const DOCUMENTS: [&str; 7] = [
     "docs/CLIENTS.md",
     "docs/OPERATIONS.md",
     "docs/RECRAWL.md",
+    "docs/RELIABILITY.md",
 ];
 
 /// Begins what the README tells of as not served.
@@ -102,8 +103,8 @@ fn the_view_for_people_unpacks_hints_as_the_program_packs_them() {
             let hints = EntryHints { changefreq, priority };
             db.execute(
                 "INSERT OR REPLACE INTO urls
-                     (id, crawl_id, host_id, path, first_seen_s, hints, reason, band, due_s)
-                 VALUES (?1, 1, 1, '/', 0, ?2, 0, 50, 0)",
+                     (id, crawl_id, host_id, path, first_seen_s, hints, reason, band)
+                 VALUES (?1, 1, 1, '/', 0, ?2, 0, 50)",
                 (id, hints.to_bits()),
             )
             .unwrap();

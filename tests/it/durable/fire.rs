@@ -50,7 +50,7 @@ async fn filled(text: &str, large: u32) -> (Queue, BTreeMap<String, Timestamp>) 
 fn text() -> String {
     format!(
         "[queue]\norder = \"protocol\"\nmax_attempts = {ATTEMPTS}\n[store]\nmin_free_disk = \"0\"\n{}",
-        site("a", "http://127.0.0.1:9/", "")
+        site("a", "http://127.0.0.1:9/", "max_urls = 10000000")
     )
 }
 
@@ -143,7 +143,6 @@ async fn what_always_fails_is_given_up_listed_and_delays_nobody() {
         // A day passes.
         let sql = "UPDATE queue SET due_s = due_s - 86400;
                    UPDATE feedback SET due_s = due_s - 86400;
-                   UPDATE urls SET due_s = due_s - 86400;
                    UPDATE turns SET due_s = due_s - 86400;";
         Connection::open(&database).unwrap().execute_batch(sql).unwrap();
     }

@@ -2,16 +2,19 @@
 //! that somebody keeps from ending: requests say so, reads go on, and work
 //! resumes by itself.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use sitemapd::fetch::api::{ApiClient, ApiError};
+use tempfile::TempDir;
 
 use super::script::{Script, open};
-use crate::support::disk::Disk;
+use crate::support::disk::{Disk, EIO, Fault, SYNC};
 use crate::support::lease_history::audit;
-use crate::support::process::{DEADLINE, Daemon};
+use crate::support::process::{DEADLINE, Daemon, write_config};
+use crate::support::queue_daemon::{Queue, site};
 
 /// The status and type of a refusal, and its Retry-After.
 async fn refusal(daemon: &Daemon, path: &str, body: &Value) -> (u16, String, bool) {
@@ -150,26 +153,54 @@ async fn a_foreign_lock_is_a_503_with_retry_after_and_loses_no_poll() {
     assert_eq!(pages, script.pages());
 }
 
-/// Settles in large calls that each write about 4 MB to the log.
-async fn churn(api: &ApiClient, number: u32) {
+/// Leases much and gives it back, which writes some MB to the log; `None` when
+/// the daemon does not answer well.
+async fn churn(api: &ApiClient) -> Option<()> {
     let body = json!({ "max": 1000, "ttl": "5m", "per_host": 1000 });
-    let answer: Value = api.post("/v1/lease", &body).await.unwrap();
+    let answer: Value = api.post("/v1/lease", &body).await.ok()?;
     let tokens: Vec<_> =
         answer["urls"].as_array().unwrap().iter().map(|url| url["token"].clone()).collect();
-    assert!(!tokens.is_empty(), "round {number}");
+    assert!(!tokens.is_empty());
     let body = json!({ "tokens": tokens, "after": "0s" });
-    let _: Value = api.post("/v1/release", &body).await.unwrap();
+    api.post::<Value>("/v1/release", &body).await.ok().map(|_| ())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_log_is_bounded_under_steady_writing_and_shrinks_after_a_long_reader() {
-    use crate::support::process::write_config;
-    use crate::support::queue_daemon::{Queue, site};
+/// A folder with a store of many URLs, its config, and its database.
+async fn much() -> (TempDir, PathBuf, PathBuf) {
     let text = "[store]\ndurability = \"normal\"\n".to_owned() + &site("a", "http://h0.test/", "");
     let queue = Queue::open(&text).await;
     queue.list_urls("a", (0..40_000).map(|n| format!("http://h{}.test/{n}", n % 40))).await;
     let (dir, database) = queue.into_folder();
-    let mut daemon = Daemon::start(&write_config(dir.path(), &text));
+    let config = write_config(dir.path(), &text);
+    (dir, config, database)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sync_that_fails_while_the_log_is_moved_ends_the_process_too() {
+    let (_dir, config, database) = much().await;
+    let Some(disk) = Disk::below(database.parent().unwrap()) else { return };
+    let mut daemon = Daemon::start_on(&config, Some(&disk));
+    let api = daemon.client();
+    churn(&api).await.unwrap();
+    // With `normal` nothing else syncs.
+    disk.arm(SYNC, 1, Fault::Error(EIO));
+    let deadline = Instant::now() + DEADLINE;
+    while churn(&api).await.is_some() {
+        assert!(Instant::now() < deadline, "no sync failed");
+    }
+    assert_eq!(daemon.wait().code(), Some(1));
+    let said = daemon.complaints();
+    assert!(said.len() == 1 && said[0].contains("the disk failed"), "{said:?}");
+    let mut daemon = Daemon::start(&config);
+    churn(&daemon.client()).await.unwrap();
+    daemon.kill();
+    audit(&Connection::open(&database).unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_is_bounded_under_steady_writing_and_shrinks_after_a_long_reader() {
+    let (_dir, config, database) = much().await;
+    let mut daemon = Daemon::start(&config);
     let api = daemon.client();
     let log = database.with_file_name("sitemapd.db-wal");
     let size = || std::fs::metadata(&log).map_or(0, |file| file.len());
@@ -177,7 +208,7 @@ async fn the_log_is_bounded_under_steady_writing_and_shrinks_after_a_long_reader
     let until = Instant::now() + Duration::from_secs(4);
     let mut number = 0;
     while Instant::now() < until {
-        churn(&api, number).await;
+        churn(&api).await.unwrap();
         number += 1;
         largest = size().max(largest);
     }
@@ -185,9 +216,11 @@ async fn the_log_is_bounded_under_steady_writing_and_shrinks_after_a_long_reader
     let reader = Connection::open(&database).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM meta;").unwrap();
     let mut pinned = 0;
-    let until = Instant::now() + Duration::from_secs(3);
+    let seconds = super::many("SITEMAPD_PINNED_SECONDS", 3);
+    let until = Instant::now() + Duration::from_secs(seconds.into());
+    let alone = number;
     while Instant::now() < until {
-        churn(&api, number).await;
+        churn(&api).await.unwrap();
         number += 1;
         pinned = size().max(pinned);
     }
@@ -195,10 +228,14 @@ async fn the_log_is_bounded_under_steady_writing_and_shrinks_after_a_long_reader
     let deadline = Instant::now() + DEADLINE;
     let bound = 96 << 20;
     while size() > bound {
-        churn(&api, number).await;
+        churn(&api).await.unwrap();
         assert!(Instant::now() < deadline, "the log still has {} bytes", size());
     }
-    println!("{number} rounds: {largest} bytes of log at most, {pinned} with a reader");
+    println!(
+        "{alone} rounds in 4 s, then {} in {seconds} s and after: {largest} bytes of log at most, \
+         {pinned} with a reader",
+        number - alone
+    );
     assert!(largest < bound, "{largest}");
     daemon.signal("TERM");
     assert_eq!(daemon.wait().code(), Some(0));

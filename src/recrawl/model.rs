@@ -182,7 +182,7 @@ impl UrlState {
     /// the other through the share of changes that the host leaves untold: a
     /// page with many signals also changes silently, and the reverse.
     pub fn estimate(&self, beliefs: &Beliefs, now: Timestamp) -> Estimate {
-        let right = right_of(&self.pending, beliefs);
+        let right = right_of(self.pending, beliefs);
         let pull: f64 = self
             .pending
             .iter()
@@ -227,7 +227,7 @@ impl UrlState {
         // Given that it changed at all, so many times are to be expected: the
         // mean of a Poisson number that is not 0.
         let given = if changed { 1.0 / chance_of(expected.max(1e-9)) } else { 0.0 };
-        let right = right_of(&signals, beliefs);
+        let right = right_of(signals, beliefs);
         let (silent, signalled) = (expected_silent * given, right * given);
         self.silent = self.silent * MEMORY + silent;
         self.signalled = self.signalled * MEMORY + signalled;
@@ -313,7 +313,7 @@ impl UrlState {
 }
 
 /// Of so many signals, those that are expected to be right.
-fn right_of(signals: &PerSignal<u8>, beliefs: &Beliefs) -> f64 {
+fn right_of(signals: PerSignal<u8>, beliefs: &Beliefs) -> f64 {
     // Most pages have none of most kinds.
     let given = signals.iter().filter(|(_, count)| **count > 0);
     given.map(|(signal, count)| f64::from(*count) * chance_of(beliefs.pulls[signal])).sum()

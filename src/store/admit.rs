@@ -230,15 +230,14 @@ fn insert_urls(
     admissions: &[Admission],
     rows: &[FreshRow],
 ) -> rusqlite::Result<()> {
-    let head = format!(
+    let head =
         "INSERT OR FAIL INTO urls (crawl_id, site_id, source_id, first_seen_s, reason, id, host_id,
              path, raw, lastmod_s, lastmod_precision, hints, band, kind)
-         VALUES ",
-    );
+         VALUES ";
     let row = format!("?1, ?2, ?3, ?4, {}", Reason::New as i64);
     let origin = chunk.origin;
     let shared: [&dyn ToSql; 4] = [&origin.crawl.0, &origin.site.0, &origin.source.0, &chunk.now_s];
-    insert_many(conn, (&head, &row), &shared, 9, rows, |fresh, values| {
+    insert_many(conn, (head, &row), &shared, 9, rows, |fresh, values| {
         let Some(listed) = admissions.get(fresh.index) else { return Ok(()) };
         let (second, precision) = lastmod_columns(listed.lastmod);
         values.bind(&fresh.id.0)?;

@@ -4,7 +4,8 @@
 //! to [`Store`]. Errors are problem+json (`problem`), values have one spelling
 //! (`wire`), bodies are bounded (`extract`), callers are judged in one place
 //! (`gate`), and each connection is under limits (`server`). The handlers' types
-//! are the description that the API gives of itself (`openapi`).
+//! are the description that the API gives of itself (`openapi`). Webmasters, who
+//! are anybody, have a listener and routes of their own (`public`).
 
 mod changes;
 mod extract;

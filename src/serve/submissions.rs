@@ -16,10 +16,11 @@ use super::wire::submissions::Submission;
 use super::wire::{Cursor, MAX_LIMIT, MAX_NAME_CHARS, list_limit, name, sources};
 
 /// Parameters of `GET /v1/submissions`.
-#[derive(Debug, Default, Deserialize, schemars::JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct SubmissionParams {
     /// Only those that are no source yet?
+    #[serde(default)]
     pending: bool,
     /// Most rows; 100 where not said.
     #[schemars(range(min = 1, max = MAX_LIMIT))]

@@ -42,16 +42,51 @@ fn body(origin: &Origin, urls: &[String]) -> Value {
     serde_json::json!({ "host": host(origin), "key": KEY, "urlList": urls })
 }
 
+/// Leases all that is due, and says that nothing of it has changed; how much
+/// that was.
+async fn settle_all(daemon: &Daemon) -> usize {
+    let leased = daemon.lease().await;
+    let results: Vec<_> = leased
+        .iter()
+        .map(|lease| {
+            let token = lease.token.to_string();
+            serde_json::json!({ "token": token, "status": 200, "content_hash": "same" })
+        })
+        .collect();
+    let settled = serde_json::json!({ "results": results });
+    let head = "POST http://localhost/v1/settle HTTP/1.1\r\nContent-Type: application/json";
+    let answer = send(daemon.api, head, &settled.to_string()).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    leased.len()
+}
+
+#[tokio::test]
+async fn pushes_that_prove_wrong_lose_their_pull() {
+    let (_world, daemon, origin) = known().await;
+    let base = origin.base();
+    let paths: Vec<String> = (0..40).map(|n| format!("/{n}")).collect();
+    let entries: Vec<_> = paths.iter().map(|path| (path.as_str(), "")).collect();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &entries)));
+    daemon.poll("/sitemap.xml").await;
+    daemon.settled().await;
+    settle_all(&daemon).await;
+    let urls: Vec<_> = paths.iter().map(|path| base.clone() + path).collect();
+    let mut leased = Vec::new();
+    for _ in 0..6 {
+        daemon.pass(HOUR).await;
+        assert_eq!(post(&daemon, &body(&origin, &urls)).await.json()["known"], 40);
+        leased.push(settle_all(&daemon).await);
+    }
+    assert_eq!(leased[0], 40, "believed at first");
+    assert!(leased[5] < 5, "{leased:?}");
+    daemon.stop().await;
+}
+
 #[tokio::test]
 async fn a_pushed_url_that_is_known_is_due_and_pushes_of_it_count_once_in_ten_minutes() {
     let (_world, daemon, origin) = known().await;
     let url = origin.base() + "/a";
-    for lease in daemon.lease().await {
-        let settled = serde_json::json!({ "results": [
-            { "token": lease.token.to_string(), "outcome": "unchanged", "status": 200 } ] });
-        let head = "POST http://localhost/v1/settle HTTP/1.1\r\nContent-Type: application/json";
-        assert_eq!(send(daemon.api, head, &settled.to_string()).await.status, 200);
-    }
+    settle_all(&daemon).await;
     daemon.clock.advance(HOUR);
     assert_eq!(daemon.lease().await.len(), 0, "nothing is due");
     let pushed = get(&daemon, &target(&url, KEY)).await;

@@ -151,7 +151,7 @@ CREATE TABLE urls (
     -- its place in the queue until the first feedback
     reason             INTEGER NOT NULL,
     band               INTEGER NOT NULL,
-    -- null as a rule, and last, so that they take no room then
+    -- null as a rule
     queued_s           INTEGER,                 -- when it is due, if not since it was first seen
     raw                TEXT,                    -- the loc as listed, where that differs
     previous_s         INTEGER,

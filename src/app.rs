@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::select_all;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
@@ -17,7 +18,7 @@ use crate::config::{Config, reload};
 use crate::fetch::resolver::{Lookup, system_lookup};
 use crate::fetch::{FetchSetupError, Fetcher, Surroundings};
 use crate::metrics::Metrics;
-use crate::schedule::Poller;
+use crate::schedule::{Poller, Pulse};
 use crate::serve::{LeaseDefaults, Readiness, ServeState, Server};
 use crate::store::{Store, StoreError};
 
@@ -27,6 +28,8 @@ pub const DRAIN: Duration = Duration::from_secs(8);
 const REAP_EVERY: Duration = Duration::from_secs(1);
 /// Housekeeping is looked at this often.
 const MAINTAIN_EVERY: Duration = Duration::from_secs(60);
+/// Longest that the poll loop may not go round: several times its longest pause.
+const SILENCE: Duration = Duration::from_secs(120);
 /// Between two parts of a long piece of housekeeping.
 const MAINTAIN_PAUSE: Duration = Duration::from_millis(50);
 
@@ -67,6 +70,32 @@ pub struct Reload {
     pub config: Config,
     /// Hears whether it holds now; after an error the old one does.
     pub done: oneshot::Sender<Result<(), StoreError>>,
+}
+
+/// Says whether the daemon does its work, beyond answering.
+#[derive(Clone)]
+pub struct Liveness {
+    store: Store,
+    polls: Pulse,
+}
+
+impl Liveness {
+    /// Do the writer and the poll loop go on? An error says what hangs.
+    pub async fn check(&self, patience: Duration) -> Result<(), &'static str> {
+        let answer = timeout(patience, self.store.ping()).await;
+        lives(answer.ok().as_ref(), self.polls.silent_for())
+    }
+}
+
+/// A database that is busy, full or broken has answered: starting again unlocks
+/// no database, frees no disk and mends no file.
+fn lives(answer: Option<&Result<(), StoreError>>, silence: Duration) -> Result<(), &'static str> {
+    match answer {
+        None => return Err("the writer"),
+        Some(Err(StoreError::Closed)) => return Err("the writer has ended"),
+        Some(_) => {}
+    }
+    if silence > SILENCE { Err("the poll loop") } else { Ok(()) }
 }
 
 /// A daemon, built and not yet running.
@@ -152,6 +181,11 @@ impl App {
     /// Where webmasters are really listened to, if anywhere.
     pub fn public_addr(&self) -> Option<SocketAddr> {
         self.public.as_ref().map(Server::local_addr)
+    }
+
+    /// For those who watch over it while it runs.
+    pub fn liveness(&self) -> Liveness {
+        Liveness { store: self.store.clone(), polls: self.poller.pulse() }
     }
 
     /// The store, for those who look at it beside the API.
@@ -280,9 +314,11 @@ fn lease_defaults(config: &Config) -> LeaseDefaults {
     LeaseDefaults { ttl: config.queue.lease, per_host: config.politeness.per_host }
 }
 
-/// The bearer token: the first line of the file.
+/// The bearer token: the first line of the file, or that of the environment.
 fn read_token(config: &Config) -> Result<Option<String>, AppError> {
-    let Some(path) = &config.listen.token_file else { return Ok(None) };
+    let Some(path) = &config.listen.token_file else {
+        return Ok(config.listen.token.as_ref().map(|token| token.as_str().to_owned()));
+    };
     let failed = |why: String| AppError::Token { path: path.display().to_string(), why };
     let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
     let token = text.lines().next().unwrap_or_default().trim();
@@ -340,6 +376,29 @@ async fn maintain(store: Store, clock: Clock, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => return,
             () = pause => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_starting_again_would_mend_is_no_life() {
+        let soon = Duration::from_secs(31);
+        let table = [
+            (Some(Ok(())), soon, true),
+            (Some(Err(StoreError::Busy)), soon, true),
+            (Some(Err(StoreError::Full)), soon, true),
+            (Some(Err(StoreError::Engine("io".to_owned()))), soon, true),
+            (Some(Err(StoreError::Closed)), soon, false),
+            (None, soon, false),
+            (Some(Ok(())), SILENCE * 2, false),
+        ];
+        for (answer, silence, expected) in table {
+            let shown = format!("{answer:?} after {silence:?}");
+            assert_eq!(lives(answer.as_ref(), silence).is_ok(), expected, "{shown}");
         }
     }
 }

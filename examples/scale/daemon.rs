@@ -145,11 +145,12 @@ fn config(setup: &Setup) -> String {
     );
     for site in 0..shape.sites {
         let url = format!("http://{}:{port}", name(site));
-        text.push_str(&format!(
+        let block = format!(
             "[[site]]\nname = \"site-{site}\"\nurl = \"{url}/\"\npoll = \"15m\"\nscope = \"any\"\n\
              twins = \"separate\"\nsitemaps = [\"{url}/index-{site}.xml\"]\nfeeds = []\n\
              max_urls = 1000000000\nhost_delay = \"0s\"\n"
-        ));
+        );
+        text += &block;
     }
     text
 }

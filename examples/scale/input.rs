@@ -112,7 +112,7 @@ impl Shape {
     }
 
     /// The lines of a file in a version, 1 or 2, and what is to be counted.
-    fn lines(self, file: u64, version: u8) -> (Vec<Line>, Truth) {
+    fn lines(file: u64, version: u8) -> (Vec<Line>, Truth) {
         let own = PER_FILE - SHARED;
         let mut lines = Vec::new();
         let mut truth = Truth::default();
@@ -185,7 +185,7 @@ impl Shape {
     fn text(self, file: u64, version: u8, port: u16) -> (String, Truth) {
         let mut text = String::with_capacity(12 << 20);
         text.push_str(HEAD);
-        let (lines, truth) = self.lines(file, version);
+        let (lines, truth) = Self::lines(file, version);
         for line in &lines {
             let host = name(self.host_of(file, line.number));
             entry(&mut text, &host, port, &path(line.number), line.second, line.number);

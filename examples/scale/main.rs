@@ -128,12 +128,11 @@ fn shape(layout: &str, urls: u64) -> anyhow::Result<Shape> {
 
 async fn measure(args: &Args) -> anyhow::Result<()> {
     let temporary;
-    let folder = match &args.folder {
-        Some(folder) => folder.clone(),
-        None => {
-            temporary = tempfile::tempdir()?;
-            temporary.path().to_owned()
-        }
+    let folder = if let Some(folder) = &args.folder {
+        folder.clone()
+    } else {
+        temporary = tempfile::tempdir()?;
+        temporary.path().to_owned()
     };
     let mut figures = Figures { urls: args.urls, ..Figures::default() };
     for name in &args.layouts {

@@ -97,7 +97,7 @@ pub(crate) fn text(rows: &[Row]) -> String {
             Better::Neither => String::new(),
             _ => short(value),
         };
-        text.push_str(&format!(
+        let line = format!(
             "| {:10} | {:52} | {:>9} {:8} | {:>8} | {:>8} | {:6} | {} |\n",
             row.layout,
             row.what,
@@ -107,7 +107,8 @@ pub(crate) fn text(rows: &[Row]) -> String {
             bar(row.goal),
             row.verdict,
             row.note
-        ));
+        );
+        text += &line;
     }
     text
 }

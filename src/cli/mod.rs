@@ -11,6 +11,7 @@ pub mod config;
 pub mod demo;
 pub mod discover;
 pub mod export;
+pub mod generate;
 pub mod humane;
 pub mod import;
 pub mod order;
@@ -24,6 +25,7 @@ pub mod sites;
 pub mod source_of_truth;
 pub mod sources;
 pub mod status;
+mod systemd;
 pub mod table;
 pub mod url;
 
@@ -126,6 +128,9 @@ pub enum Command {
     /// Look at the configuration
     #[command(subcommand)]
     Config(config::Command),
+    /// Make completions for shells, and manual pages
+    #[command(subcommand)]
+    Generate(generate::Command),
 }
 
 /// Why a command failed; the variants are the exit codes.
@@ -210,6 +215,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Import(args) => import::run(&args, options, &mut out).await?,
         Command::Backup(args) => backup::run(&args, options, &mut out).await?,
         Command::Config(command) => config::run(&command, options, &mut out)?,
+        Command::Generate(command) => generate::run(&command, &mut out)?,
     }
     out.flush()?;
     Ok(())

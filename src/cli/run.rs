@@ -17,6 +17,7 @@ use tracing::{error, info, warn};
 
 use super::signals::{Heard, Signals};
 use super::source_of_truth::{DEFAULT_CONFIG, config_path};
+use super::systemd::{give_signs_of_life, tell, tell_reloading};
 use super::{Failure, Options};
 use crate::app::{App, AppError, Reload};
 use crate::clock::Clock;
@@ -58,8 +59,11 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
     // One reload at a time: the next waits in the signal.
     let (reloads, received) = mpsc::channel(1);
     let mut reloader = Reloader { path, current: config, logs, store, reloads };
+    let liveness = app.liveness();
     let mut running = tokio::spawn(app.run(stop.clone(), received));
     tell(&[NotifyState::Ready]);
+    // Ends with the process: a daemon that drains still lives.
+    tokio::spawn(give_signs_of_life(liveness));
     loop {
         tokio::select! {
             ended = &mut running => return finish(ended),
@@ -116,9 +120,7 @@ struct Reloader {
 impl Reloader {
     async fn reload(&mut self) {
         info!(config = %self.path.display(), "reloading");
-        let reloading = [NotifyState::Reloading].into_iter();
-        let reloading: Vec<_> = reloading.chain(NotifyState::monotonic_usec_now().ok()).collect();
-        tell(&reloading);
+        tell_reloading();
         if let Err(error) = self.try_reload().await {
             error!("nothing is changed: {error:#}");
         }
@@ -182,12 +184,5 @@ impl Reloader {
     /// URLs kept of a site; `None` when the store does not say.
     async fn urls_of(&self, site: &str) -> Option<u64> {
         self.store.site(site.to_owned()).await.ok().map(|view| view.urls)
-    }
-}
-
-/// Without systemd there is nobody to tell, and that is fine.
-fn tell(state: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(state) {
-        warn!(%error, "cannot tell systemd");
     }
 }

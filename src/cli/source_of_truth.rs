@@ -46,7 +46,8 @@ impl SourceOfTruth {
             token_file = token_file.or(config.listen.token_file.clone());
             (format!("http://{}", reachable(config.listen.api)), Some(config))
         };
-        let token = token_file.map(|path| read_token(&path)).transpose()?;
+        let of_env = || Env::of_process().token().map(|token| token.as_str().to_owned());
+        let token = token_file.map(|path| read_token(&path)).transpose()?.or_else(of_env);
         let client = ApiClient::new(&address, token.as_deref()).map_err(explain)?;
         Ok(Self { client, local })
     }
@@ -194,7 +195,9 @@ fn explain(error: ApiError) -> Failure {
         ApiError::Usage(text) => Failure::Usage(text),
         ApiError::Refused { status: 401, detail, .. } => {
             let detail = detail.trim_end_matches('.');
-            Failure::Runtime(anyhow!("{detail} (name the file that holds it with --token-file)"))
+            Failure::Runtime(anyhow!(
+                "{detail} (name the file that holds it with --token-file, or set SITEMAPD_TOKEN)"
+            ))
         }
         other => Failure::Runtime(anyhow!(other)),
     }

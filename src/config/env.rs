@@ -9,6 +9,27 @@ use std::collections::BTreeMap;
 /// What every override starts with.
 pub const PREFIX: &str = "SITEMAPD__";
 
+/// Holds the bearer token of the API itself, where no file does: for containers
+/// and process managers that give secrets so.
+pub const TOKEN: &str = "SITEMAPD_TOKEN";
+
+/// A bearer token; its Debug form does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+impl Token {
+    /// What is compared, or sent.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
 /// Names and values, in the order of the names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Env {
@@ -34,6 +55,12 @@ impl Env {
     /// The value of one variable.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str)
+    }
+
+    /// The token of [`TOKEN`], if that says anything.
+    pub fn token(&self) -> Option<Token> {
+        let text = self.get(TOKEN)?.trim();
+        (!text.is_empty()).then(|| Token(text.to_owned()))
     }
 
     /// The overrides: name, dotted key path in lower case, value.

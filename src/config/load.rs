@@ -52,7 +52,7 @@ fn from_text(path: &Path, base: &Path, text: &str, env: &Env) -> Result<Config, 
     let (document, raw): (_, RawConfig) =
         Document::parse(path, text, env, &Shape::of_config()).map_err(invalid)?;
     let mut reader = Reader::new(&document, base);
-    let mut config = resolve::sections(&raw, &mut reader);
+    let mut config = resolve::sections(&raw, env, &mut reader);
     let included = included_files(&raw.include, &mut reader);
     let mut gathered = Gathered { sites: BTreeMap::new(), faults: Vec::new() };
     gathered.add(&raw.site, &config, env, &mut reader);

@@ -6,6 +6,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::env::{Env, TOKEN};
 use super::raw::{
     Leaf, RawChangeFreq, RawConfig, RawDaemon, RawFetch, RawListen, RawLog, RawPoliteness, RawPoll,
     RawQueue, RawRecrawl, RawStore,
@@ -33,12 +34,12 @@ pub(super) const ENTRIES: RangeInclusive<usize> = 1..=10_000_000;
 pub(super) const URL_CHARS: RangeInclusive<usize> = 64..=65_536;
 
 /// Everything in `raw` but its sites.
-pub(super) fn sections(raw: &RawConfig, reader: &mut Reader<'_>) -> Config {
+pub(super) fn sections(raw: &RawConfig, env: &Env, reader: &mut Reader<'_>) -> Config {
     let mut config = Config::default();
     config.daemon.data_dir = reader.base.join(&config.daemon.data_dir);
     reader.not_served(&raw.egress, "egress");
     daemon(&mut config.daemon, &raw.daemon, reader);
-    listen(&mut config.listen, &raw.listen, reader);
+    listen(&mut config.listen, &raw.listen, env, reader);
     fetch(&mut config.fetch, &raw.fetch, reader);
     politeness(&mut config.politeness, &raw.politeness, reader);
     poll(&mut config.poll, &raw.poll, reader);
@@ -88,16 +89,19 @@ fn contact(text: &str) -> Result<Option<String>, String> {
     Err("allowed is a mail address, or \"\" to send none".to_owned())
 }
 
-fn listen(listen: &mut Listen, raw: &RawListen, reader: &mut Reader<'_>) {
+fn listen(listen: &mut Listen, raw: &RawListen, env: &Env, reader: &mut Reader<'_>) {
     reader.not_served(&raw.grpc, "listen.grpc");
     reader.set(&mut listen.api, &raw.api, listener);
     reader.set(&mut listen.public, &raw.public, |v| listener(v).map(Some));
     let file = reader.file();
     reader.set(&mut listen.token_file, &raw.token_file, |v| file(v).map(Some));
-    if !listen.api.ip().is_loopback() && raw.token_file.is_none() {
+    listen.token = env.token();
+    let has_token = raw.token_file.is_some() || listen.token.is_some();
+    if !listen.api.ip().is_loopback() && !has_token {
         let message = format!(
             "found \"{}\", which others can reach; allowed beyond loopback only with \
-             listen.token_file, the file that holds the bearer token",
+             listen.token_file, the file that holds the bearer token, or with the token itself \
+             in the environment as {TOKEN}",
             listen.api
         );
         reader.fault_at(&[&raw.api], message);

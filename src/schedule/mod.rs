@@ -21,6 +21,7 @@ mod moves;
 mod outcome;
 mod pace;
 mod pages;
+mod pulse;
 mod push;
 mod read;
 mod robots;
@@ -52,6 +53,7 @@ use interval::PollEvent;
 use interval::hints::Hints;
 use outcome::Ended;
 use pace::Pace;
+pub(crate) use pulse::Pulse;
 use push::PushMemory;
 use robots::RobotsCache;
 
@@ -92,6 +94,7 @@ pub(crate) struct Poller {
     readings: Arc<Semaphore>,
     /// Said once, not at every look.
     short_of_disk: AtomicBool,
+    pulse: Pulse,
 }
 
 impl Poller {
@@ -116,7 +119,13 @@ impl Poller {
             documents: Arc::new(Semaphore::new(LARGE_DOCUMENTS)),
             readings: Arc::new(Semaphore::new(1)),
             short_of_disk: AtomicBool::new(false),
+            pulse: Pulse::new(),
         }
+    }
+
+    /// Its sign of life while it runs.
+    pub(crate) fn pulse(&self) -> Pulse {
+        self.pulse.clone()
     }
 
     /// Polls until told to stop; then lets the polls in flight go, which loses
@@ -126,6 +135,7 @@ impl Poller {
         let mut pace = Pace::new(self.clock.now());
         let mut changed = self.store.sources_changed();
         loop {
+            self.pulse.beat();
             if changed.has_changed().unwrap_or(false) {
                 changed.mark_unchanged();
                 flight.due.outdate();

@@ -123,7 +123,20 @@ fn same(given: &[u8], expected: &[u8]) -> bool {
 /// A browser names the origin of the page with each request that is no plain
 /// read; other clients send none. The scheme is not compared: TLS may end at a
 /// proxy in front of us.
+///
+/// Newer ones say beside it whose page it is (`Sec-Fetch-Site`), also where a
+/// page has no origin to be named.
 fn check_origin(host: &Authority, headers: &HeaderMap) -> Result<(), Problem> {
+    if let Some(site) = headers.get("sec-fetch-site")
+        && !matches!(site.as_bytes(), b"same-origin" | b"none")
+    {
+        return Err(Problem::new(
+            Kind::ForeignOrigin,
+            format!(
+                "The request was sent by a page of another origin: Sec-Fetch-Site is {site:?}."
+            ),
+        ));
+    }
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
     let page = Uri::try_from(origin.as_bytes()).ok();
     let authority = page.as_ref().and_then(Uri::authority);
@@ -218,5 +231,11 @@ mod tests {
         assert_eq!(check(None, &Method::GET, "/v1/queue", &get), Ok(()));
         assert_eq!(check(None, &Method::POST, "/v1/lease", &[host]), Ok(()));
         assert_eq!(check(None, &Method::DELETE, "/v1/sources/1", &get), Err(Kind::ForeignOrigin));
+        let table =
+            [("same-origin", true), ("none", true), ("same-site", false), ("cross-site", false)];
+        for (site, is_ours) in table {
+            let sent = check(None, &Method::POST, "/v1/lease", &[host, ("sec-fetch-site", site)]);
+            assert_eq!(sent.is_ok(), is_ours, "{site}");
+        }
     }
 }

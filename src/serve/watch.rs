@@ -17,6 +17,8 @@ use super::Context;
 use super::problem::{Kind, Problem};
 use crate::queue::MAX_WAIT;
 
+/// The policy of what is no page: nothing is loaded, run or framed.
+const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
 /// Longest that a request is worked on: the longest long poll and then some.
 pub(crate) const REQUEST_TIMEOUT: Duration = MAX_WAIT.saturating_add(Duration::from_secs(30));
 
@@ -60,5 +62,9 @@ pub(crate) async fn over(
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    // Where a browser shows an answer all the same, it does nothing with it.
+    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(NOTHING));
+    headers.entry(header::REFERRER_POLICY).or_insert(HeaderValue::from_static("no-referrer"));
+    headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
     response
 }

@@ -6,8 +6,10 @@ mod check;
 mod config;
 mod demo;
 mod discover;
+mod generate;
 mod run;
 mod store;
+mod systemd;
 pub(crate) mod usage;
 
 use std::path::Path;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::documents::{document, metric_families};
+use crate::documents::{document, example_keys, metric_families};
 
 /// Labels that our metrics have, and those that Prometheus adds.
 const LABELS: [&str; 15] = [
@@ -127,6 +127,46 @@ fn every_alert_says_what_it_means_and_operations_what_to_do() {
     }
     let told = operations.matches("| `Sitemapd").count();
     assert_eq!(told, alerts.len(), "OPERATIONS tells of an alert that is not there");
+}
+
+#[test]
+fn unit_and_image_run_what_there_is_and_set_only_keys_that_exist() {
+    let keys = example_keys();
+    let unit = document("deploy/sitemapd.service");
+    assert!(unit.contains("ExecStart=/usr/bin/sitemapd run --config "));
+    let image = document("deploy/Dockerfile");
+    assert!(image.contains("ENTRYPOINT [\"/usr/bin/sitemapd\"]\nCMD [\"run\"]\n"));
+    let mut seen = 0;
+    for text in [&unit, &image] {
+        for rest in text.split("SITEMAPD__").skip(1) {
+            let name = rest.split('=').next().unwrap().to_ascii_lowercase().replace("__", ".");
+            assert!(keys.contains(&name), "{name}");
+            seen += 1;
+        }
+    }
+    assert!(seen >= 6, "{seen}");
+    // What restarting does not mend.
+    assert!(unit.contains("RestartPreventExitStatus=2 78\n"));
+}
+
+#[test]
+fn the_package_takes_only_what_is_there_or_made_for_it() {
+    let manifest: toml::Value = toml::from_str(&document("Cargo.toml")).unwrap();
+    let deb = &manifest["package"]["metadata"]["deb"];
+    let assets = deb["assets"].as_array().unwrap();
+    let script = document("deploy/package");
+    for asset in assets {
+        let from = asset[0].as_str().unwrap();
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let folder = from.split('*').next().unwrap();
+        let made = from.strip_prefix("target/generated/");
+        assert!(made.is_some() || root.join(folder).exists(), "{from}");
+        if let Some(made) = made {
+            let first = made.split('/').next().unwrap();
+            assert!(script.contains(&format!("$made/{first}")), "{from} is not made");
+        }
+    }
+    assert_eq!(deb["systemd-units"]["unit-scripts"].as_str(), Some("deploy"));
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod fixtures;
 mod fuzzed;
 mod hostile;
 mod http;
+mod logs;
 mod process;
 mod public;
 mod queue;

@@ -1,6 +1,7 @@
 //! Each fault names its place, its key, what was found and what is allowed.
 
 use super::*;
+use crate::config::env::Token;
 
 /// What a person is told of `text`, after the file's name.
 fn told(text: &str) -> String {
@@ -152,6 +153,13 @@ fn the_api_beyond_loopback_needs_a_token_file() {
     let file = tempfile::NamedTempFile::new().expect("a file");
     let with_token = format!("{text}\ntoken_file = {:?}", file.path());
     assert!(Config::from_toml_str(&with_token).is_ok());
+    let file = tempfile::NamedTempFile::with_suffix(".toml").expect("a file");
+    std::fs::write(file.path(), text).expect("a config");
+    let of = |token| Config::load(file.path(), &Env::from([("SITEMAPD_TOKEN", token)]));
+    let config = of(" s3cret\n").expect("the environment has one");
+    assert_eq!(config.listen.token.as_ref().map(Token::as_str), Some("s3cret"));
+    assert!(!format!("{config:?}").contains("s3cret"));
+    assert!(of("  ").is_err(), "an empty one is none");
     assert!(Config::from_toml_str("[listen]\napi = \"[::1]:7070\"").is_ok());
 }
 

@@ -6,9 +6,9 @@ use std::process::{Command as Process, Stdio};
 use super::{outcome, sitemapd, sitemapd_in};
 
 /// Every subcommand of the command line.
-pub(crate) const COMMANDS: [&str; 11] = [
+pub(crate) const COMMANDS: [&str; 15] = [
     "run", "demo", "check", "discover", "poll", "sites", "sources", "status", "url", "queue",
-    "config",
+    "export", "import", "backup", "config", "generate",
 ];
 
 #[test]

@@ -1,6 +1,9 @@
 //! Who may ask: the token, the `Host`, the `Origin`; and the client that asks.
 
+use sitemapd::config::Env;
+
 use super::*;
+use crate::support::{Origin, Reply};
 
 #[tokio::test]
 async fn with_a_token_everything_but_health_needs_it() {
@@ -50,6 +53,75 @@ async fn a_page_of_another_origin_changes_nothing() {
         let answer = daemon.send(&head, b"{\"paused\": false}").await;
         assert_eq!(answer.status, status, "{origin}: {}", answer.body);
     }
+}
+
+#[tokio::test]
+async fn no_answer_lets_a_browser_run_frame_or_share_anything() {
+    let daemon = Daemon::start(None).await;
+    for target in ["/", "/status.css", "/v1/queue", "/metrics", "/v1/nothing", "/openapi.json"] {
+        let answer = daemon.get(target).await;
+        let policy = answer.header("content-security-policy").unwrap();
+        assert!(policy.starts_with("default-src 'none'"), "{target}: {policy}");
+        assert!(policy.contains("frame-ancestors 'none'"), "{target}: {policy}");
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{target}");
+        assert_eq!(answer.header("referrer-policy"), Some("no-referrer"), "{target}");
+        assert_eq!(answer.header("cross-origin-resource-policy"), Some("same-origin"), "{target}");
+        // Nobody is ever told that another origin may read this.
+        assert_eq!(answer.header("access-control-allow-origin"), None, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn text_from_outside_is_escaped_on_the_page_and_plain_json_in_the_api() {
+    let origin = Origin::start().await;
+    let script = "<script>alert(1)</script>";
+    let hostile = format!(
+        "<urlset><url><loc>{}/?{}</loc></url><url><loc>javascript:alert(1)</loc></url></urlset>",
+        origin.base(),
+        "a&amp;b=%3Cscript%3E"
+    );
+    origin.set("/sitemap.xml", Reply::xml(hostile));
+    origin.set("/two.xml", Reply::html(format!("<html>{script}</html>")));
+    let base = origin.base();
+    let text = format!(
+        "[fetch]\nallow = [\"127.0.0.1:{}\"]\n[[site]]\nname = \"a\"\nurl = \"{base}/\"\n\
+         feeds = []\nsitemaps = [\"{base}/sitemap.xml\", \"{base}/two.xml?<b>\\\"'\"]\n",
+        origin.port()
+    );
+    let daemon = Daemon::start_on(&text, None).await;
+    super::fetchers::until(&daemon, "/v1/polls", |polls| {
+        polls["polls"].to_string().contains("two.xml")
+    })
+    .await;
+    let page = daemon.get("/").await;
+    assert!(page.body.contains("two.xml"), "{}", page.body);
+    for markup in ["<script", "<b>", "href=\"javascript:"] {
+        assert!(!page.body.contains(markup), "{markup}: {}", page.body);
+    }
+    for target in ["/v1/polls", "/v1/sources", "/v1/urls"] {
+        let answer = daemon.get(target).await;
+        assert_eq!(answer.header("content-type"), Some("application/json"), "{target}");
+    }
+}
+
+#[tokio::test]
+async fn the_token_may_come_from_the_environment() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("config.toml");
+    std::fs::write(&file, "[listen]\napi = \"127.0.0.1:0\"\n").unwrap();
+    let mut config = Config::load(&file, &Env::from([("SITEMAPD_TOKEN", "s3cret")])).unwrap();
+    config.daemon.data_dir = dir.path().join("data");
+    let app = App::build(config, Clock::system()).await.unwrap();
+    let addr = app.api_addr().to_string();
+    let stop = CancellationToken::new();
+    let (_reload, reloads) = mpsc::channel(1);
+    let running = tokio::spawn(app.run(stop.clone(), reloads));
+    for (token, is_let_in) in [(Some("s3cret"), true), (Some("other"), false), (None, false)] {
+        let client = ApiClient::new(&addr, token).unwrap();
+        assert_eq!(client.get::<Value>("/v1/status", &[]).await.is_ok(), is_let_in, "{token:?}");
+    }
+    stop.cancel();
+    running.await.unwrap().unwrap();
 }
 
 #[tokio::test]

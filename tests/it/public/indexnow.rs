@@ -93,7 +93,7 @@ async fn a_pushed_url_that_is_known_is_due_and_pushes_of_it_count_once_in_ten_mi
     assert_eq!(pushed.status, 200, "{}", pushed.body);
     assert_eq!(pushed.json()["known"], 1);
     let leased: Vec<_> = daemon.lease().await.into_iter().map(|lease| lease.url).collect();
-    assert_eq!(leased, [url.clone()], "it jumps the queue, the other does not");
+    assert_eq!(leased, std::slice::from_ref(&url), "it jumps the queue, the other does not");
     let again = get(&daemon, &target(&url, KEY)).await;
     assert_eq!((again.status, &again.json()["repeated"]), (200, &1.into()));
     daemon.clock.advance(10 * MINUTE);

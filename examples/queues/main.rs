@@ -65,7 +65,7 @@ async fn main() -> anyhow::Result<()> {
         row(&format!("Redis, Lua, {how}"), many, one);
     }
     for synced in [true, false] {
-        let [many, one] = postgres::run(&args, synced).await?;
+        let [many, one] = postgres::run(&args, synced)?;
         let how = if synced { "on" } else { "off" };
         row(&format!("PostgreSQL, SKIP LOCKED, synchronous_commit {how}"), many, one);
     }

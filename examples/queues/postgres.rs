@@ -27,7 +27,7 @@ struct Cluster<'a> {
     port: u16,
 }
 
-pub(crate) async fn run(args: &Args, synced: bool) -> anyhow::Result<[Option<f64>; 2]> {
+pub(crate) fn run(args: &Args, synced: bool) -> anyhow::Result<[Option<f64>; 2]> {
     if !args.postgres.join("initdb").exists() {
         return Ok([None, None]);
     }
@@ -51,9 +51,9 @@ pub(crate) async fn run(args: &Args, synced: bool) -> anyhow::Result<[Option<f64
         "{SCHEMA} INSERT INTO queue SELECT n, 0, n % 11, n FROM generate_series(1, {}) n; VACUUM ANALYZE queue;",
         args.urls
     );
-    let file = cluster.folder.join("fill.sql");
-    std::fs::write(&file, fill)?;
-    cluster.ask("psql", &["-q", "-v", "ON_ERROR_STOP=1", "-f", &file.to_string_lossy()])?;
+    let script = cluster.folder.join("fill.sql");
+    std::fs::write(&script, fill)?;
+    cluster.ask("psql", &["-q", "-v", "ON_ERROR_STOP=1", "-f", &script.to_string_lossy()])?;
     Ok([Some(cluster.rate(100)?), Some(cluster.rate(1)?)])
 }
 

@@ -101,6 +101,7 @@ CREATE TABLE sources (
     hints            TEXT,                            -- JSON: what the publisher says of polling
     -- report
     added_at         INTEGER NOT NULL,
+    hinted_at        INTEGER,                         -- when a ping last had it polled, or will have
     last_poll_at     INTEGER,
     last_success_at  INTEGER,
     last_complete_at INTEGER,
@@ -119,6 +120,7 @@ CREATE UNIQUE INDEX sources_url ON sources (site_id, url) WHERE role <> 0;
 CREATE UNIQUE INDEX sources_robots ON sources (host_id) WHERE role = 0;
 CREATE INDEX sources_home ON sources (host_id) WHERE role = 1;
 CREATE INDEX sources_site ON sources (site_id, role);
+CREATE INDEX sources_place ON sources (host_id, url) WHERE role <> 0;
 -- What is due, and what a host has due next: both without a look at the rows.
 CREATE INDEX sources_due ON sources (next_poll_at, host_id) WHERE state = 0 AND next_poll_at IS NOT NULL;
 CREATE INDEX sources_turn ON sources (host_id, next_poll_at) WHERE state = 0 AND next_poll_at IS NOT NULL;
@@ -360,6 +362,33 @@ CREATE TABLE lookup_runs (
 
 CREATE TABLE lookup_chunks (id INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT;
 CREATE TABLE lookup_filters (id INTEGER PRIMARY KEY, bits BLOB NOT NULL) STRICT;
+
+-- Sitemaps that webmasters named by a ping, a row each: bounded, and dropped
+-- when nobody names them any more (src/store/submissions.rs).
+CREATE TABLE submissions (
+    id       INTEGER PRIMARY KEY,
+    token    BLOB NOT NULL UNIQUE,              -- 128 random bits: who has it may ask for the status
+    url      TEXT NOT NULL UNIQUE,
+    known    INTEGER NOT NULL,                  -- was it a source, when it was last named?
+    at       INTEGER NOT NULL,                  -- first named
+    last_at  INTEGER NOT NULL,
+    times    INTEGER NOT NULL DEFAULT 1
+) STRICT;
+
+CREATE INDEX submissions_age ON submissions (known, last_at);
+
+-- Pushes of URLs whose key could not be checked yet: bounded, and dropped after
+-- a day (src/store/pushes.rs).
+CREATE TABLE pushes (
+    id      INTEGER PRIMARY KEY,
+    at      INTEGER NOT NULL,
+    next_at INTEGER NOT NULL,                   -- the key is checked again
+    host    TEXT NOT NULL,
+    key     TEXT NOT NULL,
+    key_url TEXT NOT NULL,
+    bytes   INTEGER NOT NULL,                   -- of the URLs
+    urls    TEXT NOT NULL                       -- one a line
+) STRICT;
 
 -- For people: one row a URL, as the daemon sees it.
 CREATE VIEW url_view AS

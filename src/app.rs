@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::select_all;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -103,6 +104,7 @@ pub struct App {
     clock: Clock,
     metrics: Arc<Metrics>,
     server: Server,
+    public: Option<Server>,
     ready: Readiness,
     poller: Arc<Poller>,
     config: watch::Sender<Arc<Config>>,
@@ -136,6 +138,11 @@ impl App {
         };
         let (defaults, defaults_seen) = watch::channel(lease_defaults(&config));
         let ready = Readiness::default();
+        let (watched, config_seen) = watch::channel(Arc::new(config.clone()));
+        let (own_store, own_clock) = (store.clone(), clock.clone());
+        let counted = Arc::clone(&metrics);
+        let poller = Arc::new(Poller::new(own_store, fetcher, own_clock, counted, config_seen));
+        let pusher = Arc::clone(&poller);
         let state = ServeState {
             store: store.clone(),
             metrics: Arc::clone(&metrics),
@@ -145,28 +152,35 @@ impl App {
             ready: ready.clone(),
             defaults: defaults_seen,
             refuses: Arc::new(move |url| guard.check_url(url).err().map(|why| why.to_string())),
+            push: Arc::new(move |push| {
+                let pusher = Arc::clone(&pusher);
+                // Not let go half done when its client goes away.
+                let taking = tokio::spawn(async move { pusher.take_push(push).await });
+                let failed = |error| StoreError::Engine(format!("a push failed: {error}"));
+                Box::pin(async move { taking.await.map_err(failed)? })
+            }),
+        };
+        let failed = |addr| move |source| AppError::Listen { addr, source };
+        let public = match config.listen.public {
+            Some(addr) => {
+                let bound = Server::bind_public(addr, state.clone()).await;
+                Some(bound.map_err(failed(addr))?)
+            }
+            None => None,
         };
         let addr = config.listen.api;
-        let server =
-            Server::bind(addr, state).await.map_err(|source| AppError::Listen { addr, source })?;
-        let (config, config_seen) = watch::channel(Arc::new(config));
-        let poller =
-            Poller::new(store.clone(), fetcher, clock.clone(), Arc::clone(&metrics), config_seen);
-        Ok(Self {
-            store,
-            clock,
-            metrics,
-            server,
-            ready,
-            poller: Arc::new(poller),
-            config,
-            defaults,
-        })
+        let server = Server::bind(addr, state).await.map_err(failed(addr))?;
+        Ok(Self { store, clock, metrics, server, public, ready, poller, config: watched, defaults })
     }
 
     /// Where the API really listens.
     pub fn api_addr(&self) -> SocketAddr {
         self.server.local_addr()
+    }
+
+    /// Where webmasters are really listened to, if anywhere.
+    pub fn public_addr(&self) -> Option<SocketAddr> {
+        self.public.as_ref().map(Server::local_addr)
     }
 
     /// For those who watch over it while it runs.
@@ -187,30 +201,43 @@ impl App {
         stop: CancellationToken,
         mut reload: mpsc::Receiver<Reload>,
     ) -> Result<(), AppError> {
-        let Self { store, clock, metrics, server, ready, poller, config, defaults } = self;
+        let Self { store, clock, metrics, server, public, ready, poller, config, defaults } = self;
         // A task that ends by itself takes the others with it.
         let inner = stop.child_token();
         let serving = tokio::spawn(server.run(inner.clone(), DRAIN));
+        let minding = tokio::spawn(Arc::clone(&poller).mind_pushes(inner.clone()));
+        let hearing = tokio::spawn({
+            let stop = inner.clone();
+            async move {
+                match public {
+                    Some(public) => public.run(stop, DRAIN).await,
+                    None => stop.cancelled().await,
+                }
+            }
+        });
         let polling = tokio::spawn(poller.run(inner.clone()));
         let reaping = tokio::spawn(reap(store.clone(), clock.clone(), metrics, inner.clone()));
         let tending = tokio::spawn(maintain(store.clone(), clock, inner.clone()));
         ready.set(true);
-        let mut tasks = [serving, polling, reaping, tending];
-        let names = ["the API", "the poll loop", "the reaper", "the housekeeping"];
+        let mut tasks = [serving, polling, reaping, tending, hearing, minding];
+        let names = [
+            "the API",
+            "the poll loop",
+            "the reaper",
+            "the housekeeping",
+            "the public listener",
+            "the minder of pushes",
+        ];
         let failing = store.clone();
         let mut failed = std::pin::pin!(failing.failed());
         let ended = loop {
-            let [a, b, c, d] = &mut tasks;
             tokio::select! {
                 // In this order: a task that ends because of a stop, while a
                 // reload is taken over, has not ended by itself.
                 biased;
                 () = inner.cancelled() => break None,
                 error = &mut failed => break Some(Err(AppError::Store(error))),
-                ended = a => break Some(Ok((0, ended))),
-                ended = b => break Some(Ok((1, ended))),
-                ended = c => break Some(Ok((2, ended))),
-                ended = d => break Some(Ok((3, ended))),
+                (ended, index, _) = select_all(tasks.iter_mut()) => break Some(Ok((index, ended))),
                 Some(Reload { config: new, done }) = reload.recv() => {
                     let taken = take_over(&store, &config, &defaults, new).await;
                     // Who asked may have stopped caring.

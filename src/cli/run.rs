@@ -51,6 +51,9 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
     let mut signals = Signals::new().context("signals")?;
     let app = App::build(config.clone(), Clock::system()).await.map_err(|error| anyhow!(error))?;
     info!(api = %app.api_addr(), sites = config.sites.len(), "listening");
+    if let Some(public) = app.public_addr() {
+        info!(%public, "listening to webmasters");
+    }
     let store = app.store().clone();
     let stop = CancellationToken::new();
     // One reload at a time: the next waits in the signal.

@@ -44,6 +44,7 @@ impl Default for Config {
             listen: Listen {
                 api: SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)),
                 token_file: None,
+                public: None,
                 token: None,
             },
             fetch: Fetch::default(),

@@ -79,6 +79,8 @@ pub struct Listen {
     pub api: SocketAddr,
     /// File that holds the bearer token; that or `token` is needed beyond loopback.
     pub token_file: Option<PathBuf>,
+    /// Webmasters: pings and `IndexNow`; nobody where it is not set.
+    pub public: Option<SocketAddr>,
     /// The token itself, from the environment; used where no file is named.
     pub token: Option<env::Token>,
 }

@@ -90,9 +90,9 @@ fn contact(text: &str) -> Result<Option<String>, String> {
 }
 
 fn listen(listen: &mut Listen, raw: &RawListen, env: &Env, reader: &mut Reader<'_>) {
-    reader.not_served(&raw.public, "listen.public");
     reader.not_served(&raw.grpc, "listen.grpc");
     reader.set(&mut listen.api, &raw.api, listener);
+    reader.set(&mut listen.public, &raw.public, |v| listener(v).map(Some));
     let file = reader.file();
     reader.set(&mut listen.token_file, &raw.token_file, |v| file(v).map(Some));
     listen.token = env.token();

@@ -85,6 +85,7 @@ fn daemon_and_listen(config: &Config, list: &mut List) {
     list.add("daemon.timezone", zone(&daemon.timezone));
     list.add("listen.api", config.listen.api.to_string());
     list.add_some("listen.token_file", config.listen.token_file.as_deref().map(path));
+    list.add_some("listen.public", config.listen.public.map(|addr| addr.to_string()));
 }
 
 fn fetch(fetch: &Fetch, secrets: Secrets, list: &mut List) {

@@ -16,7 +16,7 @@ pub enum Signal {
     Stamp,
     /// No newer lastmod, but what its entry says has moved.
     Touched,
-    /// Somebody pushed it: a ping, `IndexNow`, `WebSub`.
+    /// Its owner pushed it: `IndexNow`.
     Pushed,
 }
 

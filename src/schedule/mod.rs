@@ -22,6 +22,7 @@ mod outcome;
 mod pace;
 mod pages;
 mod pulse;
+mod push;
 mod read;
 mod robots;
 mod takeover;
@@ -53,6 +54,7 @@ use interval::hints::Hints;
 use outcome::Ended;
 use pace::Pace;
 pub(crate) use pulse::Pulse;
+use push::PushMemory;
 use robots::RobotsCache;
 
 /// Documents decoded, parsed and compared at once: bounds memory and leaves
@@ -85,6 +87,7 @@ pub(crate) struct Poller {
     config: watch::Receiver<Arc<Config>>,
     locks: HostLocks,
     robots: RobotsCache,
+    pushes: PushMemory,
     cpu: Arc<Semaphore>,
     documents: Arc<Semaphore>,
     /// Turns of readings that wait for the store while they read.
@@ -111,6 +114,7 @@ impl Poller {
             config,
             locks: HostLocks::default(),
             robots: RobotsCache::default(),
+            pushes: PushMemory::default(),
             cpu: Arc::new(Semaphore::new(CPU_JOBS)),
             documents: Arc::new(Semaphore::new(LARGE_DOCUMENTS)),
             readings: Arc::new(Semaphore::new(1)),

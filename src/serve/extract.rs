@@ -47,7 +47,7 @@ pub(crate) struct BodyBudget(Arc<Semaphore>);
 
 impl Default for BodyBudget {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(BUDGET / BUDGET_UNIT)))
+        Self::of(BUDGET)
     }
 }
 
@@ -58,15 +58,17 @@ struct Incoming {
 }
 
 impl BodyBudget {
+    /// Of so many bytes.
+    pub(crate) fn of(bytes: usize) -> Self {
+        Self(Arc::new(Semaphore::new(bytes / BUDGET_UNIT)))
+    }
+
     /// Takes what `bytes` need; at once, since waiting would let slow bodies
     /// block each other.
     fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
         let units = u32::try_from(bytes.div_ceil(BUDGET_UNIT)).unwrap_or(u32::MAX);
         self.0.clone().try_acquire_many_owned(units).map_err(|_| {
-            Problem::new(
-                Kind::Busy,
-                format!("Request bodies take {} bytes already; try again.", grouped(BUDGET)),
-            )
+            Problem::new(Kind::Busy, "Request bodies take all the memory they may; try again.")
         })
     }
 }

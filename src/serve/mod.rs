@@ -4,18 +4,24 @@
 //! to [`Store`]. Errors are problem+json (`problem`), values have one spelling
 //! (`wire`), bodies are bounded (`extract`), callers are judged in one place
 //! (`gate`), and each connection is under limits (`server`). The handlers' types
-//! are the description that the API gives of itself (`openapi`).
+//! are the description that the API gives of itself (`openapi`). Webmasters, who
+//! are anybody, have a listener and routes of their own (`public`).
 
 mod changes;
 mod extract;
 mod gate;
+mod indexnow;
 mod lease;
+mod limits;
 mod openapi;
 mod operate;
 mod page;
+mod ping;
 mod problem;
+mod public;
 mod server;
 mod show;
+mod submissions;
 mod watch;
 pub(crate) mod wire;
 
@@ -28,12 +34,14 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::{Method, Uri};
 use axum::middleware::from_fn_with_state;
+use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, watch as channel};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
-use crate::store::Store;
+use crate::store::pushes::{Push, Pushed};
+use crate::store::{Store, StoreError};
 use openapi::{Description, OpenApi, Routes};
 use problem::{Kind, Problem};
 pub use server::Server;
@@ -82,7 +90,13 @@ pub struct ServeState {
     pub defaults: channel::Receiver<LeaseDefaults>,
     /// Which URLs are never fetched.
     pub refuses: Refuses,
+    /// Takes in what owners push.
+    pub push: PushDoor,
 }
+
+/// Checks the key of a push, and takes in its URLs.
+pub type PushDoor =
+    Arc<dyn Fn(Push) -> BoxFuture<'static, Result<Pushed, StoreError>> + Send + Sync>;
 
 /// Says why a URL is never fetched, by what the URL itself shows.
 pub type Refuses = Arc<dyn Fn(&url::Url) -> Option<String> + Send + Sync>;
@@ -99,6 +113,8 @@ struct Context {
     description: Description,
     /// Places for those who follow changes.
     streams: Arc<Semaphore>,
+    /// Shares of those who ask the public listener.
+    budgets: public::Budgets,
 }
 
 impl Context {
@@ -168,6 +184,14 @@ fn site_routes(routes: Routes) -> Routes {
         .get("/v1/sources/{id}", "One source, with its polls", &[], show::source)
         .delete("/v1/sources/{id}", "Drops a source", &[Refused], operate::delete_source)
         .post("/v1/sources/{id}/poll", "Makes a source due", &[], operate::poll_source)
+        .get("/v1/submissions", "What webmasters submitted", &[], submissions::submissions)
+        .post(
+            "/v1/submissions/{id}/grant",
+            "Makes it a source of a site",
+            &[Refused],
+            submissions::grant,
+        )
+        .delete("/v1/submissions/{id}", "Drops a submission", &[], submissions::forget_submission)
         .get("/v1/polls", "Polls, in their order", &[], show::polls)
         .get("/v1/polls/{id}/changes", "What a poll changed", &[], show::changes_of_poll)
 }

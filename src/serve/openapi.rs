@@ -51,11 +51,14 @@ pub(crate) trait Described<Inputs> {
 
 /// A method of a path, on its way into the description.
 pub(crate) struct Operation<'a> {
+    method: Method,
     path: &'static str,
     parameters: Vec<Value>,
     body: Option<Value>,
     /// The status of success, what it means, and the content by media type.
     success: (u16, &'static str, Map<String, Value>),
+    /// Another status with the same content.
+    further: Option<(u16, &'static str)>,
     kinds: Vec<Kind>,
     requests: &'a mut SchemaGenerator,
     answers: &'a mut SchemaGenerator,
@@ -64,6 +67,8 @@ pub(crate) struct Operation<'a> {
 /// The routes of the API, and what is told of them.
 pub(super) struct Routes {
     router: Router<Arc<Context>>,
+    /// For anybody: no token, no origin, and a share for each client.
+    is_public: bool,
     group: &'static str,
     groups: Vec<Value>,
     paths: Map<String, Value>,
@@ -95,6 +100,7 @@ impl Routes {
         settings.meta_schema = None;
         Self {
             router: Router::new(),
+            is_public: false,
             group: "",
             groups: Vec::new(),
             paths: Map::new(),
@@ -102,6 +108,11 @@ impl Routes {
             requests: settings.clone().for_deserialize().into_generator(),
             answers: settings.for_serialize().into_generator(),
         }
+    }
+
+    /// Routes for anybody.
+    pub(super) fn public() -> Self {
+        Self { is_public: true, ..Self::new() }
     }
 
     /// The routes from here on belong together.
@@ -169,16 +180,21 @@ impl Routes {
         about: &str,
         kinds: &[Kind],
     ) {
-        let is_open = super::gate::OPEN.contains(&path);
+        let is_open = self.is_public || super::gate::OPEN.contains(&path);
         let mut operation = Operation {
+            method: method.clone(),
             path,
             parameters: Vec::new(),
             body: None,
             success: (200, "Done.", Map::new()),
+            further: None,
             kinds: [kinds, &ALWAYS].concat(),
             requests: &mut self.requests,
             answers: &mut self.answers,
         };
+        if self.is_public {
+            operation.kinds.push(Kind::TooMany);
+        }
         if !is_open {
             operation.kinds.extend([Kind::Unauthorized, Kind::ForeignHost]);
             if *method != Method::GET {
@@ -187,9 +203,12 @@ impl Routes {
         }
         H::describe(&mut operation);
         let statuses = operation.kinds.iter().map(|kind| kind.status());
-        let statuses: BTreeSet<u16> = statuses.chain([operation.success.0]).collect();
+        let statuses: BTreeSet<u16> = statuses
+            .chain([operation.success.0])
+            .chain(operation.further.map(|(status, _)| status))
+            .collect();
         let mut told = operation.told::<H>(about, self.group);
-        if is_open {
+        if is_open && !self.is_public {
             told["security"] = json!([]);
         }
         self.statuses.insert((method.clone(), path), statuses);
@@ -210,6 +229,7 @@ impl Routes {
             .iter()
             .map(|kind| (named(kind.status()), described(kind.status(), &problem)))
             .collect();
+        let security = if self.is_public { json!([]) } else { json!([{ "bearer": [] }, {}]) };
         let document = json!({
             "openapi": "3.1.1",
             "info": {
@@ -224,7 +244,7 @@ impl Routes {
             "servers": [{ "url": "/" }],
             "tags": self.groups,
             // Without listen.token_file no token is asked for.
-            "security": [{ "bearer": [] }, {}],
+            "security": security,
             "paths": self.paths,
             "components": {
                 "securitySchemes": { "bearer": { "type": "http", "scheme": "bearer" } },
@@ -239,8 +259,13 @@ impl Routes {
 
 impl Operation<'_> {
     /// It may answer with these problems.
-    fn may(&mut self, kinds: &[Kind]) {
+    pub(super) fn may(&mut self, kinds: &[Kind]) {
         self.kinds.extend_from_slice(kinds);
+    }
+
+    /// It may also answer so, with the same content.
+    pub(super) fn also(&mut self, status: u16, means: &'static str) {
+        self.further = Some((status, means));
     }
 
     /// The schema of what is read.
@@ -266,8 +291,13 @@ impl Operation<'_> {
             let at = format!("#/components/responses/{}", named(status));
             (status.to_string(), json!({ "$ref": at }))
         });
+        let further = self.further.map(|(status, means)| {
+            let mut same = answer.clone();
+            same["description"] = json!(means);
+            (status.to_string(), same)
+        });
         let responses: Map<_, _> =
-            [(status.to_string(), answer)].into_iter().chain(problems).collect();
+            [(status.to_string(), answer)].into_iter().chain(further).chain(problems).collect();
         let mut told = json!({
             "operationId": id,
             "summary": about,

@@ -292,7 +292,10 @@ pub(crate) async fn poll_source(
     source(&context, SourceId(id)).await
 }
 
-async fn source(context: &Context, id: SourceId) -> Result<Json<sources::Source>, Problem> {
+pub(super) async fn source(
+    context: &Context,
+    id: SourceId,
+) -> Result<Json<sources::Source>, Problem> {
     let (source, polls) = context.state.store.source(id).await?;
     Ok(Json(sources::Source::with_polls(source, polls)))
 }

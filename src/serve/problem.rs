@@ -6,6 +6,7 @@
 //! change. The one mapping from [`StoreError`] to an answer is here.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -55,6 +56,12 @@ pub(crate) enum Kind {
     BodyTooLarge,
     /// The body is not `application/json`, or is compressed.
     UnsupportedMediaType,
+    /// The key of a push is not that of its host.
+    InvalidKey,
+    /// URLs of a push are not of its host, or its key cannot be one.
+    NotOfHost,
+    /// The client, or the host that it speaks of, has had its share for now.
+    TooMany,
     /// A bug, or a damaged store.
     Internal,
     /// Try again soon.
@@ -67,7 +74,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::MalformedJson,
         Self::InvalidField,
         Self::LimitExceeded,
@@ -82,6 +89,9 @@ impl Kind {
         Self::Refused,
         Self::BodyTooLarge,
         Self::UnsupportedMediaType,
+        Self::InvalidKey,
+        Self::NotOfHost,
+        Self::TooMany,
         Self::Internal,
         Self::Busy,
         Self::Unavailable,
@@ -106,6 +116,9 @@ impl Kind {
             Self::UnsupportedMediaType => {
                 ("unsupported-media-type", "The body must be plain JSON", 415)
             }
+            Self::InvalidKey => ("invalid-key", "The key is not that of the host", 403),
+            Self::NotOfHost => ("not-of-host", "Not of this host, or no possible key", 422),
+            Self::TooMany => ("too-many-requests", "Too many requests", 429),
             Self::ForeignHost => ("foreign-host", "The Host header names another server", 421),
             Self::Internal => ("internal", "The daemon failed", 500),
             Self::Busy => ("busy", "Busy, try again", 503),
@@ -124,7 +137,7 @@ impl Kind {
         match self {
             Self::Busy => Some(1),
             Self::Unavailable => Some(5),
-            Self::StorageFull => Some(60),
+            Self::StorageFull | Self::TooMany => Some(60),
             _ => None,
         }
     }
@@ -135,6 +148,8 @@ impl Kind {
 pub(crate) struct Problem {
     kind: Kind,
     detail: String,
+    /// Seconds, where it is known better than by the kind.
+    retry_after: Option<u64>,
 }
 
 /// The members of RFC 9457 section 3.1.
@@ -193,7 +208,13 @@ impl Problem {
             detail.truncate(at);
             detail.push('…');
         }
-        Self { kind, detail }
+        Self { kind, detail, retry_after: None }
+    }
+
+    /// Come again after `wait`.
+    pub(crate) fn too_many(wait: Duration, detail: impl Into<String>) -> Self {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        Self { retry_after: Some(seconds.max(1)), ..Self::new(Kind::TooMany, detail) }
     }
 
     /// A field or parameter has a value that cannot be.
@@ -266,7 +287,7 @@ impl IntoResponse for Problem {
             StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
-        if let Some(seconds) = self.kind.retry_after() {
+        if let Some(seconds) = self.retry_after.or(self.kind.retry_after().map(u64::from)) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if self.kind == Kind::Unauthorized {

@@ -7,14 +7,17 @@
 //! than half of the open files that the system allows us: the store and the
 //! fetcher need theirs.
 
+use std::collections::HashMap;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
@@ -25,6 +28,8 @@ use tokio_util::task::TaskTracker;
 
 use super::changes::MAX_STREAMS;
 use super::extract::BodyBudget;
+use super::limits::key_of;
+use super::public::{self, Peer};
 use super::watch::REQUEST_TIMEOUT;
 use super::wire::grouped;
 use super::{Context, ServeState, around, routes};
@@ -47,19 +52,44 @@ const LIFETIME: Duration = Duration::from_secs(600);
 const LAST_REQUEST: Duration = REQUEST_TIMEOUT.saturating_add(Duration::from_secs(30));
 /// Pause after a failed accept: descriptors come back when requests end.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
-/// The API's listener, bound and not yet served.
+/// Connections at once to the public listener, unless that is over a fourth of
+/// what the other may have.
+const MAX_PUBLIC_CONNECTIONS: usize = 256;
+/// Of these, of one client that is not on this machine.
+const MAX_OF_CLIENT: usize = 16;
+
+/// Who comes in by a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Door {
+    /// Fetchers and operators.
+    Api,
+    /// Webmasters, which is anybody.
+    Public,
+}
+
+/// A listener, bound and not yet served.
 pub struct Server {
     listener: TcpListener,
     bound: SocketAddr,
     state: ServeState,
+    door: Door,
 }
 
 impl Server {
-    /// Binds the listener; with port 0 the system picks one.
+    /// Binds the API's listener; with port 0 the system picks one.
     pub async fn bind(addr: SocketAddr, state: ServeState) -> io::Result<Self> {
+        Self::bind_door(addr, state, Door::Api).await
+    }
+
+    /// Binds the webmasters' listener: other routes, for anybody, within shares.
+    pub async fn bind_public(addr: SocketAddr, state: ServeState) -> io::Result<Self> {
+        Self::bind_door(addr, state, Door::Public).await
+    }
+
+    async fn bind_door(addr: SocketAddr, state: ServeState, door: Door) -> io::Result<Self> {
         let listener = TcpListener::bind(addr).await?;
         let bound = listener.local_addr()?;
-        Ok(Self { listener, bound, state })
+        Ok(Self { listener, bound, state, door })
     }
 
     /// Where it really listens.
@@ -71,21 +101,36 @@ impl Server {
     /// polls answer at once, and requests have `drain` to end; what is left
     /// after that is cut off.
     pub async fn run(self, stop: CancellationToken, drain: Duration) {
-        let Self { listener, bound, state } = self;
+        let Self { listener, bound, state, door } = self;
         let metrics = state.metrics.clone();
-        let (routes, description) = routes().finish(state.version);
+        let (routes, bodies) = match door {
+            Door::Api => (routes(), BodyBudget::default()),
+            Door::Public => (public::routes(), BodyBudget::of(public::BODIES)),
+        };
+        let (routes, description) = routes.finish(state.version);
         let context = Context {
             state,
             bound,
             stop: stop.clone(),
             description,
-            bodies: BodyBudget::default(),
+            bodies,
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+            budgets: public::Budgets::default(),
         };
         let limits = std::fs::read_to_string("/proc/self/limits").ok();
         let places = connection_limit(limits.as_deref());
-        let connections =
-            Connections::new(around(routes, Arc::new(context)), metrics, stop, places);
+        let context = Arc::new(context);
+        let connections = match door {
+            Door::Api => Connections::new(around(routes, context), metrics, stop, places),
+            Door::Public => {
+                let places = (places / 4).clamp(1, MAX_PUBLIC_CONNECTIONS);
+                let inner = public::around(routes, context);
+                Connections {
+                    of_client: Some(Arc::default()),
+                    ..Connections::new(inner, metrics, stop, places)
+                }
+            }
+        };
         connections.accept_from(listener).await;
         connections.drain(drain).await;
     }
@@ -97,6 +142,8 @@ struct Connections {
     router: Router,
     metrics: Arc<Metrics>,
     places: Arc<Semaphore>,
+    /// How many each client has, where that is limited.
+    of_client: Option<Arc<OfClient>>,
     /// What a connection without a place gets.
     overloaded: Arc<str>,
     header_timeout: Duration,
@@ -112,6 +159,7 @@ impl Connections {
             router,
             metrics,
             places: Arc::new(Semaphore::new(places)),
+            of_client: None,
             overloaded: overloaded(places).into(),
             header_timeout: HEADER_TIMEOUT,
             tasks: TaskTracker::new(),
@@ -129,7 +177,7 @@ impl Connections {
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, _)) => self.open(stream),
+                Ok((stream, peer)) => self.open(stream, peer),
                 Err(error) if is_of_the_client(&error) => {}
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept connections for the moment");
@@ -140,24 +188,45 @@ impl Connections {
     }
 
     /// Serves a connection in a task of its own, if there is a place for it.
-    fn open(&self, stream: TcpStream) {
-        let Ok(place) = self.places.clone().try_acquire_owned() else {
+    fn open(&self, stream: TcpStream, peer: SocketAddr) {
+        let place = self.places.clone().try_acquire_owned().ok();
+        let Some((place, of_client)) = place.zip(self.place_of_client(peer)) else {
             self.metrics.connection_refused();
             turn_away(stream, &self.overloaded);
             return;
         };
-        self.tasks.spawn(self.clone().serve(stream, place));
+        self.tasks.spawn(self.clone().serve(stream, peer, (place, of_client)));
     }
 
-    async fn serve(self, stream: TcpStream, _place: OwnedSemaphorePermit) {
+    /// One of the places that a client may have, if there is any. This machine
+    /// has all: a proxy comes from here.
+    fn place_of_client(&self, peer: SocketAddr) -> Option<PlaceOfClient> {
+        let limited = self.of_client.as_ref().filter(|_| !peer.ip().to_canonical().is_loopback());
+        match limited {
+            Some(all) => PlaceOfClient::take(all, key_of(peer.ip())),
+            None => Some(PlaceOfClient { all: Arc::default(), client: 0 }),
+        }
+    }
+
+    async fn serve(
+        self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        _place: (OwnedSemaphorePermit, PlaceOfClient),
+    ) {
         // Answers are small and written whole; waiting to fill a packet only delays.
         let _ = stream.set_nodelay(true);
+        let inner = TowerToHyperService::new(self.router);
+        let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+            request.extensions_mut().insert(Peer(peer));
+            inner.call(request)
+        });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.header_timeout)
             .max_buf_size(MAX_HEADER_BYTES)
             .max_headers(MAX_HEADERS)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router));
+            .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
         tokio::select! {
             ended = connection.as_mut() => return log_end(ended),
@@ -181,6 +250,40 @@ impl Connections {
         tracing::warn!(connections = self.tasks.len(), "requests cut off at the drain deadline");
         self.cut.cancel();
         self.tasks.wait().await;
+    }
+}
+
+/// How many connections each client has.
+type OfClient = Mutex<HashMap<u128, usize>>;
+
+/// A place of a client's; given back on drop.
+struct PlaceOfClient {
+    all: Arc<OfClient>,
+    client: u128,
+}
+
+impl PlaceOfClient {
+    fn take(all: &Arc<OfClient>, client: u128) -> Option<Self> {
+        // Nothing that panics is done while this lock is held.
+        let mut taken = all.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = taken.entry(client).or_default();
+        if *count >= MAX_OF_CLIENT {
+            return None;
+        }
+        *count += 1;
+        Some(Self { all: all.clone(), client })
+    }
+}
+
+impl Drop for PlaceOfClient {
+    fn drop(&mut self) {
+        let mut taken = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = taken.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.client);
+            }
+        }
     }
 }
 

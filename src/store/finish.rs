@@ -20,17 +20,17 @@ impl State {
         self.conn
             .prepare_cached(
                 "UPDATE sources SET last_poll_at = ?2, status = ?3, error = ?4, http_status = ?5,
-                     next_poll_at = CASE WHEN (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN next_poll_at ELSE ?6 END,
+                     next_poll_at = CASE WHEN (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN next_poll_at ELSE ?6 END,
                      interval_ms = ?7,
-                     rule = CASE WHEN (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN rule ELSE ?8 END,
-                     why = CASE WHEN (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN why ELSE ?9 END,
+                     rule = CASE WHEN (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN rule ELSE ?8 END,
+                     why = CASE WHEN (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN why ELSE ?9 END,
                      failures = CASE WHEN ?10 = 0 THEN 0 WHEN failing IS ?11 THEN failures + 1 ELSE 1 END,
                      failing_since = CASE WHEN ?10 = 0 THEN NULL WHEN failing IS ?11 THEN coalesce(failing_since, ?2) ELSE ?2 END,
                      failing = CASE ?10 WHEN 1 THEN ?11 END,
                      last_success_at = CASE ?10 WHEN 1 THEN last_success_at ELSE ?2 END,
-                     state = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN 2 ELSE state END,
-                     retired_why = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN ?9 END,
-                     retired_at = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index') AND next_poll_at > ?2) THEN ?2 END,
+                     state = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN 2 ELSE state END,
+                     retired_why = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN ?9 END,
+                     retired_at = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN ?2 END,
                      rhythm = ?12, moved_to = ?13, moved_polls = ?14, moved_since = ?15
                  WHERE id = ?1",
             )

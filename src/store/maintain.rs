@@ -36,6 +36,7 @@ impl State {
         let mut more = self.drop_history("polls", polls)?;
         more |= self.drop_changes(changes)?;
         more |= self.drop_history("robots_changes", changes)?;
+        more |= self.forget_submissions(polls)?;
         more |= self.retire_dropped_children(now)?;
         more |= self.release_one_retired(now)?;
         more |= self.give_back_pages()?;

@@ -305,7 +305,7 @@ impl State {
         self.conn
             .prepare_cached(
                 "UPDATE sources SET next_poll_at = ?2,
-                     rule = CASE rule WHEN 'asked' THEN rule ELSE 'deferred' END,
+                     rule = CASE WHEN rule IN ('asked', 'pinged') THEN rule ELSE 'deferred' END,
                      why = 'its host is to be left alone until then' WHERE id = ?1",
             )
             .and_then(|mut update| update.execute(params![id.0, until.as_millisecond()]))

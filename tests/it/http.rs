@@ -9,6 +9,7 @@ use sitemapd::app::{App, AppError, Reload};
 use sitemapd::clock::Clock;
 use sitemapd::config::Config;
 use sitemapd::fetch::api::{ApiClient, ApiError};
+use sitemapd::store::Store;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -31,6 +32,7 @@ struct Daemon {
     running: JoinHandle<Result<(), AppError>>,
     reload: mpsc::Sender<Reload>,
     dir: TempDir,
+    store: Store,
 }
 
 /// One answer, as it came over the wire.
@@ -61,11 +63,11 @@ impl Daemon {
             config.listen.token_file = Some(file);
         }
         let app = App::build(config, Clock::system()).await.unwrap();
-        let addr = app.api_addr();
+        let (addr, store) = (app.api_addr(), app.store().clone());
         let stop = CancellationToken::new();
         let (reload, reloads) = mpsc::channel(1);
         let running = tokio::spawn(app.run(stop.clone(), reloads));
-        Self { addr, stop, running, reload, dir }
+        Self { addr, stop, running, reload, dir, store }
     }
 
     /// Sends one request as it is written here and reads the answer to its end.

@@ -23,6 +23,7 @@ mod hostile;
 mod http;
 mod logs;
 mod process;
+mod public;
 mod queue;
 mod reading;
 mod readme;

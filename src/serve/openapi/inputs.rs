@@ -1,12 +1,14 @@
 //! What each extractor reads, as the description has it.
 
 use axum::extract::State;
+use axum::http::Method;
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
 use super::{Input, Operation};
 use crate::serve::extract::{Params, Payload, RowId, Segment};
 use crate::serve::problem::Kind;
+use crate::serve::wire::MAX_URL_CHARS;
 
 impl<S> Input for State<S> {
     fn describe(_: &mut Operation<'_>) {}
@@ -70,6 +72,20 @@ impl Operation<'_> {
         let name = self.path.split(['{', '}']).nth(1).unwrap_or_default();
         let told = json!({ "name": name, "in": "path", "required": true, "schema": schema });
         self.parameters.push(told);
+    }
+
+    /// A parameter of the query; a POST may have it in a form instead.
+    pub(in crate::serve) fn in_query_or_form(&mut self, name: &str, about: &str) {
+        let is_post = self.method == Method::POST;
+        let schema = json!({ "type": "string", "maxLength": MAX_URL_CHARS });
+        let told = json!({ "name": name, "in": "query", "required": !is_post,
+            "description": about, "schema": schema });
+        self.parameters.push(told);
+        if is_post {
+            let form = json!({ "type": "object", "properties": { name: schema } });
+            let content = json!({ "application/x-www-form-urlencoded": { "schema": form } });
+            self.body = Some(json!({ "required": false, "content": content }));
+        }
     }
 
     /// What a header says, where it is there.

@@ -172,3 +172,16 @@ async fn what_does_not_end_before_the_deadline_is_cut_off() {
     running.served.await.expect("ended");
     assert_eq!(read_to_end(stuck).await, "");
 }
+
+#[test]
+fn a_client_has_so_many_places_and_gives_them_back() {
+    let all: Arc<OfClient> = Arc::default();
+    let mut taken: Vec<_> = (0..MAX_OF_CLIENT).map(|_| PlaceOfClient::take(&all, 1)).collect();
+    assert!(taken.iter().all(Option::is_some));
+    assert!(PlaceOfClient::take(&all, 1).is_none());
+    assert!(PlaceOfClient::take(&all, 2).is_some(), "another has its own");
+    taken.pop();
+    assert!(PlaceOfClient::take(&all, 1).is_some());
+    taken.clear();
+    assert!(all.lock().expect("no panic").is_empty(), "nothing is kept of those who left");
+}

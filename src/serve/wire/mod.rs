@@ -9,6 +9,7 @@
 mod include;
 pub(crate) mod queue;
 pub(crate) mod sources;
+pub(crate) mod submissions;
 pub(crate) mod views;
 
 use std::borrow::Cow;

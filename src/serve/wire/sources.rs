@@ -128,10 +128,10 @@ impl From<Trusted> for Trust {
 
 /// How many entries of a type a source lists; only pages are counted.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
-struct Contents {
+pub(super) struct Contents {
     #[serde(rename = "type")]
-    content_type: &'static str,
-    submitted: u64,
+    pub(super) content_type: &'static str,
+    pub(super) submitted: u64,
 }
 
 impl From<SourceView> for Source {
@@ -185,7 +185,7 @@ impl Source {
 
 /// Search Console's word for what a source is; before its first read, what it
 /// is asked for.
-fn console_type(role: Role, kind: Option<DocumentKind>) -> &'static str {
+pub(super) fn console_type(role: Role, kind: Option<DocumentKind>) -> &'static str {
     match kind {
         Some(DocumentKind::Urlset | DocumentKind::Index | DocumentKind::Mixed) => "sitemap",
         Some(DocumentKind::Text) => "url-list",

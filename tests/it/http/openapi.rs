@@ -155,6 +155,7 @@ async fn every_answer_is_as_the_description_has_it_down_to_its_fields() {
         {"token": a["token"], "content_hash": "1", "status": 200},
         {"token": others[0], "outcome": "failed", "error": "<b>no</b>", "status": 500},
     ]});
+    let (submitted, _) = daemon.store.hear(origin.url("/pinged.xml")).await.unwrap();
     let by_site = daemon.get("/v1/sources").await.json()["sources"].clone();
     let by_role = |role: &str| {
         let found = by_site.as_array().unwrap().iter().find(|source| source["role"] == role);
@@ -202,6 +203,14 @@ async fn every_answer_is_as_the_description_has_it_down_to_its_fields() {
         ("post", "/v1/sources", String::new(), json!({"site": "a", "url": origin.url("/new.xml")})),
         ("get", "/v1/sources/{id}", format!("/v1/sources/{map}"), Value::Null),
         ("post", "/v1/sources/{id}/poll", format!("/v1/sources/{map}/poll"), json!({})),
+        ("get", "/v1/submissions", "?pending=true".to_owned(), Value::Null),
+        (
+            "post",
+            "/v1/submissions/{id}/grant",
+            format!("/v1/submissions/{submitted}/grant"),
+            json!({"site": "a"}),
+        ),
+        ("delete", "/v1/submissions/{id}", format!("/v1/submissions/{submitted}"), Value::Null),
         ("get", "/v1/polls", String::new(), Value::Null),
         ("get", "/v1/polls/{id}/changes", changed, Value::Null),
         ("delete", "/v1/sources/{id}", format!("/v1/sources/{map}"), Value::Null),
@@ -232,7 +241,7 @@ async fn every_answer_is_as_the_description_has_it_down_to_its_fields() {
         let expected = match (method, path) {
             // A site that the config has cannot be forgotten.
             ("delete", "/v1/sites/{name}") => 409,
-            ("delete", "/v1/sources/{id}") => 204,
+            ("delete", "/v1/sources/{id}" | "/v1/submissions/{id}") => 204,
             _ => 200,
         };
         assert_eq!(answer.status, expected, "{method} {target}: {}", answer.body);

@@ -57,6 +57,8 @@ pub struct Daemon {
     pub clock: Clock,
     /// Where its API listens.
     pub api: SocketAddr,
+    /// Where webmasters are listened to, if anywhere.
+    pub public: Option<SocketAddr>,
     folder: PathBuf,
     allow: Vec<u16>,
     stop: CancellationToken,
@@ -100,7 +102,7 @@ impl World {
     /// The same with a config that no text says.
     pub async fn start_with(&self, config: Config) -> Daemon {
         let app = App::build_with(config, self.clock.clone(), self.lookup.clone()).await.unwrap();
-        let (store, api) = (app.store().clone(), app.api_addr());
+        let (store, api, public) = (app.store().clone(), app.api_addr(), app.public_addr());
         let stop = CancellationToken::new();
         let (reload, reloads) = mpsc::channel(1);
         let running = tokio::spawn(app.run(stop.clone(), reloads));
@@ -108,6 +110,7 @@ impl World {
             store,
             clock: self.clock.clone(),
             api,
+            public,
             folder: self.folder(),
             allow: self.allow.clone(),
             stop,

@@ -1,0 +1,349 @@
+//! Pushes of owners: the key is checked on the host itself, then the URLs count.
+//!
+//! The key file is fetched by the same door as all else: the guard, the host's
+//! clock, one request at a time, [`MAX_FILE`] bytes, no redirect. What was found
+//! is remembered for a day, what was not for [`DEBOUNCE`]; only hosts of sites
+//! are ever asked, each [`CHECKS`] times in [`DEBOUNCE`] at most. Where a host
+//! does not answer now, the push waits in the store.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io::Read as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use url::Url;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::Poller;
+use super::gate::ClockGate;
+use crate::config::{Scope, Site};
+use crate::fetch::body::Decoded;
+use crate::fetch::{Answer, FetchError, Request, Validators};
+use crate::recrawl::later;
+use crate::store::StoreError;
+use crate::store::pushes::{Heeded, Push, Pushed, PushedUrl, SiteRow};
+use crate::url::{SiteRules, are_twins};
+
+/// Pushes of one URL that come closer count as one; so long a wrong key is
+/// remembered (`IndexNow` asks for no more than a push a URL in ten minutes).
+const DEBOUNCE: Duration = Duration::from_secs(600);
+/// How long a key that was found holds.
+const KEY_HOLDS: Duration = Duration::from_secs(24 * 3_600);
+/// Key files asked of one host within [`DEBOUNCE`].
+const CHECKS: u32 = 10;
+/// Hosts, keys and URLs that are remembered.
+const REMEMBERED: usize = 10_000;
+const REMEMBERED_URLS: usize = 200_000;
+/// Bytes of a key file: the longest key, and white space.
+const MAX_FILE: u64 = 4 << 10;
+/// Longest that a push waits for the check of its key before it is put off.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Keys checked at once.
+const AT_ONCE: usize = 8;
+/// Pushes that wait are looked at this often.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// The latest of something, by a hash; the oldest goes first.
+struct Latest<T> {
+    most: usize,
+    known: HashMap<u64, (Timestamp, T)>,
+    order: VecDeque<u64>,
+}
+
+impl<T: Copy> Latest<T> {
+    fn new(most: usize) -> Self {
+        Self { most, known: HashMap::new(), order: VecDeque::new() }
+    }
+
+    /// What is known and still holds.
+    fn get(&self, key: u64, now: Timestamp) -> Option<T> {
+        self.known.get(&key).filter(|(until, _)| *until > now).map(|(_, value)| *value)
+    }
+
+    fn put(&mut self, key: u64, until: Timestamp, value: T) {
+        if self.known.insert(key, (until, value)).is_none() {
+            self.order.push_back(key);
+        }
+        if self.order.len() > self.most
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+}
+
+/// What is remembered of pushes.
+pub(super) struct PushMemory {
+    recent: Mutex<Recent>,
+    turns: Semaphore,
+}
+
+struct Recent {
+    keys: Latest<bool>,
+    checks: Latest<u32>,
+    urls: Latest<()>,
+}
+
+impl Default for PushMemory {
+    fn default() -> Self {
+        let recent = Recent {
+            keys: Latest::new(REMEMBERED),
+            checks: Latest::new(REMEMBERED),
+            urls: Latest::new(REMEMBERED_URLS),
+        };
+        Self { recent: Mutex::new(recent), turns: Semaphore::new(AT_ONCE) }
+    }
+}
+
+impl PushMemory {
+    /// Nothing that panics is done while this lock is held.
+    fn guard(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the host says of a key.
+enum Verdict {
+    Right,
+    Wrong(String),
+    /// It did not say.
+    Unknown,
+}
+
+/// A site that has the host of a push.
+struct Owner {
+    row: SiteRow,
+    rules: SiteRules,
+    home: Url,
+}
+
+impl Poller {
+    /// Takes in a push, if its key is that of its host.
+    pub(crate) async fn take_push(&self, push: Push) -> Result<Pushed, StoreError> {
+        let owners = self.owners(&push).await?;
+        if owners.is_empty() {
+            return Ok(Pushed::InvalidKey("no site here has this host".to_owned()));
+        }
+        if !self.is_known_key(&push) && !self.may_check(&push.host) {
+            return Ok(Pushed::TooMany(DEBOUNCE));
+        }
+        match self.verdict(&push).await {
+            Verdict::Right => self.note(push, &owners).await.map(Pushed::Taken),
+            Verdict::Wrong(why) => Ok(Pushed::InvalidKey(why)),
+            Verdict::Unknown => {
+                let is_kept = self.store.keep_push(push).await?;
+                Ok(if is_kept { Pushed::Waiting } else { Pushed::TooMany(DEBOUNCE) })
+            }
+        }
+    }
+
+    /// Checks the keys of pushes that wait, until told to stop.
+    pub(crate) async fn mind_pushes(self: Arc<Self>, stop: CancellationToken) {
+        loop {
+            if let Err(error) = self.retry_pushes().await
+                && !matches!(error, StoreError::Closed)
+            {
+                tracing::error!(%error, "pushes that wait are put off");
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.clock.sleep(LOOK_AGAIN) => {}
+            }
+        }
+    }
+
+    async fn retry_pushes(&self) -> Result<(), StoreError> {
+        for (row, push) in self.store.waiting_pushes().await? {
+            let owners = self.owners(&push).await?;
+            let verdict = if owners.is_empty() {
+                Verdict::Wrong("the site is gone".to_owned())
+            } else {
+                self.verdict(&push).await
+            };
+            match verdict {
+                Verdict::Right => {
+                    self.note(push, &owners).await?;
+                }
+                Verdict::Wrong(why) => tracing::info!(host = push.host, why, "push dropped"),
+                Verdict::Unknown => continue,
+            }
+            self.store.drop_push(row).await?;
+        }
+        Ok(())
+    }
+
+    /// The active sites that have this host, the one with that home first.
+    async fn owners(&self, push: &Push) -> Result<Vec<Owner>, StoreError> {
+        let config = Arc::clone(&self.config.borrow());
+        let mut sites: Vec<&Site> =
+            config.sites.values().filter(|site| has_host(site, &push.key_url)).collect();
+        sites.sort_by_key(|site| site.url.host() != push.key_url.host());
+        let mut owners = Vec::new();
+        for site in sites.into_iter().take(AT_ONCE) {
+            let Some(row) = self.store.site_row(site.name.clone()).await? else { continue };
+            let rules = SiteRules::new(site, row.origin.as_ref());
+            owners.push(Owner { row, rules, home: site.url.clone() });
+        }
+        Ok(owners)
+    }
+
+    fn key_hash(&self, push: &Push) -> u64 {
+        let text = format!("{} {}", push.key_url, push.key);
+        xxh3_64_with_seed(text.as_bytes(), self.store.seed())
+    }
+
+    fn is_known_key(&self, push: &Push) -> bool {
+        let (key, now) = (self.key_hash(push), self.clock.steady());
+        self.pushes.guard().keys.get(key, now).is_some()
+    }
+
+    /// One more of the checks that a host may be asked for.
+    fn may_check(&self, host: &str) -> bool {
+        let now = self.clock.steady();
+        let host = xxh3_64_with_seed(host.as_bytes(), self.store.seed());
+        let mut recent = self.pushes.guard();
+        let made = recent.checks.get(host, now).unwrap_or(0);
+        if made >= CHECKS {
+            return false;
+        }
+        let until = match recent.checks.known.get(&host) {
+            Some((until, _)) if made > 0 => *until,
+            _ => later(now, DEBOUNCE),
+        };
+        recent.checks.put(host, until, made + 1);
+        true
+    }
+
+    async fn verdict(&self, push: &Push) -> Verdict {
+        let (key, now) = (self.key_hash(push), self.clock.steady());
+        match self.pushes.guard().keys.get(key, now) {
+            Some(true) => return Verdict::Right,
+            Some(false) => return Verdict::Wrong("it was not found a moment ago".to_owned()),
+            None => {}
+        }
+        let asking = async {
+            let _turn = self.pushes.turns.acquire().await;
+            self.ask_for_key(push).await
+        };
+        let verdict = tokio::time::timeout(PATIENCE, asking).await.unwrap_or(Verdict::Unknown);
+        let (holds, is_right) = match verdict {
+            Verdict::Right => (KEY_HOLDS, true),
+            Verdict::Wrong(_) => (DEBOUNCE, false),
+            Verdict::Unknown => return verdict,
+        };
+        self.pushes.guard().keys.put(key, later(now, holds), is_right);
+        verdict
+    }
+
+    async fn ask_for_key(&self, push: &Push) -> Verdict {
+        let delay = self.config.borrow().politeness.host_delay;
+        let gate = ClockGate::new(self, delay);
+        let request = Request {
+            url: push.key_url.clone(),
+            validators: Validators::default(),
+            headers: Vec::new(),
+            max_wire_bytes: MAX_FILE,
+            max_redirects: 0,
+        };
+        match self.fetcher.fetch(request, &gate).await {
+            Ok(Answer::Document(fetched)) => {
+                let mut text = Vec::new();
+                let decoded = Decoded::new(fetched.body, &fetched.content_encoding, 4 * MAX_FILE);
+                // What cannot be decoded is not the key.
+                let _ = decoded.take(MAX_FILE).read_to_end(&mut text);
+                let bare = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&text);
+                if !fetched.cut && bare.trim_ascii() == push.key.as_bytes() {
+                    Verdict::Right
+                } else {
+                    Verdict::Wrong("the key file holds something else".to_owned())
+                }
+            }
+            Ok(Answer::Refused(head)) if head.status == 429 || head.status >= 500 => {
+                Verdict::Unknown
+            }
+            Ok(Answer::Refused(head)) => {
+                Verdict::Wrong(format!("the key file answers with HTTP status {}", head.status))
+            }
+            Ok(Answer::NotModified(_)) | Err(FetchError::Redirects(_)) => {
+                Verdict::Wrong("the key file must answer by itself, without a redirect".to_owned())
+            }
+            Err(FetchError::Blocked(_)) => {
+                Verdict::Wrong("the key file is at an address that is never fetched".to_owned())
+            }
+            Err(_) => Verdict::Unknown,
+        }
+    }
+
+    /// The URLs of a push whose key is right.
+    async fn note(&self, push: Push, owners: &[Owner]) -> Result<Heeded, StoreError> {
+        let now = self.clock.steady();
+        let mut heeded = Heeded::default();
+        let (mut fresh, mut keys) = (Vec::new(), HashSet::new());
+        for url in &push.urls {
+            let admit = |owner: &Owner| {
+                let url = owner.rules.admit(url.as_str(), &owner.home).ok()?;
+                Some(PushedUrl { site: owner.row.id, crawl: owner.row.crawl, url })
+            };
+            let Some(pushed) = owners.iter().find_map(admit) else {
+                heeded.outside += 1;
+                continue;
+            };
+            let text = format!("{}{}", pushed.url.authority, pushed.url.path);
+            let key = xxh3_64_with_seed(text.as_bytes(), self.store.seed());
+            if self.pushes.guard().urls.get(key, now).is_some() || !keys.insert(key) {
+                heeded.repeated += 1;
+                continue;
+            }
+            fresh.push(pushed);
+        }
+        (heeded.known, heeded.unknown) = self.store.heed(fresh).await?;
+        let mut recent = self.pushes.guard();
+        for key in keys {
+            recent.urls.put(key, later(now, DEBOUNCE), ());
+        }
+        drop(recent);
+        tracing::info!(
+            host = push.host,
+            known = heeded.known,
+            unknown = heeded.unknown,
+            repeated = heeded.repeated,
+            outside = heeded.outside,
+            "pushed"
+        );
+        Ok(heeded)
+    }
+}
+
+/// Is it a host of the site? A scope of "any" makes no host the site's own.
+fn has_host(site: &Site, at: &Url) -> bool {
+    let host = at.host_str().unwrap_or_default();
+    let port = at.port().map(|port| format!("{host}:{port}"));
+    let is_listed = |own: &String| own == host || Some(own) == port.as_ref();
+    let domain = |url: &Url| url.domain().and_then(psl::domain_str).map(str::to_owned);
+    (site.url.host() == at.host() && site.url.port() == at.port())
+        || are_twins(at, &site.url)
+        || site.hosts.iter().any(is_listed)
+        || site.scope == Scope::Domain
+            && domain(at).is_some_and(|own| domain(&site.url) == Some(own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_latest_is_remembered_and_only_for_its_time() {
+        let at = |second| Timestamp::from_second(second).expect("a timestamp");
+        let mut latest = Latest::new(3);
+        for key in 0..100_000 {
+            latest.put(key, at(100), ());
+        }
+        assert_eq!((latest.known.len(), latest.order.len()), (3, 3));
+        assert!(latest.get(99_999, at(99)).is_some());
+        assert!(latest.get(99_999, at(100)).is_none(), "its time is over");
+        assert!(latest.get(5, at(0)).is_none(), "the oldest go first");
+    }
+}

@@ -1,0 +1,156 @@
+//! The listener for webmasters: anybody may ask, and nobody may ask for much.
+//!
+//! It has none of the operators' routes. Each client has a share of requests,
+//! all of them together have one, and each host that they speak of has one of
+//! what follows for it (`limits`); who is over is told when to come again.
+//! Paths are taken in every spelling that was ever in use.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Extension, FromRequestParts, Request, State};
+use axum::http::Uri;
+use axum::http::request::Parts;
+use axum::http::uri::PathAndQuery;
+use axum::middleware::{Next, from_fn_with_state, map_request};
+use axum::response::{IntoResponse, Response};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::limits::{Share, Shares, client_of, key_of};
+use super::openapi::{Input, Operation, Routes};
+use super::problem::{Kind, Problem};
+use super::{Context, indexnow, method_not_allowed, no_such_route, openapi_document, ping, watch};
+
+/// Spellings of `/ping`: Bing's, Google's two, Yahoo's.
+const PINGS: [&str; 4] = [
+    "/webmaster/ping.aspx",
+    "/webmasters/tools/ping",
+    "/webmasters/sitemaps/ping",
+    "/siteexplorerservice/v1/ping",
+];
+
+/// Bytes of all bodies held at once: two of the largest pushes.
+pub(super) const BODIES: usize = 48 << 20;
+/// Requests of one client: a minute's worth at once, then one a second.
+const OF_CLIENT: Share = Share { burst: 60.0, hourly: 3_600.0 };
+/// Requests of all clients together: 100 a second.
+const OF_ALL: Share = Share { burst: 500.0, hourly: 360_000.0 };
+/// Pings that name something on one host.
+const PINGS_OF_HOST: Share = Share { burst: 20.0, hourly: 60.0 };
+/// URLs that one client pushes, and that are pushed of one host: two whole
+/// pushes at once, and as many in an hour.
+const PUSHED: Share = Share { burst: 20_000.0, hourly: 20_000.0 };
+
+/// Who may ask for how much.
+pub(crate) struct Budgets {
+    clients: Shares,
+    all: Shares,
+    pub(super) pings_of_host: Shares,
+    pub(super) urls_of_client: Shares,
+    pub(super) urls_of_host: Shares,
+}
+
+impl Default for Budgets {
+    fn default() -> Self {
+        Self {
+            clients: Shares::new(OF_CLIENT),
+            all: Shares::new(OF_ALL),
+            pings_of_host: Shares::new(PINGS_OF_HOST),
+            urls_of_client: Shares::new(PUSHED),
+            urls_of_host: Shares::new(PUSHED),
+        }
+    }
+}
+
+/// The other end of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer(pub(super) SocketAddr);
+
+/// Whose share a request is taken from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Client(pub(super) u128);
+
+impl<S: Sync> FromRequestParts<S> for Client {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        // Every request has come by `admit`, which says whose it is.
+        Ok(parts.extensions.get().copied().unwrap_or(Self(0)))
+    }
+}
+
+impl Input for Client {
+    fn describe(_: &mut Operation<'_>) {}
+}
+
+/// All routes of this listener, and the description of them.
+pub(super) fn routes() -> Routes {
+    Routes::public()
+        .group("webmasters", "Say what has changed, and see what became of it.")
+        .get("/ping", "A sitemap or feed has changed", &[], ping::ping)
+        .post("/ping", "A sitemap or feed has changed", &[], ping::ping_posted)
+        .get("/indexnow", "A URL was added, changed or deleted", &[], indexnow::push_one)
+        .post("/indexnow", "URLs were added, changed or deleted", &[], indexnow::push_many)
+        .get("/submissions/{id}", "Status of a submission", &[], ping::submission_status)
+        .get("/openapi.json", "This description", &[], openapi_document)
+}
+
+/// The routes, with what stands around them.
+pub(super) fn around(routes: Router<Arc<Context>>, context: Arc<Context>) -> Router {
+    let inner = routes
+        .fallback(no_such_route)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(context.clone(), admit))
+        .layer(from_fn_with_state(context.clone(), watch::over))
+        .with_state(context);
+    // A path is respelled before it is looked for.
+    Router::new().fallback_service(inner).layer(map_request(respell))
+}
+
+/// Middleware: one request of the client's share, and of all.
+async fn admit(
+    State(context): State<Arc<Context>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let now = context.state.store.now();
+    let client = key_of(client_of(peer.ip(), request.headers()));
+    let Budgets { clients, all, .. } = &context.budgets;
+    if let Err(wait) = clients.take(client, 1.0, now).and_then(|()| all.take(0, 1.0, now)) {
+        return Problem::too_many(wait, "Too many requests; come again later.").into_response();
+    }
+    // A bare address of a browser's page has no place here; it is not ours to
+    // serve, and says so in words.
+    if request.uri().path() == "/" {
+        return Problem::new(Kind::NoSuchRoute, "Say what has changed at /ping?sitemap=URL.")
+            .into_response();
+    }
+    request.extensions_mut().insert(Client(client));
+    next.run(request).await
+}
+
+/// Whose share something of a host is taken from.
+pub(super) fn host_key(seed: u64, host: &str) -> u128 {
+    u128::from(xxh3_64_with_seed(host.as_bytes(), seed))
+}
+
+/// Middleware: the one spelling of a path that has many.
+async fn respell(mut request: Request) -> Request {
+    let path = request.uri().path().to_ascii_lowercase();
+    let path = match path.as_str() {
+        "/ping" | "/ping/" => "/ping",
+        "/indexnow" | "/indexnow/" => "/indexnow",
+        other if PINGS.contains(&other.trim_end_matches('/')) => "/ping",
+        _ => return request,
+    };
+    let query = request.uri().query().map_or_else(String::new, |query| format!("?{query}"));
+    let mut parts = request.uri().clone().into_parts();
+    parts.path_and_query = PathAndQuery::try_from(format!("{path}{query}")).ok();
+    if let Ok(uri) = Uri::from_parts(parts) {
+        *request.uri_mut() = uri;
+    }
+    request
+}

@@ -1,0 +1,104 @@
+//! The listener itself: its routes, its shares, its patience.
+
+use super::*;
+use crate::support::Reply;
+use crate::support::daemon::{MINUTE, World};
+
+async fn listening() -> (World, Daemon, Origin) {
+    let origin = Origin::start().await;
+    origin.set("/robots.txt", Reply::text("User-agent: *\n"));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&site(&origin, "sitemaps = []")).await;
+    (world, daemon, origin)
+}
+
+#[tokio::test]
+async fn the_public_listener_has_none_of_the_operators_routes() {
+    let (_world, daemon, _origin) = listening().await;
+    let described = get(&daemon, "/openapi.json").await.json();
+    let mut paths: Vec<_> = described["paths"].as_object().unwrap().keys().cloned().collect();
+    paths.sort();
+    assert!(paths.iter().all(|path| !path.starts_with("/v1/")), "{paths:?}");
+    assert!(paths.contains(&"/ping".to_owned()));
+    for target in ["/", "/v1/queue", "/v1/lease", "/v1/submissions", "/metrics", "/status.css"] {
+        assert_eq!(get(&daemon, target).await.status, 404, "{target}");
+    }
+    let put = send(daemon.public.unwrap(), "PUT /ping HTTP/1.1", "").await;
+    assert_eq!(put.status, 405);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_has_a_share_of_requests_and_takes_nothing_of_anothers() {
+    let (_world, daemon, _origin) = listening().await;
+    let mut answers = Vec::new();
+    for _ in 0..61 {
+        answers.push(get_as(&daemon, "2001:db8::1", "/openapi.json").await.status);
+    }
+    assert_eq!(answers.iter().filter(|status| **status == 200).count(), 60);
+    let refused = get_as(&daemon, "2001:db8::2", "/openapi.json").await;
+    assert_eq!(refused.status, 429, "the same /64");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    assert_eq!(get_as(&daemon, "2001:db8:1::1", "/openapi.json").await.status, 200);
+    daemon.clock.advance(MINUTE);
+    assert_eq!(get_as(&daemon, "2001:db8::1", "/openapi.json").await.status, 200);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn pings_of_one_host_are_limited_whoever_sends_them() {
+    let (_world, daemon, origin) = listening().await;
+    let mut last = 200;
+    for client in 0..21 {
+        let target = format!("/ping?sitemap={}/{client}.xml", origin.base());
+        last = get_as(&daemon, &format!("198.51.100.{client}"), &target).await.status;
+    }
+    assert_eq!(last, 429);
+    let other = get(&daemon, "/ping?sitemap=https://other.example/s.xml").await;
+    assert_eq!(other.status, 200);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn large_forms_and_inner_addresses_are_refused() {
+    let (_world, daemon, _origin) = listening().await;
+    let to = daemon.public.unwrap();
+    let large = send(to, "POST /ping HTTP/1.1", &"x".repeat(100_000)).await;
+    assert_eq!(large.status, 413);
+    for url in ["http://127.0.0.1:1/s.xml", "http://169.254.169.254/", "http://[::1]/s.xml"] {
+        let answer = get(&daemon, &format!("/ping?sitemap={}", encoded(url))).await;
+        assert_eq!(answer.status, 400, "{url}");
+    }
+    let evil = "https://x.example/%3Cscript%3E\"'<script>alert(1)</script>";
+    let head = format!("GET /ping?sitemap={} HTTP/1.1", encoded(evil));
+    let page = send(to, &head, "").await;
+    assert_eq!(page.status, 200);
+    assert!(!page.body.contains("<script"), "{}", page.body);
+    assert!(page.header("content-security-policy").unwrap().starts_with("default-src 'none'"));
+    daemon.stop().await;
+}
+
+/// Sends the beginning of a request, and reads what comes until it is closed.
+async fn hang(daemon: &Daemon, beginning: &str) -> String {
+    let mut stream = TcpStream::connect(daemon.public.unwrap()).await.unwrap();
+    stream.write_all(beginning.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    // A reset closes it as well.
+    let _ = stream.read_to_string(&mut answer).await;
+    answer
+}
+
+#[tokio::test]
+async fn a_client_that_sends_nothing_or_little_is_cut() {
+    let (_world, daemon, _origin) = listening().await;
+    let form =
+        "POST /ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 90\r\n\r\nsite";
+    let (nothing, header, form) = tokio::join!(
+        hang(&daemon, ""),
+        hang(&daemon, "GET /ping HTTP/1.1\r\nHost: x\r\nX-A: "),
+        hang(&daemon, form),
+    );
+    assert_eq!((nothing.as_str(), header.as_str()), ("", ""));
+    assert!(form.starts_with("HTTP/1.1 408 "), "{form}");
+    daemon.stop().await;
+}

@@ -1,0 +1,235 @@
+//! What owners push is taken when the host itself shows their key, and moves
+//! what is known: answers per code, bounds, and nothing beyond them.
+
+use super::*;
+use crate::support::Reply;
+use crate::support::daemon::{DAY, HOUR, MINUTE, World, sitemap};
+
+const KEY: &str = "0123456789abcdef-KEY";
+
+/// A daemon that knows `/a` and `/b`, each fetched once, and a host with a key.
+async fn known() -> (World, Daemon, Origin) {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/robots.txt", Reply::text("User-agent: *\n"));
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/a", ""), ("/dir/b", "")])));
+    origin.set(&format!("/{KEY}.txt"), Reply::text(format!("\u{feff}{KEY}\r\n")));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&config(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.settled().await;
+    (world, daemon, origin)
+}
+
+fn config(origin: &Origin) -> String {
+    site(origin, &format!("sitemaps = [\"{}/sitemap.xml\"]", origin.base()))
+}
+
+fn host(origin: &Origin) -> String {
+    format!("127.0.0.1:{}", origin.port())
+}
+
+fn target(url: &str, key: &str) -> String {
+    format!("/indexnow?url={}&key={key}", encoded(url))
+}
+
+async fn post(daemon: &Daemon, body: &Value) -> Answer {
+    let head = "POST /IndexNow HTTP/1.1\r\nContent-Type: application/json; charset=utf-8";
+    send(daemon.public.unwrap(), head, &body.to_string()).await
+}
+
+fn body(origin: &Origin, urls: &[String]) -> Value {
+    serde_json::json!({ "host": host(origin), "key": KEY, "urlList": urls })
+}
+
+/// Leases all that is due, and says that nothing of it has changed; how much
+/// that was.
+async fn settle_all(daemon: &Daemon) -> usize {
+    let leased = daemon.lease().await;
+    let results: Vec<_> = leased
+        .iter()
+        .map(|lease| {
+            let token = lease.token.to_string();
+            serde_json::json!({ "token": token, "status": 200, "content_hash": "same" })
+        })
+        .collect();
+    let settled = serde_json::json!({ "results": results });
+    let head = "POST http://localhost/v1/settle HTTP/1.1\r\nContent-Type: application/json";
+    let answer = send(daemon.api, head, &settled.to_string()).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    leased.len()
+}
+
+#[tokio::test]
+async fn pushes_that_prove_wrong_lose_their_pull() {
+    let (_world, daemon, origin) = known().await;
+    let base = origin.base();
+    let paths: Vec<String> = (0..40).map(|n| format!("/{n}")).collect();
+    let entries: Vec<_> = paths.iter().map(|path| (path.as_str(), "")).collect();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &entries)));
+    daemon.poll("/sitemap.xml").await;
+    daemon.settled().await;
+    settle_all(&daemon).await;
+    let urls: Vec<_> = paths.iter().map(|path| base.clone() + path).collect();
+    let mut leased = Vec::new();
+    for _ in 0..6 {
+        daemon.pass(HOUR).await;
+        assert_eq!(post(&daemon, &body(&origin, &urls)).await.json()["known"], 40);
+        leased.push(settle_all(&daemon).await);
+    }
+    assert_eq!(leased[0], 40, "believed at first");
+    assert!(leased[5] < 5, "{leased:?}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_pushed_url_that_is_known_is_due_and_pushes_of_it_count_once_in_ten_minutes() {
+    let (_world, daemon, origin) = known().await;
+    let url = origin.base() + "/a";
+    settle_all(&daemon).await;
+    daemon.clock.advance(HOUR);
+    assert_eq!(daemon.lease().await.len(), 0, "nothing is due");
+    let pushed = get(&daemon, &target(&url, KEY)).await;
+    assert_eq!(pushed.status, 200, "{}", pushed.body);
+    assert_eq!(pushed.json()["known"], 1);
+    let leased: Vec<_> = daemon.lease().await.into_iter().map(|lease| lease.url).collect();
+    assert_eq!(leased, std::slice::from_ref(&url), "it jumps the queue, the other does not");
+    let again = get(&daemon, &target(&url, KEY)).await;
+    assert_eq!((again.status, &again.json()["repeated"]), (200, &1.into()));
+    daemon.clock.advance(10 * MINUTE);
+    let later = get(&daemon, &target(&url, KEY)).await;
+    assert_eq!(later.json()["known"], 1);
+    assert_eq!(origin.requests(&format!("/{KEY}.txt")).len(), 1, "the key holds for a day");
+    daemon.clock.advance(DAY);
+    get(&daemon, &target(&url, KEY)).await;
+    assert_eq!(origin.requests(&format!("/{KEY}.txt")).len(), 2);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn an_unknown_url_makes_no_row_but_has_the_sitemap_read_sooner() {
+    let (_world, daemon, origin) = known().await;
+    let base = origin.base();
+    daemon.clock.advance(HOUR);
+    let whole = [("/a", ""), ("/dir/b", ""), ("/new", "")];
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &whole)));
+    let urls = [format!("{base}/new"), format!("{base}/listed-nowhere"), format!("{base}/a")];
+    let pushed = post(&daemon, &body(&origin, &urls)).await;
+    assert_eq!(pushed.status, 200, "{}", pushed.body);
+    assert_eq!((&pushed.json()["unknown"], &pushed.json()["known"]), (&2.into(), &1.into()));
+    daemon.polled("/sitemap.xml", 2).await;
+    daemon.settled().await;
+    assert!(daemon.knows(&urls[0]).await);
+    assert!(!daemon.knows(&urls[1]).await, "a push grows nothing by itself");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn each_refusal_has_the_code_of_the_protocol() {
+    let (_world, daemon, origin) = known().await;
+    let base = origin.base();
+    let a = format!("{base}/a");
+    origin.set("/wrong-key-1.txt", Reply::text("another"));
+    origin.set("/wrong-key-2.txt", Reply::redirect(302, format!("{base}/{KEY}.txt")));
+    origin.set("/wrong-key-3.txt", Reply::html(format!("<p>{KEY}</p>")));
+    origin.set("/wrong-key-4.txt", Reply::text(format!("wrong-key-4{}", " ".repeat(9_000))));
+    origin.set("/dir/key.txt", Reply::text(KEY));
+    let at =
+        |place: &str, url: &str| format!("{}&keyLocation={}", target(url, KEY), encoded(place));
+    let dir_key = format!("{base}/dir/key.txt");
+    for (asked, status) in [
+        (format!("/indexnow?key={KEY}"), 400),
+        (format!("/indexnow?url={}", encoded(&a)), 400),
+        (target(&a, "missing-key"), 403),
+        (target(&a, "wrong-key-1"), 403),
+        (target(&a, "wrong-key-2"), 403),
+        (target(&a, "wrong-key-3"), 403),
+        (target(&a, "wrong-key-4"), 403),
+        (target("http://other.example/a", KEY), 403),
+        (target("http://169.254.169.254/a", KEY), 403),
+        (target(&a, "short"), 422),
+        (target(&a, "under_score"), 422),
+        (target("nonsense", KEY), 422),
+        (at(&dir_key, &a), 422),
+        (at("http://other.example/key.txt", &a), 422),
+        (at(&dir_key, &format!("{base}/dir/b")), 200),
+    ] {
+        let answer = get(&daemon, &asked).await;
+        assert_eq!(answer.status, status, "{asked}: {}", answer.body);
+    }
+    assert_eq!(origin.requests("/a").len(), 0, "pages are never fetched here");
+    let to = daemon.public.unwrap();
+    assert_eq!(send(to, "DELETE /indexnow HTTP/1.1", "").await.status, 405);
+    let foreign = [a.clone(), "http://other.example/a".to_owned()];
+    assert_eq!(post(&daemon, &body(&origin, &foreign)).await.status, 422);
+    assert_eq!(post(&daemon, &body(&origin, &[])).await.status, 400);
+    let json = "POST /indexnow HTTP/1.1\r\nContent-Type: application/json";
+    assert_eq!(send(to, json, "{\"host\":").await.status, 400);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn ten_thousand_urls_are_taken_and_one_more_is_not() {
+    let (_world, daemon, origin) = known().await;
+    let url = |n: usize| format!("{}/{n}", origin.base());
+    let whole: Vec<_> = (0..10_000).map(url).collect();
+    let taken = post(&daemon, &body(&origin, &whole)).await;
+    assert_eq!((taken.status, &taken.json()["unknown"]), (200, &10_000.into()));
+    let more: Vec<_> = (0..10_001).map(url).collect();
+    assert_eq!(post(&daemon, &body(&origin, &more)).await.status, 400);
+    // A host has a share, whoever pushes.
+    assert_eq!(post(&daemon, &body(&origin, &whole)).await.json()["repeated"], 10_000);
+    let over = get_as(&daemon, "198.51.100.7", &target(&url(1), KEY)).await;
+    assert_eq!(over.status, 429);
+    assert!(over.header("retry-after").is_some());
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_push_waits_for_a_key_that_cannot_be_checked_also_over_a_restart() {
+    let (world, daemon, origin) = known().await;
+    let file = format!("/{KEY}.txt");
+    origin.set(&file, Reply::status(503));
+    let url = origin.base() + "/a";
+    let pushed = get(&daemon, &target(&url, KEY)).await;
+    assert_eq!((pushed.status, &pushed.json()["status"]), (202, &"pending".into()));
+    daemon.stop().await;
+    let daemon = world.start(&config(&origin)).await;
+    assert_eq!(origin.requests(&file).len(), 1);
+    origin.set(&file, Reply::text(KEY));
+    daemon.clock.advance(11 * MINUTE);
+    daemon.wait("the key", async || (origin.requests(&file).len() == 2).then_some(())).await;
+    daemon
+        .wait("the push", async || {
+            let pushed = get_as(&daemon, "192.0.2.9", &target(&url, KEY)).await;
+            (pushed.json()["repeated"] == 1).then_some(())
+        })
+        .await;
+    assert_eq!(daemon.store.waiting_pushes().await.unwrap().len(), 0);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_host_is_asked_for_few_keys_and_what_waits_is_bounded() {
+    let (_world, daemon, origin) = known().await;
+    let url = origin.base() + "/a";
+    let mut codes = Vec::new();
+    for n in 0..12 {
+        codes.push(get(&daemon, &target(&url, &format!("guessed-{n}"))).await.status);
+    }
+    assert_eq!(codes[..10], [403; 10]);
+    assert_eq!(codes[10..], [429; 2]);
+    assert_eq!(
+        origin.all_requests().iter().filter(|seen| seen.path.contains("guessed")).count(),
+        10
+    );
+    daemon.clock.advance(11 * MINUTE);
+    let slow = |n: i32| target(&url, &format!("silent-{n}"));
+    origin.route(|seen| seen.path.contains("silent").then(|| Reply::status(500)));
+    let mut codes = Vec::new();
+    for n in 0..6 {
+        codes.push(get(&daemon, &slow(n)).await.status);
+    }
+    assert_eq!(codes, [202, 202, 202, 202, 202, 429]);
+    daemon.stop().await;
+}

@@ -1,0 +1,203 @@
+//! A ping is a hint: it brings polls forward within bounds, and never says
+//! what belongs to whom.
+
+use super::*;
+use crate::support::Reply;
+use crate::support::daemon::{DAY, HOUR, MINUTE, World, sitemap};
+
+/// A daemon that has polled the sitemap of its site once.
+async fn polled_once() -> (World, Daemon, Origin) {
+    let origin = Origin::start().await;
+    origin.set("/robots.txt", Reply::text("User-agent: *\n"));
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&origin.base(), &[("/a", "")])));
+    let world = World::new(&[&origin]);
+    let keys = format!("sitemaps = [\"{}/sitemap.xml\"]", origin.base());
+    let daemon = world.start(&site(&origin, &keys)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.settled().await;
+    (world, daemon, origin)
+}
+
+async fn ping(daemon: &Daemon, url: &str) -> Answer {
+    get(daemon, &format!("/ping?sitemap={}", encoded(url))).await
+}
+
+/// The status of what was pinged, as its page says it.
+async fn status(daemon: &Daemon, pinged: &Answer) -> Value {
+    let answer = get(daemon, pinged.json()["status_url"].as_str().unwrap()).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    answer.json()
+}
+
+#[tokio::test]
+async fn a_ping_has_a_known_source_polled_at_once_and_once_an_hour() {
+    let (_world, daemon, origin) = polled_once().await;
+    let url = format!("{}/sitemap.xml", origin.base());
+    let base = origin.base();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/a", ""), ("/b", "")])));
+    daemon.clock.advance(10 * MINUTE);
+    let answer = ping(&daemon, &url).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert_eq!(answer.json()["status"], "received");
+    daemon.polled("/sitemap.xml", 2).await;
+    assert!(daemon.knows(&format!("{base}/b")).await);
+    // Again and again within the hour: one poll more, when it is over.
+    for _ in 0..3 {
+        daemon.settled().await;
+        assert_eq!(ping(&daemon, &url).await.status, 200);
+    }
+    daemon.pass(30 * MINUTE).await;
+    assert_eq!(daemon.polls(daemon.source("/sitemap.xml").await.id).await.len(), 2);
+    daemon.pass(30 * MINUTE).await;
+    daemon.polled("/sitemap.xml", 3).await;
+    daemon.pass(2 * HOUR).await;
+    assert_eq!(daemon.polls(daemon.source("/sitemap.xml").await.id).await.len(), 3);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn every_historic_spelling_is_the_same_ping() {
+    let (_world, daemon, origin) = polled_once().await;
+    let url = format!("{}/sitemap.xml", origin.base());
+    let whole = encoded(&url);
+    let mut names = Vec::new();
+    for target in [
+        format!("/ping?sitemap={whole}"),
+        format!("/ping?sitemap={url}"),
+        format!("/webmaster/ping.aspx?siteMap={whole}"),
+        format!("/webmasters/tools/ping?sitemap={whole}"),
+        format!("/webmasters/sitemaps/ping?sitemap={whole}"),
+        format!("/SiteExplorerService/V1/ping?sitemap={whole}"),
+        format!("/Ping?SITEMAP={whole}"),
+        format!("/ping?u={whole}"),
+        format!("/ping?url={url}"),
+    ] {
+        let answer = get(&daemon, &target).await;
+        assert_eq!(answer.status, 200, "{target}: {}", answer.body);
+        names.push(answer.json()["status_url"].as_str().unwrap().to_owned());
+    }
+    let to = daemon.public.unwrap();
+    let head = "POST /ping HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded";
+    let posted = send(to, head, &format!("sitemap={whole}")).await;
+    assert_eq!(posted.status, 200);
+    // A person gets a page, which names the status.
+    assert_eq!(posted.header("content-type"), Some("text/html; charset=utf-8"));
+    assert!(posted.body.contains(&format!("href=\"{}\"", names[0])), "{}", posted.body);
+    names.dedup();
+    assert_eq!(names.len(), 1, "one submission, however often and however it is named");
+    for target in ["/ping", "/ping?sitemap=", "/ping?sitemap=nonsense", "/ping?sitemap=ftp://a/b"] {
+        assert_eq!(get(&daemon, target).await.status, 400, "{target}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_ping_is_never_an_authority() {
+    let (_world, daemon, origin) = polled_once().await;
+    let base = origin.base();
+    let url = format!("{base}/other.xml");
+    origin.set("/other.xml", Reply::xml(sitemap(&base, &[("/z", "")])));
+    let before = origin.requests("/robots.txt").len();
+    let pinged = ping(&daemon, &url).await;
+    assert_eq!(pinged.status, 200);
+    // What is no source is not read; the robots.txt that may name it is.
+    daemon
+        .wait("robots.txt", async || (origin.requests("/robots.txt").len() > before).then_some(()))
+        .await;
+    daemon.settled().await;
+    for _ in 0..5 {
+        ping(&daemon, &format!("{url}?{}", origin.requests("/robots.txt").len())).await;
+        daemon.settled().await;
+    }
+    assert_eq!(origin.requests("/robots.txt").len(), before + 1, "once an hour, whatever is named");
+    assert_eq!(origin.requests("/other.xml").len(), 0);
+    let told = status(&daemon, &pinged).await;
+    assert_eq!((&told["status"], &told["status_name"]), (&"pending".into(), &"Pending".into()));
+    assert_eq!(told["is_pending"], true);
+    // An operator may grant it, and sees it waiting.
+    let api = daemon.api;
+    let list = send(api, "GET /v1/submissions?pending=true HTTP/1.1", "").await;
+    assert_eq!(list.status, 421, "the API's own gate holds: {}", list.body);
+    let head = |what: &str| format!("{what} HTTP/1.1\r\nContent-Type: application/json");
+    let waiting = daemon.store.submissions(true, 100, None).await.unwrap().items;
+    assert!(waiting.len() >= 2 && waiting[0].url == url);
+    let id = waiting[0].id;
+    let target = format!("POST http://localhost/v1/submissions/{id}/grant");
+    let granted = send(api, &head(&target), "{\"site\": \"a\"}").await;
+    assert_eq!(granted.status, 200, "{}", granted.body);
+    daemon.polled("/other.xml", 1).await;
+    let told = status(&daemon, &pinged).await;
+    assert_eq!(
+        (&told["status"], &told["contents"][0]["submitted"]),
+        (&"success".into(), &1.into())
+    );
+    assert!(daemon.knows(&format!("{base}/z")).await);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_host_that_no_site_has_is_sent_nothing_at_all() {
+    let (_world, daemon, _origin) = polled_once().await;
+    let stranger = Origin::start().await;
+    let url = format!("http://stranger.example:{}/sitemap.xml", stranger.port());
+    let pinged = ping(&daemon, &url).await;
+    assert_eq!(pinged.status, 200);
+    assert_eq!(pinged.json()["looked_at"], Value::Null);
+    daemon.pass(2 * DAY).await;
+    assert_eq!(stranger.all_requests().len(), 0);
+    assert_eq!(status(&daemon, &pinged).await["status"], "pending");
+    // Forgotten when nobody has named it for a week.
+    daemon.pass(6 * DAY).await;
+    daemon.store.maintain().await.unwrap();
+    let gone = get(&daemon, pinged.json()["status_url"].as_str().unwrap()).await;
+    assert_eq!(gone.status, 404);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_no_site_has_is_kept_within_bounds() {
+    let (_world, daemon, _origin) = polled_once().await;
+    let url = |n: i32| url::Url::parse(&format!("https://b.example/{n}.xml")).unwrap();
+    for n in 0..20 {
+        daemon.store.hear(url(n)).await.unwrap();
+    }
+    assert!(daemon.store.hear(url(20)).await.is_err(), "20 of one host");
+    assert!(daemon.store.hear(url(19)).await.is_ok(), "what is kept may be named again");
+    for n in 20..1_000 {
+        let url = url::Url::parse(&format!("https://{n}.example/s.xml")).unwrap();
+        daemon.store.hear(url).await.unwrap();
+    }
+    let answer = ping(&daemon, "https://one-more.example/s.xml").await;
+    assert_eq!(answer.status, 429);
+    assert_eq!(answer.header("retry-after"), Some("86400"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_status_names_errors_as_webmasters_know_them_and_outlives_a_restart() {
+    let (world, daemon, origin) = polled_once().await;
+    let url = format!("{}/sitemap.xml", origin.base());
+    let broken = sitemap(&origin.base(), &[("/a", "yesterday")]);
+    origin.set("/sitemap.xml", Reply::xml(broken));
+    let pinged = ping(&daemon, &url).await;
+    daemon.polled("/sitemap.xml", 2).await;
+    let told = status(&daemon, &pinged).await;
+    assert_eq!(told["status_name"], "Has errors", "{told}");
+    assert_eq!(told["processing_errors"][0]["name"], "Invalid date", "{told}");
+    assert!(told["processing_errors"][0].get("sample").is_none());
+    for field in ["path", "last_submitted", "is_sitemaps_index", "type", "warnings", "errors"] {
+        assert!(told.get(field).is_some(), "{field}");
+    }
+    let keys = format!("sitemaps = [\"{url}\"]");
+    daemon.stop().await;
+    let daemon = world.start(&site(&origin, &keys)).await;
+    assert_eq!(status(&daemon, &pinged).await["status_name"], "Has errors");
+    origin.set("/sitemap.xml", Reply::status(404));
+    daemon.pass(HOUR).await;
+    ping(&daemon, &url).await;
+    daemon.polled("/sitemap.xml", 3).await;
+    let told = status(&daemon, &pinged).await;
+    assert_eq!(told["status_name"], "Couldn't fetch");
+    assert_eq!(told["fetch_error"], "HTTP error 404");
+    daemon.stop().await;
+}

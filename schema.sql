@@ -117,6 +117,7 @@ CREATE TABLE sources (
 
 CREATE UNIQUE INDEX sources_url ON sources (site_id, url) WHERE role <> 0;
 CREATE UNIQUE INDEX sources_robots ON sources (host_id) WHERE role = 0;
+CREATE INDEX sources_home ON sources (host_id) WHERE role = 1;
 CREATE INDEX sources_site ON sources (site_id, role);
 -- What is due, and what a host has due next: both without a look at the rows.
 CREATE INDEX sources_due ON sources (next_poll_at, host_id) WHERE state = 0 AND next_poll_at IS NOT NULL;
@@ -149,7 +150,7 @@ CREATE TABLE urls (
     -- its place in the queue until the first feedback
     reason             INTEGER NOT NULL,
     band               INTEGER NOT NULL,
-    -- null as a rule, and last, so that they take no room then
+    -- null as a rule
     queued_s           INTEGER,                 -- when it is due, if not since it was first seen
     raw                TEXT,                    -- the loc as listed, where that differs
     previous_s         INTEGER,

@@ -1,5 +1,5 @@
 //! Leasing and settling beside queue servers: `sitemapd` over HTTP, Redis by
-//! Lua on sorted sets, PostgreSQL by SKIP LOCKED, beanstalkd.
+//! Lua on sorted sets, `PostgreSQL` by SKIP LOCKED, beanstalkd.
 //!
 //!     cargo run --release --example queues -- [--urls 1000000] [--seconds 5]
 //!
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Connections.
     #[arg(long, default_value_t = 4)]
     clients: u64,
-    /// Where the PostgreSQL programs are.
+    /// Where the `PostgreSQL` programs are.
     #[arg(long, default_value = "/usr/lib/postgresql/15/bin")]
     pub(crate) postgres: PathBuf,
 }

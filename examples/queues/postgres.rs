@@ -1,4 +1,4 @@
-//! PostgreSQL: a function for each call, asked by pgbench; rows that another
+//! `PostgreSQL`: a function for each call, asked by pgbench; rows that another
 //! lease holds are skipped.
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,8 +13,8 @@ const SCHEMA: &str = "
 CREATE TABLE queue (id bigint PRIMARY KEY, state int NOT NULL, priority int NOT NULL, due int NOT NULL);
 CREATE INDEX queue_order ON queue (priority DESC, due) WHERE state = 0;
 CREATE FUNCTION lease(n int) RETURNS bigint[] LANGUAGE sql AS $$
-    WITH some AS (SELECT id FROM queue WHERE state = 0 ORDER BY priority DESC, due LIMIT n FOR UPDATE SKIP LOCKED),
-    taken AS (UPDATE queue SET state = 1 FROM some WHERE queue.id = some.id RETURNING queue.id)
+    WITH picked AS (SELECT id FROM queue WHERE state = 0 ORDER BY priority DESC, due LIMIT n FOR UPDATE SKIP LOCKED),
+    taken AS (UPDATE queue SET state = 1 FROM picked WHERE queue.id = picked.id RETURNING queue.id)
     SELECT array_agg(id) FROM taken $$;
 CREATE FUNCTION settle(ids bigint[]) RETURNS void LANGUAGE sql AS $$
     UPDATE queue SET state = 0, priority = 0, due = due + 1000000 WHERE id = ANY(ids) $$;
@@ -47,12 +47,12 @@ pub(crate) fn run(args: &Args, synced: bool) -> anyhow::Result<[Option<f64>; 2]>
     let log = cluster.folder.join("log");
     let place = ["-D", &data.to_string_lossy(), "-l", &log.to_string_lossy(), "-w"];
     cluster.call("pg_ctl", &[&place[..], &["-o", &options, "start"]].concat())?;
-    let fill = format!(
+    let statements = format!(
         "{SCHEMA} INSERT INTO queue SELECT n, 0, n % 11, n FROM generate_series(1, {}) n; VACUUM ANALYZE queue;",
         args.urls
     );
     let script = cluster.folder.join("fill.sql");
-    std::fs::write(&script, fill)?;
+    std::fs::write(&script, statements)?;
     cluster.ask("psql", &["-q", "-v", "ON_ERROR_STOP=1", "-f", &script.to_string_lossy()])?;
     Ok([Some(cluster.rate(100)?), Some(cluster.rate(1)?)])
 }
@@ -63,7 +63,7 @@ impl Cluster<'_> {
         let script = self.folder.join("round.sql");
         std::fs::write(
             &script,
-            format!("SELECT lease({batch}) AS ids \\gset\nSELECT settle(:'ids'::bigint[]);\n"),
+            format!("SELECT lease({batch}) AS ids \\gset\nSELECT settle(':ids');\n"),
         )?;
         let (clients, seconds) = (self.args.clients.to_string(), self.args.seconds.to_string());
         let output = self.ask(
@@ -84,7 +84,7 @@ impl Cluster<'_> {
         self.call(program, &[&place[..], arguments, last].concat())
     }
 
-    /// Runs a program as the user that PostgreSQL is installed with.
+    /// Runs a program as the user that `PostgreSQL` is installed with.
     fn call(&self, program: &str, arguments: &[&str]) -> anyhow::Result<Output> {
         let program = self.args.postgres.join(program);
         let mut command = if rustix::process::geteuid().is_root() {

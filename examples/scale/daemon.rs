@@ -1,6 +1,7 @@
 //! The daemon under measurement: the one that `sitemapd run` starts, in a
 //! process of its own, on a clock that is moved by hand; all else is real.
 
+use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -106,6 +107,9 @@ impl Daemon {
             let is_due = due.is_some_and(|at| at <= self.clock.now());
             quiet = if is_due { 0 } else { quiet + 1 };
             if began.elapsed().as_millis() % 1_000 < 25 {
+                // Moved by hand in the moment in which the loop falls asleep, the
+                // clock wakes it only when it is moved again.
+                self.clock.advance(Duration::from_secs(1));
                 let done = polls(&self.connect()?)? - before;
                 eprint!("\r{told}: {done} polls, {all} files  ");
             }
@@ -145,12 +149,13 @@ fn config(setup: &Setup) -> String {
     );
     for site in 0..shape.sites {
         let url = format!("http://{}:{port}", name(site));
-        let block = format!(
+        // Writing into a string does not fail.
+        let _ = write!(
+            text,
             "[[site]]\nname = \"site-{site}\"\nurl = \"{url}/\"\npoll = \"15m\"\nscope = \"any\"\n\
              twins = \"separate\"\nsitemaps = [\"{url}/index-{site}.xml\"]\nfeeds = []\n\
              max_urls = 1000000000\nhost_delay = \"0s\"\n"
         );
-        text += &block;
     }
     text
 }

@@ -162,7 +162,9 @@ fn of_load(name: &str, durability: &str, load: Load, leased: &Leased) -> Row {
         "lease and settle, {way}, {} clients, batches of {}, {durability}",
         load.clients, load.batch
     );
-    let note = format!("p99 of a lease {:.1} ms", leased.p99_ms);
+    // The clients' own is in it.
+    let cost = leased.processor / leased.seconds / leased.rate() * 1e6;
+    let note = format!("{cost:.1} us CPU a URL, p99 of a lease {:.1} ms", leased.p99_ms);
     Row::new(name, &what, (leased.rate(), "URL/s"), bars, note)
 }
 

@@ -1,6 +1,7 @@
 //! The rows of the table, each with its floor, its goal, and how it stands.
 
 use std::fmt;
+use std::fmt::Write as _;
 
 use serde::Serialize;
 
@@ -97,8 +98,10 @@ pub(crate) fn text(rows: &[Row]) -> String {
             Better::Neither => String::new(),
             _ => short(value),
         };
-        let line = format!(
-            "| {:10} | {:52} | {:>9} {:8} | {:>8} | {:>8} | {:6} | {} |\n",
+        // Writing into a string does not fail.
+        let _ = writeln!(
+            text,
+            "| {:10} | {:52} | {:>9} {:8} | {:>8} | {:>8} | {:6} | {} |",
             row.layout,
             row.what,
             short(row.value),
@@ -108,7 +111,6 @@ pub(crate) fn text(rows: &[Row]) -> String {
             row.verdict,
             row.note
         );
-        text += &line;
     }
     text
 }

@@ -52,6 +52,7 @@ mod sources;
 mod state;
 mod stream;
 mod tombstones;
+mod transaction;
 mod turns;
 mod url_reads;
 pub mod views;

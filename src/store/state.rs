@@ -18,6 +18,7 @@ use super::lookup::Lookup;
 use super::operate::Block;
 use super::pending::Pending;
 use super::policy::Policy;
+use super::transaction::Trouble;
 use super::turns::TurnDeltas;
 use super::wake::Wake;
 use super::{StoreError, engine};
@@ -43,15 +44,6 @@ pub(super) struct Ears {
     pub(super) sources: Arc<watch::Sender<u64>>,
     /// Those who follow the change stream.
     pub(super) changes: Arc<watch::Sender<u64>>,
-}
-
-/// What went wrong and is to be made good.
-#[derive(Debug, Default)]
-struct Trouble {
-    /// Could memory not be read again when it should have been?
-    is_stale: bool,
-    /// Did the last commit that had something to write find no room?
-    is_full: bool,
 }
 
 /// The writer thread's own.
@@ -89,14 +81,14 @@ pub(super) struct State {
     /// Has anything been added to the log of changes?
     pub(super) changes_moved: bool,
     /// Rows written by this connection before the job that runs now.
-    written_before_job: u64,
+    pub(super) written_before_job: u64,
     /// Jobs of this transaction whose writes stay.
-    kept_jobs: usize,
+    pub(super) kept_jobs: usize,
     /// The same, before the transaction.
-    written_before: u64,
-    trouble: Trouble,
-    ears: Ears,
-    log: LogKeeper,
+    pub(super) written_before: u64,
+    pub(super) trouble: Trouble,
+    pub(super) ears: Ears,
+    pub(super) log: LogKeeper,
 }
 
 impl State {
@@ -154,119 +146,8 @@ impl State {
         self.clock.steady().as_millisecond()
     }
 
-    pub(super) fn begin(&mut self) -> Result<(), StoreError> {
-        self.forget_lessons();
-        self.kept_jobs = 0;
-        if self.trouble.is_stale {
-            self.remember()?;
-        }
-        self.written_before = self.conn.total_changes();
-        self.conn.execute_batch("BEGIN IMMEDIATE").map_err(engine)
-    }
-
-    pub(super) fn commit(&mut self) -> Result<(), StoreError> {
-        let committed =
-            self.write_lessons().and_then(|()| self.conn.execute_batch("COMMIT").map_err(engine));
-        if let Err(error) = &committed {
-            self.give_up(error);
-            return committed;
-        }
-        if self.conn.total_changes() != self.written_before {
-            self.trouble.is_full = false;
-        }
-        self.announce();
-        if std::mem::take(&mut self.sources_moved) {
-            self.ears.sources.send_modify(|times| *times = times.wrapping_add(1));
-        }
-        if std::mem::take(&mut self.changes_moved) {
-            self.ears.changes.send_modify(|times| *times = times.wrapping_add(1));
-        }
-        Ok(())
-    }
-
-    /// Takes back the whole transaction, which may have ended already.
-    pub(super) fn give_up(&mut self, why: &StoreError) {
-        self.trouble.is_full |= *why == StoreError::Full;
-        if !self.conn.is_autocommit() {
-            // Where even this fails, so does the next transaction.
-            let _ = self.conn.execute_batch("ROLLBACK");
-        }
-        self.learning = Learning::default();
-        self.pending.clear();
-        if let Err(error) = self.remember() {
-            tracing::warn!(%error, "memory is read again before the next transaction");
-        }
-    }
-
-    /// Does a commit work? Writes a little only where the last one found no room.
-    pub(super) fn probe(&mut self) -> Result<(), StoreError> {
-        if !self.trouble.is_full {
-            return Ok(());
-        }
-        let now = self.now_ms();
-        self.conn
-            .execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('probed_at', ?1)", [now])
-            .map(|_| ())
-            .map_err(engine)
-    }
-
-    /// A job begins. The first of a transaction needs no savepoint: to take it
-    /// back, the transaction begins anew, which spares copies of all the pages
-    /// that it writes to.
-    pub(super) fn savepoint(&mut self) -> Result<(), StoreError> {
-        self.written_before_job = self.conn.total_changes();
-        self.learning.begin_job();
-        self.ahead.begin_job();
-        // The engine itself takes a transaction back when the disk fails it.
-        match (self.kept_jobs > 0, self.conn.is_autocommit()) {
-            (true, false) => self.conn.execute_batch("SAVEPOINT job").map_err(engine),
-            (true, true) => Err(StoreError::Engine("the transaction was taken back".to_owned())),
-            (false, false) => Ok(()),
-            (false, true) => self.conn.execute_batch("BEGIN IMMEDIATE").map_err(engine),
-        }
-    }
-
-    /// Keeps the writes of the job that just ran.
-    pub(super) fn keep(&mut self) -> Result<(), StoreError> {
-        self.ahead.end_job();
-        let settled = self.write_pending().and_then(|()| self.flush_deltas());
-        if settled.is_err() {
-            self.take_back()?;
-            return settled;
-        }
-        if self.kept_jobs > 0 {
-            self.conn.execute_batch("RELEASE job").map_err(engine)?;
-        }
-        self.kept_jobs += 1;
-        Ok(())
-    }
-
-    /// Takes back the writes of the job that just ran, and what memory took
-    /// over from them.
-    pub(super) fn take_back(&mut self) -> Result<(), StoreError> {
-        self.learning.take_back();
-        self.ahead.clear();
-        self.pending.clear();
-        if self.kept_jobs > 0 {
-            self.conn.execute_batch("ROLLBACK TO job; RELEASE job").map_err(engine)?;
-        } else {
-            if !self.conn.is_autocommit() {
-                self.conn.execute_batch("ROLLBACK").map_err(engine)?;
-            }
-            self.conn.execute_batch("BEGIN IMMEDIATE").map_err(engine)?;
-        }
-        if self.conn.total_changes() != self.written_before_job {
-            return self.remember();
-        }
-        // Nothing was written (a request that was refused, as a rule): memory
-        // is in step but for what the windows may have handed out.
-        self.deltas = TurnDeltas::default();
-        self.windows.values_mut().for_each(Window::invalidate_all);
-        Ok(())
-    }
-
     /// Tells those who wait when the next URL of each crawl may be leased.
-    fn announce(&self) {
+    pub(super) fn announce(&self) {
         for (id, crawl) in &self.crawls {
             let ready =
                 self.windows.get(id).filter(|_| !crawl.paused).and_then(Window::next_ready_at);
@@ -275,7 +156,7 @@ impl State {
     }
 
     /// Forgets and reads again everything that memory holds of the database.
-    fn remember(&mut self) -> Result<(), StoreError> {
+    pub(super) fn remember(&mut self) -> Result<(), StoreError> {
         self.trouble.is_stale = true;
         self.deltas = TurnDeltas::default();
         self.hosts = Hosts::default();
@@ -302,51 +183,6 @@ impl State {
         self.trouble.is_stale = false;
         self.announce();
         Ok(())
-    }
-
-    /// A slice of index maintenance in a transaction of its own.
-    pub(super) fn merge_indexes(&mut self, budget: usize) -> Result<(), StoreError> {
-        if self.trouble.is_stale || !self.lookup.has_merge() {
-            return Ok(());
-        }
-        let tx = self.conn.unchecked_transaction().map_err(engine)?;
-        let merged = self.lookup.merge_step(&tx, budget).and_then(|_| tx.commit()).map_err(engine);
-        if merged.is_err() {
-            self.trouble.is_stale = true;
-            self.lookup.reload(&self.conn).map_err(engine)?;
-            self.trouble.is_stale = false;
-        }
-        merged
-    }
-
-    /// Keeps the write-ahead log short.
-    pub(super) fn tend_log(&self) -> Result<(), StoreError> {
-        self.log.tend(&self.conn)
-    }
-
-    /// Writes what has waited for a quiet moment.
-    pub(super) fn write_what_waits(&mut self) -> Result<(), StoreError> {
-        if !self.has_lessons_waiting() {
-            return Ok(());
-        }
-        self.begin()?;
-        let written = self.write_all_lessons();
-        self.commit().and(written)
-    }
-
-    /// The last thing the thread does: `Err` only when the disk failed.
-    pub(super) fn shut_down(&mut self) -> Result<(), StoreError> {
-        if let Err(error) = self.write_what_waits() {
-            tracing::warn!(%error, "the last of what was learned is lost");
-            if error.is_fatal() {
-                return Err(error);
-            }
-        }
-        let tidy = "PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);";
-        self.conn.execute_batch(tidy).map_err(engine).or_else(|error| {
-            tracing::debug!(%error, "the log was not folded into the database; the next start does it");
-            if error.is_fatal() { Err(error) } else { Ok(()) }
-        })
     }
 
     /// The crawl with a name, made when it is new.

@@ -53,7 +53,9 @@ pub(super) fn check_row(
             "SELECT coalesce(f.fetches, 0), hex(l.token), coalesce(l.dirty, 0), coalesce(l.reason, 0),
                  u.lastmod_s, q.due_s, q.band, coalesce(f.attempt, 0), coalesce(f.state, 0)
              FROM urls u LEFT JOIN feedback f ON f.url_id = u.id LEFT JOIN leases l ON l.url_id = u.id
-             LEFT JOIN queue q ON q.url_id = u.id WHERE u.id = ?1",
+             LEFT JOIN queue q ON q.crawl_id = u.crawl_id AND q.host_id = u.host_id
+                 AND q.band = coalesce(f.band, u.band) AND q.due_s = coalesce(f.due_s, u.due_s)
+                 AND q.url_id = u.id WHERE u.id = ?1",
         )
         .unwrap();
     let row = query.query_row([id], |row| {

@@ -52,7 +52,7 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
     let app = App::build(config.clone(), Clock::system()).await.map_err(|error| anyhow!(error))?;
     info!(api = %app.api_addr(), sites = config.sites.len(), "listening");
     if let Some(public) = app.public_addr() {
-        info!(%public, "listening to webmasters");
+        info!(public = %public, "listening to webmasters");
     }
     let store = app.store().clone();
     let stop = CancellationToken::new();

@@ -6,7 +6,8 @@
 
 use std::collections::HashMap;
 use std::io::Read;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -19,7 +20,7 @@ use super::outcome::Ended;
 use crate::config::{Site, SourceList};
 use crate::fetch::body::Decoded;
 use crate::fetch::{Answer, FetchError, Refusal, Request};
-use crate::model::{Role, SiteId};
+use crate::model::{Role, SiteId, SourceId};
 use crate::parse::robots::{Robots, WELL_KNOWN};
 use crate::recrawl::later;
 use crate::store::{KeptRobots, NewSource, PollTarget, RobotsRead, StoreError};
@@ -47,6 +48,16 @@ const REMEMBERED: usize = 10_000;
 #[derive(Default)]
 pub(super) struct RobotsCache {
     files: Mutex<HashMap<String, HostRules>>,
+    /// Who is being asked just now.
+    asked: Mutex<HashMap<SourceId, Weak<Asked>>>,
+}
+
+/// One robots.txt: its own turn and a poll that needs it may come at once, and
+/// one request is enough for both.
+#[derive(Default)]
+struct Asked {
+    times: AtomicU64,
+    turn: tokio::sync::Mutex<()>,
 }
 
 /// The copy of one host.
@@ -90,6 +101,18 @@ impl RobotsCache {
         }
         files.insert(authority.to_owned(), copy.clone());
         copy
+    }
+
+    fn asked(&self, source: SourceId) -> Arc<Asked> {
+        let mut all = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(asked) = all.get(&source).and_then(Weak::upgrade) {
+            return asked;
+        }
+        // Those whom nobody asks any more.
+        all.retain(|_, asked| asked.strong_count() > 0);
+        let asked = Arc::<Asked>::default();
+        all.insert(source, Arc::downgrade(&asked));
+        asked
     }
 
     /// Nothing that panics is done while this lock is held.
@@ -147,14 +170,34 @@ impl Poller {
         {
             return Ok(Some(copy));
         }
+        let asked = self.robots.asked(source);
+        let turn = asked.turn.lock().await;
+        if let Some(copy) = self.robots.get(authority).filter(|copy| copy.holds(now)) {
+            return Ok(Some(copy));
+        }
         let target = self.store.poll_target(source).await?;
-        self.poll_robots(&target).await?;
+        self.ask_robots(&target).await?;
+        asked.times.fetch_add(1, Ordering::Relaxed);
+        drop(turn);
         let (_, kept) = self.store.robots(authority.to_owned(), delay).await?;
         Ok(kept.map(|kept| self.robots.put(authority, &kept)))
     }
 
-    /// Polls a robots.txt: keeps its rules, registers the sitemaps it names.
+    /// Polls a robots.txt whose turn has come, unless it is being asked already.
     pub(super) async fn poll_robots(&self, target: &PollTarget) -> Result<(), StoreError> {
+        let asked = self.robots.asked(target.id);
+        let before = asked.times.load(Ordering::Relaxed);
+        let _turn = asked.turn.lock().await;
+        if asked.times.load(Ordering::Relaxed) != before {
+            return Ok(());
+        }
+        self.ask_robots(target).await?;
+        asked.times.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Asks for a robots.txt: keeps its rules, registers the sitemaps it names.
+    async fn ask_robots(&self, target: &PollTarget) -> Result<(), StoreError> {
         let began = self.clock.now();
         let config = Arc::clone(&self.config.borrow());
         let delay =

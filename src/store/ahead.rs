@@ -17,7 +17,7 @@ const KEPT: usize = 32_768;
 /// Rows by number.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
-    rows: ById<UrlId, UrlRow>,
+    rows: ById<UrlId, Box<UrlRow>>,
     stays: bool,
 }
 
@@ -41,7 +41,7 @@ impl Ahead {
     }
 
     /// Keeps the row of a URL that is in the queue.
-    pub(super) fn keep(&mut self, row: UrlRow) {
+    pub(super) fn keep(&mut self, row: Box<UrlRow>) {
         if self.rows.len() >= KEPT {
             self.clear();
         }
@@ -49,7 +49,7 @@ impl Ahead {
     }
 
     /// The row of a URL that is about to leave the queue.
-    pub(super) fn take(&mut self, url: UrlId) -> Option<UrlRow> {
+    pub(super) fn take(&mut self, url: UrlId) -> Option<Box<UrlRow>> {
         self.rows.remove(&url)
     }
 

@@ -34,6 +34,10 @@ const REMEMBERED: usize = 20_000;
 /// Looks that a record may be ahead of the table at most.
 const WAITING: u32 = 64;
 
+/// Looks that what is believed of a host may lag behind at most, once so many
+/// have been seen that one more says next to nothing.
+const MATURE: u32 = 8;
+
 /// Whose record it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Scope {
@@ -98,9 +102,11 @@ type Asked = (HostId, Option<SourceId>, Bucket, std::time::Duration);
 pub(super) struct Learning {
     records: ById<Scope, Lessons>,
     pub(super) ledgers: ById<CrawlId, Ledger>,
-    /// The beliefs asked for last, for as long as nothing is learned: rows of
-    /// one host come one after another.
+    /// The beliefs asked for last, for as long as hardly anything is learned:
+    /// rows of one host come one after another.
     last: Option<(Asked, Beliefs)>,
+    /// Looks that may be taken in before these are worked out anew.
+    still_good: u32,
     /// Mean priority of sites, 0 to 1.
     pub(super) means: ById<SiteId, f64>,
     /// To be written when the transaction commits.
@@ -140,7 +146,6 @@ impl Learning {
 
     /// A record that was loaded, to be changed.
     fn change(&mut self, scope: Scope) -> &mut Lessons {
-        self.last = None;
         let lessons = self.records.entry(scope).or_default();
         self.undo.entry(scope).or_insert_with(|| lessons.clone());
         self.changed.insert(scope);
@@ -227,6 +232,8 @@ impl State {
         }
         let beliefs = self.work_out_beliefs(asked)?;
         self.learning.last = Some((asked, beliefs));
+        let looks = self.lessons(Scope::Host(host))?.version;
+        self.learning.still_good = (looks / 32).min(MATURE);
         Ok(beliefs)
     }
 
@@ -286,6 +293,10 @@ impl State {
         evidence: &Evidence,
         beliefs: &Beliefs,
     ) -> Result<(), StoreError> {
+        match self.learning.still_good.checked_sub(1) {
+            Some(left) => self.learning.still_good = left,
+            None => self.learning.last = None,
+        }
         self.load_lessons(Scope::All)?;
         self.load_lessons(Scope::Host(host))?;
         for scope in [Scope::All, Scope::Host(host)] {
@@ -335,6 +346,7 @@ impl State {
         }
         let (mut habits, _) = self.habits(source)?;
         let moves = habits.read(&reading(dates));
+        self.learning.last = None;
         let lessons = self.learning.change(Scope::Source(source));
         // A read without a newer lastmod says nothing of what they are.
         let kept = lessons.moves.filter(|_| dates.moved.is_empty());

@@ -214,7 +214,7 @@ impl State {
         call: &Call,
         host: HostId,
         wanted: usize,
-    ) -> Result<Vec<(Candidate, Option<UrlRow>)>, StoreError> {
+    ) -> Result<Vec<(Candidate, Option<Box<UrlRow>>)>, StoreError> {
         let candidates = self.next_candidates(call, host, wanted)?;
         let mut rows: Vec<_> =
             candidates.into_iter().map(|head| (head, self.ahead.take(head.id))).collect();
@@ -228,10 +228,10 @@ impl State {
         }
         let mut found = ById::default();
         read_urls(&self.conn, &missing, |row| {
-            found.insert(row.id, row);
+            found.insert(row.id, Box::new(row));
         })?;
         for (head, row) in rows.iter_mut().filter(|(_, row)| row.is_none()) {
-            *row = found.remove(&head.id).filter(UrlRow::is_queued);
+            *row = found.remove(&head.id).filter(|row: &Box<UrlRow>| row.is_queued());
         }
         Ok(rows)
     }

@@ -24,7 +24,7 @@ const FRESH_S: i64 = 3_600;
 const BEHIND: usize = 64;
 
 /// What is due, what of it is known, whether that is all, and when the next is.
-type Head = (Vec<(Candidate, Option<UrlRow>)>, Extent, Option<i64>);
+type Head = (Vec<(Candidate, Option<Box<UrlRow>>)>, Extent, Option<i64>);
 
 impl State {
     /// Fills the window's buffer of a host with what is due of it.
@@ -59,7 +59,7 @@ impl State {
             head.candidates.extend(valued);
         }
         for candidate in behind {
-            let row = self.url_row(candidate.id)?.filter(UrlRow::is_queued);
+            let row = self.url_row(candidate.id)?.filter(UrlRow::is_queued).map(Box::new);
             let valued = self.refine(candidate, row, now_s, &mut head.stale_at)?;
             head.behind.extend(valued);
         }
@@ -75,7 +75,7 @@ impl State {
     fn refine(
         &mut self,
         listed: Candidate,
-        row: Option<UrlRow>,
+        row: Option<Box<UrlRow>>,
         now_s: i64,
         stale_at: &mut i64,
     ) -> Result<Option<Candidate>, StoreError> {

@@ -360,7 +360,7 @@ pub(super) fn read_listed(
     row: &Row<'_>,
     crawl: CrawlId,
     host: HostId,
-) -> rusqlite::Result<(Place, Option<UrlRow>)> {
+) -> rusqlite::Result<(Place, Option<Box<UrlRow>>)> {
     const PLACE: usize = 5;
     let band: i64 = row.get(0)?;
     let place = Place {
@@ -372,7 +372,7 @@ pub(super) fn read_listed(
         valued: row.get(4)?,
     };
     let is_joined = row.get_ref(PLACE)? != ValueRef::Null;
-    let url = if is_joined { Some(read_row(row, PLACE)?) } else { None };
+    let url = if is_joined { Some(Box::new(read_row(row, PLACE)?)) } else { None };
     Ok((place, url))
 }
 

@@ -32,6 +32,9 @@ const ROBOTS_WAIT_MS: i64 = 60_000;
 /// Of a lease's time, the part that the waits between a host's URLs may take.
 const WAIT_SHARE: u32 = 2;
 
+/// Candidates, each with its row; none for what is not in the queue any more.
+type Heads = Vec<(Candidate, Option<Box<UrlRow>>)>;
+
 /// What the gate says of one candidate.
 enum Gate {
     Open,
@@ -214,7 +217,7 @@ impl State {
         call: &Call,
         host: HostId,
         wanted: usize,
-    ) -> Result<Vec<(Candidate, Option<Box<UrlRow>>)>, StoreError> {
+    ) -> Result<Heads, StoreError> {
         let candidates = self.next_candidates(call, host, wanted)?;
         let mut rows: Vec<_> =
             candidates.into_iter().map(|head| (head, self.ahead.take(head.id))).collect();
@@ -231,7 +234,7 @@ impl State {
             found.insert(row.id, Box::new(row));
         })?;
         for (head, row) in rows.iter_mut().filter(|(_, row)| row.is_none()) {
-            *row = found.remove(&head.id).filter(|row: &Box<UrlRow>| row.is_queued());
+            *row = found.remove(&head.id).filter(|row| row.is_queued());
         }
         Ok(rows)
     }

@@ -212,12 +212,7 @@ impl State {
 
     /// The next candidates of a host in lease order, each with its row, all of
     /// them read at once; none for what is not in the queue any more.
-    fn next_rows(
-        &mut self,
-        call: &Call,
-        host: HostId,
-        wanted: usize,
-    ) -> Result<Heads, StoreError> {
+    fn next_rows(&mut self, call: &Call, host: HostId, wanted: usize) -> Result<Heads, StoreError> {
         let candidates = self.next_candidates(call, host, wanted)?;
         let mut rows: Vec<_> =
             candidates.into_iter().map(|head| (head, self.ahead.take(head.id))).collect();

@@ -88,7 +88,7 @@ pub fn relative(priority: f64, mean: f64) -> f64 {
 /// What a fetch gains, for a page that is expected to have changed `x` times.
 fn gain(x: f64) -> f64 {
     // x - 1 + exp(-x), whose small values are lost in rounding.
-    if x < 1e-4 { x * x / 2.0 } else { x + (-x).exp_m1() }
+    if x < 1e-4 { x * x / 2.0 * (1.0 - x / 3.0) } else { x + (-x).exp_m1() }
 }
 
 /// The `x` of which [`gain`] is `wanted`.
@@ -96,19 +96,25 @@ fn expected_for(wanted: f64) -> f64 {
     if wanted <= 0.0 {
         return 0.0;
     }
-    // Newton, from the beginning of its series for few changes, and from its
-    // limit for many: both are close. The gain is convex, so it gets there.
+    // Halley's steps, from the beginning of its series for few changes, and from
+    // its limit for many: both are so close that one or two are enough.
     let s = (2.0 * wanted).sqrt();
     let mut x = if s < 2.0 {
         s + s * s / 6.0 + s * s * s / 36.0
     } else {
         1.0 + wanted - (-1.0 - wanted).exp()
     };
-    for _ in 0..12 {
-        let slope = -(-x).exp_m1();
-        let step = (gain(x) - wanted) / slope;
+    for _ in 0..8 {
+        // Small values are lost in rounding, as in [`gain`]; the series has them.
+        if x < 1e-4 {
+            break;
+        }
+        let chance = -(-x).exp_m1();
+        let over = x - chance - wanted;
+        let step = over * chance / (chance * chance - over * (1.0 - chance) / 2.0);
         x -= step;
-        if step.abs() <= 1e-7 * x {
+        // What is left is of the third power of this.
+        if step.abs() <= 1e-4 * x {
             break;
         }
     }

@@ -7,11 +7,13 @@
 //! Counts, numbers and events are those of one row after the other.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
 
+use rusqlite::Connection;
 use rusqlite::types::ToSql;
-use rusqlite::{CachedStatement, Connection};
 
 use super::apply::Chunk;
+use super::many::Many;
 use super::rows::{UrlRow, lastmod_columns, url_key};
 use super::state::State;
 use super::turns::Place;
@@ -20,9 +22,6 @@ use super::{StoreError, engine};
 use crate::diff::snapshot::{EntryHints, Rejection, Row};
 use crate::model::{ChangeKind, HostId, Lastmod, Reason, SiteId, UrlId, UrlKind};
 use crate::url::Admitted;
-
-/// Rows that one statement inserts; the rest of a chunk goes one by one.
-const AT_ONCE: usize = 32;
 
 /// Pairs of site and host remembered at most.
 const REMEMBERED: usize = 200_000;
@@ -223,109 +222,49 @@ impl State {
     }
 }
 
+static URLS: LazyLock<Many> = LazyLock::new(|| {
+    let head = "INSERT OR FAIL INTO urls (crawl_id, site_id, source_id, first_seen_s, reason, id,
+                    host_id, path, raw, lastmod_s, lastmod_precision, hints, band, kind) VALUES";
+    Many::of_rows_sharing(head, (&format!("?1, ?2, ?3, ?4, {}", Reason::New as i64), 4), 9)
+});
+
+static PLACES: LazyLock<Many> = LazyLock::new(|| {
+    let head = "INSERT OR FAIL INTO queue (crawl_id, due_s, site_id, valued, host_id, band, url_id)
+                    VALUES";
+    Many::of_rows_sharing(head, ("?1, ?2, ?3, 0", 3), 3)
+});
+
 /// Inserts rows into `urls`.
 fn insert_urls(
     conn: &Connection,
     chunk: &Chunk,
     admissions: &[Admission],
     rows: &[FreshRow],
-) -> rusqlite::Result<()> {
-    let head =
-        "INSERT OR FAIL INTO urls (crawl_id, site_id, source_id, first_seen_s, reason, id, host_id,
-             path, raw, lastmod_s, lastmod_precision, hints, band, kind)
-         VALUES ";
-    let row = format!("?1, ?2, ?3, ?4, {}", Reason::New as i64);
+) -> rusqlite::Result<usize> {
     let origin = chunk.origin;
     let shared: [&dyn ToSql; 4] = [&origin.crawl.0, &origin.site.0, &origin.source.0, &chunk.now_s];
-    insert_many(conn, (head, &row), &shared, 9, rows, |fresh, values| {
+    URLS.execute_sharing(conn, &shared, rows, |fresh, values| {
         let Some(listed) = admissions.get(fresh.index) else { return Ok(()) };
         let (second, precision) = lastmod_columns(listed.lastmod);
-        values.bind(&fresh.id.0)?;
-        values.bind(&fresh.host.0)?;
+        values.bind(fresh.id.0)?;
+        values.bind(fresh.host.0)?;
         values.bind(&listed.url.path)?;
         values.bind(&listed.raw)?;
-        values.bind(&second)?;
-        values.bind(&precision)?;
-        values.bind(&listed.hints.to_bits())?;
-        values.bind(&fresh.band)?;
-        values.bind(&(listed.kind as i64))
+        values.bind(second)?;
+        values.bind(precision)?;
+        values.bind(listed.hints.to_bits())?;
+        values.bind(fresh.band)?;
+        values.bind(listed.kind as i64)
     })
 }
 
 /// Inserts rows into `queue`.
-fn insert_places(conn: &Connection, chunk: &Chunk, rows: &[FreshRow]) -> rusqlite::Result<()> {
-    let head = "INSERT OR FAIL INTO queue (crawl_id, due_s, site_id, valued, host_id, band, url_id) VALUES ";
+fn insert_places(conn: &Connection, chunk: &Chunk, rows: &[FreshRow]) -> rusqlite::Result<usize> {
     let origin = chunk.origin;
     let shared: [&dyn ToSql; 3] = [&origin.crawl.0, &chunk.now_s, &origin.site.0];
-    insert_many(conn, (head, "?1, ?2, ?3, 0"), &shared, 3, rows, |fresh, values| {
-        values.bind(&fresh.host.0)?;
-        values.bind(&fresh.band)?;
-        values.bind(&fresh.id.0)
+    PLACES.execute_sharing(conn, &shared, rows, |fresh, values| {
+        values.bind(fresh.host.0)?;
+        values.bind(fresh.band)?;
+        values.bind(fresh.id.0)
     })
-}
-
-/// The values of one row after the other.
-struct Values<'s, 'c> {
-    statement: &'s mut CachedStatement<'c>,
-    next: usize,
-}
-
-impl Values<'_, '_> {
-    fn bind(&mut self, value: &dyn ToSql) -> rusqlite::Result<()> {
-        self.next += 1;
-        self.statement.raw_bind_parameter(self.next, value)
-    }
-}
-
-/// Inserts rows by statements of [`AT_ONCE`], the last ones one by one. `text`
-/// is the statement up to its rows, and what the values of each begin with; the
-/// values that all have in common come first among the parameters. The job's
-/// savepoint is what takes rows back, so a statement need not be able to (`OR
-/// FAIL`): else it keeps a copy of each page that it changes.
-fn insert_many<T>(
-    conn: &Connection,
-    (head, first): (&str, &str),
-    shared: &[&dyn ToSql],
-    width: usize,
-    rows: &[T],
-    bind: impl Fn(&T, &mut Values<'_, '_>) -> rusqlite::Result<()>,
-) -> rusqlite::Result<()> {
-    let (many, few) = rows.as_chunks::<AT_ONCE>();
-    let parts: [(usize, &mut dyn Iterator<Item = &[T]>); 2] =
-        [(AT_ONCE, &mut many.iter().map(<[T; AT_ONCE]>::as_slice)), (1, &mut few.chunks(1))];
-    for (count, parts) in parts {
-        let mut parts = parts.peekable();
-        if parts.peek().is_none() {
-            continue;
-        }
-        let mut statement =
-            conn.prepare_cached(&text_of(head, first, shared.len(), width, count))?;
-        for (place, value) in (1..).zip(shared) {
-            statement.raw_bind_parameter(place, value)?;
-        }
-        for part in parts {
-            let mut values = Values { statement: &mut statement, next: shared.len() };
-            for row in part {
-                bind(row, &mut values)?;
-            }
-            statement.raw_execute()?;
-        }
-    }
-    Ok(())
-}
-
-fn text_of(head: &str, first: &str, shared: usize, width: usize, count: usize) -> String {
-    use std::fmt::Write as _;
-    let mut text = head.to_owned();
-    for row in 0..count {
-        let comma = if row == 0 { "(" } else { ", (" };
-        text.push_str(comma);
-        text.push_str(first);
-        for column in 0..width {
-            // Writing into a string does not fail.
-            let _ = write!(text, ", ?{}", shared + row * width + column + 1);
-        }
-        text.push(')');
-    }
-    text
 }

@@ -14,6 +14,8 @@ const GROUPS: [usize; 3] = [25, 5, 1];
 /// A statement for any number of rows.
 pub(super) struct Many {
     texts: [String; GROUPS.len()],
+    /// Parameters that all rows have in common, the first ones.
+    shared: usize,
 }
 
 impl Many {
@@ -23,13 +25,25 @@ impl Many {
         Self::of(head, &row, tail)
     }
 
+    /// The same for rows that begin alike: with `first`, which names the `shared`
+    /// parameters, ?1 and so on.
+    pub(super) fn of_rows_sharing(
+        head: &str,
+        (first, shared): (&str, usize),
+        width: usize,
+    ) -> Self {
+        let row = format!("({first}{})", ", ?".repeat(width));
+        Self { shared, ..Self::of(head, &row, "") }
+    }
+
     /// A list of one value a row, between `head` and `tail`.
     pub(super) fn of_values(head: &str, tail: &str) -> Self {
         Self::of(&format!("{head} ("), "?", &format!(") {tail}"))
     }
 
     fn of(head: &str, row: &str, tail: &str) -> Self {
-        Self { texts: GROUPS.map(|size| format!("{head} {} {tail}", vec![row; size].join(", "))) }
+        let texts = GROUPS.map(|size| format!("{head} {} {tail}", vec![row; size].join(", ")));
+        Self { texts, shared: 0 }
     }
 
     /// Runs it over all rows; says how many were changed.
@@ -39,8 +53,20 @@ impl Many {
         rows: &[T],
         bind: impl Fn(&T, &mut Values<'_, '_>) -> rusqlite::Result<()>,
     ) -> rusqlite::Result<usize> {
+        self.execute_sharing(conn, &[], rows, bind)
+    }
+
+    /// The same, with the values that all rows have in common.
+    pub(super) fn execute_sharing<T>(
+        &self,
+        conn: &Connection,
+        shared: &[&dyn ToSql],
+        rows: &[T],
+        bind: impl Fn(&T, &mut Values<'_, '_>) -> rusqlite::Result<()>,
+    ) -> rusqlite::Result<usize> {
+        debug_assert_eq!(shared.len(), self.shared);
         let mut changed = 0;
-        self.each_group(conn, rows, bind, |statement| {
+        self.each_group(conn, shared, rows, bind, |statement| {
             changed += statement.raw_execute()?;
             Ok(())
         })?;
@@ -55,7 +81,7 @@ impl Many {
         bind: impl Fn(&T, &mut Values<'_, '_>) -> rusqlite::Result<()>,
         mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
     ) -> rusqlite::Result<()> {
-        self.each_group(conn, rows, bind, |statement| {
+        self.each_group(conn, &[], rows, bind, |statement| {
             let mut answers = statement.raw_query();
             while let Some(row) = answers.next()? {
                 read(row)?;
@@ -67,6 +93,7 @@ impl Many {
     fn each_group<T>(
         &self,
         conn: &Connection,
+        shared: &[&dyn ToSql],
         mut rows: &[T],
         bind: impl Fn(&T, &mut Values<'_, '_>) -> rusqlite::Result<()>,
         mut run: impl FnMut(&mut CachedStatement<'_>) -> rusqlite::Result<()>,
@@ -76,9 +103,12 @@ impl Many {
                 continue;
             }
             let mut statement = conn.prepare_cached(text)?;
+            for (place, value) in (1..).zip(shared) {
+                statement.raw_bind_parameter(place, value)?;
+            }
             while let Some((group, others)) = rows.split_at_checked(*size) {
                 rows = others;
-                let mut values = Values { statement: &mut statement, next: 0 };
+                let mut values = Values { statement: &mut statement, next: shared.len() };
                 for row in group {
                     bind(row, &mut values)?;
                 }
@@ -111,6 +141,7 @@ mod tests {
         let conn = Connection::open_in_memory().unwrap();
         conn.execute_batch("CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT) STRICT").unwrap();
         let insert = Many::of_rows("INSERT OR FAIL INTO t (a, b) VALUES", 2, "");
+        let alike = Many::of_rows_sharing("INSERT OR FAIL INTO t (b, a) VALUES", ("?1", 1), 1);
         let select = Many::of_values("SELECT a FROM t WHERE a IN", "");
         for count in [0, 1, 4, 5, 6, 24, 25, 26, 31, 55, 100, 157] {
             conn.execute("DELETE FROM t", []).unwrap();
@@ -120,6 +151,13 @@ mod tests {
                 values.bind(format!("row {row}"))
             });
             assert_eq!(changed, Ok(rows.len()));
+            conn.execute("DELETE FROM t", []).unwrap();
+            let bind = |row: &i64, values: &mut Values<'_, '_>| values.bind(row);
+            let changed = alike.execute_sharing(&conn, &[&"all"], &rows, bind);
+            assert_eq!(changed, Ok(rows.len()));
+            let others =
+                conn.query_row("SELECT count(*) FROM t WHERE b <> 'all'", [], |row| row.get(0));
+            assert_eq!(others, Ok(0));
             let mut found: Vec<i64> = Vec::new();
             let bind = |row: &i64, values: &mut Values<'_, '_>| values.bind(row);
             let read = |row: &Row<'_>| row.get(0).map(|a| found.push(a));

@@ -147,6 +147,12 @@ fn what_is_overdue_is_due_and_never_last() {
 
 proptest! {
     #[test]
+    fn what_is_expected_for_a_gain_gains_that(exponent in -25.0_f64..12.0) {
+        let wanted = exponent.exp();
+        prop_assert!((gain(expected_for(wanted)) / wanted - 1.0).abs() < 1e-7);
+    }
+
+    #[test]
     fn a_due_time_lies_within_the_bounds(
         alpha in 2.8e-4_f64..48.0, pull in 0.0_f64..20.0, mu in 0.0_f64..10.0,
         price in 1e-5_f64..1e5, looks in 0.0_f64..10.0, word in 0_usize..7,

@@ -143,20 +143,16 @@ CREATE TABLE urls (
     source_id          INTEGER,                 -- the source whose evidence counts first
     path               TEXT NOT NULL,           -- from the first slash on, normalised
     first_seen_s       INTEGER NOT NULL,
-    due_s              INTEGER NOT NULL AS (coalesce(queued_s, first_seen_s)) VIRTUAL,
     listed             INTEGER NOT NULL DEFAULT 1,
     kind               INTEGER NOT NULL DEFAULT 0, -- what it is listed as: 0 page, else followed
     lastmod_s          INTEGER,
     lastmod_precision  INTEGER,
     hints              INTEGER NOT NULL DEFAULT 0, -- changefreq and priority, packed (src/diff/snapshot.rs)
-    -- its place in the queue until the first feedback
+    -- its place in the queue, due since it was first seen, until it has another
     reason             INTEGER NOT NULL,
     band               INTEGER NOT NULL,
-    -- null as a rule
-    queued_s           INTEGER,                 -- when it is due, if not since it was first seen
+    -- null as a rule, and last: a row ends at its last value that is not null
     raw                TEXT,                    -- the loc as listed, where that differs
-    previous_s         INTEGER,
-    previous_precision INTEGER,
     -- what its rows of extensions mean together
     expires_s          INTEGER,                 -- from then on none of its videos is there any more
     fresh_s            INTEGER                  -- news: ranks as fresh until then
@@ -180,32 +176,17 @@ CREATE TABLE extensions (
     PRIMARY KEY (source_id, url_id)
 ) STRICT, WITHOUT ROWID;
 
--- What fetchers reported, from the first lease that ended on. Once here, this
--- row and not urls says where the URL stands.
+-- Where a URL stands and what fetchers reported, from the first lease that
+-- ended, or the first change, on. Once here, this row and not urls says where
+-- the URL stands.
 CREATE TABLE feedback (
-    url_id       INTEGER PRIMARY KEY,
-    state        INTEGER NOT NULL,              -- 0 queued, 1 leased, 2 parked, 3 dead, 4 blocked, 5 forbidden
-    reason       INTEGER NOT NULL,
-    band         INTEGER NOT NULL,
-    due_s        INTEGER NOT NULL,
-    attempt      INTEGER NOT NULL DEFAULT 0,    -- deliveries in a row without success
-    fetched_at   INTEGER,
-    outcome      INTEGER,
-    status       INTEGER,
-    content_hash TEXT,
-    hash_kind    TEXT,
-    fetches      INTEGER NOT NULL DEFAULT 0,
-    changes      INTEGER NOT NULL DEFAULT 0,
-    gone         INTEGER NOT NULL DEFAULT 0,    -- times in a row
-    folded_into  INTEGER,                       -- the row that it redirects to
-    moved_at     INTEGER NOT NULL,              -- when state last changed
-    token        BLOB,                          -- of the last lease that ended
-    token_end    INTEGER,                       -- 0 settled, 1 expired, 2 released
-    ended_at     INTEGER NOT NULL DEFAULT 0,    -- when that was
-    noindex      INTEGER NOT NULL DEFAULT 0,    -- the page asks not to be indexed
-    canonical    TEXT,                          -- what the page names as its canonical URL
-    error        TEXT,
-    looks        BLOB                           -- what they taught of it (src/recrawl/model.rs), from the first look on
+    url_id  INTEGER PRIMARY KEY,
+    state   INTEGER NOT NULL,                   -- 0 queued, 1 leased, 2 parked, 3 dead, 4 blocked, 5 forbidden
+    reason  INTEGER NOT NULL,
+    band    INTEGER NOT NULL,
+    due_s   INTEGER NOT NULL,
+    attempt INTEGER NOT NULL DEFAULT 0,         -- deliveries in a row without success
+    record  BLOB NOT NULL                       -- all else, packed (src/store/record.rs)
 ) STRICT;
 
 -- Only what is out of the queue is indexed, so the hot path never pays for it.
@@ -408,7 +389,7 @@ SELECT
     CASE coalesce(f.state, CASE WHEN l.url_id IS NULL THEN 0 ELSE 1 END)
         WHEN 0 THEN 'queued' WHEN 1 THEN 'leased' WHEN 2 THEN 'parked'
         WHEN 3 THEN 'dead' WHEN 4 THEN 'blocked' ELSE 'forbidden' END AS state,
-    datetime(coalesce(f.due_s, u.due_s), 'unixepoch') AS due
+    datetime(coalesce(f.due_s, u.first_seen_s), 'unixepoch') AS due
 FROM urls u
 JOIN hosts h ON h.id = u.host_id
 JOIN crawls c ON c.id = u.crawl_id

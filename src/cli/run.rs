@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -47,6 +48,7 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
     for warning in config::warnings(&config) {
         warn!("{warning}");
     }
+    raise_open_files();
     // Before anything that takes time: a signal that nobody has asked for ends us.
     let mut signals = Signals::new().context("signals")?;
     let app = App::build(config.clone(), Clock::system()).await.map_err(|error| anyhow!(error))?;
@@ -79,6 +81,18 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
     tell(&[NotifyState::Stopping]);
     stop.cancel();
     drain(&mut running, &mut signals).await
+}
+
+/// Takes as many open files as are allowed: each poll and each fetcher holds
+/// one, and shells give 1,024 to begin with.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = Rlimit { current: limit.maximum, ..limit };
+        if let Err(error) = setrlimit(Resource::Nofile, raised) {
+            warn!(%error, limit = limit.current, "the limit of open files stays as it is");
+        }
+    }
 }
 
 /// Waits for the app to end, but not for ever, and not against a second signal.

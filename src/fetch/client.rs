@@ -37,7 +37,10 @@ pub struct Fetcher {
 }
 
 struct Inner {
+    /// Keeps the connection for the next request to the host.
     client: Client,
+    /// Closes it: for when many are kept already.
+    closing: Client,
     guard: Guard,
     resolver: Resolver,
     turns: Turns,
@@ -94,7 +97,8 @@ impl Fetcher {
         let Surroundings { lookup, clock, spool } = surroundings;
         Ok(Self {
             inner: Arc::new(Inner {
-                client: setup::client(fetch, daemon, &limits, lookup.clone())?,
+                client: setup::client(fetch, daemon, &limits, lookup.clone(), 1)?,
+                closing: setup::client(fetch, daemon, &limits, lookup.clone(), 0)?,
                 resolver: Resolver::new(guard.clone(), lookup, fetch.connect_timeout),
                 guard,
                 turns: Turns::new(per_address),
@@ -264,17 +268,21 @@ impl Inner {
         let conditional =
             trail.is_first() && headers::add_conditions(&mut sent, &request.validators);
         let host = url.host_str().unwrap_or_default();
+        let was_warm = self.warm.take(url, Instant::now());
+        let keeps = was_warm || self.warm.has_room(Instant::now());
+        let client = if keeps { &self.client } else { &self.closing };
         let once = || {
-            let sending = self.client.get(url.clone()).headers(sent.clone()).send();
+            let sending = client.get(url.clone()).headers(sent.clone()).send();
             resolver::with_checked(host, addresses.clone(), sending)
         };
-        let was_warm = self.warm.take(url, Instant::now());
         let outcome = match once().await {
             Err(error) if was_warm && failure::is_stale_connection(&error) => once().await,
             other => other,
         };
         let response = outcome.map_err(|error| self.limits.explain(error))?;
-        self.warm.put(url, Instant::now());
+        if keeps {
+            self.warm.put(url, Instant::now());
+        }
         if !self.proxied
             && let Some(peer) = response.remote_addr()
         {

@@ -73,12 +73,13 @@ pub enum FetchSetupError {
     Client(String),
 }
 
-/// The client, as configured.
+/// The client, as configured, which keeps so many idle connections a host.
 pub(super) fn client(
     fetch: &config::Fetch,
     daemon: &config::Daemon,
     limits: &failure::Limits,
     lookup: Lookup,
+    idle: usize,
 ) -> Result<Client, FetchSetupError> {
     let user_agent = header("daemon.user_agent", &daemon.user_agent)?;
     let contact = match &daemon.contact {
@@ -95,7 +96,7 @@ pub(super) fn client(
         .referer(false)
         .connect_timeout(limits.connect)
         .read_timeout(limits.read)
-        .pool_max_idle_per_host(1)
+        .pool_max_idle_per_host(idle)
         .pool_idle_timeout(IDLE_TIMEOUT)
         .http1_max_headers(MAX_HEADERS)
         .http2_max_header_list_size(MAX_HEADER_LIST_BYTES)

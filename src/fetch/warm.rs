@@ -4,6 +4,10 @@
 //! request goes out on it. Such a request is sent once more on a new connection
 //! (RFC 9112 section 9.3.1 allows it for GET); a request on a connection of its
 //! own is not, since then the failure is the origin's answer.
+//!
+//! Idle connections are bounded: each holds a file and about 20 KB, and a daemon
+//! that polls thousands of hosts a second would hold one of each. Beyond the
+//! bound a connection is closed after its request.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,13 +16,21 @@ use std::time::Duration;
 use tokio::time::Instant;
 use url::{Position, Url};
 
-/// Authorities remembered; more are forgotten, which costs at most a retry.
-const MAX_REMEMBERED: usize = 4_096;
+/// Idle connections kept at most, to one authority each.
+const KEPT: usize = 512;
+/// When none is left, those that are closed by now are looked for this often.
+const SWEEP: Duration = Duration::from_millis(100);
 
 /// When each authority last answered.
 pub(super) struct Warm {
-    answered: Mutex<HashMap<String, Instant>>,
+    answered: Mutex<Answered>,
     idle_timeout: Duration,
+}
+
+#[derive(Default)]
+struct Answered {
+    at: HashMap<String, Instant>,
+    swept: Option<Instant>,
 }
 
 impl Warm {
@@ -30,19 +42,26 @@ impl Warm {
     /// May a request to this URL go out on a connection that was used before?
     pub(super) fn take(&self, url: &Url, now: Instant) -> bool {
         let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = answered.remove(&url[..Position::BeforePath]);
+        let last = answered.at.remove(&url[..Position::BeforePath]);
         last.is_some_and(|last| now.duration_since(last) <= self.idle_timeout)
     }
 
-    /// This URL has answered; its connection may be kept.
+    /// May one more connection be kept?
+    pub(super) fn has_room(&self, now: Instant) -> bool {
+        let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_time = answered.swept.is_none_or(|swept| now.duration_since(swept) >= SWEEP);
+        if answered.at.len() >= KEPT && is_time {
+            answered.swept = Some(now);
+            answered.at.retain(|_, last| now.duration_since(*last) <= self.idle_timeout);
+        }
+        answered.at.len() < KEPT
+    }
+
+    /// This URL has answered; its connection is kept. Requests that were in
+    /// flight together may go over the bound, by as many as they are.
     pub(super) fn put(&self, url: &Url, now: Instant) {
         let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
-        if answered.len() >= MAX_REMEMBERED {
-            answered.retain(|_, last| now.duration_since(*last) <= self.idle_timeout);
-        }
-        if answered.len() < MAX_REMEMBERED {
-            answered.insert(url[..Position::BeforePath].to_owned(), now);
-        }
+        answered.at.insert(url[..Position::BeforePath].to_owned(), now);
     }
 }
 
@@ -68,12 +87,18 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_warm_authorities_is_bounded() {
+    fn connections_are_kept_up_to_a_bound_and_again_when_those_are_closed() {
         let warm = Warm::new(Duration::from_secs(10));
         let start = Instant::now();
-        (0..2 * MAX_REMEMBERED).for_each(|n| warm.put(&url(n), start));
-        assert_eq!(warm.answered.lock().unwrap().len(), MAX_REMEMBERED);
-        warm.put(&url(0), start + Duration::from_secs(20));
-        assert_eq!(warm.answered.lock().unwrap().len(), 1);
+        for n in 0..KEPT {
+            assert!(warm.has_room(start));
+            warm.put(&url(n), start);
+        }
+        assert!(!warm.has_room(start));
+        let later = start + Duration::from_secs(11);
+        assert!(warm.has_room(later));
+        assert_eq!(warm.answered.lock().unwrap().at.len(), 0);
+        warm.put(&url(0), later);
+        assert!(warm.has_room(later));
     }
 }

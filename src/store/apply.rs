@@ -109,14 +109,14 @@ impl State {
             Effect::Changed { url, lastmod, hints } => {
                 let Some(row) = self.url_row(url)? else { return Ok(()) };
                 let row = self.take_hints(chunk, row, hints)?;
-                self.take_lastmod(chunk, &row, Some(lastmod))
+                self.take_lastmod(chunk, row, Some(lastmod))
             }
             Effect::Touched { url, hints } => {
                 let Some(row) = self.url_row(url)? else { return Ok(()) };
                 let row = self.take_hints(chunk, row, hints)?;
                 chunk.applied.counts.touched += 1;
                 chunk.log.push(ChangeKind::Touched, url);
-                self.take_signal(&row, Signal::Touched)
+                self.take_signal(row, Signal::Touched, false)
             }
             Effect::Regressed { url, hints } => {
                 if let Some(row) = self.url_row(url)? {
@@ -183,9 +183,9 @@ impl State {
             let row = UrlRow { listed: true, ..row };
             chunk.applied.counts.new += 1;
             chunk.log.push(ChangeKind::New, row.id);
-            return self.pull_forward(&row, Reason::New);
+            return self.pull_forward(&row, Reason::New).map(|_| ());
         }
-        self.take_lastmod(chunk, &row, lastmod)
+        self.take_lastmod(chunk, row, lastmod)
     }
 
     /// What any source lists as a page is a page for as long as it is listed.
@@ -206,7 +206,7 @@ impl State {
     fn take_lastmod(
         &mut self,
         chunk: &mut Chunk,
-        row: &UrlRow,
+        mut row: UrlRow,
         lastmod: Option<Lastmod>,
     ) -> Result<(), StoreError> {
         let newer = match (row.lastmod, lastmod) {
@@ -214,15 +214,16 @@ impl State {
             _ => false,
         };
         if !newer {
-            self.take_lastmod_silently(row, lastmod)?;
+            self.take_lastmod_silently(&row, lastmod)?;
             chunk.applied.counts.unchanged += 1;
             return Ok(());
         }
-        self.write_lastmod(row, lastmod, row.lastmod)?;
+        self.write_lastmod(row.id, lastmod)?;
         chunk.applied.counts.changed += 1;
         chunk.note_published(lastmod);
         chunk.log.push(ChangeKind::Changed, row.id);
-        self.take_signal(row, chunk.origin.moves)
+        row.record.previous = row.lastmod;
+        self.take_signal(row, chunk.origin.moves, true)
     }
 
     /// A date for a URL that is no signal: the first one, or a more precise
@@ -240,31 +241,14 @@ impl State {
                     || !best.is_newer_than(date) && date.precision > best.precision
             }
         };
-        if better { self.write_lastmod(row, lastmod, row.previous) } else { Ok(()) }
+        if better { self.write_lastmod(row.id, lastmod) } else { Ok(()) }
     }
 
-    fn write_lastmod(
-        &mut self,
-        row: &UrlRow,
-        lastmod: Option<Lastmod>,
-        previous: Option<Lastmod>,
-    ) -> Result<(), StoreError> {
+    fn write_lastmod(&mut self, url: UrlId, lastmod: Option<Lastmod>) -> Result<(), StoreError> {
         let (second, precision) = lastmod_columns(lastmod);
-        let (previous_second, previous_precision) = lastmod_columns(previous);
         self.conn
-            .prepare_cached(
-                "UPDATE urls SET lastmod_s = ?2, lastmod_precision = ?3, previous_s = ?4,
-                                 previous_precision = ?5 WHERE id = ?1",
-            )
-            .and_then(|mut update| {
-                update.execute(params![
-                    row.id.0,
-                    second,
-                    precision,
-                    previous_second,
-                    previous_precision
-                ])
-            })
+            .prepare_cached("UPDATE urls SET lastmod_s = ?2, lastmod_precision = ?3 WHERE id = ?1")
+            .and_then(|mut update| update.execute(params![url.0, second, precision]))
             .map(|_| ())
             .map_err(engine)
     }
@@ -305,8 +289,7 @@ impl State {
             let (band, due_s) = self.place_under_new_hints(&row, before, chunk.now_s)?;
             if band != row.band || due_s != row.due_s {
                 self.place_url(&row, held::QUEUED, row.reason, band, due_s, row.attempt)?;
-                row.band = band;
-                row.due_s = due_s;
+                (row.band, row.due_s, row.has_feedback) = (band, due_s, true);
             }
         }
         Ok(row)
@@ -367,6 +350,6 @@ impl State {
             let (band, due_s) = (self.rank(row, Reason::Removed, now_s)?, row.due_s.min(now_s));
             return self.place_url(row, held::QUEUED, Reason::Removed, band, due_s, row.attempt);
         }
-        self.pull_forward(row, Reason::Removed)
+        self.pull_forward(row, Reason::Removed).map(|_| ())
     }
 }

@@ -2,19 +2,25 @@
 //! is kept of the lease and of the report.
 
 use super::StoreError;
-use super::pending::{EndedLease, Report};
+use super::pending::EndedLease;
+use super::record::{Ended, Record};
 use super::rows::{UrlRow, held, reason};
 use super::state::State;
 use super::turns::Place;
 use crate::model::Reason;
 use crate::recrawl::Fate;
 
-/// How a lease ended, as `feedback.token_end` keeps it.
+/// How a lease ended, as its record keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Settled = 0,
     Expired = 1,
     Released = 2,
+}
+
+impl End {
+    /// By their codes.
+    pub(super) const ALL: [Self; 3] = [Self::Settled, Self::Expired, Self::Released];
 }
 
 /// A lease row.
@@ -29,23 +35,18 @@ pub(super) struct Lease {
     pub(super) secret: [u8; 16],
 }
 
-/// What a fetch that was reported showed.
-pub(super) struct Seen {
-    pub(super) report: Report,
-    /// Its place in line, if it goes back to be refreshed.
-    pub(super) band: u8,
-}
-
 impl State {
     /// Ends a lease: the row goes where its fate says, or is due at once when
-    /// it changed while it was out.
+    /// it changed while it was out. The record of `row` is what is known by now;
+    /// `refreshed` is its place in line, if it was seen and goes back to be
+    /// refreshed.
     pub(super) fn end_lease(
         &mut self,
-        row: &UrlRow,
+        row: UrlRow,
         lease: &Lease,
         end: End,
         fate: Fate,
-        seen: Option<Seen>,
+        refreshed: Option<u8>,
     ) -> Result<(), StoreError> {
         let now = self.steady_ms();
         let now_s = now.div_euclid(1000);
@@ -69,26 +70,22 @@ impl State {
         if state == held::DEAD && end == End::Settled {
             self.metrics.dead_lettered(1);
         }
-        let refreshed = matches!(reason, Reason::Recrawl | Reason::Changed);
-        let band = match seen.as_ref().filter(|_| refreshed) {
-            Some(seen) => seen.band,
-            None => self.rank(row, reason, now_s)?,
+        let is_refreshed = matches!(reason, Reason::Recrawl | Reason::Changed);
+        let band = match refreshed.filter(|_| is_refreshed) {
+            Some(band) => band,
+            None => self.rank(&row, reason, now_s)?,
         };
-        let valued = self.is_valued(row, reason);
+        let valued = self.is_valued(&row, reason);
         let place = Place { band, due_s, valued, ..row.place() };
-        self.pending.end(EndedLease {
-            place,
-            state,
-            reason,
-            attempt,
-            now,
-            secret: lease.secret,
-            end,
-            report: seen.map(|seen| seen.report),
-            looks: row.looks,
-        });
+        let site = row.site;
+        let record = Record {
+            ended: Some(Ended::new(lease.secret, end, now)),
+            held_since: (state != held::QUEUED).then_some(now),
+            ..row.record
+        };
+        self.pending.end(EndedLease { place, state, reason, attempt, record });
         if state == held::QUEUED {
-            self.enqueue_ended(place, row.site)?;
+            self.enqueue_ended(place, site)?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use super::learn::{self, Lessons, Scope};
 use super::policy::Policy;
 use super::rows::{self, UrlRow};
 use super::views::{Learned, SignalView, SourceView, Trusted, UrlState, UrlView};
-use super::worth::{Kept, MEAN_PRIORITY, worth};
+use super::worth::{MEAN_PRIORITY, worth};
 use super::{StoreError, engine};
 use crate::model::{HostId, Reason};
 use crate::recrawl::explain::Explanation;
@@ -48,8 +48,7 @@ pub(super) fn explain(
     // What nobody has seen is judged as if it had been when it was first listed.
     let model = row.learned();
     let state = model.unwrap_or_else(|| Model::first(view.first_seen));
-    let kept = Kept::with(&row, state.pack());
-    let worth = worth(&kept, &state, &around.beliefs, site, around.mean, now);
+    let worth = worth(&row, &state, &around.beliefs, site, around.mean, now);
     let decides = view.state == UrlState::Queued
         && model.is_some()
         && row.listed

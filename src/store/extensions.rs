@@ -173,7 +173,7 @@ impl State {
                 self.place_url(row, held::QUEUED, row.reason, band, row.due_s, row.attempt)
             }
             held::PARKED if had_end && row.listed && !expired => {
-                self.pull_forward(row, Reason::Changed)
+                self.pull_forward(row, Reason::Changed).map(|_| ())
             }
             _ => Ok(()),
         }

@@ -11,7 +11,7 @@ use url::Url;
 
 use super::policy::Policy;
 use super::rows::{UrlRow, held};
-use super::settle::derive_outcome;
+use super::settle::{derive_outcome, note_fetch};
 use super::state::State;
 use super::views::{Page, UrlView};
 use super::worth::look_of;
@@ -47,16 +47,6 @@ pub struct Imported {
     pub ignored: u64,
 }
 
-/// What is written of a fetch of the past.
-const REMEMBER: &str = "INSERT INTO feedback
-        (url_id, state, reason, band, due_s, attempt, moved_at, fetched_at, outcome,
-         content_hash, hash_kind, fetches, changes, looks)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 1, ?12, ?13)
-    ON CONFLICT DO UPDATE SET
-        fetched_at = ?8, outcome = ?9, content_hash = coalesce(?10, content_hash),
-        hash_kind = CASE WHEN ?10 IS NULL THEN hash_kind ELSE ?11 END,
-        fetches = fetches + 1, changes = changes + ?12, looks = coalesce(?13, looks)";
-
 impl State {
     /// Takes in fetches of the past, oldest first.
     pub(super) fn import(
@@ -85,7 +75,7 @@ impl State {
     ) -> Result<Option<bool>, StoreError> {
         let Some(mut row) = self.find_normalised(crawl, &fetch.url)? else { return Ok(None) };
         let at = fetch.at;
-        if at > timestamp(self.steady_ms()) || !self.is_newer(&row, at)? {
+        if at > timestamp(self.steady_ms()) || !is_newer(&row, at) {
             return Ok(Some(false));
         }
         let report = report(fetch, row.id);
@@ -93,58 +83,17 @@ impl State {
         if self.policy.learns()
             && let Some(look) = look_of(outcome, &report, &row)
         {
-            row.looks = Some(self.look(&row, look, at)?.pack());
+            row.record.looks = Some(self.look(&row, look, at)?.pack());
         }
-        self.remember_fetch(&row, &report, outcome, at)?;
+        let hash = (report.content_hash, report.hash_kind);
+        note_fetch(&mut row.record, at.as_millisecond(), outcome, hash);
+        self.write_record(&row)?;
         row.has_feedback = true;
         let waits = matches!(row.reason, Reason::New | Reason::Recrawl | Reason::Changed);
         if row.is_queued() && row.listed && row.attempt == 0 && waits {
             self.place_after(&row, outcome, at)?;
         }
         Ok(Some(true))
-    }
-
-    fn is_newer(&self, row: &UrlRow, at: Timestamp) -> Result<bool, StoreError> {
-        if row.learned().is_some_and(|learned| learned.seen() >= at) {
-            return Ok(false);
-        }
-        let fetched_at: Option<i64> = self
-            .conn
-            .prepare_cached("SELECT max(fetched_at) FROM feedback WHERE url_id = ?1")
-            .and_then(|mut query| query.query_row([row.id.0], |row| row.get(0)))
-            .map_err(engine)?;
-        Ok(fetched_at.is_none_or(|known| known < at.as_millisecond()))
-    }
-
-    fn remember_fetch(
-        &mut self,
-        row: &UrlRow,
-        report: &Settlement,
-        outcome: Outcome,
-        at: Timestamp,
-    ) -> Result<(), StoreError> {
-        let now = self.steady_ms();
-        self.conn
-            .prepare_cached(REMEMBER)
-            .and_then(|mut upsert| {
-                upsert.execute(params![
-                    row.id.0,
-                    row.state,
-                    row.reason as i64,
-                    row.band,
-                    row.due_s,
-                    row.attempt,
-                    now,
-                    at.as_millisecond(),
-                    outcome as i64,
-                    report.content_hash,
-                    report.content_hash.as_ref().and(report.hash_kind.as_ref()),
-                    i64::from(outcome == Outcome::Changed),
-                    row.looks,
-                ])
-            })
-            .map(|_| ())
-            .map_err(engine)
     }
 
     /// Gives a URL the place that it would have had after that fetch: at once
@@ -173,6 +122,13 @@ impl State {
         let band = self.rank(row, Reason::Recrawl, now_s)?;
         self.place_url(row, held::QUEUED, Reason::Recrawl, band, due.as_second(), 0)
     }
+}
+
+/// Does a fetch tell more than what is known?
+fn is_newer(row: &UrlRow, at: Timestamp) -> bool {
+    let looked = row.learned().map(|learned| learned.seen());
+    let fetched = row.record.fetched.as_ref().map(|fetched| fetched.time());
+    [looked, fetched].into_iter().flatten().all(|known| known < at)
 }
 
 /// The fetch as its fetcher would have reported it.

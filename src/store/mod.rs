@@ -43,6 +43,7 @@ mod poll_reads;
 mod polling;
 pub mod pushes;
 mod readers;
+mod record;
 mod refine;
 mod robots;
 mod rows;

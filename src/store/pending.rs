@@ -7,14 +7,13 @@
 
 use std::sync::LazyLock;
 
-use super::ending::End;
 use super::many::Many;
+use super::record::Record;
 use super::state::State;
 use super::turns::Place;
 use super::{StoreError, engine};
 use crate::by_id::IdSet;
-use crate::model::{CrawlId, HostId, Outcome, Reason, SiteId, UrlId};
-use crate::recrawl::model::PACKED;
+use crate::model::{CrawlId, HostId, Reason, SiteId, UrlId};
 
 /// A row of `leases`.
 pub(super) struct NewLease {
@@ -39,25 +38,7 @@ pub(super) struct EndedLease {
     pub(super) state: i64,
     pub(super) reason: Reason,
     pub(super) attempt: u32,
-    pub(super) now: i64,
-    pub(super) secret: [u8; 16],
-    pub(super) end: End,
-    /// What was seen, if anything was.
-    pub(super) report: Option<Report>,
-    pub(super) looks: Option<[u8; PACKED]>,
-}
-
-/// What is kept of a fetcher's report.
-pub(super) struct Report {
-    pub(super) fetched_at: i64,
-    pub(super) outcome: Outcome,
-    pub(super) status: Option<u16>,
-    pub(super) content_hash: Option<String>,
-    pub(super) hash_kind: Option<String>,
-    pub(super) folded_into: Option<UrlId>,
-    pub(super) error: Option<String>,
-    pub(super) noindex: bool,
-    pub(super) canonical: Option<String>,
+    pub(super) record: Record,
 }
 
 /// What the job that runs has gathered.
@@ -112,40 +93,13 @@ static PLACE: LazyLock<Many> = LazyLock::new(|| {
     Many::of_rows(head, 7, "")
 });
 
-/// A lease that ended without a report: the place, and the token.
-static END_UNSEEN: LazyLock<Many> = LazyLock::new(|| {
-    let head =
-        "INSERT OR FAIL INTO feedback (url_id, state, reason, band, due_s, attempt, moved_at,
-                    token, token_end, ended_at) VALUES";
+static END: LazyLock<Many> = LazyLock::new(|| {
+    let head = "INSERT OR FAIL INTO feedback (url_id, state, reason, band, due_s, attempt, record)
+                    VALUES";
     let tail = "ON CONFLICT DO UPDATE SET
         state = excluded.state, reason = excluded.reason, band = excluded.band,
-        due_s = excluded.due_s, attempt = excluded.attempt,
-        moved_at = CASE state WHEN excluded.state THEN moved_at ELSE excluded.moved_at END,
-        token = excluded.token, token_end = excluded.token_end, ended_at = excluded.ended_at";
-    Many::of_rows(head, 10, tail)
-});
-
-/// A lease that ended with a report: the same, and what was seen.
-static END_SEEN: LazyLock<Many> = LazyLock::new(|| {
-    let head =
-        "INSERT OR FAIL INTO feedback (url_id, state, reason, band, due_s, attempt, moved_at,
-                    token, token_end, ended_at, fetched_at, outcome, status, content_hash,
-                    hash_kind, fetches, changes, gone, folded_into, error, noindex, canonical,
-                    looks) VALUES";
-    let tail = "ON CONFLICT DO UPDATE SET
-        state = excluded.state, reason = excluded.reason, band = excluded.band,
-        due_s = excluded.due_s, attempt = excluded.attempt,
-        moved_at = CASE state WHEN excluded.state THEN moved_at ELSE excluded.moved_at END,
-        token = excluded.token, token_end = excluded.token_end, ended_at = excluded.ended_at,
-        fetched_at = excluded.fetched_at, outcome = excluded.outcome, status = excluded.status,
-        content_hash = coalesce(excluded.content_hash, content_hash),
-        hash_kind = CASE WHEN excluded.content_hash IS NULL THEN hash_kind
-                         ELSE excluded.hash_kind END,
-        fetches = fetches + 1, changes = changes + excluded.changes,
-        gone = CASE excluded.gone WHEN 1 THEN gone + 1 ELSE 0 END,
-        folded_into = excluded.folded_into, error = excluded.error, noindex = excluded.noindex,
-        canonical = excluded.canonical, looks = coalesce(excluded.looks, looks)";
-    Many::of_rows(head, 23, tail)
+        due_s = excluded.due_s, attempt = excluded.attempt, record = excluded.record";
+    Many::of_rows(head, 7, tail)
 });
 
 impl State {
@@ -200,38 +154,16 @@ impl State {
     }
 
     fn write_ends(&self, ended: &mut [EndedLease]) -> rusqlite::Result<()> {
-        ended.sort_unstable_by_key(|ended| (ended.report.is_some(), ended.place.url));
+        ended.sort_unstable_by_key(|ended| ended.place.url);
         UNLEASE.execute(&self.conn, ended, |ended, row| row.bind(ended.place.url.0))?;
-        let (unseen, seen) = ended.split_at(ended.partition_point(|ended| ended.report.is_none()));
-        let common = |ended: &EndedLease, row: &mut super::many::Values<'_, '_>| {
+        END.execute(&self.conn, ended, |ended, row| {
             row.bind(ended.place.url.0)?;
             row.bind(ended.state)?;
             row.bind(ended.reason as i64)?;
             row.bind(ended.place.band)?;
             row.bind(ended.place.due_s)?;
             row.bind(ended.attempt)?;
-            row.bind(ended.now)?;
-            row.bind(ended.secret)?;
-            row.bind(ended.end as i64)?;
-            row.bind(ended.now)
-        };
-        END_UNSEEN.execute(&self.conn, unseen, common)?;
-        END_SEEN.execute(&self.conn, seen, |ended, row| {
-            common(ended, row)?;
-            let Some(report) = &ended.report else { return Ok(()) };
-            row.bind(report.fetched_at)?;
-            row.bind(report.outcome as i64)?;
-            row.bind(report.status)?;
-            row.bind(&report.content_hash)?;
-            row.bind(report.content_hash.as_ref().and(report.hash_kind.as_ref()))?;
-            row.bind(1)?;
-            row.bind(i64::from(report.outcome == Outcome::Changed))?;
-            row.bind(i64::from(report.outcome == Outcome::Gone))?;
-            row.bind(report.folded_into.map(|url| url.0))?;
-            row.bind(&report.error)?;
-            row.bind(report.noindex)?;
-            row.bind(&report.canonical)?;
-            row.bind(ended.looks)
+            row.bind(ended.record.pack())
         })?;
         Ok(())
     }

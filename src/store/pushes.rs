@@ -173,7 +173,7 @@ impl State {
                 None => None,
             };
             if let Some(row) = row {
-                self.take_signal(&row, Signal::Pushed)?;
+                self.take_signal(row, Signal::Pushed, false)?;
                 known += 1;
                 continue;
             }

@@ -9,6 +9,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::ending::Lease;
 use super::many::Many;
+use super::record::Record;
 use super::state::State;
 use super::turns::Place;
 use super::{StoreError, engine};
@@ -18,7 +19,7 @@ use crate::model::{
 };
 use crate::queue::Token;
 use crate::recrawl;
-use crate::recrawl::model::{PACKED, UrlState};
+use crate::recrawl::model::UrlState;
 
 /// Codes of `feedback.state`.
 pub(super) mod held {
@@ -40,29 +41,25 @@ pub(super) struct UrlRow {
     pub(super) path: String,
     pub(super) listed: bool,
     pub(super) lastmod: Option<Lastmod>,
-    pub(super) previous: Option<Lastmod>,
     pub(super) hints: EntryHints,
     pub(super) reason: Reason,
     pub(super) band: u8,
     pub(super) due_s: i64,
     /// Deliveries in a row without success.
     pub(super) attempt: u32,
-    /// Has any lease of it ended? Then its place is kept in feedback.
+    /// Is its place kept in feedback?
     pub(super) has_feedback: bool,
     /// Is a fetcher holding it?
     pub(super) leased: bool,
     /// One of [`held`].
     pub(super) state: i64,
-    pub(super) gone: u32,
-    pub(super) content_hash: Option<String>,
-    pub(super) hash_kind: Option<String>,
     pub(super) kind: UrlKind,
     /// From then on none of its videos is there any more.
     pub(super) expires_s: Option<i64>,
     /// It ranks as fresh news until then.
     pub(super) fresh_s: Option<i64>,
-    /// What looks taught of it, packed.
-    pub(super) looks: Option<[u8; PACKED]>,
+    /// What is kept of it beside its place.
+    pub(super) record: Record,
 }
 
 impl UrlRow {
@@ -81,7 +78,7 @@ impl UrlRow {
 
     /// What looks taught of it.
     pub(super) fn learned(&self) -> Option<UrlState> {
-        UrlState::unpack(self.looks.as_ref()?)
+        UrlState::unpack(self.record.looks.as_ref()?)
     }
 
     /// Is it in the queue?
@@ -108,7 +105,7 @@ impl UrlRow {
             lastmod: self.lastmod,
             listed: self.listed,
             attempt,
-            gone: self.gone,
+            gone: self.record.gone,
             id: self.id.0,
         }
     }
@@ -116,13 +113,11 @@ impl UrlRow {
 
 /// What [`read_row`] reads, of `urls u` and `feedback f`.
 const COLUMNS: &str = "u.id, u.crawl_id, u.host_id, u.site_id, u.source_id, u.path, u.listed,
-    u.lastmod_s, u.lastmod_precision, u.previous_s, u.previous_precision, u.hints,
-    coalesce(f.reason, u.reason), coalesce(f.band, u.band), coalesce(f.due_s, u.due_s),
-    coalesce(f.attempt, 0), f.url_id IS NOT NULL, coalesce(f.state, 0),
-    coalesce(f.gone, 0), f.content_hash, f.hash_kind, u.kind, u.expires_s, u.fresh_s,
-    f.looks";
+    u.lastmod_s, u.lastmod_precision, u.hints, coalesce(f.reason, u.reason),
+    coalesce(f.band, u.band), coalesce(f.due_s, u.first_seen_s), coalesce(f.attempt, 0),
+    coalesce(f.state, 0), u.kind, u.expires_s, u.fresh_s, f.record";
 /// How many these are.
-const WIDTH: usize = 25;
+const WIDTH: usize = 19;
 
 static BY_NUMBER: LazyLock<Many> = LazyLock::new(|| {
     let head = format!(
@@ -197,10 +192,10 @@ impl State {
         attempt: u32,
     ) -> Result<(), StoreError> {
         let place = Place { band, due_s, ..row.place() };
-        self.place_with(row, state, reason, place, attempt, row.looks)
+        self.place_with(row, state, reason, place, attempt, row.record.clone())
     }
 
-    /// The same, with what else is to be noted of it.
+    /// The same, with what else is to be kept of it.
     pub(super) fn place_with(
         &mut self,
         row: &UrlRow,
@@ -208,23 +203,24 @@ impl State {
         reason: Reason,
         place: Place,
         attempt: u32,
-        looks: Option<[u8; PACKED]>,
+        mut record: Record,
     ) -> Result<(), StoreError> {
-        let Place { band, due_s, .. } = place;
         if row.is_queued() {
             self.dequeue(row.place())?;
         }
-        if row.has_feedback || state != held::QUEUED {
-            self.write_feedback_place(place, state, reason, attempt, looks)?;
-        } else {
+        let stays = row.due_s == place.due_s && state == held::QUEUED && attempt == 0;
+        if stays && !row.has_feedback && record == Record::default() {
             self.conn
-                .prepare_cached(
-                    "UPDATE urls SET reason = ?2, band = ?3, queued_s = ?4 WHERE id = ?1",
-                )
-                .and_then(|mut update| {
-                    update.execute(params![row.id.0, reason as i64, band, due_s])
-                })
+                .prepare_cached("UPDATE urls SET reason = ?2, band = ?3 WHERE id = ?1")
+                .and_then(|mut update| update.execute(params![row.id.0, reason as i64, place.band]))
                 .map_err(engine)?;
+        } else {
+            record.held_since = match state {
+                held::QUEUED => None,
+                _ if state == row.state => record.held_since,
+                _ => Some(self.steady_ms()),
+            };
+            self.write_feedback(place, state, reason, attempt, &record)?;
         }
         if state == held::QUEUED && !row.leased {
             let valued = self.is_valued(row, reason);
@@ -233,35 +229,30 @@ impl State {
         Ok(())
     }
 
-    fn write_feedback_place(
+    /// Writes what is kept of a URL that stays where it is.
+    pub(super) fn write_record(&mut self, row: &UrlRow) -> Result<(), StoreError> {
+        self.write_feedback(row.place(), row.state, row.reason, row.attempt, &row.record)
+    }
+
+    fn write_feedback(
         &mut self,
         place: Place,
         state: i64,
         reason: Reason,
         attempt: u32,
-        looks: Option<[u8; PACKED]>,
+        record: &Record,
     ) -> Result<(), StoreError> {
-        let now = self.steady_ms();
+        let Place { url, band, due_s, .. } = place;
         self.conn
             .prepare_cached(
-                "INSERT INTO feedback (url_id, state, reason, band, due_s, attempt, moved_at, looks)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
-                 ON CONFLICT DO UPDATE SET
-                     state = ?2, reason = ?3, band = ?4, due_s = ?5, attempt = ?6,
-                     moved_at = CASE state WHEN ?2 THEN moved_at ELSE ?7 END, looks = ?8",
+                "INSERT INTO feedback (url_id, state, reason, band, due_s, attempt, record)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                 ON CONFLICT DO UPDATE SET state = ?2, reason = ?3, band = ?4, due_s = ?5,
+                     attempt = ?6, record = ?7",
             )
             .and_then(|mut upsert| {
-                let Place { url, band, due_s, .. } = place;
-                upsert.execute(params![
-                    url.0,
-                    state,
-                    reason as i64,
-                    band,
-                    due_s,
-                    attempt,
-                    now,
-                    looks
-                ])
+                let reason = reason as i64;
+                upsert.execute(params![url.0, state, reason, band, due_s, attempt, record.pack()])
             })
             .map(|_| ())
             .map_err(engine)
@@ -269,8 +260,13 @@ impl State {
 
     /// Makes a URL due because of something that was seen or asked for now.
     /// With a fetcher it becomes due once settled; held back it stays held,
-    /// unless it was parked or given up.
-    pub(super) fn pull_forward(&mut self, row: &UrlRow, reason: Reason) -> Result<(), StoreError> {
+    /// unless it was parked or given up. Says whether its record was written with
+    /// that.
+    pub(super) fn pull_forward(
+        &mut self,
+        row: &UrlRow,
+        reason: Reason,
+    ) -> Result<bool, StoreError> {
         let now_s = self.steady_ms().div_euclid(1000);
         if row.leased {
             // What was asked for is not forgotten over a lesser reason.
@@ -281,13 +277,13 @@ impl State {
                     let asked_for = 1 + Reason::Submitted as i64;
                     update.execute(params![row.id.0, 1 + reason as i64, asked_for])
                 })
-                .map(|_| ())
+                .map(|_| false)
                 .map_err(engine);
         }
         if row.is_expired(now_s) && reason != Reason::Submitted {
             // Whatever moved: what the page was about is not there any more.
             let waits = row.state == held::QUEUED && row.reason != Reason::Submitted;
-            return if waits { self.park(row) } else { Ok(()) };
+            return if waits { self.park(row).map(|()| true) } else { Ok(false) };
         }
         let held_on = !matches!(row.state, held::PARKED | held::DEAD);
         let kept = match row.reason {
@@ -298,17 +294,20 @@ impl State {
         let band = self.rank(row, kept, now_s)?;
         match row.state {
             held::BLOCKED | held::FORBIDDEN => {
-                self.place_url(row, row.state, kept, band, now_s, row.attempt)
+                self.place_url(row, row.state, kept, band, now_s, row.attempt)?;
             }
-            held::PARKED | held::DEAD => self.place_url(row, held::QUEUED, kept, band, now_s, 0),
+            held::PARKED | held::DEAD => {
+                self.place_url(row, held::QUEUED, kept, band, now_s, 0)?;
+            }
             _ => {
                 let due_s = row.due_s.min(now_s);
                 if (kept, band, due_s) == (row.reason, row.band, row.due_s) {
-                    return Ok(());
+                    return Ok(false);
                 }
-                self.place_url(row, held::QUEUED, kept, band, due_s, row.attempt)
+                self.place_url(row, held::QUEUED, kept, band, due_s, row.attempt)?;
             }
         }
+        Ok(true)
     }
 }
 
@@ -379,6 +378,8 @@ pub(super) fn read_listed(
 /// Reads [`COLUMNS`], the first of which stands at `at`; of leases they say
 /// nothing.
 fn read_row(row: &Row<'_>, at: usize) -> rusqlite::Result<UrlRow> {
+    let packed = row.get_ref(at + WIDTH - 1)?.as_blob_or_null()?;
+    let record = packed.map(Record::unpack);
     Ok(UrlRow {
         id: UrlId(row.get(at)?),
         crawl: CrawlId(row.get(at + 1)?),
@@ -388,22 +389,18 @@ fn read_row(row: &Row<'_>, at: usize) -> rusqlite::Result<UrlRow> {
         path: row.get(at + 5)?,
         listed: row.get(at + 6)?,
         lastmod: lastmod(row.get(at + 7)?, row.get(at + 8)?),
-        previous: lastmod(row.get(at + 9)?, row.get(at + 10)?),
-        hints: EntryHints::from_bits(row.get(at + 11)?).unwrap_or_default(),
-        reason: reason(row.get(at + 12)?),
-        band: row.get(at + 13)?,
-        due_s: row.get(at + 14)?,
-        attempt: row.get(at + 15)?,
-        has_feedback: row.get(at + 16)?,
+        hints: EntryHints::from_bits(row.get(at + 9)?).unwrap_or_default(),
+        reason: reason(row.get(at + 10)?),
+        band: row.get(at + 11)?,
+        due_s: row.get(at + 12)?,
+        attempt: row.get(at + 13)?,
         leased: false,
-        state: row.get(at + 17)?,
-        gone: row.get(at + 18)?,
-        content_hash: row.get(at + 19)?,
-        hash_kind: row.get(at + 20)?,
-        kind: kind(row.get(at + 21)?),
-        expires_s: row.get(at + 22)?,
-        fresh_s: row.get(at + 23)?,
-        looks: row.get(at + 24)?,
+        state: row.get(at + 14)?,
+        kind: kind(row.get(at + 15)?),
+        expires_s: row.get(at + 16)?,
+        fresh_s: row.get(at + 17)?,
+        has_feedback: record.is_some(),
+        record: record.unwrap_or_default(),
     })
 }
 

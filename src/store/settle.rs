@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
 use super::budget::Ledger;
-use super::ending::{End, Lease, Seen};
+use super::ending::{End, Lease};
 use super::hosts::millis;
-use super::pending::Report;
+use super::record::{Fetched, Rare, Record};
 use super::rows::{UrlRow, held, read_leased, url_key};
 use super::state::State;
 use super::worth::look_of;
@@ -84,7 +84,7 @@ impl State {
         if self.policy.learns()
             && let Some(look) = look_of(outcome, &settlement, &row)
         {
-            row.looks = Some(self.look(&row, look, timestamp(fetched_at))?.pack());
+            row.record.looks = Some(self.look(&row, look, timestamp(fetched_at))?.pack());
         }
         if matches!(lease.reason, Reason::Recrawl | Reason::Changed) {
             self.account(row.crawl, Ledger::settled)?;
@@ -127,18 +127,21 @@ impl State {
             None => self.rank_unvalued(&row, Reason::Recrawl, now_s)?,
         };
         self.pause_for(&row, &settlement, throttled, now)?;
-        let report = Report {
-            fetched_at,
-            outcome,
-            status: settlement.status,
-            content_hash: settlement.content_hash,
-            hash_kind: settlement.hash_kind,
-            folded_into: target,
-            error: settlement.error,
-            noindex: settlement.noindex,
-            canonical: settlement.canonical,
-        };
-        self.end_lease(&row, lease, End::Settled, fate, Some(Seen { report, band }))?;
+        let hash = (settlement.content_hash, settlement.hash_kind);
+        note_fetch(&mut row.record, fetched_at, outcome, hash);
+        row.record.gone = if outcome == Outcome::Gone { row.record.gone + 1 } else { 0 };
+        if let Some(fetched) = &mut row.record.fetched {
+            fetched.status = settlement.status;
+            fetched.noindex = settlement.noindex;
+            let hash_kind = fetched.rare.take().and_then(|rare| rare.hash_kind);
+            fetched.set_rare(Rare {
+                hash_kind,
+                folded_into: target,
+                canonical: settlement.canonical,
+                error: settlement.error,
+            });
+        }
+        self.end_lease(row, lease, End::Settled, fate, Some(band))?;
         Ok(TokenResult::Ok)
     }
 
@@ -216,7 +219,7 @@ impl State {
         let due = if after.is_zero() { was_due } else { back };
         let fate =
             Fate::Queue { due, reason: lease.reason, attempt: lease.attempt.saturating_sub(1) };
-        self.end_lease(&row, &lease, End::Released, fate, None)?;
+        self.end_lease(row, &lease, End::Released, fate, None)?;
         Ok(TokenResult::Ok)
     }
 
@@ -244,7 +247,7 @@ impl State {
                 *reason = lease.reason;
             }
             dead += usize::from(fate == Fate::Dead);
-            self.end_lease(&row, &lease, End::Expired, fate, None)?;
+            self.end_lease(row, &lease, End::Expired, fate, None)?;
         }
         Ok((expired.len(), dead))
     }
@@ -285,32 +288,29 @@ impl State {
     /// lease as `end`: `ok` where that very call has done so within the hour.
     fn past_token(&self, token: Token, end: End) -> Result<TokenResult, StoreError> {
         let now = self.steady_ms();
-        let kept: Option<(Option<[u8; 16]>, Option<i64>, i64)> = self
+        let packed: Option<Vec<u8>> = self
             .conn
-            .prepare_cached("SELECT token, token_end, ended_at FROM feedback WHERE url_id = ?1")
-            .and_then(|mut query| {
-                query
-                    .query_row([token.url.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-                    .optional()
-            })
+            .prepare_cached("SELECT record FROM feedback WHERE url_id = ?1")
+            .and_then(|mut query| query.query_row([token.url.0], |row| row.get(0)).optional())
             .map_err(engine)?;
+        let last = packed.and_then(|packed| Record::unpack(&packed).ended);
         let leased: bool = self
             .conn
             .prepare_cached("SELECT EXISTS (SELECT 1 FROM leases WHERE url_id = ?1)")
             .and_then(|mut query| query.query_row([token.url.0], |row| row.get(0)))
             .map_err(engine)?;
-        Ok(match kept {
-            Some((Some(last), ended, at)) if last == token.secret => {
-                let remembered = now - at <= TOKEN_MEMORY_MS;
-                match ended {
-                    Some(how) if how == End::Settled as i64 && !remembered => TokenResult::Unknown,
-                    Some(how) if how == End::Settled as i64 => TokenResult::Ok,
-                    Some(how) if how == end as i64 && remembered => TokenResult::Ok,
+        Ok(match last {
+            Some(ended) if ended.was_of(token) => {
+                let remembered = now - ended.at <= TOKEN_MEMORY_MS;
+                match ended.how {
+                    End::Settled if !remembered => TokenResult::Unknown,
+                    End::Settled => TokenResult::Ok,
+                    how if how == end && remembered => TokenResult::Ok,
                     _ => TokenResult::Stale,
                 }
             }
             // A lease of this row has ended, or is held, under another token.
-            Some((Some(_), ..)) => TokenResult::Stale,
+            Some(_) => TokenResult::Stale,
             _ if leased => TokenResult::Stale,
             _ => TokenResult::Unknown,
         })
@@ -382,8 +382,8 @@ fn is_regular(outcome: Outcome) -> bool {
 /// Without an outcome the hash tells: equal of the same kind is unchanged,
 /// another is changed, and a new kind starts anew.
 pub(super) fn derive_outcome(settlement: &Settlement, row: &UrlRow) -> Outcome {
-    match (&settlement.content_hash, &row.content_hash) {
-        (Some(now), Some(before)) if settlement.hash_kind == row.hash_kind => {
+    match (settlement.content_hash.as_deref(), row.record.content_hash()) {
+        (Some(now), Some(before)) if settlement.hash_kind.as_deref() == row.record.hash_kind() => {
             if now == before {
                 Outcome::Unchanged
             } else {
@@ -391,5 +391,24 @@ pub(super) fn derive_outcome(settlement: &Settlement, row: &UrlRow) -> Outcome {
             }
         }
         _ => Outcome::Unknown,
+    }
+}
+
+/// Adds one report to a record, with its hash and what kind of hash that is; one
+/// without a hash leaves the last.
+pub(super) fn note_fetch(
+    record: &mut Record,
+    at: i64,
+    outcome: Outcome,
+    (content_hash, hash_kind): (Option<String>, Option<String>),
+) {
+    let fetched = record.fetched.get_or_insert_with(|| Fetched::first(at, outcome));
+    (fetched.at, fetched.outcome) = (at, outcome);
+    fetched.fetches = fetched.fetches.saturating_add(1);
+    fetched.changes = fetched.changes.saturating_add(u64::from(outcome == Outcome::Changed));
+    if content_hash.is_some() {
+        fetched.content_hash = content_hash;
+        let rare = fetched.rare.take().map_or_else(Rare::default, |rare| *rare);
+        fetched.set_rare(Rare { hash_kind, ..rare });
     }
 }

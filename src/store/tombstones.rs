@@ -6,7 +6,6 @@
 //! Applied twice it changes nothing the second time.
 
 use jiff::Timestamp;
-use rusqlite::OptionalExtension;
 
 use super::changes::ChangeLog;
 use super::effect::Origin;
@@ -49,7 +48,7 @@ impl State {
             }
             let is_held = self.remove_holder(origin.source, &row)?;
             if is_held {
-                if !is_over && self.is_worth_a_look(&row, deletion.when)? {
+                if !is_over && is_worth_a_look(&row, deletion.when) {
                     self.pull_forward_removed(&row)?;
                 }
                 continue;
@@ -78,17 +77,11 @@ impl State {
         let key = url_key(self.seed, origin.crawl, &url.authority, &url.path);
         self.find_url(origin.crawl, host, &url.path, key)
     }
+}
 
-    /// Has nobody been there since, and was nobody sent? Without a date of the
-    /// deletion that cannot be told.
-    fn is_worth_a_look(&self, row: &UrlRow, when: Option<Timestamp>) -> Result<bool, StoreError> {
-        let Some(when) = when.filter(|_| row.reason != Reason::Removed) else { return Ok(false) };
-        let fetched_at: Option<i64> = self
-            .conn
-            .prepare_cached("SELECT fetched_at FROM feedback WHERE url_id = ?1")
-            .and_then(|mut query| query.query_row([row.id.0], |row| row.get(0)).optional())
-            .map_err(engine)?
-            .flatten();
-        Ok(fetched_at.is_none_or(|at| at < when.as_millisecond()))
-    }
+/// Has nobody been there since, and was nobody sent? Without a date of the
+/// deletion that cannot be told.
+fn is_worth_a_look(row: &UrlRow, when: Option<Timestamp>) -> bool {
+    let Some(when) = when.filter(|_| row.reason != Reason::Removed) else { return false };
+    row.record.fetched.as_ref().is_none_or(|fetched| fetched.time() < when)
 }

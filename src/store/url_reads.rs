@@ -6,7 +6,8 @@ use url::Url;
 
 use super::lookup::find_on_disk;
 use super::policy::Policy;
-use super::rows::{decode, held, kind, lastmod, reason, url_key};
+use super::record::{Fetched, Record};
+use super::rows::{held, kind, lastmod, reason, url_key};
 use super::views::{BlockView, DeadView, Page, PeekView, QueueView, UrlState, UrlView};
 use super::{StoreError, engine, explain, extensions, timestamp};
 use crate::diff::snapshot::EntryHints;
@@ -201,7 +202,7 @@ pub(super) fn dead(
     let limit = limit.clamp(1, PAGE);
     let mut query = conn
         .prepare_cached(
-            "SELECT u.id, h.authority || u.path, c.name, n.name, f.attempt, f.moved_at, f.status, f.error
+            "SELECT u.id, h.authority || u.path, c.name, n.name, f.attempt, f.record
              FROM feedback f JOIN urls u ON u.id = f.url_id JOIN hosts h ON h.id = u.host_id
              JOIN crawls c ON c.id = u.crawl_id LEFT JOIN sites n ON n.id = u.site_id
              WHERE f.state = ?1 AND f.state > 1 AND f.url_id > ?2 ORDER BY f.url_id LIMIT ?3",
@@ -209,15 +210,16 @@ pub(super) fn dead(
         .map_err(engine)?;
     let items: Vec<DeadView> = query
         .query_map(params![held::DEAD, after.map_or(0, |id| id.0), limit], |row| {
+            let record = Record::unpack(row.get_ref(5)?.as_blob()?);
             Ok(DeadView {
                 id: UrlId(row.get(0)?),
                 url: row.get(1)?,
                 crawl: row.get(2)?,
                 site: row.get(3)?,
                 attempts: row.get(4)?,
-                died_at: timestamp(row.get(5)?),
-                status: row.get(6)?,
-                error: row.get(7)?,
+                died_at: timestamp(record.held_since.unwrap_or(0)),
+                status: record.fetched.as_ref().and_then(|fetched| fetched.status),
+                error: record.rare().and_then(|rare| rare.error.clone()),
             })
         })
         .and_then(Iterator::collect)
@@ -342,11 +344,10 @@ pub(super) fn view(
     let mut view = conn
         .prepare_cached(
             "SELECT u.id, h.authority, u.path, u.raw, c.name, n.name, u.listed, u.first_seen_s,
-                 u.lastmod_s, u.lastmod_precision, u.previous_s, u.previous_precision, u.hints,
-                 coalesce(f.reason, u.reason), coalesce(f.due_s, u.due_s), coalesce(f.attempt, 0),
-                 coalesce(f.state, 0), l.expires_at, l.worker, f.fetched_at, f.outcome, f.status,
-                 f.content_hash, f.hash_kind, coalesce(f.fetches, 0), coalesce(f.changes, 0),
-                 l.url_id IS NOT NULL, l.reason, u.kind, u.expires_s, u.fresh_s
+                 u.lastmod_s, u.lastmod_precision, u.hints, coalesce(f.reason, u.reason),
+                 coalesce(f.due_s, u.first_seen_s), coalesce(f.attempt, 0), coalesce(f.state, 0),
+                 l.expires_at, l.worker, l.url_id IS NOT NULL, l.reason, u.kind, u.expires_s,
+                 u.fresh_s, f.record
              FROM urls u JOIN hosts h ON h.id = u.host_id JOIN crawls c ON c.id = u.crawl_id
              LEFT JOIN sites n ON n.id = u.site_id LEFT JOIN feedback f ON f.url_id = u.id
              LEFT JOIN leases l ON l.url_id = u.id WHERE u.id = ?1",
@@ -363,9 +364,9 @@ pub(super) fn view(
 fn read_view(row: &Row<'_>) -> rusqlite::Result<UrlView> {
     let host: String = row.get(1)?;
     let path: String = row.get(2)?;
-    let hints = EntryHints::from_bits(row.get(12)?).unwrap_or_default();
-    let leased: bool = row.get(26)?;
-    let state = match row.get(16)? {
+    let hints = EntryHints::from_bits(row.get(10)?).unwrap_or_default();
+    let leased: bool = row.get(17)?;
+    let state = match row.get(14)? {
         _ if leased => UrlState::Leased,
         held::PARKED => UrlState::Parked,
         held::DEAD => UrlState::Dead,
@@ -373,13 +374,14 @@ fn read_view(row: &Row<'_>) -> rusqlite::Result<UrlView> {
         held::FORBIDDEN => UrlState::Forbidden,
         _ => UrlState::Queued,
     };
-    let due: i64 = row.get(14)?;
-    let why = row.get::<_, Option<i64>>(27)?.map_or(row.get(13)?, |leased_for| leased_for);
-    let outcome: Option<i64> = row.get(20)?;
+    let due: i64 = row.get(12)?;
+    let why = row.get::<_, Option<i64>>(18)?.map_or(row.get(11)?, |leased_for| leased_for);
     let second = |column| -> rusqlite::Result<Option<Timestamp>> {
         let second: Option<i64> = row.get(column)?;
         Ok(second.map(|second| timestamp(second.saturating_mul(1000))))
     };
+    let record = row.get_ref(22)?.as_blob_or_null()?.map_or_else(Record::default, Record::unpack);
+    let fetched = record.fetched.as_ref();
     Ok(UrlView {
         id: UrlId(row.get(0)?),
         url: format!("{host}{path}"),
@@ -392,25 +394,25 @@ fn read_view(row: &Row<'_>) -> rusqlite::Result<UrlView> {
         sources: Vec::new(),
         first_seen: timestamp(row.get::<_, i64>(7)?.saturating_mul(1000)),
         lastmod: lastmod(row.get(8)?, row.get(9)?),
-        previous_lastmod: lastmod(row.get(10)?, row.get(11)?),
+        previous_lastmod: record.previous,
         changefreq: hints.changefreq,
         priority: hints.priority,
         reason: reason(why),
         due_at: (state == UrlState::Queued).then(|| timestamp(due.saturating_mul(1000))),
-        attempt: row.get(15)?,
-        leased_until: row.get::<_, Option<i64>>(17)?.map(timestamp),
-        worker: row.get(18)?,
-        fetched_at: row.get::<_, Option<i64>>(19)?.map(timestamp),
-        outcome: outcome.and_then(|code| decode(&Outcome::ALL, code)),
-        status: row.get(21)?,
-        content_hash: row.get(22)?,
-        hash_kind: row.get(23)?,
-        fetches: row.get::<_, i64>(24)?.unsigned_abs(),
-        changes: row.get::<_, i64>(25)?.unsigned_abs(),
-        kind: kind(row.get(28)?),
+        attempt: row.get(13)?,
+        leased_until: row.get::<_, Option<i64>>(15)?.map(timestamp),
+        worker: row.get(16)?,
+        fetched_at: fetched.map(Fetched::time),
+        outcome: fetched.map(|fetched| fetched.outcome),
+        status: fetched.and_then(|fetched| fetched.status),
+        content_hash: record.content_hash().map(str::to_owned),
+        hash_kind: record.hash_kind().map(str::to_owned),
+        fetches: fetched.map_or(0, |fetched| fetched.fetches),
+        changes: fetched.map_or(0, |fetched| fetched.changes),
+        kind: kind(row.get(19)?),
         extensions: Extensions::default(),
-        expires_at: second(29)?,
-        fresh_until: second(30)?,
+        expires_at: second(20)?,
+        fresh_until: second(21)?,
         why: String::new(),
         learned: None,
     })

@@ -12,11 +12,10 @@ use super::learn::Scope;
 use super::policy::SitePolicy;
 use super::rows::{UrlRow, held};
 use super::state::State;
-use super::{StoreError, engine, timestamp, turns};
-use crate::diff::snapshot::EntryHints;
-use crate::model::{CrawlId, HostId, Outcome, Priority, Reason, SiteId, SourceId, UrlId};
+use super::{StoreError, engine, timestamp};
+use crate::model::{HostId, Outcome, Priority, Reason, SiteId};
 use crate::queue::{BANDS_ALIKE, Settlement};
-use crate::recrawl::model::{Beliefs, Look, PACKED, UrlState};
+use crate::recrawl::model::{Beliefs, Look, UrlState};
 use crate::recrawl::prior::Bucket;
 use crate::recrawl::signal::Signal;
 use crate::recrawl::value::{self, PROOF, Place, Worth};
@@ -27,40 +26,6 @@ use crate::recrawl::{self};
 pub(super) const SIGNIFICANT: f64 = 0.05;
 /// The place of a page that is looked at for no reason of its own.
 const AT_PRICE: f64 = 50.0;
-
-/// What the value of a listed URL rests on, of its row.
-pub(super) struct Kept {
-    pub(super) id: UrlId,
-    pub(super) crawl: CrawlId,
-    pub(super) host: HostId,
-    pub(super) site: Option<SiteId>,
-    pub(super) source: Option<SourceId>,
-    pub(super) hints: EntryHints,
-    pub(super) fresh_s: Option<i64>,
-    pub(super) looks: [u8; PACKED],
-}
-
-impl Kept {
-    /// The same of a whole row; `None` where no source lists it, or nobody ever
-    /// looked.
-    pub(super) fn of(row: &UrlRow) -> Option<Self> {
-        row.looks.filter(|_| row.listed).map(|looks| Self::with(row, looks))
-    }
-
-    /// The same, as if looks had taught this of it.
-    pub(super) fn with(row: &UrlRow, looks: [u8; PACKED]) -> Self {
-        Self {
-            id: row.id,
-            crawl: row.crawl,
-            host: row.host,
-            site: row.site,
-            source: row.source,
-            hints: row.hints,
-            fresh_s: row.fresh_s,
-            looks,
-        }
-    }
-}
 
 /// A URL that is ordered by its value.
 pub(super) struct Valued {
@@ -83,7 +48,7 @@ impl State {
     /// taken.
     pub(super) fn is_valued(&self, row: &UrlRow, reason: Reason) -> bool {
         self.policy.learns()
-            && row.looks.is_some()
+            && row.record.looks.is_some()
             && row.listed
             && matches!(reason, Reason::Recrawl | Reason::Changed)
     }
@@ -102,33 +67,24 @@ impl State {
         row: &UrlRow,
         now_s: i64,
     ) -> Result<Option<Valued>, StoreError> {
-        let Some(kept) = Kept::of(row) else { return Ok(None) };
-        self.weigh_now(&kept, now_s)
-    }
-
-    /// The same by what is needed of its row.
-    fn weigh_now(&mut self, kept: &Kept, now_s: i64) -> Result<Option<Valued>, StoreError> {
-        let is_fresh = kept.fresh_s.is_some_and(|end| end > now_s);
-        let Some(learned) = UrlState::unpack(&kept.looks).filter(|_| !is_fresh) else {
+        let Some(learned) = row.learned().filter(|_| row.listed && !row.is_fresh(now_s)) else {
             return Ok(None);
         };
-        let assumed = self.policy.of(kept.site).bounds.changefreq.of(kept.hints.changefreq);
-        let bucket = Bucket::of(kept.hints.changefreq);
-        let beliefs = self.beliefs(kept.host, kept.source, bucket, assumed)?;
-        self.weigh(kept, &learned, &beliefs, timestamp(now_s.saturating_mul(1000)))
+        let beliefs = self.beliefs_of(row)?;
+        self.weigh(row, &learned, &beliefs, timestamp(now_s.saturating_mul(1000)))
     }
 
     fn weigh(
         &mut self,
-        kept: &Kept,
+        row: &UrlRow,
         learned: &UrlState,
         beliefs: &Beliefs,
         now: Timestamp,
     ) -> Result<Option<Valued>, StoreError> {
-        let mean = self.mean_priority(kept.site)?;
-        let price = self.price(kept.crawl)?;
-        let site = self.policy.of(kept.site);
-        let worth = worth(kept, learned, beliefs, site, mean, now);
+        let mean = self.mean_priority(row.site)?;
+        let price = self.price(row.crawl)?;
+        let site = self.policy.of(row.site);
+        let worth = worth(row, learned, beliefs, site, mean, now);
         Ok((worth.proof() > 0.0).then_some(Valued { worth, price }))
     }
 
@@ -171,7 +127,7 @@ impl State {
         }
         let refreshed = matches!(reason, Reason::Recrawl | Reason::Changed);
         // What nobody has seen yet is as good as new.
-        let reason = if refreshed && row.looks.is_none() { Reason::New } else { reason };
+        let reason = if refreshed && row.record.looks.is_none() { Reason::New } else { reason };
         self.rank_for(row.host, reason, row.hints.priority)
     }
 
@@ -206,60 +162,46 @@ impl State {
 
     /// A signal that a URL may have changed: it is noted with what is known of
     /// the page, and pulls it forward as far as such signals have proved right.
-    pub(super) fn take_signal(&mut self, row: &UrlRow, signal: Signal) -> Result<(), StoreError> {
-        if !self.policy.learns() {
-            return self.pull_forward(row, Reason::Changed);
-        }
-        let beliefs = self.beliefs_of(row)?;
-        let mut looks = row.looks;
-        if let Some(packed) = &mut looks {
-            UrlState::signal_packed(packed, signal);
-        }
-        if beliefs.pulls[signal] > 0.0 {
-            return self.follow_signal(row, looks);
-        }
-        if looks == row.looks { Ok(()) } else { self.write_looks(row.id, looks) }
+    /// The row's record is written in any case when it `is_ahead` of the table.
+    pub(super) fn take_signal(
+        &mut self,
+        mut row: UrlRow,
+        signal: Signal,
+        mut is_ahead: bool,
+    ) -> Result<(), StoreError> {
+        let is_written = if self.policy.learns() {
+            let beliefs = self.beliefs_of(&row)?;
+            let before = row.record.looks;
+            if let Some(packed) = &mut row.record.looks {
+                UrlState::signal_packed(packed, signal);
+            }
+            is_ahead |= row.record.looks != before;
+            self.follow_signal(&row, beliefs.pulls[signal])?
+        } else {
+            self.pull_forward(&row, Reason::Changed)?
+        };
+        if is_ahead && !is_written { self.write_record(&row) } else { Ok(()) }
     }
 
-    /// Moves a URL for a signal that is believed; `looks` are with that signal.
-    fn follow_signal(
-        &mut self,
-        row: &UrlRow,
-        looks: Option<[u8; PACKED]>,
-    ) -> Result<(), StoreError> {
+    /// Moves a URL for a signal that is believed that far; says whether its
+    /// record was written with that.
+    fn follow_signal(&mut self, row: &UrlRow, pull: f64) -> Result<bool, StoreError> {
+        if pull <= 0.0 {
+            return Ok(false);
+        }
         let waits = row.is_queued()
             && row.attempt == 0
             && row.expires_s.is_none()
             && matches!(row.reason, Reason::Recrawl | Reason::Changed);
-        let is_noted = looks != row.looks;
-        if let Some(looks) = looks.filter(|_| waits && row.listed)
-            && let Some(valued) = self.weigh_now(&Kept::with(row, looks), self.now_s())?
-        {
-            // The place is written with what was noted, or that alone.
-            if !self.bring_forward(row, &valued, looks)? && is_noted {
-                self.write_looks(row.id, Some(looks))?;
-            }
-            return Ok(());
+        if waits && let Some(valued) = self.valued(row)? {
+            return self.bring_forward(row, &valued);
         }
-        if !is_noted {
-            return self.pull_forward(row, Reason::Changed);
-        }
-        self.write_looks(row.id, looks)?;
-        self.pull_forward(&UrlRow { looks, ..row.clone() }, Reason::Changed)
-    }
-
-    fn now_s(&self) -> i64 {
-        self.steady_ms().div_euclid(1000)
+        self.pull_forward(row, Reason::Changed)
     }
 
     /// Gives a waiting URL an earlier place, if that is worth a write; says
     /// whether it was.
-    fn bring_forward(
-        &mut self,
-        row: &UrlRow,
-        valued: &Valued,
-        looks: [u8; PACKED],
-    ) -> Result<bool, StoreError> {
+    fn bring_forward(&mut self, row: &UrlRow, valued: &Valued) -> Result<bool, StoreError> {
         let now = timestamp(self.steady_ms());
         let place = valued.place(now);
         let (was, is) = (timestamp(row.due_s.saturating_mul(1000)), place.surfaces);
@@ -267,18 +209,15 @@ impl State {
         if was <= now || is >= was || !value::is_worth_a_write(seen, was, is) {
             return Ok(false);
         }
-        let place = turns::Place { band: place.band, due_s: is.as_second(), ..row.place() };
-        let (state, why) = (held::QUEUED, Reason::Changed);
-        self.place_with(row, state, why, place, row.attempt, Some(looks))?;
+        self.place_url(
+            row,
+            held::QUEUED,
+            Reason::Changed,
+            place.band,
+            is.as_second(),
+            row.attempt,
+        )?;
         Ok(true)
-    }
-
-    fn write_looks(&mut self, url: UrlId, looks: Option<[u8; PACKED]>) -> Result<(), StoreError> {
-        self.conn
-            .prepare_cached("UPDATE feedback SET looks = ?2 WHERE url_id = ?1")
-            .and_then(|mut update| update.execute(params![url.0, looks]))
-            .map(|_| ())
-            .map_err(engine)
     }
 
     /// Takes in what a fetcher saw at `at`; what is known of the page after it.
@@ -354,24 +293,24 @@ pub(super) const MEAN_PRIORITY: &str = "SELECT CASE WHEN urls > 0 THEN prioritie
 
 /// What the value of a URL rests on.
 pub(super) fn worth(
-    kept: &Kept,
+    row: &UrlRow,
     learned: &UrlState,
     beliefs: &Beliefs,
     site: &SitePolicy,
     mean: f64,
     now: Timestamp,
 ) -> Worth {
-    let priority = kept.hints.priority.unwrap_or(Priority::DEFAULT);
+    let priority = row.hints.priority.unwrap_or(Priority::DEFAULT);
     let bounds = &site.bounds;
     Worth {
         estimate: learned.estimate(beliefs, now),
         mu: site.weight * value::relative(priority.as_f64(), mean),
-        priority: f64::from(recrawl::band(kept.hints.priority)),
-        protocol: bounds.changefreq.of(kept.hints.changefreq).clamp(bounds.min, bounds.max),
+        priority: f64::from(recrawl::band(row.hints.priority)),
+        protocol: bounds.changefreq.of(row.hints.changefreq).clamp(bounds.min, bounds.max),
         min: bounds.min,
         max: bounds.max,
         seen: learned.seen(),
-        id: kept.id.0,
+        id: row.id.0,
     }
 }
 
@@ -383,9 +322,10 @@ pub(super) fn look_of(outcome: Outcome, report: &Settlement, row: &UrlRow) -> Op
     if look != Look::Changed {
         return Some(look);
     }
-    let has_other_kind = row.content_hash.is_some()
+    let record = &row.record;
+    let has_other_kind = record.content_hash().is_some()
         && report.content_hash.is_some()
-        && report.hash_kind != row.hash_kind;
+        && report.hash_kind.as_deref() != record.hash_kind();
     if has_other_kind {
         return Some(Look::Unknown);
     }

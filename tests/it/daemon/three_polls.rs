@@ -146,10 +146,10 @@ pub(super) fn dump(world: &World) -> Vec<String> {
     let mut rows = Vec::new();
     for sql in [
         "SELECT json_array(id, path, raw, site_id, source_id, listed, lastmod_s, lastmod_precision,
-             previous_s, hints, reason, band, due_s) FROM urls ORDER BY id",
+             hints, reason, band, first_seen_s) FROM urls ORDER BY id",
         "SELECT json_array(host_id, band, due_s, url_id) FROM queue",
         "SELECT json_array(url_id, source_id) FROM url_sources",
-        "SELECT json_array(url_id, state, reason, due_s) FROM feedback",
+        "SELECT json_array(url_id, state, reason, due_s, hex(record)) FROM feedback",
         "SELECT json_array(id, generation, events, hex(data)) FROM changes",
     ] {
         let mut query = conn.prepare(sql).unwrap();

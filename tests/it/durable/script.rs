@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use crate::support::daemon::sitemap;
 use crate::support::disk::Disk;
 use crate::support::process::{DEADLINE, write_config};
+use crate::support::record::Kept;
 use crate::support::{Origin, Reply};
 
 /// Something that was answered with a 2xx.
@@ -53,23 +54,22 @@ impl Deed {
         };
         // A token is the row's number and 32 hexadecimal digits.
         let secret = |token: &str| token[..32].to_uppercase();
-        let ended = "SELECT 1 FROM feedback WHERE url_id = ?1 AND hex(token) = ?2";
+        let ended =
+            |id: &i64, token: &str| Some(Kept::of(conn, *id)).filter(|kept| kept.ended(token));
         match self {
             Self::Leased { id, token } => {
                 let held = "SELECT 1 FROM leases WHERE url_id = ?1 AND hex(token) = ?2";
-                found(held, &[id, &secret(token)]) || found(ended, &[id, &secret(token)])
+                found(held, &[id, &secret(token)]) || ended(id, token).is_some()
             }
             Self::Extended { id, token } => {
                 let longer = "SELECT 1 FROM leases WHERE url_id = ?1 AND hex(token) = ?2
                               AND expires_at - leased_at > 3000000";
-                found(longer, &[id, &secret(token)]) || found(ended, &[id, &secret(token)])
+                found(longer, &[id, &secret(token)]) || ended(id, token).is_some()
             }
-            Self::Released { id, token } => {
-                found(&format!("{ended} AND token_end = 2"), &[id, &secret(token)])
-            }
+            Self::Released { id, token } => ended(id, token).is_some_and(|kept| kept.how == 2),
             Self::Settled { id, token } => {
-                let sql = format!("{ended} AND token_end = 0 AND fetches = 1 AND outcome = 0");
-                found(&sql, &[id, &secret(token)])
+                let seen = |kept: Kept| (kept.how, kept.fetches, kept.outcome) == (0, 1, 0);
+                ended(id, token).is_some_and(seen)
             }
             Self::Blocked { prefix } => found("SELECT 1 FROM blocks WHERE pattern = ?1", &[prefix]),
             Self::Submitted { url } => found("SELECT 1 FROM sources WHERE url = ?1", &[url]),

@@ -146,7 +146,7 @@ pub fn audit(conn: &Connection) {
         SELECT format('url %d stands elsewhere in the queue', u.id)
         FROM queue q LEFT JOIN urls u ON u.id = q.url_id LEFT JOIN feedback f ON f.url_id = u.id
         WHERE u.id IS NULL OR q.crawl_id <> u.crawl_id OR q.host_id <> u.host_id
-           OR q.band <> coalesce(f.band, u.band) OR q.due_s <> coalesce(f.due_s, u.due_s)";
+           OR q.band <> coalesce(f.band, u.band) OR q.due_s <> coalesce(f.due_s, u.first_seen_s)";
     assert_eq!(problems(moved), none);
     let turns = "
         WITH q AS (SELECT crawl_id, host_id, count(*) AS n, min(due_s) AS due

@@ -17,6 +17,7 @@ pub mod pack;
 pub mod power;
 pub mod process;
 pub mod queue_daemon;
+pub mod record;
 pub mod reply;
 
 #[allow(unused_imports, reason = "shared by test modules that each use a part")]

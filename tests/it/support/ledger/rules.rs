@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::{Act, Delivery, End, ROUNDING};
+use crate::support::record::Kept;
 
 /// Rules 3, 5 and 6 over the deliveries of one URL.
 pub(super) fn check_order(list: &[Delivery], was_asked_for: bool, unanswered: u64) {
@@ -50,25 +51,25 @@ pub(super) fn check_row(
     let perhaps = count(&[End::Perhaps(Act::Settled), End::Perhaps(Act::Failed)]);
     let mut query = conn
         .prepare_cached(
-            "SELECT coalesce(f.fetches, 0), hex(l.token), coalesce(l.dirty, 0), coalesce(l.reason, 0),
+            "SELECT hex(l.token), coalesce(l.dirty, 0), coalesce(l.reason, 0),
                  u.lastmod_s, q.due_s, q.band, coalesce(f.attempt, 0), coalesce(f.state, 0)
              FROM urls u LEFT JOIN feedback f ON f.url_id = u.id LEFT JOIN leases l ON l.url_id = u.id
              LEFT JOIN queue q ON q.crawl_id = u.crawl_id AND q.host_id = u.host_id
-                 AND q.band = coalesce(f.band, u.band) AND q.due_s = coalesce(f.due_s, u.due_s)
+                 AND q.band = coalesce(f.band, u.band) AND q.due_s = coalesce(f.due_s, u.first_seen_s)
                  AND q.url_id = u.id WHERE u.id = ?1",
         )
         .unwrap();
     let row = query.query_row([id], |row| {
         Ok(Row {
-            fetches: row.get(0)?,
-            token: row.get(1)?,
-            dirty: row.get(2)?,
-            reason: row.get(3)?,
-            lastmod_s: row.get(4)?,
-            due_s: row.get(5)?,
-            band: row.get(6)?,
-            attempt: row.get(7)?,
-            state: row.get(8)?,
+            fetches: Kept::of(conn, id).fetches,
+            token: row.get(0)?,
+            dirty: row.get(1)?,
+            reason: row.get(2)?,
+            lastmod_s: row.get(3)?,
+            due_s: row.get(4)?,
+            band: row.get(5)?,
+            attempt: row.get(6)?,
+            state: row.get(7)?,
         })
     });
     let row: Row = row.optional().unwrap().unwrap_or_else(|| panic!("row {id} is lost"));
@@ -98,7 +99,7 @@ pub(super) fn check_row(
 
 #[derive(Debug)]
 struct Row {
-    fetches: u32,
+    fetches: u64,
     token: Option<String>,
     dirty: i64,
     reason: i64,

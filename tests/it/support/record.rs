@@ -1,0 +1,61 @@
+//! The beginning of a record of `feedback`, read by a second hand: what the
+//! checks of lost work need to know of it.
+
+use rusqlite::{Connection, OptionalExtension as _};
+
+/// How the last lease of a URL ended, and how often it was fetched.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// The first eight hexadecimal digits of the last token that ended.
+    pub token: Option<String>,
+    /// 0 settled, 1 expired, 2 released.
+    pub how: u8,
+    pub fetches: u64,
+    pub outcome: u8,
+}
+
+impl Kept {
+    /// That of a URL; nothing where none is kept.
+    pub fn of(conn: &Connection, url: i64) -> Self {
+        let mut query =
+            conn.prepare_cached("SELECT record FROM feedback WHERE url_id = ?1").unwrap();
+        let packed: Option<Vec<u8>> = query.query_row([url], |row| row.get(0)).optional().unwrap();
+        packed.map_or_else(Self::default, |packed| Self::read(&packed))
+    }
+
+    /// Was the last lease that ended this token's?
+    pub fn ended(&self, token: &str) -> bool {
+        self.token.as_deref() == Some(&token[..8])
+    }
+
+    fn read(packed: &[u8]) -> Self {
+        let parts = u16::from_le_bytes([packed[0], packed[1]]);
+        let mut rest = packed[2..].iter().copied();
+        let mut kept = Self::default();
+        if parts & 1 != 0 {
+            let tag: Vec<u8> = rest.by_ref().take(4).collect();
+            kept.token = Some(tag.iter().map(|byte| format!("{byte:02x}")).collect());
+            kept.how = rest.next().unwrap();
+            number(&mut rest);
+        }
+        if parts & 2 != 0 {
+            number(&mut rest);
+            kept.outcome = rest.next().unwrap();
+            kept.fetches = number(&mut rest);
+        }
+        kept
+    }
+}
+
+/// Seven bits a byte, the lowest first.
+fn number(rest: &mut impl Iterator<Item = u8>) -> u64 {
+    let mut number = 0;
+    for shift in (0..).step_by(7) {
+        let byte = rest.next().unwrap();
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            break;
+        }
+    }
+    number
+}

@@ -1,0 +1,180 @@
+//! The subscriber's own part of `WebSub`: hubs are asked to push, their pushes
+//! are read.
+//!
+//! What is to be asked of whom stands in the store (`store::hubs`), so that a
+//! restart loses nothing; here it is done, a bounded number at a time. A hub is
+//! asked through the same door as all else: the guard, its host's clock, one
+//! request at a time, whatever URL a feed has named. robots.txt is not asked:
+//! it is the publisher who names the hub, for just this request.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use super::gate::ClockGate;
+use super::{Poller, STORE_PAUSE};
+use crate::fetch::{FetchError, Form, Refusal, Told};
+use crate::model::SourceId;
+use crate::store::StoreError;
+use crate::store::hubs::rules::WANTED_LEASE;
+use crate::store::hubs::{HubAnswer, HubCall};
+
+/// Hubs asked, and pushes read, at once.
+const AT_ONCE: usize = 8;
+/// What the store says is due is looked at this often, without being told.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// What is under way.
+#[derive(Default)]
+struct Work {
+    tasks: JoinSet<Done>,
+    /// Sources whose pushes are being read.
+    reading: HashSet<SourceId>,
+    asking: usize,
+}
+
+enum Done {
+    Read(SourceId),
+    Asked,
+}
+
+impl Poller {
+    /// Asks hubs and reads what they push, until told to stop. What is under
+    /// way then is let go: all of it may be done again.
+    pub(crate) async fn mind_hubs(self: Arc<Self>, stop: CancellationToken) {
+        let base = self.config.borrow().listen.public_url.clone();
+        loop {
+            match self.store.call_back_at(base.clone()).await {
+                Ok(()) => break,
+                Err(StoreError::Closed) => return stop.cancelled().await,
+                Err(error) => tracing::error!(%error, "subscriptions put off"),
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(STORE_PAUSE) => {}
+            }
+        }
+        let Some(base) = base else { return stop.cancelled().await };
+        let mut moved = self.store.hubs_changed();
+        let mut work = Work::default();
+        loop {
+            moved.mark_unchanged();
+            let pause = match self.start_hub_work(&base, &mut work).await {
+                Ok(()) => None,
+                Err(StoreError::Closed) => return stop.cancelled().await,
+                Err(error) => {
+                    tracing::error!(%error, "subscriptions put off");
+                    Some(STORE_PAUSE)
+                }
+            };
+            let is_working = !work.tasks.is_empty();
+            let asleep = async {
+                match pause {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => self.clock.sleep(LOOK_AGAIN).await,
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => break,
+                done = work.tasks.join_next(), if is_working => work.land(done),
+                _ = moved.changed(), if pause.is_none() => {}
+                () = asleep => {}
+            }
+        }
+        work.tasks.shutdown().await;
+    }
+
+    async fn start_hub_work(self: &Arc<Self>, base: &Url, work: &mut Work) -> Result<(), StoreError> {
+        if work.reading.len() < AT_ONCE {
+            for (row, source) in self.store.deliveries().await? {
+                if work.reading.len() >= AT_ONCE {
+                    break;
+                }
+                if work.reading.insert(source) {
+                    let poller = Arc::clone(self);
+                    work.tasks.spawn(async move {
+                        // A panic fails this push only; it is tried again, not for ever.
+                        let reading =
+                            tokio::spawn(async move { poller.take_delivery(row, source).await });
+                        if let Err(error) = reading.await {
+                            tracing::error!(%source, %error, "reading a push panicked");
+                        }
+                        Done::Read(source)
+                    });
+                }
+            }
+        }
+        // Those asked now are asked again only after their time.
+        if work.asking == 0 {
+            for call in self.store.hub_calls(base.clone()).await? {
+                work.asking += 1;
+                let poller = Arc::clone(self);
+                work.tasks.spawn(async move {
+                    poller.ask_hub(call).await;
+                    Done::Asked
+                });
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask_hub(&self, call: HubCall) {
+        let answer = self.hub_answer(&call).await;
+        if answer == HubAnswer::Accepted {
+            tracing::debug!(source = %call.source, subscribes = call.subscribes, "a hub was asked");
+        }
+        let source = call.source;
+        if let Err(error) = self.store.hub_answered(call, answer).await
+            && error != StoreError::Closed
+        {
+            tracing::error!(%source, %error, "what a hub answered is not kept");
+        }
+    }
+
+    async fn hub_answer(&self, call: &HubCall) -> HubAnswer {
+        let mode = if call.subscribes { "subscribe" } else { "unsubscribe" };
+        let mut fields = vec![
+            ("hub.mode", mode.to_owned()),
+            ("hub.topic", call.topic.clone()),
+            ("hub.callback", call.callback.clone()),
+        ];
+        if call.subscribes {
+            fields.push(("hub.lease_seconds", WANTED_LEASE.as_secs().to_string()));
+        }
+        let is_secret = call.secret.is_some();
+        if let Some(secret) = &call.secret {
+            fields.push(("hub.secret", secret.clone()));
+        }
+        let delay = self.config.borrow().politeness.host_delay;
+        let gate = ClockGate::new(self, delay);
+        let form = Form { url: call.hub.clone(), fields, is_secret };
+        match self.fetcher.post_form(&form, &gate).await {
+            Ok(Told { status: 200..=299, .. }) => HubAnswer::Accepted,
+            Ok(Told { status, said, retry_after }) => {
+                HubAnswer::Refused { status, why: said, retry_after }
+            }
+            Err(FetchError::Deferred(Refusal::Later { until })) => HubAnswer::Later(until),
+            Err(error) => HubAnswer::Failed(error.to_string()),
+        }
+    }
+}
+
+impl Work {
+    fn land(&mut self, done: Option<Result<Done, tokio::task::JoinError>>) {
+        match done {
+            Some(Ok(Done::Read(source))) => {
+                self.reading.remove(&source);
+            }
+            Some(Ok(Done::Asked)) => self.asking = self.asking.saturating_sub(1),
+            Some(Err(error)) => {
+                tracing::error!(%error, "asking a hub panicked");
+                self.asking = self.asking.saturating_sub(1);
+            }
+            None => {}
+        }
+    }
+}

@@ -391,9 +391,11 @@ CREATE TABLE pushes (
 ) STRICT;
 
 -- WebSub: sources whose documents name hubs, and how their push does
--- (src/store/hubs.rs). A row goes when the source names none any more.
+-- (src/store/hubs.rs). A row goes when the source names none any more, or is
+-- polled no more.
 CREATE TABLE topics (
     source_id INTEGER PRIMARY KEY REFERENCES sources (id),
+    wanted    INTEGER NOT NULL,                 -- 0: known, but the config wants no push
     topic     TEXT NOT NULL,                    -- what the document names as its own URL
     hubs      TEXT NOT NULL,                    -- one a line, at most 8
     turn      INTEGER NOT NULL DEFAULT 0,       -- of the hub that is asked next
@@ -408,7 +410,7 @@ CREATE TABLE topics (
     broken_at INTEGER                           -- since when polls find what no push has brought
 ) STRICT;
 
-CREATE INDEX topics_due ON topics (next_at);
+CREATE INDEX topics_due ON topics (next_at) WHERE wanted = 1;
 
 -- What hubs were told to push to: at most a few rows a topic.
 CREATE TABLE callbacks (

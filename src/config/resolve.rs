@@ -117,8 +117,9 @@ fn listen(listen: &mut Listen, raw: &RawListen, env: &Env, reader: &mut Reader<'
 fn public_url(text: &str) -> Result<url::Url, String> {
     let mut url = web_url(text)?;
     if url.query().is_some() || url.fragment().is_some() {
-        return Err("allowed is a URL without query and fragment: \"https://push.example.org/\""
-            .to_owned());
+        return Err(
+            "allowed is a URL without query and fragment: \"https://push.example.org/\"".to_owned()
+        );
     }
     if !url.path().ends_with('/') {
         let path = format!("{}/", url.path());

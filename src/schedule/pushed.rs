@@ -9,13 +9,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Poller, STORE_PAUSE};
 use super::again::Again;
 use super::document::Poll;
 use super::interval::PollEvent;
 use super::outcome::{Ended, kept_hints};
 use super::read::{self, ReadDocument};
 use super::texts::Wanted;
+use super::{Poller, STORE_PAUSE};
 use crate::diff::snapshot::Snapshot;
 use crate::fetch::{Fetched, Head, Validators};
 use crate::metrics::{PollFigures, PushPart, Pushed};
@@ -71,7 +71,8 @@ impl Poller {
         let rules = SiteRules::new(&site, origin.as_ref());
         let began = self.clock.now();
         let target = &target;
-        let poll = Poll { poller: self, target, site: &site, id, rules, began, read_in_full: false };
+        let poll =
+            Poll { poller: self, target, site: &site, id, rules, began, read_in_full: false };
         poll.pushed(delivery).await
     }
 }
@@ -104,8 +105,7 @@ impl Poll<'_> {
         let Ok(mut verdict) = compared else { return Ok(Err("comparing it panicked")) };
         let same = verdict.same;
         let restated = std::mem::take(&mut verdict.restated);
-        let signal =
-            self.poller.store.moves_of(self.target.id, verdict.dates.clone()).await?;
+        let signal = self.poller.store.moves_of(self.target.id, verdict.dates.clone()).await?;
         let origin = Origin { moves: signal, ..self.origin(window) };
         let (next, counts) = self.apply(verdict, Some(&again), origin).await?;
         let talking = has_extensions.then(|| again.clone());
@@ -170,8 +170,7 @@ impl Poll<'_> {
             })
             .await?;
         let body_bytes = bytes;
-        let figures =
-            PollFigures { result: PUSHED, took, wire_bytes, body_bytes, entries, counts };
+        let figures = PollFigures { result: PUSHED, took, wire_bytes, body_bytes, entries, counts };
         self.poller.metrics.poll_done(&figures);
         tracing::info!(
             site = self.target.site_name.as_deref().unwrap_or("-"),
@@ -188,13 +187,9 @@ impl Poll<'_> {
 
     /// What a document says of hubs, as far as they may be asked.
     pub(super) fn hubs_of(&self, report: &Report, head: &Head) -> Named {
-        let config = self.poller.config.borrow();
-        if config.listen.public_url.is_none() {
-            return Named::Unknown;
-        }
-        if !self.site.websub {
-            return Named::Nothing;
-        }
+        // Known also where it is not wanted, so that wanting it later finds it.
+        let is_reached = self.poller.config.borrow().listen.public_url.is_some();
+        let wanted = is_reached && self.site.websub;
         if !report.complete {
             return Named::Unknown;
         }
@@ -210,7 +205,7 @@ impl Poll<'_> {
         // One that does not name itself is taken for what was asked for.
         let own = report.hints.self_url.as_deref().filter(|own| own.len() <= MAX_URL);
         let topic = own.unwrap_or(head.final_url.as_str()).to_owned();
-        if hubs.is_empty() { Named::Nothing } else { Named::Hubs { topic, hubs } }
+        if hubs.is_empty() { Named::Nothing } else { Named::Hubs { topic, hubs, wanted } }
     }
 }
 

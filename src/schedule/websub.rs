@@ -46,24 +46,29 @@ impl Poller {
     /// Asks hubs and reads what they push, until told to stop. What is under
     /// way then is let go: all of it may be done again.
     pub(crate) async fn mind_hubs(self: Arc<Self>, stop: CancellationToken) {
+        // What it says of the listener holds from the start on; of sites, at once.
         let base = self.config.borrow().listen.public_url.clone();
-        loop {
-            match self.store.call_back_at(base.clone()).await {
-                Ok(()) => break,
-                Err(StoreError::Closed) => return stop.cancelled().await,
-                Err(error) => tracing::error!(%error, "subscriptions put off"),
-            }
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(STORE_PAUSE) => {}
-            }
-        }
-        let Some(base) = base else { return stop.cancelled().await };
+        let mut config = self.config.clone();
+        config.mark_changed();
         let mut moved = self.store.hubs_changed();
         let mut work = Work::default();
         loop {
             moved.mark_unchanged();
-            let pause = match self.start_hub_work(&base, &mut work).await {
+            let started = async {
+                if config.has_changed().unwrap_or(false) {
+                    let sites = config.borrow_and_update().sites.clone();
+                    let without = sites.values().filter(|site| !site.websub);
+                    let without = without.map(|site| site.name.clone()).collect();
+                    self.store.want_hubs(base.clone(), without).await.inspect_err(|_| {
+                        config.mark_changed();
+                    })?;
+                }
+                match &base {
+                    Some(base) => self.start_hub_work(base, &mut work).await,
+                    None => Ok(()),
+                }
+            };
+            let pause = match started.await {
                 Ok(()) => None,
                 Err(StoreError::Closed) => return stop.cancelled().await,
                 Err(error) => {
@@ -82,13 +87,18 @@ impl Poller {
                 () = stop.cancelled() => break,
                 done = work.tasks.join_next(), if is_working => work.land(done),
                 _ = moved.changed(), if pause.is_none() => {}
+                _ = config.changed(), if pause.is_none() => config.mark_changed(),
                 () = asleep => {}
             }
         }
         work.tasks.shutdown().await;
     }
 
-    async fn start_hub_work(self: &Arc<Self>, base: &Url, work: &mut Work) -> Result<(), StoreError> {
+    async fn start_hub_work(
+        self: &Arc<Self>,
+        base: &Url,
+        work: &mut Work,
+    ) -> Result<(), StoreError> {
         if work.reading.len() < AT_ONCE {
             for (row, source) in self.store.deliveries().await? {
                 if work.reading.len() >= AT_ONCE {

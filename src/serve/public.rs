@@ -21,7 +21,9 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::limits::{Share, Shares, client_of, key_of};
 use super::openapi::{Input, Operation, Routes};
 use super::problem::{Kind, Problem};
-use super::{Context, indexnow, method_not_allowed, no_such_route, openapi_document, ping, watch, websub};
+use super::{
+    Context, indexnow, method_not_allowed, no_such_route, openapi_document, ping, watch, websub,
+};
 
 /// Spellings of `/ping`: Bing's, Google's two, Yahoo's.
 const PINGS: [&str; 4] = [

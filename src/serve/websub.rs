@@ -193,12 +193,7 @@ impl Input for Push {
         operation.in_path(&json!({ "type": "string", "minLength": 1 }));
         operation.in_header("x-hub-signature", "`method=hex`: the HMAC of the body.");
         operation.in_any_body();
-        operation.may(&[
-            Kind::Gone,
-            Kind::MalformedJson,
-            Kind::RequestTimeout,
-            Kind::BodyTooLarge,
-        ]);
+        operation.may(&[Kind::Gone, Kind::MalformedJson, Kind::RequestTimeout, Kind::BodyTooLarge]);
     }
 }
 
@@ -255,7 +250,8 @@ pub(crate) async fn receive(
 }
 
 async fn is_signed(secret: String, headers: &HeaderMap, body: Bytes) -> Result<bool, Problem> {
-    let said: Vec<&[u8]> = headers.get_all(SIGNATURE).iter().map(|value| value.as_bytes()).collect();
+    let said: Vec<&[u8]> =
+        headers.get_all(SIGNATURE).iter().map(|value| value.as_bytes()).collect();
     // Of two signatures nobody knows which is meant.
     let [said] = said[..] else { return Ok(false) };
     let Some(said) = signature::Said::read(said) else { return Ok(false) };

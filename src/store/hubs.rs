@@ -72,7 +72,7 @@ impl std::fmt::Debug for CallbackId {
 /// What a document says of hubs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Named {
-    /// It was not read to its end, or nobody wants to know.
+    /// It was not read to its end.
     #[default]
     Unknown,
     /// It names none.
@@ -83,6 +83,8 @@ pub enum Named {
         topic: String,
         /// http or https, no longer than [`MAX_URL`].
         hubs: Vec<String>,
+        /// Are they to be asked?
+        wanted: bool,
     },
 }
 
@@ -180,9 +182,21 @@ impl Store {
     }
 
     /// The callbacks are below `base` from now on: those elsewhere are replaced.
-    /// Without one nobody can push, and all subscriptions are forgotten.
-    pub async fn call_back_at(&self, base: Option<Url>) -> Result<(), StoreError> {
-        self.write(super::Lane::Bulk, move |state| state.call_back_at(base.as_ref())).await
+    /// Without one nobody can push, and all subscriptions are forgotten. The
+    /// sites named want no push, all others do.
+    pub async fn want_hubs(
+        &self,
+        base: Option<Url>,
+        without: Vec<String>,
+    ) -> Result<(), StoreError> {
+        self.write(super::Lane::Bulk, move |state| match base {
+            Some(base) => {
+                state.want_hubs(&without)?;
+                state.call_back_at(&base)
+            }
+            None => state.want_no_hubs(),
+        })
+        .await
     }
 
     /// A hub asks whether we want what it was asked for; `true` agrees.
@@ -252,7 +266,7 @@ pub(super) fn view(conn: &Connection, source: SourceId) -> Result<Option<PushVie
             k.hub, k.since_at, k.expires_at,
             (SELECT hub FROM callbacks WHERE source_id = t.source_id AND state = 0)
         FROM topics t LEFT JOIN callbacks k ON k.source_id = t.source_id AND k.state = 1
-        WHERE t.source_id = ?1";
+        WHERE t.source_id = ?1 AND t.wanted = 1";
     let read = |row: &rusqlite::Row<'_>| {
         let time = |at: usize| row.get::<_, Option<i64>>(at).map(|ms| ms.map(timestamp));
         let (pushed_at, broken_at, denied_at) = (time(3)?, time(4)?, time(5)?);

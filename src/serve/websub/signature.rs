@@ -70,7 +70,8 @@ mod tests {
             assert!(Said::read(known.replace("sha", "md").as_bytes()).is_none());
             assert!(Said::read(&known.as_bytes()[..known.len() - 2]).is_none(), "cut short");
         }
-        for wrong in ["", "=", "sha256", "sha256=", "sha1=zz", "sha256=\u{e9}", &"a".repeat(9_999)] {
+        for wrong in ["", "=", "sha256", "sha256=", "sha1=zz", "sha256=\u{e9}", &"a".repeat(9_999)]
+        {
             assert!(Said::read(wrong.as_bytes()).is_none(), "{wrong}");
         }
     }

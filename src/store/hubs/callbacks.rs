@@ -30,7 +30,7 @@ pub(super) fn receiving(
     conn.prepare_cached(
         "SELECT k.secret FROM callbacks k JOIN topics t ON t.source_id = k.source_id
              JOIN sources s ON s.id = k.source_id JOIN sites n ON n.id = s.site_id
-         WHERE k.token = ?1 AND k.expires_at > ?2 AND s.state <> 2 AND n.state <> 2",
+         WHERE k.token = ?1 AND k.expires_at > ?2 AND t.wanted = 1 AND s.state <> 2 AND n.state <> 2",
     )
     .and_then(|mut query| {
         let read = |row: &rusqlite::Row<'_>| Ok(Callback { secret: row.get(0)? });

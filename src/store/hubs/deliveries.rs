@@ -102,11 +102,13 @@ pub struct PushEnd {
 
 /// The oldest push of each source, oldest first.
 pub(super) fn waiting(conn: &Connection) -> Result<Vec<(i64, SourceId)>, StoreError> {
-    conn.prepare_cached("SELECT min(id) AS first, source_id FROM deliveries GROUP BY source_id ORDER BY first")
-        .and_then(|mut query| {
-            query.query_map([], |row| Ok((row.get(0)?, SourceId(row.get(1)?))))?.collect()
-        })
-        .map_err(engine)
+    conn.prepare_cached(
+        "SELECT min(id) AS first, source_id FROM deliveries GROUP BY source_id ORDER BY first",
+    )
+    .and_then(|mut query| {
+        query.query_map([], |row| Ok((row.get(0)?, SourceId(row.get(1)?))))?.collect()
+    })
+    .map_err(engine)
 }
 
 impl State {
@@ -187,10 +189,7 @@ impl State {
     /// Has a source polled sooner, as a ping would, where it is polled at all.
     fn push_hint(&mut self, source: SourceId) -> Result<(), StoreError> {
         let now = self.now_ms();
-        self.run(
-            "UPDATE topics SET hinted_at = ?2 WHERE source_id = ?1",
-            params![source.0, now],
-        )?;
+        self.run("UPDATE topics SET hinted_at = ?2 WHERE source_id = ?1", params![source.0, now])?;
         let is_polled: bool = self
             .conn
             .prepare_cached("SELECT EXISTS (SELECT 1 FROM sources WHERE id = ?1 AND state = 0)")

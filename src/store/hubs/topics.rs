@@ -33,7 +33,7 @@ const UNPOLLED: &str = "SELECT t.source_id FROM topics t LEFT JOIN sources s ON 
 /// Is there anything to be done with hubs?
 pub(super) fn any_work(conn: &Connection, now: i64) -> Result<bool, StoreError> {
     let sql = format!(
-        "SELECT EXISTS (SELECT 1 FROM topics WHERE next_at <= ?1)
+        "SELECT EXISTS (SELECT 1 FROM topics WHERE wanted = 1 AND next_at <= ?1)
              OR EXISTS (SELECT 1 FROM callbacks WHERE expires_at <= ?1)
              OR EXISTS (SELECT 1 FROM callbacks WHERE state = 2 AND next_at <= ?1)
              OR EXISTS ({UNPOLLED})"
@@ -50,33 +50,34 @@ impl State {
         source: SourceId,
         named: &Named,
     ) -> Result<(), StoreError> {
-        let known: Option<(String, String, Option<i64>)> = self
+        let known: Option<(String, String, Option<i64>, bool)> = self
             .conn
-            .prepare_cached("SELECT topic, hubs, asked_at FROM topics WHERE source_id = ?1")
+            .prepare_cached("SELECT topic, hubs, asked_at, wanted FROM topics WHERE source_id = ?1")
             .and_then(|mut query| {
-                let read =
-                    |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+                let read = |row: &rusqlite::Row<'_>| {
+                    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+                };
                 query.query_row([source.0], read).optional()
             })
             .map_err(engine)?;
-        let (topic, hubs) = match (named, &known) {
+        let (topic, hubs, wanted) = match (named, &known) {
             (Named::Unknown, _) | (Named::Nothing, None) => return Ok(()),
             (Named::Nothing, Some(_)) => return self.give_up_topic(source.0),
-            (Named::Hubs { topic, hubs }, _) => (topic, hubs.join("\n")),
+            (Named::Hubs { topic, hubs, wanted }, _) => (topic, hubs.join("\n"), *wanted),
         };
-        if known.as_ref().is_some_and(|(t, h, _)| t == topic && *h == hubs) {
+        if known.as_ref().is_some_and(|(t, h, _, w)| t == topic && *h == hubs && *w == wanted) {
             return Ok(());
         }
         // What was asked for and is not verified is wanted no more.
         self.run("DELETE FROM callbacks WHERE source_id = ?1 AND state = 0", [source.0])?;
-        let asked_at = known.and_then(|(_, _, asked_at)| asked_at);
+        let asked_at = known.and_then(|(_, _, asked_at, _)| asked_at);
         let next_at = self.now_ms().max(asked_at.map_or(0, |at| at + SPACING_MS));
         self.hubs_moved = true;
         self.run(
-            "INSERT INTO topics (source_id, topic, hubs, next_at) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT (source_id) DO UPDATE SET topic = ?2, hubs = ?3, next_at = ?4, turn = 0,
-                 failures = 0, error = NULL, denied_at = NULL",
-            params![source.0, topic, hubs, next_at],
+            "INSERT INTO topics (source_id, topic, hubs, next_at, wanted) VALUES (?1, ?2, ?3, ?4, ?5)
+             ON CONFLICT (source_id) DO UPDATE SET topic = ?2, hubs = ?3, next_at = ?4, wanted = ?5,
+                 turn = 0, failures = 0, error = NULL, denied_at = NULL",
+            params![source.0, topic, hubs, next_at, wanted],
         )
     }
 
@@ -97,6 +98,10 @@ impl State {
     /// Nobody is to push for this source any more.
     pub(super) fn give_up_topic(&mut self, source: i64) -> Result<(), StoreError> {
         self.run("DELETE FROM topics WHERE source_id = ?1", [source])?;
+        self.end_push(source)
+    }
+
+    fn end_push(&mut self, source: i64) -> Result<(), StoreError> {
         self.run("DELETE FROM callbacks WHERE source_id = ?1 AND state = 0", [source])?;
         self.leave(source, -1)?;
         self.resume_polling(source)
@@ -131,17 +136,48 @@ impl State {
         )
     }
 
-    /// Callbacks are below `base` from now on, or nowhere.
-    pub(super) fn call_back_at(&mut self, base: Option<&Url>) -> Result<(), StoreError> {
-        let Some(base) = base else {
-            for source in self.column("SELECT source_id FROM topics", [])? {
-                self.resume_polling(source)?;
+    /// Sources of these sites want no push, all others do.
+    pub(super) fn want_hubs(&mut self, without: &[String]) -> Result<(), StoreError> {
+        let rows: Vec<(i64, bool, Option<String>)> = self
+            .conn
+            .prepare_cached(
+                "SELECT t.source_id, t.wanted, n.name FROM topics t
+                     LEFT JOIN sources s ON s.id = t.source_id LEFT JOIN sites n ON n.id = s.site_id",
+            )
+            .and_then(|mut query| {
+                query.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect()
+            })
+            .map_err(engine)?;
+        let now = self.now_ms();
+        for (source, was_wanted, site) in rows {
+            let wanted = site.is_none_or(|site| !without.contains(&site));
+            if wanted == was_wanted {
+                continue;
             }
-            for table in ["topics", "callbacks", "deliveries"] {
-                self.run(&format!("DELETE FROM {table}"), [])?;
+            self.run(
+                "UPDATE topics SET wanted = ?2, next_at = ?3 WHERE source_id = ?1",
+                params![source, wanted, now],
+            )?;
+            if !wanted {
+                self.end_push(source)?;
             }
-            return Ok(());
-        };
+        }
+        self.hubs_moved = true;
+        Ok(())
+    }
+
+    /// Nobody can push: leases end by themselves.
+    pub(super) fn want_no_hubs(&mut self) -> Result<(), StoreError> {
+        for source in self.column("SELECT DISTINCT source_id FROM callbacks", [])? {
+            self.resume_polling(source)?;
+        }
+        self.run("UPDATE topics SET wanted = 0 WHERE wanted = 1", [])?;
+        self.run("DELETE FROM callbacks", [])?;
+        self.run("DELETE FROM deliveries", [])
+    }
+
+    /// Callbacks are below `base` from now on.
+    pub(super) fn call_back_at(&mut self, base: &Url) -> Result<(), StoreError> {
         let now = self.now_ms();
         let below = format!("{base}websub/");
         self.hubs_moved = true;
@@ -161,7 +197,7 @@ impl State {
         }
         self.end_callbacks(now)?;
         let due = self.column(
-            "SELECT source_id FROM topics WHERE next_at <= ?1 ORDER BY next_at LIMIT ?2",
+            "SELECT source_id FROM topics WHERE wanted = 1 AND next_at <= ?1 ORDER BY next_at LIMIT ?2",
             params![now, ROUND],
         )?;
         let mut calls = Vec::new();
@@ -183,7 +219,9 @@ impl State {
     fn end_callbacks(&mut self, now: i64) -> Result<(), StoreError> {
         let ended: Vec<(i64, i64, i64)> = self
             .conn
-            .prepare_cached("SELECT id, source_id, state FROM callbacks WHERE expires_at <= ?1 LIMIT ?2")
+            .prepare_cached(
+                "SELECT id, source_id, state FROM callbacks WHERE expires_at <= ?1 LIMIT ?2",
+            )
             .and_then(|mut query| {
                 query
                     .query_map(params![now, SWEEP], |row| {
@@ -254,7 +292,9 @@ impl State {
         )?;
         let (source, hub, topic, callback, tries): (i64, String, String, String, u32) = self
             .conn
-            .prepare_cached("SELECT source_id, hub, topic, callback, tries FROM callbacks WHERE id = ?1")
+            .prepare_cached(
+                "SELECT source_id, hub, topic, callback, tries FROM callbacks WHERE id = ?1",
+            )
             .and_then(|mut query| {
                 query.query_row([row], |row| {
                     Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
@@ -288,9 +328,7 @@ impl State {
                 self.subscription_failed(call.source.0, answer)
             }
             // It knows of no such subscription, and will know of none later.
-            (false, Some(LEAVING))
-                if matches!(answer, HubAnswer::Refused { status: 400..=428 | 430..=499, .. }) =>
-            {
+            (false, Some(LEAVING)) if matches!(answer, HubAnswer::Refused { status: 400..=428 | 430..=499, .. }) => {
                 self.run("DELETE FROM callbacks WHERE id = ?1", [call.row])
             }
             _ => Ok(()),

@@ -79,7 +79,10 @@ async fn a_denial_ends_it_for_a_week_and_brings_polling_back() {
     let answer = get(&stage.daemon, &target).await;
     assert_eq!((answer.status, answer.body.as_str()), (200, ""));
     let view = stage.view().await.unwrap();
-    assert_eq!((view.state, view.error.as_deref()), ("denied", Some("the hub has denied it: no more <b>")));
+    assert_eq!(
+        (view.state, view.error.as_deref()),
+        ("denied", Some("the hub has denied it: no more <b>"))
+    );
     assert!(stage.next_poll().await < stage.daemon.now() + 12 * HOUR);
     assert_eq!(stage.push(&callback, &["/3"]).await, 410);
     for _ in 0..6 {
@@ -163,7 +166,7 @@ async fn hubs_that_fail_are_asked_less_and_less_and_others_in_turn() {
 #[tokio::test]
 async fn no_hub_leads_to_an_inner_address() {
     let (origin, hub) = (Origin::start().await, Origin::start().await);
-    let canary = Canary::start().await;
+    let mut canary = Canary::start();
     origin.set("/robots.txt", Reply::text("User-agent: *\n"));
     let inner = format!("http://127.0.0.1:{}/hub", canary.port());
     let leads = format!("{}/leads", hub.base());
@@ -210,7 +213,10 @@ async fn a_hub_that_moved_is_followed() {
 async fn a_huge_push_is_refused_before_it_is_read_and_is_a_hint() {
     let (stage, callback) = Stage::subscribed().await;
     stage.daemon.settled().await;
-    let head = format!("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: 6000000\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n", path_of(&callback));
+    let head = format!(
+        "POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: 6000000\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n",
+        path_of(&callback)
+    );
     let mut stream = TcpStream::connect(stage.daemon.public.unwrap()).await.unwrap();
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
@@ -237,7 +243,8 @@ async fn strangers_cost_little_and_have_a_share() {
     }
     assert_eq!(last, 429);
     let conn = Connection::open(stage.world.database()).unwrap();
-    let kept: i64 = conn.query_row("SELECT count(*) FROM deliveries", [], |row| row.get(0)).unwrap();
+    let kept: i64 =
+        conn.query_row("SELECT count(*) FROM deliveries", [], |row| row.get(0)).unwrap();
     assert!(kept <= 4, "{kept}");
     stage.daemon.stop().await;
 }

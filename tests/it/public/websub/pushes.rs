@@ -117,7 +117,12 @@ async fn a_push_that_cannot_be_read_brings_the_poll_forward() {
     for _ in 0..5 {
         assert_eq!(push(&stage.daemon, &callback, "", "<rss><channel>").await.status, 202);
     }
-    stage.daemon.clock.advance(30 * MINUTE);
+    stage
+        .daemon
+        .wait("the pushes", async || {
+            stage.daemon.store.deliveries().await.unwrap().is_empty().then_some(())
+        })
+        .await;
     stage.daemon.settled().await;
     let id = stage.daemon.source("/feed").await.id;
     assert_eq!(stage.daemon.polls(id).await.len(), 2);

@@ -1,5 +1,7 @@
 //! Subscriptions: asked for, verified, renewed, replaced, given up.
 
+use std::time::Duration;
+
 use super::*;
 
 #[tokio::test]
@@ -120,6 +122,7 @@ async fn another_hub_replaces_the_one_before_and_none_ends_it() {
     let form = asked_of(&stage.daemon, &stage.hub, "/hub2", 1).await;
     assert_eq!(stage.push(&old, &["/2"]).await, 202, "until the new one is verified");
     stage.until_read(1).await;
+    stage.daemon.clock.advance(MINUTE);
     assert_eq!(stage.verify(&form["hub.callback"], "subscribe", 864_000).await.status, 200);
     assert_eq!(stage.asked(2).await["hub.mode"], "unsubscribe");
     assert_eq!(stage.state().await, "unproven", "the new one has proved nothing");
@@ -181,7 +184,9 @@ async fn subscriptions_outlive_a_restart_and_move_with_the_listener() {
     // Reached nowhere: nobody can push.
     let silent = config(&origin, "").replace("public_url", "# public_url");
     let daemon = world.start(&silent).await;
-    daemon.wait("no push", async || daemon.source("/feed").await.push.is_none().then_some(())).await;
+    daemon
+        .wait("no push", async || daemon.source("/feed").await.push.is_none().then_some(()))
+        .await;
     assert_eq!(push(&daemon, &old, "", "x").await.status, 410);
     daemon.stop().await;
 }

@@ -171,9 +171,9 @@ impl Metrics {
         to.register("entries", "Entries read from documents", self.entries.clone());
         to.register("changes", "Change events, by kind", self.changes.clone());
         to.register("work_saved", "Requests, bodies or parses not needed", self.saved.clone());
-        to.register("pushes", "Pushes of hubs, by what became of them", self.pushes.clone());
+        to.register("hub_pushes", "Pushes of hubs, by what became of them", self.pushes.clone());
         to.register_with_unit(
-            "push_latency",
+            "hub_push_latency",
             "From publication to a hub's push, and from there into the queue",
             Unit::Seconds,
             self.push_seconds.clone(),

@@ -139,9 +139,9 @@ async fn the_way_of_a_push_is_timed() {
     let whole = format!("GET http://{api}/metrics HTTP/1.1");
     let told = send(api, &whole, "").await.body;
     for line in [
-        "sitemapd_pushes_total{result=\"read\"} 1",
-        "sitemapd_push_latency_seconds_sum{part=\"published-to-pushed\"} 300",
-        "sitemapd_push_latency_seconds_count{part=\"pushed-to-queued\"} 1",
+        "sitemapd_hub_pushes_total{result=\"read\"} 1",
+        "sitemapd_hub_push_latency_seconds_sum{part=\"published-to-pushed\"} 300",
+        "sitemapd_hub_push_latency_seconds_count{part=\"pushed-to-queued\"} 1",
     ] {
         assert!(told.contains(line), "{line}\n{told}");
     }

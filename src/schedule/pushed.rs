@@ -180,7 +180,7 @@ impl Poll<'_> {
             entries,
             new,
             changed,
-            "push"
+            "a hub pushed"
         );
         Ok(())
     }

@@ -134,7 +134,7 @@ impl Poll<'_> {
             snapshot: sums.data,
             changed,
             dates: Box::new(dates),
-            hubs,
+            hubs: Box::new(hubs),
             missed_push,
         };
         let next_poll = self.poller.next(self.target, &ended, &hints);

@@ -23,8 +23,14 @@ use crate::store::StoreError;
 use crate::store::hubs::rules::WANTED_LEASE;
 use crate::store::hubs::{HubAnswer, HubCall};
 
-/// Hubs asked, and pushes read, at once.
-const AT_ONCE: usize = 8;
+/// Pushes read at once.
+const READ_AT_ONCE: usize = 8;
+/// Requests to hubs under way at once, those that wait for their turn at a hub
+/// included.
+const ASKED_AT_ONCE: usize = 64;
+/// A request waits for its turn and its answer so long: hubs that hang must not
+/// keep others from theirs.
+const PATIENCE: Duration = Duration::from_secs(45);
 /// What the store says is due is looked at this often, without being told.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
@@ -99,9 +105,9 @@ impl Poller {
         base: &Url,
         work: &mut Work,
     ) -> Result<(), StoreError> {
-        if work.reading.len() < AT_ONCE {
+        if work.reading.len() < READ_AT_ONCE {
             for (row, source) in self.store.deliveries().await? {
-                if work.reading.len() >= AT_ONCE {
+                if work.reading.len() >= READ_AT_ONCE {
                     break;
                 }
                 if work.reading.insert(source) {
@@ -119,7 +125,7 @@ impl Poller {
             }
         }
         // Those asked now are asked again only after their time.
-        if work.asking == 0 {
+        if work.asking < ASKED_AT_ONCE {
             for call in self.store.hub_calls(base.clone()).await? {
                 work.asking += 1;
                 let poller = Arc::clone(self);
@@ -162,7 +168,11 @@ impl Poller {
         let delay = self.config.borrow().politeness.host_delay;
         let gate = ClockGate::new(self, delay);
         let form = Form { url: call.hub.clone(), fields, is_secret };
-        match self.fetcher.post_form(&form, &gate).await {
+        let asking = tokio::time::timeout(PATIENCE, self.fetcher.post_form(&form, &gate)).await;
+        let Ok(told) = asking else {
+            return HubAnswer::Failed("the hub did not answer in time".to_owned());
+        };
+        match told {
             Ok(Told { status: 200..=299, .. }) => HubAnswer::Accepted,
             Ok(Told { status, said, retry_after }) => {
                 HubAnswer::Refused { status, why: said, retry_after }

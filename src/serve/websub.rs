@@ -15,7 +15,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
@@ -250,8 +250,7 @@ pub(crate) async fn receive(
 }
 
 async fn is_signed(secret: String, headers: &HeaderMap, body: Bytes) -> Result<bool, Problem> {
-    let said: Vec<&[u8]> =
-        headers.get_all(SIGNATURE).iter().map(|value| value.as_bytes()).collect();
+    let said: Vec<&[u8]> = headers.get_all(SIGNATURE).iter().map(HeaderValue::as_bytes).collect();
     // Of two signatures nobody knows which is meant.
     let [said] = said[..] else { return Ok(false) };
     let Some(said) = signature::Said::read(said) else { return Ok(false) };

@@ -9,9 +9,10 @@
 //! hubs is the schedule's.
 
 mod callbacks;
+mod calls;
 mod deliveries;
 pub mod rules;
-mod topics;
+mod wishes;
 
 use std::time::Duration;
 
@@ -170,7 +171,7 @@ impl Store {
     pub async fn hub_calls(&self, base: Url) -> Result<Vec<HubCall>, StoreError> {
         // A look costs no write where nothing is to be done.
         let now = self.now().as_millisecond();
-        if !self.read(move |conn| topics::any_work(conn, now)).await? {
+        if !self.read(move |conn| calls::any_work(conn, now)).await? {
             return Ok(Vec::new());
         }
         self.write(super::Lane::Bulk, move |state| state.hub_calls(&base)).await

@@ -188,7 +188,7 @@ pub struct ReadResult {
     /// How its lastmods compare with those of the read before.
     pub dates: Box<Dates>,
     /// What it says of hubs.
-    pub hubs: Named,
+    pub hubs: Box<Named>,
     /// Has it found something new that a push should have brought?
     pub missed_push: bool,
 }

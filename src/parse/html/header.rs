@@ -35,8 +35,8 @@ pub(super) fn take(headers: &[String], base: &Url, found: &mut PageLinks) {
 }
 
 /// What the headers of a document at `base` say of it: `WebSub` hubs and its
-/// own URL, which go before what the document itself names (W3C WebSub section
-/// 4, in that order); and where it names none, the page with older entries
+/// own URL, which go before what the document itself names (W3C `WebSub`
+/// section 4, in that order); and where it names none, the page with older entries
 /// (RFC 5005).
 pub fn complete_hints(headers: &[String], base: &Url, hints: &mut Hints) {
     let mut named = Hints::default();

@@ -4,7 +4,6 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::rules::{self, AFTER_DENIAL, Mode, Standing, Verdict};
 use super::state::{ACTIVE, ASKED};
-use super::topics::ms;
 use super::{Callback, CallbackId, Intent};
 use crate::store::hosts::millis;
 use crate::store::state::State;
@@ -117,7 +116,7 @@ impl State {
         self.run(
             "UPDATE callbacks SET state = 1, since_at = ?2, checked_at = ?3, expires_at = ?4
              WHERE id = ?1",
-            params![row.id, since.unwrap_or(now), now, ms(ends)],
+            params![row.id, since.unwrap_or(now), now, ends.as_millisecond()],
         )?;
         self.leave(row.source, row.id)?;
         if since.is_none() {
@@ -128,7 +127,7 @@ impl State {
         self.run(
             "UPDATE topics SET next_at = ?2, failures = 0, error = NULL, denied_at = NULL
              WHERE source_id = ?1",
-            params![row.source, ms(renewal)],
+            params![row.source, renewal.as_millisecond()],
         )
     }
 

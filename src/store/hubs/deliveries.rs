@@ -11,7 +11,6 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::CallbackId;
 use super::rules::is_trusted;
 use super::state::ASKED;
-use super::topics::ms;
 use crate::model::SourceId;
 use crate::store::state::State;
 use crate::store::views::Counts;
@@ -255,7 +254,13 @@ impl State {
             "UPDATE sources SET generation = generation + 1, rhythm = coalesce(?2, rhythm),
                  interval_ms = ?3, last_changed_at = CASE WHEN ?4 THEN ?5 ELSE last_changed_at END
              WHERE id = ?1",
-            params![end.source.0, end.rhythm, end.interval_ms, end.changed, ms(end.at)],
+            params![
+                end.source.0,
+                end.rhythm,
+                end.interval_ms,
+                end.changed,
+                end.at.as_millisecond()
+            ],
         )?;
         if let Some(snapshot) = &end.snapshot {
             self.write_snapshot(end.source, snapshot)?;
@@ -263,7 +268,7 @@ impl State {
         self.run(
             "UPDATE topics SET pushes = pushes + 1, pushed_at = ?2, broken_at = NULL
              WHERE source_id = ?1",
-            params![end.source.0, ms(end.came_at)],
+            params![end.source.0, end.came_at.as_millisecond()],
         )?;
         self.run(
             "INSERT INTO polls (source_id, at, took_ms, result, wire_bytes, entries, counts, generation)
@@ -271,7 +276,7 @@ impl State {
                      (SELECT generation FROM sources WHERE id = ?1))",
             params![
                 end.source.0,
-                ms(end.at),
+                end.at.as_millisecond(),
                 end.took_ms,
                 end.bytes.cast_signed(),
                 end.entries.cast_signed(),

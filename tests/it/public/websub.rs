@@ -40,12 +40,14 @@ fn feed_text(base: &str, hubs: &[String], paths: &[&str]) -> String {
          <title>t</title><link>{base}/</link><atom:link rel=\"self\" href=\"{base}/feed\"/>"
     );
     for hub in hubs {
-        xml += &format!("<atom:link rel=\"hub\" href=\"{hub}\"/>");
+        let link = format!("<atom:link rel=\"hub\" href=\"{hub}\"/>");
+        xml += &link;
     }
     for path in paths {
-        xml += &format!(
+        let item = format!(
             "<item><title>{path}</title><link>{base}{path}</link><pubDate>{DATE}</pubDate></item>"
         );
+        xml += &item;
     }
     xml + "</channel></rss>"
 }

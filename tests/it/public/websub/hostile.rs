@@ -22,8 +22,7 @@ fn signature(method: &str, secret: &str, body: &str) -> String {
     };
     let key = hmac::Key::new(algorithm, secret.as_bytes());
     let tag = hmac::sign(&key, body.as_bytes());
-    let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{method}={hex}")
+    tag.as_ref().iter().fold(format!("{method}="), |hex, byte| format!("{hex}{byte:02x}"))
 }
 
 #[tokio::test]

@@ -9,6 +9,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use url::Url;
+
 use super::again::Again;
 use super::document::Poll;
 use super::interval::PollEvent;
@@ -194,19 +196,32 @@ impl Poll<'_> {
             return Named::Unknown;
         }
         let guard = self.poller.fetcher.guard();
-        let may_be_asked = |hub: &&String| {
-            let url = url::Url::parse(hub).ok().filter(|_| hub.len() <= MAX_URL);
-            url.is_some_and(|url| guard.check_url(&url).is_ok())
-        };
-        let mut hubs: Vec<String> =
-            report.hints.hubs.iter().filter(may_be_asked).take(MAX_HUBS).cloned().collect();
-        // Over https a push can be signed.
-        hubs.sort_by_key(|hub| !hub.starts_with("https:"));
+        let hubs = report.hints.hubs.iter().filter_map(|hub| Url::parse(hub).ok());
+        let hubs = preferred(hubs.filter(|hub| guard.check_url(hub).is_ok()));
         // One that does not name itself is taken for what was asked for.
         let own = report.hints.self_url.as_deref().filter(|own| own.len() <= MAX_URL);
         let topic = own.unwrap_or(head.final_url.as_str()).to_owned();
         if hubs.is_empty() { Named::Nothing } else { Named::Hubs { topic, hubs, wanted } }
     }
+}
+
+/// Hubs in the order in which they are asked: over https a push can be signed,
+/// so that form of a hub goes before the one that is named.
+fn preferred(named: impl Iterator<Item = Url>) -> Vec<String> {
+    let mut hubs: Vec<String> = Vec::new();
+    for hub in named {
+        let mut secure = hub.clone();
+        let is_upgraded = hub.port().is_none() && secure.set_scheme("https").is_ok();
+        for form in is_upgraded.then_some(secure).into_iter().chain([hub]) {
+            let form = String::from(form);
+            if form.len() <= MAX_URL && !hubs.contains(&form) {
+                hubs.push(form);
+            }
+        }
+    }
+    hubs.sort_by_key(|hub| !hub.starts_with("https:"));
+    hubs.truncate(MAX_HUBS);
+    hubs
 }
 
 /// Can this be taken over as part of its source? The merged snapshot is not to
@@ -252,4 +267,26 @@ fn as_fetched(
         took: Duration::ZERO,
     };
     Fetched { head, content_encoding, body: body.into(), cut: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hubs_are_asked_over_https_first() {
+        let named = ["http://a.example/", "https://b.example/hub", "http://127.0.0.1:8080/"];
+        let urls = named.iter().filter_map(|hub| Url::parse(hub).ok());
+        let expected = [
+            "https://a.example/",
+            "https://b.example/hub",
+            "http://a.example/",
+            "http://127.0.0.1:8080/",
+        ];
+        assert_eq!(preferred(urls), expected);
+        let many = (0..99).filter_map(|n| Url::parse(&format!("https://{n}.example/")).ok());
+        assert_eq!(preferred(many).len(), MAX_HUBS);
+        let long = Url::parse(&format!("https://a.example/{}", "a".repeat(MAX_URL)));
+        assert!(preferred(long.into_iter()).is_empty());
+    }
 }

@@ -1,6 +1,7 @@
 //! Callbacks: what hubs ask of them, and which may be pushed to.
 
 use rusqlite::{Connection, OptionalExtension, params};
+use url::Url;
 
 use super::rules::{self, AFTER_DENIAL, Mode, Standing, Verdict};
 use super::state::{ACTIVE, ASKED};
@@ -49,6 +50,12 @@ struct Row {
     hub: String,
 }
 
+/// Is it the same URL? Hubs spell it as their library does.
+fn is_same(ours: &str, theirs: &str) -> bool {
+    let parsed = |text: &str| Url::parse(text).ok();
+    ours == theirs || parsed(ours).is_some_and(|url| parsed(theirs) == Some(url))
+}
+
 impl State {
     /// Answers what a hub asks of a callback; `true` agrees.
     pub(super) fn confirm(&mut self, id: CallbackId, intent: &Intent) -> Result<bool, StoreError> {
@@ -80,7 +87,7 @@ impl State {
             ACTIVE => Standing::Active(timestamp(row.checked_at.unwrap_or(0))),
             _ => Standing::Leaving,
         };
-        let same_topic = row.topic == intent.topic;
+        let same_topic = is_same(&row.topic, &intent.topic);
         match rules::judge(standing, intent.mode, same_topic, timestamp(now)) {
             Verdict::Begin => self.begin_subscription(&row, intent, now).map(|()| true),
             Verdict::Again => Ok(true),

@@ -2,6 +2,7 @@
 //! they fail to come.
 
 use super::*;
+use crate::support::Hold;
 
 #[tokio::test]
 async fn a_push_is_read_as_a_poll_is_and_removes_nothing() {
@@ -126,6 +127,55 @@ async fn a_push_that_cannot_be_read_brings_the_poll_forward() {
     stage.daemon.settled().await;
     let id = stage.daemon.source("/feed").await.id;
     assert_eq!(stage.daemon.polls(id).await.len(), 2);
+    stage.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_source_is_read_by_one_at_a_time_be_it_polled_or_pushed() {
+    let (stage, callback) = Stage::subscribed().await;
+    stage.daemon.settled().await;
+    let hold = Hold::new();
+    let polled = feed(&stage.origin, &stage.hubs(), &["/2", "/1"]);
+    stage.origin.set("/feed", polled.hang(&hold));
+    stage.daemon.store.poll_source(stage.daemon.source("/feed").await.id).await.unwrap();
+    stage.origin.wait_for("/feed", 2).await;
+    assert_eq!(stage.push(&callback, &["/3"]).await, 202);
+    assert!(!stage.knows("/3").await, "the poll has the source");
+    hold.release(1);
+    stage.until_read(1).await;
+    assert!(stage.knows("/2").await && stage.knows("/3").await);
+    // Neither has written over what the other listed.
+    stage.origin.set("/feed", feed(&stage.origin, &stage.hubs(), &["/3", "/2", "/1"]));
+    let poll = stage.daemon.poll("/feed").await;
+    assert_eq!((poll.counts.new, poll.counts.unchanged), (0, 3));
+    stage.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_push_that_was_answered_is_read_after_a_restart_and_not_for_ever() {
+    let (stage, _) = Stage::subscribed().await;
+    let Stage { world, daemon, origin, hub } = stage;
+    let id = daemon.source("/feed").await.id;
+    daemon.stop().await;
+    let kept = feed_text(&origin.base(), &[], &["/2"]);
+    let poisoned = feed_text(&origin.base(), &[], &["/3"]);
+    let conn = rusqlite::Connection::open(world.database()).unwrap();
+    for (tries, body) in [(0, kept), (3, poisoned)] {
+        conn.execute(
+            "INSERT INTO deliveries (source_id, at, tries, trusted, bytes, body)
+             VALUES (?1, 0, ?2, 1, 0, CAST(?3 AS BLOB))",
+            rusqlite::params![id.0, tries, body],
+        )
+        .unwrap();
+    }
+    drop(conn);
+    let daemon = world.start(&config(&origin, "")).await;
+    let stage = Stage { world, daemon, origin, hub };
+    stage.until_read(1).await;
+    assert!(stage.knows("/2").await);
+    // What cannot be read thrice is left to a poll.
+    stage.daemon.polled("/feed", 3).await;
+    assert!(!stage.knows("/3").await);
     stage.daemon.stop().await;
 }
 

@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -19,6 +20,7 @@ use super::gate::ClockGate;
 use super::{Poller, STORE_PAUSE};
 use crate::fetch::{FetchError, Form, Refusal, Told};
 use crate::model::SourceId;
+use crate::recrawl::later;
 use crate::store::StoreError;
 use crate::store::hubs::rules::WANTED_LEASE;
 use crate::store::hubs::{HubAnswer, HubCall};
@@ -41,6 +43,8 @@ struct Work {
     /// Sources whose pushes are being read.
     reading: HashSet<SourceId>,
     asking: usize,
+    /// When sources that are polled no more are next looked for.
+    sweep_at: Option<Timestamp>,
 }
 
 enum Done {
@@ -126,7 +130,13 @@ impl Poller {
         }
         // Those asked now are asked again only after their time.
         if work.asking < ASKED_AT_ONCE {
-            for call in self.store.hub_calls(base.clone()).await? {
+            let now = self.clock.steady();
+            let sweeps = work.sweep_at.is_none_or(|at| at <= now);
+            let calls = self.store.hub_calls(base.clone(), sweeps).await?;
+            if sweeps {
+                work.sweep_at = Some(later(now, LOOK_AGAIN));
+            }
+            for call in calls {
                 work.asking += 1;
                 let poller = Arc::clone(self);
                 work.tasks.spawn(async move {

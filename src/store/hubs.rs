@@ -167,14 +167,15 @@ impl Store {
     }
 
     /// What is to be asked of hubs now. The callbacks of new subscriptions are
-    /// below `base`; each hub is asked again only after its time.
-    pub async fn hub_calls(&self, base: Url) -> Result<Vec<HubCall>, StoreError> {
+    /// below `base`; each hub is asked again only after its time. With `sweep`,
+    /// sources that are polled no more are given up first.
+    pub async fn hub_calls(&self, base: Url, sweep: bool) -> Result<Vec<HubCall>, StoreError> {
         // A look costs no write where nothing is to be done.
         let now = self.now().as_millisecond();
-        if !self.read(move |conn| calls::any_work(conn, now)).await? {
+        if !self.read(move |conn| calls::any_work(conn, now, sweep)).await? {
             return Ok(Vec::new());
         }
-        self.write(super::Lane::Bulk, move |state| state.hub_calls(&base)).await
+        self.write(super::Lane::Bulk, move |state| state.hub_calls(&base, sweep)).await
     }
 
     /// What came of one of these requests.

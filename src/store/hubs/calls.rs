@@ -24,25 +24,32 @@ const UNPOLLED: &str = "SELECT t.source_id FROM topics t LEFT JOIN sources s ON 
     LEFT JOIN sites n ON n.id = s.site_id
     WHERE s.id IS NULL OR s.state = 2 OR n.id IS NULL OR n.state = 2";
 
-/// Is there anything to be done with hubs?
-pub(super) fn any_work(conn: &Connection, now: i64) -> Result<bool, StoreError> {
+/// Is there anything to be done with hubs? With `sweep`, also for sources that
+/// are polled no more, which is a look at all topics.
+pub(super) fn any_work(conn: &Connection, now: i64, sweep: bool) -> Result<bool, StoreError> {
     let sql = format!(
         "SELECT EXISTS (SELECT 1 FROM topics WHERE wanted = 1 AND next_at <= ?1)
              OR EXISTS (SELECT 1 FROM callbacks WHERE expires_at <= ?1)
              OR EXISTS (SELECT 1 FROM callbacks WHERE state = 2 AND next_at <= ?1)
-             OR EXISTS ({UNPOLLED})"
+             OR ?2 AND EXISTS ({UNPOLLED})"
     );
     conn.prepare_cached(&sql)
-        .and_then(|mut query| query.query_row([now], |row| row.get(0)))
+        .and_then(|mut query| query.query_row(params![now, sweep], |row| row.get(0)))
         .map_err(engine)
 }
 
 impl State {
     /// What is to be asked of hubs now, a bounded part of it.
-    pub(super) fn hub_calls(&mut self, base: &Url) -> Result<Vec<HubCall>, StoreError> {
+    pub(super) fn hub_calls(
+        &mut self,
+        base: &Url,
+        sweep: bool,
+    ) -> Result<Vec<HubCall>, StoreError> {
         let now = self.now_ms();
-        for source in self.column(&format!("{UNPOLLED} LIMIT ?1"), [SWEEP])? {
-            self.give_up_topic(source)?;
+        if sweep {
+            for source in self.column(&format!("{UNPOLLED} LIMIT ?1"), [SWEEP])? {
+                self.give_up_topic(source)?;
+            }
         }
         self.end_callbacks(now)?;
         let due = self.column(

@@ -42,6 +42,14 @@ impl State {
         if known.as_ref().is_some_and(|(t, h, _, w)| t == topic && *h == hubs && *w == wanted) {
             return Ok(());
         }
+        if wanted && self.is_pushed_by(source, topic, &hubs)? {
+            // Others are named beside the hub that pushes: nothing to ask for.
+            let sql = "UPDATE topics SET hubs = ?2 WHERE source_id = ?1";
+            return self.run(sql, params![source.0, hubs]);
+        }
+        if !wanted {
+            self.end_push(source.0)?;
+        }
         // What was asked for and is not verified is wanted no more.
         self.run("DELETE FROM callbacks WHERE source_id = ?1 AND state = 0", [source.0])?;
         let asked_at = known.and_then(|(_, _, asked_at, _)| asked_at);
@@ -53,6 +61,21 @@ impl State {
                  turn = 0, failures = 0, error = NULL, denied_at = NULL",
             params![source.0, topic, hubs, next_at, wanted],
         )
+    }
+
+    /// Does one of these hubs push this topic, and is nothing else asked for?
+    fn is_pushed_by(&self, source: SourceId, topic: &str, hubs: &str) -> Result<bool, StoreError> {
+        let active: Option<(String, String)> = self
+            .conn
+            .prepare_cached(
+                "SELECT k.topic, k.hub FROM callbacks k JOIN topics t ON t.source_id = k.source_id
+                 WHERE k.source_id = ?1 AND k.state = 1 AND t.wanted = 1",
+            )
+            .and_then(|mut query| {
+                query.query_row([source.0], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+            })
+            .map_err(engine)?;
+        Ok(active.is_some_and(|(of, hub)| of == topic && hubs.lines().any(|one| one == hub)))
     }
 
     /// A poll has found what a push should have brought: until the next good

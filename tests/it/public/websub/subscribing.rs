@@ -141,6 +141,20 @@ async fn another_hub_replaces_the_one_before_and_none_ends_it() {
 }
 
 #[tokio::test]
+async fn a_hub_that_is_named_beside_the_one_that_pushes_changes_nothing() {
+    let (stage, _) = Stage::subscribed().await;
+    stage.daemon.clock.advance(HOUR);
+    let mut hubs = vec![format!("{}/other", stage.hub.base())];
+    hubs.extend(stage.hubs());
+    stage.origin.set("/feed", feed(&stage.origin, &hubs, &["/1"]));
+    stage.daemon.poll("/feed").await;
+    stage.daemon.pass(3 * HOUR).await;
+    assert_eq!(stage.hub.all_requests().len(), 1);
+    assert_eq!(stage.view().await.unwrap().hub, Some(stage.hubs().remove(0)));
+    stage.daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_site_that_wants_no_push_or_leaves_is_unsubscribed() {
     let (stage, _) = Stage::subscribed().await;
     stage.daemon.reload(&config(&stage.origin, "websub = false")).await;

@@ -64,6 +64,8 @@ impl Poller {
         let mut work = Work::default();
         loop {
             moved.mark_unchanged();
+            // From before the look: what comes due while it lasts is not slept over.
+            let looked = self.clock.steady();
             let started = async {
                 if config.has_changed().unwrap_or(false) {
                     let sites = config.borrow_and_update().sites.clone();
@@ -90,7 +92,7 @@ impl Poller {
             let asleep = async {
                 match pause {
                     Some(pause) => tokio::time::sleep(pause).await,
-                    None => self.clock.sleep(LOOK_AGAIN).await,
+                    None => self.clock.sleep_until(later(looked, LOOK_AGAIN)).await,
                 }
             };
             tokio::select! {

@@ -157,9 +157,14 @@ async fn a_hub_that_is_named_beside_the_one_that_pushes_changes_nothing() {
 #[tokio::test]
 async fn a_site_that_wants_no_push_or_leaves_is_unsubscribed() {
     let (stage, _) = Stage::subscribed().await;
+    let polls = stage.origin.requests("/feed").len();
     stage.daemon.reload(&config(&stage.origin, "websub = false")).await;
-    stage.daemon.poll("/feed").await;
     assert_eq!(stage.asked(2).await["hub.mode"], "unsubscribe");
+    assert!(stage.view().await.is_none());
+    // Wanted again, the hub is known without another read.
+    stage.daemon.reload(&config(&stage.origin, "")).await;
+    assert_eq!(stage.asked(3).await["hub.mode"], "subscribe");
+    assert_eq!(stage.origin.requests("/feed").len(), polls);
     stage.daemon.stop().await;
 
     let (stage, callback) = Stage::subscribed().await;

@@ -371,6 +371,64 @@ CREATE TABLE pushes (
     urls    TEXT NOT NULL                       -- one a line
 ) STRICT;
 
+-- WebSub: sources whose documents name hubs, and how their push does
+-- (src/store/hubs.rs). A row goes when the source names none any more, or is
+-- polled no more.
+CREATE TABLE topics (
+    source_id INTEGER PRIMARY KEY REFERENCES sources (id),
+    wanted    INTEGER NOT NULL,                 -- 0: known, but the config wants no push
+    topic     TEXT NOT NULL,                    -- what the document names as its own URL
+    hubs      TEXT NOT NULL,                    -- one a line, at most 8
+    turn      INTEGER NOT NULL DEFAULT 0,       -- of the hub that is asked next
+    next_at   INTEGER NOT NULL,                 -- when a hub is asked
+    asked_at  INTEGER,                          -- when one was asked last
+    failures  INTEGER NOT NULL DEFAULT 0,       -- in a row
+    error     TEXT,
+    denied_at INTEGER,
+    pushes    INTEGER NOT NULL DEFAULT 0,       -- that were read
+    pushed_at INTEGER,                          -- the last of these
+    hinted_at INTEGER,                          -- last push that only brought a poll forward
+    broken_at INTEGER                           -- since when polls find what no push has brought
+) STRICT;
+
+CREATE INDEX topics_due ON topics (next_at) WHERE wanted = 1;
+
+-- What hubs were told to push to: at most a few rows a topic.
+CREATE TABLE callbacks (
+    id         INTEGER PRIMARY KEY,
+    source_id  INTEGER NOT NULL,
+    token      BLOB NOT NULL UNIQUE,            -- 128 random bits: the path
+    secret     TEXT,                            -- of signatures; only where the hub is asked over https
+    hub        TEXT NOT NULL,
+    topic      TEXT NOT NULL,
+    callback   TEXT NOT NULL,                   -- the whole URL
+    state      INTEGER NOT NULL,                -- 0 asked for, 1 verified, 2 to be given up
+    since_at   INTEGER NOT NULL,                -- in that state; renewing a lease does not begin anew
+    checked_at INTEGER,                         -- when it was verified
+    expires_at INTEGER NOT NULL,
+    next_at    INTEGER NOT NULL DEFAULT 0,      -- given up: when the hub is told
+    tries      INTEGER NOT NULL DEFAULT 0       -- given up: how often it was
+) STRICT;
+
+CREATE INDEX callbacks_source ON callbacks (source_id, state);
+CREATE INDEX callbacks_end ON callbacks (expires_at);
+CREATE INDEX callbacks_leaving ON callbacks (next_at) WHERE state = 2;
+
+-- Pushes that were answered and are not read yet: bounded in number and bytes.
+CREATE TABLE deliveries (
+    id           INTEGER PRIMARY KEY,
+    source_id    INTEGER NOT NULL,
+    at           INTEGER NOT NULL,
+    tries        INTEGER NOT NULL DEFAULT 0,    -- times that reading it was begun
+    trusted      INTEGER NOT NULL,              -- 1: signed, or no less safe than a poll
+    bytes        INTEGER NOT NULL,
+    content_type TEXT,
+    coding       TEXT,                          -- Content-Encoding, as sent
+    body         BLOB NOT NULL
+) STRICT;
+
+CREATE INDEX deliveries_source ON deliveries (source_id);
+
 -- For people: one row a URL, as the daemon sees it.
 CREATE VIEW url_view AS
 SELECT

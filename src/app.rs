@@ -215,11 +215,12 @@ impl App {
                 }
             }
         });
+        let pushing = tokio::spawn(Arc::clone(&poller).mind_hubs(inner.clone()));
         let polling = tokio::spawn(poller.run(inner.clone()));
         let reaping = tokio::spawn(reap(store.clone(), clock.clone(), metrics, inner.clone()));
         let tending = tokio::spawn(maintain(store.clone(), clock, inner.clone()));
         ready.set(true);
-        let mut tasks = [serving, polling, reaping, tending, hearing, minding];
+        let mut tasks = [serving, polling, reaping, tending, hearing, minding, pushing];
         let names = [
             "the API",
             "the poll loop",
@@ -227,6 +228,7 @@ impl App {
             "the housekeeping",
             "the public listener",
             "the minder of pushes",
+            "the minder of hubs",
         ];
         let failing = store.clone();
         let mut failed = std::pin::pin!(failing.failed());

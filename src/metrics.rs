@@ -24,7 +24,7 @@ use prometheus_client::registry::{Registry, Unit};
 use crate::model::{ChangeKind, Outcome, Reason};
 use crate::queue::TokenResult;
 use crate::store::views::StatusView;
-pub use words::{Format, PollFigures, Saved, TokenCall, Way};
+pub use words::{Format, PollFigures, PushPart, Pushed, Saved, TokenCall, Way};
 
 /// Before every name.
 const PREFIX: &str = "sitemapd";
@@ -49,6 +49,8 @@ const WAY_BUCKETS: [f64; 12] = [
     604_800.0,
     2_592_000.0,
 ];
+/// Seconds; a commit, or a hub that collects for minutes.
+const PUSH_BUCKETS: [f64; 10] = [0.05, 0.25, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 86_400.0];
 /// Seconds; a page in time is a second, a slow host with retries is minutes.
 const WORK_BUCKETS: [f64; 10] = [0.1, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1_800.0, 21_600.0];
 /// Seconds; a call is a commit, or a long poll.
@@ -71,6 +73,8 @@ pub struct Metrics {
     entries: Counter,
     changes: Family<Word, Counter>,
     saved: Family<Word, Counter>,
+    pushes: Family<Word, Counter>,
+    push_seconds: Times<Word>,
     leases: Family<Word, Counter>,
     settlements: Family<Word, Counter>,
     tokens: Family<[(&'static str, &'static str); 2], Counter>,
@@ -131,6 +135,8 @@ impl Metrics {
             entries: Counter::default(),
             changes: Family::default(),
             saved: Family::default(),
+            pushes: Family::default(),
+            push_seconds: Family::new_with_constructor(|| Histogram::new(PUSH_BUCKETS)),
             leases: Family::default(),
             settlements: Family::default(),
             tokens: Family::default(),
@@ -165,6 +171,13 @@ impl Metrics {
         to.register("entries", "Entries read from documents", self.entries.clone());
         to.register("changes", "Change events, by kind", self.changes.clone());
         to.register("work_saved", "Requests, bodies or parses not needed", self.saved.clone());
+        to.register("hub_pushes", "Pushes of hubs, by what became of them", self.pushes.clone());
+        to.register_with_unit(
+            "hub_push_latency",
+            "From publication to a hub's push, and from there into the queue",
+            Unit::Seconds,
+            self.push_seconds.clone(),
+        );
     }
 
     fn register_queue(&mut self) {
@@ -242,6 +255,16 @@ impl Metrics {
     /// Some work was not needed, `times` over.
     pub fn saved(&self, what: Saved, times: u64) {
         self.saved.get_or_create(&[("by", what.as_str())]).inc_by(times);
+    }
+
+    /// A hub has pushed, and this became of it.
+    pub fn pushed(&self, what: Pushed) {
+        self.pushes.get_or_create(&[("result", what.as_str())]).inc();
+    }
+
+    /// What a hub has pushed took so long on this part of its way.
+    pub fn push_took(&self, part: PushPart, took: Duration) {
+        self.push_seconds.get_or_create(&[("part", part.as_str())]).observe(took.as_secs_f64());
     }
 
     /// URLs were leased, for these reasons.

@@ -69,6 +69,8 @@ pub struct Source {
     pub warnings: u64,
     /// How far it is believed.
     pub trust: Option<Trust>,
+    /// How hubs push for it, where it names any.
+    pub push: Option<Push>,
     /// When it was last polled.
     pub last_poll_at: Option<Timestamp>,
     /// When it is polled next.
@@ -76,6 +78,13 @@ pub struct Source {
     /// Its latest polls; only in the answer for one source.
     #[serde(default)]
     pub polls: Vec<Poll>,
+}
+
+/// How hubs push for a source.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Push {
+    /// `wanted`, `asked`, `unproven`, `healthy`, `broken`, `denied` or `failed`.
+    pub state: String,
 }
 
 /// How far a source is believed.

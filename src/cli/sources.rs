@@ -1,6 +1,6 @@
 //! `sitemapd sources`: what is polled, what it was last time, and when it is next.
 
-use super::answers::{self, Source, Trust};
+use super::answers::{self, Push, Source, Trust};
 use super::humane;
 use super::output::{Output, Tone};
 use super::question::Question;
@@ -27,7 +27,9 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
         return Ok(out.json(&answer)?);
     }
     let now = truth.now();
-    let mut table = Table::new(&[
+    let sources = answers::rows::<Source>(&answer, "sources")?;
+    let any_push = sources.iter().any(|source| source.push.is_some());
+    let mut columns = vec![
         ("id", Align::Right),
         ("site", Align::Left),
         ("url", Align::Elastic),
@@ -38,9 +40,16 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
         ("lastmods", Align::Left),
         ("polled", Align::Right),
         ("next poll", Align::Right),
-    ]);
-    for source in answers::rows::<Source>(&answer, "sources")? {
-        table.row(row(source, now));
+    ];
+    if any_push {
+        columns.push(("push", Align::Left));
+    }
+    let mut table = Table::new(&columns);
+    for source in sources {
+        let push = pushed(source.push.as_ref());
+        let mut cells = row(source, now);
+        cells.extend(any_push.then_some(push));
+        table.row(cells);
     }
     if table.is_empty() {
         return Ok(out.line("no sources yet")?);
@@ -73,6 +82,17 @@ fn row(source: Source, now: jiff::Timestamp) -> Vec<Cell> {
         humane::when_or_dash(source.last_poll_at, now).into(),
         humane::due(source.next_poll_at, now).into(),
     ]
+}
+
+/// How hubs push for it.
+fn pushed(push: Option<&Push>) -> Cell {
+    let Some(push) = push else { return Cell::toned(Tone::Faint, "-") };
+    let tone = match push.state.as_str() {
+        "healthy" => Tone::Good,
+        "broken" | "denied" | "failed" => Tone::Warn,
+        _ => Tone::Faint,
+    };
+    Cell::toned(tone, &push.state)
 }
 
 /// How it writes lastmods, and how likely one that moves is right.

@@ -44,6 +44,14 @@ pub fn warnings(config: &Config) -> Vec<String> {
     if config.fetch.allow.iter().any(|allowed| allowed.net.prefix_len() == 0) {
         warnings.push("fetch.allow lets every private address be fetched".to_owned());
     }
+    let plain = config.listen.public_url.as_ref().filter(|url| url.scheme() == "http");
+    if plain.is_some_and(is_public) {
+        warnings.push(
+            "listen.public_url is plain http: whoever is on the way of a push can read its secret \
+             path, and push in the hub's place where pushes are not signed"
+                .to_owned(),
+        );
+    }
     warnings.extend(same_urls(config));
     warnings
 }

@@ -45,6 +45,7 @@ impl Default for Config {
                 api: SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)),
                 token_file: None,
                 public: None,
+                public_url: None,
                 token: None,
             },
             fetch: Fetch::default(),

@@ -79,8 +79,11 @@ pub struct Listen {
     pub api: SocketAddr,
     /// File that holds the bearer token; that or `token` is needed beyond loopback.
     pub token_file: Option<PathBuf>,
-    /// Webmasters: pings and `IndexNow`; nobody where it is not set.
+    /// Webmasters: pings, `IndexNow` and `WebSub`; nobody where it is not set.
     pub public: Option<SocketAddr>,
+    /// Where others reach that listener, with a slash at the end: hubs are told
+    /// to push there. Without it nothing is subscribed to.
+    pub public_url: Option<Url>,
     /// The token itself, from the environment; used where no file is named.
     pub token: Option<env::Token>,
 }
@@ -309,6 +312,8 @@ pub struct Site {
     pub max_sources: u64,
     /// Is robots.txt obeyed for it?
     pub obey_robots: bool,
+    /// Are the hubs that its sources name asked to push?
+    pub websub: bool,
     /// The fetchers' product token, that listed pages are judged for.
     pub robots_agent: String,
     /// Headers sent with each request to it, `${ENV}` filled in. Secret.

@@ -52,6 +52,7 @@ pub(super) struct RawListen {
     pub(super) api: Leaf,
     pub(super) token_file: Leaf,
     pub(super) public: Leaf,
+    pub(super) public_url: Leaf,
     pub(super) grpc: Leaf,
 }
 
@@ -160,6 +161,7 @@ pub(super) struct RawSite {
     pub(super) max_urls: Leaf,
     pub(super) max_sources: Leaf,
     pub(super) obey_robots: Leaf,
+    pub(super) websub: Leaf,
     pub(super) robots_agent: Leaf,
     pub(super) headers: Leaf,
     pub(super) host_delay: Leaf,

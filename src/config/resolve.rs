@@ -93,6 +93,11 @@ fn listen(listen: &mut Listen, raw: &RawListen, env: &Env, reader: &mut Reader<'
     reader.not_served(&raw.grpc, "listen.grpc");
     reader.set(&mut listen.api, &raw.api, listener);
     reader.set(&mut listen.public, &raw.public, |v| listener(v).map(Some));
+    reader.set(&mut listen.public_url, &raw.public_url, |v| public_url(string(v)?).map(Some));
+    if raw.public_url.is_some() && raw.public.is_none() {
+        let message = "is where listen.public is reached from outside, and that is not set";
+        reader.fault_at(&[&raw.public_url], message.to_owned());
+    }
     let file = reader.file();
     reader.set(&mut listen.token_file, &raw.token_file, |v| file(v).map(Some));
     listen.token = env.token();
@@ -106,6 +111,21 @@ fn listen(listen: &mut Listen, raw: &RawListen, env: &Env, reader: &mut Reader<'
         );
         reader.fault_at(&[&raw.api], message);
     }
+}
+
+/// A URL that paths are put below.
+fn public_url(text: &str) -> Result<url::Url, String> {
+    let mut url = web_url(text)?;
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(
+            "allowed is a URL without query and fragment: \"https://push.example.org/\"".to_owned()
+        );
+    }
+    if !url.path().ends_with('/') {
+        let path = format!("{}/", url.path());
+        url.set_path(&path);
+    }
+    Ok(url)
 }
 
 fn fetch(fetch: &mut Fetch, raw: &RawFetch, reader: &mut Reader<'_>) {

@@ -86,6 +86,7 @@ fn daemon_and_listen(config: &Config, list: &mut List) {
     list.add("listen.api", config.listen.api.to_string());
     list.add_some("listen.token_file", config.listen.token_file.as_deref().map(path));
     list.add_some("listen.public", config.listen.public.map(|addr| addr.to_string()));
+    list.add_some("listen.public_url", config.listen.public_url.as_ref().map(url::Url::to_string));
 }
 
 fn fetch(fetch: &Fetch, secrets: Secrets, list: &mut List) {
@@ -178,6 +179,7 @@ pub(super) fn site_settings(site: &Site, secrets: Secrets) -> Vec<Setting> {
     list.add("max_urls", integer(site.max_urls));
     list.add("max_sources", integer(site.max_sources));
     list.add("obey_robots", site.obey_robots);
+    list.add("websub", site.websub);
     list.add("robots_agent", site.robots_agent.clone());
     list.add("headers", headers(site, secrets));
     list.add("host_delay", duration(site.host_delay));

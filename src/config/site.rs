@@ -100,6 +100,7 @@ pub(super) fn with_defaults(name: String, url: Url, config: &Config) -> Site {
         max_urls: 1_000_000,
         max_sources: 10_000,
         obey_robots: true,
+        websub: true,
         robots_agent: product_token(&config.daemon.user_agent).to_owned(),
         headers: Vec::new(),
         limits: config.fetch.limits,
@@ -117,6 +118,7 @@ fn identity(site: &mut Site, raw: &RawSite, reader: &mut Reader<'_>) {
     reader.set(&mut site.timezone, &raw.timezone, timezone);
     reader.set(&mut site.weight, &raw.weight, number(0.001..=1_000.0));
     reader.set(&mut site.obey_robots, &raw.obey_robots, flag);
+    reader.set(&mut site.websub, &raw.websub, flag);
     reader.set(&mut site.robots_agent, &raw.robots_agent, |v| robots_agent(string(v)?));
 }
 

@@ -183,6 +183,31 @@ fn the_example_name_on_a_public_site_is_a_warning() {
 }
 
 #[test]
+fn callbacks_are_below_a_url_that_others_reach() {
+    let config = |url: &str, public: &str| {
+        let site = "[[site]]\nname = \"a\"\nurl = \"https://example.org/\"";
+        Config::from_toml_str(&format!("[listen]\n{public}\npublic_url = \"{url}\"\n{site}"))
+    };
+    let public = "public = \"127.0.0.1:0\"";
+    for (url, expected, warned) in [
+        ("https://push.example.org", "https://push.example.org/", false),
+        ("https://push.rust-lang.org/hooks", "https://push.rust-lang.org/hooks/", false),
+        ("http://127.0.0.1:7080/", "http://127.0.0.1:7080/", false),
+        ("http://push.rust-lang.org/", "http://push.rust-lang.org/", true),
+    ] {
+        let config = config(url, public).expect(url);
+        assert_eq!(config.listen.public_url.as_ref().map(Url::as_str), Some(expected));
+        assert_eq!(warnings(&config).join("").contains("plain http"), warned, "{url}");
+    }
+    for url in ["push.example.org", "ftp://a.example/", "https://a.example/?a=b", "https://u:p@a/"]
+    {
+        assert!(config(url, public).is_err(), "{url}");
+    }
+    let alone = config("https://push.example.org/", "").expect_err("no listener");
+    assert!(alone.to_string().contains("listen.public is reached from outside"), "{alone}");
+}
+
+#[test]
 fn hasty_rude_and_double_sites_are_warnings() {
     let text = "[daemon]\nuser_agent = \"me/1\"\ncontact = \"\"\n[fetch]\nallow = [\"0.0.0.0/0\"]\n\
         [[site]]\nname = \"a\"\nurl = \"https://rust-lang.org/\"\npoll = \"5s\"\n\

@@ -6,6 +6,8 @@
 //! broke the protocol or was cut is closed, not used again. Decoding is
 //! [`super::body`]'s, politeness between polls the caller's.
 
+mod post;
+
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -26,6 +28,8 @@ use super::warm::Warm;
 use super::wire::{self, Body, LARGE_BODIES, Room};
 use super::{Answer, FetchError, Fetched, Gate, Head, Request, Validators, failure, headers};
 use crate::config;
+
+pub use post::{Form, Told};
 
 /// Longest wait for the headers, and between two pieces of a body.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(30);

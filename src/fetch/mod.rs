@@ -24,7 +24,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use url::Url;
 
-pub use client::Fetcher;
+pub use client::{Fetcher, Form, Told};
 pub use guard::{Blocked, Guard};
 pub use setup::{FetchSetupError, Surroundings};
 pub use spool::WireBody;

@@ -25,6 +25,28 @@ pub enum Way {
     LeasedToSettled,
 }
 
+/// What became of a push of a hub.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pushed {
+    /// It was read, as a poll would be.
+    Read,
+    /// It brought the next poll forward.
+    Hint,
+    /// Its signature was wrong or missing, or it came too early: ignored.
+    Ignored,
+    /// It came to a callback that is none, or none any more.
+    Unknown,
+}
+
+/// A part of the way of what a hub pushes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PushPart {
+    /// From the time that its publisher gives to when the push came.
+    PublishedToPushed,
+    /// From then to the commit that queued it.
+    PushedToQueued,
+}
+
 /// The figures of one poll.
 #[derive(Debug, Clone, Copy)]
 pub struct PollFigures {
@@ -70,6 +92,26 @@ impl Format {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
             Self::Plain => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+impl Pushed {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Hint => "hint",
+            Self::Ignored => "ignored",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl PushPart {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::PublishedToPushed => "published-to-pushed",
+            Self::PushedToQueued => "pushed-to-queued",
         }
     }
 }

@@ -105,7 +105,7 @@ pub(super) struct Poll<'p> {
     pub(super) rules: SiteRules,
     pub(super) began: Timestamp,
     /// Nothing known before may cut this read short.
-    read_in_full: bool,
+    pub(super) read_in_full: bool,
 }
 
 impl Poll<'_> {

@@ -11,6 +11,7 @@
 
 pub mod failure;
 pub mod hints;
+pub mod push;
 pub mod rhythm;
 
 use std::time::Duration;
@@ -154,6 +155,8 @@ pub enum Rule {
     RetryAfter,
     /// A failure.
     Backoff,
+    /// A hub that pushes what is new.
+    Push,
 }
 
 impl Rule {
@@ -167,6 +170,7 @@ impl Rule {
             Self::Cron => "cron",
             Self::RetryAfter => "retry-after",
             Self::Backoff => "backoff",
+            Self::Push => "push",
         }
     }
 }

@@ -23,18 +23,20 @@ mod pace;
 mod pages;
 mod pulse;
 mod push;
+mod pushed;
 mod read;
 mod robots;
 mod takeover;
 mod texts;
 mod tombstones;
+mod websub;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedMutexGuard, Semaphore, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -44,7 +46,7 @@ use crate::clock::Clock;
 use crate::config::{Config, Site};
 use crate::fetch::{FetchError, Fetcher};
 use crate::metrics::Metrics;
-use crate::model::{HostId, Role};
+use crate::model::{HostId, Role, SourceId};
 use crate::store::views::Counts;
 use crate::store::{DueSource, Kept, PollTarget, Store, StoreError};
 use due::{BATCH, Due};
@@ -86,6 +88,8 @@ pub(crate) struct Poller {
     metrics: Arc<Metrics>,
     config: watch::Receiver<Arc<Config>>,
     locks: HostLocks,
+    /// One at a time reads what a source says, be it polled or pushed.
+    reading: HostLocks,
     robots: RobotsCache,
     pushes: PushMemory,
     cpu: Arc<Semaphore>,
@@ -113,6 +117,7 @@ impl Poller {
             metrics,
             config,
             locks: HostLocks::default(),
+            reading: HostLocks::default(),
             robots: RobotsCache::default(),
             pushes: PushMemory::default(),
             cpu: Arc::new(Semaphore::new(CPU_JOBS)),
@@ -222,6 +227,7 @@ impl Poller {
 
     /// Polls a source whose turn has come, if it is still due.
     async fn take_turn(self: Arc<Self>, due: DueSource) -> HostId {
+        let _alone = self.alone_with(due.id).await;
         let target = match self.store.still_due(due.id).await {
             Ok(Some(target)) => target,
             Ok(None) => return due.host,
@@ -301,6 +307,11 @@ impl Poller {
         if let Err(error) = kept {
             tracing::error!(source = %target.id, %error, "poll not kept");
         }
+    }
+
+    /// Nobody else reads what the source says, until this is dropped.
+    async fn alone_with(&self, source: SourceId) -> OwnedMutexGuard<()> {
+        self.reading.take(&source.to_string()).await
     }
 
     /// The site of a source, as the config has it now.

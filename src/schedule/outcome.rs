@@ -7,13 +7,14 @@ use jiff::Timestamp;
 
 use super::Poller;
 use super::interval::hints::{Hints, Skip};
-use super::interval::{Next, PollEvent, PollInput, Rhythm, next_poll};
+use super::interval::{Next, PollEvent, PollInput, Rhythm, next_poll, push};
 use super::moves;
 use crate::config::PollRule;
 use crate::fetch::{Answer, FetchError, Head, Refusal, Validators};
 use crate::metrics::PollFigures;
 use crate::model::Role;
 use crate::parse::{self, Report, Severity};
+use crate::store::hubs::rules::Push;
 use crate::store::views::Counts;
 use crate::store::{FORBIDDEN, Kept, Moved, NextPollAt, PollEnd, PollTarget, StoreError};
 use crate::url::authority;
@@ -173,7 +174,14 @@ impl Poller {
             hints,
             phase: phase(target),
         };
-        match next_poll(&input) {
+        let next = next_poll(&input);
+        let is_pushed = target.push.is_some_and(|push| push.is_healthy(input.now));
+        let next = if is_pushed && !failed && !self.has_missed(target, ended) {
+            push::slowed(next, &input)
+        } else {
+            next
+        };
+        match next {
             Next::Poll(next) => NextPollAt {
                 at: Some(next.at),
                 interval_ms: i64::try_from(next.interval.as_millis()).unwrap_or(i64::MAX),
@@ -193,6 +201,14 @@ impl Poller {
                 why,
             },
         }
+    }
+
+    /// Has this poll found what a hub should have pushed?
+    pub(super) fn has_missed(&self, target: &PollTarget, ended: &Ended) -> bool {
+        let is_news = matches!(ended.event, PollEvent::Changed { new: 1.., .. });
+        let missed =
+            |push: &Push| push.has_missed(target.last_success_at, self.clock.now()) && is_news;
+        target.push.as_ref().is_some_and(missed)
     }
 
     /// Ends the poll of a robots.txt: it is due again when its copy expires.

@@ -107,9 +107,11 @@ pub(super) fn read(fetched: &Fetched, manner: &Manner, before: &Snapshot) -> Rea
     let repetition = repetition.map(|first| Issue { count: document.duplicates, ..first });
     defects::add(&mut report, decoded.lack(), doubts, repetition);
     report.complete &= document.followed_cut == 0;
-    if report.kind.is_feed() {
-        let head = &fetched.head;
-        parse::html::complete_hints(&head.links, &head.final_url, &mut report.hints);
+    let head = &fetched.head;
+    parse::html::complete_hints(&head.links, &head.final_url, &mut report.hints);
+    if !report.kind.is_feed() {
+        // Older entries are a matter of feeds; a hub may push anything.
+        report.hints.next_page = None;
     }
     ReadDocument { report, decoding, document, children, deleted }
 }

@@ -102,6 +102,8 @@ impl Poll<'_> {
         drop(room);
         let refused_urls = sums.admitted.iter().filter(|(fate, _)| **fate != "accepted");
         counts.rejected += refused_urls.map(|(_, urls)| urls).sum::<u64>();
+        let hubs = self.hubs_of(&report, &head);
+        let missed_push = self.poller.has_missed(self.target, &ended);
         let hints = hints_of(&report.hints, &head);
         let beside = Beside {
             held: is_held,
@@ -132,6 +134,8 @@ impl Poll<'_> {
             snapshot: sums.data,
             changed,
             dates: Box::new(dates),
+            hubs: Box::new(hubs),
+            missed_push,
         };
         let next_poll = self.poller.next(self.target, &ended, &hints);
         self.poller

@@ -108,21 +108,7 @@ where
 
     async fn from_request(request: Request, context: &Arc<Context>) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
-        if let Err(problem) = check_length(&parts.headers, LIMIT) {
-            // Who asks first whether to send need not send.
-            if !parts.headers.contains_key(header::EXPECT) {
-                discard(body.into_data_stream());
-            }
-            return Err(problem);
-        }
-        let reading = read_body(body, LIMIT, &context.bodies);
-        let Ok(read) = tokio::time::timeout(BODY_TIMEOUT, reading).await else {
-            return Err(Problem::new(
-                Kind::RequestTimeout,
-                format!("The body did not come within {} seconds.", BODY_TIMEOUT.as_secs()),
-            ));
-        };
-        let Incoming { bytes, permits } = read?;
+        let (bytes, permits) = read_bytes(&parts, body, LIMIT, &context.bodies).await?;
         if bytes.is_empty() {
             return Ok(Self { value: read_json(b"{}")?, held: permits });
         }
@@ -136,6 +122,31 @@ where
         })??;
         Ok(Self { value, held: permits })
     }
+}
+
+/// The bytes of a body under its limits, and their part of the budget.
+pub(super) async fn read_bytes(
+    parts: &Parts,
+    body: Body,
+    limit: usize,
+    budget: &BodyBudget,
+) -> Result<(BytesMut, Option<OwnedSemaphorePermit>), Problem> {
+    if let Err(problem) = check_length(&parts.headers, limit) {
+        // Who asks first whether to send need not send.
+        if !parts.headers.contains_key(header::EXPECT) {
+            discard(body.into_data_stream());
+        }
+        return Err(problem);
+    }
+    let reading = read_body(body, limit, budget);
+    let Ok(read) = tokio::time::timeout(BODY_TIMEOUT, reading).await else {
+        return Err(Problem::new(
+            Kind::RequestTimeout,
+            format!("The body did not come within {} seconds.", BODY_TIMEOUT.as_secs()),
+        ));
+    };
+    let Incoming { bytes, permits } = read?;
+    Ok((bytes, permits))
 }
 
 async fn read_body(body: Body, limit: usize, budget: &BodyBudget) -> Result<Incoming, Problem> {

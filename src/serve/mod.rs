@@ -23,6 +23,7 @@ mod server;
 mod show;
 mod submissions;
 mod watch;
+mod websub;
 pub(crate) mod wire;
 
 use std::net::SocketAddr;

@@ -228,7 +228,6 @@ impl Problem {
     }
 
     /// What a client may branch on.
-    #[cfg(test)]
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }

@@ -21,7 +21,9 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::limits::{Share, Shares, client_of, key_of};
 use super::openapi::{Input, Operation, Routes};
 use super::problem::{Kind, Problem};
-use super::{Context, indexnow, method_not_allowed, no_such_route, openapi_document, ping, watch};
+use super::{
+    Context, indexnow, method_not_allowed, no_such_route, openapi_document, ping, watch, websub,
+};
 
 /// Spellings of `/ping`: Bing's, Google's two, Yahoo's.
 const PINGS: [&str; 4] = [
@@ -37,6 +39,11 @@ pub(super) const BODIES: usize = 48 << 20;
 const OF_CLIENT: Share = Share { burst: 60.0, hourly: 3_600.0 };
 /// Requests of all clients together: 100 a second.
 const OF_ALL: Share = Share { burst: 500.0, hourly: 360_000.0 };
+/// Requests of one hub, which may push for many feeds; those to callbacks that
+/// are none are taken from the client's own share besides.
+const OF_HUB: Share = Share { burst: 600.0, hourly: 36_000.0 };
+/// Pushes to one callback.
+const OF_CALLBACK: Share = Share { burst: 60.0, hourly: 600.0 };
 /// Pings that name something on one host.
 const PINGS_OF_HOST: Share = Share { burst: 20.0, hourly: 60.0 };
 /// URLs that one client pushes, and that are pushed of one host: two whole
@@ -45,7 +52,9 @@ const PUSHED: Share = Share { burst: 20_000.0, hourly: 20_000.0 };
 
 /// Who may ask for how much.
 pub(crate) struct Budgets {
-    clients: Shares,
+    pub(super) clients: Shares,
+    hubs: Shares,
+    pub(super) callbacks: Shares,
     all: Shares,
     pub(super) pings_of_host: Shares,
     pub(super) urls_of_client: Shares,
@@ -56,6 +65,8 @@ impl Default for Budgets {
     fn default() -> Self {
         Self {
             clients: Shares::new(OF_CLIENT),
+            hubs: Shares::new(OF_HUB),
+            callbacks: Shares::new(OF_CALLBACK),
             all: Shares::new(OF_ALL),
             pings_of_host: Shares::new(PINGS_OF_HOST),
             urls_of_client: Shares::new(PUSHED),
@@ -93,6 +104,8 @@ pub(super) fn routes() -> Routes {
         .post("/ping", "A sitemap or feed has changed", &[], ping::ping_posted)
         .get("/indexnow", "A URL was added, changed or deleted", &[], indexnow::push_one)
         .post("/indexnow", "URLs were added, changed or deleted", &[], indexnow::push_many)
+        .get("/websub/{id}", "A hub asks whether we want its pushes", &[], websub::verify)
+        .post("/websub/{id}", "A hub pushes what is new", &[], websub::receive)
         .get("/submissions/{id}", "Status of a submission", &[], ping::submission_status)
         .get("/openapi.json", "This description", &[], openapi_document)
 }
@@ -118,8 +131,10 @@ async fn admit(
 ) -> Response {
     let now = context.state.store.now();
     let client = key_of(client_of(peer.ip(), request.headers()));
-    let Budgets { clients, all, .. } = &context.budgets;
-    if let Err(wait) = clients.take(client, 1.0, now).and_then(|()| all.take(0, 1.0, now)) {
+    let Budgets { clients, hubs, all, .. } = &context.budgets;
+    let is_hub = request.uri().path().starts_with("/websub/");
+    let share = if is_hub { hubs } else { clients };
+    if let Err(wait) = share.take(client, 1.0, now).and_then(|()| all.take(0, 1.0, now)) {
         return Problem::too_many(wait, "Too many requests; come again later.").into_response();
     }
     // A bare address of a browser's page has no place here; it is not ours to

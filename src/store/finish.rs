@@ -122,7 +122,7 @@ impl State {
         self.write_snapshot(id, &recounted.snapshot)
     }
 
-    fn write_snapshot(&mut self, id: SourceId, data: &[u8]) -> Result<(), StoreError> {
+    pub(super) fn write_snapshot(&mut self, id: SourceId, data: &[u8]) -> Result<(), StoreError> {
         self.conn
             .prepare_cached("INSERT OR REPLACE INTO snapshots (source_id, data) VALUES (?1, ?2)")
             .and_then(|mut replace| replace.execute(params![id.0, data]))
@@ -168,6 +168,10 @@ impl State {
             })
             .map_err(engine)?;
         self.keep_dates(id, &read.dates)?;
+        self.name_hubs(id, &read.hubs)?;
+        if read.missed_push {
+            self.push_missed(id, at)?;
+        }
         match &read.snapshot {
             Some(snapshot) => self.write_snapshot(id, snapshot),
             None => Ok(()),

@@ -11,7 +11,7 @@ use super::views::{
 };
 use super::writer::Lane;
 use super::{
-    CHUNK, Imported, PastFetch, Store, StoreError, explain, history, poll_reads, url_reads,
+    CHUNK, Imported, PastFetch, Store, StoreError, explain, history, hubs, poll_reads, url_reads,
 };
 use crate::model::{SourceId, UrlId};
 
@@ -160,8 +160,11 @@ impl Store {
         let learns = self.policy().learns();
         self.read(move |conn| {
             let mut page = poll_reads::sources(conn, &filter)?;
-            for source in page.items.iter_mut().filter(|_| learns) {
-                explain::add_trust(conn, source)?;
+            for source in &mut page.items {
+                source.push = hubs::view(conn, source.id)?;
+                if learns {
+                    explain::add_trust(conn, source)?;
+                }
             }
             Ok(page)
         })
@@ -173,6 +176,7 @@ impl Store {
         let learns = self.policy().learns();
         self.read(move |conn| {
             let (mut source, polls) = poll_reads::source(conn, id)?;
+            source.push = hubs::view(conn, id)?;
             if learns {
                 explain::add_trust(conn, &mut source)?;
             }

@@ -30,6 +30,7 @@ mod grants;
 mod history;
 mod holders;
 mod hosts;
+pub mod hubs;
 mod learn;
 mod lease;
 mod lock;
@@ -152,6 +153,7 @@ struct Inner {
     readers: Readers,
     wake: Arc<Wake>,
     sources: Arc<tokio::sync::watch::Sender<u64>>,
+    hubs: Arc<tokio::sync::watch::Sender<u64>>,
     /// As reads explain by it; the writer has its own.
     policy: RwLock<Arc<Policy>>,
     figures: Figures,
@@ -181,10 +183,12 @@ impl Store {
         let wake = Arc::new(Wake::default());
         let started_at = clock.now();
         let sources: Arc<tokio::sync::watch::Sender<u64>> = Arc::default();
+        let hubs: Arc<tokio::sync::watch::Sender<u64>> = Arc::default();
         let changes: Arc<tokio::sync::watch::Sender<u64>> = Arc::default();
         let ears = Ears {
             wake: Arc::clone(&wake),
             sources: Arc::clone(&sources),
+            hubs: Arc::clone(&hubs),
             changes: Arc::clone(&changes),
         };
         let failure = Failure::default();
@@ -205,6 +209,7 @@ impl Store {
             readers: Readers::new(&path),
             wake,
             sources,
+            hubs,
             policy: RwLock::new(Arc::new(Policy::new(config))),
             figures: Figures::default(),
             changes,
@@ -234,6 +239,7 @@ impl Store {
             readers: Readers::new(&path),
             wake: Arc::new(Wake::default()),
             sources: Arc::default(),
+            hubs: Arc::default(),
             policy: RwLock::new(Arc::new(Policy::new(&Config::default()))),
             figures: Figures::default(),
             changes: Arc::default(),

@@ -226,6 +226,7 @@ fn read_source(row: &Row<'_>) -> rusqlite::Result<SourceView> {
         admitted: json(row.get(20)?),
         bytes: count(row, 21)?,
         trust: None,
+        push: None,
         errors: issues.iter().filter(severe).map(|issue| issue.count).sum(),
         warnings: issues.iter().filter(|issue| !severe(issue)).map(|issue| issue.count).sum(),
         issues,

@@ -5,6 +5,8 @@ use rusqlite::Row;
 use url::Url;
 
 use super::effect::Origin;
+use super::hubs::Named;
+use super::hubs::rules::Push;
 use super::rows::lastmod;
 use super::sources::role;
 use super::timestamp;
@@ -102,6 +104,8 @@ pub struct PollTarget {
     pub site_origin: Option<Url>,
     /// Has the home page of its site never been polled?
     pub home_unseen: bool,
+    /// How its push does, where a hub has promised one.
+    pub push: Option<Push>,
 }
 
 /// Where permanent redirects of a source lead.
@@ -183,6 +187,10 @@ pub struct ReadResult {
     pub changed: bool,
     /// How its lastmods compare with those of the read before.
     pub dates: Box<Dates>,
+    /// What it says of hubs.
+    pub hubs: Box<Named>,
+    /// Has it found something new that a push should have brought?
+    pub missed_push: bool,
 }
 
 /// How a poll ended.
@@ -275,8 +283,11 @@ pub(super) const TARGET: &str = "SELECT
     s.added_at, s.named_by, s.rule IN ('asked', 'pinged'), s.hints, s.last_success_at, s.failing,
     s.rhythm, s.moved_to, s.moved_polls, s.moved_since, n.origin,
     EXISTS (SELECT 1 FROM sources h WHERE h.site_id = s.site_id AND h.role = 1 AND h.state = 0
-        AND h.last_poll_at IS NULL)
-    FROM sources s LEFT JOIN sites n ON n.id = s.site_id";
+        AND h.last_poll_at IS NULL),
+    k.since_at, k.expires_at, t.pushed_at, t.hinted_at, t.broken_at,
+    EXISTS (SELECT 1 FROM deliveries d WHERE d.source_id = s.id)
+    FROM sources s LEFT JOIN sites n ON n.id = s.site_id LEFT JOIN topics t ON t.source_id = s.id
+    LEFT JOIN callbacks k ON k.source_id = t.source_id AND k.state = 1";
 
 /// Reads a row of [`TARGET`].
 pub(super) fn read_target(row: &Row<'_>) -> rusqlite::Result<PollTarget> {
@@ -328,7 +339,15 @@ pub(super) fn read_target(row: &Row<'_>) -> rusqlite::Result<PollTarget> {
         moved: read_moved(row)?,
         site_origin: row.get::<_, Option<String>>(39)?.and_then(|text| Url::parse(&text).ok()),
         home_unseen: row.get(40)?,
+        push: read_push(row)?,
     })
+}
+
+fn read_push(row: &Row<'_>) -> rusqlite::Result<Option<Push>> {
+    let time = |index: usize| row.get::<_, Option<i64>>(index).map(|ms| ms.map(timestamp));
+    let (Some(since), Some(until)) = (time(41)?, time(42)?) else { return Ok(None) };
+    let (pushed_at, hinted_at, broken_at) = (time(43)?, time(44)?, time(45)?);
+    Ok(Some(Push { since, until, pushed_at, hinted_at, broken_at, waiting: row.get(46)? }))
 }
 
 fn read_moved(row: &Row<'_>) -> rusqlite::Result<Option<Moved>> {

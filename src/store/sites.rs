@@ -375,7 +375,9 @@ impl State {
                 return Ok((0, true));
             }
         }
-        for table in ["snapshots", "polls", "changes", "robots_changes"] {
+        for table in
+            ["snapshots", "polls", "changes", "robots_changes", "topics", "callbacks", "deliveries"]
+        {
             let sql = format!(
                 "DELETE FROM {table} WHERE source_id IN (SELECT id FROM sources WHERE site_id = ?1)"
             );

@@ -42,6 +42,8 @@ pub(super) struct Ears {
     pub(super) wake: Arc<Wake>,
     /// The poll loop: sources are due for another reason than time.
     pub(super) sources: Arc<watch::Sender<u64>>,
+    /// Who talks to hubs: there is something to do.
+    pub(super) hubs: Arc<watch::Sender<u64>>,
     /// Those who follow the change stream.
     pub(super) changes: Arc<watch::Sender<u64>>,
 }
@@ -78,6 +80,8 @@ pub(super) struct State {
     pub(super) last_url: i64,
     /// Has anything made a source due other than by time?
     pub(super) sources_moved: bool,
+    /// Has a push come, or a wish for one?
+    pub(super) hubs_moved: bool,
     /// Has anything been added to the log of changes?
     pub(super) changes_moved: bool,
     /// Rows written by this connection before the job that runs now.
@@ -123,6 +127,7 @@ impl State {
             learning: Learning::default(),
             last_url: 0,
             sources_moved: false,
+            hubs_moved: false,
             changes_moved: false,
             written_before_job: 0,
             kept_jobs: 0,

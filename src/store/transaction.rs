@@ -45,6 +45,9 @@ impl State {
         if std::mem::take(&mut self.sources_moved) {
             self.ears.sources.send_modify(|times| *times = times.wrapping_add(1));
         }
+        if std::mem::take(&mut self.hubs_moved) {
+            self.ears.hubs.send_modify(|times| *times = times.wrapping_add(1));
+        }
         if std::mem::take(&mut self.changes_moved) {
             self.ears.changes.send_modify(|times| *times = times.wrapping_add(1));
         }

@@ -334,6 +334,33 @@ pub struct SourceView {
     pub warnings: u64,
     /// The defects themselves.
     pub issues: Vec<Issue>,
+    /// How hubs push for it; `None` where it names none.
+    pub push: Option<PushView>,
+}
+
+/// How hubs push for a source.
+#[derive(Debug, Clone)]
+pub struct PushView {
+    /// `wanted`, `asked`, `unproven`, `healthy`, `broken`, `denied` or `failed`.
+    pub state: &'static str,
+    /// What the source names as its own URL.
+    pub topic: String,
+    /// The hub that pushes, or is asked to.
+    pub hub: Option<String>,
+    /// Since when it has promised to push.
+    pub since: Option<Timestamp>,
+    /// Until when.
+    pub lease_until: Option<Timestamp>,
+    /// When a hub is asked next: a renewal, or another try.
+    pub next_request_at: Timestamp,
+    /// Pushes read so far.
+    pub pushes: u64,
+    /// When the last of these came.
+    pub last_push_at: Option<Timestamp>,
+    /// Since when polls find what no push has brought.
+    pub broken_since: Option<Timestamp>,
+    /// Why the last request failed.
+    pub error: Option<String>,
 }
 
 /// One poll of one source.

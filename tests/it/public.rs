@@ -13,6 +13,7 @@ use crate::support::daemon::Daemon;
 mod doors;
 mod indexnow;
 mod ping;
+mod websub;
 
 /// One answer, as it came over the wire.
 struct Answer {

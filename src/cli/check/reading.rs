@@ -133,8 +133,9 @@ pub fn read(
         defects::lacks(&mut report, lack, &how);
     }
     let kind = report.kind;
-    if kind.is_feed() {
-        complete_hints(&document.links, &document.base, &mut report.hints);
+    complete_hints(&document.links, &document.base, &mut report.hints);
+    if !kind.is_feed() {
+        report.hints.next_page = None;
     }
     let reading = gathered.into_reading(report, body.outcome().compression);
     Reading {

@@ -34,18 +34,20 @@ pub(super) fn take(headers: &[String], base: &Url, found: &mut PageLinks) {
     each(headers, |link| place(link, base, found));
 }
 
-/// What the headers of a feed at `base` say of it, where the feed itself says
-/// nothing: `WebSub` hubs, its own URL, the page with older entries (RFC 5005).
+/// What the headers of a document at `base` say of it: `WebSub` hubs and its
+/// own URL, which go before what the document itself names (W3C `WebSub`
+/// section 4, in that order); and where it names none, the page with older entries
+/// (RFC 5005).
 pub fn complete_hints(headers: &[String], base: &Url, hints: &mut Hints) {
     let mut named = Hints::default();
     each(headers, |link| {
         let (Some(rel), Some(url)) = (&link.rel, link.url(base)) else { return };
         rel.split_ascii_whitespace().for_each(|rel| feed::relation(rel, url.as_str(), &mut named));
     });
-    if hints.hubs.is_empty() {
+    if !named.hubs.is_empty() {
         hints.hubs = named.hubs;
     }
-    hints.self_url = hints.self_url.take().or(named.self_url);
+    hints.self_url = named.self_url.or(hints.self_url.take());
     hints.next_page = hints.next_page.take().or(named.next_page);
 }
 
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_feed_does_not_say_its_headers_may() {
+    fn headers_name_hubs_and_self_before_the_document_does() {
         let headers = [
             "</hub>; rel=\"hub\", </feed>; rel=self".to_owned(),
             "<https://hub.example/>; rel=\"x HUB\"".to_owned(),
@@ -223,8 +225,12 @@ mod tests {
         };
         let mut hints = own.clone();
         complete_hints(&headers, &base, &mut hints);
-        assert_eq!((&hints.hubs, &hints.self_url), (&own.hubs, &own.self_url));
+        assert_eq!(hints.hubs, ["https://a.example/hub", "https://hub.example/"]);
+        assert_eq!(hints.self_url.as_deref(), Some("https://a.example/feed"));
         assert!(hints.next_page.is_some());
+        let mut hints = own.clone();
+        complete_hints(&["</older>; rel=next".to_owned()], &base, &mut hints);
+        assert_eq!((&hints.hubs, &hints.self_url), (&own.hubs, &own.self_url));
     }
 
     proptest::proptest! {

@@ -450,3 +450,29 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn push_slows_polls_to_a_day_and_a_rule_of_the_site_stays() {
+    let (poll, hints) = (poll(), Hints::default());
+    let slowed = |input: &PollInput<'_>| match push::slowed(next_poll(input), input) {
+        Next::Poll(next) => next,
+        Next::Retire { why } => panic!("retired: {why}"),
+    };
+    let input = case(&poll, &hints, PollEvent::Unchanged);
+    let next = slowed(&input);
+    assert_eq!((next.at, next.rule), (now() + hours(24), Rule::Push), "{}", next.why);
+    assert_eq!(next.interval, decide(&input).interval, "what is learned is not slowed");
+    // A list that would run through in a day is looked at within it.
+    let rhythm = Rhythm { new: 100.0, ..hourly() };
+    let window = PollInput { window: Some(50), rhythm: Some(rhythm), ..input.clone() };
+    assert_eq!(slowed(&window).at, now() + hours(12));
+    // What waits for longer anyway, and what the site has said, is left alone.
+    let every = PollRule::Every(mins(15));
+    let fixed = PollInput { rule: &every, ..input.clone() };
+    assert_eq!(slowed(&fixed), decide(&fixed));
+    let short = Poll { max: hours(6), ..poll };
+    assert_eq!(slowed(&PollInput { poll: &short, ..input.clone() }).at, now() + hours(6));
+    let dormant = Rhythm { at: now() - days(40), changed_at: now() - days(70), ..hourly() };
+    let slow = PollInput { previous: Some(days(7)), rhythm: Some(dormant), ..input };
+    assert_eq!(slowed(&slow), decide(&slow));
+}

@@ -68,7 +68,7 @@ impl Input for RowId {
 
 impl Operation<'_> {
     /// The one parameter of the path.
-    fn in_path(&mut self, schema: &Value) {
+    pub(in crate::serve) fn in_path(&mut self, schema: &Value) {
         let name = self.path.split(['{', '}']).nth(1).unwrap_or_default();
         let told = json!({ "name": name, "in": "path", "required": true, "schema": schema });
         self.parameters.push(told);
@@ -86,6 +86,19 @@ impl Operation<'_> {
             let content = json!({ "application/x-www-form-urlencoded": { "schema": form } });
             self.body = Some(json!({ "required": false, "content": content }));
         }
+    }
+
+    /// A body of any type, or of none that is told.
+    pub(in crate::serve) fn in_any_body(&mut self) {
+        self.body = Some(json!({ "required": true, "content": { "*/*": {} } }));
+    }
+
+    /// A parameter of the query that may be left out.
+    pub(in crate::serve) fn in_query(&mut self, name: &str, about: &str) {
+        let schema = json!({ "type": "string" });
+        let told = json!({ "name": name, "in": "query", "required": false,
+            "description": about, "schema": schema });
+        self.parameters.push(told);
     }
 
     /// What a header says, where it is there.

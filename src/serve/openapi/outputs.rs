@@ -77,6 +77,11 @@ impl Output for Exposition {
 }
 
 impl Operation<'_> {
+    /// It answers with this status and nothing else.
+    pub(in crate::serve) fn answers_nothing(&mut self, status: u16, means: &'static str) {
+        self.success = (status, means, Map::new());
+    }
+
     /// It answers so, in one of these media types.
     pub(in crate::serve) fn answers(&mut self, content: Map<String, Value>) {
         self.success.2 = content;

@@ -12,7 +12,7 @@ use crate::model::{DocumentKind, Role, SourceId, UrlId};
 use crate::parse::Issue;
 use crate::recrawl::signal::Signal;
 use crate::store::views::{
-    ChangeView, Counts, PollView, SignalView, SiteView, SourceView, Trusted,
+    ChangeView, Counts, PollView, PushView, SignalView, SiteView, SourceView, Trusted,
 };
 
 /// One site at a glance.
@@ -85,6 +85,7 @@ pub(crate) struct Source {
     bytes: u64,
     issues: Vec<Issue>,
     trust: Option<Trust>,
+    push: Option<Push>,
     #[serde(skip_serializing_if = "Option::is_none")]
     polls: Option<Vec<Poll>>,
 }
@@ -122,6 +123,38 @@ impl From<Trusted> for Trust {
             moves: view.moves.as_str(),
             signals: all(view.signals),
             host: all(view.host),
+        }
+    }
+}
+
+/// How hubs push for a source (`WebSub`).
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+struct Push {
+    state: &'static str,
+    topic: String,
+    hub: Option<String>,
+    since: Option<Time>,
+    lease_until: Option<Time>,
+    next_request_at: Time,
+    pushes: u64,
+    last_push_at: Option<Time>,
+    broken_since: Option<Time>,
+    error: Option<String>,
+}
+
+impl From<PushView> for Push {
+    fn from(view: PushView) -> Self {
+        Self {
+            state: view.state,
+            topic: view.topic,
+            hub: view.hub,
+            since: view.since.map(Time),
+            lease_until: view.lease_until.map(Time),
+            next_request_at: Time(view.next_request_at),
+            pushes: view.pushes,
+            last_push_at: view.last_push_at.map(Time),
+            broken_since: view.broken_since.map(Time),
+            error: view.error,
         }
     }
 }
@@ -170,6 +203,7 @@ impl From<SourceView> for Source {
             bytes: view.bytes,
             issues: view.issues,
             trust: view.trust.map(Trust::from),
+            push: view.push.map(Push::from),
             polls: None,
         }
     }
@@ -294,6 +328,7 @@ mod tests {
             trust: None,
             errors: 1,
             warnings: 2,
+            push: None,
             issues: Vec::new(),
         }
     }

@@ -44,6 +44,8 @@ pub struct Seen {
     pub at: Instant,
     /// Number of its connection, counted from 1.
     pub connection: usize,
+    /// What came with it.
+    pub body: Vec<u8>,
     sent: Arc<AtomicU64>,
 }
 
@@ -224,14 +226,14 @@ async fn serve(mut stream: TcpStream, connection: usize, shared: &Shared) -> io:
     stream.set_nodelay(true)?;
     let mut buffer = Vec::new();
     while let Some(head) = read_head(&mut stream, &mut buffer).await? {
-        let Some(seen) = parse(&head, connection) else { return Ok(()) };
+        let Some(mut seen) = parse(&head, connection) else { return Ok(()) };
         let body: usize = seen.header("content-length").and_then(|n| n.parse().ok()).unwrap_or(0);
         while buffer.len() < body {
             if stream.read_buf(&mut buffer).await? == 0 {
                 return Ok(());
             }
         }
-        buffer.drain(..body);
+        seen.body = buffer.drain(..body).collect();
         let reply = choose(shared, &seen).to(&seen);
         lock(&shared.log).push(seen.clone());
         shared.logged.send_modify(|n| *n += 1);
@@ -322,7 +324,8 @@ fn parse(head: &[u8], connection: usize) -> Option<Seen> {
         .filter_map(|line| line.split_once(':'))
         .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
         .collect();
-    Some(Seen { method, path, headers, at: Instant::now(), connection, sent: Arc::default() })
+    let (at, body, sent) = (Instant::now(), Vec::new(), Arc::default());
+    Some(Seen { method, path, headers, at, connection, body, sent })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

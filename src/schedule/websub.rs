@@ -1,0 +1,212 @@
+//! The subscriber's own part of `WebSub`: hubs are asked to push, their pushes
+//! are read.
+//!
+//! What is to be asked of whom stands in the store (`store::hubs`), so that a
+//! restart loses nothing; here it is done, a bounded number at a time. A hub is
+//! asked through the same door as all else: the guard, its host's clock, one
+//! request at a time, whatever URL a feed has named. robots.txt is not asked:
+//! it is the publisher who names the hub, for just this request.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use super::gate::ClockGate;
+use super::{Poller, STORE_PAUSE};
+use crate::fetch::{FetchError, Form, Refusal, Told};
+use crate::model::SourceId;
+use crate::recrawl::later;
+use crate::store::StoreError;
+use crate::store::hubs::rules::WANTED_LEASE;
+use crate::store::hubs::{HubAnswer, HubCall};
+
+/// Pushes read at once.
+const READ_AT_ONCE: usize = 8;
+/// Requests to hubs under way at once, those that wait for their turn at a hub
+/// included.
+const ASKED_AT_ONCE: usize = 64;
+/// A request waits for its turn and its answer so long: hubs that hang must not
+/// keep others from theirs.
+const PATIENCE: Duration = Duration::from_secs(45);
+/// What the store says is due is looked at this often, without being told.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// What is under way.
+#[derive(Default)]
+struct Work {
+    tasks: JoinSet<Done>,
+    /// Sources whose pushes are being read.
+    reading: HashSet<SourceId>,
+    asking: usize,
+    /// When sources that are polled no more are next looked for.
+    sweep_at: Option<Timestamp>,
+}
+
+enum Done {
+    Read(SourceId),
+    Asked,
+}
+
+impl Poller {
+    /// Asks hubs and reads what they push, until told to stop. What is under
+    /// way then is let go: all of it may be done again.
+    pub(crate) async fn mind_hubs(self: Arc<Self>, stop: CancellationToken) {
+        // What it says of the listener holds from the start on; of sites, at once.
+        let base = self.config.borrow().listen.public_url.clone();
+        let mut config = self.config.clone();
+        config.mark_changed();
+        let mut moved = self.store.hubs_changed();
+        let mut work = Work::default();
+        loop {
+            moved.mark_unchanged();
+            // From before the look: what comes due while it lasts is not slept over.
+            let looked = self.clock.steady();
+            let started = async {
+                if config.has_changed().unwrap_or(false) {
+                    let sites = config.borrow_and_update().sites.clone();
+                    let without = sites.values().filter(|site| !site.websub);
+                    let without = without.map(|site| site.name.clone()).collect();
+                    self.store.want_hubs(base.clone(), without).await.inspect_err(|_| {
+                        config.mark_changed();
+                    })?;
+                }
+                match &base {
+                    Some(base) => self.start_hub_work(base, &mut work).await,
+                    None => Ok(()),
+                }
+            };
+            let pause = match started.await {
+                Ok(()) => None,
+                Err(StoreError::Closed) => return stop.cancelled().await,
+                Err(error) => {
+                    tracing::error!(%error, "subscriptions put off");
+                    Some(STORE_PAUSE)
+                }
+            };
+            let is_working = !work.tasks.is_empty();
+            let asleep = async {
+                match pause {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => self.clock.sleep_until(later(looked, LOOK_AGAIN)).await,
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => break,
+                done = work.tasks.join_next(), if is_working => work.land(done),
+                _ = moved.changed(), if pause.is_none() => {}
+                _ = config.changed(), if pause.is_none() => config.mark_changed(),
+                () = asleep => {}
+            }
+        }
+        work.tasks.shutdown().await;
+    }
+
+    async fn start_hub_work(
+        self: &Arc<Self>,
+        base: &Url,
+        work: &mut Work,
+    ) -> Result<(), StoreError> {
+        if work.reading.len() < READ_AT_ONCE {
+            for (row, source) in self.store.deliveries().await? {
+                if work.reading.len() >= READ_AT_ONCE {
+                    break;
+                }
+                if work.reading.insert(source) {
+                    let poller = Arc::clone(self);
+                    work.tasks.spawn(async move {
+                        // A panic fails this push only; it is tried again, not for ever.
+                        let reading =
+                            tokio::spawn(async move { poller.take_delivery(row, source).await });
+                        if let Err(error) = reading.await {
+                            tracing::error!(%source, %error, "reading a push panicked");
+                        }
+                        Done::Read(source)
+                    });
+                }
+            }
+        }
+        // Those asked now are asked again only after their time.
+        if work.asking < ASKED_AT_ONCE {
+            let now = self.clock.steady();
+            let sweeps = work.sweep_at.is_none_or(|at| at <= now);
+            let calls = self.store.hub_calls(base.clone(), sweeps).await?;
+            if sweeps {
+                work.sweep_at = Some(later(now, LOOK_AGAIN));
+            }
+            for call in calls {
+                work.asking += 1;
+                let poller = Arc::clone(self);
+                work.tasks.spawn(async move {
+                    poller.ask_hub(call).await;
+                    Done::Asked
+                });
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask_hub(&self, call: HubCall) {
+        let answer = self.hub_answer(&call).await;
+        if answer == HubAnswer::Accepted {
+            tracing::debug!(source = %call.source, subscribes = call.subscribes, "a hub was asked");
+        }
+        let source = call.source;
+        if let Err(error) = self.store.hub_answered(call, answer).await
+            && error != StoreError::Closed
+        {
+            tracing::error!(%source, %error, "what a hub answered is not kept");
+        }
+    }
+
+    async fn hub_answer(&self, call: &HubCall) -> HubAnswer {
+        let mode = if call.subscribes { "subscribe" } else { "unsubscribe" };
+        let mut fields = vec![
+            ("hub.mode", mode.to_owned()),
+            ("hub.topic", call.topic.clone()),
+            ("hub.callback", call.callback.clone()),
+        ];
+        if call.subscribes {
+            fields.push(("hub.lease_seconds", WANTED_LEASE.as_secs().to_string()));
+        }
+        let is_secret = call.secret.is_some();
+        if let Some(secret) = &call.secret {
+            fields.push(("hub.secret", secret.clone()));
+        }
+        let delay = self.config.borrow().politeness.host_delay;
+        let gate = ClockGate::new(self, delay);
+        let form = Form { url: call.hub.clone(), fields, is_secret };
+        let asking = tokio::time::timeout(PATIENCE, self.fetcher.post_form(&form, &gate)).await;
+        let Ok(told) = asking else {
+            return HubAnswer::Failed("the hub did not answer in time".to_owned());
+        };
+        match told {
+            Ok(Told { status: 200..=299, .. }) => HubAnswer::Accepted,
+            Ok(Told { status, said, retry_after }) => {
+                HubAnswer::Refused { status, why: said, retry_after }
+            }
+            Err(FetchError::Deferred(Refusal::Later { until })) => HubAnswer::Later(until),
+            Err(error) => HubAnswer::Failed(error.to_string()),
+        }
+    }
+}
+
+impl Work {
+    fn land(&mut self, done: Option<Result<Done, tokio::task::JoinError>>) {
+        match done {
+            Some(Ok(Done::Read(source))) => {
+                self.reading.remove(&source);
+            }
+            Some(Ok(Done::Asked)) => self.asking = self.asking.saturating_sub(1),
+            Some(Err(error)) => {
+                tracing::error!(%error, "asking a hub panicked");
+                self.asking = self.asking.saturating_sub(1);
+            }
+            None => {}
+        }
+    }
+}

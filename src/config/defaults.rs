@@ -12,6 +12,7 @@ use jiff::tz::TimeZone;
 use super::{
     Budget, ChangeFreqIntervals, Config, Daemon, Durability, Fetch, FetchLimits, Listen, Log,
     LogFormat, Order, Politeness, Poll, Queue, Recrawl, Store,
+    UrlFrontier,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -45,6 +46,7 @@ impl Default for Config {
                 api: SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)),
                 token_file: None,
                 public: None,
+                grpc: None,
                 token: None,
             },
             fetch: Fetch::default(),
@@ -69,6 +71,7 @@ impl Default for Config {
                 changefreq: ChangeFreqIntervals::default(),
             },
             queue: Queue { order: Order::Learned, lease: 5 * MINUTE, max_attempts: 8 },
+            urlfrontier: UrlFrontier { trust_dates: false },
             store: Store {
                 durability: Durability::Full,
                 keep_changes: 30 * DAY,

@@ -51,6 +51,8 @@ pub struct Config {
     pub recrawl: Recrawl,
     /// How the queue is served.
     pub queue: Queue,
+    /// What clients of the `URLFrontier` protocol may decide.
+    pub urlfrontier: UrlFrontier,
     /// How the store keeps what it knows.
     pub store: Store,
     /// What is logged, and how.
@@ -81,6 +83,8 @@ pub struct Listen {
     pub token_file: Option<PathBuf>,
     /// Webmasters: pings and `IndexNow`; nobody where it is not set.
     pub public: Option<SocketAddr>,
+    /// Clients of the `URLFrontier` protocol; nobody where it is not set.
+    pub grpc: Option<SocketAddr>,
     /// The token itself, from the environment; used where no file is named.
     pub token: Option<env::Token>,
 }
@@ -225,6 +229,13 @@ pub enum Order {
     Protocol,
     /// Begins as that and moves with evidence: the highest value first.
     Learned,
+}
+
+/// `[urlfrontier]`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UrlFrontier {
+    /// Is a URL due exactly when its client says so? Else never before.
+    pub trust_dates: bool,
 }
 
 /// `[store]`

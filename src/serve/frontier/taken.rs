@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
+use prost::Message as _;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, timeout_at};
@@ -18,7 +19,6 @@ use super::{Answers, Frontier, answers};
 use crate::queue::TokenResult;
 use crate::store::StoreError;
 use crate::store::frontier::{MAX_PUT, Put, Taken};
-use prost::Message as _;
 
 /// Items taken in by one job at most.
 const ITEMS: usize = 500;

@@ -3,6 +3,7 @@
 //! has: the client spaces those itself.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::LazyLock;
 
 use rusqlite::params;
 
@@ -18,7 +19,6 @@ use crate::by_id::ById;
 use crate::model::{CrawlId, HostId, UrlId};
 use crate::queue::{LeaseRequest, Leased, Token};
 use crate::recrawl::Fate;
-use std::sync::LazyLock;
 
 /// Hosts looked at in one job at most.
 const TURNS: usize = 4_000;
@@ -35,6 +35,8 @@ struct Serving<'a> {
     /// How many URLs are out, by queue, where that is limited.
     out: HashMap<(CrawlId, String), u32>,
     leased: Vec<(String, Leased)>,
+    /// Hosts that keep their turn for another call.
+    passed: Vec<HostId>,
     progress: Progress,
 }
 
@@ -77,7 +79,13 @@ impl State {
         progress: Progress,
     ) -> Result<(Vec<Served>, Progress), StoreError> {
         self.return_expired()?;
-        let mut serving = Serving { get, out: HashMap::new(), leased: Vec::new(), progress };
+        let mut serving = Serving {
+            get,
+            out: HashMap::new(),
+            leased: Vec::new(),
+            passed: Vec::new(),
+            progress,
+        };
         if !self.frontier.active || serving.is_full() {
             return Ok((Vec::new(), serving.progress));
         }
@@ -106,7 +114,8 @@ impl State {
                 break;
             }
         }
-        let Serving { leased, progress, .. } = serving;
+        let Serving { leased, passed, progress, .. } = serving;
+        self.look_again_at(&passed)?;
         Ok((self.told(leased)?, progress))
     }
 
@@ -176,8 +185,10 @@ impl State {
             let queue = (call.crawl, self.queue_name(host)?);
             let room = serving.room(&queue);
             if clock > call.now || room == 0 {
-                // Its turn stays; it is looked at again in the next call.
                 self.window(call.crawl).skipped(host, clock.max(call.now + 1));
+                if clock <= call.now {
+                    serving.passed.push(host);
+                }
                 if call.spare {
                     self.window(call.crawl).withhold_spare(host);
                 }

@@ -189,7 +189,7 @@ impl State {
     }
 
     /// What kept these hosts from their turns may be over.
-    fn look_again_at(&mut self, hosts: &[HostId]) -> Result<(), StoreError> {
+    pub(super) fn look_again_at(&mut self, hosts: &[HostId]) -> Result<(), StoreError> {
         for host in hosts {
             let not_before = self.host(*host)?.not_before();
             self.tell_windows(*host, not_before);

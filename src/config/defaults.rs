@@ -11,8 +11,7 @@ use jiff::tz::TimeZone;
 
 use super::{
     Budget, ChangeFreqIntervals, Config, Daemon, Durability, Fetch, FetchLimits, Listen, Log,
-    LogFormat, Order, Politeness, Poll, Queue, Recrawl, Store,
-    UrlFrontier,
+    LogFormat, Order, Politeness, Poll, Queue, Recrawl, Store, UrlFrontier,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);

@@ -12,8 +12,8 @@ use super::raw::{
     RawQueue, RawRecrawl, RawStore,
 };
 use super::read::{
-    Reader, allowed_address, duration, flag, list, listener, number, one_of, size, string, timezone,
-    web_url, whole,
+    Reader, allowed_address, duration, flag, list, listener, number, one_of, size, string,
+    timezone, web_url, whole,
 };
 use super::units::format_duration;
 use super::{

@@ -150,7 +150,9 @@ impl Server {
         };
         let context = Arc::new(context);
         let connections = match door {
-            Door::Api | Door::Frontier => Connections::new(around(routes, context), metrics, stop, places),
+            Door::Api | Door::Frontier => {
+                Connections::new(around(routes, context), metrics, stop, places)
+            }
             Door::Public => {
                 let places = (places / 4).clamp(1, MAX_PUBLIC_CONNECTIONS);
                 let inner = public::around(routes, context);

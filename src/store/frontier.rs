@@ -22,8 +22,8 @@ use super::writer::Lane;
 use super::{Store, StoreError, checkpoint};
 use crate::model::{CrawlId, Outcome, Reason};
 use crate::queue::Token;
-pub use queues::Setting;
 pub(super) use queues::Memory;
+pub use queues::Setting;
 pub use reads::{FrontierStats, Listed, ListedPage, QueueNames, Sought};
 
 /// What a client says of a URL: lists of values by name.
@@ -209,7 +209,11 @@ impl Store {
 
     /// URLs in the order in which they became known, a bounded part of the table
     /// after a row.
-    pub async fn frontier_list(&self, sought: Sought, after: i64) -> Result<ListedPage, StoreError> {
+    pub async fn frontier_list(
+        &self,
+        sought: Sought,
+        after: i64,
+    ) -> Result<ListedPage, StoreError> {
         self.read(move |conn| reads::list(conn, &sought, after)).await
     }
 
@@ -238,7 +242,11 @@ impl Store {
     }
 
     /// Forgets what was set for a queue.
-    pub async fn frontier_forget_queue(&self, crawl: String, key: String) -> Result<(), StoreError> {
+    pub async fn frontier_forget_queue(
+        &self,
+        crawl: String,
+        key: String,
+    ) -> Result<(), StoreError> {
         self.write(Lane::Bulk, move |state| state.forget_queue(&crawl, &key)).await
     }
 

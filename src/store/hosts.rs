@@ -327,3 +327,22 @@ pub(super) fn page_text(authority: &str, path: &str) -> String {
 pub(super) fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_has_the_name_of_its_host_or_its_key() {
+        for (authority, name) in [
+            ("https://example.org", "example.org"),
+            ("http://example.org:8080", "example.org"),
+            ("http://[2001:db8::1]", "[2001:db8::1]"),
+            ("http://[2001:db8::1]:81", "[2001:db8::1]"),
+            ("key:example.org", "example.org"),
+            ("key:http://a:b", "http://a:b"),
+        ] {
+            assert_eq!(name_of(authority), name);
+        }
+    }
+}

@@ -217,7 +217,12 @@ impl State {
 
     /// The next candidates of a host in lease order, each with its row, all of
     /// them read at once; none for what is not in the queue any more.
-    pub(super) fn next_rows(&mut self, call: &Call, host: HostId, wanted: usize) -> Result<Heads, StoreError> {
+    pub(super) fn next_rows(
+        &mut self,
+        call: &Call,
+        host: HostId,
+        wanted: usize,
+    ) -> Result<Heads, StoreError> {
         let candidates = self.next_candidates(call, host, wanted)?;
         let mut rows: Vec<_> =
             candidates.into_iter().map(|head| (head, self.ahead.take(head.id))).collect();
@@ -265,7 +270,11 @@ impl State {
         Ok(self.window(call.crawl).take(host, wanted, call.now))
     }
 
-    pub(super) fn dequeue_stray(&mut self, crawl: CrawlId, stray: Candidate) -> Result<(), StoreError> {
+    pub(super) fn dequeue_stray(
+        &mut self,
+        crawl: CrawlId,
+        stray: Candidate,
+    ) -> Result<(), StoreError> {
         let place = super::turns::Place {
             crawl,
             host: stray.host,

@@ -7,8 +7,8 @@ use futures_util::{Stream, StreamExt as _};
 use prost::Message;
 use sitemapd::serve::frontier::proto::ack_message::Status as Ack;
 use sitemapd::serve::frontier::proto::{
-    AckMessage, DiscoveredUrlItem, GetParams, KnownUrlItem, Long, QueueWithinCrawlParams, Stats,
-    StringList, UrlInfo, UrlItem, get_params, url_item,
+    AckMessage, AnyCrawlId, DiscoveredUrlItem, GetParams, KnownUrlItem, Long,
+    QueueWithinCrawlParams, Stats, StringList, UrlInfo, UrlItem, get_params, url_item,
 };
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -18,6 +18,7 @@ use tonic_prost::ProstCodec;
 
 use crate::support::daemon::{Daemon, World};
 
+mod beside;
 mod doors;
 mod queues;
 mod reports;
@@ -121,12 +122,12 @@ impl Client {
         acks.map(|ack| (ack.id.clone(), ack.status())).collect()
     }
 
-    /// What GetURLs yields of any crawl: at most so many of a queue, and queues.
+    /// What `GetURLs` yields of any crawl: at most so many of a queue, and queues.
     async fn get(&mut self, per_queue: u32, max_queues: u32) -> Vec<String> {
         let params = GetParams {
             max_urls_per_queue: per_queue,
             max_queues,
-            item: Some(get_params::Item::AnyCrawlId(Default::default())),
+            item: Some(get_params::Item::AnyCrawlId(AnyCrawlId::default())),
             ..GetParams::default()
         };
         self.get_as(params).await.into_iter().map(|info| info.url).collect()

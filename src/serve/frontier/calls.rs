@@ -43,7 +43,9 @@ impl UrlFrontier for Frontier {
 
     async fn list_crawls(&self, _: Request<Local>) -> Answer<StringList> {
         let names = self.store.frontier_crawls().await;
-        answer(names.map(|names| StringList { values: names.iter().map(|n| crawl_id(n)).collect() }))
+        answer(
+            names.map(|names| StringList { values: names.iter().map(|n| crawl_id(n)).collect() }),
+        )
     }
 
     async fn delete_crawl(&self, request: Request<DeleteCrawlMessage>) -> Answer<Long> {
@@ -57,8 +59,7 @@ impl UrlFrontier for Frontier {
         let Pagination { start, size, include_inactive, crawl_id: id, .. } = request.into_inner();
         let size = if size == 0 { LISTED } else { size.min(MAX_NAMES) };
         let crawl = our_crawl(&id);
-        let queues =
-            self.store.frontier_queues(crawl.clone(), start, size, include_inactive).await;
+        let queues = self.store.frontier_queues(crawl.clone(), start, size, include_inactive).await;
         answer(queues.map(|queues| QueueList {
             size: u32::try_from(queues.names.len()).unwrap_or(u32::MAX),
             values: queues.names,
@@ -72,10 +73,7 @@ impl UrlFrontier for Frontier {
         self.serve(request.into_inner()).map(Response::new)
     }
 
-    async fn put_ur_ls(
-        &self,
-        request: Request<Streaming<UrlItem>>,
-    ) -> Answer<Answers<AckMessage>> {
+    async fn put_ur_ls(&self, request: Request<Streaming<UrlItem>>) -> Answer<Answers<AckMessage>> {
         self.take(request.into_inner()).map(Response::new)
     }
 
@@ -90,14 +88,16 @@ impl UrlFrontier for Frontier {
         let QueueWithinCrawlParams { key, crawl_id: id, .. } = request.into_inner();
         let crawl = our_crawl(&id);
         let stats = self.store.frontier_stats(crawl.clone(), key_of(key)).await;
-        answer(stats.map(|stats| Stats {
-            size: stats.active,
-            in_process: u32::try_from(stats.in_process).unwrap_or(u32::MAX),
-            counts: [("completed", stats.completed), ("active_queues", stats.queues)]
-                .map(|(name, count)| (name.to_owned(), count))
-                .into(),
-            number_of_queues: stats.queues,
-            crawl_id: crawl_id(&crawl),
+        answer(stats.map(|stats| {
+            Stats {
+                size: stats.active,
+                in_process: u32::try_from(stats.in_process).unwrap_or(u32::MAX),
+                counts: [("completed", stats.completed), ("active_queues", stats.queues)]
+                    .map(|(name, count)| (name.to_owned(), count))
+                    .into(),
+                number_of_queues: stats.queues,
+                crawl_id: crawl_id(&crawl),
+            }
         }))
     }
 
@@ -192,8 +192,7 @@ impl UrlFrontier for Frontier {
         let PurgeUrlParams { key, crawl_id: id, days } = request.into_inner();
         let age = Duration::from_secs(u64::from(days) * 86_400);
         let before = self.store.now().checked_sub(age).unwrap_or(jiff::Timestamp::MIN);
-        let removed =
-            self.store.frontier_remove(our_crawl(&id), key_of(key), Some(before)).await;
+        let removed = self.store.frontier_remove(our_crawl(&id), key_of(key), Some(before)).await;
         answer(removed.map(|value| Long { value }))
     }
 }

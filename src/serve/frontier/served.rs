@@ -23,11 +23,10 @@ pub(super) const LISTED: u32 = 100;
 fn get_of(params: GetParams) -> Option<Get> {
     let key = key_of(params.key);
     let crawl = match params.item {
-        Some(Item::AnyCrawlId(_)) => None,
         Some(Item::CrawlId(id)) => Some(our_crawl(&id)),
         // A queue is one of a crawl.
         None if key.is_some() => return None,
-        None => None,
+        Some(Item::AnyCrawlId(_)) | None => None,
     };
     let ttl = match params.delay_requestable {
         0 => HELD,

@@ -29,10 +29,7 @@ const GATHER: Duration = Duration::from_millis(3);
 
 impl Frontier {
     /// Takes in items, and acknowledges each.
-    pub(super) fn take(
-        &self,
-        items: Streaming<UrlItem>,
-    ) -> Result<Answers<AckMessage>, Status> {
+    pub(super) fn take(&self, items: Streaming<UrlItem>) -> Result<Answers<AckMessage>, Status> {
         let place = self.place()?;
         let (sender, stream) = answers();
         tokio::spawn(self.clone().take_items(items, sender, place));

@@ -79,13 +79,8 @@ impl State {
         progress: Progress,
     ) -> Result<(Vec<Served>, Progress), StoreError> {
         self.return_expired()?;
-        let mut serving = Serving {
-            get,
-            out: HashMap::new(),
-            leased: Vec::new(),
-            passed: Vec::new(),
-            progress,
-        };
+        let mut serving =
+            Serving { get, out: HashMap::new(), leased: Vec::new(), passed: Vec::new(), progress };
         if !self.frontier.active || serving.is_full() {
             return Ok((Vec::new(), serving.progress));
         }
@@ -281,10 +276,15 @@ impl State {
     fn told(&mut self, leased: Vec<(String, Leased)>) -> Result<Vec<Served>, StoreError> {
         let ids: Vec<UrlId> = leased.iter().map(|(_, leased)| leased.id).collect();
         let mut said: ById<UrlId, (Option<String>, Option<String>)> = ById::default();
-        SAID.query(&self.conn, &ids, |id, values| values.bind(id.0), |row| {
-            said.insert(UrlId(row.get(0)?), (row.get(1)?, row.get(2)?));
-            Ok(())
-        })
+        SAID.query(
+            &self.conn,
+            &ids,
+            |id, values| values.bind(id.0),
+            |row| {
+                said.insert(UrlId(row.get(0)?), (row.get(1)?, row.get(2)?));
+                Ok(())
+            },
+        )
         .map_err(engine)?;
         let told = leased.into_iter().map(|(key, leased)| {
             let (spelled, metadata) = said.remove(&leased.id).unwrap_or_default();

@@ -7,6 +7,7 @@
 
 use std::sync::LazyLock;
 
+use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
 use url::Url;
 
@@ -101,7 +102,7 @@ impl State {
                 (Some(_), None) => Taken::Skipped,
                 (None, known) => {
                     let put = Put { known, ..item };
-                    self.insert_pushed(crawl, &spot, &put, metadata)?;
+                    self.insert_pushed(crawl, &spot, &put, metadata.as_deref())?;
                     Taken::Ok
                 }
                 (Some(row), Some(known)) => {
@@ -154,18 +155,18 @@ impl State {
         crawl: CrawlId,
         spot: &Spot,
         put: &Put,
-        metadata: Option<String>,
+        metadata: Option<&str>,
     ) -> Result<(), StoreError> {
         let delay = self.policy.default.host_delay;
         let host = self.host_named(&spot.authority, delay)?;
         let now_s = self.steady_ms().div_euclid(1000);
-        let created_s = put.created.map(|at| at.as_second()).filter(|at| (1..now_s).contains(at));
+        let created_s = put.created.map(Timestamp::as_second).filter(|at| (1..now_s).contains(at));
         let again = match &put.known {
             None => Some(timestamp(now_s.saturating_mul(1000))),
             Some(known) => known.again,
         };
         let (reason, band) = self.rank_of_pushed(host)?;
-        let due_s = again.map_or(now_s, |at| at.as_second());
+        let due_s = again.map_or(now_s, Timestamp::as_second);
         self.last_url += 1;
         let id = UrlId(self.last_url);
         self.conn
@@ -226,11 +227,17 @@ impl State {
         self.lease_unleased(&reports)?;
         let mut leases: ById<UrlId, Held> = ById::default();
         SECRETS
-            .query(&self.conn, &reports, |reported, values| values.bind(reported.row.id.0), |row| {
-                let dirty: i64 = row.get(2)?;
-                leases.insert(UrlId(row.get(0)?), Held { secret: row.get(1)?, dirty: dirty > 0 });
-                Ok(())
-            })
+            .query(
+                &self.conn,
+                &reports,
+                |reported, values| values.bind(reported.row.id.0),
+                |row| {
+                    let dirty: i64 = row.get(2)?;
+                    leases
+                        .insert(UrlId(row.get(0)?), Held { secret: row.get(1)?, dirty: dirty > 0 });
+                    Ok(())
+                },
+            )
             .map_err(engine)?;
         let mut settlements = Vec::with_capacity(reports.len());
         for Reported { row, known, .. } in &reports {
@@ -247,7 +254,7 @@ impl State {
             if !moved {
                 self.place_as_told(row.id, &known)?;
             }
-            self.note_said(&row, known.again.is_none(), metadata)?;
+            self.note_said(&row, known.again.is_none(), metadata.as_deref())?;
         }
         Ok(())
     }
@@ -341,12 +348,25 @@ impl State {
         }
     }
 
+    /// A URL that a client made known is not removed because no source lists it any
+    /// more: says whether it is one, and lets it go from its last source.
+    pub(in super::super) fn keep_pushed(&mut self, id: UrlId) -> Result<bool, StoreError> {
+        self.conn
+            .prepare_cached(
+                "UPDATE urls SET source_id = NULL WHERE id = ?1
+                     AND EXISTS (SELECT 1 FROM frontier_urls WHERE url_id = ?1 AND pushed = 1)",
+            )
+            .and_then(|mut update| update.execute([id.0]))
+            .map(|kept| kept > 0)
+            .map_err(engine)
+    }
+
     /// Keeps what a client said of a URL beside its report.
     fn note_said(
         &mut self,
         row: &UrlRow,
         completed: bool,
-        metadata: Option<String>,
+        metadata: Option<&str>,
     ) -> Result<(), StoreError> {
         let before: Option<bool> = self
             .conn

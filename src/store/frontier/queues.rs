@@ -226,10 +226,7 @@ impl State {
     }
 
     fn unnote(&self, key: &str) -> Result<(), StoreError> {
-        self.conn
-            .execute("DELETE FROM meta WHERE key = ?1", [key])
-            .map(|_| ())
-            .map_err(engine)
+        self.conn.execute("DELETE FROM meta WHERE key = ?1", [key]).map(|_| ()).map_err(engine)
     }
 
     /// So many more (or fewer) URLs of a host are completed.

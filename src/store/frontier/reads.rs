@@ -7,9 +7,9 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::super::lookup::find_on_disk;
 use super::super::rows::{held, url_key};
 use super::super::{StoreError, engine, timestamp};
+use super::Metadata;
 use super::get::metadata_of;
 use super::put::spot_of;
-use super::Metadata;
 use crate::model::{CrawlId, UrlId};
 
 /// Rows of the table that one read looks at.
@@ -93,8 +93,7 @@ const TABLES: &str = "FROM urls u JOIN hosts h ON h.id = u.host_id
 
 /// All crawls, by name.
 pub(super) fn crawls(conn: &Connection) -> Result<Vec<String>, StoreError> {
-    let mut query =
-        conn.prepare_cached("SELECT name FROM crawls ORDER BY name").map_err(engine)?;
+    let mut query = conn.prepare_cached("SELECT name FROM crawls ORDER BY name").map_err(engine)?;
     query.query_map([], |row| row.get(0)).and_then(Iterator::collect).map_err(engine)
 }
 
@@ -130,7 +129,9 @@ pub(super) fn queues(
         .and_then(|mut query| query.query_row(params![crawl.0, idle, now], |row| row.get(0)))
         .map_err(engine)?;
     let names = conn
-        .prepare_cached(&format!("{QUEUES} SELECT name FROM shown ORDER BY name LIMIT ?5 OFFSET ?4"))
+        .prepare_cached(&format!(
+            "{QUEUES} SELECT name FROM shown ORDER BY name LIMIT ?5 OFFSET ?4"
+        ))
         .and_then(|mut query| {
             query
                 .query_map(params![crawl.0, idle, now, start, size], |row| row.get(0))
@@ -156,7 +157,7 @@ pub(super) fn stats(
             .map(i64::unsigned_abs)
             .map_err(engine)
     };
-    let queued = count(
+    let waiting = count(
         "SELECT coalesce(sum(t.queued), 0) FROM turns t JOIN hosts h ON h.id = t.host_id
          WHERE t.crawl_id = ?1 AND (?2 IS NULL OR h.name = ?2)",
     )?;
@@ -173,7 +174,7 @@ pub(super) fn stats(
              (SELECT host_id FROM turns WHERE crawl_id = ?1 AND queued > 0
               UNION SELECT host_id FROM leases WHERE crawl_id = ?1)",
     )?;
-    Ok(FrontierStats { active: queued + in_process, in_process, completed, queues })
+    Ok(FrontierStats { active: waiting + in_process, in_process, completed, queues })
 }
 
 /// One URL as it is known.
@@ -249,12 +250,14 @@ pub(super) fn pushed(
     let end = after.saturating_add(SPAN / 10);
     let rows = conn
         .prepare_cached(
-            "SELECT u.id FROM urls u JOIN hosts h ON h.id = u.host_id
-             WHERE u.id > ?1 AND u.id <= ?2 AND u.crawl_id = ?3 AND u.source_id IS NULL
+            "SELECT u.id FROM frontier_urls s
+             JOIN urls u ON u.id = s.url_id JOIN hosts h ON h.id = u.host_id
+             WHERE s.url_id > ?1 AND s.url_id <= ?2 AND s.pushed = 1 AND u.crawl_id = ?3
+                 AND u.source_id IS NULL
                  AND (?4 IS NULL OR h.name = ?4) AND (?5 IS NULL OR u.first_seen_s < ?5)",
         )
         .and_then(|mut query| {
-            let before = before.map(|at| at.as_second());
+            let before = before.map(Timestamp::as_second);
             query
                 .query_map(params![after, end, crawl.0, sought.key, before], |row| {
                     row.get(0).map(UrlId)

@@ -52,7 +52,11 @@ async fn what_is_not_of_the_protocol_is_an_answer_and_no_more() {
 async fn bytes_that_are_no_http_2_end_the_connection_and_nothing_else() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let (_world, daemon, mut client) = started(&config("")).await;
-    for bytes in [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".as_slice(), &[0xff; 4_096], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff\xff\xff\xff"] {
+    for bytes in [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".as_slice(),
+        &[0xff; 4_096],
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+    ] {
         let mut stream = tokio::net::TcpStream::connect(daemon.grpc.unwrap()).await.unwrap();
         stream.write_all(bytes).await.unwrap();
         let mut answer = Vec::new();

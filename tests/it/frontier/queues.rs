@@ -97,8 +97,9 @@ async fn queues_take_turns_and_no_more_are_served_than_asked_for() {
 #[tokio::test]
 async fn a_delay_lies_between_two_servings_of_a_queue() {
     let (_world, daemon, mut client) = started(&config("")).await;
-    let items: Vec<_> =
-        (0..6).map(|n| discovered(info(&format!("http://{}.test/{n}", ["a", "b"][n % 2])))).collect();
+    let items: Vec<_> = (0..6)
+        .map(|n| discovered(info(&format!("http://{}.test/{n}", ["a", "b"][n % 2]))))
+        .collect();
     client.put(items).await;
     client.one::<_, Empty>("SetDelay", delay("a.test", 60)).await.unwrap();
     client.one::<_, Empty>("SetDelay", delay("", 5)).await.unwrap();
@@ -120,9 +121,7 @@ async fn a_delay_lies_between_two_servings_of_a_queue() {
 #[tokio::test]
 async fn a_blocked_queue_and_a_stopped_frontier_serve_nothing() {
     let (_world, daemon, mut client) = started(&config("")).await;
-    client
-        .put(vec![discovered(info("http://a.test/")), discovered(info("http://b.test/"))])
-        .await;
+    client.put(vec![discovered(info("http://a.test/")), discovered(info("http://b.test/"))]).await;
     let soon = u64::try_from(daemon.clock.now().as_second()).unwrap() + 90;
     client.one::<_, Empty>("BlockQueueUntil", block("a.test", soon)).await.unwrap();
     assert_eq!(names(&mut client, false).await, ["b.test"]);
@@ -151,11 +150,8 @@ async fn a_blocked_queue_and_a_stopped_frontier_serve_nothing() {
 #[tokio::test]
 async fn a_queue_that_has_its_limit_of_completed_urls_serves_no_more() {
     let (_world, daemon, mut client) = started(&config("")).await;
-    let limit = |key: &str, limit| CrawlLimitParams {
-        key: key.to_owned(),
-        limit,
-        ..Default::default()
-    };
+    let limit =
+        |key: &str, limit| CrawlLimitParams { key: key.to_owned(), limit, ..Default::default() };
     let unknown = client.one::<_, Empty>("SetCrawlLimit", limit("a.test", 1)).await.unwrap_err();
     assert_eq!(unknown.code(), tonic::Code::NotFound);
     let urls: Vec<_> = (0..4).map(|n| format!("http://a.test/{n}")).collect();

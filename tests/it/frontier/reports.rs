@@ -22,7 +22,9 @@ fn now(daemon: &Daemon) -> u64 {
 async fn what_is_completed_is_never_served_again() {
     for text in [config(""), obeying()] {
         let (_world, daemon, mut client) = started(&text).await;
-        client.put(vec![known(info("http://a.test/kept"), 0), discovered(info("http://a.test/"))]).await;
+        client
+            .put(vec![known(info("http://a.test/kept"), 0), discovered(info("http://a.test/"))])
+            .await;
         assert_eq!(client.get(9, 0).await, ["http://a.test/"]);
         client.put(vec![known(info("http://a.test/"), 0)]).await;
         daemon.clock.advance(400 * DAY);
@@ -113,7 +115,7 @@ async fn status_signature_and_date_of_change_reach_the_recrawl_model() {
         }
         client.put(vec![known(saying(url, said), now(&daemon) + 1)]).await;
         let view = daemon.store.url(None, url.parse().unwrap()).await.unwrap();
-        assert_eq!(view.outcome.map(|o| o.as_str()), Some(outcome), "{said:?}");
+        assert_eq!(view.outcome.map(sitemapd::model::Outcome::as_str), Some(outcome), "{said:?}");
     }
     let view = daemon.store.url(None, url.parse().unwrap()).await.unwrap();
     assert_eq!((view.fetches, view.changes), (6, 2));

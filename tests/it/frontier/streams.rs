@@ -96,8 +96,7 @@ async fn a_batch_has_a_status_for_each_url_and_an_empty_one_is_an_answer_too() {
 #[tokio::test]
 async fn thousands_go_in_and_come_out_once_each() {
     let (_world, daemon, mut client) = started(&config("")).await;
-    let urls: Vec<String> =
-        (0..5_000).map(|n| format!("http://h{}.test/{n}", n % 50)).collect();
+    let urls: Vec<String> = (0..5_000).map(|n| format!("http://h{}.test/{n}", n % 50)).collect();
     let items = urls.iter().map(|url| discovered(info(url))).collect();
     let acks = client.put(items).await;
     assert!(acks.iter().all(|(_, status)| *status == Ack::Ok));

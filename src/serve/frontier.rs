@@ -14,6 +14,7 @@ mod words;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
@@ -22,9 +23,10 @@ use axum::response::{IntoResponse, Response};
 use futures_util::Stream;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
 use tonic::service::Routes;
+use tonic::{Code, Status};
 
 use self::proto::url_frontier_server::UrlFrontierServer;
 use super::ServeState;
@@ -54,6 +56,12 @@ const MAX_MESSAGE: usize = 4 << 20;
 const MAX_STREAMS: usize = 64;
 /// Answers of one stream that wait to be sent.
 const WAITING: usize = 256;
+/// Calls at once whose message is being read or answered; others wait.
+const MAX_CALLS: usize = 64;
+/// Time for a call that is no stream, large orders included.
+const CALL_TIMEOUT: Duration = Duration::from_secs(600);
+/// A client that takes no answer of its stream for so long has lost it.
+const STALLED: Duration = Duration::from_secs(300);
 /// Path of the health service, which anybody may ask.
 const HEALTH: &str = "/grpc.health.v1.Health/";
 
@@ -88,6 +96,7 @@ impl Frontier {
 pub(super) fn router(state: ServeState, bound: SocketAddr, stop: CancellationToken) -> Router {
     let ServeState { store, metrics, token, levels, .. } = state;
     let places = Arc::new(Semaphore::new(MAX_STREAMS));
+    let counted = metrics.clone();
     let frontier = Frontier { store, metrics, levels, bound, stop, places };
     let service = UrlFrontierServer::new(frontier).max_decoding_message_size(MAX_MESSAGE);
     // It is up for as long as there is anybody to ask.
@@ -107,26 +116,73 @@ pub(super) fn router(state: ServeState, bound: SocketAddr, stop: CancellationTok
             tracing::error!(%error, "reflection is not served");
         }
     }
-    let token: Option<Arc<str>> = token.map(Into::into);
+    let gate = Arc::new(Gate { token, metrics: counted, turns: Semaphore::new(MAX_CALLS) });
     routes.into_axum_router().layer(from_fn(move |request: Request, next: Next| {
-        let token = token.clone();
-        async move { admit(token.as_deref(), request, next).await }
+        let gate = Arc::clone(&gate);
+        async move { gate.pass(request, next).await }
     }))
 }
 
-/// Middleware: lets a call through, or answers why not. Without a token the
-/// listener is on loopback; no page of a browser can speak this protocol.
-async fn admit(token: Option<&str>, request: Request, next: Next) -> Response {
-    let open = request.uri().path().starts_with(HEALTH);
-    if let Some(expected) = token.filter(|_| !open)
-        && check_token(expected, request.headers()).is_err()
-    {
-        let status = Status::unauthenticated(
-            "send the token of listen.token_file as metadata: authorization: Bearer <token>",
-        );
-        return status.into_http::<axum::body::Body>().into_response();
+/// What stands before every call.
+struct Gate {
+    token: Option<String>,
+    metrics: Arc<Metrics>,
+    turns: Semaphore,
+}
+
+impl Gate {
+    /// Middleware: lets a call through, or answers why not, and counts it.
+    async fn pass(&self, request: Request, next: Next) -> Response {
+        let (call, began) = (request.uri().path().to_owned(), Instant::now());
+        let answer = match timeout(CALL_TIMEOUT, self.admit(request, next)).await {
+            Ok(answer) => answer,
+            Err(_) => refusal(Status::deadline_exceeded(format!(
+                "the call took longer than {} seconds",
+                CALL_TIMEOUT.as_secs()
+            ))),
+        };
+        let (call, status) = as_http(&call, &answer);
+        self.metrics.api_request("POST", call, status, began.elapsed());
+        answer
     }
-    next.run(request).await
+
+    /// Without a token the listener is on loopback; no page of a browser can
+    /// speak this protocol.
+    async fn admit(&self, request: Request, next: Next) -> Response {
+        let open = request.uri().path().starts_with(HEALTH);
+        if let Some(expected) = self.token.as_deref().filter(|_| !open)
+            && check_token(expected, request.headers()).is_err()
+        {
+            return refusal(Status::unauthenticated(
+                "send the token of listen.token_file as metadata: authorization: Bearer <token>",
+            ));
+        }
+        // A stream gives its turn back when it has begun.
+        let _turn = self.turns.acquire().await;
+        next.run(request).await
+    }
+}
+
+fn refusal(status: Status) -> Response {
+    status.into_http::<axum::body::Body>().into_response()
+}
+
+/// A call as metrics know it: its path, if there is such a call, and the status
+/// that HTTP would have for how it went; of a stream, for how it began.
+fn as_http<'a>(call: &'a str, answer: &Response) -> (&'a str, u16) {
+    let told = Status::from_header_map(answer.headers());
+    let status = match told.as_ref().map_or(Code::Ok, Status::code) {
+        Code::Ok => 200,
+        Code::Unimplemented => return ("other", 501),
+        Code::Unauthenticated => 401,
+        Code::NotFound => 404,
+        Code::ResourceExhausted => 429,
+        Code::Unavailable => 503,
+        Code::Internal | Code::Unknown | Code::DataLoss => 500,
+        _ => 400,
+    };
+    // Before the token is judged any word can be a path.
+    (if status == 401 || !answer.status().is_success() { "other" } else { call }, status)
 }
 
 /// What a failure of the store means for a client.
@@ -142,6 +198,11 @@ fn status_of(error: &StoreError) -> Status {
             Status::internal("the store failed; the log says how")
         }
     }
+}
+
+/// Hands an answer to a client; `false` where it has gone, or takes none.
+async fn hand<T>(sender: &Sender<Result<T, Status>>, answer: Result<T, Status>) -> bool {
+    sender.send_timeout(answer, STALLED).await.is_ok()
 }
 
 /// A bounded stream of answers, and where to put them.

@@ -74,6 +74,8 @@ pub struct Known {
     pub signature: Option<String>,
     /// When the client saw it change last.
     pub changed: Option<Timestamp>,
+    /// The page's `Retry-After`: pauses the host for polls and leases.
+    pub retry_after: Option<Duration>,
     /// Where redirects ended.
     pub final_url: Option<String>,
     /// What went wrong.
@@ -130,7 +132,9 @@ pub struct Served {
 impl Store {
     /// Takes in what a client pushes; one answer each, in order.
     pub async fn frontier_put(&self, items: Vec<Put>) -> Result<Vec<Taken>, StoreError> {
-        self.write(Lane::Hot, move |state| state.frontier_put(items)).await
+        let is_report = items.iter().any(|item| item.known.is_some());
+        let lane = if is_report { Lane::Hot } else { Lane::Bulk };
+        self.write(lane, move |state| state.frontier_put(items)).await
     }
 
     /// Leases URLs of the queues whose turn it is and that this call has not
@@ -204,7 +208,7 @@ impl Store {
         url: String,
     ) -> Result<Option<Listed>, StoreError> {
         let seed = self.inner.seed;
-        self.read(move |conn| reads::url(conn, seed, &crawl, key.as_deref(), &url)).await
+        self.read(move |conn| reads::url_known(conn, seed, &crawl, key.as_deref(), &url)).await
     }
 
     /// URLs in the order in which they became known, a bounded part of the table

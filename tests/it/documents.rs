@@ -290,7 +290,7 @@ fn every_file_and_test_that_a_document_names_exists() {
 fn what_is_not_served_is_told() {
     let text = document("README.md");
     let told = text.lines().find(|line| line.starts_with(NOT_SERVED)).unwrap();
-    for what in ["gRPC", "WebSub", "egress"] {
+    for what in ["WebSub", "egress"] {
         assert!(told.contains(what), "{what}");
     }
 }

@@ -10,7 +10,7 @@ use tonic::Status;
 use super::proto::get_params::Item;
 use super::proto::{GetParams, ListUrlParams, UrlInfo, UrlItem};
 use super::words::{crawl_id, info_to_fetch, item_of, key_of, our_crawl};
-use super::{Answers, Frontier, answers, status_of};
+use super::{Answers, Frontier, answers, hand, status_of};
 use crate::queue::MAX_TTL;
 use crate::store::frontier::{Get, Progress, Sought};
 
@@ -59,7 +59,7 @@ impl Frontier {
                 Ok(served) => served,
                 Err(error) => {
                     // Who has gone hears nothing.
-                    let _ = sender.send(Err(status_of(&error))).await;
+                    hand(&sender, Err(status_of(&error))).await;
                     return;
                 }
             };
@@ -71,7 +71,7 @@ impl Frontier {
             let mut urls = urls.into_iter();
             while let Some(url) = urls.next() {
                 let token = url.token;
-                if sender.send(Ok(info_to_fetch(url))).await.is_err() {
+                if !hand(&sender, Ok(info_to_fetch(url))).await {
                     // What cannot be handed over is for others.
                     let left = std::iter::once(token).chain(urls.map(|url| url.token)).collect();
                     if let Err(error) = self.store.release(left, Duration::ZERO).await {
@@ -111,7 +111,7 @@ impl Frontier {
             let page = match self.store.frontier_list(sought.clone(), row).await {
                 Ok(page) => page,
                 Err(error) => {
-                    let _ = sender.send(Err(status_of(&error))).await;
+                    hand(&sender, Err(status_of(&error))).await;
                     return;
                 }
             };
@@ -120,7 +120,7 @@ impl Frontier {
             skip -= passed;
             for listed in page.urls.into_iter().skip(passed).take(left) {
                 left -= 1;
-                if sender.send(Ok(item_of(listed, &crawl))).await.is_err() {
+                if !hand(&sender, Ok(item_of(listed, &crawl))).await {
                     return;
                 }
             }

@@ -15,7 +15,7 @@ use tonic::{Status, Streaming};
 use super::proto::ack_message::Status as Ack;
 use super::proto::{AckMessage, BatchAck, DiscoveredBatch, UrlItem};
 use super::words::{ack_id, discovered_of, put_of};
-use super::{Answers, Frontier, answers};
+use super::{Answers, Frontier, answers, hand};
 use crate::queue::TokenResult;
 use crate::store::StoreError;
 use crate::store::frontier::{MAX_PUT, Put, Taken};
@@ -56,7 +56,7 @@ impl Frontier {
             for (id, is_put) in acks {
                 let status = if is_put { taken.next().unwrap_or(Ack::Fail) } else { Ack::Skipped };
                 let ack = AckMessage { id, status: status.into() };
-                if sender.send(Ok(ack)).await.is_err() {
+                if !hand(&sender, Ok(ack)).await {
                     return;
                 }
             }
@@ -90,7 +90,7 @@ impl Frontier {
                 }
                 statuses.extend(self.put(part).await.into_iter().map(i32::from));
             }
-            if sender.send(Ok(BatchAck { id, statuses })).await.is_err() {
+            if !hand(&sender, Ok(BatchAck { id, statuses })).await {
                 return;
             }
         }
@@ -114,7 +114,7 @@ impl Frontier {
             Ok(message) => message,
             Err(status) => {
                 // Who has gone hears nothing.
-                let _ = sender.send(Err(status)).await;
+                hand(sender, Err(status)).await;
                 None
             }
         }

@@ -1,6 +1,8 @@
 //! The protocol's words and ours: crawls, metadata, dates, and what a report
 //! says in its metadata. Pure.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use super::proto::url_item::Item;
@@ -73,14 +75,14 @@ pub(super) fn discovered_of(info: UrlInfo) -> Put {
     }
 }
 
-/// An instant by its Unix second; 0, and what is out of range, is none.
+/// An instant by its Unix second, or the end of time; 0 is none.
 fn second(second: u64) -> Option<Timestamp> {
-    let second = i64::try_from(second).ok().filter(|second| *second > 0)?;
-    Some(Timestamp::from_second(second).unwrap_or(Timestamp::MAX))
+    let second = i64::try_from(second).unwrap_or(i64::MAX);
+    (second > 0).then(|| Timestamp::from_second(second).unwrap_or(Timestamp::MAX))
 }
 
 /// What a client's metadata says of a fetch, by the names that `StormCrawler`
-/// gives: status, signature and its last change, target of a redirect, error.
+/// gives: status, signature and its last change, pause, target of a redirect, error.
 fn known_of(metadata: &Metadata, again: Option<Timestamp>) -> Known {
     let value = |name: &str| metadata.get(name)?.first().map(String::as_str);
     let status = value("fetch.statusCode").and_then(|text| text.trim().parse().ok());
@@ -93,6 +95,9 @@ fn known_of(metadata: &Metadata, again: Option<Timestamp>) -> Known {
         outcome: outcome_of(status, error.is_some()),
         signature: signature.map(|text| cut(text, MAX_SIGNATURE)),
         changed: value("signatureChangeDate").and_then(|text| text.trim().parse().ok()),
+        retry_after: value("protocol.retry-after")
+            .and_then(|text| text.trim().parse().ok())
+            .map(Duration::from_secs),
         final_url: value("_redirTo").map(str::to_owned),
         error: error.map(|text| cut(text, MAX_ERROR)),
     }
@@ -146,5 +151,68 @@ pub(super) fn item_of(listed: Listed, crawl: &str) -> UrlItem {
         item: Some(Item::Known(known)),
         id: String::new(),
         creation_date: unsigned(listed.created),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(said: &[(&str, &str)]) -> Metadata {
+        said.iter().map(|(name, value)| ((*name).to_owned(), vec![(*value).to_owned()])).collect()
+    }
+
+    #[test]
+    fn the_default_crawl_has_a_name_in_each_language() {
+        for (theirs, ours) in [("", "default"), ("DEFAULT", "default"), ("news", "news")] {
+            assert_eq!(our_crawl(theirs), ours);
+        }
+        assert_eq!((crawl_id("default"), crawl_id("news")), ("DEFAULT".into(), "news".into()));
+    }
+
+    #[test]
+    fn a_report_says_what_was_seen_in_the_names_of_its_metadata() {
+        use Outcome::{Blocked, Failed, Gone, Redirected, Unchanged};
+        for (status, outcome) in [
+            ("200", None),
+            ("304", Some(Unchanged)),
+            ("301", Some(Redirected)),
+            ("404", Some(Gone)),
+            (" 410 ", Some(Gone)),
+            ("403", Some(Blocked)),
+            ("429", Some(Failed)),
+            ("503", Some(Failed)),
+            ("99", None),
+            ("many", None),
+            ("-1", None),
+            ("99999999999", None),
+        ] {
+            let known = known_of(&metadata(&[("fetch.statusCode", status)]), None);
+            assert_eq!(known.outcome, outcome, "{status}");
+        }
+        let thrown = known_of(&metadata(&[("fetch.exception", "timeout")]), None);
+        assert_eq!((thrown.outcome, thrown.error.as_deref()), (Some(Failed), Some("timeout")));
+        let long = "é".repeat(1_000);
+        let known = known_of(
+            &metadata(&[
+                ("signature", &long),
+                ("signatureChangeDate", "2026-11-01T00:00:00.5Z"),
+                ("protocol.retry-after", "120"),
+                ("_redirTo", "https://example.org/"),
+            ]),
+            None,
+        );
+        assert_eq!(known.signature.map(|text| text.chars().count()), Some(MAX_SIGNATURE));
+        assert_eq!(known.changed.map(Timestamp::as_second), Some(1_793_491_200));
+        assert_eq!(known.retry_after, Some(Duration::from_secs(120)));
+        assert_eq!(known.final_url.as_deref(), Some("https://example.org/"));
+    }
+
+    #[test]
+    fn dates_that_no_clock_will_show_are_never_or_the_end_of_time() {
+        assert_eq!(second(0), None);
+        assert_eq!(second(u64::MAX), Some(Timestamp::MAX));
+        assert_eq!(second(1 << 62), Some(Timestamp::MAX));
+        assert_eq!(second(1).map(Timestamp::as_second), Some(1));
     }
 }

@@ -21,7 +21,7 @@ use crate::queue::{LeaseRequest, Leased, Token};
 use crate::recrawl::Fate;
 
 /// Hosts looked at in one job at most.
-const TURNS: usize = 4_000;
+const TURNS: usize = 20_000;
 /// URLs taken out of the queue (blocked, forbidden) in one job at most.
 const HELD: usize = 1_000;
 /// Queues that one call has URLs of at most.
@@ -78,6 +78,7 @@ impl State {
         get: &Get,
         progress: Progress,
     ) -> Result<(Vec<Served>, Progress), StoreError> {
+        self.ahead.stays();
         self.return_expired()?;
         let mut serving =
             Serving { get, out: HashMap::new(), leased: Vec::new(), passed: Vec::new(), progress };
@@ -103,7 +104,9 @@ impl State {
                 call.spare = true;
                 self.serve_queues(&mut call, &mut serving, None)?;
             }
-            let short = only.is_none() && !serving.is_full();
+            let held_up = self.windows.get(&crawl).is_some_and(|w| w.is_held_up(call.now));
+            let short =
+                only.is_none() && !serving.is_full() && serving.passed.is_empty() && !held_up;
             self.note_asked(crawl, if short { Asked::More } else { Asked::Something })?;
             if serving.is_full() {
                 break;

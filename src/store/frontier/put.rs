@@ -278,6 +278,8 @@ impl State {
             }
             if row.is_queued() {
                 self.dequeue(row.place())?;
+                // What waits in memory is not its row any more.
+                self.ahead.take(row.id);
             }
             self.pending.lease(NewLease {
                 url: row.id,
@@ -315,7 +317,7 @@ impl State {
             final_url: known.final_url.clone(),
             canonical: None,
             noindex: false,
-            retry_after: None,
+            retry_after: known.retry_after,
             not_before: known.again,
             fetched_at: None,
             error: known.error.clone(),

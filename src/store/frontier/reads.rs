@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::super::hosts::KEYED;
 use super::super::lookup::find_on_disk;
 use super::super::rows::{held, url_key};
 use super::super::{StoreError, engine, timestamp};
@@ -11,6 +12,7 @@ use super::Metadata;
 use super::get::metadata_of;
 use super::put::spot_of;
 use crate::model::{CrawlId, UrlId};
+use crate::url::{authority, identities};
 
 /// Rows of the table that one read looks at.
 const SPAN: i64 = 10_000;
@@ -178,7 +180,7 @@ pub(super) fn stats(
 }
 
 /// One URL as it is known.
-pub(super) fn url(
+pub(super) fn url_known(
     conn: &Connection,
     seed: u64,
     crawl: &str,
@@ -187,18 +189,36 @@ pub(super) fn url(
 ) -> Result<Option<Listed>, StoreError> {
     let Some(crawl) = crawl_named(conn, crawl)? else { return Ok(None) };
     let Some(spot) = spot_of(key, text) else { return Ok(None) };
-    let hash = url_key(seed, crawl, &spot.authority, &spot.path);
+    if spot.authority.starts_with(KEYED) {
+        return url_at(conn, seed, crawl, &spot.authority, &spot.path);
+    }
+    for spelling in identities(&spot.url) {
+        let path = &spelling[url::Position::BeforePath..];
+        let found = url_at(conn, seed, crawl, &authority(&spelling), path)?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
+
+fn url_at(
+    conn: &Connection,
+    seed: u64,
+    crawl: CrawlId,
+    authority: &str,
+    path: &str,
+) -> Result<Option<Listed>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} {TABLES}
+         WHERE u.id = ?1 AND u.crawl_id = ?2 AND h.authority = ?3 AND u.path = ?4"
+    );
+    let hash = url_key(seed, crawl, authority, path);
     for id in find_on_disk(conn, hash).map_err(engine)? {
-        let sql = format!(
-            "SELECT {COLUMNS} {TABLES}
-             WHERE u.id = ?1 AND u.crawl_id = ?2 AND h.authority = ?3 AND u.path = ?4"
-        );
         let found = conn
             .prepare_cached(&sql)
             .and_then(|mut query| {
-                query
-                    .query_row(params![id.0, crawl.0, spot.authority, spot.path], read_listed)
-                    .optional()
+                query.query_row(params![id.0, crawl.0, authority, path], read_listed).optional()
             })
             .map_err(engine)?;
         if found.is_some() {

@@ -1,10 +1,22 @@
 //! Who may ask, how much, and what is said of the service itself.
 
 use sitemapd::serve::frontier::proto::{Empty, Local, LogLevelParams};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tonic::Code;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
 use super::*;
+
+async fn metrics_of(daemon: &Daemon) -> String {
+    let mut stream = TcpStream::connect(daemon.api).await.unwrap();
+    let request =
+        format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", daemon.api);
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    text
+}
 
 #[tokio::test]
 async fn a_token_is_asked_for_but_not_for_health() {
@@ -45,19 +57,29 @@ async fn what_is_not_of_the_protocol_is_an_answer_and_no_more() {
     assert_eq!(level.unwrap_err().code(), Code::FailedPrecondition, "logs of the tests");
     let nodes: StringList = client.one("ListNodes", Empty {}).await.unwrap();
     assert_eq!(nodes.values, [daemon.grpc.unwrap().to_string()]);
+    let metrics = metrics_of(&daemon).await;
+    for (call, status, times) in [
+        ("/urlfrontier.URLFrontier/ListNodes", 200, 1),
+        ("/urlfrontier.URLFrontier/SetLogLevel", 400, 1),
+        ("other", 501, 1),
+    ] {
+        let line = format!(
+            "sitemapd_api_requests_total{{method=\"POST\",route=\"{call}\",status=\"{status}\"}} {times}\n"
+        );
+        assert!(metrics.contains(&line), "{line}\n{metrics}");
+    }
     daemon.stop().await;
 }
 
 #[tokio::test]
 async fn bytes_that_are_no_http_2_end_the_connection_and_nothing_else() {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let (_world, daemon, mut client) = started(&config("")).await;
     for bytes in [
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".as_slice(),
         &[0xff; 4_096],
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff\xff\xff\xff",
     ] {
-        let mut stream = tokio::net::TcpStream::connect(daemon.grpc.unwrap()).await.unwrap();
+        let mut stream = TcpStream::connect(daemon.grpc.unwrap()).await.unwrap();
         stream.write_all(bytes).await.unwrap();
         let mut answer = Vec::new();
         // Closed, or reset.

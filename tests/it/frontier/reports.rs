@@ -124,6 +124,21 @@ async fn status_signature_and_date_of_change_reach_the_recrawl_model() {
 }
 
 #[tokio::test]
+async fn a_page_that_asks_for_a_pause_gets_it_for_its_queue() {
+    let (_world, daemon, mut client) = started(&config("")).await;
+    let urls = ["http://a.test/1", "http://a.test/2"];
+    client.put(urls.map(|url| discovered(info(url))).into()).await;
+    assert_eq!(client.get(1, 0).await, urls[..1]);
+    let told = [("fetch.statusCode", "503"), ("protocol.retry-after", "90")];
+    client.put(vec![known(saying(urls[0], &told), now(&daemon))]).await;
+    daemon.clock.advance(std::time::Duration::from_secs(89));
+    assert!(client.get(9, 0).await.is_empty());
+    daemon.clock.advance(std::time::Duration::from_secs(2));
+    assert!(client.get(9, 0).await.contains(&urls[1].to_owned()));
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_report_settles_the_lease_of_whoever_has_it() {
     let (_world, daemon, mut client) = started(&config("")).await;
     client.put(vec![discovered(info("http://a.test/"))]).await;

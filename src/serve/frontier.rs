@@ -173,7 +173,7 @@ fn as_http<'a>(call: &'a str, answer: &Response) -> (&'a str, u16) {
     let told = Status::from_header_map(answer.headers());
     let status = match told.as_ref().map_or(Code::Ok, Status::code) {
         Code::Ok => 200,
-        Code::Unimplemented => return ("other", 501),
+        Code::Unimplemented => return ("other", 404),
         Code::Unauthenticated => 401,
         Code::NotFound => 404,
         Code::ResourceExhausted => 429,

@@ -30,6 +30,7 @@ use super::changes::MAX_STREAMS;
 use super::extract::BodyBudget;
 use super::frontier;
 use super::limits::key_of;
+use super::openapi::Routes;
 use super::public::{self, Peer};
 use super::watch::REQUEST_TIMEOUT;
 use super::wire::grouped;
@@ -123,48 +124,55 @@ impl Server {
         let Self { listener, bound, state, door } = self;
         let metrics = state.metrics.clone();
         let limits = std::fs::read_to_string("/proc/self/limits").ok();
-        let places = connection_limit(limits.as_deref());
-        let (routes, bodies) = match door {
-            Door::Api => (routes(), BodyBudget::default()),
-            Door::Public => (public::routes(), BodyBudget::of(public::BODIES)),
-            Door::Frontier => {
-                let router = frontier::router(state, bound, stop.clone());
-                let places = (places / 4).clamp(1, MAX_FRONTIER_CONNECTIONS);
-                let connections = Connections {
-                    is_http2: true,
-                    ..Connections::new(router, metrics, stop, places)
-                };
-                connections.accept_from(listener).await;
-                return connections.drain(drain).await;
-            }
-        };
-        let (routes, description) = routes.finish(state.version);
-        let context = Context {
-            state,
-            bound,
-            stop: stop.clone(),
-            description,
-            bodies,
-            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
-            budgets: public::Budgets::default(),
-        };
-        let context = Arc::new(context);
+        let all = connection_limit(limits.as_deref());
+        let share = |most| (all / 4).clamp(1, most);
+        let describe = |state, routes, bodies| described(state, routes, bodies, bound, &stop);
         let connections = match door {
-            Door::Api | Door::Frontier => {
-                Connections::new(around(routes, context), metrics, stop, places)
+            Door::Api => {
+                let (routes, context) = describe(state, routes(), BodyBudget::default());
+                Connections::new(around(routes, context), metrics, stop, all)
             }
             Door::Public => {
-                let places = (places / 4).clamp(1, MAX_PUBLIC_CONNECTIONS);
+                let bodies = BodyBudget::of(public::BODIES);
+                let (routes, context) = describe(state, public::routes(), bodies);
                 let inner = public::around(routes, context);
                 Connections {
                     of_client: Some(Arc::default()),
-                    ..Connections::new(inner, metrics, stop, places)
+                    ..Connections::new(inner, metrics, stop, share(MAX_PUBLIC_CONNECTIONS))
+                }
+            }
+            Door::Frontier => {
+                let router = frontier::router(state, bound, stop.clone());
+                Connections {
+                    is_http2: true,
+                    ..Connections::new(router, metrics, stop, share(MAX_FRONTIER_CONNECTIONS))
                 }
             }
         };
         connections.accept_from(listener).await;
         connections.drain(drain).await;
     }
+}
+
+/// Routes, and what their handlers share.
+fn described(
+    state: ServeState,
+    routes: Routes,
+    bodies: BodyBudget,
+    bound: SocketAddr,
+    stop: &CancellationToken,
+) -> (Router<Arc<Context>>, Arc<Context>) {
+    let (routes, description) = routes.finish(state.version);
+    let context = Context {
+        state,
+        bound,
+        stop: stop.clone(),
+        description,
+        bodies,
+        streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+        budgets: public::Budgets::default(),
+    };
+    (routes, Arc::new(context))
 }
 
 /// All connections, and what each of them needs.

@@ -12,6 +12,8 @@ mod put;
 mod queues;
 mod reads;
 mod remove;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;

@@ -61,7 +61,7 @@ async fn what_is_not_of_the_protocol_is_an_answer_and_no_more() {
     for (call, status, times) in [
         ("/urlfrontier.URLFrontier/ListNodes", 200, 1),
         ("/urlfrontier.URLFrontier/SetLogLevel", 400, 1),
-        ("other", 501, 1),
+        ("other", 404, 1),
     ] {
         let line = format!(
             "sitemapd_api_requests_total{{method=\"POST\",route=\"{call}\",status=\"{status}\"}} {times}\n"

@@ -139,6 +139,23 @@ async fn a_page_that_asks_for_a_pause_gets_it_for_its_queue() {
 }
 
 #[tokio::test]
+async fn a_url_that_is_never_reported_is_given_up_until_somebody_reports_it() {
+    let (_world, daemon, mut client) = started(&obeying()).await;
+    let url = "http://a.test/";
+    client.put(vec![discovered(info(url))]).await;
+    for delivery in 1..=8 {
+        assert_eq!(client.get(1, 0).await, [url], "delivery {delivery}");
+        daemon.clock.advance(std::time::Duration::from_secs(31));
+    }
+    assert!(client.get(1, 0).await.is_empty());
+    let dead = daemon.store.dead(10, None).await.unwrap().items;
+    assert_eq!(dead.iter().map(|dead| dead.url.as_str()).collect::<Vec<_>>(), [url]);
+    client.put(vec![known(info(url), 1)]).await;
+    assert_eq!(client.get(1, 0).await, [url]);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_report_settles_the_lease_of_whoever_has_it() {
     let (_world, daemon, mut client) = started(&config("")).await;
     client.put(vec![discovered(info("http://a.test/"))]).await;

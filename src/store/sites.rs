@@ -453,6 +453,10 @@ impl State {
         if row.is_queued() {
             self.dequeue(row.place())?;
         }
+        if row.leased {
+            let place = (row.crawl, row.host);
+            self.frontier.count_leases(std::iter::empty(), std::iter::once(place));
+        }
         self.conn
             .prepare_cached(
                 "DELETE FROM extensions WHERE url_id = ?1 AND source_id IN

@@ -2,7 +2,7 @@
 //! protocol, and one delay for each serving of a queue, however many URLs it
 //! has: the client spaces those itself.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::LazyLock;
 
 use rusqlite::params;
@@ -32,8 +32,6 @@ const EXPIRED: i64 = 1_000;
 /// One job of a call.
 struct Serving<'a> {
     get: &'a Get,
-    /// How many URLs are out, by queue, where that is limited.
-    out: HashMap<(CrawlId, String), u32>,
     leased: Vec<(String, Leased)>,
     /// Hosts that keep their turn for another call.
     passed: Vec<HostId>,
@@ -50,18 +48,12 @@ impl Serving<'_> {
         queues >= most || self.leased.len() >= MAX_GET as usize
     }
 
-    /// How many more URLs of a queue this call may have.
-    fn room(&self, queue: &(CrawlId, String)) -> usize {
-        if self.progress.served.contains(queue) {
-            return 0;
-        }
+    /// How many more URLs of a queue this call may have, if so many are out.
+    fn room(&self, out: u32) -> usize {
         let left = MAX_GET as usize - self.leased.len();
         match self.get.per_queue {
             0 => left,
-            most => {
-                let out = self.out.get(queue).copied().unwrap_or(0);
-                left.min(most.saturating_sub(out) as usize)
-            }
+            most => left.min(most.saturating_sub(out) as usize),
         }
     }
 }
@@ -80,13 +72,9 @@ impl State {
     ) -> Result<(Vec<Served>, Progress), StoreError> {
         self.ahead.stays();
         self.return_expired()?;
-        let mut serving =
-            Serving { get, out: HashMap::new(), leased: Vec::new(), passed: Vec::new(), progress };
+        let mut serving = Serving { get, leased: Vec::new(), passed: Vec::new(), progress };
         if !self.frontier.active || serving.is_full() {
             return Ok((Vec::new(), serving.progress));
-        }
-        if get.per_queue > 0 {
-            serving.out = self.in_process()?;
         }
         for crawl in self.crawls_of(get) {
             if self.crawls.get(&crawl).is_none_or(|crawl| crawl.paused) {
@@ -141,26 +129,6 @@ impl State {
         }
     }
 
-    /// How many URLs of each queue are out now. Looks at every lease, which
-    /// fetchers keep to some thousands.
-    fn in_process(&mut self) -> Result<HashMap<(CrawlId, String), u32>, StoreError> {
-        let counted: Vec<(i64, i64, u32)> = self
-            .conn
-            .prepare_cached("SELECT crawl_id, host_id, count(*) FROM leases GROUP BY 1, 2")
-            .and_then(|mut query| {
-                query
-                    .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-                    .and_then(Iterator::collect)
-            })
-            .map_err(engine)?;
-        let mut all = HashMap::new();
-        for (crawl, host, count) in counted {
-            let queue = (CrawlId(crawl), self.queue_name(HostId(host))?);
-            *all.entry(queue).or_default() += count;
-        }
-        Ok(all)
-    }
-
     fn serve_queues(
         &mut self,
         call: &mut Call,
@@ -181,8 +149,14 @@ impl State {
             let clock = self.host(host)?.not_before();
             let clock = clock.max(self.held_until(call.crawl, host)?);
             let queue = (call.crawl, self.queue_name(host)?);
-            let room = serving.room(&queue);
-            if clock > call.now || room == 0 {
+            let room = if clock > call.now || serving.progress.served.contains(&queue) {
+                0
+            } else if serving.get.per_queue > 0 {
+                serving.room(self.in_process(queue.0, &queue.1)?)
+            } else {
+                serving.room(0)
+            };
+            if room == 0 {
                 self.window(call.crawl).skipped(host, clock.max(call.now + 1));
                 if clock <= call.now {
                     serving.passed.push(host);

@@ -12,6 +12,7 @@ use super::super::hosts::{KEYED, millis, name_of};
 use super::super::state::State;
 use super::super::{StoreError, engine};
 use super::{MAX_NAME, Rules};
+use crate::by_id::ById;
 use crate::model::{CrawlId, HostId};
 
 /// Queues whose settings are remembered at most.
@@ -44,8 +45,32 @@ pub(crate) struct Memory {
     /// Is anything set for any queue?
     any: bool,
     rules: Rules,
+    /// How many URLs of each host are out, once that was asked for.
+    out: Option<ById<(CrawlId, HostId), u32>>,
     /// Which crawl comes first in the next call for any.
     pub(super) turn: usize,
+}
+
+impl Memory {
+    /// Leases have been made, and have ended.
+    pub(in super::super) fn count_leases(
+        &mut self,
+        made: impl Iterator<Item = (CrawlId, HostId)>,
+        ended: impl Iterator<Item = (CrawlId, HostId)>,
+    ) {
+        let Some(out) = &mut self.out else { return };
+        for place in made {
+            *out.entry(place).or_default() += 1;
+        }
+        for place in ended {
+            if let Some(count) = out.get_mut(&place) {
+                *count = count.saturating_sub(1);
+                if *count == 0 {
+                    out.remove(&place);
+                }
+            }
+        }
+    }
 }
 
 /// What is set for one queue.
@@ -83,6 +108,28 @@ impl State {
     pub(super) fn hosts_named(&self, name: &str) -> Result<Vec<HostId>, StoreError> {
         let hosts = self.column("SELECT id FROM hosts WHERE name = ?1", [name])?;
         Ok(hosts.into_iter().map(HostId).collect())
+    }
+
+    /// How many URLs of a queue are out: counted once, and kept from then on.
+    pub(super) fn in_process(&mut self, crawl: CrawlId, name: &str) -> Result<u32, StoreError> {
+        if self.frontier.out.is_none() {
+            let counted = self
+                .conn
+                .prepare_cached("SELECT crawl_id, host_id, count(*) FROM leases GROUP BY 1, 2")
+                .and_then(|mut query| {
+                    query
+                        .query_map([], |row| {
+                            Ok(((CrawlId(row.get(0)?), HostId(row.get(1)?)), row.get(2)?))
+                        })
+                        .and_then(Iterator::collect)
+                })
+                .map_err(engine)?;
+            self.frontier.out = Some(counted);
+        }
+        let hosts = self.hosts_named(name)?;
+        let out = self.frontier.out.as_ref();
+        let of = |host: HostId| out.and_then(|out| out.get(&(crawl, host))).copied().unwrap_or(0);
+        Ok(hosts.into_iter().map(of).sum())
     }
 
     fn rules_of(&mut self, crawl: CrawlId, name: String) -> Result<QueueRules, StoreError> {

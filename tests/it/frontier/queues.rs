@@ -71,6 +71,17 @@ async fn no_more_of_a_queue_are_in_process_than_a_client_says() {
     // Those that are held come back when their time is over, to their places.
     daemon.clock.advance(Duration::from_secs(31));
     assert_eq!(client.get(3, 0).await, urls[1..4]);
+    // What is removed is not in process any more, whoever has it.
+    let queue = QueueWithinCrawlParams { key: "a.test".to_owned(), ..Default::default() };
+    assert_eq!(client.count("DeleteQueue", queue).await, 5);
+    client.put(vec![discovered(info(&urls[4]))]).await;
+    assert_eq!(client.get(1, 0).await, urls[4..]);
+    // Leases of our own fetchers count as well.
+    client.put(vec![discovered(info(&urls[3]))]).await;
+    assert_eq!(daemon.lease().await.len(), 1);
+    client.put(vec![discovered(info(&urls[2]))]).await;
+    assert!(client.get(2, 0).await.is_empty());
+    assert_eq!(client.get(3, 0).await, urls[2..3]);
     daemon.stop().await;
 }
 

@@ -65,8 +65,12 @@ const MAX_OF_CLIENT: usize = 16;
 const MAX_FRONTIER_CONNECTIONS: usize = 256;
 /// Calls at once on one of them.
 const MAX_CALLS: u32 = 100;
-/// Bytes that its client may send before they are read: of a call, of all.
-const WINDOWS: (u32, u32) = (256 << 10, 1 << 20);
+/// Bytes that its client may send before they are read: of a call, and of all.
+/// The second is more than all calls that may stream can fill: half of it is what
+/// h2 allows for the overhead of frames under 256 bytes that wait to be read,
+/// beyond which it ends the connection; and a client may well send each URL in a
+/// frame of its own, of 30 bytes or more.
+const WINDOWS: (u32, u32) = (64 << 10, 64 << 20);
 /// It is asked for a sign of life this often, and has so long to answer: a stream
 /// may last for days, so no age ends it.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));

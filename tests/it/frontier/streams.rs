@@ -110,6 +110,21 @@ async fn thousands_go_in_and_come_out_once_each() {
 }
 
 #[tokio::test]
+async fn a_sender_that_is_faster_than_the_store_is_held_back_and_not_cut_off() {
+    let (_world, daemon, mut client) = started(&config("")).await;
+    // One at a time, so that each is a frame of its own.
+    let items = futures_util::stream::iter(0..15_000).then(|number| async move {
+        tokio::task::yield_now().await;
+        discovered(info(&format!("http://h{}.test/{number}", number % 100)))
+    });
+    let acks: Vec<Result<AckMessage, Status>> = client.stream("PutURLs", items).await;
+    let refused = acks.iter().find_map(|ack| ack.as_ref().err());
+    assert!(refused.is_none(), "{refused:?}");
+    assert_eq!(acks.len(), 15_000);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_dump_that_is_taken_in_elsewhere_is_what_it_was() {
     let (_world, daemon, mut client) = started(&obeying()).await;
     let far = 2_000_000_000;

@@ -10,7 +10,7 @@ use crate::support::{Origin, Reply};
 fn site(origin: &Origin) -> String {
     let base = origin.base();
     config(&format!(
-        "[poll]\nfirst = \"1d\"\nmin = \"1h\"\n[[site]]\nname = \"a\"\nurl = \"{base}/\"\n\
+        "[[site]]\nname = \"a\"\nurl = \"{base}/\"\npoll = \"30d\"\n\
          sitemaps = [\"{base}/sitemap.xml\"]\nfeeds = []\nobey_robots = false\n"
     ))
 }

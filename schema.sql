@@ -35,7 +35,9 @@ CREATE TABLE sites (
 -- clock is shared by polls and leases and kept over restarts.
 CREATE TABLE hosts (
     id           INTEGER PRIMARY KEY,
-    authority    TEXT NOT NULL UNIQUE,          -- scheme://host[:port]
+    authority    TEXT NOT NULL UNIQUE,          -- scheme://host[:port]; or key:… for a queue that a client of the frontier named
+    name         TEXT NOT NULL,                 -- the host in it, or that key: what the frontier calls the queue
+    base         TEXT NOT NULL AS (CASE substr(authority, 1, 4) WHEN 'key:' THEN '' ELSE authority END) VIRTUAL, -- what paths go on from
     part         INTEGER NOT NULL,              -- 0 to 255, fixed for ever: unseeded hash of the authority
     next_at      INTEGER NOT NULL DEFAULT 0,    -- the clock: no request before
     paused_until INTEGER NOT NULL DEFAULT 0,    -- Retry-After, 429: nothing before
@@ -43,6 +45,8 @@ CREATE TABLE hosts (
     delay_ms     INTEGER NOT NULL,              -- between two requests: host_delay or Crawl-delay
     robots       INTEGER NOT NULL DEFAULT 0     -- version of robots.txt that pages are judged by; 0 unknown
 ) STRICT;
+
+CREATE INDEX hosts_name ON hosts (name);
 
 -- The last robots.txt that was read well, per host.
 CREATE TABLE robots (
@@ -141,7 +145,7 @@ CREATE TABLE urls (
     host_id            INTEGER NOT NULL,
     site_id            INTEGER,                 -- null: pushed, not listed
     source_id          INTEGER,                 -- the source whose evidence counts first
-    path               TEXT NOT NULL,           -- from the first slash on, normalised
+    path               TEXT NOT NULL,           -- from the first slash on, normalised; all of the URL under a key of a client
     first_seen_s       INTEGER NOT NULL,
     listed             INTEGER NOT NULL DEFAULT 1,
     kind               INTEGER NOT NULL DEFAULT 0, -- what it is listed as: 0 page, else followed
@@ -429,11 +433,32 @@ CREATE TABLE deliveries (
 
 CREATE INDEX deliveries_source ON deliveries (source_id);
 
+-- What clients of the frontier (src/serve/frontier/) set for a queue: a crawl
+-- and the name of its hosts.
+CREATE TABLE frontier_queues (
+    crawl_id      INTEGER NOT NULL,
+    name          TEXT NOT NULL,
+    delay_ms      INTEGER,                      -- between two servings; null: that of the host
+    blocked_until INTEGER NOT NULL DEFAULT 0,   -- nothing is leased before
+    max_completed INTEGER NOT NULL DEFAULT 0,   -- nothing is leased from so many on; 0: no limit
+    completed     INTEGER NOT NULL DEFAULT 0,   -- rows of frontier_urls that are
+    PRIMARY KEY (crawl_id, name)
+) STRICT, WITHOUT ROWID;
+
+-- What clients of the frontier said of a URL, their own or one that is listed.
+CREATE TABLE frontier_urls (
+    url_id    INTEGER PRIMARY KEY,
+    pushed    INTEGER NOT NULL,                 -- 1: they made it known, so no source's silence removes it
+    completed INTEGER NOT NULL DEFAULT 0,       -- 1: not to be fetched again
+    spelled   TEXT,                             -- as they wrote it, where that differs
+    metadata  TEXT                              -- JSON: lists of values by name
+) STRICT;
+
 -- For people: one row a URL, as the daemon sees it.
 CREATE VIEW url_view AS
 SELECT
     u.id,
-    h.authority || u.path AS url,
+    h.base || u.path AS url,
     CASE u.kind WHEN 0 THEN 'page' WHEN 1 THEN 'image' WHEN 2 THEN 'video' ELSE 'alternate' END AS kind,
     c.name AS crawl,
     s.name AS site,

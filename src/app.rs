@@ -5,7 +5,7 @@
 //! ends in one place, [`App::run`], which decides what that means.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::select_all;
@@ -19,6 +19,7 @@ use crate::fetch::resolver::{Lookup, system_lookup};
 use crate::fetch::{FetchSetupError, Fetcher, Surroundings};
 use crate::metrics::Metrics;
 use crate::schedule::{Poller, Pulse};
+use crate::serve::frontier::LevelDoor;
 use crate::serve::{LeaseDefaults, Readiness, ServeState, Server};
 use crate::store::{Store, StoreError};
 
@@ -105,6 +106,8 @@ pub struct App {
     metrics: Arc<Metrics>,
     server: Server,
     public: Option<Server>,
+    frontier: Option<Server>,
+    levels: Arc<OnceLock<LevelDoor>>,
     ready: Readiness,
     poller: Arc<Poller>,
     config: watch::Sender<Arc<Config>>,
@@ -143,6 +146,8 @@ impl App {
         let counted = Arc::clone(&metrics);
         let poller = Arc::new(Poller::new(own_store, fetcher, own_clock, counted, config_seen));
         let pusher = Arc::clone(&poller);
+        let levels: Arc<OnceLock<LevelDoor>> = Arc::default();
+        let set_level = Arc::clone(&levels);
         let state = ServeState {
             store: store.clone(),
             metrics: Arc::clone(&metrics),
@@ -159,6 +164,10 @@ impl App {
                 let failed = |error| StoreError::Engine(format!("a push failed: {error}"));
                 Box::pin(async move { taking.await.map_err(failed)? })
             }),
+            levels: Arc::new(move |level| match set_level.get() {
+                Some(set) => set(level),
+                None => Err("the log of this process is not the daemon's".to_owned()),
+            }),
         };
         let failed = |addr| move |source| AppError::Listen { addr, source };
         let public = match config.listen.public {
@@ -168,9 +177,35 @@ impl App {
             }
             None => None,
         };
+        let frontier = match config.listen.grpc {
+            Some(addr) => {
+                let bound = Server::bind_frontier(addr, state.clone()).await;
+                Some(bound.map_err(failed(addr))?)
+            }
+            None => None,
+        };
         let addr = config.listen.api;
         let server = Server::bind(addr, state).await.map_err(failed(addr))?;
-        Ok(Self { store, clock, metrics, server, public, ready, poller, config: watched, defaults })
+        let config = watched;
+        Ok(Self {
+            store,
+            clock,
+            metrics,
+            server,
+            public,
+            frontier,
+            levels,
+            ready,
+            poller,
+            config,
+            defaults,
+        })
+    }
+
+    /// Lets clients of the frontier set the level of the log, by this.
+    pub fn set_levels_by(&self, door: LevelDoor) {
+        // The first one stays; nobody gives two.
+        let _ = self.levels.set(door);
     }
 
     /// Where the API really listens.
@@ -181,6 +216,11 @@ impl App {
     /// Where webmasters are really listened to, if anywhere.
     pub fn public_addr(&self) -> Option<SocketAddr> {
         self.public.as_ref().map(Server::local_addr)
+    }
+
+    /// Where clients of the frontier protocol are really listened to, if anywhere.
+    pub fn grpc_addr(&self) -> Option<SocketAddr> {
+        self.frontier.as_ref().map(Server::local_addr)
     }
 
     /// For those who watch over it while it runs.
@@ -201,26 +241,20 @@ impl App {
         stop: CancellationToken,
         mut reload: mpsc::Receiver<Reload>,
     ) -> Result<(), AppError> {
-        let Self { store, clock, metrics, server, public, ready, poller, config, defaults } = self;
+        let Self { store, clock, metrics, server, public, frontier, ready, poller, .. } = self;
+        let (config, defaults) = (self.config, self.defaults);
         // A task that ends by itself takes the others with it.
         let inner = stop.child_token();
         let serving = tokio::spawn(server.run(inner.clone(), DRAIN));
         let minding = tokio::spawn(Arc::clone(&poller).mind_pushes(inner.clone()));
-        let hearing = tokio::spawn({
-            let stop = inner.clone();
-            async move {
-                match public {
-                    Some(public) => public.run(stop, DRAIN).await,
-                    None => stop.cancelled().await,
-                }
-            }
-        });
+        let hearing = tokio::spawn(listen_if(public, inner.clone()));
+        let fronting = tokio::spawn(listen_if(frontier, inner.clone()));
         let pushing = tokio::spawn(Arc::clone(&poller).mind_hubs(inner.clone()));
         let polling = tokio::spawn(poller.run(inner.clone()));
         let reaping = tokio::spawn(reap(store.clone(), clock.clone(), metrics, inner.clone()));
         let tending = tokio::spawn(maintain(store.clone(), clock, inner.clone()));
         ready.set(true);
-        let mut tasks = [serving, polling, reaping, tending, hearing, minding, pushing];
+        let mut tasks = [serving, polling, reaping, tending, hearing, minding, pushing, fronting];
         let names = [
             "the API",
             "the poll loop",
@@ -229,6 +263,7 @@ impl App {
             "the public listener",
             "the minder of pushes",
             "the minder of hubs",
+            "the frontier",
         ];
         let failing = store.clone();
         let mut failed = std::pin::pin!(failing.failed());
@@ -271,6 +306,14 @@ impl App {
                 Err(AppError::Stopped(format!("{name} stopped unexpectedly{why}")))
             }
         }
+    }
+}
+
+/// Serves a listener that there may be, until told to stop.
+async fn listen_if(server: Option<Server>, stop: CancellationToken) {
+    match server {
+        Some(server) => server.run(stop, DRAIN).await,
+        None => stop.cancelled().await,
     }
 }
 

@@ -34,7 +34,7 @@
 //! | `recrawl` | pure: what is known of a URL to when it is due and its place in line |
 //! | `store` | the only door to SQL: effects in, views out |
 //! | `queue` | the words of leasing, and the window that says whose turn it is |
-//! | `serve` | the HTTP API, the status page, health and metrics |
+//! | `serve` | the HTTP API, the frontier over gRPC, the status page, health and metrics |
 //! | `app` | builds the daemon and runs it; the caller owns the stop signal |
 //! | `cli` | one file per subcommand |
 //! | `metrics`, `log` | what is counted, what is said |

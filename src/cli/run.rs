@@ -5,6 +5,7 @@
 //! changes nothing. Where systemd started us, it is told how we are.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
@@ -23,7 +24,7 @@ use super::{Failure, Options};
 use crate::app::{App, AppError, Reload};
 use crate::clock::Clock;
 use crate::config::reload::{self, ReloadPlan};
-use crate::config::{self, Config, Env};
+use crate::config::{self, Config, Env, Log, LogFormat};
 use crate::log::{self, LogHandle};
 use crate::store::Store;
 
@@ -56,6 +57,14 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
     if let Some(public) = app.public_addr() {
         info!(public = %public, "listening to webmasters");
     }
+    if let Some(grpc) = app.grpc_addr() {
+        info!(grpc = %grpc, "listening to clients of the frontier");
+    }
+    let turned = logs.clone();
+    app.set_levels_by(Arc::new(move |level| {
+        let log = Log { level: level.to_owned(), format: LogFormat::Text };
+        turned.apply(&log).map_err(|error| error.to_string())
+    }));
     let store = app.store().clone();
     let stop = CancellationToken::new();
     // One reload at a time: the next waits in the signal.

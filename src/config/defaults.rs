@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 
 use super::{
     Budget, ChangeFreqIntervals, Config, Daemon, Durability, Fetch, FetchLimits, Listen, Log,
-    LogFormat, Order, Politeness, Poll, Queue, Recrawl, Store,
+    LogFormat, Order, Politeness, Poll, Queue, Recrawl, Store, UrlFrontier,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -46,6 +46,7 @@ impl Default for Config {
                 token_file: None,
                 public: None,
                 public_url: None,
+                grpc: None,
                 token: None,
             },
             fetch: Fetch::default(),
@@ -70,6 +71,7 @@ impl Default for Config {
                 changefreq: ChangeFreqIntervals::default(),
             },
             queue: Queue { order: Order::Learned, lease: 5 * MINUTE, max_attempts: 8 },
+            urlfrontier: UrlFrontier { trust_dates: false },
             store: Store {
                 durability: Durability::Full,
                 keep_changes: 30 * DAY,

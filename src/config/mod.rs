@@ -51,6 +51,8 @@ pub struct Config {
     pub recrawl: Recrawl,
     /// How the queue is served.
     pub queue: Queue,
+    /// What clients of the `URLFrontier` protocol may decide.
+    pub urlfrontier: UrlFrontier,
     /// How the store keeps what it knows.
     pub store: Store,
     /// What is logged, and how.
@@ -84,6 +86,8 @@ pub struct Listen {
     /// Where others reach that listener, with a slash at the end: hubs are told
     /// to push there. Without it nothing is subscribed to.
     pub public_url: Option<Url>,
+    /// Clients of the `URLFrontier` protocol; nobody where it is not set.
+    pub grpc: Option<SocketAddr>,
     /// The token itself, from the environment; used where no file is named.
     pub token: Option<env::Token>,
 }
@@ -228,6 +232,13 @@ pub enum Order {
     Protocol,
     /// Begins as that and moves with evidence: the highest value first.
     Learned,
+}
+
+/// `[urlfrontier]`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UrlFrontier {
+    /// Is a URL due exactly when its client says so? Else never before.
+    pub trust_dates: bool,
 }
 
 /// `[store]`

@@ -26,6 +26,7 @@ pub(super) struct RawConfig {
     pub(super) queue: RawQueue,
     pub(super) store: RawStore,
     pub(super) log: RawLog,
+    pub(super) urlfrontier: RawUrlFrontier,
     pub(super) egress: Leaf,
     pub(super) site: Vec<Spanned<RawSite>>,
 }
@@ -125,6 +126,12 @@ pub(super) struct RawQueue {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+pub(super) struct RawUrlFrontier {
+    pub(super) trust_dates: Leaf,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub(super) struct RawStore {
     pub(super) durability: Leaf,
     pub(super) keep_changes: Leaf,
@@ -206,6 +213,7 @@ impl Shape {
             ("poll", Self::flat::<RawPoll>()),
             ("recrawl", recrawl),
             ("queue", Self::flat::<RawQueue>()),
+            ("urlfrontier", Self::flat::<RawUrlFrontier>()),
             ("store", Self::flat::<RawStore>()),
             ("log", Self::flat::<RawLog>()),
             ("site", Self::of_site()),

@@ -8,7 +8,7 @@ use super::{Config, Site, site};
 
 /// Keys that are read once, when the daemon starts: sockets, the data folder
 /// and its locks, and what the HTTP client and the log format are built from.
-const RESTART: [&str; 15] = [
+const RESTART: [&str; 16] = [
     "daemon.contact",
     "daemon.data_dir",
     "daemon.user_agent",
@@ -19,6 +19,7 @@ const RESTART: [&str; 15] = [
     "fetch.proxy",
     "fetch.total_timeout",
     "listen.api",
+    "listen.grpc",
     "listen.public",
     "listen.public_url",
     "listen.token_file",

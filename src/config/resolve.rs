@@ -12,8 +12,8 @@ use super::raw::{
     RawQueue, RawRecrawl, RawStore,
 };
 use super::read::{
-    Reader, allowed_address, duration, list, listener, number, one_of, size, string, timezone,
-    web_url, whole,
+    Reader, allowed_address, duration, flag, list, listener, number, one_of, size, string,
+    timezone, web_url, whole,
 };
 use super::units::format_duration;
 use super::{
@@ -45,6 +45,7 @@ pub(super) fn sections(raw: &RawConfig, env: &Env, reader: &mut Reader<'_>) -> C
     poll(&mut config.poll, &raw.poll, reader);
     recrawl(&mut config.recrawl, &raw.recrawl, reader);
     queue(&mut config.queue, &raw.queue, reader);
+    reader.set(&mut config.urlfrontier.trust_dates, &raw.urlfrontier.trust_dates, flag);
     store(&mut config.store, &raw.store, reader);
     log(&mut config.log, &raw.log, reader);
     config
@@ -90,7 +91,6 @@ fn contact(text: &str) -> Result<Option<String>, String> {
 }
 
 fn listen(listen: &mut Listen, raw: &RawListen, env: &Env, reader: &mut Reader<'_>) {
-    reader.not_served(&raw.grpc, "listen.grpc");
     reader.set(&mut listen.api, &raw.api, listener);
     reader.set(&mut listen.public, &raw.public, |v| listener(v).map(Some));
     reader.set(&mut listen.public_url, &raw.public_url, |v| public_url(string(v)?).map(Some));
@@ -98,18 +98,21 @@ fn listen(listen: &mut Listen, raw: &RawListen, env: &Env, reader: &mut Reader<'
         let message = "is where listen.public is reached from outside, and that is not set";
         reader.fault_at(&[&raw.public_url], message.to_owned());
     }
+    reader.set(&mut listen.grpc, &raw.grpc, |v| listener(v).map(Some));
     let file = reader.file();
     reader.set(&mut listen.token_file, &raw.token_file, |v| file(v).map(Some));
     listen.token = env.token();
     let has_token = raw.token_file.is_some() || listen.token.is_some();
-    if !listen.api.ip().is_loopback() && !has_token {
-        let message = format!(
-            "found \"{}\", which others can reach; allowed beyond loopback only with \
-             listen.token_file, the file that holds the bearer token, or with the token itself \
-             in the environment as {TOKEN}",
-            listen.api
-        );
-        reader.fault_at(&[&raw.api], message);
+    for (address, leaf) in [(Some(listen.api), &raw.api), (listen.grpc, &raw.grpc)] {
+        let Some(address) = address.filter(|address| !address.ip().is_loopback()) else { continue };
+        if !has_token {
+            let message = format!(
+                "found \"{address}\", which others can reach; allowed beyond loopback only with \
+                 listen.token_file, the file that holds the bearer token, or with the token itself \
+                 in the environment as {TOKEN}"
+            );
+            reader.fault_at(&[leaf], message);
+        }
     }
 }
 

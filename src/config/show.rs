@@ -87,6 +87,7 @@ fn daemon_and_listen(config: &Config, list: &mut List) {
     list.add_some("listen.token_file", config.listen.token_file.as_deref().map(path));
     list.add_some("listen.public", config.listen.public.map(|addr| addr.to_string()));
     list.add_some("listen.public_url", config.listen.public_url.as_ref().map(url::Url::to_string));
+    list.add_some("listen.grpc", config.listen.grpc.map(|addr| addr.to_string()));
 }
 
 fn fetch(fetch: &Fetch, secrets: Secrets, list: &mut List) {
@@ -149,6 +150,7 @@ fn storage(config: &Config, list: &mut List) {
     list.add("queue.order", order);
     list.add("queue.lease", duration(queue.lease));
     list.add("queue.max_attempts", i64::from(queue.max_attempts));
+    list.add("urlfrontier.trust_dates", config.urlfrontier.trust_dates);
     list.add("store.durability", durability);
     list.add("store.keep_changes", duration(store.keep_changes));
     list.add("store.keep_polls", duration(store.keep_polls));

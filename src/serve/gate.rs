@@ -94,7 +94,7 @@ fn named_host(uri: &Uri, headers: &HeaderMap) -> Result<Authority, Problem> {
     }
 }
 
-fn check_token(expected: &str, headers: &HeaderMap) -> Result<(), Problem> {
+pub(super) fn check_token(expected: &str, headers: &HeaderMap) -> Result<(), Problem> {
     let given = headers.get(header::AUTHORIZATION).map(axum::http::HeaderValue::as_bytes);
     let Some(given) = given.and_then(bearer) else {
         return Err(Problem::new(

@@ -5,10 +5,12 @@
 //! (`wire`), bodies are bounded (`extract`), callers are judged in one place
 //! (`gate`), and each connection is under limits (`server`). The handlers' types
 //! are the description that the API gives of itself (`openapi`). Webmasters, who
-//! are anybody, have a listener and routes of their own (`public`).
+//! are anybody, have a listener and routes of their own (`public`), and so have
+//! crawlers that speak the `URLFrontier` protocol (`frontier`).
 
 mod changes;
 mod extract;
+pub mod frontier;
 mod gate;
 mod indexnow;
 mod lease;
@@ -93,6 +95,8 @@ pub struct ServeState {
     pub refuses: Refuses,
     /// Takes in what owners push.
     pub push: PushDoor,
+    /// Sets the level of the log, where it is ours.
+    pub levels: frontier::LevelDoor,
 }
 
 /// Checks the key of a push, and takes in its URLs.

@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use axum::Router;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::{Service as _, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -28,7 +28,9 @@ use tokio_util::task::TaskTracker;
 
 use super::changes::MAX_STREAMS;
 use super::extract::BodyBudget;
+use super::frontier;
 use super::limits::key_of;
+use super::openapi::Routes;
 use super::public::{self, Peer};
 use super::watch::REQUEST_TIMEOUT;
 use super::wire::grouped;
@@ -44,6 +46,8 @@ const FALLBACK_FILES: usize = 512;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of a request's header (and of the read buffer).
 const MAX_HEADER_BYTES: usize = 64 << 10;
+/// The same of HTTP/2.
+const MAX_HEADER_LIST: u32 = 16 << 10;
 /// Fields of a request's header.
 const MAX_HEADERS: usize = 64;
 /// Age at which a connection takes no further request; clients reconnect.
@@ -57,6 +61,19 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 const MAX_PUBLIC_CONNECTIONS: usize = 256;
 /// Of these, of one client that is not on this machine.
 const MAX_OF_CLIENT: usize = 16;
+/// Connections at once of clients of the frontier, within the same share.
+const MAX_FRONTIER_CONNECTIONS: usize = 256;
+/// Calls at once on one of them.
+const MAX_CALLS: u32 = 100;
+/// Bytes that its client may send before they are read: of a call, and of all.
+/// The second is more than all calls that may stream can fill: half of it is what
+/// h2 allows for the overhead of frames under 256 bytes that wait to be read,
+/// beyond which it ends the connection; and a client may well send each URL in a
+/// frame of its own, of 30 bytes or more.
+const WINDOWS: (u32, u32) = (64 << 10, 64 << 20);
+/// It is asked for a sign of life this often, and has so long to answer: a stream
+/// may last for days, so no age ends it.
+const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
 
 /// Who comes in by a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +82,8 @@ enum Door {
     Api,
     /// Webmasters, which is anybody.
     Public,
+    /// Crawlers that speak the frontier protocol, over HTTP/2.
+    Frontier,
 }
 
 /// A listener, bound and not yet served.
@@ -86,6 +105,11 @@ impl Server {
         Self::bind_door(addr, state, Door::Public).await
     }
 
+    /// Binds the listener of the frontier protocol.
+    pub async fn bind_frontier(addr: SocketAddr, state: ServeState) -> io::Result<Self> {
+        Self::bind_door(addr, state, Door::Frontier).await
+    }
+
     async fn bind_door(addr: SocketAddr, state: ServeState, door: Door) -> io::Result<Self> {
         let listener = TcpListener::bind(addr).await?;
         let bound = listener.local_addr()?;
@@ -103,31 +127,29 @@ impl Server {
     pub async fn run(self, stop: CancellationToken, drain: Duration) {
         let Self { listener, bound, state, door } = self;
         let metrics = state.metrics.clone();
-        let (routes, bodies) = match door {
-            Door::Api => (routes(), BodyBudget::default()),
-            Door::Public => (public::routes(), BodyBudget::of(public::BODIES)),
-        };
-        let (routes, description) = routes.finish(state.version);
-        let context = Context {
-            state,
-            bound,
-            stop: stop.clone(),
-            description,
-            bodies,
-            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
-            budgets: public::Budgets::default(),
-        };
         let limits = std::fs::read_to_string("/proc/self/limits").ok();
-        let places = connection_limit(limits.as_deref());
-        let context = Arc::new(context);
+        let all = connection_limit(limits.as_deref());
+        let share = |most| (all / 4).clamp(1, most);
+        let describe = |state, routes, bodies| described(state, routes, bodies, bound, &stop);
         let connections = match door {
-            Door::Api => Connections::new(around(routes, context), metrics, stop, places),
+            Door::Api => {
+                let (routes, context) = describe(state, routes(), BodyBudget::default());
+                Connections::new(around(routes, context), metrics, stop, all)
+            }
             Door::Public => {
-                let places = (places / 4).clamp(1, MAX_PUBLIC_CONNECTIONS);
+                let bodies = BodyBudget::of(public::BODIES);
+                let (routes, context) = describe(state, public::routes(), bodies);
                 let inner = public::around(routes, context);
                 Connections {
                     of_client: Some(Arc::default()),
-                    ..Connections::new(inner, metrics, stop, places)
+                    ..Connections::new(inner, metrics, stop, share(MAX_PUBLIC_CONNECTIONS))
+                }
+            }
+            Door::Frontier => {
+                let router = frontier::router(state, bound, stop.clone());
+                Connections {
+                    is_http2: true,
+                    ..Connections::new(router, metrics, stop, share(MAX_FRONTIER_CONNECTIONS))
                 }
             }
         };
@@ -136,12 +158,36 @@ impl Server {
     }
 }
 
+/// Routes, and what their handlers share.
+fn described(
+    state: ServeState,
+    routes: Routes,
+    bodies: BodyBudget,
+    bound: SocketAddr,
+    stop: &CancellationToken,
+) -> (Router<Arc<Context>>, Arc<Context>) {
+    let (routes, description) = routes.finish(state.version);
+    let context = Context {
+        state,
+        bound,
+        stop: stop.clone(),
+        description,
+        bodies,
+        streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+        budgets: public::Budgets::default(),
+    };
+    (routes, Arc::new(context))
+}
+
 /// All connections, and what each of them needs.
 #[derive(Clone)]
 struct Connections {
     router: Router,
     metrics: Arc<Metrics>,
     places: Arc<Semaphore>,
+    /// Is it HTTP/2, with the client knowing that beforehand (RFC 9113 section
+    /// 3.3)? Else HTTP/1.1.
+    is_http2: bool,
     /// How many each client has, where that is limited.
     of_client: Option<Arc<OfClient>>,
     /// What a connection without a place gets.
@@ -159,6 +205,7 @@ impl Connections {
             router,
             metrics,
             places: Arc::new(Semaphore::new(places)),
+            is_http2: false,
             of_client: None,
             overloaded: overloaded(places).into(),
             header_timeout: HEADER_TIMEOUT,
@@ -216,6 +263,9 @@ impl Connections {
     ) {
         // Answers are small and written whole; waiting to fill a packet only delays.
         let _ = stream.set_nodelay(true);
+        if self.is_http2 {
+            return self.serve_http2(stream).await;
+        }
         let inner = TowerToHyperService::new(self.router);
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
             request.extensions_mut().insert(Peer(peer));
@@ -238,6 +288,32 @@ impl Connections {
             ended = connection => log_end(ended),
             () = self.cut.cancelled() => {}
             () = sleep(LAST_REQUEST) => {}
+        }
+    }
+
+    async fn serve_http2(self, stream: TcpStream) {
+        // A client that says nothing at all has no business here.
+        if timeout(self.header_timeout, stream.readable()).await.is_err() {
+            return;
+        }
+        let connection = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(KEEP_ALIVE.0)
+            .keep_alive_timeout(KEEP_ALIVE.1)
+            .max_concurrent_streams(MAX_CALLS)
+            .max_header_list_size(MAX_HEADER_LIST)
+            .initial_stream_window_size(WINDOWS.0)
+            .initial_connection_window_size(WINDOWS.1)
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router));
+        let mut connection = pin!(connection);
+        tokio::select! {
+            ended = connection.as_mut() => return log_end(ended),
+            () = self.stop.cancelled() => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        tokio::select! {
+            ended = connection => log_end(ended),
+            () = self.cut.cancelled() => {}
         }
     }
 

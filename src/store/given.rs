@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rusqlite::{OptionalExtension, params};
 
-use super::hosts::millis;
+use super::hosts::{millis, page_text};
 use super::pending::NewLease;
 use super::rows::{UrlRow, reason};
 use super::state::State;
@@ -145,7 +145,7 @@ impl State {
             token,
             id: row.id,
             kind: row.kind,
-            url: format!("{authority}{}", row.path),
+            url: page_text(&authority, &row.path),
             site,
             source,
             host: authority,

@@ -61,7 +61,7 @@ impl State {
                 return Ok(true);
             }
         }
-        let Some(heir) = self.full_side(row.id)? else { return Ok(false) };
+        let Some(heir) = self.full_side(row.id)? else { return self.keep_pushed(row.id) };
         self.set_primary(row.id, heir, None)?;
         self.forget_side(row.id, heir)?;
         if primary != source {

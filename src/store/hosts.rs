@@ -94,8 +94,12 @@ impl State {
         }
         let part = (xxh3_64(authority.as_bytes()) % PARTITIONS).cast_signed();
         self.conn
-            .prepare_cached("INSERT INTO hosts (authority, part, delay_ms) VALUES (?1, ?2, ?3)")
-            .and_then(|mut insert| insert.execute(params![authority, part, millis(delay)]))
+            .prepare_cached(
+                "INSERT INTO hosts (authority, name, part, delay_ms) VALUES (?1, ?2, ?3, ?4)",
+            )
+            .and_then(|mut insert| {
+                insert.execute(params![authority, name_of(authority), part, millis(delay)])
+            })
             .map_err(engine)?;
         let id = HostId(self.conn.last_insert_rowid());
         self.read_host(id)?;
@@ -190,7 +194,7 @@ impl State {
         Ok(())
     }
 
-    fn tell_windows(&mut self, id: HostId, not_before: i64) {
+    pub(super) fn tell_windows(&mut self, id: HostId, not_before: i64) {
         for window in self.windows.values_mut() {
             window.set_clock(id, not_before);
         }
@@ -297,7 +301,48 @@ impl State {
     }
 }
 
+/// Marks the authority of a queue that a client of the frontier named.
+pub(super) const KEYED: &str = "key:";
+
+/// The host of an authority without scheme and port, or the key that a client
+/// named: what the frontier calls the queue.
+pub(super) fn name_of(authority: &str) -> &str {
+    if let Some(key) = authority.strip_prefix(KEYED) {
+        return key;
+    }
+    let rest = authority.split_once("://").map_or(authority, |(_, rest)| rest);
+    let end = match rest.find(']') {
+        Some(bracket) => bracket + 1,
+        None => rest.find(':').unwrap_or(rest.len()),
+    };
+    rest.get(..end).unwrap_or(rest)
+}
+
+/// The text of a URL. Under a key of a client's own its path is all of it.
+pub(super) fn page_text(authority: &str, path: &str) -> String {
+    if authority.starts_with(KEYED) { path.to_owned() } else { format!("{authority}{path}") }
+}
+
 /// A duration in whole milliseconds.
 pub(super) fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_has_the_name_of_its_host_or_its_key() {
+        for (authority, name) in [
+            ("https://example.org", "example.org"),
+            ("http://example.org:8080", "example.org"),
+            ("http://[2001:db8::1]", "[2001:db8::1]"),
+            ("http://[2001:db8::1]:81", "[2001:db8::1]"),
+            ("key:example.org", "example.org"),
+            ("key:http://a:b", "http://a:b"),
+        ] {
+            assert_eq!(name_of(authority), name);
+        }
+    }
 }

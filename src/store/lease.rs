@@ -33,10 +33,10 @@ const ROBOTS_WAIT_MS: i64 = 60_000;
 const WAIT_SHARE: u32 = 2;
 
 /// Candidates, each with its row; none for what is not in the queue any more.
-type Heads = Vec<(Candidate, Option<Box<UrlRow>>)>;
+pub(super) type Heads = Vec<(Candidate, Option<Box<UrlRow>>)>;
 
 /// What the gate says of one candidate.
-enum Gate {
+pub(super) enum Gate {
     Open,
     /// Taken out of the queue until something lifts it.
     Held(i64),
@@ -94,7 +94,7 @@ impl State {
                 window.next_turn_among(call.now, call.hosts.iter().copied())
             };
             let Some(host) = next else { break };
-            let clock = self.host(host)?.not_before();
+            let clock = self.host(host)?.not_before().max(self.held_until(call.crawl, host)?);
             if clock > call.now {
                 self.window(call.crawl).skipped(host, clock);
                 continue;
@@ -110,8 +110,8 @@ impl State {
         host: HostId,
         batch: &mut LeaseBatch,
     ) -> Result<(), StoreError> {
-        let state = self.host(host)?;
-        let (delay, start) = (state.delay_ms, state.not_before().max(call.now));
+        let delay = self.delay_in(call.crawl, host)?;
+        let start = self.host(host)?.not_before().max(call.now);
         let room = call.per_host.min(call.max - batch.urls.len()).min(fits(call.ttl, delay));
         let (mut taken, mut unjudged) = (0_usize, false);
         let mut claims = Vec::new();
@@ -162,12 +162,17 @@ impl State {
             self.end_turn(call, host, taken, start, delay)?;
         }
         if unjudged {
-            self.window(call.crawl).skipped(host, call.now + ROBOTS_WAIT_MS);
+            self.wait_for_robots(call, host);
         }
         Ok(())
     }
 
-    fn end_turn(
+    /// The host is looked at again when its robots.txt should be there.
+    pub(super) fn wait_for_robots(&mut self, call: &Call, host: HostId) {
+        self.window(call.crawl).skipped(host, call.now + ROBOTS_WAIT_MS);
+    }
+
+    pub(super) fn end_turn(
         &mut self,
         call: &Call,
         host: HostId,
@@ -212,7 +217,12 @@ impl State {
 
     /// The next candidates of a host in lease order, each with its row, all of
     /// them read at once; none for what is not in the queue any more.
-    fn next_rows(&mut self, call: &Call, host: HostId, wanted: usize) -> Result<Heads, StoreError> {
+    pub(super) fn next_rows(
+        &mut self,
+        call: &Call,
+        host: HostId,
+        wanted: usize,
+    ) -> Result<Heads, StoreError> {
         let candidates = self.next_candidates(call, host, wanted)?;
         let mut rows: Vec<_> =
             candidates.into_iter().map(|head| (head, self.ahead.take(head.id))).collect();
@@ -260,7 +270,11 @@ impl State {
         Ok(self.window(call.crawl).take(host, wanted, call.now))
     }
 
-    fn dequeue_stray(&mut self, crawl: CrawlId, stray: Candidate) -> Result<(), StoreError> {
+    pub(super) fn dequeue_stray(
+        &mut self,
+        crawl: CrawlId,
+        stray: Candidate,
+    ) -> Result<(), StoreError> {
         let place = super::turns::Place {
             crawl,
             host: stray.host,
@@ -276,7 +290,7 @@ impl State {
         self.windows.entry(crawl).or_default()
     }
 
-    fn gate(&mut self, row: &UrlRow) -> Result<Gate, StoreError> {
+    pub(super) fn gate(&mut self, row: &UrlRow) -> Result<Gate, StoreError> {
         if row.expires_s.is_some()
             && row.reason != Reason::Submitted
             && row.is_expired(self.steady_ms().div_euclid(1000))

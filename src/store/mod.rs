@@ -25,6 +25,7 @@ mod finish;
 mod for_fetchers;
 mod for_operators;
 mod for_polls;
+pub mod frontier;
 mod given;
 mod grants;
 mod history;

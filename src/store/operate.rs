@@ -3,6 +3,7 @@
 use rusqlite::params;
 use url::Url;
 
+use super::hosts::page_text;
 use super::rows::{UrlRow, held};
 use super::state::State;
 use super::{StoreError, engine};
@@ -32,7 +33,7 @@ impl State {
         if !self.blocks.contains_key(&row.crawl) {
             return Ok(false);
         }
-        let url = format!("{}{}", self.host(row.host)?.authority, row.path);
+        let url = page_text(&self.host(row.host)?.authority, &row.path);
         Ok(self
             .blocks
             .get(&row.crawl)

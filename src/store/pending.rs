@@ -111,7 +111,12 @@ impl State {
         let mut pending = std::mem::take(&mut self.pending);
         self.write_ends(&mut pending.ended).map_err(engine)?;
         self.write_places(&mut pending.places).map_err(engine)?;
-        self.write_leases(&mut pending.leases).map_err(engine)
+        self.write_leases(&mut pending.leases).map_err(engine)?;
+        self.frontier.count_leases(
+            pending.leases.iter().map(|lease| (lease.crawl, lease.host)),
+            pending.ended.iter().map(|ended| (ended.place.crawl, ended.place.host)),
+        );
+        Ok(())
     }
 
     fn write_leases(&self, leases: &mut [NewLease]) -> rusqlite::Result<()> {

@@ -42,6 +42,10 @@ pub(super) struct Policy {
     pub(super) opening_price: f64,
     /// Complete reads without a URL before it counts as removed.
     pub(super) removal_polls: u32,
+    /// Are the dates of clients of the frontier obeyed?
+    pub(super) trust_dates: bool,
+    /// Room on the disk below which nothing new is taken in, in bytes.
+    pub(super) min_free_disk: u64,
     /// How long change events are kept.
     pub(super) keep_changes: Duration,
     /// How long the history of polls is kept.
@@ -89,6 +93,8 @@ impl Policy {
             budget: config.recrawl.budget,
             opening_price: config.recrawl.price,
             removal_polls: config.poll.removal_polls,
+            trust_dates: config.urlfrontier.trust_dates,
+            min_free_disk: config.store.min_free_disk,
             keep_changes: config.store.keep_changes,
             keep_polls: config.store.keep_polls,
             default: common,

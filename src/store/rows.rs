@@ -234,7 +234,8 @@ impl State {
         self.write_feedback(row.place(), row.state, row.reason, row.attempt, &row.record)
     }
 
-    fn write_feedback(
+    /// Writes where a URL stands and what is kept of it.
+    pub(super) fn write_feedback(
         &mut self,
         place: Place,
         state: i64,

@@ -34,7 +34,7 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
 const REAP: i64 = 1_000;
 
 /// Leases that one call is about, by URL.
-type LeasedRows = ById<UrlId, (UrlRow, Lease)>;
+pub(super) type LeasedRows = ById<UrlId, (UrlRow, Lease)>;
 
 impl State {
     /// Settles leases; one result each, in order.
@@ -226,6 +226,7 @@ impl State {
     /// Takes back leases that have expired; says how many, and how many of
     /// them were given up for good.
     pub(super) fn reap(&mut self) -> Result<(usize, usize), StoreError> {
+        let (returned, given_up) = self.return_expired()?;
         let now = self.steady_ms();
         let mut query = self
             .conn
@@ -249,11 +250,11 @@ impl State {
             dead += usize::from(fate == Fate::Dead);
             self.end_lease(row, &lease, End::Expired, fate, None)?;
         }
-        Ok((expired.len(), dead))
+        Ok((expired.len() + returned, dead + given_up))
     }
 
     /// The leases of the URLs that tokens name.
-    fn read_leases(&self, tokens: &[Token]) -> Result<LeasedRows, StoreError> {
+    pub(super) fn read_leases(&self, tokens: &[Token]) -> Result<LeasedRows, StoreError> {
         let mut leased = LeasedRows::default();
         read_leased(&self.conn, tokens, |row, lease| {
             leased.insert(row.id, (row, lease));

@@ -440,7 +440,7 @@ impl State {
 
     /// Row numbers are never given out again: the lookup, and changes, may
     /// still name one that is forgotten.
-    fn keep_row_numbers(&mut self) -> Result<(), StoreError> {
+    pub(super) fn keep_row_numbers(&mut self) -> Result<(), StoreError> {
         self.conn
             .execute(
                 "INSERT OR REPLACE INTO meta (key, value) VALUES ('last_url', ?1)",
@@ -450,10 +450,14 @@ impl State {
             .map_err(engine)
     }
 
-    fn forget_url(&mut self, id: UrlId) -> Result<(), StoreError> {
+    pub(super) fn forget_url(&mut self, id: UrlId) -> Result<(), StoreError> {
         let Some(row) = self.url_row(id)? else { return Ok(()) };
         if row.is_queued() {
             self.dequeue(row.place())?;
+        }
+        if row.leased {
+            let place = (row.crawl, row.host);
+            self.frontier.count_leases(std::iter::empty(), std::iter::once(place));
         }
         self.conn
             .prepare_cached(
@@ -463,7 +467,7 @@ impl State {
             )
             .and_then(|mut delete| delete.execute([id.0]))
             .map_err(engine)?;
-        for table in ["leases", "feedback", "url_sources"] {
+        for table in ["leases", "feedback", "url_sources", "frontier_urls"] {
             self.conn
                 .prepare_cached(&format!("DELETE FROM {table} WHERE url_id = ?1"))
                 .and_then(|mut delete| delete.execute([id.0]))

@@ -74,6 +74,8 @@ pub(super) struct State {
     pub(super) robots_known: IdSet<(SiteId, HostId)>,
     /// Blocks in force, of the crawls that have any.
     pub(super) blocks: ById<CrawlId, Vec<Block>>,
+    /// What clients of the frontier set.
+    pub(super) frontier: super::frontier::Memory,
     /// What looks and reads have taught.
     pub(super) learning: Learning,
     /// The highest row of urls given out.
@@ -124,6 +126,7 @@ impl State {
             site_hosts: IdSet::default(),
             robots_known: IdSet::default(),
             blocks: ById::default(),
+            frontier: super::frontier::Memory::default(),
             learning: Learning::default(),
             last_url: 0,
             sources_moved: false,
@@ -173,6 +176,7 @@ impl State {
         self.crawls = read_crawls(&self.conn)?;
         self.read_paused_sites()?;
         self.read_blocks()?;
+        self.read_frontier()?;
         self.last_url = self
             .conn
             .query_row(

@@ -188,7 +188,7 @@ fn event(
     let at = timestamp(row.get(1).map_err(engine)?);
     let crawl: String = row.get(3).map_err(engine)?;
     conn.prepare_cached(
-        "SELECT h.authority || u.path, u.lastmod_s, u.lastmod_precision, u.kind, s.name
+        "SELECT h.base || u.path, u.lastmod_s, u.lastmod_precision, u.kind, s.name
          FROM urls u JOIN hosts h ON h.id = u.host_id LEFT JOIN sites s ON s.id = u.site_id
          WHERE u.id = ?1",
     )

@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use url::Url;
 
+use super::hosts::page_text;
 use super::lookup::find_on_disk;
 use super::policy::Policy;
 use super::record::{Fetched, Record};
@@ -23,7 +24,7 @@ const PEEK_HOSTS: u32 = 1_000;
 /// The text of a URL.
 pub(super) fn url_text(conn: &Connection, id: UrlId) -> Result<Option<String>, StoreError> {
     conn.prepare_cached(
-        "SELECT h.authority || u.path FROM urls u JOIN hosts h ON h.id = u.host_id WHERE u.id = ?1",
+        "SELECT h.base || u.path FROM urls u JOIN hosts h ON h.id = u.host_id WHERE u.id = ?1",
     )
     .and_then(|mut query| query.query_row([id.0], |row| row.get(0)).optional())
     .map_err(engine)
@@ -179,7 +180,7 @@ fn peek_host(
             let hints = EntryHints::from_bits(row.get(4)?).unwrap_or_default();
             Ok(PeekView {
                 id: UrlId(row.get(0)?),
-                url: format!("{authority}{path}"),
+                url: page_text(authority, &path),
                 site: row.get(2)?,
                 host: authority.to_owned(),
                 reason: reason(row.get(3)?),
@@ -202,7 +203,7 @@ pub(super) fn dead(
     let limit = limit.clamp(1, PAGE);
     let mut query = conn
         .prepare_cached(
-            "SELECT u.id, h.authority || u.path, c.name, n.name, f.attempt, f.record
+            "SELECT u.id, h.base || u.path, c.name, n.name, f.attempt, f.record
              FROM feedback f JOIN urls u ON u.id = f.url_id JOIN hosts h ON h.id = u.host_id
              JOIN crawls c ON c.id = u.crawl_id LEFT JOIN sites n ON n.id = u.site_id
              WHERE f.state = ?1 AND f.state > 1 AND f.url_id > ?2 ORDER BY f.url_id LIMIT ?3",
@@ -384,7 +385,7 @@ fn read_view(row: &Row<'_>) -> rusqlite::Result<UrlView> {
     let fetched = record.fetched.as_ref();
     Ok(UrlView {
         id: UrlId(row.get(0)?),
-        url: format!("{host}{path}"),
+        url: page_text(&host, &path),
         raw: row.get(3)?,
         crawl: row.get(4)?,
         site: row.get(5)?,

@@ -18,6 +18,7 @@ mod documents;
 mod durable;
 mod fetch;
 mod fixtures;
+mod frontier;
 mod fuzzed;
 mod hostile;
 mod http;

@@ -121,7 +121,7 @@ fn a_fault_in_the_environment_names_the_variable() {
         ("SITEMAPD__SITE__NAME", "a", "sites are written in files"),
         ("SITEMAPD__LISTEN__API", "x", ": listen.api: found \"x\", allowed is an address"),
         ("SITEMAPD__RECRAWL__CHANGEFREQ__DAILY", "x", ": recrawl.changefreq.daily: found \"x\""),
-        ("SITEMAPD__LISTEN__GRPC", "1", ": listen.grpc: listen.grpc is not served by this version"),
+        ("SITEMAPD__LISTEN__GRPC", "x", ": listen.grpc: found \"x\", allowed is an address"),
     ] {
         let (_folder, config) =
             load(&[("c.toml", "[poll]\nmax = \"1d\"")], &Env::from([(name, value)]));

@@ -59,6 +59,8 @@ pub struct Daemon {
     pub api: SocketAddr,
     /// Where webmasters are listened to, if anywhere.
     pub public: Option<SocketAddr>,
+    /// Where clients of the frontier are listened to, if anywhere.
+    pub grpc: Option<SocketAddr>,
     folder: PathBuf,
     allow: Vec<u16>,
     stop: CancellationToken,
@@ -103,6 +105,7 @@ impl World {
     pub async fn start_with(&self, config: Config) -> Daemon {
         let app = App::build_with(config, self.clock.clone(), self.lookup.clone()).await.unwrap();
         let (store, api, public) = (app.store().clone(), app.api_addr(), app.public_addr());
+        let grpc = app.grpc_addr();
         let stop = CancellationToken::new();
         let (reload, reloads) = mpsc::channel(1);
         let running = tokio::spawn(app.run(stop.clone(), reloads));
@@ -111,6 +114,7 @@ impl World {
             clock: self.clock.clone(),
             api,
             public,
+            grpc,
             folder: self.folder(),
             allow: self.allow.clone(),
             stop,

@@ -1,0 +1,273 @@
+//! What clients of the frontier protocol ask of the store: queues by name, URLs
+//! that they push, and reports that name a URL where a fetcher of ours names a
+//! token.
+//!
+//! A queue is a crawl and a name. The name is that of a host, whatever schemes
+//! and ports it is known under, or a key of a client's own: then the key has a
+//! row of `hosts` to itself, and its clock. What is set for queues holds for
+//! every lease, and stays over restarts.
+
+mod get;
+mod put;
+mod queues;
+mod reads;
+mod remove;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::writer::Lane;
+use super::{Store, StoreError, checkpoint};
+use crate::model::{CrawlId, Outcome, Reason};
+use crate::queue::Token;
+pub(super) use queues::Memory;
+pub use queues::Setting;
+pub use reads::{FrontierStats, Listed, ListedPage, QueueNames, Sought};
+
+/// What a client says of a URL: lists of values by name.
+pub type Metadata = BTreeMap<String, Vec<String>>;
+
+/// Most characters of a key (as in the protocol) and of the name of a crawl.
+pub const MAX_NAME: usize = 255;
+/// Most characters of a URL.
+pub const MAX_URL: usize = 2_048;
+/// Most bytes of a URL's metadata, as JSON.
+pub const MAX_METADATA: usize = 64 << 10;
+/// Crawls that there may be before pushes make no more.
+pub const MAX_CRAWLS: usize = 1_000;
+/// URLs taken in by one job at most.
+pub const MAX_PUT: usize = 1_000;
+/// URLs served by one job at most.
+pub const MAX_GET: u32 = 1_000;
+/// Marks the leases that were given by this protocol.
+const WORKER: &str = "urlfrontier";
+
+/// A URL that a client pushes.
+#[derive(Debug, Clone)]
+pub struct Put {
+    /// Of our name.
+    pub crawl: String,
+    /// The queue, where it is not to be that of the URL's host.
+    pub key: Option<String>,
+    /// As the client wrote it.
+    pub url: String,
+    /// Replaces what was kept.
+    pub metadata: Metadata,
+    /// When it became known, where that is not now.
+    pub created: Option<Timestamp>,
+    /// What is known of it; `None`: it was only found somewhere.
+    pub known: Option<Known>,
+}
+
+/// A URL that was fetched, or is known from elsewhere.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    /// Due again then; `None`: never.
+    pub again: Option<Timestamp>,
+    /// HTTP status of the page.
+    pub status: Option<u16>,
+    /// What was seen; `None` where hash or date of change tell.
+    pub outcome: Option<Outcome>,
+    /// Hash of the content, at most 128 characters.
+    pub signature: Option<String>,
+    /// When the client saw it change last.
+    pub changed: Option<Timestamp>,
+    /// The page's `Retry-After`: pauses the host for polls and leases.
+    pub retry_after: Option<Duration>,
+    /// Where redirects ended.
+    pub final_url: Option<String>,
+    /// What went wrong.
+    pub error: Option<String>,
+}
+
+/// What became of a URL that was pushed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// It is kept.
+    Ok,
+    /// It was known, or cannot be kept: sending it again changes nothing.
+    Skipped,
+}
+
+/// What a client wants to fetch.
+#[derive(Debug, Clone)]
+pub struct Get {
+    /// Of which crawl; `None`: of any.
+    pub crawl: Option<String>,
+    /// Of this queue only.
+    pub key: Option<String>,
+    /// Most URLs of a queue, those in process included; 0: no limit.
+    pub per_queue: u32,
+    /// Most queues; 0: no limit.
+    pub max_queues: u32,
+    /// How long they are held.
+    pub ttl: Duration,
+}
+
+/// How far the answer to one call has come, over all of its jobs.
+#[derive(Debug, Default)]
+pub struct Progress {
+    served: HashSet<(CrawlId, String)>,
+}
+
+/// A URL to fetch.
+#[derive(Debug, Clone)]
+pub struct Served {
+    /// As it was pushed or listed.
+    pub url: String,
+    /// Name of its queue.
+    pub key: String,
+    /// Name of its crawl.
+    pub crawl: String,
+    /// Why it is due.
+    pub reason: Reason,
+    /// What a client last said of it.
+    pub metadata: Metadata,
+    /// The lease, for the case that it cannot be handed over.
+    pub token: Token,
+}
+
+impl Store {
+    /// Takes in what a client pushes; one answer each, in order.
+    pub async fn frontier_put(&self, items: Vec<Put>) -> Result<Vec<Taken>, StoreError> {
+        let is_report = items.iter().any(|item| item.known.is_some());
+        let lane = if is_report { Lane::Hot } else { Lane::Bulk };
+        self.write(lane, move |state| state.frontier_put(items)).await
+    }
+
+    /// Leases URLs of the queues whose turn it is and that this call has not
+    /// had yet, at most [`MAX_GET`]. None: there are no more for it.
+    pub async fn frontier_get(
+        &self,
+        get: Get,
+        progress: Progress,
+    ) -> Result<(Vec<Served>, Progress), StoreError> {
+        self.write(Lane::Hot, move |state| state.frontier_get(&get, progress)).await
+    }
+
+    /// Sets something for one queue.
+    pub async fn frontier_set(
+        &self,
+        crawl: String,
+        key: String,
+        setting: Setting,
+    ) -> Result<(), StoreError> {
+        self.write(Lane::Hot, move |state| state.frontier_set(&crawl, &key, setting)).await
+    }
+
+    /// Sets the delay of queues that have none of their own; `None`: that of
+    /// their hosts.
+    pub async fn frontier_set_delay(&self, delay: Option<Duration>) -> Result<(), StoreError> {
+        self.write(Lane::Hot, move |state| state.frontier_set_delay(delay)).await
+    }
+
+    /// Stops serving by this protocol, or goes on.
+    pub async fn frontier_set_active(&self, active: bool) -> Result<(), StoreError> {
+        self.write(Lane::Hot, move |state| state.frontier_set_active(active)).await
+    }
+
+    /// Are URLs served by this protocol?
+    pub async fn frontier_active(&self) -> Result<bool, StoreError> {
+        self.read(queues::read_active).await
+    }
+
+    /// All crawls, by name.
+    pub async fn frontier_crawls(&self) -> Result<Vec<String>, StoreError> {
+        self.read(reads::crawls).await
+    }
+
+    /// Queues by name, `size` of them from `start` on; with `idle`, also those
+    /// that are blocked or have nothing left to serve.
+    pub async fn frontier_queues(
+        &self,
+        crawl: String,
+        start: u32,
+        size: u32,
+        idle: bool,
+    ) -> Result<QueueNames, StoreError> {
+        let now = self.now();
+        self.read(move |conn| reads::queues(conn, &crawl, start, size, idle, now)).await
+    }
+
+    /// Figures of a queue, or of a crawl; all are 0 for what is not there.
+    pub async fn frontier_stats(
+        &self,
+        crawl: String,
+        key: Option<String>,
+    ) -> Result<FrontierStats, StoreError> {
+        self.read(move |conn| reads::stats(conn, &crawl, key.as_deref())).await
+    }
+
+    /// One URL as it is known.
+    pub async fn frontier_url(
+        &self,
+        crawl: String,
+        key: Option<String>,
+        url: String,
+    ) -> Result<Option<Listed>, StoreError> {
+        let seed = self.inner.seed;
+        self.read(move |conn| reads::url_known(conn, seed, &crawl, key.as_deref(), &url)).await
+    }
+
+    /// URLs in the order in which they became known, a bounded part of the table
+    /// after a row.
+    pub async fn frontier_list(
+        &self,
+        sought: Sought,
+        after: i64,
+    ) -> Result<ListedPage, StoreError> {
+        self.read(move |conn| reads::list(conn, &sought, after)).await
+    }
+
+    /// Removes the URLs that clients pushed and that no source lists, of a queue
+    /// or of a crawl, where `before` is given those that became known before;
+    /// says how many.
+    pub async fn frontier_remove(
+        &self,
+        crawl: String,
+        key: Option<String>,
+        before: Option<Timestamp>,
+    ) -> Result<u64, StoreError> {
+        let sought = Sought { crawl, key, filter: None, ignore_case: false };
+        let (mut removed, mut after) = (0, Some(0));
+        while let Some(row) = after {
+            let (sought, read) = (sought.clone(), row);
+            let (rows, next) =
+                self.read(move |conn| reads::pushed(conn, &sought, read, before)).await?;
+            after = next;
+            if !rows.is_empty() {
+                removed += self.write(Lane::Bulk, move |state| state.remove_pushed(&rows)).await?;
+            }
+        }
+        self.inner.figures.outdate();
+        Ok(removed)
+    }
+
+    /// Forgets what was set for a queue.
+    pub async fn frontier_forget_queue(
+        &self,
+        crawl: String,
+        key: String,
+    ) -> Result<(), StoreError> {
+        self.write(Lane::Bulk, move |state| state.forget_queue(&crawl, &key)).await
+    }
+
+    /// Forgets what was set for the queues of a crawl, and the crawl itself where
+    /// no site has it and nothing is left in it.
+    pub async fn frontier_forget_crawl(&self, crawl: String) -> Result<(), StoreError> {
+        self.write(Lane::Bulk, move |state| state.forget_crawl(&crawl)).await
+    }
+
+    /// Is so little room left on the disk that nothing new is to be taken in?
+    pub fn is_short_of_disk(&self) -> bool {
+        let least = self.policy().min_free_disk;
+        checkpoint::free_disk(&self.inner.path).is_some_and(|free| free < least)
+    }
+}
+
+/// Settings of queues as the writer remembers them.
+type Rules = HashMap<(CrawlId, String), queues::QueueRules>;

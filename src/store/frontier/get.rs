@@ -1,0 +1,321 @@
+//! Serving queues in their turns: as leasing does, with the limits of the
+//! protocol, and one delay for each serving of a queue, however many URLs it
+//! has: the client spaces those itself.
+
+use std::collections::VecDeque;
+use std::sync::LazyLock;
+
+use rusqlite::params;
+
+use super::super::budget::Asked;
+use super::super::ending::End;
+use super::super::given::Call;
+use super::super::lease::Gate;
+use super::super::many::Many;
+use super::super::state::State;
+use super::super::{StoreError, engine, timestamp};
+use super::{Get, MAX_GET, Metadata, Progress, Served, WORKER};
+use crate::by_id::ById;
+use crate::model::{CrawlId, HostId, UrlId};
+use crate::queue::{LeaseRequest, Leased, Token};
+use crate::recrawl::Fate;
+
+/// Hosts looked at in one job at most.
+const TURNS: usize = 20_000;
+/// URLs taken out of the queue (blocked, forbidden) in one job at most.
+const HELD: usize = 1_000;
+/// Queues that one call has URLs of at most.
+const MAX_QUEUES: usize = 100_000;
+/// Expired leases taken back in one job at most.
+const EXPIRED: i64 = 1_000;
+
+/// One job of a call.
+struct Serving<'a> {
+    get: &'a Get,
+    leased: Vec<(String, Leased)>,
+    /// Hosts that keep their turn for another call.
+    passed: Vec<HostId>,
+    progress: Progress,
+}
+
+impl Serving<'_> {
+    fn is_full(&self) -> bool {
+        let queues = self.progress.served.len();
+        let most = match self.get.max_queues {
+            0 => MAX_QUEUES,
+            limit => MAX_QUEUES.min(limit as usize),
+        };
+        queues >= most || self.leased.len() >= MAX_GET as usize
+    }
+
+    /// How many more URLs of a queue this call may have, if so many are out.
+    fn room(&self, out: u32) -> usize {
+        let left = MAX_GET as usize - self.leased.len();
+        match self.get.per_queue {
+            0 => left,
+            most => left.min(most.saturating_sub(out) as usize),
+        }
+    }
+}
+
+static SAID: LazyLock<Many> = LazyLock::new(|| {
+    let head = "SELECT url_id, spelled, metadata FROM frontier_urls WHERE url_id IN";
+    Many::of_values(head, "")
+});
+
+impl State {
+    /// Leases URLs of the queues whose turn it is.
+    pub(super) fn frontier_get(
+        &mut self,
+        get: &Get,
+        progress: Progress,
+    ) -> Result<(Vec<Served>, Progress), StoreError> {
+        self.ahead.stays();
+        self.return_expired()?;
+        let mut serving = Serving { get, leased: Vec::new(), passed: Vec::new(), progress };
+        if !self.frontier.active || serving.is_full() {
+            return Ok((Vec::new(), serving.progress));
+        }
+        for crawl in self.crawls_of(get) {
+            if self.crawls.get(&crawl).is_none_or(|crawl| crawl.paused) {
+                continue;
+            }
+            self.tick_price(crawl)?;
+            let request = self.request_of(crawl, get);
+            let mut call = Call::new(crawl, &request, self.steady_ms());
+            let only = match &get.key {
+                Some(key) => Some(self.hosts_named(key)?),
+                None => None,
+            };
+            self.serve_queues(&mut call, &mut serving, only.as_deref())?;
+            if only.is_none() && self.may_spare() {
+                call.spare = true;
+                self.serve_queues(&mut call, &mut serving, None)?;
+            }
+            let held_up = self.windows.get(&crawl).is_some_and(|w| w.is_held_up(call.now));
+            let short =
+                only.is_none() && !serving.is_full() && serving.passed.is_empty() && !held_up;
+            self.note_asked(crawl, if short { Asked::More } else { Asked::Something })?;
+            if serving.is_full() {
+                break;
+            }
+        }
+        let Serving { leased, passed, progress, .. } = serving;
+        self.look_again_at(&passed)?;
+        Ok((self.told(leased)?, progress))
+    }
+
+    /// The crawls that a call is about; of any, another first each time.
+    fn crawls_of(&mut self, get: &Get) -> Vec<CrawlId> {
+        if let Some(name) = &get.crawl {
+            return self.find_crawl(name).into_iter().collect();
+        }
+        let mut all: Vec<CrawlId> = self.crawls.keys().copied().collect();
+        all.sort_unstable();
+        self.frontier.turn = (self.frontier.turn + 1) % all.len().max(1);
+        all.rotate_left(self.frontier.turn);
+        all
+    }
+
+    fn request_of(&self, crawl: CrawlId, get: &Get) -> LeaseRequest {
+        LeaseRequest {
+            max: MAX_GET,
+            ttl: get.ttl,
+            per_host: if get.per_queue == 0 { MAX_GET } else { get.per_queue.min(MAX_GET) },
+            crawl: self.crawls.get(&crawl).map_or_else(String::new, |crawl| crawl.name.clone()),
+            sites: Vec::new(),
+            worker: Some(WORKER.to_owned()),
+            request_id: None,
+        }
+    }
+
+    fn serve_queues(
+        &mut self,
+        call: &mut Call,
+        serving: &mut Serving<'_>,
+        only: Option<&[HostId]>,
+    ) -> Result<(), StoreError> {
+        for _ in 0..TURNS {
+            if serving.is_full() || call.held >= HELD {
+                break;
+            }
+            let Some(window) = self.windows.get_mut(&call.crawl) else { break };
+            let next = match only {
+                Some(hosts) => window.next_turn_among(call.now, hosts.iter().copied()),
+                None if call.spare => window.next_spare(call.now),
+                None => window.next_turn(call.now),
+            };
+            let Some(host) = next else { break };
+            let clock = self.host(host)?.not_before();
+            let clock = clock.max(self.held_until(call.crawl, host)?);
+            let queue = (call.crawl, self.queue_name(host)?);
+            let room = if clock > call.now || serving.progress.served.contains(&queue) {
+                0
+            } else if serving.get.per_queue > 0 {
+                serving.room(self.in_process(queue.0, &queue.1)?)
+            } else {
+                serving.room(0)
+            };
+            if room == 0 {
+                self.window(call.crawl).skipped(host, clock.max(call.now + 1));
+                if clock <= call.now {
+                    serving.passed.push(host);
+                }
+                if call.spare {
+                    self.window(call.crawl).withhold_spare(host);
+                }
+                continue;
+            }
+            if self.serve_queue(call, host, room, &queue.1, serving)? > 0 {
+                serving.progress.served.insert(queue);
+            }
+        }
+        Ok(())
+    }
+
+    /// Leases what is due of one host; says how many.
+    fn serve_queue(
+        &mut self,
+        call: &mut Call,
+        host: HostId,
+        room: usize,
+        name: &str,
+        serving: &mut Serving<'_>,
+    ) -> Result<usize, StoreError> {
+        let delay = self.delay_in(call.crawl, host)?;
+        let start = self.host(host)?.not_before().max(call.now);
+        let (mut taken, mut unjudged) = (0, false);
+        let mut claims = Vec::new();
+        let mut heads = VecDeque::new();
+        while taken < room && call.held < HELD {
+            if heads.is_empty() {
+                heads = self.next_rows(call, host, room - taken)?.into();
+            }
+            let Some((candidate, row)) = heads.pop_front() else { break };
+            let Some(row) = row else {
+                self.dequeue_stray(call.crawl, candidate)?;
+                continue;
+            };
+            match self.gate(&row)? {
+                Gate::Open => {
+                    let leased = self.give(call, &row, &candidate, start)?;
+                    serving.leased.push((name.to_owned(), leased));
+                    claims.push(candidate.claim);
+                    taken += 1;
+                }
+                Gate::Held(state) => {
+                    self.place_url(&row, state, row.reason, row.band, row.due_s, row.attempt)?;
+                    call.held += 1;
+                }
+                Gate::Unjudged => {
+                    unjudged = true;
+                    break;
+                }
+            }
+        }
+        if unjudged || !heads.is_empty() {
+            self.window(call.crawl).invalidate(host);
+        }
+        if taken > 0 {
+            self.note_leased(call.crawl, &claims)?;
+            // One delay for all of them.
+            let before = delay * i64::try_from(taken - 1).unwrap_or(0);
+            self.end_turn(call, host, taken, start - before, delay)?;
+            self.delay_siblings(host, name, start + delay, delay)?;
+        } else if unjudged {
+            self.wait_for_robots(call, host);
+        } else if !call.spare {
+            self.end_turn(call, host, 0, start, delay)?;
+        }
+        Ok(taken)
+    }
+
+    /// A queue has one clock, under whatever schemes and ports its host is known.
+    fn delay_siblings(
+        &mut self,
+        host: HostId,
+        name: &str,
+        until: i64,
+        delay: i64,
+    ) -> Result<(), StoreError> {
+        if delay <= 0 {
+            return Ok(());
+        }
+        for sibling in self.hosts_named(name)?.into_iter().filter(|other| *other != host) {
+            if self.host(sibling)?.not_before() < until {
+                self.set_clock(sibling, until)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Leased URLs as the client is told of them.
+    fn told(&mut self, leased: Vec<(String, Leased)>) -> Result<Vec<Served>, StoreError> {
+        let ids: Vec<UrlId> = leased.iter().map(|(_, leased)| leased.id).collect();
+        let mut said: ById<UrlId, (Option<String>, Option<String>)> = ById::default();
+        SAID.query(
+            &self.conn,
+            &ids,
+            |id, values| values.bind(id.0),
+            |row| {
+                said.insert(UrlId(row.get(0)?), (row.get(1)?, row.get(2)?));
+                Ok(())
+            },
+        )
+        .map_err(engine)?;
+        let told = leased.into_iter().map(|(key, leased)| {
+            let (spelled, metadata) = said.remove(&leased.id).unwrap_or_default();
+            Served {
+                url: spelled.unwrap_or(leased.url),
+                key,
+                crawl: leased.crawl,
+                reason: leased.reason,
+                metadata: metadata_of(metadata.as_deref()),
+                token: leased.token,
+            }
+        });
+        Ok(told.collect())
+    }
+
+    /// Takes back leases of this protocol that have expired: their URLs keep
+    /// their places and can be had again at once. Says how many, and how many of
+    /// them were given up.
+    pub(in super::super) fn return_expired(&mut self) -> Result<(usize, usize), StoreError> {
+        let now = self.steady_ms();
+        let tokens: Vec<Token> = self
+            .conn
+            .prepare_cached(
+                "SELECT url_id, token FROM leases WHERE expires_at <= ?1 AND worker = ?2
+                 ORDER BY expires_at LIMIT ?3",
+            )
+            .and_then(|mut query| {
+                query
+                    .query_map(params![now, WORKER, EXPIRED], |row| {
+                        Ok(Token { url: UrlId(row.get(0)?), secret: row.get(1)? })
+                    })
+                    .and_then(Iterator::collect)
+            })
+            .map_err(engine)?;
+        let mut dead = 0;
+        for (row, lease) in self.read_leases(&tokens)?.into_values() {
+            let given_up = lease.attempt >= self.policy.of(row.site).bounds.max_attempts;
+            let due = timestamp(lease.due_s.saturating_mul(1000));
+            let fate = if given_up {
+                Fate::Dead
+            } else {
+                Fate::Queue { due, reason: lease.reason, attempt: lease.attempt }
+            };
+            dead += usize::from(given_up);
+            self.end_lease(row, &lease, End::Expired, fate, None)?;
+        }
+        if !tokens.is_empty() {
+            self.write_pending()?;
+        }
+        Ok((tokens.len(), dead))
+    }
+}
+
+/// Metadata as the table keeps it.
+pub(super) fn metadata_of(json: Option<&str>) -> Metadata {
+    json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
+}

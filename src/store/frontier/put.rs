@@ -1,0 +1,390 @@
+//! Taking in what clients push: new URLs, and reports on those they name.
+//!
+//! A report that names a URL settles the lease that there is, whoever has it;
+//! where there is none, one is made that ends at once, so that what was seen
+//! teaches the same, and the URL goes where it would have gone. Reports of one
+//! job are settled together, and no URL twice at once.
+
+use std::sync::LazyLock;
+
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, params};
+use url::Url;
+
+use super::super::hosts::page_text;
+use super::super::many::Many;
+use super::super::pending::NewLease;
+use super::super::record::Record;
+use super::super::rows::{UrlRow, held, url_key};
+use super::super::state::State;
+use super::super::turns::Place;
+use super::super::{StoreError, engine, timestamp};
+use super::queues::keyed;
+use super::{Known, MAX_CRAWLS, MAX_METADATA, MAX_NAME, MAX_URL, Put, Taken, WORKER};
+use crate::by_id::{ById, IdSet};
+use crate::config::Steps;
+use crate::config::glob::ParamSet;
+use crate::diff::snapshot::EntryHints;
+use crate::model::{CrawlId, HostId, Outcome, Reason, UrlId};
+use crate::queue::{Settlement, Token};
+use crate::recrawl;
+use crate::url::{authority, normalise};
+
+/// A lease that a report ends lasts until then.
+const MOMENT_MS: i64 = 60_000;
+/// What signatures are hashes over.
+const SIGNATURE: &str = "urlfrontier";
+
+/// Where a URL is, or would be.
+pub(super) struct Spot {
+    pub(super) url: Url,
+    pub(super) authority: String,
+    pub(super) path: String,
+}
+
+/// A report on a URL that has a row.
+struct Reported {
+    row: UrlRow,
+    known: Known,
+    /// JSON; none where there is nothing.
+    metadata: Option<String>,
+}
+
+/// What a settled lease was.
+struct Held {
+    secret: [u8; 16],
+    dirty: bool,
+}
+
+static SECRETS: LazyLock<Many> = LazyLock::new(|| {
+    Many::of_values("SELECT url_id, token, dirty FROM leases WHERE url_id IN", "")
+});
+
+/// The place of a URL by its text, and the key that a client names.
+pub(super) fn spot_of(key: Option<&str>, text: &str) -> Option<Spot> {
+    if text.len() > MAX_URL || key.is_some_and(|key| key.chars().count() > MAX_NAME) {
+        return None;
+    }
+    let mut url = Url::parse(text).ok()?;
+    normalise(&mut url, Steps::default(), &ParamSet::default()).ok()?;
+    let own = key.filter(|key| !key.is_empty() && url.host_str() != Some(*key));
+    let (authority, path) = match own {
+        Some(key) => (keyed(key), url.as_str().to_owned()),
+        None => (authority(&url), url[url::Position::BeforePath..].to_owned()),
+    };
+    Some(Spot { url, authority, path })
+}
+
+impl State {
+    /// Takes in what a client pushes; one answer each, in order.
+    pub(super) fn frontier_put(&mut self, items: Vec<Put>) -> Result<Vec<Taken>, StoreError> {
+        self.return_expired()?;
+        let mut taken = Vec::with_capacity(items.len());
+        let mut reports: Vec<Reported> = Vec::new();
+        let mut reported: IdSet<UrlId> = IdSet::default();
+        for item in items {
+            let Some(spot) = spot_of(item.key.as_deref(), &item.url) else {
+                taken.push(Taken::Skipped);
+                continue;
+            };
+            let metadata = if item.metadata.is_empty() {
+                None
+            } else {
+                serde_json::to_string(&item.metadata).ok()
+            };
+            let too_much = metadata.as_ref().is_some_and(|json| json.len() > MAX_METADATA);
+            let crawl = if too_much { None } else { self.crawl_within_limits(&item.crawl)? };
+            let Some(crawl) = crawl else {
+                taken.push(Taken::Skipped);
+                continue;
+            };
+            let row = self.row_at(crawl, &spot)?;
+            taken.push(match (row, item.known) {
+                (Some(_), None) => Taken::Skipped,
+                (None, known) => {
+                    let put = Put { known, ..item };
+                    self.insert_pushed(crawl, &spot, &put, metadata.as_deref())?;
+                    Taken::Ok
+                }
+                (Some(row), Some(known)) => {
+                    if !reported.insert(row.id) {
+                        self.settle_reported(std::mem::take(&mut reports))?;
+                        reported = std::iter::once(row.id).collect();
+                    }
+                    // What it was before this job's reports does not matter.
+                    let row = self.url_row(row.id)?.unwrap_or(row);
+                    reports.push(Reported { row, known, metadata });
+                    Taken::Ok
+                }
+            });
+        }
+        self.settle_reported(reports)?;
+        Ok(taken)
+    }
+
+    /// The crawl with a name, made where there may be one more.
+    fn crawl_within_limits(&mut self, name: &str) -> Result<Option<CrawlId>, StoreError> {
+        if let Some(crawl) = self.find_crawl(name) {
+            return Ok(Some(crawl));
+        }
+        let fits = self.crawls.len() < MAX_CRAWLS && name.chars().count() <= MAX_NAME;
+        if fits && !name.is_empty() { self.crawl_named(name).map(Some) } else { Ok(None) }
+    }
+
+    /// The crawl with a name, for settings of its queues.
+    pub(super) fn crawl_for(&mut self, name: &str) -> Result<CrawlId, StoreError> {
+        self.crawl_within_limits(name)?.ok_or_else(|| {
+            StoreError::Refused(format!(
+                "there is no room for one more crawl: at most {MAX_CRAWLS}, with names of at \
+                 most {MAX_NAME} characters"
+            ))
+        })
+    }
+
+    fn row_at(&mut self, crawl: CrawlId, spot: &Spot) -> Result<Option<UrlRow>, StoreError> {
+        if !spot.authority.starts_with(super::super::hosts::KEYED) {
+            return self.find_normalised(crawl, &spot.url);
+        }
+        let Some(host) = self.find_host(&spot.authority)? else { return Ok(None) };
+        let key = url_key(self.seed, crawl, &spot.authority, &spot.path);
+        self.find_url(crawl, host, &spot.path, key)
+    }
+
+    /// Makes the row of a URL that nobody knew.
+    fn insert_pushed(
+        &mut self,
+        crawl: CrawlId,
+        spot: &Spot,
+        put: &Put,
+        metadata: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let delay = self.policy.default.host_delay;
+        let host = self.host_named(&spot.authority, delay)?;
+        let now_s = self.steady_ms().div_euclid(1000);
+        let created_s = put.created.map(Timestamp::as_second).filter(|at| (1..now_s).contains(at));
+        let again = match &put.known {
+            None => Some(timestamp(now_s.saturating_mul(1000))),
+            Some(known) => known.again,
+        };
+        let (reason, band) = self.rank_of_pushed(host)?;
+        let first_s = created_s.unwrap_or(now_s);
+        let due_s = again.map_or(now_s, Timestamp::as_second);
+        self.last_url += 1;
+        let id = UrlId(self.last_url);
+        self.conn
+            .prepare_cached(
+                "INSERT INTO urls (id, crawl_id, host_id, path, first_seen_s, hints, reason, band)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            )
+            .and_then(|mut insert| {
+                insert.execute(params![
+                    id.0,
+                    crawl.0,
+                    host.0,
+                    spot.path,
+                    first_s,
+                    EntryHints::default().to_bits(),
+                    reason as i64,
+                    band,
+                ])
+            })
+            .map_err(engine)?;
+        let key = url_key(self.seed, crawl, &spot.authority, &spot.path);
+        self.lookup.insert(&self.conn, &[(key, id)]).map_err(engine)?;
+        if again.is_some() {
+            let place = Place { crawl, host, band, due_s, url: id, valued: false };
+            if due_s != first_s {
+                self.write_feedback(place, held::QUEUED, reason, 0, &Record::default())?;
+            }
+            self.enqueue(place, None)?;
+        } else if let Some(row) = self.url_row(id)? {
+            self.place_url(&row, held::PARKED, reason, band, due_s, 0)?;
+            self.count_completed(crawl, host, 1)?;
+        }
+        let spelled = (page_text(&spot.authority, &spot.path) != put.url).then_some(&put.url);
+        self.conn
+            .prepare_cached(
+                "INSERT OR REPLACE INTO frontier_urls (url_id, pushed, completed, spelled, metadata)
+                 VALUES (?1, 1, ?2, ?3, ?4)",
+            )
+            .and_then(|mut insert| {
+                insert.execute(params![id.0, again.is_none(), spelled, metadata])
+            })
+            .map(|_| ())
+            .map_err(engine)
+    }
+
+    /// Why a pushed URL is due, and its place in line. Where a client's dates are
+    /// obeyed they alone decide, so all of its URLs stand in one line.
+    fn rank_of_pushed(&mut self, host: HostId) -> Result<(Reason, u8), StoreError> {
+        if self.policy.trust_dates {
+            return Ok((Reason::Submitted, recrawl::SUBMITTED_BAND));
+        }
+        Ok((Reason::New, self.rank_of_new(host, None)?))
+    }
+
+    /// Ends the leases of URLs that were reported on, each named once.
+    fn settle_reported(&mut self, reports: Vec<Reported>) -> Result<(), StoreError> {
+        if reports.is_empty() {
+            return Ok(());
+        }
+        self.lease_unleased(&reports)?;
+        let mut leases: ById<UrlId, Held> = ById::default();
+        SECRETS
+            .query(
+                &self.conn,
+                &reports,
+                |reported, values| values.bind(reported.row.id.0),
+                |row| {
+                    let dirty: i64 = row.get(2)?;
+                    leases
+                        .insert(UrlId(row.get(0)?), Held { secret: row.get(1)?, dirty: dirty > 0 });
+                    Ok(())
+                },
+            )
+            .map_err(engine)?;
+        let mut settlements = Vec::with_capacity(reports.len());
+        for Reported { row, known, .. } in &reports {
+            if let Some(lease) = leases.get(&row.id) {
+                let token = Token { url: row.id, secret: lease.secret };
+                settlements.push(settlement(token, row, known));
+            }
+        }
+        self.settle(settlements)?;
+        self.write_pending()?;
+        for Reported { row, known, metadata } in reports {
+            let moved = leases.get(&row.id).is_some_and(|lease| lease.dirty);
+            // What a source said meanwhile is newer than what the client saw.
+            if !moved {
+                self.place_as_told(row.id, &known)?;
+            }
+            self.note_said(&row, known.again.is_none(), metadata.as_deref())?;
+        }
+        Ok(())
+    }
+
+    /// Makes leases, which end at once, for URLs that nobody has.
+    fn lease_unleased(&mut self, reports: &[Reported]) -> Result<(), StoreError> {
+        let now = self.steady_ms();
+        let mut secret = [0; 16];
+        getrandom::fill(&mut secret)
+            .map_err(|e| StoreError::Engine(format!("no randomness: {e}")))?;
+        for Reported { row, .. } in reports {
+            if row.leased {
+                // One that has just expired, and was not yet taken back, counts.
+                self.conn
+                    .prepare_cached(
+                        "UPDATE leases SET expires_at = ?2 WHERE url_id = ?1 AND expires_at < ?2",
+                    )
+                    .and_then(|mut update| update.execute(params![row.id.0, now + MOMENT_MS]))
+                    .map_err(engine)?;
+                continue;
+            }
+            if row.is_queued() {
+                self.dequeue(row.place())?;
+                // What waits in memory is not its row any more.
+                self.ahead.take(row.id);
+            }
+            self.pending.lease(NewLease {
+                url: row.id,
+                secret,
+                crawl: row.crawl,
+                host: row.host,
+                reason: row.reason,
+                band: row.band,
+                due_s: row.due_s,
+                attempt: row.attempt.max(1),
+                leased_at: now,
+                expires_at: now + MOMENT_MS,
+                not_before: now,
+                worker: Some(WORKER.to_owned()),
+                request_id: None,
+            });
+        }
+        self.write_pending()
+    }
+
+    /// Puts a URL where its client wants it, where that is to be obeyed: a URL
+    /// that is completed leaves the queue in any case.
+    fn place_as_told(&mut self, id: UrlId, known: &Known) -> Result<(), StoreError> {
+        let Some(row) = self.url_row(id)? else { return Ok(()) };
+        match known.again {
+            None => self.place_url(&row, held::PARKED, row.reason, row.band, row.due_s, 0),
+            Some(at) if self.policy.trust_dates => {
+                let (band, due_s) = (recrawl::SUBMITTED_BAND, at.as_second());
+                self.place_url(&row, held::QUEUED, Reason::Submitted, band, due_s, 0)
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// A URL that a client made known is not removed because no source lists it any
+    /// more: says whether it is one, and lets it go from its last source.
+    pub(in super::super) fn keep_pushed(&mut self, id: UrlId) -> Result<bool, StoreError> {
+        self.conn
+            .prepare_cached(
+                "UPDATE urls SET source_id = NULL WHERE id = ?1
+                     AND EXISTS (SELECT 1 FROM frontier_urls WHERE url_id = ?1 AND pushed = 1)",
+            )
+            .and_then(|mut update| update.execute([id.0]))
+            .map(|kept| kept > 0)
+            .map_err(engine)
+    }
+
+    /// Keeps what a client said of a URL beside its report.
+    fn note_said(
+        &mut self,
+        row: &UrlRow,
+        completed: bool,
+        metadata: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let before: Option<bool> = self
+            .conn
+            .prepare_cached("SELECT completed FROM frontier_urls WHERE url_id = ?1")
+            .and_then(|mut query| query.query_row([row.id.0], |row| row.get(0)).optional())
+            .map_err(engine)?;
+        let change = i64::from(completed) - i64::from(before.unwrap_or(false));
+        if change != 0 {
+            self.count_completed(row.crawl, row.host, change)?;
+        }
+        self.conn
+            .prepare_cached(
+                "INSERT INTO frontier_urls (url_id, pushed, completed, metadata)
+                 VALUES (?1, 0, ?2, ?3)
+                 ON CONFLICT DO UPDATE SET completed = ?2, metadata = ?3",
+            )
+            .and_then(|mut upsert| upsert.execute(params![row.id.0, completed, metadata]))
+            .map(|_| ())
+            .map_err(engine)
+    }
+}
+
+/// A report as a fetcher of ours would have made it.
+fn settlement(token: Token, row: &UrlRow, known: &Known) -> Settlement {
+    let by_date = known.outcome.is_none() && known.signature.is_none();
+    let outcome = match known.changed.filter(|_| by_date) {
+        Some(changed) => outcome_by_date(row, changed),
+        None => known.outcome,
+    };
+    Settlement {
+        token,
+        outcome,
+        status: known.status,
+        content_hash: known.signature.clone(),
+        hash_kind: known.signature.as_ref().map(|_| SIGNATURE.to_owned()),
+        significance: None,
+        final_url: known.final_url.clone(),
+        canonical: None,
+        noindex: false,
+        retry_after: known.retry_after,
+        not_before: known.again,
+        fetched_at: None,
+        error: known.error.clone(),
+    }
+}
+
+/// Did a page change at this look, if it last did then?
+fn outcome_by_date(row: &UrlRow, changed: Timestamp) -> Option<Outcome> {
+    let before = row.record.fetched.as_ref()?.time();
+    Some(if changed > before { Outcome::Changed } else { Outcome::Unchanged })
+}

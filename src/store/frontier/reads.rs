@@ -1,0 +1,311 @@
+//! What is shown of queues and URLs: pages of bounded size, each of one short
+//! read, so that a dump of millions of URLs holds nobody up.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::super::hosts::KEYED;
+use super::super::lookup::find_on_disk;
+use super::super::rows::{held, url_key};
+use super::super::{StoreError, engine, timestamp};
+use super::Metadata;
+use super::get::metadata_of;
+use super::put::spot_of;
+use crate::model::{CrawlId, UrlId};
+use crate::url::{authority, identities};
+
+/// Rows of the table that one read looks at.
+const SPAN: i64 = 10_000;
+/// URLs that one read gives.
+const PAGE: usize = 1_000;
+
+/// Names of queues.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueueNames {
+    /// In their order.
+    pub names: Vec<String>,
+    /// How many there are in all.
+    pub total: u64,
+}
+
+/// Figures of a queue, or of a crawl.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FrontierStats {
+    /// URLs that wait, or are with somebody.
+    pub active: u64,
+    /// Of these, those that are with somebody.
+    pub in_process: u64,
+    /// URLs that are not to be fetched again.
+    pub completed: u64,
+    /// Queues with URLs that are active.
+    pub queues: u64,
+}
+
+/// Which URLs are sought.
+#[derive(Debug, Clone)]
+pub struct Sought {
+    /// Of this crawl.
+    pub crawl: String,
+    /// Of this queue only.
+    pub key: Option<String>,
+    /// A part of their text.
+    pub filter: Option<String>,
+    /// Is the case of that part of no account?
+    pub ignore_case: bool,
+}
+
+impl Sought {
+    fn holds(&self, url: &str) -> bool {
+        match &self.filter {
+            None => true,
+            Some(part) if self.ignore_case => url.to_lowercase().contains(&part.to_lowercase()),
+            Some(part) => url.contains(part.as_str()),
+        }
+    }
+}
+
+/// A URL as it is known.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    /// As it was pushed or listed.
+    pub url: String,
+    /// Name of its queue.
+    pub key: String,
+    /// What a client last said of it.
+    pub metadata: Metadata,
+    /// Due then; `None`: it is not to be fetched again.
+    pub due: Option<Timestamp>,
+    /// When it became known.
+    pub created: Timestamp,
+}
+
+/// A part of all URLs.
+#[derive(Debug, Clone)]
+pub struct ListedPage {
+    /// Those that are sought.
+    pub urls: Vec<Listed>,
+    /// The row to go on after; none at the end.
+    pub next: Option<i64>,
+}
+
+const COLUMNS: &str = "u.id, coalesce(s.spelled, h.base || u.path), h.name, s.metadata,
+    coalesce(f.state, 0), coalesce(f.due_s, u.first_seen_s), u.first_seen_s";
+const TABLES: &str = "FROM urls u JOIN hosts h ON h.id = u.host_id
+    LEFT JOIN feedback f ON f.url_id = u.id LEFT JOIN frontier_urls s ON s.url_id = u.id";
+
+/// All crawls, by name.
+pub(super) fn crawls(conn: &Connection) -> Result<Vec<String>, StoreError> {
+    let mut query = conn.prepare_cached("SELECT name FROM crawls ORDER BY name").map_err(engine)?;
+    query.query_map([], |row| row.get(0)).and_then(Iterator::collect).map_err(engine)
+}
+
+fn crawl_named(conn: &Connection, name: &str) -> Result<Option<CrawlId>, StoreError> {
+    conn.prepare_cached("SELECT id FROM crawls WHERE name = ?1")
+        .and_then(|mut query| query.query_row([name], |row| row.get(0).map(CrawlId)).optional())
+        .map_err(engine)
+}
+
+/// Queues with something in them.
+const QUEUES: &str = "WITH held AS (SELECT DISTINCT host_id FROM leases WHERE crawl_id = ?1),
+    named AS (SELECT h.name AS name,
+                  max(t.queued > 0 OR t.host_id IN (SELECT host_id FROM held)) AS busy
+              FROM turns t JOIN hosts h ON h.id = t.host_id
+              WHERE t.crawl_id = ?1 GROUP BY h.name),
+    shown AS (SELECT n.name FROM named n
+              LEFT JOIN frontier_queues q ON q.crawl_id = ?1 AND q.name = n.name
+              WHERE ?2 OR (n.busy AND coalesce(q.blocked_until, 0) <= ?3))";
+
+/// Queues by name.
+pub(super) fn queues(
+    conn: &Connection,
+    crawl: &str,
+    start: u32,
+    size: u32,
+    idle: bool,
+    now: Timestamp,
+) -> Result<QueueNames, StoreError> {
+    let Some(crawl) = crawl_named(conn, crawl)? else { return Ok(QueueNames::default()) };
+    let now = now.as_millisecond();
+    let total: i64 = conn
+        .prepare_cached(&format!("{QUEUES} SELECT count(*) FROM shown"))
+        .and_then(|mut query| query.query_row(params![crawl.0, idle, now], |row| row.get(0)))
+        .map_err(engine)?;
+    let names = conn
+        .prepare_cached(&format!(
+            "{QUEUES} SELECT name FROM shown ORDER BY name LIMIT ?5 OFFSET ?4"
+        ))
+        .and_then(|mut query| {
+            query
+                .query_map(params![crawl.0, idle, now, start, size], |row| row.get(0))
+                .and_then(Iterator::collect)
+        })
+        .map_err(engine)?;
+    Ok(QueueNames { names, total: total.unsigned_abs() })
+}
+
+/// Figures of a queue, or of a crawl.
+pub(super) fn stats(
+    conn: &Connection,
+    crawl: &str,
+    key: Option<&str>,
+) -> Result<FrontierStats, StoreError> {
+    let Some(crawl) = crawl_named(conn, crawl)? else { return Ok(FrontierStats::default()) };
+    let key = key.filter(|key| !key.is_empty());
+    let count = |sql: &str| -> Result<u64, StoreError> {
+        conn.prepare_cached(sql)
+            .and_then(|mut query| {
+                query.query_row(params![crawl.0, key], |row| row.get::<_, i64>(0))
+            })
+            .map(i64::unsigned_abs)
+            .map_err(engine)
+    };
+    let waiting = count(
+        "SELECT coalesce(sum(t.queued), 0) FROM turns t JOIN hosts h ON h.id = t.host_id
+         WHERE t.crawl_id = ?1 AND (?2 IS NULL OR h.name = ?2)",
+    )?;
+    let in_process = count(
+        "SELECT count(*) FROM leases l JOIN hosts h ON h.id = l.host_id
+         WHERE l.crawl_id = ?1 AND (?2 IS NULL OR h.name = ?2)",
+    )?;
+    let completed = count(
+        "SELECT coalesce(sum(completed), 0) FROM frontier_queues
+         WHERE crawl_id = ?1 AND (?2 IS NULL OR name = ?2)",
+    )?;
+    let queues = count(
+        "SELECT count(DISTINCT h.name) FROM hosts h WHERE (?2 IS NULL OR h.name = ?2) AND h.id IN
+             (SELECT host_id FROM turns WHERE crawl_id = ?1 AND queued > 0
+              UNION SELECT host_id FROM leases WHERE crawl_id = ?1)",
+    )?;
+    Ok(FrontierStats { active: waiting + in_process, in_process, completed, queues })
+}
+
+/// One URL as it is known.
+pub(super) fn url_known(
+    conn: &Connection,
+    seed: u64,
+    crawl: &str,
+    key: Option<&str>,
+    text: &str,
+) -> Result<Option<Listed>, StoreError> {
+    let Some(crawl) = crawl_named(conn, crawl)? else { return Ok(None) };
+    let Some(spot) = spot_of(key, text) else { return Ok(None) };
+    if spot.authority.starts_with(KEYED) {
+        return url_at(conn, seed, crawl, &spot.authority, &spot.path);
+    }
+    for spelling in identities(&spot.url) {
+        let path = &spelling[url::Position::BeforePath..];
+        let found = url_at(conn, seed, crawl, &authority(&spelling), path)?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
+
+fn url_at(
+    conn: &Connection,
+    seed: u64,
+    crawl: CrawlId,
+    authority: &str,
+    path: &str,
+) -> Result<Option<Listed>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} {TABLES}
+         WHERE u.id = ?1 AND u.crawl_id = ?2 AND h.authority = ?3 AND u.path = ?4"
+    );
+    let hash = url_key(seed, crawl, authority, path);
+    for id in find_on_disk(conn, hash).map_err(engine)? {
+        let found = conn
+            .prepare_cached(&sql)
+            .and_then(|mut query| {
+                query.query_row(params![id.0, crawl.0, authority, path], read_listed).optional()
+            })
+            .map_err(engine)?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
+
+/// URLs of a bounded part of the table.
+pub(super) fn list(
+    conn: &Connection,
+    sought: &Sought,
+    after: i64,
+) -> Result<ListedPage, StoreError> {
+    let Some(crawl) = crawl_named(conn, &sought.crawl)? else {
+        return Ok(ListedPage { urls: Vec::new(), next: None });
+    };
+    let end = after.saturating_add(SPAN);
+    let sql = format!(
+        "SELECT {COLUMNS} {TABLES}
+         WHERE u.id > ?1 AND u.id <= ?2 AND u.crawl_id = ?3 AND (?4 IS NULL OR h.name = ?4)
+         ORDER BY u.id"
+    );
+    let mut query = conn.prepare_cached(&sql).map_err(engine)?;
+    let mut rows = query.query(params![after, end, crawl.0, sought.key]).map_err(engine)?;
+    let mut urls = Vec::new();
+    while let Some(row) = rows.next().map_err(engine)? {
+        let listed = read_listed(row).map_err(engine)?;
+        if sought.holds(&listed.url) {
+            urls.push(listed);
+        }
+        if urls.len() >= PAGE {
+            return Ok(ListedPage { urls, next: Some(row.get(0).map_err(engine)?) });
+        }
+    }
+    Ok(ListedPage { urls, next: go_on(conn, end)? })
+}
+
+/// Rows that clients pushed and that no source lists, of a bounded part of the
+/// table; and the row to go on after.
+pub(super) fn pushed(
+    conn: &Connection,
+    sought: &Sought,
+    after: i64,
+    before: Option<Timestamp>,
+) -> Result<(Vec<UrlId>, Option<i64>), StoreError> {
+    let Some(crawl) = crawl_named(conn, &sought.crawl)? else { return Ok((Vec::new(), None)) };
+    let end = after.saturating_add(SPAN / 10);
+    let rows = conn
+        .prepare_cached(
+            "SELECT u.id FROM frontier_urls s
+             JOIN urls u ON u.id = s.url_id JOIN hosts h ON h.id = u.host_id
+             WHERE s.url_id > ?1 AND s.url_id <= ?2 AND s.pushed = 1 AND u.crawl_id = ?3
+                 AND u.source_id IS NULL
+                 AND (?4 IS NULL OR h.name = ?4) AND (?5 IS NULL OR u.first_seen_s < ?5)",
+        )
+        .and_then(|mut query| {
+            let before = before.map(Timestamp::as_second);
+            query
+                .query_map(params![after, end, crawl.0, sought.key, before], |row| {
+                    row.get(0).map(UrlId)
+                })
+                .and_then(Iterator::collect)
+        })
+        .map_err(engine)?;
+    Ok((rows, go_on(conn, end)?))
+}
+
+/// The row to go on after, if there are rows beyond it: where the next begins.
+fn go_on(conn: &Connection, end: i64) -> Result<Option<i64>, StoreError> {
+    let next: Option<i64> = conn
+        .prepare_cached("SELECT min(id) FROM urls WHERE id > ?1")
+        .and_then(|mut query| query.query_row([end], |row| row.get(0)))
+        .map_err(engine)?;
+    Ok(next.map(|id| id - 1))
+}
+
+fn read_listed(row: &Row<'_>) -> rusqlite::Result<Listed> {
+    let ended = matches!(row.get(4)?, held::PARKED | held::DEAD);
+    let second = |second: i64| timestamp(second.saturating_mul(1000));
+    let metadata: Option<String> = row.get(3)?;
+    Ok(Listed {
+        url: row.get(1)?,
+        key: row.get(2)?,
+        metadata: metadata_of(metadata.as_deref()),
+        due: (!ended).then_some(second(row.get(5)?)),
+        created: second(row.get(6)?),
+    })
+}

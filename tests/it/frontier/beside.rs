@@ -1,0 +1,120 @@
+//! Pushed URLs beside those that sites list: one crawl, one queue a host.
+
+use sitemapd::model::Outcome;
+use sitemapd::queue::Settlement;
+
+use super::*;
+use crate::support::daemon::{DAY, MINUTE, sitemap};
+use crate::support::{Origin, Reply};
+
+fn site(origin: &Origin) -> String {
+    let base = origin.base();
+    config(&format!(
+        "[[site]]\nname = \"a\"\nurl = \"{base}/\"\npoll = \"30d\"\n\
+         sitemaps = [\"{base}/sitemap.xml\"]\nfeeds = []\nobey_robots = false\n"
+    ))
+}
+
+#[tokio::test]
+async fn what_a_site_lists_is_served_too_and_is_known() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/a", "2026-11-01")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&site(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let mut client = Client::of(&daemon).await;
+    let page = format!("{base}/a");
+    let acks = client.put(vec![discovered(info(&page))]).await;
+    assert_eq!(acks[0].1, Ack::Skipped);
+    assert_eq!(client.get(9, 0).await, [page.as_str()]);
+    client.put(vec![known(saying(&page, &[("fetch.statusCode", "200")]), 0)]).await;
+    assert!(client.get(9, 0).await.is_empty());
+    // Removing a queue leaves what is listed.
+    let host = origin.base()[7..].split(':').next().unwrap().to_owned();
+    let queue = QueueWithinCrawlParams { key: host, ..Default::default() };
+    assert_eq!(client.count("DeleteQueue", queue).await, 0);
+    // What a sitemap says later is news, also of what was completed.
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/a", "2026-11-20")])));
+    daemon.pass(DAY).await;
+    daemon.poll("/sitemap.xml").await;
+    assert_eq!(client.get(9, 0).await, [page.as_str()]);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_pushed_url_is_not_removed_when_a_source_stops_listing_it() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let (kept, listed) = (format!("{base}/kept"), format!("{base}/listed"));
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&site(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let mut client = Client::of(&daemon).await;
+    client.put(vec![discovered(info(&kept))]).await;
+    let both = [("/kept", "2026-11-01"), ("/listed", "2026-11-01"), ("/x", "2026-11-01")];
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &both)));
+    daemon.poll("/sitemap.xml").await;
+    assert_eq!(daemon.url(&kept).await.site.as_deref(), Some("a"), "it is that site's now");
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/x", "2026-11-01")])));
+    for _ in 0..8 {
+        daemon.poll("/sitemap.xml").await;
+        daemon.pass(DAY).await;
+    }
+    assert!(!daemon.url(&listed).await.listed, "one that nobody pushed is removed");
+    assert!(daemon.url(&kept).await.listed);
+    // And it can be listed again.
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &both)));
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!(daemon.changes(&poll).await, ["new /listed"]);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn fetchers_of_ours_get_what_was_pushed_under_any_key() {
+    let (_world, daemon, mut client) = started(&config("")).await;
+    client
+        .put(vec![
+            discovered(keyed("http://a.test/x?y=1", "mine")),
+            discovered(info("http://a.test/x?y=1")),
+        ])
+        .await;
+    let mut leased = daemon.lease().await;
+    leased.sort_by(|a, b| a.host.cmp(&b.host));
+    let told: Vec<_> = leased.iter().map(|l| (l.host.as_str(), l.url.as_str())).collect();
+    assert_eq!(
+        told,
+        [("http://a.test", "http://a.test/x?y=1"), ("key:mine", "http://a.test/x?y=1")]
+    );
+    assert!(leased.iter().all(|lease| lease.site.is_none() && lease.source.is_none()));
+    let settle = |token| Settlement {
+        token,
+        outcome: Some(Outcome::Unknown),
+        status: Some(200),
+        content_hash: None,
+        hash_kind: None,
+        significance: None,
+        final_url: None,
+        canonical: None,
+        noindex: false,
+        retry_after: None,
+        not_before: None,
+        fetched_at: None,
+        error: None,
+    };
+    let settlements = leased.iter().map(|lease| settle(lease.token)).collect();
+    daemon.store.settle(settlements).await.unwrap();
+    // All views show the URL as it is fetched.
+    let views = daemon.store.urls(10, None).await.unwrap().items;
+    assert!(views.iter().all(|view| view.url == "http://a.test/x?y=1"));
+    let peeked = daemon.store.peek("default".to_owned(), 10).await.unwrap();
+    assert!(peeked.iter().all(|line| line.url == "http://a.test/x?y=1"));
+    assert_eq!(peeked.len(), 2);
+    // A block of operators holds under any key.
+    let all = "http://a.test/".to_owned();
+    daemon.store.block("default".to_owned(), all, true).await.unwrap();
+    daemon.clock.advance(400 * DAY + MINUTE);
+    assert!(client.get(9, 0).await.is_empty());
+    daemon.stop().await;
+}

@@ -1,0 +1,92 @@
+//! Who may ask, how much, and what is said of the service itself.
+
+use sitemapd::serve::frontier::proto::{Empty, Local, LogLevelParams};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tonic::Code;
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+
+use super::*;
+
+async fn metrics_of(daemon: &Daemon) -> String {
+    let mut stream = TcpStream::connect(daemon.api).await.unwrap();
+    let request =
+        format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", daemon.api);
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    text
+}
+
+#[tokio::test]
+async fn a_token_is_asked_for_but_not_for_health() {
+    let world = World::new(&[]);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "s3cret\n").unwrap();
+    let daemon = world.start(&config(&format!("token_file = {:?}\n", file.path()))).await;
+    let mut client = Client::of(&daemon).await;
+    let refused = client.one::<_, StringList>("ListCrawls", Local::default()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unauthenticated);
+    let acks: Vec<Result<AckMessage, Status>> = client
+        .stream("PutURLs", futures_util::stream::iter([discovered(info("http://a.test/"))]))
+        .await;
+    assert_eq!(acks[0].as_ref().unwrap_err().code(), Code::Unauthenticated);
+    let health = "/grpc.health.v1.Health/Check";
+    let check = HealthCheckRequest::default();
+    let up: HealthCheckResponse = client.one(health, check).await.unwrap();
+    assert_eq!(up.status, 1, "SERVING");
+    client.token = Some("wrong".to_owned());
+    let refused = client.one::<_, StringList>("ListCrawls", Local::default()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unauthenticated);
+    client.token = Some("s3cret".to_owned());
+    let crawls: StringList = client.one("ListCrawls", Local::default()).await.unwrap();
+    assert!(crawls.values.iter().all(|name| name == "DEFAULT"), "{crawls:?}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_not_of_the_protocol_is_an_answer_and_no_more() {
+    let (_world, daemon, mut client) = started(&config("")).await;
+    let unknown = client.one::<_, Empty>("Nonsense", Empty {}).await.unwrap_err();
+    assert_eq!(unknown.code(), Code::Unimplemented);
+    let large = UrlInfo { url: "x".repeat(5 << 20), ..UrlInfo::default() };
+    let acks: Vec<Result<AckMessage, Status>> =
+        client.stream("PutURLs", futures_util::stream::iter([discovered(large)])).await;
+    assert_eq!(acks[0].as_ref().unwrap_err().code(), Code::OutOfRange, "over 4 MiB");
+    let level = client.one::<_, Empty>("SetLogLevel", LogLevelParams::default()).await;
+    assert_eq!(level.unwrap_err().code(), Code::FailedPrecondition, "logs of the tests");
+    let nodes: StringList = client.one("ListNodes", Empty {}).await.unwrap();
+    assert_eq!(nodes.values, [daemon.grpc.unwrap().to_string()]);
+    let metrics = metrics_of(&daemon).await;
+    for (call, status, times) in [
+        ("/urlfrontier.URLFrontier/ListNodes", 200, 1),
+        ("/urlfrontier.URLFrontier/SetLogLevel", 400, 1),
+        ("other", 404, 1),
+    ] {
+        let line = format!(
+            "sitemapd_api_requests_total{{method=\"POST\",route=\"{call}\",status=\"{status}\"}} {times}\n"
+        );
+        assert!(metrics.contains(&line), "{line}\n{metrics}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_http_2_end_the_connection_and_nothing_else() {
+    let (_world, daemon, mut client) = started(&config("")).await;
+    for bytes in [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".as_slice(),
+        &[0xff; 4_096],
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+    ] {
+        let mut stream = TcpStream::connect(daemon.grpc.unwrap()).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        let mut answer = Vec::new();
+        // Closed, or reset.
+        let _ = stream.read_to_end(&mut answer).await;
+        assert!(answer.len() < 1_000);
+    }
+    let crawls: StringList = client.one("ListCrawls", Local::default()).await.unwrap();
+    assert!(crawls.values.len() <= 1);
+    daemon.stop().await;
+}

@@ -209,6 +209,6 @@ impl Candidate {
 /// Places that count as one: half of those that a doubling of the value takes.
 pub const BANDS_ALIKE: u8 = 4;
 /// Rows that lie on about one page of a table.
-const ROWS_A_SHELF: i64 = 32;
+const ROWS_A_SHELF: i64 = 64;
 /// Steps of [`Candidate::rank`] in a band.
 const RANKS_A_BAND: u16 = 64;

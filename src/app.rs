@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::config::{Config, reload};
+use crate::egress::{Egress, EgressError};
 use crate::fetch::resolver::{Lookup, system_lookup};
 use crate::fetch::{FetchSetupError, Fetcher, Surroundings};
 use crate::metrics::Metrics;
@@ -55,6 +56,9 @@ pub enum AppError {
         /// What is wrong with it.
         why: String,
     },
+    /// The broker's secret cannot be read.
+    #[error("{0}")]
+    Egress(#[from] EgressError),
     /// The HTTP client cannot be built.
     #[error("{0}")]
     Fetch(#[from] FetchSetupError),
@@ -107,6 +111,7 @@ pub struct App {
     public: Option<Server>,
     ready: Readiness,
     poller: Arc<Poller>,
+    egress: Egress,
     config: watch::Sender<Arc<Config>>,
     defaults: watch::Sender<LeaseDefaults>,
 }
@@ -137,6 +142,13 @@ impl App {
                 .map_err(|e| AppError::Stopped(format!("the store did not open: {e}")))??
         };
         let (defaults, defaults_seen) = watch::channel(lease_defaults(&config));
+        let egress = Egress::new(
+            config.egress.nats.clone(),
+            store.clone(),
+            clock.clone(),
+            Arc::clone(&metrics),
+            defaults_seen.clone(),
+        )?;
         let ready = Readiness::default();
         let (watched, config_seen) = watch::channel(Arc::new(config.clone()));
         let (own_store, own_clock) = (store.clone(), clock.clone());
@@ -170,7 +182,8 @@ impl App {
         };
         let addr = config.listen.api;
         let server = Server::bind(addr, state).await.map_err(failed(addr))?;
-        Ok(Self { store, clock, metrics, server, public, ready, poller, config: watched, defaults })
+        let config = watched;
+        Ok(Self { store, clock, metrics, server, public, ready, poller, egress, config, defaults })
     }
 
     /// Where the API really listens.
@@ -201,7 +214,8 @@ impl App {
         stop: CancellationToken,
         mut reload: mpsc::Receiver<Reload>,
     ) -> Result<(), AppError> {
-        let Self { store, clock, metrics, server, public, ready, poller, config, defaults } = self;
+        let Self { store, clock, metrics, server, public, ready, poller, egress, config, defaults } =
+            self;
         // A task that ends by itself takes the others with it.
         let inner = stop.child_token();
         let serving = tokio::spawn(server.run(inner.clone(), DRAIN));
@@ -216,11 +230,12 @@ impl App {
             }
         });
         let pushing = tokio::spawn(Arc::clone(&poller).mind_hubs(inner.clone()));
+        let publishing = tokio::spawn(egress.run(inner.clone()));
         let polling = tokio::spawn(poller.run(inner.clone()));
         let reaping = tokio::spawn(reap(store.clone(), clock.clone(), metrics, inner.clone()));
         let tending = tokio::spawn(maintain(store.clone(), clock, inner.clone()));
         ready.set(true);
-        let mut tasks = [serving, polling, reaping, tending, hearing, minding, pushing];
+        let mut tasks = [serving, polling, reaping, tending, hearing, minding, pushing, publishing];
         let names = [
             "the API",
             "the poll loop",
@@ -229,6 +244,7 @@ impl App {
             "the public listener",
             "the minder of pushes",
             "the minder of hubs",
+            "the egress",
         ];
         let failing = store.clone();
         let mut failed = std::pin::pin!(failing.failed());

@@ -180,7 +180,10 @@ pub(super) fn list<T>(
     read: impl Fn(&str) -> Result<T, String>,
 ) -> impl Fn(&Value) -> Result<Vec<T>, String> {
     move |value| {
-        let one = |text: &str| read(text).map_err(|e| format!("of which {text:?} is wrong: {e}"));
+        let one = |text: &str| {
+            let shown = without_userinfo(text);
+            read(text).map_err(|e| format!("of which {shown:?} is wrong: {e}"))
+        };
         strings(value)?.into_iter().map(one).collect()
     }
 }

@@ -37,7 +37,6 @@ pub(super) const URL_CHARS: RangeInclusive<usize> = 64..=65_536;
 pub(super) fn sections(raw: &RawConfig, env: &Env, reader: &mut Reader<'_>) -> Config {
     let mut config = Config::default();
     config.daemon.data_dir = reader.base.join(&config.daemon.data_dir);
-    reader.not_served(&raw.egress, "egress");
     daemon(&mut config.daemon, &raw.daemon, reader);
     listen(&mut config.listen, &raw.listen, env, reader);
     fetch(&mut config.fetch, &raw.fetch, reader);
@@ -47,6 +46,7 @@ pub(super) fn sections(raw: &RawConfig, env: &Env, reader: &mut Reader<'_>) -> C
     queue(&mut config.queue, &raw.queue, reader);
     store(&mut config.store, &raw.store, reader);
     log(&mut config.log, &raw.log, reader);
+    super::egress::nats(&mut config.egress.nats, &raw.egress.nats, env, reader);
     config
 }
 

@@ -146,7 +146,7 @@ mod tests {
             host: String::new(),
             crawl: String::new(),
             reason: Reason::New,
-            priority: Priority::default(),
+            priority: Priority::DEFAULT,
             value: 0.0,
             changefreq: None,
             lastmod: None,

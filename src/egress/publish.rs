@@ -175,22 +175,22 @@ impl<'a> Publisher<'a> {
             Filling { crawl: &leased.crawl, site: leased.site.as_deref(), host: &leased.host };
         let subject = self.egress.config.subject.fill(filling);
         let payload = bytes::Bytes::from(message::of_lease(leased));
-        let send = || {
+        let publish = || {
             let message =
                 PublishMessage::build().message_id(token.to_string()).payload(payload.clone());
             self.egress.metrics.egressed(Egressed::Published, 1);
             async { self.context.send_publish(subject.clone(), message).await?.await }
         };
         let sending = async {
-            match send().await {
+            match publish().await {
                 // The answer may have been lost; if so, the stream knows it again.
-                Err(error) if error.kind() == PublishErrorKind::TimedOut => send().await,
+                Err(error) if error.kind() == PublishErrorKind::TimedOut => publish().await,
                 other => other,
             }
         };
-        let sent = tokio::select! {
+        let acknowledged = tokio::select! {
             biased;
-            sent = sending => sent.map(|_| ()).map_err(|error| match error.kind() {
+            said = sending => said.map(|_| ()).map_err(|error| match error.kind() {
                 PublishErrorKind::MaxPayloadExceeded => Unsent::TooLarge,
                 PublishErrorKind::StreamNotFound => Unsent::Broker(format!(
                     "no stream takes the subject {subject}: stream {} must have it",
@@ -202,7 +202,7 @@ impl<'a> Publisher<'a> {
                 Err(Unsent::Broker("the connection was lost".to_owned()))
             }
         };
-        (token, sent)
+        (token, acknowledged)
     }
 
     /// Gives leases back unpublished.

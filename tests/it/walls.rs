@@ -75,7 +75,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
 /// A crate that only files whose path begins so may name.
 const CRATES: [(&str, &[&str]); 10] = [
     ("rusqlite", &["src/store/"]),
-    ("async_nats", &["src/egress"]),
+    ("async_nats", &["src/egress", "src/log.rs"]),
     ("reqwest", &["src/fetch/"]),
     ("axum", &["src/serve/"]),
     ("tonic", &["src/serve/"]),

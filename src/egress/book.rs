@@ -53,6 +53,11 @@ impl Unsettled {
         (leases.len(), leases.values().min().copied())
     }
 
+    /// How many there were when somebody looked last, less those that ended.
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
     /// Resolves when there are fewer than at some time since the last call.
     pub(super) async fn fewer(&self) {
         self.fewer.notified().await;

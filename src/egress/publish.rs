@@ -32,6 +32,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// A message that is too large for the server is tried again after this.
 const TOO_LARGE_AGAIN: Duration = Duration::from_secs(3_600);
 
+/// A stop waits so long for acknowledgements.
+const STOP_WAITS: Duration = Duration::from_secs(3);
+
 /// Why one message was not acknowledged.
 enum Unsent {
     /// It alone is at fault.
@@ -46,28 +49,35 @@ pub(super) struct Publisher<'a> {
     context: Context,
     /// The connection is gone.
     lost: CancellationToken,
+    /// The daemon ends.
+    stop: CancellationToken,
 }
 
 impl<'a> Publisher<'a> {
-    pub(super) fn new(egress: &'a Egress, context: Context, lost: CancellationToken) -> Self {
-        Self { egress, context, lost }
+    pub(super) fn new(
+        egress: &'a Egress,
+        context: Context,
+        lost: CancellationToken,
+        stop: CancellationToken,
+    ) -> Self {
+        Self { egress, context, lost, stop }
     }
 
     /// Leases and publishes until the session or the daemon ends; then gives
     /// back what is still held.
-    pub(super) async fn run(&self, stop: &CancellationToken) -> Result<(), Trouble> {
+    pub(super) async fn run(&self) -> Result<(), Trouble> {
         let mut held = Held::default();
-        let ended = self.go_on(stop, &mut held).await;
+        let ended = self.go_on(&mut held).await;
         let given_back = self.release(held.into_tokens(), Duration::ZERO).await;
         ended.and(given_back)
     }
 
-    async fn go_on(&self, stop: &CancellationToken, held: &mut Held) -> Result<(), Trouble> {
+    async fn go_on(&self, held: &mut Held) -> Result<(), Trouble> {
         let egress = self.egress;
         let config = &egress.config;
         let mut turn = 0;
         let mut pause = MIN_PAUSE;
-        while !stop.is_cancelled() && !self.lost.is_cancelled() {
+        while !self.stop.is_cancelled() && !self.lost.is_cancelled() {
             let ready = held.take_ready(egress.clock.steady(), config.batch as usize);
             if !ready.is_empty() {
                 self.publish(ready).await?;
@@ -83,7 +93,7 @@ impl<'a> Publisher<'a> {
                 continue;
             }
             let is_over = tokio::select! {
-                () = stop.cancelled() => true,
+                () = self.stop.cancelled() => true,
                 () = self.lost.cancelled() => true,
                 () = egress.until(held.next_at()) => false,
                 () = egress.until(first_end.filter(|_| room == 0)) => false,
@@ -201,8 +211,15 @@ impl<'a> Publisher<'a> {
             () = self.lost.cancelled() => {
                 Err(Unsent::Broker("the connection was lost".to_owned()))
             }
+            () = self.out_of_time() => Err(Unsent::Broker("the daemon stops".to_owned())),
         };
         (token, acknowledged)
+    }
+
+    /// Resolves when a stop has waited long enough for acknowledgements.
+    async fn out_of_time(&self) {
+        self.stop.cancelled().await;
+        tokio::time::sleep(STOP_WAITS).await;
     }
 
     /// Gives leases back unpublished.

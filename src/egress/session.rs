@@ -52,11 +52,11 @@ impl Egress {
         *was_up = true;
         self.metrics.egress_up(WORKER, true);
         tracing::info!(stream = self.config.stream, "nats is there; URLs are published to it");
-        let outward = Publisher::new(self, context.clone(), lost.clone());
+        let outward = Publisher::new(self, context.clone(), lost.clone(), stop.clone());
         let inward = Settler::new(self, consumer, lost.clone());
         // Either one ends the other, and neither in the middle of something.
         let publishing = async {
-            let ended = outward.run(stop).await;
+            let ended = outward.run().await;
             if ended.is_err() {
                 lost.cancel();
             }
@@ -85,7 +85,9 @@ impl Egress {
             .connection_timeout(ANSWER)
             .request_timeout(Some(ANSWER))
             .ping_interval(PING)
-            .max_reconnects(1)
+            // One look at each: at the start, and after a loss before it gives up.
+            .max_reconnects(self.config.servers.len())
+            .ignore_discovered_servers()
             .event_callback(move |event| {
                 if matches!(event, Event::Disconnected | Event::Closed) {
                     lost.cancel();
@@ -105,7 +107,6 @@ impl Egress {
         }
         let addresses = self.config.servers.iter().cloned().map(ServerAddr::from_url);
         let addresses: Vec<_> = addresses.collect::<Result<_, _>>().map_err(broker)?;
-        // It tries them all before it says that one of them failed.
         options = options.require_tls(self.config.servers.iter().all(|url| url.scheme() == "tls"));
         let client = options.connect(addresses).await.map_err(broker)?;
         let builder = jetstream::ContextBuilder::new().timeout(ANSWER).ack_timeout(ANSWER);

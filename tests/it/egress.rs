@@ -82,6 +82,7 @@ async fn wait<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
 }
 
 /// What a route answers with success.
+#[allow(clippy::disallowed_methods, reason = "our own daemon is asked, not the web")]
 async fn text(daemon: &Daemon, path: &str) -> String {
     let answer = reqwest::get(format!("http://{}{path}", daemon.addr)).await.unwrap();
     answer.error_for_status().unwrap().text().await.unwrap()

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::config::{Config, reload};
+use crate::egress::{Egress, EgressError};
 use crate::fetch::resolver::{Lookup, system_lookup};
 use crate::fetch::{FetchSetupError, Fetcher, Surroundings};
 use crate::metrics::Metrics;
@@ -56,6 +57,9 @@ pub enum AppError {
         /// What is wrong with it.
         why: String,
     },
+    /// The broker's secret cannot be read.
+    #[error("{0}")]
+    Egress(#[from] EgressError),
     /// The HTTP client cannot be built.
     #[error("{0}")]
     Fetch(#[from] FetchSetupError),
@@ -110,6 +114,7 @@ pub struct App {
     levels: Arc<OnceLock<LevelDoor>>,
     ready: Readiness,
     poller: Arc<Poller>,
+    egress: Egress,
     config: watch::Sender<Arc<Config>>,
     defaults: watch::Sender<LeaseDefaults>,
 }
@@ -140,6 +145,13 @@ impl App {
                 .map_err(|e| AppError::Stopped(format!("the store did not open: {e}")))??
         };
         let (defaults, defaults_seen) = watch::channel(lease_defaults(&config));
+        let egress = Egress::new(
+            config.egress.nats.clone(),
+            store.clone(),
+            clock.clone(),
+            Arc::clone(&metrics),
+            defaults_seen.clone(),
+        )?;
         let ready = Readiness::default();
         let (watched, config_seen) = watch::channel(Arc::new(config.clone()));
         let (own_store, own_clock) = (store.clone(), clock.clone());
@@ -197,6 +209,7 @@ impl App {
             levels,
             ready,
             poller,
+            egress,
             config,
             defaults,
         })
@@ -241,7 +254,8 @@ impl App {
         stop: CancellationToken,
         mut reload: mpsc::Receiver<Reload>,
     ) -> Result<(), AppError> {
-        let Self { store, clock, metrics, server, public, frontier, ready, poller, .. } = self;
+        let Self { store, clock, metrics, server, public, frontier, ready, poller, egress, .. } =
+            self;
         let (config, defaults) = (self.config, self.defaults);
         // A task that ends by itself takes the others with it.
         let inner = stop.child_token();
@@ -250,11 +264,13 @@ impl App {
         let hearing = tokio::spawn(listen_if(public, inner.clone()));
         let fronting = tokio::spawn(listen_if(frontier, inner.clone()));
         let pushing = tokio::spawn(Arc::clone(&poller).mind_hubs(inner.clone()));
+        let publishing = tokio::spawn(egress.run(inner.clone()));
         let polling = tokio::spawn(poller.run(inner.clone()));
         let reaping = tokio::spawn(reap(store.clone(), clock.clone(), metrics, inner.clone()));
         let tending = tokio::spawn(maintain(store.clone(), clock, inner.clone()));
         ready.set(true);
-        let mut tasks = [serving, polling, reaping, tending, hearing, minding, pushing, fronting];
+        let mut tasks =
+            [serving, polling, reaping, tending, hearing, minding, pushing, fronting, publishing];
         let names = [
             "the API",
             "the poll loop",
@@ -264,6 +280,7 @@ impl App {
             "the minder of pushes",
             "the minder of hubs",
             "the frontier",
+            "the egress",
         ];
         let failing = store.clone();
         let mut failed = std::pin::pin!(failing.failed());

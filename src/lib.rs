@@ -35,6 +35,7 @@
 //! | `store` | the only door to SQL: effects in, views out |
 //! | `queue` | the words of leasing, and the window that says whose turn it is |
 //! | `serve` | the HTTP API, the frontier over gRPC, the status page, health and metrics |
+//! | `egress` | what may be fetched, published to a broker, and what comes back from there |
 //! | `app` | builds the daemon and runs it; the caller owns the stop signal |
 //! | `cli` | one file per subcommand |
 //! | `metrics`, `log` | what is counted, what is said |
@@ -52,6 +53,7 @@ pub mod clock;
 pub mod config;
 pub mod date;
 pub mod diff;
+pub mod egress;
 pub mod fetch;
 pub mod log;
 pub mod metrics;

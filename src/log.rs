@@ -105,7 +105,8 @@ pub(crate) fn filter(level: &str) -> Result<EnvFilter, String> {
     if lone && level.parse::<tracing::metadata::LevelFilter>().is_err() {
         return Err(format!("{level:?} is no level"));
     }
-    EnvFilter::builder().parse(level).map_err(|e| e.to_string())
+    // What the broker's client has to say, we say once, and of all that changes.
+    EnvFilter::builder().parse(format!("async_nats=off,{level}")).map_err(|e| e.to_string())
 }
 
 /// A URL fit to be logged: without user and password, and with `***` in place

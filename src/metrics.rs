@@ -17,6 +17,7 @@ use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{EncodeLabelSet, LabelSetEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
@@ -24,7 +25,7 @@ use prometheus_client::registry::{Registry, Unit};
 use crate::model::{ChangeKind, Outcome, Reason};
 use crate::queue::TokenResult;
 use crate::store::views::StatusView;
-pub use words::{Format, PollFigures, PushPart, Pushed, Saved, TokenCall, Way};
+pub use words::{Egressed, Format, PollFigures, PushPart, Pushed, Saved, TokenCall, Way};
 
 /// Before every name.
 const PREFIX: &str = "sitemapd";
@@ -88,6 +89,9 @@ pub struct Metrics {
     api_requests: Family<ApiLabels, Counter>,
     api_seconds: Times<Route>,
     connections_refused: Counter,
+    egress: Family<Word, Counter>,
+    egress_up: Family<Word, Gauge>,
+    egress_unsettled: Family<Word, Gauge>,
 }
 
 /// A route is a pattern of the router and a method one of its words, or
@@ -150,6 +154,9 @@ impl Metrics {
             api_requests: Family::default(),
             api_seconds: Family::new_with_constructor(|| Histogram::new(API_BUCKETS)),
             connections_refused: Counter::default(),
+            egress: Family::default(),
+            egress_up: Family::default(),
+            egress_unsettled: Family::default(),
         };
         metrics.register_polls();
         metrics.register_queue();
@@ -227,6 +234,13 @@ impl Metrics {
             "api_connections_refused",
             "Connections over the limit",
             self.connections_refused.clone(),
+        );
+        to.register("egress", "URLs and results on their way by a broker", self.egress.clone());
+        to.register("egress_up", "Is the broker there? 1 or 0", self.egress_up.clone());
+        to.register(
+            "egress_unsettled",
+            "URLs leased for a broker and not settled",
+            self.egress_unsettled.clone(),
         );
         let version: Word = [("version", env!("CARGO_PKG_VERSION"))];
         to.register("build", "The running program", Info::new(version));
@@ -341,6 +355,22 @@ impl Metrics {
     /// A connection was over the limit.
     pub(crate) fn connection_refused(&self) {
         self.connections_refused.inc();
+    }
+
+    /// So many URLs or results came so far on their way by the broker.
+    pub fn egressed(&self, what: Egressed, times: u64) {
+        self.egress.get_or_create(&[("what", what.as_str())]).inc_by(times);
+    }
+
+    /// The broker is there, or is not. Only a daemon with one says so.
+    pub fn egress_up(&self, broker: &'static str, is_up: bool) {
+        self.egress_up.get_or_create(&[("broker", broker)]).set(i64::from(is_up));
+    }
+
+    /// So many URLs are leased for the broker and not settled.
+    pub fn egress_unsettled(&self, broker: &'static str, urls: usize) {
+        let urls = i64::try_from(urls).unwrap_or(i64::MAX);
+        self.egress_unsettled.get_or_create(&[("broker", broker)]).set(urls);
     }
 
     /// Everything as text; the store's gauges only with `status`.

@@ -10,8 +10,8 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 use super::{
-    Budget, ChangeFreqIntervals, Config, Daemon, Durability, Fetch, FetchLimits, Listen, Log,
-    LogFormat, Order, Politeness, Poll, Queue, Recrawl, Store, UrlFrontier,
+    Budget, ChangeFreqIntervals, Config, Daemon, Durability, Egress, Fetch, FetchLimits, Listen,
+    Log, LogFormat, Order, Politeness, Poll, Queue, Recrawl, Store, UrlFrontier,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -79,6 +79,7 @@ impl Default for Config {
                 min_free_disk: 1 << 30,
             },
             log: Log { format: LogFormat::Text, level: "info".to_owned() },
+            egress: Egress::default(),
             sites: BTreeMap::new(),
         }
     }

@@ -13,6 +13,10 @@ pub const PREFIX: &str = "SITEMAPD__";
 /// and process managers that give secrets so.
 pub const TOKEN: &str = "SITEMAPD_TOKEN";
 
+/// Holds the secret of the NATS session, where no file does: its token, or the
+/// password of `egress.nats.user`.
+pub const NATS_TOKEN: &str = "SITEMAPD_NATS_TOKEN";
+
 /// A bearer token; its Debug form does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
@@ -59,7 +63,16 @@ impl Env {
 
     /// The token of [`TOKEN`], if that says anything.
     pub fn token(&self) -> Option<Token> {
-        let text = self.get(TOKEN)?.trim();
+        self.secret(TOKEN)
+    }
+
+    /// The secret of [`NATS_TOKEN`], if that says anything.
+    pub fn nats_token(&self) -> Option<Token> {
+        self.secret(NATS_TOKEN)
+    }
+
+    fn secret(&self, name: &str) -> Option<Token> {
+        let text = self.get(name)?.trim();
         (!text.is_empty()).then(|| Token(text.to_owned()))
     }
 

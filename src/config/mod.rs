@@ -8,6 +8,7 @@
 mod advice;
 mod defaults;
 mod document;
+mod egress;
 pub mod env;
 pub mod error;
 pub mod glob;
@@ -18,6 +19,7 @@ pub mod reload;
 mod resolve;
 mod show;
 mod site;
+pub mod subject;
 pub mod units;
 
 use std::collections::BTreeMap;
@@ -29,6 +31,7 @@ use jiff::tz::TimeZone;
 use url::Url;
 
 pub use self::advice::warnings;
+pub use self::egress::{Egress, Nats};
 pub use self::env::Env;
 pub use self::error::{ConfigError, Fault, Place};
 pub use self::show::resolved_toml;
@@ -57,6 +60,8 @@ pub struct Config {
     pub store: Store,
     /// What is logged, and how.
     pub log: Log,
+    /// What is published elsewhere.
+    pub egress: Egress,
     /// The registered sites, by name.
     pub sites: BTreeMap<String, Site>,
 }

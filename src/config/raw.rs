@@ -27,7 +27,7 @@ pub(super) struct RawConfig {
     pub(super) store: RawStore,
     pub(super) log: RawLog,
     pub(super) urlfrontier: RawUrlFrontier,
-    pub(super) egress: Leaf,
+    pub(super) egress: RawEgress,
     pub(super) site: Vec<Spanned<RawSite>>,
 }
 
@@ -148,6 +148,31 @@ pub(super) struct RawLog {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+pub(super) struct RawEgress {
+    pub(super) nats: RawNats,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawNats {
+    pub(super) servers: Leaf,
+    pub(super) credentials_file: Leaf,
+    pub(super) user: Leaf,
+    pub(super) token_file: Leaf,
+    pub(super) ca_file: Leaf,
+    pub(super) crawls: Leaf,
+    pub(super) stream: Leaf,
+    pub(super) subject: Leaf,
+    pub(super) results_stream: Leaf,
+    pub(super) results: Leaf,
+    pub(super) create: Leaf,
+    pub(super) batch: Leaf,
+    pub(super) in_flight: Leaf,
+    pub(super) lease: Leaf,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub(super) struct RawSite {
     pub(super) name: Leaf,
     pub(super) url: Leaf,
@@ -205,6 +230,8 @@ impl Shape {
     pub(super) fn of_config() -> Self {
         let changefreq = ("changefreq", Self::flat::<RawChangeFreq>());
         let recrawl = Self { tables: vec![changefreq], ..Self::flat::<RawRecrawl>() };
+        let nats = ("nats", Self::flat::<RawNats>());
+        let egress = Self { tables: vec![nats], ..Self::flat::<RawEgress>() };
         let tables = vec![
             ("daemon", Self::flat::<RawDaemon>()),
             ("listen", Self::flat::<RawListen>()),
@@ -216,6 +243,7 @@ impl Shape {
             ("urlfrontier", Self::flat::<RawUrlFrontier>()),
             ("store", Self::flat::<RawStore>()),
             ("log", Self::flat::<RawLog>()),
+            ("egress", egress),
             ("site", Self::of_site()),
         ];
         Self { tables, ..Self::flat::<RawConfig>() }

@@ -87,14 +87,6 @@ impl<'a> Reader<'a> {
         self.faults
     }
 
-    /// Refuses a key that this version does not serve yet.
-    pub(super) fn not_served(&mut self, leaf: &Leaf, key: &str) {
-        if let Some(leaf) = leaf {
-            let message = format!("{key} is not served by this version; leave it out");
-            self.fault(&leaf.span(), message);
-        }
-    }
-
     /// Notes `min` over `max`, at the one of the two that was typed.
     pub(super) fn ordered(&mut self, min: (&Leaf, Duration), max: (&Leaf, Duration), key: &str) {
         if min.1 > max.1 {
@@ -180,7 +172,10 @@ pub(super) fn list<T>(
     read: impl Fn(&str) -> Result<T, String>,
 ) -> impl Fn(&Value) -> Result<Vec<T>, String> {
     move |value| {
-        let one = |text: &str| read(text).map_err(|e| format!("of which {text:?} is wrong: {e}"));
+        let one = |text: &str| {
+            let shown = without_userinfo(text);
+            read(text).map_err(|e| format!("of which {shown:?} is wrong: {e}"))
+        };
         strings(value)?.into_iter().map(one).collect()
     }
 }

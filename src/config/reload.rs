@@ -7,11 +7,26 @@ use super::show::{Secrets, Setting, settings, site_settings};
 use super::{Config, Site, site};
 
 /// Keys that are read once, when the daemon starts: sockets, the data folder
-/// and its locks, and what the HTTP client and the log format are built from.
-const RESTART: [&str; 16] = [
+/// and its locks, what the HTTP client and the log format are built from, and the
+/// broker's session.
+const RESTART: [&str; 30] = [
     "daemon.contact",
     "daemon.data_dir",
     "daemon.user_agent",
+    "egress.nats.batch",
+    "egress.nats.ca_file",
+    "egress.nats.crawls",
+    "egress.nats.create",
+    "egress.nats.credentials_file",
+    "egress.nats.in_flight",
+    "egress.nats.lease",
+    "egress.nats.results",
+    "egress.nats.results_stream",
+    "egress.nats.servers",
+    "egress.nats.stream",
+    "egress.nats.subject",
+    "egress.nats.token_file",
+    "egress.nats.user",
     "fetch.allow",
     "fetch.ca_file",
     "fetch.concurrency",

@@ -37,7 +37,6 @@ pub(super) const URL_CHARS: RangeInclusive<usize> = 64..=65_536;
 pub(super) fn sections(raw: &RawConfig, env: &Env, reader: &mut Reader<'_>) -> Config {
     let mut config = Config::default();
     config.daemon.data_dir = reader.base.join(&config.daemon.data_dir);
-    reader.not_served(&raw.egress, "egress");
     daemon(&mut config.daemon, &raw.daemon, reader);
     listen(&mut config.listen, &raw.listen, env, reader);
     fetch(&mut config.fetch, &raw.fetch, reader);
@@ -48,6 +47,7 @@ pub(super) fn sections(raw: &RawConfig, env: &Env, reader: &mut Reader<'_>) -> C
     reader.set(&mut config.urlfrontier.trust_dates, &raw.urlfrontier.trust_dates, flag);
     store(&mut config.store, &raw.store, reader);
     log(&mut config.log, &raw.log, reader);
+    super::egress::nats(&mut config.egress.nats, &raw.egress.nats, env, reader);
     config
 }
 

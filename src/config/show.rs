@@ -11,8 +11,8 @@ use toml::{Table, Value};
 
 use super::units::{format_duration, format_size};
 use super::{
-    AllowedAddress, Budget, Config, Durability, Fetch, FetchLimits, LogFormat, Order, PollRule,
-    Scope, Site, SourceList, Twins,
+    AllowedAddress, Budget, Config, Durability, Fetch, FetchLimits, LogFormat, Nats, Order,
+    PollRule, Scope, Site, SourceList, Twins,
 };
 use crate::log::redact;
 use crate::model::ChangeFreq;
@@ -60,6 +60,7 @@ pub(super) fn settings(config: &Config, secrets: Secrets) -> Vec<Setting> {
     fetch(&config.fetch, secrets, &mut list);
     schedule(config, &mut list);
     storage(config, &mut list);
+    egress(&config.egress.nats, &mut list);
     list.0
 }
 
@@ -157,6 +158,29 @@ fn storage(config: &Config, list: &mut List) {
     list.add("store.min_free_disk", format_size(store.min_free_disk));
     list.add("log.format", format);
     list.add("log.level", config.log.level.clone());
+}
+
+fn egress(nats: &Nats, list: &mut List) {
+    let servers: Vec<_> = nats.servers.iter().map(url::Url::to_string).collect();
+    let is_off = servers.is_empty();
+    list.add("egress.nats.servers", servers);
+    if is_off {
+        return;
+    }
+    let Nats { credentials_file, token_file, ca_file, .. } = nats;
+    list.add_some("egress.nats.credentials_file", credentials_file.as_deref().map(path));
+    list.add_some("egress.nats.user", nats.user.clone());
+    list.add_some("egress.nats.token_file", token_file.as_deref().map(path));
+    list.add_some("egress.nats.ca_file", ca_file.as_deref().map(path));
+    list.add("egress.nats.crawls", nats.crawls.clone());
+    list.add("egress.nats.stream", nats.stream.clone());
+    list.add("egress.nats.subject", nats.subject.to_string());
+    list.add("egress.nats.results_stream", nats.results_stream.clone());
+    list.add("egress.nats.results", nats.results.to_string());
+    list.add("egress.nats.create", nats.create);
+    list.add("egress.nats.batch", i64::from(nats.batch));
+    list.add("egress.nats.in_flight", integer(nats.in_flight));
+    list.add("egress.nats.lease", duration(nats.lease));
 }
 
 /// Every key of one site.

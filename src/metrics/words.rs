@@ -75,6 +75,34 @@ pub enum Saved {
     SkippedChild,
 }
 
+/// What became of something on its way to a broker or from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Egressed {
+    /// A URL was sent, maybe not for the first time.
+    Published,
+    /// The broker keeps it.
+    Acknowledged,
+    /// It was not kept, or the daemon stopped first: the lease was given back.
+    Released,
+    /// A result was settled, whether its lease still stood or not.
+    Result,
+    /// A message was no result.
+    Poison,
+}
+
+impl Egressed {
+    /// The label.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Published => "published",
+            Self::Acknowledged => "acknowledged",
+            Self::Released => "released",
+            Self::Result => "result",
+            Self::Poison => "poison",
+        }
+    }
+}
+
 /// A call that answers a result per token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenCall {

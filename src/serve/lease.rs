@@ -13,7 +13,7 @@ use super::problem::Problem;
 use super::wire::queue::{
     ExtendBody, LeaseAnswer, LeaseBody, ReleaseBody, SettleBody, TokensAnswer,
 };
-use crate::metrics::{TokenCall, Way};
+use crate::metrics::{Metrics, TokenCall, Way};
 use crate::model::extension::Extensions;
 use crate::model::{Reason, UrlId};
 use crate::queue::{LeaseBatch, LeaseRequest, Leased};
@@ -34,15 +34,20 @@ pub(crate) async fn lease(
     drop(held);
     let crawl = request.crawl.clone();
     let batch = lease_within(&context, request, wait).await?;
-    context.state.metrics.leased(batch.urls.iter().map(|leased| leased.reason));
-    let waits = batch.urls.iter().filter_map(waited);
-    context.state.metrics.came(Way::SeenToLeased, &crawl, waits);
+    count(&context.state.metrics, &crawl, &batch);
     let urls: Vec<_> = batch.urls.iter().map(|leased| leased.id).collect();
     let mut answer = LeaseAnswer::from(batch);
     if include.any() && !urls.is_empty() {
         answer.include(include, said_of(&context, urls).await);
     }
     Ok(Json(answer))
+}
+
+/// Counts what was leased, whoever it goes to.
+pub(super) fn count(metrics: &Metrics, crawl: &str, batch: &LeaseBatch) {
+    metrics.leased(batch.urls.iter().map(|leased| leased.reason));
+    let waits = batch.urls.iter().filter_map(waited);
+    metrics.came(Way::SeenToLeased, crawl, waits);
 }
 
 /// How long something new or changed has waited since it was seen and due.

@@ -15,6 +15,7 @@ mod gate;
 mod indexnow;
 mod lease;
 mod limits;
+pub mod message;
 mod openapi;
 mod operate;
 mod page;

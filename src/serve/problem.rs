@@ -233,7 +233,6 @@ impl Problem {
     }
 
     /// The sentence.
-    #[cfg(test)]
     pub(crate) fn detail(&self) -> &str {
         &self.detail
     }

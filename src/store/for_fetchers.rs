@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::state::State;
 use super::stream::{self, ChangeCursor, ChangeFilter, ChangePage};
 use super::writer::Lane;
-use super::{Store, StoreError, extensions};
+use super::{Store, StoreError, extensions, given};
 use crate::model::UrlId;
 use crate::model::extension::Extensions;
 use crate::queue::{LeaseBatch, LeaseRequest, Settlement, Token, TokenResult};
@@ -25,6 +26,12 @@ impl Store {
         urls: Vec<UrlId>,
     ) -> Result<Vec<Option<Extensions>>, StoreError> {
         self.read(move |conn| extensions::of_urls(conn, &urls)).await
+    }
+
+    /// The leases that a worker holds, each with its end in steady time.
+    pub async fn leases_of(&self, worker: &str) -> Result<Vec<(Token, Timestamp)>, StoreError> {
+        let worker = worker.to_owned();
+        self.read(move |conn| given::of_worker(conn, &worker)).await
     }
 
     /// Settles leases; one result per settlement, in order.

@@ -33,9 +33,6 @@ const DOCUMENTS: [&str; 8] = [
     "docs/RELIABILITY.md",
 ];
 
-/// Begins what the README tells of as not served.
-const NOT_SERVED: &str = "Not served by this version:";
-
 fn at_root(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
@@ -284,15 +281,6 @@ fn every_file_and_test_that_a_document_names_exists() {
         }
     }
     assert!(tests > 20 && files > 20, "{tests} tests and {files} files are named");
-}
-
-#[test]
-fn what_is_not_served_is_told() {
-    let text = document("README.md");
-    let told = text.lines().find(|line| line.starts_with(NOT_SERVED)).unwrap();
-    for what in ["egress"] {
-        assert!(told.contains(what), "{what}");
-    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod daemon;
 mod deploy;
 mod documents;
 mod durable;
+mod egress;
 mod fetch;
 mod fixtures;
 mod frontier;

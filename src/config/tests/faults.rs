@@ -136,16 +136,6 @@ fn an_unknown_key_is_refused_with_the_nearest_and_the_known_ones() {
 }
 
 #[test]
-fn what_this_version_does_not_serve_is_refused_by_name() {
-    for (text, expected) in [
-        ("[egress]\nurl = \"x\"", "1: egress: egress is not served by this version"),
-        ("[[egress]]\nurl = \"x\"", "egress is not served by this version"),
-    ] {
-        assert!(told(text).contains(expected), "{text}\n{}", told(text));
-    }
-}
-
-#[test]
 fn the_api_beyond_loopback_needs_a_token_file() {
     let text = "[listen]\napi = \"0.0.0.0:7070\"";
     assert!(told(text).contains("2: listen.api: found \"0.0.0.0:7070\", which others can reach"));

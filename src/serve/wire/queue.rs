@@ -147,7 +147,7 @@ pub(crate) struct LeaseAnswer {
 
 /// One leased URL.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
-struct LeasedUrl {
+pub(crate) struct LeasedUrl {
     /// Names the lease; whoever has it may settle it.
     token: String,
     id: UrlId,

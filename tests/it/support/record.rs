@@ -2,6 +2,7 @@
 //! checks of lost work need to know of it.
 
 use rusqlite::{Connection, OptionalExtension as _};
+use std::fmt::Write as _;
 
 /// How the last lease of a URL ended, and how often it was fetched.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -34,7 +35,11 @@ impl Kept {
         let mut kept = Self::default();
         if parts & 1 != 0 {
             let tag: Vec<u8> = rest.by_ref().take(4).collect();
-            kept.token = Some(tag.iter().map(|byte| format!("{byte:02x}")).collect());
+            let mut text = String::new();
+            for byte in tag {
+                write!(text, "{byte:02x}").unwrap();
+            }
+            kept.token = Some(text);
             kept.how = rest.next().unwrap();
             number(&mut rest);
         }

@@ -1,0 +1,167 @@
+//! Egress: URLs that may be fetched now are published to NATS `JetStream`, and
+//! what fetchers report comes back from there.
+//!
+//! The daemon leases from its own store as any fetcher does, so the delays of
+//! hosts, turns and budgets hold; a URL is published when it may be fetched,
+//! never before. What the broker has not acknowledged is given back at once,
+//! and a result is acknowledged only when it is committed: whichever side is
+//! killed, a URL is with a fetcher, in the stream or in the queue. The store
+//! stays the only truth; a lease that nobody settles runs out there.
+//!
+//! A session is one connection. Whatever goes wrong ends it, and the next one
+//! begins after a pause; in between nothing is leased.
+
+mod book;
+mod publish;
+mod results;
+mod session;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use self::book::Unsettled;
+use crate::clock::Clock;
+use crate::config::Nats;
+use crate::metrics::Metrics;
+use crate::serve::LeaseDefaults;
+use crate::store::{Store, StoreError};
+
+/// The name under which is leased, and the broker's in metrics.
+const WORKER: &str = "nats";
+/// Pause after the first session that failed; it doubles up to [`MAX_PAUSE`].
+const MIN_PAUSE: Duration = Duration::from_millis(250);
+/// Longest such pause.
+const MAX_PAUSE: Duration = Duration::from_secs(15);
+
+/// Why the egress could not be set up.
+#[derive(Debug, thiserror::Error)]
+#[error("egress.nats.{key} {path}: {why}")]
+pub struct EgressError {
+    key: &'static str,
+    path: String,
+    why: String,
+}
+
+/// What ended a session.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    /// The broker is away, or refuses.
+    #[error("{0}")]
+    Broker(String),
+    /// Nothing more is leased or settled.
+    #[error("the store: {0}")]
+    Store(#[from] StoreError),
+}
+
+/// How the session logs in.
+#[derive(Clone)]
+enum Login {
+    Nobody,
+    Token(String),
+    Password(String, String),
+    /// The text of a credentials file.
+    Credentials(String),
+}
+
+/// The egress to NATS, which may be off.
+pub struct Egress {
+    config: Nats,
+    login: Login,
+    store: Store,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    defaults: watch::Receiver<LeaseDefaults>,
+    unsettled: Unsettled,
+}
+
+impl Egress {
+    /// Reads the secrets; nothing is connected yet.
+    pub fn new(
+        config: Nats,
+        store: Store,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+        defaults: watch::Receiver<LeaseDefaults>,
+    ) -> Result<Self, EgressError> {
+        let login = login(&config)?;
+        let unsettled = Unsettled::default();
+        Ok(Self { config, login, store, clock, metrics, defaults, unsettled })
+    }
+
+    /// Publishes and settles until told to stop, over any number of sessions.
+    pub async fn run(self, stop: CancellationToken) {
+        if self.config.servers.is_empty() {
+            return stop.cancelled().await;
+        }
+        let mut pause = MIN_PAUSE;
+        let mut last = String::new();
+        self.metrics.egress_up(WORKER, false);
+        while !stop.is_cancelled() {
+            let mut was_up = false;
+            let ended = self.session(&stop, &mut was_up).await;
+            self.metrics.egress_up(WORKER, false);
+            if was_up {
+                pause = MIN_PAUSE;
+                last.clear();
+            }
+            match ended {
+                Ok(()) => return,
+                Err(Trouble::Store(StoreError::Closed)) => return stop.cancelled().await,
+                Err(trouble) => {
+                    // Once for each thing that is wrong, however long it is.
+                    let error = trouble.to_string();
+                    if error != last {
+                        tracing::warn!(error, "nats is away; nothing is leased for it");
+                        last = error;
+                    }
+                }
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+            pause = (pause * 2).min(MAX_PAUSE);
+        }
+    }
+}
+
+/// The secret of the config's own way to log in.
+fn login(config: &Nats) -> Result<Login, EgressError> {
+    if config.servers.is_empty() {
+        return Ok(Login::Nobody);
+    }
+    if let Some(path) = &config.credentials_file {
+        return read("credentials_file", path).map(Login::Credentials);
+    }
+    let token = match &config.token_file {
+        Some(path) => {
+            let text = read("token_file", path)?;
+            let line = text.lines().next().unwrap_or_default().trim().to_owned();
+            if line.is_empty() {
+                let (key, path) = ("token_file", path.display().to_string());
+                return Err(EgressError { key, path, why: "its first line is empty".to_owned() });
+            }
+            Some(line)
+        }
+        None => config.token.as_ref().map(|token| token.as_str().to_owned()),
+    };
+    Ok(match (config.user.clone(), token) {
+        (Some(user), Some(password)) => Login::Password(user, password),
+        (None, Some(token)) => Login::Token(token),
+        // A user without a password is refused where the config is read.
+        (_, None) => Login::Nobody,
+    })
+}
+
+fn read(key: &'static str, path: &Path) -> Result<String, EgressError> {
+    let failed = |e: std::io::Error| EgressError {
+        key,
+        path: path.display().to_string(),
+        why: e.to_string(),
+    };
+    std::fs::read_to_string(path).map_err(failed)
+}

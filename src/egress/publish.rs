@@ -1,0 +1,245 @@
+//! From the queue into the stream.
+//!
+//! A lease is published once it may be fetched, so that no consumer has to
+//! wait; until then it is held here, and counts as in flight. Its token is the
+//! message's id: the stream takes a repeated one for the same. What is not
+//! acknowledged goes back into the queue at once.
+
+use std::time::Duration;
+
+use async_nats::jetstream::Context;
+use async_nats::jetstream::context::PublishErrorKind;
+use async_nats::jetstream::message::PublishMessage;
+use futures_util::future::{join_all, select_all};
+use tokio_util::sync::CancellationToken;
+
+use super::book::Held;
+use super::session::broker;
+use super::{Egress, Trouble, WORKER};
+use crate::config::subject::Filling;
+use crate::metrics::Egressed;
+use crate::queue::{LeaseRequest, Leased, Token};
+use crate::serve::message;
+use crate::store::StoreError;
+
+/// First pause after a look that yielded nothing; it doubles.
+const MIN_PAUSE: Duration = Duration::from_millis(10);
+/// Longest such pause.
+const MAX_PAUSE: Duration = Duration::from_millis(500);
+/// All is looked at again after this: a crawl may have come with a reload, and
+/// leases may have been settled over HTTP.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// A message that is too large for the server is tried again after this.
+const TOO_LARGE_AGAIN: Duration = Duration::from_secs(3_600);
+
+/// A stop waits so long for acknowledgements.
+const STOP_WAITS: Duration = Duration::from_secs(3);
+
+/// Why one message was not acknowledged.
+enum Unsent {
+    /// It alone is at fault.
+    TooLarge,
+    /// So would all others be.
+    Broker(String),
+}
+
+/// Publishes during one session.
+pub(super) struct Publisher<'a> {
+    egress: &'a Egress,
+    context: Context,
+    /// The connection is gone.
+    lost: CancellationToken,
+    /// The daemon ends.
+    stop: CancellationToken,
+}
+
+impl<'a> Publisher<'a> {
+    pub(super) fn new(
+        egress: &'a Egress,
+        context: Context,
+        lost: CancellationToken,
+        stop: CancellationToken,
+    ) -> Self {
+        Self { egress, context, lost, stop }
+    }
+
+    /// Leases and publishes until the session or the daemon ends; then gives
+    /// back what is still held.
+    pub(super) async fn run(&self) -> Result<(), Trouble> {
+        let mut held = Held::default();
+        let ended = self.go_on(&mut held).await;
+        let given_back = self.release(held.into_tokens(), Duration::ZERO).await;
+        ended.and(given_back)
+    }
+
+    async fn go_on(&self, held: &mut Held) -> Result<(), Trouble> {
+        let egress = self.egress;
+        let config = &egress.config;
+        let mut turn = 0;
+        let mut pause = MIN_PAUSE;
+        while !self.stop.is_cancelled() && !self.lost.is_cancelled() {
+            let ready = held.take_ready(egress.clock.steady(), config.batch as usize);
+            if !ready.is_empty() {
+                self.publish(ready).await?;
+                continue;
+            }
+            let (count, first_end) = egress.unsettled.count(egress.clock.steady());
+            egress.metrics.egress_unsettled(WORKER, count);
+            let room = config.in_flight.saturating_sub(count);
+            let leased = if room > 0 { self.lease(room, &mut turn).await? } else { Vec::new() };
+            if !leased.is_empty() {
+                held.add(leased);
+                pause = MIN_PAUSE;
+                continue;
+            }
+            let is_over = tokio::select! {
+                () = self.stop.cancelled() => true,
+                () = self.lost.cancelled() => true,
+                () = egress.until(held.next_at()) => false,
+                () = egress.until(first_end.filter(|_| room == 0)) => false,
+                () = egress.unsettled.fewer(), if room == 0 => false,
+                () = self.any_due(pause), if room > 0 => false,
+                () = tokio::time::sleep(LOOK_AGAIN) => {
+                    egress.unsettled.replace(egress.store.leases_of(WORKER).await?);
+                    false
+                }
+            };
+            if is_over {
+                break;
+            }
+            pause = (pause * 2).min(MAX_PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Resolves when a URL of one of the crawls may be leased.
+    async fn any_due(&self, pause: Duration) {
+        let store = &self.egress.store;
+        let crawls = self.egress.config.crawls.iter();
+        select_all(crawls.map(|crawl| Box::pin(store.wait_for_due(crawl)))).await;
+        // What is due may not be ours to have yet.
+        tokio::time::sleep(pause).await;
+    }
+
+    /// Leases of the first crawl from `turn` on that has something.
+    async fn lease(&self, room: usize, turn: &mut usize) -> Result<Vec<Leased>, Trouble> {
+        let Egress { config, store, metrics, defaults, .. } = self.egress;
+        let per_host = defaults.borrow().per_host;
+        for _ in 0..config.crawls.len() {
+            let crawl = &config.crawls[*turn % config.crawls.len()];
+            *turn += 1;
+            let request = LeaseRequest {
+                max: u32::try_from(room).unwrap_or(u32::MAX).min(config.batch),
+                ttl: config.lease,
+                per_host,
+                crawl: crawl.clone(),
+                sites: Vec::new(),
+                worker: Some(WORKER.to_owned()),
+                request_id: None,
+            };
+            let batch = match store.lease(request).await {
+                Ok(batch) => batch,
+                // A crawl comes and goes with the sites of the config.
+                Err(StoreError::NotFound(_)) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            if !batch.urls.is_empty() {
+                message::count_leased(metrics, crawl, &batch);
+                self.egress.unsettled.add(&batch.urls, self.egress.clock.steady());
+                return Ok(batch.urls);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Publishes leases and gives back those that are not acknowledged; an
+    /// error where the reason is not the message itself.
+    async fn publish(&self, leases: Vec<Leased>) -> Result<(), Trouble> {
+        let metrics = &self.egress.metrics;
+        let sent = join_all(leases.into_iter().map(|leased| self.publish_one(leased))).await;
+        let (mut acknowledged, mut too_large, mut unsent) = (0, Vec::new(), Vec::new());
+        let mut trouble = None;
+        for (token, sent) in sent {
+            match sent {
+                Ok(()) => acknowledged += 1,
+                Err(Unsent::TooLarge) => too_large.push(token),
+                Err(Unsent::Broker(error)) => {
+                    unsent.push(token);
+                    trouble.get_or_insert(error);
+                }
+            }
+        }
+        metrics.egressed(Egressed::Acknowledged, acknowledged);
+        if !too_large.is_empty() {
+            let urls = too_large.len();
+            tracing::warn!(urls, "messages are too large for the server's max_payload");
+        }
+        self.release(too_large, TOO_LARGE_AGAIN).await?;
+        self.release(unsent, Duration::ZERO).await?;
+        trouble.map_or(Ok(()), |error| Err(broker(error)))
+    }
+
+    async fn publish_one(&self, leased: Leased) -> (Token, Result<(), Unsent>) {
+        let token = leased.token;
+        let filling =
+            Filling { crawl: &leased.crawl, site: leased.site.as_deref(), host: &leased.host };
+        let subject = self.egress.config.subject.fill(filling);
+        let payload = bytes::Bytes::from(message::of_lease(leased));
+        let publish = || {
+            let message =
+                PublishMessage::build().message_id(token.to_string()).payload(payload.clone());
+            self.egress.metrics.egressed(Egressed::Published, 1);
+            async { self.context.send_publish(subject.clone(), message).await?.await }
+        };
+        let sending = async {
+            match publish().await {
+                // The answer may have been lost; if so, the stream knows it again.
+                Err(error) if error.kind() == PublishErrorKind::TimedOut => publish().await,
+                other => other,
+            }
+        };
+        let acknowledged = tokio::select! {
+            biased;
+            said = sending => said.map(|_| ()).map_err(|error| match error.kind() {
+                PublishErrorKind::MaxPayloadExceeded => Unsent::TooLarge,
+                PublishErrorKind::StreamNotFound => Unsent::Broker(format!(
+                    "no stream takes the subject {subject}: stream {} must have it",
+                    self.egress.config.stream
+                )),
+                _ => Unsent::Broker(error.to_string()),
+            }),
+            () = self.lost.cancelled() => {
+                Err(Unsent::Broker("the connection was lost".to_owned()))
+            }
+            () = self.out_of_time() => Err(Unsent::Broker("the daemon stops".to_owned())),
+        };
+        (token, acknowledged)
+    }
+
+    /// Resolves when a stop has waited long enough for acknowledgements.
+    async fn out_of_time(&self) {
+        self.stop.cancelled().await;
+        tokio::time::sleep(STOP_WAITS).await;
+    }
+
+    /// Gives leases back unpublished.
+    async fn release(&self, tokens: Vec<Token>, after: Duration) -> Result<(), Trouble> {
+        if tokens.is_empty() {
+            return Ok(());
+        }
+        self.egress.store.release(tokens.clone(), after).await?;
+        self.egress.metrics.egressed(Egressed::Released, tokens.len() as u64);
+        self.egress.unsettled.remove(tokens.into_iter());
+        Ok(())
+    }
+}
+
+impl Egress {
+    /// Resolves at a time, or never.
+    async fn until(&self, at: Option<jiff::Timestamp>) {
+        match at {
+            Some(at) => self.clock.sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! From the results' stream into the store.
+//!
+//! A message is acknowledged when its results are committed, so nothing is
+//! lost while the daemon is away; one that comes twice is answered by the
+//! store as any repeated settle is. What can never be settled is terminated.
+
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::PullConsumer;
+use async_nats::jetstream::{AckKind, Message};
+use futures_util::StreamExt as _;
+use futures_util::future::join_all;
+use tokio_util::sync::CancellationToken;
+
+use super::session::broker;
+use super::{Egress, Trouble, WORKER};
+use crate::metrics::Egressed;
+use crate::serve::message::Report;
+
+/// Messages that are settled together.
+const TOGETHER: usize = 64;
+/// Messages asked for at a time; each is within the server's `max_payload`.
+const ASKED: usize = 128;
+/// A request for messages stands so long.
+const STANDS: Duration = Duration::from_secs(30);
+/// In between the broker says this often that it is there.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// What the store could not take comes again after this.
+const AGAIN: Duration = Duration::from_secs(5);
+/// Characters of a message that is no result, in the log.
+const MAX_SHOWN: usize = 80;
+
+/// Settles during one session.
+pub(super) struct Settler<'a> {
+    egress: &'a Egress,
+    consumer: PullConsumer,
+    /// The connection is gone.
+    lost: CancellationToken,
+}
+
+impl<'a> Settler<'a> {
+    pub(super) fn new(egress: &'a Egress, consumer: PullConsumer, lost: CancellationToken) -> Self {
+        Self { egress, consumer, lost }
+    }
+
+    /// Settles until the session or the daemon ends.
+    pub(super) async fn run(&self, stop: &CancellationToken) -> Result<(), Trouble> {
+        let messages = self
+            .consumer
+            .stream()
+            .max_messages_per_batch(ASKED)
+            .expires(STANDS)
+            .heartbeat(HEARTBEAT)
+            .messages();
+        let mut messages = messages.await.map_err(broker)?.ready_chunks(TOGETHER);
+        loop {
+            let chunk = tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                () = self.lost.cancelled() => return Ok(()),
+                chunk = messages.next() => chunk,
+            };
+            let Some(chunk) = chunk else {
+                return Err(Trouble::Broker("the results ended".to_owned()));
+            };
+            let (mut good, mut trouble) = (Vec::with_capacity(chunk.len()), None);
+            for message in chunk {
+                match message {
+                    Ok(message) => good.push(message),
+                    Err(error) => trouble = Some(broker(error)),
+                }
+            }
+            // The store commits what comes at once in one go.
+            join_all(good.into_iter().map(|message| self.settle(message))).await;
+            if let Some(trouble) = trouble {
+                return Err(trouble);
+            }
+        }
+    }
+
+    /// Settles what a message says, and answers it.
+    async fn settle(&self, message: Message) {
+        let kind = match Report::read(&message.payload) {
+            Ok(report) => self.take(report).await,
+            Err(why) => {
+                let text = String::from_utf8_lossy(&message.payload);
+                let shown: String = text.chars().take(MAX_SHOWN).collect();
+                tracing::warn!(why, shown, "a message is no result and is dropped");
+                self.egress.metrics.egressed(Egressed::Poison, 1);
+                AckKind::Term
+            }
+        };
+        // One that is lost with the connection is asked for again.
+        let _ = message.ack_with(kind).await;
+    }
+
+    async fn take(&self, mut report: Report) -> AckKind {
+        let Egress { store, metrics, unsettled, .. } = self.egress;
+        let settlements = std::mem::take(&mut report.settlements);
+        let outcomes: Vec<_> = settlements.iter().map(|settlement| settlement.outcome).collect();
+        let tokens: Vec<_> = settlements.iter().map(|settlement| settlement.token).collect();
+        let said = if settlements.is_empty() {
+            Vec::new()
+        } else {
+            match store.settle(settlements).await {
+                Ok(said) => said,
+                Err(error) => {
+                    tracing::warn!(%error, "results are not taken; they come again");
+                    return AckKind::Nak(Some(AGAIN));
+                }
+            }
+        };
+        unsettled.remove(tokens.into_iter());
+        metrics.egress_unsettled(WORKER, unsettled.len());
+        metrics.egressed(Egressed::Result, report.settled(metrics, &outcomes, said));
+        AckKind::Ack
+    }
+}

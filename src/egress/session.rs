@@ -1,0 +1,190 @@
+//! One connection to NATS: logging in, the streams, and both directions.
+//!
+//! The client does not come back by itself: what it would still hold in its
+//! buffers then are leases that have been given back.
+
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use async_nats::jetstream::context::GetStreamErrorKind;
+use async_nats::jetstream::stream::{self, RetentionPolicy, StorageType, Stream};
+use async_nats::jetstream::{self, Context};
+use async_nats::{ConnectOptions, Event, ServerAddr};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::publish::Publisher;
+use super::results::Settler;
+use super::{Egress, Login, Trouble, WORKER};
+use crate::config::Nats;
+
+/// The broker answers within this, or is away.
+const ANSWER: Duration = Duration::from_secs(5);
+/// A connection that says nothing is asked this often, and given up after
+/// three times.
+const PING: Duration = Duration::from_secs(10);
+/// Within this the stream knows a message again; we repeat one sooner.
+const KNOWN_AGAIN: Duration = Duration::from_secs(120);
+/// The consumer of results, on their stream.
+const CONSUMER: &str = "sitemapd";
+/// A result that was taken and not acknowledged comes again after this.
+const COMES_AGAIN: Duration = Duration::from_secs(30);
+
+impl Egress {
+    /// Connects, and publishes and settles until the connection or the daemon
+    /// ends; `was_up` says whether it came that far.
+    pub(super) async fn session(
+        &self,
+        stop: &CancellationToken,
+        was_up: &mut bool,
+    ) -> Result<(), Trouble> {
+        let lost = CancellationToken::new();
+        let setting_up = async {
+            let context = self.connect(lost.clone()).await?;
+            let consumer = streams(&context, &self.config).await?;
+            self.unsettled.replace(self.store.leases_of(WORKER).await?);
+            Ok::<_, Trouble>((context, consumer))
+        };
+        let (context, consumer) = tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            set_up = setting_up => set_up?,
+        };
+        *was_up = true;
+        self.metrics.egress_up(WORKER, true);
+        tracing::info!(stream = self.config.stream, "nats is there; URLs are published to it");
+        let outward = Publisher::new(self, context.clone(), lost.clone(), stop.clone());
+        let inward = Settler::new(self, consumer, lost.clone());
+        // Either one ends the other, and neither in the middle of something.
+        let publishing = async {
+            let ended = outward.run().await;
+            if ended.is_err() {
+                lost.cancel();
+            }
+            ended
+        };
+        let settling = async {
+            let ended = inward.run(stop).await;
+            if ended.is_err() {
+                lost.cancel();
+            }
+            ended
+        };
+        let (published, settled) = tokio::join!(publishing, settling);
+        // Acknowledgements on their way; what is lost comes again.
+        let _ = timeout(Duration::from_secs(1), context.client().flush()).await;
+        settled.and(published)?;
+        if stop.is_cancelled() {
+            return Ok(());
+        }
+        Err(Trouble::Broker("the connection was lost".to_owned()))
+    }
+
+    async fn connect(&self, lost: CancellationToken) -> Result<Context, Trouble> {
+        let mut options = ConnectOptions::new()
+            .name("sitemapd")
+            .connection_timeout(ANSWER)
+            .request_timeout(Some(ANSWER))
+            .ping_interval(PING)
+            // One look at each: at the start, and after a loss before it gives up.
+            .max_reconnects(self.config.servers.len())
+            .ignore_discovered_servers()
+            .event_callback(move |event| {
+                if matches!(event, Event::Disconnected | Event::Closed) {
+                    lost.cancel();
+                }
+                std::future::ready(())
+            });
+        options = match self.login.clone() {
+            Login::Nobody => options,
+            Login::Token(token) => options.token(token),
+            Login::Password(user, password) => options.user_and_password(user, password),
+            Login::Credentials(text) => options.credentials(&text).map_err(|error| {
+                Trouble::Broker(format!("egress.nats.credentials_file cannot be read: {error}"))
+            })?,
+        };
+        if let Some(path) = &self.config.ca_file {
+            options = options.add_root_certificates(path.clone());
+        }
+        let addresses = self.config.servers.iter().cloned().map(ServerAddr::from_url);
+        let addresses: Vec<_> = addresses.collect::<Result<_, _>>().map_err(broker)?;
+        options = options.require_tls(self.config.servers.iter().all(|url| url.scheme() == "tls"));
+        let client = options.connect(addresses).await.map_err(broker)?;
+        let builder = jetstream::ContextBuilder::new().timeout(ANSWER).ack_timeout(ANSWER);
+        Ok(builder.build(client))
+    }
+}
+
+/// Both streams and the consumer of results, made where they may be.
+async fn streams(context: &Context, config: &Nats) -> Result<PullConsumer, Trouble> {
+    let work = stream::Config {
+        retention: RetentionPolicy::WorkQueue,
+        storage: StorageType::File,
+        num_replicas: 1,
+        ..stream::Config::default()
+    };
+    let urls = stream::Config {
+        name: config.stream.clone(),
+        subjects: vec![config.subject.wildcard()],
+        // Behind its lease a message is worth nothing.
+        max_age: config.lease,
+        duplicate_window: KNOWN_AGAIN.min(config.lease),
+        ..work.clone()
+    };
+    let results = stream::Config {
+        name: config.results_stream.clone(),
+        subjects: vec![config.results.to_string()],
+        ..work
+    };
+    ensure(context, urls, config.create).await?;
+    let results = ensure(context, results, config.create).await?;
+    let wanted = pull::Config {
+        durable_name: Some(CONSUMER.to_owned()),
+        ack_policy: AckPolicy::Explicit,
+        ack_wait: COMES_AGAIN,
+        filter_subject: config.results.to_string(),
+        ..pull::Config::default()
+    };
+    results.get_or_create_consumer(CONSUMER, wanted).await.map_err(|error| {
+        Trouble::Broker(format!(
+            "the consumer {CONSUMER} of stream {} is not there and cannot be made: {error}",
+            config.results_stream
+        ))
+    })
+}
+
+async fn ensure(
+    context: &Context,
+    wanted: stream::Config,
+    may_create: bool,
+) -> Result<Stream, Trouble> {
+    let error = match context.get_stream(&wanted.name).await {
+        Ok(stream) => return Ok(stream),
+        Err(error) => error,
+    };
+    let is_missing = match error.kind() {
+        GetStreamErrorKind::JetStream(said) => {
+            said.error_code() == jetstream::ErrorCode::STREAM_NOT_FOUND
+        }
+        _ => false,
+    };
+    let (name, subjects) = (wanted.name.clone(), wanted.subjects.join(", "));
+    if !is_missing {
+        return Err(Trouble::Broker(format!("stream {name} cannot be asked for: {error}")));
+    }
+    if !may_create {
+        return Err(Trouble::Broker(format!(
+            "there is no stream {name}: make it with the subject {subjects}, \
+             or set egress.nats.create = true"
+        )));
+    }
+    let made = context.create_stream(wanted).await.map_err(|error| {
+        Trouble::Broker(format!("stream {name} for {subjects} cannot be made: {error}"))
+    })?;
+    tracing::info!(stream = name, subjects, "stream made");
+    Ok(made)
+}
+
+/// What the broker's client says, as trouble.
+pub(super) fn broker(error: impl std::fmt::Display) -> Trouble {
+    Trouble::Broker(error.to_string())
+}

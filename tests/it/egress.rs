@@ -1,0 +1,101 @@
+//! Egress to a real nats-server, by the real binary.
+//!
+//! Where there is no nats-server (in `PATH`, in `/usr/sbin`, or named by
+//! `NATS_SERVER`) the tests say so on standard error, past the capture of the
+//! test runner, and pass.
+
+mod consumer;
+mod flow;
+mod killed;
+mod server;
+mod trouble;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use sitemapd::fetch::api::ApiClient;
+use tempfile::TempDir;
+
+use self::server::Nats;
+use crate::support::process::{DEADLINE, Daemon, write_config};
+use crate::support::queue_daemon::{Queue, site};
+
+/// A folder whose store holds URLs, and the config of a daemon that publishes them.
+struct Setup {
+    _dir: TempDir,
+    config: PathBuf,
+    database: PathBuf,
+    urls: Vec<String>,
+}
+
+impl Setup {
+    /// `count` URLs of 20 hosts; `extra` are keys of `[egress.nats]`.
+    async fn new(nats: &Nats, count: usize, of_site: &str, extra: &str) -> Self {
+        let text = site("a", "http://127.0.0.1:9/", of_site);
+        let queue = Queue::open(&text).await;
+        let urls: Vec<_> = (0..count).map(|n| format!("http://h{}.test/{n}", n % 20)).collect();
+        queue.list_urls("a", urls.iter().cloned()).await;
+        let (dir, database) = queue.into_folder();
+        let servers = nats.url();
+        let section = format!("[egress.nats]\nservers = [\"{servers}\"]\n{extra}\n");
+        let config = write_config(dir.path(), &format!("{section}{text}"));
+        Self { _dir: dir, config, database, urls }
+    }
+
+    fn start(&self) -> Daemon {
+        Daemon::start(&self.config)
+    }
+
+    /// Leases that the store holds for the broker.
+    fn leases(&self) -> usize {
+        let conn = rusqlite::Connection::open(&self.database).unwrap();
+        conn.busy_timeout(Duration::from_secs(5)).unwrap();
+        let sql = "SELECT count(*) FROM leases WHERE worker = 'nats'";
+        let count: i64 = conn.query_row(sql, [], |row| row.get(0)).unwrap();
+        usize::try_from(count).unwrap()
+    }
+}
+
+/// The one queue, as the API shows it.
+async fn queue(api: &ApiClient) -> Value {
+    let answer: Value = api.get("/v1/queue", &[]).await.unwrap();
+    answer["queues"][0].clone()
+}
+
+/// Has every URL been settled: none is due, leased or given up?
+async fn is_done(api: &ApiClient) -> bool {
+    let queue = queue(api).await;
+    ["due", "leased", "dead"].iter().all(|state| queue[state] == 0)
+}
+
+/// Waits until `look` finds something.
+async fn wait<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// What a route answers with success.
+#[allow(clippy::disallowed_methods, reason = "our own daemon is asked, not the web")]
+async fn text(daemon: &Daemon, path: &str) -> String {
+    let answer = reqwest::get(format!("http://{}{path}", daemon.addr)).await.unwrap();
+    answer.error_for_status().unwrap().text().await.unwrap()
+}
+
+/// A sample of `/metrics`, 0 where there is none yet.
+async fn metric(daemon: &Daemon, name: &str) -> u64 {
+    let all = text(daemon, "/metrics").await;
+    let is_it = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' '));
+    all.lines().find(is_it).map_or(0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
+}
+
+/// URLs or results of one kind on their way by the broker.
+async fn egressed(daemon: &Daemon, what: &str) -> u64 {
+    metric(daemon, &format!("sitemapd_egress_total{{what=\"{what}\"}}")).await
+}

@@ -1,0 +1,86 @@
+//! Either side is killed in the middle, and nothing is lost.
+
+use std::time::Duration;
+
+use super::consumer::Fetcher;
+use super::server::Nats;
+use super::{Setup, egressed, is_done, metric, queue, text, wait};
+
+const SLOW: Duration = Duration::from_millis(4);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_lost_when_the_server_is_killed() {
+    let Some(mut nats) = Nats::start().await else { return };
+    // No lease runs out while the test looks on: nothing may wait for that.
+    let setup = Setup::new(&nats, 400, "", "batch = 25\nin_flight = 50").await;
+    let daemon = setup.start();
+    let api = daemon.client();
+    let fetcher = Fetcher::start(nats.context().await, SLOW);
+    for part in [100, 200] {
+        wait("a part", async || (fetcher.seen.count() >= part).then_some(())).await;
+        nats.kill();
+        daemon.hear("nats is away");
+        assert_eq!(metric(&daemon, "sitemapd_egress_up{broker=\"nats\"}").await, 0);
+        text(&daemon, "/readyz").await;
+        nats.again().await;
+        daemon.hear("nats is there");
+    }
+    wait("all URLs", async || (fetcher.seen.by_url().len() == 400).then_some(())).await;
+    wait("all results", async || is_done(&api).await.then_some(())).await;
+    assert!(metric(&daemon, "sitemapd_settlements_total{outcome=\"changed\"}").await >= 400);
+    assert_eq!(metric(&daemon, "sitemapd_leases_expired_total").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_leased_while_the_server_is_away() {
+    let Some(mut nats) = Nats::start().await else { return };
+    let setup = Setup::new(&nats, 50, "", "").await;
+    nats.kill();
+    let daemon = setup.start();
+    daemon.hear("nats is away");
+    assert_eq!(setup.leases(), 0);
+    text(&daemon, "/readyz").await;
+    nats.again().await;
+    daemon.hear("nats is there");
+    wait("all messages", async || (egressed(&daemon, "acknowledged").await == 50).then_some(()))
+        .await;
+    assert_eq!(setup.leases(), 50);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_lost_when_the_daemon_is_killed() {
+    let Some(nats) = Nats::start().await else { return };
+    let setup = Setup::new(&nats, 400, "", "batch = 25\nin_flight = 50\nlease = \"10s\"").await;
+    let fetcher = Fetcher::start(nats.context().await, SLOW);
+    let mut daemon = setup.start();
+    for part in [100, 200] {
+        wait("a part", async || (fetcher.seen.count() >= part).then_some(())).await;
+        daemon.kill();
+        daemon = setup.start();
+        assert!(setup.leases() <= 50);
+    }
+    let api = daemon.client();
+    wait("all results", async || is_done(&api).await.then_some(())).await;
+    // What was leased and not yet published has run its lease, and is due again
+    // after the pause that follows one: a batch of each life at most.
+    let seen = fetcher.seen.by_url();
+    assert!(seen.len() >= 350, "{}", seen.len());
+    assert_eq!(queue(&api).await["queued"], 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn results_that_come_while_the_daemon_is_down_are_settled_when_it_is_back() {
+    let Some(nats) = Nats::start().await else { return };
+    let setup = Setup::new(&nats, 30, "", "").await;
+    let mut daemon = setup.start();
+    wait("all messages", async || (egressed(&daemon, "acknowledged").await == 30).then_some(()))
+        .await;
+    daemon.kill();
+    let fetcher = Fetcher::start(nats.context().await, Duration::ZERO);
+    wait("all URLs", async || (fetcher.seen.count() == 30).then_some(())).await;
+    let daemon = setup.start();
+    let api = daemon.client();
+    wait("all results", async || is_done(&api).await.then_some(())).await;
+    assert_eq!(egressed(&daemon, "result").await, 30);
+    assert_eq!(egressed(&daemon, "published").await, 0);
+}

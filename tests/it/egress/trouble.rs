@@ -1,0 +1,120 @@
+//! What comes back is wrong, or comes twice; and streams that are not there.
+
+use async_nats::jetstream::{Context, stream};
+use futures_util::StreamExt as _;
+use serde_json::{Value, json};
+
+use super::consumer::consumer;
+use super::server::Nats;
+use super::{Setup, egressed, is_done, metric, wait};
+
+/// The leases in the stream, without taking them as a fetcher would.
+async fn published(context: &Context, count: usize) -> Vec<Value> {
+    let consumer = consumer(context).await.unwrap();
+    let batch = consumer.batch().max_messages(count).messages().await.unwrap();
+    let messages: Vec<_> = batch.map(Result::unwrap).collect().await;
+    messages.iter().map(|message| serde_json::from_slice(&message.payload).unwrap()).collect()
+}
+
+async fn report(context: &Context, text: &str) {
+    let kept = context.publish("sitemapd.results", text.to_owned().into()).await.unwrap();
+    kept.await.unwrap();
+}
+
+/// Results that nobody has taken for good.
+async fn left(context: &Context) -> u64 {
+    context.get_stream("SITEMAPD_RESULTS").await.unwrap().cached_info().state.messages
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_result_is_dropped_and_what_comes_twice_counts_once() {
+    let Some(nats) = Nats::start().await else { return };
+    let setup = Setup::new(&nats, 3, "", "").await;
+    let daemon = setup.start();
+    let api = daemon.client();
+    wait("all messages", async || (egressed(&daemon, "acknowledged").await == 3).then_some(()))
+        .await;
+    let context = nats.context().await;
+    let leases = published(&context, 3).await;
+    let result = |at: usize| json!({ "token": leases[at]["token"], "outcome": "changed" });
+    for poison in ["", "no JSON", "{}", "[{\"token\":1}]", "{\"token\":\"x\",\"outcome\":\"so\"}"] {
+        report(&context, poison).await;
+    }
+    assert_eq!(daemon.hear("is no result")["level"], "WARN");
+    report(&context, &result(0).to_string()).await;
+    report(&context, &result(0).to_string()).await;
+    let list = json!([result(1), { "token": "f".repeat(47) + "0", "outcome": "gone" }]);
+    report(&context, &list.to_string()).await;
+    report(&context, &json!({ "results": [result(2)] }).to_string()).await;
+    wait("all results", async || is_done(&api).await.then_some(())).await;
+    wait("an empty stream", async || (left(&context).await == 0).then_some(())).await;
+    assert_eq!(egressed(&daemon, "poison").await, 5);
+    assert_eq!(egressed(&daemon, "result").await, 5);
+    let of = |result: &str| format!("sitemapd_tokens_total{{call=\"settle\",result=\"{result}\"}}");
+    assert_eq!(metric(&daemon, &of("ok")).await, 4);
+    assert_eq!(metric(&daemon, &of("unknown")).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_of_a_lease_that_is_over_is_stale_and_taken_off() {
+    let Some(nats) = Nats::start().await else { return };
+    let setup = Setup::new(&nats, 1, "", "").await;
+    let daemon = setup.start();
+    let api = daemon.client();
+    wait("a message", async || (egressed(&daemon, "acknowledged").await == 1).then_some(())).await;
+    let context = nats.context().await;
+    let token = published(&context, 1).await[0]["token"].clone();
+    let released: Value = api.post("/v1/release", &json!({ "tokens": [token] })).await.unwrap();
+    assert_eq!(released["results"][0]["result"], "ok");
+    report(&context, &json!({ "token": token, "outcome": "changed" }).to_string()).await;
+    let stale = "sitemapd_tokens_total{call=\"settle\",result=\"stale\"}";
+    wait("its answer", async || (metric(&daemon, stale).await == 1).then_some(())).await;
+    wait("an empty stream", async || (left(&context).await == 0).then_some(())).await;
+    // The URL itself is on its way again.
+    wait("a message", async || (egressed(&daemon, "acknowledged").await == 2).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_is_missing_is_named_and_not_made_unless_it_may_be() {
+    let Some(nats) = Nats::start().await else { return };
+    let setup = Setup::new(&nats, 5, "", "create = false\nsubject = \"s.{crawl}.{host}\"").await;
+    let daemon = setup.start();
+    let told = daemon.hear("nats is away")["error"].as_str().unwrap().to_owned();
+    assert!(told.contains("no stream SITEMAPD: make it with the subject s.*.*"), "{told}");
+    assert_eq!(setup.leases(), 0);
+    let context = nats.context().await;
+    for (name, subject) in [("SITEMAPD", "s.>"), ("SITEMAPD_RESULTS", "sitemapd.results")] {
+        let config = stream::Config {
+            name: name.to_owned(),
+            subjects: vec![subject.to_owned()],
+            ..stream::Config::default()
+        };
+        context.create_stream(config).await.unwrap();
+    }
+    daemon.hear("nats is there");
+    wait("all messages", async || (egressed(&daemon, "acknowledged").await == 5).then_some(()))
+        .await;
+    let stream = context.get_stream("SITEMAPD").await.unwrap();
+    let first = stream.get_raw_message(1).await.unwrap();
+    assert!(first.subject.starts_with("s.default.h"), "{}", first.subject);
+    assert!(first.subject.ends_with("_test"), "{}", first.subject);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_logs_in_with_the_token_of_the_file_is_let_in_and_nobody_else() {
+    let Some(nats) = Nats::start_as(Some("s3cret")).await else { return };
+    let setup = Setup::new(&nats, 2, "", "").await;
+    let daemon = setup.start();
+    let told = daemon.hear("nats is away").to_string();
+    assert!(told.contains("authorization"), "{told}");
+    assert_eq!(setup.leases(), 0);
+    drop(daemon);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "s3cret\n").unwrap();
+    let key = format!("token_file = {:?}", file.path());
+    let setup = Setup::new(&nats, 2, "", &key).await;
+    let daemon = setup.start();
+    daemon.hear("nats is there");
+    wait("all messages", async || (egressed(&daemon, "acknowledged").await == 2).then_some(()))
+        .await;
+}

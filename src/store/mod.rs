@@ -38,6 +38,7 @@ mod lookup;
 mod maintain;
 mod many;
 mod operate;
+pub mod pages;
 mod pending;
 mod policy;
 mod poll_reads;

@@ -116,6 +116,7 @@ impl Server {
             bodies,
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
             budgets: public::Budgets::default(),
+            tides: super::page::Kept::default(),
         };
         let limits = std::fs::read_to_string("/proc/self/limits").ok();
         let places = connection_limit(limits.as_deref());

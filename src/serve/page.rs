@@ -80,7 +80,7 @@ pub(super) type Kept = tokio::sync::Mutex<Tides>;
 
 /// Parameters that a page may have.
 #[derive(Debug, Default, Deserialize, schemars::JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Look {
     /// Go on after this row, or this name.
     after: Option<String>,

@@ -7,7 +7,7 @@ use bytesize::ByteSize;
 use jiff::Timestamp;
 use maud::{Markup, html};
 
-use super::lists::polls_table;
+use super::lists::polls_of_source;
 use super::orders::{Verb, button};
 use super::table::{facts, number, table, words};
 use super::{Look, Sheet, link, onward, path_of_site, site_link, source_link, text, when};
@@ -106,7 +106,7 @@ pub(crate) async fn source_page(
         h2 { "Defects of the last read" }
         (issues_table(&source.issues))
         h2 { "Polls" }
-        (polls_table("The last polls of this source, newest first", &polls, now))
+        (polls_of_source(&polls, now))
         @if let Some(trust) = &source.trust { (trust_of(trust)) }
         @if let Some(push) = &source.push { (push_of(push, now)) }
     }))

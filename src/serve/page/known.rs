@@ -23,8 +23,8 @@ use crate::store::views::{ChangeView, Learned, UrlState, UrlView};
 const SOURCES: usize = 50;
 
 /// Parameters of the page of a URL.
-#[derive(Debug, Default, Deserialize, schemars::JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct UrlLook {
     /// As people paste it; `https://` may be left out.
     #[schemars(length(max = MAX_URL_CHARS))]
@@ -216,6 +216,5 @@ fn listed_by(view: &UrlView) -> Markup {
     html! {
         (table("Sources", "No source lists it.", &columns, &rows))
         @if view.sources.len() > SOURCES { p.quiet { "And " (grouped(view.sources.len() - SOURCES)) " more." } }
-        p.quiet { "The same as JSON: " a href={ "/v1/url?" (super::query(&[("url", &view.url), ("crawl", &view.crawl)])) } { "/v1/url" } }
     }
 }

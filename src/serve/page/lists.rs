@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::orders::{Verb, button, hidden};
-use super::table::{number, table, words};
+use super::table::{Column, number, table, words};
 use super::{Look, Sheet, counts, link, onward, site_link, source_link, text, url_link, when};
 use crate::model::UrlId;
 use crate::serve::Context;
@@ -315,30 +315,44 @@ fn submissions_table(submissions: &[SubmissionView], now: Timestamp) -> Markup {
     table("Submissions of webmasters", "Nobody has submitted anything.", &columns, &rows)
 }
 
-pub(super) fn polls_table(caption: &str, polls: &[PollView], now: Timestamp) -> Markup {
-    let columns = [
-        words("when"),
-        words("source"),
-        words("result"),
-        number("HTTP"),
-        number("entries"),
-        words("URLs"),
-        number("took"),
-    ];
+/// Polls, with the source of each.
+pub(super) fn polls_table(polls: &[PollView], now: Timestamp) -> Markup {
+    let mut columns = POLL.to_vec();
+    columns.insert(1, words("source"));
     let row = |poll: &PollView| {
-        vec![
-            when(Some(poll.at), now),
-            source_link(poll.source, &poll.url),
-            html! {
-                (text(&poll.result))
-                @if let Some(error) = &poll.error { " " span.bad { (text(error)) } }
-            },
-            html! { @if let Some(status) = poll.http_status { (status) } },
-            html! { (grouped(poll.entries)) },
-            html! { (counts(&poll.counts)) },
-            html! { (Span(poll.took)) },
-        ]
+        let mut cells = poll_cells(poll, now);
+        cells.insert(1, source_link(poll.source, &poll.url));
+        cells
     };
     let rows: Vec<_> = polls.iter().map(row).collect();
-    table(caption, "Nothing was polled yet.", &columns, &rows)
+    table("The newest polls of all sources", "Nothing was polled yet.", &columns, &rows)
+}
+
+/// Polls of one source.
+pub(super) fn polls_of_source(polls: &[PollView], now: Timestamp) -> Markup {
+    let rows: Vec<_> = polls.iter().map(|poll| poll_cells(poll, now)).collect();
+    table("The last polls, newest first", "It was not polled yet.", &POLL, &rows)
+}
+
+const POLL: [Column; 6] = [
+    words("when"),
+    words("result"),
+    number("HTTP"),
+    number("entries"),
+    words("URLs"),
+    number("took"),
+];
+
+fn poll_cells(poll: &PollView, now: Timestamp) -> Vec<Markup> {
+    vec![
+        when(Some(poll.at), now),
+        html! {
+            (text(&poll.result))
+            @if let Some(error) = &poll.error { " " span.bad { (text(error)) } }
+        },
+        html! { @if let Some(status) = poll.http_status { (status) } },
+        html! { (grouped(poll.entries)) },
+        html! { (counts(&poll.counts)) },
+        html! { (Span(poll.took)) },
+    ]
 }

@@ -122,7 +122,7 @@ pub(super) fn render(shown: &Shown, refresh: Option<u32>) -> Markup {
         h2 { "Whose lastmod is believed" }
         (judged(&shown.judged))
         h2 { "Last polls" }
-        (polls_table("The newest polls of all sources", &shown.polls, status.now))
+        (polls_table(&shown.polls, status.now))
         h2 { "Sites" }
         (sites_table(&shown.sites, status.now))
         @if status.sites > shown.sites.len() as u64 {

@@ -27,7 +27,7 @@ pub(super) fn table(caption: &str, none: &str, columns: &[Column], rows: &[Vec<M
         @if rows.is_empty() {
             p.quiet { (none) }
         } @else {
-            table {
+            table.narrow[columns.len() <= 2] {
                 caption { (caption) }
                 thead { tr { @for column in columns {
                     th.n[column.is_number] scope="col" { (column.name) }

@@ -86,3 +86,13 @@ fn a_store_without_polls_has_no_tide_and_no_end_of_one() {
     read_on(&later, &mut tides);
     assert_eq!(tides.week(now()).last().map(|tide| tide.new), Some(2));
 }
+
+#[test]
+fn no_statement_of_the_pages_reads_the_tables_that_grow_with_the_urls() {
+    let text = include_str!("../pages.rs");
+    for table in ["urls", "queue", "feedback", "leases", "url_sources", "extensions"] {
+        for word in ["FROM", "JOIN"] {
+            assert!(!text.contains(&format!("{word} {table} ")), "{word} {table}");
+        }
+    }
+}

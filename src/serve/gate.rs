@@ -145,7 +145,7 @@ fn base64(text: &[u8]) -> Option<Vec<u8>> {
         held += 6;
         if held >= 8 {
             held -= 8;
-            bytes.push((bits >> held & 0xff) as u8);
+            bytes.push((bits >> held).to_be_bytes()[3]);
         }
     }
     Some(bytes)

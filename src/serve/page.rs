@@ -39,7 +39,7 @@ use super::extract::accepts;
 use super::openapi::{Css, Html};
 use super::problem::Problem;
 use super::wire::{MAX_NAME_CHARS, Span, Time, clip, grouped, web_url};
-use crate::store::pages::Tides;
+use crate::store::tides::Tides;
 use crate::store::views::Counts;
 use orders::Done;
 

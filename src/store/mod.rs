@@ -56,6 +56,7 @@ mod sources;
 mod state;
 mod stream;
 pub mod submissions;
+pub mod tides;
 mod tombstones;
 mod transaction;
 mod turns;

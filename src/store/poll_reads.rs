@@ -138,33 +138,7 @@ pub(super) fn sites(conn: &Connection, name: Option<&str>) -> Result<Vec<SiteVie
     query.query_map([name], read_site).and_then(Iterator::collect).map_err(engine)
 }
 
-/// Some sites by name, after one or from it on, without a look at the others.
-pub(super) fn sites_from(
-    conn: &Connection,
-    name: &str,
-    is_after: bool,
-    limit: u32,
-) -> Result<Vec<SiteView>, StoreError> {
-    let mut query = conn
-        .prepare_cached(
-            "SELECT n.name, n.url, c.name, n.state, n.origin,
-                 count(s.id) FILTER (WHERE s.state <> 2),
-                 count(s.id) FILTER (WHERE s.state = 0 AND s.failures > 0),
-                 n.urls, max(s.last_poll_at),
-                 min(s.next_poll_at) FILTER (WHERE s.state = 0)
-             FROM (SELECT * FROM sites WHERE name >= ?1 AND (?2 = 0 OR name <> ?1)
-                   ORDER BY name LIMIT ?3) n
-             JOIN crawls c ON c.id = n.crawl_id LEFT JOIN sources s ON s.site_id = n.id
-             GROUP BY n.id ORDER BY n.name",
-        )
-        .map_err(engine)?;
-    query
-        .query_map(params![name, is_after, limit], read_site)
-        .and_then(Iterator::collect)
-        .map_err(engine)
-}
-
-fn read_site(row: &Row<'_>) -> rusqlite::Result<SiteView> {
+pub(super) fn read_site(row: &Row<'_>) -> rusqlite::Result<SiteView> {
     let state: i64 = row.get(3)?;
     Ok(SiteView {
         name: row.get(0)?,

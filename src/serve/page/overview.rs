@@ -23,7 +23,8 @@ use crate::serve::problem::Problem;
 use crate::serve::show::{PATIENCE, read_status};
 use crate::serve::wire::{Span, Time, grouped};
 use crate::store::StoreError;
-use crate::store::pages::{Judged, SourceLine, Tide, Tides};
+use crate::store::pages::{Judged, SourceLine};
+use crate::store::tides::{Tide, Tides};
 use crate::store::views::{PollView, QueueView, SiteView, StatusView};
 
 /// Polls shown, newest first.

@@ -127,7 +127,7 @@ impl State {
 /// Does a fetch tell more than what is known?
 fn is_newer(row: &UrlRow, at: Timestamp) -> bool {
     let looked = row.learned().map(|learned| learned.seen());
-    let fetched = row.record.fetched.as_ref().map(|fetched| fetched.time());
+    let fetched = row.record.fetched.as_ref().map(super::record::Fetched::time);
     [looked, fetched].into_iter().flatten().all(|known| known < at)
 }
 

@@ -269,9 +269,10 @@ impl Fetched {
             hash_kind: if has(part::HASH_KIND) { Some(rest.text()?) } else { None },
             canonical: if has(part::CANONICAL) { Some(rest.text()?) } else { None },
             error: if has(part::ERROR) { Some(rest.text()?) } else { None },
-            folded_into: match has(part::FOLDED) {
-                true => Some(UrlId(i64::try_from(rest.number()?).ok()?)),
-                false => None,
+            folded_into: if has(part::FOLDED) {
+                Some(UrlId(i64::try_from(rest.number()?).ok()?))
+            } else {
+                None
             },
         };
         self.set_rare(rare);
@@ -304,6 +305,7 @@ fn to_hex(bytes: &[u8]) -> String {
 }
 
 /// Seven bits a byte, the lowest first (LEB128).
+#[allow(clippy::cast_possible_truncation)] // seven bits of it are meant
 fn put(packed: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         packed.push((number & 0x7f) as u8 | 0x80);
@@ -421,7 +423,7 @@ mod tests {
                 looks,
                 gone,
                 held_since,
-                previous: previous.and_then(|(s, p)| lastmod(Some(s), Some(p as i64))),
+                previous: previous.and_then(|(s, p)| lastmod(Some(s), i64::try_from(p).ok())),
             }
         }
     }

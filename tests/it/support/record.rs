@@ -33,8 +33,8 @@ impl Kept {
         let mut rest = packed[2..].iter().copied();
         let mut kept = Self::default();
         if parts & 1 != 0 {
-            let tag: Vec<u8> = rest.by_ref().take(4).collect();
-            kept.token = Some(tag.iter().map(|byte| format!("{byte:02x}")).collect());
+            let tag = rest.by_ref().take(4).fold(0_u32, |tag, byte| tag << 8 | u32::from(byte));
+            kept.token = Some(format!("{tag:08x}"));
             kept.how = rest.next().unwrap();
             number(&mut rest);
         }

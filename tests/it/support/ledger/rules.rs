@@ -74,7 +74,7 @@ pub(super) fn check_row(
     });
     let row: Row = row.optional().unwrap().unwrap_or_else(|| panic!("row {id} is lost"));
     assert!(
-        (done..=done + perhaps).contains(&(row.fetches as usize)),
+        (done..=done + perhaps).contains(&usize::try_from(row.fetches).unwrap()),
         "{done} settled, {perhaps} perhaps, and kept are {}: {list:#?}",
         row.fetches
     );

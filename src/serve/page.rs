@@ -38,7 +38,7 @@ pub(super) use overview::page;
 use super::extract::accepts;
 use super::openapi::{Css, Html};
 use super::problem::Problem;
-use super::wire::{MAX_NAME_CHARS, Span, Time, clip, grouped, web_url};
+use super::wire::{Span, Time, clip, grouped, web_url};
 use crate::store::tides::Tides;
 use crate::store::views::Counts;
 use orders::Done;
@@ -85,7 +85,6 @@ pub(crate) struct Look {
     /// Go on after this row, or this name.
     after: Option<String>,
     /// Names from here on.
-    #[schemars(length(max = MAX_NAME_CHARS))]
     from: Option<String>,
     /// Have the browser ask again after so many seconds, 5 to 3,600.
     refresh: Option<u32>,

@@ -30,7 +30,7 @@ use tonic::{Code, Status};
 
 use self::proto::url_frontier_server::UrlFrontierServer;
 use super::ServeState;
-use super::gate::check_token;
+use super::gate::check_bearer;
 use crate::metrics::Metrics;
 use crate::store::{Store, StoreError};
 
@@ -151,7 +151,7 @@ impl Gate {
     async fn admit(&self, request: Request, next: Next) -> Response {
         let open = request.uri().path().starts_with(HEALTH);
         if let Some(expected) = self.token.as_deref().filter(|_| !open)
-            && check_token(expected, request.headers()).is_err()
+            && check_bearer(expected, request.headers()).is_err()
         {
             return refusal(Status::unauthenticated(
                 "send the token of listen.token_file as metadata: authorization: Bearer <token>",

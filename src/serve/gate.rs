@@ -18,6 +18,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::Context;
+use super::page;
 use super::problem::{Kind, Problem};
 
 /// Routes that anybody may ask.
@@ -50,7 +51,7 @@ impl Rules<'_> {
         }
         let host = named_host(uri, headers)?;
         match self.token {
-            Some(token) => check_token(token, headers)?,
+            Some(token) => check_token(token, uri, headers)?,
             None => self.check_host(&host)?,
         }
         if matches!(*method, Method::GET | Method::HEAD) {
@@ -94,7 +95,20 @@ fn named_host(uri: &Uri, headers: &HeaderMap) -> Result<Authority, Problem> {
     }
 }
 
-pub(super) fn check_token(expected: &str, headers: &HeaderMap) -> Result<(), Problem> {
+fn check_token(expected: &str, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    let given = headers.get(header::AUTHORIZATION).map(axum::http::HeaderValue::as_bytes);
+    // A browser has no other way; what it sends of itself on orders of other
+    // pages is refused by their origin.
+    if page::is_page(uri.path())
+        && let Some(password) = given.and_then(password)
+    {
+        return held_against(&password, expected);
+    }
+    check_bearer(expected, headers)
+}
+
+/// Is this the token, in the one way in which programs give it?
+pub(super) fn check_bearer(expected: &str, headers: &HeaderMap) -> Result<(), Problem> {
     let given = headers.get(header::AUTHORIZATION).map(axum::http::HeaderValue::as_bytes);
     let Some(given) = given.and_then(bearer) else {
         return Err(Problem::new(
@@ -102,10 +116,45 @@ pub(super) fn check_token(expected: &str, headers: &HeaderMap) -> Result<(), Pro
             "Send the token of listen.token_file as `Authorization: Bearer <token>`.",
         ));
     };
+    held_against(given, expected)
+}
+
+fn held_against(given: &[u8], expected: &str) -> Result<(), Problem> {
     if same(given, expected.as_bytes()) {
         return Ok(());
     }
     Err(Problem::new(Kind::Unauthorized, "The token is not that of listen.token_file."))
+}
+
+/// The password of `Basic` (RFC 7617 section 2), whatever the user is called.
+fn password(value: &[u8]) -> Option<Vec<u8>> {
+    let (scheme, rest) = value.split_at_checked(6)?;
+    let pair = scheme.eq_ignore_ascii_case(b"basic ").then(|| base64(rest.trim_ascii()))??;
+    let colon = pair.iter().position(|byte| *byte == b':')?;
+    Some(pair[colon + 1..].to_vec())
+}
+
+/// Reads base64 (RFC 4648 section 4), with its padding or without.
+fn base64(text: &[u8]) -> Option<Vec<u8>> {
+    let end = text.iter().rposition(|byte| *byte != b'=').map_or(0, |last| last + 1);
+    let (mut bits, mut held, mut bytes) = (0_u32, 0_u32, Vec::with_capacity(end));
+    for byte in &text[..end] {
+        let six = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(six);
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            bytes.push((bits >> held).to_be_bytes()[3]);
+        }
+    }
+    Some(bytes)
 }
 
 /// The credentials of `Bearer` (RFC 6750 section 2.1; the scheme in any case).
@@ -204,6 +253,39 @@ mod tests {
             assert_eq!(refused, Err(Kind::Unauthorized), "{wrong}");
         }
         assert_eq!(ask(&[host]), Err(Kind::Unauthorized));
+    }
+
+    #[test]
+    fn a_browser_may_give_the_token_as_a_password_to_pages_only() {
+        let host = ("host", "queue.example");
+        // any:s3cret, :s3cret, any:s3cre, any:s3cret:x, s3cret
+        let table = [
+            ("Basic YW55OnMzY3JldA==", true),
+            ("basic OnMzY3JldA", true),
+            ("Basic YW55OnMzY3Jl", false),
+            ("Basic YW55OnMzY3JldDp4", false),
+            ("Basic czNjcmV0", false),
+            ("Basic ", false),
+            ("Basic YW55O!MzY3JldA==", false),
+        ];
+        for (said, is_right) in table {
+            for path in ["/", "/status.css", "/site/a", "/source/1", "/url", "/order"] {
+                let asked =
+                    check(Some("s3cret"), &Method::GET, path, &[host, ("authorization", said)]);
+                assert_eq!(asked.is_ok(), is_right, "{said} {path}");
+            }
+            for path in ["/v1/queue", "/metrics", "/openapi.json", "/orders", "/status"] {
+                let asked =
+                    check(Some("s3cret"), &Method::GET, path, &[host, ("authorization", said)]);
+                assert_eq!(asked, Err(Kind::Unauthorized), "{said} {path}");
+            }
+        }
+        let foreign =
+            [host, ("authorization", "Basic YW55OnMzY3JldA=="), ("sec-fetch-site", "cross-site")];
+        assert_eq!(
+            check(Some("s3cret"), &Method::POST, "/order", &foreign),
+            Err(Kind::ForeignOrigin)
+        );
     }
 
     #[test]

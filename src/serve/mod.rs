@@ -37,7 +37,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{Method, Uri};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, watch as channel};
@@ -121,6 +121,8 @@ struct Context {
     streams: Arc<Semaphore>,
     /// Shares of those who ask the public listener.
     budgets: public::Budgets,
+    /// What the status page has counted so far.
+    tides: page::Kept,
 }
 
 impl Context {
@@ -146,15 +148,33 @@ fn routes() -> Routes {
         );
     let routes = queue_routes(routes);
     let routes = site_routes(routes);
-    routes
+    let routes = routes
         .group("daemon", "The daemon itself.")
         .get("/v1/status", "The whole at a glance", &[], show::status)
         .get("/metrics", "Metrics, as OpenMetrics text", &[], show::metrics)
         .get("/healthz", "Should this process be left alone?", &[], show::healthz)
         .get("/readyz", "May work be sent here now?", &[], show::readyz)
-        .get("/openapi.json", "This description", &[], openapi_document)
+        .get("/openapi.json", "This description", &[], openapi_document);
+    page_routes(routes)
+}
+
+/// The status page and what it leads to, for people with a browser.
+fn page_routes(routes: Routes) -> Routes {
+    use Kind::{NotFound, Refused};
+    routes
+        .group("pages", "The same for people with a browser. The token may be a password here.")
         .get("/", "The status page", &[], page::page)
-        .get("/status.css", "The style of the status page", &[], page::style)
+        .get("/status.css", "The style of the pages", &[], page::style)
+        .get("/sites", "Sites, as a page", &[], page::sites_page)
+        .get("/site/{name}", "One site, as a page", &[], page::site_page)
+        .get("/source/{id}", "One source, as a page", &[], page::source_page)
+        .get("/url", "One URL, as a page", &[NotFound], page::url_page)
+        .get("/failing", "Failing sources, as a page", &[], page::failing_page)
+        .get("/hosts", "Hosts and their lastmods, as a page", &[], page::hosts_page)
+        .get("/dead", "URLs given up, as a page", &[], page::dead_page)
+        .get("/blocks", "Blocks in force, as a page", &[], page::blocks_page)
+        .get("/submissions", "Submissions, as a page", &[], page::submissions_page)
+        .post("/order", "An order from a page", &[NotFound, Refused], page::order)
 }
 
 fn queue_routes(routes: Routes) -> Routes {
@@ -208,6 +228,7 @@ fn around(routes: Router<Arc<Context>>, context: Arc<Context>) -> Router {
         .fallback(no_such_route)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(context.clone(), gate::admit))
+        .layer(from_fn(page::refusals))
         .layer(from_fn_with_state(context.clone(), watch::over))
         .with_state(context)
 }

@@ -1,60 +1,136 @@
-//! The status page: the whole at a glance for a person with a browser.
+//! The status pages: the whole at a glance for a person with a browser, and
+//! from there down to a site, a source and a URL.
 //!
-//! Plain HTML without script, a table per thing, refreshed by the browser. All
-//! text from outside is escaped by the template; only http and https URLs
-//! become links; the policy header forbids everything that is not needed.
+//! Plain HTML without script, in light and dark, made anew for each who asks
+//! and bounded whatever the store holds. All text from outside is escaped by
+//! the template; only http and https URLs become links; the policy header
+//! forbids everything that is not needed. Orders are forms (`orders`); what
+//! they do is done by the store, as for the API.
 
-use std::sync::Arc;
+mod chart;
+mod detail;
+mod health;
+mod known;
+mod lists;
+mod orders;
+mod overview;
+mod table;
 
-use axum::extract::State;
-use bytesize::ByteSize;
+use std::time::Duration;
+
+use axum::extract::Request;
+use axum::http::{HeaderValue, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use serde::Deserialize;
+use url::Url;
 
-use super::Context;
+pub(super) use detail::{site_page, source_page};
+pub(super) use known::url_page;
+pub(super) use lists::{
+    blocks_page, dead_page, failing_page, hosts_page, sites_page, submissions_page,
+};
+pub(super) use orders::order;
+pub(super) use overview::page;
+
+use super::extract::accepts;
 use super::openapi::{Css, Html};
 use super::problem::Problem;
-use super::show::read_status;
 use super::wire::{Span, Time, clip, grouped, web_url};
-use crate::store::views::{Counts, PollView, QueueView, SiteView, StatusView};
-use jiff::Timestamp;
+use crate::store::tides::Tides;
+use crate::store::views::Counts;
+use orders::Done;
 
-/// Sites shown; the API lists all.
-const MAX_SITES: usize = 200;
-/// Polls shown, newest first.
-const LAST_POLLS: u32 = 30;
 /// Characters of a text from outside.
-const MAX_TEXT: usize = 120;
-/// Nothing is loaded but our style, nothing may frame us, nothing is submitted.
-const POLICY: &str = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const MAX_TEXT: usize = 200;
+/// Nothing is loaded but our style, nothing may frame us, forms go to us only.
+const POLICY: &str = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+const STYLE: &str = include_str!("page/style.css");
+/// Pages, by the first part of their paths; none is one of the API.
+const PAGES: [&str; 11] = [
+    "",
+    "status.css",
+    "sites",
+    "site",
+    "source",
+    "url",
+    "failing",
+    "hosts",
+    "dead",
+    "blocks",
+    "submissions",
+];
+/// Where orders are sent.
+const ORDER: &str = "order";
+/// The pages that every page leads to.
+const PLACES: [(&str, &str); 7] = [
+    ("/", "Overview"),
+    ("/sites", "Sites"),
+    ("/failing", "Failing"),
+    ("/hosts", "Hosts"),
+    ("/dead", "Dead letters"),
+    ("/blocks", "Blocks"),
+    ("/submissions", "Submissions"),
+];
 
-const STYLE: &str = "
-:root { color-scheme: light dark; }
-body { font: 15px/1.45 system-ui, sans-serif; margin: 1.5rem auto; max-width: 75rem; padding: 0 1rem; }
-h1 { font-size: 1.3rem; margin: 0; }
-h2 { font-size: 1.05rem; margin: 1.8rem 0 .4rem; }
-p { margin: .3rem 0; }
-table { border-collapse: collapse; width: 100%; }
-th, td { border-bottom: 1px solid #8884; padding: .25rem .6rem; text-align: left; vertical-align: top; }
-td { overflow-wrap: anywhere; }
-.n { text-align: right; font-variant-numeric: tabular-nums; overflow-wrap: normal; white-space: nowrap; }
-.t { white-space: nowrap; }
-.bad { color: #c33; }
-";
+/// What the pages keep between two looks: the tides, as far as they were read.
+pub(super) type Kept = tokio::sync::Mutex<Tides>;
 
-/// What the page shows.
-struct Shown {
-    status: StatusView,
-    sites: Vec<SiteView>,
-    polls: Vec<PollView>,
+/// Parameters that a page may have.
+#[derive(Debug, Default, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Look {
+    /// Go on after this row, or this name.
+    after: Option<String>,
+    /// Names from here on.
+    from: Option<String>,
+    /// Have the browser ask again after so many seconds, 5 to 3,600.
+    refresh: Option<u32>,
+    /// What an order has just done.
+    did: Option<Done>,
+    /// To how many.
+    n: Option<u64>,
 }
 
-/// `GET /`
-pub(crate) async fn page(State(context): State<Arc<Context>>) -> Result<Html, Problem> {
-    let store = &context.state.store;
-    let status = read_status(&context).await?;
-    let shown =
-        Shown { status, sites: store.sites().await?, polls: store.last_polls(LAST_POLLS).await? };
-    Ok(Html { text: render(&shown).into_string(), policy: POLICY })
+impl Look {
+    /// The row to go on after.
+    fn row(&self) -> Result<i64, Problem> {
+        let Some(text) = &self.after else { return Ok(0) };
+        text.parse().map_err(|_| Problem::field("after is no row; follow the link of the page."))
+    }
+
+    fn said(&self) -> Option<String> {
+        self.did.map(|did| did.told(self.n))
+    }
+}
+
+/// A page to be.
+struct Sheet<'a> {
+    title: &'a str,
+    /// Its own path.
+    path: &'a str,
+    /// What an order has just done.
+    said: Option<String>,
+    /// The browser asks again after so many seconds.
+    refresh: Option<u32>,
+}
+
+impl<'a> Sheet<'a> {
+    fn new(title: &'a str, path: &'a str, look: &Look) -> Self {
+        Self { title, path, said: look.said(), refresh: None }
+    }
+
+    fn of(self, inner: &Markup) -> Html {
+        Html { text: whole(&self, inner).into_string(), policy: POLICY }
+    }
+}
+
+/// Is this the path of a page, or of an order?
+pub(super) fn is_page(path: &str) -> bool {
+    let first = path.strip_prefix('/').and_then(|rest| rest.split('/').next());
+    first.is_some_and(|first| first == ORDER || PAGES.contains(&first))
 }
 
 /// `GET /status.css`
@@ -62,122 +138,131 @@ pub(crate) async fn style() -> Css {
     Css(STYLE)
 }
 
-fn render(shown: &Shown) -> Markup {
-    let status = &shown.status;
+/// Middleware: who asks for a page with a browser gets refusals as pages, and
+/// may give the token as a password.
+pub(super) async fn refusals(request: Request, next: Next) -> Response {
+    let is_for_a_person = is_page(request.uri().path()) && accepts(request.headers(), "text/html");
+    let path = request.uri().clone();
+    let response = next.run(request).await;
+    if !is_for_a_person {
+        return response;
+    }
+    let Some(problem) = response.extensions().get::<Problem>() else { return response };
+    let mut page = refusal(problem, &path).into_response();
+    *page.status_mut() = response.status();
+    for name in [header::RETRY_AFTER, header::WWW_AUTHENTICATE] {
+        for value in response.headers().get_all(&name) {
+            page.headers_mut().append(&name, value.clone());
+        }
+    }
+    if response.headers().contains_key(header::WWW_AUTHENTICATE) {
+        let basic = HeaderValue::from_static("Basic realm=\"sitemapd\", charset=\"UTF-8\"");
+        page.headers_mut().append(header::WWW_AUTHENTICATE, basic);
+    }
+    page
+}
+
+fn refusal(problem: &Problem, path: &Uri) -> Html {
+    let sheet = Sheet { title: problem.title(), path: path.path(), said: None, refresh: None };
+    let is_locked = problem.kind() == super::problem::Kind::Unauthorized;
+    sheet.of(&html! {
+        p { (text_of(problem.detail(), 600)) }
+        @if is_locked {
+            p { "A browser asks for it: give the token as the password, with any user name." }
+        }
+        p { a href="/" { "To the overview" } }
+    })
+}
+
+fn whole(sheet: &Sheet<'_>, inner: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="refresh" content="15";
-                title { "sitemapd" }
+                meta name="color-scheme" content="light dark";
+                @if let Some(seconds) = sheet.refresh { meta http-equiv="refresh" content=(seconds); }
+                title { (text(sheet.title)) " · sitemapd" }
                 link rel="stylesheet" href="/status.css";
             }
             body {
-                (summary(status))
-                (queues(&status.queues, status.now))
-                (sites(&shown.sites, status.now))
-                (polls(&shown.polls, status.now))
-            }
-        }
-    }
-}
-
-fn summary(status: &StatusView) -> Markup {
-    let polls: u64 = status.polls_24h.values().sum();
-    html! {
-        h1 { "sitemapd " (status.version) }
-        p {
-            (grouped(status.sites)) " sites, " (grouped(status.sources)) " sources ("
-            (grouped(status.sources_due)) " due, " (grouped(status.sources_failing)) " failing), "
-            (grouped(status.urls)) " URLs, "
-            (ByteSize(status.store_bytes + status.wal_bytes)) " on disk. "
-            @if let Some(started) = status.started_at {
-                "Up for " (Span(between(started, status.now))) "."
-            }
-        }
-        p {
-            "In 24 hours: " (grouped(polls)) " polls, URLs " (counts(&status.changes_24h)) "."
-        }
-    }
-}
-
-fn queues(queues: &[QueueView], now: Timestamp) -> Markup {
-    html! {
-        h2 { "Queue" }
-        table {
-            tr {
-                th { "crawl" } th.n { "queued" } th.n { "due" } th.n { "leased" } th.n { "dead" }
-                th.n { "parked" } th.n { "blocked" } th.n { "forbidden" } th.n { "hosts" }
-                th { "next due" } th { "oldest lease" }
-            }
-            @for queue in queues {
-                tr {
-                    td { (text(&queue.crawl)) @if queue.paused { " " span.bad { "paused" } } }
-                    @for count in [
-                        queue.queued, queue.due, queue.leased, queue.dead, queue.parked,
-                        queue.blocked, queue.forbidden, queue.hosts,
-                    ] {
-                        td.n { (grouped(count)) }
+                a.skip href="#main" { "Skip to the content" }
+                header {
+                    nav aria-label="Pages" {
+                        ul {
+                            @for (path, name) in PLACES {
+                                li { a href=(path) aria-current=[(path == sheet.path).then_some("page")] { (name) } }
+                            }
+                        }
                     }
-                    td.t { (when(queue.next_due_at, now)) }
-                    td.t { (when(queue.oldest_lease_at, now)) }
-                }
-            }
-        }
-    }
-}
-
-fn sites(sites: &[SiteView], now: Timestamp) -> Markup {
-    html! {
-        h2 { "Sites" }
-        table {
-            tr {
-                th { "site" } th { "home" } th { "state" } th.n { "sources" } th.n { "failing" }
-                th.n { "URLs" } th { "last poll" } th { "next poll" }
-            }
-            @for site in sites.iter().take(MAX_SITES) {
-                tr {
-                    td { (text(&site.name)) }
-                    td { (link(&site.url)) }
-                    td { (text(&site.state)) }
-                    td.n { (grouped(site.sources)) }
-                    td.n.bad[site.failing > 0] { (grouped(site.failing)) }
-                    td.n { (grouped(site.urls)) }
-                    td.t { (when(site.last_poll_at, now)) }
-                    td.t { (when(site.next_poll_at, now)) }
-                }
-            }
-        }
-        @if sites.len() > MAX_SITES {
-            p { "And " (grouped(sites.len() - MAX_SITES)) " more: see /v1/sites." }
-        }
-    }
-}
-
-fn polls(polls: &[PollView], now: Timestamp) -> Markup {
-    html! {
-        h2 { "Last polls" }
-        table {
-            tr {
-                th { "when" } th { "source" } th { "result" } th.n { "HTTP" } th.n { "entries" }
-                th { "URLs" } th.n { "took" }
-            }
-            @for poll in polls {
-                tr {
-                    td.t { (when(Some(poll.at), now)) }
-                    td { (link(&poll.url)) }
-                    td {
-                        (text(&poll.result))
-                        @if let Some(error) = &poll.error { " " span.bad { (text(error)) } }
+                    form.ask action="/url" method="get" role="search" {
+                        label.grow { "Look up a URL"
+                            input type="text" name="url" inputmode="url" required
+                                autocomplete="off" placeholder="https://…";
+                        }
+                        button { "Look up" }
                     }
-                    td.n { @if let Some(status) = poll.http_status { (status) } }
-                    td.n { (grouped(poll.entries)) }
-                    td { (counts(&poll.counts)) }
-                    td.n { (Span(poll.took)) }
+                }
+                main id="main" {
+                    h1 { (text(sheet.title)) }
+                    @if let Some(said) = &sheet.said { p.said role="status" { (said) } }
+                    (inner)
                 }
             }
+        }
+    }
+}
+
+/// The link to the next part of a list.
+fn onward(path: &str, next: Option<impl std::fmt::Display>) -> Markup {
+    html! {
+        @if let Some(next) = next {
+            p { a href={ (path) "?" (query(&[("after", &next.to_string())])) } rel="next" { "Next part" } }
+        }
+    }
+}
+
+/// A query string of these pairs.
+fn query(pairs: &[(&str, &str)]) -> String {
+    url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
+}
+
+/// The path of the page of a site.
+fn path_of_site(name: &str) -> String {
+    // Names are one segment, whatever is in them.
+    let mut at = Url::parse("http://x/site").ok();
+    if let Some(mut parts) = at.as_mut().and_then(|at| at.path_segments_mut().ok()) {
+        parts.push(name);
+    }
+    at.map_or_else(|| "/sites".to_owned(), |at| at.path().to_owned())
+}
+
+/// The link to the page of a site, if there is one.
+fn site_link(name: Option<&str>) -> Markup {
+    html! { @if let Some(name) = name { a href=(path_of_site(name)) { (text(name)) } } }
+}
+
+/// The link to the page of a source.
+fn source_link(id: impl std::fmt::Display, url: &str) -> Markup {
+    html! { a href={ "/source/" (id) } { (text(url)) } }
+}
+
+/// The link to the page of a URL.
+fn url_link(url: &str, crawl: Option<&str>) -> Markup {
+    let mut pairs = vec![("url", url)];
+    pairs.extend(crawl.map(|crawl| ("crawl", crawl)));
+    html! { a href={ "/url?" (query(&pairs)) } { (text(url)) } }
+}
+
+/// A link out to the web, if it is one.
+fn link(url: &str) -> Markup {
+    let target = web_url("url", url).ok();
+    html! {
+        @if let Some(target) = target {
+            a href=(target.as_str()) rel="noreferrer noopener" { (text(url)) }
+        } @else {
+            (text(url))
         }
     }
 }
@@ -191,24 +276,16 @@ fn counts(counts: &Counts) -> String {
 
 /// A text from outside: cut, control and direction marks made visible.
 fn text(outside: &str) -> String {
+    text_of(outside, MAX_TEXT)
+}
+
+fn text_of(outside: &str, most: usize) -> String {
     let safe = |c: char| {
         let steers = c.is_control()
             || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         if steers { char::REPLACEMENT_CHARACTER } else { c }
     };
-    clip(outside.chars().take(MAX_TEXT).map(safe).collect(), MAX_TEXT)
-}
-
-/// A link, if it is one to the web.
-fn link(url: &str) -> Markup {
-    let target = web_url("url", url).ok();
-    html! {
-        @if let Some(target) = target {
-            a href=(target.as_str()) rel="noreferrer noopener" { (text(url)) }
-        } @else {
-            (text(url))
-        }
-    }
+    clip(outside.chars().take(most + 1).map(safe).collect(), most)
 }
 
 /// An instant as people read it beside a clock: `2m ago`, `in 1h 3m`.
@@ -224,14 +301,14 @@ fn when(at: Option<Timestamp>, now: Timestamp) -> Markup {
 }
 
 /// The time between two instants, in at most two units.
-fn between(one: Timestamp, other: Timestamp) -> std::time::Duration {
+fn between(one: Timestamp, other: Timestamp) -> Duration {
     let seconds = (other.as_second() - one.as_second()).unsigned_abs();
     let unit = match seconds {
         0..3_600 => 1,
         3_600..86_400 => 60,
         _ => 3_600,
     };
-    std::time::Duration::from_secs(seconds / unit * unit)
+    Duration::from_secs(seconds / unit * unit)
 }
 
 #[cfg(test)]

@@ -232,6 +232,11 @@ impl Problem {
         self.kind
     }
 
+    /// What its kind is called.
+    pub(crate) fn title(&self) -> &'static str {
+        self.kind.facts().1
+    }
+
     /// The sentence.
     pub(crate) fn detail(&self) -> &str {
         &self.detail
@@ -294,6 +299,8 @@ impl IntoResponse for Problem {
                 HeaderValue::from_static("Bearer realm=\"sitemapd\""),
             );
         }
+        // For who shows it otherwise: the pages do.
+        response.extensions_mut().insert(self);
         response
     }
 }

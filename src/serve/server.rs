@@ -175,6 +175,7 @@ fn described(
         bodies,
         streams: Arc::new(Semaphore::new(MAX_STREAMS)),
         budgets: public::Budgets::default(),
+        tides: super::page::Kept::default(),
     };
     (routes, Arc::new(context))
 }

@@ -24,7 +24,7 @@ use crate::store::StoreError;
 use crate::store::views::{Page, SourceFilter, StatusView};
 
 /// Longest that a health check or a scrape waits for the store.
-const PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Parameters of `GET /v1/queue`.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]

@@ -135,24 +135,23 @@ pub(super) fn sites(conn: &Connection, name: Option<&str>) -> Result<Vec<SiteVie
              WHERE ?1 IS NULL OR n.name = ?1 GROUP BY n.id ORDER BY n.name",
         )
         .map_err(engine)?;
-    query
-        .query_map([name], |row| {
-            let state: i64 = row.get(3)?;
-            Ok(SiteView {
-                name: row.get(0)?,
-                url: row.get(1)?,
-                crawl: row.get(2)?,
-                state: word(["active", "paused", "unregistered"], state),
-                origin: row.get(4)?,
-                sources: count(row, 5)?,
-                failing: count(row, 6)?,
-                urls: count(row, 7)?,
-                last_poll_at: time(row, 8)?,
-                next_poll_at: time(row, 9)?,
-            })
-        })
-        .and_then(Iterator::collect)
-        .map_err(engine)
+    query.query_map([name], read_site).and_then(Iterator::collect).map_err(engine)
+}
+
+pub(super) fn read_site(row: &Row<'_>) -> rusqlite::Result<SiteView> {
+    let state: i64 = row.get(3)?;
+    Ok(SiteView {
+        name: row.get(0)?,
+        url: row.get(1)?,
+        crawl: row.get(2)?,
+        state: word(["active", "paused", "unregistered"], state),
+        origin: row.get(4)?,
+        sources: count(row, 5)?,
+        failing: count(row, 6)?,
+        urls: count(row, 7)?,
+        last_poll_at: time(row, 8)?,
+        next_poll_at: time(row, 9)?,
+    })
 }
 
 const SOURCE: &str = "SELECT s.id, n.name, s.url, s.role, s.kind, s.named_by, s.parent_id, s.state, s.window,

@@ -305,6 +305,7 @@ fn to_hex(bytes: &[u8]) -> String {
 }
 
 /// Seven bits a byte, the lowest first (LEB128).
+#[allow(clippy::cast_possible_truncation)] // seven bits of it are meant
 fn put(packed: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         packed.push((number & 0x7f) as u8 | 0x80);

@@ -21,6 +21,7 @@ mod access;
 mod fetchers;
 mod metrics;
 mod openapi;
+mod pages;
 mod problems;
 mod shapes;
 mod stream;

@@ -88,6 +88,20 @@ impl Operation<'_> {
         }
     }
 
+    /// A form with these fields.
+    pub(in crate::serve) fn in_form<T: JsonSchema>(&mut self) {
+        let schema = self.read::<T>();
+        let content = json!({ "application/x-www-form-urlencoded": { "schema": schema } });
+        self.body = Some(json!({ "required": true, "content": content }));
+        self.may(&[
+            Kind::MalformedJson,
+            Kind::InvalidField,
+            Kind::LimitExceeded,
+            Kind::RequestTimeout,
+            Kind::BodyTooLarge,
+        ]);
+    }
+
     /// A body of any type, or of none that is told.
     pub(in crate::serve) fn in_any_body(&mut self) {
         self.body = Some(json!({ "required": true, "content": { "*/*": {} } }));

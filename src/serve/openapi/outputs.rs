@@ -114,7 +114,8 @@ impl IntoResponse for Html {
         let headers: [(HeaderName, &str); 3] = [
             (header::CONTENT_TYPE, HTML),
             (header::CONTENT_SECURITY_POLICY, self.policy),
-            (header::REFERRER_POLICY, "no-referrer"),
+            // Without, forms would not say whose page they are of.
+            (header::REFERRER_POLICY, "same-origin"),
         ];
         (headers, self.text).into_response()
     }

@@ -219,8 +219,19 @@ async fn every_answer_is_as_the_description_has_it_down_to_its_fields() {
         ("get", "/healthz", String::new(), Value::Null),
         ("get", "/readyz", String::new(), Value::Null),
         ("get", "/openapi.json", String::new(), Value::Null),
-        ("get", "/", String::new(), Value::Null),
+        ("get", "/", "?refresh=15".to_owned(), Value::Null),
         ("get", "/status.css", String::new(), Value::Null),
+        ("get", "/sites", "?from=a".to_owned(), Value::Null),
+        ("get", "/site/{name}", "/site/a".to_owned(), Value::Null),
+        ("get", "/source/{id}", format!("/source/{map}"), Value::Null),
+        ("get", "/url", format!("?url={page}"), Value::Null),
+        ("get", "/failing", String::new(), Value::Null),
+        ("get", "/hosts", String::new(), Value::Null),
+        ("get", "/dead", String::new(), Value::Null),
+        ("get", "/blocks", String::new(), Value::Null),
+        ("get", "/submissions", String::new(), Value::Null),
+        // No form of a page; `pages` sends such.
+        ("post", "/order", String::new(), json!({"do": "replay-all"})),
     ];
     let mut seen = BTreeSet::from([("post".to_owned(), "/v1/lease".to_owned())]);
     for (method, path, target, body) in calls {
@@ -241,6 +252,7 @@ async fn every_answer_is_as_the_description_has_it_down_to_its_fields() {
         let expected = match (method, path) {
             // A site that the config has cannot be forgotten.
             ("delete", "/v1/sites/{name}") => 409,
+            ("post", "/order") => 403,
             ("delete", "/v1/sources/{id}" | "/v1/submissions/{id}") => 204,
             _ => 200,
         };

@@ -2,7 +2,6 @@
 //! checks of lost work need to know of it.
 
 use rusqlite::{Connection, OptionalExtension as _};
-use std::fmt::Write as _;
 
 /// How the last lease of a URL ended, and how often it was fetched.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -34,12 +33,8 @@ impl Kept {
         let mut rest = packed[2..].iter().copied();
         let mut kept = Self::default();
         if parts & 1 != 0 {
-            let tag: Vec<u8> = rest.by_ref().take(4).collect();
-            let mut text = String::new();
-            for byte in tag {
-                write!(text, "{byte:02x}").unwrap();
-            }
-            kept.token = Some(text);
+            let tag = rest.by_ref().take(4).fold(0_u32, |tag, byte| tag << 8 | u32::from(byte));
+            kept.token = Some(format!("{tag:08x}"));
             kept.how = rest.next().unwrap();
             number(&mut rest);
         }

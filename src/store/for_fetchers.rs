@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use rusqlite::Connection;
 use tokio::sync::watch;
 
 use super::state::State;
 use super::stream::{self, ChangeCursor, ChangeFilter, ChangePage};
 use super::writer::Lane;
-use super::{Store, StoreError, extensions, given};
+use super::{Store, StoreError, engine, extensions, timestamp};
 use crate::model::UrlId;
 use crate::model::extension::Extensions;
 use crate::queue::{LeaseBatch, LeaseRequest, Settlement, Token, TokenResult};
@@ -31,7 +32,7 @@ impl Store {
     /// The leases that a worker holds, each with its end in steady time.
     pub async fn leases_of(&self, worker: &str) -> Result<Vec<(Token, Timestamp)>, StoreError> {
         let worker = worker.to_owned();
-        self.read(move |conn| given::of_worker(conn, &worker)).await
+        self.read(move |conn| of_worker(conn, &worker)).await
     }
 
     /// Settles leases; one result per settlement, in order.
@@ -88,4 +89,17 @@ impl Store {
     pub async fn reap(&self) -> Result<(usize, usize), StoreError> {
         self.write(Lane::Hot, State::reap).await
     }
+}
+
+/// The leases of a worker: a look at all that there are, for seldom.
+fn of_worker(conn: &Connection, worker: &str) -> Result<Vec<(Token, Timestamp)>, StoreError> {
+    conn.prepare_cached("SELECT url_id, token, expires_at FROM leases WHERE worker = ?1")
+        .and_then(|mut query| {
+            let rows = query.query_map([worker], |row| {
+                let token = Token { url: UrlId(row.get(0)?), secret: row.get(1)? };
+                Ok((token, timestamp(row.get(2)?)))
+            })?;
+            rows.collect()
+        })
+        .map_err(engine)
 }

@@ -4,8 +4,7 @@
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{OptionalExtension, params};
 
 use super::hosts::{millis, page_text};
 use super::pending::NewLease;
@@ -78,22 +77,6 @@ impl Call {
             secrets: Secrets { bits: [[0; 16]; 32], left: 0 },
         }
     }
-}
-
-/// The leases of a worker: a look at all that there are, for seldom.
-pub(super) fn of_worker(
-    conn: &Connection,
-    worker: &str,
-) -> Result<Vec<(Token, Timestamp)>, StoreError> {
-    conn.prepare_cached("SELECT url_id, token, expires_at FROM leases WHERE worker = ?1")
-        .and_then(|mut query| {
-            let rows = query.query_map([worker], |row| {
-                let token = Token { url: UrlId(row.get(0)?), secret: row.get(1)? };
-                Ok((token, timestamp(row.get(2)?)))
-            })?;
-            rows.collect()
-        })
-        .map_err(engine)
 }
 
 /// A lease that was given before, as the table has it.

@@ -31,11 +31,7 @@ use crate::recrawl::trust::{self, Trust};
 /// are read again when needed.
 const REMEMBERED: usize = 20_000;
 
-/// Between two writings of what was learned, milliseconds.
-const WRITTEN_EVERY: i64 = 1_000;
-
-/// Looks that a record may be ahead of the table at most, when what was learned
-/// is written.
+/// Looks that a record may be ahead of the table at most.
 const WAITING: u32 = 64;
 
 /// Looks that what is believed of a host may lag behind at most, once so many
@@ -116,10 +112,6 @@ pub(super) struct Learning {
     /// To be written when the transaction commits.
     changed: IdSet<Scope>,
     changed_ledgers: IdSet<CrawlId>,
-    /// Does anything of that not wait?
-    is_pressing: bool,
-    /// When it was written last, by the steady clock.
-    written_at: i64,
     /// As it was before the job that runs.
     undo: ById<Scope, Lessons>,
     undo_ledgers: ById<CrawlId, Ledger>,
@@ -164,22 +156,18 @@ impl Learning {
 impl State {
     /// Forgets what is remembered when it has become much and the table has it.
     pub(super) fn forget_lessons(&mut self) {
-        if self.learning.records.len() >= REMEMBERED && !self.has_lessons_waiting() {
+        if self.learning.records.len() >= REMEMBERED && self.learning.changed.is_empty() {
             self.learning = Learning::default();
         }
     }
 
-    /// Writes what jobs have changed: once a second, as far as that is worth it.
+    /// Writes what the jobs of this transaction changed, as far as that is worth
+    /// it.
     pub(super) fn write_lessons(&mut self) -> Result<(), StoreError> {
         if self.learning.records.len() >= REMEMBERED {
-            return self.write_all_lessons();
+            self.write_all_lessons()?;
         }
-        let now = self.steady_ms();
-        let waited = now.abs_diff(self.learning.written_at);
-        if waited < WRITTEN_EVERY.unsigned_abs() && !self.learning.is_pressing {
-            return Ok(());
-        }
-        let Learning { records, changed, .. } = &mut self.learning;
+        let Learning { records, ledgers, changed, changed_ledgers, .. } = &mut self.learning;
         let mut waiting = IdSet::default();
         for scope in changed.drain() {
             let Some(lessons) = records.get_mut(&scope) else { continue };
@@ -190,12 +178,6 @@ impl State {
             }
         }
         *changed = waiting;
-        (self.learning.written_at, self.learning.is_pressing) = (now, false);
-        self.write_ledgers()
-    }
-
-    fn write_ledgers(&mut self) -> Result<(), StoreError> {
-        let Learning { ledgers, changed_ledgers, .. } = &mut self.learning;
         for crawl in changed_ledgers.drain() {
             let Some(ledger) = ledgers.get(&crawl) else { continue };
             ledger.write(&self.conn, crawl)?;
@@ -205,7 +187,7 @@ impl State {
 
     /// Does anything that was learned wait to be written?
     pub(super) fn has_lessons_waiting(&self) -> bool {
-        !self.learning.changed.is_empty() || !self.learning.changed_ledgers.is_empty()
+        !self.learning.changed.is_empty()
     }
 
     /// Writes all that waits to be written.
@@ -215,7 +197,7 @@ impl State {
             let Some(lessons) = records.get_mut(&scope) else { continue };
             lessons.write(&self.conn, scope)?;
         }
-        self.write_ledgers()
+        Ok(())
     }
 
     fn load_lessons(&mut self, scope: Scope) -> Result<(), StoreError> {
@@ -370,7 +352,6 @@ impl State {
         let kept = lessons.moves.filter(|_| dates.moved.is_empty());
         (lessons.habits, lessons.moves) = (habits, Some(kept.unwrap_or(moves)));
         lessons.is_pressing = true;
-        self.learning.is_pressing = true;
         Ok(())
     }
 }

@@ -155,7 +155,7 @@ CREATE TABLE urls (
     -- its place in the queue, due since it was first seen, until it has another
     reason             INTEGER NOT NULL,
     band               INTEGER NOT NULL,
-    -- null as a rule, and last: a row ends at its last value that is not null
+    -- null as a rule
     raw                TEXT,                    -- the loc as listed, where that differs
     -- what its rows of extensions mean together
     expires_s          INTEGER,                 -- from then on none of its videos is there any more

@@ -131,11 +131,7 @@ fn prepare_schema(conn: &mut Connection, path: &Path) -> Result<(), StoreError> 
             "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
         ))
         .map_err(|e| unusable(path, &e))?;
-        tx.commit().map_err(|e| unusable(path, &e))?;
-        // A connection that has made its tables takes them for the oldest format
-        // there is, in which no row may end before its last column.
-        *conn = Connection::open(path).map_err(|e| unusable(path, &e))?;
-        return configure(conn).map_err(|e| unusable(path, &e));
+        return tx.commit().map_err(|e| unusable(path, &e));
     }
     let version = check_version(conn, path)?;
     migrate(conn, path, version, MIGRATIONS)?;

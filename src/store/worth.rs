@@ -31,7 +31,6 @@ const AT_PRICE: f64 = 50.0;
 pub(super) struct Valued {
     pub(super) worth: Worth,
     pub(super) price: f64,
-    host: HostId,
 }
 
 impl Valued {
@@ -40,28 +39,8 @@ impl Valued {
     pub(super) fn place(&self, now: Timestamp) -> Place {
         let place = self.worth.place(now, self.price);
         let band = place.band.saturating_add(BANDS_ALIKE / 2) / BANDS_ALIKE * BANDS_ALIKE;
-        let Worth { seen, min, max, .. } = self.worth;
-        let surfaces = alike(place.surfaces, now, self.host)
-            .clamp(recrawl::later(seen, min), recrawl::later(seen, max));
-        Place {
-            surfaces: if place.surfaces > now { surfaces } else { place.surfaces },
-            band: if self.worth.proof() < 1.0 { place.band } else { band.min(100) },
-            ..place
-        }
+        Place { band: if self.worth.proof() < 1.0 { place.band } else { band.min(100) }, ..place }
     }
-}
-
-/// A time to come, moved by 3 % of what is left until then at most to one that
-/// other rows of the host have too; each host has other such times.
-fn alike(time: Timestamp, now: Timestamp, host: HostId) -> Timestamp {
-    let ahead = time.as_second().saturating_sub(now.as_second());
-    let Some(power) = u64::try_from(ahead / 16).ok().and_then(u64::checked_ilog2) else {
-        return time;
-    };
-    let step = 1_i64 << power;
-    let phase = host.0.wrapping_mul(2_654_435_761) & (step - 1);
-    let steps = (time.as_second() - phase + step / 2).div_euclid(step);
-    timestamp(steps.saturating_mul(step).saturating_add(phase).saturating_mul(1000))
 }
 
 impl State {
@@ -106,7 +85,7 @@ impl State {
         let price = self.price(row.crawl)?;
         let site = self.policy.of(row.site);
         let worth = worth(row, learned, beliefs, site, mean, now);
-        Ok((worth.proof() > 0.0).then_some(Valued { worth, price, host: row.host }))
+        Ok((worth.proof() > 0.0).then_some(Valued { worth, price }))
     }
 
     /// What a URL is to be judged by.
@@ -357,37 +336,4 @@ pub(super) fn look_of(outcome: Outcome, report: &Settlement, row: &UrlRow) -> Op
 /// A priority as the sum of a site's counts it.
 pub(super) fn thousandths(priority: Option<Priority>) -> i64 {
     i64::from(priority.unwrap_or(Priority::DEFAULT).thousandths())
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn times_that_are_alike_are_moved_by_a_thirtieth_at_most_and_stay_to_come(
-            ahead in 0..40_000_000_i64, host in 0..100_000_i64,
-        ) {
-            let now = timestamp(1_795_000_000_000);
-            let moved = alike(timestamp(1_795_000_000_000 + ahead * 1000), now, HostId(host));
-            let moved = moved.as_second() - now.as_second();
-            prop_assert!((moved - ahead).abs() * 32 <= ahead, "{ahead} became {moved}");
-            prop_assert!(moved > 0 || ahead == 0);
-        }
-    }
-
-    #[test]
-    fn a_host_has_few_times_in_the_weeks_to_come_and_another_has_others() {
-        let now = timestamp(1_795_000_000_000);
-        let times = |host: i64| -> std::collections::BTreeSet<Timestamp> {
-            let ahead = (86_400..30 * 86_400).step_by(97);
-            ahead
-                .map(|ahead| alike(timestamp(1_795_000_000_000 + ahead * 1000), now, HostId(host)))
-                .collect()
-        };
-        assert!(times(1).len() < 150, "{}", times(1).len());
-        assert!(times(1).intersection(&times(2)).count() < 5);
-    }
 }

@@ -19,7 +19,7 @@ use super::{StoreError, engine, timestamp};
 use crate::by_id::ById;
 use crate::model::{CrawlId, HostId, Reason, SiteId, UrlId};
 use crate::queue::window::Window;
-use crate::queue::{Candidate, LeaseBatch, LeaseRequest};
+use crate::queue::{Candidate, LeaseBatch, LeaseRequest, Leased};
 
 /// Hosts looked at in one call at most: bounds a call that finds little.
 const TURNS_PER_CALL: usize = 2_000;
@@ -35,8 +35,15 @@ const WAIT_SHARE: u32 = 2;
 /// Candidates, each with its row; none for what is not in the queue any more.
 pub(super) type Heads = Vec<(Candidate, Option<Box<UrlRow>>)>;
 
+/// What a look at the head of a host's list came to.
+pub(super) struct TakenHeads {
+    pub(super) leased: Vec<Leased>,
+    /// Did it end because robots.txt of the host is not known yet?
+    pub(super) unjudged: bool,
+}
+
 /// What the gate says of one candidate.
-pub(super) enum Gate {
+enum Gate {
     Open,
     /// Taken out of the queue until something lifts it.
     Held(i64),
@@ -113,43 +120,9 @@ impl State {
         let delay = self.delay_in(call.crawl, host)?;
         let start = self.host(host)?.not_before().max(call.now);
         let room = call.per_host.min(call.max - batch.urls.len()).min(fits(call.ttl, delay));
-        let (mut taken, mut unjudged) = (0_usize, false);
-        let mut claims = Vec::new();
-        let mut heads = VecDeque::new();
-        while taken < room && call.held < HELD_PER_CALL {
-            if heads.is_empty() {
-                heads = self.next_rows(call, host, room - taken)?.into();
-            }
-            let Some((candidate, row)) = heads.pop_front() else { break };
-            let Some(row) = row else {
-                // The window was behind the database: not to be asked again.
-                self.dequeue_stray(call.crawl, candidate)?;
-                continue;
-            };
-            match self.gate(&row)? {
-                Gate::Open => {
-                    let not_before = start + delay * i64::try_from(taken).unwrap_or(0);
-                    batch.urls.push(self.give(call, &row, &candidate, not_before)?);
-                    claims.push(candidate.claim);
-                    taken += 1;
-                }
-                Gate::Held(state) => {
-                    self.place_url(&row, state, row.reason, row.band, row.due_s, row.attempt)?;
-                    call.held += 1;
-                }
-                Gate::Unjudged => {
-                    unjudged = true;
-                    break;
-                }
-            }
-        }
-        if unjudged || !heads.is_empty() {
-            // What was taken from the buffer and not used is still due.
-            self.window(call.crawl).invalidate(host);
-        }
-        if taken > 0 {
-            self.note_leased(call.crawl, &claims)?;
-        }
+        let heads = self.take_heads(call, host, (room, HELD_PER_CALL), (start, delay))?;
+        let (taken, unjudged) = (heads.leased.len(), heads.unjudged);
+        batch.urls.extend(heads.leased);
         if taken == 0 && !unjudged && call.spare {
             return Ok(());
         }
@@ -165,6 +138,56 @@ impl State {
             self.wait_for_robots(call, host);
         }
         Ok(())
+    }
+
+    /// Leases what may be fetched of the head of a host's list: up to `room`
+    /// URLs, while the call has held back fewer than `most_held`; the first at
+    /// `start`, each other one `step` after the one before.
+    pub(super) fn take_heads(
+        &mut self,
+        call: &mut Call,
+        host: HostId,
+        (room, most_held): (usize, usize),
+        (start, step): (i64, i64),
+    ) -> Result<TakenHeads, StoreError> {
+        let mut taken = TakenHeads { leased: Vec::new(), unjudged: false };
+        let mut claims = Vec::new();
+        let mut heads = VecDeque::new();
+        while taken.leased.len() < room && call.held < most_held {
+            if heads.is_empty() {
+                heads = self.next_rows(call, host, room - taken.leased.len())?.into();
+            }
+            let Some((candidate, row)) = heads.pop_front() else { break };
+            let Some(row) = row else {
+                // The window was behind the database: not to be asked again.
+                self.dequeue_stray(call.crawl, candidate)?;
+                continue;
+            };
+            match self.gate(&row)? {
+                Gate::Open => {
+                    let before = i64::try_from(taken.leased.len()).unwrap_or(0);
+                    let not_before = start + step * before;
+                    taken.leased.push(self.give(call, &row, &candidate, not_before)?);
+                    claims.push(candidate.claim);
+                }
+                Gate::Held(state) => {
+                    self.place_url(&row, state, row.reason, row.band, row.due_s, row.attempt)?;
+                    call.held += 1;
+                }
+                Gate::Unjudged => {
+                    taken.unjudged = true;
+                    break;
+                }
+            }
+        }
+        if taken.unjudged || !heads.is_empty() {
+            // What was taken from the buffer and not used is still due.
+            self.window(call.crawl).invalidate(host);
+        }
+        if !claims.is_empty() {
+            self.note_leased(call.crawl, &claims)?;
+        }
+        Ok(taken)
     }
 
     /// The host is looked at again when its robots.txt should be there.
@@ -217,12 +240,7 @@ impl State {
 
     /// The next candidates of a host in lease order, each with its row, all of
     /// them read at once; none for what is not in the queue any more.
-    pub(super) fn next_rows(
-        &mut self,
-        call: &Call,
-        host: HostId,
-        wanted: usize,
-    ) -> Result<Heads, StoreError> {
+    fn next_rows(&mut self, call: &Call, host: HostId, wanted: usize) -> Result<Heads, StoreError> {
         let candidates = self.next_candidates(call, host, wanted)?;
         let mut rows: Vec<_> =
             candidates.into_iter().map(|head| (head, self.ahead.take(head.id))).collect();
@@ -270,11 +288,7 @@ impl State {
         Ok(self.window(call.crawl).take(host, wanted, call.now))
     }
 
-    pub(super) fn dequeue_stray(
-        &mut self,
-        crawl: CrawlId,
-        stray: Candidate,
-    ) -> Result<(), StoreError> {
+    fn dequeue_stray(&mut self, crawl: CrawlId, stray: Candidate) -> Result<(), StoreError> {
         let place = super::turns::Place {
             crawl,
             host: stray.host,
@@ -290,7 +304,7 @@ impl State {
         self.windows.entry(crawl).or_default()
     }
 
-    pub(super) fn gate(&mut self, row: &UrlRow) -> Result<Gate, StoreError> {
+    fn gate(&mut self, row: &UrlRow) -> Result<Gate, StoreError> {
         if row.expires_s.is_some()
             && row.reason != Reason::Submitted
             && row.is_expired(self.steady_ms().div_euclid(1000))

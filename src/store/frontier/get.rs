@@ -2,7 +2,6 @@
 //! protocol, and one delay for each serving of a queue, however many URLs it
 //! has: the client spaces those itself.
 
-use std::collections::VecDeque;
 use std::sync::LazyLock;
 
 use rusqlite::params;
@@ -10,7 +9,6 @@ use rusqlite::params;
 use super::super::budget::Asked;
 use super::super::ending::End;
 use super::super::given::Call;
-use super::super::lease::Gate;
 use super::super::many::Many;
 use super::super::state::State;
 use super::super::{StoreError, engine, timestamp};
@@ -184,40 +182,10 @@ impl State {
     ) -> Result<usize, StoreError> {
         let delay = self.delay_in(call.crawl, host)?;
         let start = self.host(host)?.not_before().max(call.now);
-        let (mut taken, mut unjudged) = (0, false);
-        let mut claims = Vec::new();
-        let mut heads = VecDeque::new();
-        while taken < room && call.held < HELD {
-            if heads.is_empty() {
-                heads = self.next_rows(call, host, room - taken)?.into();
-            }
-            let Some((candidate, row)) = heads.pop_front() else { break };
-            let Some(row) = row else {
-                self.dequeue_stray(call.crawl, candidate)?;
-                continue;
-            };
-            match self.gate(&row)? {
-                Gate::Open => {
-                    let leased = self.give(call, &row, &candidate, start)?;
-                    serving.leased.push((name.to_owned(), leased));
-                    claims.push(candidate.claim);
-                    taken += 1;
-                }
-                Gate::Held(state) => {
-                    self.place_url(&row, state, row.reason, row.band, row.due_s, row.attempt)?;
-                    call.held += 1;
-                }
-                Gate::Unjudged => {
-                    unjudged = true;
-                    break;
-                }
-            }
-        }
-        if unjudged || !heads.is_empty() {
-            self.window(call.crawl).invalidate(host);
-        }
+        let heads = self.take_heads(call, host, (room, HELD), (start, 0))?;
+        let (taken, unjudged) = (heads.leased.len(), heads.unjudged);
+        serving.leased.extend(heads.leased.into_iter().map(|leased| (name.to_owned(), leased)));
         if taken > 0 {
-            self.note_leased(call.crawl, &claims)?;
             // One delay for all of them.
             let before = delay * i64::try_from(taken - 1).unwrap_or(0);
             self.end_turn(call, host, taken, start - before, delay)?;

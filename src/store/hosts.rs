@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::{OptionalExtension, params};
+use super::sql::{OptionalExtension, params};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::state::State;
@@ -18,6 +18,17 @@ use crate::parse::robots::{Robots, Rules};
 
 /// Partitions that hosts are dealt to, for when one machine is not enough.
 const PARTITIONS: u64 = 256;
+
+/// The partition of a host. In a database of a server it stands in the last eight
+/// bits of the host's number, and of those of its sources and URLs.
+pub(super) fn partition_of(host: HostId) -> i64 {
+    host.0 & 255
+}
+
+/// The same by its authority.
+pub(super) fn partition(authority: &str) -> i64 {
+    (xxh3_64(authority.as_bytes()) % PARTITIONS).cast_signed()
+}
 
 /// Hosts remembered at most; beyond that all are read again when needed.
 const REMEMBERED: usize = 200_000;
@@ -92,7 +103,7 @@ impl State {
         if let Some(id) = self.find_host(authority)? {
             return Ok(id);
         }
-        let part = (xxh3_64(authority.as_bytes()) % PARTITIONS).cast_signed();
+        let part = partition(authority);
         self.conn
             .prepare_cached(
                 "INSERT INTO hosts (authority, name, part, delay_ms) VALUES (?1, ?2, ?3, ?4)",
@@ -263,9 +274,7 @@ impl State {
             .conn
             .prepare_cached("SELECT body, unreachable FROM robots WHERE host_id = ?1")
             .and_then(|mut query| {
-                query
-                    .query_row([id.0], |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get(1)?)))
-                    .optional()
+                query.query_row([id.0], |row| Ok((row.get::<Vec<u8>>(0)?, row.get(1)?))).optional()
             })
             .map_err(engine)?;
         let Some((body, unreachable)) = read else { return Ok(None) };

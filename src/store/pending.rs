@@ -7,8 +7,8 @@
 
 use std::sync::LazyLock;
 
-use super::many::Many;
 use super::record::Record;
+use super::sql::{self, Many};
 use super::state::State;
 use super::turns::Place;
 use super::{StoreError, engine};
@@ -119,7 +119,7 @@ impl State {
         Ok(())
     }
 
-    fn write_leases(&self, leases: &mut [NewLease]) -> rusqlite::Result<()> {
+    fn write_leases(&self, leases: &mut [NewLease]) -> sql::Result<()> {
         // In the order of the table: neighbours are written together.
         leases.sort_unstable_by_key(|lease| lease.url);
         LEASE
@@ -141,7 +141,7 @@ impl State {
             .map(|_| ())
     }
 
-    fn write_places(&self, places: &mut [(Place, Option<SiteId>)]) -> rusqlite::Result<()> {
+    fn write_places(&self, places: &mut [(Place, Option<SiteId>)]) -> sql::Result<()> {
         places.sort_unstable_by_key(|(place, _)| {
             (place.crawl, place.host, u8::MAX - place.band, place.due_s, place.url)
         });
@@ -158,7 +158,7 @@ impl State {
             .map(|_| ())
     }
 
-    fn write_ends(&self, ended: &mut [EndedLease]) -> rusqlite::Result<()> {
+    fn write_ends(&self, ended: &mut [EndedLease]) -> sql::Result<()> {
         ended.sort_unstable_by_key(|ended| ended.place.url);
         UNLEASE.execute(&self.conn, ended, |ended, row| row.bind(ended.place.url.0))?;
         END.execute(&self.conn, ended, |ended, row| {

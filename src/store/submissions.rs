@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 
+use super::sql::{self, Connection, OptionalExtension, params};
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
 use url::{Host, Url};
 
 use super::state::State;
@@ -346,14 +346,14 @@ fn no_submission(id: SubmissionId) -> StoreError {
 
 const SUBMISSION: &str = "SELECT id, token, url, at, last_at, times FROM submissions";
 
-fn read_submission(row: &rusqlite::Row<'_>) -> rusqlite::Result<SubmissionView> {
+fn read_submission(row: &sql::Row<'_>) -> sql::Result<SubmissionView> {
     Ok(SubmissionView {
         row: row.get(0)?,
         id: SubmissionId(row.get(1)?),
         url: row.get(2)?,
         at: timestamp(row.get(3)?),
         last_at: timestamp(row.get(4)?),
-        times: row.get::<_, i64>(5)?.unsigned_abs(),
+        times: row.get::<i64>(5)?.unsigned_abs(),
         source: None,
         poll: None,
     })

@@ -71,9 +71,13 @@ impl State {
         }
         self.conn
             .prepare_cached(
-                "INSERT OR REPLACE INTO meta (key, value) VALUES (?1, coalesce(
+                "INSERT INTO meta (key, value) VALUES (?1, /*pg: CAST( */ coalesce(
                      (SELECT min(id) - 1 FROM changes),
-                     (SELECT seq FROM sqlite_sequence WHERE name = 'changes')))",
+                     /*lite*/ (SELECT seq FROM sqlite_sequence WHERE name = 'changes') /*end*/
+                     /*pg: (SELECT CASE WHEN is_called THEN last_value ELSE 0 END
+                            FROM changes_id_seq) */
+                 ) /*pg: AS TEXT) */)
+                 ON CONFLICT (key) DO UPDATE SET value = excluded.value",
             )
             .and_then(|mut insert| insert.execute([DROPPED]))
             .map(|_| true)

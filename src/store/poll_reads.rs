@@ -246,8 +246,10 @@ pub(super) fn polls_after(
 ) -> Result<Vec<PollView>, StoreError> {
     let sql = match source {
         Some(_) => format!("{POLL} WHERE p.source_id = ?1 AND p.id > ?2 ORDER BY p.id LIMIT ?3"),
-        None => format!("{POLL} WHERE CAST(?1 AS BIGINT) IS NULL AND p.id > ?2
-                         ORDER BY p.id LIMIT ?3"),
+        None => format!(
+            "{POLL} WHERE CAST(?1 AS BIGINT) IS NULL AND p.id > ?2
+                         ORDER BY p.id LIMIT ?3"
+        ),
     };
     let mut query = conn.prepare_cached(&sql).map_err(engine)?;
     query

@@ -223,13 +223,13 @@ impl State {
 }
 
 static URLS: LazyLock<Many> = LazyLock::new(|| {
-    let head = "INSERT OR FAIL INTO urls (crawl_id, site_id, source_id, first_seen_s, reason, id,
+    let head = "INSERT /*lite*/ OR FAIL /*end*/ INTO urls (crawl_id, site_id, source_id, first_seen_s, reason, id,
                     host_id, path, raw, lastmod_s, lastmod_precision, hints, band, kind) VALUES";
     Many::of_rows_sharing(head, (&format!("?1, ?2, ?3, ?4, {}", Reason::New as i64), 4), 9)
 });
 
 static PLACES: LazyLock<Many> = LazyLock::new(|| {
-    let head = "INSERT OR FAIL INTO queue (crawl_id, due_s, site_id, valued, host_id, band, url_id)
+    let head = "INSERT /*lite*/ OR FAIL /*end*/ INTO queue (crawl_id, due_s, site_id, valued, host_id, band, url_id)
                     VALUES";
     Many::of_rows_sharing(head, ("?1, ?2, ?3, 0", 3), 3)
 });

@@ -104,9 +104,11 @@ impl Ledger {
     pub(super) fn write(&self, conn: &Connection, crawl: CrawlId) -> Result<(), StoreError> {
         let (pace, hours) = self.pace.kept();
         conn.prepare_cached(
-            "INSERT OR REPLACE INTO prices (crawl_id, price, pace, overdue, hours, ticked_at, settled,
+            "INSERT INTO prices (crawl_id, price, pace, overdue, hours, ticked_at, settled,
                                             leased, leased_overdue, asked)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+                 ON CONFLICT (crawl_id) DO UPDATE SET price = ?2, pace = ?3, overdue = ?4, hours = ?5,
+                     ticked_at = ?6, settled = ?7, leased = ?8, leased_overdue = ?9, asked = ?10",
         )
         .and_then(|mut replace| {
             replace.execute(params![
@@ -294,7 +296,7 @@ impl State {
                 .conn
                 .prepare_cached(
                     "SELECT count(*) FROM (SELECT 1 FROM queue
-                     WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3 AND due_s <= ?4 LIMIT ?5)",
+                     WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3 AND due_s <= ?4 LIMIT ?5) few",
                 )
                 .and_then(|mut query| {
                     let left = COUNTED_ROWS - total;

@@ -20,8 +20,13 @@ pub(super) fn due_sources(
     // each host, so that an index of 50,000 children takes one place here.
     let mut query = conn
         .prepare_cached(
-            "SELECT id, host_id, min(next_poll_at) AS due FROM sources INDEXED BY sources_due
-             WHERE state = 0 AND next_poll_at <= ?1 GROUP BY host_id ORDER BY due, id LIMIT ?2",
+            "/*lite*/ SELECT id, host_id, min(next_poll_at) AS due FROM sources INDEXED BY sources_due
+             WHERE state = 0 AND next_poll_at <= ?1 GROUP BY host_id ORDER BY due, id /*end*/
+             /*pg: SELECT id, host_id, due FROM
+                 (SELECT DISTINCT ON (host_id) id, host_id, next_poll_at AS due FROM sources
+                  WHERE state = 0 AND next_poll_at <= ?1 ORDER BY host_id, next_poll_at, id) longest
+             ORDER BY due, id */
+             LIMIT ?2",
         )
         .map_err(engine)?;
     query
@@ -38,7 +43,7 @@ pub(super) fn next_due_of(
 ) -> Result<Vec<DueSource>, StoreError> {
     let mut query = conn
         .prepare_cached(
-            "SELECT id, host_id, next_poll_at FROM sources INDEXED BY sources_turn
+            "SELECT id, host_id, next_poll_at FROM sources /*lite*/ INDEXED BY sources_turn /*end*/
              WHERE host_id = ?1 AND state = 0 AND next_poll_at <= ?2
              ORDER BY next_poll_at, id LIMIT 1",
         )

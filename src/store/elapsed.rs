@@ -41,7 +41,8 @@ impl State {
             let anchor = write_anchor(now, &uptime);
             self.conn
                 .execute(
-                    "INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)",
+                    "INSERT INTO meta (key, value) VALUES (?1, ?2)
+                     ON CONFLICT (key) DO UPDATE SET value = excluded.value",
                     params![ANCHOR, anchor],
                 )
                 .map_err(engine)?;
@@ -69,8 +70,8 @@ impl State {
                       WHERE expires_at > ?1 AND leased_at > ?1";
         self.conn.execute(mended, [now]).map_err(engine)?;
         let latest = now.saturating_add(millis(LONGEST_PAUSE));
-        let freed =
-            "UPDATE hosts SET next_at = min(next_at, ?1), paused_until = min(paused_until, ?1)
+        let freed = "UPDATE hosts SET next_at = CASE WHEN next_at > ?1 THEN ?1 ELSE next_at END,
+                 paused_until = CASE WHEN paused_until > ?1 THEN ?1 ELSE paused_until END
                      WHERE next_at > ?1 OR paused_until > ?1";
         self.conn.execute(freed, [latest]).map_err(engine)?;
         self.hosts = Hosts::default();

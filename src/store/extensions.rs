@@ -82,8 +82,10 @@ impl State {
             .prepare_cached(
                 "INSERT INTO extensions (source_id, url_id, expires_s, fresh_s, data)
                  VALUES (?1, ?2, ?3, ?4, ?5)
-                 ON CONFLICT DO UPDATE SET expires_s = ?3, fresh_s = ?4, data = ?5
-                     WHERE data <> ?5 OR expires_s IS NOT ?3 OR fresh_s IS NOT ?4",
+                 ON CONFLICT (source_id, url_id)
+                     DO UPDATE SET expires_s = ?3, fresh_s = ?4, data = ?5
+                     WHERE extensions.data <> ?5 OR extensions.expires_s IS DISTINCT FROM ?3
+                         OR extensions.fresh_s IS DISTINCT FROM ?4",
             )
             .and_then(|mut upsert| {
                 upsert.execute(params![
@@ -193,7 +195,7 @@ pub(super) fn of_url(conn: &Connection, url: UrlId) -> Result<(Extensions, usize
             "SELECT e.data FROM
                  (SELECT source_id FROM urls WHERE id = ?1 UNION ALL
                   SELECT source_id FROM url_sources WHERE url_id = ?1 LIMIT ?2) h
-             CROSS JOIN extensions e ON e.source_id = h.source_id AND e.url_id = ?1",
+             /*lite*/ CROSS /*end*/ JOIN extensions e ON e.source_id = h.source_id AND e.url_id = ?1",
         )
         .map_err(engine)?;
     let mut rows = query.query(params![url.0, MAX_SOURCES]).map_err(engine)?;

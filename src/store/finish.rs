@@ -24,10 +24,10 @@ impl State {
                      interval_ms = ?7,
                      rule = CASE WHEN (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN rule ELSE ?8 END,
                      why = CASE WHEN (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN why ELSE ?9 END,
-                     failures = CASE WHEN ?10 = 0 THEN 0 WHEN failing IS ?11 THEN failures + 1 ELSE 1 END,
-                     failing_since = CASE WHEN ?10 = 0 THEN NULL WHEN failing IS ?11 THEN coalesce(failing_since, ?2) ELSE ?2 END,
-                     failing = CASE ?10 WHEN 1 THEN ?11 END,
-                     last_success_at = CASE ?10 WHEN 1 THEN last_success_at ELSE ?2 END,
+                     failures = CASE WHEN ?10 = 0 THEN 0 WHEN failing IS NOT DISTINCT FROM ?11 THEN failures + 1 ELSE 1 END,
+                     failing_since = CASE WHEN ?10 = 0 THEN NULL WHEN failing IS NOT DISTINCT FROM ?11 THEN coalesce(failing_since, ?2) ELSE ?2 END,
+                     failing = CASE WHEN ?10 = 1 THEN ?11 END,
+                     last_success_at = CASE WHEN ?10 = 1 THEN last_success_at ELSE ?2 END,
                      state = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN 2 ELSE state END,
                      retired_why = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN ?9 END,
                      retired_at = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN ?2 END,
@@ -105,9 +105,12 @@ impl State {
         self.conn
             .prepare_cached(
                 "UPDATE sources SET generation = generation + 1, pending = ?2, shrunk_at = ?3,
-                     issues = CASE WHEN ?4 OR issues IS NULL THEN issues ELSE
+                     issues = CASE WHEN ?4 = 1 OR issues IS NULL THEN issues ELSE /*lite*/
                          (SELECT json_group_array(json(value)) FROM json_each(issues)
-                          WHERE value ->> 'code' <> 'shrunk') END
+                          WHERE value ->> 'code' <> 'shrunk') /*end*/ /*pg:
+                         (SELECT coalesce(json_agg(e.value ORDER BY e.place), '[]')::text
+                          FROM json_array_elements(issues::json) WITH ORDINALITY AS e (value, place)
+                          WHERE e.value ->> 'code' <> 'shrunk') */ END
                  WHERE id = ?1",
             )
             .and_then(|mut update| {
@@ -124,7 +127,10 @@ impl State {
 
     pub(super) fn write_snapshot(&mut self, id: SourceId, data: &[u8]) -> Result<(), StoreError> {
         self.conn
-            .prepare_cached("INSERT OR REPLACE INTO snapshots (source_id, data) VALUES (?1, ?2)")
+            .prepare_cached(
+                "INSERT INTO snapshots (source_id, data) VALUES (?1, ?2)
+                 ON CONFLICT (source_id) DO UPDATE SET data = ?2",
+            )
             .and_then(|mut replace| replace.execute(params![id.0, data]))
             .map(|_| ())
             .map_err(engine)
@@ -133,13 +139,13 @@ impl State {
     fn finish_read(&mut self, id: SourceId, at: i64, read: &ReadResult) -> Result<(), StoreError> {
         self.conn
             .prepare_cached(
-                "UPDATE sources SET kind = ?2, window = ?3, rolls = ?4, shrunk_at = ?5, pending = ?6,
+                "UPDATE sources SET kind = ?2, \"window\" = ?3, rolls = ?4, shrunk_at = ?5, pending = ?6,
                      generation = generation + 1,
-                     epoch = CASE ?7 WHEN 1 THEN ?8 ELSE epoch END,
+                     epoch = CASE WHEN ?7 = 1 THEN ?8 ELSE epoch END,
                      etag = ?9, last_modified = ?10, wire_hash = ?11, body_hash = ?12, bytes = ?13,
                      entries = ?14, admitted = ?15, issues = ?16, last_full_at = ?17,
-                     last_complete_at = CASE ?7 WHEN 1 THEN ?17 ELSE last_complete_at END,
-                     last_changed_at = CASE ?18 WHEN 1 THEN ?17 ELSE last_changed_at END,
+                     last_complete_at = CASE WHEN ?7 = 1 THEN ?17 ELSE last_complete_at END,
+                     last_changed_at = CASE WHEN ?18 = 1 THEN ?17 ELSE last_changed_at END,
                      hints = ?19
                  WHERE id = ?1",
             )
@@ -191,10 +197,11 @@ impl State {
                 "INSERT INTO polls (source_id, at, took_ms, result, http_status, wire_bytes, entries, counts,
                                     error, generation)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,
-                         CASE ?10 WHEN 1 THEN (SELECT generation FROM sources WHERE id = ?1) ELSE ?11 END)",
+                         CASE WHEN ?10 = 1 THEN (SELECT generation FROM sources WHERE id = ?1) ELSE ?11 END)
+                 RETURNING id",
             )
             .and_then(|mut insert| {
-                insert.execute(params![
+                let values = params![
                     end.source.0,
                     end.at.as_millisecond(),
                     end.took_ms,
@@ -206,9 +213,9 @@ impl State {
                     end.error,
                     counted,
                     version,
-                ])
+                ];
+                insert.query_row(values, |row| row.get(0))
             })
-            .map_err(engine)?;
-        Ok(self.conn.last_insert_rowid())
+            .map_err(engine)
     }
 }

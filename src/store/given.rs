@@ -210,7 +210,7 @@ impl State {
             .conn
             .prepare_cached(
                 "SELECT url_id, token, reason, band, due_s, attempt, not_before, expires_at FROM leases
-                 WHERE request_id = ?1 AND crawl_id = ?2 AND worker IS ?3 AND expires_at > ?4
+                 WHERE request_id = ?1 AND crawl_id = ?2 AND worker IS NOT DISTINCT FROM ?3 AND expires_at > ?4
                  ORDER BY not_before, url_id",
             )
             .map_err(engine)?;

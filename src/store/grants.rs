@@ -77,7 +77,7 @@ impl State {
         let mut query = self
             .conn
             .prepare_cached(
-                "WITH RECURSIVE below (id) AS (SELECT ?1 UNION
+                "WITH RECURSIVE below (id) AS (SELECT CAST(?1 AS BIGINT) UNION
                      SELECT s.id FROM sources s JOIN below b ON s.parent_id = b.id)
                  SELECT id FROM below",
             )

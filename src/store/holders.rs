@@ -74,8 +74,8 @@ impl State {
     /// a retired one keeps its snapshot until its grace period is over.
     fn is_full(&self, source: SourceId) -> Result<bool, StoreError> {
         self.conn
-            .prepare_cached("SELECT window = 0 AND (state <> 2 OR EXISTS (SELECT 1 FROM snapshots x WHERE x.source_id = s.id))
-                 FROM sources s WHERE id = ?1")
+            .prepare_cached("SELECT s.window = 0 AND (state <> 2 OR EXISTS (SELECT 1 FROM snapshots x WHERE x.source_id = s.id))
+                 FROM sources s WHERE s.id = ?1")
             .and_then(|mut query| query.query_row([source.0], |row| row.get(0)).optional())
             .map(|full| full.unwrap_or(false))
             .map_err(engine)
@@ -113,7 +113,10 @@ impl State {
 
     fn remember_side(&mut self, url: UrlId, source: SourceId) -> Result<(), StoreError> {
         self.conn
-            .prepare_cached("INSERT OR IGNORE INTO url_sources (url_id, source_id) VALUES (?1, ?2)")
+            .prepare_cached(
+                "INSERT INTO url_sources (url_id, source_id) VALUES (?1, ?2)
+                 ON CONFLICT (url_id, source_id) DO NOTHING",
+            )
             .and_then(|mut insert| insert.execute(params![url.0, source.0]))
             .map(|_| ())
             .map_err(engine)

@@ -104,15 +104,18 @@ impl State {
             return Ok(id);
         }
         let part = partition(authority);
-        self.conn
+        let id = self
+            .conn
             .prepare_cached(
-                "INSERT INTO hosts (authority, name, part, delay_ms) VALUES (?1, ?2, ?3, ?4)",
+                "INSERT INTO hosts (authority, name, part, delay_ms) VALUES (?1, ?2, ?3, ?4)
+                 RETURNING id",
             )
             .and_then(|mut insert| {
-                insert.execute(params![authority, name_of(authority), part, millis(delay)])
+                let values = params![authority, name_of(authority), part, millis(delay)];
+                insert.query_row(values, |row| row.get(0))
             })
+            .map(HostId)
             .map_err(engine)?;
-        let id = HostId(self.conn.last_insert_rowid());
         self.read_host(id)?;
         Ok(id)
     }

@@ -410,7 +410,7 @@ fn write(conn: &Connection, scope: Scope, lessons: &Lessons) -> Result<(), Store
     conn.prepare_cached(
         "INSERT INTO learned (scope, id, trust, priors, habits, moves)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-         ON CONFLICT DO UPDATE SET trust = ?3, priors = ?4, habits = ?5, moves = ?6",
+         ON CONFLICT (scope, id) DO UPDATE SET trust = ?3, priors = ?4, habits = ?5, moves = ?6",
     )
     .and_then(|mut upsert| {
         upsert.execute(params![kind, id, lessons.trust.pack(), priors, habits, moves])

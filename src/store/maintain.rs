@@ -49,7 +49,7 @@ impl State {
         let Some(conn) = self.conn.embedded() else { return Ok(false) };
         let pragma = |name: &str| {
             let sql = format!("PRAGMA {name}");
-            conn.query_row(&sql, [], |row| row.get::<_, i64>(0)).map_err(engine)
+            conn.query_row(&sql, (), |row| row.get::<_, i64>(0)).map_err(engine)
         };
         let (free, all) = (pragma("freelist_count")?, pragma("page_count")?);
         if free < SPARE_PAGES || free < all / SPARE_SHARE {
@@ -59,7 +59,7 @@ impl State {
         let mut vacuum = conn
             .prepare_cached(&format!("PRAGMA incremental_vacuum({GIVE_BACK})"))
             .map_err(engine)?;
-        let mut pages = vacuum.query([]).map_err(engine)?;
+        let mut pages = vacuum.query(()).map_err(engine)?;
         while pages.next().map_err(engine)?.is_some() {}
         Ok(true)
     }
@@ -71,9 +71,13 @@ impl State {
         }
         self.conn
             .prepare_cached(
-                "INSERT OR REPLACE INTO meta (key, value) VALUES (?1, coalesce(
+                "INSERT INTO meta (key, value) VALUES (?1, /*pg: CAST( */ coalesce(
                      (SELECT min(id) - 1 FROM changes),
-                     (SELECT seq FROM sqlite_sequence WHERE name = 'changes')))",
+                     /*lite*/ (SELECT seq FROM sqlite_sequence WHERE name = 'changes') /*end*/
+                     /*pg: (SELECT CASE WHEN is_called THEN last_value ELSE 0 END
+                            FROM changes_id_seq) */
+                 ) /*pg: AS TEXT) */)
+                 ON CONFLICT (key) DO UPDATE SET value = excluded.value",
             )
             .and_then(|mut insert| insert.execute([DROPPED]))
             .map(|_| true)

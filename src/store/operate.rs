@@ -73,7 +73,8 @@ impl State {
         let now = self.now_ms();
         self.conn
             .execute(
-                "INSERT OR IGNORE INTO blocks (crawl_id, pattern, prefix, since_at) VALUES (?1, ?2, ?3, ?4)",
+                "INSERT INTO blocks (crawl_id, pattern, prefix, since_at) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT (crawl_id, pattern, prefix) DO NOTHING",
                 params![crawl.0, pattern, prefix, now],
             )
             .map_err(engine)?;

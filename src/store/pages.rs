@@ -167,7 +167,8 @@ fn sites_from(
              FROM (SELECT * FROM sites WHERE name >= ?1 AND (?2 = 0 OR name <> ?1)
                    ORDER BY name LIMIT ?3) n
              JOIN crawls c ON c.id = n.crawl_id LEFT JOIN sources s ON s.site_id = n.id
-             GROUP BY n.id ORDER BY n.name",
+             GROUP BY n.id /*pg: , n.name, n.url, n.state, n.origin, n.urls, c.id */
+             ORDER BY n.name",
         )
         .map_err(engine)?;
     query

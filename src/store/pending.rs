@@ -79,7 +79,7 @@ impl Pending {
 }
 
 static LEASE: LazyLock<Many> = LazyLock::new(|| {
-    let head = "INSERT OR FAIL INTO leases (url_id, token, crawl_id, host_id, reason, band, due_s,
+    let head = "INSERT /*lite*/ OR FAIL /*end*/ INTO leases (url_id, token, crawl_id, host_id, reason, band, due_s,
                     attempt, leased_at, expires_at, not_before, worker, request_id) VALUES";
     Many::of_rows(head, 13, "")
 });
@@ -88,15 +88,15 @@ static UNLEASE: LazyLock<Many> =
     LazyLock::new(|| Many::of_values("DELETE FROM leases WHERE url_id IN", ""));
 
 static PLACE: LazyLock<Many> = LazyLock::new(|| {
-    let head = "INSERT OR IGNORE INTO queue (crawl_id, host_id, band, due_s, url_id, site_id,
+    let head = "INSERT /*lite*/ OR IGNORE /*end*/ INTO queue (crawl_id, host_id, band, due_s, url_id, site_id,
                     valued) VALUES";
-    Many::of_rows(head, 7, "")
+    Many::of_rows(head, 7, "/*pg: ON CONFLICT DO NOTHING */")
 });
 
 static END: LazyLock<Many> = LazyLock::new(|| {
-    let head = "INSERT OR FAIL INTO feedback (url_id, state, reason, band, due_s, attempt, record)
+    let head = "INSERT /*lite*/ OR FAIL /*end*/ INTO feedback (url_id, state, reason, band, due_s, attempt, record)
                     VALUES";
-    let tail = "ON CONFLICT DO UPDATE SET
+    let tail = "ON CONFLICT (url_id) DO UPDATE SET
         state = excluded.state, reason = excluded.reason, band = excluded.band,
         due_s = excluded.due_s, attempt = excluded.attempt, record = excluded.record";
     Many::of_rows(head, 7, tail)

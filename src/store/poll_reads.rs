@@ -39,7 +39,7 @@ pub(super) fn snapshot(
     let since: Option<i64> = conn
         .prepare_cached(
             "SELECT min(coalesce(last_complete_at, 0)) FROM sources
-             WHERE parent_id IN (?1, ?2) AND id <> ?2 AND state = 0 AND window = 0
+             WHERE parent_id IN (?1, ?2) AND id <> ?2 AND state = 0 AND sources.window = 0
                AND dropped_at IS NULL",
         )
         .and_then(|mut query| {
@@ -132,7 +132,8 @@ pub(super) fn sites(conn: &Connection, name: Option<&str>) -> Result<Vec<SiteVie
                  n.urls, max(s.last_poll_at),
                  min(s.next_poll_at) FILTER (WHERE s.state = 0)
              FROM sites n JOIN crawls c ON c.id = n.crawl_id LEFT JOIN sources s ON s.site_id = n.id
-             WHERE ?1 IS NULL OR n.name = ?1 GROUP BY n.id ORDER BY n.name",
+             WHERE CAST(?1 AS TEXT) IS NULL OR n.name = ?1
+             GROUP BY n.id /*pg: , c.id */ ORDER BY n.name",
         )
         .map_err(engine)?;
     query.query_map([name], read_site).and_then(Iterator::collect).map_err(engine)
@@ -165,8 +166,8 @@ pub(super) fn sources(
 ) -> Result<Page<SourceView>, StoreError> {
     let limit = filter.limit.clamp(1, PAGE);
     let sql = format!(
-        "{SOURCE} WHERE s.id > ?1 AND (?2 IS NULL OR n.name = ?2) AND (?3 IS NULL OR s.url = ?3)
-         AND (?4 OR s.state <> 2) ORDER BY s.id LIMIT ?5"
+        "{SOURCE} WHERE s.id > ?1 AND (CAST(?2 AS TEXT) IS NULL OR n.name = ?2)
+             AND (CAST(?3 AS TEXT) IS NULL OR s.url = ?3) AND (?4 = 1 OR s.state <> 2) ORDER BY s.id LIMIT ?5"
     );
     let mut query = conn.prepare_cached(&sql).map_err(engine)?;
     let after = filter.after.unwrap_or(0);
@@ -245,7 +246,10 @@ pub(super) fn polls_after(
 ) -> Result<Vec<PollView>, StoreError> {
     let sql = match source {
         Some(_) => format!("{POLL} WHERE p.source_id = ?1 AND p.id > ?2 ORDER BY p.id LIMIT ?3"),
-        None => format!("{POLL} WHERE ?1 IS NULL AND p.id > ?2 ORDER BY p.id LIMIT ?3"),
+        None => format!(
+            "{POLL} WHERE CAST(?1 AS BIGINT) IS NULL AND p.id > ?2
+                         ORDER BY p.id LIMIT ?3"
+        ),
     };
     let mut query = conn.prepare_cached(&sql).map_err(engine)?;
     query
@@ -349,17 +353,23 @@ pub(super) fn status(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         now,
         started_at,
-        sites: number("SELECT count(*) FROM sites WHERE state <> 2 AND ?1 = ?1", 0)?,
-        sources: number("SELECT count(*) FROM sources WHERE state = 0 AND ?1 = ?1", 0)?,
+        sites: number(
+            "SELECT count(*) FROM sites WHERE state <> 2 AND CAST(?1 AS BIGINT) = ?1",
+            0,
+        )?,
+        sources: number(
+            "SELECT count(*) FROM sources WHERE state = 0 AND CAST(?1 AS BIGINT) = ?1",
+            0,
+        )?,
         sources_due: number(
             "SELECT count(*) FROM sources WHERE state = 0 AND next_poll_at <= ?1",
             now_ms,
         )?,
         sources_failing: number(
-            "SELECT count(*) FROM sources WHERE state = 0 AND failures > 0 AND ?1 = ?1",
+            "SELECT count(*) FROM sources WHERE state = 0 AND failures > 0 AND CAST(?1 AS BIGINT) = ?1",
             0,
         )?,
-        urls: number("SELECT coalesce(sum(urls), 0) FROM sites WHERE ?1 = ?1", 0)?,
+        urls: number("SELECT coalesce(sum(urls), 0) FROM sites WHERE CAST(?1 AS BIGINT) = ?1", 0)?,
         store_bytes: database + log,
         wal_bytes: log,
         polls_24h,
@@ -370,10 +380,10 @@ pub(super) fn status(
 
 fn changes_since(conn: &Connection, since: i64) -> Result<Counts, StoreError> {
     let sums = "SELECT
-        coalesce(sum(counts ->> 'new'), 0), coalesce(sum(counts ->> 'changed'), 0),
-        coalesce(sum(counts ->> 'touched'), 0), coalesce(sum(counts ->> 'regressed'), 0),
-        coalesce(sum(counts ->> 'unchanged'), 0), coalesce(sum(counts ->> 'missing'), 0),
-        coalesce(sum(counts ->> 'removed'), 0), coalesce(sum(counts ->> 'rejected'), 0)
+        coalesce(sum(CAST(counts /*pg: ::jsonb */ ->> 'new' AS BIGINT)), 0), coalesce(sum(CAST(counts /*pg: ::jsonb */ ->> 'changed' AS BIGINT)), 0),
+        coalesce(sum(CAST(counts /*pg: ::jsonb */ ->> 'touched' AS BIGINT)), 0), coalesce(sum(CAST(counts /*pg: ::jsonb */ ->> 'regressed' AS BIGINT)), 0),
+        coalesce(sum(CAST(counts /*pg: ::jsonb */ ->> 'unchanged' AS BIGINT)), 0), coalesce(sum(CAST(counts /*pg: ::jsonb */ ->> 'missing' AS BIGINT)), 0),
+        coalesce(sum(CAST(counts /*pg: ::jsonb */ ->> 'removed' AS BIGINT)), 0), coalesce(sum(CAST(counts /*pg: ::jsonb */ ->> 'rejected' AS BIGINT)), 0)
         FROM polls WHERE at >= ?1";
     conn.prepare_cached(sums)
         .and_then(|mut query| {

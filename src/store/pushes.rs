@@ -192,7 +192,7 @@ impl State {
     fn hint_site(&mut self, site: SiteId) -> Result<(), StoreError> {
         let sources = self.column(
             "SELECT id FROM sources WHERE site_id = ?1 AND role IN (2, 3) AND state = 0
-                 AND parent_id IS NULL ORDER BY last_changed_at DESC, id LIMIT ?2",
+                 AND parent_id IS NULL ORDER BY last_changed_at DESC NULLS LAST, id LIMIT ?2",
             params![site.0, HINTED],
         )?;
         let now = self.now_ms();
@@ -209,7 +209,7 @@ impl State {
         let (count, of_host, held): (i64, i64, i64) = self
             .conn
             .prepare_cached(
-                "SELECT count(*), coalesce(sum(host = ?1), 0), coalesce(sum(bytes), 0) FROM pushes",
+                "SELECT count(*), coalesce(sum(CASE host WHEN ?1 THEN 1 ELSE 0 END), 0), coalesce(sum(bytes), 0) FROM pushes",
             )
             .and_then(|mut query| {
                 query.query_row([&push.host], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))

@@ -98,9 +98,9 @@ impl State {
         self.conn
             .prepare_cached(
                 "INSERT INTO robots (host_id, version, status, body, unreachable, crawl_delay_ms, read_at, expires_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, coalesce(?6, 0), ?7, ?8)
-                 ON CONFLICT DO UPDATE SET version = ?2, status = ?3, body = ?4, unreachable = ?5,
-                     crawl_delay_ms = coalesce(?6, crawl_delay_ms), read_at = ?7, expires_at = ?8",
+                 VALUES (?1, ?2, ?3, ?4, ?5, coalesce(CAST(?6 AS BIGINT), 0), ?7, ?8)
+                 ON CONFLICT (host_id) DO UPDATE SET version = ?2, status = ?3, body = ?4, unreachable = ?5,
+                     crawl_delay_ms = coalesce(?6, robots.crawl_delay_ms), read_at = ?7, expires_at = ?8",
             )
             .and_then(|mut upsert| {
                 upsert.execute(params![
@@ -160,17 +160,19 @@ impl State {
         let Some((source, crawl)) = found else { return Ok(Vec::new()) };
         let mut log = ChangeLog::default();
         for difference in &differences {
-            self.conn
+            let row = self
+                .conn
                 .prepare_cached(
                     "INSERT INTO robots_changes (at, source_id, version, subject, was, now)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6) RETURNING id",
                 )
                 .and_then(|mut insert| {
                     let Difference { subject, was, now: is } = difference;
-                    insert.execute(params![now, source, version, *subject as i64, was, is])
+                    let values = params![now, source, version, *subject as i64, was, is];
+                    insert.query_row(values, |row| row.get(0))
                 })
                 .map_err(engine)?;
-            log.push_robots(self.conn.last_insert_rowid());
+            log.push_robots(row);
         }
         self.changes_moved |=
             log.write(&self.conn, now, CrawlId(crawl), SourceId(source), version)?;
@@ -184,7 +186,7 @@ impl State {
         let moved = self
             .conn
             .prepare_cached(
-                "UPDATE sources INDEXED BY sources_turn SET next_poll_at = ?2,
+                "UPDATE sources /*lite*/ INDEXED BY sources_turn /*end*/ SET next_poll_at = ?2,
                      rule = 'robots-changed', why = 'the robots.txt of its host has changed'
                  WHERE host_id = ?1 AND rule = ?3 AND state = 0 AND next_poll_at IS NOT NULL",
             )

@@ -134,7 +134,7 @@ static LEASED: LazyLock<Many> = LazyLock::new(|| {
     let head = format!(
         "SELECT {COLUMNS}, l.reason, l.due_s, l.attempt, l.leased_at, l.expires_at, l.dirty, l.token
          FROM leases l
-         CROSS JOIN urls u ON u.id = l.url_id
+         /*lite*/ CROSS /*end*/ JOIN urls u ON u.id = l.url_id
          LEFT JOIN feedback f ON f.url_id = l.url_id
          WHERE l.url_id IN"
     );
@@ -248,7 +248,7 @@ impl State {
             .prepare_cached(
                 "INSERT INTO feedback (url_id, state, reason, band, due_s, attempt, record)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-                 ON CONFLICT DO UPDATE SET state = ?2, reason = ?3, band = ?4, due_s = ?5,
+                 ON CONFLICT (url_id) DO UPDATE SET state = ?2, reason = ?3, band = ?4, due_s = ?5,
                      attempt = ?6, record = ?7",
             )
             .and_then(|mut upsert| {

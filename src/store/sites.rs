@@ -71,13 +71,15 @@ impl State {
             .map_err(engine)?;
         let now = self.now_ms();
         let Some((id, old_crawl, state, url)) = known else {
-            self.conn
-                .execute(
-                    "INSERT INTO sites (name, crawl_id, url, origin, added_at) VALUES (?1, ?2, ?3, ?4, ?5)",
+            return self
+                .conn
+                .query_row(
+                    "INSERT INTO sites (name, crawl_id, url, origin, added_at)
+                     VALUES (?1, ?2, ?3, ?4, ?5) RETURNING id",
                     params![site.name, crawl.0, site.url.as_str(), authority(&site.url), now],
+                    |row| row.get(0).map(SiteId),
                 )
-                .map_err(engine)?;
-            return Ok(SiteId(self.conn.last_insert_rowid()));
+                .map_err(engine);
         };
         if old_crawl != crawl.0 {
             return Err(StoreError::Refused(format!(
@@ -273,13 +275,13 @@ impl State {
     fn hand_over_robots(&mut self, id: SiteId) -> Result<(), StoreError> {
         self.conn
             .execute(
-                "UPDATE sources SET site_id = heir FROM (
+                "UPDATE sources SET site_id = next.heir FROM (
                      SELECT r.id AS robots, min(s.site_id) AS heir
                      FROM sources r JOIN sources s ON s.host_id = r.host_id AND s.role <> 0
                      JOIN sites n ON n.id = s.site_id AND n.state = 0
                      WHERE r.role = 0 AND r.site_id = ?1 AND s.site_id <> ?1
-                     GROUP BY r.id)
-                 WHERE sources.id = robots",
+                     GROUP BY r.id) AS next
+                 WHERE sources.id = next.robots",
                 [id.0],
             )
             .map(|_| ())
@@ -445,7 +447,9 @@ impl State {
     pub(super) fn keep_row_numbers(&mut self) -> Result<(), StoreError> {
         self.conn
             .execute(
-                "INSERT OR REPLACE INTO meta (key, value) VALUES ('last_url', ?1)",
+                "INSERT INTO meta (key, value)
+                 VALUES ('last_url', /*lite*/ ?1 /*end*/ /*pg: CAST(CAST(?1 AS BIGINT) AS TEXT) */)
+                 ON CONFLICT (key) DO UPDATE SET value = excluded.value",
                 [self.last_url],
             )
             .map(|_| ())

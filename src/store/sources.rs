@@ -171,10 +171,11 @@ impl State {
             .prepare_cached(
                 "INSERT INTO sources (site_id, host_id, parent_id, depth, role, url, named_by,
                      index_lastmod, index_precision, next_poll_at, rule, why, added_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'new', 'it has never been polled', ?10)",
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'new', 'it has never been polled', ?10)
+                 RETURNING id",
             )
             .and_then(|mut insert| {
-                insert.execute(params![
+                let values = params![
                     site.map(|site| site.0),
                     host.0,
                     parent,
@@ -184,11 +185,11 @@ impl State {
                     source.named_by,
                     second,
                     precision,
-                    now,
-                ])
+                                        now,
+                ];
+                insert.query_row(values, |row| row.get(0).map(SourceId))
             })
-            .map_err(engine)?;
-        Ok(SourceId(self.conn.last_insert_rowid()))
+            .map_err(engine)
     }
 
     /// Every host with anything on it has its robots.txt polled.

@@ -131,10 +131,6 @@ impl Connection {
         }
     }
 
-    pub(super) fn last_insert_rowid(&self) -> i64 {
-        self.embedded().map_or(0, rusqlite::Connection::last_insert_rowid)
-    }
-
     /// Is no transaction open?
     pub(super) fn is_autocommit(&self) -> bool {
         match self {

@@ -190,8 +190,9 @@ impl State {
         self.last_url = self
             .conn
             .query_row(
-                "SELECT max((SELECT coalesce(max(id), 0) FROM urls),
-                     coalesce((SELECT value FROM meta WHERE key = 'last_url'), 0))",
+                "SELECT /*lite*/ max /*end*/ /*pg: GREATEST */ (
+                     (SELECT coalesce(max(id), 0) FROM urls),
+                     coalesce((SELECT CAST(value AS BIGINT) FROM meta WHERE key = 'last_url'), 0))",
                 (),
                 |row| row.get(0),
             )
@@ -209,8 +210,9 @@ impl State {
         if let Some(id) = self.find_crawl(name) {
             return Ok(id);
         }
-        self.conn.execute("INSERT INTO crawls (name) VALUES (?1)", [name]).map_err(engine)?;
-        let id = CrawlId(self.conn.last_insert_rowid());
+        let insert = "INSERT INTO crawls (name) VALUES (?1) RETURNING id";
+        let id =
+            self.conn.query_row(insert, [name], |row| row.get(0).map(CrawlId)).map_err(engine)?;
         self.crawls.insert(id, Crawl { name: name.to_owned(), paused: false });
         self.windows.insert(id, Window::new());
         Ok(id)
@@ -250,14 +252,19 @@ fn read_seed(conn: &Connection) -> Result<u64, StoreError> {
         return Ok(seed);
     }
     let seed = getrandom::u64().map_err(|e| StoreError::Engine(format!("no randomness: {e}")))?;
-    conn.execute("INSERT INTO meta (key, value) VALUES ('seed', ?1)", params![seed.cast_signed()])
-        .map_err(engine)?;
+    conn.execute(
+        "INSERT INTO meta (key, value)
+         VALUES ('seed', /*lite*/ ?1 /*end*/ /*pg: CAST(CAST(?1 AS BIGINT) AS TEXT) */)",
+        params![seed.cast_signed()],
+    )
+    .map_err(engine)?;
     Ok(seed)
 }
 
 /// The same of a store that is only looked at.
 pub(super) fn read_kept_seed(conn: &Connection) -> Result<Option<u64>, StoreError> {
-    conn.query_row("SELECT value FROM meta WHERE key = 'seed'", (), |row| row.get::<i64>(0))
+    let query = "SELECT CAST(value AS BIGINT) FROM meta WHERE key = 'seed'";
+    conn.query_row(query, (), |row| row.get::<i64>(0))
         .optional()
         .map(|seed| seed.map(i64::cast_unsigned))
         .map_err(engine)

@@ -265,7 +265,7 @@ fn is_kept(conn: &Connection, cursor: ChangeCursor) -> Result<(), StoreError> {
 
 fn end_of_dropped(conn: &Connection) -> Result<ChangeCursor, StoreError> {
     let dropped: Option<i64> = conn
-        .prepare_cached("SELECT value FROM meta WHERE key = ?1")
+        .prepare_cached("SELECT CAST(value AS BIGINT) FROM meta WHERE key = ?1")
         .and_then(|mut query| query.query_row([DROPPED], |row| row.get(0)).optional())
         .map_err(engine)?;
     Ok(dropped.map_or(ChangeCursor::START, |row| ChangeCursor { row: row + 1, taken: 0 }))
@@ -275,7 +275,10 @@ fn end_of_dropped(conn: &Connection) -> Result<ChangeCursor, StoreError> {
 /// come again.
 fn last_row(conn: &Connection) -> Result<i64, StoreError> {
     let last: Option<i64> = conn
-        .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'changes'")
+        .prepare_cached(
+            "/*lite*/ SELECT seq FROM sqlite_sequence WHERE name = 'changes' /*end*/
+             /*pg: SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM changes_id_seq */",
+        )
         .and_then(|mut query| query.query_row((), |row| row.get(0)).optional())
         .map_err(engine)?;
     Ok(last.unwrap_or(0))

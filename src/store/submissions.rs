@@ -236,7 +236,8 @@ impl State {
         self.conn
             .prepare_cached(
                 "DELETE FROM submissions WHERE id IN (SELECT id FROM submissions WHERE known = 1
-                     ORDER BY last_at DESC LIMIT -1 OFFSET ?1)",
+                     ORDER BY last_at DESC
+                     LIMIT /*lite*/ -1 /*end*/ /*pg: ALL */ OFFSET ?1)",
             )
             .and_then(|mut delete| delete.execute([MAX_KNOWN - 1]))
             .map(|_| ())
@@ -249,7 +250,7 @@ impl State {
         let (all, of_host): (i64, i64) = self
             .conn
             .prepare_cached(
-                "SELECT count(*), coalesce(sum(substr(url, 1, length(?1)) = ?1), 0)
+                "SELECT count(*), coalesce(sum(CASE substr(url, 1, length(?1)) WHEN ?1 THEN 1 ELSE 0 END), 0)
                  FROM submissions WHERE known = 0",
             )
             .and_then(|mut query| query.query_row([below], |row| Ok((row.get(0)?, row.get(1)?))))

@@ -154,11 +154,13 @@ fn sums(
     let mut query = conn
         .prepare_cached(
             "SELECT at / 3600000 AS hour, count(*),
-                 sum(result NOT IN ('changed', 'unchanged', 'not-modified')),
-                 sum(counts ->> 'new') FILTER (WHERE result IN ('changed', 'incomplete')),
-                 sum((counts ->> 'changed') + (counts ->> 'touched'))
+                 sum(CASE WHEN result IN ('changed', 'unchanged', 'not-modified') THEN 0 ELSE 1 END),
+                 sum(CAST(counts /*pg: ::jsonb */ ->> 'new' AS BIGINT)) FILTER (WHERE result IN ('changed', 'incomplete')),
+                 sum(CAST(counts /*pg: ::jsonb */ ->> 'changed' AS BIGINT)
+                     + CAST(counts /*pg: ::jsonb */ ->> 'touched' AS BIGINT))
                      FILTER (WHERE result IN ('changed', 'incomplete')),
-                 sum(counts ->> 'removed') FILTER (WHERE result IN ('changed', 'incomplete'))
+                 sum(CAST(counts /*pg: ::jsonb */ ->> 'removed' AS BIGINT))
+                     FILTER (WHERE result IN ('changed', 'incomplete'))
              FROM polls WHERE id > ?1 AND id <= ?2 AND at >= ?3 GROUP BY hour",
         )
         .map_err(engine)?;

@@ -88,7 +88,12 @@ impl State {
         }
         let now = self.now_ms();
         self.conn
-            .execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('probed_at', ?1)", [now])
+            .execute(
+                "INSERT INTO meta (key, value)
+                 VALUES ('probed_at', /*lite*/ ?1 /*end*/ /*pg: CAST(CAST(?1 AS BIGINT) AS TEXT) */)
+                 ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                [now],
+            )
             .map(|_| ())
             .map_err(engine)
     }

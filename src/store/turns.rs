@@ -58,8 +58,9 @@ impl State {
         let added = self
             .conn
             .prepare_cached(
-                "INSERT OR IGNORE INTO queue (crawl_id, host_id, band, due_s, url_id, site_id, valued)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                "INSERT /*lite*/ OR IGNORE /*end*/
+                     INTO queue (crawl_id, host_id, band, due_s, url_id, site_id, valued)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) /*pg: ON CONFLICT DO NOTHING */",
             )
             .and_then(|mut insert| {
                 insert.execute(params![
@@ -126,7 +127,10 @@ impl State {
             return Ok(());
         }
         self.conn
-            .prepare_cached("INSERT OR IGNORE INTO site_hosts (site_id, host_id) VALUES (?1, ?2)")
+            .prepare_cached(
+                "INSERT /*lite*/ OR IGNORE /*end*/ INTO site_hosts (site_id, host_id)
+                 VALUES (?1, ?2) /*pg: ON CONFLICT DO NOTHING */",
+            )
             .and_then(|mut insert| insert.execute(params![site.0, host.0]))
             .map_err(engine)?;
         if self.site_hosts.len() >= REMEMBERED {
@@ -185,12 +189,15 @@ impl State {
             self.conn
                 .prepare_cached(
                     "INSERT INTO turns (crawl_id, host_id, queued, due_s, weight)
-                     VALUES (?1, ?2, max(?3, 0), coalesce(?4, 0), coalesce(?5, 1.0))
-                     ON CONFLICT DO UPDATE SET
-                         queued = max(queued + ?3, 0),
-                         due_s = CASE WHEN queued > 0 THEN min(due_s, coalesce(?4, due_s))
-                                      ELSE coalesce(?4, due_s) END,
-                         weight = coalesce(?5, weight)",
+                     VALUES (?1, ?2, /*lite*/ max /*end*/ /*pg: GREATEST */ (CAST(?3 AS BIGINT), 0),
+                         coalesce(CAST(?4 AS BIGINT), 0),
+                         coalesce(CAST(?5 AS DOUBLE PRECISION), 1.0))
+                     ON CONFLICT (crawl_id, host_id) DO UPDATE SET
+                     queued = /*lite*/ max /*end*/ /*pg: GREATEST */ (turns.queued + ?3, 0),
+                     due_s = CASE WHEN turns.queued > 0
+                         THEN /*lite*/ min /*end*/ /*pg: LEAST */ (turns.due_s, coalesce(?4, turns.due_s))
+                         ELSE coalesce(?4, turns.due_s) END,
+                     weight = coalesce(?5, turns.weight)",
                 )
                 .and_then(|mut upsert| {
                     upsert.execute(params![
@@ -213,7 +220,7 @@ impl State {
         let mut query = self
             .conn
             .prepare_cached(
-                "SELECT t.host_id, t.due_s, t.weight, max(h.next_at, h.paused_until)
+                "SELECT t.host_id, t.due_s, t.weight, /*lite*/ max /*end*/ /*pg: GREATEST */ (h.next_at, h.paused_until)
                  FROM turns t JOIN hosts h ON h.id = t.host_id
                  WHERE t.crawl_id = ?1 AND t.queued > 0 ORDER BY t.due_s",
             )

@@ -37,7 +37,7 @@ pub(super) fn queue(
 ) -> Result<Vec<QueueView>, StoreError> {
     let mut query = conn
         .prepare_cached(
-            "SELECT id, name, paused FROM crawls WHERE ?1 IS NULL OR name = ?1 ORDER BY name",
+            "SELECT id, name, paused FROM crawls WHERE CAST(?1 AS TEXT) IS NULL OR name = ?1 ORDER BY name",
         )
         .map_err(engine)?;
     let crawls: Vec<(i64, String, bool)> = query
@@ -95,17 +95,17 @@ fn one_queue(
     Ok(QueueView {
         crawl: name,
         paused,
-        queued: number("SELECT sum(queued) FROM turns WHERE crawl_id = ?1 AND ?2 = ?2", 0)?
+        queued: number("SELECT sum(queued) FROM turns WHERE crawl_id = ?1 AND CAST(?2 AS BIGINT) = ?2", 0)?
             .unsigned_abs(),
         due,
-        leased: number("SELECT count(*) FROM leases WHERE crawl_id = ?1 AND ?2 = ?2", 0)?
+        leased: number("SELECT count(*) FROM leases WHERE crawl_id = ?1 AND CAST(?2 AS BIGINT) = ?2", 0)?
             .unsigned_abs(),
         dead: held(held::DEAD)?,
         parked: held(held::PARKED)?,
         blocked: held(held::BLOCKED)?,
         forbidden: held(held::FORBIDDEN)?,
         hosts: number(
-            "SELECT count(*) FROM turns WHERE crawl_id = ?1 AND queued > 0 AND ?2 = ?2",
+            "SELECT count(*) FROM turns WHERE crawl_id = ?1 AND queued > 0 AND CAST(?2 AS BIGINT) = ?2",
             0,
         )?
         .unsigned_abs(),
@@ -125,10 +125,11 @@ pub(super) fn peek(
     let limit = limit.clamp(1, PAGE) as usize;
     let mut hosts = conn
         .prepare_cached(
-            "SELECT t.host_id, h.authority, max(h.next_at, h.paused_until) AS clock
+            "SELECT t.host_id, h.authority, /*lite*/ max /*end*/ /*pg: GREATEST */ (h.next_at, h.paused_until)
              FROM turns t JOIN hosts h ON h.id = t.host_id
              WHERE t.crawl_id = ?1 AND t.queued > 0
-             ORDER BY max(clock, t.due_s * 1000, ?2), t.due_s, t.host_id LIMIT ?3",
+             ORDER BY /*lite*/ max /*end*/ /*pg: GREATEST */
+                 (h.next_at, h.paused_until, t.due_s * 1000, ?2), t.due_s, t.host_id LIMIT ?3",
         )
         .map_err(engine)?;
     let hosts: Vec<(i64, String, i64)> = hosts

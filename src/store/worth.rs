@@ -289,7 +289,9 @@ impl State {
 }
 
 /// Mean priority of the URLs of a site.
-pub(super) const MEAN_PRIORITY: &str = "SELECT CASE WHEN urls > 0 THEN priorities / 1000.0 / urls ELSE 0.5 END FROM sites WHERE id = ?1";
+pub(super) const MEAN_PRIORITY: &str =
+    "SELECT CASE WHEN urls > 0 THEN CAST(priorities AS DOUBLE PRECISION) / 1000.0 / urls
+                 ELSE 0.5 END FROM sites WHERE id = ?1";
 
 /// What the value of a URL rests on.
 pub(super) fn worth(

@@ -204,8 +204,10 @@ impl State {
         let spelled = (page_text(&spot.authority, &spot.path) != put.url).then_some(&put.url);
         self.conn
             .prepare_cached(
-                "INSERT OR REPLACE INTO frontier_urls (url_id, pushed, completed, spelled, metadata)
-                 VALUES (?1, 1, ?2, ?3, ?4)",
+                "INSERT INTO frontier_urls (url_id, pushed, completed, spelled, metadata)
+                 VALUES (?1, 1, ?2, ?3, ?4)
+                 ON CONFLICT (url_id) DO UPDATE SET pushed = 1, completed = ?2, spelled = ?3,
+                     metadata = ?4",
             )
             .and_then(|mut insert| {
                 insert.execute(params![id.0, again.is_none(), spelled, metadata])
@@ -351,7 +353,7 @@ impl State {
             .prepare_cached(
                 "INSERT INTO frontier_urls (url_id, pushed, completed, metadata)
                  VALUES (?1, 0, ?2, ?3)
-                 ON CONFLICT DO UPDATE SET completed = ?2, metadata = ?3",
+                 ON CONFLICT (url_id) DO UPDATE SET completed = ?2, metadata = ?3",
             )
             .and_then(|mut upsert| upsert.execute(params![row.id.0, completed, metadata]))
             .map(|_| ())

@@ -87,7 +87,9 @@ impl State {
     pub(in super::super) fn read_frontier(&mut self) -> Result<(), StoreError> {
         let delay_ms = self
             .conn
-            .query_row("SELECT value FROM meta WHERE key = ?1", [DELAY], |row| row.get(0))
+            .query_row("SELECT CAST(value AS BIGINT) FROM meta WHERE key = ?1", [DELAY], |row| {
+                row.get(0)
+            })
             .optional()
             .map_err(engine)?;
         let any = self
@@ -224,7 +226,7 @@ impl State {
         };
         let sql = format!(
             "INSERT INTO frontier_queues (crawl_id, name, {column}) VALUES (?1, ?2, ?3)
-             ON CONFLICT DO UPDATE SET {column} = ?3"
+             ON CONFLICT (crawl_id, name) DO UPDATE SET {column} = ?3"
         );
         self.conn
             .prepare_cached(&sql)
@@ -265,7 +267,9 @@ impl State {
     fn note(&self, key: &str, value: i64) -> Result<(), StoreError> {
         self.conn
             .execute(
-                "INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)",
+                "INSERT INTO meta (key, value)
+                 VALUES (?1, /*lite*/ ?2 /*end*/ /*pg: CAST(CAST(?2 AS BIGINT) AS TEXT) */)
+                 ON CONFLICT (key) DO UPDATE SET value = excluded.value",
                 params![key, value],
             )
             .map(|_| ())
@@ -286,8 +290,9 @@ impl State {
         let name = self.queue_name(host)?;
         self.conn
             .prepare_cached(
-                "INSERT INTO frontier_queues (crawl_id, name, completed) VALUES (?1, ?2, max(?3, 0))
-                 ON CONFLICT DO UPDATE SET completed = max(completed + ?3, 0)",
+                "INSERT INTO frontier_queues (crawl_id, name, completed) VALUES (?1, ?2, CASE WHEN CAST(?3 AS BIGINT) > 0 THEN ?3 ELSE 0 END)
+                 ON CONFLICT (crawl_id, name) DO UPDATE SET
+                     completed = /*lite*/ max /*end*/ /*pg: GREATEST */ (frontier_queues.completed + ?3, 0)",
             )
             .and_then(|mut upsert| upsert.execute(params![crawl.0, name, more]))
             .map_err(engine)?;
@@ -300,7 +305,9 @@ impl State {
 /// Are URLs served by this protocol?
 pub(super) fn read_active(conn: &Connection) -> Result<bool, StoreError> {
     let active: Option<i64> = conn
-        .query_row("SELECT value FROM meta WHERE key = ?1", [ACTIVE], |row| row.get(0))
+        .query_row("SELECT CAST(value AS BIGINT) FROM meta WHERE key = ?1", [ACTIVE], |row| {
+            row.get(0)
+        })
         .optional()
         .map_err(engine)?;
     Ok(active != Some(0))

@@ -108,12 +108,13 @@ fn crawl_named(conn: &Connection, name: &str) -> Result<Option<CrawlId>, StoreEr
 /// Queues with something in them.
 const QUEUES: &str = "WITH held AS (SELECT DISTINCT host_id FROM leases WHERE crawl_id = ?1),
     named AS (SELECT h.name AS name,
-                  max(t.queued > 0 OR t.host_id IN (SELECT host_id FROM held)) AS busy
+                  max(CASE WHEN t.queued > 0 OR t.host_id IN (SELECT host_id FROM held)
+                      THEN 1 ELSE 0 END) AS busy
               FROM turns t JOIN hosts h ON h.id = t.host_id
               WHERE t.crawl_id = ?1 GROUP BY h.name),
     shown AS (SELECT n.name FROM named n
               LEFT JOIN frontier_queues q ON q.crawl_id = ?1 AND q.name = n.name
-              WHERE ?2 OR (n.busy AND coalesce(q.blocked_until, 0) <= ?3))";
+              WHERE ?2 = 1 OR (n.busy = 1 AND coalesce(q.blocked_until, 0) <= ?3))";
 
 /// Queues by name.
 pub(super) fn queues(
@@ -159,18 +160,18 @@ pub(super) fn stats(
     };
     let waiting = count(
         "SELECT coalesce(sum(t.queued), 0) FROM turns t JOIN hosts h ON h.id = t.host_id
-         WHERE t.crawl_id = ?1 AND (?2 IS NULL OR h.name = ?2)",
+         WHERE t.crawl_id = ?1 AND (CAST(?2 AS TEXT) IS NULL OR h.name = ?2)",
     )?;
     let in_process = count(
         "SELECT count(*) FROM leases l JOIN hosts h ON h.id = l.host_id
-         WHERE l.crawl_id = ?1 AND (?2 IS NULL OR h.name = ?2)",
+         WHERE l.crawl_id = ?1 AND (CAST(?2 AS TEXT) IS NULL OR h.name = ?2)",
     )?;
     let completed = count(
         "SELECT coalesce(sum(completed), 0) FROM frontier_queues
-         WHERE crawl_id = ?1 AND (?2 IS NULL OR name = ?2)",
+         WHERE crawl_id = ?1 AND (CAST(?2 AS TEXT) IS NULL OR name = ?2)",
     )?;
     let queues = count(
-        "SELECT count(DISTINCT h.name) FROM hosts h WHERE (?2 IS NULL OR h.name = ?2) AND h.id IN
+        "SELECT count(DISTINCT h.name) FROM hosts h WHERE (CAST(?2 AS TEXT) IS NULL OR h.name = ?2) AND h.id IN
              (SELECT host_id FROM turns WHERE crawl_id = ?1 AND queued > 0
               UNION SELECT host_id FROM leases WHERE crawl_id = ?1)",
     )?;
@@ -238,7 +239,7 @@ pub(super) fn list(
     let end = after.saturating_add(SPAN);
     let sql = format!(
         "SELECT {COLUMNS} {TABLES}
-         WHERE u.id > ?1 AND u.id <= ?2 AND u.crawl_id = ?3 AND (?4 IS NULL OR h.name = ?4)
+         WHERE u.id > ?1 AND u.id <= ?2 AND u.crawl_id = ?3 AND (CAST(?4 AS TEXT) IS NULL OR h.name = ?4)
          ORDER BY u.id"
     );
     let mut query = conn.prepare_cached(&sql).map_err(engine)?;
@@ -272,7 +273,7 @@ pub(super) fn pushed(
              JOIN urls u ON u.id = s.url_id JOIN hosts h ON h.id = u.host_id
              WHERE s.url_id > ?1 AND s.url_id <= ?2 AND s.pushed = 1 AND u.crawl_id = ?3
                  AND u.source_id IS NULL
-                 AND (?4 IS NULL OR h.name = ?4) AND (?5 IS NULL OR u.first_seen_s < ?5)",
+                 AND (CAST(?4 AS TEXT) IS NULL OR h.name = ?4) AND (CAST(?5 AS BIGINT) IS NULL OR u.first_seen_s < ?5)",
         )
         .and_then(|mut query| {
             let before = before.map(Timestamp::as_second);

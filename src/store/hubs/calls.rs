@@ -31,7 +31,7 @@ pub(super) fn any_work(conn: &Connection, now: i64, sweep: bool) -> Result<bool,
         "SELECT EXISTS (SELECT 1 FROM topics WHERE wanted = 1 AND next_at <= ?1)
              OR EXISTS (SELECT 1 FROM callbacks WHERE expires_at <= ?1)
              OR EXISTS (SELECT 1 FROM callbacks WHERE state = 2 AND next_at <= ?1)
-             OR ?2 AND EXISTS ({UNPOLLED})"
+             OR ?2 = 1 AND EXISTS ({UNPOLLED})"
     );
     conn.prepare_cached(&sql)
         .and_then(|mut query| query.query_row(params![now, sweep], |row| row.get(0)))
@@ -128,12 +128,15 @@ impl State {
             None
         };
         let until = now + millis(VERIFY_WITHIN);
-        self.run(
-            "INSERT INTO callbacks (source_id, token, secret, hub, topic, callback, state, since_at,
-                 expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-            params![source, token.0, secret, hub.as_str(), topic, callback, ASKED, now, until],
-        )?;
-        let row = self.conn.last_insert_rowid();
+        let row = self
+            .conn
+            .query_row(
+                "INSERT INTO callbacks (source_id, token, secret, hub, topic, callback, state, since_at,
+                     expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) RETURNING id",
+                params![source, token.0, secret, hub.as_str(), topic, callback, ASKED, now, until],
+                |row| row.get(0),
+            )
+            .map_err(engine)?;
         self.run(
             "UPDATE topics SET next_at = ?2, asked_at = ?3 WHERE source_id = ?1",
             params![source, until, now],

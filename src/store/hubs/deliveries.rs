@@ -161,7 +161,7 @@ impl State {
         let (count, of_source, held): (i64, i64, i64) = self
             .conn
             .prepare_cached(
-                "SELECT count(*), coalesce(sum(source_id = ?1), 0), coalesce(sum(bytes), 0)
+                "SELECT count(*), coalesce(sum(CASE source_id WHEN ?1 THEN 1 ELSE 0 END), 0), coalesce(sum(bytes), 0)
                  FROM deliveries",
             )
             .and_then(|mut query| {
@@ -252,7 +252,7 @@ impl State {
         self.run("DELETE FROM deliveries WHERE id = ?1", [end.delivery])?;
         self.run(
             "UPDATE sources SET generation = generation + 1, rhythm = coalesce(?2, rhythm),
-                 interval_ms = ?3, last_changed_at = CASE WHEN ?4 THEN ?5 ELSE last_changed_at END
+                 interval_ms = ?3, last_changed_at = CASE WHEN ?4 = 1 THEN ?5 ELSE last_changed_at END
              WHERE id = ?1",
             params![
                 end.source.0,

@@ -85,7 +85,7 @@ impl State {
         at: i64,
     ) -> Result<(), StoreError> {
         self.run(
-            "UPDATE topics SET broken_at = ?2, next_at = min(next_at, ?3)
+            "UPDATE topics SET broken_at = ?2, next_at = /*lite*/ min /*end*/ /*pg: LEAST */ (next_at, ?3)
              WHERE source_id = ?1 AND broken_at IS NULL",
             params![source.0, at, at + ASK_ANEW_MS],
         )
@@ -114,7 +114,8 @@ impl State {
         )?;
         self.run(
             "DELETE FROM callbacks WHERE id IN (SELECT id FROM callbacks
-                 WHERE source_id = ?1 AND state = 2 ORDER BY id DESC LIMIT -1 OFFSET ?2)",
+                 WHERE source_id = ?1 AND state = 2 ORDER BY id DESC
+                 LIMIT /*lite*/ -1 /*end*/ /*pg: ALL */ OFFSET ?2)",
             params![source, MAX_LEAVING],
         )
     }
@@ -124,10 +125,12 @@ impl State {
         let now = self.now_ms();
         self.sources_moved = true;
         self.run(
-            "UPDATE sources SET next_poll_at = max(?2, coalesce(last_poll_at, 0) + interval_ms),
+            "UPDATE sources SET next_poll_at = /*lite*/ max /*end*/ /*pg: GREATEST */
+                     (?2, coalesce(last_poll_at, 0) + interval_ms),
                  rule = 'adaptive', why = 'no hub pushes it any more: polled in its own rhythm'
              WHERE id = ?1 AND rule = 'push'
-                 AND next_poll_at > max(?2, coalesce(last_poll_at, 0) + interval_ms)",
+                 AND next_poll_at > /*lite*/ max /*end*/ /*pg: GREATEST */
+                     (?2, coalesce(last_poll_at, 0) + interval_ms)",
             params![source, now],
         )
     }
@@ -178,7 +181,7 @@ impl State {
         let below = format!("{base}websub/");
         self.hubs_moved = true;
         self.run(
-            "UPDATE topics SET next_at = min(next_at, ?1) WHERE source_id IN
+            "UPDATE topics SET next_at = /*lite*/ min /*end*/ /*pg: LEAST */ (next_at, ?1) WHERE source_id IN
                  (SELECT source_id FROM callbacks
                   WHERE state < 2 AND substr(callback, 1, length(?2)) <> ?2)",
             params![now, below],

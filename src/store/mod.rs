@@ -182,6 +182,10 @@ impl Store {
     /// creates or migrates the database, registers the config's sites.
     /// Blocks; call it before serving.
     pub fn open(config: &Config, clock: Clock, metrics: Arc<Metrics>) -> Result<Self, StoreError> {
+        apart(|| Self::open_here(config, clock, metrics))
+    }
+
+    fn open_here(config: &Config, clock: Clock, metrics: Arc<Metrics>) -> Result<Self, StoreError> {
         let folder = &config.daemon.data_dir;
         let lock = DataLock::take(folder)?;
         let path = folder.join(FILE);
@@ -241,6 +245,10 @@ impl Store {
     /// Opens the store of a config to look at it, beside a daemon or without
     /// one. Everything that writes is refused. Blocks.
     pub fn open_read_only(config: &Config, clock: Clock) -> Result<Self, StoreError> {
+        apart(|| Self::look_here(config, clock))
+    }
+
+    fn look_here(config: &Config, clock: Clock) -> Result<Self, StoreError> {
         let path = config.daemon.data_dir.join(FILE);
         let home = Home::of(config)?;
         if let Home::File(path) = &home
@@ -354,6 +362,15 @@ impl Store {
     pub fn now(&self) -> Timestamp {
         self.inner.clock.now()
     }
+}
+
+/// Runs what asks a database on a thread where no futures run, as the answers of
+/// a server are waited for.
+fn apart<T: Send>(work: impl FnOnce() -> Result<T, StoreError> + Send) -> Result<T, StoreError> {
+    std::thread::scope(|scope| {
+        let panicked = |_| Err(StoreError::Engine("opening the store panicked".to_owned()));
+        scope.spawn(work).join().unwrap_or_else(panicked)
+    })
 }
 
 /// An instant from a column; one out of range is the nearest there is.

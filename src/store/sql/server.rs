@@ -8,14 +8,19 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::error::Error as _;
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::types::Value;
+use rustls::ClientConfig;
+use rustls_platform_verifier::ConfigVerifierExt as _;
 use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, NoTls, Row, Statement};
+use tokio_postgres::{Client, Config, Row, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::text::{Key, Text};
 use super::values::Sent;
@@ -36,9 +41,14 @@ pub(in crate::store) struct Server {
 
 impl Server {
     /// Reads a URL (`postgres://user:password@host:port/database`), as libpq
-    /// takes it.
+    /// takes it. Where it does not say `sslmode`, what is not this machine is
+    /// spoken to under TLS only, with a certificate that the system trusts.
     pub(in crate::store) fn new(url: &str) -> Result<Self> {
         let mut config: Config = url.parse()?;
+        if !url.contains("sslmode=") {
+            let is_near = config.get_hosts().iter().all(is_this_machine);
+            config.ssl_mode(if is_near { SslMode::Disable } else { SslMode::Require });
+        }
         config.connect_timeout(CONNECT).tcp_user_timeout(ANSWER);
         if config.get_application_name().is_none() {
             config.application_name("sitemapd");
@@ -50,9 +60,12 @@ impl Server {
     pub(in crate::store) fn connect(&self) -> Result<Session> {
         let away = |why: &dyn std::fmt::Display| Error::Away(why.to_string());
         let runtime = Builder::new_current_thread().enable_all().build().map_err(|e| away(&e))?;
-        let connecting = tokio::time::timeout(CONNECT * 2, self.config.connect(NoTls));
+        let tls = ClientConfig::with_platform_verifier().map_err(|e| away(&e))?;
         let (client, connection) = runtime
-            .block_on(async { connecting.await })
+            .block_on(async {
+                let connecting = self.config.connect(MakeRustlsConnect::new(tls));
+                tokio::time::timeout(CONNECT * 2, connecting).await
+            })
             .map_err(|_| away(&"it does not answer"))??;
         runtime.spawn(async move {
             if let Err(error) = connection.await {
@@ -207,6 +220,16 @@ impl Drop for Session {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
+    }
+}
+
+fn is_this_machine(host: &Host) -> bool {
+    match host {
+        Host::Tcp(name) => {
+            let address = name.parse::<IpAddr>();
+            name == "localhost" || address.is_ok_and(|address| address.is_loopback())
+        }
+        Host::Unix(_) => true,
     }
 }
 

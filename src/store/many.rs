@@ -2,8 +2,8 @@
 //! of what leasing and settling cost.
 //!
 //! Rows go in groups of a few sizes, so that few statements are kept prepared.
-//! Statements that insert say `OR FAIL`: what a job did is taken back as a
-//! whole, and the engine need not keep copies of pages for one statement.
+//! Statements that insert say `OR FAIL` to SQLite: what a job did is taken back
+//! as a whole, and it need not keep copies of pages for one statement.
 
 use rusqlite::types::ToSql;
 use rusqlite::{CachedStatement, Connection, Row};
@@ -19,31 +19,31 @@ pub(super) struct Many {
 }
 
 impl Many {
-    /// The values of each row in parentheses, between `head` and `tail`.
-    pub(super) fn of_rows(head: &str, width: usize, tail: &str) -> Self {
-        let row = format!("({})", vec!["?"; width].join(", "));
-        Self::of(head, &row, tail)
-    }
-
-    /// The same for rows that begin alike: with `first`, which names the `shared`
-    /// parameters, ?1 and so on.
-    pub(super) fn of_rows_sharing(
+    /// Rows after one pattern, between `head` and `tail`. It names the parameters
+    /// that all rows have in common, `shared` of them, ?1 and so on, and those of
+    /// the row, `width` of them, the numbers after. One that only PostgreSQL
+    /// needs is not the last: SQLite then passes over its value.
+    pub(super) fn of_pattern(
         head: &str,
-        (first, shared): (&str, usize),
-        width: usize,
+        row: &str,
+        (shared, width): (usize, usize),
+        tail: &str,
     ) -> Self {
-        let row = format!("({first}{})", ", ?".repeat(width));
-        Self { shared, ..Self::of(head, &row, "") }
+        let texts = GROUPS.map(|size| {
+            let rows: Vec<_> =
+                (0..size).map(|place| numbered(row, shared, place * width)).collect();
+            format!("{head} {} {tail}", rows.join(", "))
+        });
+        Self { texts, shared }
     }
 
-    /// A list of one value a row, between `head` and `tail`.
-    pub(super) fn of_values(head: &str, tail: &str) -> Self {
-        Self::of(&format!("{head} ("), "?", &format!(") {tail}"))
-    }
-
-    fn of(head: &str, row: &str, tail: &str) -> Self {
-        let texts = GROUPS.map(|size| format!("{head} {} {tail}", vec![row; size].join(", ")));
-        Self { texts, shared: 0 }
+    /// A statement that ends in a condition: `column`, a host, source or URL, is
+    /// one of the rows, of one value each.
+    pub(super) fn of_ids(head: &str, column: &str) -> Self {
+        let part = column.split_once('.').map_or(String::new(), |(table, _)| format!("{table}."));
+        let head = format!("{head} /*lite*/ {column} /*end*/ /*pg: ({part}part, {column}) */ IN (");
+        let row = "/*lite*/ ?1 /*end*/ /*pg: (CAST(?1 AS BIGINT) & 255, ?1) */";
+        Self::of_pattern(&head, row, (0, 1), ")")
     }
 
     /// Runs it over all rows; says how many were changed.
@@ -132,6 +132,20 @@ impl Values<'_, '_> {
     }
 }
 
+/// A row's pattern with its own parameters, those after `shared`, moved on by `by`.
+fn numbered(pattern: &str, shared: usize, by: usize) -> String {
+    let mut pieces = pattern.split('?');
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let end = piece.find(|c: char| !c.is_ascii_digit()).unwrap_or(piece.len());
+        let (number, rest) = piece.split_at(end);
+        let number: usize = number.parse().unwrap_or_default();
+        let number = if number > shared { number + by } else { number };
+        text.extend(["?", &number.to_string(), rest]);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,9 +154,11 @@ mod tests {
     fn any_number_of_rows_is_written_and_read_once() {
         let conn = Connection::open_in_memory().unwrap();
         conn.execute_batch("CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT) STRICT").unwrap();
-        let insert = Many::of_rows("INSERT OR FAIL INTO t (a, b) VALUES", 2, "");
-        let alike = Many::of_rows_sharing("INSERT OR FAIL INTO t (b, a) VALUES", ("?1", 1), 1);
-        let select = Many::of_values("SELECT a FROM t WHERE a IN", "");
+        let insert = Many::of_pattern("INSERT INTO t (a, b) VALUES", "(?1, ?2)", (0, 2), "");
+        // One value of a row stands in the text of the other engine only.
+        let alike = "(/*pg: ?2, */ ?1, ?3)";
+        let alike = Many::of_pattern("INSERT INTO t (b, a) VALUES", alike, (1, 2), "");
+        let select = Many::of_ids("SELECT a FROM t WHERE", "a");
         for count in [0, 1, 4, 5, 6, 24, 25, 26, 31, 55, 100, 157] {
             conn.execute("DELETE FROM t", []).unwrap();
             let rows: Vec<i64> = (0..count).collect();
@@ -152,7 +168,10 @@ mod tests {
             });
             assert_eq!(changed, Ok(rows.len()));
             conn.execute("DELETE FROM t", []).unwrap();
-            let bind = |row: &i64, values: &mut Values<'_, '_>| values.bind(row);
+            let bind = |row: &i64, values: &mut Values<'_, '_>| {
+                values.bind("passed over")?;
+                values.bind(row)
+            };
             let changed = alike.execute_sharing(&conn, &[&"all"], &rows, bind);
             assert_eq!(changed, Ok(rows.len()));
             let others =

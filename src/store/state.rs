@@ -181,7 +181,9 @@ impl State {
             .conn
             .query_row(
                 "SELECT /*lite*/ max /*end*/ /*pg: GREATEST */ (
-                     (SELECT coalesce(max(id), 0) FROM urls),
+                     (SELECT coalesce(max(id), 0) FROM /*lite*/ urls /*end*/
+                      /*pg: (SELECT (SELECT max(id) FROM urls WHERE part = p) AS id
+                             FROM generate_series(0, 255) AS p) AS last */),
                      coalesce((SELECT CAST(value AS BIGINT) FROM meta WHERE key = 'last_url'), 0))",
                 [],
                 |row| row.get(0),

@@ -64,9 +64,9 @@ impl SourceOfTruth {
         };
         match (asked, &self.local) {
             (Err(error @ ApiError::NoDaemon { .. }), Some(config)) => {
-                let data_dir = config.daemon.data_dir.clone();
+                let owned = config.clone();
                 let opened = tokio::task::spawn_blocking(move || {
-                    Store::open_read_only(&data_dir, Clock::system())
+                    Store::open_read_only(&owned, Clock::system())
                 });
                 match opened.await.map_err(anyhow::Error::new)? {
                     Ok(store) => question.answer(&store.explained_by(config)).await,

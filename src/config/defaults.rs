@@ -73,6 +73,7 @@ impl Default for Config {
             queue: Queue { order: Order::Learned, lease: 5 * MINUTE, max_attempts: 8 },
             urlfrontier: UrlFrontier { trust_dates: false },
             store: Store {
+                url: None,
                 durability: Durability::Full,
                 keep_changes: 30 * DAY,
                 keep_polls: 30 * DAY,

@@ -249,6 +249,9 @@ pub struct UrlFrontier {
 /// `[store]`
 #[derive(Debug, Clone, PartialEq)]
 pub struct Store {
+    /// The database of a server that has the store (`postgres://…`); none: a
+    /// file in the data folder. Secret: it may hold a password.
+    pub url: Option<Url>,
     /// What a 2xx means.
     pub durability: Durability,
     /// How long change events are kept.

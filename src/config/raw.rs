@@ -133,6 +133,7 @@ pub(super) struct RawUrlFrontier {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawStore {
+    pub(super) url: Leaf,
     pub(super) durability: Leaf,
     pub(super) keep_changes: Leaf,
     pub(super) keep_polls: Leaf,

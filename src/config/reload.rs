@@ -9,7 +9,7 @@ use super::{Config, Site, site};
 /// Keys that are read once, when the daemon starts: sockets, the data folder
 /// and its locks, what the HTTP client and the log format are built from, and the
 /// broker's session.
-const RESTART: [&str; 30] = [
+const RESTART: [&str; 31] = [
     "daemon.contact",
     "daemon.data_dir",
     "daemon.user_agent",
@@ -40,6 +40,7 @@ const RESTART: [&str; 30] = [
     "listen.token_file",
     "log.format",
     "store.durability",
+    "store.url",
 ];
 
 /// The difference between two configurations.

@@ -243,10 +243,19 @@ fn queue(queue: &mut Queue, raw: &RawQueue, reader: &mut Reader<'_>) {
 fn store(store: &mut Store, raw: &RawStore, reader: &mut Reader<'_>) {
     let durability = one_of(&[("full", Durability::Full), ("normal", Durability::Normal)]);
     let keep = Duration::from_secs(3_600)..=*INTERVALS.end();
+    reader.set(&mut store.url, &raw.url, |v| store_url(string(v)?).map(Some));
     reader.set(&mut store.durability, &raw.durability, durability);
     reader.set(&mut store.keep_changes, &raw.keep_changes, duration(keep.clone()));
     reader.set(&mut store.keep_polls, &raw.keep_polls, duration(keep));
     reader.set(&mut store.min_free_disk, &raw.min_free_disk, size(0..=1 << 50));
+}
+
+/// The URL of a database; it may carry a user and password.
+fn store_url(text: &str) -> Result<url::Url, String> {
+    let allowed = "allowed is postgres://user:password@host/database";
+    let url = url::Url::parse(text).map_err(|e| format!("{allowed} ({e})"))?;
+    let is_known = ["postgres", "postgresql"].contains(&url.scheme());
+    if is_known { Ok(url) } else { Err(allowed.to_owned()) }
 }
 
 fn log(log: &mut Log, raw: &RawLog, reader: &mut Reader<'_>) {

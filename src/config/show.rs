@@ -59,7 +59,7 @@ pub(super) fn settings(config: &Config, secrets: Secrets) -> Vec<Setting> {
     daemon_and_listen(config, &mut list);
     fetch(&config.fetch, secrets, &mut list);
     schedule(config, &mut list);
-    storage(config, &mut list);
+    storage(config, secrets, &mut list);
     egress(&config.egress.nats, &mut list);
     list.0
 }
@@ -134,7 +134,7 @@ fn schedule(config: &Config, list: &mut List) {
     list.add("recrawl.changefreq.absent", duration(recrawl.changefreq.absent));
 }
 
-fn storage(config: &Config, list: &mut List) {
+fn storage(config: &Config, secrets: Secrets, list: &mut List) {
     let (queue, store) = (&config.queue, &config.store);
     let order = match queue.order {
         Order::Learned => "learned",
@@ -152,6 +152,11 @@ fn storage(config: &Config, list: &mut List) {
     list.add("queue.lease", duration(queue.lease));
     list.add("queue.max_attempts", i64::from(queue.max_attempts));
     list.add("urlfrontier.trust_dates", config.urlfrontier.trust_dates);
+    let url = store.url.as_ref().map(|url| match secrets {
+        Secrets::Compared => url.to_string(),
+        Secrets::Masked => redact(url),
+    });
+    list.add_some("store.url", url);
     list.add("store.durability", durability);
     list.add("store.keep_changes", duration(store.keep_changes));
     list.add("store.keep_polls", duration(store.keep_polls));

@@ -253,6 +253,14 @@ impl From<StoreError> for Problem {
                 Kind::Busy,
                 "Another process holds the database; nothing was changed, try again.",
             ),
+            StoreError::Away(why) => {
+                tracing::warn!(error = why.escape_debug().to_string(), "the database is away");
+                Self::new(
+                    Kind::Unavailable,
+                    "The database server is away. What was asked for may have been done or \
+                     not; ask again.",
+                )
+            }
             StoreError::Full => Self::new(
                 Kind::StorageFull,
                 "The disk is full; nothing was changed. Reads still work.",
@@ -331,6 +339,7 @@ mod tests {
         let table = [
             (StoreError::Closed, Kind::Unavailable, 503),
             (StoreError::Busy, Kind::Busy, 503),
+            (StoreError::Away(text()), Kind::Unavailable, 503),
             (StoreError::Full, Kind::StorageFull, 503),
             (StoreError::NotFound(text()), Kind::NotFound, 404),
             (StoreError::Gone(text()), Kind::Gone, 410),

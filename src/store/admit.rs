@@ -9,11 +9,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-use rusqlite::Connection;
-use rusqlite::types::ToSql;
+use super::hosts::partition_of;
+use super::sql::{self, Connection, Many, ToSql};
 
 use super::apply::Chunk;
-use super::many::Many;
 use super::rows::{UrlRow, lastmod_columns, url_key};
 use super::state::State;
 use super::turns::Place;
@@ -161,7 +160,8 @@ impl State {
             _ => None,
         });
         let repeated = repeated.collect();
-        let keys: Vec<u64> = order.iter().map(|(key, _)| *key).collect();
+        let part_of = |index: usize| places.get(index).map_or(0, |(host, _)| partition_of(*host));
+        let keys: Vec<_> = order.iter().map(|(key, index)| (part_of(*index), *key)).collect();
         let mut candidates = Vec::new();
         self.lookup
             .find_sorted(&self.conn, &keys, &mut |at, id| {
@@ -233,7 +233,7 @@ static URLS: LazyLock<Many> = LazyLock::new(|| {
           ?13, ?14)",
         Reason::New as i64
     );
-    Many::of_pattern(head, &row, (4, 10), "")
+    Many::of_pattern_sharing(head, &row, (4, 10), "")
 });
 
 static PLACES: LazyLock<Many> = LazyLock::new(|| {
@@ -241,7 +241,7 @@ static PLACES: LazyLock<Many> = LazyLock::new(|| {
         "INSERT /*lite*/ OR FAIL /*end*/ INTO queue (/*pg: part, */ crawl_id, due_s, site_id,
                     valued, host_id, band, url_id) VALUES";
     let row = "(/*pg: CAST(?4 AS BIGINT) & 255, */ ?1, ?2, ?3, 0, ?4, ?5, ?6)";
-    Many::of_pattern(head, row, (3, 3), "")
+    Many::of_pattern_sharing(head, row, (3, 3), "")
 });
 
 /// Inserts rows into `urls`.
@@ -250,7 +250,7 @@ fn insert_urls(
     chunk: &Chunk,
     admissions: &[Admission],
     rows: &[FreshRow],
-) -> rusqlite::Result<usize> {
+) -> sql::Result<usize> {
     let origin = chunk.origin;
     let shared: [&dyn ToSql; 4] = [&origin.crawl.0, &origin.site.0, &origin.source.0, &chunk.now_s];
     URLS.execute_sharing(conn, &shared, rows, |fresh, values| {
@@ -270,7 +270,7 @@ fn insert_urls(
 }
 
 /// Inserts rows into `queue`.
-fn insert_places(conn: &Connection, chunk: &Chunk, rows: &[FreshRow]) -> rusqlite::Result<usize> {
+fn insert_places(conn: &Connection, chunk: &Chunk, rows: &[FreshRow]) -> sql::Result<usize> {
     let origin = chunk.origin;
     let shared: [&dyn ToSql; 3] = [&origin.crawl.0, &chunk.now_s, &origin.site.0];
     PLACES.execute_sharing(conn, &shared, rows, |fresh, values| {

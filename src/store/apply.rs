@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use rusqlite::params;
+use super::sql::params;
 
 use super::admit::Admission;
 use super::changes::ChangeLog;

@@ -5,7 +5,7 @@
 //! by it. The counts that move it are written with the settlements that they
 //! count, so that no crash loses one.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use super::sql::{Connection, OptionalExtension, params};
 
 use super::state::State;
 use super::{StoreError, engine};
@@ -302,7 +302,7 @@ impl State {
                 .and_then(|mut query| {
                     let left = COUNTED_ROWS - total;
                     query.query_row(params![crawl.0, host.0, band, now_s, left], |row| {
-                        row.get::<_, i64>(0)
+                        row.get::<i64>(0)
                     })
                 })
                 .map_err(engine)?;

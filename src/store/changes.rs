@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use rusqlite::{Connection, params};
+use super::sql::{Connection, params};
 
 use super::{StoreError, engine};
 use crate::model::{ChangeKind, CrawlId, SourceId, UrlId};

@@ -3,8 +3,8 @@
 //! Asked after every poll, so each is a few steps in an index but for the list
 //! of all that is due, which the loop asks for seldom.
 
+use super::sql::{self, Connection, OptionalExtension, Row, params};
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::polling::{DueSource, PollTarget, TARGET, read_target};
 use super::{StoreError, engine, timestamp};
@@ -56,7 +56,7 @@ pub(super) fn next_due_of(
     Ok(next)
 }
 
-fn read_due(row: &Row<'_>) -> rusqlite::Result<DueSource> {
+fn read_due(row: &Row<'_>) -> sql::Result<DueSource> {
     Ok(DueSource {
         id: SourceId(row.get(0)?),
         host: HostId(row.get(1)?),
@@ -84,7 +84,7 @@ pub(super) fn next_source_due(conn: &Connection) -> Result<Option<Timestamp>, St
     conn.prepare_cached(
         "SELECT min(next_poll_at) FROM sources WHERE state = 0 AND next_poll_at IS NOT NULL",
     )
-    .and_then(|mut query| query.query_row([], |row| row.get::<_, Option<i64>>(0)))
+    .and_then(|mut query| query.query_row((), |row| row.get::<Option<i64>>(0)))
     .map(|at| at.map(timestamp))
     .map_err(engine)
 }

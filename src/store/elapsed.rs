@@ -7,7 +7,7 @@
 //! clocks are moved by that. After another boot nobody knows; then what lies in
 //! the future is cut to what it may last.
 
-use rusqlite::{OptionalExtension, params};
+use super::sql::{OptionalExtension, params};
 
 use super::hosts::{Hosts, millis};
 use super::settle::LONGEST_PAUSE;

@@ -4,8 +4,8 @@
 //! Taken from the tables by the functions that the queue orders by, so that
 //! what is told is what decides.
 
+use super::sql::{Connection, OptionalExtension};
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension};
 
 use super::budget::Ledger;
 use super::learn::{self, Lessons, Scope};

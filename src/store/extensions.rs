@@ -7,7 +7,7 @@
 //! all of whose videos have expired is parked, unless someone asked for it,
 //! and comes back when a source moves their end or drops them.
 
-use rusqlite::{Connection, params};
+use super::sql::{Connection, params};
 
 use super::effect::Effect;
 use super::rows::{UrlRow, held};

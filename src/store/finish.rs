@@ -2,8 +2,8 @@
 //! and the next poll. Until it is made the poll has not happened, and whatever
 //! was applied before is applied again without effect.
 
+use super::sql::params;
 use jiff::Timestamp;
-use rusqlite::params;
 
 use super::polling::{Kept, PollEnd, ReadResult, SeenAgain};
 use super::state::State;

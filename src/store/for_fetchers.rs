@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::sql::Connection;
 use jiff::Timestamp;
-use rusqlite::Connection;
 use tokio::sync::watch;
 
 use super::state::State;

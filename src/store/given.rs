@@ -4,7 +4,7 @@
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use rusqlite::{OptionalExtension, params};
+use super::sql::{OptionalExtension, params};
 
 use super::hosts::{millis, page_text};
 use super::pending::NewLease;

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use rusqlite::params;
+use super::sql::params;
 use url::Url;
 
 use super::state::State;

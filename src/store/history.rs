@@ -5,8 +5,8 @@
 //! taking in the same history twice is harmless. Nothing is fetched for being
 //! in a history: only URLs that are known are trained.
 
+use super::sql::{Connection, params};
 use jiff::Timestamp;
-use rusqlite::{Connection, params};
 use url::Url;
 
 use super::policy::Policy;

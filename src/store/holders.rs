@@ -4,7 +4,7 @@
 //! leaves it is not gone. So a full source takes the first place from a
 //! window, and a URL that no full source lists any more is unlisted.
 
-use rusqlite::{OptionalExtension, params};
+use super::sql::{OptionalExtension, params};
 
 use super::effect::Origin;
 use super::rows::UrlRow;

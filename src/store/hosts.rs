@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::{OptionalExtension, params};
+use super::sql::{OptionalExtension, params};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::state::State;
@@ -18,6 +18,17 @@ use crate::parse::robots::{Robots, Rules};
 
 /// Partitions that hosts are dealt to, for when one machine is not enough.
 const PARTITIONS: u64 = 256;
+
+/// The partition of a host. In a database of a server it stands in the last eight
+/// bits of the host's number, and of those of its sources and URLs.
+pub(super) fn partition_of(host: HostId) -> i64 {
+    host.0 & 255
+}
+
+/// The same by its authority.
+pub(super) fn partition(authority: &str) -> i64 {
+    (xxh3_64(authority.as_bytes()) % PARTITIONS).cast_signed()
+}
 
 /// Hosts remembered at most; beyond that all are read again when needed.
 const REMEMBERED: usize = 200_000;
@@ -66,11 +77,6 @@ impl HostRules {
     }
 }
 
-/// The partition of a host: fixed for ever.
-pub(super) fn partition_of(authority: &str) -> i64 {
-    (xxh3_64(authority.as_bytes()) % PARTITIONS).cast_signed()
-}
-
 #[cfg(test)]
 impl Hosts {
     /// How many are remembered.
@@ -97,7 +103,7 @@ impl State {
         if let Some(id) = self.find_host(authority)? {
             return Ok(id);
         }
-        let part = partition_of(authority);
+        let part = partition(authority);
         let id = self
             .conn
             .prepare_cached(
@@ -124,7 +130,7 @@ impl State {
             .conn
             .prepare_cached("SELECT id FROM hosts WHERE /*pg: part = ?1 AND */ authority = ?2")
             .and_then(|mut query| {
-                let values = params![partition_of(authority), authority];
+                let values = params![partition(authority), authority];
                 query.query_row(values, |row| row.get(0)).optional()
             })
             .map_err(engine)?;
@@ -291,9 +297,7 @@ impl State {
                  /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut query| {
-                query
-                    .query_row([id.0], |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get(1)?)))
-                    .optional()
+                query.query_row([id.0], |row| Ok((row.get::<Vec<u8>>(0)?, row.get(1)?))).optional()
             })
             .map_err(engine)?;
         let Some((body, unreachable)) = read else { return Ok(None) };

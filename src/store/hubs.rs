@@ -16,8 +16,8 @@ mod wishes;
 
 use std::time::Duration;
 
+use super::sql::{self, Connection, OptionalExtension};
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension};
 use url::Url;
 
 use super::views::PushView;
@@ -271,8 +271,8 @@ pub(super) fn view(conn: &Connection, source: SourceId) -> Result<Option<PushVie
         FROM topics t LEFT JOIN callbacks k ON k.source_id = t.source_id
              /*pg: AND k.part = t.part */ AND k.state = 1
         WHERE t.source_id = ?1 /*pg: AND t.part = (?1 & 255) */ AND t.wanted = 1";
-    let read = |row: &rusqlite::Row<'_>| {
-        let time = |at: usize| row.get::<_, Option<i64>>(at).map(|ms| ms.map(timestamp));
+    let read = |row: &sql::Row<'_>| {
+        let time = |at: usize| row.get::<Option<i64>>(at).map(|ms| ms.map(timestamp));
         let (pushed_at, broken_at, denied_at) = (time(3)?, time(4)?, time(5)?);
         let since = time(8)?;
         let error: Option<String> = row.get(6)?;
@@ -294,7 +294,7 @@ pub(super) fn view(conn: &Connection, source: SourceId) -> Result<Option<PushVie
             since,
             lease_until: time(9)?,
             next_request_at: timestamp(row.get(1)?),
-            pushes: row.get::<_, i64>(2)?.unsigned_abs(),
+            pushes: row.get::<i64>(2)?.unsigned_abs(),
             last_push_at: pushed_at,
             broken_since: broken_at,
             error,

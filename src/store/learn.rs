@@ -12,7 +12,7 @@
 //! Keeps: memory is bounded; bytes that are none of ours teach nothing. What
 //! the numbers mean is for `recrawl`.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use super::sql::{Connection, OptionalExtension, params};
 
 use super::budget::Ledger;
 use super::rows::decode;

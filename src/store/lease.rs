@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use rusqlite::params;
+use super::sql::params;
 
 use super::budget::Asked;
 use super::given::Call;

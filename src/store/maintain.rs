@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rusqlite::{OptionalExtension, params};
+use super::sql::{OptionalExtension, params};
 use url::Url;
 
 use super::effect::{CHUNK, Effect, Origin};
@@ -46,20 +46,20 @@ impl State {
     /// Makes the file shorter where much of it is free, as after a site was
     /// forgotten; `true` if it did.
     fn give_back_pages(&mut self) -> Result<bool, StoreError> {
+        let Some(conn) = self.conn.embedded() else { return Ok(false) };
         let pragma = |name: &str| {
             let sql = format!("PRAGMA {name}");
-            self.conn.query_row(&sql, [], |row| row.get::<_, i64>(0)).map_err(engine)
+            conn.query_row(&sql, (), |row| row.get::<_, i64>(0)).map_err(engine)
         };
         let (free, all) = (pragma("freelist_count")?, pragma("page_count")?);
         if free < SPARE_PAGES || free < all / SPARE_SHARE {
             return Ok(false);
         }
         // It goes on by a page each time that it is asked for the next row.
-        let mut vacuum = self
-            .conn
+        let mut vacuum = conn
             .prepare_cached(&format!("PRAGMA incremental_vacuum({GIVE_BACK})"))
             .map_err(engine)?;
-        let mut pages = vacuum.query([]).map_err(engine)?;
+        let mut pages = vacuum.query(()).map_err(engine)?;
         while pages.next().map_err(engine)?.is_some() {}
         Ok(true)
     }
@@ -92,7 +92,7 @@ impl State {
         let oldest: Option<i64> = self
             .conn
             .prepare_cached(&format!("SELECT at FROM {table} ORDER BY id LIMIT 1"))
-            .and_then(|mut query| query.query_row([], |row| row.get(0)).optional())
+            .and_then(|mut query| query.query_row((), |row| row.get(0)).optional())
             .map_err(engine)?;
         if oldest.is_none_or(|at| at >= before) {
             return Ok(false);

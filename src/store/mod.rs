@@ -30,14 +30,15 @@ mod given;
 mod grants;
 mod history;
 mod holders;
+mod home;
 mod hosts;
 pub mod hubs;
+mod known;
 mod learn;
 mod lease;
 mod lock;
 mod lookup;
 mod maintain;
-mod many;
 mod operate;
 pub mod pages;
 mod pending;
@@ -51,9 +52,11 @@ mod refine;
 mod robots;
 mod rows;
 mod schema;
+mod server;
 mod settle;
 mod sites;
 mod sources;
+mod sql;
 mod state;
 mod stream;
 pub mod submissions;
@@ -67,12 +70,13 @@ mod wake;
 mod worth;
 mod writer;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use jiff::Timestamp;
+use rusqlite::ErrorCode;
 use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC};
-use rusqlite::{Connection, ErrorCode};
+use sql::Connection;
 
 use crate::clock::Clock;
 use crate::config::Config;
@@ -83,6 +87,7 @@ pub use extensions::Said;
 use failure::Failure;
 use figures::Figures;
 pub use history::{Imported, PastFetch};
+use home::Home;
 use lock::DataLock;
 pub use operate::MAX_NAMED;
 use policy::Policy;
@@ -92,7 +97,7 @@ pub use polling::{
 use readers::Readers;
 pub use robots::{FORBIDDEN, KeptRobots, RobotsRead, SavedRobots};
 pub use sources::{Child, ChildEffect, NewSource};
-use state::{Ears, State};
+use state::{Ears, Engine, State};
 pub use stream::{ChangeCursor, ChangeEvent, ChangeFilter, ChangePage, NoCursor};
 pub use tombstones::Deletion;
 use wake::Wake;
@@ -110,6 +115,10 @@ pub enum StoreError {
     /// Another process holds the database for longer than we wait; try again.
     #[error("the database is busy")]
     Busy,
+    /// The database server is away, or the connection to it was cut: what was
+    /// asked for may have been done or not. Try again.
+    #[error("the database server is away: {0}")]
+    Away(String),
     /// No space is left; reads still work, and writes will when there is.
     #[error("the disk is full")]
     Full,
@@ -173,16 +182,14 @@ impl Store {
     /// creates or migrates the database, registers the config's sites.
     /// Blocks; call it before serving.
     pub fn open(config: &Config, clock: Clock, metrics: Arc<Metrics>) -> Result<Self, StoreError> {
+        apart(|| Self::open_here(config, clock, metrics))
+    }
+
+    fn open_here(config: &Config, clock: Clock, metrics: Arc<Metrics>) -> Result<Self, StoreError> {
         let folder = &config.daemon.data_dir;
         let lock = DataLock::take(folder)?;
         let path = folder.join(FILE);
-        let conn = schema::open_writer(&path, config.store.durability).map_err(|e| match e {
-            // Nobody is there to try again.
-            StoreError::Busy | StoreError::Full => {
-                StoreError::Unusable(format!("{} cannot be opened: {e}", path.display()))
-            }
-            other => other,
-        })?;
+        let home = Home::of(config)?;
         let wake = Arc::new(Wake::default());
         let started_at = clock.now();
         let sources: Arc<tokio::sync::watch::Sender<u64>> = Arc::default();
@@ -195,21 +202,31 @@ impl Store {
             changes: Arc::clone(&changes),
         };
         let failure = Failure::default();
-        let (checkpointer, log) = Checkpointer::start(&path, failure.clone())?;
-        let mut state = State::open(conn, clock.clone(), Policy::new(config), metrics, ears, log)?;
+        let conn = home.open_writer(config.store.durability)?;
+        let (checkpointer, log) = match &home {
+            Home::File(path) => Checkpointer::start(path, failure.clone())
+                .map(|(thread, log)| (Some(thread), Some(log)))?,
+            Home::Server(_) => (None, None),
+        };
+        let engine = Engine { home: home.clone(), durability: config.store.durability, log };
+        let policy = Policy::new(config);
+        let opened = State::open(conn, engine, clock.clone(), policy, metrics, ears);
+        let state = opened.and_then(|mut state| {
+            state.begin()?;
+            state.mend_times()?;
+            state.sync_sites(config)?;
+            state.reload_windows()?;
+            state.commit()?;
+            Ok(state)
+        })?;
         let seed = state.seed;
-        state.begin()?;
-        state.mend_times()?;
-        state.sync_sites(config)?;
-        state.reload_windows()?;
-        state.commit()?;
         let writer = Writer::start(state, failure.clone())
             .map_err(|e| StoreError::Engine(format!("the writer cannot start: {e}")))?;
         let inner = Inner {
             writer: Some(writer),
-            _checkpointer: Some(checkpointer),
+            _checkpointer: checkpointer,
             failure,
-            readers: Readers::new(&path),
+            readers: Readers::new(home),
             wake,
             sources,
             hubs,
@@ -225,21 +242,28 @@ impl Store {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Opens the store of a data folder to look at it, beside a daemon or
-    /// without one. Everything that writes is refused.
-    pub fn open_read_only(data_dir: &Path, clock: Clock) -> Result<Self, StoreError> {
-        let path = data_dir.join(FILE);
-        if !path.is_file() {
+    /// Opens the store of a config to look at it, beside a daemon or without
+    /// one. Everything that writes is refused. Blocks.
+    pub fn open_read_only(config: &Config, clock: Clock) -> Result<Self, StoreError> {
+        apart(|| Self::look_here(config, clock))
+    }
+
+    fn look_here(config: &Config, clock: Clock) -> Result<Self, StoreError> {
+        let path = config.daemon.data_dir.join(FILE);
+        let home = Home::of(config)?;
+        if let Home::File(path) = &home
+            && !path.is_file()
+        {
             return Err(StoreError::NotFound(format!("there is no store at {}", path.display())));
         }
-        let conn = schema::open_reader(&path)?;
+        let conn = home.open_reader()?;
         let seed = state::read_kept_seed(&conn)?
-            .ok_or_else(|| StoreError::Unusable(format!("{} has no seed", path.display())))?;
+            .ok_or_else(|| StoreError::Unusable("the store has no seed".to_owned()))?;
         let inner = Inner {
             writer: None,
             _checkpointer: None,
             failure: Failure::default(),
-            readers: Readers::new(&path),
+            readers: Readers::new(home),
             wake: Arc::new(Wake::default()),
             sources: Arc::default(),
             hubs: Arc::default(),
@@ -340,6 +364,15 @@ impl Store {
     }
 }
 
+/// Runs what asks a database on a thread where no futures run, as the answers of
+/// a server are waited for.
+fn apart<T: Send>(work: impl FnOnce() -> Result<T, StoreError> + Send) -> Result<T, StoreError> {
+    std::thread::scope(|scope| {
+        let panicked = |_| Err(StoreError::Engine("opening the store panicked".to_owned()));
+        scope.spawn(work).join().unwrap_or_else(panicked)
+    })
+}
+
 /// An instant from a column; one out of range is the nearest there is.
 fn timestamp(ms: i64) -> Timestamp {
     let nearest = if ms < 0 { Timestamp::MIN } else { Timestamp::MAX };
@@ -351,7 +384,15 @@ const UNSYNCED: [std::ffi::c_int; 2] = [SQLITE_IOERR_FSYNC, SQLITE_IOERR_DIR_FSY
 
 /// What an engine error means for the caller.
 #[allow(clippy::needless_pass_by_value)] // it is what map_err hands on
-fn engine(error: rusqlite::Error) -> StoreError {
+fn engine(error: impl Into<sql::Error>) -> StoreError {
+    match error.into() {
+        sql::Error::Embedded(error) => embedded(&error),
+        sql::Error::Server(error) => server::meaning(&error),
+        sql::Error::Away(why) => StoreError::Away(why),
+    }
+}
+
+fn embedded(error: &rusqlite::Error) -> StoreError {
     let code = error.sqlite_error().map(|error| error.extended_code);
     if code.is_some_and(|code| UNSYNCED.contains(&code)) {
         return StoreError::Failed(error.to_string());

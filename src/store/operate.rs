@@ -1,6 +1,6 @@
 //! What operators ask of the queue: block, lift, replay, submit, pause.
 
-use rusqlite::params;
+use super::sql::params;
 use url::Url;
 
 use super::hosts::page_text;
@@ -43,10 +43,12 @@ impl State {
     /// Reads the blocks in force.
     pub(super) fn read_blocks(&mut self) -> Result<(), StoreError> {
         self.blocks.clear();
-        let mut query =
-            self.conn.prepare("SELECT crawl_id, pattern, prefix FROM blocks").map_err(engine)?;
+        let mut query = self
+            .conn
+            .prepare_cached("SELECT crawl_id, pattern, prefix FROM blocks")
+            .map_err(engine)?;
         let rows = query
-            .query_map([], |row| {
+            .query_map((), |row| {
                 Ok((CrawlId(row.get(0)?), Block { pattern: row.get(1)?, prefix: row.get(2)? }))
             })
             .map_err(engine)?;

@@ -4,8 +4,8 @@
 //! Every answer is bounded in rows, whatever the store holds, and none walks
 //! the URLs. What the polls found over time is in `tides`.
 
+use super::sql::{self, Connection, OptionalExtension, Row, params};
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Row, params};
 use url::Url;
 
 use super::learn::{self, Scope};
@@ -185,10 +185,10 @@ const LINE: &str = "SELECT s.id, n.name, s.url, s.role, s.state = 2, s.status,
 fn lines(
     conn: &Connection,
     sql: &str,
-    params: &[&dyn rusqlite::ToSql],
+    params: &[&dyn sql::ToSql],
 ) -> Result<Page<SourceLine>, StoreError> {
     let at = |row: &Row<'_>, index| {
-        row.get::<_, Option<i64>>(index).map(|ms: Option<i64>| ms.map(timestamp))
+        row.get::<Option<i64>>(index).map(|ms: Option<i64>| ms.map(timestamp))
     };
     let mut query = conn.prepare_cached(sql).map_err(engine)?;
     let mut items: Vec<SourceLine> = query
@@ -206,7 +206,7 @@ fn lines(
                 failing_since: at(row, 9)?,
                 last_poll_at: at(row, 10)?,
                 next_poll_at: at(row, 11)?,
-                entries: row.get::<_, i64>(12)?.unsigned_abs(),
+                entries: row.get::<i64>(12)?.unsigned_abs(),
             })
         })
         .and_then(Iterator::collect)

@@ -7,8 +7,8 @@
 
 use std::sync::LazyLock;
 
-use super::many::Many;
 use super::record::Record;
+use super::sql::{self, Many};
 use super::state::State;
 use super::turns::Place;
 use super::{StoreError, engine};
@@ -84,7 +84,7 @@ static LEASE: LazyLock<Many> = LazyLock::new(|| {
                     host_id, reason, band, due_s, attempt, leased_at, expires_at, not_before,
                     worker, request_id) VALUES";
     let row = "(/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
-    Many::of_pattern(head, row, (0, 13), "")
+    Many::of_pattern(head, row, 13, "")
 });
 
 static UNLEASE: LazyLock<Many> =
@@ -95,7 +95,7 @@ static PLACE: LazyLock<Many> = LazyLock::new(|| {
         "INSERT /*lite*/ OR IGNORE /*end*/ INTO queue (/*pg: part, */ crawl_id, host_id, band,
                     due_s, url_id, site_id, valued) VALUES";
     let row = "(/*pg: CAST(?2 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    Many::of_pattern(head, row, (0, 7), "/*pg: ON CONFLICT DO NOTHING */")
+    Many::of_pattern(head, row, 7, "/*pg: ON CONFLICT DO NOTHING */")
 });
 
 static END: LazyLock<Many> = LazyLock::new(|| {
@@ -106,7 +106,7 @@ static END: LazyLock<Many> = LazyLock::new(|| {
         state = excluded.state, reason = excluded.reason, band = excluded.band,
         due_s = excluded.due_s, attempt = excluded.attempt, record = excluded.record";
     let row = "(/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    Many::of_pattern(head, row, (0, 7), tail)
+    Many::of_pattern(head, row, 7, tail)
 });
 
 impl State {
@@ -126,7 +126,7 @@ impl State {
         Ok(())
     }
 
-    fn write_leases(&self, leases: &mut [NewLease]) -> rusqlite::Result<()> {
+    fn write_leases(&self, leases: &mut [NewLease]) -> sql::Result<()> {
         // In the order of the table: neighbours are written together.
         leases.sort_unstable_by_key(|lease| lease.url);
         LEASE
@@ -148,7 +148,7 @@ impl State {
             .map(|_| ())
     }
 
-    fn write_places(&self, places: &mut [(Place, Option<SiteId>)]) -> rusqlite::Result<()> {
+    fn write_places(&self, places: &mut [(Place, Option<SiteId>)]) -> sql::Result<()> {
         places.sort_unstable_by_key(|(place, _)| {
             (place.crawl, place.host, u8::MAX - place.band, place.due_s, place.url)
         });
@@ -165,7 +165,7 @@ impl State {
             .map(|_| ())
     }
 
-    fn write_ends(&self, ended: &mut [EndedLease]) -> rusqlite::Result<()> {
+    fn write_ends(&self, ended: &mut [EndedLease]) -> sql::Result<()> {
         ended.sort_unstable_by_key(|ended| ended.place.url);
         UNLEASE.execute(&self.conn, ended, |ended, row| row.bind(ended.place.url.0))?;
         END.execute(&self.conn, ended, |ended, row| {

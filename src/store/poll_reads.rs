@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use super::sql::{self, Connection, OptionalExtension, Row, params};
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Row, params};
 use url::Url;
 
 use super::checkpoint::{log_of, size};
-use super::hosts::partition_of;
+use super::hosts::partition;
 use super::robots::{KeptRobots, changes_of_robots, kept_robots};
 use super::rows::lastmod;
 use super::sources::{Child, role};
@@ -71,7 +71,7 @@ pub(super) fn children(
                 key: loc_key(seed, row.get_ref(1)?.as_str()?),
                 lastmod: lastmod(row.get(2)?, row.get(3)?),
                 misses: row.get(4)?,
-                dropped_at: row.get::<_, Option<i64>>(5)?.map(timestamp),
+                dropped_at: row.get::<Option<i64>>(5)?.map(timestamp),
                 retired: row.get(6)?,
             })
         })
@@ -90,7 +90,7 @@ pub(super) fn robots_of(
              WHERE /*pg: h.part = ?1 AND */ h.authority = ?2",
         )
         .and_then(|mut query| {
-            let values = params![partition_of(authority), authority];
+            let values = params![partition(authority), authority];
             query.query_row(values, |row| Ok((row.get(0)?, row.get(1)?))).optional()
         })
         .map_err(engine)?;
@@ -146,7 +146,7 @@ pub(super) fn sites(conn: &Connection, name: Option<&str>) -> Result<Vec<SiteVie
     query.query_map([name], read_site).and_then(Iterator::collect).map_err(engine)
 }
 
-pub(super) fn read_site(row: &Row<'_>) -> rusqlite::Result<SiteView> {
+pub(super) fn read_site(row: &Row<'_>) -> sql::Result<SiteView> {
     let state: i64 = row.get(3)?;
     Ok(SiteView {
         name: row.get(0)?,
@@ -208,7 +208,7 @@ pub(super) fn source(
     Ok((source, polls))
 }
 
-fn read_source(row: &Row<'_>) -> rusqlite::Result<SourceView> {
+fn read_source(row: &Row<'_>) -> sql::Result<SourceView> {
     let issues: Vec<Issue> = json(row.get(22)?);
     let severe = |issue: &&Issue| issue.severity != Severity::Warning;
     let state: i64 = row.get(7)?;
@@ -217,11 +217,11 @@ fn read_source(row: &Row<'_>) -> rusqlite::Result<SourceView> {
         site: row.get(1)?,
         url: row.get(2)?,
         role: role(row.get(3)?),
-        kind: row.get::<_, Option<String>>(4)?.as_deref().and_then(DocumentKind::parse),
+        kind: row.get::<Option<String>>(4)?.as_deref().and_then(DocumentKind::parse),
         named_by: row.get(5)?,
-        parent: row.get::<_, Option<i64>>(6)?.map(SourceId),
+        parent: row.get::<Option<i64>>(6)?.map(SourceId),
         state: word(["active", "paused", "retired"], state),
-        window: row.get::<_, i64>(8)? > 0,
+        window: row.get::<i64>(8)? > 0,
         status: row.get(9)?,
         error: row.get(10)?,
         http_status: row.get(11)?,
@@ -278,7 +278,7 @@ pub(super) fn last_polls(conn: &Connection, limit: u32) -> Result<Vec<PollView>,
     query.query_map([limit.clamp(1, PAGE)], read_poll).and_then(Iterator::collect).map_err(engine)
 }
 
-fn read_poll(row: &Row<'_>) -> rusqlite::Result<PollView> {
+fn read_poll(row: &Row<'_>) -> sql::Result<PollView> {
     Ok(PollView {
         id: row.get(0)?,
         source: SourceId(row.get(1)?),
@@ -350,7 +350,7 @@ pub(super) fn status(
 ) -> Result<StatusView, StoreError> {
     let number = |sql: &str, arg: i64| -> Result<u64, StoreError> {
         conn.prepare_cached(sql)
-            .and_then(|mut query| query.query_row([arg], |row| row.get::<_, i64>(0)))
+            .and_then(|mut query| query.query_row([arg], |row| row.get::<i64>(0)))
             .map(i64::unsigned_abs)
             .map_err(engine)
     };
@@ -422,12 +422,12 @@ fn no_source(id: SourceId) -> StoreError {
     StoreError::NotFound(format!("there is no source {id}"))
 }
 
-fn count(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
-    row.get::<_, i64>(index).map(i64::unsigned_abs)
+fn count(row: &Row<'_>, index: usize) -> sql::Result<u64> {
+    row.get::<i64>(index).map(i64::unsigned_abs)
 }
 
-fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<Timestamp>> {
-    Ok(row.get::<_, Option<i64>>(index)?.map(timestamp))
+fn time(row: &Row<'_>, index: usize) -> sql::Result<Option<Timestamp>> {
+    Ok(row.get::<Option<i64>>(index)?.map(timestamp))
 }
 
 fn word<const N: usize>(words: [&str; N], code: i64) -> String {

@@ -1,7 +1,7 @@
 //! What a poll takes from the store, and what it leaves there.
 
+use super::sql::{self, Row};
 use jiff::Timestamp;
-use rusqlite::Row;
 use url::Url;
 
 use super::effect::Origin;
@@ -291,32 +291,30 @@ pub(super) const TARGET: &str = "SELECT
     LEFT JOIN callbacks k ON k.source_id = t.source_id /*pg: AND k.part = t.part */ AND k.state = 1";
 
 /// Reads a row of [`TARGET`].
-pub(super) fn read_target(row: &Row<'_>) -> rusqlite::Result<PollTarget> {
+pub(super) fn read_target(row: &Row<'_>) -> sql::Result<PollTarget> {
     let url: String = row.get(8)?;
-    let url = Url::parse(&url).map_err(|e| {
-        rusqlite::Error::FromSqlConversionFailure(8, rusqlite::types::Type::Text, Box::new(e))
-    })?;
-    let hash = |index: usize| -> rusqlite::Result<Option<u128>> {
-        Ok(row.get::<_, Option<[u8; 16]>>(index)?.map(u128::from_be_bytes))
+    let url = Url::parse(&url).map_err(|e| sql::Error::unread(8, Box::new(e)))?;
+    let hash = |index: usize| -> sql::Result<Option<u128>> {
+        Ok(row.get::<Option<[u8; 16]>>(index)?.map(u128::from_be_bytes))
     };
-    let time = |index: usize| -> rusqlite::Result<Option<Timestamp>> {
-        Ok(row.get::<_, Option<i64>>(index)?.map(timestamp))
+    let time = |index: usize| -> sql::Result<Option<Timestamp>> {
+        Ok(row.get::<Option<i64>>(index)?.map(timestamp))
     };
     Ok(PollTarget {
         id: SourceId(row.get(0)?),
-        site: row.get::<_, Option<i64>>(1)?.map(SiteId),
+        site: row.get::<Option<i64>>(1)?.map(SiteId),
         site_name: row.get(2)?,
         crawl: CrawlId(row.get(3)?),
         host: HostId(row.get(4)?),
-        parent: row.get::<_, Option<i64>>(5)?.map(SourceId),
+        parent: row.get::<Option<i64>>(5)?.map(SourceId),
         depth: row.get(6)?,
         role: role(row.get(7)?),
         url,
-        kind: row.get::<_, Option<String>>(9)?.as_deref().and_then(DocumentKind::parse),
+        kind: row.get::<Option<String>>(9)?.as_deref().and_then(DocumentKind::parse),
         window: row.get(10)?,
         rolls: row.get(11)?,
         shrunk_at: time(12)?,
-        pending: row.get::<_, i64>(13)?.unsigned_abs(),
+        pending: row.get::<i64>(13)?.unsigned_abs(),
         index_lastmod: lastmod(row.get(14)?, row.get(15)?),
         due_at: timestamp(row.get(16)?),
         interval_ms: row.get(17)?,
@@ -329,7 +327,7 @@ pub(super) fn read_target(row: &Row<'_>) -> rusqlite::Result<PollTarget> {
         body_hash: hash(25)?,
         last_complete_at: time(26)?,
         last_full_at: time(27)?,
-        entries: row.get::<_, i64>(28)?.unsigned_abs(),
+        entries: row.get::<i64>(28)?.unsigned_abs(),
         added_at: timestamp(row.get(29)?),
         named_by: row.get(30)?,
         asked: row.get(31)?,
@@ -338,20 +336,20 @@ pub(super) fn read_target(row: &Row<'_>) -> rusqlite::Result<PollTarget> {
         failing: row.get(34)?,
         rhythm: row.get(35)?,
         moved: read_moved(row)?,
-        site_origin: row.get::<_, Option<String>>(39)?.and_then(|text| Url::parse(&text).ok()),
+        site_origin: row.get::<Option<String>>(39)?.and_then(|text| Url::parse(&text).ok()),
         home_unseen: row.get(40)?,
         push: read_push(row)?,
     })
 }
 
-fn read_push(row: &Row<'_>) -> rusqlite::Result<Option<Push>> {
-    let time = |index: usize| row.get::<_, Option<i64>>(index).map(|ms| ms.map(timestamp));
+fn read_push(row: &Row<'_>) -> sql::Result<Option<Push>> {
+    let time = |index: usize| row.get::<Option<i64>>(index).map(|ms| ms.map(timestamp));
     let (Some(since), Some(until)) = (time(41)?, time(42)?) else { return Ok(None) };
     let (pushed_at, hinted_at, broken_at) = (time(43)?, time(44)?, time(45)?);
     Ok(Some(Push { since, until, pushed_at, hinted_at, broken_at, waiting: row.get(46)? }))
 }
 
-fn read_moved(row: &Row<'_>) -> rusqlite::Result<Option<Moved>> {
+fn read_moved(row: &Row<'_>) -> sql::Result<Option<Moved>> {
     let to: Option<String> = row.get(36)?;
     let Some(to) = to.and_then(|to| Url::parse(&to).ok()) else { return Ok(None) };
     Ok(Some(Moved { to, polls: row.get(37)?, since: timestamp(row.get(38)?) }))

@@ -6,7 +6,7 @@
 //! site has beyond what its own sitemaps name. A push whose key could not be
 //! checked yet waits here, bounded, and for a day at most.
 
-use rusqlite::{OptionalExtension, params};
+use super::sql::{OptionalExtension, params};
 use url::Url;
 
 use super::rows::url_key;
@@ -140,7 +140,7 @@ impl Store {
         let any = self
             .read(move |conn| {
                 conn.prepare_cached("SELECT EXISTS (SELECT 1 FROM pushes WHERE next_at <= ?1)")
-                    .and_then(|mut query| query.query_row([now], |row| row.get::<_, bool>(0)))
+                    .and_then(|mut query| query.query_row([now], |row| row.get::<bool>(0)))
                     .map_err(engine)
             })
             .await?;

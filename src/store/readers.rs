@@ -3,27 +3,27 @@
 //! A read transaction that stays open keeps the log from being reset, so no
 //! cursor outlives its call and nothing waits in between.
 
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rusqlite::Connection;
+use super::sql::Connection;
 use tokio::sync::Semaphore;
 
-use super::{StoreError, schema};
+use super::StoreError;
+use super::home::Home;
 
 /// Reads at once at most.
 const CONNECTIONS: usize = 4;
 
 /// The connections, opened as they are needed.
 pub(super) struct Readers {
-    path: PathBuf,
+    home: Home,
     idle: Arc<Mutex<Vec<Connection>>>,
     room: Semaphore,
 }
 
 impl Readers {
-    pub(super) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), idle: Arc::default(), room: Semaphore::new(CONNECTIONS) }
+    pub(super) fn new(home: Home) -> Self {
+        Self { home, idle: Arc::default(), room: Semaphore::new(CONNECTIONS) }
     }
 
     /// Runs a query on the blocking pool, in one read transaction.
@@ -33,17 +33,17 @@ impl Readers {
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
         let _room = self.room.acquire().await.map_err(|_| StoreError::Closed)?;
-        let path = self.path.clone();
+        let home = self.home.clone();
         let idle = Arc::clone(&self.idle);
         let read = tokio::task::spawn_blocking(move || {
             let conn = match lock(&idle).pop() {
                 Some(conn) => conn,
-                None => schema::open_reader(&path)?,
+                None => home.open_reader()?,
             };
-            conn.execute_batch("BEGIN").map_err(super::engine)?;
+            conn.begin_reading().map_err(super::engine)?;
             let result = query(&conn);
             // A read has nothing to lose: however it ends, it ends here.
-            if conn.execute_batch("ROLLBACK").is_ok() {
+            if conn.rollback().is_ok() {
                 lock(&idle).push(conn);
             }
             result

@@ -6,7 +6,7 @@
 //! corrected due time, what is goes into the window by its value. Nothing else
 //! ever moves a row because time passes or the price moves.
 
-use rusqlite::params;
+use super::sql::params;
 
 use super::rows::{LISTED_WITH_ROWS, UrlRow, held, read_listed};
 use super::state::State;

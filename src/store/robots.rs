@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::sql::{Connection, OptionalExtension, params};
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
 
 use super::changes::ChangeLog;
 use super::hosts::{MAX_CRAWL_DELAY, millis};

@@ -2,13 +2,13 @@
 
 use std::sync::LazyLock;
 
+use super::hosts::partition_of;
+use super::sql::{self, Connection, Many, Row, params};
 use jiff::Timestamp;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Row, params};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::ending::Lease;
-use super::many::Many;
 use super::record::Record;
 use super::state::State;
 use super::turns::Place;
@@ -169,7 +169,7 @@ impl State {
         key: u64,
     ) -> Result<Option<UrlRow>, StoreError> {
         let mut candidates = Vec::new();
-        self.lookup.find(&self.conn, key, &mut candidates).map_err(engine)?;
+        self.lookup.find(&self.conn, (partition_of(host), key), &mut candidates).map_err(engine)?;
         for id in candidates {
             let Some(row) = self.url_row(id)? else { continue };
             // The hash only says "perhaps": the text decides.
@@ -366,7 +366,7 @@ pub(super) fn read_listed(
     row: &Row<'_>,
     crawl: CrawlId,
     host: HostId,
-) -> rusqlite::Result<(Place, Option<Box<UrlRow>>)> {
+) -> sql::Result<(Place, Option<Box<UrlRow>>)> {
     const PLACE: usize = 5;
     let band: i64 = row.get(0)?;
     let place = Place {
@@ -384,15 +384,15 @@ pub(super) fn read_listed(
 
 /// Reads [`COLUMNS`], the first of which stands at `at`; of leases they say
 /// nothing.
-fn read_row(row: &Row<'_>, at: usize) -> rusqlite::Result<UrlRow> {
+fn read_row(row: &Row<'_>, at: usize) -> sql::Result<UrlRow> {
     let packed = row.get_ref(at + WIDTH - 1)?.as_blob_or_null()?;
     let record = packed.map(Record::unpack);
     Ok(UrlRow {
         id: UrlId(row.get(at)?),
         crawl: CrawlId(row.get(at + 1)?),
         host: HostId(row.get(at + 2)?),
-        site: row.get::<_, Option<i64>>(at + 3)?.map(SiteId),
-        source: row.get::<_, Option<i64>>(at + 4)?.map(SourceId),
+        site: row.get::<Option<i64>>(at + 3)?.map(SiteId),
+        source: row.get::<Option<i64>>(at + 4)?.map(SourceId),
         path: row.get(at + 5)?,
         listed: row.get(at + 6)?,
         lastmod: lastmod(row.get(at + 7)?, row.get(at + 8)?),

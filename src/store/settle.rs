@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
+use super::sql::{OptionalExtension, params};
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, params};
 
 use super::budget::Ledger;
 use super::ending::{End, Lease};

@@ -1,6 +1,6 @@
 //! Sites: registered by the config, learned, paused, forgotten.
 
-use rusqlite::{OptionalExtension, params};
+use super::sql::{self, OptionalExtension, params};
 use url::Url;
 
 use super::sources::NewSource;
@@ -41,8 +41,10 @@ impl State {
             }
             self.sync_sources(id, site)?;
         }
-        let mut query =
-            self.conn.prepare("SELECT id, name FROM sites WHERE state <> ?1").map_err(engine)?;
+        let mut query = self
+            .conn
+            .prepare_cached("SELECT id, name FROM sites WHERE state <> ?1")
+            .map_err(engine)?;
         let known: Vec<(i64, String)> = query
             .query_map([site_state::UNREGISTERED], |row| Ok((row.get(0)?, row.get(1)?)))
             .and_then(Iterator::collect)
@@ -321,9 +323,9 @@ impl State {
     /// Which sites are not leased from.
     pub(super) fn read_paused_sites(&mut self) -> Result<(), StoreError> {
         let mut query =
-            self.conn.prepare("SELECT id FROM sites WHERE state <> 0").map_err(engine)?;
+            self.conn.prepare_cached("SELECT id FROM sites WHERE state <> 0").map_err(engine)?;
         self.paused_sites = query
-            .query_map([], |row| Ok(SiteId(row.get(0)?)))
+            .query_map((), |row| Ok(SiteId(row.get(0)?)))
             .and_then(Iterator::collect)
             .map_err(engine)?;
         Ok(())
@@ -498,11 +500,7 @@ impl State {
     }
 
     /// One column of numbers.
-    pub(super) fn column(
-        &self,
-        sql: &str,
-        args: impl rusqlite::Params,
-    ) -> Result<Vec<i64>, StoreError> {
+    pub(super) fn column(&self, sql: &str, args: impl sql::Params) -> Result<Vec<i64>, StoreError> {
         let mut query = self.conn.prepare_cached(sql).map_err(engine)?;
         query.query_map(args, |row| row.get(0)).and_then(Iterator::collect).map_err(engine)
     }

@@ -1,7 +1,7 @@
 //! Sources: registered, due, polled, retired.
 
+use super::sql::{OptionalExtension, params};
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, params};
 use url::Url;
 
 use super::polling::NextPollAt;
@@ -135,7 +135,7 @@ impl State {
     fn site_sources(&self, site: SiteId) -> Result<u64, StoreError> {
         self.conn
             .prepare_cached("SELECT sources FROM sites WHERE id = ?1")
-            .and_then(|mut query| query.query_row([site.0], |row| row.get::<_, i64>(0)))
+            .and_then(|mut query| query.query_row([site.0], |row| row.get::<i64>(0)))
             .map(i64::unsigned_abs)
             .map_err(engine)
     }

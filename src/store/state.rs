@@ -8,13 +8,14 @@
 
 use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use super::sql::{Connection, OptionalExtension, params};
 
 use super::ahead::Ahead;
 use super::checkpoint::LogKeeper;
+use super::home::Home;
 use super::hosts::Hosts;
+use super::known::Known;
 use super::learn::Learning;
-use super::lookup::Lookup;
 use super::operate::Block;
 use super::pending::Pending;
 use super::policy::Policy;
@@ -24,6 +25,7 @@ use super::wake::Wake;
 use super::{StoreError, engine};
 use crate::by_id::{ById, IdSet};
 use crate::clock::Clock;
+use crate::config::Durability;
 use crate::metrics::Metrics;
 use crate::model::{CrawlId, HostId, SiteId};
 use crate::queue::window::Window;
@@ -48,6 +50,14 @@ pub(super) struct Ears {
     pub(super) changes: Arc<watch::Sender<u64>>,
 }
 
+/// What the connection is to, and how another is made.
+pub(super) struct Engine {
+    pub(super) home: Home,
+    pub(super) durability: Durability,
+    /// Keeps the log of a file short.
+    pub(super) log: Option<LogKeeper>,
+}
+
 /// The writer thread's own.
 pub(super) struct State {
     pub(super) conn: Connection,
@@ -56,7 +66,7 @@ pub(super) struct State {
     pub(super) metrics: Arc<Metrics>,
     /// Keys every hash of this store (see [`super::Store::seed`]).
     pub(super) seed: u64,
-    pub(super) lookup: Lookup,
+    pub(super) lookup: Known,
     pub(super) hosts: Hosts,
     pub(super) crawls: ById<CrawlId, Crawl>,
     pub(super) windows: ById<CrawlId, Window>,
@@ -94,21 +104,21 @@ pub(super) struct State {
     pub(super) written_before: u64,
     pub(super) trouble: Trouble,
     pub(super) ears: Ears,
-    pub(super) log: LogKeeper,
+    pub(super) engine: Engine,
 }
 
 impl State {
     /// Reads what the writer needs from a database that is open and current.
     pub(super) fn open(
         conn: Connection,
+        engine: Engine,
         clock: Clock,
         policy: Policy,
         metrics: Arc<Metrics>,
         ears: Ears,
-        log: LogKeeper,
     ) -> Result<Self, StoreError> {
         let seed = read_seed(&conn)?;
-        let lookup = Lookup::open(&conn).map_err(engine)?;
+        let lookup = Known::open(&conn).map_err(super::engine)?;
         let mut state = Self {
             conn,
             clock,
@@ -137,7 +147,7 @@ impl State {
             written_before: 0,
             trouble: Trouble::default(),
             ears,
-            log,
+            engine,
         };
         state.remember()?;
         Ok(state)
@@ -185,7 +195,7 @@ impl State {
                       /*pg: (SELECT (SELECT max(id) FROM urls WHERE part = p) AS id
                              FROM generate_series(0, 255) AS p) AS last */),
                      coalesce((SELECT CAST(value AS BIGINT) FROM meta WHERE key = 'last_url'), 0))",
-                [],
+                (),
                 |row| row.get(0),
             )
             .map_err(engine)?;
@@ -229,9 +239,9 @@ impl State {
 }
 
 fn read_crawls(conn: &Connection) -> Result<ById<CrawlId, Crawl>, StoreError> {
-    let mut query = conn.prepare("SELECT id, name, paused FROM crawls").map_err(engine)?;
+    let mut query = conn.prepare_cached("SELECT id, name, paused FROM crawls").map_err(engine)?;
     let rows = query
-        .query_map([], |row| {
+        .query_map((), |row| {
             Ok((CrawlId(row.get(0)?), Crawl { name: row.get(1)?, paused: row.get(2)? }))
         })
         .map_err(engine)?;
@@ -256,7 +266,7 @@ fn read_seed(conn: &Connection) -> Result<u64, StoreError> {
 /// The same of a store that is only looked at.
 pub(super) fn read_kept_seed(conn: &Connection) -> Result<Option<u64>, StoreError> {
     let query = "SELECT CAST(value AS BIGINT) FROM meta WHERE key = 'seed'";
-    conn.query_row(query, [], |row| row.get::<_, i64>(0))
+    conn.query_row(query, (), |row| row.get::<i64>(0))
         .optional()
         .map(|seed| seed.map(i64::cast_unsigned))
         .map_err(engine)

@@ -8,8 +8,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::sql::{Connection, OptionalExtension, Row};
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::changes::Told;
 use super::rows::{decode, lastmod};
@@ -151,8 +151,8 @@ pub(super) fn after(
                 page.next = ChangeCursor { row: id, taken: index + 1 };
                 let event = match told {
                     Told::Url(kind, _) if !filter.wants(kind.as_str()) => None,
-                    Told::Url(kind, url) => event(conn, row, page.next, kind, url)?,
-                    Told::Robots(said) => event_of_robots(conn, row, page.next, said)?
+                    Told::Url(kind, url) => event(conn, &row, page.next, kind, url)?,
+                    Told::Robots(said) => event_of_robots(conn, &row, page.next, said)?
                         .filter(|event| filter.wants(event.kind)),
                 };
                 let site = &filter.site;
@@ -281,7 +281,7 @@ fn last_row(conn: &Connection) -> Result<i64, StoreError> {
             "/*lite*/ SELECT seq FROM sqlite_sequence WHERE name = 'changes' /*end*/
              /*pg: SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM changes_id_seq */",
         )
-        .and_then(|mut query| query.query_row([], |row| row.get(0)).optional())
+        .and_then(|mut query| query.query_row((), |row| row.get(0)).optional())
         .map_err(engine)?;
     Ok(last.unwrap_or(0))
 }

@@ -8,11 +8,11 @@
 
 use std::collections::BTreeMap;
 
+use super::sql::{self, Connection, OptionalExtension, params};
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
 use url::{Host, Url};
 
-use super::hosts::partition_of;
+use super::hosts::partition;
 use super::state::State;
 use super::views::{Page, PollView, SourceView};
 use super::writer::Lane;
@@ -320,7 +320,7 @@ fn sources_at(conn: &Connection, url: &Url) -> Result<Vec<Place>, StoreError> {
         )
         .map_err(engine)?;
     query
-        .query_map(params![partition_of(&authority(url)), authority(url), url.as_str()], |row| {
+        .query_map(params![partition(&authority(url)), authority(url), url.as_str()], |row| {
             Ok(Place { id: SourceId(row.get(0)?), polled: row.get(1)? })
         })
         .and_then(Iterator::collect)
@@ -353,14 +353,14 @@ fn no_submission(id: SubmissionId) -> StoreError {
 
 const SUBMISSION: &str = "SELECT id, token, url, at, last_at, times FROM submissions";
 
-fn read_submission(row: &rusqlite::Row<'_>) -> rusqlite::Result<SubmissionView> {
+fn read_submission(row: &sql::Row<'_>) -> sql::Result<SubmissionView> {
     Ok(SubmissionView {
         row: row.get(0)?,
         id: SubmissionId(row.get(1)?),
         url: row.get(2)?,
         at: timestamp(row.get(3)?),
         last_at: timestamp(row.get(4)?),
-        times: row.get::<_, i64>(5)?.unsigned_abs(),
+        times: row.get::<i64>(5)?.unsigned_abs(),
         source: None,
         poll: None,
     })

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use super::sql::{Connection, OptionalExtension, Row, params};
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{Store, StoreError, engine, timestamp};
 
@@ -119,7 +119,7 @@ fn tide_part(
 ) -> Result<TidePart, StoreError> {
     let (oldest, newest): (Option<i64>, Option<i64>) = conn
         .prepare_cached("SELECT (SELECT min(id) FROM polls), (SELECT max(id) FROM polls)")
-        .and_then(|mut query| query.query_row([], |row| Ok((row.get(0)?, row.get(1)?))))
+        .and_then(|mut query| query.query_row((), |row| Ok((row.get(0)?, row.get(1)?))))
         .map_err(engine)?;
     let (oldest, newest) = (oldest.unwrap_or(1) - 1, newest.unwrap_or(0));
     let (first, last) = seen.unwrap_or((newest, newest));
@@ -165,7 +165,7 @@ fn sums(
         )
         .map_err(engine)?;
     let sum = |row: &Row<'_>, index| {
-        row.get::<_, Option<i64>>(index).map(|sum| sum.unwrap_or(0).unsigned_abs())
+        row.get::<Option<i64>>(index).map(|sum| sum.unwrap_or(0).unsigned_abs())
     };
     query
         .query_map(params![after, to, since * HOUR_MS], |row| {

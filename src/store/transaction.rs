@@ -6,6 +6,7 @@
 //! as it may when it cannot write, is given up whole.
 
 use super::learn::Learning;
+use super::sql::Session;
 use super::state::State;
 use super::turns::TurnDeltas;
 use super::{StoreError, engine};
@@ -24,16 +25,28 @@ impl State {
     pub(super) fn begin(&mut self) -> Result<(), StoreError> {
         self.forget_lessons();
         self.kept_jobs = 0;
+        self.connect_again()?;
         if self.trouble.is_stale {
             self.remember()?;
         }
         self.written_before = self.conn.total_changes();
-        self.conn.execute_batch("BEGIN IMMEDIATE").map_err(engine)
+        self.conn.begin().map_err(engine)
+    }
+
+    /// Makes another connection to a server where the last one broke. Whatever
+    /// was not committed over that one is gone, and what memory knows may be.
+    fn connect_again(&mut self) -> Result<(), StoreError> {
+        if !self.conn.server().is_some_and(Session::is_broken) {
+            return Ok(());
+        }
+        self.trouble.is_stale = true;
+        self.conn = self.engine.home.open_writer(self.engine.durability)?;
+        tracing::info!("connected to the database again");
+        Ok(())
     }
 
     pub(super) fn commit(&mut self) -> Result<(), StoreError> {
-        let committed =
-            self.write_lessons().and_then(|()| self.conn.execute_batch("COMMIT").map_err(engine));
+        let committed = self.write_lessons().and_then(|()| self.conn.commit().map_err(engine));
         if let Err(error) = &committed {
             self.give_up(error);
             return committed;
@@ -59,7 +72,7 @@ impl State {
         self.trouble.is_full |= *why == StoreError::Full;
         if !self.conn.is_autocommit() {
             // Where even this fails, so does the next transaction.
-            let _ = self.conn.execute_batch("ROLLBACK");
+            let _ = self.conn.rollback();
         }
         self.learning = Learning::default();
         self.pending.clear();
@@ -97,7 +110,7 @@ impl State {
             (true, false) => self.conn.execute_batch("SAVEPOINT job").map_err(engine),
             (true, true) => Err(StoreError::Engine("the transaction was taken back".to_owned())),
             (false, false) => Ok(()),
-            (false, true) => self.conn.execute_batch("BEGIN IMMEDIATE").map_err(engine),
+            (false, true) => self.conn.begin().map_err(engine),
         }
     }
 
@@ -126,9 +139,9 @@ impl State {
             self.conn.execute_batch("ROLLBACK TO job; RELEASE job").map_err(engine)?;
         } else {
             if !self.conn.is_autocommit() {
-                self.conn.execute_batch("ROLLBACK").map_err(engine)?;
+                self.conn.rollback().map_err(engine)?;
             }
-            self.conn.execute_batch("BEGIN IMMEDIATE").map_err(engine)?;
+            self.conn.begin().map_err(engine)?;
         }
         if self.conn.total_changes() != self.written_before_job {
             return self.remember();
@@ -145,8 +158,7 @@ impl State {
         if self.trouble.is_stale || !self.lookup.has_merge() {
             return Ok(());
         }
-        let tx = self.conn.unchecked_transaction().map_err(engine)?;
-        let merged = self.lookup.merge_step(&tx, budget).and_then(|_| tx.commit()).map_err(engine);
+        let merged = self.lookup.merge_step(&self.conn, budget).map_err(engine);
         if merged.is_err() {
             self.trouble.is_stale = true;
             self.lookup.reload(&self.conn).map_err(engine)?;
@@ -157,7 +169,10 @@ impl State {
 
     /// Keeps the write-ahead log short.
     pub(super) fn tend_log(&self) -> Result<(), StoreError> {
-        self.log.tend(&self.conn)
+        match (&self.engine.log, self.conn.embedded()) {
+            (Some(log), Some(conn)) => log.tend(conn),
+            _ => Ok(()),
+        }
     }
 
     /// Writes what has waited for a quiet moment.
@@ -177,6 +192,9 @@ impl State {
             if error.is_fatal() {
                 return Err(error);
             }
+        }
+        if self.conn.embedded().is_none() {
+            return Ok(());
         }
         let tidy = "PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);";
         self.conn.execute_batch(tidy).map_err(engine).or_else(|error| {

@@ -3,7 +3,7 @@
 //! Rows of `queue` and counts of `turns` change in the same transaction, and
 //! the window in memory hears of each row.
 
-use rusqlite::{Row, params};
+use super::sql::{self, Row, params};
 
 use super::state::State;
 use super::{StoreError, engine};
@@ -254,7 +254,7 @@ impl State {
             let place = Place {
                 crawl,
                 host,
-                band: u8::try_from(row.get::<_, i64>(0)?).unwrap_or(u8::MAX),
+                band: u8::try_from(row.get::<i64>(0)?).unwrap_or(u8::MAX),
                 due_s: row.get(1)?,
                 url: UrlId(row.get(2)?),
                 valued: row.get(4)?,
@@ -272,7 +272,7 @@ impl State {
         now_s: i64,
         limit: usize,
         only: &[SiteId],
-        read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+        read: impl Fn(&Row<'_>) -> sql::Result<T>,
     ) -> Result<(Vec<T>, Extent, Option<i64>), StoreError> {
         let mut due = Vec::new();
         let mut next_due: Option<i64> = None;
@@ -296,7 +296,7 @@ impl State {
                 if due.len() >= limit {
                     return Ok((due, Extent::Prefix, next_due));
                 }
-                due.push(read(row).map_err(engine)?);
+                due.push(read(&row).map_err(engine)?);
             }
             break;
         }

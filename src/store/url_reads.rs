@@ -1,11 +1,11 @@
 //! Reads about URLs and the queue.
 
+use super::sql::{self, Connection, OptionalExtension, Row, params};
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::{Connection, OptionalExtension, Row, params};
 use url::Url;
 
-use super::hosts::page_text;
-use super::lookup::find_on_disk;
+use super::hosts::{page_text, partition};
+use super::known::find_on_disk;
 use super::policy::Policy;
 use super::record::{Fetched, Record};
 use super::rows::{held, kind, lastmod, reason, url_key};
@@ -63,7 +63,7 @@ fn one_queue(
     let number = |sql: &str, second: i64| -> Result<i64, StoreError> {
         conn.prepare_cached(sql)
             .and_then(|mut query| {
-                query.query_row(params![crawl, second], |row| row.get::<_, Option<i64>>(0))
+                query.query_row(params![crawl, second], |row| row.get::<Option<i64>>(0))
             })
             .map(|value| value.unwrap_or(0))
             .map_err(engine)
@@ -189,9 +189,9 @@ fn peek_host(
                 reason: reason(row.get(3)?),
                 priority: hints.priority.unwrap_or(Priority::DEFAULT),
                 changefreq: hints.changefreq,
-                due_at: timestamp(row.get::<_, i64>(5)?.saturating_mul(1000)),
+                due_at: timestamp(row.get::<i64>(5)?.saturating_mul(1000)),
                 not_before: timestamp(clock.max(now.as_millisecond())),
-                attempt: row.get::<_, u32>(6)? + 1,
+                attempt: row.get::<u32>(6)? + 1,
             })
         })
         .and_then(Iterator::collect)
@@ -242,7 +242,7 @@ pub(super) fn blocks(conn: &Connection) -> Result<Vec<BlockView>, StoreError> {
         )
         .map_err(engine)?;
     query
-        .query_map([], |row| {
+        .query_map((), |row| {
             Ok(BlockView {
                 crawl: row.get(0)?,
                 pattern: row.get(1)?,
@@ -308,7 +308,7 @@ fn find(
 ) -> Result<Option<UrlId>, StoreError> {
     let (authority, path) = (authority(url), &url[url::Position::BeforePath..]);
     let key = url_key(seed, crawl, &authority, path);
-    for id in find_on_disk(conn, key).map_err(engine)? {
+    for id in find_on_disk(conn, partition(&authority), key).map_err(engine)? {
         let same: Option<bool> = conn
             .prepare_cached(
                 "SELECT u.crawl_id = ?2 AND h.authority = ?3 AND u.path = ?4
@@ -338,7 +338,7 @@ fn crawl_id(conn: &Connection, name: &str) -> Result<CrawlId, StoreError> {
 
 fn all_crawls(conn: &Connection) -> Result<Vec<CrawlId>, StoreError> {
     let mut query = conn.prepare_cached("SELECT id FROM crawls ORDER BY id").map_err(engine)?;
-    query.query_map([], |row| Ok(CrawlId(row.get(0)?))).and_then(Iterator::collect).map_err(engine)
+    query.query_map((), |row| Ok(CrawlId(row.get(0)?))).and_then(Iterator::collect).map_err(engine)
 }
 
 pub(super) fn view(
@@ -369,7 +369,7 @@ pub(super) fn view(
     Ok(view)
 }
 
-fn read_view(row: &Row<'_>) -> rusqlite::Result<UrlView> {
+fn read_view(row: &Row<'_>) -> sql::Result<UrlView> {
     let host: String = row.get(1)?;
     let path: String = row.get(2)?;
     let hints = EntryHints::from_bits(row.get(10)?).unwrap_or_default();
@@ -383,8 +383,8 @@ fn read_view(row: &Row<'_>) -> rusqlite::Result<UrlView> {
         _ => UrlState::Queued,
     };
     let due: i64 = row.get(12)?;
-    let why = row.get::<_, Option<i64>>(18)?.map_or(row.get(11)?, |leased_for| leased_for);
-    let second = |column| -> rusqlite::Result<Option<Timestamp>> {
+    let why = row.get::<Option<i64>>(18)?.map_or(row.get(11)?, |leased_for| leased_for);
+    let second = |column| -> sql::Result<Option<Timestamp>> {
         let second: Option<i64> = row.get(column)?;
         Ok(second.map(|second| timestamp(second.saturating_mul(1000))))
     };
@@ -400,7 +400,7 @@ fn read_view(row: &Row<'_>) -> rusqlite::Result<UrlView> {
         state,
         listed: row.get(6)?,
         sources: Vec::new(),
-        first_seen: timestamp(row.get::<_, i64>(7)?.saturating_mul(1000)),
+        first_seen: timestamp(row.get::<i64>(7)?.saturating_mul(1000)),
         lastmod: lastmod(row.get(8)?, row.get(9)?),
         previous_lastmod: record.previous,
         changefreq: hints.changefreq,
@@ -408,7 +408,7 @@ fn read_view(row: &Row<'_>) -> rusqlite::Result<UrlView> {
         reason: reason(why),
         due_at: (state == UrlState::Queued).then(|| timestamp(due.saturating_mul(1000))),
         attempt: row.get(13)?,
-        leased_until: row.get::<_, Option<i64>>(15)?.map(timestamp),
+        leased_until: row.get::<Option<i64>>(15)?.map(timestamp),
         worker: row.get(16)?,
         fetched_at: fetched.map(Fetched::time),
         outcome: fetched.map(|fetched| fetched.outcome),

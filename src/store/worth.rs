@@ -5,8 +5,8 @@
 //! nobody looked yet, nobody compared, no source lists it, it is fresh news) a
 //! URL stands where the protocol puts it.
 
+use super::sql::params;
 use jiff::Timestamp;
-use rusqlite::params;
 
 use super::learn::Scope;
 use super::policy::SitePolicy;

@@ -55,7 +55,7 @@ impl Daemon {
     async fn start_on(text: &str, token: Option<&str>) -> Self {
         let dir = TempDir::new().unwrap();
         let mut config = Config::from_toml_str(text).unwrap();
-        config.daemon.data_dir = dir.path().join("data");
+        crate::support::engine::place(&mut config, &dir.path().join("data"));
         config.listen.api = SocketAddr::from(([127, 0, 0, 1], 0));
         config.store.min_free_disk = 0;
         if let Some(token) = token {

@@ -142,7 +142,10 @@ impl Frontier {
             }
             Err(error) => {
                 match error {
-                    StoreError::Busy | StoreError::Full | StoreError::Closed => {
+                    StoreError::Busy
+                    | StoreError::Away(_)
+                    | StoreError::Full
+                    | StoreError::Closed => {
                         tracing::warn!(%error, urls = count, "pushed URLs not taken in");
                     }
                     _ => tracing::error!(%error, urls = count, "pushed URLs not taken in"),

@@ -4,12 +4,12 @@
 
 use std::sync::LazyLock;
 
-use rusqlite::params;
+use super::super::sql::params;
 
 use super::super::budget::Asked;
 use super::super::ending::End;
 use super::super::given::Call;
-use super::super::many::Many;
+use super::super::sql::Many;
 use super::super::state::State;
 use super::super::{StoreError, engine, timestamp};
 use super::{Get, MAX_GET, Metadata, Progress, Served, WORKER};

@@ -7,15 +7,15 @@
 
 use std::sync::LazyLock;
 
+use super::super::sql::{OptionalExtension, params};
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, params};
 use url::Url;
 
 use super::super::hosts::page_text;
-use super::super::many::Many;
 use super::super::pending::NewLease;
 use super::super::record::Record;
 use super::super::rows::{UrlRow, held, url_key};
+use super::super::sql::Many;
 use super::super::state::State;
 use super::super::turns::Place;
 use super::super::{StoreError, engine, timestamp};

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use super::super::sql::{Connection, OptionalExtension, params};
 
 use super::super::hosts::{KEYED, millis, name_of};
 use super::super::state::State;
@@ -94,7 +94,7 @@ impl State {
             .map_err(engine)?;
         let any = self
             .conn
-            .query_row("SELECT EXISTS (SELECT 1 FROM frontier_queues)", [], |row| row.get(0))
+            .query_row("SELECT EXISTS (SELECT 1 FROM frontier_queues)", (), |row| row.get(0))
             .map_err(engine)?;
         let active = read_active(&self.conn)?;
         self.frontier = Memory { active, delay_ms, any, ..Memory::default() };
@@ -120,7 +120,7 @@ impl State {
                 .prepare_cached("SELECT crawl_id, host_id, count(*) FROM leases GROUP BY 1, 2")
                 .and_then(|mut query| {
                     query
-                        .query_map([], |row| {
+                        .query_map((), |row| {
                             Ok(((CrawlId(row.get(0)?), HostId(row.get(1)?)), row.get(2)?))
                         })
                         .and_then(Iterator::collect)

@@ -1,11 +1,11 @@
 //! What is shown of queues and URLs: pages of bounded size, each of one short
 //! read, so that a dump of millions of URLs holds nobody up.
 
+use super::super::sql::{self, Connection, OptionalExtension, Row, params};
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::super::hosts::KEYED;
-use super::super::lookup::find_on_disk;
+use super::super::hosts::{KEYED, partition};
+use super::super::known::find_on_disk;
 use super::super::rows::{held, url_key};
 use super::super::{StoreError, engine, timestamp};
 use super::Metadata;
@@ -97,7 +97,7 @@ const TABLES: &str = "FROM urls u JOIN hosts h ON h.id = u.host_id /*pg: AND h.p
 /// All crawls, by name.
 pub(super) fn crawls(conn: &Connection) -> Result<Vec<String>, StoreError> {
     let mut query = conn.prepare_cached("SELECT name FROM crawls ORDER BY name").map_err(engine)?;
-    query.query_map([], |row| row.get(0)).and_then(Iterator::collect).map_err(engine)
+    query.query_map((), |row| row.get(0)).and_then(Iterator::collect).map_err(engine)
 }
 
 fn crawl_named(conn: &Connection, name: &str) -> Result<Option<CrawlId>, StoreError> {
@@ -155,9 +155,7 @@ pub(super) fn stats(
     let key = key.filter(|key| !key.is_empty());
     let count = |sql: &str| -> Result<u64, StoreError> {
         conn.prepare_cached(sql)
-            .and_then(|mut query| {
-                query.query_row(params![crawl.0, key], |row| row.get::<_, i64>(0))
-            })
+            .and_then(|mut query| query.query_row(params![crawl.0, key], |row| row.get::<i64>(0)))
             .map(i64::unsigned_abs)
             .map_err(engine)
     };
@@ -217,7 +215,7 @@ fn url_at(
          WHERE u.id = ?1 /*pg: AND u.part = (?1 & 255) */ AND u.crawl_id = ?2 AND h.authority = ?3 AND u.path = ?4"
     );
     let hash = url_key(seed, crawl, authority, path);
-    for id in find_on_disk(conn, hash).map_err(engine)? {
+    for id in find_on_disk(conn, partition(authority), hash).map_err(engine)? {
         let found = conn
             .prepare_cached(&sql)
             .and_then(|mut query| {
@@ -251,7 +249,7 @@ pub(super) fn list(
     let mut rows = query.query(params![after, end, crawl.0, sought.key]).map_err(engine)?;
     let mut urls = Vec::new();
     while let Some(row) = rows.next().map_err(engine)? {
-        let listed = read_listed(row).map_err(engine)?;
+        let listed = read_listed(&row).map_err(engine)?;
         if sought.holds(&listed.url) {
             urls.push(listed);
         }
@@ -306,7 +304,7 @@ fn go_on(conn: &Connection, end: i64) -> Result<Option<i64>, StoreError> {
     Ok(next)
 }
 
-fn read_listed(row: &Row<'_>) -> rusqlite::Result<Listed> {
+fn read_listed(row: &Row<'_>) -> sql::Result<Listed> {
     let ended = matches!(row.get(4)?, held::PARKED | held::DEAD);
     let second = |second: i64| timestamp(second.saturating_mul(1000));
     let metadata: Option<String> = row.get(3)?;

@@ -1,7 +1,7 @@
 //! Removing what clients pushed. What a source lists stays: it would only come
 //! back with the next poll.
 
-use rusqlite::params;
+use super::super::sql::params;
 
 use super::super::state::State;
 use super::super::{StoreError, engine};

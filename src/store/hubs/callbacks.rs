@@ -1,6 +1,6 @@
 //! Callbacks: what hubs ask of them, and which may be pushed to.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use super::super::sql::{self, Connection, OptionalExtension, params};
 use url::Url;
 
 use super::rules::{self, AFTER_DENIAL, Mode, Standing, Verdict};
@@ -34,7 +34,7 @@ pub(super) fn receiving(
          WHERE k.token = ?1 AND k.expires_at > ?2 AND t.wanted = 1 AND s.state <> 2 AND n.state <> 2",
     )
     .and_then(|mut query| {
-        let read = |row: &rusqlite::Row<'_>| Ok(Callback { secret: row.get(0)? });
+        let read = |row: &sql::Row<'_>| Ok(Callback { secret: row.get(0)? });
         query.query_row(params![id.0, now], read).optional()
     })
     .map_err(engine)
@@ -68,7 +68,7 @@ impl State {
                  WHERE token = ?1",
             )
             .and_then(|mut query| {
-                let read = |row: &rusqlite::Row<'_>| {
+                let read = |row: &sql::Row<'_>| {
                     Ok(Row {
                         id: row.get(0)?,
                         source: row.get(1)?,

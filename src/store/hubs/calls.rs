@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use super::super::sql::{Connection, OptionalExtension, params};
 use url::Url;
 
 use super::rules::{FAREWELLS, VERIFY_WITHIN, backoff};

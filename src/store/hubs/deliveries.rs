@@ -5,8 +5,8 @@
 //! ends it. There is room for a bounded number of bytes; what finds none, or
 //! cannot be read, is a hint: the source is polled sooner, as after a ping.
 
+use super::super::sql::{self, Connection, OptionalExtension, params};
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
 
 use super::CallbackId;
 use super::rules::is_trusted;
@@ -105,7 +105,7 @@ pub(super) fn waiting(conn: &Connection) -> Result<Vec<(i64, SourceId)>, StoreEr
         "SELECT min(id) AS first, source_id FROM deliveries GROUP BY source_id ORDER BY first",
     )
     .and_then(|mut query| {
-        query.query_map([], |row| Ok((row.get(0)?, SourceId(row.get(1)?))))?.collect()
+        query.query_map((), |row| Ok((row.get(0)?, SourceId(row.get(1)?))))?.collect()
     })
     .map_err(engine)
 }
@@ -125,7 +125,7 @@ impl State {
             )
             .and_then(|mut query| {
                 let read =
-                    |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+                    |row: &sql::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
                 query.query_row(params![id.0, now], read).optional()
             })
             .map_err(engine)?;

@@ -4,7 +4,7 @@
 //! needs no new read: most answers are "not modified". What is wanted no more is
 //! given up, and its source goes back to its own rhythm.
 
-use rusqlite::{OptionalExtension, params};
+use super::super::sql::{self, OptionalExtension, params};
 use url::Url;
 
 use super::{Named, SPACING_MS};
@@ -31,9 +31,8 @@ impl State {
                  /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut query| {
-                let read = |row: &rusqlite::Row<'_>| {
-                    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-                };
+                let read =
+                    |row: &sql::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
                 query.query_row([source.0], read).optional()
             })
             .map_err(engine)?;
@@ -163,7 +162,7 @@ impl State {
                      LEFT JOIN sites n ON n.id = s.site_id",
             )
             .and_then(|mut query| {
-                query.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect()
+                query.query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect()
             })
             .map_err(engine)?;
         let now = self.now_ms();
@@ -187,12 +186,12 @@ impl State {
 
     /// Nobody can push: leases end by themselves.
     pub(super) fn want_no_hubs(&mut self) -> Result<(), StoreError> {
-        for source in self.column("SELECT DISTINCT source_id FROM callbacks", [])? {
+        for source in self.column("SELECT DISTINCT source_id FROM callbacks", ())? {
             self.resume_polling(source)?;
         }
-        self.run("UPDATE topics SET wanted = 0 WHERE wanted = 1", [])?;
-        self.run("DELETE FROM callbacks", [])?;
-        self.run("DELETE FROM deliveries", [])
+        self.run("UPDATE topics SET wanted = 0 WHERE wanted = 1", ())?;
+        self.run("DELETE FROM callbacks", ())?;
+        self.run("DELETE FROM deliveries", ())
     }
 
     /// Callbacks are below `base` from now on.
@@ -216,7 +215,7 @@ impl State {
     }
 
     /// Runs one statement that answers nothing.
-    pub(super) fn run(&self, sql: &str, args: impl rusqlite::Params) -> Result<(), StoreError> {
+    pub(super) fn run(&self, sql: &str, args: impl sql::Params) -> Result<(), StoreError> {
         let done = self.conn.prepare_cached(sql).and_then(|mut statement| statement.execute(args));
         done.map(|_| ()).map_err(engine)
     }

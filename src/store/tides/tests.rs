@@ -5,7 +5,7 @@ use super::*;
 const NOW: &str = "2026-11-21T12:30:00Z";
 
 fn table(polls: &[(i64, i64, &str, u64)]) -> Connection {
-    let conn = Connection::open_in_memory().expect("memory");
+    let conn = Connection::Embedded(rusqlite::Connection::open_in_memory().expect("memory"));
     conn.execute_batch(include_str!("../../../schema.sql")).expect("the schema");
     for (id, hours_ago, result, new) in polls {
         let at = now().as_millisecond() - hours_ago * HOUR_MS;

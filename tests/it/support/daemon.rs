@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::Origin;
+use super::{Origin, engine};
 
 /// How long a test waits for anything, in real time.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -136,7 +136,7 @@ fn config(text: &str, allow: &[u16], folder: PathBuf) -> Config {
     // TOML knows each table once; a test may bring its own.
     let head = if text.contains("[politeness]") { head } else { head + polite };
     let mut config = Config::from_toml_str(&format!("{head}{text}")).unwrap();
-    config.daemon.data_dir = folder;
+    engine::place(&mut config, &folder);
     config.listen.api = SocketAddr::from(([127, 0, 0, 1], 0));
     config.store.min_free_disk = 0;
     config

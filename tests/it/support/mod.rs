@@ -9,6 +9,7 @@ pub mod canary;
 pub mod clients;
 pub mod daemon;
 pub mod disk;
+pub mod engine;
 pub mod laws;
 pub mod lease_history;
 pub mod ledger;

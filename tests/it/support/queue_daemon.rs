@@ -28,6 +28,8 @@ use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+use super::engine;
 use url::{Position, Url};
 
 /// When the clock of every test starts.
@@ -98,7 +100,7 @@ impl Queue {
     pub async fn open_on(text: &str, clock: Clock) -> Self {
         let dir = TempDir::new().unwrap();
         let mut config = Config::from_toml_str(text).unwrap();
-        config.daemon.data_dir = dir.path().join("data");
+        engine::place(&mut config, &dir.path().join("data"));
         Self::in_folder(config, dir, clock).await
     }
 

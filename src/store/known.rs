@@ -1,0 +1,126 @@
+//! Which rows a URL may have: asked for whatever is new to a source.
+//!
+//! For the embedded engine it is an index of our own making (`lookup`); a server
+//! has one over the keys, which stand in the rows themselves.
+
+use std::sync::LazyLock;
+
+use super::lookup::{self, Lookup};
+use super::sql::{Connection, Many, Result, Values};
+use crate::model::UrlId;
+
+/// From the partition and keyed hash of a URL to rows.
+pub(super) enum Known {
+    Embedded(Lookup),
+    Server,
+}
+
+static BY_KEY: LazyLock<Many> = LazyLock::new(|| {
+    let head = "SELECT key, id FROM urls WHERE (part, key) IN";
+    Many::of_pattern(&format!("{head} ("), "(?1, ?2)", 2, ")")
+});
+
+impl Known {
+    pub(super) fn open(conn: &Connection) -> Result<Self> {
+        Ok(match conn {
+            Connection::Embedded(conn) => Self::Embedded(Lookup::open(conn)?),
+            Connection::Server(_) => Self::Server,
+        })
+    }
+
+    /// Takes the state from the database again.
+    pub(super) fn reload(&mut self, conn: &Connection) -> Result<()> {
+        if let (Self::Embedded(lookup), Some(conn)) = (self, conn.embedded()) {
+            lookup.reload(conn)?;
+        }
+        Ok(())
+    }
+
+    /// Appends to `out` the rows that may have this hash, each once.
+    pub(super) fn find(
+        &self,
+        conn: &Connection,
+        (part, hash): (i64, u64),
+        out: &mut Vec<UrlId>,
+    ) -> Result<()> {
+        match (self, conn) {
+            (Self::Embedded(lookup), Connection::Embedded(conn)) => {
+                Ok(lookup.find(conn, hash, out)?)
+            }
+            _ => find_far(conn, &[(part, hash)], &mut |_, id| out.push(id)),
+        }
+    }
+
+    /// The same for many, whose hashes must ascend. Calls `out` with the index of
+    /// the hash; a row may come more than once.
+    pub(super) fn find_sorted(
+        &self,
+        conn: &Connection,
+        sought: &[(i64, u64)],
+        out: &mut impl FnMut(usize, UrlId),
+    ) -> Result<()> {
+        match (self, conn) {
+            (Self::Embedded(lookup), Connection::Embedded(conn)) => {
+                let hashes: Vec<u64> = sought.iter().map(|(_, hash)| *hash).collect();
+                Ok(lookup.find_sorted(conn, &hashes, out)?)
+            }
+            _ => find_far(conn, sought, out),
+        }
+    }
+
+    /// Adds rows to the index, where it is not one of the rows themselves.
+    pub(super) fn insert(&mut self, conn: &Connection, made: &[(u64, UrlId)]) -> Result<()> {
+        if let (Self::Embedded(lookup), Some(conn)) = (self, conn.embedded()) {
+            lookup.insert(conn, made)?;
+        }
+        Ok(())
+    }
+
+    /// Has the index work to do?
+    pub(super) fn has_merge(&self) -> bool {
+        matches!(self, Self::Embedded(lookup) if lookup.has_merge())
+    }
+
+    /// Does some of it, in a transaction of its own.
+    pub(super) fn merge_step(&mut self, conn: &Connection, budget: usize) -> Result<()> {
+        if let (Self::Embedded(lookup), Some(conn)) = (self, conn.embedded()) {
+            let tx = conn.unchecked_transaction()?;
+            lookup.merge_step(&tx, budget)?;
+            tx.commit()?;
+        }
+        Ok(())
+    }
+}
+
+/// Rows that may have a hash, for who has no index in memory.
+pub(super) fn find_on_disk(conn: &Connection, part: i64, hash: u64) -> Result<Vec<UrlId>> {
+    if let Connection::Embedded(conn) = conn {
+        return Ok(lookup::find_on_disk(conn, hash)?);
+    }
+    let mut found = Vec::new();
+    find_far(conn, &[(part, hash)], &mut |_, id| found.push(id))?;
+    Ok(found)
+}
+
+fn find_far(
+    conn: &Connection,
+    sought: &[(i64, u64)],
+    out: &mut impl FnMut(usize, UrlId),
+) -> Result<()> {
+    let bind = |(part, hash): &(i64, u64), values: &mut Values<'_, '_>| {
+        values.bind(part)?;
+        values.bind(hash.cast_signed())
+    };
+    BY_KEY.query(conn, sought, bind, |row| {
+        let hash = row.get::<i64>(0)?.cast_unsigned();
+        let first = sought.partition_point(|(_, known)| *known < hash);
+        let id = UrlId(row.get(1)?);
+        for (index, (_, known)) in sought.iter().enumerate().skip(first) {
+            if *known != hash {
+                break;
+            }
+            out(index, id);
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,162 @@
+//! The store in a database of a server that speaks `PostgreSQL`: opened, made
+//! where it is new, refused where it is not ours, and what its errors mean.
+//!
+//! Keeps: one daemon at a time. The connection that writes holds a lock of the
+//! server, and every write goes over it; when it breaks the lock is free, and
+//! what had not been committed is gone.
+
+use tokio_postgres::error::SqlState;
+
+use super::sql::{Connection, OptionalExtension, Server, Session};
+use super::{StoreError, engine};
+use crate::config::Durability;
+
+/// The schema, as the file has it.
+const SCHEMA: &str = include_str!("postgres/schema.sql");
+
+/// Version of [`SCHEMA`]; a database of another one is migrated or refused.
+const VERSION: i64 = 1;
+
+/// Servers before 13 lack what the schema asks for; 15 is what is tested.
+const LEAST_SERVER: i64 = 130_000;
+
+/// First half of the key of the advisory lock ("smpd"); the second is the schema.
+const LOCK: i32 = 0x736d_7064;
+
+/// Opens (and, when new, makes) the store for the one writer.
+pub(super) fn open_writer(
+    server: &Server,
+    durability: Durability,
+) -> Result<Connection, StoreError> {
+    let session = server.connect().map_err(engine)?;
+    let settings = match durability {
+        Durability::Full => "SET synchronous_commit = on",
+        Durability::Normal => "SET synchronous_commit = off",
+    };
+    session.batch(settings).map_err(engine)?;
+    let conn = Connection::Server(Box::new(session));
+    check_server(&conn)?;
+    take_lock(&conn)?;
+    make_schema(&conn)?;
+    Ok(conn)
+}
+
+/// Opens a connection that only reads.
+pub(super) fn open_reader(server: &Server) -> Result<Connection, StoreError> {
+    let session = server.connect().map_err(engine)?;
+    session.batch("SET default_transaction_read_only = on").map_err(engine)?;
+    let conn = Connection::Server(Box::new(session));
+    match read_version(&conn)? {
+        Some(version) => check_version(version)?,
+        None => return Err(StoreError::NotFound("the database has no store".to_owned())),
+    }
+    Ok(conn)
+}
+
+fn check_server(conn: &Connection) -> Result<(), StoreError> {
+    let (version, encoding): (i64, String) = conn
+        .query_row(
+            "SELECT CAST(current_setting('server_version_num') AS BIGINT),
+                 current_setting('server_encoding')",
+            (),
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .map_err(engine)?;
+    if version < LEAST_SERVER {
+        return Err(StoreError::Unusable(format!(
+            "the database server is of version {}; 13 or newer is needed",
+            version / 10_000
+        )));
+    }
+    if encoding != "UTF8" {
+        return Err(StoreError::Unusable(format!(
+            "the database is encoded in {encoding}; UTF8 is needed"
+        )));
+    }
+    Ok(())
+}
+
+/// One daemon at a time writes.
+fn take_lock(conn: &Connection) -> Result<(), StoreError> {
+    let is_ours: bool = conn
+        .query_row(
+            "SELECT pg_try_advisory_lock(CAST(?1 AS INTEGER), hashtext(current_schema()))",
+            [LOCK],
+            |row| row.get(0),
+        )
+        .map_err(engine)?;
+    if is_ours {
+        return Ok(());
+    }
+    Err(StoreError::Unusable(
+        "another sitemapd works on this database; it must end first".to_owned(),
+    ))
+}
+
+fn make_schema(conn: &Connection) -> Result<(), StoreError> {
+    if let Some(version) = read_version(conn)? {
+        return check_version(version);
+    }
+    let Some(session) = conn.server() else { return Ok(()) };
+    conn.begin().map_err(engine)?;
+    let made = session.batch(SCHEMA).and_then(|()| {
+        conn.execute("INSERT INTO meta (key, value) VALUES ('schema', ?1)", [VERSION]).map(|_| ())
+    });
+    match made {
+        Ok(()) => conn.commit().map_err(engine),
+        Err(error) => {
+            // It may have ended already.
+            let _ = conn.rollback();
+            Err(StoreError::Unusable(format!("the tables cannot be made: {error}")))
+        }
+    }
+}
+
+/// The version of the store that is there; none where there is no table of ours.
+fn read_version(conn: &Connection) -> Result<Option<i64>, StoreError> {
+    let is_there: bool = conn
+        .query_row(
+            "SELECT to_regclass(quote_ident(current_schema()) || '.meta') IS NOT NULL",
+            (),
+            |row| row.get(0),
+        )
+        .map_err(engine)?;
+    if !is_there {
+        return Ok(None);
+    }
+    let kept: Option<String> = conn
+        .query_row("SELECT value FROM meta WHERE key = 'schema'", (), |row| row.get(0))
+        .optional()
+        .map_err(engine)?;
+    kept.and_then(|version| version.parse().ok()).map(Some).ok_or_else(|| {
+        StoreError::Unusable("the database has a table `meta` that is not ours".to_owned())
+    })
+}
+
+fn check_version(version: i64) -> Result<(), StoreError> {
+    if version == VERSION {
+        return Ok(());
+    }
+    Err(StoreError::Unusable(format!(
+        "the store in the database is of version {version}; this sitemapd knows version {VERSION}"
+    )))
+}
+
+/// What an error of a server means for the caller.
+pub(super) fn meaning(error: &tokio_postgres::Error) -> StoreError {
+    let text = super::sql::describe(error);
+    let Some(code) = error.code() else { return StoreError::Away(text) };
+    if Session::ends_with(code) {
+        return StoreError::Away(text);
+    }
+    if *code == SqlState::DISK_FULL {
+        return StoreError::Full;
+    }
+    let waits = [
+        SqlState::T_R_SERIALIZATION_FAILURE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::LOCK_NOT_AVAILABLE,
+        SqlState::READ_ONLY_SQL_TRANSACTION,
+    ];
+    if waits.contains(code) { StoreError::Busy } else { StoreError::Engine(text) }
+}

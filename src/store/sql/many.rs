@@ -1,0 +1,276 @@
+//! One statement over many rows: what a statement costs beside its rows is most
+//! of what leasing and settling cost.
+//!
+//! Rows go in groups of a few sizes, so that few statements are kept prepared.
+//! Statements that insert say `OR FAIL` to the embedded engine: what a job did
+//! is taken back as a whole, and the engine need not keep copies of pages for
+//! one statement.
+
+use std::fmt::Write as _;
+use std::sync::OnceLock;
+
+use rusqlite::CachedStatement;
+use rusqlite::types::{ToSql, Value};
+
+use super::params::owned;
+use super::server::Session;
+use super::text::Text;
+use super::{Connection, Result, Row, values};
+
+/// Rows of one statement of the embedded engine.
+const GROUPS: [usize; 3] = [25, 5, 1];
+/// Rows of one statement of a server, to which each is a journey.
+const FAR_GROUPS: [usize; 5] = [500, 100, 25, 5, 1];
+
+/// A statement for any number of rows.
+pub(in crate::store) struct Many {
+    pattern: Pattern,
+    near: [String; GROUPS.len()],
+    far: [OnceLock<Text>; FAR_GROUPS.len()],
+}
+
+/// What a statement is made of.
+struct Pattern {
+    head: String,
+    /// One row: its parameters follow the shared ones, from `?{shared + 1}` on.
+    row: String,
+    tail: String,
+    /// Parameters that all rows have in common, the first ones.
+    shared: usize,
+    /// Parameters of a row.
+    width: usize,
+}
+
+impl Many {
+    /// A statement that ends in a condition: `column`, a host, source or URL, is
+    /// one of the rows, of one value each.
+    pub(in crate::store) fn of_ids(head: &str, column: &str) -> Self {
+        let part = column.split_once('.').map_or(String::new(), |(table, _)| format!("{table}."));
+        let head = format!("{head} /*lite*/ {column} /*end*/ /*pg: ({part}part, {column}) */ IN (");
+        let row = "/*lite*/ ?1 /*end*/ /*pg: (CAST(?1 AS BIGINT) & 255, ?1) */";
+        Self::of_pattern(&head, row, 1, ")")
+    }
+
+    /// Rows that name their `width` values ?1 and so on, as often as they like.
+    /// One that only a server is told is not the last: the embedded engine
+    /// passes over its number.
+    pub(in crate::store) fn of_pattern(head: &str, row: &str, width: usize, tail: &str) -> Self {
+        Self::of_pattern_sharing(head, row, (0, width), tail)
+    }
+
+    /// The same where the first parameters are what all rows have in common.
+    pub(in crate::store) fn of_pattern_sharing(
+        head: &str,
+        row: &str,
+        (shared, width): (usize, usize),
+        tail: &str,
+    ) -> Self {
+        let [head, row, tail] = [head, row, tail].map(str::to_owned);
+        let pattern = Pattern { head, row, tail, shared, width };
+        let near = GROUPS.map(|size| pattern.text(size));
+        Self { pattern, near, far: Default::default() }
+    }
+
+    /// Runs it over all rows; says how many were changed.
+    pub(in crate::store) fn execute<T>(
+        &self,
+        conn: &Connection,
+        rows: &[T],
+        bind: impl Fn(&T, &mut Values<'_, '_>) -> Result<()>,
+    ) -> Result<usize> {
+        self.execute_sharing(conn, &[], rows, bind)
+    }
+
+    /// The same, with the values that all rows have in common.
+    pub(in crate::store) fn execute_sharing<T>(
+        &self,
+        conn: &Connection,
+        shared: &[&dyn ToSql],
+        rows: &[T],
+        bind: impl Fn(&T, &mut Values<'_, '_>) -> Result<()>,
+    ) -> Result<usize> {
+        debug_assert_eq!(shared.len(), self.pattern.shared);
+        let mut changed = 0;
+        match conn {
+            Connection::Embedded(conn) => self.near(conn, shared, rows, bind, |statement| {
+                changed += statement.raw_execute()?;
+                Ok(())
+            })?,
+            Connection::Server(session) => self.far(shared, rows, bind, |text, values| {
+                changed += session.execute(text, values)?;
+                Ok(())
+            })?,
+        }
+        Ok(changed)
+    }
+
+    /// Reads what it answers for all rows.
+    pub(in crate::store) fn query<T>(
+        &self,
+        conn: &Connection,
+        rows: &[T],
+        bind: impl Fn(&T, &mut Values<'_, '_>) -> Result<()>,
+        mut read: impl FnMut(&Row<'_>) -> Result<()>,
+    ) -> Result<()> {
+        match conn {
+            Connection::Embedded(conn) => self.near(conn, &[], rows, bind, |statement| {
+                let mut answers = statement.raw_query();
+                while let Some(row) = answers.next()? {
+                    read(&Row::Embedded(row))?;
+                }
+                Ok(())
+            }),
+            Connection::Server(session) => {
+                self.far(&[], rows, bind, |text, values| read_all(session, text, values, &mut read))
+            }
+        }
+    }
+
+    fn near<T>(
+        &self,
+        conn: &rusqlite::Connection,
+        shared: &[&dyn ToSql],
+        mut rows: &[T],
+        bind: impl Fn(&T, &mut Values<'_, '_>) -> Result<()>,
+        mut run: impl FnMut(&mut CachedStatement<'_>) -> Result<()>,
+    ) -> Result<()> {
+        for (size, text) in GROUPS.iter().zip(&self.near) {
+            if rows.len() < *size {
+                continue;
+            }
+            let mut statement = conn.prepare_cached(text)?;
+            for (place, value) in (1..).zip(shared) {
+                statement.raw_bind_parameter(place, value)?;
+            }
+            while let Some((group, others)) = rows.split_at_checked(*size) {
+                rows = others;
+                let mut values = Values::Near { statement: &mut statement, next: shared.len() };
+                for row in group {
+                    bind(row, &mut values)?;
+                }
+                run(&mut statement)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn far<T>(
+        &self,
+        shared: &[&dyn ToSql],
+        mut rows: &[T],
+        bind: impl Fn(&T, &mut Values<'_, '_>) -> Result<()>,
+        mut run: impl FnMut(&Text, &[Value]) -> Result<()>,
+    ) -> Result<()> {
+        for (size, text) in FAR_GROUPS.iter().zip(&self.far) {
+            while let Some((group, others)) = rows.split_at_checked(*size) {
+                rows = others;
+                let mut given: Vec<Value> =
+                    shared.iter().map(owned).collect::<rusqlite::Result<_>>()?;
+                for row in group {
+                    bind(row, &mut Values::Far(&mut given))?;
+                }
+                run(text.get_or_init(|| Text::new(&self.pattern.text(*size))), &given)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_all(
+    session: &Session,
+    text: &Text,
+    given: &[Value],
+    read: &mut impl FnMut(&Row<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut current = Vec::new();
+    for row in session.query(text, given)? {
+        values::read_row(&row, &mut current)?;
+        read(&Row::Server(&current))?;
+    }
+    Ok(())
+}
+
+impl Pattern {
+    /// The text for so many rows.
+    fn text(&self, rows: usize) -> String {
+        let rows: Vec<String> = (0..rows).map(|row| self.row(row * self.width)).collect();
+        format!("{} {} {}", self.head, rows.join(", "), self.tail)
+    }
+
+    /// One row, whose parameters come `before` further on.
+    fn row(&self, before: usize) -> String {
+        let mut text = String::new();
+        let mut rest = self.row.as_str();
+        while let Some((plain, from)) = rest.split_once('?') {
+            let digits = from.bytes().take_while(u8::is_ascii_digit).count();
+            let number: usize = from[..digits].parse().unwrap_or(0);
+            let moved = if number > self.shared { number + before } else { number };
+            // Writing to a string does not fail.
+            let _ = write!(text, "{plain}?{moved}");
+            rest = &from[digits..];
+        }
+        text + rest
+    }
+}
+
+/// The values of one row after the other.
+pub(in crate::store) enum Values<'s, 'c> {
+    Near { statement: &'s mut CachedStatement<'c>, next: usize },
+    Far(&'s mut Vec<Value>),
+}
+
+impl Values<'_, '_> {
+    pub(in crate::store) fn bind(&mut self, value: impl ToSql) -> Result<()> {
+        match self {
+            Self::Near { statement, next } => {
+                *next += 1;
+                Ok(statement.raw_bind_parameter(*next, value)?)
+            }
+            Self::Far(values) => {
+                values.push(owned(value)?);
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_number_of_rows_is_written_and_read_once() {
+        let conn = Connection::Embedded(rusqlite::Connection::open_in_memory().unwrap());
+        conn.execute_batch("CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT) STRICT").unwrap();
+        let insert = Many::of_pattern("INSERT INTO t (a, b) VALUES", "(?1, ?2)", 2, "");
+        // One value of a row stands in the text of the other engine only.
+        let alike = "(/*pg: ?2, */ ?1, ?3)";
+        let alike = Many::of_pattern_sharing("INSERT INTO t (b, a) VALUES", alike, (1, 2), "");
+        let select = Many::of_ids("SELECT a FROM t WHERE", "a");
+        for count in [0, 1, 4, 5, 6, 24, 25, 26, 31, 55, 100, 157] {
+            conn.execute("DELETE FROM t", ()).unwrap();
+            let rows: Vec<i64> = (0..count).collect();
+            let changed = insert.execute(&conn, &rows, |row, values| {
+                values.bind(row)?;
+                values.bind(format!("row {row}"))
+            });
+            assert_eq!(changed.unwrap(), rows.len());
+            conn.execute("DELETE FROM t", ()).unwrap();
+            let bind = |row: &i64, values: &mut Values<'_, '_>| {
+                values.bind("passed over")?;
+                values.bind(row)
+            };
+            let changed = alike.execute_sharing(&conn, &[&"all"], &rows, bind);
+            assert_eq!(changed.unwrap(), rows.len());
+            let others = "SELECT count(*) FROM t WHERE b <> 'all'";
+            let others = conn.query_row(others, (), |row| row.get::<i64>(0));
+            assert_eq!(others.unwrap(), 0);
+            let mut found: Vec<i64> = Vec::new();
+            let bind = |row: &i64, values: &mut Values<'_, '_>| values.bind(row);
+            let read = |row: &Row<'_>| row.get(0).map(|a| found.push(a));
+            select.query(&conn, &rows, bind, read).unwrap();
+            found.sort_unstable();
+            assert_eq!(found, rows);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! A connection to a server that speaks `PostgreSQL`.
+//!
+//! It is used from one thread at a time, which waits for each answer: the store
+//! has threads of its own for that. A connection that broke, or from which no
+//! answer came in time, is not used again; who holds it makes another.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::error::Error as _;
+use std::future::Future;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::types::Value;
+use rustls::ClientConfig;
+use rustls_platform_verifier::ConfigVerifierExt as _;
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Config, Row, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::text::{Key, Text};
+use super::values::Sent;
+use super::{Error, Result};
+
+/// A server that does not take a connection in this time is away.
+const CONNECT: Duration = Duration::from_secs(5);
+/// A statement that is not answered in this time is not waited for.
+const ANSWER: Duration = Duration::from_secs(60);
+/// Statements kept prepared on a connection; beyond that all are let go.
+const STATEMENTS: usize = 1_024;
+
+/// Where the server is, and as whom it is asked.
+#[derive(Debug, Clone)]
+pub(in crate::store) struct Server {
+    config: Config,
+}
+
+impl Server {
+    /// Reads a URL (`postgres://user:password@host:port/database`), as libpq
+    /// takes it. Where it does not say `sslmode`, what is not this machine is
+    /// spoken to under TLS only, with a certificate that the system trusts.
+    pub(in crate::store) fn new(url: &str) -> Result<Self> {
+        let mut config: Config = url.parse()?;
+        if !url.contains("sslmode=") {
+            let is_near = config.get_hosts().iter().all(is_this_machine);
+            config.ssl_mode(if is_near { SslMode::Disable } else { SslMode::Require });
+        }
+        config.connect_timeout(CONNECT).tcp_user_timeout(ANSWER);
+        if config.get_application_name().is_none() {
+            config.application_name("sitemapd");
+        }
+        Ok(Self { config })
+    }
+
+    /// Connects. Blocks; not to be called where futures run.
+    pub(in crate::store) fn connect(&self) -> Result<Session> {
+        let away = |why: &dyn std::fmt::Display| Error::Away(why.to_string());
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(|e| away(&e))?;
+        let tls = ClientConfig::with_platform_verifier().map_err(|e| away(&e))?;
+        let (client, connection) = runtime
+            .block_on(async {
+                let connecting = self.config.connect(MakeRustlsConnect::new(tls));
+                tokio::time::timeout(CONNECT * 2, connecting).await
+            })
+            .map_err(|_| away(&"it does not answer"))??;
+        runtime.spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(error = describe(&error), "a connection to the database ended");
+            }
+        });
+        Ok(Session {
+            client,
+            runtime: Some(runtime),
+            texts: RefCell::default(),
+            statements: RefCell::default(),
+            changes: Cell::new(0),
+            in_transaction: Cell::new(false),
+            is_broken: Cell::new(false),
+        })
+    }
+}
+
+/// A connection.
+pub(in crate::store) struct Session {
+    client: Client,
+    /// Runs the connection while an answer is waited for; there until the end.
+    runtime: Option<Runtime>,
+    texts: RefCell<HashMap<String, Arc<Text>>>,
+    statements: RefCell<HashMap<Key, Statement>>,
+    changes: Cell<u64>,
+    in_transaction: Cell<bool>,
+    is_broken: Cell<bool>,
+}
+
+impl Session {
+    /// Can it be used no more?
+    pub(in crate::store) fn is_broken(&self) -> bool {
+        self.is_broken.get() || self.client.is_closed()
+    }
+
+    pub(super) fn is_in_transaction(&self) -> bool {
+        self.in_transaction.get()
+    }
+
+    pub(super) fn total_changes(&self) -> u64 {
+        self.changes.get()
+    }
+
+    /// A statement as this engine takes it.
+    pub(super) fn text_of(&self, sql: &str) -> Arc<Text> {
+        let mut texts = self.texts.borrow_mut();
+        if let Some(text) = texts.get(sql) {
+            return Arc::clone(text);
+        }
+        if texts.len() >= STATEMENTS {
+            texts.clear();
+        }
+        let text = Arc::new(Text::new(sql));
+        texts.insert(sql.to_owned(), Arc::clone(&text));
+        text
+    }
+
+    /// Runs a statement; says how many rows it changed.
+    pub(super) fn execute(&self, text: &Text, values: &[Value]) -> Result<usize> {
+        let statement = self.prepared(text, values)?;
+        let sent: Vec<Sent<'_>> = text.sent(values).map(Sent).collect();
+        let changed = self.drive(self.client.execute(&statement, &bound(&sent)))?;
+        self.changes.set(self.changes.get().saturating_add(changed));
+        Ok(usize::try_from(changed).unwrap_or(usize::MAX))
+    }
+
+    /// Runs a statement, for what it answers.
+    pub(super) fn query(&self, text: &Text, values: &[Value]) -> Result<Vec<Row>> {
+        let statement = self.prepared(text, values)?;
+        let sent: Vec<Sent<'_>> = text.sent(values).map(Sent).collect();
+        let rows = self.drive(self.client.query(&statement, &bound(&sent)))?;
+        if self.in_transaction.get() {
+            // It may have written: a row at least for each that it answers.
+            let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
+            self.changes.set(self.changes.get().saturating_add(count));
+        }
+        Ok(rows)
+    }
+
+    /// Runs statements without parameters.
+    pub(in crate::store) fn batch(&self, sql: &str) -> Result<()> {
+        self.drive(self.client.batch_execute(sql))
+    }
+
+    pub(super) fn begin(&self, sql: &str) -> Result<()> {
+        self.batch(sql)?;
+        self.in_transaction.set(true);
+        Ok(())
+    }
+
+    /// Ends the transaction, however that turns out: after an error there is none.
+    pub(super) fn end(&self, sql: &str) -> Result<()> {
+        self.in_transaction.set(false);
+        self.batch(sql)
+    }
+
+    fn prepared(&self, text: &Text, values: &[Value]) -> Result<Statement> {
+        let key = text.key(values);
+        if let Some(statement) = self.statements.borrow().get(&key) {
+            return Ok(statement.clone());
+        }
+        let statement = self.drive(self.client.prepare(&text.sql(values)))?;
+        let mut statements = self.statements.borrow_mut();
+        if statements.len() >= STATEMENTS {
+            statements.clear();
+        }
+        statements.insert(key, statement.clone());
+        Ok(statement)
+    }
+
+    /// Waits for an answer.
+    fn drive<T>(
+        &self,
+        answer: impl Future<Output = std::result::Result<T, tokio_postgres::Error>>,
+    ) -> Result<T> {
+        if self.is_broken() {
+            return Err(Error::Away("the connection is broken".to_owned()));
+        }
+        let Some(runtime) = &self.runtime else {
+            return Err(Error::Away("the connection is closed".to_owned()));
+        };
+        let waited = runtime.block_on(async { tokio::time::timeout(ANSWER, answer).await });
+        let Ok(answered) = waited else {
+            self.is_broken.set(true);
+            return Err(Error::Away("it does not answer".to_owned()));
+        };
+        if let Err(error) = &answered
+            && error.code().is_none_or(Self::ends_with)
+        {
+            self.is_broken.set(true);
+        }
+        Ok(answered?)
+    }
+
+    /// Is an error the last that a connection says?
+    pub(in crate::store) fn ends_with(code: &SqlState) -> bool {
+        let ends = [
+            SqlState::ADMIN_SHUTDOWN,
+            SqlState::CRASH_SHUTDOWN,
+            SqlState::CANNOT_CONNECT_NOW,
+            SqlState::TOO_MANY_CONNECTIONS,
+            SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+        ];
+        code.code().starts_with("08") || ends.contains(code)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Where futures run a runtime must not be waited for.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn is_this_machine(host: &Host) -> bool {
+    match host {
+        Host::Tcp(name) => {
+            let address = name.parse::<IpAddr>();
+            name == "localhost" || address.is_ok_and(|address| address.is_loopback())
+        }
+        Host::Unix(_) => true,
+    }
+}
+
+fn bound<'s>(sent: &'s [Sent<'_>]) -> Vec<&'s (dyn ToSql + Sync)> {
+    sent.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
+}
+
+/// An error of the server, or of the way to it, in one line.
+pub(in crate::store) fn describe(error: &tokio_postgres::Error) -> String {
+    match (error.as_db_error(), error.source()) {
+        (Some(told), _) => format!("{} ({})", told.message(), told.code().code()),
+        (None, Some(source)) => format!("{error}: {source}"),
+        (None, None) => error.to_string(),
+    }
+}

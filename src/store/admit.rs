@@ -57,6 +57,8 @@ struct FreshRow {
     index: usize,
     id: UrlId,
     host: HostId,
+    /// Its keyed hash; a column on PostgreSQL only, SQLite has the lookup.
+    key: u64,
     band: u8,
 }
 
@@ -102,7 +104,7 @@ impl State {
             self.poll_robots_of(chunk.origin.site, host)?;
             let band = self.rank_of_new(host, listed.hints.priority)?;
             let id = self.next_url(host)?;
-            fresh.rows.push(FreshRow { index, id, host, band });
+            fresh.rows.push(FreshRow { index, id, host, key, band });
             made.push((key, id));
             if sought.repeated.contains(&key) {
                 fresh.by_key.insert(key, id);
@@ -222,15 +224,23 @@ impl State {
 }
 
 static URLS: LazyLock<Many> = LazyLock::new(|| {
-    let head = "INSERT /*lite*/ OR FAIL /*end*/ INTO urls (crawl_id, site_id, source_id, first_seen_s, reason, id,
-                    host_id, path, raw, lastmod_s, lastmod_precision, hints, band, kind) VALUES";
-    Many::of_rows_sharing(head, (&format!("?1, ?2, ?3, ?4, {}", Reason::New as i64), 4), 9)
+    let head = "INSERT /*lite*/ OR FAIL /*end*/ INTO urls (/*pg: part, key, */ crawl_id, site_id,
+                    source_id, first_seen_s, reason, id, host_id, path, raw, lastmod_s,
+                    lastmod_precision, hints, band, kind) VALUES";
+    let row = format!(
+        "(/*pg: CAST(?5 AS BIGINT) & 255, ?7, */ ?1, ?2, ?3, ?4, {}, ?5, ?6, ?8, ?9, ?10, ?11, ?12,
+          ?13, ?14)",
+        Reason::New as i64
+    );
+    Many::of_pattern_sharing(head, &row, (4, 10), "")
 });
 
 static PLACES: LazyLock<Many> = LazyLock::new(|| {
-    let head = "INSERT /*lite*/ OR FAIL /*end*/ INTO queue (crawl_id, due_s, site_id, valued, host_id, band, url_id)
-                    VALUES";
-    Many::of_rows_sharing(head, ("?1, ?2, ?3, 0", 3), 3)
+    let head =
+        "INSERT /*lite*/ OR FAIL /*end*/ INTO queue (/*pg: part, */ crawl_id, due_s, site_id,
+                    valued, host_id, band, url_id) VALUES";
+    let row = "(/*pg: CAST(?4 AS BIGINT) & 255, */ ?1, ?2, ?3, 0, ?4, ?5, ?6)";
+    Many::of_pattern_sharing(head, row, (3, 3), "")
 });
 
 /// Inserts rows into `urls`.
@@ -247,6 +257,7 @@ fn insert_urls(
         let (second, precision) = lastmod_columns(listed.lastmod);
         values.bind(fresh.id.0)?;
         values.bind(fresh.host.0)?;
+        values.bind(fresh.key.cast_signed())?;
         values.bind(&listed.url.path)?;
         values.bind(&listed.raw)?;
         values.bind(second)?;

@@ -172,7 +172,10 @@ impl State {
         let mut row = self.take_hints(chunk, row, listing.hints)?;
         if !row.listed {
             self.conn
-                .prepare_cached("UPDATE urls SET listed = 1 WHERE id = ?1")
+                .prepare_cached(
+                    "UPDATE urls SET listed = 1 WHERE id = ?1
+                     /*pg: AND part = (?1 & 255) */",
+                )
                 .and_then(|mut update| update.execute([row.id.0]))
                 .map_err(engine)?;
             self.take_lastmod_silently(&row, lastmod)?;
@@ -196,7 +199,10 @@ impl State {
         }
         row.kind = kind;
         self.conn
-            .prepare_cached("UPDATE urls SET kind = ?2 WHERE id = ?1")
+            .prepare_cached(
+                "UPDATE urls SET kind = ?2 WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
             .and_then(|mut update| update.execute(params![row.id.0, kind as i64]))
             .map(|_| ())
             .map_err(engine)
@@ -247,7 +253,10 @@ impl State {
     fn write_lastmod(&mut self, url: UrlId, lastmod: Option<Lastmod>) -> Result<(), StoreError> {
         let (second, precision) = lastmod_columns(lastmod);
         self.conn
-            .prepare_cached("UPDATE urls SET lastmod_s = ?2, lastmod_precision = ?3 WHERE id = ?1")
+            .prepare_cached(
+                "UPDATE urls SET lastmod_s = ?2, lastmod_precision = ?3 WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
             .and_then(|mut update| update.execute(params![url.0, second, precision]))
             .map(|_| ())
             .map_err(engine)
@@ -275,7 +284,10 @@ impl State {
             return Ok(row);
         }
         self.conn
-            .prepare_cached("UPDATE urls SET hints = ?2 WHERE id = ?1")
+            .prepare_cached(
+                "UPDATE urls SET hints = ?2 WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
             .and_then(|mut update| update.execute(params![row.id.0, merged.to_bits()]))
             .map_err(engine)?;
         let before = std::mem::replace(&mut row.hints, merged);
@@ -335,7 +347,10 @@ impl State {
             return Ok(None);
         }
         self.conn
-            .prepare_cached("UPDATE urls SET listed = 0 WHERE id = ?1")
+            .prepare_cached(
+                "UPDATE urls SET listed = 0 WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
             .and_then(|mut update| update.execute([url.0]))
             .map_err(engine)?;
         chunk.applied.counts.removed += 1;

@@ -296,7 +296,8 @@ impl State {
                 .conn
                 .prepare_cached(
                     "SELECT count(*) FROM (SELECT 1 FROM queue
-                     WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3 AND due_s <= ?4 LIMIT ?5) few",
+                     WHERE crawl_id = ?1 AND host_id = ?2
+                     /*pg: AND part = (?2 & 255) */ AND band = ?3 AND due_s <= ?4 LIMIT ?5) few",
                 )
                 .and_then(|mut query| {
                     let left = COUNTED_ROWS - total;

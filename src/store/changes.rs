@@ -99,8 +99,8 @@ impl ChangeLog {
             return Ok(false);
         }
         conn.prepare_cached(
-            "INSERT INTO changes (at, crawl_id, source_id, generation, events, data)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO changes (/*pg: part, */ at, crawl_id, source_id, generation, events, data)
+             VALUES (/*pg: CAST(?3 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6)",
         )
         .and_then(|mut insert| {
             insert.execute(params![at, crawl.0, source.0, generation, self.events, self.data])
@@ -118,7 +118,10 @@ pub(super) fn logged(
     generation: i64,
 ) -> Result<HashSet<(ChangeKind, UrlId)>, StoreError> {
     let mut query = conn
-        .prepare_cached("SELECT data FROM changes WHERE source_id = ?1 AND generation = ?2")
+        .prepare_cached(
+            "SELECT data FROM changes WHERE source_id = ?1
+             /*pg: AND part = (?1 & 255) */ AND generation = ?2",
+        )
         .map_err(engine)?;
     let mut rows = query.query(params![source.0, generation]).map_err(engine)?;
     let mut all = HashSet::new();

@@ -44,7 +44,7 @@ pub(super) fn next_due_of(
     let mut query = conn
         .prepare_cached(
             "SELECT id, host_id, next_poll_at FROM sources /*lite*/ INDEXED BY sources_turn /*end*/
-             WHERE host_id = ?1 AND state = 0 AND next_poll_at <= ?2
+             WHERE host_id = ?1 /*pg: AND part = (?1 & 255) */ AND state = 0 AND next_poll_at <= ?2
              ORDER BY next_poll_at, id LIMIT 1",
         )
         .map_err(engine)?;
@@ -71,7 +71,7 @@ pub(super) fn still_due(
     now: Timestamp,
 ) -> Result<Option<PollTarget>, StoreError> {
     conn.prepare_cached(&format!(
-        "{TARGET} WHERE s.id = ?1 AND s.state = 0 AND s.next_poll_at <= ?2"
+        "{TARGET} WHERE s.id = ?1 /*pg: AND s.part = (?1 & 255) */ AND s.state = 0 AND s.next_poll_at <= ?2"
     ))
     .and_then(|mut query| {
         query.query_row(params![id.0, now.as_millisecond()], read_target).optional()
@@ -104,7 +104,7 @@ pub(super) fn unseen_home(
 
 /// One source as a poll needs it.
 pub(super) fn poll_target(conn: &Connection, id: SourceId) -> Result<PollTarget, StoreError> {
-    conn.prepare_cached(&format!("{TARGET} WHERE s.id = ?1"))
+    conn.prepare_cached(&format!("{TARGET} WHERE s.id = ?1 /*pg: AND s.part = (?1 & 255) */"))
         .and_then(|mut query| query.query_row([id.0], read_target).optional())
         .map_err(engine)?
         .ok_or_else(|| StoreError::NotFound(format!("there is no source {id}")))

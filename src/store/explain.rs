@@ -119,7 +119,7 @@ fn tell(
 /// Adds how far the signals of a source, and of its host, are believed.
 pub(super) fn add_trust(conn: &Connection, view: &mut SourceView) -> Result<(), StoreError> {
     let host: Option<i64> = conn
-        .prepare_cached("SELECT host_id FROM sources WHERE id = ?1")
+        .prepare_cached("SELECT host_id FROM sources WHERE id = ?1 /*pg: AND part = (?1 & 255) */")
         .and_then(|mut query| query.query_row([view.id.0], |row| row.get(0)).optional())
         .map_err(engine)?;
     let Some(host) = host else { return Ok(()) };

@@ -80,9 +80,9 @@ impl State {
         };
         self.conn
             .prepare_cached(
-                "INSERT INTO extensions (source_id, url_id, expires_s, fresh_s, data)
-                 VALUES (?1, ?2, ?3, ?4, ?5)
-                 ON CONFLICT (source_id, url_id)
+                "INSERT INTO extensions (/*pg: part, */ source_id, url_id, expires_s, fresh_s, data)
+                 VALUES (/*pg: CAST(?2 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5)
+                 ON CONFLICT (/*pg: part, */ source_id, url_id)
                      DO UPDATE SET expires_s = ?3, fresh_s = ?4, data = ?5
                      WHERE extensions.data <> ?5 OR extensions.expires_s IS DISTINCT FROM ?3
                          OR extensions.fresh_s IS DISTINCT FROM ?4",
@@ -103,7 +103,10 @@ impl State {
     /// Forgets what a source said of a URL; says whether it had said anything.
     pub(super) fn forget_said(&self, source: SourceId, url: UrlId) -> Result<bool, StoreError> {
         self.conn
-            .prepare_cached("DELETE FROM extensions WHERE source_id = ?1 AND url_id = ?2")
+            .prepare_cached(
+                "DELETE FROM extensions WHERE source_id = ?1 AND url_id = ?2
+                 /*pg: AND part = (?2 & 255) */",
+            )
             .and_then(|mut delete| delete.execute(params![source.0, url.0]))
             .map(|deleted| deleted > 0)
             .map_err(engine)
@@ -126,9 +129,11 @@ impl State {
             .conn
             .prepare_cached(
                 "SELECT e.expires_s, e.fresh_s FROM
-                     (SELECT source_id FROM urls WHERE id = ?1 UNION ALL
-                      SELECT source_id FROM url_sources WHERE url_id = ?1) h
-                 JOIN extensions e ON e.source_id = h.source_id AND e.url_id = ?1",
+                     (SELECT source_id FROM urls WHERE id = ?1 /*pg: AND part = (?1 & 255) */
+                      UNION ALL
+                      SELECT source_id FROM url_sources WHERE url_id = ?1 /*pg: AND part = (?1 & 255) */) h
+                 JOIN extensions e ON e.source_id = h.source_id AND e.url_id = ?1
+                     /*pg: AND e.part = (?1 & 255) */",
             )
             .map_err(engine)?;
         let said = query
@@ -151,7 +156,10 @@ impl State {
             return Ok(row);
         }
         self.conn
-            .prepare_cached("UPDATE urls SET expires_s = ?2, fresh_s = ?3 WHERE id = ?1")
+            .prepare_cached(
+                "UPDATE urls SET expires_s = ?2, fresh_s = ?3 WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
             .and_then(|mut update| update.execute(params![row.id.0, expires_s, fresh_s]))
             .map_err(engine)?;
         Ok(UrlRow { expires_s, fresh_s, ..row })
@@ -193,9 +201,12 @@ pub(super) fn of_url(conn: &Connection, url: UrlId) -> Result<(Extensions, usize
     let mut query = conn
         .prepare_cached(
             "SELECT e.data FROM
-                 (SELECT source_id FROM urls WHERE id = ?1 UNION ALL
-                  SELECT source_id FROM url_sources WHERE url_id = ?1 LIMIT ?2) h
-             /*lite*/ CROSS /*end*/ JOIN extensions e ON e.source_id = h.source_id AND e.url_id = ?1",
+                 (SELECT source_id FROM urls WHERE id = ?1 /*pg: AND part = (?1 & 255) */
+                  UNION ALL
+                  SELECT source_id FROM url_sources WHERE url_id = ?1 /*pg: AND part = (?1 & 255) */
+                  LIMIT ?2) h
+             /*lite*/ CROSS /*end*/ JOIN extensions e ON e.source_id = h.source_id AND e.url_id = ?1
+                 /*pg: AND e.part = (?1 & 255) */",
         )
         .map_err(engine)?;
     let mut rows = query.query(params![url.0, MAX_SOURCES]).map_err(engine)?;

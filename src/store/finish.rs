@@ -32,7 +32,7 @@ impl State {
                      retired_why = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN ?9 END,
                      retired_at = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN ?2 END,
                      rhythm = ?12, moved_to = ?13, moved_polls = ?14, moved_since = ?15
-                 WHERE id = ?1",
+                 WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut update| {
                 update.execute(params![
@@ -75,7 +75,8 @@ impl State {
         self.conn
             .prepare_cached(
                 "UPDATE sources SET etag = ?2, last_modified = ?3,
-                     last_changed_at = coalesce(?4, last_changed_at) WHERE id = ?1",
+                     last_changed_at = coalesce(?4, last_changed_at) WHERE id = ?1
+                     /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut update| update.execute(params![id.0, etag, last_modified, changed_at]))
             .map(|_| ())
@@ -85,7 +86,8 @@ impl State {
     fn finish_seen(&mut self, id: SourceId, at: i64, seen: &SeenAgain) -> Result<(), StoreError> {
         self.conn
             .prepare_cached(
-                "UPDATE sources SET etag = ?2, last_modified = ?3, last_complete_at = ?4 WHERE id = ?1",
+                "UPDATE sources SET etag = ?2, last_modified = ?3, last_complete_at = ?4 WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut update| {
                 let Validators { etag, last_modified } = &seen.validators;
@@ -111,7 +113,7 @@ impl State {
                          (SELECT coalesce(json_agg(e.value ORDER BY e.place), '[]')::text
                           FROM json_array_elements(issues::json) WITH ORDINALITY AS e (value, place)
                           WHERE e.value ->> 'code' <> 'shrunk') */ END
-                 WHERE id = ?1",
+                 WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut update| {
                 update.execute(params![
@@ -128,8 +130,9 @@ impl State {
     pub(super) fn write_snapshot(&mut self, id: SourceId, data: &[u8]) -> Result<(), StoreError> {
         self.conn
             .prepare_cached(
-                "INSERT INTO snapshots (source_id, data) VALUES (?1, ?2)
-                 ON CONFLICT (source_id) DO UPDATE SET data = ?2",
+                "INSERT INTO snapshots (/*pg: part, */ source_id, data)
+                 VALUES (/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2)
+                 ON CONFLICT (/*pg: part, */ source_id) DO UPDATE SET data = ?2",
             )
             .and_then(|mut replace| replace.execute(params![id.0, data]))
             .map(|_| ())
@@ -147,7 +150,7 @@ impl State {
                      last_complete_at = CASE WHEN ?7 = 1 THEN ?17 ELSE last_complete_at END,
                      last_changed_at = CASE WHEN ?18 = 1 THEN ?17 ELSE last_changed_at END,
                      hints = ?19
-                 WHERE id = ?1",
+                 WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut update| {
                 update.execute(params![
@@ -194,10 +197,11 @@ impl State {
         };
         self.conn
             .prepare_cached(
-                "INSERT INTO polls (source_id, at, took_ms, result, http_status, wire_bytes, entries, counts,
+                "INSERT INTO polls (/*pg: part, */ source_id, at, took_ms, result, http_status, wire_bytes, entries, counts,
                                     error, generation)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,
-                         CASE WHEN ?10 = 1 THEN (SELECT generation FROM sources WHERE id = ?1) ELSE ?11 END)
+                 VALUES (/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,
+                         CASE WHEN ?10 = 1 THEN (SELECT generation FROM sources WHERE id = ?1
+                         /*pg: AND part = (?1 & 255) */) ELSE ?11 END)
                  RETURNING id",
             )
             .and_then(|mut insert| {

@@ -190,7 +190,11 @@ impl State {
         let mut source = None;
         if let Some(id) = row.source {
             if let Entry::Vacant(new) = call.source_urls.entry(id) {
-                new.insert(text("SELECT url FROM sources WHERE id = ?1", id.0)?);
+                new.insert(text(
+                    "SELECT url FROM sources WHERE id = ?1
+                     /*pg: AND part = (?1 & 255) */",
+                    id.0,
+                )?);
             }
             source = call.source_urls.get(&id).cloned().flatten();
         }

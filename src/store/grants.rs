@@ -92,7 +92,10 @@ impl State {
     fn return_grant(&mut self, source: SourceId) -> Result<(), StoreError> {
         let is_ours: bool = self
             .conn
-            .prepare_cached("SELECT state = 2 AND retired_why = ?2 FROM sources WHERE id = ?1")
+            .prepare_cached(
+                "SELECT state = 2 AND retired_why = ?2 FROM sources WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
             .and_then(|mut query| query.query_row(params![source.0, REVOKED], |row| row.get(0)))
             .map_err(engine)?;
         if is_ours { self.revive(source) } else { Ok(()) }

@@ -165,7 +165,10 @@ pub(super) fn urls(
     now: Timestamp,
 ) -> Result<Page<UrlView>, StoreError> {
     let ids: Vec<i64> = conn
-        .prepare_cached("SELECT id FROM urls WHERE id > ?1 ORDER BY id LIMIT ?2")
+        .prepare_cached(
+            "SELECT id FROM urls WHERE /*lite*/ id > ?1 ORDER BY id /*end*/
+                 /*pg: (part, id) > (CAST(?1 AS BIGINT) & 255, ?1) ORDER BY part, id */ LIMIT ?2",
+        )
         .and_then(|mut query| {
             query
                 .query_map(params![after.map_or(0, |id| id.0), limit], |row| row.get(0))

@@ -74,8 +74,9 @@ impl State {
     /// a retired one keeps its snapshot until its grace period is over.
     fn is_full(&self, source: SourceId) -> Result<bool, StoreError> {
         self.conn
-            .prepare_cached("SELECT s.window = 0 AND (state <> 2 OR EXISTS (SELECT 1 FROM snapshots x WHERE x.source_id = s.id))
-                 FROM sources s WHERE s.id = ?1")
+            .prepare_cached("SELECT s.window = 0 AND (state <> 2 OR EXISTS (SELECT 1 FROM snapshots x WHERE x.source_id = s.id
+                         /*pg: AND x.part = s.part */))
+                 FROM sources s WHERE s.id = ?1 /*pg: AND s.part = (?1 & 255) */")
             .and_then(|mut query| query.query_row([source.0], |row| row.get(0)).optional())
             .map(|full| full.unwrap_or(false))
             .map_err(engine)
@@ -85,8 +86,9 @@ impl State {
         self.conn
             .prepare_cached(
                 "SELECT x.source_id FROM url_sources x JOIN sources s ON s.id = x.source_id
-                 WHERE x.url_id = ?1 AND s.window = 0 AND (s.state <> 2 OR EXISTS
-                     (SELECT 1 FROM snapshots p WHERE p.source_id = s.id))
+                     /*pg: AND s.part = (x.source_id & 255) */
+                 WHERE x.url_id = ?1 /*pg: AND x.part = (?1 & 255) */ AND s.window = 0 AND (s.state <> 2 OR EXISTS
+                     (SELECT 1 FROM snapshots p WHERE p.source_id = s.id /*pg: AND p.part = s.part */))
                  ORDER BY s.state = 2, x.source_id LIMIT 1",
             )
             .and_then(|mut query| query.query_row([url.0], |row| row.get(0)).optional())
@@ -104,7 +106,8 @@ impl State {
         let site = adopt.map(|origin| origin.site.0);
         self.conn
             .prepare_cached(
-                "UPDATE urls SET source_id = ?2, site_id = coalesce(site_id, ?3) WHERE id = ?1",
+                "UPDATE urls SET source_id = ?2, site_id = coalesce(site_id, ?3) WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut update| update.execute(params![url.0, source.0, site]))
             .map(|_| ())
@@ -114,8 +117,9 @@ impl State {
     fn remember_side(&mut self, url: UrlId, source: SourceId) -> Result<(), StoreError> {
         self.conn
             .prepare_cached(
-                "INSERT INTO url_sources (url_id, source_id) VALUES (?1, ?2)
-                 ON CONFLICT (url_id, source_id) DO NOTHING",
+                "INSERT INTO url_sources (/*pg: part, */ url_id, source_id)
+                 VALUES (/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2)
+                 ON CONFLICT (/*pg: part, */ url_id, source_id) DO NOTHING",
             )
             .and_then(|mut insert| insert.execute(params![url.0, source.0]))
             .map(|_| ())
@@ -124,7 +128,10 @@ impl State {
 
     fn forget_side(&mut self, url: UrlId, source: SourceId) -> Result<bool, StoreError> {
         self.conn
-            .prepare_cached("DELETE FROM url_sources WHERE url_id = ?1 AND source_id = ?2")
+            .prepare_cached(
+                "DELETE FROM url_sources WHERE url_id = ?1
+                 /*pg: AND part = (?1 & 255) */ AND source_id = ?2",
+            )
             .and_then(|mut delete| delete.execute(params![url.0, source.0]))
             .map(|gone| gone > 0)
             .map_err(engine)

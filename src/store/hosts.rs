@@ -107,7 +107,8 @@ impl State {
         let id = self
             .conn
             .prepare_cached(
-                "INSERT INTO hosts (authority, name, part, delay_ms) VALUES (?1, ?2, ?3, ?4)
+                "INSERT INTO hosts (/*pg: id, */ authority, name, part, delay_ms)
+                 VALUES (/*pg: nextval('ids') * 256 + CAST(?3 AS BIGINT), */ ?1, ?2, ?3, ?4)
                  RETURNING id",
             )
             .and_then(|mut insert| {
@@ -127,8 +128,11 @@ impl State {
         }
         let id: Option<i64> = self
             .conn
-            .prepare_cached("SELECT id FROM hosts WHERE authority = ?1")
-            .and_then(|mut query| query.query_row([authority], |row| row.get(0)).optional())
+            .prepare_cached("SELECT id FROM hosts WHERE /*pg: part = ?1 AND */ authority = ?2")
+            .and_then(|mut query| {
+                let values = params![partition(authority), authority];
+                query.query_row(values, |row| row.get(0)).optional()
+            })
             .map_err(engine)?;
         let Some(id) = id.map(HostId) else { return Ok(None) };
         self.read_host(id)?;
@@ -153,7 +157,8 @@ impl State {
         let host = self
             .conn
             .prepare_cached(
-                "SELECT authority, next_at, paused_until, delay_ms, robots FROM hosts WHERE id = ?1",
+                "SELECT authority, next_at, paused_until, delay_ms, robots FROM hosts WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut query| {
                 query.query_row([id.0], |row| {
@@ -177,7 +182,10 @@ impl State {
     /// Moves the clock of a host.
     pub(super) fn set_clock(&mut self, id: HostId, next_at: i64) -> Result<(), StoreError> {
         self.conn
-            .prepare_cached("UPDATE hosts SET next_at = ?2 WHERE id = ?1")
+            .prepare_cached(
+                "UPDATE hosts SET next_at = ?2 WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
             .and_then(|mut update| update.execute(params![id.0, next_at]))
             .map_err(engine)?;
         let host = self.host(id)?;
@@ -198,7 +206,10 @@ impl State {
             return Ok(());
         }
         self.conn
-            .prepare_cached("UPDATE hosts SET paused_until = ?2, pause_reason = ?3 WHERE id = ?1")
+            .prepare_cached(
+                "UPDATE hosts SET paused_until = ?2, pause_reason = ?3 WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
             .and_then(|mut update| update.execute(params![id.0, until, reason]))
             .map_err(engine)?;
         let host = self.host(id)?;
@@ -241,7 +252,10 @@ impl State {
     pub(super) fn set_delay(&mut self, id: HostId, delay: Duration) -> Result<(), StoreError> {
         let crawl_delay: i64 = self
             .conn
-            .prepare_cached("SELECT crawl_delay_ms FROM robots WHERE host_id = ?1")
+            .prepare_cached(
+                "SELECT crawl_delay_ms FROM robots WHERE host_id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
             .and_then(|mut query| query.query_row([id.0], |row| row.get(0)).optional())
             .map_err(engine)?
             .unwrap_or(0);
@@ -250,7 +264,10 @@ impl State {
             return Ok(());
         }
         self.conn
-            .prepare_cached("UPDATE hosts SET delay_ms = ?2 WHERE id = ?1")
+            .prepare_cached(
+                "UPDATE hosts SET delay_ms = ?2 WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
             .and_then(|mut update| update.execute(params![id.0, delay_ms]))
             .map_err(engine)?;
         self.host(id)?.delay_ms = delay_ms;
@@ -275,7 +292,10 @@ impl State {
         }
         let read = self
             .conn
-            .prepare_cached("SELECT body, unreachable FROM robots WHERE host_id = ?1")
+            .prepare_cached(
+                "SELECT body, unreachable FROM robots WHERE host_id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
             .and_then(|mut query| {
                 query.query_row([id.0], |row| Ok((row.get::<Vec<u8>>(0)?, row.get(1)?))).optional()
             })
@@ -303,7 +323,10 @@ impl State {
         version: i64,
     ) -> Result<(), StoreError> {
         self.conn
-            .prepare_cached("UPDATE hosts SET robots = ?2 WHERE id = ?1")
+            .prepare_cached(
+                "UPDATE hosts SET robots = ?2 WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
             .and_then(|mut update| update.execute(params![id.0, version]))
             .map_err(engine)?;
         let host = self.host(id)?;

@@ -266,9 +266,11 @@ impl Store {
 pub(super) fn view(conn: &Connection, source: SourceId) -> Result<Option<PushView>, StoreError> {
     let sql = "SELECT t.topic, t.next_at, t.pushes, t.pushed_at, t.broken_at, t.denied_at, t.error,
             k.hub, k.since_at, k.expires_at,
-            (SELECT hub FROM callbacks WHERE source_id = t.source_id AND state = 0)
-        FROM topics t LEFT JOIN callbacks k ON k.source_id = t.source_id AND k.state = 1
-        WHERE t.source_id = ?1 AND t.wanted = 1";
+            (SELECT hub FROM callbacks WHERE source_id = t.source_id
+             /*pg: AND callbacks.part = t.part */ AND state = 0)
+        FROM topics t LEFT JOIN callbacks k ON k.source_id = t.source_id
+             /*pg: AND k.part = t.part */ AND k.state = 1
+        WHERE t.source_id = ?1 /*pg: AND t.part = (?1 & 255) */ AND t.wanted = 1";
     let read = |row: &sql::Row<'_>| {
         let time = |at: usize| row.get::<Option<i64>>(at).map(|ms| ms.map(timestamp));
         let (pushed_at, broken_at, denied_at) = (time(3)?, time(4)?, time(5)?);

@@ -332,7 +332,10 @@ impl State {
             self.learning.records.remove(&scope);
             let (kind, id) = scope.columns();
             self.conn
-                .prepare_cached("DELETE FROM learned WHERE scope = ?1 AND id = ?2")
+                .prepare_cached(
+                    "DELETE FROM learned WHERE scope = ?1 AND id = ?2
+                     /*pg: AND part = (?2 & 255) */",
+                )
                 .and_then(|mut delete| delete.execute([kind, id]))
                 .map_err(engine)?;
         }
@@ -380,7 +383,8 @@ pub(super) fn read(conn: &Connection, scope: Scope) -> Result<Lessons, StoreErro
     let (kind, id) = scope.columns();
     let kept: Option<Columns> = conn
         .prepare_cached(
-            "SELECT trust, priors, habits, moves FROM learned WHERE scope = ?1 AND id = ?2",
+            "SELECT trust, priors, habits, moves FROM learned WHERE scope = ?1 AND id = ?2
+             /*pg: AND part = (?2 & 255) */",
         )
         .and_then(|mut query| {
             query
@@ -408,9 +412,9 @@ fn write(conn: &Connection, scope: Scope, lessons: &Lessons) -> Result<(), Store
     let habits = lessons.moves.map(|_| lessons.habits.pack());
     let moves = lessons.moves.map_or(0, |signal| signal as i64);
     conn.prepare_cached(
-        "INSERT INTO learned (scope, id, trust, priors, habits, moves)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-         ON CONFLICT (scope, id) DO UPDATE SET trust = ?3, priors = ?4, habits = ?5, moves = ?6",
+        "INSERT INTO learned (/*pg: part, */ scope, id, trust, priors, habits, moves)
+         VALUES (/*pg: CAST(?2 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6)
+         ON CONFLICT (/*pg: part, */ scope, id) DO UPDATE SET trust = ?3, priors = ?4, habits = ?5, moves = ?6",
     )
     .and_then(|mut upsert| {
         upsert.execute(params![kind, id, lessons.trust.pack(), priors, habits, moves])

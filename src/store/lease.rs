@@ -229,7 +229,10 @@ impl State {
             && !self.window(call.crawl).has_spare(host);
         if let Some(due) = next_due.filter(|_| is_bound) {
             self.conn
-                .prepare_cached("UPDATE turns SET due_s = ?3 WHERE crawl_id = ?1 AND host_id = ?2 AND due_s <> ?3")
+                .prepare_cached(
+                    "UPDATE turns SET due_s = ?3 WHERE crawl_id = ?1 AND host_id = ?2
+                     /*pg: AND part = (?2 & 255) */ AND due_s <> ?3",
+                )
                 .and_then(|mut update| update.execute(params![call.crawl.0, host.0, due]))
                 .map_err(engine)?;
         }

@@ -115,7 +115,10 @@ impl State {
             self.retire(*source, "its index does not list it any more")?;
             // It has had its grace already.
             self.conn
-                .prepare_cached("UPDATE sources SET retired_at = ?2 WHERE id = ?1")
+                .prepare_cached(
+                    "UPDATE sources SET retired_at = ?2 WHERE id = ?1
+                     /*pg: AND part = (?1 & 255) */",
+                )
                 .and_then(|mut update| update.execute(params![source, now - GRACE_MS]))
                 .map_err(engine)?;
         }
@@ -129,7 +132,8 @@ impl State {
             .conn
             .prepare_cached(
                 "SELECT s.id, s.site_id, n.crawl_id, s.window, x.data
-                 FROM sources s JOIN snapshots x ON x.source_id = s.id JOIN sites n ON n.id = s.site_id
+                 FROM sources s JOIN snapshots x ON x.source_id = s.id /*pg: AND x.part = s.part */
+                     JOIN sites n ON n.id = s.site_id
                  WHERE s.state = 2 AND s.retired_at <= ?1 LIMIT 1",
             )
             .and_then(|mut query| {
@@ -169,21 +173,30 @@ impl State {
         self.apply(origin, drops)?;
         if rest.is_empty() {
             self.conn
-                .execute("DELETE FROM snapshots WHERE source_id = ?1", [id])
+                .execute(
+                    "DELETE FROM snapshots WHERE source_id = ?1
+                     /*pg: AND part = (?1 & 255) */",
+                    [id],
+                )
                 .map_err(engine)?;
             // Should it come back, what it lists is to be listed again, whether
             // or not it has changed meanwhile.
             self.conn
                 .execute(
                     "UPDATE sources SET etag = NULL, last_modified = NULL, wire_hash = NULL,
-                         body_hash = NULL, last_full_at = NULL, pending = 0 WHERE id = ?1",
+                         body_hash = NULL, last_full_at = NULL, pending = 0 WHERE id = ?1
+                         /*pg: AND part = (?1 & 255) */",
                     [id],
                 )
                 .map_err(engine)?;
         } else {
             let left = Snapshot::from_unsorted(rest).encode();
             self.conn
-                .execute("UPDATE snapshots SET data = ?2 WHERE source_id = ?1", params![id, left])
+                .execute(
+                    "UPDATE snapshots SET data = ?2 WHERE source_id = ?1
+                     /*pg: AND part = (?1 & 255) */",
+                    params![id, left],
+                )
                 .map_err(engine)?;
         }
         Ok(true)
@@ -221,7 +234,12 @@ impl State {
     ) -> Result<(), StoreError> {
         let role: Option<i64> = self
             .conn
-            .query_row("SELECT role FROM sources WHERE id = ?1", [id.0], |row| row.get(0))
+            .query_row(
+                "SELECT role FROM sources WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+                [id.0],
+                |row| row.get(0),
+            )
             .optional()
             .map_err(engine)?;
         match role.map(super::sources::role) {
@@ -238,7 +256,8 @@ impl State {
             let long_ago = self.now_ms() - GRACE_MS;
             self.conn
                 .execute(
-                    "UPDATE sources SET retired_at = ?2 WHERE id = ?1",
+                    "UPDATE sources SET retired_at = ?2 WHERE id = ?1
+                     /*pg: AND part = (?1 & 255) */",
                     params![id.0, long_ago],
                 )
                 .map_err(engine)?;

@@ -241,8 +241,12 @@ fn judged(conn: &Connection, most: usize) -> Result<Judged, StoreError> {
     }
     known.sort_by(|a, b| b.1.record.looks.total_cmp(&a.1.record.looks).then(a.0.cmp(&b.0)));
     known.truncate(most);
-    let mut name =
-        conn.prepare_cached("SELECT authority FROM hosts WHERE id = ?1").map_err(engine)?;
+    let mut name = conn
+        .prepare_cached(
+            "SELECT authority FROM hosts WHERE id = ?1
+             /*pg: AND part = (?1 & 255) */",
+        )
+        .map_err(engine)?;
     for (id, verdict) in known {
         let host = name.query_row([id], |row| row.get(0)).optional().map_err(engine)?;
         judged.hosts.extend(host.map(|host| (host, verdict)));
@@ -257,7 +261,8 @@ fn changes_of_url(
 ) -> Result<Vec<ChangeView>, StoreError> {
     let mut query = conn
         .prepare_cached(
-            "SELECT at, data FROM changes WHERE source_id = ?1 ORDER BY generation DESC LIMIT ?2",
+            "SELECT at, data FROM changes WHERE source_id = ?1
+             /*pg: AND part = (?1 & 255) */ ORDER BY generation DESC LIMIT ?2",
         )
         .map_err(engine)?;
     let mut found = Vec::new();

@@ -79,27 +79,34 @@ impl Pending {
 }
 
 static LEASE: LazyLock<Many> = LazyLock::new(|| {
-    let head = "INSERT /*lite*/ OR FAIL /*end*/ INTO leases (url_id, token, crawl_id, host_id, reason, band, due_s,
-                    attempt, leased_at, expires_at, not_before, worker, request_id) VALUES";
-    Many::of_rows(head, 13, "")
+    let head =
+        "INSERT /*lite*/ OR FAIL /*end*/ INTO leases (/*pg: part, */ url_id, token, crawl_id,
+                    host_id, reason, band, due_s, attempt, leased_at, expires_at, not_before,
+                    worker, request_id) VALUES";
+    let row = "(/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+    Many::of_pattern(head, row, 13, "")
 });
 
 static UNLEASE: LazyLock<Many> =
-    LazyLock::new(|| Many::of_values("DELETE FROM leases WHERE url_id IN", ""));
+    LazyLock::new(|| Many::of_ids("DELETE FROM leases WHERE", "url_id"));
 
 static PLACE: LazyLock<Many> = LazyLock::new(|| {
-    let head = "INSERT /*lite*/ OR IGNORE /*end*/ INTO queue (crawl_id, host_id, band, due_s, url_id, site_id,
-                    valued) VALUES";
-    Many::of_rows(head, 7, "/*pg: ON CONFLICT DO NOTHING */")
+    let head =
+        "INSERT /*lite*/ OR IGNORE /*end*/ INTO queue (/*pg: part, */ crawl_id, host_id, band,
+                    due_s, url_id, site_id, valued) VALUES";
+    let row = "(/*pg: CAST(?2 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    Many::of_pattern(head, row, 7, "/*pg: ON CONFLICT DO NOTHING */")
 });
 
 static END: LazyLock<Many> = LazyLock::new(|| {
-    let head = "INSERT /*lite*/ OR FAIL /*end*/ INTO feedback (url_id, state, reason, band, due_s, attempt, record)
-                    VALUES";
-    let tail = "ON CONFLICT (url_id) DO UPDATE SET
+    let head =
+        "INSERT /*lite*/ OR FAIL /*end*/ INTO feedback (/*pg: part, */ url_id, state, reason,
+                    band, due_s, attempt, record) VALUES";
+    let tail = "ON CONFLICT (/*pg: part, */ url_id) DO UPDATE SET
         state = excluded.state, reason = excluded.reason, band = excluded.band,
         due_s = excluded.due_s, attempt = excluded.attempt, record = excluded.record";
-    Many::of_rows(head, 7, tail)
+    let row = "(/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    Many::of_pattern(head, row, 7, tail)
 });
 
 impl State {

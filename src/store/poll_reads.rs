@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use url::Url;
 
 use super::checkpoint::{log_of, size};
+use super::hosts::partition;
 use super::robots::{KeptRobots, changes_of_robots, kept_robots};
 use super::rows::lastmod;
 use super::sources::{Child, role};
@@ -31,7 +32,10 @@ pub(super) fn snapshot(
     parent: Option<SourceId>,
 ) -> Result<(Option<Vec<u8>>, i64), StoreError> {
     let data = conn
-        .prepare_cached("SELECT data FROM snapshots WHERE source_id = ?1")
+        .prepare_cached(
+            "SELECT data FROM snapshots WHERE source_id = ?1
+             /*pg: AND part = (?1 & 255) */",
+        )
         .and_then(|mut query| query.query_row([id.0], |row| row.get(0)).optional())
         .map_err(engine)?;
     // A URL may have moved to a sibling that has not been read since, or, from
@@ -81,11 +85,13 @@ pub(super) fn robots_of(
 ) -> Result<Option<(SourceId, Option<KeptRobots>)>, StoreError> {
     let found: Option<(i64, i64)> = conn
         .prepare_cached(
-            "SELECT h.id, s.id FROM hosts h JOIN sources s ON s.host_id = h.id AND s.role = 0
-             WHERE h.authority = ?1",
+            "SELECT h.id, s.id FROM hosts h JOIN sources s
+                 ON s.host_id = h.id /*pg: AND s.part = h.part */ AND s.role = 0
+             WHERE /*pg: h.part = ?1 AND */ h.authority = ?2",
         )
         .and_then(|mut query| {
-            query.query_row([authority], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+            let values = params![partition(authority), authority];
+            query.query_row(values, |row| Ok((row.get(0)?, row.get(1)?))).optional()
         })
         .map_err(engine)?;
     let Some((host, source)) = found else { return Ok(None) };
@@ -98,9 +104,10 @@ pub(super) fn sites_at(
 ) -> Result<Vec<(SiteId, String)>, StoreError> {
     let mut query = conn
         .prepare_cached(
-            "SELECT n.id, n.name FROM sites n JOIN hosts h ON h.id = ?1
+            "SELECT n.id, n.name FROM sites n JOIN hosts h ON h.id = ?1 /*pg: AND h.part = (?1 & 255) */
              WHERE n.state = 0 AND (n.origin = h.authority OR n.id IN
-                 (SELECT site_id FROM sources WHERE host_id = ?1 AND role = 1))",
+                 (SELECT site_id FROM sources WHERE host_id = ?1 /*pg: AND part = (?1 & 255) */
+                  AND role = 1))",
         )
         .map_err(engine)?;
     query
@@ -185,11 +192,14 @@ pub(super) fn source(
     id: SourceId,
 ) -> Result<(SourceView, Vec<PollView>), StoreError> {
     let source = conn
-        .prepare_cached(&format!("{SOURCE} WHERE s.id = ?1"))
+        .prepare_cached(&format!("{SOURCE} WHERE s.id = ?1 /*pg: AND s.part = (?1 & 255) */"))
         .and_then(|mut query| query.query_row([id.0], read_source).optional())
         .map_err(engine)?
         .ok_or_else(|| no_source(id))?;
-    let sql = format!("{POLL} WHERE p.source_id = ?1 ORDER BY p.id DESC LIMIT ?2");
+    let sql = format!(
+        "{POLL} WHERE p.source_id = ?1 /*pg: AND p.part = (?1 & 255) */
+         ORDER BY p.id DESC LIMIT ?2"
+    );
     let mut query = conn.prepare_cached(&sql).map_err(engine)?;
     let polls = query
         .query_map(params![id.0, HISTORY], read_poll)
@@ -236,7 +246,8 @@ fn read_source(row: &Row<'_>) -> sql::Result<SourceView> {
 const POLL: &str =
     "SELECT p.id, p.source_id, s.url, n.name, p.at, p.took_ms, p.result, p.http_status,
     p.wire_bytes, p.entries, p.counts, p.error
-    FROM polls p JOIN sources s ON s.id = p.source_id LEFT JOIN sites n ON n.id = s.site_id";
+    FROM polls p JOIN sources s ON s.id = p.source_id /*pg: AND s.part = p.part */
+    LEFT JOIN sites n ON n.id = s.site_id";
 
 pub(super) fn polls_after(
     conn: &Connection,
@@ -245,7 +256,10 @@ pub(super) fn polls_after(
     limit: u32,
 ) -> Result<Vec<PollView>, StoreError> {
     let sql = match source {
-        Some(_) => format!("{POLL} WHERE p.source_id = ?1 AND p.id > ?2 ORDER BY p.id LIMIT ?3"),
+        Some(_) => format!(
+            "{POLL} WHERE p.source_id = ?1 /*pg: AND p.part = (?1 & 255) */
+                 AND p.id > ?2 ORDER BY p.id LIMIT ?3"
+        ),
         None => format!(
             "{POLL} WHERE CAST(?1 AS BIGINT) IS NULL AND p.id > ?2
                          ORDER BY p.id LIMIT ?3"
@@ -302,7 +316,8 @@ pub(super) fn changes_of_poll(
     }
     let mut query = conn
         .prepare_cached(
-            "SELECT at, data FROM changes WHERE source_id = ?1 AND generation = ?2 ORDER BY id",
+            "SELECT at, data FROM changes WHERE source_id = ?1
+             /*pg: AND part = (?1 & 255) */ AND generation = ?2 ORDER BY id",
         )
         .map_err(engine)?;
     let blobs: Vec<(i64, Vec<u8>)> = query

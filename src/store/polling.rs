@@ -285,9 +285,10 @@ pub(super) const TARGET: &str = "SELECT
     EXISTS (SELECT 1 FROM sources h WHERE h.site_id = s.site_id AND h.role = 1 AND h.state = 0
         AND h.last_poll_at IS NULL),
     k.since_at, k.expires_at, t.pushed_at, t.hinted_at, t.broken_at,
-    EXISTS (SELECT 1 FROM deliveries d WHERE d.source_id = s.id)
-    FROM sources s LEFT JOIN sites n ON n.id = s.site_id LEFT JOIN topics t ON t.source_id = s.id
-    LEFT JOIN callbacks k ON k.source_id = t.source_id AND k.state = 1";
+    EXISTS (SELECT 1 FROM deliveries d WHERE d.source_id = s.id /*pg: AND d.part = s.part */)
+    FROM sources s LEFT JOIN sites n ON n.id = s.site_id 
+    LEFT JOIN topics t ON t.source_id = s.id /*pg: AND t.part = s.part */
+    LEFT JOIN callbacks k ON k.source_id = t.source_id /*pg: AND k.part = t.part */ AND k.state = 1";
 
 /// Reads a row of [`TARGET`].
 pub(super) fn read_target(row: &Row<'_>) -> sql::Result<PollTarget> {

@@ -142,7 +142,8 @@ impl State {
                 .conn
                 .prepare_cached(
                     "SELECT due_s, url_id, site_id, valued FROM queue
-                     WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3 AND due_s <= ?4
+                     WHERE crawl_id = ?1 AND host_id = ?2
+                     /*pg: AND part = (?2 & 255) */ AND band = ?3 AND due_s <= ?4
                      ORDER BY due_s, url_id LIMIT 1",
                 )
                 .map_err(engine)?;

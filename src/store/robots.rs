@@ -97,9 +97,9 @@ impl State {
         let version = if same { old_version } else { old_version + 1 };
         self.conn
             .prepare_cached(
-                "INSERT INTO robots (host_id, version, status, body, unreachable, crawl_delay_ms, read_at, expires_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, coalesce(CAST(?6 AS BIGINT), 0), ?7, ?8)
-                 ON CONFLICT (host_id) DO UPDATE SET version = ?2, status = ?3, body = ?4, unreachable = ?5,
+                "INSERT INTO robots (/*pg: part, */ host_id, version, status, body, unreachable, crawl_delay_ms, read_at, expires_at)
+                 VALUES (/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, coalesce(CAST(?6 AS BIGINT), 0), ?7, ?8)
+                 ON CONFLICT (/*pg: part, */ host_id) DO UPDATE SET version = ?2, status = ?3, body = ?4, unreachable = ?5,
                      crawl_delay_ms = coalesce(?6, robots.crawl_delay_ms), read_at = ?7, expires_at = ?8",
             )
             .and_then(|mut upsert| {
@@ -151,7 +151,8 @@ impl State {
             .conn
             .prepare_cached(
                 "SELECT s.id, coalesce(n.crawl_id, 1) FROM sources s
-                 LEFT JOIN sites n ON n.id = s.site_id WHERE s.host_id = ?1 AND s.role = 0",
+                 LEFT JOIN sites n ON n.id = s.site_id WHERE s.host_id = ?1
+                     /*pg: AND s.part = (?1 & 255) */ AND s.role = 0",
             )
             .and_then(|mut query| {
                 query.query_row([host.0], |row| Ok((row.get(0)?, row.get(1)?))).optional()
@@ -163,8 +164,8 @@ impl State {
             let row = self
                 .conn
                 .prepare_cached(
-                    "INSERT INTO robots_changes (at, source_id, version, subject, was, now)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6) RETURNING id",
+                    "INSERT INTO robots_changes (/*pg: part, */ at, source_id, version, subject, was, now)
+                     VALUES (/*pg: CAST(?2 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6) RETURNING id",
                 )
                 .and_then(|mut insert| {
                     let Difference { subject, was, now: is } = difference;
@@ -188,7 +189,8 @@ impl State {
             .prepare_cached(
                 "UPDATE sources /*lite*/ INDEXED BY sources_turn /*end*/ SET next_poll_at = ?2,
                      rule = 'robots-changed', why = 'the robots.txt of its host has changed'
-                 WHERE host_id = ?1 AND rule = ?3 AND state = 0 AND next_poll_at IS NOT NULL",
+                 WHERE host_id = ?1
+                 /*pg: AND part = (?1 & 255) */ AND rule = ?3 AND state = 0 AND next_poll_at IS NOT NULL",
             )
             .and_then(|mut update| update.execute(params![host.0, now, FORBIDDEN]))
             .map_err(engine)?;
@@ -218,8 +220,8 @@ pub(super) fn changes_of_robots(
     let mut query = conn
         .prepare_cached(
             "SELECT c.subject, s.url, c.at, c.was, c.now
-             FROM robots_changes c JOIN sources s ON s.id = c.source_id
-             WHERE c.source_id = ?1 AND c.version = ?2 AND s.role = 0 ORDER BY c.id",
+             FROM robots_changes c JOIN sources s ON s.id = c.source_id /*pg: AND s.part = c.part */
+             WHERE c.source_id = ?1 /*pg: AND c.part = (?1 & 255) */ AND c.version = ?2 AND s.role = 0 ORDER BY c.id",
         )
         .map_err(engine)?;
     query
@@ -243,7 +245,8 @@ pub(super) fn kept_robots(
     host: HostId,
 ) -> Result<Option<KeptRobots>, StoreError> {
     conn.prepare_cached(
-        "SELECT version, body, unreachable, read_at, expires_at FROM robots WHERE host_id = ?1",
+        "SELECT version, body, unreachable, read_at, expires_at FROM robots WHERE host_id = ?1
+         /*pg: AND part = (?1 & 255) */",
     )
     .and_then(|mut query| {
         query

@@ -123,22 +123,22 @@ static BY_NUMBER: LazyLock<Many> = LazyLock::new(|| {
     let head = format!(
         "SELECT {COLUMNS}, l.url_id IS NOT NULL
          FROM urls u
-         LEFT JOIN feedback f ON f.url_id = u.id
-         LEFT JOIN leases l ON l.url_id = u.id
-         WHERE u.id IN"
+         LEFT JOIN feedback f ON f.url_id = u.id /*pg: AND f.part = u.part */
+         LEFT JOIN leases l ON l.url_id = u.id /*pg: AND l.part = u.part */
+         WHERE"
     );
-    Many::of_values(&head, "")
+    Many::of_ids(&head, "u.id")
 });
 
 static LEASED: LazyLock<Many> = LazyLock::new(|| {
     let head = format!(
         "SELECT {COLUMNS}, l.reason, l.due_s, l.attempt, l.leased_at, l.expires_at, l.dirty, l.token
          FROM leases l
-         /*lite*/ CROSS /*end*/ JOIN urls u ON u.id = l.url_id
-         LEFT JOIN feedback f ON f.url_id = l.url_id
-         WHERE l.url_id IN"
+         /*lite*/ CROSS /*end*/ JOIN urls u ON u.id = l.url_id /*pg: AND u.part = l.part */
+         LEFT JOIN feedback f ON f.url_id = l.url_id /*pg: AND f.part = l.part */
+         WHERE"
     );
-    Many::of_values(&head, "")
+    Many::of_ids(&head, "l.url_id")
 });
 
 /// A host's list below a band, with the rows of those whose value is to be
@@ -147,9 +147,9 @@ pub(super) static LISTED_WITH_ROWS: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT q.band, q.due_s, q.url_id, q.site_id, q.valued, {COLUMNS}
          FROM queue q
-         LEFT JOIN urls u ON q.valued = 1 AND u.id = q.url_id
-         LEFT JOIN feedback f ON q.valued = 1 AND f.url_id = q.url_id
-         WHERE q.crawl_id = ?1 AND q.host_id = ?2 AND q.band < ?3
+         LEFT JOIN urls u ON q.valued = 1 AND u.id = q.url_id /*pg: AND u.part = q.part */
+         LEFT JOIN feedback f ON q.valued = 1 AND f.url_id = q.url_id /*pg: AND f.part = q.part */
+         WHERE q.crawl_id = ?1 AND q.host_id = ?2 /*pg: AND q.part = (?2 & 255) */ AND q.band < ?3
          ORDER BY q.band DESC, q.due_s, q.url_id"
     )
 });
@@ -211,7 +211,10 @@ impl State {
         let stays = row.due_s == place.due_s && state == held::QUEUED && attempt == 0;
         if stays && !row.has_feedback && record == Record::default() {
             self.conn
-                .prepare_cached("UPDATE urls SET reason = ?2, band = ?3 WHERE id = ?1")
+                .prepare_cached(
+                    "UPDATE urls SET reason = ?2, band = ?3 WHERE id = ?1
+                     /*pg: AND part = (?1 & 255) */",
+                )
                 .and_then(|mut update| update.execute(params![row.id.0, reason as i64, place.band]))
                 .map_err(engine)?;
         } else {
@@ -246,9 +249,9 @@ impl State {
         let Place { url, band, due_s, .. } = place;
         self.conn
             .prepare_cached(
-                "INSERT INTO feedback (url_id, state, reason, band, due_s, attempt, record)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-                 ON CONFLICT (url_id) DO UPDATE SET state = ?2, reason = ?3, band = ?4, due_s = ?5,
+                "INSERT INTO feedback (/*pg: part, */ url_id, state, reason, band, due_s, attempt, record)
+                 VALUES (/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                 ON CONFLICT (/*pg: part, */ url_id) DO UPDATE SET state = ?2, reason = ?3, band = ?4, due_s = ?5,
                      attempt = ?6, record = ?7",
             )
             .and_then(|mut upsert| {
@@ -273,7 +276,10 @@ impl State {
             // What was asked for is not forgotten over a lesser reason.
             return self
                 .conn
-                .prepare_cached("UPDATE leases SET dirty = ?2 WHERE url_id = ?1 AND dirty <> ?3")
+                .prepare_cached(
+                    "UPDATE leases SET dirty = ?2 WHERE url_id = ?1
+                     /*pg: AND part = (?1 & 255) */ AND dirty <> ?3",
+                )
                 .and_then(|mut update| {
                     let asked_for = 1 + Reason::Submitted as i64;
                     update.execute(params![row.id.0, 1 + reason as i64, asked_for])

@@ -188,7 +188,10 @@ impl State {
         }
         let until = self.steady_ms().saturating_add(millis(ttl));
         self.conn
-            .prepare_cached("UPDATE leases SET expires_at = ?2 WHERE url_id = ?1")
+            .prepare_cached(
+                "UPDATE leases SET expires_at = ?2 WHERE url_id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
             .and_then(|mut update| update.execute(params![token.url.0, until]))
             .map_err(engine)?;
         Ok(TokenResult::Ok)
@@ -291,13 +294,19 @@ impl State {
         let now = self.steady_ms();
         let packed: Option<Vec<u8>> = self
             .conn
-            .prepare_cached("SELECT record FROM feedback WHERE url_id = ?1")
+            .prepare_cached(
+                "SELECT record FROM feedback WHERE url_id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
             .and_then(|mut query| query.query_row([token.url.0], |row| row.get(0)).optional())
             .map_err(engine)?;
         let last = packed.and_then(|packed| Record::unpack(&packed).ended);
         let leased: bool = self
             .conn
-            .prepare_cached("SELECT EXISTS (SELECT 1 FROM leases WHERE url_id = ?1)")
+            .prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM leases WHERE url_id = ?1
+                 /*pg: AND part = (?1 & 255) */)",
+            )
             .and_then(|mut query| query.query_row([token.url.0], |row| row.get(0)))
             .map_err(engine)?;
         Ok(match last {

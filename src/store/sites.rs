@@ -126,7 +126,7 @@ impl State {
             self.conn
                 .execute(
                     "UPDATE sources SET next_poll_at = ?2, rule = 'asked', why = 'a site is new here'
-                     WHERE role = 0 AND host_id = ?1 AND state = 0",
+                     WHERE role = 0 AND host_id = ?1 /*pg: AND part = (?1 & 255) */ AND state = 0",
                     params![host.0, now],
                 )
                 .map_err(engine)?;
@@ -195,7 +195,7 @@ impl State {
             .prepare_cached(
                 "UPDATE sources SET next_poll_at = ?3, rule = 'new-site',
                      why = 'a site on this host wants to know its sitemaps'
-                 WHERE host_id = ?2 AND role = 0 AND state = 0 AND last_poll_at IS NOT NULL
+                 WHERE host_id = ?2 /*pg: AND part = (?2 & 255) */ AND role = 0 AND state = 0 AND last_poll_at IS NOT NULL
                    AND NOT EXISTS (SELECT 1 FROM sources s WHERE s.site_id = ?1 AND s.role = 2
                        AND s.named_by IN ('robots.txt', 'well-known', 'home page'))",
             )
@@ -250,7 +250,7 @@ impl State {
             .prepare_cached(
                 "UPDATE sources SET state = 2, next_poll_at = NULL, retired_why = ?2, why = ?2,
                      rule = 'retired', retired_at = ?3
-                 WHERE id = ?1 AND state <> 2",
+                 WHERE id = ?1 /*pg: AND part = (?1 & 255) */ AND state <> 2",
             )
             .and_then(|mut update| update.execute(params![source, why, now]))
             .map(|_| ())
@@ -277,11 +277,12 @@ impl State {
             .execute(
                 "UPDATE sources SET site_id = next.heir FROM (
                      SELECT r.id AS robots, min(s.site_id) AS heir
-                     FROM sources r JOIN sources s ON s.host_id = r.host_id AND s.role <> 0
+                     FROM sources r JOIN sources s
+                         ON s.host_id = r.host_id /*pg: AND s.part = r.part */ AND s.role <> 0
                      JOIN sites n ON n.id = s.site_id AND n.state = 0
                      WHERE r.role = 0 AND r.site_id = ?1 AND s.site_id <> ?1
                      GROUP BY r.id) AS next
-                 WHERE sources.id = next.robots",
+                 WHERE sources.id = next.robots /*pg: AND sources.part = (next.robots & 255) */",
                 [id.0],
             )
             .map(|_| ())
@@ -383,7 +384,8 @@ impl State {
             ["snapshots", "polls", "changes", "robots_changes", "topics", "callbacks", "deliveries"]
         {
             let sql = format!(
-                "DELETE FROM {table} WHERE source_id IN (SELECT id FROM sources WHERE site_id = ?1)"
+                "DELETE FROM {table} WHERE /*lite*/ source_id /*end*/ /*pg: (part, source_id) */ IN
+                     (SELECT /*pg: part, */ id FROM sources WHERE site_id = ?1)"
             );
             self.conn.execute(&sql, [id.0]).map_err(engine)?;
         }
@@ -409,8 +411,9 @@ impl State {
             .conn
             .prepare_cached(
                 "SELECT x.source_id, s.site_id FROM url_sources x JOIN sources s ON s.id = x.source_id
+                     /*pg: AND s.part = (x.source_id & 255) */
                  JOIN sites n ON n.id = s.site_id AND n.state <> 2
-                 WHERE x.url_id = ?1 AND s.site_id <> ?2 AND s.state <> 2 ORDER BY s.window, s.id LIMIT 1",
+                 WHERE x.url_id = ?1 /*pg: AND x.part = (?1 & 255) */ AND s.site_id <> ?2 AND s.state <> 2 ORDER BY s.window, s.id LIMIT 1",
             )
             .and_then(|mut query| {
                 query
@@ -427,11 +430,17 @@ impl State {
             self.enqueue(Place { valued, ..row.place() }, Some(SiteId(site)))?;
         }
         self.conn
-            .prepare_cached("UPDATE urls SET site_id = ?2, source_id = ?3 WHERE id = ?1")
+            .prepare_cached(
+                "UPDATE urls SET site_id = ?2, source_id = ?3 WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
             .and_then(|mut update| update.execute(params![url.0, site, source]))
             .map_err(engine)?;
         self.conn
-            .prepare_cached("DELETE FROM url_sources WHERE url_id = ?1 AND source_id = ?2")
+            .prepare_cached(
+                "DELETE FROM url_sources WHERE url_id = ?1
+                 /*pg: AND part = (?1 & 255) */ AND source_id = ?2",
+            )
             .and_then(|mut delete| delete.execute(params![url.0, source]))
             .map_err(engine)?;
         self.count_urls(SiteId(site), 1, thousandths(row.hints.priority))?;
@@ -453,21 +462,24 @@ impl State {
         }
         self.conn
             .prepare_cached(
-                "DELETE FROM extensions WHERE url_id = ?1 AND source_id IN
-                     (SELECT source_id FROM urls WHERE id = ?1 UNION ALL
-                      SELECT source_id FROM url_sources WHERE url_id = ?1)",
+                "DELETE FROM extensions WHERE url_id = ?1 /*pg: AND part = (?1 & 255) */ AND source_id IN
+                     (SELECT source_id FROM urls WHERE id = ?1 /*pg: AND part = (?1 & 255) */
+                      UNION ALL
+                      SELECT source_id FROM url_sources WHERE url_id = ?1 /*pg: AND part = (?1 & 255) */)",
             )
             .and_then(|mut delete| delete.execute([id.0]))
             .map_err(engine)?;
         for table in ["leases", "feedback", "url_sources", "frontier_urls"] {
             self.conn
-                .prepare_cached(&format!("DELETE FROM {table} WHERE url_id = ?1"))
+                .prepare_cached(&format!(
+                    "DELETE FROM {table} WHERE url_id = ?1 /*pg: AND part = (?1 & 255) */"
+                ))
                 .and_then(|mut delete| delete.execute([id.0]))
                 .map_err(engine)?;
         }
         // The lookup keeps its hash; it finds no row and so finds nothing.
         self.conn
-            .prepare_cached("DELETE FROM urls WHERE id = ?1")
+            .prepare_cached("DELETE FROM urls WHERE id = ?1 /*pg: AND part = (?1 & 255) */")
             .and_then(|mut delete| delete.execute([id.0]))
             .map(|_| ())
             .map_err(engine)

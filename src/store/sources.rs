@@ -122,7 +122,8 @@ impl State {
         self.conn
             .prepare_cached(
                 "UPDATE sources SET parent_id = ?2, depth = ?3, index_lastmod = ?4, index_precision = ?5
-                 WHERE id = ?1 AND dropped_at IS NOT NULL AND parent_id <> ?2",
+                 WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */ AND dropped_at IS NOT NULL AND parent_id <> ?2",
             )
             .and_then(|mut update| {
                 update.execute(params![id.0, parent.0, depth, second, precision])
@@ -169,9 +170,10 @@ impl State {
         let (parent, depth) = source.parent.map_or((None, 0), |(id, depth)| (Some(id.0), depth));
         self.conn
             .prepare_cached(
-                "INSERT INTO sources (site_id, host_id, parent_id, depth, role, url, named_by,
+                "INSERT INTO sources (/*pg: part, id, */ site_id, host_id, parent_id, depth, role, url, named_by,
                      index_lastmod, index_precision, next_poll_at, rule, why, added_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'new', 'it has never been polled', ?10)
+                 VALUES (/*pg: CAST(?2 AS BIGINT) & 255, nextval('ids') * 256 + (CAST(?2 AS BIGINT) & 255), */
+                     ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'new', 'it has never been polled', ?10)
                  RETURNING id",
             )
             .and_then(|mut insert| {
@@ -200,7 +202,10 @@ impl State {
     ) -> Result<(), StoreError> {
         let exists: bool = self
             .conn
-            .prepare_cached("SELECT EXISTS (SELECT 1 FROM sources WHERE host_id = ?1 AND role = 0)")
+            .prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM sources WHERE host_id = ?1
+                 /*pg: AND part = (?1 & 255) */ AND role = 0)",
+            )
             .and_then(|mut query| query.query_row([host.0], |row| row.get(0)))
             .map_err(engine)?;
         if exists {
@@ -220,7 +225,8 @@ impl State {
         let taken = self
             .conn
             .prepare_cached(
-                "UPDATE sources SET state = 0, site_id = ?2 WHERE host_id = ?1 AND role = 0 AND state = 1
+                "UPDATE sources SET state = 0, site_id = ?2 WHERE host_id = ?1 /*pg: AND part = (?1 & 255) */
+                 AND role = 0 AND state = 1
                  AND site_id <> ?2 AND EXISTS (SELECT 1 FROM sites WHERE id = ?2 AND state = 0)",
             )
             .and_then(|mut update| update.execute(params![host.0, site.0]))
@@ -237,7 +243,8 @@ impl State {
             .prepare_cached(
                 "UPDATE sources SET state = 0, retired_why = NULL, retired_at = NULL, failures = 0,
                      failing_since = NULL, dropped_at = NULL, index_misses = 0, next_poll_at = ?2,
-                     rule = 'revived', why = 'it was given up, and is still named: looked at once more' WHERE id = ?1",
+                     rule = 'revived', why = 'it was given up, and is still named: looked at once more' WHERE id = ?1
+                     /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut update| update.execute(params![id.0, now]))
             .map(|_| ())
@@ -253,7 +260,7 @@ impl State {
             .prepare_cached(
                 "UPDATE sources SET state = CASE state WHEN 2 THEN 0 ELSE state END, retired_why = NULL,
                      retired_at = NULL, next_poll_at = ?2, rule = 'asked',
-                     why = 'someone asked for it' WHERE id = ?1",
+                     why = 'someone asked for it' WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut update| update.execute(params![id.0, now]))
             .map_err(engine)?;
@@ -282,7 +289,8 @@ impl State {
                             "UPDATE sources SET index_lastmod = ?2, index_precision = ?3, index_misses = 0,
                                  dropped_at = NULL, state = CASE state WHEN 2 THEN 0 ELSE state END,
                                  retired_why = NULL, retired_at = NULL, next_poll_at = ?4, rule = 'index',
-                                 why = 'its index says that it has changed' WHERE id = ?1",
+                                 why = 'its index says that it has changed' WHERE id = ?1
+                                 /*pg: AND part = (?1 & 255) */",
                         )
                         .and_then(|mut update| update.execute(params![id.0, second, precision, now]))
                         .map_err(engine)?;
@@ -291,7 +299,8 @@ impl State {
                     self.conn
                         .prepare_cached(
                             "UPDATE sources SET index_misses = index_misses + 1,
-                                 dropped_at = coalesce(dropped_at, ?2) WHERE id = ?1",
+                                 dropped_at = coalesce(dropped_at, ?2) WHERE id = ?1
+                                 /*pg: AND part = (?1 & 255) */",
                         )
                         .and_then(|mut update| update.execute(params![id.0, now]))
                         .map_err(engine)?;
@@ -307,7 +316,8 @@ impl State {
             .prepare_cached(
                 "UPDATE sources SET next_poll_at = ?2,
                      rule = CASE WHEN rule IN ('asked', 'pinged') THEN rule ELSE 'deferred' END,
-                     why = 'its host is to be left alone until then' WHERE id = ?1",
+                     why = 'its host is to be left alone until then' WHERE id = ?1
+                     /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut update| update.execute(params![id.0, until.as_millisecond()]))
             .map(|_| ())
@@ -320,7 +330,8 @@ impl State {
         self.conn
             .prepare_cached(
                 "UPDATE sources SET next_poll_at = ?2, interval_ms = ?3, rule = ?4, rhythm = ?6,
-                     why = 'its index says that it has not changed; ' || ?5 WHERE id = ?1",
+                     why = 'its index says that it has not changed; ' || ?5 WHERE id = ?1
+                     /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut update| {
                 update.execute(params![

@@ -131,6 +131,7 @@ pub(super) fn after(
         .prepare_cached(
             "SELECT c.id, c.at, c.crawl_id, n.name, s.id, s.url, c.data FROM changes c
              JOIN crawls n ON n.id = c.crawl_id LEFT JOIN sources s ON s.id = c.source_id
+                 /*pg: AND s.part = c.part */
              WHERE c.id >= ?1 ORDER BY c.id",
         )
         .map_err(engine)?;
@@ -189,8 +190,9 @@ fn event(
     let crawl: String = row.get(3).map_err(engine)?;
     conn.prepare_cached(
         "SELECT h.base || u.path, u.lastmod_s, u.lastmod_precision, u.kind, s.name
-         FROM urls u JOIN hosts h ON h.id = u.host_id LEFT JOIN sites s ON s.id = u.site_id
-         WHERE u.id = ?1",
+         FROM urls u JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
+         LEFT JOIN sites s ON s.id = u.site_id
+         WHERE u.id = ?1 /*pg: AND u.part = (?1 & 255) */",
     )
     .and_then(|mut query| {
         query
@@ -224,7 +226,7 @@ fn event_of_robots(
     let crawl: String = row.get(3).map_err(engine)?;
     conn.prepare_cached(
         "SELECT c.subject, s.url, n.name, s.id, c.was, c.now
-         FROM robots_changes c JOIN sources s ON s.id = c.source_id
+         FROM robots_changes c JOIN sources s ON s.id = c.source_id /*pg: AND s.part = c.part */
          LEFT JOIN sites n ON n.id = s.site_id WHERE c.id = ?1",
     )
     .and_then(|mut query| {

@@ -12,6 +12,7 @@ use super::sql::{self, Connection, OptionalExtension, params};
 use jiff::Timestamp;
 use url::{Host, Url};
 
+use super::hosts::partition;
 use super::state::State;
 use super::views::{Page, PollView, SourceView};
 use super::writer::Lane;
@@ -167,7 +168,10 @@ impl State {
     pub(super) fn hint(&mut self, source: SourceId, now: i64) -> Result<i64, StoreError> {
         let (next, hinted): (Option<i64>, Option<i64>) = self
             .conn
-            .prepare_cached("SELECT next_poll_at, hinted_at FROM sources WHERE id = ?1")
+            .prepare_cached(
+                "SELECT next_poll_at, hinted_at FROM sources WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
             .and_then(|mut query| query.query_row([source.0], |row| Ok((row.get(0)?, row.get(1)?))))
             .map_err(engine)?;
         let at = hinted.map_or(now, |hinted| now.max(hinted.saturating_add(SPACING_MS)));
@@ -178,7 +182,8 @@ impl State {
         self.conn
             .prepare_cached(
                 "UPDATE sources SET next_poll_at = ?2, hinted_at = ?2, rule = 'pinged',
-                     why = 'somebody says that it has changed' WHERE id = ?1",
+                     why = 'somebody says that it has changed' WHERE id = ?1
+                     /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut update| update.execute(params![source.0, at]))
             .map_err(engine)?;
@@ -190,7 +195,7 @@ impl State {
         self.conn
             .prepare_cached(
                 "SELECT s.id FROM sources s JOIN sites n ON n.id = s.site_id
-                 WHERE s.host_id = ?1 AND s.role = 0 AND s.state = 0 AND n.state = 0",
+                 WHERE s.host_id = ?1 /*pg: AND s.part = (?1 & 255) */ AND s.role = 0 AND s.state = 0 AND n.state = 0",
             )
             .and_then(|mut query| {
                 query.query_row([host.0], |row| row.get(0).map(SourceId)).optional()
@@ -308,13 +313,14 @@ fn sources_at(conn: &Connection, url: &Url) -> Result<Vec<Place>, StoreError> {
     let mut query = conn
         .prepare_cached(
             "SELECT s.id, s.state = 0 AND n.state = 0 AS polled
-             FROM hosts h JOIN sources s ON s.host_id = h.id JOIN sites n ON n.id = s.site_id
-             WHERE h.authority = ?1 AND s.url = ?2 AND s.role <> 0 AND s.role <> 1
+             FROM hosts h JOIN sources s ON s.host_id = h.id /*pg: AND s.part = h.part */
+                 JOIN sites n ON n.id = s.site_id
+             WHERE /*pg: h.part = ?1 AND */ h.authority = ?2 AND s.url = ?3 AND s.role <> 0 AND s.role <> 1
              ORDER BY polled DESC, s.id",
         )
         .map_err(engine)?;
     query
-        .query_map(params![authority(url), url.as_str()], |row| {
+        .query_map(params![partition(&authority(url)), authority(url), url.as_str()], |row| {
             Ok(Place { id: SourceId(row.get(0)?), polled: row.get(1)? })
         })
         .and_then(Iterator::collect)

@@ -54,7 +54,10 @@ impl State {
                 continue;
             }
             self.conn
-                .prepare_cached("UPDATE urls SET listed = 0 WHERE id = ?1")
+                .prepare_cached(
+                    "UPDATE urls SET listed = 0 WHERE id = ?1
+                     /*pg: AND part = (?1 & 255) */",
+                )
                 .and_then(|mut update| update.execute([row.id.0]))
                 .map_err(engine)?;
             log.push(ChangeKind::Removed, row.id);

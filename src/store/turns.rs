@@ -14,7 +14,7 @@ use crate::queue::{Candidate, Claim};
 
 /// A host's list below a band, as it is listed.
 const AS_LISTED: &str = "SELECT band, due_s, url_id, site_id, valued FROM queue
-    WHERE crawl_id = ?1 AND host_id = ?2 AND band < ?3
+    WHERE crawl_id = ?1 AND host_id = ?2 /*pg: AND part = (?2 & 255) */ AND band < ?3
     ORDER BY band DESC, due_s, url_id";
 
 /// Pairs of site and host remembered at most.
@@ -59,8 +59,8 @@ impl State {
             .conn
             .prepare_cached(
                 "INSERT /*lite*/ OR IGNORE /*end*/
-                     INTO queue (crawl_id, host_id, band, due_s, url_id, site_id, valued)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) /*pg: ON CONFLICT DO NOTHING */",
+                     INTO queue (/*pg: part, */ crawl_id, host_id, band, due_s, url_id, site_id, valued)
+                 VALUES (/*pg: CAST(?2 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7) /*pg: ON CONFLICT DO NOTHING */",
             )
             .and_then(|mut insert| {
                 insert.execute(params![
@@ -128,8 +128,8 @@ impl State {
         }
         self.conn
             .prepare_cached(
-                "INSERT /*lite*/ OR IGNORE /*end*/ INTO site_hosts (site_id, host_id)
-                 VALUES (?1, ?2) /*pg: ON CONFLICT DO NOTHING */",
+                "INSERT /*lite*/ OR IGNORE /*end*/ INTO site_hosts (/*pg: part, */ site_id, host_id)
+                 VALUES (/*pg: CAST(?2 AS BIGINT) & 255, */ ?1, ?2) /*pg: ON CONFLICT DO NOTHING */",
             )
             .and_then(|mut insert| insert.execute(params![site.0, host.0]))
             .map_err(engine)?;
@@ -148,7 +148,8 @@ impl State {
     ) -> Result<Vec<HostId>, StoreError> {
         let hosts = self.column(
             "SELECT s.host_id FROM site_hosts s
-             JOIN turns t ON t.crawl_id = ?1 AND t.host_id = s.host_id AND t.queued > 0
+             JOIN turns t ON t.crawl_id = ?1 AND t.host_id = s.host_id
+                 /*pg: AND t.part = s.part */ AND t.queued > 0
              WHERE s.site_id = ?2",
             params![crawl.0, site.0],
         )?;
@@ -161,7 +162,8 @@ impl State {
             .conn
             .prepare_cached(
                 "DELETE FROM queue
-                 WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3 AND due_s = ?4 AND url_id = ?5",
+                 WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3 AND due_s = ?4 AND url_id = ?5
+                 /*pg: AND part = (?5 & 255) */",
             )
             .and_then(|mut delete| {
                 delete.execute(params![
@@ -188,11 +190,11 @@ impl State {
         for ((crawl, host), delta) in std::mem::take(&mut self.deltas).changes {
             self.conn
                 .prepare_cached(
-                    "INSERT INTO turns (crawl_id, host_id, queued, due_s, weight)
-                     VALUES (?1, ?2, /*lite*/ max /*end*/ /*pg: GREATEST */ (CAST(?3 AS BIGINT), 0),
+                    "INSERT INTO turns (/*pg: part, */ crawl_id, host_id, queued, due_s, weight)
+                     VALUES (/*pg: CAST(?2 AS BIGINT) & 255, */ ?1, ?2, /*lite*/ max /*end*/ /*pg: GREATEST */ (CAST(?3 AS BIGINT), 0),
                          coalesce(CAST(?4 AS BIGINT), 0),
                          coalesce(CAST(?5 AS DOUBLE PRECISION), 1.0))
-                     ON CONFLICT (crawl_id, host_id) DO UPDATE SET
+                     ON CONFLICT (/*pg: part, */ crawl_id, host_id) DO UPDATE SET
                      queued = /*lite*/ max /*end*/ /*pg: GREATEST */ (turns.queued + ?3, 0),
                      due_s = CASE WHEN turns.queued > 0
                          THEN /*lite*/ min /*end*/ /*pg: LEAST */ (turns.due_s, coalesce(?4, turns.due_s))
@@ -221,7 +223,7 @@ impl State {
             .conn
             .prepare_cached(
                 "SELECT t.host_id, t.due_s, t.weight, /*lite*/ max /*end*/ /*pg: GREATEST */ (h.next_at, h.paused_until)
-                 FROM turns t JOIN hosts h ON h.id = t.host_id
+                 FROM turns t JOIN hosts h ON h.id = t.host_id /*pg: AND h.part = t.part */
                  WHERE t.crawl_id = ?1 AND t.queued > 0 ORDER BY t.due_s",
             )
             .map_err(engine)?;
@@ -323,7 +325,8 @@ impl State {
                 .conn
                 .prepare_cached(
                     "SELECT due_s, site_id FROM queue
-                     WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3 ORDER BY due_s, url_id",
+                     WHERE crawl_id = ?1 AND host_id = ?2
+                     /*pg: AND part = (?2 & 255) */ AND band = ?3 ORDER BY due_s, url_id",
                 )
                 .map_err(engine)?;
             let mut rows = query.query(params![crawl.0, host.0, band]).map_err(engine)?;
@@ -349,7 +352,8 @@ impl State {
     ) -> Result<Option<i64>, StoreError> {
         self.conn
             .prepare_cached(
-                "SELECT max(band) FROM queue WHERE crawl_id = ?1 AND host_id = ?2 AND band < ?3",
+                "SELECT max(band) FROM queue WHERE crawl_id = ?1 AND host_id = ?2
+                 /*pg: AND part = (?2 & 255) */ AND band < ?3",
             )
             .and_then(|mut query| query.query_row(params![crawl.0, host.0, band], |row| row.get(0)))
             .map_err(engine)

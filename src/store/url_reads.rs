@@ -24,7 +24,8 @@ const PEEK_HOSTS: u32 = 1_000;
 /// The text of a URL.
 pub(super) fn url_text(conn: &Connection, id: UrlId) -> Result<Option<String>, StoreError> {
     conn.prepare_cached(
-        "SELECT h.base || u.path FROM urls u JOIN hosts h ON h.id = u.host_id WHERE u.id = ?1",
+        "SELECT h.base || u.path FROM urls u JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
+         WHERE u.id = ?1 /*pg: AND u.part = (?1 & 255) */",
     )
     .and_then(|mut query| query.query_row([id.0], |row| row.get(0)).optional())
     .map_err(engine)
@@ -69,7 +70,7 @@ fn one_queue(
     };
     let held = |state: i64| {
         number(
-            "SELECT count(*) FROM feedback f JOIN urls u ON u.id = f.url_id
+            "SELECT count(*) FROM feedback f JOIN urls u ON u.id = f.url_id /*pg: AND u.part = f.part */
              WHERE f.state = ?2 AND f.state > 1 AND u.crawl_id = ?1",
             state,
         )
@@ -126,7 +127,7 @@ pub(super) fn peek(
     let mut hosts = conn
         .prepare_cached(
             "SELECT t.host_id, h.authority, /*lite*/ max /*end*/ /*pg: GREATEST */ (h.next_at, h.paused_until)
-             FROM turns t JOIN hosts h ON h.id = t.host_id
+             FROM turns t JOIN hosts h ON h.id = t.host_id /*pg: AND h.part = t.part */
              WHERE t.crawl_id = ?1 AND t.queued > 0
              ORDER BY /*lite*/ max /*end*/ /*pg: GREATEST */
                  (h.next_at, h.paused_until, t.due_s * 1000, ?2), t.due_s, t.host_id LIMIT ?3",
@@ -170,9 +171,10 @@ fn peek_host(
     };
     let sql = format!(
         "SELECT q.url_id, u.path, n.name, coalesce(f.reason, u.reason), u.hints, q.due_s, coalesce(f.attempt, 0)
-         FROM queue q JOIN urls u ON u.id = q.url_id LEFT JOIN sites n ON n.id = u.site_id
-         LEFT JOIN feedback f ON f.url_id = u.id
-         WHERE q.crawl_id = ?1 AND q.host_id = ?2 AND q.due_s {range} ?3 ORDER BY {order} LIMIT ?4"
+         FROM queue q JOIN urls u ON u.id = q.url_id /*pg: AND u.part = q.part */
+         LEFT JOIN sites n ON n.id = u.site_id
+         LEFT JOIN feedback f ON f.url_id = u.id /*pg: AND f.part = u.part */
+         WHERE q.crawl_id = ?1 AND q.host_id = ?2 /*pg: AND q.part = (?2 & 255) */ AND q.due_s {range} ?3 ORDER BY {order} LIMIT ?4"
     );
     let mut query = conn.prepare_cached(&sql).map_err(engine)?;
     query
@@ -205,7 +207,8 @@ pub(super) fn dead(
     let mut query = conn
         .prepare_cached(
             "SELECT u.id, h.base || u.path, c.name, n.name, f.attempt, f.record
-             FROM feedback f JOIN urls u ON u.id = f.url_id JOIN hosts h ON h.id = u.host_id
+             FROM feedback f JOIN urls u ON u.id = f.url_id /*pg: AND u.part = f.part */
+             JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
              JOIN crawls c ON c.id = u.crawl_id LEFT JOIN sites n ON n.id = u.site_id
              WHERE f.state = ?1 AND f.state > 1 AND f.url_id > ?2 ORDER BY f.url_id LIMIT ?3",
         )
@@ -309,7 +312,8 @@ fn find(
         let same: Option<bool> = conn
             .prepare_cached(
                 "SELECT u.crawl_id = ?2 AND h.authority = ?3 AND u.path = ?4
-                 FROM urls u JOIN hosts h ON h.id = u.host_id WHERE u.id = ?1",
+                 FROM urls u JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
+                 WHERE u.id = ?1 /*pg: AND u.part = (?1 & 255) */",
             )
             .and_then(|mut query| {
                 query
@@ -350,9 +354,11 @@ pub(super) fn view(
                  coalesce(f.due_s, u.first_seen_s), coalesce(f.attempt, 0), coalesce(f.state, 0),
                  l.expires_at, l.worker, l.url_id IS NOT NULL, l.reason, u.kind, u.expires_s,
                  u.fresh_s, f.record
-             FROM urls u JOIN hosts h ON h.id = u.host_id JOIN crawls c ON c.id = u.crawl_id
-             LEFT JOIN sites n ON n.id = u.site_id LEFT JOIN feedback f ON f.url_id = u.id
-             LEFT JOIN leases l ON l.url_id = u.id WHERE u.id = ?1",
+             FROM urls u JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
+             JOIN crawls c ON c.id = u.crawl_id LEFT JOIN sites n ON n.id = u.site_id
+             LEFT JOIN feedback f ON f.url_id = u.id /*pg: AND f.part = u.part */
+             LEFT JOIN leases l ON l.url_id = u.id /*pg: AND l.part = u.part */
+             WHERE u.id = ?1 /*pg: AND u.part = (?1 & 255) */",
         )
         .and_then(|mut query| query.query_row([id.0], read_view))
         .map_err(engine)?;
@@ -423,9 +429,12 @@ fn read_view(row: &Row<'_>) -> sql::Result<UrlView> {
 fn sources_of(conn: &Connection, id: UrlId) -> Result<Vec<(SourceId, String)>, StoreError> {
     let mut query = conn
         .prepare_cached(
-            "SELECT s.id, s.url FROM sources s WHERE s.id = (SELECT source_id FROM urls WHERE id = ?1)
+            "SELECT s.id, s.url FROM sources s WHERE s.id = (SELECT source_id FROM urls
+                 WHERE id = ?1 /*pg: AND part = (?1 & 255) */)
              UNION ALL
-             SELECT s.id, s.url FROM url_sources x JOIN sources s ON s.id = x.source_id WHERE x.url_id = ?1",
+             SELECT s.id, s.url FROM url_sources x JOIN sources s ON s.id = x.source_id
+                 /*pg: AND s.part = (x.source_id & 255) */
+             WHERE x.url_id = ?1 /*pg: AND x.part = (?1 & 255) */",
         )
         .map_err(engine)?;
     query

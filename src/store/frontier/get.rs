@@ -57,8 +57,8 @@ impl Serving<'_> {
 }
 
 static SAID: LazyLock<Many> = LazyLock::new(|| {
-    let head = "SELECT url_id, spelled, metadata FROM frontier_urls WHERE url_id IN";
-    Many::of_values(head, "")
+    let head = "SELECT url_id, spelled, metadata FROM frontier_urls WHERE";
+    Many::of_ids(head, "url_id")
 });
 
 impl State {

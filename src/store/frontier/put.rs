@@ -56,9 +56,8 @@ struct Held {
     dirty: bool,
 }
 
-static SECRETS: LazyLock<Many> = LazyLock::new(|| {
-    Many::of_values("SELECT url_id, token, dirty FROM leases WHERE url_id IN", "")
-});
+static SECRETS: LazyLock<Many> =
+    LazyLock::new(|| Many::of_ids("SELECT url_id, token, dirty FROM leases WHERE", "url_id"));
 
 /// The place of a URL by its text, and the key that a client names.
 pub(super) fn spot_of(key: Option<&str>, text: &str) -> Option<Spot> {
@@ -170,10 +169,12 @@ impl State {
         let first_s = created_s.unwrap_or(now_s);
         let due_s = again.map_or(now_s, Timestamp::as_second);
         let id = self.next_url(host)?;
+        let key = url_key(self.seed, crawl, &spot.authority, &spot.path);
         self.conn
             .prepare_cached(
-                "INSERT INTO urls (id, crawl_id, host_id, path, first_seen_s, hints, reason, band)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                "INSERT INTO urls (/*pg: part, key, */ id, crawl_id, host_id, path, first_seen_s, hints,
+                     reason, band)
+                 VALUES (/*pg: CAST(?1 AS BIGINT) & 255, ?5, */ ?1, ?2, ?3, ?4, ?6, ?7, ?8, ?9)",
             )
             .and_then(|mut insert| {
                 insert.execute(params![
@@ -181,14 +182,14 @@ impl State {
                     crawl.0,
                     host.0,
                     spot.path,
+                    key.cast_signed(),
                     first_s,
                     EntryHints::default().to_bits(),
                     reason as i64,
                     band,
                 ])
             })
-            .map_err(engine)?;
-        let key = url_key(self.seed, crawl, &spot.authority, &spot.path);
+                        .map_err(engine)?;
         self.lookup.insert(&self.conn, &[(key, id)]).map_err(engine)?;
         if again.is_some() {
             let place = Place { crawl, host, band, due_s, url: id, valued: false };
@@ -203,9 +204,9 @@ impl State {
         let spelled = (page_text(&spot.authority, &spot.path) != put.url).then_some(&put.url);
         self.conn
             .prepare_cached(
-                "INSERT INTO frontier_urls (url_id, pushed, completed, spelled, metadata)
-                 VALUES (?1, 1, ?2, ?3, ?4)
-                 ON CONFLICT (url_id) DO UPDATE SET pushed = 1, completed = ?2, spelled = ?3,
+                "INSERT INTO frontier_urls (/*pg: part, */ url_id, pushed, completed, spelled, metadata)
+                 VALUES (/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, 1, ?2, ?3, ?4)
+                 ON CONFLICT (/*pg: part, */ url_id) DO UPDATE SET pushed = 1, completed = ?2, spelled = ?3,
                      metadata = ?4",
             )
             .and_then(|mut insert| {
@@ -275,7 +276,8 @@ impl State {
                 // One that has just expired, and was not yet taken back, counts.
                 self.conn
                     .prepare_cached(
-                        "UPDATE leases SET expires_at = ?2 WHERE url_id = ?1 AND expires_at < ?2",
+                        "UPDATE leases SET expires_at = ?2 WHERE url_id = ?1
+                         /*pg: AND part = (?1 & 255) */ AND expires_at < ?2",
                     )
                     .and_then(|mut update| update.execute(params![row.id.0, now + MOMENT_MS]))
                     .map_err(engine)?;
@@ -324,8 +326,9 @@ impl State {
     pub(in super::super) fn keep_pushed(&mut self, id: UrlId) -> Result<bool, StoreError> {
         self.conn
             .prepare_cached(
-                "UPDATE urls SET source_id = NULL WHERE id = ?1
-                     AND EXISTS (SELECT 1 FROM frontier_urls WHERE url_id = ?1 AND pushed = 1)",
+                "UPDATE urls SET source_id = NULL WHERE id = ?1 /*pg: AND part = (?1 & 255) */
+                     AND EXISTS (SELECT 1 FROM frontier_urls
+                                 WHERE url_id = ?1 /*pg: AND part = (?1 & 255) */ AND pushed = 1)",
             )
             .and_then(|mut update| update.execute([id.0]))
             .map(|kept| kept > 0)
@@ -341,7 +344,10 @@ impl State {
     ) -> Result<(), StoreError> {
         let before: Option<bool> = self
             .conn
-            .prepare_cached("SELECT completed FROM frontier_urls WHERE url_id = ?1")
+            .prepare_cached(
+                "SELECT completed FROM frontier_urls WHERE url_id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
             .and_then(|mut query| query.query_row([row.id.0], |row| row.get(0)).optional())
             .map_err(engine)?;
         let change = i64::from(completed) - i64::from(before.unwrap_or(false));
@@ -350,9 +356,9 @@ impl State {
         }
         self.conn
             .prepare_cached(
-                "INSERT INTO frontier_urls (url_id, pushed, completed, metadata)
-                 VALUES (?1, 0, ?2, ?3)
-                 ON CONFLICT (url_id) DO UPDATE SET completed = ?2, metadata = ?3",
+                "INSERT INTO frontier_urls (/*pg: part, */ url_id, pushed, completed, metadata)
+                 VALUES (/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, 0, ?2, ?3)
+                 ON CONFLICT (/*pg: part, */ url_id) DO UPDATE SET completed = ?2, metadata = ?3",
             )
             .and_then(|mut upsert| upsert.execute(params![row.id.0, completed, metadata]))
             .map(|_| ())

@@ -15,7 +15,7 @@ use crate::model::{CrawlId, UrlId};
 use crate::url::{authority, identities};
 
 /// Rows of the table that one read looks at.
-const SPAN: i64 = 10_000;
+const SPAN: i64 = 10_240;
 /// URLs that one read gives.
 const PAGE: usize = 1_000;
 
@@ -90,8 +90,9 @@ pub struct ListedPage {
 
 const COLUMNS: &str = "u.id, coalesce(s.spelled, h.base || u.path), h.name, s.metadata,
     coalesce(f.state, 0), coalesce(f.due_s, u.first_seen_s), u.first_seen_s";
-const TABLES: &str = "FROM urls u JOIN hosts h ON h.id = u.host_id
-    LEFT JOIN feedback f ON f.url_id = u.id LEFT JOIN frontier_urls s ON s.url_id = u.id";
+const TABLES: &str = "FROM urls u JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
+    LEFT JOIN feedback f ON f.url_id = u.id /*pg: AND f.part = u.part */
+    LEFT JOIN frontier_urls s ON s.url_id = u.id /*pg: AND s.part = u.part */";
 
 /// All crawls, by name.
 pub(super) fn crawls(conn: &Connection) -> Result<Vec<String>, StoreError> {
@@ -110,7 +111,7 @@ const QUEUES: &str = "WITH held AS (SELECT DISTINCT host_id FROM leases WHERE cr
     named AS (SELECT h.name AS name,
                   max(CASE WHEN t.queued > 0 OR t.host_id IN (SELECT host_id FROM held)
                       THEN 1 ELSE 0 END) AS busy
-              FROM turns t JOIN hosts h ON h.id = t.host_id
+              FROM turns t JOIN hosts h ON h.id = t.host_id /*pg: AND h.part = t.part */
               WHERE t.crawl_id = ?1 GROUP BY h.name),
     shown AS (SELECT n.name FROM named n
               LEFT JOIN frontier_queues q ON q.crawl_id = ?1 AND q.name = n.name
@@ -159,11 +160,11 @@ pub(super) fn stats(
             .map_err(engine)
     };
     let waiting = count(
-        "SELECT coalesce(sum(t.queued), 0) FROM turns t JOIN hosts h ON h.id = t.host_id
+        "SELECT coalesce(sum(t.queued), 0) FROM turns t JOIN hosts h ON h.id = t.host_id /*pg: AND h.part = t.part */
          WHERE t.crawl_id = ?1 AND (CAST(?2 AS TEXT) IS NULL OR h.name = ?2)",
     )?;
     let in_process = count(
-        "SELECT count(*) FROM leases l JOIN hosts h ON h.id = l.host_id
+        "SELECT count(*) FROM leases l JOIN hosts h ON h.id = l.host_id /*pg: AND h.part = l.part */
          WHERE l.crawl_id = ?1 AND (CAST(?2 AS TEXT) IS NULL OR h.name = ?2)",
     )?;
     let completed = count(
@@ -171,9 +172,10 @@ pub(super) fn stats(
          WHERE crawl_id = ?1 AND (CAST(?2 AS TEXT) IS NULL OR name = ?2)",
     )?;
     let queues = count(
-        "SELECT count(DISTINCT h.name) FROM hosts h WHERE (CAST(?2 AS TEXT) IS NULL OR h.name = ?2) AND h.id IN
-             (SELECT host_id FROM turns WHERE crawl_id = ?1 AND queued > 0
-              UNION SELECT host_id FROM leases WHERE crawl_id = ?1)",
+        "SELECT count(DISTINCT h.name) FROM hosts h WHERE (CAST(?2 AS TEXT) IS NULL OR h.name = ?2) 
+             AND /*lite*/ h.id /*end*/ /*pg: (h.part, h.id) */ IN
+             (SELECT /*pg: part, */ host_id FROM turns WHERE crawl_id = ?1 AND queued > 0
+              UNION SELECT /*pg: part, */ host_id FROM leases WHERE crawl_id = ?1)",
     )?;
     Ok(FrontierStats { active: waiting + in_process, in_process, completed, queues })
 }
@@ -210,7 +212,7 @@ fn url_at(
 ) -> Result<Option<Listed>, StoreError> {
     let sql = format!(
         "SELECT {COLUMNS} {TABLES}
-         WHERE u.id = ?1 AND u.crawl_id = ?2 AND h.authority = ?3 AND u.path = ?4"
+         WHERE u.id = ?1 /*pg: AND u.part = (?1 & 255) */ AND u.crawl_id = ?2 AND h.authority = ?3 AND u.path = ?4"
     );
     let hash = url_key(seed, crawl, authority, path);
     for id in find_on_disk(conn, partition(authority), hash).map_err(engine)? {
@@ -239,7 +241,8 @@ pub(super) fn list(
     let end = after.saturating_add(SPAN);
     let sql = format!(
         "SELECT {COLUMNS} {TABLES}
-         WHERE u.id > ?1 AND u.id <= ?2 AND u.crawl_id = ?3 AND (CAST(?4 AS TEXT) IS NULL OR h.name = ?4)
+         WHERE u.id > ?1 AND u.id <= ?2 /*pg: AND u.part = (?1 & 255) */ AND u.crawl_id = ?3
+             AND (CAST(?4 AS TEXT) IS NULL OR h.name = ?4)
          ORDER BY u.id"
     );
     let mut query = conn.prepare_cached(&sql).map_err(engine)?;
@@ -270,8 +273,9 @@ pub(super) fn pushed(
     let rows = conn
         .prepare_cached(
             "SELECT u.id FROM frontier_urls s
-             JOIN urls u ON u.id = s.url_id JOIN hosts h ON h.id = u.host_id
-             WHERE s.url_id > ?1 AND s.url_id <= ?2 AND s.pushed = 1 AND u.crawl_id = ?3
+             JOIN urls u ON u.id = s.url_id /*pg: AND u.part = s.part */
+             JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
+             WHERE s.url_id > ?1 AND s.url_id <= ?2 /*pg: AND s.part = (?1 & 255) */ AND s.pushed = 1 AND u.crawl_id = ?3
                  AND u.source_id IS NULL
                  AND (CAST(?4 AS TEXT) IS NULL OR h.name = ?4) AND (CAST(?5 AS BIGINT) IS NULL OR u.first_seen_s < ?5)",
         )
@@ -290,10 +294,14 @@ pub(super) fn pushed(
 /// The row to go on after, if there are rows beyond it: where the next begins.
 fn go_on(conn: &Connection, end: i64) -> Result<Option<i64>, StoreError> {
     let next: Option<i64> = conn
-        .prepare_cached("SELECT min(id) FROM urls WHERE id > ?1")
+        .prepare_cached(
+            "SELECT /*lite*/ min(id) - 1 FROM urls WHERE id > ?1 /*end*/
+             /*pg: (SELECT id - 256 FROM urls WHERE (part, id) > (CAST(?1 AS BIGINT) & 255, ?1)
+                    ORDER BY part, id LIMIT 1) */",
+        )
         .and_then(|mut query| query.query_row([end], |row| row.get(0)))
         .map_err(engine)?;
-    Ok(next.map(|id| id - 1))
+    Ok(next)
 }
 
 fn read_listed(row: &Row<'_>) -> sql::Result<Listed> {

@@ -18,7 +18,8 @@ impl State {
         for id in rows {
             let Some(row) = self.url_row(*id)?.filter(|row| row.source.is_none()) else { continue };
             let completed = self.column(
-                "SELECT completed FROM frontier_urls WHERE url_id = ?1 AND completed = 1",
+                "SELECT completed FROM frontier_urls WHERE url_id = ?1
+                 /*pg: AND part = (?1 & 255) */ AND completed = 1",
                 [id.0],
             )?;
             if !completed.is_empty() {

@@ -28,8 +28,9 @@ pub(super) fn receiving(
     now: i64,
 ) -> Result<Option<Callback>, StoreError> {
     conn.prepare_cached(
-        "SELECT k.secret FROM callbacks k JOIN topics t ON t.source_id = k.source_id
-             JOIN sources s ON s.id = k.source_id JOIN sites n ON n.id = s.site_id
+        "SELECT k.secret FROM callbacks k JOIN topics t ON t.source_id = k.source_id /*pg: AND t.part = k.part */
+             JOIN sources s ON s.id = k.source_id /*pg: AND s.part = k.part */
+             JOIN sites n ON n.id = s.site_id
          WHERE k.token = ?1 AND k.expires_at > ?2 AND t.wanted = 1 AND s.state <> 2 AND n.state <> 2",
     )
     .and_then(|mut query| {
@@ -113,7 +114,8 @@ impl State {
         let since: Option<i64> = self
             .conn
             .prepare_cached(
-                "SELECT min(since_at) FROM callbacks WHERE source_id = ?1 AND state = 1
+                "SELECT min(since_at) FROM callbacks WHERE source_id = ?1
+                 /*pg: AND part = (?1 & 255) */ AND state = 1
                      AND expires_at > ?2 AND hub = ?3 AND topic = ?4",
             )
             .and_then(|mut query| {
@@ -127,13 +129,14 @@ impl State {
         )?;
         self.leave(row.source, row.id)?;
         if since.is_none() {
-            let sql = "UPDATE topics SET broken_at = NULL WHERE source_id = ?1";
+            let sql = "UPDATE topics SET broken_at = NULL WHERE source_id = ?1
+                       /*pg: AND part = (?1 & 255) */";
             self.run(sql, [row.source])?;
         }
         tracing::info!(source = row.source, until = %ends, "a hub has promised to push");
         self.run(
             "UPDATE topics SET next_at = ?2, failures = 0, error = NULL, denied_at = NULL
-             WHERE source_id = ?1",
+             WHERE source_id = ?1 /*pg: AND part = (?1 & 255) */",
             params![row.source, renewal.as_millisecond()],
         )
     }
@@ -153,7 +156,7 @@ impl State {
         let next_at = now.saturating_add(millis(AFTER_DENIAL));
         self.run(
             "UPDATE topics SET error = ?2, denied_at = ?3, next_at = ?4, turn = turn + 1
-             WHERE source_id = ?1",
+             WHERE source_id = ?1 /*pg: AND part = (?1 & 255) */",
             params![row.source, why, now, next_at],
         )?;
         if row.state == ACTIVE { self.resume_polling(row.source) } else { Ok(()) }

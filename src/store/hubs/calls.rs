@@ -20,7 +20,7 @@ use crate::store::{StoreError, engine};
 const SWEEP: i64 = 500;
 
 /// Topics of sources that are not polled any more.
-const UNPOLLED: &str = "SELECT t.source_id FROM topics t LEFT JOIN sources s ON s.id = t.source_id
+const UNPOLLED: &str = "SELECT t.source_id FROM topics t LEFT JOIN sources s ON s.id = t.source_id /*pg: AND s.part = t.part */
     LEFT JOIN sites n ON n.id = s.site_id
     WHERE s.id IS NULL OR s.state = 2 OR n.id IS NULL OR n.state = 2";
 
@@ -106,7 +106,10 @@ impl State {
     ) -> Result<Option<HubCall>, StoreError> {
         let (topic, hubs, turn): (String, String, i64) = self
             .conn
-            .prepare_cached("SELECT topic, hubs, turn FROM topics WHERE source_id = ?1")
+            .prepare_cached(
+                "SELECT topic, hubs, turn FROM topics WHERE source_id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
             .and_then(|mut query| {
                 query.query_row([source], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
             })
@@ -117,7 +120,11 @@ impl State {
             self.give_up_topic(source)?;
             return Ok(None);
         };
-        self.run("DELETE FROM callbacks WHERE source_id = ?1 AND state = 0", [source])?;
+        self.run(
+            "DELETE FROM callbacks WHERE source_id = ?1
+             /*pg: AND part = (?1 & 255) */ AND state = 0",
+            [source],
+        )?;
         let token = CallbackId(random()?);
         let callback = format!("{base}websub/{token}");
         // 256 bits, in 64 characters; section 5.1 allows fewer than 200.
@@ -131,14 +138,16 @@ impl State {
         let row = self
             .conn
             .query_row(
-                "INSERT INTO callbacks (source_id, token, secret, hub, topic, callback, state, since_at,
-                     expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) RETURNING id",
+                "INSERT INTO callbacks (/*pg: part, */ source_id, token, secret, hub, topic, callback,
+                     state, since_at, expires_at)
+                 VALUES (/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) RETURNING id",
                 params![source, token.0, secret, hub.as_str(), topic, callback, ASKED, now, until],
                 |row| row.get(0),
             )
             .map_err(engine)?;
         self.run(
-            "UPDATE topics SET next_at = ?2, asked_at = ?3 WHERE source_id = ?1",
+            "UPDATE topics SET next_at = ?2, asked_at = ?3 WHERE source_id = ?1
+             /*pg: AND part = (?1 & 255) */",
             params![source, until, now],
         )?;
         let source = SourceId(source);
@@ -199,7 +208,8 @@ impl State {
         match answer {
             HubAnswer::Accepted => Ok(()),
             HubAnswer::Later(until) => self.run(
-                "UPDATE topics SET next_at = ?2 WHERE source_id = ?1",
+                "UPDATE topics SET next_at = ?2 WHERE source_id = ?1
+                 /*pg: AND part = (?1 & 255) */",
                 params![source, until.as_millisecond()],
             ),
             HubAnswer::Failed(why) => self.hub_failed(source, why, None),
@@ -219,7 +229,10 @@ impl State {
     ) -> Result<(), StoreError> {
         let failures: Option<u32> = self
             .conn
-            .prepare_cached("SELECT failures FROM topics WHERE source_id = ?1")
+            .prepare_cached(
+                "SELECT failures FROM topics WHERE source_id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
             .and_then(|mut query| query.query_row([source], |row| row.get(0)).optional())
             .map_err(engine)?;
         let Some(failures) = failures.map(|failures| failures.saturating_add(1)) else {
@@ -230,7 +243,7 @@ impl State {
         tracing::info!(source, why, "a hub was asked in vain");
         self.run(
             "UPDATE topics SET failures = ?2, error = ?3, turn = turn + 1, next_at = ?4
-             WHERE source_id = ?1",
+             WHERE source_id = ?1 /*pg: AND part = (?1 & 255) */",
             params![source, failures, why, next_at],
         )
     }

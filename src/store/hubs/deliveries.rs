@@ -141,8 +141,9 @@ impl State {
         let trusted = is_trusted(delivered.signed, &topic);
         self.hubs_moved = true;
         self.run(
-            "INSERT INTO deliveries (source_id, at, trusted, bytes, content_type, coding, body)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            "INSERT INTO deliveries (/*pg: part, */ source_id, at, trusted, bytes, content_type, coding,
+                 body)
+             VALUES (/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             params![
                 source,
                 now,
@@ -188,10 +189,17 @@ impl State {
     /// Has a source polled sooner, as a ping would, where it is polled at all.
     fn push_hint(&mut self, source: SourceId) -> Result<(), StoreError> {
         let now = self.now_ms();
-        self.run("UPDATE topics SET hinted_at = ?2 WHERE source_id = ?1", params![source.0, now])?;
+        self.run(
+            "UPDATE topics SET hinted_at = ?2 WHERE source_id = ?1
+             /*pg: AND part = (?1 & 255) */",
+            params![source.0, now],
+        )?;
         let is_polled: bool = self
             .conn
-            .prepare_cached("SELECT EXISTS (SELECT 1 FROM sources WHERE id = ?1 AND state = 0)")
+            .prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM sources WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */ AND state = 0)",
+            )
             .and_then(|mut query| query.query_row([source.0], |row| row.get(0)))
             .map_err(engine)?;
         if is_polled {
@@ -207,7 +215,7 @@ impl State {
             .prepare_cached(
                 "SELECT source_id, at, trusted, content_type, coding, body, tries,
                      EXISTS (SELECT 1 FROM sources s JOIN sites n ON n.id = s.site_id
-                             WHERE s.id = source_id AND s.state = 0 AND n.state = 0)
+                             WHERE s.id = source_id /*pg: AND s.part = deliveries.part */ AND s.state = 0 AND n.state = 0)
                  FROM deliveries WHERE id = ?1",
             )
             .and_then(|mut query| {
@@ -253,7 +261,7 @@ impl State {
         self.run(
             "UPDATE sources SET generation = generation + 1, rhythm = coalesce(?2, rhythm),
                  interval_ms = ?3, last_changed_at = CASE WHEN ?4 = 1 THEN ?5 ELSE last_changed_at END
-             WHERE id = ?1",
+             WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
             params![
                 end.source.0,
                 end.rhythm,
@@ -267,13 +275,14 @@ impl State {
         }
         self.run(
             "UPDATE topics SET pushes = pushes + 1, pushed_at = ?2, broken_at = NULL
-             WHERE source_id = ?1",
+             WHERE source_id = ?1 /*pg: AND part = (?1 & 255) */",
             params![end.source.0, end.came_at.as_millisecond()],
         )?;
         self.run(
-            "INSERT INTO polls (source_id, at, took_ms, result, wire_bytes, entries, counts, generation)
-             VALUES (?1, ?2, ?3, 'pushed', ?4, ?5, ?6,
-                     (SELECT generation FROM sources WHERE id = ?1))",
+            "INSERT INTO polls (/*pg: part, */ source_id, at, took_ms, result, wire_bytes, entries, counts,
+                 generation)
+             VALUES (/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2, ?3, 'pushed', ?4, ?5, ?6,
+                     (SELECT generation FROM sources WHERE id = ?1 /*pg: AND part = (?1 & 255) */))",
             params![
                 end.source.0,
                 end.at.as_millisecond(),

@@ -26,7 +26,10 @@ impl State {
     ) -> Result<(), StoreError> {
         let known: Option<(String, String, Option<i64>, bool)> = self
             .conn
-            .prepare_cached("SELECT topic, hubs, asked_at, wanted FROM topics WHERE source_id = ?1")
+            .prepare_cached(
+                "SELECT topic, hubs, asked_at, wanted FROM topics WHERE source_id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
             .and_then(|mut query| {
                 let read =
                     |row: &sql::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
@@ -43,20 +46,26 @@ impl State {
         }
         if wanted && self.is_pushed_by(source, topic, &hubs)? {
             // Others are named beside the hub that pushes: nothing to ask for.
-            let sql = "UPDATE topics SET hubs = ?2 WHERE source_id = ?1";
+            let sql = "UPDATE topics SET hubs = ?2 WHERE source_id = ?1
+                       /*pg: AND part = (?1 & 255) */";
             return self.run(sql, params![source.0, hubs]);
         }
         if !wanted {
             self.end_push(source.0)?;
         }
         // What was asked for and is not verified is wanted no more.
-        self.run("DELETE FROM callbacks WHERE source_id = ?1 AND state = 0", [source.0])?;
+        self.run(
+            "DELETE FROM callbacks WHERE source_id = ?1
+             /*pg: AND part = (?1 & 255) */ AND state = 0",
+            [source.0],
+        )?;
         let asked_at = known.and_then(|(_, _, asked_at, _)| asked_at);
         let next_at = self.now_ms().max(asked_at.map_or(0, |at| at + SPACING_MS));
         self.hubs_moved = true;
         self.run(
-            "INSERT INTO topics (source_id, topic, hubs, next_at, wanted) VALUES (?1, ?2, ?3, ?4, ?5)
-             ON CONFLICT (source_id) DO UPDATE SET topic = ?2, hubs = ?3, next_at = ?4, wanted = ?5,
+            "INSERT INTO topics (/*pg: part, */ source_id, topic, hubs, next_at, wanted)
+             VALUES (/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5)
+             ON CONFLICT (/*pg: part, */ source_id) DO UPDATE SET topic = ?2, hubs = ?3, next_at = ?4, wanted = ?5,
                  turn = 0, failures = 0, error = NULL, denied_at = NULL",
             params![source.0, topic, hubs, next_at, wanted],
         )
@@ -67,8 +76,8 @@ impl State {
         let active: Option<(String, String)> = self
             .conn
             .prepare_cached(
-                "SELECT k.topic, k.hub FROM callbacks k JOIN topics t ON t.source_id = k.source_id
-                 WHERE k.source_id = ?1 AND k.state = 1 AND t.wanted = 1",
+                "SELECT k.topic, k.hub FROM callbacks k JOIN topics t ON t.source_id = k.source_id /*pg: AND t.part = k.part */
+                 WHERE k.source_id = ?1 /*pg: AND k.part = (?1 & 255) */ AND k.state = 1 AND t.wanted = 1",
             )
             .and_then(|mut query| {
                 query.query_row([source.0], |row| Ok((row.get(0)?, row.get(1)?))).optional()
@@ -86,19 +95,27 @@ impl State {
     ) -> Result<(), StoreError> {
         self.run(
             "UPDATE topics SET broken_at = ?2, next_at = /*lite*/ min /*end*/ /*pg: LEAST */ (next_at, ?3)
-             WHERE source_id = ?1 AND broken_at IS NULL",
+             WHERE source_id = ?1 /*pg: AND part = (?1 & 255) */ AND broken_at IS NULL",
             params![source.0, at, at + ASK_ANEW_MS],
         )
     }
 
     /// Nobody is to push for this source any more.
     pub(super) fn give_up_topic(&mut self, source: i64) -> Result<(), StoreError> {
-        self.run("DELETE FROM topics WHERE source_id = ?1", [source])?;
+        self.run(
+            "DELETE FROM topics WHERE source_id = ?1
+             /*pg: AND part = (?1 & 255) */",
+            [source],
+        )?;
         self.end_push(source)
     }
 
     fn end_push(&mut self, source: i64) -> Result<(), StoreError> {
-        self.run("DELETE FROM callbacks WHERE source_id = ?1 AND state = 0", [source])?;
+        self.run(
+            "DELETE FROM callbacks WHERE source_id = ?1
+             /*pg: AND part = (?1 & 255) */ AND state = 0",
+            [source],
+        )?;
         self.leave(source, -1)?;
         self.resume_polling(source)
     }
@@ -109,12 +126,12 @@ impl State {
         self.hubs_moved = true;
         self.run(
             "UPDATE callbacks SET state = 2, since_at = ?2, next_at = ?2, tries = 0
-             WHERE source_id = ?1 AND state = 1 AND id <> ?3",
+             WHERE source_id = ?1 /*pg: AND part = (?1 & 255) */ AND state = 1 AND id <> ?3",
             params![source, now, but],
         )?;
         self.run(
             "DELETE FROM callbacks WHERE id IN (SELECT id FROM callbacks
-                 WHERE source_id = ?1 AND state = 2 ORDER BY id DESC
+                 WHERE source_id = ?1 /*pg: AND part = (?1 & 255) */ AND state = 2 ORDER BY id DESC
                  LIMIT /*lite*/ -1 /*end*/ /*pg: ALL */ OFFSET ?2)",
             params![source, MAX_LEAVING],
         )
@@ -128,7 +145,7 @@ impl State {
             "UPDATE sources SET next_poll_at = /*lite*/ max /*end*/ /*pg: GREATEST */
                      (?2, coalesce(last_poll_at, 0) + interval_ms),
                  rule = 'adaptive', why = 'no hub pushes it any more: polled in its own rhythm'
-             WHERE id = ?1 AND rule = 'push'
+             WHERE id = ?1 /*pg: AND part = (?1 & 255) */ AND rule = 'push'
                  AND next_poll_at > /*lite*/ max /*end*/ /*pg: GREATEST */
                      (?2, coalesce(last_poll_at, 0) + interval_ms)",
             params![source, now],
@@ -141,7 +158,8 @@ impl State {
             .conn
             .prepare_cached(
                 "SELECT t.source_id, t.wanted, n.name FROM topics t
-                     LEFT JOIN sources s ON s.id = t.source_id LEFT JOIN sites n ON n.id = s.site_id",
+                     LEFT JOIN sources s ON s.id = t.source_id /*pg: AND s.part = t.part */
+                     LEFT JOIN sites n ON n.id = s.site_id",
             )
             .and_then(|mut query| {
                 query.query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect()
@@ -154,7 +172,8 @@ impl State {
                 continue;
             }
             self.run(
-                "UPDATE topics SET wanted = ?2, next_at = ?3 WHERE source_id = ?1",
+                "UPDATE topics SET wanted = ?2, next_at = ?3 WHERE source_id = ?1
+                 /*pg: AND part = (?1 & 255) */",
                 params![source, wanted, now],
             )?;
             if !wanted {

@@ -18,6 +18,9 @@
 -- give out the same.
 CREATE SEQUENCE ids;
 
+-- Blocks of numbers of URLs (src/store/numbers.rs).
+CREATE SEQUENCE url_blocks;
+
 -- Facts about the store itself, numbers as text: the seed of its keyed hashes
 -- above all.
 CREATE TABLE meta (
@@ -148,6 +151,8 @@ CREATE UNIQUE INDEX sources_url ON sources (site_id, url, part) WHERE role <> 0;
 CREATE UNIQUE INDEX sources_robots ON sources (part, host_id) WHERE role = 0;
 CREATE INDEX sources_home ON sources (part, host_id) WHERE role = 1;
 CREATE INDEX sources_site ON sources (site_id, role);
+-- Listings go by id, over all partitions.
+CREATE INDEX sources_id ON sources (id);
 CREATE INDEX sources_place ON sources (part, host_id, url) WHERE role <> 0;
 -- What is due, and what a host has due next: both without a look at the rows.
 CREATE INDEX sources_due ON sources (next_poll_at, host_id) WHERE state = 0 AND next_poll_at IS NOT NULL;
@@ -223,7 +228,8 @@ CREATE INDEX extensions_source ON extensions (source_id, url_id);
 -- Where a URL stands and what fetchers reported, from the first lease that
 -- ended, or the first change, on. Once here, this row and not urls says where
 -- the URL stands.
--- Rewritten by every settlement, in place while its page has room.
+-- Rewritten by every settlement, in place while its page has room and the state
+-- stays what it was.
 CREATE TABLE feedback (
     part    SMALLINT NOT NULL,
     url_id  BIGINT NOT NULL,
@@ -265,7 +271,7 @@ CREATE TABLE site_hosts (
     part    SMALLINT NOT NULL,
     site_id BIGINT NOT NULL,
     host_id BIGINT NOT NULL,
-    PRIMARY KEY (part, site_id, host_id)
+    PRIMARY KEY (site_id, host_id, part)
 );
 
 -- Hosts with anything queued, so that starting up reads hosts and not URLs.
@@ -281,7 +287,8 @@ CREATE TABLE turns (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01,
         autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_cost_limit = 10000);
 
--- All of it is written and deleted within minutes; extending rewrites in place.
+-- All of it is written and deleted within minutes: vacuum keeps up with that. A
+-- URL that changes meanwhile is marked in place.
 CREATE TABLE leases (
     part       SMALLINT NOT NULL,
     url_id     BIGINT NOT NULL,
@@ -299,7 +306,7 @@ CREATE TABLE leases (
     worker     TEXT,
     request_id TEXT,
     PRIMARY KEY (part, url_id)
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01,
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01,
         autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_cost_limit = 10000);
 
 CREATE INDEX leases_expiry ON leases (expires_at);

@@ -42,33 +42,18 @@ struct Pattern {
 }
 
 impl Many {
-    /// The values of each row in parentheses, between `head` and `tail`.
-    pub(in crate::store) fn of_rows(head: &str, width: usize, tail: &str) -> Self {
-        Self::of_pattern(head, &format!("({})", parameters(1, width)), width, tail)
-    }
-
-    /// The same for rows that begin alike: with `first`, which names the `shared`
-    /// parameters, ?1 and so on.
-    pub(in crate::store) fn of_rows_sharing(
-        head: &str,
-        (first, shared): (&str, usize),
-        width: usize,
-    ) -> Self {
-        let row = format!("({first}, {})", parameters(shared + 1, width));
-        Self::of_pattern_sharing(head, &row, (shared, width), "")
-    }
-
-    /// A list of one value a row, between `head` and `tail`.
-    pub(in crate::store) fn of_values(head: &str, tail: &str) -> Self {
-        Self::of_list(head, "?1", tail)
-    }
-
-    /// A list with one item a row, which names its value ?1.
-    pub(in crate::store) fn of_list(head: &str, item: &str, tail: &str) -> Self {
-        Self::of_pattern(&format!("{head} ("), item, 1, &format!(") {tail}"))
+    /// A statement that ends in a condition: `column`, a host, source or URL, is
+    /// one of the rows, of one value each.
+    pub(in crate::store) fn of_ids(head: &str, column: &str) -> Self {
+        let part = column.split_once('.').map_or(String::new(), |(table, _)| format!("{table}."));
+        let head = format!("{head} /*lite*/ {column} /*end*/ /*pg: ({part}part, {column}) */ IN (");
+        let row = "/*lite*/ ?1 /*end*/ /*pg: (CAST(?1 AS BIGINT) & 255, ?1) */";
+        Self::of_pattern(&head, row, 1, ")")
     }
 
     /// Rows that name their `width` values ?1 and so on, as often as they like.
+    /// One that only a server is told is not the last: the embedded engine
+    /// passes over its number.
     pub(in crate::store) fn of_pattern(head: &str, row: &str, width: usize, tail: &str) -> Self {
         Self::of_pattern_sharing(head, row, (0, width), tail)
     }
@@ -228,12 +213,6 @@ impl Pattern {
     }
 }
 
-/// Parameters from a number on.
-fn parameters(first: usize, count: usize) -> String {
-    let numbers: Vec<String> = (first..first + count).map(|number| format!("?{number}")).collect();
-    numbers.join(", ")
-}
-
 /// The values of one row after the other.
 pub(in crate::store) enum Values<'s, 'c> {
     Near { statement: &'s mut CachedStatement<'c>, next: usize },
@@ -263,9 +242,11 @@ mod tests {
     fn any_number_of_rows_is_written_and_read_once() {
         let conn = Connection::Embedded(rusqlite::Connection::open_in_memory().unwrap());
         conn.execute_batch("CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT) STRICT").unwrap();
-        let insert = Many::of_rows("INSERT OR FAIL INTO t (a, b) VALUES", 2, "");
-        let alike = Many::of_rows_sharing("INSERT OR FAIL INTO t (b, a) VALUES", ("?1", 1), 1);
-        let select = Many::of_values("SELECT a FROM t WHERE a IN", "");
+        let insert = Many::of_pattern("INSERT INTO t (a, b) VALUES", "(?1, ?2)", 2, "");
+        // One value of a row stands in the text of the other engine only.
+        let alike = "(/*pg: ?2, */ ?1, ?3)";
+        let alike = Many::of_pattern_sharing("INSERT INTO t (b, a) VALUES", alike, (1, 2), "");
+        let select = Many::of_ids("SELECT a FROM t WHERE", "a");
         for count in [0, 1, 4, 5, 6, 24, 25, 26, 31, 55, 100, 157] {
             conn.execute("DELETE FROM t", ()).unwrap();
             let rows: Vec<i64> = (0..count).collect();
@@ -275,7 +256,10 @@ mod tests {
             });
             assert_eq!(changed.unwrap(), rows.len());
             conn.execute("DELETE FROM t", ()).unwrap();
-            let bind = |row: &i64, values: &mut Values<'_, '_>| values.bind(row);
+            let bind = |row: &i64, values: &mut Values<'_, '_>| {
+                values.bind("passed over")?;
+                values.bind(row)
+            };
             let changed = alike.execute_sharing(&conn, &[&"all"], &rows, bind);
             assert_eq!(changed.unwrap(), rows.len());
             let others = "SELECT count(*) FROM t WHERE b <> 'all'";

@@ -32,12 +32,16 @@ fn statements() -> Vec<(&'static str, String)> {
     for (file, text) in files {
         let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
         // A statement is a string literal that starts with its verb.
-        for literal in text.split('"').skip(1).step_by(2) {
+        let mut literals = text.split('"').skip(1).step_by(2).peekable();
+        while let Some(literal) = literals.next() {
             let verb = literal.split_whitespace().next().unwrap_or_default();
             let mut statement = literal.replace("{COLUMNS}", columns);
-            // As statements of many rows end when they are made.
-            if statement.ends_with(" IN") {
-                statement.push_str(" (?, ?, ?)");
+            // As statements of many rows end when they are made: the column is said
+            // after them.
+            if statement.ends_with(" WHERE")
+                && let Some(column) = literals.peek()
+            {
+                statement = format!("{statement} {column} IN (?, ?, ?)");
             }
             let is_whole = !statement.contains('{') && !statement.ends_with("VALUES");
             if ["SELECT", "UPDATE", "DELETE", "INSERT"].contains(&verb) && is_whole {

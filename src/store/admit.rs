@@ -103,8 +103,7 @@ impl State {
             chunk.priorities += thousandths(listed.hints.priority);
             self.poll_robots_of(chunk.origin.site, host)?;
             let band = self.rank_of_new(host, listed.hints.priority)?;
-            self.last_url += 1;
-            let id = UrlId(self.last_url);
+            let id = self.next_url(host)?;
             fresh.rows.push(FreshRow { index, id, host, key, band });
             made.push((key, id));
             if sought.repeated.contains(&key) {

@@ -451,20 +451,6 @@ impl State {
         Ok(true)
     }
 
-    /// Row numbers are never given out again: the lookup, and changes, may
-    /// still name one that is forgotten.
-    pub(super) fn keep_row_numbers(&mut self) -> Result<(), StoreError> {
-        self.conn
-            .execute(
-                "INSERT INTO meta (key, value)
-                 VALUES ('last_url', /*lite*/ ?1 /*end*/ /*pg: CAST(CAST(?1 AS BIGINT) AS TEXT) */)
-                 ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-                [self.last_url],
-            )
-            .map(|_| ())
-            .map_err(engine)
-    }
-
     pub(super) fn forget_url(&mut self, id: UrlId) -> Result<(), StoreError> {
         let Some(row) = self.url_row(id)? else { return Ok(()) };
         if row.is_queued() {

@@ -16,6 +16,7 @@ use super::home::Home;
 use super::hosts::Hosts;
 use super::known::Known;
 use super::learn::Learning;
+use super::numbers::Numbers;
 use super::operate::Block;
 use super::pending::Pending;
 use super::policy::Policy;
@@ -88,8 +89,7 @@ pub(super) struct State {
     pub(super) frontier: super::frontier::Memory,
     /// What looks and reads have taught.
     pub(super) learning: Learning,
-    /// The highest row of urls given out.
-    pub(super) last_url: i64,
+    pub(super) numbers: Numbers,
     /// Has anything made a source due other than by time?
     pub(super) sources_moved: bool,
     /// Has a push come, or a wish for one?
@@ -138,7 +138,7 @@ impl State {
             blocks: ById::default(),
             frontier: super::frontier::Memory::default(),
             learning: Learning::default(),
-            last_url: 0,
+            numbers: Numbers::Embedded(0),
             sources_moved: false,
             hubs_moved: false,
             changes_moved: false,
@@ -187,18 +187,7 @@ impl State {
         self.read_paused_sites()?;
         self.read_blocks()?;
         self.read_frontier()?;
-        self.last_url = self
-            .conn
-            .query_row(
-                "SELECT /*lite*/ max /*end*/ /*pg: GREATEST */ (
-                     (SELECT coalesce(max(id), 0) FROM /*lite*/ urls /*end*/
-                      /*pg: (SELECT (SELECT max(id) FROM urls WHERE part = p) AS id
-                             FROM generate_series(0, 255) AS p) AS last */),
-                     coalesce((SELECT CAST(value AS BIGINT) FROM meta WHERE key = 'last_url'), 0))",
-                (),
-                |row| row.get(0),
-            )
-            .map_err(engine)?;
+        self.numbers = Numbers::read(&self.conn)?;
         for crawl in self.crawls.keys().copied().collect::<Vec<_>>() {
             self.load_window(crawl)?;
         }

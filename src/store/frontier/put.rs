@@ -168,8 +168,7 @@ impl State {
         let (reason, band) = self.rank_of_pushed(host)?;
         let first_s = created_s.unwrap_or(now_s);
         let due_s = again.map_or(now_s, Timestamp::as_second);
-        self.last_url += 1;
-        let id = UrlId(self.last_url);
+        let id = self.next_url(host)?;
         let key = url_key(self.seed, crawl, &spot.authority, &spot.path);
         self.conn
             .prepare_cached(

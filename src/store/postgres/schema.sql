@@ -18,6 +18,9 @@
 -- give out the same.
 CREATE SEQUENCE ids;
 
+-- Blocks of numbers of URLs (src/store/numbers.rs).
+CREATE SEQUENCE url_blocks;
+
 -- Facts about the store itself, numbers as text: the seed of its keyed hashes
 -- above all.
 CREATE TABLE meta (

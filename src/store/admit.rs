@@ -249,7 +249,7 @@ fn insert_urls(
     chunk: &Chunk,
     admissions: &[Admission],
     rows: &[FreshRow],
-) -> sql::Result<usize> {
+) -> sql::Result<()> {
     let origin = chunk.origin;
     let shared: [&dyn ToSql; 4] = [&origin.crawl.0, &origin.site.0, &origin.source.0, &chunk.now_s];
     URLS.execute_sharing(conn, &shared, rows, |fresh, values| {
@@ -269,7 +269,7 @@ fn insert_urls(
 }
 
 /// Inserts rows into `queue`.
-fn insert_places(conn: &Connection, chunk: &Chunk, rows: &[FreshRow]) -> sql::Result<usize> {
+fn insert_places(conn: &Connection, chunk: &Chunk, rows: &[FreshRow]) -> sql::Result<()> {
     let origin = chunk.origin;
     let shared: [&dyn ToSql; 3] = [&origin.crawl.0, &chunk.now_s, &origin.site.0];
     PLACES.execute_sharing(conn, &shared, rows, |fresh, values| {

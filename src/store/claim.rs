@@ -62,7 +62,9 @@ impl Claim {
 
     fn replace(&self, conn: &Connection) -> Result<(), StoreError> {
         // One at a time tries.
-        conn.execute_batch("LOCK TABLE partitions IN SHARE ROW EXCLUSIVE MODE").map_err(engine)?;
+        let locked = "SELECT count(*) FROM
+                          (SELECT part FROM partitions ORDER BY part FOR UPDATE) AS locked";
+        conn.query_row(locked, (), |row| row.get::<i64>(0)).map_err(engine)?;
         conn.execute(
             "DELETE FROM nodes WHERE until < clock_timestamp() AND name <> ?1",
             [&self.name],

@@ -99,7 +99,7 @@ impl State {
         candidate: &Candidate,
         not_before: i64,
     ) -> Result<Leased, StoreError> {
-        self.dequeue(row.place())?;
+        self.dequeue_leased(row.place())?;
         let value = candidate.value();
         let secret = call.secrets.next()?;
         let token = Token { url: row.id, secret };

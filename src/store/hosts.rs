@@ -186,7 +186,7 @@ impl State {
                 "UPDATE hosts SET next_at = ?2 WHERE id = ?1
                  /*pg: AND part = (?1 & 255) */",
             )
-            .and_then(|mut update| update.execute(params![id.0, next_at]))
+            .and_then(|mut update| update.send(params![id.0, next_at]))
             .map_err(engine)?;
         let host = self.host(id)?;
         host.next_at = next_at;

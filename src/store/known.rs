@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 use super::lookup::{self, Lookup};
-use super::sql::{Connection, Many, Result, Values};
+use super::sql::{Connection, Result, Set};
 use crate::model::UrlId;
 
 /// From the partition and keyed hash of a URL to rows.
@@ -15,9 +15,10 @@ pub(super) enum Known {
     Server,
 }
 
-static BY_KEY: LazyLock<Many> = LazyLock::new(|| {
-    let head = "SELECT key, id FROM urls WHERE (part, key) IN";
-    Many::of_pattern(&format!("{head} ("), "(?1, ?2)", 2, ")")
+static BY_KEY: LazyLock<Set> = LazyLock::new(|| {
+    let sql = "SELECT key, id FROM urls WHERE (part, key) IN
+                   (SELECT part, key FROM unnest(?1::BIGINT[], ?2::BIGINT[]) AS sought (part, key))";
+    Set::new(sql, 2)
 });
 
 impl Known {
@@ -107,11 +108,11 @@ fn find_far(
     sought: &[(i64, u64)],
     out: &mut impl FnMut(usize, UrlId),
 ) -> Result<()> {
-    let bind = |(part, hash): &(i64, u64), values: &mut Values<'_, '_>| {
-        values.bind(part)?;
-        values.bind(hash.cast_signed())
+    let Some(session) = conn.server() else { return Ok(()) };
+    let values = |(part, hash): &(i64, u64), row: &mut Vec<i64>| {
+        row.extend([*part, hash.cast_signed()]);
     };
-    BY_KEY.query(conn, sought, bind, |row| {
+    BY_KEY.query(session, sought, values, |row| {
         let hash = row.get::<i64>(0)?.cast_unsigned();
         let first = sought.partition_point(|(_, known)| *known < hash);
         let id = UrlId(row.get(1)?);

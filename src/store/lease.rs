@@ -233,7 +233,7 @@ impl State {
                     "UPDATE turns SET due_s = ?3 WHERE crawl_id = ?1 AND host_id = ?2
                      /*pg: AND part = (?2 & 255) */ AND due_s <> ?3",
                 )
-                .and_then(|mut update| update.execute(params![call.crawl.0, host.0, due]))
+                .and_then(|mut update| update.send(params![call.crawl.0, host.0, due]))
                 .map_err(engine)?;
         }
         let next_ms = next_due.map(|due| due.saturating_mul(1000));

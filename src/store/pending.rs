@@ -8,7 +8,7 @@
 use std::sync::LazyLock;
 
 use super::record::Record;
-use super::sql::{self, Many};
+use super::sql::{self, Many, Set};
 use super::state::State;
 use super::turns::Place;
 use super::{StoreError, engine};
@@ -47,6 +47,8 @@ pub(super) struct Pending {
     leases: Vec<NewLease>,
     ended: Vec<EndedLease>,
     places: Vec<(Place, Option<SiteId>)>,
+    /// Rows that leave the queue.
+    left: Vec<Place>,
     /// The URLs of all of these.
     urls: IdSet<UrlId>,
 }
@@ -70,6 +72,11 @@ impl Pending {
     pub(super) fn place(&mut self, place: Place, site: Option<SiteId>) {
         self.urls.insert(place.url);
         self.places.push((place, site));
+    }
+
+    pub(super) fn leave(&mut self, place: Place) {
+        self.urls.insert(place.url);
+        self.left.push(place);
     }
 
     /// Forgets what a job that is taken back has gathered.
@@ -109,6 +116,14 @@ static END: LazyLock<Many> = LazyLock::new(|| {
     Many::of_pattern(head, row, 7, tail)
 });
 
+static LEAVE: LazyLock<Set> = LazyLock::new(|| {
+    let sql = "DELETE FROM queue WHERE (part, crawl_id, host_id, band, due_s, url_id) IN
+                   (SELECT url & 255, crawl, host, band, due, url
+                    FROM unnest(?1::BIGINT[], ?2::BIGINT[], ?3::BIGINT[], ?4::BIGINT[], ?5::BIGINT[])
+                        AS gone (crawl, host, band, due, url))";
+    Set::new(sql, 5)
+});
+
 impl State {
     /// Writes what the job that runs has gathered.
     pub(super) fn write_pending(&mut self) -> Result<(), StoreError> {
@@ -116,6 +131,7 @@ impl State {
             return Ok(());
         }
         let mut pending = std::mem::take(&mut self.pending);
+        self.write_left(&pending.left).map_err(engine)?;
         self.write_ends(&mut pending.ended).map_err(engine)?;
         self.write_places(&mut pending.places).map_err(engine)?;
         self.write_leases(&mut pending.leases).map_err(engine)?;
@@ -124,6 +140,13 @@ impl State {
             pending.ended.iter().map(|ended| (ended.place.crawl, ended.place.host)),
         );
         Ok(())
+    }
+
+    fn write_left(&self, left: &[Place]) -> sql::Result<()> {
+        let Some(session) = self.conn.server() else { return Ok(()) };
+        LEAVE.send(session, left, |place, row| {
+            row.extend([place.crawl.0, place.host.0, place.band.into(), place.due_s, place.url.0]);
+        })
     }
 
     fn write_leases(&self, leases: &mut [NewLease]) -> sql::Result<()> {

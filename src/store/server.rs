@@ -35,6 +35,8 @@ pub(super) fn open_writer(
         "SET synchronous_commit = {synced};
          SET plan_cache_mode = force_generic_plan;
          SET enable_seqscan = off;
+         SET enable_hashjoin = off;
+         SET enable_mergejoin = off;
          SET jit = off"
     );
     session.batch(&settings).map_err(engine)?;

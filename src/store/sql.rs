@@ -12,6 +12,7 @@
 mod many;
 mod params;
 mod server;
+mod set;
 mod text;
 mod values;
 
@@ -20,9 +21,10 @@ use std::sync::Arc;
 use rusqlite::types::{FromSql, Value, ValueRef};
 pub(super) use rusqlite::{params, types::ToSql};
 
-pub(super) use many::{Many, Values};
+pub(super) use many::Many;
 pub(super) use params::Params;
 pub(super) use server::{Server, Session, describe};
+pub(super) use set::Set;
 
 /// Why a statement failed.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +98,15 @@ impl Connection {
         }
     }
 
+    /// Runs a statement without parameters; on a server an error comes with the
+    /// next one.
+    pub(super) fn send(&self, sql: &'static str) -> Result<()> {
+        match self {
+            Self::Embedded(conn) => Ok(conn.execute_batch(sql)?),
+            Self::Server(session) => session.send_batch(sql),
+        }
+    }
+
     /// Begins a transaction that writes.
     pub(super) fn begin(&self) -> Result<()> {
         match self {
@@ -119,7 +130,7 @@ impl Connection {
     pub(super) fn commit(&self) -> Result<()> {
         match self {
             Self::Embedded(conn) => Ok(conn.execute_batch("COMMIT")?),
-            Self::Server(session) => session.end("COMMIT"),
+            Self::Server(session) => session.commit(),
         }
     }
 
@@ -127,8 +138,23 @@ impl Connection {
     pub(super) fn rollback(&self) -> Result<()> {
         match self {
             Self::Embedded(conn) => Ok(conn.execute_batch("ROLLBACK")?),
-            Self::Server(session) => session.end("ROLLBACK"),
+            Self::Server(session) => session.rollback(),
         }
+    }
+
+    /// Waits for what was sent ([`Statement::send`]), and hears whether it failed.
+    pub(super) fn flush(&self) -> Result<()> {
+        match self {
+            Self::Embedded(_) => Ok(()),
+            Self::Server(session) => session.flush(),
+        }
+    }
+
+    /// Takes back what was written since a savepoint, and ends it.
+    pub(super) fn rollback_to(&self, savepoint: &str) -> Result<()> {
+        // It is taken back because of what was sent, or without it.
+        let _ = self.flush();
+        self.execute_batch(&format!("ROLLBACK TO {savepoint}; RELEASE {savepoint}"))
     }
 
     /// Is no transaction open?
@@ -176,6 +202,15 @@ impl Statement<'_> {
         match self {
             Self::Embedded(statement) => Ok(statement.execute(params.embedded())?),
             Self::Server { session, text } => session.execute(text, &params.values()?),
+        }
+    }
+
+    /// Runs it without waiting, where that is a journey, for how it went: an
+    /// error comes with the next statement, or [`Connection::flush`].
+    pub(super) fn send(&mut self, params: impl Params) -> Result<()> {
+        match self {
+            Self::Embedded(statement) => Ok(statement.execute(params.embedded()).map(|_| ())?),
+            Self::Server { session, text } => session.send(text, &params.values()?),
         }
     }
 

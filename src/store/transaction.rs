@@ -125,7 +125,7 @@ impl State {
         self.ahead.begin_job();
         // The engine itself takes a transaction back when the disk fails it.
         match (self.kept_jobs > 0, self.conn.is_autocommit()) {
-            (true, false) => self.conn.execute_batch("SAVEPOINT job").map_err(engine),
+            (true, false) => self.conn.send("SAVEPOINT job").map_err(engine),
             (true, true) => Err(StoreError::Engine("the transaction was taken back".to_owned())),
             (false, false) => Ok(()),
             (false, true) => self.begin_as_owner(),
@@ -140,8 +140,14 @@ impl State {
             self.take_back()?;
             return settled;
         }
+        // A write that failed is the failure of this job, and of no later one.
+        let written = self.conn.flush().map_err(engine);
+        if written.is_err() {
+            self.take_back()?;
+            return written;
+        }
         if self.kept_jobs > 0 {
-            self.conn.execute_batch("RELEASE job").map_err(engine)?;
+            self.conn.send("RELEASE job").map_err(engine)?;
         }
         self.kept_jobs += 1;
         Ok(())
@@ -154,7 +160,7 @@ impl State {
         self.ahead.clear();
         self.pending.clear();
         if self.kept_jobs > 0 {
-            self.conn.execute_batch("ROLLBACK TO job; RELEASE job").map_err(engine)?;
+            self.conn.rollback_to("job").map_err(engine)?;
         } else {
             if !self.conn.is_autocommit() {
                 self.conn.rollback().map_err(engine)?;

@@ -165,6 +165,25 @@ impl State {
         Ok(hosts.into_iter().map(HostId).collect())
     }
 
+    /// Takes a URL out of the queue that is there, as its row says. On a server
+    /// its row goes with the others of the job.
+    pub(super) fn dequeue_leased(&mut self, place: Place) -> Result<(), StoreError> {
+        if self.conn.embedded().is_some() {
+            return self.dequeue(place).map(|_| ());
+        }
+        self.pending.leave(place);
+        self.dequeued(place);
+        Ok(())
+    }
+
+    /// A row has left the queue: counts and window hear of it.
+    fn dequeued(&mut self, place: Place) {
+        self.deltas.changes.entry((place.crawl, place.host)).or_default().rows -= 1;
+        if let Some(window) = self.windows.get_mut(&place.crawl) {
+            window.remove(place.host, place.url);
+        }
+    }
+
     /// Takes a URL out of the queue; says whether it was there.
     pub(super) fn dequeue(&mut self, place: Place) -> Result<bool, StoreError> {
         let removed = self
@@ -187,10 +206,7 @@ impl State {
         if removed == 0 {
             return Ok(false);
         }
-        self.deltas.changes.entry((place.crawl, place.host)).or_default().rows -= 1;
-        if let Some(window) = self.windows.get_mut(&place.crawl) {
-            window.remove(place.host, place.url);
-        }
+        self.dequeued(place);
         Ok(true)
     }
 
@@ -211,7 +227,7 @@ impl State {
                      weight = coalesce(?5, turns.weight)",
                 )
                 .and_then(|mut upsert| {
-                    upsert.execute(params![
+                    upsert.send(params![
                         crawl.0,
                         host.0,
                         delta.rows,

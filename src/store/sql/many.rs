@@ -14,6 +14,7 @@ use rusqlite::types::{ToSql, Value};
 
 use super::params::owned;
 use super::server::Session;
+use super::set::Set;
 use super::text::Text;
 use super::{Connection, Result, Row, values};
 
@@ -27,6 +28,8 @@ pub(in crate::store) struct Many {
     pattern: Pattern,
     near: [String; GROUPS.len()],
     far: [OnceLock<Text>; FAR_GROUPS.len()],
+    /// What a server is told instead.
+    set: Option<Set>,
 }
 
 /// What a statement is made of.
@@ -43,12 +46,15 @@ struct Pattern {
 
 impl Many {
     /// A statement that ends in a condition: `column`, a host, source or URL, is
-    /// one of the rows, of one value each.
+    /// one of the rows, of one number each.
     pub(in crate::store) fn of_ids(head: &str, column: &str) -> Self {
         let part = column.split_once('.').map_or(String::new(), |(table, _)| format!("{table}."));
-        let head = format!("{head} /*lite*/ {column} /*end*/ /*pg: ({part}part, {column}) */ IN (");
-        let row = "/*lite*/ ?1 /*end*/ /*pg: (CAST(?1 AS BIGINT) & 255, ?1) */";
-        Self::of_pattern(&head, row, 1, ")")
+        let set = format!(
+            "{head} ({part}part, {column}) IN
+                 (SELECT id & 255, id FROM unnest(?1::BIGINT[]) AS asked (id))"
+        );
+        let near = Self::of_pattern(&format!("{head} {column} IN ("), "?1", 1, ")");
+        Self { set: Some(Set::new(&set, 1)), ..near }
     }
 
     /// Rows that name their `width` values ?1 and so on, as often as they like.
@@ -68,16 +74,16 @@ impl Many {
         let [head, row, tail] = [head, row, tail].map(str::to_owned);
         let pattern = Pattern { head, row, tail, shared, width };
         let near = GROUPS.map(|size| pattern.text(size));
-        Self { pattern, near, far: Default::default() }
+        Self { pattern, near, far: Default::default(), set: None }
     }
 
-    /// Runs it over all rows; says how many were changed.
+    /// Runs it over all rows; on a server an error comes with the next statement.
     pub(in crate::store) fn execute<T>(
         &self,
         conn: &Connection,
         rows: &[T],
         bind: impl Fn(&T, &mut Values<'_, '_>) -> Result<()>,
-    ) -> Result<usize> {
+    ) -> Result<()> {
         self.execute_sharing(conn, &[], rows, bind)
     }
 
@@ -88,20 +94,17 @@ impl Many {
         shared: &[&dyn ToSql],
         rows: &[T],
         bind: impl Fn(&T, &mut Values<'_, '_>) -> Result<()>,
-    ) -> Result<usize> {
+    ) -> Result<()> {
         debug_assert_eq!(shared.len(), self.pattern.shared);
-        let mut changed = 0;
         match conn {
             Connection::Embedded(conn) => self.near(conn, shared, rows, bind, |statement| {
-                changed += statement.raw_execute()?;
-                Ok(())
-            })?,
-            Connection::Server(session) => self.far(shared, rows, bind, |text, values| {
-                changed += session.execute(text, values)?;
-                Ok(())
-            })?,
+                Ok(statement.raw_execute().map(|_| ())?)
+            }),
+            Connection::Server(session) => match &self.set {
+                Some(set) => set.send(session, rows, numbers(bind)),
+                None => self.far(shared, rows, bind, |text, values| session.send(text, values)),
+            },
         }
-        Ok(changed)
     }
 
     /// Reads what it answers for all rows.
@@ -173,6 +176,20 @@ impl Many {
             }
         }
         Ok(())
+    }
+}
+
+/// What is bound, as numbers, which is what sets are made of.
+fn numbers<T>(bind: impl Fn(&T, &mut Values<'_, '_>) -> Result<()>) -> impl Fn(&T, &mut Vec<i64>) {
+    move |row, numbers| {
+        let mut given = Vec::with_capacity(1);
+        // Numbers are always taken.
+        if bind(row, &mut Values::Far(&mut given)).is_ok() {
+            numbers.extend(given.iter().map(|value| match value {
+                Value::Integer(number) => *number,
+                _ => 0,
+            }));
+        }
     }
 }
 
@@ -254,14 +271,16 @@ mod tests {
                 values.bind(row)?;
                 values.bind(format!("row {row}"))
             });
-            assert_eq!(changed.unwrap(), rows.len());
+            changed.unwrap();
+            let all = conn.query_row("SELECT count(*) FROM t", (), |row| row.get::<usize>(0));
+            assert_eq!(all.unwrap(), rows.len());
             conn.execute("DELETE FROM t", ()).unwrap();
             let bind = |row: &i64, values: &mut Values<'_, '_>| {
                 values.bind("passed over")?;
                 values.bind(row)
             };
             let changed = alike.execute_sharing(&conn, &[&"all"], &rows, bind);
-            assert_eq!(changed.unwrap(), rows.len());
+            changed.unwrap();
             let others = "SELECT count(*) FROM t WHERE b <> 'all'";
             let others = conn.query_row(others, (), |row| row.get::<i64>(0));
             assert_eq!(others.unwrap(), 0);

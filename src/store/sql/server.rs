@@ -9,9 +9,11 @@ use std::collections::HashMap;
 use std::error::Error as _;
 use std::future::Future;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{join, join_all};
 use rusqlite::types::Value;
 use rustls::ClientConfig;
 use rustls_platform_verifier::ConfigVerifierExt as _;
@@ -32,6 +34,8 @@ const CONNECT: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(60);
 /// Statements kept prepared on a connection; beyond that all are let go.
 const STATEMENTS: usize = 1_024;
+/// Answers left for later at most.
+const MOST_WAITING: usize = 64;
 
 /// Where the server is, and as whom it is asked.
 #[derive(Debug, Clone)]
@@ -73,10 +77,11 @@ impl Server {
             }
         });
         Ok(Session {
-            client,
+            client: Arc::new(client),
             runtime: Some(runtime),
             texts: RefCell::default(),
             statements: RefCell::default(),
+            waiting: RefCell::default(),
             changes: Cell::new(0),
             in_transaction: Cell::new(false),
             is_broken: Cell::new(false),
@@ -84,13 +89,18 @@ impl Server {
     }
 }
 
+/// An answer that only matters if it is an error.
+type Waiting = Pin<Box<dyn Future<Output = std::result::Result<(), tokio_postgres::Error>> + Send>>;
+
 /// A connection.
 pub(in crate::store) struct Session {
-    client: Client,
+    client: Arc<Client>,
     /// Runs the connection while an answer is waited for; there until the end.
     runtime: Option<Runtime>,
     texts: RefCell<HashMap<String, Arc<Text>>>,
     statements: RefCell<HashMap<Key, Statement>>,
+    /// Answers that nobody has waited for yet.
+    waiting: RefCell<Vec<Waiting>>,
     changes: Cell<u64>,
     in_transaction: Cell<bool>,
     is_broken: Cell<bool>,
@@ -133,6 +143,48 @@ impl Session {
         Ok(usize::try_from(changed).unwrap_or(usize::MAX))
     }
 
+    /// Sends a statement, and leaves its answer for later: an error comes with
+    /// the answer of the next one, or of [`Self::flush`].
+    pub(super) fn send(&self, text: &Text, values: &[Value]) -> Result<()> {
+        let statement = self.prepared(text, values)?;
+        let sent: Vec<Value> = text.sent(values).cloned().collect();
+        let client = Arc::clone(&self.client);
+        self.changes.set(self.changes.get().saturating_add(1));
+        self.leave(Box::pin(async move {
+            client.execute_raw(&statement, sent.iter().map(Sent)).await.map(|_| ())
+        }))
+    }
+
+    /// The same for a statement whose parameters are columns of numbers.
+    pub(super) fn send_columns(&self, text: &Text, columns: Vec<Vec<i64>>) -> Result<()> {
+        let statement = self.prepared(text, &[])?;
+        let client = Arc::clone(&self.client);
+        self.changes.set(self.changes.get().saturating_add(1));
+        self.leave(Box::pin(
+            async move { client.execute_raw(&statement, &columns).await.map(|_| ()) },
+        ))
+    }
+
+    /// Runs a statement whose parameters are columns, for what it answers.
+    pub(super) fn query_columns(&self, text: &Text, columns: &[Vec<i64>]) -> Result<Vec<Row>> {
+        let statement = self.prepared(text, &[])?;
+        let bound: Vec<_> = columns.iter().map(|column| column as &(dyn ToSql + Sync)).collect();
+        self.drive(self.client.query(&statement, &bound))
+    }
+
+    fn leave(&self, answer: Waiting) -> Result<()> {
+        self.waiting.borrow_mut().push(answer);
+        if self.waiting.borrow().len() < MOST_WAITING { Ok(()) } else { self.flush() }
+    }
+
+    /// Waits for what was sent.
+    pub(super) fn flush(&self) -> Result<()> {
+        if self.waiting.borrow().is_empty() {
+            return Ok(());
+        }
+        self.drive(async { Ok(()) })
+    }
+
     /// Runs a statement, for what it answers.
     pub(super) fn query(&self, text: &Text, values: &[Value]) -> Result<Vec<Row>> {
         let statement = self.prepared(text, values)?;
@@ -151,16 +203,35 @@ impl Session {
         self.drive(self.client.batch_execute(sql))
     }
 
-    pub(super) fn begin(&self, sql: &str) -> Result<()> {
-        self.batch(sql)?;
+    /// Begins a transaction; that it cannot be is heard with the first statement.
+    pub(super) fn begin(&self, sql: &'static str) -> Result<()> {
+        if self.is_broken() {
+            return Err(Error::Away("the connection is broken".to_owned()));
+        }
+        self.send_batch(sql)?;
         self.in_transaction.set(true);
         Ok(())
     }
 
+    pub(super) fn send_batch(&self, sql: &'static str) -> Result<()> {
+        let client = Arc::clone(&self.client);
+        self.leave(Box::pin(async move { client.batch_execute(sql).await }))
+    }
+
     /// Ends the transaction, however that turns out: after an error there is none.
-    pub(super) fn end(&self, sql: &str) -> Result<()> {
+    pub(super) fn commit(&self) -> Result<()> {
         self.in_transaction.set(false);
-        self.batch(sql)
+        // A transaction that failed would be taken back, without an error.
+        self.flush()?;
+        self.batch("COMMIT")
+    }
+
+    /// Takes the transaction back, with whatever else went wrong in it.
+    pub(super) fn rollback(&self) -> Result<()> {
+        self.in_transaction.set(false);
+        // It is taken back because of these, or without them.
+        let _ = self.flush();
+        self.batch("ROLLBACK")
     }
 
     fn prepared(&self, text: &Text, values: &[Value]) -> Result<Statement> {
@@ -188,7 +259,12 @@ impl Session {
         let Some(runtime) = &self.runtime else {
             return Err(Error::Away("the connection is closed".to_owned()));
         };
-        let waited = runtime.block_on(async { tokio::time::timeout(ANSWER, answer).await });
+        let before = self.waiting.take();
+        let both = async {
+            let (before, answered) = join(join_all(before), answer).await;
+            before.into_iter().collect::<std::result::Result<(), _>>().and(answered)
+        };
+        let waited = runtime.block_on(async { tokio::time::timeout(ANSWER, both).await });
         let Ok(answered) = waited else {
             self.is_broken.set(true);
             return Err(Error::Away("it does not answer".to_owned()));

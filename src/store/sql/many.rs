@@ -123,9 +123,12 @@ impl Many {
                 }
                 Ok(())
             }),
-            Connection::Server(session) => {
-                self.far(&[], rows, bind, |text, values| read_all(session, text, values, &mut read))
-            }
+            Connection::Server(session) => match &self.set {
+                Some(set) => set.query(session, rows, numbers(bind), read),
+                None => self.far(&[], rows, bind, |text, values| {
+                    read_all(session, text, values, &mut read)
+                }),
+            },
         }
     }
 

@@ -366,11 +366,13 @@ impl State {
         let rows =
             self.column("SELECT id FROM urls WHERE site_id = ?1 LIMIT ?2", params![id.0, FORGET])?;
         self.keep_row_numbers()?;
-        for row in &rows {
-            if !self.hand_over(UrlId(*row), id)? {
-                self.forget_url(UrlId(*row))?;
+        let mut gone = Vec::with_capacity(rows.len());
+        for row in rows.iter().copied().map(UrlId) {
+            if !self.hand_over(row, id)? {
+                gone.push(row);
             }
         }
+        self.forget_urls(&gone)?;
         if !rows.is_empty() {
             return Ok((rows.len() as u64, true));
         }
@@ -449,40 +451,6 @@ impl State {
             self.sum_up_marks(row)?;
         }
         Ok(true)
-    }
-
-    pub(super) fn forget_url(&mut self, id: UrlId) -> Result<(), StoreError> {
-        let Some(row) = self.url_row(id)? else { return Ok(()) };
-        if row.is_queued() {
-            self.dequeue(row.place())?;
-        }
-        if row.leased {
-            let place = (row.crawl, row.host);
-            self.frontier.count_leases(std::iter::empty(), std::iter::once(place));
-        }
-        self.conn
-            .prepare_cached(
-                "DELETE FROM extensions WHERE url_id = ?1 /*pg: AND part = (?1 & 255) */ AND source_id IN
-                     (SELECT source_id FROM urls WHERE id = ?1 /*pg: AND part = (?1 & 255) */
-                      UNION ALL
-                      SELECT source_id FROM url_sources WHERE url_id = ?1 /*pg: AND part = (?1 & 255) */)",
-            )
-            .and_then(|mut delete| delete.execute([id.0]))
-            .map_err(engine)?;
-        for table in ["leases", "feedback", "url_sources", "frontier_urls"] {
-            self.conn
-                .prepare_cached(&format!(
-                    "DELETE FROM {table} WHERE url_id = ?1 /*pg: AND part = (?1 & 255) */"
-                ))
-                .and_then(|mut delete| delete.execute([id.0]))
-                .map_err(engine)?;
-        }
-        // The lookup keeps its hash; it finds no row and so finds nothing.
-        self.conn
-            .prepare_cached("DELETE FROM urls WHERE id = ?1 /*pg: AND part = (?1 & 255) */")
-            .and_then(|mut delete| delete.execute([id.0]))
-            .map(|_| ())
-            .map_err(engine)
     }
 
     /// One column of numbers.

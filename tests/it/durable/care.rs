@@ -49,7 +49,9 @@ async fn a_site_whose_forgetting_is_killed_is_forgotten_by_the_same_order() {
             let api = api.clone();
             async move { api.delete::<Value>("/v1/sites/b", &[]).await }
         });
-        let patience = std::time::Duration::from_millis(u64::from(10 + dice.below(120)));
+        // The last of them, at the latest, lets a slow machine do a part.
+        let patience =
+            std::time::Duration::from_millis(u64::from(10 + dice.below(120 + 10 * kills)));
         tokio::time::sleep(patience).await;
         if order.is_finished() {
             match order.await.unwrap() {

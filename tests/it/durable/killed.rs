@@ -131,7 +131,7 @@ impl Run {
         look.change("UPDATE sources SET next_poll_at = 0 WHERE role <> 0");
         Self {
             config: write_config(dir.path(), &text),
-            disk: Disk::below(&dir.path().join("data")),
+            disk: Disk::beside(&dir.path().join("data")),
             site,
             look,
             ledger: Arc::default(),

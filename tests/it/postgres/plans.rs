@@ -61,7 +61,8 @@ const FILL: &str = "
         SELECT part, 1790000000000, 1, id, 1, 1, '\\x00' FROM sources;
     UPDATE turns SET due_s = 0,
         queued = (SELECT count(*) FROM queue q WHERE q.part = turns.part AND q.host_id = turns.host_id);
-    ANALYZE;";
+    ANALYZE urls, queue, feedback, leases, url_sources, extensions, sources, polls, changes,
+        turns, hosts, sites;";
 
 const HOSTS: u32 = 500;
 

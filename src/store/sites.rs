@@ -14,6 +14,8 @@ use crate::url::authority;
 
 /// Rows dropped in one job while a site is forgotten.
 const FORGET: i64 = 2_000;
+/// The same on a server, to which each row is some journeys.
+const FORGET_FAR: i64 = 400;
 
 /// Why a source is retired that is not in the list of the config.
 const UNLISTED: &str = "the config does not list it";
@@ -363,8 +365,9 @@ impl State {
                 "site {name:?} is still in the config: remove its [[site]] block and reload first"
             )));
         }
+        let most = if self.conn.server().is_some() { FORGET_FAR } else { FORGET };
         let rows =
-            self.column("SELECT id FROM urls WHERE site_id = ?1 LIMIT ?2", params![id.0, FORGET])?;
+            self.column("SELECT id FROM urls WHERE site_id = ?1 LIMIT ?2", params![id.0, most])?;
         self.keep_row_numbers()?;
         let mut gone = Vec::with_capacity(rows.len());
         for row in rows.iter().copied().map(UrlId) {

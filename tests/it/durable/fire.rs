@@ -81,7 +81,7 @@ async fn under_fire_every_promise_is_kept_and_a_sigterm_ends_it_in_time() {
     while let Some(ended) = clients.join_next().await {
         ended.unwrap();
     }
-    look.wait_until_alone();
+    look.let_go();
     audit(&look);
     ledger.check(&look, &listed, now_s);
     let totals = ledger.totals();
@@ -142,7 +142,7 @@ async fn what_always_fails_is_given_up_listed_and_delays_nobody() {
         let sql = "UPDATE queue SET due_s = due_s - 86400;
                    UPDATE feedback SET due_s = due_s - 86400;
                    UPDATE turns SET due_s = due_s - 86400;";
-        look.wait_until_alone();
+        look.let_go();
         look.change(sql);
     }
     let daemon = Daemon::start(&config);

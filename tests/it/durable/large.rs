@@ -59,6 +59,7 @@ async fn a_killed_daemon_of_many_rows_leases_again_within_seconds() {
             let _: Value = api.post("/v1/settle", &json!({ "results": results })).await.unwrap();
         }
         daemon.kill();
+        look.let_go();
     }
     println!(
         "{rows} rows, {bytes} bytes, filled in {filled:.0?}; to the first lease: {starts:.0?}"

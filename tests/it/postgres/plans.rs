@@ -1,5 +1,5 @@
-//! With a million URLs no statement of a daemon at work walks a table that grows
-//! with them, or sorts one.
+//! With many URLs (`SITEMAPD_ROWS`) no statement of a daemon at work walks a table
+//! that grows with them, or sorts one.
 
 use serde_json::Value;
 use sitemapd::model::Outcome;
@@ -54,7 +54,7 @@ const FILL: &str = "
     INSERT INTO sources (part, id, site_id, host_id, role, url, named_by, added_at, next_poll_at)
         SELECT h.part, (1::BIGINT << 40) + ((n * 10000 + g) << 8) + h.part, 1, h.id, 2,
             'http://h' || n || '.test/' || g || '.xml', 'config', 0, 4000000000000 + g
-        FROM h CROSS JOIN generate_series(1, 100000 / (SELECT count(*) FROM h)) g;
+        FROM h CROSS JOIN generate_series(1, 50000 / (SELECT count(*) FROM h)) g;
     INSERT INTO polls (part, source_id, at, took_ms, result, counts)
         SELECT part, id, 1790000000000, 1, 'unchanged', '{}' FROM sources;
     INSERT INTO changes (part, at, crawl_id, source_id, generation, events, data)
@@ -64,6 +64,8 @@ const FILL: &str = "
     ANALYZE urls, queue, feedback, leases, url_sources, extensions, sources, polls, changes,
         turns, hosts, sites;";
 
+/// URLs; a million takes a minute to make.
+const ROWS: u32 = 200_000;
 const HOSTS: u32 = 500;
 
 /// The pages of a version of the site: some are changed, some are new.
@@ -99,7 +101,7 @@ async fn work(daemon: &Daemon, origin: &Origin) {
         let mut of_site = lease_of(50);
         of_site.sites = vec!["a".to_owned()];
         daemon.store.lease(of_site).await.unwrap();
-        let some = leased[0].url.clone();
+        let some = "http://h1.test/1".to_owned();
         daemon.url(&some).await;
         daemon.store.requeue("default".to_owned(), vec![some]).await.unwrap();
         // What is left of these leases expires.
@@ -128,16 +130,17 @@ fn plan(url: &str, statement: &str) -> Value {
 }
 
 /// What of a plan walks or sorts too much.
-fn faults(node: &Value, found: &mut Vec<String>) {
+fn faults(node: &Value, is_first_row: bool, found: &mut Vec<String>) {
     let text = |key: &str| node[key].as_str().unwrap_or_default();
     let rows = node["Plan Rows"].as_f64().unwrap_or(0.0);
     match text("Node Type") {
         "Seq Scan" if LARGE.contains(&text("Relation Name")) => {
             found.push(format!("walks {}", text("Relation Name")));
         }
-        // A whole index is a walk as well, unless something ends it.
+        // A whole index is a walk as well, but for its first row.
         "Index Scan" | "Index Only Scan"
             if node["Index Cond"].is_null()
+                && !(is_first_row && node["Filter"].is_null())
                 && LARGE.contains(&text("Relation Name"))
                 && rows > FEW =>
         {
@@ -147,7 +150,7 @@ fn faults(node: &Value, found: &mut Vec<String>) {
         _ => {}
     }
     for inner in node["Plans"].as_array().into_iter().flatten() {
-        faults(inner, found);
+        faults(inner, text("Node Type") == "Limit" && rows <= 1.0, found);
     }
 }
 
@@ -168,7 +171,8 @@ async fn no_statement_of_a_daemon_at_work_walks_a_large_table_or_sorts_one() {
     let daemon = world.start(&text).await;
     daemon.polled("/sitemap.xml", 1).await;
     daemon.stop().await;
-    world.look().change(FILL);
+    let rows = std::env::var("SITEMAPD_ROWS").map_or(ROWS, |text| text.parse().unwrap());
+    world.look().change(&FILL.replace("1000000", &rows.to_string()));
 
     let (wire, through) = Wire::to(&server.parse().unwrap());
     let mut config = world.config(&text);
@@ -183,7 +187,7 @@ async fn no_statement_of_a_daemon_at_work_walks_a_large_table_or_sorts_one() {
     for statement in &statements {
         let plan = plan(&server, statement);
         let mut found = Vec::new();
-        faults(&plan[0]["Plan"], &mut found);
+        faults(&plan[0]["Plan"], false, &mut found);
         if !found.is_empty() {
             all.push(format!("{found:?}\n{statement}\n{plan:#}"));
         }

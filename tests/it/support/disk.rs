@@ -49,12 +49,9 @@ pub struct Disk {
 impl Disk {
     /// For daemons whose data folder is `root`; `None`, loudly, where it cannot be.
     pub fn below(root: &Path) -> Option<Self> {
-        is_embedded("a disk of the test's").then(|| Self::beside(root))?
-    }
-
-    /// The same where only the clock matters, which a daemon with its store on a
-    /// server has as well.
-    pub fn beside(root: &Path) -> Option<Self> {
+        if !is_embedded("a disk of the test's") {
+            return None;
+        }
         let library = library()?;
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("control");

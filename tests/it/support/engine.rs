@@ -39,17 +39,17 @@ impl Look {
         Self::of(&config)
     }
 
-    /// Waits until a server has let go of a daemon that was killed: it may have
-    /// been in the middle of a statement.
-    pub fn wait_until_alone(&self) {
+    /// Lets go of a daemon that was killed: waits until a server has ended what
+    /// it was at, and forgets that it lived, which only time would.
+    pub fn let_go(&self) {
         let Self::Server(_) = self else { return };
         let deadline = Instant::now() + Duration::from_secs(10);
-        let is_alone = "SELECT CASE WHEN pg_try_advisory_xact_lock(1936552036,
-            hashtext(current_schema())) THEN 1 ELSE 0 END";
-        while self.number(is_alone) == 0 {
+        let at_work = "SELECT count(*) FROM nodes n JOIN pg_stat_activity a ON a.pid = n.backend";
+        while self.number(at_work) > 0 {
             assert!(Instant::now() < deadline, "the server holds on to a daemon that is gone");
             std::thread::sleep(Duration::from_millis(5));
         }
+        self.change("DELETE FROM nodes");
     }
 
     /// The file, where the store is in one; tests that ask for it end before

@@ -26,6 +26,7 @@ mod finish;
 mod for_fetchers;
 mod for_operators;
 mod for_polls;
+mod forget;
 pub mod frontier;
 mod given;
 mod grants;

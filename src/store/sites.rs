@@ -14,6 +14,8 @@ use crate::url::authority;
 
 /// Rows dropped in one job while a site is forgotten.
 const FORGET: i64 = 2_000;
+/// The same on a server, to which each row is some journeys.
+const FORGET_FAR: i64 = 400;
 
 /// Why a source is retired that is not in the list of the config.
 const UNLISTED: &str = "the config does not list it";
@@ -363,14 +365,17 @@ impl State {
                 "site {name:?} is still in the config: remove its [[site]] block and reload first"
             )));
         }
+        let most = if self.conn.server().is_some() { FORGET_FAR } else { FORGET };
         let rows =
-            self.column("SELECT id FROM urls WHERE site_id = ?1 LIMIT ?2", params![id.0, FORGET])?;
+            self.column("SELECT id FROM urls WHERE site_id = ?1 LIMIT ?2", params![id.0, most])?;
         self.keep_row_numbers()?;
-        for row in &rows {
-            if !self.hand_over(UrlId(*row), id)? {
-                self.forget_url(UrlId(*row))?;
+        let mut gone = Vec::with_capacity(rows.len());
+        for row in rows.iter().copied().map(UrlId) {
+            if !self.hand_over(row, id)? {
+                gone.push(row);
             }
         }
+        self.forget_urls(&gone)?;
         if !rows.is_empty() {
             return Ok((rows.len() as u64, true));
         }
@@ -449,40 +454,6 @@ impl State {
             self.sum_up_marks(row)?;
         }
         Ok(true)
-    }
-
-    pub(super) fn forget_url(&mut self, id: UrlId) -> Result<(), StoreError> {
-        let Some(row) = self.url_row(id)? else { return Ok(()) };
-        if row.is_queued() {
-            self.dequeue(row.place())?;
-        }
-        if row.leased {
-            let place = (row.crawl, row.host);
-            self.frontier.count_leases(std::iter::empty(), std::iter::once(place));
-        }
-        self.conn
-            .prepare_cached(
-                "DELETE FROM extensions WHERE url_id = ?1 /*pg: AND part = (?1 & 255) */ AND source_id IN
-                     (SELECT source_id FROM urls WHERE id = ?1 /*pg: AND part = (?1 & 255) */
-                      UNION ALL
-                      SELECT source_id FROM url_sources WHERE url_id = ?1 /*pg: AND part = (?1 & 255) */)",
-            )
-            .and_then(|mut delete| delete.execute([id.0]))
-            .map_err(engine)?;
-        for table in ["leases", "feedback", "url_sources", "frontier_urls"] {
-            self.conn
-                .prepare_cached(&format!(
-                    "DELETE FROM {table} WHERE url_id = ?1 /*pg: AND part = (?1 & 255) */"
-                ))
-                .and_then(|mut delete| delete.execute([id.0]))
-                .map_err(engine)?;
-        }
-        // The lookup keeps its hash; it finds no row and so finds nothing.
-        self.conn
-            .prepare_cached("DELETE FROM urls WHERE id = ?1 /*pg: AND part = (?1 & 255) */")
-            .and_then(|mut delete| delete.execute([id.0]))
-            .map(|_| ())
-            .map_err(engine)
     }
 
     /// One column of numbers.

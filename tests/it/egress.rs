@@ -18,6 +18,7 @@ use sitemapd::fetch::api::ApiClient;
 use tempfile::TempDir;
 
 use self::server::Nats;
+use crate::support::engine::Look;
 use crate::support::process::{DEADLINE, Daemon, write_config};
 use crate::support::queue_daemon::{Queue, site};
 
@@ -25,7 +26,7 @@ use crate::support::queue_daemon::{Queue, site};
 struct Setup {
     _dir: TempDir,
     config: PathBuf,
-    database: PathBuf,
+    look: Look,
     urls: Vec<String>,
 }
 
@@ -36,11 +37,11 @@ impl Setup {
         let queue = Queue::open(&text).await;
         let urls: Vec<_> = (0..count).map(|n| format!("http://h{}.test/{n}", n % 20)).collect();
         queue.list_urls("a", urls.iter().cloned()).await;
-        let (dir, database) = queue.into_folder();
+        let (dir, look) = queue.into_folder();
         let servers = nats.url();
         let section = format!("[egress.nats]\nservers = [\"{servers}\"]\n{extra}\n");
         let config = write_config(dir.path(), &format!("{section}{text}"));
-        Self { _dir: dir, config, database, urls }
+        Self { _dir: dir, config, look, urls }
     }
 
     fn start(&self) -> Daemon {
@@ -49,11 +50,8 @@ impl Setup {
 
     /// Leases that the store holds for the broker.
     fn leases(&self) -> usize {
-        let conn = rusqlite::Connection::open(&self.database).unwrap();
-        conn.busy_timeout(Duration::from_secs(5)).unwrap();
         let sql = "SELECT count(*) FROM leases WHERE worker = 'nats'";
-        let count: i64 = conn.query_row(sql, [], |row| row.get(0)).unwrap();
-        usize::try_from(count).unwrap()
+        usize::try_from(self.look.number(sql)).unwrap()
     }
 }
 

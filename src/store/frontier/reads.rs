@@ -238,7 +238,7 @@ pub(super) fn list(
     let Some(crawl) = crawl_named(conn, &sought.crawl)? else {
         return Ok(ListedPage { urls: Vec::new(), next: None });
     };
-    let end = after.saturating_add(SPAN);
+    let end = after.saturating_add(span(conn, SPAN));
     let sql = format!(
         "SELECT {COLUMNS} {TABLES}
          WHERE u.id > ?1 AND u.id <= ?2 /*pg: AND u.part = (?1 & 255) */ AND u.crawl_id = ?3
@@ -269,7 +269,7 @@ pub(super) fn pushed(
     before: Option<Timestamp>,
 ) -> Result<(Vec<UrlId>, Option<i64>), StoreError> {
     let Some(crawl) = crawl_named(conn, &sought.crawl)? else { return Ok((Vec::new(), None)) };
-    let end = after.saturating_add(SPAN / 10);
+    let end = after.saturating_add(span(conn, SPAN / 10));
     let rows = conn
         .prepare_cached(
             "SELECT u.id FROM frontier_urls s
@@ -289,6 +289,12 @@ pub(super) fn pushed(
         })
         .map_err(engine)?;
     Ok((rows, go_on(conn, end)?))
+}
+
+/// How far so many rows reach: on a server the numbers of a partition are 256
+/// apart.
+fn span(conn: &Connection, rows: i64) -> i64 {
+    if conn.server().is_some() { rows << 8 } else { rows }
 }
 
 /// The row to go on after, if there are rows beyond it: where the next begins.

@@ -14,7 +14,7 @@ impl State {
     /// Removes URLs that no source lists; says how many.
     pub(super) fn remove_pushed(&mut self, rows: &[UrlId]) -> Result<u64, StoreError> {
         self.keep_row_numbers()?;
-        let mut removed = 0;
+        let mut gone = Vec::with_capacity(rows.len());
         for id in rows {
             let Some(row) = self.url_row(*id)?.filter(|row| row.source.is_none()) else { continue };
             let completed = self.column(
@@ -25,10 +25,10 @@ impl State {
             if !completed.is_empty() {
                 self.count_completed(row.crawl, row.host, -1)?;
             }
-            self.forget_url(*id)?;
-            removed += 1;
+            gone.push(*id);
         }
-        Ok(removed)
+        self.forget_urls(&gone)?;
+        Ok(gone.len() as u64)
     }
 
     /// Forgets what was set for a queue. What is listed of it is free again.

@@ -176,6 +176,9 @@ CREATE INDEX sources_place ON sources (part, host_id, url) WHERE role <> 0;
 CREATE INDEX sources_due ON sources (next_poll_at, host_id) WHERE state = 0 AND next_poll_at IS NOT NULL;
 CREATE INDEX sources_turn ON sources (part, host_id, next_poll_at) WHERE state = 0 AND next_poll_at IS NOT NULL;
 CREATE INDEX sources_parent ON sources (parent_id) WHERE parent_id IS NOT NULL;
+-- What its index lists no more, which maintenance looks for all the time.
+CREATE INDEX sources_dropped ON sources (dropped_at) WHERE dropped_at IS NOT NULL;
+CREATE INDEX sources_retired ON sources (retired_at) WHERE state = 2;
 
 -- What a source listed last time, one packed blob each (src/diff/snapshot.rs):
 -- an unchanged document is merged with it in memory and writes nothing.

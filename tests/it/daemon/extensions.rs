@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use rusqlite::Connection;
 use serde_json::{Value, json};
 use sitemapd::fetch::api::ApiClient;
 use sitemapd::metrics::Metrics;
@@ -63,14 +62,12 @@ pub(super) async fn settle_all(daemon: &Daemon) -> usize {
 
 /// Rows of the table, as (path, JSON).
 fn kept(world: &World) -> Vec<(String, String)> {
-    let db = Connection::open(world.database()).unwrap();
-    let mut query = db
-        .prepare(
-            "SELECT u.path, e.data FROM extensions e LEFT JOIN urls u ON u.id = e.url_id
-             ORDER BY u.path, e.source_id",
-        )
-        .unwrap();
-    query.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap).collect()
+    let rows = world.look().rows(
+        "SELECT u.path, e.data FROM extensions e LEFT JOIN urls u ON u.id = e.url_id
+         ORDER BY u.path, e.source_id",
+    );
+    let column = |text: &mut Option<String>| text.take().expect("it is not null");
+    rows.into_iter().map(|mut row| (column(&mut row[0]), column(&mut row[1]))).collect()
 }
 
 #[tokio::test]

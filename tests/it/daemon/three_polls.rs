@@ -142,20 +142,17 @@ async fn a_document_read_again_changes_nothing_before_and_after_a_restart() {
 
 /// Rows of URLs, of the queue, and change events.
 pub(super) fn dump(world: &World) -> Vec<String> {
-    let conn = rusqlite::Connection::open(world.database()).unwrap();
+    let look = world.look();
     let mut rows = Vec::new();
     for sql in [
-        "SELECT json_array(id, path, raw, site_id, source_id, listed, lastmod_s, lastmod_precision,
-             hints, reason, band, first_seen_s) FROM urls ORDER BY id",
-        "SELECT json_array(host_id, band, due_s, url_id) FROM queue",
-        "SELECT json_array(url_id, source_id) FROM url_sources",
-        "SELECT json_array(url_id, state, reason, due_s, hex(record)) FROM feedback",
-        "SELECT json_array(id, generation, events, hex(data)) FROM changes",
+        "SELECT id, path, raw, site_id, source_id, listed, lastmod_s, lastmod_precision,
+             hints, reason, band, first_seen_s FROM urls ORDER BY id",
+        "SELECT host_id, band, due_s, url_id FROM queue ORDER BY host_id, url_id",
+        "SELECT url_id, source_id FROM url_sources ORDER BY url_id, source_id",
+        "SELECT url_id, state, reason, due_s, record FROM feedback ORDER BY url_id",
+        "SELECT id, generation, events, data FROM changes ORDER BY id",
     ] {
-        let mut query = conn.prepare(sql).unwrap();
-        rows.extend(
-            query.query_map([], |row| row.get::<_, String>(0)).unwrap().map(Result::unwrap),
-        );
+        rows.extend(look.rows(sql).into_iter().map(|row| format!("{row:?}")));
     }
     rows
 }

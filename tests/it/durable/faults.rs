@@ -11,6 +11,7 @@ use sitemapd::fetch::api::ApiClient;
 use super::many;
 use super::script::{Script, open};
 use crate::support::disk::{Disk, EIO, ENOSPC, Fault, OPEN, SYNC, WRITE};
+use crate::support::engine::Look;
 use crate::support::lease_history::audit;
 use crate::support::process::Daemon;
 
@@ -69,7 +70,7 @@ async fn recovers(script: &mut Script, about: &str) {
     daemon.signal("TERM");
     assert_eq!(daemon.wait().code(), Some(0), "{about}");
     let conn = open(&script.data());
-    audit(&conn);
+    audit(&Look::File(script.data().join("sitemapd.db")));
     for (deed, _) in &script.deeds {
         assert!(deed.stands(&conn), "{about}: {deed:?} was answered, and is lost");
     }

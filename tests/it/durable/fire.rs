@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use rusqlite::Connection;
 use serde_json::{Value, json};
 use sitemapd::clock::Clock;
 use tokio::task::JoinSet;
@@ -57,7 +56,7 @@ fn text() -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn under_fire_every_promise_is_kept_and_a_sigterm_ends_it_in_time() {
     let (queue, listed) = filled(&text(), many("SITEMAPD_FIRE_LARGE", LARGE)).await;
-    let (dir, database) = queue.into_folder();
+    let (dir, look) = queue.into_folder();
     let mut daemon = Daemon::start(&write_config(dir.path(), &text()));
     let ledger = Arc::new(Ledger::default());
     ledger.next_life();
@@ -82,16 +81,15 @@ async fn under_fire_every_promise_is_kept_and_a_sigterm_ends_it_in_time() {
     while let Some(ended) = clients.join_next().await {
         ended.unwrap();
     }
-    let conn = Connection::open(&database).unwrap();
-    audit(&conn);
-    ledger.check(&conn, &listed, now_s);
+    look.let_go();
+    audit(&look);
+    ledger.check(&look, &listed, now_s);
     let totals = ledger.totals();
     println!("{CLIENTS} clients for {seconds} s: {totals:?}, 0 violations, SIGTERM {stopped:?}");
     assert!(stopped < Duration::from_secs(12), "{stopped:?}");
     assert!(totals.leases > 1_000, "{totals:?}");
     // What was leased when it stopped is still so.
-    let held: i64 = conn.query_row("SELECT count(*) FROM leases", [], |row| row.get(0)).unwrap();
-    assert!(held > 0);
+    assert!(look.number("SELECT count(*) FROM leases") > 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -113,7 +111,7 @@ async fn hosts_with_ten_urls_are_served_within_one_turn_of_one_with_nearly_all()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_always_fails_is_given_up_listed_and_delays_nobody() {
     let (queue, _) = filled(&text(), 50).await;
-    let (dir, database) = queue.into_folder();
+    let (dir, look) = queue.into_folder();
     let config = write_config(dir.path(), &text());
     let body = json!({ "max": 1_000, "ttl": "1h", "per_host": 1_000 });
     for attempt in 1..=ATTEMPTS {
@@ -144,7 +142,8 @@ async fn what_always_fails_is_given_up_listed_and_delays_nobody() {
         let sql = "UPDATE queue SET due_s = due_s - 86400;
                    UPDATE feedback SET due_s = due_s - 86400;
                    UPDATE turns SET due_s = due_s - 86400;";
-        Connection::open(&database).unwrap().execute_batch(sql).unwrap();
+        look.let_go();
+        look.change(sql);
     }
     let daemon = Daemon::start(&config);
     let api = daemon.client();

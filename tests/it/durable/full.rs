@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::script::{Script, open};
 use crate::support::disk::{Disk, EIO, Fault, SYNC};
+use crate::support::engine::{self, Look};
 use crate::support::lease_history::audit;
 use crate::support::process::{DEADLINE, Daemon, write_config};
 use crate::support::queue_daemon::{Queue, site};
@@ -104,7 +105,7 @@ async fn fills_up(is_growth_only: bool) {
     daemon.signal("TERM");
     assert_eq!(daemon.wait().code(), Some(0));
     let conn = open(&script.data());
-    audit(&conn);
+    audit(&Look::File(script.data().join("sitemapd.db")));
     for (deed, _) in &script.deeds {
         assert!(deed.stands(&conn), "{deed:?} was answered, and is lost");
     }
@@ -122,6 +123,9 @@ async fn a_disk_on_which_nothing_grows_is_a_full_one() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_foreign_lock_is_a_503_with_retry_after_and_loses_no_poll() {
+    if !engine::is_embedded("a foreign lock") {
+        return;
+    }
     let mut script = Script::new("full").await;
     let mut daemon = Daemon::start(&script.config);
     let api = daemon.client();
@@ -146,7 +150,7 @@ async fn a_foreign_lock_is_a_503_with_retry_after_and_loses_no_poll() {
     daemon.signal("TERM");
     assert_eq!(daemon.wait().code(), Some(0));
     let conn = open(&script.data());
-    audit(&conn);
+    audit(&Look::File(script.data().join("sitemapd.db")));
     let pages: u32 = conn
         .query_row("SELECT count(*) FROM urls WHERE path LIKE '/page/%'", [], |row| row.get(0))
         .unwrap();
@@ -170,13 +174,16 @@ async fn much() -> (TempDir, PathBuf, PathBuf) {
     let text = "[store]\ndurability = \"normal\"\n".to_owned() + &site("a", "http://h0.test/", "");
     let queue = Queue::open(&text).await;
     queue.list_urls("a", (0..40_000).map(|n| format!("http://h{}.test/{n}", n % 40))).await;
-    let (dir, database) = queue.into_folder();
+    let (dir, look) = queue.into_folder();
     let config = write_config(dir.path(), &text);
-    (dir, config, database)
+    (dir, config, look.file().to_owned())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sync_that_fails_while_the_log_is_moved_ends_the_process_too() {
+    if !engine::is_embedded("its log") {
+        return;
+    }
     let (_dir, config, database) = much().await;
     let Some(disk) = Disk::below(database.parent().unwrap()) else { return };
     let mut daemon = Daemon::start_on(&config, Some(&disk));
@@ -194,11 +201,14 @@ async fn a_sync_that_fails_while_the_log_is_moved_ends_the_process_too() {
     let mut daemon = Daemon::start(&config);
     churn(&daemon.client()).await.unwrap();
     daemon.kill();
-    audit(&Connection::open(&database).unwrap());
+    audit(&Look::File(database));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_log_is_bounded_under_steady_writing_and_shrinks_after_a_long_reader() {
+    if !engine::is_embedded("its log") {
+        return;
+    }
     let (_dir, config, database) = much().await;
     let mut daemon = Daemon::start(&config);
     let api = daemon.client();

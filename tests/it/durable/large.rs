@@ -9,6 +9,7 @@ use sitemapd::clock::Clock;
 
 use super::many;
 use crate::support::clients::read;
+use crate::support::engine::Look;
 use crate::support::process::{Daemon, write_config};
 use crate::support::queue_daemon::{Queue, site};
 
@@ -32,9 +33,17 @@ async fn a_killed_daemon_of_many_rows_leases_again_within_seconds() {
         queue.list_urls("a", part.map(|n| format!("http://h{}.test/page/{n}", n / OF_HOST))).await;
     }
     let filled = began.elapsed();
-    let (dir, database) = queue.into_folder();
+    let (dir, look) = queue.into_folder();
     let config = write_config(dir.path(), &text);
-    let bytes = std::fs::metadata(&database).unwrap().len();
+    let bytes = match &look {
+        Look::File(path) => std::fs::metadata(path).unwrap().len(),
+        Look::Server(_) => look
+            .number(
+                "SELECT sum(pg_total_relation_size(oid)) FROM pg_class
+                     WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'",
+            )
+            .cast_unsigned(),
+    };
     let body = json!({ "max": 500, "ttl": "5m", "per_host": 10 });
     let mut starts = Vec::new();
     for _ in 0..=KILLS {
@@ -50,6 +59,7 @@ async fn a_killed_daemon_of_many_rows_leases_again_within_seconds() {
             let _: Value = api.post("/v1/settle", &json!({ "results": results })).await.unwrap();
         }
         daemon.kill();
+        look.let_go();
     }
     println!(
         "{rows} rows, {bytes} bytes, filled in {filled:.0?}; to the first lease: {starts:.0?}"

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use super::many;
 use super::script::{Deed, Script, open};
 use crate::support::disk::Disk;
+use crate::support::engine::Look;
 use crate::support::lease_history::{Dice, audit};
 use crate::support::power::{Past, Unsynced, files_of};
 use crate::support::process::Daemon;
@@ -65,7 +66,7 @@ fn is_sound(folder: &Path) -> Option<Connection> {
     if !made {
         return None;
     }
-    audit(&conn);
+    audit(&Look::File(folder.join("sitemapd.db")));
     Some(conn)
 }
 

@@ -56,6 +56,7 @@ async fn nothing_is_lost_when_the_daemon_is_killed() {
     for part in [100, 200] {
         wait("a part", async || (fetcher.seen.count() >= part).then_some(())).await;
         daemon.kill();
+        setup.look.let_go();
         daemon = setup.start();
         assert!(setup.leases() <= 50);
     }

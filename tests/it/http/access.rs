@@ -112,7 +112,7 @@ async fn the_token_may_come_from_the_environment() {
     let file = dir.path().join("config.toml");
     std::fs::write(&file, "[listen]\napi = \"127.0.0.1:0\"\n").unwrap();
     let mut config = Config::load(&file, &Env::from([("SITEMAPD_TOKEN", "s3cret")])).unwrap();
-    config.daemon.data_dir = dir.path().join("data");
+    crate::support::engine::place(&mut config, &dir.path().join("data"));
     let app = App::build(config, Clock::system()).await.unwrap();
     let addr = app.api_addr().to_string();
     let stop = CancellationToken::new();

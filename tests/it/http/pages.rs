@@ -74,7 +74,10 @@ async fn an_order_by_form_does_what_the_api_does_and_says_so() {
     assert!(order(&daemon, &[("do", "pause-site"), ("site", "a-b")]).await.contains("Resume"));
     assert!(order(&daemon, &[("do", "resume-site"), ("site", "a-b")]).await.contains("Pause"));
     assert!(order(&daemon, &[("do", "poll-site"), ("site", "a-b")]).await.contains("due now."));
-    assert!(order(&daemon, &[("do", "poll-source"), ("source", "1")]).await.contains("due now."));
+    let sources = daemon.get("/v1/sources").await.json();
+    let id = sources["sources"][0]["id"].to_string();
+    let page = order(&daemon, &[("do", "poll-source"), ("source", &id)]).await;
+    assert!(page.contains("due now."), "{page}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -83,7 +83,7 @@ async fn a_site_is_forgotten_only_when_the_config_has_it_no_longer() {
         );
     }
     let mut config = Config::from_toml_str("").unwrap();
-    config.daemon.data_dir = daemon.dir.path().join("data");
+    crate::support::engine::place(&mut config, &daemon.dir.path().join("data"));
     let (done, holds) = oneshot::channel();
     daemon.reload.send(Reload { config, done }).await.unwrap();
     holds.await.unwrap().unwrap();

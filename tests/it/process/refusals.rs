@@ -9,6 +9,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use crate::support::disk::{Disk, Fault, OPEN, WRITE};
+use crate::support::engine::is_embedded;
 use crate::support::process::{Daemon, complaints, refused, write_config};
 use crate::support::queue_daemon::{Queue, site};
 
@@ -47,6 +48,9 @@ fn assert_refused(config: &Path, database: &Path, words: &str) {
 
 #[tokio::test]
 async fn a_store_of_a_newer_version_is_refused_and_left_alone() {
+    if !is_embedded("a refused database") {
+        return;
+    }
     let (_dir, config, database) = folder();
     make_store(&database).await;
     let conn = Connection::open(&database).unwrap();
@@ -57,6 +61,9 @@ async fn a_store_of_a_newer_version_is_refused_and_left_alone() {
 
 #[test]
 fn a_database_of_another_program_is_refused_and_left_alone() {
+    if !is_embedded("a refused database") {
+        return;
+    }
     for (sql, about) in [
         ("CREATE TABLE notes (text TEXT)", "with tables"),
         ("PRAGMA application_id = 42; PRAGMA user_version = 7", "still empty"),
@@ -70,6 +77,9 @@ fn a_database_of_another_program_is_refused_and_left_alone() {
 
 #[test]
 fn a_file_that_is_no_database_is_refused_and_left_alone() {
+    if !is_embedded("a refused database") {
+        return;
+    }
     let (_dir, config, database) = folder();
     std::fs::write(&database, "just some text, long enough to be read as a header ".repeat(100))
         .unwrap();
@@ -78,6 +88,9 @@ fn a_file_that_is_no_database_is_refused_and_left_alone() {
 
 #[tokio::test]
 async fn a_damaged_store_is_refused_and_left_alone() {
+    if !is_embedded("a refused database") {
+        return;
+    }
     // The first page holds the schema; of the second half nothing is left.
     for damage in ["schema", "half"] {
         let (_dir, config, database) = folder();
@@ -105,6 +118,9 @@ fn damage(database: &Path, table: &str) {
 
 #[tokio::test]
 async fn a_damaged_page_anywhere_in_a_small_store_is_found_at_the_start() {
+    if !is_embedded("a refused database") {
+        return;
+    }
     for table in ["polls", "feedback", "lookup_chunks", "queue"] {
         let (_dir, config, database) = folder();
         make_store(&database).await;
@@ -115,6 +131,9 @@ async fn a_damaged_page_anywhere_in_a_small_store_is_found_at_the_start() {
 
 #[tokio::test]
 async fn a_damaged_page_that_is_met_at_work_ends_the_daemon() {
+    if !is_embedded("a refused database") {
+        return;
+    }
     let (_dir, config, database) = folder();
     make_store(&database).await;
     let conn = Connection::open(&database).unwrap();
@@ -131,6 +150,9 @@ async fn a_damaged_page_that_is_met_at_work_ends_the_daemon() {
 
 #[tokio::test]
 async fn a_folder_that_may_not_be_written_is_refused_and_left_alone() {
+    if !is_embedded("a refused database") {
+        return;
+    }
     const EACCES: i64 = 13;
     const EROFS: i64 = 30;
     // Of the lock, the database, its log; and a disk that lets things be
@@ -159,6 +181,9 @@ async fn a_folder_that_may_not_be_written_is_refused_and_left_alone() {
 
 #[test]
 fn a_folder_in_the_place_of_the_database_is_refused() {
+    if !is_embedded("a refused database") {
+        return;
+    }
     let (_dir, config, database) = folder();
     std::fs::create_dir(&database).unwrap();
     assert_refused(&config, &database, "");
@@ -207,6 +232,9 @@ fn a_config_error_exits_78_and_names_file_line_and_key() {
 
 #[tokio::test]
 async fn a_store_that_was_closed_well_is_taken_over() {
+    if !is_embedded("a refused database") {
+        return;
+    }
     let (_dir, config, database) = folder();
     make_store(&database).await;
     let daemon = Daemon::start(&config);

@@ -114,7 +114,7 @@ async fn drain(store: &Store, clock: &Clock, history: &History) {
 async fn thirty_two_consumers_never_hold_one_url_twice_and_lose_none() {
     let (queue, ids) = filled(600).await;
     // changefreq never: done URLs do not come due again while the clock runs.
-    queue.connection().execute("UPDATE urls SET hints = 7", []).unwrap();
+    queue.look().change("UPDATE urls SET hints = 7");
     let history = Arc::new(History::default());
     let tasks: Vec<_> = (0..32)
         .map(|seed| {
@@ -128,9 +128,9 @@ async fn thirty_two_consumers_never_hold_one_url_twice_and_lose_none() {
     history.check(&ids);
     let busy = history.deliveries();
     assert!(busy > 600, "{busy} deliveries");
-    audit(&queue.connection());
+    audit(&queue.look());
     all_accounted_for(&queue.store, &queue.clock, &history, &ids).await;
-    audit(&queue.connection());
+    audit(&queue.look());
 }
 
 /// After a drain each URL is done or a dead letter.
@@ -204,7 +204,7 @@ fn record(history: &History, leased: &Value) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn eight_concurrent_consumers_over_http_never_hold_one_url_twice_and_lose_none() {
     let (queue, ids) = filled(300).await;
-    queue.connection().execute("UPDATE urls SET hints = 7", []).unwrap();
+    queue.look().change("UPDATE urls SET hints = 7");
     let daemon = QueueDaemon::over(queue, Clock::manual(START.parse().unwrap())).await;
     let history = Arc::new(History::default());
     let tasks: Vec<_> = (0..8)
@@ -218,6 +218,6 @@ async fn eight_concurrent_consumers_over_http_never_hold_one_url_twice_and_lose_
     }
     history.check(&ids);
     all_accounted_for(&daemon.store, &daemon.clock, &history, &ids).await;
-    audit(&daemon.connection());
+    audit(daemon.look());
     daemon.end().await;
 }

@@ -9,6 +9,7 @@ use sitemapd::recrawl::signal::Signal;
 use sitemapd::store::Effect;
 use sitemapd::store::views::{SignalView, SourceFilter};
 
+use crate::support::engine::Look;
 use crate::support::queue_daemon::{Queue, entry, paths, report, site};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -52,16 +53,19 @@ async fn believed(queue: &Queue, signal: Signal) -> SignalView {
     let filter = SourceFilter { limit: 100, ..SourceFilter::default() };
     let sources = queue.store.sources(filter).await.unwrap().items;
     // What was learned is shown from the first read on, which these tests skip.
-    let conn = queue.connection();
-    conn.execute("UPDATE learned SET habits = zeroblob(11) WHERE scope = 2", []).unwrap();
+    let zeros = match queue.look() {
+        Look::File(_) => "zeroblob(11)",
+        Look::Server(_) => "decode(repeat('00', 11), 'hex')",
+    };
+    queue.look().change(&format!("UPDATE learned SET habits = {zeros} WHERE scope = 2"));
     let id = sources.iter().find(|source| source.url.ends_with("sitemap-a.xml")).unwrap().id;
     let trust = queue.store.source(id).await.unwrap().0.trust.unwrap();
     trust.host.into_iter().find(|(kind, _)| *kind == signal).unwrap().1
 }
 
 fn price(queue: &Queue) -> f64 {
-    let sql = "SELECT coalesce((SELECT price FROM prices), 0.0)";
-    queue.connection().query_row(sql, [], |row| row.get(0)).unwrap()
+    let sql = "SELECT price FROM prices";
+    queue.look().text(sql).map_or(0.0, |price| price.parse().unwrap())
 }
 
 #[tokio::test]
@@ -168,17 +172,12 @@ async fn what_was_settled_before_a_crash_counts_in_the_price() {
     let (queue, _) = with(50).await;
     queue.clock.advance(20 * DAY);
     assert_eq!(fetch(&queue, Outcome::Changed).await, 50);
-    let settled = "SELECT settled FROM prices";
-    let read = |queue: &Queue, sql: &str| -> f64 {
-        queue.connection().query_row(sql, [], |row| row.get(0)).unwrap()
-    };
-    // In the file with the answer, before anything ticks.
-    assert!((read(&queue, "SELECT CAST(settled AS REAL) FROM prices") - 50.0).abs() < 1e-9);
-    let kept: i64 = queue.connection().query_row(settled, [], |row| row.get(0)).unwrap();
-    assert_eq!(kept, 50);
+    // In the database with the answer, before anything ticks.
+    assert_eq!(queue.look().number("SELECT settled FROM prices"), 50);
     let queue = queue.reopen(HOUR).await;
     queue.lease(1).await;
-    assert!(read(&queue, "SELECT pace FROM prices") > 0.0, "it was counted after the restart");
+    let pace: f64 = queue.look().text("SELECT pace FROM prices").unwrap().parse().unwrap();
+    assert!(pace > 0.0, "it was counted after the restart");
 }
 
 #[tokio::test]
@@ -273,13 +272,12 @@ async fn leased_below_the_price(budget: &str) -> bool {
         queue.clock.advance(181 * DAY);
     }
     queue.settle(queue.lease_one().await.token, Outcome::Changed).await;
-    let due: i64 =
-        queue.connection().query_row("SELECT max(due_s) FROM queue", [], |row| row.get(0)).unwrap();
+    let due = queue.look().number("SELECT max(due_s) FROM queue");
     let wait = u64::try_from(due - queue.clock.now().as_second()).unwrap();
     let queue = queue.reopen(Duration::from_secs(wait + 1)).await;
     let soon = queue.clock.now().as_millisecond();
-    let raised = "UPDATE prices SET price = price * 1.2, ticked_at = ?1";
-    queue.connection().execute(raised, [soon]).unwrap();
+    let raised = format!("UPDATE prices SET price = price * 1.2, ticked_at = {soon}");
+    queue.look().change(&raised);
     !queue.lease(1).await.is_empty()
 }
 

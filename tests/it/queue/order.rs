@@ -159,14 +159,15 @@ async fn follow(order: &str, outcome: Outcome, steps: Vec<Step>) -> Result<(), T
                 queue.apply(effect).await;
             }
             Step::Change(which) if !known.is_empty() => {
-                let url = which.get_mut(&mut known);
+                let number = which.index(known.len());
+                let url = &mut known[number];
                 if url.leased {
                     url.changed_meanwhile = true;
                 } else {
                     url.due_s = url.due_s.min(now_s);
                 }
                 // Each change is a second newer than the one before.
-                let view = queue.view(&format!("http://a.test/{}", url.id.0 - 1)).await;
+                let view = queue.view(&format!("http://a.test/{number}")).await;
                 let lastmod = Lastmod {
                     at: view.lastmod.unwrap().at + Duration::from_secs(1),
                     precision: Precision::Second,

@@ -23,7 +23,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::{Origin, engine};
+use super::Origin;
+use super::engine::{self, Look};
 
 /// How long a test waits for anything, in real time.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -123,9 +124,14 @@ impl World {
         }
     }
 
-    /// The database file.
+    /// The database, for a look past the store.
+    pub fn look(&self) -> Look {
+        Look::of(&self.config(""))
+    }
+
+    /// The database file, where there is one.
     pub fn database(&self) -> PathBuf {
-        self.folder().join("sitemapd.db")
+        self.look().file().to_owned()
     }
 }
 

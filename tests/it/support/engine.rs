@@ -1,47 +1,165 @@
 //! Which engine the tests' stores are in: a file, or, where
 //! `SITEMAPD_POSTGRES` names a database, a schema of it for each data folder.
+//! And a door into either, for tests that look past the store or change rows
+//! behind its back; what they say there both engines must understand.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use rusqlite::types::ValueRef;
 use sitemapd::config::Config;
-use tokio_postgres::NoTls;
+use tokio_postgres::{NoTls, SimpleQueryMessage};
+
+/// Columns of a row as text; bytes are in hexadecimal.
+pub type Row = Vec<Option<String>>;
+
+/// A door to what a store keeps, beside the store.
+#[derive(Debug, Clone)]
+pub enum Look {
+    /// Into its file.
+    File(PathBuf),
+    /// Into its schema, by this URL.
+    Server(String),
+}
+
+impl Look {
+    /// Into the store of a config.
+    pub fn of(config: &Config) -> Self {
+        config.store.url.as_ref().map_or_else(
+            || Self::File(config.daemon.data_dir.join("sitemapd.db")),
+            |url| Self::Server(url.to_string()),
+        )
+    }
+
+    /// Into the store of a data folder.
+    pub fn into(folder: &Path) -> Self {
+        let mut config = Config::from_toml_str("").unwrap();
+        place(&mut config, folder);
+        Self::of(&config)
+    }
+
+    /// Lets go of a daemon that was killed: waits until a server has ended what
+    /// it was at, and forgets that it lived, which only time would.
+    pub fn let_go(&self) {
+        let Self::Server(_) = self else { return };
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let at_work = "SELECT count(*) FROM nodes n JOIN pg_stat_activity a ON a.pid = n.backend";
+        while self.number(at_work) > 0 {
+            assert!(Instant::now() < deadline, "the server holds on to a daemon that is gone");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.change("DELETE FROM nodes");
+    }
+
+    /// The file, where the store is in one; tests that ask for it end before
+    /// they do where it is not.
+    pub fn file(&self) -> &Path {
+        match self {
+            Self::File(path) => path,
+            Self::Server(_) => panic!("there is no file"),
+        }
+    }
+
+    /// What a statement answers.
+    pub fn rows(&self, sql: &str) -> Vec<Row> {
+        match self {
+            Self::File(path) => rows_of_file(path, sql),
+            Self::Server(url) => rows_of_server(url, sql),
+        }
+    }
+
+    /// The first column of the first row, where there is one and it is not null.
+    pub fn text(&self, sql: &str) -> Option<String> {
+        self.rows(sql).into_iter().next()?.into_iter().next()?
+    }
+
+    /// The same as a number.
+    pub fn number(&self, sql: &str) -> i64 {
+        self.text(sql).expect("a number").parse().unwrap()
+    }
+
+    /// Runs statements that change something, one after the other.
+    pub fn change(&self, sql: &str) {
+        match self {
+            Self::File(path) => open(path).execute_batch(sql).unwrap(),
+            Self::Server(url) => drop(rows_of_server(url, sql)),
+        }
+    }
+}
+
+fn open(path: &Path) -> rusqlite::Connection {
+    let conn = rusqlite::Connection::open(path).unwrap();
+    conn.busy_timeout(Duration::from_secs(10)).unwrap();
+    conn
+}
+
+fn rows_of_file(path: &Path, sql: &str) -> Vec<Row> {
+    let conn = open(path);
+    let mut query = conn.prepare(sql).unwrap();
+    let columns = query.column_count();
+    let column = |row: &rusqlite::Row<'_>, n: usize| match row.get_ref(n).unwrap() {
+        ValueRef::Null => None,
+        ValueRef::Integer(number) => Some(number.to_string()),
+        ValueRef::Real(number) => Some(number.to_string()),
+        ValueRef::Text(text) => Some(String::from_utf8(text.to_vec()).unwrap()),
+        ValueRef::Blob(bytes) => Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
+    };
+    let read = |row: &rusqlite::Row<'_>| Ok((0..columns).map(|n| column(row, n)).collect());
+    query.query_map([], read).unwrap().map(Result::unwrap).collect()
+}
+
+fn rows_of_server(url: &str, sql: &str) -> Vec<Row> {
+    let column = |text: &str| text.strip_prefix("\\x").unwrap_or(text).to_owned();
+    ask(url, sql)
+        .iter()
+        .filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => {
+                Some((0..row.len()).map(|n| row.get(n).map(column)).collect())
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+/// Runs statements on a connection of their own. Tests run where futures do; a
+/// connection of this kind is waited for on another thread.
+pub fn ask(url: &str, sql: &str) -> Vec<SimpleQueryMessage> {
+    let asking = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+            tokio::spawn(connection);
+            client.simple_query(sql).await.unwrap_or_else(|why| panic!("{why:?}: {sql}"))
+        })
+    };
+    std::thread::scope(|scope| scope.spawn(asking).join().unwrap())
+}
 
 /// Gives a config a data folder, and, where that is asked for, a schema of its
 /// own in the server's database.
 pub fn place(config: &mut Config, folder: &Path) {
-    config.daemon.data_dir = folder.to_owned();
-    if let Ok(server) = std::env::var("SITEMAPD_POSTGRES") {
-        config.store.url = Some(schema_of(&server, folder));
-    }
+    folder.clone_into(&mut config.daemon.data_dir);
+    config.store.url = server_for(folder);
 }
 
-/// Are the stores in files? What looks into these says so and ends, where not.
-pub fn is_embedded(test: &str) -> bool {
-    let is_embedded = std::env::var_os("SITEMAPD_POSTGRES").is_none();
-    if !is_embedded {
-        eprintln!("SKIPPED on a server: {test} looks into the file");
-    }
-    is_embedded
-}
-
-fn schema_of(server: &str, folder: &Path) -> url::Url {
+/// Where the store of a data folder is, if not in it.
+pub fn server_for(folder: &Path) -> Option<url::Url> {
+    let server = std::env::var("SITEMAPD_POSTGRES").ok()?;
     let mut hash = DefaultHasher::new();
     folder.hash(&mut hash);
     let name = format!("test_{:016x}", hash.finish());
-    let sql = format!("CREATE SCHEMA IF NOT EXISTS {name}");
-    let at = server.to_owned();
-    // Tests run where futures do; a connection of this kind is waited for.
-    let made = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let (client, connection) = tokio_postgres::connect(&at, NoTls).await.unwrap();
-            tokio::spawn(connection);
-            client.batch_execute(&sql).await.unwrap();
-        });
-    });
-    made.join().unwrap();
-    let mut url = url::Url::parse(server).unwrap();
+    ask(&server, &format!("CREATE SCHEMA IF NOT EXISTS {name}"));
+    let mut url = url::Url::parse(&server).unwrap();
     url.query_pairs_mut().append_pair("options", &format!("-csearch_path={name}"));
-    url
+    Some(url)
+}
+
+/// Are the stores in files? What is about these says so and ends, where not.
+pub fn is_embedded(test: &str) -> bool {
+    let is_embedded = std::env::var_os("SITEMAPD_POSTGRES").is_none();
+    if !is_embedded {
+        eprintln!("SKIPPED on a server: {test} is about the file");
+    }
+    is_embedded
 }

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::engine::{Look, Row};
 use jiff::Timestamp;
-use rusqlite::Connection;
 
 /// How a client ended its lease, as far as it knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,38 +128,41 @@ impl History {
 
 /// Checks that the tables agree with each other: each URL in exactly one
 /// place, and the counts of the turns right.
-pub fn audit(conn: &Connection) {
-    let problems = |sql: &str| -> Vec<String> {
-        let mut query = conn.prepare(sql).unwrap();
-        query.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
-    };
-    let none: Vec<String> = Vec::new();
+pub fn audit(look: &Look) {
+    let none: Vec<Row> = Vec::new();
+    // The URL, times queued, whether it is leased, its state.
     let places = "
         WITH q AS (SELECT url_id, count(*) AS n FROM queue GROUP BY url_id)
-        SELECT format('url %d: %d times queued, leased %d, state %d', u.id, coalesce(q.n, 0),
-                      l.url_id IS NOT NULL, coalesce(f.state, 0))
-        FROM urls u LEFT JOIN q ON q.url_id = u.id LEFT JOIN leases l ON l.url_id = u.id
-        LEFT JOIN feedback f ON f.url_id = u.id
-        WHERE coalesce(q.n, 0) + (l.url_id IS NOT NULL) + (coalesce(f.state, 0) > 1) <> 1";
-    assert_eq!(problems(places), none);
+        SELECT id, queued, leased, state FROM (
+            SELECT u.id AS id, coalesce(q.n, 0) AS queued,
+                CASE WHEN l.url_id IS NULL THEN 0 ELSE 1 END AS leased,
+                coalesce(f.state, 0) AS state
+            FROM urls u LEFT JOIN q ON q.url_id = u.id LEFT JOIN leases l ON l.url_id = u.id
+            LEFT JOIN feedback f ON f.url_id = u.id) AS places
+        WHERE queued + leased + CASE WHEN state > 1 THEN 1 ELSE 0 END <> 1";
+    assert_eq!(look.rows(places), none);
+    // Those that stand elsewhere in the queue.
     let moved = "
-        SELECT format('url %d stands elsewhere in the queue', u.id)
+        SELECT q.url_id, q.band, q.due_s, u.band, f.band, u.first_seen_s, f.due_s
         FROM queue q LEFT JOIN urls u ON u.id = q.url_id LEFT JOIN feedback f ON f.url_id = u.id
         WHERE u.id IS NULL OR q.crawl_id <> u.crawl_id OR q.host_id <> u.host_id
            OR q.band <> coalesce(f.band, u.band) OR q.due_s <> coalesce(f.due_s, u.first_seen_s)";
-    assert_eq!(problems(moved), none);
+    assert_eq!(look.rows(moved), none);
+    // Hosts, queued and counted, due and taken to be.
     let turns = "
         WITH q AS (SELECT crawl_id, host_id, count(*) AS n, min(due_s) AS due
                    FROM queue GROUP BY crawl_id, host_id)
-        SELECT format('host %d: %d queued, %d counted, due %d before %d', q.host_id, q.n, t.queued, q.due, t.due_s)
-        FROM q LEFT JOIN turns t USING (crawl_id, host_id)
-        WHERE t.queued IS NOT q.n OR t.due_s > q.due
+        SELECT q.host_id, q.n, t.queued, q.due, t.due_s
+        FROM q LEFT JOIN turns t ON t.crawl_id = q.crawl_id AND t.host_id = q.host_id
+        WHERE t.queued IS NULL OR t.queued <> q.n OR t.due_s > q.due
         UNION ALL
-        SELECT format('host %d: none queued, %d counted', t.host_id, t.queued)
-        FROM turns t LEFT JOIN q USING (crawl_id, host_id) WHERE q.n IS NULL AND t.queued <> 0";
-    assert_eq!(problems(turns), none);
-    let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
-    assert_eq!(check, "ok");
+        SELECT t.host_id, 0, t.queued, 0, 0
+        FROM turns t LEFT JOIN q ON q.crawl_id = t.crawl_id AND q.host_id = t.host_id
+        WHERE q.n IS NULL AND t.queued <> 0";
+    assert_eq!(look.rows(turns), none);
+    if let Look::File(_) = look {
+        assert_eq!(look.text("PRAGMA integrity_check").as_deref(), Some("ok"));
+    }
 }
 
 /// Repeatable chance (xorshift64*): a seed that fails can be run again.

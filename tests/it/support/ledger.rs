@@ -10,8 +10,8 @@
 //! 7. A call without an answer may have worked or not.
 //! 8. What changes while it is leased is delivered again.
 //!
-//! The clients keep it, in their own time. The daemon's tables are read from a
-//! copy, after it was killed.
+//! The clients keep it, in their own time. The daemon's tables are read after it
+//! was killed.
 
 mod rules;
 
@@ -20,9 +20,9 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension as _};
 
-use rules::{check_order, check_row};
+use super::engine::Look;
+use rules::{Rows, check_order};
 
 /// Rounding of the two clocks that are compared.
 const ROUNDING: Duration = Duration::from_millis(20);
@@ -314,7 +314,7 @@ impl Ledger {
     /// Checks what was told since the last check, and all of it against the
     /// tables of a daemon that is dead. `listed` is everything that any
     /// document named; `now_s` is late by the daemon's clock.
-    pub fn check(&self, conn: &Connection, listed: &BTreeMap<String, Timestamp>, now_s: i64) {
+    pub fn check(&self, look: &Look, listed: &BTreeMap<String, Timestamp>, now_s: i64) {
         let mut book = self.book();
         for id in std::mem::take(&mut book.touched) {
             let name = &book.names[&id];
@@ -325,12 +325,13 @@ impl Ledger {
             list.sort_by_key(|delivery| (delivery.life, delivery.granted, delivery.answered));
             check_order(list, asked, unanswered);
         }
+        let kept = Rows::read(look);
         for (id, list) in &book.urls {
-            check_row(conn, *id, list, book.asked.get(id), now_s);
+            kept.check(*id, list, book.asked.get(id), now_s);
         }
-        let polls: i64 = one(conn, "SELECT coalesce(max(id), 0) FROM polls");
+        let polls = look.number("SELECT coalesce(max(id), 0) FROM polls");
         assert!(polls >= book.polls, "poll {} is lost", book.polls);
-        let rows = one(conn, "SELECT count(*) FROM urls");
+        let rows = look.number("SELECT count(*) FROM urls");
         assert!(rows >= book.rows, "of {} rows {rows} are left", book.rows);
         book.rows = rows;
         book.totals.checks += 1;
@@ -338,7 +339,7 @@ impl Ledger {
 
     /// After all was read and delivered: the last version of each URL was
     /// settled, unless it was given up.
-    pub fn check_end(&self, conn: &Connection, listed: &BTreeMap<String, Timestamp>) {
+    pub fn check_end(&self, look: &Look, listed: &BTreeMap<String, Timestamp>) {
         let book = self.book();
         let mut delivered: BTreeMap<&str, Option<Timestamp>> = BTreeMap::new();
         for (id, list) in &book.urls {
@@ -348,20 +349,16 @@ impl Ledger {
             let last = done.filter_map(|delivery| delivery.lastmod).max();
             delivered.insert(&book.names[id], last);
         }
-        let mut query = conn
-            .prepare(
-                "SELECT h.authority || u.path FROM urls u JOIN hosts h ON h.id = u.host_id
-                 JOIN feedback f ON f.url_id = u.id WHERE f.state = 3",
-            )
-            .unwrap();
-        let dead: BTreeSet<String> =
-            query.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+        let dead = look.rows(
+            "SELECT h.authority || u.path FROM urls u JOIN hosts h ON h.id = u.host_id
+             JOIN feedback f ON f.url_id = u.id WHERE f.state = 3",
+        );
+        let dead: BTreeSet<String> = dead.into_iter().flatten().flatten().collect();
         for (url, lastmod) in listed {
             let seen = delivered.get(url.as_str()).copied().flatten();
             if seen != Some(*lastmod) && !dead.contains(url) {
-                let view = "SELECT format('%s, due %s', state, due) FROM url_view WHERE url = ?1";
-                let state: Option<String> =
-                    conn.query_row(view, [url], |row| row.get(0)).optional().unwrap();
+                let view = format!("SELECT state, due FROM url_view WHERE url = '{url}'");
+                let state = look.rows(&view);
                 panic!("{url} is listed as of {lastmod}, settled as of {seen:?}, and {state:?}");
             }
         }
@@ -373,8 +370,4 @@ impl Book {
         let list = self.urls.get_mut(&held.id).unwrap();
         list.iter_mut().find(|delivery| delivery.token == held.token).unwrap()
     }
-}
-
-fn one(conn: &Connection, sql: &str) -> i64 {
-    conn.query_row(sql, [], |row| row.get(0)).unwrap()
 }

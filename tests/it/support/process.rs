@@ -11,6 +11,7 @@ use serde_json::Value;
 use sitemapd::fetch::api::ApiClient;
 
 use super::disk::Disk;
+use super::engine::server_for;
 
 /// Longest wait for anything that a process should do.
 pub const DEADLINE: Duration = Duration::from_secs(30);
@@ -28,10 +29,19 @@ pub fn sitemapd(config: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// A config file in `folder` for a daemon on a free port, plus `extra`.
+/// A config file in `folder` for a daemon on a free port, plus `extra`; its
+/// store is where this run of the tests has them.
 pub fn write_config(folder: &Path, extra: &str) -> PathBuf {
     let path = folder.join("config.toml");
-    let text = format!("[listen]\napi = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n{extra}");
+    let mut text = format!("[listen]\napi = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n{extra}");
+    if let Some(url) = server_for(&folder.join("data")) {
+        let key = format!("[store]\nurl = \"{url}\"\n");
+        // TOML knows each table once; a test may bring its own.
+        text = match text.split_once("[store]\n") {
+            Some((head, tail)) => head.to_owned() + &key + tail,
+            None => key + &text,
+        };
+    }
     std::fs::write(&path, text).unwrap();
     path
 }

@@ -29,7 +29,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::engine;
+use super::engine::{self, Look};
 use url::{Position, Url};
 
 /// When the clock of every test starts.
@@ -117,16 +117,15 @@ impl Queue {
         queue
     }
 
-    /// Closes the store and leaves its folder, in which nothing is polled;
-    /// says where the database is.
-    pub fn into_folder(self) -> (TempDir, std::path::PathBuf) {
+    /// Closes the store and leaves its folder, in which nothing is polled, and
+    /// a door to the database.
+    pub fn into_folder(self) -> (TempDir, Look) {
         let Self { store, config, dir, .. } = self;
         store.close();
         drop(store);
-        let database = config.daemon.data_dir.join("sitemapd.db");
-        let conn = rusqlite::Connection::open(&database).unwrap();
-        conn.execute("UPDATE sources SET next_poll_at = NULL", []).unwrap();
-        (dir, database)
+        let look = Look::of(&config);
+        look.change("UPDATE sources SET next_poll_at = NULL");
+        (dir, look)
     }
 
     /// Closes the store and opens it again, with the clock moved by `by`.
@@ -149,8 +148,8 @@ impl Queue {
     }
 
     /// The database, for a look past the store.
-    pub fn connection(&self) -> rusqlite::Connection {
-        rusqlite::Connection::open(self.folder().join("sitemapd.db")).unwrap()
+    pub fn look(&self) -> Look {
+        Look::of(&self.config)
     }
 
     async fn learn_origins(&mut self) {
@@ -262,8 +261,8 @@ impl Queue {
 
     /// The row of a host.
     pub fn host(&self, authority: &str) -> HostId {
-        let sql = "SELECT id FROM hosts WHERE authority = ?1";
-        HostId(self.connection().query_row(sql, [authority], |row| row.get(0)).unwrap())
+        let sql = format!("SELECT id FROM hosts WHERE authority = '{authority}'");
+        HostId(self.look().number(&sql))
     }
 }
 
@@ -328,7 +327,8 @@ pub struct QueueDaemon {
     stop: CancellationToken,
     running: JoinHandle<Result<(), AppError>>,
     _reload: mpsc::Sender<sitemapd::app::Reload>,
-    dir: TempDir,
+    look: Look,
+    _dir: TempDir,
 }
 
 impl QueueDaemon {
@@ -336,14 +336,14 @@ impl QueueDaemon {
     /// Its sources are put off, so that it makes no request.
     pub async fn over(queue: Queue, clock: Clock) -> Self {
         let mut config = queue.config.clone();
-        let (dir, _) = queue.into_folder();
+        let (dir, look) = queue.into_folder();
         config.listen.api = SocketAddr::from(([127, 0, 0, 1], 0));
         let app = App::build(config, clock.clone()).await.unwrap();
         let (addr, store) = (app.api_addr(), app.store().clone());
         let stop = CancellationToken::new();
         let (reload, reloads) = mpsc::channel(1);
         let running = tokio::spawn(app.run(stop.clone(), reloads));
-        Self { addr, store, clock, stop, running, _reload: reload, dir }
+        Self { addr, store, clock, stop, running, _reload: reload, look, _dir: dir }
     }
 
     pub fn client(&self) -> ApiClient {
@@ -351,8 +351,8 @@ impl QueueDaemon {
     }
 
     /// The database, for a look past the store.
-    pub fn connection(&self) -> rusqlite::Connection {
-        rusqlite::Connection::open(self.dir.path().join("data").join("sitemapd.db")).unwrap()
+    pub fn look(&self) -> &Look {
+        &self.look
     }
 
     /// Asks it to stop, without waiting.

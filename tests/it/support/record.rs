@@ -23,6 +23,12 @@ impl Kept {
         packed.map_or_else(Self::default, |packed| Self::read(&packed))
     }
 
+    /// That of a record in hexadecimal.
+    pub fn of_hex(packed: &str) -> Self {
+        let byte = |at| u8::from_str_radix(&packed[at..at + 2], 16).unwrap();
+        Self::read(&(0..packed.len()).step_by(2).map(byte).collect::<Vec<u8>>())
+    }
+
     /// Was the last lease that ended this token's?
     pub fn ended(&self, token: &str) -> bool {
         self.token.as_deref() == Some(&token[..8])

@@ -1,15 +1,11 @@
 //! Hubs that lie, hubs that fail, and strangers who play hub.
 
-use rusqlite::Connection;
-
 use super::*;
 use crate::support::Canary;
 
 /// Signs what hubs push, as after a subscription over https.
 fn agree_on_secret(stage: &Stage, secret: &str) {
-    let conn = Connection::open(stage.world.database()).unwrap();
-    conn.busy_timeout(10 * MINUTE).unwrap();
-    conn.execute("UPDATE callbacks SET secret = ?1", [secret]).unwrap();
+    stage.world.look().change(&format!("UPDATE callbacks SET secret = '{secret}'"));
 }
 
 fn signature(method: &str, secret: &str, body: &str) -> String {
@@ -241,9 +237,7 @@ async fn strangers_cost_little_and_have_a_share() {
         last = push(&stage.daemon, &callback, "", "x").await.status;
     }
     assert_eq!(last, 429);
-    let conn = Connection::open(stage.world.database()).unwrap();
-    let kept: i64 =
-        conn.query_row("SELECT count(*) FROM deliveries", [], |row| row.get(0)).unwrap();
+    let kept = stage.world.look().number("SELECT count(*) FROM deliveries");
     assert!(kept <= 4, "{kept}");
     stage.daemon.stop().await;
 }

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::support::Hold;
+use crate::support::engine::Look;
 
 #[tokio::test]
 async fn a_push_is_read_as_a_poll_is_and_removes_nothing() {
@@ -159,16 +160,19 @@ async fn a_push_that_was_answered_is_read_after_a_restart_and_not_for_ever() {
     daemon.stop().await;
     let kept = feed_text(&origin.base(), &[], &["/2"]);
     let poisoned = feed_text(&origin.base(), &[], &["/3"]);
-    let conn = rusqlite::Connection::open(world.database()).unwrap();
+    let look = world.look();
     for (tries, body) in [(0, kept), (3, poisoned)] {
-        conn.execute(
-            "INSERT INTO deliveries (source_id, at, tries, trusted, bytes, body)
-             VALUES (?1, 0, ?2, 1, 0, CAST(?3 AS BLOB))",
-            rusqlite::params![id.0, tries, body],
-        )
-        .unwrap();
+        let body: String = body.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let (part, of_part, bytes) = match &look {
+            Look::File(_) => ("", String::new(), format!("x'{body}'")),
+            Look::Server(_) => ("part, ", format!("{}, ", id.0 & 255), format!("'\\x{body}'")),
+        };
+        look.change(&format!(
+            "INSERT INTO deliveries ({part}source_id, at, tries, trusted, bytes, body)
+             VALUES ({of_part}{}, 0, {tries}, 1, 0, {bytes})",
+            id.0
+        ));
     }
-    drop(conn);
     let daemon = world.start(&config(&origin, "")).await;
     let stage = Stage { world, daemon, origin, hub };
     stage.until_read(1).await;

@@ -1,12 +1,13 @@
 //! The rules themselves: what may follow what among the deliveries of a URL, and
 //! what its row must show.
 
+use std::collections::HashMap;
 use std::time::Instant;
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension as _};
 
 use super::{Act, Delivery, End, ROUNDING};
+use crate::support::engine::Look;
 use crate::support::record::Kept;
 
 /// Rules 3, 5 and 6 over the deliveries of one URL.
@@ -38,62 +39,43 @@ pub(super) fn check_order(list: &[Delivery], was_asked_for: bool, unanswered: u6
     assert!(list.iter().all(|delivery| delivery.attempt <= most), "{list:#?}");
 }
 
-/// Rules 1, 4, 7 and 8 in the row of one URL.
-pub(super) fn check_row(
-    conn: &Connection,
-    id: i64,
-    list: &[Delivery],
-    asked: Option<&Instant>,
-    now_s: i64,
-) {
-    let count = |wanted: &[End]| list.iter().filter(|d| wanted.contains(&d.end)).count();
-    let done = count(&[End::Done(Act::Settled), End::Done(Act::Failed)]);
-    let perhaps = count(&[End::Perhaps(Act::Settled), End::Perhaps(Act::Failed)]);
-    let mut query = conn
-        .prepare_cached(
-            "SELECT hex(l.token), coalesce(l.dirty, 0), coalesce(l.reason, 0),
-                 u.lastmod_s, q.due_s, q.band, coalesce(f.attempt, 0), coalesce(f.state, 0)
-             FROM urls u LEFT JOIN feedback f ON f.url_id = u.id LEFT JOIN leases l ON l.url_id = u.id
-             LEFT JOIN queue q ON q.crawl_id = u.crawl_id AND q.host_id = u.host_id
-                 AND q.band = coalesce(f.band, u.band) AND q.due_s = coalesce(f.due_s, u.first_seen_s)
-                 AND q.url_id = u.id WHERE u.id = ?1",
-        )
-        .unwrap();
-    let row = query.query_row([id], |row| {
-        Ok(Row {
-            fetches: Kept::of(conn, id).fetches,
-            token: row.get(0)?,
-            dirty: row.get(1)?,
-            reason: row.get(2)?,
-            lastmod_s: row.get(3)?,
-            due_s: row.get(4)?,
-            band: row.get(5)?,
-            attempt: row.get(6)?,
-            state: row.get(7)?,
-        })
-    });
-    let row: Row = row.optional().unwrap().unwrap_or_else(|| panic!("row {id} is lost"));
-    assert!(
-        (done..=done + perhaps).contains(&usize::try_from(row.fetches).unwrap()),
-        "{done} settled, {perhaps} perhaps, and kept are {}: {list:#?}",
-        row.fetches
-    );
-    let Some(delivery) = list.last() else { return };
-    let now = Instant::now();
-    if delivery.end == End::Open && now + ROUNDING < delivery.until {
-        let kept =
-            row.token.as_deref().is_some_and(|token| delivery.token[..32].to_uppercase() == token);
-        assert!(kept, "the lease is lost: {delivery:#?}, {row:?}");
+/// What the tables have of each URL.
+pub(super) struct Rows(HashMap<i64, Row>);
+
+impl Rows {
+    /// All of them.
+    pub(super) fn read(look: &Look) -> Self {
+        let sql = "
+            SELECT u.id, l.token, coalesce(l.dirty, 0), coalesce(l.reason, 0),
+                u.lastmod_s, q.due_s, q.band, coalesce(f.attempt, 0), coalesce(f.state, 0), f.record
+            FROM urls u LEFT JOIN feedback f ON f.url_id = u.id LEFT JOIN leases l ON l.url_id = u.id
+            LEFT JOIN queue q ON q.crawl_id = u.crawl_id AND q.host_id = u.host_id
+                AND q.band = coalesce(f.band, u.band) AND q.due_s = coalesce(f.due_s, u.first_seen_s)
+                AND q.url_id = u.id";
+        let read = |row: Vec<Option<String>>| {
+            let [id, token, dirty, reason, lastmod_s, due_s, band, attempt, state, record] =
+                <[_; 10]>::try_from(row).unwrap();
+            let number = |text: Option<String>| text.map(|text| text.parse::<i64>().unwrap());
+            let row = Row {
+                fetches: record.map_or(0, |packed| Kept::of_hex(&packed).fetches),
+                token,
+                dirty: number(dirty).unwrap(),
+                reason: number(reason).unwrap(),
+                lastmod_s: number(lastmod_s),
+                due_s: number(due_s),
+                band: number(band),
+                attempt: number(attempt).unwrap(),
+                state: number(state).unwrap(),
+            };
+            (number(id).unwrap(), row)
+        };
+        Self(look.rows(sql).into_iter().map(read).collect())
     }
-    let is_held = row.token.as_ref().is_some_and(|token| !token.is_empty());
-    let is_due = row.due_s.is_some_and(|due| due <= now_s) || row.attempt > 0 || row.state == 3;
-    let known = row.lastmod_s.and_then(|s| Timestamp::from_second(s).ok());
-    if delivery.end == End::Done(Act::Settled) && known > delivery.lastmod {
-        assert!(is_held || is_due, "a change is lost: {delivery:#?}, {row:?}");
-    }
-    if asked.is_some_and(|at| *at > delivery.answered) {
-        let is_first = row.band == Some(102) || row.dirty > 0 || is_held && row.reason == 3;
-        assert!(is_first || row.attempt > 0, "an order is lost: {delivery:#?}, {row:?}");
+
+    /// Rules 1, 4, 7 and 8 in the row of one URL.
+    pub(super) fn check(&self, id: i64, list: &[Delivery], asked: Option<&Instant>, now_s: i64) {
+        let row = self.0.get(&id).unwrap_or_else(|| panic!("row {id} is lost"));
+        row.check(list, asked, now_s);
     }
 }
 
@@ -108,4 +90,34 @@ struct Row {
     band: Option<i64>,
     attempt: i64,
     state: i64,
+}
+
+impl Row {
+    fn check(&self, list: &[Delivery], asked: Option<&Instant>, now_s: i64) {
+        let count = |wanted: &[End]| list.iter().filter(|d| wanted.contains(&d.end)).count();
+        let done = count(&[End::Done(Act::Settled), End::Done(Act::Failed)]);
+        let perhaps = count(&[End::Perhaps(Act::Settled), End::Perhaps(Act::Failed)]);
+        assert!(
+            (done..=done + perhaps).contains(&usize::try_from(self.fetches).unwrap()),
+            "{done} settled, {perhaps} perhaps, and kept are {}: {list:#?}",
+            self.fetches
+        );
+        let Some(delivery) = list.last() else { return };
+        let now = Instant::now();
+        if delivery.end == End::Open && now + ROUNDING < delivery.until {
+            let kept = self.token.as_deref() == Some(&delivery.token[..32]);
+            assert!(kept, "the lease is lost: {delivery:#?}, {self:?}");
+        }
+        let is_held = self.token.as_ref().is_some_and(|token| !token.is_empty());
+        let is_due =
+            self.due_s.is_some_and(|due| due <= now_s) || self.attempt > 0 || self.state == 3;
+        let known = self.lastmod_s.and_then(|s| Timestamp::from_second(s).ok());
+        if delivery.end == End::Done(Act::Settled) && known > delivery.lastmod {
+            assert!(is_held || is_due, "a change is lost: {delivery:#?}, {self:?}");
+        }
+        if asked.is_some_and(|at| *at > delivery.answered) {
+            let is_first = self.band == Some(102) || self.dirty > 0 || is_held && self.reason == 3;
+            assert!(is_first || self.attempt > 0, "an order is lost: {delivery:#?}, {self:?}");
+        }
+    }
 }

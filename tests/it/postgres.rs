@@ -1,0 +1,4 @@
+//! What is so on a server only. Runs where `SITEMAPD_POSTGRES` names one.
+
+mod plans;
+mod wire;

@@ -22,7 +22,7 @@ pub(super) use rusqlite::{params, types::ToSql};
 
 pub(super) use many::{Many, Values};
 pub(super) use params::Params;
-pub(super) use server::{Server, Session, describe};
+pub(super) use server::{Copier, Server, Session, describe};
 
 /// Why a statement failed.
 #[derive(Debug, thiserror::Error)]

@@ -31,7 +31,7 @@ use crate::config::Durability;
 use copy::Bounds;
 use plan::Step;
 use survey::Survey;
-use target::{Found, Target};
+use target::Target;
 
 /// Rows of one commit.
 const ROWS: usize = 10_000;
@@ -105,10 +105,11 @@ impl Migration {
         let server = Server::new(self.to.as_str()).map_err(engine)?;
         let (file, _lock) = open(&self.from)?;
         let target = Target::open(&server)?;
+        let found = target.look()?;
         tell(Progress::Surveying);
         let steps = plan::steps();
         let survey = survey::survey(&file, &steps)?;
-        if target.begin(&survey.identity)? == Found::Whole {
+        if target.begin(found, &survey.identity)? {
             return Ok(Migrated::Already);
         }
         if !self.copy(&file, &target, &steps, &survey, tell)? {

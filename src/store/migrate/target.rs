@@ -19,13 +19,14 @@ const PLACES: &str =
 /// Key of `meta`: the file that the store came from.
 const CAME_FROM: &str = "migrated_from";
 
-/// What is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What is there, by the files that it came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found {
-    /// A copy of this file, which is begun now or goes on.
-    Copy,
-    /// A store that is the whole copy.
-    Whole,
+    Nothing,
+    /// A copy that has not ended.
+    Half(String),
+    /// A store that was a whole copy once.
+    Store(String),
 }
 
 /// A place in a step.
@@ -54,37 +55,37 @@ impl Target {
         Ok(Self { conn })
     }
 
-    /// Looks what is there; makes the tables where there is nothing.
-    pub(super) fn begin(&self, identity: &str) -> Result<Found, StoreError> {
+    /// What is there; refuses what is neither ours nor empty.
+    pub(super) fn look(&self) -> Result<Found, StoreError> {
         if !has_table(&self.conn, "meta")? {
-            self.make(identity)?;
-            return Ok(Found::Copy);
+            return Ok(Found::Nothing);
         }
         let of_meta = |key: &str| self.value("SELECT value FROM meta WHERE key = ?1", key);
         if of_meta("schema")?.is_some() {
-            if of_meta(CAME_FROM)?.as_deref() == Some(identity) {
-                return Ok(Found::Whole);
-            }
-            return Err(StoreError::Refused(
-                "the database has a store already; a migration needs an empty database, or an \
-                 empty schema of one"
-                    .to_owned(),
-            ));
+            return of_meta(CAME_FROM)?.map(Found::Store).ok_or_else(has_store);
         }
         if !has_table(&self.conn, "migration")? {
             return Err(not_ours());
         }
         let begun = self.value("SELECT value FROM migration WHERE name = ?1", "file")?;
-        match begun.as_deref() {
-            Some(begun) if begun == identity => Ok(Found::Copy),
-            Some(begun) if begun.split(' ').next() == identity.split(' ').next() => {
-                Err(StoreError::Refused(
-                    "the file was written to since its migration to this database began: empty \
-                     the database and begin anew"
-                        .to_owned(),
-                ))
-            }
-            _ => Err(StoreError::Refused(
+        Ok(Found::Half(begun.unwrap_or_default()))
+    }
+
+    /// Makes the tables where there is nothing, and refuses what is not this
+    /// file's; true when all of it is there.
+    pub(super) fn begin(&self, found: Found, identity: &str) -> Result<bool, StoreError> {
+        let seed = |identity: &str| identity.split(' ').next().map(str::to_owned);
+        match found {
+            Found::Nothing => self.make(identity).map(|()| false),
+            Found::Store(whole) if whole == identity => Ok(true),
+            Found::Store(_) => Err(has_store()),
+            Found::Half(begun) if begun == identity => Ok(false),
+            Found::Half(begun) if seed(&begun) == seed(identity) => Err(StoreError::Refused(
+                "the file was written to since its migration to this database began: empty the \
+                 database and begin anew"
+                    .to_owned(),
+            )),
+            Found::Half(_) => Err(StoreError::Refused(
                 "the database has half of the migration of another file: empty it first".to_owned(),
             )),
         }
@@ -205,6 +206,14 @@ impl Target {
             .server()
             .ok_or_else(|| StoreError::Refused("a store is copied to a server".to_owned()))
     }
+}
+
+fn has_store() -> StoreError {
+    StoreError::Refused(
+        "the database has a store already; a migration needs an empty database, or an empty \
+         schema of one"
+            .to_owned(),
+    )
 }
 
 /// What the place of a step is kept under.

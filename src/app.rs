@@ -28,6 +28,8 @@ use crate::store::{Store, StoreError};
 pub const DRAIN: Duration = Duration::from_secs(8);
 /// Expired leases are taken back this often.
 const REAP_EVERY: Duration = Duration::from_secs(1);
+/// A daemon that stands by looks again after this.
+const STANDBY: Duration = Duration::from_secs(1);
 /// Housekeeping is looked at this often.
 const MAINTAIN_EVERY: Duration = Duration::from_secs(60);
 /// Longest that the poll loop may not go round: several times its longest pause.
@@ -137,13 +139,7 @@ impl App {
         let token = read_token(&config)?;
         let fetcher = build_fetcher(&config, &clock, lookup)?;
         let guard = fetcher.guard().clone();
-        let store = {
-            let (config, clock, metrics) = (config.clone(), clock.clone(), Arc::clone(&metrics));
-            let opening = tokio::task::spawn_blocking(move || Store::open(&config, clock, metrics));
-            opening
-                .await
-                .map_err(|e| AppError::Stopped(format!("the store did not open: {e}")))??
-        };
+        let store = open_store(&config, &clock, &metrics).await?;
         let (defaults, defaults_seen) = watch::channel(lease_defaults(&config));
         let egress = Egress::new(
             config.egress.nats.clone(),
@@ -377,6 +373,30 @@ fn lease_defaults(config: &Config) -> LeaseDefaults {
 }
 
 /// The bearer token: the first line of the file, or that of the environment.
+/// Opens the store; stands by while another daemon works on it.
+async fn open_store(
+    config: &Config,
+    clock: &Clock,
+    metrics: &Arc<Metrics>,
+) -> Result<Store, AppError> {
+    let mut is_told = false;
+    loop {
+        let (config, clock, metrics) = (config.clone(), clock.clone(), Arc::clone(metrics));
+        let opening = tokio::task::spawn_blocking(move || Store::open(&config, clock, metrics));
+        let opened =
+            opening.await.map_err(|e| AppError::Stopped(format!("the store did not open: {e}")))?;
+        match opened {
+            Err(StoreError::Held(by)) => {
+                if !std::mem::replace(&mut is_told, true) {
+                    tracing::info!(by, "another daemon works on the store; this one stands by");
+                }
+                tokio::time::sleep(STANDBY).await;
+            }
+            opened => return Ok(opened?),
+        }
+    }
+}
+
 fn read_token(config: &Config) -> Result<Option<String>, AppError> {
     let Some(path) = &config.listen.token_file else {
         return Ok(config.listen.token.as_ref().map(|token| token.as_str().to_owned()));

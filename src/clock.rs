@@ -7,10 +7,11 @@
 //! may be stored. The manual clock moves only when told to, and tests wait on
 //! it without sleeping. Everything else gets the time as an argument.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Notify;
 
 /// A clock; clones are the same clock.
@@ -21,8 +22,16 @@ pub struct Clock {
 
 #[derive(Debug)]
 enum Inner {
-    System { wall_at_start: Timestamp, started: Instant },
-    Manual { hands: Mutex<Hands>, moved: Notify },
+    System {
+        wall_at_start: Timestamp,
+        started: Instant,
+        /// Milliseconds that both readings are put forward by.
+        ahead: AtomicI64,
+    },
+    Manual {
+        hands: Mutex<Hands>,
+        moved: Notify,
+    },
 }
 
 /// A reading of the monotonic clock that another run can compare.
@@ -44,8 +53,23 @@ struct Hands {
 impl Clock {
     /// The clocks of this machine, anchored now.
     pub fn system() -> Self {
-        let inner = Inner::System { wall_at_start: wall_clock(), started: Instant::now() };
+        let inner = Inner::System {
+            wall_at_start: wall_clock(),
+            started: Instant::now(),
+            ahead: AtomicI64::new(0),
+        };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// From now on both readings are those of a server whose clock shows `theirs`
+    /// at this moment: machines that share a store have one time, whatever their
+    /// own clocks show. Says by how many milliseconds they were moved. Without
+    /// effect on a manual clock.
+    pub fn keep_to(&self, theirs: Timestamp) -> i64 {
+        let Inner::System { ahead, .. } = &*self.inner else { return 0 };
+        let by = theirs.as_millisecond().saturating_sub(self.steady().as_millisecond());
+        ahead.fetch_add(by, Ordering::Relaxed);
+        by
     }
 
     /// A clock that stands at `start` until it is moved by hand.
@@ -57,7 +81,7 @@ impl Clock {
     /// The wall clock: may be stepped in either direction while we run.
     pub fn now(&self) -> Timestamp {
         match &*self.inner {
-            Inner::System { .. } => wall_clock(),
+            Inner::System { ahead, .. } => put_forward(wall_clock(), ahead),
             Inner::Manual { hands, .. } => read(hands).wall,
         }
     }
@@ -66,7 +90,9 @@ impl Clock {
     /// never goes back. Lease ends and host turns are measured by it.
     pub fn steady(&self) -> Timestamp {
         match &*self.inner {
-            Inner::System { wall_at_start, started } => later(*wall_at_start, started.elapsed()),
+            Inner::System { wall_at_start, started, ahead } => {
+                put_forward(later(*wall_at_start, started.elapsed()), ahead)
+            }
             Inner::Manual { hands, .. } => read(hands).steady,
         }
     }
@@ -149,6 +175,11 @@ fn read(hands: &Mutex<Hands>) -> Hands {
 /// `at` plus `by`, or the end of time.
 fn later(at: Timestamp, by: Duration) -> Timestamp {
     at.saturating_add(by).unwrap_or(Timestamp::MAX)
+}
+
+fn put_forward(at: Timestamp, ahead: &AtomicI64) -> Timestamp {
+    let by = SignedDuration::from_millis(ahead.load(Ordering::Relaxed));
+    at.saturating_add(by).unwrap_or(at)
 }
 
 /// The one reading of the machine's wall clock in the program.

@@ -3,13 +3,11 @@
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
-use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use sitemapd::app::App;
 use sitemapd::clock::Clock;
@@ -21,6 +19,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::input::{Shape, name};
+use crate::look::Look;
 use crate::web::manner;
 
 /// When the clock of the first stage starts.
@@ -36,6 +35,8 @@ pub(crate) struct Setup {
     pub(crate) folder: std::path::PathBuf,
     pub(crate) shape: Shape,
     pub(crate) port: u16,
+    /// The database of a server that has the store; none: a file.
+    pub(crate) postgres: Option<String>,
     pub(crate) durability: String,
     /// Hours after the first stage at which its clock starts.
     pub(crate) hours: i64,
@@ -56,6 +57,7 @@ impl Daemon {
     pub(crate) async fn start(setup: Setup) -> anyhow::Result<Self> {
         let mut config = Config::from_toml_str(&config(&setup))?;
         config.daemon.data_dir.clone_from(&setup.folder);
+        config.store.url = setup.postgres.as_deref().map(str::parse).transpose()?;
         let start: Timestamp = START.parse()?;
         let clock = Clock::manual(start + jiff::SignedDuration::from_hours(setup.hours));
         let here: Lookup =
@@ -119,21 +121,14 @@ impl Daemon {
     }
 
     /// A connection of our own, to check what the daemon says of itself.
-    pub(crate) fn connect(&self) -> anyhow::Result<Connection> {
-        connect(&self.setup.folder)
+    pub(crate) fn connect(&self) -> anyhow::Result<Look> {
+        Look::at(&self.setup)
     }
 }
 
-/// Opens the store of a folder to look at it.
-pub(crate) fn connect(folder: &Path) -> anyhow::Result<Connection> {
-    let file = folder.join("sitemapd.db");
-    let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
-    Ok(Connection::open_with_flags(file, flags)?)
-}
-
 /// Polls that have ended so far.
-fn polls(conn: &Connection) -> anyhow::Result<i64> {
-    Ok(conn.query_row("SELECT coalesce(max(id), 0) FROM polls", [], |row| row.get(0))?)
+fn polls(look: &Look) -> anyhow::Result<i64> {
+    look.number("SELECT coalesce(max(id), 0) FROM polls")
 }
 
 /// A site for each index. One poll a round, removal at once, so that a pass

@@ -3,11 +3,11 @@
 //! compared with the generator's.
 
 use anyhow::ensure;
-use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
 use crate::daemon::{Daemon, NOTHING_YET, Setup, Usage, forget_peak, peak_mb};
 use crate::input::Truth;
+use crate::look::Look;
 use crate::web::manner;
 
 /// Rounds in which every source is asked and says that nothing has changed.
@@ -75,8 +75,7 @@ pub(crate) async fn cold(setup: Setup, [first, _]: [Truth; 2]) -> anyhow::Result
 /// Runs all passes on a fresh store.
 pub(crate) async fn run(setup: Setup, [first, second]: [Truth; 2]) -> anyhow::Result<Ingested> {
     let mut done = Ingested::default();
-    let folder = setup.folder.clone();
-    let daemon = Daemon::start(setup).await?;
+    let daemon = Daemon::start(setup.clone()).await?;
     let further = fill(&daemon, first, &mut done).await?;
     check(&daemon.connect()?, further, first, "cold")?;
 
@@ -84,7 +83,7 @@ pub(crate) async fn run(setup: Setup, [first, second]: [Truth; 2]) -> anyhow::Re
     daemon.pass("unchanged, read again").await?;
     done.unchanged = Pass::since(usage, first.entries);
     expect(&daemon.connect()?, "unchanged", first.entries, "unchanged")?;
-    (done.bytes_per_url, done.parts) = size(&folder, first.urls + further)?;
+    (done.bytes_per_url, done.parts) = size(&setup, first.urls + further)?;
 
     // Once to learn the tags, and the hash of the plain bytes.
     daemon.serve(1, manner::TAG).await?;
@@ -107,8 +106,7 @@ pub(crate) async fn run(setup: Setup, [first, second]: [Truth; 2]) -> anyhow::Re
     let usage = Usage::now();
     daemon.pass("removal").await?;
     done.removal = Pass::since(usage, second.entries);
-    let removed: i64 =
-        conn.query_row("SELECT sum(counts ->> 'removed') FROM polls", [], |row| row.get(0))?;
+    let removed = conn.number(&format!("SELECT sum({}) FROM polls", conn.count("removed")))?;
     ensure!(removed == second.removed.cast_signed(), "{removed} removed, not {}", second.removed);
     check(&conn, further, second, "second version")?;
     daemon.end().await?;
@@ -148,18 +146,17 @@ async fn quiet(daemon: &Daemon, told: &str, truth: Truth) -> anyhow::Result<f64>
 
 /// Compares the rows with the truth; beside it there is a front page of each
 /// further host, without a date.
-fn check(conn: &Connection, further: u64, truth: Truth, when: &str) -> anyhow::Result<()> {
-    let listed: (i64, i64) = conn.query_row(
-        "SELECT count(*), sum(lastmod_s) FROM urls WHERE listed = 1 AND lastmod_s IS NOT NULL",
-        [],
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
+fn check(look: &Look, further: u64, truth: Truth, when: &str) -> anyhow::Result<()> {
+    let of_listed = |what: &str| {
+        let listed = "FROM urls WHERE listed = 1 AND lastmod_s IS NOT NULL";
+        look.number(&format!("SELECT {what} {listed}"))
+    };
+    let listed = (of_listed("count(*)")?, of_listed("sum(lastmod_s)")?);
     let expected = (truth.urls.cast_signed(), truth.dates.cast_signed());
     ensure!(listed == expected, "{when}: rows and sum of dates {listed:?}, not {expected:?}");
-    let count = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0));
-    let all = count("SELECT count(*) FROM urls")?;
-    let queued = count("SELECT count(*) FROM queue")?;
-    let turns = count("SELECT sum(queued) FROM turns")?;
+    let all = look.number("SELECT count(*) FROM urls")?;
+    let queued = look.number("SELECT count(*) FROM queue")?;
+    let turns = look.number("SELECT sum(queued) FROM turns")?;
     ensure!(queued == turns, "{when}: {queued} rows queued, {turns} in the turns");
     let rows = (truth.urls + truth.removed + further).cast_signed();
     ensure!(all == rows && queued == rows, "{when}: {all} rows, {queued} queued, not {rows}");
@@ -167,27 +164,26 @@ fn check(conn: &Connection, further: u64, truth: Truth, when: &str) -> anyhow::R
 }
 
 /// Compares a count of the last round of the sitemaps with the truth.
-fn expect(conn: &Connection, kind: &str, truth: u64, when: &str) -> anyhow::Result<()> {
-    let counted: i64 = conn.query_row(
-        "SELECT sum(counts ->> ?1) FROM polls WHERE id IN
+fn expect(look: &Look, kind: &str, truth: u64, when: &str) -> anyhow::Result<()> {
+    let counted = look.number(&format!(
+        "SELECT sum({}) FROM polls WHERE id IN
              (SELECT max(p.id) FROM polls p JOIN sources s ON s.id = p.source_id
               WHERE s.url LIKE '%/map-%' GROUP BY s.id)",
-        [kind],
-        |row| row.get(0),
-    )?;
+        look.count(kind)
+    ))?;
     ensure!(counted == truth.cast_signed(), "{when}: {counted} {kind}, not {truth}");
     Ok(())
 }
 
 /// Bytes of the file a URL, in all and by table.
-pub(crate) fn size(
-    folder: &std::path::Path,
-    urls: u64,
-) -> anyhow::Result<(f64, Vec<(String, f64)>)> {
-    let conn = crate::daemon::connect(folder)?;
+pub(crate) fn size(setup: &Setup, urls: u64) -> anyhow::Result<(f64, Vec<(String, f64)>)> {
     // Far below 2^52.
     #[allow(clippy::cast_precision_loss)]
     let a_url = |bytes: i64| bytes as f64 / urls as f64;
+    let conn = match Look::at(setup)? {
+        Look::File(conn) => conn,
+        look @ Look::Server(_) => return far_size(&look, a_url),
+    };
     let pages: i64 = conn.query_row(
         "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
         [],
@@ -206,4 +202,15 @@ pub(crate) fn size(
         parts.extend(rows.collect::<Result<Vec<_>, _>>()?);
     }
     Ok((a_url(pages), parts))
+}
+
+/// The same in a database of a server, indexes included.
+fn far_size(look: &Look, a_url: impl Fn(i64) -> f64) -> anyhow::Result<(f64, Vec<(String, f64)>)> {
+    let all = look.number("SELECT pg_database_size(current_database())")?;
+    let mut parts = Vec::new();
+    for table in ["urls", "feedback", "queue", "snapshots", "leases"] {
+        let bytes = look.number(&format!("SELECT pg_total_relation_size('{table}')"))?;
+        parts.push((table.to_owned(), a_url(bytes)));
+    }
+    Ok((a_url(all), parts))
 }

@@ -20,6 +20,7 @@ mod daemon;
 mod ingest;
 mod input;
 mod leasing;
+mod look;
 mod report;
 mod table;
 mod web;
@@ -65,6 +66,10 @@ struct Args {
     /// Where the figures go for machines.
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Have the store in this database of a server, whose schema `public` is
+    /// emptied, and not in a file.
+    #[arg(long)]
+    postgres: Option<String>,
     /// Be one stage, as JSON says.
     #[arg(long, hide = true)]
     stage: Option<String>,
@@ -190,12 +195,18 @@ fn layout(
         folder: store.to_owned(),
         shape,
         port: args.port,
+        postgres: args.postgres.clone(),
         durability: durability.to_owned(),
         hours,
     };
-    let fresh = || match std::fs::remove_dir_all(store) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+    let fresh = || -> anyhow::Result<()> {
+        if let Some(url) = &args.postgres {
+            look::clear(url)?;
+        }
+        match std::fs::remove_dir_all(store) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
     };
     let part = |name: &str| args.parts.iter().any(|part| part == name);
     let mut done = report::OfLayout::default();
@@ -225,7 +236,7 @@ fn layout(
         eprintln!("every URL is leased and settled once");
         let load = Load { clients: 4, batch: 1_000, urls: 0, over_http: false };
         done.trained = Some(in_process(&Stage::Lease(setup("normal", 10), load))?);
-        done.trained_size = Some(ingest::size(store, truths[0].urls + shape.hosts)?);
+        done.trained_size = Some(ingest::size(&setup("full", 0), truths[0].urls + shape.hosts)?);
     }
     if part("leasing") {
         fresh()?;

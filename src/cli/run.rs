@@ -52,7 +52,15 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
     raise_open_files();
     // Before anything that takes time: a signal that nobody has asked for ends us.
     let mut signals = Signals::new().context("signals")?;
-    let app = App::build(config.clone(), Clock::system()).await.map_err(|error| anyhow!(error))?;
+    let building = App::build(config.clone(), Clock::system());
+    let app = tokio::select! {
+        built = building => built.map_err(|error| anyhow!(error))?,
+        // It may stand by for as long as another daemon works.
+        name = signals.stop() => {
+            info!(signal = name, "stopped before it began");
+            return Ok(());
+        }
+    };
     info!(api = %app.api_addr(), sites = config.sites.len(), "listening");
     if let Some(public) = app.public_addr() {
         info!(public = %public, "listening to webmasters");

@@ -48,6 +48,10 @@ impl State {
         if effects.iter().map(length).sum::<usize>() < LARGE_PART {
             return Ok(());
         }
+        // A server keeps its pages in memory of its own.
+        if self.conn.embedded().is_none() {
+            return Ok(());
+        }
         self.conn.execute_batch("PRAGMA shrink_memory").map_err(engine)
     }
 

@@ -13,6 +13,7 @@ pub mod backup;
 mod budget;
 mod changes;
 mod checkpoint;
+mod claim;
 mod due_reads;
 mod effect;
 mod elapsed;
@@ -84,6 +85,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::metrics::Metrics;
 use checkpoint::Checkpointer;
+use claim::Claim;
 pub use effect::{Applied, CHUNK, Effect, Origin};
 pub use extensions::Said;
 use failure::Failure;
@@ -121,6 +123,10 @@ pub enum StoreError {
     /// asked for may have been done or not. Try again.
     #[error("the database server is away: {0}")]
     Away(String),
+    /// Another daemon works on the store, by that name; it is ours to take when
+    /// that one ends.
+    #[error("{0} works on the store")]
+    Held(String),
     /// No space is left; reads still work, and writes will when there is.
     #[error("the disk is full")]
     Full,
@@ -210,7 +216,13 @@ impl Store {
                 .map(|(thread, log)| (Some(thread), Some(log)))?,
             Home::Server(_) => (None, None),
         };
-        let engine = Engine { home: home.clone(), durability: config.store.durability, log };
+        let claim = conn.server().map(|_| Claim::take(&conn)).transpose()?;
+        if claim.is_some() {
+            let moved = clock.keep_to(server::time(&conn)?);
+            tracing::debug!(moved_ms = moved, "the time is that of the database server");
+        }
+        let durability = config.store.durability;
+        let engine = Engine { home: home.clone(), durability, log, claim };
         let policy = Policy::new(config);
         let opened = State::open(conn, engine, clock.clone(), policy, metrics, ears);
         let state = opened.and_then(|mut state| {

@@ -149,8 +149,10 @@ pub(super) static LISTED_WITH_ROWS: LazyLock<String> = LazyLock::new(|| {
          FROM queue q
          LEFT JOIN urls u ON q.valued = 1 AND u.id = q.url_id /*pg: AND u.part = q.part */
          LEFT JOIN feedback f ON q.valued = 1 AND f.url_id = q.url_id /*pg: AND f.part = q.part */
-         WHERE q.crawl_id = ?1 AND q.host_id = ?2 /*pg: AND q.part = (?2 & 255) */ AND q.band < ?3
-         ORDER BY q.band DESC, q.due_s, q.url_id"
+         WHERE q.crawl_id = ?1 AND q.host_id = ?2 /*pg: AND q.part = (?2 & 255) */
+             AND /*lite*/ q.band < ?6 /*end*/
+             /*pg: q.band <= ?6 AND (q.band < ?6 OR (q.due_s, q.url_id) > (?3, ?4)) */
+         ORDER BY q.band DESC, q.due_s, q.url_id /*pg: LIMIT ?5 */"
     )
 });
 

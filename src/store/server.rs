@@ -1,14 +1,13 @@
 //! The store in a database of a server that speaks `PostgreSQL`: opened, made
 //! where it is new, refused where it is not ours, and what its errors mean.
 //!
-//! Keeps: one daemon at a time. The connection that writes holds a lock of the
-//! server, and every write goes over it; when it breaks the lock is free, and
-//! what had not been committed is gone.
+//! Who of several daemons may work on it is for `claim`.
 
+use jiff::Timestamp;
 use tokio_postgres::error::SqlState;
 
 use super::sql::{Connection, OptionalExtension, Server, Session};
-use super::{StoreError, engine};
+use super::{StoreError, engine, timestamp};
 use crate::config::Durability;
 
 /// The schema, as the file has it.
@@ -20,23 +19,27 @@ pub(super) const VERSION: i64 = 1;
 /// Servers before 13 lack what the schema asks for; 15 is what is tested.
 const LEAST_SERVER: i64 = 130_000;
 
-/// First half of the key of the advisory lock ("smpd"); the second is the schema.
-const LOCK: i32 = 0x736d_7064;
-
 /// Opens (and, when new, makes) the store for the one writer.
 pub(super) fn open_writer(
     server: &Server,
     durability: Durability,
 ) -> Result<Connection, StoreError> {
     let session = server.connect().map_err(engine)?;
-    let settings = match durability {
-        Durability::Full => "SET synchronous_commit = on",
-        Durability::Normal => "SET synchronous_commit = off",
+    let synced = match durability {
+        Durability::Full => "on",
+        Durability::Normal => "off",
     };
-    session.batch(settings).map_err(engine)?;
+    // Each statement is a step or a few in an index: planned once, and never by
+    // what the tables held at the time, which at the start is nothing.
+    let settings = format!(
+        "SET synchronous_commit = {synced};
+         SET plan_cache_mode = force_generic_plan;
+         SET enable_seqscan = off;
+         SET jit = off"
+    );
+    session.batch(&settings).map_err(engine)?;
     let conn = Connection::Server(Box::new(session));
     check_server(&conn)?;
-    take_lock(&conn)?;
     make_schema(&conn)?;
     Ok(conn)
 }
@@ -76,21 +79,10 @@ pub(super) fn check_server(conn: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// One daemon at a time writes.
-pub(super) fn take_lock(conn: &Connection) -> Result<(), StoreError> {
-    let is_ours: bool = conn
-        .query_row(
-            "SELECT pg_try_advisory_lock(CAST(?1 AS INTEGER), hashtext(current_schema()))",
-            [LOCK],
-            |row| row.get(0),
-        )
-        .map_err(engine)?;
-    if is_ours {
-        return Ok(());
-    }
-    Err(StoreError::Unusable(
-        "another sitemapd works on this database; it must end first".to_owned(),
-    ))
+/// The time by the server's clock.
+pub(super) fn time(conn: &Connection) -> Result<Timestamp, StoreError> {
+    let now = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)";
+    conn.query_row(now, (), |row| row.get(0)).map(timestamp).map_err(engine)
 }
 
 fn make_schema(conn: &Connection) -> Result<(), StoreError> {

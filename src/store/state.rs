@@ -12,6 +12,7 @@ use super::sql::{Connection, OptionalExtension, params};
 
 use super::ahead::Ahead;
 use super::checkpoint::LogKeeper;
+use super::claim::Claim;
 use super::home::Home;
 use super::hosts::Hosts;
 use super::known::Known;
@@ -57,6 +58,8 @@ pub(super) struct Engine {
     pub(super) durability: Durability,
     /// Keeps the log of a file short.
     pub(super) log: Option<LogKeeper>,
+    /// That a store on a server is ours.
+    pub(super) claim: Option<Claim>,
 }
 
 /// The writer thread's own.

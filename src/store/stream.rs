@@ -114,6 +114,9 @@ impl FromStr for ChangeCursor {
     }
 }
 
+/// Rows that a server is asked for at once.
+const FAR_ROWS: i64 = 256;
+
 /// Reads on from a cursor; `None` is before all that is kept.
 pub(super) fn after(
     conn: &Connection,
@@ -126,16 +129,16 @@ pub(super) fn after(
     // What is committed from here on lies behind this place.
     let end = end(conn)?;
     let mut page = ChangePage { changes: Vec::new(), next: from, more: false };
-    let mut scanned = 0;
+    let (mut scanned, mut read) = (0, 0);
     let mut query = conn
         .prepare_cached(
             "SELECT c.id, c.at, c.crawl_id, n.name, s.id, s.url, c.data FROM changes c
              JOIN crawls n ON n.id = c.crawl_id LEFT JOIN sources s ON s.id = c.source_id
                  /*pg: AND s.part = c.part */
-             WHERE c.id >= ?1 ORDER BY c.id",
+             WHERE c.id >= ?2 ORDER BY c.id /*pg: LIMIT ?1 */",
         )
         .map_err(engine)?;
-    let mut rows = query.query([from.row]).map_err(engine)?;
+    let mut rows = query.query([FAR_ROWS, from.row]).map_err(engine)?;
     'rows: while let Some(row) = rows.next().map_err(engine)? {
         let id: i64 = row.get(0).map_err(engine)?;
         let of_crawl = CrawlId(row.get(2).map_err(engine)?);
@@ -161,7 +164,9 @@ pub(super) fn after(
         }
         // Where a row ends the next one begins: the cursor outlives the row.
         page.next = ChangeCursor { row: id + 1, taken: 0 };
+        read += 1;
     }
+    page.more |= conn.embedded().is_none() && read == FAR_ROWS;
     // Asked last, so that nothing was dropped meanwhile.
     match cursor {
         Some(from) => is_kept(conn, from)?,

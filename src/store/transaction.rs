@@ -5,6 +5,7 @@
 //! the next transaction. A transaction that the engine has taken back by itself,
 //! as it may when it cannot write, is given up whole.
 
+use super::claim::Claim;
 use super::learn::Learning;
 use super::sql::Session;
 use super::state::State;
@@ -30,7 +31,17 @@ impl State {
             self.remember()?;
         }
         self.written_before = self.conn.total_changes();
-        self.conn.begin().map_err(engine)
+        self.begin_as_owner()
+    }
+
+    /// Begins a transaction, in which nobody else works on the store.
+    fn begin_as_owner(&mut self) -> Result<(), StoreError> {
+        self.conn.begin().map_err(engine)?;
+        let Some(claim) = &mut self.engine.claim else { return Ok(()) };
+        claim.fence(&self.conn).inspect_err(|_| {
+            // Where even this fails, the next transaction needs another connection.
+            let _ = self.conn.rollback();
+        })
     }
 
     /// Makes another connection to a server where the last one broke. Whatever
@@ -40,7 +51,14 @@ impl State {
             return Ok(());
         }
         self.trouble.is_stale = true;
-        self.conn = self.engine.home.open_writer(self.engine.durability)?;
+        let conn = self.engine.home.open_writer(self.engine.durability)?;
+        if let Some(claim) = &self.engine.claim {
+            claim.take_again(&conn).map_err(|error| match error {
+                StoreError::Held(by) => StoreError::Failed(format!("{by} has taken over")),
+                other => other,
+            })?;
+        }
+        self.conn = conn;
         tracing::info!("connected to the database again");
         Ok(())
     }
@@ -110,7 +128,7 @@ impl State {
             (true, false) => self.conn.execute_batch("SAVEPOINT job").map_err(engine),
             (true, true) => Err(StoreError::Engine("the transaction was taken back".to_owned())),
             (false, false) => Ok(()),
-            (false, true) => self.conn.begin().map_err(engine),
+            (false, true) => self.begin_as_owner(),
         }
     }
 
@@ -141,7 +159,7 @@ impl State {
             if !self.conn.is_autocommit() {
                 self.conn.rollback().map_err(engine)?;
             }
-            self.conn.begin().map_err(engine)?;
+            self.begin_as_owner()?;
         }
         if self.conn.total_changes() != self.written_before_job {
             return self.remember();
@@ -177,7 +195,8 @@ impl State {
 
     /// Writes what has waited for a quiet moment.
     pub(super) fn write_what_waits(&mut self) -> Result<(), StoreError> {
-        if !self.has_lessons_waiting() {
+        let is_due = self.engine.claim.as_ref().is_some_and(Claim::wants_renewal);
+        if !self.has_lessons_waiting() && !is_due {
             return Ok(());
         }
         self.begin()?;
@@ -193,8 +212,8 @@ impl State {
                 return Err(error);
             }
         }
-        if self.conn.embedded().is_none() {
-            return Ok(());
+        if let Some(claim) = &self.engine.claim {
+            return claim.give_back(&self.conn);
         }
         let tidy = "PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);";
         self.conn.execute_batch(tidy).map_err(engine).or_else(|error| {

@@ -7,7 +7,7 @@
 
 use rusqlite::types::Value;
 
-use super::super::server::{SCHEMA, VERSION, check_server, has_table, not_ours, take_lock};
+use super::super::server::{SCHEMA, VERSION, check_server, has_table, not_ours};
 use super::super::sql::{Connection, Copier, OptionalExtension, Server, Session, params};
 use super::super::{StoreError, engine};
 use super::plan::Step;
@@ -15,6 +15,10 @@ use super::plan::Step;
 /// Where copies keep their place, while they last.
 const PLACES: &str =
     "CREATE TABLE migration (name TEXT PRIMARY KEY, value TEXT NOT NULL, copied BIGINT NOT NULL)";
+
+/// First half of the key of the advisory lock ("smpd"); the second is the schema.
+/// The server frees it when the connection ends, however that comes.
+const LOCK: i32 = 0x736d_7064;
 
 /// Key of `meta`: the file that the store came from.
 const CAME_FROM: &str = "migrated_from";
@@ -44,7 +48,8 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Connects and takes the lock that keeps daemons, and other copies, away.
+    /// Connects and takes the lock that keeps other copies away. No daemon takes
+    /// what has no version yet.
     pub(super) fn open(server: &Server) -> Result<Self, StoreError> {
         let session = server.connect().map_err(engine)?;
         // What a crash of the server takes back it takes back with its place.
@@ -206,6 +211,18 @@ impl Target {
             .server()
             .ok_or_else(|| StoreError::Refused("a store is copied to a server".to_owned()))
     }
+}
+
+/// One at a time copies.
+fn take_lock(conn: &Connection) -> Result<(), StoreError> {
+    let lock = "SELECT pg_try_advisory_lock(CAST(?1 AS INTEGER), hashtext(current_schema()))";
+    let is_ours: bool = conn.query_row(lock, [LOCK], |row| row.get(0)).map_err(engine)?;
+    if is_ours {
+        return Ok(());
+    }
+    Err(StoreError::Refused(
+        "another migration to this database is under way; it must end first".to_owned(),
+    ))
 }
 
 fn has_store() -> StoreError {

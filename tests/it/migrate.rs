@@ -125,7 +125,8 @@ async fn live(sites: &Sites, daemon: &Daemon) -> BTreeSet<String> {
     let out = daemon.lease().await;
     assert!(out.len() > 20, "only {} are out", out.len());
     // Some of what is out is asked for meanwhile.
-    let asked: Vec<String> = out.iter().take(3).map(|url| url.url.clone()).collect();
+    let listed = out.iter().filter(|url| url.site.is_some());
+    let asked: Vec<String> = listed.take(3).map(|url| url.url.clone()).collect();
     daemon.store.requeue("default".to_owned(), asked).await.unwrap();
     out.into_iter().map(|url| url.url).collect()
 }
@@ -169,6 +170,8 @@ async fn shown(store: &Store, shift: u32) -> Shown {
             *id = SourceId(id.0 >> shift);
         }
     }
+    // A server lists them partition by partition.
+    urls.sort_by_key(|url| url.id);
     let filter = SourceFilter { retired: true, limit: 1_000, ..SourceFilter::default() };
     let mut sources = Vec::new();
     for mut source in store.sources(filter).await.unwrap().items {
@@ -180,6 +183,7 @@ async fn shown(store: &Store, shift: u32) -> Shown {
         source.parent = source.parent.map(|id| SourceId(id.0 >> shift));
         sources.push((source, format!("{polls:?}")));
     }
+    sources.sort_by_key(|(source, _)| source.id);
     let changes = changes(store, shift).await;
     let mut rest = vec![
         format!("{:?}", store.blocks().await.unwrap()),

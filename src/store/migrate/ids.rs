@@ -14,7 +14,7 @@ use crate::diff::snapshot::{Row, Snapshot};
 use crate::model::UrlId;
 
 /// Partitions kept together.
-const PAGE: usize = 1 << 16;
+const PAGE: i64 = 1 << 16;
 /// The highest number that has room for a partition.
 pub(super) const MAX_ID: i64 = i64::MAX >> 8;
 
@@ -27,7 +27,7 @@ pub(super) struct Parts {
 impl Parts {
     pub(super) fn set(&mut self, id: i64, part: u8) {
         let (page, place) = Self::place(id);
-        let page = self.pages.entry(page).or_insert_with(|| vec![0; PAGE]);
+        let page = self.pages.entry(page).or_insert_with(|| vec![0; 1 << 16]);
         if let Some(kept) = page.get_mut(place) {
             *kept = part;
         }
@@ -45,8 +45,8 @@ impl Parts {
 
     fn place(id: i64) -> (i64, usize) {
         // Less than a page, whatever the sign.
-        let place = usize::try_from(id.rem_euclid(PAGE as i64)).unwrap_or(0);
-        (id.div_euclid(PAGE as i64), place)
+        let place = usize::try_from(id.rem_euclid(PAGE)).unwrap_or(0);
+        (id.div_euclid(PAGE), place)
     }
 }
 

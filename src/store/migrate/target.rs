@@ -140,8 +140,8 @@ impl Target {
                 session.copy(copier, values).map_err(engine)?;
             }
             let value = if at.is_done { "done" } else { "begun" };
-            let copied = i64::try_from(at.rows).unwrap_or(i64::MAX);
-            self.set_place(&step(name), value, copied)
+            let rows = i64::try_from(at.rows).unwrap_or(i64::MAX);
+            self.set_place(&step(name), value, rows)
         })
     }
 

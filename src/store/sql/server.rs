@@ -166,7 +166,7 @@ impl Session {
     /// Adds rows, whose values follow one another; says how many. Several times
     /// as fast as statements that insert.
     pub(in crate::store) fn copy(&self, copier: &Copier, values: &[Value]) -> Result<u64> {
-        let copied = self.drive(async {
+        let count = self.drive(async {
             let sink = self.client.copy_in(&copier.sql).await?;
             let mut writer = pin!(BinaryCopyInWriter::new(sink, &copier.types));
             for row in values.chunks_exact(copier.types.len().max(1)) {
@@ -176,8 +176,8 @@ impl Session {
             }
             writer.finish().await
         })?;
-        self.changes.set(self.changes.get().saturating_add(copied));
-        Ok(copied)
+        self.changes.set(self.changes.get().saturating_add(count));
+        Ok(count)
     }
 
     /// Runs statements without parameters.

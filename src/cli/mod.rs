@@ -14,6 +14,7 @@ pub mod export;
 pub mod generate;
 pub mod humane;
 pub mod import;
+pub mod migrate;
 pub mod order;
 pub mod output;
 pub mod poll;
@@ -125,6 +126,8 @@ pub enum Command {
     Import(import::Args),
     /// Copy the store to a file, while the daemon runs or not
     Backup(backup::Args),
+    /// Copy the store from its file to a PostgreSQL database
+    Migrate(migrate::Args),
     /// Look at the configuration
     #[command(subcommand)]
     Config(config::Command),
@@ -214,6 +217,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Export(args) => export::run(&args, options, &mut out).await?,
         Command::Import(args) => import::run(&args, options, &mut out).await?,
         Command::Backup(args) => backup::run(&args, options, &mut out).await?,
+        Command::Migrate(args) => migrate::run(&args, options, &mut out).await?,
         Command::Config(command) => config::run(&command, options, &mut out)?,
         Command::Generate(command) => generate::run(&command, &mut out)?,
     }

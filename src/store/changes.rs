@@ -198,6 +198,19 @@ pub(super) fn events(data: &[u8]) -> impl Iterator<Item = (ChangeKind, UrlId)> +
     })
 }
 
+/// The same events, in the same order, of rows that have other numbers.
+pub(super) fn renumbered(data: &[u8], new: impl Fn(UrlId) -> UrlId) -> Vec<u8> {
+    let mut log = ChangeLog::default();
+    for told in all(data) {
+        match told {
+            Told::Url(kind, id) => log.push(kind, new(id)),
+            Told::Robots(row) => log.push_robots(row),
+        }
+    }
+    log.end_run();
+    log.data
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -231,6 +244,20 @@ mod tests {
             written in prop::collection::vec(told(), 0..100),
         ) {
             prop_assert_eq!(all(&packed(&written)).collect::<Vec<_>>(), written);
+        }
+
+        #[test]
+        fn events_of_renumbered_rows_are_the_same_in_the_same_order(
+            written in prop::collection::vec(told(), 0..100),
+        ) {
+            let new = |id: UrlId| UrlId(id.0.wrapping_mul(256).wrapping_add(7));
+            let expected = written.iter().map(|told| match told {
+                Told::Url(kind, id) => Told::Url(*kind, new(*id)),
+                Told::Robots(row) => Told::Robots(*row),
+            });
+            let expected: Vec<Told> = expected.collect();
+            let read: Vec<Told> = all(&renumbered(&packed(&written), new)).collect();
+            prop_assert_eq!(read, expected);
         }
 
         #[test]

@@ -41,6 +41,7 @@ mod lease;
 mod lock;
 mod lookup;
 mod maintain;
+pub mod migrate;
 mod numbers;
 mod operate;
 pub mod pages;

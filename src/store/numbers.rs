@@ -26,6 +26,11 @@ pub(super) enum Numbers {
     Server(Range<i64>),
 }
 
+/// The block that a number is in.
+pub(super) fn block_of(number: i64) -> i64 {
+    number / BLOCK
+}
+
 impl Numbers {
     pub(super) fn read(conn: &Connection) -> Result<Self, StoreError> {
         if conn.server().is_some() {

@@ -11,10 +11,10 @@ use super::{StoreError, engine, timestamp};
 use crate::config::Durability;
 
 /// The schema, as the file has it.
-const SCHEMA: &str = include_str!("postgres/schema.sql");
+pub(super) const SCHEMA: &str = include_str!("postgres/schema.sql");
 
 /// Version of [`SCHEMA`]; a database of another one is migrated or refused.
-const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 1;
 
 /// Servers before 13 lack what the schema asks for; 15 is what is tested.
 const LEAST_SERVER: i64 = 130_000;
@@ -58,7 +58,7 @@ pub(super) fn open_reader(server: &Server) -> Result<Connection, StoreError> {
     Ok(conn)
 }
 
-fn check_server(conn: &Connection) -> Result<(), StoreError> {
+pub(super) fn check_server(conn: &Connection) -> Result<(), StoreError> {
     let (version, encoding): (i64, String) = conn
         .query_row(
             "SELECT CAST(current_setting('server_version_num') AS BIGINT),
@@ -108,23 +108,32 @@ fn make_schema(conn: &Connection) -> Result<(), StoreError> {
 
 /// The version of the store that is there; none where there is no table of ours.
 fn read_version(conn: &Connection) -> Result<Option<i64>, StoreError> {
-    let is_there: bool = conn
-        .query_row(
-            "SELECT to_regclass(quote_ident(current_schema()) || '.meta') IS NOT NULL",
-            (),
-            |row| row.get(0),
-        )
-        .map_err(engine)?;
-    if !is_there {
+    if !has_table(conn, "meta")? {
         return Ok(None);
     }
     let kept: Option<String> = conn
         .query_row("SELECT value FROM meta WHERE key = 'schema'", (), |row| row.get(0))
         .optional()
         .map_err(engine)?;
-    kept.and_then(|version| version.parse().ok()).map(Some).ok_or_else(|| {
-        StoreError::Unusable("the database has a table `meta` that is not ours".to_owned())
-    })
+    if kept.is_none() && has_table(conn, "migration")? {
+        return Err(StoreError::Unusable(
+            "the database has a migration that has not ended: give `sitemapd migrate` again"
+                .to_owned(),
+        ));
+    }
+    kept.and_then(|version| version.parse().ok()).map(Some).ok_or_else(not_ours)
+}
+
+/// Somebody else's database.
+pub(super) fn not_ours() -> StoreError {
+    StoreError::Unusable("the database has a table `meta` that is not ours".to_owned())
+}
+
+/// Is there a table of this name?
+pub(super) fn has_table(conn: &Connection, name: &str) -> Result<bool, StoreError> {
+    let there =
+        "SELECT to_regclass(quote_ident(current_schema()) || '.' || CAST(?1 AS TEXT)) IS NOT NULL";
+    conn.query_row(there, [name], |row| row.get(0)).map_err(engine)
 }
 
 fn check_version(version: i64) -> Result<(), StoreError> {

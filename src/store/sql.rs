@@ -23,7 +23,7 @@ pub(super) use rusqlite::{params, types::ToSql};
 
 pub(super) use many::Many;
 pub(super) use params::Params;
-pub(super) use server::{Server, Session, describe};
+pub(super) use server::{Copier, Server, Session, describe};
 pub(super) use set::Set;
 
 /// Why a statement failed.

@@ -24,6 +24,7 @@ mod fuzzed;
 mod hostile;
 mod http;
 mod logs;
+mod migrate;
 mod postgres;
 mod process;
 mod public;

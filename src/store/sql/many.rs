@@ -275,8 +275,8 @@ mod tests {
                 values.bind(format!("row {row}"))
             });
             changed.unwrap();
-            let all = conn.query_row("SELECT count(*) FROM t", (), |row| row.get::<usize>(0));
-            assert_eq!(all.unwrap(), rows.len());
+            let all = conn.query_row("SELECT count(*) FROM t", (), |row| row.get::<i64>(0));
+            assert_eq!(all.unwrap(), count);
             conn.execute("DELETE FROM t", ()).unwrap();
             let bind = |row: &i64, values: &mut Values<'_, '_>| {
                 values.bind("passed over")?;

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::error::Error as _;
 use std::future::Future;
 use std::net::IpAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,9 +18,10 @@ use rusqlite::types::Value;
 use rustls::ClientConfig;
 use rustls_platform_verifier::ConfigVerifierExt as _;
 use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -91,6 +92,12 @@ impl Server {
 
 /// An answer that only matters if it is an error.
 type Waiting = Pin<Box<dyn Future<Output = std::result::Result<(), tokio_postgres::Error>> + Send>>;
+
+/// Where rows are copied to, and what its columns take.
+pub(in crate::store) struct Copier {
+    sql: String,
+    types: Vec<Type>,
+}
 
 /// A connection.
 pub(in crate::store) struct Session {
@@ -196,6 +203,32 @@ impl Session {
             self.changes.set(self.changes.get().saturating_add(count));
         }
         Ok(rows)
+    }
+
+    /// What rows of these columns of a table are copied by.
+    pub(in crate::store) fn copier(&self, table: &str, columns: &str) -> Result<Copier> {
+        let like = format!("SELECT {columns} FROM {table} LIMIT 0");
+        let statement = self.drive(self.client.prepare(&like))?;
+        let types = statement.columns().iter().map(|column| column.type_().clone()).collect();
+        let sql = format!("COPY {table} ({columns}) FROM STDIN BINARY");
+        Ok(Copier { sql, types })
+    }
+
+    /// Adds rows, whose values follow one another; says how many. Several times
+    /// as fast as statements that insert.
+    pub(in crate::store) fn copy(&self, copier: &Copier, values: &[Value]) -> Result<u64> {
+        let count = self.drive(async {
+            let sink = self.client.copy_in(&copier.sql).await?;
+            let mut writer = pin!(BinaryCopyInWriter::new(sink, &copier.types));
+            for row in values.chunks_exact(copier.types.len().max(1)) {
+                let sent: Vec<Sent<'_>> = row.iter().map(Sent).collect();
+                let bound = sent.iter().map(|value| value as &(dyn ToSql + Sync));
+                writer.as_mut().write_raw(bound).await?;
+            }
+            writer.finish().await
+        })?;
+        self.changes.set(self.changes.get().saturating_add(count));
+        Ok(count)
     }
 
     /// Runs statements without parameters.

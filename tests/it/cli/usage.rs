@@ -6,9 +6,9 @@ use std::process::{Command as Process, Stdio};
 use super::{outcome, sitemapd, sitemapd_in};
 
 /// Every subcommand of the command line.
-pub(crate) const COMMANDS: [&str; 15] = [
+pub(crate) const COMMANDS: [&str; 16] = [
     "run", "demo", "check", "discover", "poll", "sites", "sources", "status", "url", "queue",
-    "export", "import", "backup", "config", "generate",
+    "export", "import", "backup", "migrate", "config", "generate",
 ];
 
 #[test]

@@ -1,0 +1,439 @@
+//! What goes from a file to a server: tables, columns, and what becomes of each.
+//!
+//! Keeps: every column of the file is named here, or its table is among those
+//! that stay behind, and every column of the server is filled or has a value of
+//! its own; a test compares with both schemas. Rows go in the order of their
+//! key, so that a number of rows says where to go on.
+
+use crate::model::Reason;
+use crate::recrawl::SUBMITTED_BAND;
+
+/// What becomes of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Nothing.
+    Plain,
+    /// Numbers are written out.
+    Text,
+    /// The number of a host, source or URL gets the partition.
+    Host,
+    Source,
+    Url,
+    /// The same by the scope in the first column: of a host, a source, or none.
+    Learned,
+    /// Packed: numbers in it get the partition.
+    Snapshot,
+    Changes,
+    Record,
+    /// Of a record, or none: has it looks?
+    Looks,
+    /// Of an authority: the key of the URL.
+    Key,
+}
+
+/// A column of the server's table.
+#[derive(Debug)]
+pub(super) struct Column {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    /// What it is read as, where not as the column of that name.
+    said: Option<String>,
+}
+
+/// Rows that go into one table.
+#[derive(Debug)]
+pub(super) struct Step {
+    /// Names it, for the place where it is taken up again.
+    pub(super) name: &'static str,
+    pub(super) table: &'static str,
+    pub(super) columns: Vec<Column>,
+    /// The column by whose number the row has its partition, if it has one.
+    pub(super) part: Option<&'static str>,
+    /// Tables that are read beside it, which add no rows.
+    joined: &'static str,
+    /// Which rows go.
+    only: &'static str,
+    order: &'static str,
+    /// The table of the file that is read.
+    read: &'static str,
+}
+
+impl Step {
+    fn of(table: &'static str, order: &'static str) -> Self {
+        Self {
+            name: table,
+            table,
+            columns: Vec::new(),
+            part: None,
+            joined: "",
+            only: "",
+            order,
+            read: table,
+        }
+    }
+
+    fn plain(mut self, names: &'static str) -> Self {
+        let plain = |name| Column { name, kind: Kind::Plain, said: None };
+        self.columns.extend(names.split_whitespace().map(plain));
+        self
+    }
+
+    fn kind(mut self, kind: Kind, name: &'static str) -> Self {
+        self.columns.push(Column { name, kind, said: None });
+        self
+    }
+
+    /// The same, which is the one that the row has its partition by.
+    fn part(mut self, kind: Kind, name: &'static str) -> Self {
+        self.part = Some(name);
+        self.kind(kind, name)
+    }
+
+    fn said(mut self, kind: Kind, name: &'static str, said: &str) -> Self {
+        self.columns.push(Column { name, kind, said: Some(said.to_owned()) });
+        self
+    }
+
+    fn joined(self, joined: &'static str) -> Self {
+        Self { joined, ..self }
+    }
+
+    fn only(self, only: &'static str) -> Self {
+        Self { only, ..self }
+    }
+
+    /// Reads the rows, but for the first ?1.
+    pub(super) fn select(&self) -> String {
+        let columns: Vec<String> = self
+            .columns
+            .iter()
+            .map(|column| match &column.said {
+                Some(said) => said.clone(),
+                None => format!("t.\"{}\"", column.name),
+            })
+            .collect();
+        let Self { read, joined, only, order, .. } = self;
+        let columns = columns.join(", ");
+        format!(
+            "SELECT {columns} FROM {read} t {joined} {only} ORDER BY {order} LIMIT -1 OFFSET ?1"
+        )
+    }
+
+    /// Counts them.
+    pub(super) fn count(&self) -> String {
+        let Self { read, only, .. } = self;
+        format!("SELECT count(*) FROM {read} t {only}")
+    }
+
+    /// Columns of the server's table, in the order in which they are filled.
+    pub(super) fn filled(&self) -> String {
+        let part = self.part.map(|_| "\"part\"".to_owned());
+        let named = self.columns.iter().map(|column| format!("\"{}\"", column.name));
+        part.into_iter().chain(named).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The place of a column among those that are read.
+    pub(super) fn index(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column.name == name)
+    }
+}
+
+/// Keys of `meta` that say something of the machine or of the file.
+const OWN: &str = "WHERE t.key NOT IN ('schema', 'clock', 'probed_at', 'last_url')";
+
+/// All that goes, in an order in which each row finds what it refers to.
+pub(super) fn steps() -> Vec<Step> {
+    let mut all = of_sites();
+    all.extend(of_urls());
+    all.extend(of_queue());
+    all.extend(of_history());
+    all.extend(of_clients());
+    all
+}
+
+fn of_sites() -> Vec<Step> {
+    use Kind::{Host, Snapshot, Source};
+    vec![
+        Step::of("meta", "t.key").plain("key").kind(Kind::Text, "value").only(OWN),
+        Step::of("crawls", "t.id").plain("id name paused"),
+        Step::of("sites", "t.id")
+            .plain("id name crawl_id url state origin urls sources priorities added_at"),
+        Step::of("hosts", "t.id")
+            .part(Host, "id")
+            .plain("authority name next_at paused_until pause_reason delay_ms robots"),
+        Step::of("robots", "t.host_id")
+            .part(Host, "host_id")
+            .plain("version status body unreachable crawl_delay_ms read_at expires_at"),
+        Step::of("sources", "t.id")
+            .part(Source, "id")
+            .kind(Host, "host_id")
+            .kind(Source, "parent_id")
+            .plain(
+                "site_id depth role url named_by state retired_why retired_at kind window rolls
+                 shrunk_at pending index_lastmod index_precision index_misses dropped_at
+                 next_poll_at interval_ms failures failing failing_since rule why rhythm moved_to
+                 moved_polls moved_since generation epoch etag last_modified wire_hash body_hash
+                 hints added_at hinted_at last_poll_at last_success_at last_complete_at
+                 last_full_at last_changed_at status error http_status bytes entries admitted
+                 issues",
+            ),
+        Step::of("snapshots", "t.source_id").part(Source, "source_id").kind(Snapshot, "data"),
+        Step::of("topics", "t.source_id").part(Source, "source_id").plain(
+            "wanted topic hubs turn next_at asked_at failures error denied_at pushes pushed_at
+             hinted_at broken_at",
+        ),
+        Step::of("callbacks", "t.id").part(Source, "source_id").plain(
+            "id token secret hub topic callback state since_at checked_at expires_at next_at tries",
+        ),
+        Step::of("deliveries", "t.id")
+            .part(Source, "source_id")
+            .plain("id at tries trusted bytes content_type coding body"),
+        Step::of("site_hosts", "t.site_id, t.host_id").plain("site_id").part(Host, "host_id"),
+    ]
+}
+
+/// Why a URL is due, which a lease of it may know better.
+fn reason_of(kept: &str) -> String {
+    format!("CASE WHEN l.dirty > 0 THEN l.dirty - 1 ELSE {kept} END")
+}
+
+/// Its place in line, where that is for what someone asked for.
+fn band_of(kept: &str) -> String {
+    let asked = 1 + Reason::Submitted as i64;
+    format!("CASE WHEN l.dirty = {asked} THEN {SUBMITTED_BAND} ELSE {kept} END")
+}
+
+fn of_urls() -> Vec<Step> {
+    use Kind::{Host, Plain, Record, Source, Url};
+    vec![
+        Step::of("urls", "t.id")
+            .part(Url, "id")
+            .kind(Host, "host_id")
+            .kind(Source, "source_id")
+            .plain(
+                "crawl_id site_id path first_seen_s listed kind lastmod_s lastmod_precision hints
+                 raw expires_s fresh_s",
+            )
+            .said(Plain, "reason", &reason_of("t.reason"))
+            .said(Plain, "band", &band_of("t.band"))
+            .said(Kind::Key, "key", "h.authority")
+            .joined("LEFT JOIN hosts h ON h.id = t.host_id LEFT JOIN leases l ON l.url_id = t.id"),
+        Step::of("url_sources", "t.url_id, t.source_id")
+            .part(Url, "url_id")
+            .kind(Source, "source_id"),
+        Step::of("extensions", "t.source_id, t.url_id")
+            .part(Url, "url_id")
+            .kind(Source, "source_id")
+            .plain("expires_s fresh_s data"),
+        Step::of("feedback", "t.url_id")
+            .part(Url, "url_id")
+            .said(Plain, "state", "CASE WHEN l.url_id IS NULL THEN t.state ELSE 0 END")
+            .said(Plain, "reason", &reason_of("t.reason"))
+            .said(Plain, "band", &band_of("t.band"))
+            .plain("due_s attempt")
+            .kind(Record, "record")
+            .joined("LEFT JOIN leases l ON l.url_id = t.url_id"),
+        Step::of("frontier_urls", "t.url_id")
+            .part(Url, "url_id")
+            .plain("pushed completed spelled metadata"),
+    ]
+}
+
+fn of_queue() -> Vec<Step> {
+    use Kind::{Host, Looks, Plain, Url};
+    let reason = reason_of("coalesce(f.reason, u.reason)");
+    let refreshed = format!("{}, {}", Reason::Recrawl as i64, Reason::Changed as i64);
+    // As `State::is_valued` has it.
+    let looks = format!("CASE WHEN u.listed = 1 AND {reason} IN ({refreshed}) THEN f.record END");
+    let returned = Step {
+        name: "leases",
+        read: "leases",
+        ..Step::of("queue", "t.url_id")
+            .said(Plain, "crawl_id", "u.crawl_id")
+            .said(Host, "host_id", "u.host_id")
+            .said(Plain, "band", &band_of("coalesce(f.band, u.band)").replace("l.dirty", "t.dirty"))
+            .said(Plain, "due_s", "coalesce(f.due_s, u.first_seen_s)")
+            .kind(Url, "url_id")
+            .said(Plain, "site_id", "u.site_id")
+            .said(Looks, "valued", &looks.replace("l.dirty", "t.dirty"))
+            .joined(
+                "CROSS JOIN urls u ON u.id = t.url_id LEFT JOIN feedback f ON f.url_id = t.url_id",
+            )
+    };
+    vec![
+        Step::of("queue", "t.crawl_id, t.host_id, t.band DESC, t.due_s, t.url_id")
+            .plain("crawl_id")
+            .part(Host, "host_id")
+            .plain("band due_s")
+            .kind(Url, "url_id")
+            .plain("site_id valued"),
+        Step { part: Some("host_id"), ..returned },
+        Step::of("turns", "t.crawl_id, t.host_id")
+            .plain("crawl_id")
+            .part(Host, "host_id")
+            .said(Plain, "queued", "t.queued + coalesce(l.urls, 0)")
+            .said(
+                Plain,
+                "due_s",
+                "CASE WHEN l.urls IS NULL THEN t.due_s WHEN t.queued > 0 THEN min(t.due_s, l.due_s)
+                 ELSE l.due_s END",
+            )
+            .plain("weight")
+            .joined(
+                "LEFT JOIN (SELECT u.crawl_id, u.host_id, count(*) AS urls,
+                     min(coalesce(f.due_s, u.first_seen_s)) AS due_s
+                 FROM leases x CROSS JOIN urls u ON u.id = x.url_id
+                 LEFT JOIN feedback f ON f.url_id = x.url_id
+                 GROUP BY u.crawl_id, u.host_id) l
+                 ON l.crawl_id = t.crawl_id AND l.host_id = t.host_id",
+            ),
+        Step::of("learned", "t.scope, t.id")
+            .plain("scope")
+            .part(Kind::Learned, "id")
+            .plain("trust priors habits moves"),
+        Step::of("prices", "t.crawl_id").plain(
+            "crawl_id price pace overdue hours ticked_at settled leased leased_overdue asked",
+        ),
+        Step::of("blocks", "t.crawl_id, t.pattern, t.prefix")
+            .plain("crawl_id pattern prefix since_at"),
+    ]
+}
+
+fn of_history() -> Vec<Step> {
+    use Kind::Source;
+    vec![
+        Step::of("polls", "t.id")
+            .part(Source, "source_id")
+            .plain("id generation at took_ms result http_status wire_bytes entries counts error"),
+        Step::of("changes", "t.id")
+            .part(Source, "source_id")
+            .plain("id at crawl_id generation events")
+            .kind(Kind::Changes, "data"),
+        Step::of("robots_changes", "t.id")
+            .part(Source, "source_id")
+            .plain("id at version subject was now"),
+    ]
+}
+
+fn of_clients() -> Vec<Step> {
+    vec![
+        Step::of("submissions", "t.id").plain("id token url known at last_at times"),
+        Step::of("pushes", "t.id").plain("id at next_at host key key_url bytes urls"),
+        Step::of("frontier_queues", "t.crawl_id, t.name")
+            .plain("crawl_id name delay_ms blocked_until max_completed completed"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+    use crate::store::server::SCHEMA;
+
+    /// Of no use on a server, which has the keys in the rows; and leases, whose
+    /// URLs go back into the queue.
+    const LEFT: [&str; 5] =
+        ["leases", "lookup_chunks", "lookup_filters", "lookup_runs", "lookup_tail"];
+
+    type Tables = BTreeMap<String, BTreeSet<String>>;
+
+    fn of_the_file() -> Tables {
+        let conn = rusqlite::Connection::open_in_memory().unwrap();
+        conn.execute_batch(include_str!("../../../schema.sql")).unwrap();
+        let columns = "SELECT m.name, c.name FROM sqlite_schema m, pragma_table_info(m.name) c
+                       WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'";
+        let mut tables = Tables::new();
+        let mut query = conn.prepare(columns).unwrap();
+        let mut rows = query.query([]).unwrap();
+        while let Some(row) = rows.next().unwrap() {
+            tables.entry(row.get(0).unwrap()).or_default().insert(row.get(1).unwrap());
+        }
+        tables
+    }
+
+    fn of_the_server() -> Tables {
+        let mut tables = Tables::new();
+        let mut table = None;
+        for line in SCHEMA.lines() {
+            if let Some(name) = line.strip_prefix("CREATE TABLE ") {
+                table = name.strip_suffix(" (").map(str::to_owned);
+            } else if line.starts_with(')') {
+                table = None;
+            } else if let Some(table) = &table
+                && let Some(name) = line.split_whitespace().next()
+                && !["--", "PRIMARY", "UNIQUE", "UNIQUE,", "CHECK"].contains(&name)
+                && !line.contains("GENERATED ALWAYS AS (")
+            {
+                let name = name.trim_matches('"').to_owned();
+                tables.entry(table.clone()).or_default().insert(name);
+            }
+        }
+        tables
+    }
+
+    fn planned() -> Tables {
+        let mut tables = Tables::new();
+        for step in steps().iter().filter(|step| step.name == step.table) {
+            let names = step.columns.iter().map(|column| column.name.to_owned());
+            tables.insert(step.table.to_owned(), names.collect());
+        }
+        tables
+    }
+
+    #[test]
+    fn every_column_of_the_file_is_known() {
+        let mut file = of_the_file();
+        for left in LEFT {
+            assert!(file.remove(left).is_some(), "{left}");
+        }
+        let mut planned = planned();
+        // Its key is made; the partition of a host is in its number.
+        assert!(planned.get_mut("urls").unwrap().remove("key"));
+        planned.get_mut("hosts").unwrap().insert("part".to_owned());
+        assert_eq!(planned, file);
+    }
+
+    #[test]
+    fn every_column_of_the_server_is_filled() {
+        let mut server = of_the_server();
+        // Leases stay behind; who works on the store is for those who do.
+        for own in ["leases", "nodes", "partitions"] {
+            assert!(server.remove(own).is_some(), "{own}");
+        }
+        let mut filled = planned();
+        for step in steps() {
+            if step.part.is_some() {
+                filled.get_mut(step.table).unwrap().insert("part".to_owned());
+            }
+        }
+        assert_eq!(filled, server);
+    }
+
+    #[test]
+    fn what_comes_back_from_leases_fills_what_the_queue_has() {
+        let steps = steps();
+        let named = |name| {
+            let step: &Step = steps.iter().find(|step| step.name == name).unwrap();
+            let columns: Vec<_> = step.columns.iter().map(|column| column.name).collect();
+            (step.table, step.part, columns)
+        };
+        assert_eq!(named("leases"), named("queue"));
+    }
+
+    #[test]
+    fn every_statement_is_one_of_the_file_and_sorts_nothing() {
+        let conn = rusqlite::Connection::open_in_memory().unwrap();
+        conn.execute_batch(include_str!("../../../schema.sql")).unwrap();
+        for step in steps() {
+            conn.prepare(&step.count()).unwrap();
+            let explain = format!("EXPLAIN QUERY PLAN {}", step.select());
+            let mut query = conn.prepare(&explain).unwrap();
+            let plan: Vec<String> =
+                query.query_map([0], |row| row.get(3)).unwrap().map(Result::unwrap).collect();
+            // The leases that go back are summed up by host: few.
+            let sorts = plan.iter().any(|line| line.contains("FOR ORDER BY"));
+            assert!(!sorts, "{}: {plan:?}", step.name);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The plan against both schemas: nothing is forgotten, and nothing made up.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::store::server::SCHEMA;
+
+/// Of no use on a server, which has the keys in the rows; and leases, whose
+/// URLs go back into the queue.
+const LEFT: [&str; 5] = ["leases", "lookup_chunks", "lookup_filters", "lookup_runs", "lookup_tail"];
+
+type Tables = BTreeMap<String, BTreeSet<String>>;
+
+fn of_the_file() -> Tables {
+    let conn = rusqlite::Connection::open_in_memory().unwrap();
+    conn.execute_batch(include_str!("../../../../schema.sql")).unwrap();
+    let columns = "SELECT m.name, c.name FROM sqlite_schema m, pragma_table_info(m.name) c
+                   WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'";
+    let mut tables = Tables::new();
+    let mut query = conn.prepare(columns).unwrap();
+    let mut rows = query.query([]).unwrap();
+    while let Some(row) = rows.next().unwrap() {
+        tables.entry(row.get(0).unwrap()).or_default().insert(row.get(1).unwrap());
+    }
+    tables
+}
+
+fn of_the_server() -> Tables {
+    let mut tables = Tables::new();
+    let mut table = None;
+    for line in SCHEMA.lines() {
+        if let Some(name) = line.strip_prefix("CREATE TABLE ") {
+            table = name.strip_suffix(" (").map(str::to_owned);
+        } else if line.starts_with(')') {
+            table = None;
+        } else if let Some(table) = &table
+            && let Some(name) = line.split_whitespace().next()
+            && !["--", "PRIMARY", "UNIQUE", "UNIQUE,", "CHECK"].contains(&name)
+            && !line.contains("GENERATED ALWAYS AS (")
+        {
+            let name = name.trim_matches('"').to_owned();
+            tables.entry(table.clone()).or_default().insert(name);
+        }
+    }
+    tables
+}
+
+fn planned() -> Tables {
+    let mut tables = Tables::new();
+    for step in steps().iter().filter(|step| step.name == step.table) {
+        let names = step.columns.iter().map(|column| column.name.to_owned());
+        tables.insert(step.table.to_owned(), names.collect());
+    }
+    tables
+}
+
+#[test]
+fn every_column_of_the_file_is_known() {
+    let mut file = of_the_file();
+    for left in LEFT {
+        assert!(file.remove(left).is_some(), "{left}");
+    }
+    let mut planned = planned();
+    // Its key is made; the partition of a host is in its number.
+    assert!(planned.get_mut("urls").unwrap().remove("key"));
+    planned.get_mut("hosts").unwrap().insert("part".to_owned());
+    assert_eq!(planned, file);
+}
+
+#[test]
+fn every_column_of_the_server_is_filled() {
+    let mut server = of_the_server();
+    // Leases stay behind; who works on the store is for those who do.
+    for own in ["leases", "nodes", "partitions"] {
+        assert!(server.remove(own).is_some(), "{own}");
+    }
+    let mut filled = planned();
+    for step in steps() {
+        if step.part.is_some() {
+            filled.get_mut(step.table).unwrap().insert("part".to_owned());
+        }
+    }
+    assert_eq!(filled, server);
+}
+
+#[test]
+fn what_comes_back_from_leases_fills_what_the_queue_has() {
+    let steps = steps();
+    let named = |name| {
+        let step: &Step = steps.iter().find(|step| step.name == name).unwrap();
+        let columns: Vec<_> = step.columns.iter().map(|column| column.name).collect();
+        (step.table, step.part, columns)
+    };
+    assert_eq!(named("leases"), named("queue"));
+}
+
+#[test]
+fn every_statement_is_one_of_the_file_and_sorts_nothing() {
+    let conn = rusqlite::Connection::open_in_memory().unwrap();
+    conn.execute_batch(include_str!("../../../../schema.sql")).unwrap();
+    for step in steps() {
+        conn.prepare(&step.count()).unwrap();
+        let explain = format!("EXPLAIN QUERY PLAN {}", step.select());
+        let mut query = conn.prepare(&explain).unwrap();
+        let plan: Vec<String> =
+            query.query_map([0], |row| row.get(3)).unwrap().map(Result::unwrap).collect();
+        // The leases that go back are summed up by host: few.
+        let sorts = plan.iter().any(|line| line.contains("FOR ORDER BY"));
+        assert!(!sorts, "{}: {plan:?}", step.name);
+    }
+}

@@ -45,10 +45,7 @@ impl State {
 
     fn forget_extensions(&self, ids: &[UrlId]) -> Result<(), StoreError> {
         if self.conn.server().is_some() {
-            return EXTENSIONS
-                .execute(&self.conn, ids, |id, row| row.bind(id.0))
-                .map(|_| ())
-                .map_err(engine);
+            return EXTENSIONS.execute(&self.conn, ids, |id, row| row.bind(id.0)).map_err(engine);
         }
         for id in ids {
             self.conn

@@ -152,40 +152,36 @@ impl State {
     fn write_leases(&self, leases: &mut [NewLease]) -> sql::Result<()> {
         // In the order of the table: neighbours are written together.
         leases.sort_unstable_by_key(|lease| lease.url);
-        LEASE
-            .execute(&self.conn, leases, |lease, row| {
-                row.bind(lease.url.0)?;
-                row.bind(lease.secret)?;
-                row.bind(lease.crawl.0)?;
-                row.bind(lease.host.0)?;
-                row.bind(lease.reason as i64)?;
-                row.bind(lease.band)?;
-                row.bind(lease.due_s)?;
-                row.bind(lease.attempt)?;
-                row.bind(lease.leased_at)?;
-                row.bind(lease.expires_at)?;
-                row.bind(lease.not_before)?;
-                row.bind(&lease.worker)?;
-                row.bind(&lease.request_id)
-            })
-            .map(|_| ())
+        LEASE.execute(&self.conn, leases, |lease, row| {
+            row.bind(lease.url.0)?;
+            row.bind(lease.secret)?;
+            row.bind(lease.crawl.0)?;
+            row.bind(lease.host.0)?;
+            row.bind(lease.reason as i64)?;
+            row.bind(lease.band)?;
+            row.bind(lease.due_s)?;
+            row.bind(lease.attempt)?;
+            row.bind(lease.leased_at)?;
+            row.bind(lease.expires_at)?;
+            row.bind(lease.not_before)?;
+            row.bind(&lease.worker)?;
+            row.bind(&lease.request_id)
+        })
     }
 
     fn write_places(&self, places: &mut [(Place, Option<SiteId>)]) -> sql::Result<()> {
         places.sort_unstable_by_key(|(place, _)| {
             (place.crawl, place.host, u8::MAX - place.band, place.due_s, place.url)
         });
-        PLACE
-            .execute(&self.conn, places, |(place, site), row| {
-                row.bind(place.crawl.0)?;
-                row.bind(place.host.0)?;
-                row.bind(place.band)?;
-                row.bind(place.due_s)?;
-                row.bind(place.url.0)?;
-                row.bind(site.map(|site| site.0))?;
-                row.bind(place.valued)
-            })
-            .map(|_| ())
+        PLACE.execute(&self.conn, places, |(place, site), row| {
+            row.bind(place.crawl.0)?;
+            row.bind(place.host.0)?;
+            row.bind(place.band)?;
+            row.bind(place.due_s)?;
+            row.bind(place.url.0)?;
+            row.bind(site.map(|site| site.0))?;
+            row.bind(place.valued)
+        })
     }
 
     fn write_ends(&self, ended: &mut [EndedLease]) -> sql::Result<()> {

@@ -30,7 +30,7 @@ fn two(test: &str) -> Option<Two> {
     let mut config = Config::from_toml_str(&site("a", "http://a.test/", "")).unwrap();
     engine::place(&mut config, folders[0].path());
     let mut other = config.clone();
-    other.daemon.data_dir = folders[1].path().to_owned();
+    folders[1].path().clone_into(&mut other.daemon.data_dir);
     Some(Two { config, other, _folders: folders })
 }
 

@@ -115,7 +115,7 @@ async fn work(daemon: &Daemon, origin: &Origin) {
 
 /// The plan of a statement for any values.
 fn plan(url: &str, statement: &str) -> Value {
-    let count = (1..).take_while(|n| statement.contains(&format!("${n}"))).count();
+    let count = (1..10_000).take_while(|n| statement.contains(&format!("${n}"))).count();
     let nulls =
         if count == 0 { String::new() } else { format!("({})", vec!["NULL"; count].join(", ")) };
     let sql = format!(

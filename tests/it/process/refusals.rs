@@ -150,11 +150,11 @@ async fn a_damaged_page_that_is_met_at_work_ends_the_daemon() {
 
 #[tokio::test]
 async fn a_folder_that_may_not_be_written_is_refused_and_left_alone() {
+    const EACCES: i64 = 13;
+    const EROFS: i64 = 30;
     if !is_embedded("a refused database") {
         return;
     }
-    const EACCES: i64 = 13;
-    const EROFS: i64 = 30;
     // Of the lock, the database, its log; and a disk that lets things be
     // opened and not written.
     for (kinds, nth, errno) in [

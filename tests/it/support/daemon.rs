@@ -4,7 +4,7 @@
 //! real deadline after which the test fails and says what it waited for.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ impl World {
 
     /// A config of this world: `text` holds the sites and what differs.
     pub fn config(&self, text: &str) -> Config {
-        config(text, &self.allow, self.folder())
+        config(text, &self.allow, &self.folder())
     }
 
     /// Starts a daemon, or starts it again on the same folder.
@@ -135,14 +135,14 @@ impl World {
     }
 }
 
-fn config(text: &str, allow: &[u16], folder: PathBuf) -> Config {
+fn config(text: &str, allow: &[u16], folder: &Path) -> Config {
     let list: Vec<_> = allow.iter().map(|port| format!("\"127.0.0.1:{port}\"")).collect();
     let head = format!("[fetch]\nallow = [{}]\n", list.join(", "));
     let polite = "[politeness]\nhost_delay = \"0s\"\n";
     // TOML knows each table once; a test may bring its own.
     let head = if text.contains("[politeness]") { head } else { head + polite };
     let mut config = Config::from_toml_str(&format!("{head}{text}")).unwrap();
-    engine::place(&mut config, &folder);
+    engine::place(&mut config, folder);
     config.listen.api = SocketAddr::from(([127, 0, 0, 1], 0));
     config.store.min_free_disk = 0;
     config
@@ -151,7 +151,7 @@ fn config(text: &str, allow: &[u16], folder: PathBuf) -> Config {
 impl Daemon {
     /// Lets another config take effect, and waits until it has.
     pub async fn reload(&self, text: &str) {
-        let config = config(text, &self.allow, self.folder.clone());
+        let config = config(text, &self.allow, &self.folder);
         let (done, holds) = oneshot::channel();
         self.reload.send(Reload { config, done }).await.unwrap();
         holds.await.unwrap().unwrap();

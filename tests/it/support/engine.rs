@@ -103,7 +103,7 @@ fn rows_of_file(path: &Path, sql: &str) -> Vec<Row> {
         ValueRef::Integer(number) => Some(number.to_string()),
         ValueRef::Real(number) => Some(number.to_string()),
         ValueRef::Text(text) => Some(String::from_utf8(text.to_vec()).unwrap()),
-        ValueRef::Blob(bytes) => Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
+        ValueRef::Blob(bytes) => Some(hex(bytes)),
     };
     let read = |row: &rusqlite::Row<'_>| Ok((0..columns).map(|n| column(row, n)).collect());
     query.query_map([], read).unwrap().map(Result::unwrap).collect()
@@ -134,6 +134,11 @@ pub fn ask(url: &str, sql: &str) -> Vec<SimpleQueryMessage> {
         })
     };
     std::thread::scope(|scope| scope.spawn(asking).join().unwrap())
+}
+
+/// Bytes in hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// Gives a config a data folder, and, where that is asked for, a schema of its

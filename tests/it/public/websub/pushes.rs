@@ -162,7 +162,7 @@ async fn a_push_that_was_answered_is_read_after_a_restart_and_not_for_ever() {
     let poisoned = feed_text(&origin.base(), &[], &["/3"]);
     let look = world.look();
     for (tries, body) in [(0, kept), (3, poisoned)] {
-        let body: String = body.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let body = crate::support::engine::hex(body.as_bytes());
         let (part, of_part, bytes) = match &look {
             Look::File(_) => ("", String::new(), format!("x'{body}'")),
             Look::Server(_) => ("part, ", format!("{}, ", id.0 & 255), format!("'\\x{body}'")),

@@ -73,8 +73,9 @@ const ARROWS: [(&str, &[&str]); 20] = [
 ];
 
 /// A crate that only files whose path begins so may name.
-const CRATES: [(&str, &[&str]); 10] = [
+const CRATES: [(&str, &[&str]); 11] = [
     ("rusqlite", &["src/store/"]),
+    ("tokio_postgres", &["src/store/"]),
     ("async_nats", &["src/egress", "src/log.rs"]),
     ("reqwest", &["src/fetch/"]),
     ("axum", &["src/serve/"]),

@@ -373,22 +373,32 @@ fn lease_defaults(config: &Config) -> LeaseDefaults {
 }
 
 /// The bearer token: the first line of the file, or that of the environment.
-/// Opens the store; stands by while another daemon works on it.
+/// Opens the store; stands by while another daemon works on it, or its server is
+/// away.
 async fn open_store(
     config: &Config,
     clock: &Clock,
     metrics: &Arc<Metrics>,
 ) -> Result<Store, AppError> {
-    let mut is_told = false;
+    let mut told = None;
     loop {
         let (config, clock, metrics) = (config.clone(), clock.clone(), Arc::clone(metrics));
         let opening = tokio::task::spawn_blocking(move || Store::open(&config, clock, metrics));
         let opened =
             opening.await.map_err(|e| AppError::Stopped(format!("the store did not open: {e}")))?;
         match opened {
-            Err(StoreError::Held(by)) => {
-                if !std::mem::replace(&mut is_told, true) {
-                    tracing::info!(by, "another daemon works on the store; this one stands by");
+            Err(why @ (StoreError::Held(_) | StoreError::Away(_))) => {
+                if told.as_ref() != Some(&why) {
+                    match &why {
+                        StoreError::Held(by) => {
+                            tracing::info!(
+                                by,
+                                "another daemon works on the store; this one stands by"
+                            );
+                        }
+                        error => tracing::warn!(%error, "the store is opened when it is back"),
+                    }
+                    told = Some(why);
                 }
                 tokio::time::sleep(STANDBY).await;
             }

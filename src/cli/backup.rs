@@ -18,6 +18,11 @@ pub struct Args {
 /// Writes the copy, on this machine only: the store is a file of it.
 pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(), Failure> {
     let config = super::source_of_truth::load_config(options)?;
+    if config.store.url.is_some() {
+        let why =
+            "the store is in a PostgreSQL database: copy it by the server's means, as pg_dump";
+        return Err(Failure::Usage(why.to_owned()));
+    }
     let (folder, file) = (config.daemon.data_dir, args.file.clone());
     let copied = tokio::task::spawn_blocking(move || backup(&folder, &file)).await;
     let bytes = copied.map_err(anyhow::Error::from)?.map_err(anyhow::Error::from)?;

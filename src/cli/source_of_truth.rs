@@ -168,7 +168,7 @@ pub fn load_config(options: &Options) -> Result<Config, ConfigError> {
 
 /// Is there anything to carry an order out on?
 fn has_store(config: &Config) -> bool {
-    config.daemon.data_dir.is_dir()
+    config.store.url.is_some() || config.daemon.data_dir.is_dir()
 }
 
 /// An address to listen on is no address to connect to when it means "all".

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::sql::{self, Connection, OptionalExtension, Row, params};
+use super::sql::{self, Connection, OptionalExtension, Row, ToSql, params};
 use jiff::Timestamp;
 use url::Url;
 
@@ -348,11 +348,8 @@ pub(super) fn status(
     now: Timestamp,
     steady: Timestamp,
 ) -> Result<StatusView, StoreError> {
-    let number = |sql: &str, arg: i64| -> Result<u64, StoreError> {
-        conn.prepare_cached(sql)
-            .and_then(|mut query| query.query_row([arg], |row| row.get::<i64>(0)))
-            .map(i64::unsigned_abs)
-            .map_err(engine)
+    let number = |sql: &str, values: &[&dyn ToSql]| -> Result<u64, StoreError> {
+        conn.query_row(sql, values, |row| row.get::<i64>(0)).map(i64::unsigned_abs).map_err(engine)
     };
     let now_ms = now.as_millisecond();
     let mut query = conn
@@ -362,29 +359,25 @@ pub(super) fn status(
         .query_map([now_ms - DAY_MS], |row| Ok((row.get(0)?, count(row, 1)?)))
         .and_then(Iterator::collect)
         .map_err(engine)?;
-    let database = size(path);
-    let log = size(&log_of(path));
+    let (database, log) = match conn {
+        Connection::Embedded(_) => (size(path), size(&log_of(path))),
+        Connection::Server(_) => (number("SELECT pg_database_size(current_database())", &[])?, 0),
+    };
     Ok(StatusView {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         now,
         started_at,
-        sites: number(
-            "SELECT count(*) FROM sites WHERE state <> 2 AND CAST(?1 AS BIGINT) = ?1",
-            0,
-        )?,
-        sources: number(
-            "SELECT count(*) FROM sources WHERE state = 0 AND CAST(?1 AS BIGINT) = ?1",
-            0,
-        )?,
+        sites: number("SELECT count(*) FROM sites WHERE state <> 2", &[])?,
+        sources: number("SELECT count(*) FROM sources WHERE state = 0", &[])?,
         sources_due: number(
             "SELECT count(*) FROM sources WHERE state = 0 AND next_poll_at <= ?1",
-            now_ms,
+            &[&now_ms],
         )?,
         sources_failing: number(
-            "SELECT count(*) FROM sources WHERE state = 0 AND failures > 0 AND CAST(?1 AS BIGINT) = ?1",
-            0,
+            "SELECT count(*) FROM sources WHERE state = 0 AND failures > 0",
+            &[],
         )?,
-        urls: number("SELECT coalesce(sum(urls), 0) FROM sites WHERE CAST(?1 AS BIGINT) = ?1", 0)?,
+        urls: number("SELECT coalesce(sum(urls), 0) FROM sites", &[])?,
         store_bytes: database + log,
         wal_bytes: log,
         polls_24h,

@@ -36,11 +36,7 @@ impl Readers {
         let home = self.home.clone();
         let idle = Arc::clone(&self.idle);
         let read = tokio::task::spawn_blocking(move || {
-            let conn = match lock(&idle).pop() {
-                Some(conn) => conn,
-                None => home.open_reader()?,
-            };
-            conn.begin_reading().map_err(super::engine)?;
+            let conn = begun(&home, &idle)?;
             let result = query(&conn);
             // A read has nothing to lose: however it ends, it ends here.
             if conn.rollback().is_ok() {
@@ -49,6 +45,24 @@ impl Readers {
             result
         });
         read.await.unwrap_or_else(|e| Err(StoreError::Engine(format!("a read panicked: {e}"))))
+    }
+}
+
+/// A connection on which a read transaction has begun: one that is idle, as long
+/// as it has not broken meanwhile, or a new one.
+fn begun(home: &Home, idle: &Mutex<Vec<Connection>>) -> Result<Connection, StoreError> {
+    loop {
+        let kept = lock(idle).pop();
+        let is_new = kept.is_none();
+        let conn = match kept {
+            Some(conn) => conn,
+            None => home.open_reader()?,
+        };
+        match conn.begin_reading().and_then(|()| conn.flush()) {
+            Ok(()) => return Ok(conn),
+            Err(error) if is_new => return Err(super::engine(error)),
+            Err(_) => {}
+        }
     }
 }
 

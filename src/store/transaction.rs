@@ -27,6 +27,17 @@ impl State {
         self.forget_lessons();
         self.kept_jobs = 0;
         self.connect_again()?;
+        let begun = self.begin_informed();
+        if matches!(begun, Err(StoreError::Away(_))) {
+            // It broke while nobody used it: nothing was asked of it yet.
+            self.connect_again()?;
+            return self.begin_informed();
+        }
+        begun
+    }
+
+    /// Begins a transaction, with memory as the tables are.
+    fn begin_informed(&mut self) -> Result<(), StoreError> {
         if self.trouble.is_stale {
             self.remember()?;
         }

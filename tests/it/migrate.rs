@@ -4,7 +4,6 @@
 //! its own in it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use sitemapd::config::Config;
@@ -74,7 +73,7 @@ impl Sites {
     }
 
     fn migration(&self) -> Migration {
-        let from: PathBuf = self.world.database();
+        let from = self.here().daemon.data_dir.join("sitemapd.db");
         Migration::new(&from, &self.there().store.url.unwrap())
     }
 

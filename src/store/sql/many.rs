@@ -15,7 +15,7 @@ use rusqlite::types::{ToSql, Value};
 use super::params::owned;
 use super::server::Session;
 use super::set::Set;
-use super::text::Text;
+use super::text::{Text, near_text};
 use super::{Connection, Result, Row, values};
 
 /// Rows of one statement of the embedded engine.
@@ -73,7 +73,8 @@ impl Many {
     ) -> Self {
         let [head, row, tail] = [head, row, tail].map(str::to_owned);
         let pattern = Pattern { head, row, tail, shared, width };
-        let near = GROUPS.map(|size| pattern.text(size));
+        // Looked up by its text each time: what it means to a server only is left out.
+        let near = GROUPS.map(|size| near_text(&pattern.text(size)));
         Self { pattern, near, far: Default::default(), set: None }
     }
 

@@ -15,6 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rusqlite::types::Value;
 
+/// Begins what is for a server only.
+const SERVER: &str = "/*pg:";
+
 /// A piece of a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
@@ -115,11 +118,21 @@ fn literal(values: &[Value], number: usize) -> i64 {
     }
 }
 
+/// A statement without what is for a server.
+pub(super) fn near_text(sql: &str) -> String {
+    let mut chosen = String::with_capacity(sql.len());
+    let mut rest = sql;
+    while let Some((before, own)) = rest.split_once(SERVER) {
+        chosen.push_str(before);
+        rest = own.split_once("*/").map_or("", |(_, after)| after);
+    }
+    chosen + rest
+}
+
 /// Leaves out what is for the embedded engine, and lets in what is for a server.
 fn choose(sql: &str) -> String {
     const LITE: &str = "/*lite*/";
     const END: &str = "/*end*/";
-    const SERVER: &str = "/*pg:";
     let mut chosen = String::with_capacity(sql.len());
     let mut rest = sql;
     while let Some(at) = rest.find("/*") {
@@ -191,6 +204,12 @@ mod tests {
         let (sent, values) = sent(sql, &[Value::Integer(7)]);
         assert_eq!(sent, "SELECT a FROM t  WHERE b = $1  AND part = ($1::BIGINT & 255)  /* why */");
         assert_eq!(values, [Value::Integer(7)]);
+    }
+
+    #[test]
+    fn the_embedded_engine_is_told_nothing_that_is_for_a_server() {
+        let sql = "INSERT INTO t (/*pg: part, */ a) VALUES (/*pg: ?1 & 255, */ ?1) /* why */";
+        assert_eq!(near_text(sql), "INSERT INTO t ( a) VALUES ( ?1) /* why */");
     }
 
     #[test]

@@ -90,9 +90,7 @@ async fn a_cut_connection_is_made_again_and_work_goes_on() {
     let look = Look::of(&two.config);
     lease(&store).await.unwrap();
     look.number("SELECT count(pg_terminate_backend(backend)) FROM nodes");
-    // The call that finds the connection cut may have been done or not.
-    let told = lease(&store).await;
-    assert!(matches!(told, Ok(_) | Err(StoreError::Away(_))), "{told:?}");
+    // Nothing was asked of it when it was cut, so nobody hears of that.
     lease(&store).await.unwrap();
     assert_eq!(look.rows("SELECT DISTINCT epoch FROM partitions"), [vec![Some("1".to_owned())]]);
 }

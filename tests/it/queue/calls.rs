@@ -133,7 +133,7 @@ async fn a_resumed_crawl_wakes_those_who_wait() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_who_wait_for_one_url_get_it_once() {
     let daemon = sleepy().await;
-    let waiting: Vec<_> = (0..16).map(|_| poll(&daemon, "1s")).collect();
+    let waiting: Vec<_> = (0..16).map(|_| poll(&daemon, "3s")).collect();
     until_waiting(&daemon).await;
     daemon.store.requeue("default".to_owned(), vec!["http://a.test/1".to_owned()]).await.unwrap();
     let mut got = 0;

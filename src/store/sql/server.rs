@@ -197,8 +197,8 @@ impl Session {
         let statement = self.prepared(text, values)?;
         let sent: Vec<Sent<'_>> = text.sent(values).map(Sent).collect();
         let rows = self.drive(self.client.query(&statement, &bound(&sent)))?;
-        if self.in_transaction.get() {
-            // It may have written: a row at least for each that it answers.
+        if !text.only_reads() {
+            // It wrote a row at least for each that it answers.
             let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
             self.changes.set(self.changes.get().saturating_add(count));
         }

@@ -37,6 +37,7 @@ pub(in crate::store) struct Text {
     sent: Vec<usize>,
     /// Those that are written out.
     literals: Vec<usize>,
+    only_reads: bool,
 }
 
 /// What a statement is prepared by: its text, and what is written out in it.
@@ -82,7 +83,14 @@ impl Text {
         }
         plain.push_str(rest);
         pieces.push(Piece::Plain(plain));
-        Self { id: COUNT.fetch_add(1, Ordering::Relaxed), pieces, sent, literals }
+        let only_reads = chosen.trim_start().starts_with("SELECT");
+        let id = COUNT.fetch_add(1, Ordering::Relaxed);
+        Self { id, pieces, sent, literals, only_reads }
+    }
+
+    /// Does it change nothing?
+    pub(super) fn only_reads(&self) -> bool {
+        self.only_reads
     }
 
     /// What it is prepared by for these values.

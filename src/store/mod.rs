@@ -403,6 +403,7 @@ fn engine(error: impl Into<sql::Error>) -> StoreError {
     match error.into() {
         sql::Error::Embedded(error) => embedded(&error),
         sql::Error::Server(error) => server::meaning(&error),
+        error @ sql::Error::Aborted => StoreError::Engine(error.to_string()),
         sql::Error::Away(why) => StoreError::Away(why),
     }
 }

@@ -35,6 +35,9 @@ pub(super) enum Error {
     /// On the server.
     #[error("{}", describe(.0))]
     Server(#[from] tokio_postgres::Error),
+    /// Something failed in a transaction that was to be committed.
+    #[error("the transaction failed before its end")]
+    Aborted,
     /// The server did not answer in time, and is not asked on this connection
     /// any more.
     #[error("the database server is away: {0}")]
@@ -152,9 +155,12 @@ impl Connection {
 
     /// Takes back what was written since a savepoint, and ends it.
     pub(super) fn rollback_to(&self, savepoint: &str) -> Result<()> {
-        // It is taken back because of what was sent, or without it.
-        let _ = self.flush();
-        self.execute_batch(&format!("ROLLBACK TO {savepoint}; RELEASE {savepoint}"))
+        match self {
+            Self::Embedded(conn) => {
+                Ok(conn.execute_batch(&format!("ROLLBACK TO {savepoint}; RELEASE {savepoint}"))?)
+            }
+            Self::Server(session) => session.rollback_to(savepoint),
+        }
     }
 
     /// Is no transaction open?

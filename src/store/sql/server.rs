@@ -85,6 +85,7 @@ impl Server {
             waiting: RefCell::default(),
             changes: Cell::new(0),
             in_transaction: Cell::new(false),
+            is_aborted: Cell::new(false),
             is_broken: Cell::new(false),
         })
     }
@@ -110,6 +111,8 @@ pub(in crate::store) struct Session {
     waiting: RefCell<Vec<Waiting>>,
     changes: Cell<u64>,
     in_transaction: Cell<bool>,
+    /// Has anything failed in the transaction that was not taken back since?
+    is_aborted: Cell<bool>,
     is_broken: Cell<bool>,
 }
 
@@ -184,12 +187,13 @@ impl Session {
         if self.waiting.borrow().len() < MOST_WAITING { Ok(()) } else { self.flush() }
     }
 
-    /// Waits for what was sent.
+    /// Waits for what was sent; an error also where anything else failed in the
+    /// transaction, and whoever asked for it went on.
     pub(super) fn flush(&self) -> Result<()> {
-        if self.waiting.borrow().is_empty() {
-            return Ok(());
+        if !self.waiting.borrow().is_empty() {
+            self.drive(async { Ok(()) })?;
         }
-        self.drive(async { Ok(()) })
+        if self.is_aborted.get() { Err(Error::Aborted) } else { Ok(()) }
     }
 
     /// Runs a statement, for what it answers.
@@ -242,6 +246,7 @@ impl Session {
             return Err(Error::Away("the connection is broken".to_owned()));
         }
         self.send_batch(sql)?;
+        self.is_aborted.set(false);
         self.in_transaction.set(true);
         Ok(())
     }
@@ -251,12 +256,22 @@ impl Session {
         self.leave(Box::pin(async move { client.batch_execute(sql).await }))
     }
 
-    /// Ends the transaction, however that turns out: after an error there is none.
+    /// Ends the transaction. One in which anything failed is refused and still
+    /// open: the server would take it back, and call that no error.
     pub(super) fn commit(&self) -> Result<()> {
-        self.in_transaction.set(false);
-        // A transaction that failed would be taken back, without an error.
         self.flush()?;
+        self.in_transaction.set(false);
         self.batch("COMMIT")
+    }
+
+    /// Takes back what was written since a savepoint, with whatever went wrong
+    /// since then, and ends it.
+    pub(super) fn rollback_to(&self, savepoint: &str) -> Result<()> {
+        // It is taken back because of these, or without them.
+        let _ = self.flush();
+        self.batch(&format!("ROLLBACK TO {savepoint}; RELEASE {savepoint}"))?;
+        self.is_aborted.set(false);
+        Ok(())
     }
 
     /// Takes the transaction back, with whatever else went wrong in it.
@@ -264,6 +279,7 @@ impl Session {
         self.in_transaction.set(false);
         // It is taken back because of these, or without them.
         let _ = self.flush();
+        self.is_aborted.set(false);
         self.batch("ROLLBACK")
     }
 
@@ -302,6 +318,9 @@ impl Session {
             self.is_broken.set(true);
             return Err(Error::Away("it does not answer".to_owned()));
         };
+        if answered.is_err() && self.in_transaction.get() {
+            self.is_aborted.set(true);
+        }
         if let Err(error) = &answered
             && error.code().is_none_or(Self::ends_with)
         {

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::select_all;
+use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -28,8 +29,8 @@ use crate::store::{Store, StoreError};
 pub const DRAIN: Duration = Duration::from_secs(8);
 /// Expired leases are taken back this often.
 const REAP_EVERY: Duration = Duration::from_secs(1);
-/// A daemon that stands by looks again after this.
-const STANDBY: Duration = Duration::from_secs(1);
+/// While the store's server is away, it is tried again after this.
+const AWAY: Duration = Duration::from_secs(1);
 /// Housekeeping is looked at this often.
 const MAINTAIN_EVERY: Duration = Duration::from_secs(60);
 /// Longest that the poll loop may not go round: several times its longest pause.
@@ -113,6 +114,7 @@ pub struct App {
     server: Server,
     public: Option<Server>,
     frontier: Option<Server>,
+    internal: Option<Server>,
     levels: Arc<OnceLock<LevelDoor>>,
     ready: Readiness,
     poller: Arc<Poller>,
@@ -139,7 +141,9 @@ impl App {
         let token = read_token(&config)?;
         let fetcher = build_fetcher(&config, &clock, lookup)?;
         let guard = fetcher.guard().clone();
-        let store = open_store(&config, &clock, &metrics).await?;
+        let internal = listen_to_peers(&config).await?;
+        let address = internal.as_ref().and_then(|listener| listener.local_addr().ok());
+        let store = open_store(&config, &clock, &metrics, address).await?;
         let (defaults, defaults_seen) = watch::channel(lease_defaults(&config));
         let egress = Egress::new(
             config.egress.nats.clone(),
@@ -185,6 +189,10 @@ impl App {
             }
             None => None,
         };
+        let internal = internal
+            .zip(address)
+            .map(|(bound, at)| Server::of_peers(bound, state.clone()).map_err(failed(at)))
+            .transpose()?;
         let frontier = match config.listen.grpc {
             Some(addr) => {
                 let bound = Server::bind_frontier(addr, state.clone()).await;
@@ -202,6 +210,7 @@ impl App {
             server,
             public,
             frontier,
+            internal,
             levels,
             ready,
             poller,
@@ -252,6 +261,7 @@ impl App {
     ) -> Result<(), AppError> {
         let Self { store, clock, metrics, server, public, frontier, ready, poller, egress, .. } =
             self;
+        let internal = self.internal;
         let (config, defaults) = (self.config, self.defaults);
         // A task that ends by itself takes the others with it.
         let inner = stop.child_token();
@@ -259,14 +269,17 @@ impl App {
         let minding = tokio::spawn(Arc::clone(&poller).mind_pushes(inner.clone()));
         let hearing = tokio::spawn(listen_if(public, inner.clone()));
         let fronting = tokio::spawn(listen_if(frontier, inner.clone()));
+        let sharing = tokio::spawn(share(store.clone(), internal, inner.clone()));
         let pushing = tokio::spawn(Arc::clone(&poller).mind_hubs(inner.clone()));
         let publishing = tokio::spawn(egress.run(inner.clone()));
         let polling = tokio::spawn(poller.run(inner.clone()));
         let reaping = tokio::spawn(reap(store.clone(), clock.clone(), metrics, inner.clone()));
         let tending = tokio::spawn(maintain(store.clone(), clock, inner.clone()));
         ready.set(true);
-        let mut tasks =
-            [serving, polling, reaping, tending, hearing, minding, pushing, fronting, publishing];
+        let mut tasks = [
+            serving, polling, reaping, tending, hearing, minding, pushing, fronting, publishing,
+            sharing,
+        ];
         let names = [
             "the API",
             "the poll loop",
@@ -277,6 +290,7 @@ impl App {
             "the minder of hubs",
             "the frontier",
             "the egress",
+            "the listener for other daemons",
         ];
         let failing = store.clone();
         let mut failed = std::pin::pin!(failing.failed());
@@ -330,6 +344,14 @@ async fn listen_if(server: Option<Server>, stop: CancellationToken) {
     }
 }
 
+/// Does what other daemons ask, and tells them of what may be theirs to do.
+async fn share(store: Store, server: Option<Server>, stop: CancellationToken) {
+    tokio::select! {
+        () = listen_if(server, stop) => {}
+        () = store.tell_peers() => {}
+    }
+}
+
 /// A new config: sites and policies at once, the rest as it is next looked at.
 async fn take_over(
     store: &Store,
@@ -372,41 +394,39 @@ fn lease_defaults(config: &Config) -> LeaseDefaults {
     LeaseDefaults { ttl: config.queue.lease, per_host: config.politeness.per_host }
 }
 
-/// The bearer token: the first line of the file, or that of the environment.
-/// Opens the store; stands by while another daemon works on it, or its server is
-/// away.
+/// Opens the store; waits while its server is away.
 async fn open_store(
     config: &Config,
     clock: &Clock,
     metrics: &Arc<Metrics>,
+    address: Option<SocketAddr>,
 ) -> Result<Store, AppError> {
-    let mut told = None;
+    let mut is_told = false;
     loop {
         let (config, clock, metrics) = (config.clone(), clock.clone(), Arc::clone(metrics));
-        let opening = tokio::task::spawn_blocking(move || Store::open(&config, clock, metrics));
-        let opened =
-            opening.await.map_err(|e| AppError::Stopped(format!("the store did not open: {e}")))?;
-        match opened {
-            Err(why @ (StoreError::Held(_) | StoreError::Away(_))) => {
-                if told.as_ref() != Some(&why) {
-                    match &why {
-                        StoreError::Held(by) => {
-                            tracing::info!(
-                                by,
-                                "another daemon works on the store; this one stands by"
-                            );
-                        }
-                        error => tracing::warn!(%error, "the store is opened when it is back"),
-                    }
-                    told = Some(why);
-                }
-                tokio::time::sleep(STANDBY).await;
-            }
-            opened => return Ok(opened?),
+        let open = move || Store::open_at(&config, clock, metrics, address);
+        let opened = tokio::task::spawn_blocking(open)
+            .await
+            .map_err(|e| AppError::Stopped(format!("the store did not open: {e}")))?;
+        let Err(error @ StoreError::Away(_)) = opened else { return Ok(opened?) };
+        if !std::mem::replace(&mut is_told, true) {
+            tracing::warn!(%error, "the store is opened when it is back");
         }
+        tokio::time::sleep(AWAY).await;
     }
 }
 
+/// Where other daemons that share the store reach this one.
+async fn listen_to_peers(config: &Config) -> Result<Option<TcpListener>, AppError> {
+    if config.store.url.is_none() {
+        return Ok(None);
+    }
+    let addr = config.listen.internal;
+    let bound = TcpListener::bind(addr).await;
+    bound.map(Some).map_err(|source| AppError::Listen { addr, source })
+}
+
+/// The bearer token: the first line of the file, or that of the environment.
 fn read_token(config: &Config) -> Result<Option<String>, AppError> {
     let Some(path) = &config.listen.token_file else {
         return Ok(config.listen.token.as_ref().map(|token| token.as_str().to_owned()));

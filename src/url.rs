@@ -44,7 +44,7 @@ pub struct SiteRules {
 }
 
 /// A URL that belongs to the site, as the store keeps it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Admitted {
     /// `scheme://host[:port]`, the default port left out.
     pub authority: Arc<str>,

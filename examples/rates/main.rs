@@ -222,6 +222,7 @@ async fn origin(store: &Store) -> anyhow::Result<Origin> {
         window: false,
         generation: 1,
         moves: Signal::Lastmod,
+        tenure: target.tenure,
     })
 }
 

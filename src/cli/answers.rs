@@ -350,6 +350,23 @@ pub struct Status {
     /// The queues.
     #[serde(default)]
     pub queues: Vec<Queue>,
+    /// The daemons that share the store.
+    #[serde(default)]
+    pub nodes: Vec<Node>,
+}
+
+/// A daemon that shares the store.
+#[derive(Debug, Deserialize)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Where others reach it.
+    #[serde(default)]
+    pub address: Option<String>,
+    /// When it joined.
+    pub since: Timestamp,
+    /// Partitions that it has.
+    pub partitions: u32,
 }
 
 /// Reads an answer as one of these types.

@@ -1,6 +1,6 @@
 //! `sitemapd status`: the whole at a glance.
 
-use super::answers::{self, Queue, Status};
+use super::answers::{self, Node, Queue, Status};
 use super::humane::{self, bytes, count, number};
 use super::output::{Output, Tone};
 use super::question::Question;
@@ -55,7 +55,31 @@ pub async fn run(options: &Options, out: &mut Output) -> Result<(), Failure> {
         ),
     )?;
     out.line("")?;
-    Ok(queues(&status.queues, status.now).print(out)?)
+    queues(&status.queues, status.now).print(out)?;
+    if !status.nodes.is_empty() {
+        out.line("")?;
+        nodes(&status.nodes, status.now).print(out)?;
+    }
+    Ok(())
+}
+
+/// Who has how much of a shared store.
+fn nodes(nodes: &[Node], now: jiff::Timestamp) -> Table {
+    let mut table = Table::new(&[
+        ("daemon", Align::Elastic),
+        ("address", Align::Left),
+        ("joined", Align::Right),
+        ("partitions", Align::Right),
+    ]);
+    for node in nodes {
+        table.row(vec![
+            node.name.as_str().into(),
+            node.address.as_deref().unwrap_or("-").into(),
+            humane::when(node.since, now).into(),
+            u64::from(node.partitions).into(),
+        ]);
+    }
+    table
 }
 
 fn fact(out: &mut Output, name: &str, value: &str) -> std::io::Result<()> {

@@ -47,6 +47,7 @@ impl Default for Config {
                 public: None,
                 public_url: None,
                 grpc: None,
+                internal: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
                 token: None,
             },
             fetch: Fetch::default(),

@@ -93,6 +93,9 @@ pub struct Listen {
     pub public_url: Option<Url>,
     /// Clients of the `URLFrontier` protocol; nobody where it is not set.
     pub grpc: Option<SocketAddr>,
+    /// Other daemons that share a store on a server; not used with a file. Port 0
+    /// lets the system pick one, which they learn from the store.
+    pub internal: SocketAddr,
     /// The token itself, from the environment; used where no file is named.
     pub token: Option<env::Token>,
 }

@@ -55,6 +55,7 @@ pub(super) struct RawListen {
     pub(super) public: Leaf,
     pub(super) public_url: Leaf,
     pub(super) grpc: Leaf,
+    pub(super) internal: Leaf,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -9,7 +9,7 @@ use super::{Config, Site, site};
 /// Keys that are read once, when the daemon starts: sockets, the data folder
 /// and its locks, what the HTTP client and the log format are built from, and the
 /// broker's session.
-const RESTART: [&str; 31] = [
+const RESTART: [&str; 32] = [
     "daemon.contact",
     "daemon.data_dir",
     "daemon.user_agent",
@@ -35,6 +35,7 @@ const RESTART: [&str; 31] = [
     "fetch.total_timeout",
     "listen.api",
     "listen.grpc",
+    "listen.internal",
     "listen.public",
     "listen.public_url",
     "listen.token_file",

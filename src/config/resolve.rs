@@ -98,6 +98,7 @@ fn listen(listen: &mut Listen, raw: &RawListen, env: &Env, reader: &mut Reader<'
         let message = "is where listen.public is reached from outside, and that is not set";
         reader.fault_at(&[&raw.public_url], message.to_owned());
     }
+    reader.set(&mut listen.internal, &raw.internal, listener);
     reader.set(&mut listen.grpc, &raw.grpc, |v| listener(v).map(Some));
     let file = reader.file();
     reader.set(&mut listen.token_file, &raw.token_file, |v| file(v).map(Some));

@@ -88,6 +88,7 @@ fn daemon_and_listen(config: &Config, list: &mut List) {
     list.add_some("listen.token_file", config.listen.token_file.as_deref().map(path));
     list.add_some("listen.public", config.listen.public.map(|addr| addr.to_string()));
     list.add_some("listen.public_url", config.listen.public_url.as_ref().map(url::Url::to_string));
+    list.add("listen.internal", config.listen.internal.to_string());
     list.add_some("listen.grpc", config.listen.grpc.map(|addr| addr.to_string()));
 }
 

@@ -39,7 +39,7 @@ pub struct SnapshotEntry {
 }
 
 /// What an entry became in the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Row {
     /// This row.
     Url(UrlId),
@@ -49,7 +49,7 @@ pub enum Row {
 
 /// Why an entry was not admitted. Remembered, so that an unchanged document
 /// judges no URL twice; a new reader epoch judges all of them again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[repr(u8)]
 pub enum Rejection {
     /// Another host, or another directory, than the site's scope allows.
@@ -67,7 +67,7 @@ pub enum Rejection {
 }
 
 /// The protocol's hints to the order of crawling.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct EntryHints {
     /// `<changefreq>`.
     pub changefreq: Option<ChangeFreq>,

@@ -20,6 +20,7 @@ fn status() -> StatusView {
         wal_bytes: 6,
         polls_24h: BTreeMap::new(),
         changes_24h: Counts::default(),
+        nodes: Vec::new(),
         queues: vec![QueueView {
             crawl: "a\"b".to_owned(),
             queued: 7,

@@ -279,7 +279,7 @@ pub struct Alternate {
 }
 
 /// What the fields of a page mean for its place in the queue.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Marks {
     /// What its videos say of their end.
     pub expiry: Expiry,
@@ -288,7 +288,7 @@ pub struct Marks {
 }
 
 /// What the videos of a page say of their end.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Expiry {
     /// It has none.
     #[default]

@@ -9,7 +9,18 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 /// How much of a date its writer gave. Ordered from coarse to fine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 pub enum Precision {
     /// `2026`
     Year,
@@ -125,6 +136,45 @@ impl<'de> serde::Deserialize<'de> for Lastmod {
     }
 }
 
+/// A lastmod and how precisely it was given, for where that must not be lost.
+pub(crate) mod exact {
+    use jiff::Timestamp;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{Lastmod, Precision};
+
+    type Parts = (Timestamp, Precision);
+
+    pub(crate) fn serialize<S: Serializer>(date: &Lastmod, to: S) -> Result<S::Ok, S::Error> {
+        (date.at, date.precision).serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Lastmod, D::Error> {
+        Parts::deserialize(from).map(|(at, precision)| Lastmod { at, precision })
+    }
+
+    /// The same where there may be none.
+    pub(crate) mod option {
+        use super::{Deserialize, Deserializer, Lastmod, Parts, Serialize, Serializer};
+
+        // The signature is what serde calls.
+        #[allow(clippy::ref_option)]
+        pub(crate) fn serialize<S: Serializer>(
+            date: &Option<Lastmod>,
+            to: S,
+        ) -> Result<S::Ok, S::Error> {
+            date.map(|date| (date.at, date.precision)).serialize(to)
+        }
+
+        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+            from: D,
+        ) -> Result<Option<Lastmod>, D::Error> {
+            let parts = <Option<Parts>>::deserialize(from)?;
+            Ok(parts.map(|(at, precision)| Lastmod { at, precision }))
+        }
+    }
+}
+
 /// `<changefreq>` of the Sitemaps protocol: a hint, not a command.
 #[derive(
     Debug,
@@ -235,6 +285,16 @@ impl schemars::JsonSchema for Priority {
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({ "type": "number", "minimum": 0, "maximum": 1 })
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Priority {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = f64::deserialize(deserializer)?;
+        // Within 0 and 1,000.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let thousandths = (value.clamp(0.0, 1.0) * 1000.0).round() as u16;
+        Ok(Self(thousandths))
     }
 }
 

@@ -24,7 +24,7 @@ pub const MAX_WAIT: Duration = Duration::from_secs(60);
 pub const MAX_TTL: Duration = Duration::from_secs(12 * 3600);
 
 /// What a fetcher asks for.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct LeaseRequest {
     /// Most URLs wanted, 1 to [`MAX_LEASE`].
     pub max: u32,
@@ -43,16 +43,18 @@ pub struct LeaseRequest {
 }
 
 /// What a fetcher gets.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
 pub struct LeaseBatch {
     /// The URLs, in the order they should be fetched.
     pub urls: Vec<Leased>,
     /// When the next URL of this crawl may be leased, if any is queued.
     pub next_due_at: Option<Timestamp>,
+    /// Is it what an earlier call with the same id was given?
+    pub is_again: bool,
 }
 
 /// One leased URL.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct Leased {
     /// Names this lease; settles it once.
     pub token: Token,
@@ -103,7 +105,7 @@ pub struct Leased {
 }
 
 /// What a fetcher reports of one lease.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct Settlement {
     /// Which lease.
     pub token: Token,
@@ -134,7 +136,7 @@ pub struct Settlement {
 }
 
 /// What became of a token that was settled, extended or released.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TokenResult {
     /// Done, or done before within the hour.

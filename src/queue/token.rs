@@ -9,7 +9,7 @@ use crate::model::UrlId;
 ///
 /// The random part makes it unguessable; the row part finds the lease without
 /// an index over random keys, which would dirty a random page per lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Token {
     /// The row that is leased.
     pub url: UrlId,

@@ -7,7 +7,7 @@
 use std::ops::{Index, IndexMut};
 
 /// Why a page may have changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Signal {
     /// Its lastmod is strictly newer, by a habit that may be believed.
     Lastmod,

@@ -286,6 +286,7 @@ impl Poll<'_> {
             window,
             generation: self.target.generation + 1,
             moves: Signal::Lastmod,
+            tenure: self.target.tenure,
         }
     }
 

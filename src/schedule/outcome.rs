@@ -302,6 +302,7 @@ impl Poller {
         let kept = self
             .store
             .finish_poll(PollEnd {
+                tenure: target.tenure,
                 source: target.id,
                 at: began,
                 took_ms: i64::try_from(took.as_millis()).unwrap_or(i64::MAX),

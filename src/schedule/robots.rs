@@ -170,6 +170,10 @@ impl Poller {
         {
             return Ok(Some(copy));
         }
+        if !self.store.may_ask_robots(authority.to_owned()).await? {
+            // Its owner asks for it; whoever waits for it comes back.
+            return Ok(None);
+        }
         let asked = self.robots.asked(source);
         let turn = asked.turn.lock().await;
         if let Some(copy) = self.robots.get(authority).filter(|copy| copy.holds(now)) {

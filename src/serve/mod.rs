@@ -19,6 +19,7 @@ pub mod message;
 mod openapi;
 mod operate;
 mod page;
+mod peers;
 mod ping;
 mod problem;
 mod public;

@@ -273,9 +273,10 @@ impl From<StoreError> for Problem {
                      it has started again.",
                 )
             }
-            StoreError::Held(by) => {
-                Self::new(Kind::Unavailable, format!("Another daemon, {by}, works on the store."))
-            }
+            StoreError::Elsewhere => Self::new(
+                Kind::Unavailable,
+                "Another daemon is about to have that part of the store.",
+            ),
             StoreError::NotFound(detail) => Self::new(Kind::NotFound, detail),
             StoreError::Gone(detail) => Self::new(Kind::Gone, detail),
             StoreError::Refused(detail) => Self::new(Kind::Refused, detail),
@@ -343,7 +344,7 @@ mod tests {
             (StoreError::Closed, Kind::Unavailable, 503),
             (StoreError::Busy, Kind::Busy, 503),
             (StoreError::Away(text()), Kind::Unavailable, 503),
-            (StoreError::Held(text()), Kind::Unavailable, 503),
+            (StoreError::Elsewhere, Kind::Unavailable, 503),
             (StoreError::Full, Kind::StorageFull, 503),
             (StoreError::NotFound(text()), Kind::NotFound, 404),
             (StoreError::Gone(text()), Kind::Gone, 410),

@@ -31,6 +31,7 @@ use super::extract::BodyBudget;
 use super::frontier;
 use super::limits::key_of;
 use super::openapi::Routes;
+use super::peers;
 use super::public::{self, Peer};
 use super::watch::REQUEST_TIMEOUT;
 use super::wire::grouped;
@@ -63,6 +64,8 @@ const MAX_PUBLIC_CONNECTIONS: usize = 256;
 const MAX_OF_CLIENT: usize = 16;
 /// Connections at once of clients of the frontier, within the same share.
 const MAX_FRONTIER_CONNECTIONS: usize = 256;
+/// Connections at once of other daemons, within the same share.
+const MAX_PEER_CONNECTIONS: usize = 256;
 /// Calls at once on one of them.
 const MAX_CALLS: u32 = 100;
 /// Bytes that its client may send before they are read: of a call, and of all.
@@ -84,6 +87,8 @@ enum Door {
     Public,
     /// Crawlers that speak the frontier protocol, over HTTP/2.
     Frontier,
+    /// Other daemons that share the store.
+    Peers,
 }
 
 /// A listener, bound and not yet served.
@@ -108,6 +113,12 @@ impl Server {
     /// Binds the listener of the frontier protocol.
     pub async fn bind_frontier(addr: SocketAddr, state: ServeState) -> io::Result<Self> {
         Self::bind_door(addr, state, Door::Frontier).await
+    }
+
+    /// Serves other daemons by a listener that they know of already.
+    pub fn of_peers(listener: TcpListener, state: ServeState) -> io::Result<Self> {
+        let bound = listener.local_addr()?;
+        Ok(Self { listener, bound, state, door: Door::Peers })
     }
 
     async fn bind_door(addr: SocketAddr, state: ServeState, door: Door) -> io::Result<Self> {
@@ -144,6 +155,10 @@ impl Server {
                     of_client: Some(Arc::default()),
                     ..Connections::new(inner, metrics, stop, share(MAX_PUBLIC_CONNECTIONS))
                 }
+            }
+            Door::Peers => {
+                let router = peers::router(state.store);
+                Connections::new(router, metrics, stop, share(MAX_PEER_CONNECTIONS))
             }
             Door::Frontier => {
                 let router = frontier::router(state, bound, stop.clone());

@@ -7,6 +7,7 @@
 
 use super::sql::{Connection, OptionalExtension, params};
 
+use super::learn::Learning;
 use super::state::State;
 use super::{StoreError, engine};
 use crate::config::Budget;
@@ -101,14 +102,33 @@ impl Ledger {
         .map_err(engine)
     }
 
-    pub(super) fn write(&self, conn: &Connection, crawl: CrawlId) -> Result<(), StoreError> {
+    /// Writes what has been added since `base`, which is as the table had it:
+    /// others may have added to the counts meanwhile. The price is written by
+    /// whoever moves it.
+    pub(super) fn write(
+        &self,
+        conn: &Connection,
+        crawl: CrawlId,
+        base: &Self,
+    ) -> Result<(), StoreError> {
         let (pace, hours) = self.pace.kept();
+        let more = |now: u32, before: u32| i64::from(now) - i64::from(before);
         conn.prepare_cached(
             "INSERT INTO prices (crawl_id, price, pace, overdue, hours, ticked_at, settled,
                                             leased, leased_overdue, asked)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
-                 ON CONFLICT (crawl_id) DO UPDATE SET price = ?2, pace = ?3, overdue = ?4, hours = ?5,
-                     ticked_at = ?6, settled = ?7, leased = ?8, leased_overdue = ?9, asked = ?10",
+                 ON CONFLICT (crawl_id) DO UPDATE SET
+                     price = CASE WHEN ?11 = 1 THEN excluded.price ELSE prices.price END,
+                     pace = CASE WHEN ?11 = 1 THEN excluded.pace ELSE prices.pace END,
+                     overdue = CASE WHEN ?11 = 1 THEN excluded.overdue ELSE prices.overdue END,
+                     hours = CASE WHEN ?11 = 1 THEN excluded.hours ELSE prices.hours END,
+                     ticked_at = CASE WHEN ?11 = 1 THEN excluded.ticked_at ELSE prices.ticked_at END,
+                     settled = /*lite*/ max /*end*/ /*pg: GREATEST */ (prices.settled + excluded.settled, 0),
+                     leased = /*lite*/ max /*end*/ /*pg: GREATEST */ (prices.leased + excluded.leased, 0),
+                     leased_overdue = /*lite*/ max /*end*/ /*pg: GREATEST */
+                         (prices.leased_overdue + excluded.leased_overdue, 0),
+                     asked = CASE WHEN ?11 = 1 OR excluded.asked > prices.asked THEN excluded.asked
+                                  ELSE prices.asked END",
         )
         .and_then(|mut replace| {
             replace.execute(params![
@@ -118,14 +138,32 @@ impl Ledger {
                 self.overdue.kept().0,
                 hours,
                 self.ticked_at,
-                self.settled,
-                self.leased,
-                self.leased_overdue,
+                more(self.settled, base.settled),
+                more(self.leased, base.leased),
+                more(self.leased_overdue, base.leased_overdue),
                 self.asked as i64,
+                i64::from(self.ticked_at != base.ticked_at),
             ])
         })
         .map(|_| ())
         .map_err(engine)
+    }
+
+    /// The same before anything of it was written.
+    pub(super) fn unwritten(&self) -> Self {
+        Self { ticked_at: 0, settled: 0, leased: 0, leased_overdue: 0, ..*self }
+    }
+
+    /// As the table has it now, with what we have added since it was `base`.
+    fn caught_up(self, base: &Self, table: Self) -> Self {
+        let added = |now: u32, before: u32, there: u32| there + now.saturating_sub(before);
+        Self {
+            settled: added(self.settled, base.settled, table.settled),
+            leased: added(self.leased, base.leased, table.leased),
+            leased_overdue: added(self.leased_overdue, base.leased_overdue, table.leased_overdue),
+            asked: self.asked.max(table.asked),
+            ..table
+        }
     }
 
     /// A refreshing fetch was settled.
@@ -178,7 +216,21 @@ impl State {
         }
         let ledger = Ledger::read(&self.conn, crawl, self.policy.opening_price)?;
         self.learning.ledgers.insert(crawl, ledger);
+        self.learning.bases.insert(crawl, ledger);
         Ok(ledger)
+    }
+
+    /// Hears what others who share the store have done to the price.
+    pub(super) fn catch_up_prices(&mut self) -> Result<(), StoreError> {
+        let opening = self.policy.opening_price;
+        let Learning { ledgers, bases, .. } = &mut self.learning;
+        for (crawl, ledger) in ledgers {
+            let table = Ledger::read(&self.conn, *crawl, opening)?;
+            if let Some(base) = bases.insert(*crawl, table) {
+                *ledger = ledger.caught_up(&base, table);
+            }
+        }
+        Ok(())
     }
 
     /// Changes what moves the price, to be written with this transaction.
@@ -214,7 +266,8 @@ impl State {
     /// Somebody leases: the price follows what was settled and what is due,
     /// if an hour has passed.
     pub(super) fn tick_price(&mut self, crawl: CrawlId) -> Result<(), StoreError> {
-        if !self.policy.learns() {
+        // Of those who share a store one moves the price for all.
+        if !self.policy.learns() || !self.owns(0) {
             return Ok(());
         }
         let (ledger, now) = (self.ledger(crawl)?, self.steady_ms());
@@ -276,7 +329,8 @@ impl State {
         }
         let unseen = hosts_due.saturating_sub(tallies.len());
         let mean = if hosts > 0 { sum / count(hosts as u64) } else { 0.0 };
-        Ok(sum + mean * count(unseen as u64))
+        // Hosts are dealt by their hash, so those of others are as ours.
+        Ok((sum + mean * count(unseen as u64)) / self.share())
     }
 
     /// Requests that the clock of a host allows in an hour.

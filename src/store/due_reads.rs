@@ -24,7 +24,9 @@ pub(super) fn due_sources(
              WHERE state = 0 AND next_poll_at <= ?1 GROUP BY host_id ORDER BY due, id /*end*/
              /*pg: SELECT id, host_id, due FROM
                  (SELECT DISTINCT ON (host_id) id, host_id, next_poll_at AS due FROM sources
-                  WHERE state = 0 AND next_poll_at <= ?1 ORDER BY host_id, next_poll_at, id) longest
+                  WHERE state = 0 AND next_poll_at <= ?1 AND (host_id & 255) = ANY(ARRAY(SELECT part FROM
+                      partitions WHERE node = current_setting('sitemapd.node', true)))
+                  ORDER BY host_id, next_poll_at, id) longest
              ORDER BY due, id */
              LIMIT ?2",
         )
@@ -71,7 +73,8 @@ pub(super) fn still_due(
     now: Timestamp,
 ) -> Result<Option<PollTarget>, StoreError> {
     conn.prepare_cached(&format!(
-        "{TARGET} WHERE s.id = ?1 /*pg: AND s.part = (?1 & 255) */ AND s.state = 0 AND s.next_poll_at <= ?2"
+        "{TARGET} WHERE s.id = ?1 /*pg: AND s.part = (?1 & 255) */ AND s.state = 0 AND s.next_poll_at <= ?2
+         /*ours: s.part */"
     ))
     .and_then(|mut query| {
         query.query_row(params![id.0, now.as_millisecond()], read_target).optional()
@@ -82,9 +85,10 @@ pub(super) fn still_due(
 /// When the next source is due, if any is polled at all.
 pub(super) fn next_source_due(conn: &Connection) -> Result<Option<Timestamp>, StoreError> {
     conn.prepare_cached(
-        "SELECT min(next_poll_at) FROM sources WHERE state = 0 AND next_poll_at IS NOT NULL",
+        "SELECT next_poll_at FROM sources WHERE state = 0 AND next_poll_at IS NOT NULL
+             /*ours: (host_id & 255) */ ORDER BY next_poll_at LIMIT 1",
     )
-    .and_then(|mut query| query.query_row((), |row| row.get::<Option<i64>>(0)))
+    .and_then(|mut query| query.query_row((), |row| row.get::<i64>(0)).optional())
     .map(|at| at.map(timestamp))
     .map_err(engine)
 }
@@ -96,7 +100,7 @@ pub(super) fn unseen_home(
 ) -> Result<Option<PollTarget>, StoreError> {
     conn.prepare_cached(&format!(
         "{TARGET} WHERE s.id = (SELECT id FROM sources WHERE site_id = ?1 AND role = 1 AND state = 0
-             AND last_poll_at IS NULL LIMIT 1)"
+             AND last_poll_at IS NULL /*ours: part */ LIMIT 1)"
     ))
     .and_then(|mut query| query.query_row([site.0], read_target).optional())
     .map_err(engine)

@@ -4,6 +4,7 @@
 //! `apply`, which does nothing where the row says so already.
 
 use super::extensions::Said;
+use super::hosts::partition;
 use super::views::Counts;
 use crate::diff::snapshot::{EntryHints, Row};
 use crate::model::{CrawlId, Lastmod, SiteId, SourceId, UrlId, UrlKind};
@@ -16,7 +17,7 @@ use crate::url::Admitted;
 pub const CHUNK: usize = 5_000;
 
 /// What a chunk belongs to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
 pub struct Origin {
     /// The source that was read.
     pub source: SourceId,
@@ -30,10 +31,30 @@ pub struct Origin {
     pub generation: i64,
     /// What newer lastmods are as signals, by the source's habit.
     pub moves: Signal,
+    /// Whoever reads the source has its partition in this epoch: what is told
+    /// after it has moved on changes nothing. Always 0 in a file.
+    pub tenure: i64,
+}
+
+impl Effect {
+    /// The partition of its URL, on a server.
+    pub(super) fn partition(&self) -> i64 {
+        match self {
+            Self::Admit { url, .. } => partition(&url.authority),
+            Self::Changed { url, .. }
+            | Self::Touched { url, .. }
+            | Self::Regressed { url, .. }
+            | Self::Hints { url, .. }
+            | Self::Missing { url }
+            | Self::Drop { url }
+            | Self::Unwant { url }
+            | Self::Extensions { url, .. } => url.0 & 255,
+        }
+    }
 }
 
 /// One difference, ready to be applied.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub enum Effect {
     /// The source lists a URL that it did not list before.
     Admit {
@@ -44,6 +65,7 @@ pub enum Effect {
         /// As listed, where that differs.
         raw: Option<String>,
         /// As listed.
+        #[serde(with = "crate::model::exact::option")]
         lastmod: Option<Lastmod>,
         /// As listed.
         hints: EntryHints,
@@ -55,6 +77,7 @@ pub enum Effect {
         /// The row.
         url: UrlId,
         /// As listed now.
+        #[serde(with = "crate::model::exact")]
         lastmod: Lastmod,
         /// As listed now.
         hints: EntryHints,
@@ -78,6 +101,7 @@ pub enum Effect {
         /// The row.
         url: UrlId,
         /// As listed now.
+        #[serde(with = "crate::model::exact::option")]
         lastmod: Option<Lastmod>,
         /// As listed now.
         hints: EntryHints,
@@ -107,7 +131,7 @@ pub enum Effect {
 }
 
 /// What became of a chunk.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
 pub struct Applied {
     /// Rows for the slots of [`Effect::Admit`].
     pub rows: Vec<(u32, Row)>,

@@ -27,7 +27,7 @@ const LARGE_PART: usize = 256 * 1024;
 const NEVER: i64 = 0;
 
 /// What one source says of one URL.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Said {
     /// [`Extensions`] as JSON.
     pub data: String,

@@ -1,11 +1,14 @@
 //! What fetchers ask of the store: lease, settle, extend, release.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::sql::Connection;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
+use super::hosts::{partition, partition_of_url};
+use super::orders::{Order, Reply};
 use super::state::State;
 use super::stream::{self, ChangeCursor, ChangeFilter, ChangePage};
 use super::writer::Lane;
@@ -14,10 +17,78 @@ use crate::model::UrlId;
 use crate::model::extension::Extensions;
 use crate::queue::{LeaseBatch, LeaseRequest, Settlement, Token, TokenResult};
 
+/// One lease in so many begins with another daemon.
+const ELSEWHERE_FIRST: usize = 4;
+/// Who waits for URLs to come due asks other daemons again after this.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
 impl Store {
-    /// Leases what is due now, without waiting.
+    /// Leases what is due now, without waiting. Where the store is shared, all
+    /// calls with one id come to one daemon: of two at once the second hears
+    /// what the first was given.
     pub async fn lease(&self, request: LeaseRequest) -> Result<LeaseBatch, StoreError> {
-        self.write(Lane::Hot, move |state| state.lease(&request)).await
+        match &request.request_id {
+            Some(id) if self.is_shared() => {
+                let part = partition(id);
+                self.on_owner(part, Order::LeaseAll(request)).await?.leased()
+            }
+            _ => self.lease_for(request).await,
+        }
+    }
+
+    /// Leases of what is ours, and where that is not enough of what is others'.
+    /// One call in a few begins with another daemon, so that a fetcher that always
+    /// asks the same one starves nobody's URLs.
+    pub(super) async fn lease_for(&self, request: LeaseRequest) -> Result<LeaseBatch, StoreError> {
+        let Some(peers) = self.inner.peers.as_ref().filter(|_| self.is_shared()) else {
+            return self.write(Lane::Hot, move |state| state.lease(&request, false)).await;
+        };
+        let mut others = peers.others();
+        let turn = self.inner.turn.fetch_add(1, Ordering::Relaxed);
+        let count = others.len().max(1);
+        others.rotate_left(turn % count);
+        let (max, crawl) = (request.max as usize, request.crawl.clone());
+        let mut batch = LeaseBatch::default();
+        // What was given before is looked for in any case.
+        let is_ours_first = turn % ELSEWHERE_FIRST != 0 || request.request_id.is_some();
+        let first = if is_ours_first { None } else { others.pop() };
+        for asked in first.into_iter().map(Some).chain([None]).chain(others.into_iter().map(Some)) {
+            if batch.urls.len() >= max {
+                return Ok(batch);
+            }
+            let left = u32::try_from(max - batch.urls.len()).unwrap_or(u32::MAX);
+            let share = LeaseRequest { max: left, ..request.clone() };
+            let more = match asked {
+                None => self.write(Lane::Hot, move |state| state.lease(&share, false)).await?,
+                Some(address) => match peers.ask(&address, &Order::Lease(share)).await {
+                    Ok(reply) => reply.leased()?,
+                    // It has nothing to give just now.
+                    Err(StoreError::Away(_) | StoreError::Elsewhere | StoreError::NotFound(_)) => {
+                        continue;
+                    }
+                    Err(error) if batch.urls.is_empty() => return Err(error),
+                    Err(_) => continue,
+                },
+            };
+            if more.is_again {
+                return Ok(more);
+            }
+            batch.urls.extend(more.urls);
+            batch.next_due_at = [batch.next_due_at, more.next_due_at].into_iter().flatten().min();
+        }
+        if batch.urls.len() < max && request.sites.is_empty() {
+            // All have been asked.
+            self.write(Lane::Hot, move |state| state.note_short(&crawl)).await?;
+        }
+        Ok(batch)
+    }
+
+    /// Leases of what is ours, as a part of what a client of another daemon gets.
+    pub(super) async fn lease_share(
+        &self,
+        request: LeaseRequest,
+    ) -> Result<LeaseBatch, StoreError> {
+        self.write(Lane::Hot, move |state| state.lease(&request, true)).await
     }
 
     /// What sources say of leased URLs, in order; `None` for those that do not
@@ -37,7 +108,20 @@ impl Store {
 
     /// Settles leases; one result per settlement, in order.
     pub async fn settle(&self, results: Vec<Settlement>) -> Result<Vec<TokenResult>, StoreError> {
-        self.write(Lane::Hot, move |state| state.settle(results)).await
+        let count = results.len();
+        let part = |result: &Settlement| partition_of_url(result.token.url);
+        merged(count, self.spread(results, part, Order::Settle).await?)
+    }
+
+    pub(super) async fn settle_here(
+        &self,
+        results: Vec<Settlement>,
+    ) -> Result<Vec<TokenResult>, StoreError> {
+        self.write(Lane::Hot, move |state| {
+            results.iter().try_for_each(|result| state.must_own(result.token.url.0))?;
+            state.settle(results)
+        })
+        .await
     }
 
     /// Moves the end of leases to `ttl` from now.
@@ -46,7 +130,21 @@ impl Store {
         tokens: Vec<Token>,
         ttl: Duration,
     ) -> Result<Vec<TokenResult>, StoreError> {
-        self.write(Lane::Hot, move |state| state.extend(&tokens, ttl)).await
+        let count = tokens.len();
+        let order = |tokens| Order::Extend(tokens, ttl);
+        merged(count, self.spread(tokens, |token| partition_of_url(token.url), order).await?)
+    }
+
+    pub(super) async fn extend_here(
+        &self,
+        tokens: Vec<Token>,
+        ttl: Duration,
+    ) -> Result<Vec<TokenResult>, StoreError> {
+        self.write(Lane::Hot, move |state| {
+            tokens.iter().try_for_each(|token| state.must_own(token.url.0))?;
+            state.extend(&tokens, ttl)
+        })
+        .await
     }
 
     /// Gives leases back unfetched; due again after `after`, the attempt not counted.
@@ -55,12 +153,33 @@ impl Store {
         tokens: Vec<Token>,
         after: Duration,
     ) -> Result<Vec<TokenResult>, StoreError> {
-        self.write(Lane::Hot, move |state| state.release(&tokens, after)).await
+        let count = tokens.len();
+        let order = |tokens| Order::Release(tokens, after);
+        merged(count, self.spread(tokens, |token| partition_of_url(token.url), order).await?)
     }
 
-    /// Resolves when something of `crawl` may be leased.
+    pub(super) async fn release_here(
+        &self,
+        tokens: Vec<Token>,
+        after: Duration,
+    ) -> Result<Vec<TokenResult>, StoreError> {
+        self.write(Lane::Hot, move |state| {
+            tokens.iter().try_for_each(|token| state.must_own(token.url.0))?;
+            state.release(&tokens, after)
+        })
+        .await
+    }
+
+    /// Resolves when something of `crawl` may be leased; where the store is
+    /// shared, when it is time to ask the others again.
     pub async fn wait_for_due(&self, crawl: &str) {
-        self.inner.wake.ready(crawl, &self.inner.clock).await;
+        let ready = self.inner.wake.ready(crawl, &self.inner.clock);
+        if self.is_shared() {
+            // Of no account whether it came to that.
+            let _ = tokio::time::timeout(ASK_AGAIN, ready).await;
+        } else {
+            ready.await;
+        }
     }
 
     /// Changes from a cursor on (`None`: from the oldest that is kept), at most
@@ -89,6 +208,22 @@ impl Store {
     pub async fn reap(&self) -> Result<(usize, usize), StoreError> {
         self.write(Lane::Hot, State::reap).await
     }
+}
+
+/// What the owners of tokens answered, in the order of the tokens.
+fn merged(
+    count: usize,
+    answers: Vec<(Vec<usize>, Reply)>,
+) -> Result<Vec<TokenResult>, StoreError> {
+    let mut results = vec![TokenResult::Unknown; count];
+    for (places, reply) in answers {
+        for (place, result) in places.into_iter().zip(reply.tokens()?) {
+            if let Some(slot) = results.get_mut(place) {
+                *slot = result;
+            }
+        }
+    }
+    Ok(results)
 }
 
 /// The leases of a worker: a look at all that there are, for seldom.

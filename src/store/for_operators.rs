@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use url::Url;
 
+use super::hosts::partition;
+use super::orders::{Order, Reply};
 use super::state::State;
 use super::views::{
     BlockView, ChangeView, DeadView, Page, PeekView, PollView, QueueView, SiteView, SourceFilter,
@@ -14,6 +16,18 @@ use super::{
     CHUNK, Imported, PastFetch, Store, StoreError, explain, history, hubs, poll_reads, url_reads,
 };
 use crate::model::{SourceId, UrlId};
+use crate::url::{authority, identities};
+
+/// What all answered, added up.
+fn sum(replies: impl IntoIterator<Item = Reply>) -> Result<u64, StoreError> {
+    replies.into_iter().map(Reply::count).sum()
+}
+
+/// The partition of a URL that someone wrote; of what is none any.
+fn partition_of_text(url: &str) -> i64 {
+    let spelled = Url::parse(url).ok().and_then(|url| identities(&url).into_iter().next());
+    spelled.map_or(0, |url| partition(&authority(&url)))
+}
 
 impl Store {
     /// Counts of the queue, per crawl (all crawls where `crawl` is `None`).
@@ -40,14 +54,38 @@ impl Store {
 
     /// Puts dead letters back, all or these; says how many.
     pub async fn replay(&self, crawl: String, urls: Vec<String>) -> Result<u64, StoreError> {
-        if !urls.is_empty() {
-            return self.write(Lane::Bulk, move |state| state.replay(&crawl, &urls)).await;
+        if urls.is_empty() {
+            return sum(self.on_all(Order::ReplayAll { crawl }).await?);
         }
+        let order = |urls| Order::Replay { crawl: crawl.clone(), urls };
+        let told = self.spread(urls, |url| partition_of_text(url), order).await?;
+        sum(told.into_iter().map(|(_, reply)| reply))
+    }
+
+    pub(super) async fn replay_here(
+        &self,
+        crawl: String,
+        urls: Vec<String>,
+    ) -> Result<u64, StoreError> {
+        self.write(Lane::Bulk, move |state| state.replay(&crawl, &urls)).await
+    }
+
+    pub(super) async fn replay_all_here(&self, crawl: String) -> Result<u64, StoreError> {
         self.in_parts(move |state, after| state.replay_all(&crawl, after)).await
     }
 
     /// Makes known URLs due now with reason `submitted`; says how many.
     pub async fn requeue(&self, crawl: String, urls: Vec<String>) -> Result<u64, StoreError> {
+        let order = |urls| Order::Requeue { crawl: crawl.clone(), urls };
+        let told = self.spread(urls, |url| partition_of_text(url), order).await?;
+        sum(told.into_iter().map(|(_, reply)| reply))
+    }
+
+    pub(super) async fn requeue_here(
+        &self,
+        crawl: String,
+        urls: Vec<String>,
+    ) -> Result<u64, StoreError> {
         self.write(Lane::Bulk, move |state| state.requeue(&crawl, &urls)).await
     }
 
@@ -55,6 +93,18 @@ impl Store {
     /// lifted; says how many were taken out of the queue at once. Those below
     /// a prefix are held as their turn comes.
     pub async fn block(
+        &self,
+        crawl: String,
+        pattern: String,
+        prefix: bool,
+    ) -> Result<u64, StoreError> {
+        let part = partition_of_text(&pattern);
+        let held = self.on_owner(part, Order::Block { crawl, pattern, prefix }).await?.count()?;
+        self.tell_settings().await?;
+        Ok(held)
+    }
+
+    pub(super) async fn block_here(
         &self,
         crawl: String,
         pattern: String,
@@ -72,6 +122,11 @@ impl Store {
     ) -> Result<u64, StoreError> {
         let lifted = crawl.clone();
         self.write(Lane::Bulk, move |state| state.unblock(&lifted, &pattern, prefix)).await?;
+        self.tell_settings().await?;
+        sum(self.on_all(Order::ReleaseBlocked { crawl }).await?)
+    }
+
+    pub(super) async fn release_blocked_here(&self, crawl: String) -> Result<u64, StoreError> {
         self.in_parts(move |state, after| state.release_blocked(&crawl, after)).await
     }
 
@@ -84,7 +139,8 @@ impl Store {
     pub async fn pause_crawl(&self, crawl: String, paused: bool) -> Result<(), StoreError> {
         let done = self.write(Lane::Hot, move |state| state.pause_crawl(&crawl, paused)).await;
         self.inner.figures.outdate();
-        done
+        done?;
+        self.tell_settings().await
     }
 
     /// Everything known of one URL, and why it is due when it is.
@@ -109,6 +165,23 @@ impl Store {
     /// Takes in fetches of the past, a part at a time, so that leases get in
     /// between.
     pub async fn import(
+        &self,
+        crawl: String,
+        fetches: Vec<PastFetch>,
+    ) -> Result<Imported, StoreError> {
+        let order = |fetches| Order::Import { crawl: crawl.clone(), fetches };
+        let part = |fetch: &PastFetch| partition(&authority(&fetch.url));
+        let mut total = Imported::default();
+        for (_, reply) in self.spread(fetches, part, order).await? {
+            let Imported { taken, unknown, ignored } = reply.imported()?;
+            total.taken += taken;
+            total.unknown += unknown;
+            total.ignored += ignored;
+        }
+        Ok(total)
+    }
+
+    pub(super) async fn import_here(
         &self,
         crawl: String,
         mut fetches: Vec<PastFetch>,
@@ -137,12 +210,25 @@ impl Store {
 
     /// Stops (or starts again) polling and leasing of a site.
     pub async fn pause_site(&self, name: String, paused: bool) -> Result<(), StoreError> {
-        self.write(Lane::Bulk, move |state| state.pause_site(&name, paused)).await
+        self.write(Lane::Bulk, move |state| state.pause_site(&name, paused)).await?;
+        self.tell_settings().await
     }
 
     /// Drops all rows of a site that is no longer in the config; says how many
     /// URLs that were.
     pub async fn forget_site(&self, name: String) -> Result<u64, StoreError> {
+        let dropped = sum(self.on_all(Order::ForgetSite { name: name.clone() }).await?)?;
+        loop {
+            let name = name.clone();
+            if !self.write(Lane::Bulk, move |state| state.forget_rest(&name)).await? {
+                self.tell_settings().await?;
+                return Ok(dropped);
+            }
+        }
+    }
+
+    /// Drops the URLs of a site that are ours.
+    pub(super) async fn forget_urls_of_site(&self, name: String) -> Result<u64, StoreError> {
         let mut dropped = 0;
         loop {
             let name = name.clone();
@@ -152,6 +238,28 @@ impl Store {
             if !more {
                 return Ok(dropped);
             }
+        }
+    }
+
+    /// Reads again what is set for crawls, sites and queues.
+    pub(super) async fn remember_here(&self) -> Result<(), StoreError> {
+        self.write(Lane::Hot, |state| {
+            state.remember()?;
+            state.tell_all_ears();
+            Ok(())
+        })
+        .await
+    }
+
+    /// Settings have changed: those who share the store are to see it.
+    pub(super) async fn note_settings(&self) -> Result<(), StoreError> {
+        self.write(Lane::Hot, State::note_settings).await
+    }
+
+    /// There may be something to do for the poll loop, or with hubs.
+    pub(super) fn look_here_too(&self) {
+        for ear in [&self.inner.sources, &self.inner.hubs] {
+            ear.send_modify(|times| *times = times.wrapping_add(1));
         }
     }
 

@@ -6,6 +6,10 @@ use jiff::Timestamp;
 use url::Url;
 
 use super::effect::{Applied, Effect, Origin};
+use super::hosts::partition;
+use super::maintain::Leftover;
+use super::orders::Order;
+use super::peers::Owner;
 use super::policy::Policy;
 use super::polling::{DueSource, NextPollAt, PollEnd, PollTarget};
 use super::robots::{KeptRobots, RobotsRead, SavedRobots};
@@ -38,7 +42,7 @@ impl Store {
         })
         .await?;
         self.set_policy(policy);
-        Ok(())
+        self.tell_settings().await
     }
 
     /// Sources that are due, the longest due first, at most one per host.
@@ -85,9 +89,33 @@ impl Store {
         self.read(move |conn| learn::moves_of(conn, source, &dates)).await
     }
 
-    /// Applies one chunk of a diff.
+    /// Applies one chunk of a diff. What is on hosts of others' partitions they
+    /// apply; a chunk that is told twice changes nothing the second time.
     pub async fn apply(&self, origin: Origin, effects: Vec<Effect>) -> Result<Applied, StoreError> {
-        self.write(Lane::Bulk, move |state| state.apply(origin, effects)).await
+        if !self.is_shared() {
+            return self.apply_here(origin, effects).await;
+        }
+        let order = |effects| Order::Apply(origin, effects);
+        let mut all = Applied::default();
+        for (_, reply) in self.spread(effects, Effect::partition, order).await? {
+            let Applied { rows, counts } = reply.applied()?;
+            all.rows.extend(rows);
+            all.counts.add(&counts);
+        }
+        Ok(all)
+    }
+
+    pub(super) async fn apply_here(
+        &self,
+        origin: Origin,
+        effects: Vec<Effect>,
+    ) -> Result<Applied, StoreError> {
+        self.write(Lane::Bulk, move |state| {
+            state.must_hold(origin.source, origin.tenure)?;
+            effects.iter().try_for_each(|effect| state.must_own(effect.partition()))?;
+            state.apply(origin, effects)
+        })
+        .await
     }
 
     /// Events that this very read of a source has logged already: of a process
@@ -145,7 +173,12 @@ impl Store {
     pub async fn finish_poll(&self, end: PollEnd) -> Result<i64, StoreError> {
         // Polls that bring nothing are most of all, and short: many in a commit.
         let lane = if end.kept.has_snapshot() { Lane::Bulk } else { Lane::Hot };
-        self.write(lane, move |state| state.finish_poll(&end)).await
+        self.write(lane, move |state| {
+            state.must_hold(end.source, end.tenure)?;
+            state.must_own(end.source.0)?;
+            state.finish_poll(&end)
+        })
+        .await
     }
 
     /// The poll was not made: it is due again at `until`.
@@ -176,8 +209,25 @@ impl Store {
         delay: Duration,
         patience: Duration,
     ) -> Result<Result<Timestamp, Timestamp>, StoreError> {
-        let slot =
-            self.write(Lane::Hot, move |state| state.reserve(&authority, delay, patience)).await?;
+        if !self.is_shared() {
+            return self.reserve_here(authority, delay, patience).await;
+        }
+        let order = Order::Reserve { authority: authority.clone(), delay, patience };
+        self.on_host(&authority, order).await?.slot()
+    }
+
+    pub(super) async fn reserve_here(
+        &self,
+        authority: String,
+        delay: Duration,
+        patience: Duration,
+    ) -> Result<Result<Timestamp, Timestamp>, StoreError> {
+        let slot = self
+            .write(Lane::Hot, move |state| {
+                state.must_own(partition(&authority))?;
+                state.reserve(&authority, delay, patience)
+            })
+            .await?;
         Ok(slot.map(timestamp).map_err(timestamp))
     }
 
@@ -188,10 +238,25 @@ impl Store {
         pause: Duration,
         why: &'static str,
     ) -> Result<(), StoreError> {
+        if !self.is_shared() {
+            return self.pause_host_here(authority, pause, why.to_owned()).await;
+        }
+        let why = why.to_owned();
+        let order = Order::PauseHost { authority: authority.clone(), pause, why };
+        self.on_host(&authority, order).await.map(|_| ())
+    }
+
+    pub(super) async fn pause_host_here(
+        &self,
+        authority: String,
+        pause: Duration,
+        why: String,
+    ) -> Result<(), StoreError> {
         self.write(Lane::Hot, move |state| {
+            state.must_own(partition(&authority))?;
             let Some(host) = state.find_host(&authority)? else { return Ok(()) };
             let until = state.steady_ms().saturating_add(hosts::millis(pause));
-            state.pause_host(host, until, why)
+            state.pause_host(host, until, &why)
         })
         .await
     }
@@ -224,8 +289,12 @@ impl Store {
         read: RobotsRead,
         expires_at: Timestamp,
     ) -> Result<SavedRobots, StoreError> {
-        let saved =
-            self.write(Lane::Hot, move |state| state.save_robots(host, &read, expires_at)).await?;
+        let saved = self
+            .write(Lane::Hot, move |state| {
+                state.must_own(host.0)?;
+                state.save_robots(host, &read, expires_at)
+            })
+            .await?;
         let mut after = saved.changed.then_some(0);
         while let Some(row) = after {
             after = self.write(Lane::Bulk, move |state| state.recheck_forbidden(host, row)).await?;
@@ -243,10 +312,29 @@ impl Store {
         self.read(move |conn| poll_reads::origin_of(conn, site)).await
     }
 
+    /// Is the host of a URL ours to ask for its robots.txt? If not, its owner is
+    /// told to do so.
+    pub async fn may_ask_robots(&self, authority: String) -> Result<bool, StoreError> {
+        let part = partition(&authority);
+        if !self.is_shared() || self.inner.peers.as_ref().is_none_or(|p| p.owner(part) == Owner::Us)
+        {
+            return Ok(true);
+        }
+        self.write(Lane::Hot, move |state| state.poll_robots_soon(&authority)).await?;
+        self.on_others(Order::Look).await;
+        Ok(false)
+    }
+
     /// Retention, and what retired sources still hold: a bounded part of the
     /// work; `true` while there is more.
     pub async fn maintain(&self) -> Result<bool, StoreError> {
-        self.write(Lane::Bulk, State::maintain).await
+        let (mut more, left) = self.write(Lane::Bulk, State::maintain).await?;
+        if let Some(Leftover { source, origin, effects, taken }) = left {
+            self.apply(origin, effects).await?;
+            self.write(Lane::Bulk, move |state| state.cut_retired(source, taken)).await?;
+            more = true;
+        }
+        Ok(more)
     }
 
     /// Bytes free on the disk of the store.

@@ -20,9 +20,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::hosts::partition_of_url;
+use super::orders::{Order, Reply};
 use super::writer::Lane;
 use super::{Store, StoreError, checkpoint};
-use crate::model::{CrawlId, Outcome, Reason};
+use crate::model::{CrawlId, Outcome, Reason, UrlId};
 use crate::queue::Token;
 pub(super) use queues::Memory;
 pub use queues::Setting;
@@ -47,7 +49,7 @@ pub const MAX_GET: u32 = 1_000;
 const WORKER: &str = "urlfrontier";
 
 /// A URL that a client pushes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct Put {
     /// Of our name.
     pub crawl: String,
@@ -64,7 +66,7 @@ pub struct Put {
 }
 
 /// A URL that was fetched, or is known from elsewhere.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
 pub struct Known {
     /// Due again then; `None`: never.
     pub again: Option<Timestamp>,
@@ -85,7 +87,7 @@ pub struct Known {
 }
 
 /// What became of a URL that was pushed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Taken {
     /// It is kept.
     Ok,
@@ -94,7 +96,7 @@ pub enum Taken {
 }
 
 /// What a client wants to fetch.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct Get {
     /// Of which crawl; `None`: of any.
     pub crawl: Option<String>,
@@ -109,13 +111,13 @@ pub struct Get {
 }
 
 /// How far the answer to one call has come, over all of its jobs.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
 pub struct Progress {
     served: HashSet<(CrawlId, String)>,
 }
 
 /// A URL to fetch.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct Served {
     /// As it was pushed or listed.
     pub url: String,
@@ -134,6 +136,22 @@ pub struct Served {
 impl Store {
     /// Takes in what a client pushes; one answer each, in order.
     pub async fn frontier_put(&self, items: Vec<Put>) -> Result<Vec<Taken>, StoreError> {
+        let count = items.len();
+        let mut taken = vec![Taken::Skipped; count];
+        for (places, reply) in self.spread(items, put::partition_of, Order::FrontierPut).await? {
+            for (place, told) in places.into_iter().zip(reply.taken()?) {
+                if let Some(slot) = taken.get_mut(place) {
+                    *slot = told;
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    pub(super) async fn frontier_put_here(
+        &self,
+        items: Vec<Put>,
+    ) -> Result<Vec<Taken>, StoreError> {
         let is_report = items.iter().any(|item| item.known.is_some());
         let lane = if is_report { Lane::Hot } else { Lane::Bulk };
         self.write(lane, move |state| state.frontier_put(items)).await
@@ -142,6 +160,29 @@ impl Store {
     /// Leases URLs of the queues whose turn it is and that this call has not
     /// had yet, at most [`MAX_GET`]. None: there are no more for it.
     pub async fn frontier_get(
+        &self,
+        get: Get,
+        progress: Progress,
+    ) -> Result<(Vec<Served>, Progress), StoreError> {
+        let (served, progress) = self.frontier_get_here(get.clone(), progress).await?;
+        let Some(peers) = self.inner.peers.as_ref().filter(|_| served.is_empty()) else {
+            return Ok((served, progress));
+        };
+        let mut so_far = progress;
+        for address in peers.others() {
+            // One that does not answer has nothing to give just now.
+            let order = Order::FrontierGet(get.clone(), so_far.clone());
+            if let Ok(Reply::Served(served, progress)) = peers.ask(&address, &order).await {
+                so_far = progress;
+                if !served.is_empty() {
+                    return Ok((served, so_far));
+                }
+            }
+        }
+        Ok((Vec::new(), so_far))
+    }
+
+    pub(super) async fn frontier_get_here(
         &self,
         get: Get,
         progress: Progress,
@@ -156,18 +197,21 @@ impl Store {
         key: String,
         setting: Setting,
     ) -> Result<(), StoreError> {
-        self.write(Lane::Hot, move |state| state.frontier_set(&crawl, &key, setting)).await
+        self.write(Lane::Hot, move |state| state.frontier_set(&crawl, &key, setting)).await?;
+        self.tell_settings().await
     }
 
     /// Sets the delay of queues that have none of their own; `None`: that of
     /// their hosts.
     pub async fn frontier_set_delay(&self, delay: Option<Duration>) -> Result<(), StoreError> {
-        self.write(Lane::Hot, move |state| state.frontier_set_delay(delay)).await
+        self.write(Lane::Hot, move |state| state.frontier_set_delay(delay)).await?;
+        self.tell_settings().await
     }
 
     /// Stops serving by this protocol, or goes on.
     pub async fn frontier_set_active(&self, active: bool) -> Result<(), StoreError> {
-        self.write(Lane::Hot, move |state| state.frontier_set_active(active)).await
+        self.write(Lane::Hot, move |state| state.frontier_set_active(active)).await?;
+        self.tell_settings().await
     }
 
     /// Are URLs served by this protocol?
@@ -240,11 +284,22 @@ impl Store {
                 self.read(move |conn| reads::pushed(conn, &sought, read, before)).await?;
             after = next;
             if !rows.is_empty() {
-                removed += self.write(Lane::Bulk, move |state| state.remove_pushed(&rows)).await?;
+                let told = self.spread(rows, |url| partition_of_url(*url), Order::RemovePushed);
+                for (_, reply) in told.await? {
+                    removed += reply.count()?;
+                }
             }
         }
         self.inner.figures.outdate();
         Ok(removed)
+    }
+
+    pub(super) async fn remove_pushed_here(&self, rows: Vec<UrlId>) -> Result<u64, StoreError> {
+        self.write(Lane::Bulk, move |state| {
+            rows.iter().try_for_each(|url| state.must_own(url.0))?;
+            state.remove_pushed(&rows)
+        })
+        .await
     }
 
     /// Forgets what was set for a queue.
@@ -253,13 +308,15 @@ impl Store {
         crawl: String,
         key: String,
     ) -> Result<(), StoreError> {
-        self.write(Lane::Bulk, move |state| state.forget_queue(&crawl, &key)).await
+        self.write(Lane::Bulk, move |state| state.forget_queue(&crawl, &key)).await?;
+        self.tell_settings().await
     }
 
     /// Forgets what was set for the queues of a crawl, and the crawl itself where
     /// no site has it and nothing is left in it.
     pub async fn frontier_forget_crawl(&self, crawl: String) -> Result<(), StoreError> {
-        self.write(Lane::Bulk, move |state| state.forget_crawl(&crawl)).await
+        self.write(Lane::Bulk, move |state| state.forget_crawl(&crawl)).await?;
+        self.tell_settings().await
     }
 
     /// Is so little room left on the disk that nothing new is to be taken in?

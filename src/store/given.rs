@@ -237,7 +237,7 @@ impl State {
             return Ok(None);
         }
         let mut call = Call::new(crawl, request, now);
-        let mut batch = LeaseBatch::default();
+        let mut batch = LeaseBatch { is_again: true, ..LeaseBatch::default() };
         for repeat in rows {
             let Repeat { token, reason, band, due_s, attempt, not_before, expires_at } = repeat;
             let Some(row) = self.url_row(token.url)? else { continue };

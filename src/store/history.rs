@@ -21,7 +21,7 @@ use crate::queue::{Settlement, Token};
 use crate::recrawl::{self, Fate};
 
 /// One fetch of the past.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct PastFetch {
     /// What was fetched.
     pub url: Url,
@@ -37,7 +37,7 @@ pub struct PastFetch {
 }
 
 /// What became of fetches of the past.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct Imported {
     /// Taken in.
     pub taken: u64,

@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::state::State;
 use super::{StoreError, engine};
 use crate::by_id::ById;
-use crate::model::HostId;
+use crate::model::{HostId, UrlId};
 use crate::parse::robots::{Robots, Rules};
 
 /// Partitions that hosts are dealt to, for when one machine is not enough.
@@ -23,6 +23,11 @@ const PARTITIONS: u64 = 256;
 /// bits of the host's number, and of those of its sources and URLs.
 pub(super) fn partition_of(host: HostId) -> i64 {
     host.0 & 255
+}
+
+/// The same of a URL.
+pub(super) fn partition_of_url(url: UrlId) -> i64 {
+    url.0 & 255
 }
 
 /// The same by its authority.

@@ -16,7 +16,7 @@ use super::sql::{Connection, OptionalExtension, params};
 
 use super::budget::Ledger;
 use super::rows::decode;
-use super::state::State;
+use super::state::{State, owns};
 use super::{StoreError, engine};
 use crate::by_id::{ById, IdSet};
 use crate::diff::dates::Dates;
@@ -56,6 +56,11 @@ impl Scope {
             Self::Host(id) => (1, id.0),
             Self::Source(id) => (2, id.0),
         }
+    }
+
+    /// Whose it is, where a store is shared.
+    fn partition(self) -> i64 {
+        self.columns().1 & 255
     }
 }
 
@@ -102,6 +107,8 @@ type Asked = (HostId, Option<SourceId>, Bucket, std::time::Duration);
 pub(super) struct Learning {
     records: ById<Scope, Lessons>,
     pub(super) ledgers: ById<CrawlId, Ledger>,
+    /// As the table has them.
+    pub(super) bases: ById<CrawlId, Ledger>,
     /// The beliefs asked for last, for as long as hardly anything is learned:
     /// rows of one host come one after another.
     last: Option<(Asked, Beliefs)>,
@@ -167,10 +174,15 @@ impl State {
         if self.learning.records.len() >= REMEMBERED {
             self.write_all_lessons()?;
         }
-        let Learning { records, ledgers, changed, changed_ledgers, .. } = &mut self.learning;
+        let claim = self.engine.claim.as_ref();
+        let Learning { records, ledgers, bases, changed, changed_ledgers, .. } = &mut self.learning;
         let mut waiting = IdSet::default();
         for scope in changed.drain() {
             let Some(lessons) = records.get_mut(&scope) else { continue };
+            // What is learned of what is another daemon's is ours alone.
+            if !owns(claim, scope.partition()) {
+                continue;
+            }
             if lessons.is_worth_a_write() {
                 lessons.write(&self.conn, scope)?;
             } else {
@@ -180,7 +192,8 @@ impl State {
         *changed = waiting;
         for crawl in changed_ledgers.drain() {
             let Some(ledger) = ledgers.get(&crawl) else { continue };
-            ledger.write(&self.conn, crawl)?;
+            let base = bases.insert(crawl, *ledger).unwrap_or_else(|| ledger.unwritten());
+            ledger.write(&self.conn, crawl, &base)?;
         }
         Ok(())
     }
@@ -192,8 +205,9 @@ impl State {
 
     /// Writes all that waits to be written.
     pub(super) fn write_all_lessons(&mut self) -> Result<(), StoreError> {
+        let claim = self.engine.claim.as_ref();
         let Learning { records, changed, .. } = &mut self.learning;
-        for scope in changed.drain() {
+        for scope in changed.drain().filter(|scope| owns(claim, scope.partition())) {
             let Some(lessons) = records.get_mut(&scope) else { continue };
             lessons.write(&self.conn, scope)?;
         }

@@ -52,11 +52,16 @@ enum Gate {
 }
 
 impl State {
-    /// Leases what is due.
-    pub(super) fn lease(&mut self, request: &LeaseRequest) -> Result<LeaseBatch, StoreError> {
+    /// Leases what is due. A share of what another daemon gives a client is
+    /// always new to it.
+    pub(super) fn lease(
+        &mut self,
+        request: &LeaseRequest,
+        is_share: bool,
+    ) -> Result<LeaseBatch, StoreError> {
         self.ahead.stays();
         let crawl = self.known_crawl(&request.crawl)?;
-        if let Some(again) = self.leased_before(crawl, request)? {
+        if !is_share && let Some(again) = self.leased_before(crawl, request)? {
             return Ok(again);
         }
         let mut call = Call::new(crawl, request, self.steady_ms());
@@ -78,11 +83,20 @@ impl State {
         }
         let is_short = batch.urls.len() < call.max && call.sites.is_empty();
         let is_held_up = self.windows.get(&crawl).is_some_and(|w| w.is_held_up(call.now));
-        let asked = if is_short && !is_held_up { Asked::More } else { Asked::Something };
-        self.note_asked(crawl, asked)?;
+        // Others may have more: then whoever asks them all tells.
+        let is_more = is_short && !is_held_up && !self.is_shared();
+        self.note_asked(crawl, if is_more { Asked::More } else { Asked::Something })?;
         let ready = self.windows.get(&crawl).and_then(Window::next_ready_at);
         batch.next_due_at = ready.map(|ms| timestamp(ms.max(call.now)));
         Ok(batch)
+    }
+
+    /// Somebody asked all who share the store, and did not get all he asked for.
+    pub(super) fn note_short(&mut self, crawl: &str) -> Result<(), StoreError> {
+        let crawl = self.known_crawl(crawl)?;
+        let now = self.steady_ms();
+        let is_held_up = self.windows.get(&crawl).is_some_and(|w| w.is_held_up(now));
+        if is_held_up { Ok(()) } else { self.note_asked(crawl, Asked::More) }
     }
 
     /// Goes from host to host, or, in a call that may, from one that has

@@ -26,21 +26,37 @@ const SPARE_SHARE: i64 = 4;
 /// Pages given back to the file system in one job at most.
 const GIVE_BACK: i64 = 256;
 
+/// A part of what a retired source still holds.
+#[derive(Debug)]
+pub(super) struct Leftover {
+    pub(super) source: i64,
+    pub(super) origin: Origin,
+    /// What lets go of it.
+    pub(super) effects: Vec<Effect>,
+    /// Entries of its snapshot that it is; none: it goes on as it is.
+    pub(super) taken: Option<usize>,
+}
+
 impl State {
-    /// A bounded part of the housekeeping; `true` while there is more.
-    pub(super) fn maintain(&mut self) -> Result<bool, StoreError> {
+    /// A bounded part of the housekeeping; `true` while there is more. What a
+    /// retired source still holds is for the caller to let go.
+    pub(super) fn maintain(&mut self) -> Result<(bool, Option<Leftover>), StoreError> {
         let now = self.now_ms();
         let kept_since = |keep: Duration| now.saturating_sub(millis(keep));
         let polls = kept_since(self.policy.keep_polls);
         let changes = kept_since(self.policy.keep_changes);
-        let mut more = self.drop_history("polls", polls)?;
-        more |= self.drop_changes(changes)?;
-        more |= self.drop_history("robots_changes", changes)?;
-        more |= self.forget_submissions(polls)?;
+        let mut more = false;
+        // Histories are of all: of those who share a store one tends them.
+        if self.owns(0) {
+            more |= self.drop_history("polls", polls)?;
+            more |= self.drop_changes(changes)?;
+            more |= self.drop_history("robots_changes", changes)?;
+            more |= self.forget_submissions(polls)?;
+        }
         more |= self.retire_dropped_children(now)?;
-        more |= self.release_one_retired(now)?;
         more |= self.give_back_pages()?;
-        Ok(more)
+        let left = self.next_retired(now)?;
+        Ok((more, left))
     }
 
     /// Makes the file shorter where much of it is free, as after a site was
@@ -108,7 +124,7 @@ impl State {
     fn retire_dropped_children(&mut self, now: i64) -> Result<bool, StoreError> {
         let polls = self.policy.removal_polls;
         let dropped = self.column(
-            "SELECT id FROM sources WHERE dropped_at <= ?1 AND index_misses >= ?2 AND state <> 2 LIMIT ?3",
+            "SELECT id FROM sources WHERE dropped_at <= ?1 AND index_misses >= ?2 AND state <> 2 /*ours: part */ LIMIT ?3",
             params![now - GRACE_MS, polls, RETIRE],
         )?;
         for source in &dropped {
@@ -125,16 +141,15 @@ impl State {
         Ok(!dropped.is_empty())
     }
 
-    /// Lets go of a part of what one retired source still holds; `true` if
-    /// there was any.
-    fn release_one_retired(&mut self, now: i64) -> Result<bool, StoreError> {
+    /// A part of what one retired source still holds, if there is any.
+    fn next_retired(&mut self, now: i64) -> Result<Option<Leftover>, StoreError> {
         let found: Option<(i64, i64, i64, i64, Vec<u8>)> = self
             .conn
             .prepare_cached(
                 "SELECT s.id, s.site_id, n.crawl_id, s.window, x.data
                  FROM sources s JOIN snapshots x ON x.source_id = s.id /*pg: AND x.part = s.part */
                      JOIN sites n ON n.id = s.site_id
-                 WHERE s.state = 2 AND s.retired_at <= ?1 LIMIT 1",
+                 WHERE s.state = 2 AND s.retired_at <= ?1 /*ours: s.part */ LIMIT 1",
             )
             .and_then(|mut query| {
                 query
@@ -144,24 +159,7 @@ impl State {
                     .optional()
             })
             .map_err(engine)?;
-        let Some((id, site, crawl, window, data)) = found else { return Ok(false) };
-        // A damaged snapshot holds nothing that could be let go.
-        let mut entries = Snapshot::decode(&data).unwrap_or_default().into_entries();
-        if window > 0 {
-            // A window never held anything, but said what there was to say.
-            if self.forget_some_said(id, DROP)? > 0 {
-                return Ok(true);
-            }
-            entries.clear();
-        }
-        let rest = entries.split_off(entries.len().min(CHUNK));
-        let drops = entries
-            .into_iter()
-            .filter_map(|entry| match entry.row {
-                Row::Url(url) => Some(Effect::Drop { url }),
-                Row::Rejected(_) => None,
-            })
-            .collect();
+        let Some((id, site, crawl, window, data)) = found else { return Ok(None) };
         let origin = Origin {
             source: SourceId(id),
             site: SiteId(site),
@@ -169,8 +167,44 @@ impl State {
             window: false,
             generation: 0,
             moves: Signal::Lastmod,
+            tenure: 0,
         };
-        self.apply(origin, drops)?;
+        // A damaged snapshot holds nothing that could be let go.
+        let mut entries = Snapshot::decode(&data).unwrap_or_default().into_entries();
+        if window > 0 {
+            // A window never held anything, but said what there was to say.
+            let is_more = self.forget_some_said(id, DROP)? > 0;
+            let taken = (!is_more).then_some(entries.len());
+            return Ok(Some(Leftover { source: id, origin, effects: Vec::new(), taken }));
+        }
+        entries.truncate(CHUNK);
+        let taken = Some(entries.len());
+        let drops = entries.into_iter().filter_map(|entry| match entry.row {
+            Row::Url(url) => Some(Effect::Drop { url }),
+            Row::Rejected(_) => None,
+        });
+        Ok(Some(Leftover { source: id, origin, effects: drops.collect(), taken }))
+    }
+
+    /// The first entries that a retired source held have been let go.
+    pub(super) fn cut_retired(
+        &mut self,
+        id: i64,
+        taken: Option<usize>,
+    ) -> Result<(), StoreError> {
+        let Some(taken) = taken else { return Ok(()) };
+        let data: Option<Vec<u8>> = self
+            .conn
+            .prepare_cached(
+                "SELECT x.data FROM snapshots x JOIN sources s ON s.id = x.source_id
+                     /*pg: AND s.part = x.part */
+                 WHERE x.source_id = ?1 /*pg: AND x.part = (?1 & 255) */ AND s.state = 2",
+            )
+            .and_then(|mut query| query.query_row([id], |row| row.get(0)).optional())
+            .map_err(engine)?;
+        let Some(data) = data else { return Ok(()) };
+        let mut entries = Snapshot::decode(&data).unwrap_or_default().into_entries();
+        let rest = entries.split_off(taken.min(entries.len()));
         if rest.is_empty() {
             self.conn
                 .execute(
@@ -199,7 +233,7 @@ impl State {
                 )
                 .map_err(engine)?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Registers a source by hand; a known one is due now.

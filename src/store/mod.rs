@@ -44,8 +44,10 @@ mod maintain;
 pub mod migrate;
 mod numbers;
 mod operate;
+mod orders;
 pub mod pages;
 mod pending;
+pub(crate) mod peers;
 mod policy;
 mod poll_reads;
 mod polling;
@@ -64,6 +66,7 @@ mod sql;
 mod state;
 mod stream;
 pub mod submissions;
+mod sums;
 pub mod tides;
 mod tombstones;
 mod transaction;
@@ -74,7 +77,9 @@ mod wake;
 mod worth;
 mod writer;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use jiff::Timestamp;
@@ -99,6 +104,8 @@ use policy::Policy;
 pub use polling::{
     DueSource, Kept, Moved, NextPollAt, PollEnd, PollTarget, ReadResult, Recounted, SeenAgain,
 };
+pub use peers::Node;
+use peers::Peers;
 use readers::Readers;
 pub use robots::{FORBIDDEN, KeptRobots, RobotsRead, SavedRobots};
 pub use sources::{Child, ChildEffect, NewSource};
@@ -124,10 +131,10 @@ pub enum StoreError {
     /// asked for may have been done or not. Try again.
     #[error("the database server is away: {0}")]
     Away(String),
-    /// Another daemon works on the store, by that name; it is ours to take when
-    /// that one ends.
-    #[error("{0} works on the store")]
-    Held(String),
+    /// Another daemon works on that part of the store, or will in a moment. Try
+    /// again.
+    #[error("that part of the store is about to be another daemon's")]
+    Elsewhere,
     /// No space is left; reads still work, and writes will when there is.
     #[error("the disk is full")]
     Full,
@@ -179,6 +186,12 @@ struct Inner {
     policy: RwLock<Arc<Policy>>,
     figures: Figures,
     changes: Arc<tokio::sync::watch::Sender<u64>>,
+    /// Those who share the store, where it is on a server.
+    peers: Option<Arc<Peers>>,
+    /// Something has come due by what we did, perhaps to others.
+    moved: Arc<tokio::sync::watch::Sender<u64>>,
+    /// Leases so far, to ask others in turn.
+    turn: AtomicUsize,
     clock: Clock,
     path: PathBuf,
     seed: u64,
@@ -191,24 +204,50 @@ impl Store {
     /// creates or migrates the database, registers the config's sites.
     /// Blocks; call it before serving.
     pub fn open(config: &Config, clock: Clock, metrics: Arc<Metrics>) -> Result<Self, StoreError> {
-        apart(|| Self::open_here(config, clock, metrics))
+        Self::open_at(config, clock, metrics, None)
     }
 
-    fn open_here(config: &Config, clock: Clock, metrics: Arc<Metrics>) -> Result<Self, StoreError> {
+    /// The same for a daemon that others who share a store on a server reach at
+    /// an address; one without a machine is that by which the server sees us.
+    pub fn open_at(
+        config: &Config,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+        address: Option<SocketAddr>,
+    ) -> Result<Self, StoreError> {
+        apart(|| Self::open_here(config, clock, metrics, address))
+    }
+
+    fn open_here(
+        config: &Config,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+        address: Option<SocketAddr>,
+    ) -> Result<Self, StoreError> {
         let folder = &config.daemon.data_dir;
         let lock = DataLock::take(folder)?;
         let path = folder.join(FILE);
-        let home = Home::of(config)?;
+        let mut home = Home::of(config)?;
+        let peers = match &mut home {
+            Home::File(_) => None,
+            Home::Server(server) => {
+                let peers = Peers::new()?;
+                **server = server.as_ref().clone().named(&peers.name);
+                Some(Arc::new(peers))
+            }
+        };
         let wake = Arc::new(Wake::default());
         let started_at = clock.now();
         let sources: Arc<tokio::sync::watch::Sender<u64>> = Arc::default();
         let hubs: Arc<tokio::sync::watch::Sender<u64>> = Arc::default();
         let changes: Arc<tokio::sync::watch::Sender<u64>> = Arc::default();
+        let moved: Arc<tokio::sync::watch::Sender<u64>> = Arc::default();
         let ears = Ears {
             wake: Arc::clone(&wake),
             sources: Arc::clone(&sources),
             hubs: Arc::clone(&hubs),
             changes: Arc::clone(&changes),
+            peers: Arc::clone(&moved),
         };
         let failure = Failure::default();
         let conn = home.open_writer(config.store.durability)?;
@@ -217,8 +256,12 @@ impl Store {
                 .map(|(thread, log)| (Some(thread), Some(log)))?,
             Home::Server(_) => (None, None),
         };
-        let claim = conn.server().map(|_| Claim::take(&conn)).transpose()?;
-        if claim.is_some() {
+        if let (Some(peers), Some(address)) = (&peers, address) {
+            peers.reached_at(server::seen_as(&conn, address)?);
+        }
+        let claim = peers.clone().map(|peers| Claim::join(peers, &conn)).transpose()?;
+        if let Some(peers) = &peers {
+            peers.set_secret(server::secret(&conn)?);
             let moved = clock.keep_to(server::time(&conn)?);
             tracing::debug!(moved_ms = moved, "the time is that of the database server");
         }
@@ -228,7 +271,9 @@ impl Store {
         let opened = State::open(conn, engine, clock.clone(), policy, metrics, ears);
         let state = opened.and_then(|mut state| {
             state.begin()?;
-            state.mend_times()?;
+            if !state.is_shared() {
+                state.mend_times()?;
+            }
             state.sync_sites(config)?;
             state.reload_windows()?;
             state.commit()?;
@@ -248,6 +293,9 @@ impl Store {
             policy: RwLock::new(Arc::new(Policy::new(config))),
             figures: Figures::default(),
             changes,
+            peers,
+            moved,
+            turn: AtomicUsize::new(0),
             clock,
             path,
             seed,
@@ -285,6 +333,9 @@ impl Store {
             policy: RwLock::new(Arc::new(Policy::new(&Config::default()))),
             figures: Figures::default(),
             changes: Arc::default(),
+            peers: None,
+            moved: Arc::default(),
+            turn: AtomicUsize::new(0),
             clock,
             path,
             seed,

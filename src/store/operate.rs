@@ -137,7 +137,7 @@ impl State {
 
     fn held_rows(&self, state: i64, after: i64) -> Result<Vec<i64>, StoreError> {
         self.column(
-            "SELECT url_id FROM feedback WHERE state = ?1 AND state > 1 AND url_id > ?2 ORDER BY url_id LIMIT ?3",
+            "SELECT url_id FROM feedback WHERE state = ?1 AND state > 1 AND url_id > ?2 /*ours: part */ ORDER BY url_id LIMIT ?3",
             params![state, after, BATCH],
         )
     }
@@ -226,7 +226,9 @@ impl State {
     fn named_row(&mut self, crawl: CrawlId, url: &str) -> Result<Option<UrlRow>, StoreError> {
         let url = Url::parse(url)
             .map_err(|e| StoreError::Refused(format!("{url:?} is not an absolute URL: {e}")))?;
-        self.find_normalised(crawl, &url)
+        let row = self.find_normalised(crawl, &url)?;
+        row.as_ref().map_or(Ok(()), |row| self.must_own(row.host.0))?;
+        Ok(row)
     }
 }
 

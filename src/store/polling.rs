@@ -106,6 +106,8 @@ pub struct PollTarget {
     pub home_unseen: bool,
     /// How its push does, where a hub has promised one.
     pub push: Option<Push>,
+    /// As [`Origin::tenure`].
+    pub tenure: i64,
 }
 
 /// Where permanent redirects of a source lead.
@@ -129,6 +131,7 @@ impl PollTarget {
             window,
             generation: self.generation + 1,
             moves: Signal::Lastmod,
+            tenure: self.tenure,
         })
     }
 }
@@ -198,6 +201,8 @@ pub struct ReadResult {
 pub struct PollEnd {
     /// Which source.
     pub source: SourceId,
+    /// As [`Origin::tenure`].
+    pub tenure: i64,
     /// When the poll began.
     pub at: Timestamp,
     /// Fetch to commit.
@@ -285,7 +290,8 @@ pub(super) const TARGET: &str = "SELECT
     EXISTS (SELECT 1 FROM sources h WHERE h.site_id = s.site_id AND h.role = 1 AND h.state = 0
         AND h.last_poll_at IS NULL),
     k.since_at, k.expires_at, t.pushed_at, t.hinted_at, t.broken_at,
-    EXISTS (SELECT 1 FROM deliveries d WHERE d.source_id = s.id /*pg: AND d.part = s.part */)
+    EXISTS (SELECT 1 FROM deliveries d WHERE d.source_id = s.id /*pg: AND d.part = s.part */),
+    /*lite*/ 0 /*end*/ /*pg: (SELECT p.epoch FROM partitions p WHERE p.part = s.part) */
     FROM sources s LEFT JOIN sites n ON n.id = s.site_id 
     LEFT JOIN topics t ON t.source_id = s.id /*pg: AND t.part = s.part */
     LEFT JOIN callbacks k ON k.source_id = t.source_id /*pg: AND k.part = t.part */ AND k.state = 1";
@@ -339,6 +345,7 @@ pub(super) fn read_target(row: &Row<'_>) -> sql::Result<PollTarget> {
         site_origin: row.get::<Option<String>>(39)?.and_then(|text| Url::parse(&text).ok()),
         home_unseen: row.get(40)?,
         push: read_push(row)?,
+        tenure: row.get(47)?,
     })
 }
 

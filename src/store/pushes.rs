@@ -9,6 +9,8 @@
 use super::sql::{OptionalExtension, params};
 use url::Url;
 
+use super::hosts::partition;
+use super::orders::Order;
 use super::rows::url_key;
 use super::state::State;
 use super::writer::Lane;
@@ -72,7 +74,7 @@ pub struct Heeded {
 }
 
 /// One pushed URL, as its site knows it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct PushedUrl {
     /// Its site.
     pub site: SiteId,
@@ -117,6 +119,17 @@ impl Store {
     /// Notes that these may have changed; says how many are known. The sources
     /// of sites with others are looked at sooner.
     pub async fn heed(&self, urls: Vec<PushedUrl>) -> Result<(u64, u64), StoreError> {
+        let part = |pushed: &PushedUrl| partition(&pushed.url.authority);
+        let (mut known, mut unknown) = (0, 0);
+        for (_, reply) in self.spread(urls, part, Order::Heed).await? {
+            let (some, others) = reply.counts()?;
+            known += some;
+            unknown += others;
+        }
+        Ok((known, unknown))
+    }
+
+    pub(super) async fn heed_here(&self, urls: Vec<PushedUrl>) -> Result<(u64, u64), StoreError> {
         let (mut known, mut unknown) = (0, 0);
         for part in urls.chunks(AT_ONCE) {
             let part = part.to_vec();
@@ -139,7 +152,7 @@ impl Store {
         let now = self.now().as_millisecond();
         let any = self
             .read(move |conn| {
-                conn.prepare_cached("SELECT EXISTS (SELECT 1 FROM pushes WHERE next_at <= ?1)")
+                conn.prepare_cached("SELECT EXISTS (SELECT 1 FROM pushes WHERE next_at <= ?1 /*ours: 0 */)")
                     .and_then(|mut query| query.query_row([now], |row| row.get::<bool>(0)))
                     .map_err(engine)
             })
@@ -165,6 +178,7 @@ impl State {
         let (mut known, mut unknown) = (0, 0);
         let mut sites: Vec<SiteId> = Vec::new();
         for PushedUrl { site, crawl, url } in urls {
+            self.must_own(partition(&url.authority))?;
             let row = match self.find_host(&url.authority)? {
                 Some(host) => {
                     let key = url_key(self.seed, *crawl, &url.authority, &url.path);

@@ -180,6 +180,21 @@ impl State {
         Ok(differences.into_iter().map(|difference| difference.subject).collect())
     }
 
+    /// The robots.txt of a host of another daemon is due: that one asks for it.
+    pub(super) fn poll_robots_soon(&mut self, authority: &str) -> Result<(), StoreError> {
+        let Some(host) = self.find_host(authority)? else { return Ok(()) };
+        let now = self.now_ms();
+        self.conn
+            .prepare_cached(
+                "UPDATE sources SET next_poll_at = ?2, rule = 'asked',
+                     why = 'a redirect leads to its host' WHERE host_id = ?1
+                 /*pg: AND part = (?1 & 255) */ AND role = 0 AND state = 0 AND next_poll_at > ?2",
+            )
+            .and_then(|mut update| update.execute(params![host.0, now]))
+            .map(|_| ())
+            .map_err(engine)
+    }
+
     /// What the old version forbade is due: the new one may not.
     fn poll_forbidden(&mut self, host: HostId) -> Result<(), StoreError> {
         let now = self.now_ms();

@@ -3,6 +3,8 @@
 //!
 //! Who of several daemons may work on it is for `claim`.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
 use jiff::Timestamp;
 use tokio_postgres::error::SqlState;
 
@@ -87,6 +89,32 @@ pub(super) fn time(conn: &Connection) -> Result<Timestamp, StoreError> {
     conn.query_row(now, (), |row| row.get(0)).map(timestamp).map_err(engine)
 }
 
+/// Where others reach what listens here: where that is on all addresses, at the
+/// one from which the server is spoken to.
+pub(super) fn seen_as(conn: &Connection, listening: SocketAddr) -> Result<String, StoreError> {
+    if !listening.ip().is_unspecified() {
+        return Ok(listening.to_string());
+    }
+    let ours: Option<String> = conn
+        .query_row("SELECT host(inet_client_addr())", (), |row| row.get(0))
+        .map_err(engine)?;
+    let ours = ours.and_then(|ip| ip.parse().ok()).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    Ok(SocketAddr::new(ours, listening.port()).to_string())
+}
+
+/// What daemons that share the store know each other by; made once.
+pub(super) fn secret(conn: &Connection) -> Result<String, StoreError> {
+    let random = || getrandom::u64().map_err(|e| StoreError::Engine(format!("no randomness: {e}")));
+    let fresh = format!("{:016x}{:016x}", random()?, random()?);
+    conn.execute(
+        "INSERT INTO meta (key, value) VALUES ('peers_secret', ?1) ON CONFLICT (key) DO NOTHING",
+        [fresh],
+    )
+    .map_err(engine)?;
+    conn.query_row("SELECT value FROM meta WHERE key = 'peers_secret'", (), |row| row.get(0))
+        .map_err(engine)
+}
+
 fn make_schema(conn: &Connection) -> Result<(), StoreError> {
     if let Some(version) = read_version(conn)? {
         return check_version(version);
@@ -101,7 +129,11 @@ fn make_schema(conn: &Connection) -> Result<(), StoreError> {
         Err(error) => {
             // It may have ended already.
             let _ = conn.rollback();
-            Err(StoreError::Unusable(format!("the tables cannot be made: {error}")))
+            match read_version(conn)? {
+                // Another daemon that starts as well was faster.
+                Some(version) => check_version(version),
+                None => Err(StoreError::Unusable(format!("the tables cannot be made: {error}"))),
+            }
         }
     }
 }

@@ -34,6 +34,12 @@ impl State {
     pub(super) fn sync_sites(&mut self, config: &Config) -> Result<(), StoreError> {
         self.policy.by_site.clear();
         self.robots_known.clear();
+        if self.engine.claim.is_some() {
+            // Of those who start with one configuration one after the other.
+            self.conn
+                .query_row("SELECT key FROM meta WHERE key = 'seed' FOR UPDATE", (), |_| Ok(()))
+                .map_err(engine)?;
+        }
         // There before anything is, so that fetchers may wait for it.
         self.crawl_named("default")?;
         for site in config.sites.values() {
@@ -367,7 +373,7 @@ impl State {
         }
         let most = if self.conn.server().is_some() { FORGET_FAR } else { FORGET };
         let rows =
-            self.column("SELECT id FROM urls WHERE site_id = ?1 LIMIT ?2", params![id.0, most])?;
+            self.column("SELECT id FROM urls WHERE site_id = ?1 /*ours: part */ LIMIT ?2", params![id.0, most])?;
         self.keep_row_numbers()?;
         let mut gone = Vec::with_capacity(rows.len());
         for row in rows.iter().copied().map(UrlId) {
@@ -376,13 +382,22 @@ impl State {
             }
         }
         self.forget_urls(&gone)?;
-        if !rows.is_empty() {
-            return Ok((rows.len() as u64, true));
+        Ok((rows.len() as u64, !rows.is_empty()))
+    }
+
+    /// Drops what else there is of a site without URLs, a part at a time; `true`
+    /// while there is more.
+    pub(super) fn forget_rest(&mut self, name: &str) -> Result<bool, StoreError> {
+        let id = self.site_named(name)?;
+        let is_left =
+            self.column("SELECT 1 FROM urls WHERE site_id = ?1 LIMIT 1", [id.0])?.len() > 0;
+        if is_left {
+            return Err(StoreError::Elsewhere);
         }
         let sources = self.column("SELECT id FROM sources WHERE site_id = ?1", [id.0])?;
         for source in sources {
             if self.forget_some_said(source, FORGET)? > 0 {
-                return Ok((0, true));
+                return Ok(true);
             }
         }
         for table in
@@ -407,7 +422,7 @@ impl State {
         self.site_hosts.retain(|(site, _)| *site != id);
         self.robots_known.clear();
         self.conn.execute("DELETE FROM sites WHERE id = ?1", [id.0]).map_err(engine)?;
-        Ok((0, false))
+        Ok(false)
     }
 
     /// Another site's source lists the URL too: it is that site's from now on.

@@ -7,6 +7,7 @@ use url::Url;
 use super::polling::NextPollAt;
 use super::rows::{decode, lastmod_columns};
 use super::state::State;
+use super::sums::Sum;
 use super::{StoreError, engine};
 use crate::model::{HostId, Lastmod, Role, SiteId, SourceId};
 use crate::url::authority;
@@ -107,10 +108,10 @@ impl State {
             used += 1;
             added += 1;
         }
-        self.conn
-            .prepare_cached("UPDATE sites SET sources = sources + ?2 WHERE id = ?1")
-            .and_then(|mut update| update.execute(params![site.0, added.cast_signed()]))
-            .map_err(engine)?;
+        if added > 0 {
+            let sum = Sum { sources: added.cast_signed(), ..Sum::default() };
+            self.add_to_site(site, sum)?;
+        }
         Ok((added, refused))
     }
 
@@ -136,7 +137,7 @@ impl State {
         self.conn
             .prepare_cached("SELECT sources FROM sites WHERE id = ?1")
             .and_then(|mut query| query.query_row([site.0], |row| row.get::<i64>(0)))
-            .map(i64::unsigned_abs)
+            .map(|sources| (sources + self.sums.of(site).sources).unsigned_abs())
             .map_err(engine)
     }
 

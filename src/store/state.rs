@@ -29,7 +29,7 @@ use crate::by_id::{ById, IdSet};
 use crate::clock::Clock;
 use crate::config::Durability;
 use crate::metrics::Metrics;
-use crate::model::{CrawlId, HostId, SiteId};
+use crate::model::{CrawlId, HostId, SiteId, SourceId};
 use crate::queue::window::Window;
 use tokio::sync::watch;
 
@@ -50,6 +50,8 @@ pub(super) struct Ears {
     pub(super) hubs: Arc<watch::Sender<u64>>,
     /// Those who follow the change stream.
     pub(super) changes: Arc<watch::Sender<u64>>,
+    /// Who tells others that share the store that there may be something to do.
+    pub(super) peers: Arc<watch::Sender<u64>>,
 }
 
 /// What the connection is to, and how another is made.
@@ -93,6 +95,8 @@ pub(super) struct State {
     /// What looks and reads have taught.
     pub(super) learning: Learning,
     pub(super) numbers: Numbers,
+    /// What is added to the rows of sites.
+    pub(super) sums: super::sums::Sums,
     /// Has anything made a source due other than by time?
     pub(super) sources_moved: bool,
     /// Has a push come, or a wish for one?
@@ -108,6 +112,8 @@ pub(super) struct State {
     pub(super) trouble: Trouble,
     pub(super) ears: Ears,
     pub(super) engine: Engine,
+    /// The settings that memory has.
+    pub(super) settings: i64,
 }
 
 impl State {
@@ -142,6 +148,7 @@ impl State {
             frontier: super::frontier::Memory::default(),
             learning: Learning::default(),
             numbers: Numbers::Embedded(0),
+            sums: super::sums::Sums::default(),
             sources_moved: false,
             hubs_moved: false,
             changes_moved: false,
@@ -151,9 +158,74 @@ impl State {
             trouble: Trouble::default(),
             ears,
             engine,
+            settings: 0,
         };
         state.remember()?;
         Ok(state)
+    }
+
+    /// Is a partition ours? All of them are in a file.
+    pub(super) fn owns(&self, part: i64) -> bool {
+        owns(self.engine.claim.as_ref(), part)
+    }
+
+    /// Refuses what is about a host, a source or a URL that is another daemon's.
+    pub(super) fn must_own(&self, id: i64) -> Result<(), StoreError> {
+        if self.owns(id & 255) { Ok(()) } else { Err(StoreError::Elsewhere) }
+    }
+
+    /// Refuses what was read of a source by who has it no more.
+    pub(super) fn must_hold(&self, source: SourceId, tenure: i64) -> Result<(), StoreError> {
+        let Some(claim) = self.engine.claim.as_ref().filter(|_| tenure > 0) else { return Ok(()) };
+        let part = source.0 & 255;
+        let epoch = match claim.epoch(part) {
+            Some(epoch) => epoch,
+            None => self
+                .conn
+                .prepare_cached("SELECT epoch FROM partitions WHERE part = ?1 AND node IS NOT NULL")
+                .and_then(|mut query| query.query_row([part], |row| row.get(0)).optional())
+                .map_err(engine)?
+                .unwrap_or(0),
+        };
+        if epoch == tenure { Ok(()) } else { Err(StoreError::Elsewhere) }
+    }
+
+    /// Do others work on the store, too?
+    pub(super) fn is_shared(&self) -> bool {
+        self.engine.claim.as_ref().is_some_and(Claim::is_shared)
+    }
+
+    /// The share of the partitions that is ours, over 0 to 1.
+    pub(super) fn share(&self) -> f64 {
+        let Some(claim) = &self.engine.claim else { return 1.0 };
+        // At most 256 of 256.
+        #[allow(clippy::cast_precision_loss)]
+        let share = claim.size().max(1) as f64 / super::peers::PARTITIONS as f64;
+        share
+    }
+
+    /// Which settings of crawls, sites and queues hold: grows with each change
+    /// by any of those who share the store.
+    pub(super) fn settings_version(&self) -> Result<i64, StoreError> {
+        self.conn
+            .prepare_cached("SELECT CAST(value AS BIGINT) FROM meta WHERE key = 'settings'")
+            .and_then(|mut query| query.query_row((), |row| row.get(0)).optional())
+            .map(|version| version.unwrap_or(0))
+            .map_err(engine)
+    }
+
+    /// Settings have changed: others read them again.
+    pub(super) fn note_settings(&mut self) -> Result<(), StoreError> {
+        self.conn
+            .execute(
+                "INSERT INTO meta (key, value) VALUES ('settings', '1')
+                 ON CONFLICT (key) DO UPDATE SET
+                     value = CAST(CAST(meta.value AS BIGINT) + 1 AS TEXT)",
+                (),
+            )
+            .map_err(engine)?;
+        self.settings = self.settings_version()?;
+        Ok(())
     }
 
     /// Unix milliseconds by the wall clock.
@@ -191,6 +263,9 @@ impl State {
         self.read_blocks()?;
         self.read_frontier()?;
         self.numbers = Numbers::read(&self.conn)?;
+        if self.engine.claim.is_some() {
+            self.settings = self.settings_version()?;
+        }
         for crawl in self.crawls.keys().copied().collect::<Vec<_>>() {
             self.load_window(crawl)?;
         }
@@ -230,6 +305,11 @@ impl State {
     }
 }
 
+/// Is a partition ours? All of them are in a file.
+pub(super) fn owns(claim: Option<&Claim>, part: i64) -> bool {
+    claim.is_none_or(|claim| claim.epoch(part).is_some())
+}
+
 fn read_crawls(conn: &Connection) -> Result<ById<CrawlId, Crawl>, StoreError> {
     let mut query = conn.prepare_cached("SELECT id, name, paused FROM crawls").map_err(engine)?;
     let rows = query
@@ -248,11 +328,13 @@ fn read_seed(conn: &Connection) -> Result<u64, StoreError> {
     let seed = getrandom::u64().map_err(|e| StoreError::Engine(format!("no randomness: {e}")))?;
     conn.execute(
         "INSERT INTO meta (key, value)
-         VALUES ('seed', /*lite*/ ?1 /*end*/ /*pg: CAST(CAST(?1 AS BIGINT) AS TEXT) */)",
+         VALUES ('seed', /*lite*/ ?1 /*end*/ /*pg: CAST(CAST(?1 AS BIGINT) AS TEXT) */)
+         ON CONFLICT (key) DO NOTHING",
         params![seed.cast_signed()],
     )
     .map_err(engine)?;
-    Ok(seed)
+    // Another daemon that starts as well may have been faster.
+    read_kept_seed(conn)?.ok_or_else(|| StoreError::Engine("the seed is not kept".to_owned()))
 }
 
 /// The same of a store that is only looked at.

@@ -9,6 +9,8 @@ use jiff::Timestamp;
 
 use super::changes::ChangeLog;
 use super::effect::Origin;
+use super::hosts::partition;
+use super::orders::Order;
 use super::rows::{UrlRow, held, url_key};
 use super::state::State;
 use super::writer::Lane;
@@ -17,7 +19,7 @@ use crate::model::{ChangeKind, Reason};
 use crate::url::Admitted;
 
 /// A page that its feed says was deleted.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct Deletion {
     /// Its identity.
     pub url: Admitted,
@@ -29,7 +31,22 @@ impl Store {
     /// Takes over what a read of a feed says was deleted; says how many URLs no
     /// source lists any more for it.
     pub async fn bury(&self, origin: Origin, deleted: Vec<Deletion>) -> Result<u64, StoreError> {
-        self.write(Lane::Bulk, move |state| state.bury(origin, &deleted)).await
+        let part = |deletion: &Deletion| partition(&deletion.url.authority);
+        let order = |deleted| Order::Bury(origin, deleted);
+        let told = self.spread(deleted, part, order).await?;
+        told.into_iter().map(|(_, reply)| reply.count()).sum()
+    }
+
+    pub(super) async fn bury_here(
+        &self,
+        origin: Origin,
+        deleted: Vec<Deletion>,
+    ) -> Result<u64, StoreError> {
+        self.write(Lane::Bulk, move |state| {
+            state.must_hold(origin.source, origin.tenure)?;
+            state.bury(origin, &deleted)
+        })
+        .await
     }
 }
 
@@ -38,6 +55,7 @@ impl State {
         let mut log = ChangeLog::default();
         let mut removed = 0;
         for deletion in deleted {
+            self.must_own(partition(&deletion.url.authority))?;
             let Some(row) = self.find_admitted(origin, &deletion.url)? else { continue };
             // Nobody needs to be told that it is gone, or to try once more.
             let is_over = matches!(row.state, held::PARKED | held::DEAD);

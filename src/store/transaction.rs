@@ -45,14 +45,22 @@ impl State {
         self.begin_as_owner()
     }
 
-    /// Begins a transaction, in which nobody else works on the store.
+    /// Begins a transaction in which what is ours stays ours.
     fn begin_as_owner(&mut self) -> Result<(), StoreError> {
         self.conn.begin().map_err(engine)?;
         let Some(claim) = &mut self.engine.claim else { return Ok(()) };
-        claim.fence(&self.conn).inspect_err(|_| {
-            // Where even this fails, the next transaction needs another connection.
-            let _ = self.conn.rollback();
-        })
+        let fenced = claim.fence(&self.conn);
+        if matches!(fenced, Ok(true)) {
+            return Ok(());
+        }
+        // Where even this fails, the next transaction needs another connection.
+        let _ = self.conn.rollback();
+        fenced?;
+        tracing::warn!("others have taken over what was ours; this daemon joins them anew");
+        self.trouble.is_stale = true;
+        claim.join_again(&self.conn)?;
+        self.remember()?;
+        self.conn.begin().map_err(engine)
     }
 
     /// Makes another connection to a server where the last one broke. Whatever
@@ -63,19 +71,77 @@ impl State {
         }
         self.trouble.is_stale = true;
         let conn = self.engine.home.open_writer(self.engine.durability)?;
-        if let Some(claim) = &self.engine.claim {
-            claim.take_again(&conn).map_err(|error| match error {
-                StoreError::Held(by) => StoreError::Failed(format!("{by} has taken over")),
-                other => other,
-            })?;
+        if let Some(claim) = &mut self.engine.claim {
+            // Where it is gone, the fence of the next transaction finds that.
+            claim.go_on(&conn)?;
         }
         self.conn = conn;
         tracing::info!("connected to the database again");
         Ok(())
     }
 
+    /// Looks at who has which partition, every second: gives up what is beyond
+    /// our share, takes what is missing of it and nobody's.
+    pub(super) fn tend_claim(&mut self) -> Result<(), StoreError> {
+        if !self.engine.claim.as_ref().is_some_and(Claim::wants_look) {
+            return Ok(());
+        }
+        self.begin()?;
+        let looked = self.look_at_partitions();
+        let committed = match &looked {
+            Ok(_) => self.commit(),
+            Err(error) => {
+                self.give_up(error);
+                Ok(())
+            }
+        };
+        let (look, version) = looked?;
+        committed?;
+        let Some(claim) = &mut self.engine.claim else { return Ok(()) };
+        let is_shared = claim.is_shared();
+        let has_moved = claim.take_over(look);
+        let is_old = std::mem::replace(&mut self.settings, version) != version;
+        if has_moved {
+            let partitions = claim.size();
+            tracing::info!(partitions, "other partitions are ours now");
+        }
+        if has_moved {
+            self.learning = Learning::default();
+        }
+        if has_moved || is_old {
+            self.remember()?;
+            self.tell_all_ears();
+        }
+        if is_shared {
+            // What others do is heard of in no other way.
+            self.catch_up_prices()?;
+            self.ears.changes.send_modify(|times| *times = times.wrapping_add(1));
+        }
+        Ok(())
+    }
+
+    fn look_at_partitions(&mut self) -> Result<(super::claim::Look, i64), StoreError> {
+        let version = self.settings_version()?;
+        let Some(claim) = &mut self.engine.claim else { return Err(StoreError::Elsewhere) };
+        let look = claim.look(&self.conn)?;
+        if claim.moves_by(&look) {
+            // What is given up takes with it what was learned.
+            self.write_all_lessons()?;
+        }
+        Ok((look, version))
+    }
+
+    pub(super) fn tell_all_ears(&self) {
+        for ear in [&self.ears.sources, &self.ears.hubs, &self.ears.changes] {
+            ear.send_modify(|times| *times = times.wrapping_add(1));
+        }
+    }
+
     pub(super) fn commit(&mut self) -> Result<(), StoreError> {
-        let committed = self.write_lessons().and_then(|()| self.conn.commit().map_err(engine));
+        let committed = self
+            .write_lessons()
+            .and_then(|()| self.write_sums())
+            .and_then(|()| self.conn.commit().map_err(engine));
         if let Err(error) = &committed {
             self.give_up(error);
             return committed;
@@ -84,6 +150,9 @@ impl State {
             self.trouble.is_full = false;
         }
         self.announce();
+        if (self.sources_moved || self.hubs_moved) && self.is_shared() {
+            self.ears.peers.send_modify(|times| *times = times.wrapping_add(1));
+        }
         if std::mem::take(&mut self.sources_moved) {
             self.ears.sources.send_modify(|times| *times = times.wrapping_add(1));
         }
@@ -105,6 +174,7 @@ impl State {
         }
         self.learning = Learning::default();
         self.pending.clear();
+        self.sums.clear();
         if let Err(error) = self.remember() {
             tracing::warn!(%error, "memory is read again before the next transaction");
         }
@@ -160,6 +230,7 @@ impl State {
         if self.kept_jobs > 0 {
             self.conn.send("RELEASE job").map_err(engine)?;
         }
+        self.sums.keep();
         self.kept_jobs += 1;
         Ok(())
     }
@@ -170,6 +241,7 @@ impl State {
         self.learning.take_back();
         self.ahead.clear();
         self.pending.clear();
+        self.sums.take_back();
         if self.kept_jobs > 0 {
             self.conn.rollback_to("job").map_err(engine)?;
         } else {

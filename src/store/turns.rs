@@ -213,6 +213,8 @@ impl State {
     /// Writes what the job that just ran did to the counts.
     pub(super) fn flush_deltas(&mut self) -> Result<(), StoreError> {
         for ((crawl, host), delta) in std::mem::take(&mut self.deltas).changes {
+            // Whoever comes here with what is another's must not go on.
+            self.must_own(host.0)?;
             self.conn
                 .prepare_cached(
                     "INSERT INTO turns (/*pg: part, */ crawl_id, host_id, queued, due_s, weight)
@@ -249,7 +251,7 @@ impl State {
             .prepare_cached(
                 "SELECT t.host_id, t.due_s, t.weight, /*lite*/ max /*end*/ /*pg: GREATEST */ (h.next_at, h.paused_until)
                  FROM turns t JOIN hosts h ON h.id = t.host_id /*pg: AND h.part = t.part */
-                 WHERE t.crawl_id = ?1 AND t.queued > 0 ORDER BY t.due_s",
+                 WHERE t.crawl_id = ?1 AND t.queued > 0 /*ours: t.part */ ORDER BY t.due_s",
             )
             .map_err(engine)?;
         let mut rows = query.query([crawl.0]).map_err(engine)?;

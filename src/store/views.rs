@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::peers::Node;
 use crate::model::extension::Extensions;
 use crate::model::{
     ChangeFreq, DocumentKind, Lastmod, Outcome, Priority, Reason, Role, SourceId, UrlId, UrlKind,
@@ -424,6 +425,19 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// The same with these added.
+    pub(super) fn add(&mut self, more: &Self) {
+        let Self { new, changed, touched, regressed, unchanged, missing, removed, rejected } = more;
+        self.new += new;
+        self.changed += changed;
+        self.touched += touched;
+        self.regressed += regressed;
+        self.unchanged += unchanged;
+        self.missing += missing;
+        self.removed += removed;
+        self.rejected += rejected;
+    }
+
     /// What happened, without what did not, each with its word.
     pub fn told(&self) -> impl Iterator<Item = (u64, &'static str)> + use<> {
         [
@@ -494,4 +508,6 @@ pub struct StatusView {
     pub changes_24h: Counts,
     /// The queues.
     pub queues: Vec<QueueView>,
+    /// The daemons that share the store; none where it is in a file.
+    pub nodes: Vec<Node>,
 }

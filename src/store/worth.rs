@@ -5,13 +5,13 @@
 //! nobody looked yet, nobody compared, no source lists it, it is fresh news) a
 //! URL stands where the protocol puts it.
 
-use super::sql::params;
 use jiff::Timestamp;
 
 use super::learn::Scope;
 use super::policy::SitePolicy;
 use super::rows::{UrlRow, held};
 use super::state::State;
+use super::sums::Sum;
 use super::{StoreError, engine, timestamp};
 use crate::model::{HostId, Outcome, Priority, Reason, SiteId};
 use crate::queue::{BANDS_ALIKE, Settlement};
@@ -271,14 +271,7 @@ impl State {
         urls: i64,
         priorities: i64,
     ) -> Result<(), StoreError> {
-        self.learning.means.remove(&site);
-        self.conn
-            .prepare_cached(
-                "UPDATE sites SET urls = urls + ?2, priorities = priorities + ?3 WHERE id = ?1",
-            )
-            .and_then(|mut update| update.execute(params![site.0, urls, priorities]))
-            .map(|_| ())
-            .map_err(engine)
+        self.add_to_site(site, Sum { urls, priorities, sources: 0 })
     }
 
     /// Looks that a page of a host can be judged by.

@@ -298,6 +298,10 @@ fn rest(state: &mut State) -> Result<(), StoreError> {
 /// A slice of index work between two groups, so that none of it is ever long,
 /// and a look at the log.
 fn tend(state: &mut State) -> Result<(), StoreError> {
+    state.tend_claim().or_else(|error| {
+        tracing::warn!(%error, "who has which partition could not be looked at");
+        unless_fatal(error)
+    })?;
     state.tend_log().or_else(|error| {
         tracing::debug!(%error, "checkpoint put off");
         unless_fatal(error)

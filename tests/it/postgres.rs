@@ -2,4 +2,5 @@
 
 mod owners;
 mod plans;
+mod shared;
 mod wire;

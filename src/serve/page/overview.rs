@@ -22,7 +22,7 @@ use crate::serve::openapi::Html;
 use crate::serve::problem::Problem;
 use crate::serve::show::{PATIENCE, read_status};
 use crate::serve::wire::{Span, Time, grouped};
-use crate::store::StoreError;
+use crate::store::{Node, StoreError};
 use crate::store::pages::{Judged, SourceLine};
 use crate::store::tides::{Tide, Tides};
 use crate::store::views::{PollView, QueueView, SiteView, StatusView};
@@ -115,6 +115,10 @@ pub(super) fn render(shown: &Shown, refresh: Option<u32>) -> Markup {
         p.quiet { "In 24 hours: URLs " (counts(&status.changes_24h)) "." }
         h2 { "Queue" }
         (queues(&status.queues, status.now))
+        @if !status.nodes.is_empty() {
+            h2 { "Daemons" }
+            (nodes_table(&status.nodes, status.now))
+        }
         h2 { "Failing sources" }
         (failing_table(&shown.failing, status.now))
         @if status.sources_failing > shown.failing.len() as u64 {
@@ -247,6 +251,20 @@ fn queues(queues: &[QueueView], now: Timestamp) -> Markup {
     };
     let rows: Vec<_> = queues.iter().map(row).collect();
     table("What waits for fetchers, by crawl", "There is no crawl.", &columns, &rows)
+}
+
+fn nodes_table(nodes: &[Node], now: Timestamp) -> Markup {
+    let columns = [words("daemon"), words("address"), words("joined"), number("partitions")];
+    let rows = nodes.iter().map(|node| {
+        vec![
+            html! { (text(&node.name)) },
+            html! { (text(node.address.as_deref().unwrap_or("-"))) },
+            when(Some(node.since), now),
+            html! { (node.partitions) },
+        ]
+    });
+    let rows: Vec<_> = rows.collect();
+    table("Daemons that share the store", "There is none.", &columns, &rows)
 }
 
 fn judged(judged: &Judged) -> Markup {

@@ -40,6 +40,7 @@ fn status(text: &str) -> StatusView {
         wal_bytes: 0,
         polls_24h: BTreeMap::from([("changed".to_owned(), 7)]),
         changes_24h: Counts::default(),
+        nodes: Vec::new(),
         queues: vec![queue],
     }
 }

@@ -247,6 +247,27 @@ pub(crate) struct Status {
     polls_24h: BTreeMap<String, u64>,
     changes_24h: Counts,
     queues: Vec<Queue>,
+    /// The daemons that share the store; not there where it is in a file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    nodes: Vec<Node>,
+}
+
+/// A daemon that shares the store.
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+pub(crate) struct Node {
+    name: String,
+    /// `host:port` where other daemons reach it.
+    address: Option<String>,
+    since: Time,
+    /// How many of the 256 partitions it has.
+    partitions: u32,
+}
+
+impl From<crate::store::Node> for Node {
+    fn from(node: crate::store::Node) -> Self {
+        let crate::store::Node { name, address, since, partitions } = node;
+        Self { name, address, since: Time(since), partitions }
+    }
 }
 
 impl From<StatusView> for Status {
@@ -265,6 +286,7 @@ impl From<StatusView> for Status {
             polls_24h: view.polls_24h,
             changes_24h: view.changes_24h,
             queues: view.queues.into_iter().map(Queue::from).collect(),
+            nodes: view.nodes.into_iter().map(Node::from).collect(),
         }
     }
 }

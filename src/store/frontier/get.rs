@@ -253,7 +253,7 @@ impl State {
         let tokens: Vec<Token> = self
             .conn
             .prepare_cached(
-                "SELECT url_id, token FROM leases WHERE expires_at <= ?1 AND worker = ?2
+                "SELECT url_id, token FROM leases WHERE expires_at <= ?1 AND worker = ?2 /*ours: part */
                  ORDER BY expires_at LIMIT ?3",
             )
             .and_then(|mut query| {

@@ -11,7 +11,7 @@ use super::super::sql::{OptionalExtension, params};
 use jiff::Timestamp;
 use url::Url;
 
-use super::super::hosts::page_text;
+use super::super::hosts::{page_text, partition};
 use super::super::pending::NewLease;
 use super::super::record::Record;
 use super::super::rows::{UrlRow, held, url_key};
@@ -74,6 +74,11 @@ pub(super) fn spot_of(key: Option<&str>, text: &str) -> Option<Spot> {
     Some(Spot { url, authority, path })
 }
 
+/// The partition that what a client pushes belongs to.
+pub(super) fn partition_of(put: &Put) -> i64 {
+    spot_of(put.key.as_deref(), &put.url).map_or(0, |spot| partition(&spot.authority))
+}
+
 impl State {
     /// Takes in what a client pushes; one answer each, in order.
     pub(super) fn frontier_put(&mut self, items: Vec<Put>) -> Result<Vec<Taken>, StoreError> {
@@ -97,6 +102,7 @@ impl State {
                 taken.push(Taken::Skipped);
                 continue;
             };
+            self.must_own(partition(&spot.authority))?;
             let row = self.row_at(crawl, &spot)?;
             taken.push(match (row, item.known) {
                 (Some(_), None) => Taken::Skipped,

@@ -22,15 +22,15 @@ const SWEEP: i64 = 500;
 /// Topics of sources that are not polled any more.
 const UNPOLLED: &str = "SELECT t.source_id FROM topics t LEFT JOIN sources s ON s.id = t.source_id /*pg: AND s.part = t.part */
     LEFT JOIN sites n ON n.id = s.site_id
-    WHERE s.id IS NULL OR s.state = 2 OR n.id IS NULL OR n.state = 2";
+    WHERE (s.id IS NULL OR s.state = 2 OR n.id IS NULL OR n.state = 2) /*ours: t.part */";
 
 /// Is there anything to be done with hubs? With `sweep`, also for sources that
 /// are polled no more, which is a look at all topics.
 pub(super) fn any_work(conn: &Connection, now: i64, sweep: bool) -> Result<bool, StoreError> {
     let sql = format!(
-        "SELECT EXISTS (SELECT 1 FROM topics WHERE wanted = 1 AND next_at <= ?1)
-             OR EXISTS (SELECT 1 FROM callbacks WHERE expires_at <= ?1)
-             OR EXISTS (SELECT 1 FROM callbacks WHERE state = 2 AND next_at <= ?1)
+        "SELECT EXISTS (SELECT 1 FROM topics WHERE wanted = 1 AND next_at <= ?1 /*ours: part */)
+             OR EXISTS (SELECT 1 FROM callbacks WHERE expires_at <= ?1 /*ours: part */)
+             OR EXISTS (SELECT 1 FROM callbacks WHERE state = 2 AND next_at <= ?1 /*ours: part */)
              OR ?2 = 1 AND EXISTS ({UNPOLLED})"
     );
     conn.prepare_cached(&sql)
@@ -53,7 +53,8 @@ impl State {
         }
         self.end_callbacks(now)?;
         let due = self.column(
-            "SELECT source_id FROM topics WHERE wanted = 1 AND next_at <= ?1 ORDER BY next_at LIMIT ?2",
+            "SELECT source_id FROM topics WHERE wanted = 1 AND next_at <= ?1 /*ours: part */
+             ORDER BY next_at LIMIT ?2",
             params![now, ROUND],
         )?;
         let mut calls = Vec::new();
@@ -61,7 +62,8 @@ impl State {
             calls.extend(self.subscribe(source, base, now)?);
         }
         let leaving = self.column(
-            "SELECT id FROM callbacks WHERE state = 2 AND next_at <= ?1 ORDER BY next_at LIMIT ?2",
+            "SELECT id FROM callbacks WHERE state = 2 AND next_at <= ?1 /*ours: part */
+             ORDER BY next_at LIMIT ?2",
             params![now, ROUND],
         )?;
         for row in leaving {
@@ -76,7 +78,8 @@ impl State {
         let ended: Vec<(i64, i64, i64)> = self
             .conn
             .prepare_cached(
-                "SELECT id, source_id, state FROM callbacks WHERE expires_at <= ?1 LIMIT ?2",
+                "SELECT id, source_id, state FROM callbacks WHERE expires_at <= ?1 /*ours: part */
+                 LIMIT ?2",
             )
             .and_then(|mut query| {
                 query

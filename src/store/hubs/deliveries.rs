@@ -102,7 +102,8 @@ pub struct PushEnd {
 /// The oldest push of each source, oldest first.
 pub(super) fn waiting(conn: &Connection) -> Result<Vec<(i64, SourceId)>, StoreError> {
     conn.prepare_cached(
-        "SELECT min(id) AS first, source_id FROM deliveries GROUP BY source_id ORDER BY first",
+        "SELECT min(id) AS first, source_id FROM deliveries WHERE 1 = 1 /*ours: part */
+         GROUP BY source_id ORDER BY first",
     )
     .and_then(|mut query| {
         query.query_map((), |row| Ok((row.get(0)?, SourceId(row.get(1)?))))?.collect()

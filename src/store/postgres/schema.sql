@@ -32,6 +32,7 @@ CREATE TABLE meta (
 -- The times are the server's, and nobody else's clock counts.
 CREATE TABLE nodes (
     name    TEXT PRIMARY KEY,
+    address TEXT NOT NULL,                      -- host:port where other daemons reach it; empty: nowhere
     backend INTEGER NOT NULL,                   -- the server's process that it writes through
     since   TIMESTAMPTZ NOT NULL,
     until   TIMESTAMPTZ NOT NULL                -- it may be taken over from then on, if it is not renewed

@@ -42,6 +42,8 @@ const MOST_WAITING: usize = 64;
 #[derive(Debug, Clone)]
 pub(in crate::store) struct Server {
     config: Config,
+    /// As who our sessions ask, where that matters: `/*ours:` in statements.
+    node: Option<String>,
 }
 
 impl Server {
@@ -58,7 +60,12 @@ impl Server {
         if config.get_application_name().is_none() {
             config.application_name("sitemapd");
         }
-        Ok(Self { config })
+        Ok(Self { config, node: None })
+    }
+
+    /// The same for sessions of a daemon that works on the store.
+    pub(in crate::store) fn named(self, node: &str) -> Self {
+        Self { node: Some(node.to_owned()), ..self }
     }
 
     /// Connects. Blocks; not to be called where futures run.
@@ -77,7 +84,7 @@ impl Server {
                 tracing::debug!(error = describe(&error), "a connection to the database ended");
             }
         });
-        Ok(Session {
+        let session = Session {
             client: Arc::new(client),
             runtime: Some(runtime),
             texts: RefCell::default(),
@@ -87,7 +94,12 @@ impl Server {
             in_transaction: Cell::new(false),
             is_aborted: Cell::new(false),
             is_broken: Cell::new(false),
-        })
+        };
+        if let Some(node) = &self.node {
+            // Made by us of letters, digits and dashes (`Peers::new`).
+            session.batch(&format!("SET sitemapd.node = '{node}'"))?;
+        }
+        Ok(session)
     }
 }
 

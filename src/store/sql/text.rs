@@ -2,7 +2,8 @@
 //!
 //! Both engines share nearly all of it. Where they do not, the text says both:
 //! `/*lite*/ … /*end*/` is for the embedded engine only, `/*pg: … */`, which
-//! that one takes for a comment, for a server only. What is said in the same way
+//! that one takes for a comment, for a server only, and `/*ours: part */` says
+//! there that a partition must be ours (`AND part = ANY(…)`). What is said in the same way
 //! everywhere else is turned here: parameters are numbered with `$`, one that is
 //! cut to its partition (`?1 & 255`) is a number of 64 bits, and the number in
 //! `LIMIT ?1` is written out, since a plan that does not know it reads and sorts
@@ -17,6 +18,11 @@ use rusqlite::types::Value;
 
 /// Begins what is for a server only.
 const SERVER: &str = "/*pg:";
+/// Begins the column of a partition that must be ours.
+const OURS: &str = "/*ours:";
+/// That it is: the session says who we are.
+const IS_OURS: &str = "= ANY(ARRAY(SELECT part FROM partitions
+    WHERE node = current_setting('sitemapd.node', true)))";
 
 /// A piece of a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,6 +158,11 @@ fn choose(sql: &str) -> String {
             let (own, after) = inner.split_once("*/").unwrap_or((inner, ""));
             chosen.push_str(own);
             rest = after;
+        } else if let Some(inner) = from.strip_prefix(OURS) {
+            let (column, after) = inner.split_once("*/").unwrap_or((inner, ""));
+            // Writing to a string does not fail.
+            let _ = write!(chosen, "AND {} {IS_OURS}", column.trim());
+            rest = after;
         } else {
             chosen.push_str("/*");
             rest = &from[2..];
@@ -212,6 +223,13 @@ mod tests {
         let (sent, values) = sent(sql, &[Value::Integer(7)]);
         assert_eq!(sent, "SELECT a FROM t  WHERE b = $1  AND part = ($1::BIGINT & 255)  /* why */");
         assert_eq!(values, [Value::Integer(7)]);
+    }
+
+    #[test]
+    fn a_partition_may_have_to_be_ours() {
+        let (sql, _) = sent("SELECT 1 FROM t x WHERE a = 1 /*ours: x.part */ LIMIT 1", &[]);
+        assert!(sql.contains("a = 1 AND x.part = ANY(ARRAY(SELECT part FROM partitions"), "{sql}");
+        assert!(sql.contains("current_setting('sitemapd.node', true)"), "{sql}");
     }
 
     #[test]

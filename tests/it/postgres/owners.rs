@@ -1,8 +1,8 @@
-//! Whose a store on a server is: one daemon's at a time, and who was taken over
-//! from commits nothing more.
+//! Whose the partitions of a store on a server are: shared evenly, and who was
+//! taken over from commits nothing more.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sitemapd::clock::Clock;
 use sitemapd::config::Config;
@@ -51,36 +51,53 @@ async fn lease(store: &Store) -> Result<usize, StoreError> {
     store.lease(request).await.map(|batch| batch.urls.len())
 }
 
+/// Waits until a look finds what is expected.
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// How many partitions each daemon has.
+fn shares(look: &Look) -> Vec<i64> {
+    let rows = look.rows("SELECT count(*) FROM partitions GROUP BY node ORDER BY count(*)");
+    rows.into_iter().map(|row| row[0].as_ref().unwrap().parse().unwrap()).collect()
+}
+
 #[tokio::test]
-async fn a_store_that_is_worked_on_is_held_until_it_is_given_back() {
-    let Some(two) = two("whose a store is") else { return };
+async fn partitions_are_shared_evenly_and_come_back_when_a_daemon_ends() {
+    let Some(two) = two("sharing partitions") else { return };
     let first = open(&two.config).unwrap();
-    let Err(StoreError::Held(by)) = open(&two.other) else { panic!("two at once") };
     let look = Look::of(&two.config);
-    let owners = look.rows("SELECT DISTINCT node FROM partitions");
-    assert_eq!(owners, [vec![Some(by)]]);
-    first.close();
+    assert_eq!(shares(&look), [256]);
     let second = open(&two.other).unwrap();
-    assert_eq!(look.rows("SELECT DISTINCT epoch FROM partitions"), [vec![Some("2".to_owned())]]);
+    until("halves", || shares(&look) == [128, 128]).await;
+    assert_eq!(look.number("SELECT count(*) FROM partitions WHERE node IS NULL"), 0);
+    assert_eq!(look.number("SELECT max(epoch) FROM partitions"), 2);
+    first.close();
+    until("all of it", || shares(&look) == [256]).await;
     lease(&second).await.unwrap();
     assert_eq!(lease(&first).await.unwrap_err(), StoreError::Closed);
 }
 
 #[tokio::test]
-async fn who_was_taken_over_from_commits_nothing_more_and_stops() {
+async fn who_was_taken_over_from_commits_nothing_more_and_joins_anew() {
     let Some(two) = two("taking over") else { return };
     let first = open(&two.config).unwrap();
     let look = Look::of(&two.config);
-    look.change("UPDATE nodes SET until = now() - interval '1 second'");
-    let second = open(&two.other).unwrap();
-    let told = lease(&first).await.unwrap_err();
-    assert!(matches!(told, StoreError::Failed(_)), "{told:?}");
-    assert!(matches!(first.failed().await, StoreError::Failed(_)));
-    lease(&second).await.unwrap();
-    drop(first);
-    // What is left of the first gives nothing back that is not its own.
-    lease(&second).await.unwrap();
-    assert_eq!(look.number("SELECT count(*) FROM partitions WHERE node IS NULL"), 0);
+    let name = look.text("SELECT name FROM nodes").unwrap();
+    // Its partitions go to somebody else, as after it was stopped for long.
+    look.change(
+        "BEGIN; DELETE FROM nodes; UPDATE partitions SET node = 'other', epoch = epoch + 1; COMMIT",
+    );
+    let known = look.number("SELECT count(*) FROM crawls");
+    // It finds that before anything is written, and what is nobody's is its own.
+    lease(&first).await.unwrap();
+    assert_eq!(look.number("SELECT count(*) FROM crawls"), known);
+    assert_eq!(look.text("SELECT name FROM nodes").unwrap(), name);
+    assert_eq!(look.rows("SELECT DISTINCT epoch FROM partitions"), [vec![Some("3".to_owned())]]);
 }
 
 #[tokio::test]

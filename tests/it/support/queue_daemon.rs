@@ -166,6 +166,7 @@ impl Queue {
                 window: false,
                 generation: 1,
                 moves: Signal::Lastmod,
+                tenure: target.tenure,
             };
             self.origins.insert(name, origin);
         }

@@ -104,6 +104,7 @@ fn an_unknown_field_is_refused_with_the_known_ones() {
 fn a_leased_url_has_the_fields_of_the_contract() {
     let at = |text: &str| text.parse().expect("a timestamp");
     let answer = LeaseAnswer::from(LeaseBatch {
+        is_again: false,
         urls: vec![Leased {
             token: token(),
             id: UrlId(7),

@@ -1,0 +1,318 @@
+//! What daemons that share a store ask of one another, and who does what.
+//!
+//! Whoever is asked something by a client does the part of it that is his, and
+//! has the owners of the other partitions do theirs. Nothing of a queue, of a
+//! URL's place or of a host's clock is written by any other than its owner.
+//! Rows of sites and sources are nobody's memory: whoever has to, writes them,
+//! and tells the others to look.
+//!
+//! While a partition is nobody's, as after a daemon has died, who needs it waits.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use serde::{Deserialize, Serialize};
+
+use super::effect::{Applied, Effect, Origin};
+use super::frontier::{Get, Progress, Put, Served, Taken};
+use super::hosts::partition;
+use super::peers::{Owner, Told};
+use super::pushes::PushedUrl;
+use super::tombstones::Deletion;
+use super::{Imported, PastFetch, Store, StoreError};
+use crate::model::UrlId;
+use crate::queue::token::Token;
+use crate::queue::{LeaseBatch, LeaseRequest, Settlement, TokenResult};
+
+/// A partition that is nobody's is waited for so long: longer than it takes
+/// until a daemon that is gone is taken over.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Between two looks at whose it is now.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What a daemon does for another.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum Order {
+    /// Lease of what is its own.
+    Lease(LeaseRequest),
+    /// Lease on behalf of a client, whose calls with this id all come to it.
+    LeaseAll(LeaseRequest),
+    Settle(Vec<Settlement>),
+    Extend(Vec<Token>, Duration),
+    Release(Vec<Token>, Duration),
+    Apply(Origin, Vec<Effect>),
+    Bury(Origin, Vec<Deletion>),
+    Reserve { authority: String, delay: Duration, patience: Duration },
+    PauseHost { authority: String, pause: Duration, why: String },
+    Heed(Vec<PushedUrl>),
+    Replay { crawl: String, urls: Vec<String> },
+    /// Of what is its own all.
+    ReplayAll { crawl: String },
+    Requeue { crawl: String, urls: Vec<String> },
+    Block { crawl: String, pattern: String, prefix: bool },
+    /// What no block holds any more of what is its own.
+    ReleaseBlocked { crawl: String },
+    Import { crawl: String, fetches: Vec<PastFetch> },
+    FrontierPut(Vec<Put>),
+    FrontierGet(Get, Progress),
+    RemovePushed(Vec<UrlId>),
+    /// Of a site that is to be forgotten what is its own.
+    ForgetSite { name: String },
+    /// What is set for crawls, sites and queues has changed.
+    Remember,
+    /// Sources or hubs have something to do.
+    Look,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum Reply {
+    Done,
+    Leased(LeaseBatch),
+    Tokens(Vec<TokenResult>),
+    Applied(Applied),
+    Count(u64),
+    Counts(u64, u64),
+    Slot(Result<jiff::Timestamp, jiff::Timestamp>),
+    Imported(Imported),
+    Taken(Vec<Taken>),
+    Served(Vec<Served>, Progress),
+}
+
+impl Reply {
+    fn unexpected(&self) -> StoreError {
+        StoreError::Engine(format!("another daemon answered something else: {self:?}"))
+    }
+
+    pub(super) fn leased(self) -> Result<LeaseBatch, StoreError> {
+        if let Self::Leased(batch) = self { Ok(batch) } else { Err(self.unexpected()) }
+    }
+
+    pub(super) fn tokens(self) -> Result<Vec<TokenResult>, StoreError> {
+        if let Self::Tokens(results) = self { Ok(results) } else { Err(self.unexpected()) }
+    }
+
+    pub(super) fn applied(self) -> Result<Applied, StoreError> {
+        if let Self::Applied(applied) = self { Ok(applied) } else { Err(self.unexpected()) }
+    }
+
+    pub(super) fn count(self) -> Result<u64, StoreError> {
+        if let Self::Count(count) = self { Ok(count) } else { Err(self.unexpected()) }
+    }
+
+    pub(super) fn counts(self) -> Result<(u64, u64), StoreError> {
+        if let Self::Counts(one, two) = self { Ok((one, two)) } else { Err(self.unexpected()) }
+    }
+
+    pub(super) fn imported(self) -> Result<Imported, StoreError> {
+        if let Self::Imported(imported) = self { Ok(imported) } else { Err(self.unexpected()) }
+    }
+
+    pub(super) fn taken(self) -> Result<Vec<Taken>, StoreError> {
+        if let Self::Taken(taken) = self { Ok(taken) } else { Err(self.unexpected()) }
+    }
+
+    pub(super) fn slot(
+        self,
+    ) -> Result<Result<jiff::Timestamp, jiff::Timestamp>, StoreError> {
+        if let Self::Slot(slot) = self { Ok(slot) } else { Err(self.unexpected()) }
+    }
+}
+
+impl Store {
+    /// Does what another daemon asks, which must know the store's secret: its
+    /// order and our answer are JSON. None: it does not know it.
+    pub async fn serve_peer(&self, secret: &str, order: &[u8]) -> Option<Vec<u8>> {
+        let peers = self.inner.peers.as_ref().filter(|peers| peers.knows(secret))?;
+        let answer = match serde_json::from_slice(order) {
+            Ok(order) => Box::pin(self.carry_out(order)).await,
+            Err(error) => {
+                tracing::warn!(%error, node = peers.name, "an order of another daemon is not ours");
+                Err(StoreError::Engine(format!("it is of another version: {error}")))
+            }
+        };
+        Some(serde_json::to_vec(&answer.map_err(Told::from)).unwrap_or_default())
+    }
+
+    /// Does what is ours.
+    async fn carry_out(&self, order: Order) -> Result<Reply, StoreError> {
+        Ok(match order {
+            Order::Lease(request) => Reply::Leased(self.lease_share(request).await?),
+            Order::LeaseAll(request) => Reply::Leased(self.lease_for(request).await?),
+            Order::Settle(results) => Reply::Tokens(self.settle_here(results).await?),
+            Order::Extend(tokens, ttl) => Reply::Tokens(self.extend_here(tokens, ttl).await?),
+            Order::Release(tokens, after) => {
+                Reply::Tokens(self.release_here(tokens, after).await?)
+            }
+            Order::Apply(origin, effects) => {
+                Reply::Applied(self.apply_here(origin, effects).await?)
+            }
+            Order::Bury(origin, deleted) => Reply::Count(self.bury_here(origin, deleted).await?),
+            Order::Reserve { authority, delay, patience } => {
+                Reply::Slot(self.reserve_here(authority, delay, patience).await?)
+            }
+            Order::PauseHost { authority, pause, why } => {
+                self.pause_host_here(authority, pause, why).await?;
+                Reply::Done
+            }
+            Order::Heed(urls) => {
+                let (known, unknown) = self.heed_here(urls).await?;
+                Reply::Counts(known, unknown)
+            }
+            Order::Replay { crawl, urls } => Reply::Count(self.replay_here(crawl, urls).await?),
+            Order::ReplayAll { crawl } => Reply::Count(self.replay_all_here(crawl).await?),
+            Order::Requeue { crawl, urls } => Reply::Count(self.requeue_here(crawl, urls).await?),
+            Order::Block { crawl, pattern, prefix } => {
+                Reply::Count(self.block_here(crawl, pattern, prefix).await?)
+            }
+            Order::ReleaseBlocked { crawl } => {
+                Reply::Count(self.release_blocked_here(crawl).await?)
+            }
+            Order::Import { crawl, fetches } => {
+                Reply::Imported(self.import_here(crawl, fetches).await?)
+            }
+            Order::FrontierPut(items) => Reply::Taken(self.frontier_put_here(items).await?),
+            Order::FrontierGet(get, progress) => {
+                let (served, progress) = self.frontier_get_here(get, progress).await?;
+                Reply::Served(served, progress)
+            }
+            Order::RemovePushed(rows) => Reply::Count(self.remove_pushed_here(rows).await?),
+            Order::ForgetSite { name } => Reply::Count(self.forget_urls_of_site(name).await?),
+            Order::Remember => {
+                self.remember_here().await?;
+                Reply::Done
+            }
+            Order::Look => {
+                self.look_here_too();
+                Reply::Done
+            }
+        })
+    }
+
+    /// Tells those who share the store when something may have come due to them
+    /// by what we did. Runs until it is dropped.
+    pub async fn tell_peers(&self) {
+        let mut moved = self.inner.moved.subscribe();
+        // The sender cannot go away: we hold it.
+        while moved.changed().await.is_ok() {
+            if self.is_shared() {
+                self.on_others(Order::Look).await;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Is the store shared with others just now?
+    pub(super) fn is_shared(&self) -> bool {
+        self.inner.peers.as_ref().is_some_and(|peers| peers.deal().nodes.len() > 1)
+    }
+
+    /// Deals items to the owners of their partitions and has each do its part of
+    /// them; gives what each answered with the places of its items. What is
+    /// nobody's is waited for.
+    pub(super) async fn spread<I: Clone>(
+        &self,
+        items: Vec<I>,
+        part: impl Fn(&I) -> i64,
+        order: impl Fn(Vec<I>) -> Order,
+    ) -> Result<Vec<(Vec<usize>, Reply)>, StoreError> {
+        let Some(peers) = &self.inner.peers else {
+            let places = (0..items.len()).collect();
+            let reply = Box::pin(self.carry_out(order(items))).await?;
+            return Ok(vec![(places, reply)]);
+        };
+        let mut left: Vec<(usize, I)> = items.into_iter().enumerate().collect();
+        let mut done = Vec::new();
+        let began = Instant::now();
+        loop {
+            let mut dealt: BTreeMap<Owner, Vec<(usize, I)>> = BTreeMap::new();
+            for (place, item) in left {
+                dealt.entry(peers.owner(part(&item))).or_default().push((place, item));
+            }
+            let answers = dealt.into_iter().map(|(owner, share)| {
+                let order = order(share.iter().map(|(_, item)| item.clone()).collect());
+                async move {
+                    let answer = match &owner {
+                        Owner::Us => Box::pin(self.carry_out(order)).await,
+                        Owner::At(address) => peers.ask(address, &order).await,
+                        Owner::Nobody => Err(StoreError::Elsewhere),
+                    };
+                    (owner, share, answer)
+                }
+            });
+            left = Vec::new();
+            let mut why = StoreError::Elsewhere;
+            for (owner, share, answer) in join_all(answers).await {
+                match answer {
+                    Ok(reply) => {
+                        done.push((share.into_iter().map(|(place, _)| place).collect(), reply));
+                    }
+                    // The database is away, and others do not help.
+                    Err(error @ StoreError::Away(_)) if owner == Owner::Us => return Err(error),
+                    Err(error @ (StoreError::Elsewhere | StoreError::Away(_))) => {
+                        why = error;
+                        left.extend(share);
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            if left.is_empty() {
+                return Ok(done);
+            }
+            if began.elapsed() >= PATIENCE {
+                return Err(why);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Has the owner of a partition do something.
+    pub(super) async fn on_owner(&self, part: i64, order: Order) -> Result<Reply, StoreError> {
+        let mut answers =
+            self.spread(vec![part], |part| *part, |_| order.clone()).await?;
+        answers.pop().map(|(_, reply)| reply).ok_or(StoreError::Elsewhere)
+    }
+
+    /// The same by the authority of a host.
+    pub(super) async fn on_host(&self, authority: &str, order: Order) -> Result<Reply, StoreError> {
+        self.on_owner(partition(authority), order).await
+    }
+
+    /// Has all do something, ourselves included; those who are away hear of what
+    /// it is about when they look next.
+    pub(super) async fn on_all(&self, order: Order) -> Result<Vec<Reply>, StoreError> {
+        let mut replies = vec![Box::pin(self.carry_out(order.clone())).await?];
+        replies.extend(self.on_others(order).await);
+        Ok(replies)
+    }
+
+    /// Has all others do something; what those who do not answer would say is
+    /// left out.
+    pub(super) async fn on_others(&self, order: Order) -> Vec<Reply> {
+        let Some(peers) = &self.inner.peers else { return Vec::new() };
+        let others = peers.others();
+        let asked = others.iter().map(|address| peers.ask(address, &order));
+        let answers = join_all(asked).await;
+        answers
+            .into_iter()
+            .filter_map(|answer| {
+                answer
+                    .inspect_err(|error| {
+                        tracing::warn!(%error, "another daemon did not do what it was asked");
+                    })
+                    .ok()
+            })
+            .collect()
+    }
+
+    /// What is set for crawls, sites and queues has changed: everybody is to
+    /// read it again.
+    pub(super) async fn tell_settings(&self) -> Result<(), StoreError> {
+        if self.is_shared() {
+            self.note_settings().await?;
+            self.on_others(Order::Remember).await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,234 @@
+//! The daemons that share a store on a server: who has which partition, and how
+//! one of them asks another to do what is that one's to do.
+//!
+//! They ask over HTTP/1.1, one order a request, in JSON, with a secret that
+//! stands in the store: whoever may read that may ask. What is asked is done
+//! once it is answered; an order whose answer is lost may have been done, and
+//! each can be given again without harm.
+
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
+
+use super::StoreError;
+use super::orders::{Order, Reply};
+
+/// Partitions that hosts are dealt to.
+pub(super) const PARTITIONS: usize = 256;
+/// Another daemon that takes no connection in this time is away.
+const CONNECT: Duration = Duration::from_secs(2);
+/// An order that is not answered in this time is not waited for.
+const ANSWER: Duration = Duration::from_secs(30);
+/// Where orders are posted to.
+pub(crate) const PATH: &str = "/order";
+
+/// A daemon that is up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Of this start and of no other.
+    pub name: String,
+    /// `host:port` where others reach it.
+    pub address: Option<String>,
+    /// When it joined.
+    pub since: Timestamp,
+    /// How many partitions it has.
+    pub partitions: u32,
+}
+
+/// Who has what, as last seen.
+#[derive(Debug, Clone)]
+pub(super) struct Deal {
+    /// Those who are up.
+    pub(super) nodes: Vec<Node>,
+    /// By partition: which of them has it.
+    pub(super) owners: [Option<usize>; PARTITIONS],
+}
+
+impl Default for Deal {
+    fn default() -> Self {
+        Self { nodes: Vec::new(), owners: [None; PARTITIONS] }
+    }
+}
+
+/// Who has a partition.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Owner {
+    /// We have.
+    Us,
+    /// The daemon at this address has.
+    At(String),
+    /// Nobody has, as far as we know.
+    Nobody,
+}
+
+/// Those who share the store with us.
+pub(super) struct Peers {
+    pub(super) name: String,
+    /// Where others reach us.
+    address: OnceLock<String>,
+    deal: RwLock<Arc<Deal>>,
+    secret: RwLock<String>,
+    client: reqwest::Client,
+}
+
+impl std::fmt::Debug for Peers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Peers").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Peers {
+    /// Us, under a name that no other start ever had.
+    pub(super) fn new() -> Result<Self, StoreError> {
+        let random =
+            getrandom::u64().map_err(|e| StoreError::Engine(format!("no randomness: {e}")))?;
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .connect_timeout(CONNECT)
+            .timeout(ANSWER)
+            .build()
+            .map_err(|e| StoreError::Engine(format!("no client for other daemons: {e}")))?;
+        Ok(Self {
+            name: format!("{}-{random:016x}", whereabouts()),
+            address: OnceLock::new(),
+            deal: RwLock::default(),
+            secret: RwLock::default(),
+            client,
+        })
+    }
+
+    /// Where others reach us, from now on.
+    pub(super) fn reached_at(&self, address: String) {
+        // It is told once.
+        let _ = self.address.set(address);
+    }
+
+    /// The same; nothing where nobody can.
+    pub(super) fn address(&self) -> Option<&str> {
+        self.address.get().map(String::as_str)
+    }
+
+    /// Who has what, as last seen.
+    pub(super) fn deal(&self) -> Arc<Deal> {
+        Arc::clone(&self.deal.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn set(&self, deal: Deal) {
+        *self.deal.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(deal);
+    }
+
+    pub(super) fn set_secret(&self, secret: String) {
+        *self.secret.write().unwrap_or_else(PoisonError::into_inner) = secret;
+    }
+
+    /// Does somebody who gives this secret share the store?
+    pub(super) fn knows(&self, secret: &str) -> bool {
+        let ours = self.secret.read().unwrap_or_else(PoisonError::into_inner);
+        // As long for every secret of the length of ours.
+        let same = ours.len() == secret.len()
+            && ours.bytes().zip(secret.bytes()).fold(0, |rest, (a, b)| rest | (a ^ b)) == 0;
+        same && !ours.is_empty()
+    }
+
+    /// Who has a partition, as last seen.
+    pub(super) fn owner(&self, part: i64) -> Owner {
+        let deal = self.deal();
+        let place = usize::try_from(part).ok();
+        let owner = place.and_then(|place| *deal.owners.get(place)?);
+        match owner.and_then(|owner| deal.nodes.get(owner)) {
+            Some(node) if node.name == self.name => Owner::Us,
+            Some(Node { address: Some(address), .. }) => Owner::At(address.clone()),
+            _ => Owner::Nobody,
+        }
+    }
+
+    /// Where the others are.
+    pub(super) fn others(&self) -> Vec<String> {
+        let deal = self.deal();
+        let others = deal.nodes.iter().filter(|node| node.name != self.name);
+        others.filter_map(|node| node.address.clone()).collect()
+    }
+
+    /// Has another daemon do something.
+    pub(super) async fn ask(&self, address: &str, order: &Order) -> Result<Reply, StoreError> {
+        let away = |error: &dyn std::fmt::Display| {
+            StoreError::Away(format!("the daemon at {address} does not answer: {error}"))
+        };
+        let body = serde_json::to_vec(order).map_err(|e| StoreError::Engine(e.to_string()))?;
+        let secret = self.secret.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let answer = self
+            .client
+            .post(format!("http://{address}{PATH}"))
+            .header(AUTHORIZATION, format!("Bearer {secret}"))
+            .header(CONTENT_TYPE, "application/json")
+            .body(body)
+            .send()
+            .await
+            .map_err(|error| away(&error))?;
+        let status = answer.status();
+        let body = answer.bytes().await.map_err(|error| away(&error))?;
+        if !status.is_success() {
+            return Err(away(&status));
+        }
+        let reply: Result<Reply, Told> =
+            serde_json::from_slice(&body).map_err(|error| away(&error))?;
+        reply.map_err(StoreError::from)
+    }
+}
+
+/// An error on its way to another daemon.
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+pub(crate) enum Told {
+    Elsewhere,
+    Busy,
+    Full,
+    Away(String),
+    NotFound(String),
+    Gone(String),
+    Refused(String),
+    Engine(String),
+}
+
+impl From<StoreError> for Told {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Elsewhere => Self::Elsewhere,
+            StoreError::Busy => Self::Busy,
+            StoreError::Full => Self::Full,
+            StoreError::NotFound(text) => Self::NotFound(text),
+            StoreError::Gone(text) => Self::Gone(text),
+            StoreError::Refused(text) => Self::Refused(text),
+            StoreError::Engine(text) => Self::Engine(text),
+            // What ends that daemon does not end this one.
+            StoreError::Closed => Self::Away("it is stopping".to_owned()),
+            StoreError::Away(text) | StoreError::Unusable(text) | StoreError::Failed(text) => {
+                Self::Away(text)
+            }
+        }
+    }
+}
+
+impl From<Told> for StoreError {
+    fn from(told: Told) -> Self {
+        match told {
+            Told::Elsewhere => Self::Elsewhere,
+            Told::Busy => Self::Busy,
+            Told::Full => Self::Full,
+            Told::Away(text) => Self::Away(text),
+            Told::NotFound(text) => Self::NotFound(text),
+            Told::Gone(text) => Self::Gone(text),
+            Told::Refused(text) => Self::Refused(text),
+            Told::Engine(text) => Self::Engine(text),
+        }
+    }
+}
+
+/// This machine and process, for people: letters, digits and dashes.
+fn whereabouts() -> String {
+    let system = rustix::system::uname();
+    let name = system.nodename().to_string_lossy();
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    format!("{}-{}", name.chars().map(plain).take(64).collect::<String>(), std::process::id())
+}

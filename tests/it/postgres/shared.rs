@@ -1,0 +1,201 @@
+//! Three daemons on one store: whoever is asked answers for all.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use sitemapd::model::Outcome;
+use sitemapd::queue::{LeaseRequest, Leased, TokenResult};
+use tempfile::TempDir;
+
+use crate::support::daemon::{Daemon, World};
+use crate::support::engine::{self, Look};
+use crate::support::queue_daemon::report;
+use crate::support::{Origin, Reply};
+
+const URLS: usize = 300;
+const HOSTS: usize = 30;
+
+struct Three {
+    daemons: Vec<Daemon>,
+    look: Look,
+    origin: Origin,
+    _folders: Vec<TempDir>,
+    _world: World,
+}
+
+impl Three {
+    /// Three daemons, each with its share; none where there is no server.
+    async fn start(test: &str, sitemap: String) -> Option<Self> {
+        let folders: Vec<_> = (0..3).map(|_| TempDir::new().unwrap()).collect();
+        if engine::server_for(folders[0].path()).is_none() {
+            eprintln!("SKIPPED: {test} needs a server, which SITEMAPD_POSTGRES names");
+            return None;
+        }
+        let origin = Origin::start().await;
+        origin.set("/sitemap.xml", Reply::xml(sitemap));
+        let world = World::with_names(&[&origin]);
+        let base = origin.base();
+        let config = world.config(&format!(
+            "[[site]]\nname = \"a\"\nurl = \"{base}/\"\nsitemaps = [\"{base}/sitemap.xml\"]\n\
+             feeds = []\nobey_robots = false\nscope = \"any\"\n"
+        ));
+        let mut daemons = Vec::new();
+        for folder in &folders {
+            let mut config = config.clone();
+            folder.path().clone_into(&mut config.daemon.data_dir);
+            daemons.push(world.start_with(config).await);
+        }
+        let look = Look::of(&config);
+        let three = Self { daemons, look, origin, _folders: folders, _world: world };
+        three.wait("even shares", "SELECT min(n) >= 85 AND count(*) = 3 FROM
+             (SELECT count(*) AS n FROM partitions WHERE node IS NOT NULL GROUP BY node) AS shares")
+            .await;
+        Some(three)
+    }
+
+    async fn wait(&self, what: &str, sql: &str) {
+        let last = self.daemons.last().unwrap();
+        last.wait(what, async || (self.look.text(sql).as_deref() == Some("t")).then_some(())).await;
+    }
+
+    async fn wait_for_urls(&self, count: usize) {
+        let sql = format!("SELECT count(*) = {count} FROM urls");
+        self.wait("the URLs of all hosts", &sql).await;
+    }
+}
+
+fn sitemap() -> String {
+    let mut xml = String::from("<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\">\n");
+    for number in 0..URLS {
+        let host = number % HOSTS;
+        writeln!(xml, "<url><loc>http://h{host}.test/{number}</loc></url>").unwrap();
+    }
+    xml + "</urlset>\n"
+}
+
+fn request(max: u32, id: Option<&str>) -> LeaseRequest {
+    LeaseRequest {
+        crawl: "default".to_owned(),
+        sites: Vec::new(),
+        max,
+        per_host: 1_000,
+        ttl: Duration::from_secs(300),
+        worker: None,
+        request_id: id.map(str::to_owned),
+    }
+}
+
+async fn lease(daemon: &Daemon, max: u32, id: Option<&str>) -> Vec<Leased> {
+    daemon.store.lease(request(max, id)).await.unwrap().urls
+}
+
+fn texts(leased: &[Leased]) -> BTreeSet<String> {
+    leased.iter().map(|url| url.url.clone()).collect()
+}
+
+#[tokio::test]
+async fn whoever_is_asked_leases_and_settles_for_all_and_nothing_is_held_twice() {
+    let Some(three) = Three::start("three daemons", sitemap()).await else { return };
+    three.wait_for_urls(URLS).await;
+    let parts = three.look.number("SELECT count(DISTINCT part) FROM urls");
+    assert!(parts > 10, "the hosts are spread over partitions: {parts}");
+    let mut leased = Vec::new();
+    for turn in 0.. {
+        let some = lease(&three.daemons[turn % 3], 40, None).await;
+        if some.is_empty() {
+            break;
+        }
+        leased.extend(some);
+    }
+    assert_eq!(leased.len(), URLS);
+    assert_eq!(texts(&leased).len(), URLS, "nothing is held twice");
+    let reports: Vec<_> = leased.iter().map(|url| report(url.token, Outcome::Unchanged)).collect();
+    let results = three.daemons[0].store.settle(reports.clone()).await.unwrap();
+    assert_eq!(results, vec![TokenResult::Ok; URLS]);
+    let again = three.daemons[1].store.settle(reports).await.unwrap();
+    assert_eq!(again, vec![TokenResult::Ok; URLS], "by whomever it is asked");
+    assert_eq!(three.look.number("SELECT count(*) FROM leases"), 0);
+    assert_eq!(three.look.number("SELECT count(*) FROM queue"), i64::try_from(URLS).unwrap());
+    let turns = three.look.number("SELECT CAST(sum(queued) AS BIGINT) FROM turns");
+    assert_eq!(turns, i64::try_from(URLS).unwrap());
+    let counted = three.look.number("SELECT CAST(sum(urls) AS BIGINT) FROM sites");
+    assert_eq!(counted, i64::try_from(URLS).unwrap());
+}
+
+#[tokio::test]
+async fn a_call_that_is_made_again_elsewhere_gets_the_same_leases() {
+    let Some(three) = Three::start("calls made again", sitemap()).await else { return };
+    three.wait_for_urls(URLS).await;
+    let first = lease(&three.daemons[0], 250, Some("id")).await;
+    assert_eq!(first.len(), 250);
+    for daemon in &three.daemons {
+        assert_eq!(texts(&lease(daemon, 250, Some("id")).await), texts(&first));
+    }
+    assert_eq!(three.look.number("SELECT count(*) FROM leases"), 250);
+}
+
+#[tokio::test]
+async fn what_a_daemon_had_others_go_on_with_when_it_ends() {
+    let Some(mut three) = Three::start("a daemon that ends", sitemap()).await else { return };
+    three.wait_for_urls(URLS).await;
+    let leased = lease(&three.daemons[0], 250, None).await;
+    let gone = three.daemons.remove(0);
+    gone.stop().await;
+    three.wait("the partitions of the one that ended", "SELECT count(*) = 0 FROM partitions WHERE node IS NULL")
+        .await;
+    let reports: Vec<_> = leased.iter().map(|url| report(url.token, Outcome::Changed)).collect();
+    let results = three.daemons[1].store.settle(reports).await.unwrap();
+    assert_eq!(results, vec![TokenResult::Ok; 250]);
+    let rest = lease(&three.daemons[0], 1_000, None).await;
+    assert_eq!(texts(&leased).union(&texts(&rest)).count(), URLS);
+}
+
+#[tokio::test]
+async fn an_order_to_one_holds_for_all() {
+    let Some(three) = Three::start("orders", sitemap()).await else { return };
+    three.wait_for_urls(URLS).await;
+    let crawl = || "default".to_owned();
+    let block = |url: &str| (url.to_owned(), url.ends_with('/'));
+    let (url, is_prefix) = block("http://h7.test/");
+    three.daemons[2].store.block(crawl(), url.clone(), is_prefix).await.unwrap();
+    three.daemons[1].store.pause_crawl(crawl(), true).await.unwrap();
+    for daemon in &three.daemons {
+        assert!(lease(daemon, 10, None).await.is_empty(), "paused everywhere");
+    }
+    three.daemons[0].store.pause_crawl(crawl(), false).await.unwrap();
+    let leased = lease(&three.daemons[0], 1_000, None).await;
+    assert_eq!(leased.len(), URLS - URLS / HOSTS);
+    let mut hosts: BTreeMap<String, usize> = BTreeMap::new();
+    for url in &leased {
+        *hosts.entry(url.host.clone()).or_default() += 1;
+    }
+    assert!(!hosts.contains_key("http://h7.test"), "{hosts:?}");
+    let back = three.daemons[1].store.unblock(crawl(), url, is_prefix).await.unwrap();
+    assert_eq!(back, (URLS / HOSTS) as u64);
+    assert_eq!(lease(&three.daemons[2], 1_000, None).await.len(), URLS / HOSTS);
+    let named = vec!["http://h7.test/7".to_owned(), "http://h8.test/8".to_owned()];
+    let reports: Vec<_> = leased.iter().map(|url| report(url.token, Outcome::Changed)).collect();
+    three.daemons[0].store.settle(reports).await.unwrap();
+    assert_eq!(three.daemons[0].store.requeue(crawl(), named).await.unwrap(), 2);
+    let due = lease(&three.daemons[1], 1_000, None).await;
+    assert_eq!(texts(&due).into_iter().collect::<Vec<_>>(), ["http://h8.test/8"]);
+}
+
+#[tokio::test]
+async fn a_page_that_leaves_the_sitemap_is_removed_by_its_owner() {
+    let Some(three) = Three::start("removals", sitemap()).await else { return };
+    three.wait_for_urls(URLS).await;
+    let less: String = sitemap().lines().filter(|line| !line.contains("/123<")).collect();
+    three.origin.set("/sitemap.xml", Reply::xml(less));
+    let first = &three.daemons[0];
+    for _ in 0..4 {
+        let source = first.source("/sitemap.xml").await;
+        let polls = three.look.number("SELECT count(*) FROM polls");
+        first.store.poll_source(source.id).await.unwrap();
+        first.clock.advance(Duration::from_secs(3_600));
+        let sql = format!("SELECT count(*) > {polls} FROM polls");
+        three.wait("one more poll", &sql).await;
+    }
+    three.wait("the removal", "SELECT count(*) = 1 FROM urls WHERE listed = 0").await;
+}

@@ -1,6 +1,8 @@
 //! What is so on a server only. Runs where `SITEMAPD_POSTGRES` names one.
 
+mod killed;
 mod owners;
 mod plans;
 mod shared;
+mod three;
 mod wire;

@@ -74,9 +74,8 @@ impl State {
             applied: Applied::default(),
             log: ChangeLog::default(),
             made: 0,
-            quota_left: quota.saturating_sub(
-                (used + self.sums.of(origin.site).urls).unsigned_abs(),
-            ),
+            quota_left: quota
+                .saturating_sub((used + self.sums.of(origin.site).urls).unsigned_abs()),
             priorities: 0,
             now_s: self.steady_ms().div_euclid(1000),
             ages: Vec::new(),

@@ -211,10 +211,7 @@ impl Store {
 }
 
 /// What the owners of tokens answered, in the order of the tokens.
-fn merged(
-    count: usize,
-    answers: Vec<(Vec<usize>, Reply)>,
-) -> Result<Vec<TokenResult>, StoreError> {
+fn merged(count: usize, answers: Vec<(Vec<usize>, Reply)>) -> Result<Vec<TokenResult>, StoreError> {
     let mut results = vec![TokenResult::Unknown; count];
     for (places, reply) in answers {
         for (place, result) in places.into_iter().zip(reply.tokens()?) {

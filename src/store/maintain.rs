@@ -187,11 +187,7 @@ impl State {
     }
 
     /// The first entries that a retired source held have been let go.
-    pub(super) fn cut_retired(
-        &mut self,
-        id: i64,
-        taken: Option<usize>,
-    ) -> Result<(), StoreError> {
+    pub(super) fn cut_retired(&mut self, id: i64, taken: Option<usize>) -> Result<(), StoreError> {
         let Some(taken) = taken else { return Ok(()) };
         let data: Option<Vec<u8>> = self
             .conn

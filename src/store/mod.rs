@@ -46,8 +46,8 @@ mod numbers;
 mod operate;
 mod orders;
 pub mod pages;
-mod pending;
 pub(crate) mod peers;
+mod pending;
 mod policy;
 mod poll_reads;
 mod polling;
@@ -100,12 +100,12 @@ pub use history::{Imported, PastFetch};
 use home::Home;
 use lock::DataLock;
 pub use operate::MAX_NAMED;
+pub use peers::Node;
+use peers::Peers;
 use policy::Policy;
 pub use polling::{
     DueSource, Kept, Moved, NextPollAt, PollEnd, PollTarget, ReadResult, Recounted, SeenAgain,
 };
-pub use peers::Node;
-use peers::Peers;
 use readers::Readers;
 pub use robots::{FORBIDDEN, KeptRobots, RobotsRead, SavedRobots};
 pub use sources::{Child, ChildEffect, NewSource};

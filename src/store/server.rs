@@ -95,9 +95,8 @@ pub(super) fn seen_as(conn: &Connection, listening: SocketAddr) -> Result<String
     if !listening.ip().is_unspecified() {
         return Ok(listening.to_string());
     }
-    let ours: Option<String> = conn
-        .query_row("SELECT host(inet_client_addr())", (), |row| row.get(0))
-        .map_err(engine)?;
+    let ours: Option<String> =
+        conn.query_row("SELECT host(inet_client_addr())", (), |row| row.get(0)).map_err(engine)?;
     let ours = ours.and_then(|ip| ip.parse().ok()).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     Ok(SocketAddr::new(ours, listening.port()).to_string())
 }

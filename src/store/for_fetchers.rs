@@ -71,12 +71,12 @@ impl Store {
         limit: usize,
         filter: ChangeFilter,
     ) -> Result<ChangePage, StoreError> {
-        self.read(move |conn| stream::after(conn, cursor, limit, &filter)).await
+        self.read_in_order(move |conn| stream::after(conn, cursor, limit, &filter)).await
     }
 
     /// The cursor behind all changes that there are.
     pub async fn end_of_changes(&self) -> Result<ChangeCursor, StoreError> {
-        self.read(stream::end).await
+        self.read_in_order(stream::end).await
     }
 
     /// Moves whenever changes have been committed.

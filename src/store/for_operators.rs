@@ -218,7 +218,7 @@ impl Store {
         after: i64,
         limit: u32,
     ) -> Result<Vec<PollView>, StoreError> {
-        self.read(move |conn| poll_reads::polls_after(conn, source, after, limit)).await
+        self.read_in_order(move |conn| poll_reads::polls_after(conn, source, after, limit)).await
     }
 
     /// The newest polls, newest first.

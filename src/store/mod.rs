@@ -44,6 +44,7 @@ mod maintain;
 pub mod migrate;
 mod numbers;
 mod operate;
+mod order;
 pub mod pages;
 mod pending;
 mod policy;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use tokio_postgres::error::SqlState;
 
 use super::sql::{Connection, OptionalExtension, Server, Session};
-use super::{StoreError, engine, timestamp};
+use super::{StoreError, engine, order, timestamp};
 use crate::config::Durability;
 
 /// The schema, as the file has it.
@@ -43,6 +43,7 @@ pub(super) fn open_writer(
     let conn = Connection::Server(Box::new(session));
     check_server(&conn)?;
     make_schema(&conn)?;
+    order::establish(&conn)?;
     Ok(conn)
 }
 

@@ -10,7 +10,7 @@ use super::learn::Learning;
 use super::sql::Session;
 use super::state::State;
 use super::turns::TurnDeltas;
-use super::{StoreError, engine};
+use super::{StoreError, engine, order};
 use crate::queue::window::Window;
 
 /// What went wrong and is to be made good.
@@ -49,7 +49,7 @@ impl State {
     fn begin_as_owner(&mut self) -> Result<(), StoreError> {
         self.conn.begin().map_err(engine)?;
         let Some(claim) = &mut self.engine.claim else { return Ok(()) };
-        claim.fence(&self.conn).inspect_err(|_| {
+        order::mark(&self.conn).and_then(|()| claim.fence(&self.conn)).inspect_err(|_| {
             // Where even this fails, the next transaction needs another connection.
             let _ = self.conn.rollback();
         })

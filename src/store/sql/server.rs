@@ -26,6 +26,7 @@ use tokio_postgres::{Client, Config, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::text::{Key, Text};
+use super::super::order::Numbering;
 use super::values::Sent;
 use super::{Error, Result};
 
@@ -86,6 +87,7 @@ impl Server {
             changes: Cell::new(0),
             in_transaction: Cell::new(false),
             is_aborted: Cell::new(false),
+            numbering: Cell::default(),
             is_broken: Cell::new(false),
         })
     }
@@ -113,6 +115,8 @@ pub(in crate::store) struct Session {
     in_transaction: Cell<bool>,
     /// Has anything failed in the transaction that was not taken back since?
     is_aborted: Cell<bool>,
+    /// What rows of the logs are numbered by in the transaction that is open.
+    numbering: Cell<Numbering>,
     is_broken: Cell<bool>,
 }
 
@@ -128,6 +132,11 @@ impl Session {
 
     pub(super) fn total_changes(&self) -> u64 {
         self.changes.get()
+    }
+
+    /// What rows of the logs are numbered by; begun anew by each transaction.
+    pub(in crate::store) fn numbering(&self) -> &Cell<Numbering> {
+        &self.numbering
     }
 
     /// A statement as this engine takes it.
@@ -246,6 +255,7 @@ impl Session {
             return Err(Error::Away("the connection is broken".to_owned()));
         }
         self.send_batch(sql)?;
+        self.numbering.set(Numbering::default());
         self.is_aborted.set(false);
         self.in_transaction.set(true);
         Ok(())

@@ -131,10 +131,12 @@ fn tide_part(
         .prepare_cached("SELECT (SELECT min(id) FROM polls), (SELECT max(id) FROM polls)")
         .and_then(|mut query| query.query_row((), |row| Ok((row.get(0)?, row.get(1)?))))
         .map_err(engine)?;
-    // What is not settled yet is read when it is.
-    let newest = newest.map(|newest| Ok(newest.min(order::reach(conn, Log::Polls)?.end - 1)));
-    let newest = newest.transpose()?.unwrap_or(0);
-    // A poll that is not settled may be the only one.
+    let mut newest = newest.unwrap_or(0);
+    if conn.embedded().is_none() {
+        // What is not settled yet is read when it is.
+        newest = newest.min(order::reach(conn, Log::Polls)?.end - 1);
+    }
+    // What there is may all be unsettled.
     let oldest = (oldest.unwrap_or(1) - 1).min(newest);
     let (first, last) = seen.unwrap_or((newest, newest));
     if last < newest {

@@ -2,4 +2,5 @@
 
 mod owners;
 mod plans;
+mod stream;
 mod wire;

@@ -6,6 +6,7 @@ use super::sql::Connection;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
+use super::order::Log;
 use super::state::State;
 use super::stream::{self, ChangeCursor, ChangeFilter, ChangePage};
 use super::writer::Lane;
@@ -71,12 +72,13 @@ impl Store {
         limit: usize,
         filter: ChangeFilter,
     ) -> Result<ChangePage, StoreError> {
-        self.read_in_order(move |conn| stream::after(conn, cursor, limit, &filter)).await
+        let page = move |conn: &Connection| stream::after(conn, cursor, limit, &filter);
+        self.read_in_order(Log::Changes, page).await
     }
 
     /// The cursor behind all changes that there are.
     pub async fn end_of_changes(&self) -> Result<ChangeCursor, StoreError> {
-        self.read_in_order(stream::end).await
+        self.read_in_order(Log::Changes, stream::end).await
     }
 
     /// Moves whenever changes have been committed.

@@ -281,20 +281,24 @@ fn numbers(conn: &Connection, sql: &str) -> Result<Vec<i64>, StoreError> {
 impl Store {
     /// Reads a log. What was committed before the call is in the answer, unless a
     /// transaction that began earlier is open for longer than a moment.
-    pub(super) async fn read_in_order<T, F>(&self, query: F) -> Result<T, StoreError>
+    pub(super) async fn read_in_order<T, F>(&self, log: Log, query: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Fn(&Connection) -> Result<(T, Reach), StoreError> + Clone + Send + 'static,
     {
-        let (mut answer, reach) = self.read(query.clone()).await?;
-        let (newest, mut end, mut pause) = (reach.newest, reach.end, FIRST_PAUSE);
-        while newest >= end && pause <= LAST_PAUSE {
-            tokio::time::sleep(pause).await;
-            pause *= 2;
-            let read = self.read(query.clone()).await?;
-            (answer, end) = (read.0, read.1.end);
+        let (answer, reach) = self.read(query.clone()).await?;
+        if reach.newest < reach.end {
+            return Ok(answer);
         }
-        Ok(answer)
+        let mut pause = FIRST_PAUSE;
+        while pause <= LAST_PAUSE {
+            tokio::time::sleep(pause).await;
+            if self.read(move |conn| self::reach(conn, log)).await?.end > reach.newest {
+                break;
+            }
+            pause *= 2;
+        }
+        self.read(query).await.map(|(answer, _)| answer)
     }
 
     /// How often who follows a log is to look for what other daemons commit; none

@@ -178,14 +178,8 @@ fn open(from: &Path) -> Result<(Connection, Option<DataLock>), StoreError> {
 /// The sequences of the server, and what each has given out: none gives out a
 /// number again that the file has given out.
 fn numbers(file: &Connection, survey: &Survey) -> Result<Vec<(String, i64)>, StoreError> {
-    const TABLES: [&str; 6] = [
-        "crawls",
-        "sites",
-        "robots_changes",
-        "submissions",
-        "pushes",
-        "callbacks",
-    ];
+    const TABLES: [&str; 6] =
+        ["crawls", "sites", "robots_changes", "submissions", "pushes", "callbacks"];
     let mut numbers = vec![
         ("ids".to_owned(), survey.last_id),
         ("url_blocks".to_owned(), super::numbers::block_of(survey.last_url)),

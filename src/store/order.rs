@@ -74,8 +74,8 @@ impl Log {
     }
 
     /// A transaction has room for two to this power of its rows. A job writes one
-    /// or two of them, and no transaction has a thousand jobs. Numbers of polls
-    /// are numbers in JSON, which many read exactly up to 2^53 only.
+    /// or two of them, and no transaction has a thousand jobs (`writer`). Numbers
+    /// of polls are numbers in JSON, which many read exactly up to 2^53 only.
     fn bits(self) -> u32 {
         match self {
             Self::Changes => 20,
@@ -90,7 +90,7 @@ impl Log {
 }
 
 impl Reach {
-    /// Where a page ends by itself, nobody waits for more.
+    /// The same of a page that is full: nobody waits for more.
     pub(super) fn enough(self) -> Self {
         Self { newest: 0, ..self }
     }
@@ -100,6 +100,9 @@ impl Reach {
 /// engine gives numbers itself.
 pub(super) fn next(conn: &Connection, log: Log) -> Result<Option<i64>, StoreError> {
     let Some(session) = conn.server() else { return Ok(None) };
+    if conn.is_autocommit() {
+        return Err(StoreError::Engine("rows of a log come in a transaction".to_owned()));
+    }
     let mut numbering = session.numbering().get();
     let first = match numbering.first {
         Some(first) => first,

@@ -12,8 +12,8 @@ use super::sql::{Connection, OptionalExtension, Row};
 use jiff::Timestamp;
 
 use super::changes::Told;
-use super::rows::{decode, lastmod};
 use super::order::{self, Log, Reach};
+use super::rows::{decode, lastmod};
 use super::views::Said;
 use super::{StoreError, changes, engine, timestamp};
 use crate::model::{ChangeKind, CrawlId, Lastmod, SourceId, UrlId, UrlKind};
@@ -187,8 +187,8 @@ pub(super) fn end(conn: &Connection) -> Result<(ChangeCursor, Reach), StoreError
     Ok((end_of(conn, reach)?, reach))
 }
 
-/// No further than behind the last row: on a server that a copy of this store is
-/// restored into, what comes has higher numbers than its rows, and not more.
+/// No further than behind the last row: a server that crashed, or that a copy of
+/// this store was restored into, counts on from its rows, and not from more.
 fn end_of(conn: &Connection, reach: Reach) -> Result<ChangeCursor, StoreError> {
     let behind = ChangeCursor { row: reach.newest + 1, taken: 0 };
     let end = ChangeCursor { row: reach.end, taken: 0 };

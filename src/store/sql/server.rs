@@ -25,8 +25,8 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::text::{Key, Text};
 use super::super::order::Numbering;
+use super::text::{Key, Text};
 use super::values::Sent;
 use super::{Error, Result};
 

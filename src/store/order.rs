@@ -1,5 +1,5 @@
 //! The order of the logs that are followed by their numbers: `changes`, and
-//! `polls`.
+//! `polls`. (`robots_changes` is not: a change names its row, of the same commit.)
 //!
 //! A file has one writer, whose rows get the next number each. A server has
 //! several, and what is committed first need not have the lower number. So there

@@ -28,7 +28,7 @@ struct Followed {
     daemon: Daemon,
     origin: Origin,
     world: World,
-    text: String,
+    config: String,
     url: String,
 }
 
@@ -42,15 +42,15 @@ impl Followed {
             return None;
         };
         let base = origin.base();
-        let text = format!(
+        let config = format!(
             "[store]\nkeep_changes = \"3d\"\n[[site]]\nname = \"site\"\nurl = \"{base}/\"\n\
              poll = \"30d\"\nsitemaps = [\"{base}/sitemap.xml\"]\nfeeds = []\nobey_robots = false\n"
         );
         list(&origin, &["/a"]);
-        let daemon = world.start(&text).await;
+        let daemon = world.start(&config).await;
         daemon.polled("/sitemap.xml", 1).await;
         daemon.settled().await;
-        Some(Self { daemon, origin, world, text, url })
+        Some(Self { daemon, origin, world, config, url })
     }
 
     /// Another that writes.
@@ -123,7 +123,6 @@ async fn what_was_begun_earlier_and_is_committed_later_is_seen_first_and_once() 
     let polls = followed.tide(&mut tides).await;
     let newest = followed.polls_after(0).await.last().copied().unwrap();
     let end = followed.end().await;
-    let mut stream = reqwest::Client::builder().no_proxy().build().unwrap();
     let other = followed.other().await;
     other.batch_execute(ADD).await.unwrap();
     followed.find(&["/a", "/b"]).await;
@@ -133,7 +132,7 @@ async fn what_was_begun_earlier_and_is_committed_later_is_seen_first_and_once() 
     assert_eq!(followed.polls_after(newest).await, Vec::<i64>::new());
     assert_eq!(followed.tide(&mut tides).await, polls);
     let meanwhile = followed.end().await;
-    let mut events = follow(&mut stream, &followed, &end).await;
+    let mut events = follow(&followed, &end).await;
     other.batch_execute("COMMIT").await.unwrap();
     for limit in ["1", "2", "1000"] {
         for cursor in [&end, &meanwhile] {
@@ -152,11 +151,8 @@ async fn what_was_begun_earlier_and_is_committed_later_is_seen_first_and_once() 
 }
 
 /// Follows the stream from a place on.
-async fn follow(
-    client: &mut reqwest::Client,
-    followed: &Followed,
-    after: &str,
-) -> reqwest::Response {
+async fn follow(followed: &Followed, after: &str) -> reqwest::Response {
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let url = format!("http://{}/v1/changes?after={after}", followed.daemon.api);
     client.get(url).header("accept", "text/event-stream").send().await.unwrap()
 }
@@ -204,7 +200,7 @@ async fn a_store_whose_numbers_are_above_those_of_the_server_goes_on_above_them(
     );
     let highest = |log: &str| look.number(&format!("SELECT max(id) FROM {log}"));
     let before = (highest("changes"), highest("polls"));
-    followed.daemon = followed.world.start(&followed.text).await;
+    followed.daemon = followed.world.start(&followed.config).await;
     // What is known of the place before is still good.
     assert_eq!(followed.all_after(&end, "10").await, ["/a"]);
     let end = followed.end().await;
@@ -219,7 +215,7 @@ async fn a_store_whose_numbers_are_above_those_of_the_server_goes_on_above_them(
     assert_eq!(raised.len(), 2);
     followed.daemon.stop().await;
     // Once is enough.
-    let daemon = followed.world.start(&followed.text).await;
+    let daemon = followed.world.start(&followed.config).await;
     assert_eq!(look.rows(bases), raised);
     daemon.stop().await;
 }

@@ -5,6 +5,7 @@
 use super::sql::params;
 use jiff::Timestamp;
 
+use super::log_order::{self, Log};
 use super::polling::{Kept, PollEnd, ReadResult, SeenAgain};
 use super::state::State;
 use super::{StoreError, engine};
@@ -195,13 +196,14 @@ impl State {
             Kept::Robots { changed, .. } => (0, false, *changed),
             Kept::Nothing => (0, false, None),
         };
+        let id = log_order::next(&self.conn, Log::Polls)?;
         self.conn
             .prepare_cached(
                 "INSERT INTO polls (/*pg: part, */ source_id, at, took_ms, result, http_status, wire_bytes, entries, counts,
-                                    error, generation)
+                                    error, generation, id)
                  VALUES (/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,
                          CASE WHEN ?10 = 1 THEN (SELECT generation FROM sources WHERE id = ?1
-                         /*pg: AND part = (?1 & 255) */) ELSE ?11 END)
+                         /*pg: AND part = (?1 & 255) */) ELSE ?11 END, ?12)
                  RETURNING id",
             )
             .and_then(|mut insert| {
@@ -217,6 +219,7 @@ impl State {
                     end.error,
                     counted,
                     version,
+                    id,
                 ];
                 insert.query_row(values, |row| row.get(0))
             })

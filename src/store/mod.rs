@@ -39,6 +39,7 @@ mod known;
 mod learn;
 mod lease;
 mod lock;
+mod log_order;
 mod lookup;
 mod maintain;
 pub mod migrate;

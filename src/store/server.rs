@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio_postgres::error::SqlState;
 
 use super::sql::{Connection, OptionalExtension, Server, Session};
-use super::{StoreError, engine, timestamp};
+use super::{StoreError, engine, log_order, timestamp};
 use crate::config::Durability;
 
 /// The schema, as the file has it.
@@ -45,6 +45,7 @@ pub(super) fn open_writer(
     let conn = Connection::Server(Box::new(session));
     check_server(&conn)?;
     make_schema(&conn)?;
+    log_order::establish(&conn)?;
     Ok(conn)
 }
 

@@ -10,7 +10,7 @@ use super::learn::Learning;
 use super::sql::Session;
 use super::state::State;
 use super::turns::TurnDeltas;
-use super::{StoreError, engine};
+use super::{StoreError, engine, log_order};
 use crate::queue::window::Window;
 
 /// What went wrong and is to be made good.
@@ -50,7 +50,7 @@ impl State {
         for _ in 0..2 {
             self.conn.begin().map_err(engine)?;
             let Some(claim) = &mut self.engine.claim else { return Ok(()) };
-            let fenced = claim.fence(&self.conn);
+            let fenced = log_order::mark(&self.conn).and_then(|()| claim.fence(&self.conn));
             if matches!(fenced, Ok(true)) {
                 return Ok(());
             }

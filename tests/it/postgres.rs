@@ -3,4 +3,5 @@
 mod owners;
 mod plans;
 mod shared;
+mod stream;
 mod wire;

@@ -25,6 +25,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::super::log_order::Numbering;
 use super::text::{Key, Text};
 use super::values::Sent;
 use super::{Error, Result};
@@ -93,6 +94,7 @@ impl Server {
             changes: Cell::new(0),
             in_transaction: Cell::new(false),
             is_aborted: Cell::new(false),
+            numbering: Cell::default(),
             is_broken: Cell::new(false),
         };
         if let Some(node) = &self.node {
@@ -125,6 +127,8 @@ pub(in crate::store) struct Session {
     in_transaction: Cell<bool>,
     /// Has anything failed in the transaction that was not taken back since?
     is_aborted: Cell<bool>,
+    /// What rows of the logs are numbered by in the transaction that is open.
+    numbering: Cell<Numbering>,
     is_broken: Cell<bool>,
 }
 
@@ -140,6 +144,11 @@ impl Session {
 
     pub(super) fn total_changes(&self) -> u64 {
         self.changes.get()
+    }
+
+    /// What rows of the logs are numbered by; begun anew by each transaction.
+    pub(in crate::store) fn numbering(&self) -> &Cell<Numbering> {
+        &self.numbering
     }
 
     /// A statement as this engine takes it.
@@ -258,6 +267,7 @@ impl Session {
             return Err(Error::Away("the connection is broken".to_owned()));
         }
         self.send_batch(sql)?;
+        self.numbering.set(Numbering::default());
         self.is_aborted.set(false);
         self.in_transaction.set(true);
         Ok(())

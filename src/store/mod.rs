@@ -28,6 +28,7 @@ mod for_operators;
 mod for_polls;
 mod forget;
 pub mod frontier;
+mod gathered;
 mod given;
 mod grants;
 mod history;

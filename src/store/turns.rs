@@ -64,6 +64,9 @@ impl Place {
 impl State {
     /// Puts a URL into the queue.
     pub(super) fn enqueue(&mut self, place: Place, site: Option<SiteId>) -> Result<(), StoreError> {
+        if self.pending.enter(place, site) {
+            return self.enqueued(std::iter::once(place), site);
+        }
         let added = self
             .conn
             .prepare_cached(
@@ -186,6 +189,10 @@ impl State {
 
     /// Takes a URL out of the queue; says whether it was there.
     pub(super) fn dequeue(&mut self, place: Place) -> Result<bool, StoreError> {
+        if self.pending.vacate(place) {
+            self.dequeued(place);
+            return Ok(true);
+        }
         let removed = self
             .conn
             .prepare_cached(

@@ -237,8 +237,7 @@ static URLS: LazyLock<Many> = LazyLock::new(|| {
           ?13, ?14)",
         Reason::New as i64
     );
-    Many::of_pattern_sharing(head, &row, (4, 10), "").in_columns(&[
-        N, N, N, T, T, N, N, N, N, N])
+    Many::of_pattern_sharing(head, &row, (4, 10), "").in_columns(&[N, N, N, T, T, N, N, N, N, N])
 });
 
 static PLACES: LazyLock<Many> = LazyLock::new(|| {

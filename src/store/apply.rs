@@ -63,6 +63,10 @@ impl State {
         effects: Vec<Effect>,
     ) -> Result<Applied, StoreError> {
         self.make_room_for_texts(&effects)?;
+        self.gathering(|state| state.apply_all(origin, effects))
+    }
+
+    fn apply_all(&mut self, origin: Origin, effects: Vec<Effect>) -> Result<Applied, StoreError> {
         self.look_ahead(&effects)?;
         let quota = self.policy.of(Some(origin.site)).max_urls;
         let used: i64 = self
@@ -108,7 +112,6 @@ impl State {
         if self.conn.embedded().is_some() {
             return Ok(());
         }
-        self.pending.gather();
         self.read_rows_ahead(effects.iter().filter_map(Effect::row_of_interest))?;
         let mut dropped: Vec<UrlId> = effects.iter().filter_map(Effect::dropped).collect();
         // In the order of the tables.

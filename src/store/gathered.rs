@@ -89,11 +89,6 @@ static ALONE: LazyLock<Set> = LazyLock::new(|| {
 });
 
 impl Pending {
-    /// From now on changes of rows are gathered, until the job ends.
-    pub(super) fn gather(&mut self) {
-        self.gathered.get_or_insert_default();
-    }
-
     /// What is to be changed of the row of a URL; `None` where nothing is
     /// gathered.
     pub(super) fn changed(&mut self, url: UrlId) -> Option<&mut Changed> {
@@ -167,14 +162,30 @@ impl Pending {
 }
 
 impl State {
+    /// Does work on many rows whose changes are gathered meanwhile on a server,
+    /// and written at its end.
+    pub(super) fn gathering<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        if self.conn.embedded().is_some() || self.pending.gathered.is_some() {
+            return work(self);
+        }
+        self.pending.gathered = Some(Box::default());
+        // Where it fails, the job is taken back with what it has gathered.
+        let done = work(self)?;
+        self.write_pending()?;
+        self.pending.gathered = None;
+        Ok(done)
+    }
+
     /// Reads rows that are about to be asked for, where changes are gathered.
     pub(super) fn read_rows_ahead(
         &mut self,
         urls: impl IntoIterator<Item = UrlId>,
     ) -> Result<(), StoreError> {
         let Some(gathered) = &self.pending.gathered else { return Ok(()) };
-        let is_wanted =
-            |url: &UrlId| !gathered.rows.contains_key(url) && !self.pending.holds(*url);
+        let is_wanted = |url: &UrlId| !gathered.rows.contains_key(url) && !self.pending.holds(*url);
         let mut wanted: Vec<UrlId> = urls.into_iter().filter(is_wanted).collect();
         wanted.sort_unstable();
         wanted.dedup();
@@ -233,5 +244,37 @@ impl State {
             ]);
         })?;
         SIDE.send(session, &sides, |(url, source), row| row.extend([url.0, source.0]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{CrawlId, HostId};
+
+    fn place(band: u8) -> Place {
+        Place { crawl: CrawlId(1), host: HostId(1), band, due_s: 5, url: UrlId(9), valued: false }
+    }
+
+    #[test]
+    fn a_url_that_moves_twice_leaves_its_first_place_and_has_the_last() {
+        let mut pending = Pending { gathered: Some(Box::default()), ..Pending::default() };
+        for band in 1..4 {
+            assert!(pending.vacate(place(band)));
+            assert!(pending.enter(place(band + 1), None));
+        }
+        assert!(pending.holds(UrlId(9)));
+        assert_eq!(pending.left(), [place(1)]);
+        let gathered = pending.gathered.unwrap();
+        let places: Vec<_> = gathered.places.values().collect();
+        assert_eq!(places, [&(place(4), None)]);
+    }
+
+    #[test]
+    fn nothing_is_taken_over_where_nothing_is_gathered() {
+        let mut pending = Pending::default();
+        assert!(!pending.vacate(place(1)) && !pending.enter(place(2), None));
+        assert!(pending.changed(UrlId(9)).is_none());
+        assert!(!pending.side(UrlId(9), SourceId(1)) && !pending.holds(UrlId(9)));
     }
 }

@@ -72,6 +72,7 @@ mod turns;
 mod url_reads;
 pub mod views;
 mod wake;
+mod walk;
 mod worth;
 mod writer;
 

@@ -86,6 +86,11 @@ impl Pending {
         self.left.push(place);
     }
 
+    #[cfg(test)]
+    pub(super) fn left(&self) -> &[Place] {
+        &self.left
+    }
+
     /// Forgets what a job that is taken back has gathered.
     pub(super) fn clear(&mut self) {
         *self = Self::default();

@@ -13,6 +13,7 @@ use super::pending::EndedLease;
 use super::record::Record;
 use super::state::State;
 use super::turns::Place;
+use super::walk::read_place;
 use super::{StoreError, engine};
 use crate::diff::snapshot::EntryHints;
 use crate::model::{
@@ -392,15 +393,7 @@ pub(super) fn read_listed(
     host: HostId,
 ) -> sql::Result<(Place, Option<Box<UrlRow>>)> {
     const PLACE: usize = 5;
-    let band: i64 = row.get(0)?;
-    let place = Place {
-        crawl,
-        host,
-        band: u8::try_from(band).unwrap_or(u8::MAX),
-        due_s: row.get(1)?,
-        url: UrlId(row.get(2)?),
-        valued: row.get(4)?,
-    };
+    let place = read_place(row, crawl, host)?;
     let is_joined = row.get_ref(PLACE)? != ValueRef::Null;
     let url = if is_joined { Some(Box::new(read_row(row, PLACE)?)) } else { None };
     Ok((place, url))

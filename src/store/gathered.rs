@@ -258,7 +258,8 @@ mod tests {
 
     #[test]
     fn a_url_that_moves_twice_leaves_its_first_place_and_has_the_last() {
-        let mut pending = Pending { gathered: Some(Box::default()), ..Pending::default() };
+        let mut pending = Pending::default();
+        pending.gathered = Some(Box::default());
         for band in 1..4 {
             assert!(pending.vacate(place(band)));
             assert!(pending.enter(place(band + 1), None));

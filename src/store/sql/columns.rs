@@ -47,7 +47,7 @@ impl Column {
         }
     }
 
-    pub(super) fn one(value: Value) -> Self {
+    pub(super) fn one(value: &Value) -> Self {
         Self::Shared(number(value))
     }
 
@@ -55,7 +55,7 @@ impl Column {
     pub(super) fn push(&mut self, value: Value) {
         match self {
             Self::Shared(_) => {}
-            Self::Numbers(column) => column.push(number(value)),
+            Self::Numbers(column) => column.push(number(&value)),
             Self::Texts(column) => column.push(match value {
                 Value::Text(text) => Some(spelled(text)),
                 _ => None,
@@ -89,9 +89,9 @@ impl ToSql for Column {
     to_sql_checked!();
 }
 
-fn number(value: Value) -> Option<i64> {
+fn number(value: &Value) -> Option<i64> {
     match value {
-        Value::Integer(number) => Some(number),
+        Value::Integer(number) => Some(*number),
         _ => None,
     }
 }

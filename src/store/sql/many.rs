@@ -247,7 +247,7 @@ impl Columns {
         for part in rows.chunks(ROWS) {
             let mut columns: Vec<Column> = Vec::with_capacity(shared.len() + self.kinds.len());
             for value in shared {
-                columns.push(Column::one(owned(value)?));
+                columns.push(Column::one(&owned(value)?));
             }
             columns.extend(self.kinds.iter().map(|kind| Column::new(*kind, part.len())));
             for row in part {

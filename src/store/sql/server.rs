@@ -178,13 +178,14 @@ impl Session {
         self.leave(Box::pin(
             async move { client.execute_raw(&statement, &columns).await.map(|_| ()) },
         ))?;
-        self.set_off()
+        self.set_off();
+        Ok(())
     }
 
     /// Has what was sent go to the server now, which works on it while more is
     /// made ready here; its answers are still left for later.
-    fn set_off(&self) -> Result<()> {
-        let (Some(runtime), false) = (&self.runtime, self.is_broken()) else { return Ok(()) };
+    fn set_off(&self) {
+        let (Some(runtime), false) = (&self.runtime, self.is_broken()) else { return };
         let mut waiting = self.waiting.borrow_mut();
         let over = runtime.block_on(async {
             // The first look at each is what sends it, in this order.
@@ -203,7 +204,6 @@ impl Session {
                 *answer = Box::pin(std::future::ready(result));
             }
         }
-        Ok(())
     }
 
     /// Runs a statement whose parameters are columns, for what it answers.

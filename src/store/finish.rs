@@ -36,7 +36,7 @@ impl State {
                  WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut update| {
-                update.execute(params![
+                update.send(params![
                     end.source.0,
                     at,
                     end.status,
@@ -79,8 +79,7 @@ impl State {
                      last_changed_at = coalesce(?4, last_changed_at) WHERE id = ?1
                      /*pg: AND part = (?1 & 255) */",
             )
-            .and_then(|mut update| update.execute(params![id.0, etag, last_modified, changed_at]))
-            .map(|_| ())
+            .and_then(|mut update| update.send(params![id.0, etag, last_modified, changed_at]))
             .map_err(engine)
     }
 
@@ -92,7 +91,7 @@ impl State {
             )
             .and_then(|mut update| {
                 let Validators { etag, last_modified } = &seen.validators;
-                update.execute(params![id.0, etag, last_modified, at])
+                update.send(params![id.0, etag, last_modified, at])
             })
             .map_err(engine)?;
         // An index that did not change still does not list what it dropped.
@@ -101,7 +100,7 @@ impl State {
                 "UPDATE sources SET index_misses = index_misses + 1
                  WHERE parent_id = ?1 AND dropped_at IS NOT NULL AND state <> 2",
             )
-            .and_then(|mut update| update.execute([id.0]))
+            .and_then(|mut update| update.send([id.0]))
             .map_err(engine)?;
         let Some(recounted) = &seen.recounted else { return Ok(()) };
         // A count of its own, since removals may have come of it.
@@ -117,7 +116,7 @@ impl State {
                  WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut update| {
-                update.execute(params![
+                update.send(params![
                     id.0,
                     recounted.pending.cast_signed(),
                     recounted.shrunk_at.map(Timestamp::as_millisecond),
@@ -135,8 +134,7 @@ impl State {
                  VALUES (/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2)
                  ON CONFLICT (/*pg: part, */ source_id) DO UPDATE SET data = ?2",
             )
-            .and_then(|mut replace| replace.execute(params![id.0, data]))
-            .map(|_| ())
+            .and_then(|mut replace| replace.send(params![id.0, data]))
             .map_err(engine)
     }
 
@@ -154,7 +152,7 @@ impl State {
                  WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut update| {
-                update.execute(params![
+                update.send(params![
                     id.0,
                     read.kind.as_str(),
                     read.window,

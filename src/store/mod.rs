@@ -28,6 +28,7 @@ mod for_operators;
 mod for_polls;
 mod forget;
 pub mod frontier;
+mod gathered;
 mod given;
 mod grants;
 mod history;
@@ -75,6 +76,7 @@ mod turns;
 mod url_reads;
 pub mod views;
 mod wake;
+mod walk;
 mod worth;
 mod writer;
 

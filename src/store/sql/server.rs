@@ -7,10 +7,11 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::error::Error as _;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
@@ -186,14 +187,44 @@ impl Session {
         }))
     }
 
-    /// The same for a statement whose parameters are columns of numbers.
-    pub(super) fn send_columns(&self, text: &Text, columns: Vec<Vec<i64>>) -> Result<()> {
+    /// The same for a statement whose parameters are columns, in the order in
+    /// which it names them first by their numbers.
+    pub(super) fn send_columns<C>(&self, text: &Text, columns: Vec<C>) -> Result<()>
+    where
+        C: ToSql + Send + Sync + 'static,
+    {
         let statement = self.prepared(text, &[])?;
         let client = Arc::clone(&self.client);
         self.changes.set(self.changes.get().saturating_add(1));
         self.leave(Box::pin(
             async move { client.execute_raw(&statement, &columns).await.map(|_| ()) },
-        ))
+        ))?;
+        self.set_off();
+        Ok(())
+    }
+
+    /// Has what was sent go to the server now, which works on it while more is
+    /// made ready here; its answers are still left for later.
+    fn set_off(&self) {
+        let (Some(runtime), false) = (&self.runtime, self.is_broken()) else { return };
+        let mut waiting = self.waiting.borrow_mut();
+        let over = runtime.block_on(async {
+            // The first look at each is what sends it, in this order.
+            let over = poll_fn(|context| {
+                let is_over = |answer: &mut Waiting| answer.as_mut().poll(context);
+                Poll::Ready(waiting.iter_mut().map(is_over).collect::<Vec<_>>())
+            });
+            let over = over.await;
+            // The connection writes.
+            tokio::task::yield_now().await;
+            over
+        });
+        // What is over already is not asked again.
+        for (answer, over) in waiting.iter_mut().zip(over) {
+            if let Poll::Ready(result) = over {
+                *answer = Box::pin(std::future::ready(result));
+            }
+        }
     }
 
     /// Runs a statement whose parameters are columns, for what it answers.

@@ -119,6 +119,10 @@ async fn whoever_is_asked_leases_and_settles_for_all_and_nothing_is_held_twice()
     assert_eq!(results, vec![TokenResult::Ok; URLS]);
     let again = three.daemons[1].store.settle(reports).await.unwrap();
     assert_eq!(again, vec![TokenResult::Ok; URLS], "by whomever it is asked");
+    let nodes = three.daemons[2].store.status().await.unwrap().nodes;
+    assert_eq!(nodes.len(), 3);
+    assert_eq!(nodes.iter().map(|node| node.partitions).sum::<u32>(), 256);
+    assert!(nodes.iter().all(|node| node.address.is_some()));
     assert_eq!(three.look.number("SELECT count(*) FROM leases"), 0);
     assert_eq!(three.look.number("SELECT count(*) FROM queue"), i64::try_from(URLS).unwrap());
     let turns = three.look.number("SELECT CAST(sum(queued) AS BIGINT) FROM turns");

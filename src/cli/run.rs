@@ -55,7 +55,7 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
     let building = App::build(config.clone(), Clock::system());
     let app = tokio::select! {
         built = building => built.map_err(|error| anyhow!(error))?,
-        // It may stand by for as long as another daemon works.
+        // The database may be away for as long as it likes.
         name = signals.stop() => {
             info!(signal = name, "stopped before it began");
             return Ok(());

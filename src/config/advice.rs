@@ -52,8 +52,28 @@ pub fn warnings(config: &Config) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if is_out_of_reach(config) {
+        warnings.push(
+            "store.url is on another machine and listen.internal on this one only: daemons on \
+             other machines that share the store could not reach this one"
+                .to_owned(),
+        );
+    }
     warnings.extend(same_urls(config));
     warnings
+}
+
+/// Would other daemons that share the store look for this one on their own
+/// machines?
+fn is_out_of_reach(config: &Config) -> bool {
+    let is_near = |host: url::Host<&str>| match host {
+        url::Host::Domain(name) => name.is_empty() || name == "localhost" || name.starts_with('%'),
+        url::Host::Ipv4(ip) => ip.is_loopback(),
+        url::Host::Ipv6(ip) => ip.is_loopback(),
+    };
+    let url = config.store.url.as_ref().and_then(|url| url::Url::parse(url.as_str()).ok());
+    let is_far = url.is_some_and(|url| url.host().is_some_and(|host| !is_near(host)));
+    is_far && config.listen.internal.ip().is_loopback()
 }
 
 fn is_hasty(site: &Site, config: &Config) -> bool {

@@ -10,16 +10,7 @@ use jiff::tz::TimeZone;
 
 /// How much of a date its writer gave. Ordered from coarse to fine.
 #[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    serde::Serialize,
-    serde::Deserialize,
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 pub enum Precision {
     /// `2026`

@@ -136,7 +136,9 @@ pub struct Settlement {
 }
 
 /// What became of a token that was settled, extended or released.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum TokenResult {
     /// Done, or done before within the hour.

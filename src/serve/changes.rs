@@ -265,6 +265,7 @@ fn lines(reader: Reader) -> Response {
 /// another connection.
 fn followed(reader: Reader, context: &Context) -> Response {
     let (stop, until) = (context.stop.clone(), Instant::now() + FOLLOWS);
+    let look_again = reader.store.look_again().unwrap_or(FOLLOWS);
     let parts = stream::unfold(Some((reader, false)), move |state| {
         let stop = stop.clone();
         async move {
@@ -274,6 +275,7 @@ fn followed(reader: Reader, context: &Context) -> Response {
                     () = stop.cancelled() => return None,
                     () = tokio::time::sleep_until(until) => return None,
                     moved = reader.moved.changed() => moved.ok()?,
+                    () = tokio::time::sleep(look_again) => {}
                 }
             }
             if stop.is_cancelled() || Instant::now() >= until {

@@ -19,10 +19,7 @@ const MAX_ORDER: usize = 256 << 20;
 
 /// The route.
 pub(super) fn router(store: Store) -> Router {
-    Router::new()
-        .route(PATH, post(order))
-        .layer(DefaultBodyLimit::max(MAX_ORDER))
-        .with_state(store)
+    Router::new().route(PATH, post(order)).layer(DefaultBodyLimit::max(MAX_ORDER)).with_state(store)
 }
 
 async fn order(State(store): State<Store>, headers: HeaderMap, body: Bytes) -> Response {

@@ -10,7 +10,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use super::hosts::partition_of;
-use super::sql::{self, Connection, Many, ToSql};
+use super::sql::{
+    self, Connection,
+    Kind::{Number as N, Text as T},
+    Many, ToSql,
+};
 
 use super::apply::Chunk;
 use super::rows::{UrlRow, lastmod_columns, url_key};
@@ -73,6 +77,7 @@ impl State {
             return Ok(());
         }
         let sought = self.seek(chunk, admissions)?;
+        self.read_rows_ahead(sought.candidates.iter().map(|(_, id)| *id))?;
         let mut candidates = sought.candidates.as_slice();
         let mut fresh = Fresh::default();
         let mut made = Vec::with_capacity(admissions.len());
@@ -232,7 +237,7 @@ static URLS: LazyLock<Many> = LazyLock::new(|| {
           ?13, ?14)",
         Reason::New as i64
     );
-    Many::of_pattern_sharing(head, &row, (4, 10), "")
+    Many::of_pattern_sharing(head, &row, (4, 10), "").in_columns(&[N, N, N, T, T, N, N, N, N, N])
 });
 
 static PLACES: LazyLock<Many> = LazyLock::new(|| {
@@ -240,7 +245,7 @@ static PLACES: LazyLock<Many> = LazyLock::new(|| {
         "INSERT /*lite*/ OR FAIL /*end*/ INTO queue (/*pg: part, */ crawl_id, due_s, site_id,
                     valued, host_id, band, url_id) VALUES";
     let row = "(/*pg: CAST(?4 AS BIGINT) & 255, */ ?1, ?2, ?3, 0, ?4, ?5, ?6)";
-    Many::of_pattern_sharing(head, row, (3, 3), "")
+    Many::of_pattern_sharing(head, row, (3, 3), "").in_columns(&[N; 3])
 });
 
 /// Inserts rows into `urls`.

@@ -63,6 +63,11 @@ impl State {
         effects: Vec<Effect>,
     ) -> Result<Applied, StoreError> {
         self.make_room_for_texts(&effects)?;
+        self.gathering(|state| state.apply_all(origin, effects))
+    }
+
+    fn apply_all(&mut self, origin: Origin, effects: Vec<Effect>) -> Result<Applied, StoreError> {
+        self.look_ahead(&effects)?;
         let quota = self.policy.of(Some(origin.site)).max_urls;
         let used: i64 = self
             .conn
@@ -74,9 +79,8 @@ impl State {
             applied: Applied::default(),
             log: ChangeLog::default(),
             made: 0,
-            quota_left: quota.saturating_sub(
-                (used + self.sums.of(origin.site).urls).unsigned_abs(),
-            ),
+            quota_left: quota
+                .saturating_sub((used + self.sums.of(origin.site).urls).unsigned_abs()),
             priorities: 0,
             now_s: self.steady_ms().div_euclid(1000),
             ages: Vec::new(),
@@ -102,6 +106,18 @@ impl State {
         self.changes_moved |=
             chunk.log.write(&self.conn, self.now_ms(), crawl, source, generation)?;
         Ok(chunk.applied)
+    }
+
+    /// Reads ahead what a chunk will ask for, where each question is a journey.
+    fn look_ahead(&mut self, effects: &[Effect]) -> Result<(), StoreError> {
+        if self.conn.embedded().is_some() {
+            return Ok(());
+        }
+        self.read_rows_ahead(effects.iter().filter_map(Effect::row_of_interest))?;
+        let mut dropped: Vec<UrlId> = effects.iter().filter_map(Effect::dropped).collect();
+        // In the order of the tables.
+        dropped.sort_unstable();
+        self.ask_who_is_alone(&dropped)
     }
 
     fn apply_one(&mut self, chunk: &mut Chunk, effect: Effect) -> Result<(), StoreError> {
@@ -173,13 +189,7 @@ impl State {
         self.take_kind(&mut row, listing.kind)?;
         let mut row = self.take_hints(chunk, row, listing.hints)?;
         if !row.listed {
-            self.conn
-                .prepare_cached(
-                    "UPDATE urls SET listed = 1 WHERE id = ?1
-                     /*pg: AND part = (?1 & 255) */",
-                )
-                .and_then(|mut update| update.execute([row.id.0]))
-                .map_err(engine)?;
+            self.write_listed(row.id, true)?;
             self.take_lastmod_silently(&row, lastmod)?;
             if row.expires_s.is_some() || row.fresh_s.is_some() {
                 // Said by those who listed it before.
@@ -200,6 +210,10 @@ impl State {
             return Ok(());
         }
         row.kind = kind;
+        if let Some(changed) = self.pending.changed(row.id) {
+            changed.kind = Some(kind);
+            return Ok(());
+        }
         self.conn
             .prepare_cached(
                 "UPDATE urls SET kind = ?2 WHERE id = ?1
@@ -253,6 +267,10 @@ impl State {
     }
 
     fn write_lastmod(&mut self, url: UrlId, lastmod: Option<Lastmod>) -> Result<(), StoreError> {
+        if let Some(changed) = self.pending.changed(url) {
+            changed.lastmod = lastmod;
+            return Ok(());
+        }
         let (second, precision) = lastmod_columns(lastmod);
         self.conn
             .prepare_cached(
@@ -260,6 +278,36 @@ impl State {
                  /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut update| update.execute(params![url.0, second, precision]))
+            .map(|_| ())
+            .map_err(engine)
+    }
+
+    fn write_hints(&mut self, url: UrlId, hints: EntryHints) -> Result<(), StoreError> {
+        if let Some(changed) = self.pending.changed(url) {
+            changed.hints = Some(hints);
+            return Ok(());
+        }
+        self.conn
+            .prepare_cached(
+                "UPDATE urls SET hints = ?2 WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
+            .and_then(|mut update| update.execute(params![url.0, hints.to_bits()]))
+            .map(|_| ())
+            .map_err(engine)
+    }
+
+    fn write_listed(&mut self, url: UrlId, listed: bool) -> Result<(), StoreError> {
+        if let Some(changed) = self.pending.changed(url) {
+            changed.listed = Some(listed);
+            return Ok(());
+        }
+        self.conn
+            .prepare_cached(
+                "UPDATE urls SET listed = ?2 WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
+            .and_then(|mut update| update.execute(params![url.0, listed]))
             .map(|_| ())
             .map_err(engine)
     }
@@ -285,13 +333,7 @@ impl State {
         if merged == row.hints {
             return Ok(row);
         }
-        self.conn
-            .prepare_cached(
-                "UPDATE urls SET hints = ?2 WHERE id = ?1
-                 /*pg: AND part = (?1 & 255) */",
-            )
-            .and_then(|mut update| update.execute(params![row.id.0, merged.to_bits()]))
-            .map_err(engine)?;
+        self.write_hints(row.id, merged)?;
         let before = std::mem::replace(&mut row.hints, merged);
         if row.site == Some(chunk.origin.site) {
             chunk.priorities += thousandths(merged.priority) - thousandths(before.priority);
@@ -348,13 +390,7 @@ impl State {
         if !row.listed || self.remove_holder(chunk.origin.source, &row)? {
             return Ok(None);
         }
-        self.conn
-            .prepare_cached(
-                "UPDATE urls SET listed = 0 WHERE id = ?1
-                 /*pg: AND part = (?1 & 255) */",
-            )
-            .and_then(|mut update| update.execute([url.0]))
-            .map_err(engine)?;
+        self.write_listed(url, false)?;
         chunk.applied.counts.removed += 1;
         chunk.log.push(ChangeKind::Removed, url);
         Ok(Some(UrlRow { listed: false, ..row }))

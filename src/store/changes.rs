@@ -9,6 +9,7 @@ use std::collections::HashSet;
 
 use super::sql::{Connection, params};
 
+use super::log_order::{self, Log};
 use super::{StoreError, engine};
 use crate::model::{ChangeKind, CrawlId, SourceId, UrlId};
 
@@ -98,12 +99,13 @@ impl ChangeLog {
         if self.data.is_empty() {
             return Ok(false);
         }
+        let id = log_order::next(conn, Log::Changes)?;
         conn.prepare_cached(
-            "INSERT INTO changes (/*pg: part, */ at, crawl_id, source_id, generation, events, data)
-             VALUES (/*pg: CAST(?3 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO changes (/*pg: part, */ at, crawl_id, source_id, generation, events, data, id)
+             VALUES (/*pg: CAST(?3 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )
         .and_then(|mut insert| {
-            insert.execute(params![at, crawl.0, source.0, generation, self.events, self.data])
+            insert.execute(params![at, crawl.0, source.0, generation, self.events, self.data, id])
         })
         .map(|_| true)
         .map_err(engine)

@@ -143,6 +143,11 @@ impl Claim {
         self.looked.elapsed() >= LOOK
     }
 
+    /// Somebody looks now, whether or not it comes to anything.
+    pub(super) fn looks(&mut self) {
+        self.looked = Instant::now();
+    }
+
     /// Are there others?
     pub(super) fn is_shared(&self) -> bool {
         self.peers.deal().nodes.len() > 1
@@ -162,7 +167,6 @@ impl Claim {
     /// Looks at who has what, in a transaction that is ours: gives up what is
     /// too much, takes what is nobody's.
     pub(super) fn look(&mut self, conn: &Connection) -> Result<Look, StoreError> {
-        self.looked = Instant::now();
         // Another daemon that does the same does it for all.
         let turn = "SELECT key FROM meta WHERE key = 'schema' FOR UPDATE SKIP LOCKED";
         if conn.query_row(turn, (), |_| Ok(())).optional().map_err(engine)?.is_some() {

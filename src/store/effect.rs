@@ -130,6 +130,30 @@ pub enum Effect {
     },
 }
 
+impl Effect {
+    /// The row that is looked at to apply it, where that is known beforehand.
+    pub(super) fn row_of_interest(&self) -> Option<UrlId> {
+        match self {
+            Self::Admit { .. } | Self::Missing { .. } => None,
+            Self::Changed { url, .. }
+            | Self::Touched { url, .. }
+            | Self::Regressed { url, .. }
+            | Self::Hints { url, .. }
+            | Self::Drop { url }
+            | Self::Unwant { url }
+            | Self::Extensions { url, .. } => Some(*url),
+        }
+    }
+
+    /// The URL that its source holds no longer.
+    pub(super) fn dropped(&self) -> Option<UrlId> {
+        match self {
+            Self::Drop { url } | Self::Unwant { url } => Some(*url),
+            _ => None,
+        }
+    }
+}
+
 /// What became of a chunk.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
 pub struct Applied {

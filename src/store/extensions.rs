@@ -64,6 +64,7 @@ impl State {
         said: Option<&Said>,
     ) -> Result<(), StoreError> {
         let Some(row) = self.url_row(url)? else { return Ok(()) };
+        self.pending.spoken_of(url);
         let changed = match said {
             Some(said) => self.write_said(source, url, said)?,
             None => self.forget_said(source, url)?,

@@ -5,6 +5,7 @@
 use super::sql::params;
 use jiff::Timestamp;
 
+use super::log_order::{self, Log};
 use super::polling::{Kept, PollEnd, ReadResult, SeenAgain};
 use super::state::State;
 use super::{StoreError, engine};
@@ -35,7 +36,7 @@ impl State {
                  WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut update| {
-                update.execute(params![
+                update.send(params![
                     end.source.0,
                     at,
                     end.status,
@@ -78,8 +79,7 @@ impl State {
                      last_changed_at = coalesce(?4, last_changed_at) WHERE id = ?1
                      /*pg: AND part = (?1 & 255) */",
             )
-            .and_then(|mut update| update.execute(params![id.0, etag, last_modified, changed_at]))
-            .map(|_| ())
+            .and_then(|mut update| update.send(params![id.0, etag, last_modified, changed_at]))
             .map_err(engine)
     }
 
@@ -91,7 +91,7 @@ impl State {
             )
             .and_then(|mut update| {
                 let Validators { etag, last_modified } = &seen.validators;
-                update.execute(params![id.0, etag, last_modified, at])
+                update.send(params![id.0, etag, last_modified, at])
             })
             .map_err(engine)?;
         // An index that did not change still does not list what it dropped.
@@ -100,7 +100,7 @@ impl State {
                 "UPDATE sources SET index_misses = index_misses + 1
                  WHERE parent_id = ?1 AND dropped_at IS NOT NULL AND state <> 2",
             )
-            .and_then(|mut update| update.execute([id.0]))
+            .and_then(|mut update| update.send([id.0]))
             .map_err(engine)?;
         let Some(recounted) = &seen.recounted else { return Ok(()) };
         // A count of its own, since removals may have come of it.
@@ -116,7 +116,7 @@ impl State {
                  WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut update| {
-                update.execute(params![
+                update.send(params![
                     id.0,
                     recounted.pending.cast_signed(),
                     recounted.shrunk_at.map(Timestamp::as_millisecond),
@@ -134,8 +134,7 @@ impl State {
                  VALUES (/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2)
                  ON CONFLICT (/*pg: part, */ source_id) DO UPDATE SET data = ?2",
             )
-            .and_then(|mut replace| replace.execute(params![id.0, data]))
-            .map(|_| ())
+            .and_then(|mut replace| replace.send(params![id.0, data]))
             .map_err(engine)
     }
 
@@ -153,7 +152,7 @@ impl State {
                  WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut update| {
-                update.execute(params![
+                update.send(params![
                     id.0,
                     read.kind.as_str(),
                     read.window,
@@ -195,13 +194,14 @@ impl State {
             Kept::Robots { changed, .. } => (0, false, *changed),
             Kept::Nothing => (0, false, None),
         };
+        let id = log_order::next(&self.conn, Log::Polls)?;
         self.conn
             .prepare_cached(
                 "INSERT INTO polls (/*pg: part, */ source_id, at, took_ms, result, http_status, wire_bytes, entries, counts,
-                                    error, generation)
+                                    error, generation, id)
                  VALUES (/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,
                          CASE WHEN ?10 = 1 THEN (SELECT generation FROM sources WHERE id = ?1
-                         /*pg: AND part = (?1 & 255) */) ELSE ?11 END)
+                         /*pg: AND part = (?1 & 255) */) ELSE ?11 END, ?12)
                  RETURNING id",
             )
             .and_then(|mut insert| {
@@ -217,6 +217,7 @@ impl State {
                     end.error,
                     counted,
                     version,
+                    id,
                 ];
                 insert.query_row(values, |row| row.get(0))
             })

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::hosts::{partition, partition_of_url};
+use super::log_order::Log;
 use super::orders::{Order, Reply};
 use super::state::State;
 use super::stream::{self, ChangeCursor, ChangeFilter, ChangePage};
@@ -190,12 +191,13 @@ impl Store {
         limit: usize,
         filter: ChangeFilter,
     ) -> Result<ChangePage, StoreError> {
-        self.read(move |conn| stream::after(conn, cursor, limit, &filter)).await
+        let page = move |conn: &Connection| stream::after(conn, cursor, limit, &filter);
+        self.read_in_order(Log::Changes, page).await
     }
 
     /// The cursor behind all changes that there are.
     pub async fn end_of_changes(&self) -> Result<ChangeCursor, StoreError> {
-        self.read(stream::end).await
+        self.read_in_order(Log::Changes, stream::end).await
     }
 
     /// Moves whenever changes have been committed.
@@ -211,10 +213,7 @@ impl Store {
 }
 
 /// What the owners of tokens answered, in the order of the tokens.
-fn merged(
-    count: usize,
-    answers: Vec<(Vec<usize>, Reply)>,
-) -> Result<Vec<TokenResult>, StoreError> {
+fn merged(count: usize, answers: Vec<(Vec<usize>, Reply)>) -> Result<Vec<TokenResult>, StoreError> {
     let mut results = vec![TokenResult::Unknown; count];
     for (places, reply) in answers {
         for (place, result) in places.into_iter().zip(reply.tokens()?) {

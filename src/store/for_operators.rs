@@ -5,7 +5,9 @@ use std::sync::Arc;
 use url::Url;
 
 use super::hosts::partition;
+use super::log_order::Log;
 use super::orders::{Order, Reply};
+use super::sql::Connection;
 use super::state::State;
 use super::views::{
     BlockView, ChangeView, DeadView, Page, PeekView, PollView, QueueView, SiteView, SourceFilter,
@@ -326,7 +328,8 @@ impl Store {
         after: i64,
         limit: u32,
     ) -> Result<Vec<PollView>, StoreError> {
-        self.read(move |conn| poll_reads::polls_after(conn, source, after, limit)).await
+        let page = move |conn: &Connection| poll_reads::polls_after(conn, source, after, limit);
+        self.read_in_order(Log::Polls, page).await
     }
 
     /// The newest polls, newest first.

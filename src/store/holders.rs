@@ -47,6 +47,9 @@ impl State {
         source: SourceId,
         row: &UrlRow,
     ) -> Result<bool, StoreError> {
+        if row.source == Some(source) && self.pending.is_alone(row.id) {
+            return Ok(false);
+        }
         if self.forget_said(source, row.id)? {
             self.sum_up_marks(row.clone())?;
         }
@@ -72,14 +75,20 @@ impl State {
 
     /// A source that shows the whole, and is polled or has been until lately:
     /// a retired one keeps its snapshot until its grace period is over.
-    fn is_full(&self, source: SourceId) -> Result<bool, StoreError> {
-        self.conn
+    fn is_full(&mut self, source: SourceId) -> Result<bool, StoreError> {
+        if let Some(is_full) = self.pending.is_full(source) {
+            return Ok(is_full);
+        }
+        let is_full = self
+            .conn
             .prepare_cached("SELECT s.window = 0 AND (state <> 2 OR EXISTS (SELECT 1 FROM snapshots x WHERE x.source_id = s.id
                          /*pg: AND x.part = s.part */))
                  FROM sources s WHERE s.id = ?1 /*pg: AND s.part = (?1 & 255) */")
             .and_then(|mut query| query.query_row([source.0], |row| row.get(0)).optional())
             .map(|full| full.unwrap_or(false))
-            .map_err(engine)
+            .map_err(engine)?;
+        self.pending.note_full(source, is_full);
+        Ok(is_full)
     }
 
     fn full_side(&self, url: UrlId) -> Result<Option<SourceId>, StoreError> {
@@ -102,6 +111,7 @@ impl State {
         source: SourceId,
         adopt: Option<Origin>,
     ) -> Result<(), StoreError> {
+        self.pending.spoken_of(url);
         // A pushed URL that a source comes to list becomes that site's.
         let site = adopt.map(|origin| origin.site.0);
         self.conn
@@ -115,6 +125,9 @@ impl State {
     }
 
     fn remember_side(&mut self, url: UrlId, source: SourceId) -> Result<(), StoreError> {
+        if self.pending.side(url, source) {
+            return Ok(());
+        }
         self.conn
             .prepare_cached(
                 "INSERT INTO url_sources (/*pg: part, */ url_id, source_id)

@@ -114,6 +114,7 @@ impl State {
             .prepare_cached(
                 "INSERT INTO hosts (/*pg: id, */ authority, name, part, delay_ms)
                  VALUES (/*pg: nextval('ids') * 256 + CAST(?3 AS BIGINT), */ ?1, ?2, ?3, ?4)
+                 /*pg: ON CONFLICT (part, authority) DO UPDATE SET name = excluded.name */
                  RETURNING id",
             )
             .and_then(|mut insert| {

@@ -82,17 +82,17 @@ impl State {
 
     /// Drops old changes, and remembers which: a cursor before them is too old.
     fn drop_changes(&mut self, before: i64) -> Result<bool, StoreError> {
+        if self.conn.server().is_some() {
+            return self.drop_changes_there(before);
+        }
         if !self.drop_history("changes", before)? {
             return Ok(false);
         }
         self.conn
             .prepare_cached(
-                "INSERT INTO meta (key, value) VALUES (?1, /*pg: CAST( */ coalesce(
+                "INSERT INTO meta (key, value) VALUES (?1, coalesce(
                      (SELECT min(id) - 1 FROM changes),
-                     /*lite*/ (SELECT seq FROM sqlite_sequence WHERE name = 'changes') /*end*/
-                     /*pg: (SELECT CASE WHEN is_called THEN last_value ELSE 0 END
-                            FROM changes_id_seq) */
-                 ) /*pg: AS TEXT) */)
+                     (SELECT seq FROM sqlite_sequence WHERE name = 'changes')))
                  ON CONFLICT (key) DO UPDATE SET value = excluded.value",
             )
             .and_then(|mut insert| insert.execute([DROPPED]))
@@ -100,24 +100,50 @@ impl State {
             .map_err(engine)
     }
 
+    /// The same on a server, where numbers do not follow one another and others
+    /// drop rows as well: the highest that went.
+    fn drop_changes_there(&mut self, before: i64) -> Result<bool, StoreError> {
+        if !self.is_there_history("changes", before)? {
+            return Ok(false);
+        }
+        self.conn
+            .prepare_cached(
+                "WITH gone AS (
+                     DELETE FROM changes WHERE id IN
+                         (SELECT id FROM changes WHERE at < ?1 ORDER BY id LIMIT ?2)
+                     RETURNING id)
+                 INSERT INTO meta (key, value)
+                     SELECT ?3, CAST(max(id) AS TEXT) FROM gone HAVING count(*) > 0
+                 ON CONFLICT (key) DO UPDATE SET value = CAST(greatest(
+                     CAST(meta.value AS BIGINT), CAST(excluded.value AS BIGINT)) AS TEXT)",
+            )
+            .and_then(|mut delete| delete.execute(params![before, DROP, DROPPED]))
+            .map(|dropped| dropped > 0)
+            .map_err(engine)
+    }
+
     fn drop_history(&mut self, table: &str, before: i64) -> Result<bool, StoreError> {
+        if !self.is_there_history(table, before)? {
+            return Ok(false);
+        }
         let sql = format!(
             "DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE at < ?1 ORDER BY id LIMIT ?2)"
         );
-        // Ids grow with time, so a look at the oldest tells whether to go on.
-        let oldest: Option<i64> = self
-            .conn
-            .prepare_cached(&format!("SELECT at FROM {table} ORDER BY id LIMIT 1"))
-            .and_then(|mut query| query.query_row((), |row| row.get(0)).optional())
-            .map_err(engine)?;
-        if oldest.is_none_or(|at| at >= before) {
-            return Ok(false);
-        }
         self.conn
             .prepare_cached(&sql)
             .and_then(|mut delete| delete.execute(params![before, DROP]))
             .map(|dropped| dropped > 0)
             .map_err(engine)
+    }
+
+    /// Is there anything as old? Ids grow with time, so a look at the oldest tells.
+    fn is_there_history(&self, table: &str, before: i64) -> Result<bool, StoreError> {
+        let oldest: Option<i64> = self
+            .conn
+            .prepare_cached(&format!("SELECT at FROM {table} ORDER BY id LIMIT 1"))
+            .and_then(|mut query| query.query_row((), |row| row.get(0)).optional())
+            .map_err(engine)?;
+        Ok(oldest.is_some_and(|at| at < before))
     }
 
     /// A child that its index has not listed for the grace period is retired.
@@ -187,11 +213,7 @@ impl State {
     }
 
     /// The first entries that a retired source held have been let go.
-    pub(super) fn cut_retired(
-        &mut self,
-        id: i64,
-        taken: Option<usize>,
-    ) -> Result<(), StoreError> {
+    pub(super) fn cut_retired(&mut self, id: i64, taken: Option<usize>) -> Result<(), StoreError> {
         let Some(taken) = taken else { return Ok(()) };
         let data: Option<Vec<u8>> = self
             .conn

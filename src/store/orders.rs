@@ -43,22 +43,49 @@ pub(super) enum Order {
     Release(Vec<Token>, Duration),
     Apply(Origin, Vec<Effect>),
     Bury(Origin, Vec<Deletion>),
-    Reserve { authority: String, delay: Duration, patience: Duration },
-    PauseHost { authority: String, pause: Duration, why: String },
+    Reserve {
+        authority: String,
+        delay: Duration,
+        patience: Duration,
+    },
+    PauseHost {
+        authority: String,
+        pause: Duration,
+        why: String,
+    },
     Heed(Vec<PushedUrl>),
-    Replay { crawl: String, urls: Vec<String> },
+    Replay {
+        crawl: String,
+        urls: Vec<String>,
+    },
     /// Of what is its own all.
-    ReplayAll { crawl: String },
-    Requeue { crawl: String, urls: Vec<String> },
-    Block { crawl: String, pattern: String, prefix: bool },
+    ReplayAll {
+        crawl: String,
+    },
+    Requeue {
+        crawl: String,
+        urls: Vec<String>,
+    },
+    Block {
+        crawl: String,
+        pattern: String,
+        prefix: bool,
+    },
     /// What no block holds any more of what is its own.
-    ReleaseBlocked { crawl: String },
-    Import { crawl: String, fetches: Vec<PastFetch> },
+    ReleaseBlocked {
+        crawl: String,
+    },
+    Import {
+        crawl: String,
+        fetches: Vec<PastFetch>,
+    },
     FrontierPut(Vec<Put>),
     FrontierGet(Get, Progress),
     RemovePushed(Vec<UrlId>),
     /// Of a site that is to be forgotten what is its own.
-    ForgetSite { name: String },
+    ForgetSite {
+        name: String,
+    },
     /// What is set for crawls, sites and queues has changed.
     Remember,
     /// Sources or hubs have something to do.
@@ -113,9 +140,7 @@ impl Reply {
         if let Self::Taken(taken) = self { Ok(taken) } else { Err(self.unexpected()) }
     }
 
-    pub(super) fn slot(
-        self,
-    ) -> Result<Result<jiff::Timestamp, jiff::Timestamp>, StoreError> {
+    pub(super) fn slot(self) -> Result<Result<jiff::Timestamp, jiff::Timestamp>, StoreError> {
         if let Self::Slot(slot) = self { Ok(slot) } else { Err(self.unexpected()) }
     }
 }
@@ -142,9 +167,7 @@ impl Store {
             Order::LeaseAll(request) => Reply::Leased(self.lease_for(request).await?),
             Order::Settle(results) => Reply::Tokens(self.settle_here(results).await?),
             Order::Extend(tokens, ttl) => Reply::Tokens(self.extend_here(tokens, ttl).await?),
-            Order::Release(tokens, after) => {
-                Reply::Tokens(self.release_here(tokens, after).await?)
-            }
+            Order::Release(tokens, after) => Reply::Tokens(self.release_here(tokens, after).await?),
             Order::Apply(origin, effects) => {
                 Reply::Applied(self.apply_here(origin, effects).await?)
             }
@@ -269,8 +292,7 @@ impl Store {
 
     /// Has the owner of a partition do something.
     pub(super) async fn on_owner(&self, part: i64, order: Order) -> Result<Reply, StoreError> {
-        let mut answers =
-            self.spread(vec![part], |part| *part, |_| order.clone()).await?;
+        let mut answers = self.spread(vec![part], |part| *part, |_| order.clone()).await?;
         answers.pop().map(|(_, reply)| reply).ok_or(StoreError::Elsewhere)
     }
 

@@ -21,6 +21,9 @@ pub(super) const PARTITIONS: usize = 256;
 const CONNECT: Duration = Duration::from_secs(2);
 /// An order that is not answered in this time is not waited for.
 const ANSWER: Duration = Duration::from_secs(30);
+/// A connection that was idle for so long is not used again: sooner than the
+/// other side closes it.
+const IDLE: Duration = Duration::from_secs(5);
 /// Where orders are posted to.
 pub(crate) const PATH: &str = "/order";
 
@@ -87,6 +90,7 @@ impl Peers {
         let client = reqwest::Client::builder()
             .no_proxy()
             .connect_timeout(CONNECT)
+            .pool_idle_timeout(IDLE)
             .timeout(ANSWER)
             .build()
             .map_err(|e| StoreError::Engine(format!("no client for other daemons: {e}")))?;

@@ -7,8 +7,13 @@
 
 use std::sync::LazyLock;
 
+use super::gathered::Gathered;
 use super::record::Record;
-use super::sql::{self, Many, Set};
+use super::sql::{
+    self,
+    Kind::{Bytes as B, Number as N, Text as T},
+    Many, Set,
+};
 use super::state::State;
 use super::turns::Place;
 use super::{StoreError, engine};
@@ -32,7 +37,7 @@ pub(super) struct NewLease {
     pub(super) request_id: Option<String>,
 }
 
-/// The end of a lease, as `feedback` keeps it.
+/// Where a URL stands, as `feedback` keeps it: at the end of a lease, as a rule.
 pub(super) struct EndedLease {
     pub(super) place: Place,
     pub(super) state: i64,
@@ -49,8 +54,10 @@ pub(super) struct Pending {
     places: Vec<(Place, Option<SiteId>)>,
     /// Rows that leave the queue.
     left: Vec<Place>,
+    /// What a chunk gathers on a server.
+    pub(super) gathered: Option<Box<Gathered>>,
     /// The URLs of all of these.
-    urls: IdSet<UrlId>,
+    pub(super) urls: IdSet<UrlId>,
 }
 
 impl Pending {
@@ -79,6 +86,11 @@ impl Pending {
         self.left.push(place);
     }
 
+    #[cfg(test)]
+    pub(super) fn left(&self) -> &[Place] {
+        &self.left
+    }
+
     /// Forgets what a job that is taken back has gathered.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
@@ -91,7 +103,7 @@ static LEASE: LazyLock<Many> = LazyLock::new(|| {
                     host_id, reason, band, due_s, attempt, leased_at, expires_at, not_before,
                     worker, request_id) VALUES";
     let row = "(/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
-    Many::of_pattern(head, row, 13, "")
+    Many::of_pattern(head, row, 13, "").in_columns(&[N, B, N, N, N, N, N, N, N, N, N, T, T])
 });
 
 static UNLEASE: LazyLock<Many> =
@@ -102,7 +114,7 @@ static PLACE: LazyLock<Many> = LazyLock::new(|| {
         "INSERT /*lite*/ OR IGNORE /*end*/ INTO queue (/*pg: part, */ crawl_id, host_id, band,
                     due_s, url_id, site_id, valued) VALUES";
     let row = "(/*pg: CAST(?2 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    Many::of_pattern(head, row, 7, "/*pg: ON CONFLICT DO NOTHING */")
+    Many::of_pattern(head, row, 7, "/*pg: ON CONFLICT DO NOTHING */").in_columns(&[N; 7])
 });
 
 static END: LazyLock<Many> = LazyLock::new(|| {
@@ -113,7 +125,7 @@ static END: LazyLock<Many> = LazyLock::new(|| {
         state = excluded.state, reason = excluded.reason, band = excluded.band,
         due_s = excluded.due_s, attempt = excluded.attempt, record = excluded.record";
     let row = "(/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    Many::of_pattern(head, row, 7, tail)
+    Many::of_pattern(head, row, 7, tail).in_columns(&[N, N, N, N, N, N, B])
 });
 
 static LEAVE: LazyLock<Set> = LazyLock::new(|| {
@@ -131,8 +143,12 @@ impl State {
             return Ok(());
         }
         let mut pending = std::mem::take(&mut self.pending);
+        self.pending.gathered = pending.gathered.take();
+        let mut kept = Vec::new();
+        self.write_gathered(&mut pending.places, &mut kept).map_err(engine)?;
         self.write_left(&pending.left).map_err(engine)?;
         self.write_ends(&mut pending.ended).map_err(engine)?;
+        self.write_kept(&mut kept).map_err(engine)?;
         self.write_places(&mut pending.places).map_err(engine)?;
         self.write_leases(&mut pending.leases).map_err(engine)?;
         self.frontier.count_leases(
@@ -187,7 +203,17 @@ impl State {
     fn write_ends(&self, ended: &mut [EndedLease]) -> sql::Result<()> {
         ended.sort_unstable_by_key(|ended| ended.place.url);
         UNLEASE.execute(&self.conn, ended, |ended, row| row.bind(ended.place.url.0))?;
-        END.execute(&self.conn, ended, |ended, row| {
+        self.write_sorted(ended)
+    }
+
+    fn write_kept(&self, kept: &mut [EndedLease]) -> sql::Result<()> {
+        kept.sort_unstable_by_key(|kept| kept.place.url);
+        self.write_sorted(kept)
+    }
+
+    /// Writes where URLs stand.
+    fn write_sorted(&self, kept: &[EndedLease]) -> sql::Result<()> {
+        END.execute(&self.conn, kept, |ended, row| {
             row.bind(ended.place.url.0)?;
             row.bind(ended.state)?;
             row.bind(ended.reason as i64)?;
@@ -195,7 +221,6 @@ impl State {
             row.bind(ended.place.due_s)?;
             row.bind(ended.attempt)?;
             row.bind(ended.record.pack())
-        })?;
-        Ok(())
+        })
     }
 }

@@ -9,6 +9,7 @@ use url::Url;
 
 use super::checkpoint::{log_of, size};
 use super::hosts::partition;
+use super::log_order::{self, Log, Reach};
 use super::robots::{KeptRobots, changes_of_robots, kept_robots};
 use super::rows::lastmod;
 use super::sources::{Child, role};
@@ -254,22 +255,27 @@ pub(super) fn polls_after(
     source: Option<SourceId>,
     after: i64,
     limit: u32,
-) -> Result<Vec<PollView>, StoreError> {
+) -> Result<(Vec<PollView>, Reach), StoreError> {
+    let reach = log_order::reach(conn, Log::Polls)?;
     let sql = match source {
+        // Those of one source are written one after the other, whoever does.
         Some(_) => format!(
             "{POLL} WHERE p.source_id = ?1 /*pg: AND p.part = (?1 & 255) */
-                 AND p.id > ?2 ORDER BY p.id LIMIT ?3"
+                 AND p.id > ?2 ORDER BY p.id LIMIT ?4"
         ),
         None => format!(
-            "{POLL} WHERE CAST(?1 AS BIGINT) IS NULL AND p.id > ?2
-                         ORDER BY p.id LIMIT ?3"
+            "{POLL} WHERE CAST(?1 AS BIGINT) IS NULL AND p.id > ?2 /*pg: AND p.id < ?3 */
+                         ORDER BY p.id LIMIT ?4"
         ),
     };
+    let limit = limit.clamp(1, PAGE);
     let mut query = conn.prepare_cached(&sql).map_err(engine)?;
-    query
-        .query_map(params![source.map(|source| source.0), after, limit.clamp(1, PAGE)], read_poll)
+    let polls: Vec<_> = query
+        .query_map(params![source.map(|source| source.0), after, reach.end, limit], read_poll)
         .and_then(Iterator::collect)
-        .map_err(engine)
+        .map_err(engine)?;
+    let is_enough = source.is_some() || polls.len() >= limit as usize;
+    Ok((polls, if is_enough { reach.enough() } else { reach }))
 }
 
 pub(super) fn last_polls(conn: &Connection, limit: u32) -> Result<Vec<PollView>, StoreError> {

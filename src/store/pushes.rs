@@ -152,9 +152,11 @@ impl Store {
         let now = self.now().as_millisecond();
         let any = self
             .read(move |conn| {
-                conn.prepare_cached("SELECT EXISTS (SELECT 1 FROM pushes WHERE next_at <= ?1 /*ours: 0 */)")
-                    .and_then(|mut query| query.query_row([now], |row| row.get::<bool>(0)))
-                    .map_err(engine)
+                conn.prepare_cached(
+                    "SELECT EXISTS (SELECT 1 FROM pushes WHERE next_at <= ?1 /*ours: 0 */)",
+                )
+                .and_then(|mut query| query.query_row([now], |row| row.get::<bool>(0)))
+                .map_err(engine)
             })
             .await?;
         if !any {

@@ -26,6 +26,11 @@ impl Readers {
         Self { home, idle: Arc::default(), room: Semaphore::new(CONNECTIONS) }
     }
 
+    /// Is the store on a server, which others may write to as well?
+    pub(super) fn are_far(&self) -> bool {
+        matches!(self.home, Home::Server(_))
+    }
+
     /// Runs a query on the blocking pool, in one read transaction.
     pub(super) async fn run<T, F>(&self, query: F) -> Result<T, StoreError>
     where

@@ -54,15 +54,19 @@ impl State {
             stale_at: next_due.map_or(fresh_until, |due| due.min(fresh_until)),
             ..Valued::default()
         };
-        for (candidate, row) in due {
-            let valued = self.refine(candidate, row, now_s, &mut head.stale_at)?;
-            head.candidates.extend(valued);
-        }
-        for candidate in behind {
-            let row = self.url_row(candidate.id)?.filter(UrlRow::is_queued).map(Box::new);
-            let valued = self.refine(candidate, row, now_s, &mut head.stale_at)?;
-            head.behind.extend(valued);
-        }
+        self.gathering(|state| {
+            state.read_rows_ahead(behind.iter().map(|candidate| candidate.id))?;
+            for (candidate, row) in due {
+                let valued = state.refine(candidate, row, now_s, &mut head.stale_at)?;
+                head.candidates.extend(valued);
+            }
+            for candidate in behind {
+                let row = state.url_row(candidate.id)?.filter(UrlRow::is_queued).map(Box::new);
+                let valued = state.refine(candidate, row, now_s, &mut head.stale_at)?;
+                head.behind.extend(valued);
+            }
+            Ok(())
+        })?;
         self.window(crawl).refill_by_value(host, &head);
         if !self.may_spare() {
             self.window(crawl).withhold_spare(host);
@@ -133,6 +137,9 @@ impl State {
         band: i64,
         now_s: i64,
     ) -> Result<Vec<Candidate>, StoreError> {
+        if self.conn.server().is_some() {
+            return self.behind_at_once(crawl, host, band, now_s);
+        }
         let (mut found, mut band) = (Vec::new(), band);
         while found.len() < BEHIND
             && let Some(next) = self.next_band(crawl, host, band)?
@@ -163,5 +170,19 @@ impl State {
             found.push(place.candidate());
         }
         Ok(found)
+    }
+
+    /// The same of a server, by one statement.
+    fn behind_at_once(
+        &self,
+        crawl: CrawlId,
+        host: HostId,
+        band: i64,
+        now_s: i64,
+    ) -> Result<Vec<Candidate>, StoreError> {
+        let firsts = self.firsts_below(crawl, host, band, now_s)?;
+        let may_lease = |(_, site): &(Place, Option<i64>)| self.may_lease(*site, &[]);
+        let firsts = firsts.into_iter().filter(may_lease).take(BEHIND);
+        Ok(firsts.map(|(place, _)| place.candidate()).collect())
     }
 }

@@ -9,9 +9,11 @@ use rusqlite::types::ValueRef;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::ending::Lease;
+use super::pending::EndedLease;
 use super::record::Record;
 use super::state::State;
 use super::turns::Place;
+use super::walk::read_place;
 use super::{StoreError, engine};
 use crate::diff::snapshot::EntryHints;
 use crate::model::{
@@ -158,13 +160,19 @@ pub(super) static LISTED_WITH_ROWS: LazyLock<String> = LazyLock::new(|| {
 
 impl State {
     /// A URL row by number.
-    pub(super) fn url_row(&self, id: UrlId) -> Result<Option<UrlRow>, StoreError> {
+    pub(super) fn url_row(&mut self, id: UrlId) -> Result<Option<UrlRow>, StoreError> {
+        if let Some(row) = self.pending.row_ahead(id) {
+            return Ok(Some(row));
+        }
+        if self.pending.holds(id) {
+            self.write_pending()?;
+        }
         read_url(&self.conn, id)
     }
 
     /// The row of a normalised URL in a crawl, if there is one.
     pub(super) fn find_url(
-        &self,
+        &mut self,
         crawl: CrawlId,
         host: HostId,
         path: &str,
@@ -212,13 +220,7 @@ impl State {
         }
         let stays = row.due_s == place.due_s && state == held::QUEUED && attempt == 0;
         if stays && !row.has_feedback && record == Record::default() {
-            self.conn
-                .prepare_cached(
-                    "UPDATE urls SET reason = ?2, band = ?3 WHERE id = ?1
-                     /*pg: AND part = (?1 & 255) */",
-                )
-                .and_then(|mut update| update.execute(params![row.id.0, reason as i64, place.band]))
-                .map_err(engine)?;
+            self.write_place(row.id, reason, place.band)?;
         } else {
             record.held_since = match state {
                 held::QUEUED => None,
@@ -232,6 +234,22 @@ impl State {
             self.enqueue(Place { valued, ..place }, row.site)?;
         }
         Ok(())
+    }
+
+    /// Writes the place of a URL of which nothing else is kept.
+    fn write_place(&mut self, url: UrlId, reason: Reason, band: u8) -> Result<(), StoreError> {
+        if let Some(changed) = self.pending.changed(url) {
+            changed.place = Some((reason, band));
+            return Ok(());
+        }
+        self.conn
+            .prepare_cached(
+                "UPDATE urls SET reason = ?2, band = ?3 WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
+            .and_then(|mut update| update.execute(params![url.0, reason as i64, band]))
+            .map(|_| ())
+            .map_err(engine)
     }
 
     /// Writes what is kept of a URL that stays where it is.
@@ -248,6 +266,11 @@ impl State {
         attempt: u32,
         record: &Record,
     ) -> Result<(), StoreError> {
+        if self.pending.gathered.is_some() {
+            let record = record.clone();
+            self.pending.keep(EndedLease { place, state, reason, attempt, record });
+            return Ok(());
+        }
         let Place { url, band, due_s, .. } = place;
         self.conn
             .prepare_cached(
@@ -284,9 +307,9 @@ impl State {
                 )
                 .and_then(|mut update| {
                     let asked_for = 1 + Reason::Submitted as i64;
-                    update.execute(params![row.id.0, 1 + reason as i64, asked_for])
+                    update.send(params![row.id.0, 1 + reason as i64, asked_for])
                 })
-                .map(|_| false)
+                .map(|()| false)
                 .map_err(engine);
         }
         if row.is_expired(now_s) && reason != Reason::Submitted {
@@ -370,15 +393,7 @@ pub(super) fn read_listed(
     host: HostId,
 ) -> sql::Result<(Place, Option<Box<UrlRow>>)> {
     const PLACE: usize = 5;
-    let band: i64 = row.get(0)?;
-    let place = Place {
-        crawl,
-        host,
-        band: u8::try_from(band).unwrap_or(u8::MAX),
-        due_s: row.get(1)?,
-        url: UrlId(row.get(2)?),
-        valued: row.get(4)?,
-    };
+    let place = read_place(row, crawl, host)?;
     let is_joined = row.get_ref(PLACE)? != ValueRef::Null;
     let url = if is_joined { Some(Box::new(read_row(row, PLACE)?)) } else { None };
     Ok((place, url))

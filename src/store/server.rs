@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio_postgres::error::SqlState;
 
 use super::sql::{Connection, OptionalExtension, Server, Session};
-use super::{StoreError, engine, timestamp};
+use super::{StoreError, engine, log_order, timestamp};
 use crate::config::Durability;
 
 /// The schema, as the file has it.
@@ -45,6 +45,7 @@ pub(super) fn open_writer(
     let conn = Connection::Server(Box::new(session));
     check_server(&conn)?;
     make_schema(&conn)?;
+    log_order::establish(&conn)?;
     Ok(conn)
 }
 
@@ -95,9 +96,8 @@ pub(super) fn seen_as(conn: &Connection, listening: SocketAddr) -> Result<String
     if !listening.ip().is_unspecified() {
         return Ok(listening.to_string());
     }
-    let ours: Option<String> = conn
-        .query_row("SELECT host(inet_client_addr())", (), |row| row.get(0))
-        .map_err(engine)?;
+    let ours: Option<String> =
+        conn.query_row("SELECT host(inet_client_addr())", (), |row| row.get(0)).map_err(engine)?;
     let ours = ours.and_then(|ip| ip.parse().ok()).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     Ok(SocketAddr::new(ours, listening.port()).to_string())
 }

@@ -233,8 +233,10 @@ impl State {
         let now = self.steady_ms();
         let mut query = self
             .conn
-            .prepare_cached("SELECT url_id, token FROM leases WHERE expires_at <= ?1 /*ours: part */
-                 ORDER BY expires_at LIMIT ?2")
+            .prepare_cached(
+                "SELECT url_id, token FROM leases WHERE expires_at <= ?1 /*ours: part */
+                 ORDER BY expires_at LIMIT ?2",
+            )
             .map_err(engine)?;
         let expired: Vec<(i64, [u8; 16])> = query
             .query_map(params![now, REAP], |row| Ok((row.get(0)?, row.get(1)?)))

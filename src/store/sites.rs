@@ -372,8 +372,10 @@ impl State {
             )));
         }
         let most = if self.conn.server().is_some() { FORGET_FAR } else { FORGET };
-        let rows =
-            self.column("SELECT id FROM urls WHERE site_id = ?1 /*ours: part */ LIMIT ?2", params![id.0, most])?;
+        let rows = self.column(
+            "SELECT id FROM urls WHERE site_id = ?1 /*ours: part */ LIMIT ?2",
+            params![id.0, most],
+        )?;
         self.keep_row_numbers()?;
         let mut gone = Vec::with_capacity(rows.len());
         for row in rows.iter().copied().map(UrlId) {

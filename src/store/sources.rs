@@ -164,7 +164,7 @@ impl State {
         site: Option<SiteId>,
         host: HostId,
         source: &NewSource,
-    ) -> Result<SourceId, StoreError> {
+    ) -> Result<(), StoreError> {
         self.sources_moved = true;
         let now = self.now_ms();
         let (second, precision) = lastmod_columns(source.lastmod);
@@ -175,7 +175,7 @@ impl State {
                      index_lastmod, index_precision, next_poll_at, rule, why, added_at)
                  VALUES (/*pg: CAST(?2 AS BIGINT) & 255, nextval('ids') * 256 + (CAST(?2 AS BIGINT) & 255), */
                      ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'new', 'it has never been polled', ?10)
-                 RETURNING id",
+                 /*pg: ON CONFLICT DO NOTHING */",
             )
             .and_then(|mut insert| {
                 let values = params![
@@ -190,8 +190,10 @@ impl State {
                     precision,
                                         now,
                 ];
-                insert.query_row(values, |row| row.get(0).map(SourceId))
+                insert.execute(values)
             })
+            // Another daemon may just have made it, too.
+            .map(|_| ())
             .map_err(engine)
     }
 
@@ -216,7 +218,7 @@ impl State {
         let Ok(url) = Url::parse(&format!("{authority}/robots.txt")) else { return Ok(()) };
         let source =
             NewSource { url, role: Role::Robots, named_by: "config", parent: None, lastmod: None };
-        self.insert_source(site, host, &source).map(|_| ())
+        self.insert_source(site, host, &source)
     }
 
     /// robots.txt whose own site left the config, or never was, is polled on

@@ -9,6 +9,7 @@
 //! Leaves to others: opening (`schema`, `server`), and what an error means
 //! for the caller (`engine` in the store's root).
 
+mod columns;
 mod many;
 mod params;
 mod server;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use rusqlite::types::{FromSql, Value, ValueRef};
 pub(super) use rusqlite::{params, types::ToSql};
 
+pub(super) use columns::Kind;
 pub(super) use many::Many;
 pub(super) use params::Params;
 pub(super) use server::{Copier, Server, Session, describe};

@@ -279,11 +279,16 @@ impl State {
         if let Some(id) = self.find_crawl(name) {
             return Ok(id);
         }
-        let insert = "INSERT INTO crawls (name) VALUES (?1) RETURNING id";
+        let insert = "INSERT INTO crawls (name) VALUES (?1)
+                          /*pg: ON CONFLICT (name) DO UPDATE SET name = excluded.name */
+                      RETURNING id";
         let id =
             self.conn.query_row(insert, [name], |row| row.get(0).map(CrawlId)).map_err(engine)?;
         self.crawls.insert(id, Crawl { name: name.to_owned(), paused: false });
         self.windows.insert(id, Window::new());
+        if self.is_shared() {
+            self.note_settings()?;
+        }
         Ok(id)
     }
 

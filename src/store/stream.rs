@@ -1,7 +1,7 @@
 //! The change stream: every event of the log in the order of its commits.
 //!
 //! A cursor names a place between two events, and it stays good for as long as
-//! what lies behind it is kept. Who asks again with the last cursor misses nothing
+//! what lies behind it is kept. Up to where the order is settled is for `order`. Who asks again with the last cursor misses nothing
 //! and sees nothing twice. Events of URLs that were forgotten with their site are
 //! passed over.
 
@@ -12,6 +12,7 @@ use super::sql::{Connection, OptionalExtension, Row};
 use jiff::Timestamp;
 
 use super::changes::Told;
+use super::log_order::{self, Log, Reach};
 use super::rows::{decode, lastmod};
 use super::views::Said;
 use super::{StoreError, changes, engine, timestamp};
@@ -117,17 +118,19 @@ impl FromStr for ChangeCursor {
 /// Rows that a server is asked for at once.
 const FAR_ROWS: i64 = 256;
 
-/// Reads on from a cursor; `None` is before all that is kept.
+/// Reads on from a cursor; `None` is before all that is kept. Says how far it
+/// could have been read, too.
 pub(super) fn after(
     conn: &Connection,
     cursor: Option<ChangeCursor>,
     limit: usize,
     filter: &ChangeFilter,
-) -> Result<ChangePage, StoreError> {
+) -> Result<(ChangePage, Reach), StoreError> {
     let crawl = filter.crawl.as_deref().map(|name| crawl_of(conn, name)).transpose()?;
     let from = cursor.unwrap_or(ChangeCursor::START);
     // What is committed from here on lies behind this place.
-    let end = end(conn)?;
+    let reach = log_order::reach(conn, Log::Changes)?;
+    let end = end_of(conn, reach)?;
     let mut page = ChangePage { changes: Vec::new(), next: from, more: false };
     let (mut scanned, mut read) = (0, 0);
     let mut query = conn
@@ -135,10 +138,10 @@ pub(super) fn after(
             "SELECT c.id, c.at, c.crawl_id, n.name, s.id, s.url, c.data FROM changes c
              JOIN crawls n ON n.id = c.crawl_id LEFT JOIN sources s ON s.id = c.source_id
                  /*pg: AND s.part = c.part */
-             WHERE c.id >= ?2 ORDER BY c.id /*pg: LIMIT ?1 */",
+             WHERE c.id >= ?3 /*pg: AND c.id < ?2 */ ORDER BY c.id /*pg: LIMIT ?1 */",
         )
         .map_err(engine)?;
-    let mut rows = query.query([FAR_ROWS, from.row]).map_err(engine)?;
+    let mut rows = query.query([FAR_ROWS, reach.end, from.row]).map_err(engine)?;
     'rows: while let Some(row) = rows.next().map_err(engine)? {
         let id: i64 = row.get(0).map_err(engine)?;
         let of_crawl = CrawlId(row.get(2).map_err(engine)?);
@@ -169,17 +172,27 @@ pub(super) fn after(
     page.more |= conn.embedded().is_none() && read == FAR_ROWS;
     // Asked last, so that nothing was dropped meanwhile.
     match cursor {
-        Some(from) => is_kept(conn, from)?,
+        Some(from) => is_kept(conn, from, reach)?,
         // There is nothing, or nothing any more.
         None if page.next == ChangeCursor::START => page.next = end,
         None => {}
     }
-    Ok(page)
+    let reach = if page.more { reach.enough() } else { reach };
+    Ok((page, reach))
 }
 
 /// The place behind all that there is.
-pub(super) fn end(conn: &Connection) -> Result<ChangeCursor, StoreError> {
-    Ok(ChangeCursor { row: last_row(conn)? + 1, taken: 0 })
+pub(super) fn end(conn: &Connection) -> Result<(ChangeCursor, Reach), StoreError> {
+    let reach = log_order::reach(conn, Log::Changes)?;
+    Ok((end_of(conn, reach)?, reach))
+}
+
+/// No further than behind the last row: a server that crashed, or that a copy of
+/// this store was restored into, counts on from its rows, and not from more.
+fn end_of(conn: &Connection, reach: Reach) -> Result<ChangeCursor, StoreError> {
+    let behind = ChangeCursor { row: reach.newest + 1, taken: 0 };
+    let end = ChangeCursor { row: reach.end, taken: 0 };
+    Ok(behind.max(end_of_dropped(conn)?).min(end))
 }
 
 fn event(
@@ -258,12 +271,12 @@ fn event_of_robots(
 }
 
 /// Is all behind the cursor still there, and is the cursor one of this store?
-fn is_kept(conn: &Connection, cursor: ChangeCursor) -> Result<(), StoreError> {
+fn is_kept(conn: &Connection, cursor: ChangeCursor, reach: Reach) -> Result<(), StoreError> {
     if cursor < end_of_dropped(conn)? {
         let text = "changes after this cursor were dropped (store.keep_changes): begin anew without `after`";
         return Err(StoreError::Gone(text.to_owned()));
     }
-    if cursor.row > last_row(conn)? + 1 {
+    if cursor.row > reach.top {
         let text = "this cursor is none of this store: begin anew without `after`";
         return Err(StoreError::Gone(text.to_owned()));
     }
@@ -276,19 +289,6 @@ fn end_of_dropped(conn: &Connection) -> Result<ChangeCursor, StoreError> {
         .and_then(|mut query| query.query_row([DROPPED], |row| row.get(0)).optional())
         .map_err(engine)?;
     Ok(dropped.map_or(ChangeCursor::START, |row| ChangeCursor { row: row + 1, taken: 0 }))
-}
-
-/// The last row that was ever written: rows may be gone, their numbers do not
-/// come again.
-fn last_row(conn: &Connection) -> Result<i64, StoreError> {
-    let last: Option<i64> = conn
-        .prepare_cached(
-            "/*lite*/ SELECT seq FROM sqlite_sequence WHERE name = 'changes' /*end*/
-             /*pg: SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM changes_id_seq */",
-        )
-        .and_then(|mut query| query.query_row((), |row| row.get(0)).optional())
-        .map_err(engine)?;
-    Ok(last.unwrap_or(0))
 }
 
 fn crawl_of(conn: &Connection, name: &str) -> Result<CrawlId, StoreError> {

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use super::sql::{Connection, OptionalExtension, Row, params};
 use jiff::Timestamp;
 
+use super::log_order::{self, Log};
 use super::{Store, StoreError, engine, timestamp};
 
 /// Polls read at once.
@@ -66,6 +67,15 @@ pub struct TidePart {
     is_up_to_date: bool,
 }
 
+/// Where to from a poll.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    /// To newer ones.
+    On,
+    /// To older ones.
+    Back,
+}
+
 impl Tides {
     /// Takes in what was read on; is that all there is?
     pub fn take(&mut self, part: TidePart, now: Timestamp) -> bool {
@@ -121,17 +131,42 @@ fn tide_part(
         .prepare_cached("SELECT (SELECT min(id) FROM polls), (SELECT max(id) FROM polls)")
         .and_then(|mut query| query.query_row((), |row| Ok((row.get(0)?, row.get(1)?))))
         .map_err(engine)?;
-    let (oldest, newest) = (oldest.unwrap_or(1) - 1, newest.unwrap_or(0));
+    let mut newest = newest.unwrap_or(0);
+    if conn.embedded().is_none() {
+        // What is not settled yet is read when it is.
+        newest = newest.min(log_order::reach(conn, Log::Polls)?.end - 1);
+    }
+    // What there is may all be unsettled.
+    let oldest = (oldest.unwrap_or(1) - 1).min(newest);
     let (first, last) = seen.unwrap_or((newest, newest));
     if last < newest {
-        let to = newest.min(last + POLLS);
+        let to = newest.min(step(conn, last, Way::On)?);
         let hours = sums(conn, last, to, since)?;
         return Ok(TidePart { hours, seen: (first, to), is_whole, is_up_to_date: to == newest });
     }
-    let from = if is_whole { first } else { oldest.max(first - POLLS).min(first) };
+    let from = if is_whole { first } else { oldest.max(step(conn, first, Way::Back)?).min(first) };
     let hours = sums(conn, from, first, since)?;
     let is_past = from <= oldest || is_before(conn, from, since)?;
     Ok(TidePart { hours, seen: (from, last), is_whole: is_past, is_up_to_date: true })
+}
+
+/// A place that no more polls than are read at once lie before.
+fn step(conn: &Connection, from: i64, way: Way) -> Result<i64, StoreError> {
+    if conn.embedded().is_some() {
+        // There each poll has the next number.
+        return Ok(match way {
+            Way::On => from + POLLS,
+            Way::Back => from - POLLS,
+        });
+    }
+    let (sql, end) = match way {
+        Way::On => ("SELECT id FROM polls WHERE id > ?1 ORDER BY id LIMIT 1 OFFSET ?2", i64::MAX),
+        Way::Back => ("SELECT id FROM polls WHERE id <= ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2", 0),
+    };
+    conn.prepare_cached(sql)
+        .and_then(|mut query| query.query_row([from, POLLS - 1], |row| row.get(0)).optional())
+        .map(|found| found.unwrap_or(end))
+        .map_err(engine)
 }
 
 /// Was the first poll after this one in an hour before?

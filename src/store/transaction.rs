@@ -10,7 +10,7 @@ use super::learn::Learning;
 use super::sql::Session;
 use super::state::State;
 use super::turns::TurnDeltas;
-use super::{StoreError, engine};
+use super::{StoreError, engine, log_order};
 use crate::queue::window::Window;
 
 /// What went wrong and is to be made good.
@@ -47,20 +47,23 @@ impl State {
 
     /// Begins a transaction in which what is ours stays ours.
     fn begin_as_owner(&mut self) -> Result<(), StoreError> {
-        self.conn.begin().map_err(engine)?;
-        let Some(claim) = &mut self.engine.claim else { return Ok(()) };
-        let fenced = claim.fence(&self.conn);
-        if matches!(fenced, Ok(true)) {
-            return Ok(());
+        for _ in 0..2 {
+            self.conn.begin().map_err(engine)?;
+            let Some(claim) = &mut self.engine.claim else { return Ok(()) };
+            let fenced = log_order::mark(&self.conn).and_then(|()| claim.fence(&self.conn));
+            if matches!(fenced, Ok(true)) {
+                return Ok(());
+            }
+            // Where even this fails, the next transaction needs another connection.
+            let _ = self.conn.rollback();
+            fenced?;
+            tracing::warn!("others have taken over what was ours; this daemon joins them anew");
+            self.trouble.is_stale = true;
+            claim.join_again(&self.conn)?;
+            self.remember()?;
         }
-        // Where even this fails, the next transaction needs another connection.
-        let _ = self.conn.rollback();
-        fenced?;
-        tracing::warn!("others have taken over what was ours; this daemon joins them anew");
-        self.trouble.is_stale = true;
-        claim.join_again(&self.conn)?;
-        self.remember()?;
-        self.conn.begin().map_err(engine)
+        // Twice within a moment: whoever does that is to be left alone for now.
+        Err(StoreError::Busy)
     }
 
     /// Makes another connection to a server where the last one broke. Whatever
@@ -83,9 +86,9 @@ impl State {
     /// Looks at who has which partition, every second: gives up what is beyond
     /// our share, takes what is missing of it and nobody's.
     pub(super) fn tend_claim(&mut self) -> Result<(), StoreError> {
-        if !self.engine.claim.as_ref().is_some_and(Claim::wants_look) {
-            return Ok(());
-        }
+        let claim = self.engine.claim.as_mut().filter(|claim| claim.wants_look());
+        let Some(claim) = claim else { return Ok(()) };
+        claim.looks();
         self.begin()?;
         let looked = self.look_at_partitions();
         let committed = match &looked {

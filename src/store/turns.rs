@@ -3,28 +3,14 @@
 //! Rows of `queue` and counts of `turns` change in the same transaction, and
 //! the window in memory hears of each row.
 
-use super::sql::{self, Row, params};
+use super::sql::params;
 
 use super::state::State;
 use super::{StoreError, engine};
 use crate::by_id::ById;
 use crate::model::{CrawlId, HostId, SiteId, UrlId};
-use crate::queue::window::{Extent, Window};
+use crate::queue::window::Window;
 use crate::queue::{Candidate, Claim};
-
-/// A host's list below a band, as it is listed; of a server, a page of it.
-const AS_LISTED: &str = "SELECT band, due_s, url_id, site_id, valued FROM queue
-    WHERE crawl_id = ?1 AND host_id = ?2 /*pg: AND part = (?2 & 255) */
-        AND /*lite*/ band < ?6 /*end*/
-        /*pg: band <= ?6 AND (band < ?6 OR (due_s, url_id) > (?3, ?4)) */
-    ORDER BY band DESC, due_s, url_id /*pg: LIMIT ?5 */";
-
-/// Rows that a server is asked for at once, at most; the embedded engine is
-/// stepped through, and left where that is enough.
-const PAGE: i64 = 256;
-
-/// Due time and row behind all of a band.
-const BEHIND_ALL: (i64, i64) = (i64::MAX, i64::MAX);
 
 /// Pairs of site and host remembered at most.
 const REMEMBERED: usize = 200_000;
@@ -64,6 +50,9 @@ impl Place {
 impl State {
     /// Puts a URL into the queue.
     pub(super) fn enqueue(&mut self, place: Place, site: Option<SiteId>) -> Result<(), StoreError> {
+        if self.pending.enter(place, site) {
+            return self.enqueued(std::iter::once(place), site);
+        }
         let added = self
             .conn
             .prepare_cached(
@@ -186,6 +175,10 @@ impl State {
 
     /// Takes a URL out of the queue; says whether it was there.
     pub(super) fn dequeue(&mut self, place: Place) -> Result<bool, StoreError> {
+        if self.pending.vacate(place) {
+            self.dequeued(place);
+            return Ok(true);
+        }
         let removed = self
             .conn
             .prepare_cached(
@@ -264,167 +257,4 @@ impl State {
         self.windows.insert(crawl, window);
         Ok(())
     }
-
-    /// The head of a host's list in lease order, as the window wants it: what
-    /// is due at `now_s`, whether that is all of it, and when the next is due.
-    /// What `only` and the paused sites leave out is passed over. All stand as
-    /// listed; those whose value is to be taken anew claim to be worth it.
-    pub(super) fn due_of_host(
-        &self,
-        crawl: CrawlId,
-        host: HostId,
-        now_s: i64,
-        limit: usize,
-        only: &[SiteId],
-    ) -> Result<(Vec<Candidate>, Extent, Option<i64>), StoreError> {
-        self.walk_due(AS_LISTED, (crawl, host), now_s, limit, only, |row| {
-            let place = Place {
-                crawl,
-                host,
-                band: u8::try_from(row.get::<i64>(0)?).unwrap_or(u8::MAX),
-                due_s: row.get(1)?,
-                url: UrlId(row.get(2)?),
-                valued: row.get(4)?,
-            };
-            Ok(place.candidate())
-        })
-    }
-
-    /// Walks what is due of a host in lease order, by a statement that gives
-    /// band, due time, row, site and what else `read` takes of a row.
-    pub(super) fn walk_due<T>(
-        &self,
-        statement: &str,
-        (crawl, host): (CrawlId, HostId),
-        now_s: i64,
-        limit: usize,
-        only: &[SiteId],
-        read: impl Fn(&Row<'_>) -> sql::Result<T>,
-    ) -> Result<(Vec<T>, Extent, Option<i64>), StoreError> {
-        let mut due = Vec::new();
-        let mut next_due: Option<i64> = None;
-        let (mut below, mut after) = (i64::from(u8::MAX) + 1, BEHIND_ALL);
-        let page = page_for(limit);
-        // One walk a band, down to its first row that is not due: the next one
-        // begins below it, or, of a server, behind the page.
-        'bands: loop {
-            let mut query = self.conn.prepare_cached(statement).map_err(engine)?;
-            let values = params![crawl.0, host.0, after.0, after.1, page, below];
-            let mut rows = query.query(values).map_err(engine)?;
-            let (mut taken, mut page_end) = (0, None);
-            while let Some(row) = rows.next().map_err(engine)? {
-                taken += 1;
-                if taken == page && self.conn.embedded().is_none() {
-                    page_end = Some(place_in_list(&row).map_err(engine)?);
-                }
-                if !self.may_lease(row.get(3).map_err(engine)?, only) {
-                    continue;
-                }
-                let (band, due_s): (i64, i64) =
-                    (row.get(0).map_err(engine)?, row.get(1).map_err(engine)?);
-                if due_s > now_s {
-                    next_due = Some(next_due.map_or(due_s, |other| other.min(due_s)));
-                    (below, after) = (band, BEHIND_ALL);
-                    continue 'bands;
-                }
-                if due.len() >= limit {
-                    return Ok((due, Extent::Prefix, next_due));
-                }
-                due.push(read(&row).map_err(engine)?);
-            }
-            let Some(end) = page_end else { break };
-            (below, after) = end;
-        }
-        Ok((due, Extent::Complete, next_due))
-    }
-
-    /// Is a site neither paused nor left out by `only` (empty: all are in)?
-    pub(super) fn may_lease(&self, site: Option<i64>, only: &[SiteId]) -> bool {
-        let site = site.map(SiteId);
-        let asked = only.is_empty() || site.is_some_and(|site| only.contains(&site));
-        asked && !site.is_some_and(|site| self.paused_sites.contains(&site))
-    }
-
-    /// When the next URL of a host is due, if anything of it is queued that no
-    /// paused site holds back.
-    pub(super) fn next_due_of_host(
-        &self,
-        crawl: CrawlId,
-        host: HostId,
-    ) -> Result<Option<i64>, StoreError> {
-        let mut earliest: Option<i64> = None;
-        let mut band = i64::from(u8::MAX) + 1;
-        while let Some(next) = self.next_band(crawl, host, band)? {
-            band = next;
-            let first = self.first_of_band(crawl, host, band)?;
-            earliest = first.map(|due| earliest.map_or(due, |other| other.min(due))).or(earliest);
-        }
-        Ok(earliest)
-    }
-
-    /// When the first URL of a band of a host is due that no paused site holds
-    /// back.
-    fn first_of_band(
-        &self,
-        crawl: CrawlId,
-        host: HostId,
-        band: i64,
-    ) -> Result<Option<i64>, StoreError> {
-        let mut query = self
-            .conn
-            .prepare_cached(
-                "SELECT due_s, site_id, url_id FROM queue
-                 WHERE crawl_id = ?1 AND host_id = ?2 /*pg: AND part = (?2 & 255) */
-                     /*pg: AND (due_s, url_id) > (?3, ?4) */ AND band = ?6
-                 ORDER BY due_s, url_id /*pg: LIMIT ?5 */",
-            )
-            .map_err(engine)?;
-        let mut after = (i64::MIN, i64::MIN);
-        loop {
-            let values = params![crawl.0, host.0, after.0, after.1, PAGE, band];
-            let mut rows = query.query(values).map_err(engine)?;
-            let mut taken = 0;
-            while let Some(row) = rows.next().map_err(engine)? {
-                let due: i64 = row.get(0).map_err(engine)?;
-                if self.may_lease(row.get(1).map_err(engine)?, &[]) {
-                    return Ok(Some(due));
-                }
-                taken += 1;
-                after = (due, row.get(2).map_err(engine)?);
-            }
-            if taken < PAGE || self.conn.embedded().is_some() {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// The highest band below `band` that a host has anything in: one probe of
-    /// the index, so empty bands cost nothing.
-    pub(super) fn next_band(
-        &self,
-        crawl: CrawlId,
-        host: HostId,
-        band: i64,
-    ) -> Result<Option<i64>, StoreError> {
-        self.conn
-            .prepare_cached(
-                "SELECT max(band) FROM queue WHERE crawl_id = ?1 AND host_id = ?2
-                 /*pg: AND part = (?2 & 255) */ AND band < ?3",
-            )
-            .and_then(|mut query| query.query_row(params![crawl.0, host.0, band], |row| row.get(0)))
-            .map_err(engine)
-    }
-}
-
-/// Band, and due time and row, of a row of a walk.
-fn place_in_list(row: &Row<'_>) -> sql::Result<(i64, (i64, i64))> {
-    Ok((row.get(0)?, (row.get(1)?, row.get(2)?)))
-}
-
-/// Rows to ask a server for when so many are wanted, and the one behind them: of
-/// a few sizes, since each is a statement of its own.
-fn page_for(limit: usize) -> i64 {
-    let sizes = [16, 64, PAGE];
-    let wanted = i64::try_from(limit).unwrap_or(PAGE);
-    sizes.into_iter().find(|size| *size > wanted).unwrap_or(PAGE)
 }

@@ -299,7 +299,7 @@ fn rest(state: &mut State) -> Result<(), StoreError> {
 /// and a look at the log.
 fn tend(state: &mut State) -> Result<(), StoreError> {
     state.tend_claim().or_else(|error| {
-        tracing::warn!(%error, "who has which partition could not be looked at");
+        tracing::debug!(%error, "who has which partition could not be looked at");
         unless_fatal(error)
     })?;
     state.tend_log().or_else(|error| {

@@ -136,15 +136,16 @@ fn unit_and_image_run_what_there_is_and_set_only_keys_that_exist() {
     assert!(unit.contains("ExecStart=/usr/bin/sitemapd run --config "));
     let image = document("deploy/Dockerfile");
     assert!(image.contains("ENTRYPOINT [\"/usr/bin/sitemapd\"]\nCMD [\"run\"]\n"));
+    let compose = document("deploy/compose.yml");
     let mut seen = 0;
-    for text in [&unit, &image] {
+    for text in [&unit, &image, &compose] {
         for rest in text.split("SITEMAPD__").skip(1) {
-            let name = rest.split('=').next().unwrap().to_ascii_lowercase().replace("__", ".");
+            let name = rest.split(['=', ':']).next().unwrap().to_ascii_lowercase().replace("__", ".");
             assert!(keys.contains(&name), "{name}");
             seen += 1;
         }
     }
-    assert!(seen >= 6, "{seen}");
+    assert!(seen >= 8, "{seen}");
     // What restarting does not mend.
     assert!(unit.contains("RestartPreventExitStatus=2 78\n"));
 }

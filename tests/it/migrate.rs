@@ -259,7 +259,11 @@ async fn a_store_that_was_migrated_in_pieces_answers_as_before_and_lives_on() {
     let out = live(&sites, &daemon).await;
     assert!(matches!(sites.migration().run(&mut |_| {}), Err(StoreError::Refused(_))));
     daemon.stop().await;
-    let before = shown(&sites.look(&sites.here()), 0).await;
+    let file = sites.look(&sites.here());
+    let before = shown(&file, 0).await;
+    let end = file.end_of_changes().await.unwrap();
+    let polls = file.polls_after(None, 0, 1_000).await.unwrap();
+    drop(file);
     let states: BTreeSet<String> =
         before.urls.iter().map(|url| format!("{:?}", url.state)).collect();
     assert!(states.len() >= 4, "{states:?}");
@@ -290,6 +294,12 @@ async fn a_store_that_was_migrated_in_pieces_answers_as_before_and_lives_on() {
     let more = [("/x", "2026-11-20"), ("/y", ""), ("/z", ""), ("/new", "")];
     sites.origin.set("/two.xml", Reply::xml(sitemap(&base, &more)));
     assert_eq!(daemon.poll("/two.xml").await.counts.new, 1);
+    // Who followed the file follows on.
+    let page = daemon.store.changes_after(Some(end), 10, ChangeFilter::default()).await.unwrap();
+    let found: Vec<_> = page.changes.into_iter().map(|change| change.url).collect();
+    assert_eq!(found, [sites.url("two.test", "/new")]);
+    let later = daemon.store.polls_after(None, polls.last().unwrap().id, 10).await.unwrap();
+    assert!(later.iter().any(|poll| poll.counts.new == 1), "{later:?}");
     let all = before.urls.len() + 1;
     assert_eq!(shown(&daemon.store, 8).await.urls.len(), all);
     let leased = daemon.lease().await;

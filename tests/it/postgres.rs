@@ -4,5 +4,6 @@ mod killed;
 mod owners;
 mod plans;
 mod shared;
+mod stream;
 mod three;
 mod wire;

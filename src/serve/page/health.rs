@@ -136,7 +136,7 @@ mod tests {
             wal_bytes: 0,
             polls_24h: BTreeMap::from([("changed".to_owned(), 1)]),
             changes_24h: Counts::default(),
-        nodes: Vec::new(),
+            nodes: Vec::new(),
             queues: vec![QueueView { crawl: "c".to_owned(), ..QueueView::default() }],
         }
     }

@@ -22,10 +22,10 @@ use crate::serve::openapi::Html;
 use crate::serve::problem::Problem;
 use crate::serve::show::{PATIENCE, read_status};
 use crate::serve::wire::{Span, Time, grouped};
-use crate::store::{Node, StoreError};
 use crate::store::pages::{Judged, SourceLine};
 use crate::store::tides::{Tide, Tides};
 use crate::store::views::{PollView, QueueView, SiteView, StatusView};
+use crate::store::{Node, StoreError};
 
 /// Polls shown, newest first.
 const LAST_POLLS: u32 = 15;

@@ -12,6 +12,7 @@ use super::CallbackId;
 use super::rules::is_trusted;
 use super::state::ASKED;
 use crate::model::SourceId;
+use crate::store::log_order::{self, Log};
 use crate::store::state::State;
 use crate::store::views::Counts;
 use crate::store::{StoreError, engine, timestamp};
@@ -279,11 +280,12 @@ impl State {
              WHERE source_id = ?1 /*pg: AND part = (?1 & 255) */",
             params![end.source.0, end.came_at.as_millisecond()],
         )?;
+        let id = log_order::next(&self.conn, Log::Polls)?;
         self.run(
             "INSERT INTO polls (/*pg: part, */ source_id, at, took_ms, result, wire_bytes, entries, counts,
-                 generation)
+                 id, generation)
              VALUES (/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2, ?3, 'pushed', ?4, ?5, ?6,
-                     (SELECT generation FROM sources WHERE id = ?1 /*pg: AND part = (?1 & 255) */))",
+                     ?7, (SELECT generation FROM sources WHERE id = ?1 /*pg: AND part = (?1 & 255) */))",
             params![
                 end.source.0,
                 end.at.as_millisecond(),
@@ -291,6 +293,7 @@ impl State {
                 end.bytes.cast_signed(),
                 end.entries.cast_signed(),
                 serde_json::to_string(&end.counts).unwrap_or_default(),
+                id,
             ],
         )
     }

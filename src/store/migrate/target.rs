@@ -7,6 +7,7 @@
 
 use rusqlite::types::Value;
 
+use super::super::log_order::{self, Log};
 use super::super::server::{SCHEMA, VERSION, check_server, has_table, not_ours};
 use super::super::sql::{Connection, Copier, OptionalExtension, Server, Session, params};
 use super::super::{StoreError, engine};
@@ -157,11 +158,13 @@ impl Target {
     }
 
     /// Makes a store of it, in one commit that is synced. `numbers` are the
-    /// sequences, with the last number that each has given out.
+    /// sequences, with the last number that each has given out; `followed` the logs
+    /// that have none.
     pub(super) fn finish(
         &self,
         identity: &str,
         numbers: &[(String, i64)],
+        followed: &[(Log, i64)],
     ) -> Result<(), StoreError> {
         let session = self.session()?;
         session.batch("SET synchronous_commit = on").map_err(engine)?;
@@ -171,6 +174,9 @@ impl Target {
                 self.conn
                     .query_row(set, params![sequence, last], |row| row.get::<i64>(0))
                     .map_err(engine)?;
+            }
+            for (log, last) in followed {
+                log_order::write_base(&self.conn, *log, *last)?;
             }
             session.batch("DROP TABLE migration").map_err(engine)?;
             let version = VERSION.to_string();

@@ -12,9 +12,10 @@ use std::sync::OnceLock;
 use rusqlite::CachedStatement;
 use rusqlite::types::{ToSql, Value};
 
+use super::columns::{Column, Kind};
 use super::params::owned;
 use super::server::Session;
-use super::set::Set;
+use super::set::{ROWS, Set};
 use super::text::{Text, near_text};
 use super::{Connection, Result, Row, values};
 
@@ -30,6 +31,15 @@ pub(in crate::store) struct Many {
     far: [OnceLock<Text>; FAR_GROUPS.len()],
     /// What a server is told instead.
     set: Option<Set>,
+    /// The same where its rows are more than numbers.
+    columns: Option<Columns>,
+}
+
+/// A statement of a server that takes its rows as columns.
+struct Columns {
+    kinds: Vec<Kind>,
+    sql: String,
+    text: OnceLock<Text>,
 }
 
 /// What a statement is made of.
@@ -75,7 +85,17 @@ impl Many {
         let pattern = Pattern { head, row, tail, shared, width };
         // Looked up by its text each time: what it means to a server only is left out.
         let near = GROUPS.map(|size| near_text(&pattern.text(size)));
-        Self { pattern, near, far: Default::default(), set: None }
+        Self { pattern, near, far: Default::default(), set: None, columns: None }
+    }
+
+    /// The same of a statement that inserts: a server is given the values of all
+    /// rows, each of these kinds, as columns, so that it need not read thousands
+    /// of parameters. What the rows have in common are numbers.
+    pub(in crate::store) fn in_columns(self, kinds: &[Kind]) -> Self {
+        debug_assert_eq!(self.pattern.width, kinds.len());
+        let sql = self.pattern.in_columns(kinds);
+        let columns = Columns { kinds: kinds.to_vec(), sql, text: OnceLock::new() };
+        Self { columns: Some(columns), ..self }
     }
 
     /// Runs it over all rows; on a server an error comes with the next statement.
@@ -101,9 +121,12 @@ impl Many {
             Connection::Embedded(conn) => self.near(conn, shared, rows, bind, |statement| {
                 Ok(statement.raw_execute().map(|_| ())?)
             }),
-            Connection::Server(session) => match &self.set {
-                Some(set) => set.send(session, rows, numbers(bind)),
-                None => self.far(shared, rows, bind, |text, values| session.send(text, values)),
+            Connection::Server(session) => match (&self.set, &self.columns) {
+                (Some(set), _) => set.send(session, rows, numbers(bind)),
+                (None, Some(columns)) => columns.send(session, shared, rows, bind),
+                (None, None) => {
+                    self.far(shared, rows, bind, |text, values| session.send(text, values))
+                }
             },
         }
     }
@@ -211,7 +234,61 @@ fn read_all(
     Ok(())
 }
 
+impl Columns {
+    fn send<T>(
+        &self,
+        session: &Session,
+        shared: &[&dyn ToSql],
+        rows: &[T],
+        bind: impl Fn(&T, &mut Values<'_, '_>) -> Result<()>,
+    ) -> Result<()> {
+        let text = self.text.get_or_init(|| Text::new(&self.sql));
+        let mut given = Vec::with_capacity(self.kinds.len());
+        for part in rows.chunks(ROWS) {
+            let mut columns: Vec<Column> = Vec::with_capacity(shared.len() + self.kinds.len());
+            for value in shared {
+                columns.push(Column::one(&owned(value)?));
+            }
+            columns.extend(self.kinds.iter().map(|kind| Column::new(*kind, part.len())));
+            for row in part {
+                given.clear();
+                bind(row, &mut Values::Far(&mut given))?;
+                let own = columns.iter_mut().skip(shared.len());
+                own.zip(given.drain(..)).for_each(|(column, value)| column.push(value));
+            }
+            session.send_columns(text, columns)?;
+        }
+        Ok(())
+    }
+}
+
 impl Pattern {
+    /// The text for rows that come as columns of these kinds.
+    fn in_columns(&self, kinds: &[Kind]) -> String {
+        let head = self.head.trim_end().trim_end_matches("VALUES");
+        let row = self.row.trim().trim_start_matches('(').trim_end_matches(')');
+        let mut values = String::new();
+        let mut rest = row;
+        while let Some((plain, from)) = rest.split_once('?') {
+            let digits = from.bytes().take_while(u8::is_ascii_digit).count();
+            let number: usize = from[..digits].parse().unwrap_or(0);
+            // Writing to a string does not fail.
+            let _ = if number > self.shared {
+                write!(values, "{plain}given.v{number}")
+            } else {
+                write!(values, "{plain}CAST(?{number} AS BIGINT)")
+            };
+            rest = &from[digits..];
+        }
+        values.push_str(rest);
+        let numbers = || self.shared + 1..;
+        let arrays: Vec<String> =
+            numbers().zip(kinds).map(|(n, kind)| format!("?{n}::{}[]", kind.name())).collect();
+        let names: Vec<String> = numbers().zip(kinds).map(|(n, _)| format!("v{n}")).collect();
+        let (arrays, names) = (arrays.join(", "), names.join(", "));
+        format!("{head} SELECT {values} FROM unnest({arrays}) AS given ({names}) {}", self.tail)
+    }
+
     /// The text for so many rows.
     fn text(&self, rows: usize) -> String {
         let rows: Vec<String> = (0..rows).map(|row| self.row(row * self.width)).collect();
@@ -258,6 +335,20 @@ impl Values<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_is_told_of_rows_as_columns() {
+        let row = "(/*pg: CAST(?2 AS BIGINT) & 255, */ ?1, ?2, 0, ?3)";
+        let insert = Many::of_pattern_sharing("INSERT INTO t (a, b, c, d) VALUES", row, (1, 2), "");
+        let insert = insert.in_columns(&[Kind::Number, Kind::Text]);
+        let text = Text::new(&insert.columns.unwrap().sql);
+        assert_eq!(
+            text.sql(&[]),
+            "INSERT INTO t (a, b, c, d)  SELECT  CAST(given.v2 AS BIGINT) & 255,  \
+             CAST($1 AS BIGINT), given.v2, 0, given.v3 \
+             FROM unnest($2::BIGINT[], $3::TEXT[]) AS given (v2, v3) "
+        );
+    }
 
     #[test]
     fn any_number_of_rows_is_written_and_read_once() {

@@ -7,10 +7,11 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::error::Error as _;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
@@ -25,6 +26,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::super::log_order::Numbering;
 use super::text::{Key, Text};
 use super::values::Sent;
 use super::{Error, Result};
@@ -93,6 +95,7 @@ impl Server {
             changes: Cell::new(0),
             in_transaction: Cell::new(false),
             is_aborted: Cell::new(false),
+            numbering: Cell::default(),
             is_broken: Cell::new(false),
         };
         if let Some(node) = &self.node {
@@ -125,6 +128,8 @@ pub(in crate::store) struct Session {
     in_transaction: Cell<bool>,
     /// Has anything failed in the transaction that was not taken back since?
     is_aborted: Cell<bool>,
+    /// What rows of the logs are numbered by in the transaction that is open.
+    numbering: Cell<Numbering>,
     is_broken: Cell<bool>,
 }
 
@@ -140,6 +145,11 @@ impl Session {
 
     pub(super) fn total_changes(&self) -> u64 {
         self.changes.get()
+    }
+
+    /// What rows of the logs are numbered by; begun anew by each transaction.
+    pub(in crate::store) fn numbering(&self) -> &Cell<Numbering> {
+        &self.numbering
     }
 
     /// A statement as this engine takes it.
@@ -177,14 +187,44 @@ impl Session {
         }))
     }
 
-    /// The same for a statement whose parameters are columns of numbers.
-    pub(super) fn send_columns(&self, text: &Text, columns: Vec<Vec<i64>>) -> Result<()> {
+    /// The same for a statement whose parameters are columns, in the order in
+    /// which it names them first by their numbers.
+    pub(super) fn send_columns<C>(&self, text: &Text, columns: Vec<C>) -> Result<()>
+    where
+        C: ToSql + Send + Sync + 'static,
+    {
         let statement = self.prepared(text, &[])?;
         let client = Arc::clone(&self.client);
         self.changes.set(self.changes.get().saturating_add(1));
         self.leave(Box::pin(
             async move { client.execute_raw(&statement, &columns).await.map(|_| ()) },
-        ))
+        ))?;
+        self.set_off();
+        Ok(())
+    }
+
+    /// Has what was sent go to the server now, which works on it while more is
+    /// made ready here; its answers are still left for later.
+    fn set_off(&self) {
+        let (Some(runtime), false) = (&self.runtime, self.is_broken()) else { return };
+        let mut waiting = self.waiting.borrow_mut();
+        let over = runtime.block_on(async {
+            // The first look at each is what sends it, in this order.
+            let over = poll_fn(|context| {
+                let is_over = |answer: &mut Waiting| answer.as_mut().poll(context);
+                Poll::Ready(waiting.iter_mut().map(is_over).collect::<Vec<_>>())
+            });
+            let over = over.await;
+            // The connection writes.
+            tokio::task::yield_now().await;
+            over
+        });
+        // What is over already is not asked again.
+        for (answer, over) in waiting.iter_mut().zip(over) {
+            if let Poll::Ready(result) = over {
+                *answer = Box::pin(std::future::ready(result));
+            }
+        }
     }
 
     /// Runs a statement whose parameters are columns, for what it answers.
@@ -258,6 +298,7 @@ impl Session {
             return Err(Error::Away("the connection is broken".to_owned()));
         }
         self.send_batch(sql)?;
+        self.numbering.set(Numbering::default());
         self.is_aborted.set(false);
         self.in_transaction.set(true);
         Ok(())

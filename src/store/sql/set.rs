@@ -10,7 +10,7 @@ use super::text::Text;
 use super::{Result, Row, values};
 
 /// Rows of one statement at most.
-const ROWS: usize = 1_000;
+pub(super) const ROWS: usize = 1_000;
 
 /// A statement whose parameters are columns.
 pub(in crate::store) struct Set {

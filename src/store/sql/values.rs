@@ -30,7 +30,8 @@ impl ToSql for Sent<'_> {
                 Type::FLOAT4 => (*number as f32).to_sql(ty, out),
                 _ => number.to_sql(&Type::FLOAT8, out),
             },
-            Value::Text(text) => spelled(text).to_sql(ty, out),
+            Value::Text(text) if text.contains('\0') => spelled(text.clone()).to_sql(ty, out),
+            Value::Text(text) => text.to_sql(ty, out),
             Value::Blob(bytes) => bytes.to_sql(ty, out),
         }
     }
@@ -56,8 +57,8 @@ fn integer(number: i64, ty: &Type, out: &mut BytesMut) -> std::result::Result<Is
 }
 
 /// Text as a server can keep it: none of its texts has a zero byte.
-fn spelled(text: &str) -> std::borrow::Cow<'_, str> {
-    if text.contains('\0') { text.replace('\0', "\u{fffd}").into() } else { text.into() }
+pub(super) fn spelled(text: String) -> String {
+    if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
 }
 
 /// Reads all columns of a row.
@@ -158,6 +159,6 @@ mod tests {
 
     #[test]
     fn no_text_has_a_zero_byte() {
-        assert_eq!(spelled("a\0b"), "a\u{fffd}b");
+        assert_eq!(spelled("a\0b".to_owned()), "a\u{fffd}b");
     }
 }

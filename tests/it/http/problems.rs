@@ -9,7 +9,7 @@ async fn every_mistake_has_a_problem_of_its_own() {
         ("/v1/nothing", 404, "no-such-route"),
         ("/v1/lease", 405, "method-not-allowed"),
         ("/v1/changes?after=r1", 400, "invalid-field"),
-        ("/v1/changes?after=c99.0", 410, "gone"),
+        ("/v1/changes?after=cffffffffffffff.0", 410, "gone"),
         ("/v1/sites/nobody", 404, "not-found"),
         ("/v1/sources/999999", 404, "not-found"),
         ("/v1/sources/abc", 404, "not-found"),

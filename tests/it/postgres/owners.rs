@@ -62,7 +62,8 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
 
 /// How many partitions each daemon has.
 fn shares(look: &Look) -> Vec<i64> {
-    let rows = look.rows("SELECT count(*) FROM partitions GROUP BY node ORDER BY count(*)");
+    let rows = look
+        .rows("SELECT count(*) FROM partitions WHERE node IS NOT NULL GROUP BY node ORDER BY 1");
     rows.into_iter().map(|row| row[0].as_ref().unwrap().parse().unwrap()).collect()
 }
 

@@ -55,10 +55,12 @@ const FILL: &str = "
         SELECT h.part, (1::BIGINT << 40) + ((n * 10000 + g) << 8) + h.part, 1, h.id, 2,
             'http://h' || n || '.test/' || g || '.xml', 'config', 0, 4000000000000 + g
         FROM h CROSS JOIN generate_series(1, 50000 / (SELECT count(*) FROM h)) g;
-    INSERT INTO polls (part, source_id, at, took_ms, result, counts)
-        SELECT part, id, 1790000000000, 1, 'unchanged', '{}' FROM sources;
-    INSERT INTO changes (part, at, crawl_id, source_id, generation, events, data)
-        SELECT part, 1790000000000, 1, id, 1, 1, '\\x00' FROM sources;
+    INSERT INTO polls (part, id, source_id, at, took_ms, result, counts)
+        SELECT part, (SELECT max(id) FROM polls) + row_number() OVER (), id, 1790000000000, 1,
+            'unchanged', '{}' FROM sources;
+    INSERT INTO changes (part, id, at, crawl_id, source_id, generation, events, data)
+        SELECT part, (SELECT max(id) FROM changes) + row_number() OVER (), 1790000000000, 1, id,
+            1, 1, '\\x00' FROM sources;
     UPDATE turns SET due_s = 0,
         queued = (SELECT count(*) FROM queue q WHERE q.part = turns.part AND q.host_id = turns.host_id);
     ANALYZE urls, queue, feedback, leases, url_sources, extensions, sources, polls, changes,

@@ -8,7 +8,7 @@ use sitemapd::model::Outcome;
 use sitemapd::queue::{LeaseRequest, Leased, TokenResult};
 use tempfile::TempDir;
 
-use crate::support::daemon::{Daemon, World};
+use crate::support::daemon::{DAY, Daemon, World};
 use crate::support::engine::{self, Look};
 use crate::support::queue_daemon::report;
 use crate::support::{Origin, Reply};
@@ -48,8 +48,12 @@ impl Three {
         }
         let look = Look::of(&config);
         let three = Self { daemons, look, origin, _folders: folders, _world: world };
-        three.wait("even shares", "SELECT min(n) >= 85 AND count(*) = 3 FROM
-             (SELECT count(*) AS n FROM partitions WHERE node IS NOT NULL GROUP BY node) AS shares")
+        three
+            .wait(
+                "even shares",
+                "SELECT min(n) >= 85 AND count(*) = 3 FROM
+             (SELECT count(*) AS n FROM partitions WHERE node IS NOT NULL GROUP BY node) AS shares",
+            )
             .await;
         Some(three)
     }
@@ -115,6 +119,10 @@ async fn whoever_is_asked_leases_and_settles_for_all_and_nothing_is_held_twice()
     assert_eq!(results, vec![TokenResult::Ok; URLS]);
     let again = three.daemons[1].store.settle(reports).await.unwrap();
     assert_eq!(again, vec![TokenResult::Ok; URLS], "by whomever it is asked");
+    let nodes = three.daemons[2].store.status().await.unwrap().nodes;
+    assert_eq!(nodes.len(), 3);
+    assert_eq!(nodes.iter().map(|node| node.partitions).sum::<u32>(), 256);
+    assert!(nodes.iter().all(|node| node.address.is_some()));
     assert_eq!(three.look.number("SELECT count(*) FROM leases"), 0);
     assert_eq!(three.look.number("SELECT count(*) FROM queue"), i64::try_from(URLS).unwrap());
     let turns = three.look.number("SELECT CAST(sum(queued) AS BIGINT) FROM turns");
@@ -142,7 +150,11 @@ async fn what_a_daemon_had_others_go_on_with_when_it_ends() {
     let leased = lease(&three.daemons[0], 250, None).await;
     let gone = three.daemons.remove(0);
     gone.stop().await;
-    three.wait("the partitions of the one that ended", "SELECT count(*) = 0 FROM partitions WHERE node IS NULL")
+    three
+        .wait(
+            "the partitions of the one that ended",
+            "SELECT count(*) = 0 FROM partitions WHERE node IS NULL",
+        )
         .await;
     let reports: Vec<_> = leased.iter().map(|url| report(url.token, Outcome::Changed)).collect();
     let results = three.daemons[1].store.settle(reports).await.unwrap();
@@ -189,13 +201,16 @@ async fn a_page_that_leaves_the_sitemap_is_removed_by_its_owner() {
     let less: String = sitemap().lines().filter(|line| !line.contains("/123<")).collect();
     three.origin.set("/sitemap.xml", Reply::xml(less));
     let first = &three.daemons[0];
-    for _ in 0..4 {
+    let polls = "SELECT count(*) FROM polls p JOIN sources s ON s.id = p.source_id
+                 WHERE s.url LIKE '%/sitemap.xml'";
+    for nth in 2..=5 {
+        first.clock.advance(5 * DAY);
         let source = first.source("/sitemap.xml").await;
-        let polls = three.look.number("SELECT count(*) FROM polls");
-        first.store.poll_source(source.id).await.unwrap();
-        first.clock.advance(Duration::from_secs(3_600));
-        let sql = format!("SELECT count(*) > {polls} FROM polls");
-        three.wait("one more poll", &sql).await;
+        three.daemons[nth % 3].store.poll_source(source.id).await.unwrap();
+        three.wait("one more poll", &format!("SELECT ({polls}) >= {nth}")).await;
     }
-    three.wait("the removal", "SELECT count(*) = 1 FROM urls WHERE listed = 0").await;
+    assert_eq!(three.look.number("SELECT count(*) FROM urls WHERE listed = 0"), 1);
+    let told = "SELECT count(*) FROM queue q JOIN urls u ON u.id = q.url_id
+                LEFT JOIN feedback f ON f.url_id = u.id WHERE coalesce(f.reason, u.reason) = 4";
+    assert_eq!(three.look.number(told), 1, "it is looked at once more");
 }

@@ -1,0 +1,266 @@
+//! Reading a host's list in the queue: what is due of it in lease order, and when
+//! the next of it is.
+//!
+//! One walk a band, down to its first row that is not due, so that a look costs
+//! what is due and the bands there are, whatever else is queued. A server is
+//! asked for pages, and once which bands have anything due at all.
+
+use super::sql::{self, Row, params};
+
+use super::state::State;
+use super::turns::Place;
+use super::{StoreError, engine};
+use crate::model::{CrawlId, HostId, SiteId, UrlId};
+use crate::queue::Candidate;
+use crate::queue::window::Extent;
+
+/// A host's list below a band, as it is listed; of a server, a page of it.
+const AS_LISTED: &str = "SELECT band, due_s, url_id, site_id, valued FROM queue
+    WHERE crawl_id = ?1 AND host_id = ?2 /*pg: AND part = (?2 & 255) */
+        AND /*lite*/ band < ?6 /*end*/
+        /*pg: band <= ?6 AND (band < ?6 OR (due_s, url_id) > (?3, ?4)) */
+    ORDER BY band DESC, due_s, url_id /*pg: LIMIT ?5 */";
+
+/// The first row of each band below one, the highest first, where it is due by then:
+/// for a server, a few probes of the index each.
+const FIRST_OF_BANDS: &str = "
+    SELECT first.band, first.due_s, first.url_id, first.site_id, first.valued
+    FROM (WITH RECURSIVE found (band) AS (
+              SELECT max(q.band) FROM queue q
+              WHERE q.crawl_id = ?1 AND q.host_id = ?2 AND q.part = (?2 & 255) AND q.band < ?3
+              UNION ALL
+              SELECT (SELECT max(q.band) FROM queue q
+                      WHERE q.crawl_id = ?1 AND q.host_id = ?2 AND q.part = (?2 & 255)
+                          AND q.band < found.band)
+              FROM found WHERE found.band IS NOT NULL)
+          SELECT band FROM found WHERE band IS NOT NULL) AS bands
+    CROSS JOIN LATERAL
+        (SELECT q.band, q.due_s, q.url_id, q.site_id, q.valued FROM queue q
+         WHERE q.crawl_id = ?1 AND q.host_id = ?2 AND q.part = (?2 & 255)
+             AND q.band = bands.band AND q.due_s <= ?4
+         ORDER BY q.due_s, q.url_id LIMIT 1) AS first
+    ORDER BY first.band DESC";
+
+/// Rows that a server is asked for at once, at most; the embedded engine is
+/// stepped through, and left where that is enough.
+const PAGE: i64 = 256;
+
+/// Due time and row behind all of a band.
+const BEHIND_ALL: (i64, i64) = (i64::MAX, i64::MAX);
+
+impl State {
+    /// The head of a host's list in lease order, as the window wants it: what
+    /// is due at `now_s`, whether that is all of it, and when the next is due.
+    /// What `only` and the paused sites leave out is passed over. All stand as
+    /// listed; those whose value is to be taken anew claim to be worth it.
+    pub(super) fn due_of_host(
+        &self,
+        crawl: CrawlId,
+        host: HostId,
+        now_s: i64,
+        limit: usize,
+        only: &[SiteId],
+    ) -> Result<(Vec<Candidate>, Extent, Option<i64>), StoreError> {
+        self.walk_due(AS_LISTED, (crawl, host), now_s, limit, only, |row| {
+            Ok(read_place(row, crawl, host)?.candidate())
+        })
+    }
+
+    /// Walks what is due of a host in lease order, by a statement that gives
+    /// band, due time, row, site and what else `read` takes of a row.
+    pub(super) fn walk_due<T>(
+        &self,
+        statement: &str,
+        (crawl, host): (CrawlId, HostId),
+        now_s: i64,
+        limit: usize,
+        only: &[SiteId],
+        read: impl Fn(&Row<'_>) -> sql::Result<T>,
+    ) -> Result<(Vec<T>, Extent, Option<i64>), StoreError> {
+        let mut due = Vec::new();
+        let mut next_due: Option<i64> = None;
+        let (mut below, mut after) = (i64::from(u8::MAX) + 1, BEHIND_ALL);
+        let page = page_for(limit);
+        // A server is asked once which bands have anything due at all.
+        let can_skip =
+            self.conn.server().is_some() && only.is_empty() && self.paused_sites.is_empty();
+        let mut firsts = None;
+        // One walk a band, down to its first row that is not due: the next one
+        // begins below it, or, of a server, behind the page.
+        'bands: loop {
+            let mut query = self.conn.prepare_cached(statement).map_err(engine)?;
+            let values = params![crawl.0, host.0, after.0, after.1, page, below];
+            let mut rows = query.query(values).map_err(engine)?;
+            let (mut taken, mut page_end) = (0, None);
+            while let Some(row) = rows.next().map_err(engine)? {
+                taken += 1;
+                if taken == page && self.conn.embedded().is_none() {
+                    page_end = Some(place_in_list(&row).map_err(engine)?);
+                }
+                if !self.may_lease(row.get(3).map_err(engine)?, only) {
+                    continue;
+                }
+                let (band, due_s): (i64, i64) =
+                    (row.get(0).map_err(engine)?, row.get(1).map_err(engine)?);
+                if due_s > now_s {
+                    next_due = Some(next_due.map_or(due_s, |other| other.min(due_s)));
+                    (below, after) = (band, BEHIND_ALL);
+                    if can_skip {
+                        let known = match firsts.take() {
+                            Some(known) => known,
+                            None => self.firsts_below(crawl, host, band, i64::MAX)?,
+                        };
+                        let (later, due) = split_at_due(known, band, now_s);
+                        next_due = later.into_iter().chain(next_due).min();
+                        let Some((first, _)) = due.first() else { break 'bands };
+                        below = i64::from(first.band) + 1;
+                        firsts = Some(due);
+                    }
+                    continue 'bands;
+                }
+                if due.len() >= limit {
+                    return Ok((due, Extent::Prefix, next_due));
+                }
+                due.push(read(&row).map_err(engine)?);
+            }
+            let Some(end) = page_end else { break };
+            (below, after) = end;
+        }
+        Ok((due, Extent::Complete, next_due))
+    }
+
+    /// The first row of each band of a host below `band`, the highest first, where
+    /// it is due by then, with its site. For a server.
+    pub(super) fn firsts_below(
+        &self,
+        crawl: CrawlId,
+        host: HostId,
+        band: i64,
+        due_s: i64,
+    ) -> Result<Vec<(Place, Option<i64>)>, StoreError> {
+        let mut query = self.conn.prepare_cached(FIRST_OF_BANDS).map_err(engine)?;
+        query
+            .query_map(params![crawl.0, host.0, band, due_s], |row| {
+                Ok((read_place(row, crawl, host)?, row.get(3)?))
+            })
+            .and_then(Iterator::collect)
+            .map_err(engine)
+    }
+
+    /// Is a site neither paused nor left out by `only` (empty: all are in)?
+    pub(super) fn may_lease(&self, site: Option<i64>, only: &[SiteId]) -> bool {
+        let site = site.map(SiteId);
+        let asked = only.is_empty() || site.is_some_and(|site| only.contains(&site));
+        asked && !site.is_some_and(|site| self.paused_sites.contains(&site))
+    }
+
+    /// When the next URL of a host is due, if anything of it is queued that no
+    /// paused site holds back.
+    pub(super) fn next_due_of_host(
+        &self,
+        crawl: CrawlId,
+        host: HostId,
+    ) -> Result<Option<i64>, StoreError> {
+        let mut earliest: Option<i64> = None;
+        let mut band = i64::from(u8::MAX) + 1;
+        while let Some(next) = self.next_band(crawl, host, band)? {
+            band = next;
+            let first = self.first_of_band(crawl, host, band)?;
+            earliest = first.map(|due| earliest.map_or(due, |other| other.min(due))).or(earliest);
+        }
+        Ok(earliest)
+    }
+
+    /// When the first URL of a band of a host is due that no paused site holds
+    /// back.
+    fn first_of_band(
+        &self,
+        crawl: CrawlId,
+        host: HostId,
+        band: i64,
+    ) -> Result<Option<i64>, StoreError> {
+        let mut query = self
+            .conn
+            .prepare_cached(
+                "SELECT due_s, site_id, url_id FROM queue
+                 WHERE crawl_id = ?1 AND host_id = ?2 /*pg: AND part = (?2 & 255) */
+                     /*pg: AND (due_s, url_id) > (?3, ?4) */ AND band = ?6
+                 ORDER BY due_s, url_id /*pg: LIMIT ?5 */",
+            )
+            .map_err(engine)?;
+        let mut after = (i64::MIN, i64::MIN);
+        loop {
+            let values = params![crawl.0, host.0, after.0, after.1, PAGE, band];
+            let mut rows = query.query(values).map_err(engine)?;
+            let mut taken = 0;
+            while let Some(row) = rows.next().map_err(engine)? {
+                let due: i64 = row.get(0).map_err(engine)?;
+                if self.may_lease(row.get(1).map_err(engine)?, &[]) {
+                    return Ok(Some(due));
+                }
+                taken += 1;
+                after = (due, row.get(2).map_err(engine)?);
+            }
+            if taken < PAGE || self.conn.embedded().is_some() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The highest band below `band` that a host has anything in: one probe of
+    /// the index, so empty bands cost nothing.
+    pub(super) fn next_band(
+        &self,
+        crawl: CrawlId,
+        host: HostId,
+        band: i64,
+    ) -> Result<Option<i64>, StoreError> {
+        self.conn
+            .prepare_cached(
+                "SELECT max(band) FROM queue WHERE crawl_id = ?1 AND host_id = ?2
+                 /*pg: AND part = (?2 & 255) */ AND band < ?3",
+            )
+            .and_then(|mut query| query.query_row(params![crawl.0, host.0, band], |row| row.get(0)))
+            .map_err(engine)
+    }
+}
+
+/// Of the first rows of bands, the highest first, those below `band`: when the
+/// ones are due that come before the first that is due by now, and all from that
+/// one on.
+fn split_at_due(
+    firsts: Vec<(Place, Option<i64>)>,
+    band: i64,
+    now_s: i64,
+) -> (Vec<i64>, Vec<(Place, Option<i64>)>) {
+    let mut below = firsts;
+    below.retain(|(first, _)| i64::from(first.band) < band);
+    let due_on = below.iter().position(|(first, _)| first.due_s <= now_s);
+    let due = below.split_off(due_on.unwrap_or(below.len()));
+    (below.into_iter().map(|(first, _)| first.due_s).collect(), due)
+}
+
+/// Band, due time, row, site and whether it is valued: of a walk, or alike.
+pub(super) fn read_place(row: &Row<'_>, crawl: CrawlId, host: HostId) -> sql::Result<Place> {
+    Ok(Place {
+        crawl,
+        host,
+        band: u8::try_from(row.get::<i64>(0)?).unwrap_or(u8::MAX),
+        due_s: row.get(1)?,
+        url: UrlId(row.get(2)?),
+        valued: row.get(4)?,
+    })
+}
+
+/// Band, and due time and row, of a row of a walk.
+fn place_in_list(row: &Row<'_>) -> sql::Result<(i64, (i64, i64))> {
+    Ok((row.get(0)?, (row.get(1)?, row.get(2)?)))
+}
+
+/// Rows to ask a server for when so many are wanted, and the one behind them: of
+/// a few sizes, since each is a statement of its own.
+fn page_for(limit: usize) -> i64 {
+    let sizes = [16, 64, PAGE];
+    let wanted = i64::try_from(limit).unwrap_or(PAGE);
+    sizes.into_iter().find(|size| *size > wanted).unwrap_or(PAGE)
+}

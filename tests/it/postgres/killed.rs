@@ -337,7 +337,7 @@ async fn whatever_happens_to_three_daemons_the_queue_keeps_its_promises() {
         if run.dice.below(3) > 0 {
             run.three.wait_for_shares().await;
         }
-        let life = run.below_ms(2_000);
+        let life = run.below_ms(3_000);
         run.pass(life).await;
         run.three.tend();
         run.verify();

@@ -355,13 +355,14 @@ async fn whatever_happens_to_three_daemons_the_queue_keeps_its_promises() {
     let happened = [Killed, TwoKilled, Stopped, Held, Terminated, Cut, Away, Restarted]
         .map(|fault| format!("{fault:?} {}", run.happened[fault as usize]));
     println!(
-        "{faults} faults ({}) in {:.0?}, {} clock steps, {} versions of the site, {} URLs: \
+        "{faults} faults ({}) in {:.0?}, {} clock steps, {} versions of the site in {} polls, {} URLs: \
          {totals:?}, 0 violations, {} ended by themselves, slowest start {:?}, \
          shares even after {:.1?} at most, at work after {:.1?} at most, {} MB at most",
         happened.join(", "),
         began.elapsed(),
         run.three.clock_steps,
         run.site.version,
+        run.three.look.number("SELECT count(*) FROM polls"),
         run.site.listed.len(),
         run.three.ended,
         run.three.slowest_start,

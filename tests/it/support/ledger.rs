@@ -100,8 +100,6 @@ pub struct Totals {
     pub stale: u64,
     pub unanswered: u64,
     pub checks: u64,
-    /// Polls that clients saw.
-    pub polls: i64,
 }
 
 #[derive(Default)]
@@ -147,8 +145,7 @@ impl Ledger {
     }
 
     pub fn totals(&self) -> Totals {
-        let book = self.book();
-        Totals { polls: book.polls, ..book.totals.clone() }
+        self.book().totals.clone()
     }
 
     /// A call was answered with these leases; it was made at `called`, and each

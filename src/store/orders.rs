@@ -338,3 +338,86 @@ impl Store {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diff::snapshot::EntryHints;
+    use crate::model::{
+        ChangeFreq, CrawlId, Lastmod, Precision, Priority, SiteId, SourceId, UrlKind,
+    };
+    use crate::recrawl::signal::Signal;
+    use crate::url::Admitted;
+
+    fn origin() -> Origin {
+        Origin {
+            source: SourceId(257),
+            site: SiteId(1),
+            crawl: CrawlId(1),
+            window: false,
+            generation: 7,
+            moves: Signal::Stamp,
+            tenure: 3,
+        }
+    }
+
+    #[test]
+    fn an_order_comes_over_the_wire_as_it_was_given() {
+        let at = "2026-11-21T08:30:00.25Z".parse().unwrap();
+        let hints = EntryHints {
+            changefreq: Some(ChangeFreq::Weekly),
+            priority: Priority::from_thousandths(333),
+        };
+        for precision in Precision::ALL {
+            let effects = vec![
+                Effect::Admit {
+                    slot: 4,
+                    url: Admitted {
+                        authority: "https://example.org".into(),
+                        path: "/\u{e4}?\u{0}".to_owned(),
+                        respelled: true,
+                    },
+                    raw: Some("x".to_owned()),
+                    lastmod: Some(Lastmod { at, precision }),
+                    hints,
+                    kind: UrlKind::Image,
+                },
+                Effect::Changed { url: UrlId(1), lastmod: Lastmod { at, precision }, hints },
+                Effect::Hints { url: UrlId(2), lastmod: None, hints: EntryHints::default() },
+                Effect::Extensions { url: UrlId(3), said: None },
+            ];
+            let order = Order::Apply(origin(), effects);
+            let sent = serde_json::to_string(&order).unwrap();
+            let read: Order = serde_json::from_str(&sent).unwrap();
+            assert_eq!(format!("{read:?}"), format!("{order:?}"));
+        }
+    }
+
+    #[test]
+    fn every_priority_comes_over_the_wire_as_it_is() {
+        for thousandths in 0..=1_000 {
+            let priority = Priority::from_thousandths(thousandths).unwrap();
+            let sent = serde_json::to_string(&priority).unwrap();
+            assert_eq!(serde_json::from_str::<Priority>(&sent).unwrap(), priority);
+        }
+    }
+
+    #[test]
+    fn an_error_means_the_same_to_whoever_asked() {
+        let text = || "why".to_owned();
+        for (error, heard) in [
+            (StoreError::Elsewhere, StoreError::Elsewhere),
+            (StoreError::Busy, StoreError::Busy),
+            (StoreError::Full, StoreError::Full),
+            (StoreError::NotFound(text()), StoreError::NotFound(text())),
+            (StoreError::Gone(text()), StoreError::Gone(text())),
+            (StoreError::Refused(text()), StoreError::Refused(text())),
+            // What ends that daemon does not end this one.
+            (StoreError::Failed(text()), StoreError::Away(text())),
+        ] {
+            let sent = serde_json::to_string(&Told::from(error)).unwrap();
+            let told: Told = serde_json::from_str(&sent).unwrap();
+            assert_eq!(StoreError::from(told), heard);
+        }
+    }
+}

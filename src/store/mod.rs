@@ -267,10 +267,8 @@ impl Store {
         }
         // We have the folder's lock, so whoever had it before is gone.
         let last = std::fs::read_to_string(folder.join(LAST_NODE)).ok();
-        let claim = peers
-            .clone()
-            .map(|peers| Claim::join(peers, last.as_deref(), &conn))
-            .transpose()?;
+        let claim =
+            peers.clone().map(|peers| Claim::join(peers, last.as_deref(), &conn)).transpose()?;
         if let Some(peers) = &peers {
             peers.set_secret(server::secret(&conn)?);
             if let Err(error) = std::fs::write(folder.join(LAST_NODE), &peers.name) {

@@ -146,18 +146,22 @@ impl Reply {
 }
 
 impl Store {
-    /// Does what another daemon asks, which must know the store's secret: its
-    /// order and our answer are JSON. None: it does not know it.
-    pub async fn serve_peer(&self, secret: &str, order: &[u8]) -> Option<Vec<u8>> {
-        let peers = self.inner.peers.as_ref().filter(|peers| peers.knows(secret))?;
+    /// Is it a daemon that shares the store who gives this secret?
+    pub(crate) fn is_peer(&self, secret: &str) -> bool {
+        self.inner.peers.as_ref().is_some_and(|peers| peers.knows(secret))
+    }
+
+    /// Does what another daemon asks: its order and our answer are JSON.
+    pub(crate) async fn serve_peer(&self, order: &[u8]) -> Vec<u8> {
         let answer = match serde_json::from_slice(order) {
             Ok(order) => Box::pin(self.carry_out(order)).await,
             Err(error) => {
-                tracing::warn!(%error, node = peers.name, "an order of another daemon is not ours");
+                tracing::warn!(%error, "an order of another daemon cannot be read");
                 Err(StoreError::Engine(format!("it is of another version: {error}")))
             }
         };
-        Some(serde_json::to_vec(&answer.map_err(Told::from)).unwrap_or_default())
+        // What cannot be written is an answer that cannot be read.
+        serde_json::to_vec(&answer.map_err(Told::from)).unwrap_or_default()
     }
 
     /// Does what is ours.

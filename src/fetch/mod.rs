@@ -11,6 +11,7 @@ mod failure;
 pub mod guard;
 pub mod headers;
 mod outside;
+pub mod peers;
 mod redirect;
 pub mod resolver;
 pub mod setup;

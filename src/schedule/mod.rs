@@ -288,7 +288,9 @@ impl Poller {
             Role::Home => self.poll_home(&target).await,
             Role::Sitemap | Role::Feed => self.poll_document(&target).await,
         };
-        if let Err(error) = done {
+        if let Err(StoreError::Gone(why)) = &done {
+            tracing::info!(source = %target.id, url, why, "poll given up");
+        } else if let Err(error) = done {
             tracing::error!(source = %target.id, url, %error, "poll not kept");
             tokio::time::sleep(STORE_PAUSE).await;
         }

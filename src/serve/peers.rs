@@ -4,10 +4,10 @@
 //! there the store does (`src/store/orders.rs`); nothing here knows what it is.
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::body::to_bytes;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
-use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 
@@ -19,21 +19,28 @@ const MAX_ORDER: usize = 256 << 20;
 
 /// The route.
 pub(super) fn router(store: Store) -> Router {
-    Router::new().route(PATH, post(order)).layer(DefaultBodyLimit::max(MAX_ORDER)).with_state(store)
+    Router::new().route(PATH, post(order)).with_state(store)
 }
 
-async fn order(State(store): State<Store>, headers: HeaderMap, body: Bytes) -> Response {
-    let secret = headers
+async fn order(State(store): State<Store>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let secret = head
+        .headers
         .get(AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.strip_prefix("Bearer "))
         .unwrap_or_default();
+    // Before anything of it is read.
+    if !store.is_peer(secret) {
+        return StatusCode::UNAUTHORIZED.into_response();
+    }
+    let Ok(order) = to_bytes(body, MAX_ORDER).await else {
+        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    };
     // Done to its end, whether or not who asked still waits.
-    let (secret, store) = (secret.to_owned(), store.clone());
-    let done = tokio::spawn(async move { store.serve_peer(&secret, &body).await });
+    let done = tokio::spawn(async move { store.serve_peer(&order).await });
     match done.await {
-        Ok(Some(answer)) => ([(CONTENT_TYPE, "application/json")], answer).into_response(),
-        Ok(None) => StatusCode::UNAUTHORIZED.into_response(),
+        Ok(answer) => ([(CONTENT_TYPE, "application/json")], answer).into_response(),
         Err(error) => {
             tracing::error!(%error, "an order of another daemon failed");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()

@@ -53,8 +53,17 @@ pub(super) struct Look {
 }
 
 impl Claim {
-    /// Joins those who work on the store; what nobody works on is ours at once.
-    pub(super) fn join(peers: Arc<Peers>, conn: &Connection) -> Result<Self, StoreError> {
+    /// Joins those who work on the store; what nobody works on is ours at once,
+    /// and so is what the daemon had that was `last` in our place.
+    pub(super) fn join(
+        peers: Arc<Peers>,
+        last: Option<&str>,
+        conn: &Connection,
+    ) -> Result<Self, StoreError> {
+        if let Some(last) = last {
+            // Waits for the end of what the server still does for it.
+            conn.execute("DELETE FROM nodes WHERE name = ?1", [last]).map_err(engine)?;
+        }
         let now = Instant::now();
         let epochs = [0; PARTITIONS];
         let mut claim = Self { peers, renewed: now, looked: now, epochs, seen: HashMap::new() };

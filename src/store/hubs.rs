@@ -258,7 +258,11 @@ impl Store {
 
     /// Writes how reading a push ended: the one step that moves the snapshot.
     pub async fn finish_push(&self, end: PushEnd) -> Result<(), StoreError> {
-        self.write(super::Lane::Bulk, move |state| state.finish_push(&end)).await
+        self.write(super::Lane::Bulk, move |state| {
+            state.must_own(end.source.0)?;
+            state.finish_push(&end)
+        })
+        .await
     }
 }
 

@@ -120,6 +120,9 @@ use writer::{Lane, Writer};
 
 /// Name of the database in the data folder.
 const FILE: &str = "sitemapd.db";
+/// Name of the file that keeps as who the last daemon of the folder worked on a
+/// store that is on a server.
+const LAST_NODE: &str = "sitemapd.node";
 
 /// Why the store could not do it. The variants are what the caller does next.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -262,9 +265,16 @@ impl Store {
         if let (Some(peers), Some(address)) = (&peers, address) {
             peers.reached_at(server::seen_as(&conn, address)?);
         }
-        let claim = peers.clone().map(|peers| Claim::join(peers, &conn)).transpose()?;
+        // We have the folder's lock, so whoever had it before is gone.
+        let last = std::fs::read_to_string(folder.join(LAST_NODE)).ok();
+        let claim =
+            peers.clone().map(|peers| Claim::join(peers, last.as_deref(), &conn)).transpose()?;
         if let Some(peers) = &peers {
             peers.set_secret(server::secret(&conn)?);
+            if let Err(error) = std::fs::write(folder.join(LAST_NODE), &peers.name) {
+                // It costs the next start some seconds after a crash.
+                tracing::warn!(%error, "the name of this daemon is not kept");
+            }
             let moved = clock.keep_to(server::time(&conn)?);
             tracing::debug!(moved_ms = moved, "the time is that of the database server");
         }

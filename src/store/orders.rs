@@ -146,18 +146,22 @@ impl Reply {
 }
 
 impl Store {
-    /// Does what another daemon asks, which must know the store's secret: its
-    /// order and our answer are JSON. None: it does not know it.
-    pub async fn serve_peer(&self, secret: &str, order: &[u8]) -> Option<Vec<u8>> {
-        let peers = self.inner.peers.as_ref().filter(|peers| peers.knows(secret))?;
+    /// Is it a daemon that shares the store who gives this secret?
+    pub(crate) fn is_peer(&self, secret: &str) -> bool {
+        self.inner.peers.as_ref().is_some_and(|peers| peers.knows(secret))
+    }
+
+    /// Does what another daemon asks: its order and our answer are JSON.
+    pub(crate) async fn serve_peer(&self, order: &[u8]) -> Vec<u8> {
         let answer = match serde_json::from_slice(order) {
             Ok(order) => Box::pin(self.carry_out(order)).await,
             Err(error) => {
-                tracing::warn!(%error, node = peers.name, "an order of another daemon is not ours");
+                tracing::warn!(%error, "an order of another daemon cannot be read");
                 Err(StoreError::Engine(format!("it is of another version: {error}")))
             }
         };
-        Some(serde_json::to_vec(&answer.map_err(Told::from)).unwrap_or_default())
+        // What cannot be written is an answer that cannot be read.
+        serde_json::to_vec(&answer.map_err(Told::from)).unwrap_or_default()
     }
 
     /// Does what is ours.
@@ -336,5 +340,88 @@ impl Store {
             self.on_others(Order::Remember).await;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diff::snapshot::EntryHints;
+    use crate::model::{
+        ChangeFreq, CrawlId, Lastmod, Precision, Priority, SiteId, SourceId, UrlKind,
+    };
+    use crate::recrawl::signal::Signal;
+    use crate::url::Admitted;
+
+    fn origin() -> Origin {
+        Origin {
+            source: SourceId(257),
+            site: SiteId(1),
+            crawl: CrawlId(1),
+            window: false,
+            generation: 7,
+            moves: Signal::Stamp,
+            tenure: 3,
+        }
+    }
+
+    #[test]
+    fn an_order_comes_over_the_wire_as_it_was_given() {
+        let at = "2026-11-21T08:30:00.25Z".parse().unwrap();
+        let hints = EntryHints {
+            changefreq: Some(ChangeFreq::Weekly),
+            priority: Priority::from_thousandths(333),
+        };
+        for precision in Precision::ALL {
+            let effects = vec![
+                Effect::Admit {
+                    slot: 4,
+                    url: Admitted {
+                        authority: "https://example.org".into(),
+                        path: "/\u{e4}?\u{0}".to_owned(),
+                        respelled: true,
+                    },
+                    raw: Some("x".to_owned()),
+                    lastmod: Some(Lastmod { at, precision }),
+                    hints,
+                    kind: UrlKind::Image,
+                },
+                Effect::Changed { url: UrlId(1), lastmod: Lastmod { at, precision }, hints },
+                Effect::Hints { url: UrlId(2), lastmod: None, hints: EntryHints::default() },
+                Effect::Extensions { url: UrlId(3), said: None },
+            ];
+            let order = Order::Apply(origin(), effects);
+            let sent = serde_json::to_string(&order).unwrap();
+            let read: Order = serde_json::from_str(&sent).unwrap();
+            assert_eq!(format!("{read:?}"), format!("{order:?}"));
+        }
+    }
+
+    #[test]
+    fn every_priority_comes_over_the_wire_as_it_is() {
+        for thousandths in 0..=1_000 {
+            let priority = Priority::from_thousandths(thousandths).unwrap();
+            let sent = serde_json::to_string(&priority).unwrap();
+            assert_eq!(serde_json::from_str::<Priority>(&sent).unwrap(), priority);
+        }
+    }
+
+    #[test]
+    fn an_error_means_the_same_to_whoever_asked() {
+        let text = || "why".to_owned();
+        for (error, heard) in [
+            (StoreError::Elsewhere, StoreError::Elsewhere),
+            (StoreError::Busy, StoreError::Busy),
+            (StoreError::Full, StoreError::Full),
+            (StoreError::NotFound(text()), StoreError::NotFound(text())),
+            (StoreError::Gone(text()), StoreError::Gone(text())),
+            (StoreError::Refused(text()), StoreError::Refused(text())),
+            // What ends that daemon does not end this one.
+            (StoreError::Failed(text()), StoreError::Away(text())),
+        ] {
+            let sent = serde_json::to_string(&Told::from(error)).unwrap();
+            let told: Told = serde_json::from_str(&sent).unwrap();
+            assert_eq!(StoreError::from(told), heard);
+        }
     }
 }

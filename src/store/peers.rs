@@ -7,23 +7,15 @@
 //! each can be given again without harm.
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
-use std::time::Duration;
 
 use jiff::Timestamp;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
 
 use super::StoreError;
 use super::orders::{Order, Reply};
+use crate::fetch::peers::PeerClient;
 
 /// Partitions that hosts are dealt to.
 pub(super) const PARTITIONS: usize = 256;
-/// Another daemon that takes no connection in this time is away.
-const CONNECT: Duration = Duration::from_secs(2);
-/// An order that is not answered in this time is not waited for.
-const ANSWER: Duration = Duration::from_secs(30);
-/// A connection that was idle for so long is not used again: sooner than the
-/// other side closes it.
-const IDLE: Duration = Duration::from_secs(5);
 /// Where orders are posted to.
 pub(crate) const PATH: &str = "/order";
 
@@ -73,7 +65,7 @@ pub(super) struct Peers {
     address: OnceLock<String>,
     deal: RwLock<Arc<Deal>>,
     secret: RwLock<String>,
-    client: reqwest::Client,
+    client: PeerClient,
 }
 
 impl std::fmt::Debug for Peers {
@@ -87,12 +79,7 @@ impl Peers {
     pub(super) fn new() -> Result<Self, StoreError> {
         let random =
             getrandom::u64().map_err(|e| StoreError::Engine(format!("no randomness: {e}")))?;
-        let client = reqwest::Client::builder()
-            .no_proxy()
-            .connect_timeout(CONNECT)
-            .pool_idle_timeout(IDLE)
-            .timeout(ANSWER)
-            .build()
+        let client = PeerClient::new()
             .map_err(|e| StoreError::Engine(format!("no client for other daemons: {e}")))?;
         Ok(Self {
             name: format!("{}-{random:016x}", whereabouts()),
@@ -162,20 +149,8 @@ impl Peers {
         };
         let body = serde_json::to_vec(order).map_err(|e| StoreError::Engine(e.to_string()))?;
         let secret = self.secret.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let answer = self
-            .client
-            .post(format!("http://{address}{PATH}"))
-            .header(AUTHORIZATION, format!("Bearer {secret}"))
-            .header(CONTENT_TYPE, "application/json")
-            .body(body)
-            .send()
-            .await
-            .map_err(|error| away(&error))?;
-        let status = answer.status();
-        let body = answer.bytes().await.map_err(|error| away(&error))?;
-        if !status.is_success() {
-            return Err(away(&status));
-        }
+        let answered = self.client.post(address, PATH, &secret, body).await;
+        let body = answered.map_err(|error| away(&error))?;
         let reply: Result<Reply, Told> =
             serde_json::from_slice(&body).map_err(|error| away(&error))?;
         reply.map_err(StoreError::from)
@@ -235,4 +210,46 @@ fn whereabouts() -> String {
     let name = system.nodename().to_string_lossy();
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     format!("{}-{}", name.chars().map(plain).take(64).collect::<String>(), std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str, address: Option<&str>) -> Node {
+        let address = address.map(str::to_owned);
+        Node { name: name.to_owned(), address, since: Timestamp::UNIX_EPOCH, partitions: 0 }
+    }
+
+    #[test]
+    fn only_who_knows_the_secret_is_known() {
+        let peers = Peers::new().unwrap();
+        assert!(!peers.knows(""), "before there is one nobody is");
+        peers.set_secret("abc".to_owned());
+        assert!(peers.knows("abc"));
+        for other in ["", "ab", "abd", "abcd", "ABC"] {
+            assert!(!peers.knows(other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_partition_is_ours_anothers_or_nobodys() {
+        let peers = Peers::new().unwrap();
+        assert_eq!(peers.owner(0), Owner::Nobody);
+        let nodes = vec![
+            node("a", Some("10.0.0.1:1")),
+            node(&peers.name, Some("10.0.0.2:1")),
+            node("silent", None),
+        ];
+        let mut owners = [None; PARTITIONS];
+        (owners[0], owners[1], owners[2]) = (Some(0), Some(1), Some(2));
+        peers.set(Deal { nodes, owners });
+        assert_eq!(peers.owner(0), Owner::At("10.0.0.1:1".to_owned()));
+        assert_eq!(peers.owner(1), Owner::Us);
+        // One that cannot be asked is as good as nobody.
+        assert_eq!(peers.owner(2), Owner::Nobody);
+        assert_eq!(peers.owner(255), Owner::Nobody);
+        assert_eq!(peers.owner(256), Owner::Nobody);
+        assert_eq!(peers.others(), ["10.0.0.1:1"]);
+    }
 }

@@ -174,7 +174,8 @@ impl State {
         if self.owns(id & 255) { Ok(()) } else { Err(StoreError::Elsewhere) }
     }
 
-    /// Refuses what was read of a source by who has it no more.
+    /// Refuses what was read of a source by who has it no more: whoever has it now
+    /// reads it anew.
     pub(super) fn must_hold(&self, source: SourceId, tenure: i64) -> Result<(), StoreError> {
         let Some(claim) = self.engine.claim.as_ref().filter(|_| tenure > 0) else { return Ok(()) };
         let part = source.0 & 255;
@@ -187,7 +188,10 @@ impl State {
                 .map_err(engine)?
                 .unwrap_or(0),
         };
-        if epoch == tenure { Ok(()) } else { Err(StoreError::Elsewhere) }
+        if epoch == tenure {
+            return Ok(());
+        }
+        Err(StoreError::Gone("another daemon polls this source now".to_owned()))
     }
 
     /// Do others work on the store, too?

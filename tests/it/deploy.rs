@@ -140,7 +140,8 @@ fn unit_and_image_run_what_there_is_and_set_only_keys_that_exist() {
     let mut seen = 0;
     for text in [&unit, &image, &compose] {
         for rest in text.split("SITEMAPD__").skip(1) {
-            let name = rest.split(['=', ':']).next().unwrap().to_ascii_lowercase().replace("__", ".");
+            let name =
+                rest.split(['=', ':']).next().unwrap().to_ascii_lowercase().replace("__", ".");
             assert!(keys.contains(&name), "{name}");
             seen += 1;
         }

@@ -66,6 +66,7 @@ async fn a_site_whose_forgetting_is_killed_is_forgotten_by_the_same_order() {
         audit(&look);
         assert!(kills < 200, "{} rows are left", look.number(left));
     }
+    look.let_go();
     println!("forgotten after {kills} kills");
     assert!(kills > 0);
     assert_eq!(look.number(left), 0);

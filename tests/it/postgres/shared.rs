@@ -7,6 +7,8 @@ use std::time::Duration;
 use sitemapd::model::Outcome;
 use sitemapd::queue::{LeaseRequest, Leased, TokenResult};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::support::daemon::{DAY, Daemon, World};
 use crate::support::engine::{self, Look};
@@ -129,6 +131,33 @@ async fn whoever_is_asked_leases_and_settles_for_all_and_nothing_is_held_twice()
     assert_eq!(turns, i64::try_from(URLS).unwrap());
     let counted = three.look.number("SELECT CAST(sum(urls) AS BIGINT) FROM sites");
     assert_eq!(counted, i64::try_from(URLS).unwrap());
+}
+
+#[tokio::test]
+async fn who_does_not_know_the_secret_of_the_store_gives_no_orders() {
+    let Some(three) = Three::start("strangers", sitemap()).await else { return };
+    let nodes = three.daemons[0].store.status().await.unwrap().nodes;
+    let address = nodes[1].address.clone().unwrap();
+    let secret = three.look.text("SELECT value FROM meta WHERE key = 'peers_secret'").unwrap();
+    let order = async |secret: &str| {
+        let mut stream = TcpStream::connect(&address).await.unwrap();
+        let head = format!(
+            "POST /order HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {secret}\r\n\
+             Connection: close\r\nContent-Length: 6\r\n\r\n\"Look\""
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    for wrong in ["", "x", &secret[1..]] {
+        assert!(order(wrong).await.starts_with("HTTP/1.1 401 "), "{wrong:?}");
+    }
+    let answer = order(&secret).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("{\"Ok\":\"Done\"}"),
+        "{answer}"
+    );
 }
 
 #[tokio::test]

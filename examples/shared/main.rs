@@ -5,6 +5,8 @@
 //!
 //! `cargo run --release --example shared -- --postgres postgres://… --daemons 1,2,4`
 
+#![allow(clippy::print_stdout, reason = "a program for people")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -151,9 +153,9 @@ async fn start(args: &Args, schema: &str, clock: &Clock) -> anyhow::Result<Runni
     config.daemon.data_dir = folder.path().to_owned();
     let app = App::build(config, clock.clone()).await?;
     let (store, stop) = (app.store().clone(), CancellationToken::new());
-    let (_reload, reloads) = mpsc::channel(1);
+    let (reload, reloads) = mpsc::channel(1);
     let task = tokio::spawn(app.run(stop.clone(), reloads));
-    Ok(Running { store, stop, task, _reload, _folder: folder })
+    Ok(Running { store, stop, task, _reload: reload, _folder: folder })
 }
 
 /// Lists so many URLs.

@@ -39,7 +39,7 @@ impl Relay {
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let taking = taking.clone();
-                std::thread::spawn(move || taking.take(client));
+                std::thread::spawn(move || taking.take(&client));
             }
         });
         relay
@@ -76,7 +76,7 @@ impl Relay {
         pairs.iter().filter_map(|(_, target)| Some(target.local_addr().ok()?.port())).collect()
     }
 
-    fn take(self, client: TcpStream) {
+    fn take(&self, client: &TcpStream) {
         let Some(target) = self.connect() else { return };
         // Where it has ended already, so does the copying.
         let _ = (client.set_nodelay(true), target.set_nodelay(true));
@@ -89,8 +89,8 @@ impl Relay {
             self.cut();
         }
         std::thread::scope(|scope| {
-            scope.spawn(|| self.carry(&target, &client));
-            self.carry(&client, &target);
+            scope.spawn(|| self.carry(&target, client));
+            self.carry(client, &target);
         });
         let is_other = |(_, target): &(TcpStream, TcpStream)| {
             target.local_addr().is_ok_and(|addr| addr.port() != port)

@@ -7,7 +7,7 @@
 //! may be stored. The manual clock moves only when told to, and tests wait on
 //! it without sleeping. Everything else gets the time as an argument.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,8 +25,10 @@ enum Inner {
     System {
         wall_at_start: Timestamp,
         started: Instant,
-        /// Milliseconds that both readings are put forward by.
+        /// Milliseconds that steady time is put forward by.
         ahead: AtomicI64,
+        /// Is the time somebody else's? Then this machine's wall clock is not asked.
+        follows: AtomicBool,
     },
     Manual {
         hands: Mutex<Hands>,
@@ -57,17 +59,22 @@ impl Clock {
             wall_at_start: wall_clock(),
             started: Instant::now(),
             ahead: AtomicI64::new(0),
+            follows: AtomicBool::new(false),
         };
         Self { inner: Arc::new(inner) }
     }
 
     /// From now on both readings are those of a server whose clock shows `theirs`
     /// at this moment: machines that share a store have one time, whatever their
-    /// own clocks show. Says by how many milliseconds they were moved. Without
-    /// effect on a manual clock.
+    /// own clocks show, and however those are stepped. Said again, it only moves
+    /// forward, as after this machine was suspended. Says by how many
+    /// milliseconds. Without effect on a manual clock.
     pub fn keep_to(&self, theirs: Timestamp) -> i64 {
-        let Inner::System { ahead, .. } = &*self.inner else { return 0 };
+        let Inner::System { ahead, follows, .. } = &*self.inner else { return 0 };
         let by = theirs.as_millisecond().saturating_sub(self.steady().as_millisecond());
+        if follows.swap(true, Ordering::Relaxed) && by <= 0 {
+            return 0;
+        }
         ahead.fetch_add(by, Ordering::Relaxed);
         by
     }
@@ -78,10 +85,12 @@ impl Clock {
         Self { inner: Arc::new(Inner::Manual { hands, moved: Notify::new() }) }
     }
 
-    /// The wall clock: may be stepped in either direction while we run.
+    /// The wall clock: may be stepped in either direction while we run, but for
+    /// one that keeps to a server's.
     pub fn now(&self) -> Timestamp {
         match &*self.inner {
-            Inner::System { ahead, .. } => put_forward(wall_clock(), ahead),
+            Inner::System { follows, .. } if follows.load(Ordering::Relaxed) => self.steady(),
+            Inner::System { .. } => wall_clock(),
             Inner::Manual { hands, .. } => read(hands).wall,
         }
     }
@@ -90,7 +99,7 @@ impl Clock {
     /// never goes back. Lease ends and host turns are measured by it.
     pub fn steady(&self) -> Timestamp {
         match &*self.inner {
-            Inner::System { wall_at_start, started, ahead } => {
+            Inner::System { wall_at_start, started, ahead, .. } => {
                 put_forward(later(*wall_at_start, started.elapsed()), ahead)
             }
             Inner::Manual { hands, .. } => read(hands).steady,
@@ -257,6 +266,23 @@ mod tests {
         let second = clock.steady();
         assert!(second >= first);
         assert!(clock.now().duration_since(second).abs() < jiff::SignedDuration::from_secs(60));
+    }
+
+    #[test]
+    fn a_clock_that_keeps_to_another_one_goes_by_it_and_never_back() {
+        let clock = Clock::system();
+        let own = clock.now();
+        let hour = Duration::from_secs(3_600);
+        let is_by = |clock: &Clock, at: Timestamp| {
+            let off = [clock.now(), clock.steady()].map(|time| time.duration_since(at).abs());
+            off.iter().all(|off| *off < SignedDuration::from_secs(60))
+        };
+        clock.keep_to(own - hour);
+        assert!(is_by(&clock, own - hour), "also back, the first time");
+        clock.keep_to(own + hour);
+        assert!(is_by(&clock, own + hour));
+        assert_eq!(clock.keep_to(own), 0);
+        assert!(is_by(&clock, own + hour));
     }
 
     #[test]

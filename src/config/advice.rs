@@ -67,7 +67,11 @@ pub fn warnings(config: &Config) -> Vec<String> {
 /// machines?
 fn is_out_of_reach(config: &Config) -> bool {
     let is_near = |host: url::Host<&str>| match host {
-        url::Host::Domain(name) => name.is_empty() || name == "localhost" || name.starts_with('%'),
+        // Addresses of version 4 too: to a URL of this scheme they are names.
+        url::Host::Domain(name) => {
+            let is_loopback = name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+            name.is_empty() || name == "localhost" || name.starts_with('%') || is_loopback
+        }
         url::Host::Ipv4(ip) => ip.is_loopback(),
         url::Host::Ipv6(ip) => ip.is_loopback(),
     };

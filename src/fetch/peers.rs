@@ -12,6 +12,8 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
 const CONNECT: Duration = Duration::from_secs(2);
 /// What is not answered in this time is not waited for.
 const ANSWER: Duration = Duration::from_secs(30);
+/// Bytes of an answer: what a thousand leases or settlements come to is a tenth.
+const MOST: usize = 64 << 20;
 /// A connection that was idle for so long is not used again: sooner than the
 /// other side closes it.
 const IDLE: Duration = Duration::from_secs(5);
@@ -46,18 +48,23 @@ impl PeerClient {
         secret: &str,
         body: Vec<u8>,
     ) -> Result<Vec<u8>, String> {
-        let asked = async {
-            let answer = self
-                .0
-                .post(format!("http://{address}{path}"))
-                .header(AUTHORIZATION, format!("Bearer {secret}"))
-                .header(CONTENT_TYPE, "application/json")
-                .body(body)
-                .send()
-                .await?
-                .error_for_status()?;
-            answer.bytes().await
-        };
-        asked.await.map(Into::into).map_err(|error: reqwest::Error| error.to_string())
+        let mut answer = self
+            .0
+            .post(format!("http://{address}{path}"))
+            .header(AUTHORIZATION, format!("Bearer {secret}"))
+            .header(CONTENT_TYPE, "application/json")
+            .body(body)
+            .send()
+            .await
+            .and_then(reqwest::Response::error_for_status)
+            .map_err(|error| error.to_string())?;
+        let mut read = Vec::new();
+        while let Some(chunk) = answer.chunk().await.map_err(|error| error.to_string())? {
+            if read.len() + chunk.len() > MOST {
+                return Err(format!("its answer is longer than {MOST} bytes"));
+            }
+            read.extend_from_slice(&chunk);
+        }
+        Ok(read)
     }
 }

@@ -15,6 +15,7 @@
 //! Keeps: two transactions of different owners of a partition never both commit
 //! after one has taken it from the other.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -280,14 +281,16 @@ impl Claim {
             .map_err(engine)?;
         let all = i64::try_from(PARTITIONS).unwrap_or(i64::MAX);
         let share = all / nodes.max(1) + i64::from(before < all % nodes.max(1));
-        let sql = if ours > share {
-            "UPDATE partitions SET node = NULL WHERE part IN
-                 (SELECT part FROM partitions WHERE node = ?1 ORDER BY part DESC LIMIT ?2)"
-        } else if ours < share {
-            "UPDATE partitions SET node = ?1, epoch = epoch + 1 WHERE part IN
-                 (SELECT part FROM partitions WHERE node IS NULL ORDER BY part LIMIT ?2)"
-        } else {
-            return Ok(());
+        let sql = match ours.cmp(&share) {
+            Ordering::Equal => return Ok(()),
+            Ordering::Greater => {
+                "UPDATE partitions SET node = NULL WHERE part IN
+                     (SELECT part FROM partitions WHERE node = ?1 ORDER BY part DESC LIMIT ?2)"
+            }
+            Ordering::Less => {
+                "UPDATE partitions SET node = ?1, epoch = epoch + 1 WHERE part IN
+                     (SELECT part FROM partitions WHERE node IS NULL ORDER BY part LIMIT ?2)"
+            }
         };
         conn.execute(sql, params![me, (ours - share).abs()]).map(|_| ()).map_err(engine)
     }

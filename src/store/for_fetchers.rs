@@ -51,7 +51,7 @@ impl Store {
         let (max, crawl) = (request.max as usize, request.crawl.clone());
         let mut batch = LeaseBatch::default();
         // What was given before is looked for in any case.
-        let is_ours_first = turn % ELSEWHERE_FIRST != 0 || request.request_id.is_some();
+        let is_ours_first = !turn.is_multiple_of(ELSEWHERE_FIRST) || request.request_id.is_some();
         let first = if is_ours_first { None } else { others.pop() };
         for asked in first.into_iter().map(Some).chain([None]).chain(others.into_iter().map(Some)) {
             if batch.urls.len() >= max {

@@ -392,7 +392,7 @@ impl State {
     pub(super) fn forget_rest(&mut self, name: &str) -> Result<bool, StoreError> {
         let id = self.site_named(name)?;
         let is_left =
-            self.column("SELECT 1 FROM urls WHERE site_id = ?1 LIMIT 1", [id.0])?.len() > 0;
+            !self.column("SELECT 1 FROM urls WHERE site_id = ?1 LIMIT 1", [id.0])?.is_empty();
         if is_left {
             return Err(StoreError::Elsewhere);
         }

@@ -92,7 +92,6 @@ impl State {
             .and_then(|mut update| {
                 update.send(params![site.0, sum.urls, sum.priorities, sum.sources])
             })
-            .map(|_| ())
             .map_err(engine)
     }
 }

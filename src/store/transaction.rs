@@ -10,7 +10,7 @@ use super::learn::Learning;
 use super::sql::Session;
 use super::state::State;
 use super::turns::TurnDeltas;
-use super::{StoreError, engine, log_order};
+use super::{StoreError, engine, log_order, server};
 use crate::queue::window::Window;
 
 /// What went wrong and is to be made good.
@@ -60,6 +60,8 @@ impl State {
             tracing::warn!("others have taken over what was ours; this daemon joins them anew");
             self.trouble.is_stale = true;
             claim.join_again(&self.conn)?;
+            // This machine may have been suspended, and its clock with it.
+            self.clock.keep_to(server::time(&self.conn)?);
             self.remember()?;
         }
         // Twice within a moment: whoever does that is to be left alone for now.
@@ -77,6 +79,7 @@ impl State {
         if let Some(claim) = &mut self.engine.claim {
             // Where it is gone, the fence of the next transaction finds that.
             claim.go_on(&conn)?;
+            self.clock.keep_to(server::time(&conn)?);
         }
         self.conn = conn;
         tracing::info!("connected to the database again");

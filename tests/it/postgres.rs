@@ -1,7 +1,9 @@
 //! What is so on a server only. Runs where `SITEMAPD_POSTGRES` names one.
 
+mod killed;
 mod owners;
 mod plans;
 mod shared;
 mod stream;
+mod three;
 mod wire;

@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 
 use super::many;
 use crate::support::clients::{Client, read};
+use crate::support::door::Door;
 use crate::support::lease_history::{Dice, audit};
 use crate::support::ledger::Ledger;
 use crate::support::process::{Daemon, write_config};
@@ -63,8 +64,7 @@ async fn under_fire_every_promise_is_kept_and_a_sigterm_ends_it_in_time() {
     let mut clients = JoinSet::new();
     for seed in 0..CLIENTS {
         let client = Client {
-            api: daemon.client(),
-            addr: daemon.addr,
+            door: Door::One(daemon.client(), daemon.addr),
             ledger: Arc::clone(&ledger),
             dice: Dice::new(u64::from(seed) + 100),
             ttl: (1, 4),

@@ -6,90 +6,31 @@
 //! `SITEMAPD_KILLS` says how often, `SITEMAPD_SEED` repeats a run as far as time
 //! can be repeated.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
-use serde_json::{Value, json};
 use sitemapd::clock::Clock;
-use sitemapd::diff::snapshot::{Row, Snapshot};
-use sitemapd::fetch::api::ApiClient;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::many;
-use crate::support::clients::{Client, read};
+use crate::support::Origin;
+use crate::support::clients::{Client, drain};
 use crate::support::disk::Disk;
+use crate::support::door::Door;
 use crate::support::engine::Look;
-use crate::support::lease_history::{Dice, audit};
+use crate::support::lease_history::{Dice, audit, snapshots_are_sound};
 use crate::support::ledger::Ledger;
-use crate::support::process::{DEADLINE, Daemon, write_config};
-use crate::support::queue_daemon::{Entry, Queue, entry};
-use crate::support::{Origin, Reply};
+use crate::support::process::{Daemon, write_config};
+use crate::support::site::{Site, polled, watch_polls};
 
 const KILLS: u32 = 30;
 const CLIENTS: u32 = 8;
-const URLS: u32 = 1_000;
 const HOUR: i64 = 3_600;
 const DAY: i64 = 24 * HOUR;
 /// Leases last from 1 to 3 s, so that many end by themselves.
 const TTL: (u32, u32) = (1, 3);
-
-/// The site: what it lists, and as of when.
-struct Site {
-    origin: Origin,
-    listed: BTreeMap<String, Timestamp>,
-    version: i64,
-}
-
-impl Site {
-    fn new(origin: Origin) -> Self {
-        let mut site = Self { origin, listed: BTreeMap::new(), version: 0 };
-        for number in 0..URLS {
-            site.list(number);
-        }
-        site.publish();
-        site
-    }
-
-    /// As of the version that is being made.
-    fn now(&self) -> Timestamp {
-        Timestamp::from_second(1_793_500_000 + self.version).unwrap()
-    }
-
-    fn list(&mut self, number: u32) {
-        self.listed.insert(format!("http://h{}.test/{number}", number % 20), self.now());
-    }
-
-    /// The next version: some URLs changed, a few are new.
-    fn change(&mut self, dice: &mut Dice) {
-        self.version += 1;
-        let now = self.now();
-        let count = u32::try_from(self.listed.len()).unwrap();
-        for _ in 0..=dice.below(count / 25) {
-            let index = dice.below(count) as usize;
-            *self.listed.values_mut().nth(index).unwrap() = now;
-        }
-        for number in count..count + dice.below(3) {
-            self.list(number);
-        }
-        self.publish();
-    }
-
-    fn publish(&self) {
-        let mut xml =
-            String::from("<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\">\n");
-        for (url, lastmod) in &self.listed {
-            // Never due again by time.
-            let date = format!("<lastmod>{lastmod}</lastmod><changefreq>never</changefreq>");
-            writeln!(xml, "<url><loc>{url}</loc>{date}</url>").unwrap();
-        }
-        self.origin.set("/sitemap.xml", Reply::xml(xml + "</urlset>\n"));
-    }
-}
 
 /// All that a run needs.
 struct Run {
@@ -112,23 +53,7 @@ struct Run {
 impl Run {
     async fn new(seed: u64) -> Self {
         let site = Site::new(Origin::start().await);
-        let base = site.origin.base();
-        let text = format!(
-            "[fetch]\nallow = [\"{}\"]\n[politeness]\nhost_delay = \"0s\"\n\
-             [queue]\norder = \"protocol\"\n[store]\nmin_free_disk = \"0\"\n\
-             [[site]]\nname = \"a\"\nurl = \"{base}/\"\nsitemaps = [\"{base}/sitemap.xml\"]\n\
-             feeds = []\nobey_robots = false\nscope = \"any\"\npoll = \"1s\"\n",
-            site.origin.addr(),
-        );
-        // Known for two days, so that a clock set back holds none of it up.
-        let then = Timestamp::from_second(Clock::system().now().as_second() - 2 * DAY).unwrap();
-        let queue = Queue::open_on(&text, Clock::manual(then)).await;
-        let entries: Vec<Entry> =
-            site.listed.iter().map(|(url, lastmod)| entry(url).lastmod(*lastmod)).collect();
-        queue.list("a", &entries).await;
-        queue.look().change("UPDATE urls SET hints = 7");
-        let (dir, look) = queue.into_folder();
-        look.change("UPDATE sources SET next_poll_at = 0 WHERE role <> 0");
+        let (text, dir, look) = site.filled().await;
         Self {
             config: write_config(dir.path(), &text),
             disk: Disk::below(&dir.path().join("data")),
@@ -167,15 +92,15 @@ impl Run {
         for _ in 0..CLIENTS {
             let seed = u64::from(self.dice.below(u32::MAX));
             let client = Client {
-                api: daemon.client(),
-                addr: daemon.addr,
+                door: Door::One(daemon.client(), daemon.addr),
                 ledger: Arc::clone(&self.ledger),
                 dice: Dice::new(seed),
                 ttl: TTL,
             };
             clients.spawn(client.work());
         }
-        clients.spawn(watch_polls(daemon.client(), Arc::clone(&self.ledger)));
+        let door = Door::One(daemon.client(), daemon.addr);
+        clients.spawn(watch_polls(door, Arc::clone(&self.ledger)));
         clients
     }
 
@@ -237,27 +162,14 @@ impl Run {
     }
 
     /// Two days pass while no daemon lives. One whose store is on a server goes by
-    /// the clock of that, which nobody steps: there all that is kept grows older.
+    /// the clock of that, which nobody steps.
     fn pass_two_days(&mut self) {
         if let Look::File(_) = self.look {
             self.off += 2 * DAY;
             self.step_clock(self.off);
             return;
         }
-        let older = |table: &str, column: &str, by: i64| {
-            self.look.change(&format!("UPDATE {table} SET {column} = {column} - {by}"));
-        };
-        for (table, column) in [
-            ("queue", "due_s"),
-            ("feedback", "due_s"),
-            ("turns", "due_s"),
-            ("urls", "first_seen_s"),
-        ] {
-            older(table, column, 2 * DAY);
-        }
-        for (table, column) in [("leases", "expires_at"), ("sources", "next_poll_at")] {
-            older(table, column, 2_000 * DAY);
-        }
+        self.look.pass_two_days();
     }
 
     /// Nothing changes any more: all is read, delivered and settled.
@@ -273,72 +185,13 @@ impl Run {
         self.look.let_go();
         self.pass_two_days();
         let mut daemon = self.start();
-        let api = daemon.client();
-        let body = json!({ "max": 1_000, "ttl": "60s", "per_host": 1_000 });
-        loop {
-            let called = Instant::now();
-            let leases = read(&api.post::<Value>("/v1/lease", &body).await.unwrap());
-            if leases.is_empty() {
-                break;
-            }
-            self.ledger.leased(&leases, called, Duration::from_secs(60));
-            self.settle_all(&api).await;
-        }
+        drain(&Door::One(daemon.client(), daemon.addr), &self.ledger, 1).await;
         daemon.kill();
         let folder = TempDir::new().unwrap();
         let look = copied(&self.look, folder.path());
         audit(&look);
         self.ledger.check_end(&look, &self.site.listed);
     }
-
-    async fn settle_all(&self, api: &ApiClient) {
-        use crate::support::ledger::Act;
-        let held = self.ledger.take(usize::MAX, |_| 0);
-        for held in held.chunks(1_000) {
-            let results: Vec<_> =
-                held.iter().map(|h| json!({ "token": h.token, "outcome": "changed" })).collect();
-            let called = self.ledger.ending(held, Act::Settled);
-            let answer: Value =
-                api.post("/v1/settle", &json!({ "results": results })).await.unwrap();
-            for (held, result) in held.iter().zip(answer["results"].as_array().unwrap()) {
-                self.ledger.ended(held, Act::Settled, called, result["result"].as_str().unwrap());
-            }
-        }
-    }
-}
-
-/// Notes each poll that is listed.
-async fn watch_polls(api: ApiClient, ledger: Arc<Ledger>) {
-    let mut after = 0;
-    loop {
-        let text = after.to_string();
-        let query = [("after", text.as_str()), ("limit", "1000")];
-        let Ok(answer) = api.get::<Value>("/v1/polls", &query).await else { return };
-        after = answer["next"].as_i64().unwrap();
-        ledger.polled(after);
-        tokio::time::sleep(Duration::from_millis(30)).await;
-    }
-}
-
-/// Waits until a source was polled once more.
-async fn polled(api: &ApiClient, url: &str) {
-    let mut after = 0;
-    let mut is_new = false;
-    let deadline = Instant::now() + DEADLINE;
-    while Instant::now() < deadline {
-        let text = after.to_string();
-        let query = [("after", text.as_str()), ("limit", "1000")];
-        let answer: Value = api.get("/v1/polls", &query).await.unwrap();
-        let polls = answer["polls"].as_array().unwrap();
-        if is_new && polls.iter().any(|poll| poll["url"] == url && poll["error"].is_null()) {
-            return;
-        }
-        // All that there were before.
-        is_new |= polls.is_empty();
-        after = answer["next"].as_i64().unwrap();
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("{url} was not polled");
 }
 
 /// A copy of what is in a file; a server has brought its own in order as soon as
@@ -355,26 +208,6 @@ fn copied(look: &Look, to: &Path) -> Look {
         }
     }
     Look::File(to.join("sitemapd.db"))
-}
-
-/// Each entry that a source is known to list has its row.
-fn snapshots_are_sound(look: &Look) {
-    let column = |sql: &str| look.rows(sql).into_iter().flatten().flatten();
-    let ids: BTreeSet<i64> =
-        column("SELECT id FROM urls").map(|text| text.parse().unwrap()).collect();
-    if let Look::File(_) = look {
-        // There they are given out one by one.
-        assert_eq!(ids.last().copied(), i64::try_from(ids.len()).ok(), "a row is missing");
-    }
-    for packed in column("SELECT data FROM snapshots") {
-        let byte = |at| u8::from_str_radix(&packed[at..at + 2], 16).unwrap();
-        let bytes: Vec<u8> = (0..packed.len()).step_by(2).map(byte).collect();
-        for entry in Snapshot::decode(&bytes).unwrap().into_entries() {
-            if let Row::Url(id) = entry.row {
-                assert!(ids.contains(&id.0), "entry of row {}", id.0);
-            }
-        }
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

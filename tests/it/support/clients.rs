@@ -3,21 +3,20 @@
 //! late and twice, and forge tokens. What they are told goes into a ledger.
 
 use std::io::Write as _;
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use sitemapd::fetch::api::{ApiClient, ApiError};
 
+use super::door::Door;
 use super::lease_history::Dice;
 use super::ledger::{Act, Held, Lease, Ledger};
 
-/// A client; it ends when the daemon does.
+/// A client; it ends when its door is shut for good.
 pub struct Client {
-    pub api: ApiClient,
-    pub addr: SocketAddr,
+    pub door: Door,
     pub ledger: Arc<Ledger>,
     pub dice: Dice,
     /// Shortest and longest lease, in seconds.
@@ -25,9 +24,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// Works until a call is not answered.
+    /// Works until nobody will answer any more.
     pub async fn work(mut self) {
-        while self.step().await.is_some() {}
+        while !self.door.is_shut() && (self.step().await.is_some() || self.door.opens_again().await)
+        {
+        }
     }
 
     /// Does one thing; `None` when nobody answers any more.
@@ -60,21 +61,8 @@ impl Client {
         self.dice.below(limit) as usize
     }
 
-    /// An answer, or `None` when there is none. No refusal is expected.
     async fn post(&self, path: &str, body: &Value) -> Option<Value> {
-        match self.api.post::<Value>(path, body).await {
-            Ok(answer) => Some(answer),
-            // It was told to stop, and says so.
-            Err(ApiError::Refused { status: 503, problem, .. })
-                if problem.ends_with("unavailable") =>
-            {
-                None
-            }
-            Err(ApiError::Refused { status, detail, .. }) => {
-                panic!("{path} {body}: {status}, {detail}")
-            }
-            Err(_) => None,
-        }
+        self.door.post(path, body).await
     }
 
     async fn lease(&mut self) -> Option<()> {
@@ -103,16 +91,23 @@ impl Client {
             if kept.len() == held.len() {
                 let again = self.post("/v1/lease", &body).await;
                 if let Some(again) = again.filter(|_| called.elapsed() < ttl / 2) {
-                    assert_eq!(
-                        tokens(&leases),
-                        tokens(&read(&again)),
-                        "a repeated call got others"
-                    );
+                    self.compare(&held, read(&again), called, ttl);
                 }
             }
             self.ledger.keep(kept);
         }
         Some(())
+    }
+
+    /// A repeated call is answered with the same. Where daemons share the work,
+    /// one may have given its part and died before it could say so: that part
+    /// comes with the second answer.
+    fn compare(&self, held: &[Held], again: Vec<Lease>, called: Instant, ttl: Duration) {
+        let (same, more): (Vec<_>, Vec<_>) =
+            again.into_iter().partition(|lease| held.iter().any(|one| one.token == lease.token));
+        assert_eq!(tokens(&same), held, "a repeated call got others");
+        assert!(more.is_empty() || self.door.is_shared(), "a repeated call got more: {more:?}");
+        self.ledger.leased(&more, called, ttl);
     }
 
     /// Asks for a lease and does not wait for the answer.
@@ -122,10 +117,10 @@ impl Client {
         let head = format!(
             "POST /v1/lease HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
              Content-Length: {}\r\n\r\n",
-            self.addr,
+            self.door.addr(),
             body.len()
         );
-        if let Ok(mut stream) = TcpStream::connect(self.addr) {
+        if let Ok(mut stream) = TcpStream::connect(self.door.addr()) {
             // Whether it was sent is part of what nobody knows.
             let _ = stream.write_all((head + &body).as_bytes());
         }
@@ -236,6 +231,29 @@ fn tokens(leases: &[Lease]) -> Vec<Held> {
         leases.iter().map(|lease| Held { id: lease.id, token: lease.token.clone() }).collect();
     all.sort_by(|a, b| a.token.cmp(&b.token));
     all
+}
+
+/// Leases and settles all that is due, until `times` calls in a row are answered
+/// with nothing.
+pub async fn drain(door: &Door, ledger: &Ledger, times: u32) {
+    let body = json!({ "max": 1_000, "ttl": "60s", "per_host": 1_000 });
+    let mut empty = 0;
+    while empty < times {
+        let called = Instant::now();
+        let leases = read(&door.post("/v1/lease", &body).await.unwrap());
+        empty = if leases.is_empty() { empty + 1 } else { 0 };
+        ledger.leased(&leases, called, Duration::from_secs(60));
+        let held = ledger.take(usize::MAX, |_| 0);
+        for held in held.chunks(1_000) {
+            let results: Vec<_> =
+                held.iter().map(|h| json!({ "token": h.token, "outcome": "changed" })).collect();
+            let called = ledger.ending(held, Act::Settled);
+            let answer = door.post("/v1/settle", &json!({ "results": results })).await.unwrap();
+            for (held, result) in held.iter().zip(answer["results"].as_array().unwrap()) {
+                ledger.ended(held, Act::Settled, called, result["result"].as_str().unwrap());
+            }
+        }
+    }
 }
 
 /// The leases of an answer.

@@ -52,6 +52,27 @@ impl Look {
         self.change("DELETE FROM nodes");
     }
 
+    /// Two days pass for a store on a server, which no daemon works on: it goes by
+    /// the clock of that, which nobody steps, so all that is kept grows older.
+    pub fn pass_two_days(&self) {
+        const DAYS: i64 = 2 * 24 * 3_600;
+        let older = |table: &str, column: &str, by: i64| {
+            self.change(&format!("UPDATE {table} SET {column} = {column} - {by}"));
+        };
+        let in_seconds = [
+            ("queue", "due_s"),
+            ("feedback", "due_s"),
+            ("turns", "due_s"),
+            ("urls", "first_seen_s"),
+        ];
+        for (table, column) in in_seconds {
+            older(table, column, DAYS);
+        }
+        for (table, column) in [("leases", "expires_at"), ("sources", "next_poll_at")] {
+            older(table, column, 1_000 * DAYS);
+        }
+    }
+
     /// The file, where the store is in one; tests that ask for it end before
     /// they do where it is not.
     pub fn file(&self) -> &Path {

@@ -2,12 +2,14 @@
 //! one holder at a time, nothing lost, nothing invented, nothing that was
 //! settled delivered again, attempts counted one by one.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::engine::{Look, Row};
 use jiff::Timestamp;
+use sitemapd::diff::snapshot::{Row as Listed, Snapshot};
+
+use super::engine::{Look, Row};
 
 /// How a client ended its lease, as far as it knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,6 +164,26 @@ pub fn audit(look: &Look) {
     assert_eq!(look.rows(turns), none);
     if let Look::File(_) = look {
         assert_eq!(look.text("PRAGMA integrity_check").as_deref(), Some("ok"));
+    }
+}
+
+/// Each entry that a source is known to list has its row.
+pub fn snapshots_are_sound(look: &Look) {
+    let column = |sql: &str| look.rows(sql).into_iter().flatten().flatten();
+    let ids: BTreeSet<i64> =
+        column("SELECT id FROM urls").map(|text| text.parse().unwrap()).collect();
+    if let Look::File(_) = look {
+        // There they are given out one by one.
+        assert_eq!(ids.last().copied(), i64::try_from(ids.len()).ok(), "a row is missing");
+    }
+    for packed in column("SELECT data FROM snapshots") {
+        let byte = |at| u8::from_str_radix(&packed[at..at + 2], 16).unwrap();
+        let bytes: Vec<u8> = (0..packed.len()).step_by(2).map(byte).collect();
+        for entry in Snapshot::decode(&bytes).unwrap().into_entries() {
+            if let Listed::Url(id) = entry.row {
+                assert!(ids.contains(&id.0), "entry of row {}", id.0);
+            }
+        }
     }
 }
 

@@ -9,6 +9,7 @@ pub mod canary;
 pub mod clients;
 pub mod daemon;
 pub mod disk;
+pub mod door;
 pub mod engine;
 pub mod laws;
 pub mod lease_history;
@@ -19,7 +20,9 @@ pub mod power;
 pub mod process;
 pub mod queue_daemon;
 pub mod record;
+pub mod relay;
 pub mod reply;
+pub mod site;
 
 #[allow(unused_imports, reason = "shared by test modules that each use a part")]
 pub use {

@@ -1,6 +1,7 @@
 //! The real binary as a process, over a folder of its own.
 
-use std::io::{BufRead as _, BufReader};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sitemapd::fetch::api::ApiClient;
+use url::Url;
 
 use super::disk::Disk;
 use super::engine::server_for;
@@ -32,9 +34,14 @@ pub fn sitemapd(config: &Path, args: &[&str]) -> Command {
 /// A config file in `folder` for a daemon on a free port, plus `extra`; its
 /// store is where this run of the tests has them.
 pub fn write_config(folder: &Path, extra: &str) -> PathBuf {
+    write_config_at(folder, extra, server_for(&folder.join("data")))
+}
+
+/// The same for a daemon whose store is at `server`, or, without that, in a file.
+pub fn write_config_at(folder: &Path, extra: &str, server: Option<Url>) -> PathBuf {
     let path = folder.join("config.toml");
     let mut text = format!("[listen]\napi = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n{extra}");
-    if let Some(url) = server_for(&folder.join("data")) {
+    if let Some(url) = server {
         let key = format!("[store]\nurl = \"{url}\"\n");
         // TOML knows each table once; a test may bring its own.
         text = match text.split_once("[store]\n") {
@@ -73,6 +80,12 @@ fn wait(child: &mut Child) -> ExitStatus {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Where what a process says is kept, if `SITEMAPD_LOGS` names a folder for that.
+fn log_of(id: u32) -> Option<File> {
+    let folder = PathBuf::from(std::env::var_os("SITEMAPD_LOGS")?);
+    Some(File::create(folder.join(format!("{id}.log"))).unwrap())
 }
 
 /// A running daemon; killed when dropped.
@@ -124,8 +137,12 @@ impl Daemon {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let (sender, events) = channel();
+        let mut kept = log_of(child.id());
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
+                if let Some(kept) = &mut kept {
+                    writeln!(kept, "{line}").unwrap();
+                }
                 let event = serde_json::from_str(&line).unwrap_or(Value::String(line));
                 if sender.send(event).is_err() {
                     return;
@@ -167,6 +184,13 @@ impl Daemon {
 
     pub fn client(&self) -> ApiClient {
         ApiClient::new(&format!("http://{}", self.addr), None).unwrap()
+    }
+
+    /// The most memory that it had so far, in bytes, where the system says.
+    pub fn most_memory(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
     }
 
     pub fn id(&self) -> u32 {

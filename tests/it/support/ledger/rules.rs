@@ -2,19 +2,24 @@
 //! what its row must show.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use super::{Act, Delivery, End, ROUNDING};
+use super::{Act, Delivery, End};
 use crate::support::engine::Look;
 use crate::support::record::Kept;
 
 /// Rules 3, 5 and 6 over the deliveries of one URL.
-pub(super) fn check_order(list: &[Delivery], was_asked_for: bool, unanswered: u64) {
+pub(super) fn check_order(
+    list: &[Delivery],
+    was_asked_for: bool,
+    unanswered: u64,
+    rounding: Duration,
+) {
     for pair in list.windows(2) {
         let [first, second] = pair else { unreachable!() };
-        let is_over = first.until < second.answered + ROUNDING;
+        let is_over = first.until < second.answered + rounding;
         let is_ended = first.ended.is_some_and(|called| called < second.answered);
         assert!(is_over || is_ended, "two holders: {pair:#?}");
         if first.end == End::Done(Act::Settled) {
@@ -73,9 +78,16 @@ impl Rows {
     }
 
     /// Rules 1, 4, 7 and 8 in the row of one URL.
-    pub(super) fn check(&self, id: i64, list: &[Delivery], asked: Option<&Instant>, now_s: i64) {
+    pub(super) fn check(
+        &self,
+        id: i64,
+        list: &[Delivery],
+        asked: Option<&Instant>,
+        now_s: i64,
+        rounding: Duration,
+    ) {
         let row = self.0.get(&id).unwrap_or_else(|| panic!("row {id} is lost"));
-        row.check(list, asked, now_s);
+        row.check(list, asked, now_s, rounding);
     }
 }
 
@@ -93,7 +105,7 @@ struct Row {
 }
 
 impl Row {
-    fn check(&self, list: &[Delivery], asked: Option<&Instant>, now_s: i64) {
+    fn check(&self, list: &[Delivery], asked: Option<&Instant>, now_s: i64, rounding: Duration) {
         let count = |wanted: &[End]| list.iter().filter(|d| wanted.contains(&d.end)).count();
         let done = count(&[End::Done(Act::Settled), End::Done(Act::Failed)]);
         let perhaps = count(&[End::Perhaps(Act::Settled), End::Perhaps(Act::Failed)]);
@@ -104,7 +116,7 @@ impl Row {
         );
         let Some(delivery) = list.last() else { return };
         let now = Instant::now();
-        if delivery.end == End::Open && now + ROUNDING < delivery.until {
+        if delivery.end == End::Open && now + rounding < delivery.until {
             let kept = self.token.as_deref() == Some(&delivery.token[..32]);
             assert!(kept, "the lease is lost: {delivery:#?}, {self:?}");
         }

@@ -335,7 +335,5 @@ fn paths_are_read_out_of_every_form_of_naming() {
     assert!(names("use reqwest::Client;", "reqwest"));
     assert!(!names("use crate::reqwest::Client;", "reqwest"));
     assert!(!names("my_reqwest::get()", "reqwest"));
-    assert!(
-        is_part_of("fetch::Validators", "fetch") && !is_part_of("fetcher", "fetch")
-    );
+    assert!(is_part_of("fetch::Validators", "fetch") && !is_part_of("fetcher", "fetch"));
 }

@@ -76,6 +76,8 @@ impl Relay {
         pairs.iter().filter_map(|(_, target)| Some(target.local_addr().ok()?.port())).collect()
     }
 
+    // Whoever takes a connection ends it.
+    #[allow(clippy::needless_pass_by_value)]
     fn take(self, client: TcpStream) {
         let Some(target) = self.connect() else { return };
         // Where it has ended already, so does the copying.

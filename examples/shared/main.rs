@@ -5,7 +5,8 @@
 //!
 //! `cargo run --release --example shared -- --postgres postgres://… --daemons 1,2,4`
 
-#![allow(clippy::print_stdout, reason = "a program for people")]
+// What it prints is what it is for.
+#![allow(clippy::print_stdout)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,7 +63,8 @@ struct Running {
     store: Store,
     stop: CancellationToken,
     task: tokio::task::JoinHandle<Result<(), sitemapd::app::AppError>>,
-    _reload: mpsc::Sender<sitemapd::app::Reload>,
+    /// Kept, or no reload could come, and it would be told so.
+    _reloads: mpsc::Sender<sitemapd::app::Reload>,
     _folder: tempfile::TempDir,
 }
 
@@ -153,9 +155,9 @@ async fn start(args: &Args, schema: &str, clock: &Clock) -> anyhow::Result<Runni
     config.daemon.data_dir = folder.path().to_owned();
     let app = App::build(config, clock.clone()).await?;
     let (store, stop) = (app.store().clone(), CancellationToken::new());
-    let (reload, reloads) = mpsc::channel(1);
+    let (keep, reloads) = mpsc::channel(1);
     let task = tokio::spawn(app.run(stop.clone(), reloads));
-    Ok(Running { store, stop, task, _reload: reload, _folder: folder })
+    Ok(Running { store, stop, task, _reloads: keep, _folder: folder })
 }
 
 /// Lists so many URLs.

@@ -43,6 +43,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
             "config",
             "diff",
             "fetch::Validators",
+            "fetch::peers",
             "metrics",
             "model",
             "parse",

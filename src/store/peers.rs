@@ -7,6 +7,7 @@
 //! each can be given again without harm.
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -16,6 +17,8 @@ use crate::fetch::peers::PeerClient;
 
 /// Partitions that hosts are dealt to.
 pub(super) const PARTITIONS: usize = 256;
+/// Whether a daemon that has yet to answer is still up is looked at this often.
+const LOOK: Duration = Duration::from_secs(1);
 /// Where orders are posted to.
 pub(crate) const PATH: &str = "/order";
 
@@ -142,6 +145,16 @@ impl Peers {
         others.filter_map(|node| node.address.clone()).collect()
     }
 
+    /// Resolves when the daemon at an address is up no more.
+    async fn is_gone(&self, address: &str) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            if !self.others().iter().any(|other| other == address) {
+                return;
+            }
+        }
+    }
+
     /// Has another daemon do something.
     pub(super) async fn ask(&self, address: &str, order: &Order) -> Result<Reply, StoreError> {
         let away = |error: &dyn std::fmt::Display| {
@@ -149,7 +162,11 @@ impl Peers {
         };
         let body = serde_json::to_vec(order).map_err(|e| StoreError::Engine(e.to_string()))?;
         let secret = self.secret.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let answered = self.client.post(address, PATH, &secret, body).await;
+        let answered = tokio::select! {
+            answered = self.client.post(address, PATH, &secret, body) => answered,
+            // One that was stopped holds its connections open.
+            () = self.is_gone(address) => Err("it was taken over".to_owned()),
+        };
         let body = answered.map_err(|error| away(&error))?;
         let reply: Result<Reply, Told> =
             serde_json::from_slice(&body).map_err(|error| away(&error))?;

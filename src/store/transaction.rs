@@ -5,6 +5,8 @@
 //! the next transaction. A transaction that the engine has taken back by itself,
 //! as it may when it cannot write, is given up whole.
 
+use std::time::{Duration, Instant};
+
 use super::claim::Claim;
 use super::learn::Learning;
 use super::sql::Session;
@@ -13,6 +15,9 @@ use super::turns::TurnDeltas;
 use super::{StoreError, engine, log_order, server};
 use crate::queue::window::Window;
 
+/// The same trouble is said again after this.
+const SAY_AGAIN: Duration = Duration::from_secs(1);
+
 /// What went wrong and is to be made good.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
@@ -20,6 +25,19 @@ pub(super) struct Trouble {
     pub(super) is_stale: bool,
     /// Did the last commit that had something to write find no room?
     pub(super) is_full: bool,
+    /// When it was last said that no transaction could be begun.
+    said: Option<Instant>,
+}
+
+impl Trouble {
+    /// Says why there is no transaction, and not for each that wants one: a
+    /// database may be away for long.
+    pub(super) fn say_not_begun(&mut self, why: &StoreError) {
+        if self.said.is_none_or(|at| at.elapsed() >= SAY_AGAIN) {
+            self.said = Some(Instant::now());
+            tracing::error!(error = %why, "no transaction could be started");
+        }
+    }
 }
 
 impl State {

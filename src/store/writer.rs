@@ -207,7 +207,7 @@ fn commit_group(
 ) -> Result<(), StoreError> {
     let started = Instant::now();
     if let Err(error) = state.begin() {
-        tracing::error!(%error, "no transaction could be started");
+        state.trouble.say_not_begun(&error);
         for (job, permit) in group {
             drop(permit);
             job(Err(error.clone())).1(Ok(()));

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::select_all;
 use serde_json::{Value, json};
 use sitemapd::clock::Clock;
 use sitemapd::model::Outcome;
@@ -133,13 +134,18 @@ async fn a_resumed_crawl_wakes_those_who_wait() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_who_wait_for_one_url_get_it_once() {
     let daemon = sleepy().await;
-    let waiting: Vec<_> = (0..16).map(|_| poll(&daemon, "3s")).collect();
+    let waiting: Vec<_> = (0..16).map(|_| poll(&daemon, "60s")).collect();
     until_waiting(&daemon).await;
     daemon.store.requeue("default".to_owned(), vec!["http://a.test/1".to_owned()]).await.unwrap();
-    let mut got = 0;
+    let (first, _, waiting) = select_all(waiting).await;
+    let mut got = first.unwrap()["urls"].as_array().unwrap().len();
+    // The others have been woken as well, and go on waiting until they are let go.
+    until_waiting(&daemon).await;
+    daemon.cancel();
     for answer in waiting {
         got += answer.await.unwrap()["urls"].as_array().unwrap().len();
     }
     assert_eq!(got, 1);
+    assert_eq!(daemon.look().number("SELECT count(*) FROM leases"), 1);
     daemon.end().await;
 }

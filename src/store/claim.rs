@@ -106,8 +106,10 @@ impl Claim {
         self.read(conn)
     }
 
-    /// Goes on over another connection; `false` where others have taken over.
-    pub(super) fn go_on(&mut self, conn: &Connection) -> Result<bool, StoreError> {
+    /// Goes on over another connection, with what the tables say is ours: whether
+    /// the last look was committed is not known. Where others have taken over, the
+    /// fence of the next transaction finds that.
+    pub(super) fn go_on(&mut self, conn: &Connection) -> Result<(), StoreError> {
         let stopped = format!("SET idle_in_transaction_session_timeout = {STOPPED_MS}");
         conn.execute_batch(&stopped).map_err(engine)?;
         // Others may have been cut off as we were.
@@ -118,8 +120,10 @@ impl Claim {
                  until = clock_timestamp() + make_interval(secs => ?2) WHERE name = ?1",
             params![self.peers.name, LEASE_S],
         )
-        .map(|renewed| renewed > 0)
-        .map_err(engine)
+        .map_err(engine)?;
+        let look = self.read(conn)?;
+        self.take_over(look);
+        Ok(())
     }
 
     /// Is the transaction that has just begun ours? Else others have taken over.

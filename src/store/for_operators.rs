@@ -247,7 +247,7 @@ impl Store {
     pub(super) async fn remember_here(&self) -> Result<(), StoreError> {
         self.write(Lane::Hot, |state| {
             state.remember()?;
-            state.tell_all_ears();
+            state.tell_ears();
             Ok(())
         })
         .await

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::effect::{Applied, Effect, Origin};
 use super::frontier::{Get, Progress, Put, Served, Taken};
 use super::hosts::partition;
-use super::peers::{Owner, Told};
+use super::peers::{Owner, PARTITIONS, Told};
 use super::pushes::PushedUrl;
 use super::tombstones::Deletion;
 use super::{Imported, PastFetch, Store, StoreError};
@@ -305,12 +305,12 @@ impl Store {
         self.on_owner(partition(authority), order).await
     }
 
-    /// Has all do something, ourselves included; those who are away hear of what
-    /// it is about when they look next.
+    /// Has the owners of all partitions do something, each of what is its own, until
+    /// it is done of each partition. Some may be asked twice.
     pub(super) async fn on_all(&self, order: Order) -> Result<Vec<Reply>, StoreError> {
-        let mut replies = vec![Box::pin(self.carry_out(order.clone())).await?];
-        replies.extend(self.on_others(order).await);
-        Ok(replies)
+        let all = (0_i64..).take(PARTITIONS).collect();
+        let answers = self.spread(all, |part| *part, |_| order.clone()).await?;
+        Ok(answers.into_iter().map(|(_, reply)| reply).collect())
     }
 
     /// Has all others do something; what those who do not answer would say is

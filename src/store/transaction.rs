@@ -95,7 +95,6 @@ impl State {
         self.trouble.is_stale = true;
         let conn = self.engine.home.open_writer(self.engine.durability)?;
         if let Some(claim) = &mut self.engine.claim {
-            // Where it is gone, the fence of the next transaction finds that.
             claim.go_on(&conn)?;
             self.clock.keep_to(server::time(&conn)?);
         }
@@ -134,14 +133,9 @@ impl State {
         }
         if has_moved || is_old {
             self.remember()?;
-            self.tell_all_ears();
+            self.tell_ears();
         }
-        if is_shared {
-            // What others do is heard of in no other way.
-            self.catch_up_prices()?;
-            self.ears.changes.send_modify(|times| *times = times.wrapping_add(1));
-        }
-        Ok(())
+        if is_shared { self.catch_up_prices() } else { Ok(()) }
     }
 
     fn look_at_partitions(&mut self) -> Result<(super::claim::Look, i64), StoreError> {
@@ -155,8 +149,9 @@ impl State {
         Ok((look, version))
     }
 
-    pub(super) fn tell_all_ears(&self) {
-        for ear in [&self.ears.sources, &self.ears.hubs, &self.ears.changes] {
+    /// There may be something to do for the poll loop, or with hubs.
+    pub(super) fn tell_ears(&self) {
+        for ear in [&self.ears.sources, &self.ears.hubs] {
             ear.send_modify(|times| *times = times.wrapping_add(1));
         }
     }

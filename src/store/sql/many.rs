@@ -17,22 +17,24 @@ use super::params::owned;
 use super::server::Session;
 use super::set::{ROWS, Set};
 use super::text::{Text, near_text};
-use super::{Connection, Result, Row, values};
+use super::{Connection, Result, Row};
 
 /// Rows of one statement of the embedded engine.
 const GROUPS: [usize; 3] = [25, 5, 1];
-/// Rows of one statement of a server, to which each is a journey.
-const FAR_GROUPS: [usize; 5] = [500, 100, 25, 5, 1];
 
 /// A statement for any number of rows.
 pub(in crate::store) struct Many {
     pattern: Pattern,
     near: [String; GROUPS.len()],
-    far: [OnceLock<Text>; FAR_GROUPS.len()],
     /// What a server is told instead.
-    set: Option<Set>,
-    /// The same where its rows are more than numbers.
-    columns: Option<Columns>,
+    far: Option<Far>,
+}
+
+/// A statement that takes any number of rows at once.
+enum Far {
+    /// Of numbers.
+    Set(Set),
+    Columns(Columns),
 }
 
 /// A statement of a server that takes its rows as columns.
@@ -64,7 +66,7 @@ impl Many {
                  (SELECT id & 255, id FROM unnest(?1::BIGINT[]) AS asked (id))"
         );
         let near = Self::of_pattern(&format!("{head} {column} IN ("), "?1", 1, ")");
-        Self { set: Some(Set::new(&set, 1)), ..near }
+        Self { far: Some(Far::Set(Set::new(&set, 1))), ..near }
     }
 
     /// Rows that name their `width` values ?1 and so on, as often as they like.
@@ -85,7 +87,7 @@ impl Many {
         let pattern = Pattern { head, row, tail, shared, width };
         // Looked up by its text each time: what it means to a server only is left out.
         let near = GROUPS.map(|size| near_text(&pattern.text(size)));
-        Self { pattern, near, far: Default::default(), set: None, columns: None }
+        Self { pattern, near, far: None }
     }
 
     /// The same of a statement that inserts: a server is given the values of all
@@ -95,7 +97,7 @@ impl Many {
         debug_assert_eq!(self.pattern.width, kinds.len());
         let sql = self.pattern.in_columns(kinds);
         let columns = Columns { kinds: kinds.to_vec(), sql, text: OnceLock::new() };
-        Self { columns: Some(columns), ..self }
+        Self { far: Some(Far::Columns(columns)), ..self }
     }
 
     /// Runs it over all rows; on a server an error comes with the next statement.
@@ -121,12 +123,11 @@ impl Many {
             Connection::Embedded(conn) => self.near(conn, shared, rows, bind, |statement| {
                 Ok(statement.raw_execute().map(|_| ())?)
             }),
-            Connection::Server(session) => match (&self.set, &self.columns) {
-                (Some(set), _) => set.send(session, rows, numbers(bind)),
-                (None, Some(columns)) => columns.send(session, shared, rows, bind),
-                (None, None) => {
-                    self.far(shared, rows, bind, |text, values| session.send(text, values))
-                }
+            Connection::Server(session) => match &self.far {
+                Some(Far::Set(set)) => set.send(session, rows, numbers(bind)),
+                Some(Far::Columns(columns)) => columns.send(session, shared, rows, bind),
+                // A bug of ours: it was not said what a server is told.
+                None => Err(rusqlite::Error::InvalidQuery.into()),
             },
         }
     }
@@ -147,11 +148,9 @@ impl Many {
                 }
                 Ok(())
             }),
-            Connection::Server(session) => match &self.set {
-                Some(set) => set.query(session, rows, numbers(bind), read),
-                None => self.far(&[], rows, bind, |text, values| {
-                    read_all(session, text, values, &mut read)
-                }),
+            Connection::Server(session) => match &self.far {
+                Some(Far::Set(set)) => set.query(session, rows, numbers(bind), read),
+                Some(Far::Columns(_)) | None => Err(rusqlite::Error::InvalidQuery.into()),
             },
         }
     }
@@ -183,27 +182,6 @@ impl Many {
         }
         Ok(())
     }
-
-    fn far<T>(
-        &self,
-        shared: &[&dyn ToSql],
-        mut rows: &[T],
-        bind: impl Fn(&T, &mut Values<'_, '_>) -> Result<()>,
-        mut run: impl FnMut(&Text, &[Value]) -> Result<()>,
-    ) -> Result<()> {
-        for (size, text) in FAR_GROUPS.iter().zip(&self.far) {
-            while let Some((group, others)) = rows.split_at_checked(*size) {
-                rows = others;
-                let mut given: Vec<Value> =
-                    shared.iter().map(owned).collect::<rusqlite::Result<_>>()?;
-                for row in group {
-                    bind(row, &mut Values::Far(&mut given))?;
-                }
-                run(text.get_or_init(|| Text::new(&self.pattern.text(*size))), &given)?;
-            }
-        }
-        Ok(())
-    }
 }
 
 /// What is bound, as numbers, which is what sets are made of.
@@ -218,20 +196,6 @@ fn numbers<T>(bind: impl Fn(&T, &mut Values<'_, '_>) -> Result<()>) -> impl Fn(&
             }));
         }
     }
-}
-
-fn read_all(
-    session: &Session,
-    text: &Text,
-    given: &[Value],
-    read: &mut impl FnMut(&Row<'_>) -> Result<()>,
-) -> Result<()> {
-    let mut current = Vec::new();
-    for row in session.query(text, given)? {
-        values::read_row(&row, &mut current)?;
-        read(&Row::Server(&current))?;
-    }
-    Ok(())
 }
 
 impl Columns {
@@ -341,7 +305,8 @@ mod tests {
         let row = "(/*pg: CAST(?2 AS BIGINT) & 255, */ ?1, ?2, 0, ?3)";
         let insert = Many::of_pattern_sharing("INSERT INTO t (a, b, c, d) VALUES", row, (1, 2), "");
         let insert = insert.in_columns(&[Kind::Number, Kind::Text]);
-        let text = Text::new(&insert.columns.unwrap().sql);
+        let Some(Far::Columns(columns)) = insert.far else { panic!("no columns") };
+        let text = Text::new(&columns.sql);
         assert_eq!(
             text.sql(&[]),
             "INSERT INTO t (a, b, c, d)  SELECT  CAST(given.v2 AS BIGINT) & 255,  \

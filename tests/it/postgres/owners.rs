@@ -12,7 +12,7 @@ use sitemapd::store::{Store, StoreError};
 use tempfile::TempDir;
 
 use crate::support::engine::{self, Look};
-use crate::support::queue_daemon::site;
+use crate::support::queue_daemon::{Queue, site};
 
 struct Two {
     config: Config,
@@ -99,6 +99,23 @@ async fn who_was_taken_over_from_commits_nothing_more_and_joins_anew() {
     assert_eq!(look.number("SELECT count(*) FROM crawls"), known);
     assert_eq!(look.text("SELECT name FROM nodes").unwrap(), name);
     assert_eq!(look.rows("SELECT DISTINCT epoch FROM partitions"), [vec![Some("3".to_owned())]]);
+}
+
+#[tokio::test]
+async fn what_was_given_up_as_the_connection_broke_is_not_ours_over_the_next_one() {
+    let queue = Queue::simple().await;
+    if engine::is_embedded("giving partitions up") {
+        return;
+    }
+    queue.list_urls("a", ["http://a.test/1".to_owned()]).await;
+    // As after a look that was committed, and whose answer was lost.
+    queue.look().change(
+        "INSERT INTO nodes (name, address, backend, since, until)
+             VALUES ('other', '', 0, now(), now() + interval '1 hour');
+         UPDATE partitions SET node = 'other', epoch = epoch + 1;
+         SELECT pg_terminate_backend(backend) FROM nodes WHERE backend > 0",
+    );
+    assert!(queue.lease(10).await.is_empty());
 }
 
 #[tokio::test]

@@ -210,6 +210,7 @@ impl State {
             return Ok(());
         }
         row.kind = kind;
+        self.at_hand.forget(row.id);
         if let Some(changed) = self.pending.changed(row.id) {
             changed.kind = Some(kind);
             return Ok(());
@@ -267,6 +268,7 @@ impl State {
     }
 
     fn write_lastmod(&mut self, url: UrlId, lastmod: Option<Lastmod>) -> Result<(), StoreError> {
+        self.at_hand.forget(url);
         if let Some(changed) = self.pending.changed(url) {
             changed.lastmod = lastmod;
             return Ok(());
@@ -283,6 +285,7 @@ impl State {
     }
 
     fn write_hints(&mut self, url: UrlId, hints: EntryHints) -> Result<(), StoreError> {
+        self.at_hand.forget(url);
         if let Some(changed) = self.pending.changed(url) {
             changed.hints = Some(hints);
             return Ok(());
@@ -298,6 +301,7 @@ impl State {
     }
 
     fn write_listed(&mut self, url: UrlId, listed: bool) -> Result<(), StoreError> {
+        self.at_hand.forget(url);
         if let Some(changed) = self.pending.changed(url) {
             changed.listed = Some(listed);
             return Ok(());

@@ -24,6 +24,7 @@ impl End {
 }
 
 /// A lease row.
+#[derive(Debug, PartialEq)]
 pub(super) struct Lease {
     pub(super) reason: Reason,
     pub(super) due_s: i64,

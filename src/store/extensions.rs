@@ -160,6 +160,7 @@ impl State {
         if (expires_s, fresh_s) == (row.expires_s, row.fresh_s) {
             return Ok(row);
         }
+        self.at_hand.forget(row.id);
         self.conn
             .prepare_cached(
                 "UPDATE urls SET expires_s = ?2, fresh_s = ?3 WHERE id = ?1

@@ -42,7 +42,7 @@ impl Store {
     /// asks the same one starves nobody's URLs.
     pub(super) async fn lease_for(&self, request: LeaseRequest) -> Result<LeaseBatch, StoreError> {
         let Some(peers) = self.inner.peers.as_ref().filter(|_| self.is_shared()) else {
-            return self.write(Lane::Hot, move |state| state.lease(&request, false)).await;
+            return self.write_naming(Lane::Hot, move |state| state.lease(&request, false)).await;
         };
         let mut others = peers.others();
         let turn = self.inner.turn.fetch_add(1, Ordering::Relaxed);
@@ -60,7 +60,9 @@ impl Store {
             let left = u32::try_from(max - batch.urls.len()).unwrap_or(u32::MAX);
             let share = LeaseRequest { max: left, ..request.clone() };
             let more = match asked {
-                None => self.write(Lane::Hot, move |state| state.lease(&share, false)).await?,
+                None => {
+                    self.write_naming(Lane::Hot, move |state| state.lease(&share, false)).await?
+                }
                 Some(address) => match peers.ask(&address, &Order::Lease(share)).await {
                     Ok(reply) => reply.leased()?,
                     // It has nothing to give just now.
@@ -79,7 +81,7 @@ impl Store {
         }
         if batch.urls.len() < max && request.sites.is_empty() {
             // All have been asked.
-            self.write(Lane::Hot, move |state| state.note_short(&crawl)).await?;
+            self.write_naming(Lane::Hot, move |state| state.note_short(&crawl)).await?;
         }
         Ok(batch)
     }
@@ -89,7 +91,7 @@ impl Store {
         &self,
         request: LeaseRequest,
     ) -> Result<LeaseBatch, StoreError> {
-        self.write(Lane::Hot, move |state| state.lease(&request, true)).await
+        self.write_naming(Lane::Hot, move |state| state.lease(&request, true)).await
     }
 
     /// What sources say of leased URLs, in order; `None` for those that do not
@@ -118,7 +120,7 @@ impl Store {
         &self,
         results: Vec<Settlement>,
     ) -> Result<Vec<TokenResult>, StoreError> {
-        self.write(Lane::Hot, move |state| {
+        self.write_naming(Lane::Hot, move |state| {
             results.iter().try_for_each(|result| state.must_own(result.token.url.0))?;
             state.settle(results)
         })
@@ -141,7 +143,7 @@ impl Store {
         tokens: Vec<Token>,
         ttl: Duration,
     ) -> Result<Vec<TokenResult>, StoreError> {
-        self.write(Lane::Hot, move |state| {
+        self.write_naming(Lane::Hot, move |state| {
             tokens.iter().try_for_each(|token| state.must_own(token.url.0))?;
             state.extend(&tokens, ttl)
         })
@@ -164,7 +166,7 @@ impl Store {
         tokens: Vec<Token>,
         after: Duration,
     ) -> Result<Vec<TokenResult>, StoreError> {
-        self.write(Lane::Hot, move |state| {
+        self.write_naming(Lane::Hot, move |state| {
             tokens.iter().try_for_each(|token| state.must_own(token.url.0))?;
             state.release(&tokens, after)
         })
@@ -208,7 +210,7 @@ impl Store {
     /// Takes back leases that have expired, a bounded number at a time; says
     /// how many, and how many of them became dead letters.
     pub async fn reap(&self) -> Result<(usize, usize), StoreError> {
-        self.write(Lane::Hot, State::reap).await
+        self.write_naming(Lane::Hot, State::reap).await
     }
 }
 

@@ -110,7 +110,7 @@ impl Store {
         origin: Origin,
         effects: Vec<Effect>,
     ) -> Result<Applied, StoreError> {
-        self.write(Lane::Bulk, move |state| {
+        self.write_naming(Lane::Bulk, move |state| {
             state.must_hold(origin.source, origin.tenure)?;
             effects.iter().try_for_each(|effect| state.must_own(effect.partition()))?;
             state.apply(origin, effects)
@@ -173,7 +173,7 @@ impl Store {
     pub async fn finish_poll(&self, end: PollEnd) -> Result<i64, StoreError> {
         // Polls that bring nothing are most of all, and short: many in a commit.
         let lane = if end.kept.has_snapshot() { Lane::Bulk } else { Lane::Hot };
-        self.write(lane, move |state| {
+        self.write_naming(lane, move |state| {
             state.must_hold(end.source, end.tenure)?;
             state.must_own(end.source.0)?;
             state.finish_poll(&end)
@@ -183,12 +183,12 @@ impl Store {
 
     /// The poll was not made: it is due again at `until`.
     pub async fn defer_poll(&self, source: SourceId, until: Timestamp) -> Result<(), StoreError> {
-        self.write(Lane::Hot, move |state| state.defer_poll(source, until)).await
+        self.write_naming(Lane::Hot, move |state| state.defer_poll(source, until)).await
     }
 
     /// The poll was not needed, says the index.
     pub async fn skip_poll(&self, source: SourceId, next: NextPollAt) -> Result<(), StoreError> {
-        self.write(Lane::Hot, move |state| state.skip_poll(source, &next)).await
+        self.write_naming(Lane::Hot, move |state| state.skip_poll(source, &next)).await
     }
 
     /// The home page of a site, if it has never been polled.
@@ -223,7 +223,7 @@ impl Store {
         patience: Duration,
     ) -> Result<Result<Timestamp, Timestamp>, StoreError> {
         let slot = self
-            .write(Lane::Hot, move |state| {
+            .write_naming(Lane::Hot, move |state| {
                 state.must_own(partition(&authority))?;
                 state.reserve(&authority, delay, patience)
             })
@@ -252,7 +252,7 @@ impl Store {
         pause: Duration,
         why: String,
     ) -> Result<(), StoreError> {
-        self.write(Lane::Hot, move |state| {
+        self.write_naming(Lane::Hot, move |state| {
             state.must_own(partition(&authority))?;
             let Some(host) = state.find_host(&authority)? else { return Ok(()) };
             let until = state.steady_ms().saturating_add(hosts::millis(pause));

@@ -154,7 +154,7 @@ impl Store {
     ) -> Result<Vec<Taken>, StoreError> {
         let is_report = items.iter().any(|item| item.known.is_some());
         let lane = if is_report { Lane::Hot } else { Lane::Bulk };
-        self.write(lane, move |state| state.frontier_put(items)).await
+        self.write_naming(lane, move |state| state.frontier_put(items)).await
     }
 
     /// Leases URLs of the queues whose turn it is and that this call has not
@@ -187,7 +187,7 @@ impl Store {
         get: Get,
         progress: Progress,
     ) -> Result<(Vec<Served>, Progress), StoreError> {
-        self.write(Lane::Hot, move |state| state.frontier_get(&get, progress)).await
+        self.write_naming(Lane::Hot, move |state| state.frontier_get(&get, progress)).await
     }
 
     /// Sets something for one queue.

@@ -1,17 +1,16 @@
 //! Making a lease, and saying what was leased: to who asked, and again to who
 //! lost the answer.
 
-use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use super::sql::{OptionalExtension, params};
 
+use super::ending::Lease;
 use super::hosts::{millis, page_text};
 use super::pending::NewLease;
 use super::rows::{UrlRow, reason};
 use super::state::State;
 use super::{StoreError, engine, timestamp};
-use crate::by_id::ById;
 use crate::model::{CrawlId, HostId, Priority, Reason, SiteId, SourceId, UrlId};
 use crate::queue::{Candidate, LeaseBatch, LeaseRequest, Leased, Token};
 
@@ -33,9 +32,6 @@ pub(super) struct Call {
     pub(super) worker: Option<String>,
     pub(super) request_id: Option<String>,
     pub(super) now: i64,
-    /// URLs of the sources met so far: a batch comes from few.
-    pub(super) source_urls: ById<SourceId, Option<String>>,
-    pub(super) site_names: ById<SiteId, Option<String>>,
     secrets: Secrets,
 }
 
@@ -72,8 +68,6 @@ impl Call {
             worker: request.worker.clone(),
             request_id: request.request_id.clone(),
             now,
-            source_urls: ById::default(),
-            site_names: ById::default(),
             secrets: Secrets { bits: [[0; 16]; 32], left: 0 },
         }
     }
@@ -95,7 +89,7 @@ impl State {
     pub(super) fn give(
         &mut self,
         call: &mut Call,
-        row: &UrlRow,
+        row: UrlRow,
         candidate: &Candidate,
         not_before: i64,
     ) -> Result<Leased, StoreError> {
@@ -120,7 +114,18 @@ impl State {
             worker: call.worker.clone(),
             request_id: call.request_id.clone(),
         });
-        Ok(Leased { value, ..self.leased(call, row, token, attempt, not_before, expires_at)? })
+        let leased = self.leased(call, &row, token, attempt, not_before, expires_at)?;
+        let lease = Lease {
+            reason: row.reason,
+            due_s: row.due_s,
+            attempt,
+            leased_at: call.now,
+            expires_at,
+            dirty: 0,
+            secret,
+        };
+        self.at_hand.keep_leased(UrlRow { leased: true, ..row }, lease);
+        Ok(Leased { value, ..leased })
     }
 
     /// What the fetcher is told of a lease.
@@ -139,7 +144,7 @@ impl State {
             None => None,
         };
         let authority = self.host(row.host)?.authority.to_string();
-        let (site, source) = self.names(call, row)?;
+        let (site, source) = self.names(row)?;
         let left = u64::try_from(expires_at - call.now).unwrap_or(0);
         Ok(Leased {
             token,
@@ -169,35 +174,26 @@ impl State {
     }
 
     /// Names of a URL's site and of the source that comes first for it.
-    fn names(
-        &self,
-        call: &mut Call,
-        row: &UrlRow,
-    ) -> Result<(Option<String>, Option<String>), StoreError> {
+    fn names(&mut self, row: &UrlRow) -> Result<(Option<String>, Option<String>), StoreError> {
+        let conn = &self.conn;
         let text = |sql: &str, id: i64| -> Result<Option<String>, StoreError> {
-            self.conn
-                .prepare_cached(sql)
+            conn.prepare_cached(sql)
                 .and_then(|mut query| query.query_row([id], |row| row.get(0)).optional())
                 .map_err(engine)
         };
-        let mut site = None;
-        if let Some(id) = row.site {
-            if let Entry::Vacant(new) = call.site_names.entry(id) {
-                new.insert(text("SELECT name FROM sites WHERE id = ?1", id.0)?);
-            }
-            site = call.site_names.get(&id).cloned().flatten();
-        }
-        let mut source = None;
-        if let Some(id) = row.source {
-            if let Entry::Vacant(new) = call.source_urls.entry(id) {
-                new.insert(text(
-                    "SELECT url FROM sources WHERE id = ?1
-                     /*pg: AND part = (?1 & 255) */",
-                    id.0,
-                )?);
-            }
-            source = call.source_urls.get(&id).cloned().flatten();
-        }
+        let site = |id: SiteId| text("SELECT name FROM sites WHERE id = ?1", id.0);
+        let source = |id: SourceId| {
+            let by_id = "SELECT url FROM sources WHERE id = ?1 /*pg: AND part = (?1 & 255) */";
+            text(by_id, id.0)
+        };
+        let site = match row.site {
+            Some(id) => self.at_hand.site_name(id, || site(id))?,
+            None => None,
+        };
+        let source = match row.source {
+            Some(id) => self.at_hand.source_url(id, || source(id))?,
+            None => None,
+        };
         Ok((site, source))
     }
 

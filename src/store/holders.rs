@@ -112,6 +112,7 @@ impl State {
         adopt: Option<Origin>,
     ) -> Result<(), StoreError> {
         self.pending.spoken_of(url);
+        self.at_hand.forget(url);
         // A pushed URL that a source comes to list becomes that site's.
         let site = adopt.map(|origin| origin.site.0);
         self.conn

@@ -13,7 +13,7 @@ use super::sql::params;
 use super::budget::Asked;
 use super::given::Call;
 use super::hosts::millis;
-use super::rows::{UrlRow, held, read_urls};
+use super::rows::{UrlRow, held, read_url, read_urls};
 use super::state::State;
 use super::{StoreError, engine, timestamp};
 use crate::by_id::ById;
@@ -59,7 +59,6 @@ impl State {
         request: &LeaseRequest,
         is_share: bool,
     ) -> Result<LeaseBatch, StoreError> {
-        self.ahead.stays();
         let crawl = self.known_crawl(&request.crawl)?;
         if !is_share && let Some(again) = self.leased_before(crawl, request)? {
             return Ok(again);
@@ -181,7 +180,7 @@ impl State {
                 Gate::Open => {
                     let before = i64::try_from(taken.leased.len()).unwrap_or(0);
                     let not_before = start + step * before;
-                    taken.leased.push(self.give(call, &row, &candidate, not_before)?);
+                    taken.leased.push(self.give(call, *row, &candidate, not_before)?);
                     claims.push(candidate.claim);
                 }
                 Gate::Held(state) => {
@@ -260,7 +259,8 @@ impl State {
     fn next_rows(&mut self, call: &Call, host: HostId, wanted: usize) -> Result<Heads, StoreError> {
         let candidates = self.next_candidates(call, host, wanted)?;
         let mut rows: Vec<_> =
-            candidates.into_iter().map(|head| (head, self.ahead.take(head.id))).collect();
+            candidates.into_iter().map(|head| (head, self.at_hand.take(head.id))).collect();
+        debug_assert!(self.is_as_in_table(&rows)?, "a row in memory is not the table's");
         let missing: Vec<UrlId> =
             rows.iter().filter(|(_, row)| row.is_none()).map(|(head, _)| head.id).collect();
         if missing.is_empty() {
@@ -277,6 +277,17 @@ impl State {
             *row = found.remove(&head.id).filter(|row| row.is_queued());
         }
         Ok(rows)
+    }
+
+    /// Are rows from memory what the table says? For debug builds.
+    fn is_as_in_table(&self, rows: &Heads) -> Result<bool, StoreError> {
+        let written = rows.iter().filter(|(head, _)| !self.pending.holds(head.id));
+        for row in written.filter_map(|(_, row)| row.as_ref()) {
+            if read_url(&self.conn, row.id)?.as_ref() != Some(&**row) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The next candidates of a host in lease order: from the window's buffer,

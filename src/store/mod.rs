@@ -7,8 +7,8 @@
 //! Who asks for what: `for_polls`, `for_fetchers`, `for_operators`.
 
 mod admit;
-mod ahead;
 mod apply;
+mod at_hand;
 pub mod backup;
 mod budget;
 mod changes;
@@ -387,6 +387,23 @@ impl Store {
             Some(writer) => writer.run(lane, job).await,
             None => Err(StoreError::Refused("the store is open for reading only".to_owned())),
         }
+    }
+
+    /// The same for a job that names each row of a URL that it changes
+    /// ([`at_hand::AtHand::forget`]), and changes no name of a site or source.
+    fn write_naming<T, F>(
+        &self,
+        lane: Lane,
+        job: F,
+    ) -> impl Future<Output = Result<T, StoreError>> + Send
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut State) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.write(lane, |state| {
+            state.at_hand.stays();
+            job(state)
+        })
     }
 
     /// Runs a job over many rows a part at a time, each in a transaction of its

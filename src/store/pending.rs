@@ -66,6 +66,15 @@ impl Pending {
         self.urls.contains(&url)
     }
 
+    /// May anything of a host be gathered and not yet written?
+    fn touches(&self, host: HostId) -> bool {
+        self.gathered.is_some()
+            || self.leases.iter().any(|lease| lease.host == host)
+            || self.ended.iter().any(|ended| ended.place.host == host)
+            || self.places.iter().any(|(place, _)| place.host == host)
+            || self.left.iter().any(|place| place.host == host)
+    }
+
     pub(super) fn lease(&mut self, lease: NewLease) {
         self.urls.insert(lease.url);
         self.leases.push(lease);
@@ -156,6 +165,11 @@ impl State {
             pending.ended.iter().map(|ended| (ended.place.crawl, ended.place.host)),
         );
         Ok(())
+    }
+
+    /// The same where any of it may be of a host whose list is about to be read.
+    pub(super) fn write_pending_of(&mut self, host: HostId) -> Result<(), StoreError> {
+        if self.pending.touches(host) { self.write_pending() } else { Ok(()) }
     }
 
     fn write_left(&self, left: &[Place]) -> sql::Result<()> {

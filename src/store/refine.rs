@@ -8,7 +8,7 @@
 
 use super::sql::params;
 
-use super::rows::{LISTED_WITH_ROWS, UrlRow, held, read_listed};
+use super::rows::{LISTED_WITH_ROWS, LISTED_WITH_VALUED, UrlRow, held, read_listed};
 use super::state::State;
 use super::turns::Place;
 use super::{StoreError, engine, timestamp};
@@ -35,9 +35,13 @@ impl State {
         now_s: i64,
         limit: usize,
     ) -> Result<(), StoreError> {
-        self.write_pending()?;
+        self.write_pending_of(host)?;
         if !self.policy.learns() || self.proof_of_host(host)? <= 0.0 {
-            let (due, extent, next_due) = self.due_of_host(crawl, host, now_s, limit, &[])?;
+            let (due, extent, next_due) = if self.at_hand.has_room(limit) {
+                self.due_with_rows(crawl, host, now_s, limit)?
+            } else {
+                self.due_of_host(crawl, host, now_s, limit, &[])?
+            };
             self.window(crawl).refill(host, &due, extent, next_due);
             return Ok(());
         }
@@ -89,7 +93,7 @@ impl State {
         let as_listed = Candidate::as_listed(listed.id, listed.host, listed.band, listed.due_at);
         let Some(row) = row else { return Ok(Some(as_listed)) };
         let Some(valued) = self.valued_at(&row, now_s)? else {
-            self.ahead.keep(row);
+            self.at_hand.keep(row);
             return Ok(Some(as_listed));
         };
         let (now, price) = (timestamp(now_s.saturating_mul(1000)), valued.price);
@@ -109,8 +113,33 @@ impl State {
             true => Claim::Worth,
         };
         let score = worth.score(price);
-        self.ahead.keep(row);
+        self.at_hand.keep(row);
         Ok(Some(listed.valued(score, claim)))
+    }
+
+    /// The head of a host's list as [`Self::due_of_host`] reads it, whose rows are
+    /// at hand from then on.
+    fn due_with_rows(
+        &mut self,
+        crawl: CrawlId,
+        host: HostId,
+        now_s: i64,
+        limit: usize,
+    ) -> Result<(Vec<Candidate>, Extent, Option<i64>), StoreError> {
+        let listed = (crawl, host);
+        let (due, extent, next_due) =
+            self.walk_due(&LISTED_WITH_ROWS, listed, now_s, limit, &[], |row| {
+                let (place, url) = read_listed(row, crawl, host)?;
+                Ok((place.candidate(), url))
+            })?;
+        let mut candidates = Vec::with_capacity(due.len());
+        for (candidate, row) in due {
+            candidates.push(candidate);
+            if let Some(row) = row {
+                self.at_hand.keep(row);
+            }
+        }
+        Ok((candidates, extent, next_due))
     }
 
     /// The head of a host's list as [`Self::due_of_host`] reads it, with the rows
@@ -123,7 +152,7 @@ impl State {
         now_s: i64,
         limit: usize,
     ) -> Result<Head, StoreError> {
-        self.walk_due(&LISTED_WITH_ROWS, (crawl, host), now_s, limit, &[], |row| {
+        self.walk_due(&LISTED_WITH_VALUED, (crawl, host), now_s, limit, &[], |row| {
             let (place, url) = read_listed(row, crawl, host)?;
             Ok((place.candidate(), url))
         })

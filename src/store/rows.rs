@@ -33,7 +33,7 @@ pub(super) mod held {
 }
 
 /// A URL as effects need it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct UrlRow {
     pub(super) id: UrlId,
     pub(super) crawl: CrawlId,
@@ -145,18 +145,24 @@ static LEASED: LazyLock<Many> = LazyLock::new(|| {
 
 /// A host's list below a band, with the rows of those whose value is to be
 /// taken anew.
-pub(super) static LISTED_WITH_ROWS: LazyLock<String> = LazyLock::new(|| {
+pub(super) static LISTED_WITH_VALUED: LazyLock<String> =
+    LazyLock::new(|| listed_with("q.valued = 1"));
+
+/// The same with the rows of all.
+pub(super) static LISTED_WITH_ROWS: LazyLock<String> = LazyLock::new(|| listed_with("1 = 1"));
+
+fn listed_with(joined: &str) -> String {
     format!(
         "SELECT q.band, q.due_s, q.url_id, q.site_id, q.valued, {COLUMNS}
          FROM queue q
-         LEFT JOIN urls u ON q.valued = 1 AND u.id = q.url_id /*pg: AND u.part = q.part */
-         LEFT JOIN feedback f ON q.valued = 1 AND f.url_id = q.url_id /*pg: AND f.part = q.part */
+         LEFT JOIN urls u ON {joined} AND u.id = q.url_id /*pg: AND u.part = q.part */
+         LEFT JOIN feedback f ON {joined} AND f.url_id = q.url_id /*pg: AND f.part = q.part */
          WHERE q.crawl_id = ?1 AND q.host_id = ?2 /*pg: AND q.part = (?2 & 255) */
              AND /*lite*/ q.band < ?6 /*end*/
              /*pg: q.band <= ?6 AND (q.band < ?6 OR (q.due_s, q.url_id) > (?3, ?4)) */
          ORDER BY q.band DESC, q.due_s, q.url_id /*pg: LIMIT ?5 */"
     )
-});
+}
 
 impl State {
     /// A URL row by number.
@@ -238,6 +244,7 @@ impl State {
 
     /// Writes the place of a URL of which nothing else is kept.
     fn write_place(&mut self, url: UrlId, reason: Reason, band: u8) -> Result<(), StoreError> {
+        self.at_hand.forget(url);
         if let Some(changed) = self.pending.changed(url) {
             changed.place = Some((reason, band));
             return Ok(());
@@ -266,6 +273,7 @@ impl State {
         attempt: u32,
         record: &Record,
     ) -> Result<(), StoreError> {
+        self.at_hand.forget(place.url);
         if self.pending.gathered.is_some() {
             let record = record.clone();
             self.pending.keep(EndedLease { place, state, reason, attempt, record });
@@ -298,6 +306,7 @@ impl State {
     ) -> Result<bool, StoreError> {
         let now_s = self.steady_ms().div_euclid(1000);
         if row.leased {
+            self.at_hand.forget(row.id);
             // What was asked for is not forgotten over a lesser reason.
             return self
                 .conn
@@ -386,7 +395,8 @@ pub(super) fn read_leased(
     LEASED.query(conn, tokens, |token, values| values.bind(token.url.0), read).map_err(engine)
 }
 
-/// A row of [`LISTED_WITH_ROWS`]: its place, and the URL as it is in the queue.
+/// A row of [`LISTED_WITH_VALUED`] or [`LISTED_WITH_ROWS`]: its place, and the URL
+/// as it is in the queue.
 pub(super) fn read_listed(
     row: &Row<'_>,
     crawl: CrawlId,
@@ -396,7 +406,8 @@ pub(super) fn read_listed(
     let place = read_place(row, crawl, host)?;
     let is_joined = row.get_ref(PLACE)? != ValueRef::Null;
     let url = if is_joined { Some(Box::new(read_row(row, PLACE)?)) } else { None };
-    Ok((place, url))
+    // One that is held back is looked at closely when it is leased.
+    Ok((place, url.filter(|url| url.is_queued())))
 }
 
 /// Reads [`COLUMNS`], the first of which stands at `at`; of leases they say

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::sql::{OptionalExtension, params};
 use jiff::Timestamp;
 
+use super::at_hand::Out;
 use super::budget::Ledger;
 use super::ending::{End, Lease};
 use super::hosts::millis;
@@ -34,7 +35,7 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
 const REAP: i64 = 1_000;
 
 /// Leases that one call is about, by URL.
-pub(super) type LeasedRows = ById<UrlId, (UrlRow, Lease)>;
+pub(super) type LeasedRows = ById<UrlId, Out>;
 
 impl State {
     /// Settles leases; one result each, in order.
@@ -42,14 +43,14 @@ impl State {
         &mut self,
         settlements: Vec<Settlement>,
     ) -> Result<Vec<TokenResult>, StoreError> {
-        self.ahead.stays();
         let tokens: Vec<Token> = settlements.iter().map(|settlement| settlement.token).collect();
         let mut leased = self.read_leases(&tokens)?;
         let mut times: ById<CrawlId, Vec<Duration>> = ById::default();
         let results = settlements.into_iter().map(|settlement| {
             let token = settlement.token;
             let current = self.current_of(&mut leased, token)?;
-            let Some((row, lease)) = current else { return self.past_token(token, End::Settled) };
+            let Some(current) = current else { return self.past_token(token, End::Settled) };
+            let (row, lease) = *current;
             let held = self.steady_ms().abs_diff(lease.leased_at);
             times.entry(row.crawl).or_default().push(Duration::from_millis(held));
             self.settle_one(settlement, row, &lease)
@@ -168,24 +169,30 @@ impl State {
         tokens: &[Token],
         ttl: Duration,
     ) -> Result<Vec<TokenResult>, StoreError> {
-        self.ahead.stays();
-        let leased = self.read_leases(tokens)?;
-        tokens.iter().map(|token| self.extend_one(&leased, *token, ttl)).collect()
+        let mut leased = self.read_leases(tokens)?;
+        let results = tokens.iter().map(|token| self.extend_one(&mut leased, *token, ttl));
+        let results = results.collect::<Result<_, _>>()?;
+        for (row, lease) in leased.into_values().map(|out| *out) {
+            self.at_hand.keep_leased(row, lease);
+        }
+        Ok(results)
     }
 
     fn extend_one(
         &mut self,
-        leased: &LeasedRows,
+        leased: &mut LeasedRows,
         token: Token,
         ttl: Duration,
     ) -> Result<TokenResult, StoreError> {
-        if !self.is_current(leased, token) {
+        let is_current = self.is_current(leased, token);
+        let current = leased.get_mut(&token.url).filter(|_| is_current);
+        let Some(current) = current else {
             return match self.past_token(token, End::Settled)? {
                 TokenResult::Unknown => Ok(TokenResult::Unknown),
                 // Settled or not: the caller must not think that it holds it.
                 TokenResult::Ok | TokenResult::Stale => Ok(TokenResult::Stale),
             };
-        }
+        };
         let until = self.steady_ms().saturating_add(millis(ttl));
         self.conn
             .prepare_cached(
@@ -194,6 +201,7 @@ impl State {
             )
             .and_then(|mut update| update.execute(params![token.url.0, until]))
             .map_err(engine)?;
+        current.1.expires_at = until;
         Ok(TokenResult::Ok)
     }
 
@@ -203,7 +211,6 @@ impl State {
         tokens: &[Token],
         after: Duration,
     ) -> Result<Vec<TokenResult>, StoreError> {
-        self.ahead.stays();
         let mut leased = self.read_leases(tokens)?;
         tokens.iter().map(|token| self.release_one(&mut leased, *token, after)).collect()
     }
@@ -214,9 +221,10 @@ impl State {
         token: Token,
         after: Duration,
     ) -> Result<TokenResult, StoreError> {
-        let Some((row, lease)) = self.current_of(leased, token)? else {
+        let Some(current) = self.current_of(leased, token)? else {
             return self.past_token(token, End::Released);
         };
+        let (row, lease) = *current;
         let back = recrawl::later(timestamp(self.steady_ms()), after);
         let was_due = timestamp(lease.due_s.saturating_mul(1000));
         let due = if after.is_zero() { was_due } else { back };
@@ -246,7 +254,7 @@ impl State {
         let tokens: Vec<Token> =
             expired.iter().map(|(id, secret)| Token { url: UrlId(*id), secret: *secret }).collect();
         let (mut dead, now_s) = (0, now.div_euclid(1000));
-        for (row, lease) in self.read_leases(&tokens)?.into_values() {
+        for (row, lease) in self.read_leases(&tokens)?.into_values().map(|out| *out) {
             let bounds = self.policy.of(row.site).bounds.clone();
             let mut fate =
                 recrawl::after_expiry(timestamp(now), &row.known(lease.attempt, now_s), &bounds);
@@ -260,12 +268,31 @@ impl State {
     }
 
     /// The leases of the URLs that tokens name.
-    pub(super) fn read_leases(&self, tokens: &[Token]) -> Result<LeasedRows, StoreError> {
+    pub(super) fn read_leases(&mut self, tokens: &[Token]) -> Result<LeasedRows, StoreError> {
         let mut leased = LeasedRows::default();
-        read_leased(&self.conn, tokens, |row, lease| {
-            leased.insert(row.id, (row, lease));
-        })?;
+        for token in tokens {
+            leased.extend(self.at_hand.take_leased(token.url).map(|out| (token.url, out)));
+        }
+        debug_assert!(self.is_as_leased(&leased)?, "a lease in memory is not the table's");
+        let missing: Vec<Token> =
+            tokens.iter().copied().filter(|token| !leased.contains_key(&token.url)).collect();
+        if !missing.is_empty() {
+            read_leased(&self.conn, &missing, |row, lease| {
+                leased.insert(row.id, Box::new((row, lease)));
+            })?;
+        }
         Ok(leased)
+    }
+
+    /// Are leases from memory what the tables say? For debug builds.
+    fn is_as_leased(&self, leased: &LeasedRows) -> Result<bool, StoreError> {
+        let written = leased.keys().filter(|url| !self.pending.holds(**url));
+        let tokens: Vec<Token> = written.map(|url| Token { url: *url, secret: [0; 16] }).collect();
+        let mut same = 0;
+        read_leased(&self.conn, &tokens, |row, lease| {
+            same += usize::from(leased.get(&row.id).is_some_and(|out| **out == (row, lease)));
+        })?;
+        Ok(same == tokens.len())
     }
 
     /// The lease that a token names, while it lasts, and its URL; of those that
@@ -275,7 +302,7 @@ impl State {
         &mut self,
         leased: &mut LeasedRows,
         token: Token,
-    ) -> Result<Option<(UrlRow, Lease)>, StoreError> {
+    ) -> Result<Option<Out>, StoreError> {
         if self.pending.holds(token.url) {
             self.write_pending()?;
             leased.remove(&token.url);
@@ -287,7 +314,7 @@ impl State {
 
     fn is_current(&self, leased: &LeasedRows, token: Token) -> bool {
         let now = self.steady_ms();
-        let lease = leased.get(&token.url).map(|(_, lease)| lease);
+        let lease = leased.get(&token.url).map(|out| &out.1);
         lease.is_some_and(|lease| lease.secret == token.secret && lease.expires_at > now)
     }
 

@@ -17,6 +17,7 @@ mod set;
 mod text;
 mod values;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use rusqlite::types::{FromSql, Value, ValueRef};
@@ -105,9 +106,10 @@ impl Connection {
 
     /// Runs a statement without parameters; on a server an error comes with the
     /// next one.
-    pub(super) fn send(&self, sql: &'static str) -> Result<()> {
+    pub(super) fn send(&self, sql: impl Into<Cow<'static, str>>) -> Result<()> {
+        let sql = sql.into();
         match self {
-            Self::Embedded(conn) => Ok(conn.execute_batch(sql)?),
+            Self::Embedded(conn) => run(conn, &sql),
             Self::Server(session) => session.send_batch(sql),
         }
     }
@@ -115,7 +117,7 @@ impl Connection {
     /// Begins a transaction that writes.
     pub(super) fn begin(&self) -> Result<()> {
         match self {
-            Self::Embedded(conn) => Ok(conn.execute_batch("BEGIN IMMEDIATE")?),
+            Self::Embedded(conn) => run(conn, "BEGIN IMMEDIATE"),
             Self::Server(session) => session.begin("BEGIN"),
         }
     }
@@ -134,7 +136,7 @@ impl Connection {
     /// Ends a transaction; what it wrote stands.
     pub(super) fn commit(&self) -> Result<()> {
         match self {
-            Self::Embedded(conn) => Ok(conn.execute_batch("COMMIT")?),
+            Self::Embedded(conn) => run(conn, "COMMIT"),
             Self::Server(session) => session.commit(),
         }
     }
@@ -196,6 +198,12 @@ impl Connection {
             Self::Server(session) => Some(session),
         }
     }
+}
+
+/// Runs one statement without parameters, of the few that come with each job:
+/// kept prepared, since reading them is most of what they cost.
+fn run(conn: &rusqlite::Connection, sql: &str) -> Result<()> {
+    Ok(conn.prepare_cached(sql)?.execute(()).map(|_| ())?)
 }
 
 /// A statement of either engine.

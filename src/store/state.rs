@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::sql::{Connection, OptionalExtension, params};
 
-use super::ahead::Ahead;
+use super::at_hand::AtHand;
 use super::checkpoint::LogKeeper;
 use super::claim::Claim;
 use super::home::Home;
@@ -76,8 +76,8 @@ pub(super) struct State {
     pub(super) hosts: Hosts,
     pub(super) crawls: ById<CrawlId, Crawl>,
     pub(super) windows: ById<CrawlId, Window>,
-    /// Rows of what the windows hold.
-    pub(super) ahead: Ahead,
+    /// Rows of what the windows hold and of what is leased.
+    pub(super) at_hand: AtHand,
     /// What the job that runs has yet to write.
     pub(super) pending: Pending,
     /// Changes to the counts of hosts' queues, written once a job.
@@ -138,7 +138,7 @@ impl State {
             hosts: Hosts::default(),
             crawls: ById::default(),
             windows: ById::default(),
-            ahead: Ahead::default(),
+            at_hand: AtHand::default(),
             pending: Pending::default(),
             deltas: TurnDeltas::default(),
             paused_sites: IdSet::default(),
@@ -258,7 +258,7 @@ impl State {
         self.deltas = TurnDeltas::default();
         self.hosts = Hosts::default();
         self.windows.clear();
-        self.ahead.clear();
+        self.at_hand.clear();
         self.site_hosts.clear();
         self.robots_known.clear();
         self.lookup.reload(&self.conn).map_err(engine)?;

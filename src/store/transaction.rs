@@ -5,6 +5,7 @@
 //! the next transaction. A transaction that the engine has taken back by itself,
 //! as it may when it cannot write, is given up whole.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use super::claim::Claim;
@@ -12,11 +13,16 @@ use super::learn::Learning;
 use super::sql::Session;
 use super::state::State;
 use super::turns::TurnDeltas;
+use super::writer::Lane;
 use super::{StoreError, engine, log_order, server};
 use crate::queue::window::Window;
 
 /// The same trouble is said again after this.
 const SAY_AGAIN: Duration = Duration::from_secs(1);
+
+/// After a transaction was given up, the jobs of so many wait for their writes,
+/// so that one that cannot be written fails alone when it comes again.
+const CAREFUL: u32 = 64;
 
 /// What went wrong and is to be made good.
 #[derive(Debug, Default)]
@@ -27,6 +33,8 @@ pub(super) struct Trouble {
     pub(super) is_full: bool,
     /// When it was last said that no transaction could be begun.
     said: Option<Instant>,
+    /// Transactions to come in which each job waits for its writes.
+    careful: u32,
 }
 
 impl Trouble {
@@ -44,6 +52,7 @@ impl State {
     pub(super) fn begin(&mut self) -> Result<(), StoreError> {
         self.forget_lessons();
         self.kept_jobs = 0;
+        self.trouble.careful = self.trouble.careful.saturating_sub(1);
         self.connect_again()?;
         let begun = self.begin_informed();
         if matches!(begun, Err(StoreError::Away(_))) {
@@ -187,6 +196,7 @@ impl State {
     /// Takes back the whole transaction, which may have ended already.
     pub(super) fn give_up(&mut self, why: &StoreError) {
         self.trouble.is_full |= *why == StoreError::Full;
+        self.trouble.careful = CAREFUL;
         if !self.conn.is_autocommit() {
             // Where even this fails, so does the next transaction.
             let _ = self.conn.rollback();
@@ -222,47 +232,62 @@ impl State {
     pub(super) fn savepoint(&mut self) -> Result<(), StoreError> {
         self.written_before_job = self.conn.total_changes();
         self.learning.begin_job();
-        self.ahead.begin_job();
+        self.at_hand.begin_job();
         // The engine itself takes a transaction back when the disk fails it.
         match (self.kept_jobs > 0, self.conn.is_autocommit()) {
-            (true, false) => self.conn.send("SAVEPOINT job").map_err(engine),
+            (true, false) => {
+                self.conn.send(format!("SAVEPOINT {}", self.job_name())).map_err(engine)
+            }
             (true, true) => Err(StoreError::Engine("the transaction was taken back".to_owned())),
             (false, false) => Ok(()),
             (false, true) => self.begin_as_owner(),
         }
     }
 
-    /// Keeps the writes of the job that just ran.
-    pub(super) fn keep(&mut self) -> Result<(), StoreError> {
-        self.ahead.end_job();
-        let settled = self.write_pending().and_then(|()| self.flush_deltas());
-        if settled.is_err() {
-            self.take_back()?;
-            return settled;
+    /// The savepoint of the job that runs. Each has a name of its own: where a
+    /// write of an earlier job fails on the server, none that was asked for later
+    /// is there to go back to.
+    fn job_name(&self) -> Cow<'static, str> {
+        if self.conn.embedded().is_some() {
+            return "job".into();
         }
-        // A write that failed is the failure of this job, and of no later one.
-        let written = self.conn.flush().map_err(engine);
-        if written.is_err() {
+        format!("job_{}", self.kept_jobs).into()
+    }
+
+    /// Keeps the writes of the job that just ran, or says in the result why it was
+    /// taken back alone. Of a job in the hot lane a server need not say at once that
+    /// it has written them: should that fail, so does the commit, and with it all
+    /// who ride along.
+    pub(super) fn keep(&mut self, lane: Lane) -> Result<Result<(), StoreError>, StoreError> {
+        self.at_hand.end_job();
+        let mut written = self.write_pending().and_then(|()| self.flush_deltas());
+        if written.is_ok() && (lane == Lane::Bulk || self.trouble.careful > 0) {
+            // A write that failed is the failure of this job, and of no later one.
+            written = self.conn.flush().map_err(engine);
+        }
+        if let Err(error) = written {
             self.take_back()?;
-            return written;
+            // Where the disk is full nobody's writes can be relied on.
+            let is_alone = error != StoreError::Full && !error.is_fatal();
+            return if is_alone { Ok(Err(error)) } else { Err(error) };
         }
         if self.kept_jobs > 0 {
-            self.conn.send("RELEASE job").map_err(engine)?;
+            self.conn.send(format!("RELEASE {}", self.job_name())).map_err(engine)?;
         }
         self.sums.keep();
         self.kept_jobs += 1;
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Takes back the writes of the job that just ran, and what memory took
     /// over from them.
     pub(super) fn take_back(&mut self) -> Result<(), StoreError> {
         self.learning.take_back();
-        self.ahead.clear();
+        self.at_hand.clear();
         self.pending.clear();
         self.sums.take_back();
         if self.kept_jobs > 0 {
-            self.conn.rollback_to("job").map_err(engine)?;
+            self.conn.rollback_to(&self.job_name()).map_err(engine)?;
         } else {
             if !self.conn.is_autocommit() {
                 self.conn.rollback().map_err(engine)?;

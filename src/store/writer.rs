@@ -49,9 +49,12 @@ type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 type Job =
     Box<dyn FnOnce(Result<&mut State, StoreError>) -> (Result<(), StoreError>, Answer) + Send>;
 
+/// A job, the lane it waits in, and its place there.
+type Waiting = (Job, Lane, OwnedSemaphorePermit);
+
 struct Lanes {
-    hot: VecDeque<(Job, OwnedSemaphorePermit)>,
-    bulk: VecDeque<(Job, OwnedSemaphorePermit)>,
+    hot: VecDeque<Waiting>,
+    bulk: VecDeque<Waiting>,
     closed: bool,
 }
 
@@ -114,8 +117,8 @@ impl Writer {
                 return Err(self.why_closed());
             }
             match lane {
-                Lane::Hot => lanes.hot.push_back((boxed, permit)),
-                Lane::Bulk => lanes.bulk.push_back((boxed, permit)),
+                Lane::Hot => lanes.hot.push_back((boxed, lane, permit)),
+                Lane::Bulk => lanes.bulk.push_back((boxed, lane, permit)),
             }
         }
         self.shared.arrived.notify_one();
@@ -184,7 +187,7 @@ fn work(shared: &Shared, state: &mut State) {
 
 /// The jobs of the next transaction; empty when it is time to tend the
 /// indexes, `None` when closed and drained.
-fn next_group(shared: &Shared) -> Option<Vec<(Job, OwnedSemaphorePermit)>> {
+fn next_group(shared: &Shared) -> Option<Vec<Waiting>> {
     let mut lanes = lock(&shared.lanes);
     if lanes.hot.is_empty() && lanes.bulk.is_empty() {
         if lanes.closed {
@@ -200,15 +203,11 @@ fn next_group(shared: &Shared) -> Option<Vec<(Job, OwnedSemaphorePermit)>> {
 }
 
 /// `Err` means that nothing may be written any more.
-fn commit_group(
-    state: &mut State,
-    group: Vec<(Job, OwnedSemaphorePermit)>,
-    shared: &Shared,
-) -> Result<(), StoreError> {
+fn commit_group(state: &mut State, group: Vec<Waiting>, shared: &Shared) -> Result<(), StoreError> {
     let started = Instant::now();
     if let Err(error) = state.begin() {
         state.trouble.say_not_begun(&error);
-        for (job, permit) in group {
+        for (job, _, permit) in group {
             drop(permit);
             job(Err(error.clone())).1(Ok(()));
         }
@@ -218,10 +217,10 @@ fn commit_group(
     let mut waiting: VecDeque<_> = group.into();
     // Why there is no transaction any more, should it come to that.
     let mut lost: Option<StoreError> = None;
-    while let Some((job, permit)) = waiting.pop_front() {
+    while let Some((job, lane, permit)) = waiting.pop_front() {
         answers.push(match &lost {
             Some(error) => job(Err(error.clone())).1,
-            None => run_job(state, job, &mut lost),
+            None => run_job(state, job, lane, &mut lost),
         });
         drop(permit);
         if waiting.is_empty() && lost.is_none() && started.elapsed() < GROUP_TIME {
@@ -256,7 +255,7 @@ fn unless_fatal(error: StoreError) -> Result<(), StoreError> {
 
 /// Runs one job in its own savepoint. `lost` hears why the transaction is no
 /// more, if that is so: an engine that fails to write may end it by itself.
-fn run_job(state: &mut State, job: Job, lost: &mut Option<StoreError>) -> Answer {
+fn run_job(state: &mut State, job: Job, lane: Lane, lost: &mut Option<StoreError>) -> Answer {
     if let Err(error) = state.savepoint() {
         *lost = Some(error.clone());
         return job(Err(error)).1;
@@ -269,13 +268,14 @@ fn run_job(state: &mut State, job: Job, lost: &mut Option<StoreError>) -> Answer
         (Err(StoreError::Engine("a job panicked".to_owned())), nobody)
     });
     let ended = match &keep {
-        Ok(()) => state.keep(),
-        Err(_) => state.take_back(),
+        Ok(()) => state.keep(lane),
+        Err(_) => state.take_back().map(Ok),
     };
     match (keep, ended) {
         (Err(error), _) if error.is_fatal() => *lost = Some(error),
         (keep, Err(error)) => *lost = Some(keep.err().unwrap_or(error)),
-        (_, Ok(())) => {}
+        (_, Ok(Err(error))) => return Box::new(|committed| answer(committed.and(Err(error)))),
+        (_, Ok(Ok(()))) => {}
     }
     answer
 }

@@ -3,6 +3,7 @@
 mod killed;
 mod owners;
 mod plans;
+mod refused;
 mod shared;
 mod stream;
 mod three;

@@ -68,7 +68,6 @@ impl State {
         get: &Get,
         progress: Progress,
     ) -> Result<(Vec<Served>, Progress), StoreError> {
-        self.ahead.stays();
         self.return_expired()?;
         let mut serving = Serving { get, leased: Vec::new(), passed: Vec::new(), progress };
         if !self.frontier.active || serving.is_full() {
@@ -265,7 +264,7 @@ impl State {
             })
             .map_err(engine)?;
         let mut dead = 0;
-        for (row, lease) in self.read_leases(&tokens)?.into_values() {
+        for (row, lease) in self.read_leases(&tokens)?.into_values().map(|out| *out) {
             let given_up = lease.attempt >= self.policy.of(row.site).bounds.max_attempts;
             let due = timestamp(lease.due_s.saturating_mul(1000));
             let fate = if given_up {

@@ -278,6 +278,7 @@ impl State {
         getrandom::fill(&mut secret)
             .map_err(|e| StoreError::Engine(format!("no randomness: {e}")))?;
         for Reported { row, .. } in reports {
+            self.at_hand.forget(row.id);
             if row.leased {
                 // One that has just expired, and was not yet taken back, counts.
                 self.conn
@@ -291,8 +292,6 @@ impl State {
             }
             if row.is_queued() {
                 self.dequeue(row.place())?;
-                // What waits in memory is not its row any more.
-                self.ahead.take(row.id);
             }
             self.pending.lease(NewLease {
                 url: row.id,
@@ -330,6 +329,7 @@ impl State {
     /// A URL that a client made known is not removed because no source lists it any
     /// more: says whether it is one, and lets it go from its last source.
     pub(in super::super) fn keep_pushed(&mut self, id: UrlId) -> Result<bool, StoreError> {
+        self.at_hand.forget(id);
         self.conn
             .prepare_cached(
                 "UPDATE urls SET source_id = NULL WHERE id = ?1 /*pg: AND part = (?1 & 255) */

@@ -4,6 +4,7 @@
 //! has threads of its own for that. A connection that broke, or from which no
 //! answer came in time, is not used again; who holds it makes another.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::error::Error as _;
@@ -204,9 +205,10 @@ impl Session {
     }
 
     /// Has what was sent go to the server now, which works on it while more is
-    /// made ready here; its answers are still left for later.
-    fn set_off(&self) {
-        let (Some(runtime), false) = (&self.runtime, self.is_broken()) else { return };
+    /// made ready here; its answers are still left for later. Says whether any of
+    /// it is known to have failed, on the server or before it came there.
+    fn set_off(&self) -> bool {
+        let (Some(runtime), false) = (&self.runtime, self.is_broken()) else { return false };
         let mut waiting = self.waiting.borrow_mut();
         let over = runtime.block_on(async {
             // The first look at each is what sends it, in this order.
@@ -220,11 +222,14 @@ impl Session {
             over
         });
         // What is over already is not asked again.
+        let mut has_failed = false;
         for (answer, over) in waiting.iter_mut().zip(over) {
             if let Poll::Ready(result) = over {
+                has_failed |= result.is_err();
                 *answer = Box::pin(std::future::ready(result));
             }
         }
+        has_failed
     }
 
     /// Runs a statement whose parameters are columns, for what it answers.
@@ -304,15 +309,21 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn send_batch(&self, sql: &'static str) -> Result<()> {
-        let client = Arc::clone(&self.client);
-        self.leave(Box::pin(async move { client.batch_execute(sql).await }))
+    pub(super) fn send_batch(&self, sql: impl Into<Cow<'static, str>>) -> Result<()> {
+        let (client, sql) = (Arc::clone(&self.client), sql.into());
+        self.leave(Box::pin(async move { client.batch_execute(&sql).await }))
     }
 
-    /// Ends the transaction. One in which anything failed is refused and still
-    /// open: the server would take it back, and call that no error.
+    /// Ends the transaction. One in which anything is known to have failed is
+    /// refused, and still open: the server would take it back, and call that no
+    /// error. Where something does that was sent and not yet answered, it takes it
+    /// back, and that is the error.
     pub(super) fn commit(&self) -> Result<()> {
-        self.flush()?;
+        // One that never came to the server does not keep it from committing.
+        if self.is_aborted.get() || self.set_off() {
+            self.flush()?;
+            return Err(Error::Aborted);
+        }
         self.in_transaction.set(false);
         self.batch("COMMIT")
     }

@@ -1,0 +1,133 @@
+//! What leasing and settling would else read again and again: rows of URLs that
+//! wait in a window, rows that are leased, and names of sites and sources.
+//!
+//! Keeps: what is here is what the tables say. Jobs that name each row of a URL
+//! that they change, by [`AtHand::forget`], say so of themselves at their start
+//! ([`AtHand::stays`]); at the end of any other all that is here goes. Only jobs
+//! of the first kind are given rows. In debug builds each row that is given
+//! out is compared with the table's. Memory is bounded.
+
+use super::StoreError;
+use super::ending::Lease;
+use super::rows::UrlRow;
+use crate::by_id::ById;
+use crate::model::{SiteId, SourceId, UrlId};
+
+/// Waiting rows kept at most, about 300 bytes each; with more, all are read
+/// again when needed.
+const WAITING: usize = 32_768;
+/// Leased rows kept at most, about 400 bytes each; others are read again when
+/// their lease ends.
+const LEASED: usize = 32_768;
+/// Names kept at most of each kind; with more, all are read again.
+const NAMES: usize = 4_096;
+
+/// A URL that is leased, and its lease.
+pub(super) type Out = Box<(UrlRow, Lease)>;
+
+/// Rows and names, by number.
+#[derive(Default)]
+pub(super) struct AtHand {
+    waiting: ById<UrlId, Box<UrlRow>>,
+    leased: ById<UrlId, Out>,
+    sites: ById<SiteId, Option<String>>,
+    sources: ById<SourceId, Option<String>>,
+    stays: bool,
+}
+
+impl AtHand {
+    /// A job begins, which may change any row.
+    pub(super) fn begin_job(&mut self) {
+        self.stays = false;
+    }
+
+    /// The job that runs names each row of a URL that it changes, or takes it
+    /// from here, and changes no name.
+    pub(super) fn stays(&mut self) {
+        self.stays = true;
+    }
+
+    /// The job has ended.
+    pub(super) fn end_job(&mut self) {
+        if !self.stays {
+            self.clear();
+        }
+    }
+
+    /// The row of a URL, or its lease, is about to change.
+    pub(super) fn forget(&mut self, url: UrlId) {
+        self.waiting.remove(&url);
+        self.leased.remove(&url);
+    }
+
+    /// Is there room for so many more rows of URLs that are in the queue?
+    pub(super) fn has_room(&self, rows: usize) -> bool {
+        self.waiting.len() + rows <= WAITING
+    }
+
+    /// Keeps the row of a URL that is in the queue.
+    pub(super) fn keep(&mut self, row: Box<UrlRow>) {
+        if self.waiting.len() >= WAITING {
+            self.waiting.clear();
+        }
+        self.waiting.insert(row.id, row);
+    }
+
+    /// The row of a URL that is about to leave the queue.
+    pub(super) fn take(&mut self, url: UrlId) -> Option<Box<UrlRow>> {
+        if self.stays { self.waiting.remove(&url) } else { None }
+    }
+
+    /// Keeps a URL that has just been leased.
+    pub(super) fn keep_leased(&mut self, row: UrlRow, lease: Lease) {
+        if self.leased.len() < LEASED {
+            self.leased.insert(row.id, Box::new((row, lease)));
+        }
+    }
+
+    /// A leased URL, whose lease is about to end, or else to be kept once more.
+    pub(super) fn take_leased(&mut self, url: UrlId) -> Option<Out> {
+        if self.stays { self.leased.remove(&url) } else { None }
+    }
+
+    /// The name of a site, as `read` finds it.
+    pub(super) fn site_name(
+        &mut self,
+        site: SiteId,
+        read: impl FnOnce() -> Result<Option<String>, StoreError>,
+    ) -> Result<Option<String>, StoreError> {
+        named(&mut self.sites, site, read)
+    }
+
+    /// The URL of a source, as `read` finds it.
+    pub(super) fn source_url(
+        &mut self,
+        source: SourceId,
+        read: impl FnOnce() -> Result<Option<String>, StoreError>,
+    ) -> Result<Option<String>, StoreError> {
+        named(&mut self.sources, source, read)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.waiting.clear();
+        self.leased.clear();
+        self.sites.clear();
+        self.sources.clear();
+    }
+}
+
+fn named<K: std::hash::Hash + Eq>(
+    names: &mut ById<K, Option<String>>,
+    id: K,
+    read: impl FnOnce() -> Result<Option<String>, StoreError>,
+) -> Result<Option<String>, StoreError> {
+    if let Some(name) = names.get(&id) {
+        return Ok(name.clone());
+    }
+    if names.len() >= NAMES {
+        names.clear();
+    }
+    let name = read()?;
+    names.insert(id, name.clone());
+    Ok(name)
+}

@@ -106,6 +106,14 @@ impl Clock {
         }
     }
 
+    /// What the wall clock will show at a time that [`Self::steady`] will show, unless
+    /// it is stepped until then: for times that are kept beside others of the
+    /// wall clock.
+    pub fn wall_at(&self, steady: Timestamp) -> Timestamp {
+        let ahead = steady.duration_since(self.steady());
+        self.now().saturating_add(ahead).unwrap_or(steady)
+    }
+
     /// How long this machine has been up by the clock that steady time moves
     /// by, and since which boot: what two runs on one boot have in common,
     /// whatever became of the wall clock in between. `None` where the system

@@ -145,6 +145,13 @@ impl SiteRules {
         !self.is_own_host(source) && !are_twins(source, &self.origin)
     }
 
+    /// May what is meant for the site be told there: on a host of its own, and not
+    /// without https where the site has it?
+    pub fn is_confidant(&self, url: &Url) -> bool {
+        let is_open = url.scheme() != "https" && self.origin.scheme() == "https";
+        !self.is_foreign(url) && !is_open
+    }
+
     fn is_own_host(&self, url: &Url) -> bool {
         if url.origin() == self.origin.origin() {
             return true;

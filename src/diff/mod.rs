@@ -251,11 +251,13 @@ impl Diff {
         }
         let mut next = *was;
         let slot = position(self.next.len());
-        if !absences.count {
-            self.next.push(next);
+        if matches!(was.row, Row::Rejected(_)) {
+            // Listed again, it is judged again. Kept while absences do not count,
+            // it would pile up where no document is ever read to its end.
             return;
         }
-        if matches!(was.row, Row::Rejected(_)) {
+        if !absences.count {
+            self.next.push(next);
             return;
         }
         self.missing += 1;

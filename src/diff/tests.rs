@@ -158,6 +158,22 @@ fn only_what_the_quota_refused_is_judged_again_without_that() {
 }
 
 #[test]
+fn what_was_refused_does_not_pile_up_where_no_document_is_read_to_its_end() {
+    let rules = Rules { complete: false, ..rules() };
+    let mut was = Snapshot::new();
+    for read in 0..20 {
+        let locs: Vec<_> = (0..10).map(|n| format!("http://e/{read}/{n}")).collect();
+        let entries: Vec<_> = locs.iter().map(|loc| (loc.as_str(), "", 0)).collect();
+        let mut next = diff(&was, &document(&entries), &rules).next;
+        // New ones stand as refused until the store takes them: it takes one.
+        next.iter_mut().find(|entry| entry.key == loc_key(SEED, &locs[0])).expect("an entry").row =
+            Row::Url(UrlId(read));
+        was = Snapshot::from_unsorted(next);
+    }
+    assert_eq!(was.entries().len(), 19 + 10);
+}
+
+#[test]
 fn of_two_entries_with_one_spelling_the_newest_date_counts() {
     for entries in [
         [("http://e/a", "2026-11-01", 0), ("http://e/a", "2026-11-03", 0)],

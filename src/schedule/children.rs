@@ -61,7 +61,8 @@ impl Poll<'_> {
             }
         }
         if complete {
-            let gone = known.into_values().filter(|child| !child.retired);
+            // Of one that is given up it is noted once: listed again, it is due.
+            let gone = known.into_values().filter(|child| !child.retired || child.misses == 0);
             effects.extend(gone.map(|child| ChildEffect::Missing { id: child.id }));
         }
         let (mut added, mut refused) = self.register_children(again, fresh).await?;

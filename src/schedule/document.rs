@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use url::Url;
 
 use super::Poller;
 use super::again::Again;
@@ -49,42 +50,17 @@ impl Poller {
         if !read_in_full && !target.asked && index_says_unchanged(target) {
             return self.skip(target).await;
         }
-        let gate = PollGate::new(self, site.host_delay, site.obey_robots);
-        let request = Request {
-            // Its own place is asked in full once a week: it may have come back.
-            url: if read_in_full {
-                target.url.clone()
-            } else {
-                moves::place(target.moved.as_ref(), &target.url, began)
-            },
-            validators: if read_in_full {
-                Validators::default()
-            } else {
-                target.validators.clone()
-            },
-            headers: site.headers.clone(),
-            max_wire_bytes: site.limits.max_wire_bytes,
-            max_redirects: self.config.borrow().fetch.max_redirects,
+        let place = moves::place(target.moved.as_ref(), &target.url, began);
+        let is_elsewhere = place != target.url;
+        // Its own place is asked in full once a week: it may have come back.
+        let (first, elsewhere) = match (read_in_full, is_elsewhere) {
+            (true, true) => (target.url.clone(), Some(place)),
+            _ => (place, None),
         };
-        let mut answer = self.fetcher.fetch(request, &gate).await;
-        drop(gate);
-        if let Err(FetchError::Deferred(Refusal::Later { until })) = &answer {
-            return self.defer(target, *until).await;
-        }
-        let document = match &mut answer {
-            Ok(Answer::Document(fetched)) => Some(take_body(fetched)),
-            _ => None,
-        };
-        let poll = Poll { poller: self, target, site: &site, id, rules, began, read_in_full };
-        match (document, &answer) {
-            (Some(fetched), _) => poll.document(fetched, &answer).await,
-            (None, Ok(Answer::NotModified(_))) => {
-                self.metrics.saved(Saved::NotModified, 1);
-                let ended = Ended::good(PollEvent::Unchanged, "not-modified");
-                poll.nothing_new(ended, &answer).await
-            }
-            _ => poll.failure(Ended::of(&answer), &answer).await,
-        }
+        let poll =
+            Poll { poller: self, target, site: &site, id, rules, began, read_in_full, elsewhere };
+        let answer = poll.ask(first).await;
+        poll.judge(answer).await
     }
 
     /// The index says that the child is as we read it.
@@ -106,9 +82,60 @@ pub(super) struct Poll<'p> {
     pub(super) began: Timestamp,
     /// Nothing known before may cut this read short.
     pub(super) read_in_full: bool,
+    /// Where the source has moved to for good, while its own place is asked.
+    pub(super) elsewhere: Option<Url>,
 }
 
 impl Poll<'_> {
+    async fn ask(&self, url: Url) -> Result<Answer, FetchError> {
+        let gate = PollGate::new(self.poller, self.site.host_delay, self.site.obey_robots);
+        let validators =
+            if self.read_in_full { Validators::default() } else { self.target.validators.clone() };
+        let request = Request {
+            validators,
+            headers: headers_for(self.site, &self.rules, self.target, &url),
+            url,
+            max_wire_bytes: self.site.limits.max_wire_bytes,
+            max_redirects: self.poller.config.borrow().fetch.max_redirects,
+        };
+        self.poller.fetcher.fetch(request, &gate).await
+    }
+
+    async fn judge(&self, mut answer: Result<Answer, FetchError>) -> Result<(), StoreError> {
+        if let Err(FetchError::Deferred(Refusal::Later { until })) = &answer {
+            return self.poller.defer(self.target, *until).await;
+        }
+        let document = match &mut answer {
+            Ok(Answer::Document(fetched)) => Some(take_body(fetched)),
+            _ => None,
+        };
+        match (document, &answer) {
+            (Some(fetched), _) => self.document(fetched, &answer).await,
+            (None, Ok(Answer::NotModified(_))) => {
+                self.poller.metrics.saved(Saved::NotModified, 1);
+                let ended = Ended::good(PollEvent::Unchanged, "not-modified");
+                self.nothing_new(ended, &answer).await
+            }
+            _ => self.nothing_here(Ended::of(&answer), &answer).await,
+        }
+    }
+
+    /// Nothing usable came. Of a source that has moved for good its new place
+    /// decides then: the old one may have been taken down since.
+    async fn nothing_here(
+        &self,
+        ended: Ended,
+        answer: &Result<Answer, FetchError>,
+    ) -> Result<(), StoreError> {
+        let Some(place) = &self.elsewhere else { return self.failure(ended, answer).await };
+        if let Ok(Answer::Refused(head)) = answer {
+            self.poller.heed(head).await?;
+        }
+        let there = Poll { elsewhere: None, rules: self.rules.clone(), ..*self };
+        let answer = there.ask(place.clone()).await;
+        Box::pin(there.judge(answer)).await
+    }
+
     async fn document(
         &self,
         fetched: Fetched,
@@ -254,7 +281,7 @@ impl Poll<'_> {
         };
         let error = format!("Unsupported format: {what}");
         let ended = Ended::bad(PollEvent::NotASource, "unsupported", error);
-        self.failure(ended, answer).await
+        self.nothing_here(ended, answer).await
     }
 
     /// Nothing usable came: previous URLs stay as they are.
@@ -306,6 +333,18 @@ impl Poll<'_> {
             "the document could not be read: an internal error, please report it".to_owned()
         })
     }
+}
+
+/// The site's own headers, where `url` is a place that may hear them: the site's,
+/// or one that the configuration names for it. Strangers name places, too.
+pub(super) fn headers_for(
+    site: &Site,
+    rules: &SiteRules,
+    target: &PollTarget,
+    url: &Url,
+) -> Vec<(String, String)> {
+    let is_named = target.named_by == "config" && url.origin() == target.url.origin();
+    if is_named || rules.is_confidant(url) { site.headers.clone() } else { Vec::new() }
 }
 
 /// Moves the body out of an answer whose head is still needed.

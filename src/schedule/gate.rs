@@ -56,21 +56,26 @@ impl HostLocks {
 /// the next hop, or its end.
 pub(super) struct ClockGate<'p> {
     poller: &'p Poller,
-    delay: Duration,
+    /// Between requests to the host that is asked first; where a redirect leads
+    /// is not for who follows it to say.
+    delay: Option<Duration>,
     hops: AtomicU32,
     held: Mutex<Option<OwnedMutexGuard<()>>>,
 }
 
 impl<'p> ClockGate<'p> {
-    pub(super) fn new(poller: &'p Poller, delay: Duration) -> Self {
+    /// With the delay of a site for its own host, or none for a host that is
+    /// asked for another reason.
+    pub(super) fn new(poller: &'p Poller, delay: Option<Duration>) -> Self {
         Self { poller, delay, hops: AtomicU32::new(0), held: Mutex::new(None) }
     }
 
-    fn patience(&self) -> Duration {
+    /// The delay and the patience of the hop that comes.
+    fn manners(&self) -> (Option<Duration>, Duration) {
         if self.hops.fetch_add(1, Ordering::Relaxed) == 0 {
-            PATIENCE
+            (self.delay, PATIENCE)
         } else {
-            PATIENCE_OF_A_HOP.max(self.delay + PATIENCE)
+            (None, PATIENCE_OF_A_HOP.max(self.delay.unwrap_or_default() + PATIENCE))
         }
     }
 
@@ -85,7 +90,8 @@ impl Gate for ClockGate<'_> {
         self.let_go().await;
         let authority = authority(url);
         let lock = self.poller.locks.take(&authority).await;
-        let slot = self.poller.store.reserve(authority.clone(), self.delay, self.patience()).await;
+        let (delay, patience) = self.manners();
+        let slot = self.poller.store.reserve(authority.clone(), delay, patience).await;
         match slot {
             Ok(Ok(at)) => {
                 self.poller.clock.sleep_until(at).await;
@@ -106,12 +112,13 @@ impl Gate for ClockGate<'_> {
 /// obeys it, of each host that a redirect leads to.
 pub(super) struct PollGate<'p> {
     clock: ClockGate<'p>,
+    delay: Duration,
     obeys: bool,
 }
 
 impl<'p> PollGate<'p> {
     pub(super) fn new(poller: &'p Poller, delay: Duration, obeys: bool) -> Self {
-        Self { clock: ClockGate::new(poller, delay), obeys }
+        Self { clock: ClockGate::new(poller, Some(delay)), delay, obeys }
     }
 }
 
@@ -120,7 +127,7 @@ impl Gate for PollGate<'_> {
         // robots.txt may have to be fetched from this very host.
         self.clock.let_go().await;
         if self.obeys {
-            self.clock.poller.judge(url, &authority(url), self.clock.delay).await?;
+            self.clock.poller.judge(url, &authority(url), self.delay).await?;
         }
         self.clock.admit(url).await
     }

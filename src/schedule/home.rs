@@ -119,7 +119,7 @@ impl Poller {
     /// A source of a site that left the config while it was due.
     pub(super) async fn leave_alone(&self, target: &PollTarget) -> Result<(), StoreError> {
         // The store stops naming it in a moment; should the site return, it is due.
-        let until = crate::recrawl::later(self.clock.now(), MOMENT);
+        let until = crate::recrawl::later(self.clock.steady(), MOMENT);
         self.defer(target, until).await
     }
 }

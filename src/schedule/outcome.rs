@@ -117,12 +117,14 @@ impl Ended {
 }
 
 impl Poller {
-    /// Not now: the host wants to be left alone. Nothing has happened.
+    /// Not now: the host wants to be left alone until then, in steady time.
+    /// Nothing has happened.
     pub(super) async fn defer(
         &self,
         target: &PollTarget,
         until: Timestamp,
     ) -> Result<(), StoreError> {
+        let until = self.clock.wall_at(until);
         tracing::debug!(source = %target.id, %until, "poll put off");
         self.store.defer_poll(target.id, until).await
     }
@@ -405,7 +407,8 @@ fn validators_of_robots(
         Ok(Answer::Document(fetched)) if fetched.head.redirects.is_empty() && !fetched.cut => {
             Some(fetched.head.validators.clone())
         }
-        Ok(_) => Some(Validators::default()),
+        // Its rules were replaced, by those of no file.
+        Ok(_) | Err(FetchError::Redirects(_)) => Some(Validators::default()),
         Err(_) => None,
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use url::Url;
 
 use super::again::Again;
-use super::document::Poll;
+use super::document::{Poll, headers_for};
 use super::gate::PollGate;
 use super::read::{self, ReadDocument};
 use crate::diff::Document;
@@ -35,11 +35,13 @@ impl Poll<'_> {
     ) -> Document {
         let mut whole = document;
         let mut next = report.hints.next_page.clone();
-        let mut seen = HashSet::from([self.target.url.to_string()]);
+        // Where redirects led to, if any did.
+        let place = again.own().head.final_url.clone();
+        let mut seen = HashSet::from([self.target.url.to_string(), place.to_string()]);
         let (mut pages, mut is_closed) = (0_usize, false);
         while let Some(url) = next.take().and_then(|url| Url::parse(&url).ok()) {
             // A page of the feed is where the feed is, and none of them twice.
-            let is_own = authority(&url) == authority(&self.target.url);
+            let is_own = authority(&url) == authority(&place);
             if pages >= MAX_PAGES || !is_own || !seen.insert(url.to_string()) {
                 break;
             }
@@ -68,9 +70,9 @@ impl Poll<'_> {
     async fn page(&self, url: Url, before: Arc<Snapshot>) -> Option<(Arc<Fetched>, ReadDocument)> {
         let gate = PollGate::new(self.poller, self.site.host_delay, self.site.obey_robots);
         let request = Request {
+            headers: headers_for(self.site, &self.rules, self.target, &url),
             url,
             validators: Validators::default(),
-            headers: self.site.headers.clone(),
             max_wire_bytes: self.site.limits.max_wire_bytes,
             max_redirects: self.poller.config.borrow().fetch.max_redirects,
         };

@@ -239,8 +239,7 @@ impl Poller {
     }
 
     async fn ask_for_key(&self, push: &Push) -> Verdict {
-        let delay = self.config.borrow().politeness.host_delay;
-        let gate = ClockGate::new(self, delay);
+        let gate = ClockGate::new(self, None);
         let request = Request {
             url: push.key_url.clone(),
             validators: Validators::default(),

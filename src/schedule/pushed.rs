@@ -73,8 +73,16 @@ impl Poller {
         let rules = SiteRules::new(&site, origin.as_ref());
         let began = self.clock.now();
         let target = &target;
-        let poll =
-            Poll { poller: self, target, site: &site, id, rules, began, read_in_full: false };
+        let poll = Poll {
+            poller: self,
+            target,
+            site: &site,
+            id,
+            rules,
+            began,
+            read_in_full: false,
+            elsewhere: None,
+        };
         poll.pushed(delivery).await
     }
 }

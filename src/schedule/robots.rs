@@ -133,7 +133,7 @@ impl Poller {
             Ok(Some(copy)) if !copy.unreachable => copy,
             Ok(None) | Err(_) => {
                 // Put off rather than failed: whatever it says is not known yet.
-                return Err(Refusal::Later { until: later(self.clock.now(), UNKNOWN) });
+                return Err(Refusal::Later { until: later(self.clock.steady(), UNKNOWN) });
             }
             Ok(Some(_)) => {
                 return Err(Refusal::Robots {
@@ -204,13 +204,18 @@ impl Poller {
     async fn ask_robots(&self, target: &PollTarget) -> Result<(), StoreError> {
         let began = self.clock.now();
         let config = Arc::clone(&self.config.borrow());
-        let delay =
-            self.site_of(target).map_or(config.politeness.host_delay, |site| site.host_delay);
-        let gate = ClockGate::new(self, delay);
+        let site = self.site_of(target);
+        // Hosts on which the site only has a sitemap have a robots.txt, too.
+        let is_confidant = |site: &Site| {
+            SiteRules::new(site, target.site_origin.as_ref()).is_confidant(&target.url)
+        };
+        let own_delay = site.as_ref().map(|site| site.host_delay);
+        let delay = own_delay.unwrap_or(config.politeness.host_delay);
+        let gate = ClockGate::new(self, own_delay);
         let request = Request {
             url: target.url.clone(),
             validators: target.validators.clone(),
-            headers: self.site_of(target).map_or_else(Vec::new, |site| site.headers),
+            headers: site.filter(is_confidant).map_or_else(Vec::new, |site| site.headers),
             max_wire_bytes: config.fetch.limits.max_wire_bytes.min(2 * MAX_BODY as u64),
             max_redirects: REDIRECTS,
         };

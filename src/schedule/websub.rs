@@ -177,8 +177,7 @@ impl Poller {
         if let Some(secret) = &call.secret {
             fields.push(("hub.secret", secret.clone()));
         }
-        let delay = self.config.borrow().politeness.host_delay;
-        let gate = ClockGate::new(self, delay);
+        let gate = ClockGate::new(self, None);
         let form = Form { url: call.hub.clone(), fields, is_secret };
         let asking = tokio::time::timeout(PATIENCE, self.fetcher.post_form(&form, &gate)).await;
         let Ok(told) = asking else {
@@ -189,7 +188,9 @@ impl Poller {
             Ok(Told { status, said, retry_after }) => {
                 HubAnswer::Refused { status, why: said, retry_after }
             }
-            Err(FetchError::Deferred(Refusal::Later { until })) => HubAnswer::Later(until),
+            Err(FetchError::Deferred(Refusal::Later { until })) => {
+                HubAnswer::Later(self.clock.wall_at(until))
+            }
             Err(error) => HubAnswer::Failed(error.to_string()),
         }
     }

@@ -14,24 +14,25 @@ use crate::model::SourceId;
 
 impl State {
     /// Writes how a poll ended: the one step that moves snapshot, validators
-    /// and the next poll, so that a crash before it replays the read.
+    /// and the next poll, so that a crash before it replays the read. A source
+    /// that was asked for meanwhile stays due, one that was retired stays so.
     pub(super) fn finish_poll(&mut self, end: &PollEnd) -> Result<i64, StoreError> {
         let at = end.at.as_millisecond();
         let next = end.next.at.map(Timestamp::as_millisecond);
         self.conn
             .prepare_cached(
                 "UPDATE sources SET last_poll_at = ?2, status = ?3, error = ?4, http_status = ?5,
-                     next_poll_at = CASE WHEN (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN next_poll_at ELSE ?6 END,
+                     next_poll_at = CASE WHEN state = 2 OR (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN next_poll_at ELSE ?6 END,
                      interval_ms = ?7,
-                     rule = CASE WHEN (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN rule ELSE ?8 END,
-                     why = CASE WHEN (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN why ELSE ?9 END,
+                     rule = CASE WHEN state = 2 OR (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN rule ELSE ?8 END,
+                     why = CASE WHEN state = 2 OR (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN why ELSE ?9 END,
                      failures = CASE WHEN ?10 = 0 THEN 0 WHEN failing IS NOT DISTINCT FROM ?11 THEN failures + 1 ELSE 1 END,
                      failing_since = CASE WHEN ?10 = 0 THEN NULL WHEN failing IS NOT DISTINCT FROM ?11 THEN coalesce(failing_since, ?2) ELSE ?2 END,
                      failing = CASE WHEN ?10 = 1 THEN ?11 END,
                      last_success_at = CASE WHEN ?10 = 1 THEN last_success_at ELSE ?2 END,
                      state = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN 2 ELSE state END,
-                     retired_why = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN ?9 END,
-                     retired_at = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN ?2 END,
+                     retired_why = CASE WHEN state = 2 THEN retired_why WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN ?9 END,
+                     retired_at = CASE WHEN state = 2 THEN retired_at WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN ?2 END,
                      rhythm = ?12, moved_to = ?13, moved_polls = ?14, moved_since = ?15
                  WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
             )
@@ -60,8 +61,14 @@ impl State {
             Kept::Robots { validators, changed } => {
                 self.keep_validators(end.source, validators, changed.map(|_| at))?;
             }
-            Kept::Seen(seen) => self.finish_seen(end.source, at, seen)?,
-            Kept::Read(read) => self.finish_read(end.source, at, read)?,
+            Kept::Seen(seen) => {
+                self.finish_seen(end.source, at, seen)?;
+                self.probe_dead_children(end.source)?;
+            }
+            Kept::Read(read) => {
+                self.finish_read(end.source, at, read)?;
+                self.probe_dead_children(end.source)?;
+            }
         }
         self.record_poll(end)
     }

@@ -203,10 +203,12 @@ impl Store {
 
     /// Takes a host's next slot for one request: when it may be sent. `Err` in
     /// the result holds that time when it is further off than `patience`.
+    /// `delay` is the least between two requests, where the host is nobody's
+    /// home; `None` goes by what it is already.
     pub async fn reserve(
         &self,
         authority: String,
-        delay: Duration,
+        delay: Option<Duration>,
         patience: Duration,
     ) -> Result<Result<Timestamp, Timestamp>, StoreError> {
         if !self.is_shared() {
@@ -219,7 +221,7 @@ impl Store {
     pub(super) async fn reserve_here(
         &self,
         authority: String,
-        delay: Duration,
+        delay: Option<Duration>,
         patience: Duration,
     ) -> Result<Result<Timestamp, Timestamp>, StoreError> {
         let slot = self

@@ -233,15 +233,19 @@ impl State {
 
     /// Takes the host's next slot for one request: when it may be sent. `Err`
     /// holds that time when it is further off than `patience` and nothing was
-    /// taken.
+    /// taken. The least delay is from then on that of the sites whose home it
+    /// is, else the one that is asked with; asked without, it stays.
     pub(super) fn reserve(
         &mut self,
         authority: &str,
-        delay: Duration,
+        delay: Option<Duration>,
         patience: Duration,
     ) -> Result<Result<i64, i64>, StoreError> {
-        let id = self.host_named(authority, delay)?;
-        self.set_delay(id, delay)?;
+        let delay = self.policy.delay_at(authority).or(delay);
+        let id = self.host_named(authority, delay.unwrap_or(self.policy.default.host_delay))?;
+        if let Some(delay) = delay {
+            self.set_delay(id, delay)?;
+        }
         let now = self.steady_ms();
         let host = self.host(id)?;
         let at = host.not_before().max(now);

@@ -7,7 +7,7 @@ use url::Url;
 
 use super::effect::{CHUNK, Effect, Origin};
 use super::hosts::millis;
-use super::sources::{GRACE_MS, NewSource};
+use super::sources::{DELETED, GRACE_MS, NewSource};
 use super::state::State;
 use super::stream::DROPPED;
 use super::{StoreError, engine};
@@ -307,7 +307,15 @@ impl State {
             }
             Some(_) => {}
         }
-        self.retire(id.0, "deleted by an operator")?;
+        self.retire(id.0, DELETED)?;
+        // One that was given up before is not to be tried again either.
+        self.conn
+            .execute(
+                "UPDATE sources SET retired_why = ?2, why = ?2 WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */ AND retired_why <> ?2",
+                params![id.0, DELETED],
+            )
+            .map_err(engine)?;
         if drop_urls {
             let long_ago = self.now_ms() - GRACE_MS;
             self.conn

@@ -45,7 +45,7 @@ pub(super) enum Order {
     Bury(Origin, Vec<Deletion>),
     Reserve {
         authority: String,
-        delay: Duration,
+        delay: Option<Duration>,
         patience: Duration,
     },
     PauseHost {

@@ -7,6 +7,7 @@ use crate::by_id::ById;
 use crate::config::{Budget, Config, Order, Site};
 use crate::model::SiteId;
 use crate::recrawl::Bounds;
+use crate::url::authority;
 
 /// What holds for URLs and sources of one site.
 #[derive(Debug, Clone)]
@@ -34,6 +35,9 @@ pub(super) struct Policy {
     pub(super) by_name: HashMap<String, SitePolicy>,
     /// By row.
     pub(super) by_site: ById<SiteId, SitePolicy>,
+    /// Least time between two requests to hosts where sites have their home: of
+    /// several the longest. Whoever else asks such a host keeps to it.
+    delays: HashMap<String, Duration>,
     /// What is leased first.
     pub(super) order: Order,
     /// What fetches of known pages are shared out.
@@ -82,7 +86,13 @@ impl Policy {
             max_urls: site.max_urls,
             max_sources: site.max_sources,
         };
+        let mut delays: HashMap<String, Duration> = HashMap::new();
+        for site in config.sites.values() {
+            let delay = delays.entry(authority(&site.url)).or_default();
+            *delay = (*delay).max(site.host_delay);
+        }
         Self {
+            delays,
             by_name: config
                 .sites
                 .iter()
@@ -104,6 +114,11 @@ impl Policy {
     /// Is the order learned?
     pub(super) fn learns(&self) -> bool {
         self.order == Order::Learned
+    }
+
+    /// The delay of a host where a site has its home.
+    pub(super) fn delay_at(&self, authority: &str) -> Option<Duration> {
+        self.delays.get(authority).copied()
     }
 
     /// What holds for a site by its name, or for none.

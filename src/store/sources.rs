@@ -19,6 +19,9 @@ pub(crate) const GRACE_MS: i64 = 7 * 24 * 3_600_000;
 /// A dead source that is still named by someone is tried again this often.
 const PROBE_DEAD_MS: i64 = 30 * 24 * 3_600_000;
 
+/// Why a source is retired that somebody has deleted.
+pub(super) const DELETED: &str = "deleted by an operator";
+
 /// A source to be registered.
 #[derive(Debug, Clone)]
 pub struct NewSource {
@@ -92,7 +95,9 @@ impl State {
             if let Some((id, retired_at)) = known {
                 // A dead source that is still named is probed again, rarely.
                 let now = self.now_ms();
-                if self.adopt(id, source)? || retired_at.is_some_and(|at| now - at >= PROBE_DEAD_MS)
+                let is_long_dead = retired_at.is_some_and(|at| now - at >= PROBE_DEAD_MS);
+                if self.adopt(id, source)?
+                    || is_long_dead && (source.named_by == "config" || !self.is_deleted(id)?)
                 {
                     self.revive(id)?;
                 }
@@ -113,6 +118,18 @@ impl State {
             self.add_to_site(site, sum)?;
         }
         Ok((added, refused))
+    }
+
+    /// Has an operator deleted it? What a site's own documents name does not
+    /// bring it back.
+    fn is_deleted(&self, id: SourceId) -> Result<bool, StoreError> {
+        self.conn
+            .prepare_cached(
+                "SELECT retired_why = ?2 FROM sources WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
+            .and_then(|mut query| query.query_row(params![id.0, DELETED], |row| row.get(0)))
+            .map_err(engine)
     }
 
     /// A child that its index dropped and another one lists is that one's from
@@ -254,6 +271,27 @@ impl State {
             .map_err(engine)
     }
 
+    /// Children of an index that failed for good, and that it has gone on listing
+    /// for long since, are looked at once more.
+    pub(super) fn probe_dead_children(&mut self, index: SourceId) -> Result<(), StoreError> {
+        let now = self.now_ms();
+        let probed = self
+            .conn
+            .prepare_cached(
+                "UPDATE sources SET state = 0, retired_why = NULL, retired_at = NULL, failures = 0,
+                     failing_since = NULL, failing = NULL, next_poll_at = ?2, rule = 'revived',
+                     why = 'it was given up, and is still listed: looked at once more'
+                 WHERE parent_id = ?1 AND state = 2 AND failing IS NOT NULL AND dropped_at IS NULL
+                   AND retired_at <= ?3 AND retired_why <> ?4",
+            )
+            .and_then(|mut update| {
+                update.execute(params![index.0, now, now - PROBE_DEAD_MS, DELETED])
+            })
+            .map_err(engine)?;
+        self.sources_moved |= probed > 0;
+        Ok(())
+    }
+
     /// Makes a source due now because someone asked.
     pub(super) fn poll_now(&mut self, id: SourceId) -> Result<(), StoreError> {
         self.sources_moved = true;
@@ -313,7 +351,8 @@ impl State {
         self.register(site, &fresh)
     }
 
-    /// The poll was not made: the host wants to be left alone until then.
+    /// The poll was not made: the host wants to be left alone until then, by the
+    /// wall clock.
     pub(super) fn defer_poll(&mut self, id: SourceId, until: Timestamp) -> Result<(), StoreError> {
         self.conn
             .prepare_cached(

@@ -116,3 +116,38 @@ async fn link_headers_of_the_home_page_name_sitemaps_and_feeds() {
     assert!(daemon.find_source("/wp-json/").await.is_none());
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn what_a_site_is_told_in_headers_is_told_to_no_host_that_somebody_else_names() {
+    let (home, other, listed) =
+        (Origin::start().await, Origin::start().await, Origin::start().await);
+    let list = Reply::xml(sitemap(&home.base(), &[("/a", "")]));
+    home.set(
+        "/robots.txt",
+        Reply::text(format!("Sitemap: {}\nSitemap: /own.xml\n", other.url("/s.xml"))),
+    );
+    home.set("/own.xml", list.clone());
+    other.set("/s.xml", list.clone());
+    listed.set("/feed.xml", Reply::xml(crate::support::daemon::rss(&home.base(), &[])));
+    let world = World::new(&[&home, &other, &listed]);
+    let site = format!(
+        "[[site]]\nname = \"a\"\nurl = \"{}/\"\nfeeds = [\"{}\"]\n\
+         headers = {{ Authorization = \"Bearer hunter2\" }}\n",
+        home.base(),
+        listed.url("/feed.xml"),
+    );
+    let daemon = world.start(&site).await;
+    daemon.polled("/own.xml", 1).await;
+    daemon.polled("/s.xml", 1).await;
+    daemon.polled("/feed.xml", 1).await;
+    let told = |origin: &Origin, path: &str| {
+        let requests = origin.requests(path);
+        assert!(!requests.is_empty(), "{path}");
+        requests.iter().any(|seen| seen.header("authorization").is_some())
+    };
+    assert!(told(&home, "/robots.txt") && told(&home, "/own.xml"));
+    assert!(!told(&other, "/robots.txt") && !told(&other, "/s.xml"));
+    // The configuration itself names this one; its robots.txt it does not.
+    assert!(told(&listed, "/feed.xml") && !told(&listed, "/robots.txt"));
+    daemon.stop().await;
+}

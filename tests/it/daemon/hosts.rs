@@ -163,3 +163,28 @@ async fn a_sitemap_of_a_host_that_is_gone_is_given_up_with_a_reason_and_comes_ba
     assert_eq!(daemon.source("/sitemap.xml").await.state, "active");
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_source_that_is_deleted_while_it_is_polled_stays_so_and_lets_go_of_its_urls() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/a", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&super::one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let hold = Hold::new();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/a", ""), ("/b", "")])).hang(&hold));
+    let id = daemon.source("/sitemap.xml").await.id;
+    daemon.store.poll_source(id).await.unwrap();
+    origin.wait_for("/sitemap.xml", 2).await;
+    daemon.store.delete_source(id, false).await.unwrap();
+    hold.release_all();
+    daemon.polled("/sitemap.xml", 2).await;
+    let source = daemon.source("/sitemap.xml").await;
+    let told = (source.state.as_str(), source.error.as_deref(), source.next_poll_at);
+    assert_eq!(told, ("retired", Some("deleted by an operator"), None));
+    daemon.pass(8 * DAY).await;
+    while daemon.store.maintain().await.unwrap() {}
+    assert!(!daemon.url(&format!("{base}/a")).await.listed);
+    daemon.stop().await;
+}

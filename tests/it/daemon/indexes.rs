@@ -136,6 +136,56 @@ async fn a_child_that_its_index_drops_is_retired_after_a_week_and_holds_nothing(
 }
 
 #[tokio::test]
+async fn a_child_that_was_gone_and_is_still_listed_is_looked_at_again_after_a_month() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let children = [("/one.xml", ""), ("/two.xml", ""), ("/three.xml", ""), ("/four.xml", "")];
+    for is_index_changed in [false, true] {
+        origin.set("/index.xml", Reply::xml(index(&base, &children[..3])));
+        origin.set("/one.xml", Reply::xml(sitemap(&base, &[("/1", "")])));
+        for path in ["/two.xml", "/three.xml", "/four.xml"] {
+            origin.set(path, Reply::xml(sitemap(&base, &[("/2", "")])));
+        }
+        let world = World::new(&[&origin]);
+        let daemon = world.start(&site(&origin)).await;
+        daemon.polled("/three.xml", 1).await;
+        daemon.settled().await;
+        origin.set("/two.xml", Reply::status(410));
+        origin.set("/three.xml", Reply::status(410));
+        for _ in 0..2 {
+            daemon.poll("/two.xml").await;
+            daemon.poll("/three.xml").await;
+            daemon.pass(DAY + HOUR).await;
+        }
+        assert_eq!(daemon.source("/two.xml").await.state, "retired");
+        // Somebody's word counts for more than the index's.
+        let three = daemon.source("/three.xml").await;
+        assert_eq!(three.state, "retired");
+        daemon.store.poll_source(three.id).await.unwrap();
+        daemon.settled().await;
+        daemon.store.delete_source(three.id, false).await.unwrap();
+        let repaired = Reply::xml(sitemap(&base, &[("/2", ""), ("/3", "")]));
+        origin.set("/two.xml", repaired.clone());
+        origin.set("/three.xml", repaired);
+        origin.clear_log();
+        daemon.pass(28 * DAY).await;
+        daemon.poll("/index.xml").await;
+        daemon.settled().await;
+        assert!(origin.requests("/two.xml").is_empty());
+        daemon.pass(3 * DAY).await;
+        if is_index_changed {
+            origin.set("/index.xml", Reply::xml(index(&base, &children)));
+        }
+        daemon.poll("/index.xml").await;
+        daemon.settled().await;
+        assert_eq!(daemon.source("/two.xml").await.state, "active");
+        assert!(daemon.url(&format!("{base}/3")).await.listed);
+        assert!(origin.requests("/three.xml").is_empty());
+        daemon.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn a_child_that_changes_its_index_is_kept() {
     let origin = Origin::start().await;
     let base = origin.base();

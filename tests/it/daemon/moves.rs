@@ -59,3 +59,28 @@ async fn a_temporary_redirect_is_followed_and_never_believed() {
     assert_eq!(origin.requests("/sitemap.xml").len(), 6);
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn what_has_moved_lives_on_at_its_new_place_when_the_old_one_is_taken_down() {
+    let parked = Reply::html("<html><body>This domain is for sale.</body></html>");
+    for old in [Reply::status(404), Reply::status(410), Reply::status(500), parked] {
+        let origin = Origin::start().await;
+        let (_world, daemon) = moved(&origin, 301, 3).await;
+        origin.set("/sitemap.xml", old);
+        for _ in 0..12 {
+            // Each time it is read in full, which begins at its own place.
+            daemon.clock.advance(DAY * 8);
+            assert_eq!(daemon.poll("/sitemap.xml").await.result, "unchanged");
+        }
+        assert!(origin.requests("/sitemap.xml").len() > 12);
+        let all = [("/a", "2026-11-01"), ("/b", "2026-11-02"), ("/c", "")];
+        origin.set("/new.xml", Reply::xml(sitemap(&origin.base(), &all)));
+        assert_eq!(daemon.poll("/sitemap.xml").await.counts.new, 1);
+        // Gone from both, it is gone.
+        origin.set("/sitemap.xml", Reply::status(404));
+        origin.set("/new.xml", Reply::status(404));
+        daemon.clock.advance(DAY * 8);
+        assert_eq!(daemon.poll("/sitemap.xml").await.result, "not-found");
+        daemon.stop().await;
+    }
+}

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
+
 use super::{listed, one_sitemap};
 use crate::support::daemon::{DAY, HOUR, MINUTE, World, sitemap};
 use crate::support::{Origin, Reply};
@@ -126,6 +128,54 @@ async fn the_last_good_robots_txt_holds_while_the_server_is_broken() {
     assert_eq!(daemon.poll("/forbidden.xml").await.result, "forbidden");
     assert!(origin.requests("/forbidden.xml").is_empty());
     daemon.stop().await;
+}
+
+#[tokio::test]
+async fn rules_hold_again_after_a_robots_txt_that_led_in_a_circle() {
+    let origin = Origin::start().await;
+    let rules = || Reply::text("User-agent: *\nDisallow: /forbidden\n").etag("\"1\"");
+    origin.set("/robots.txt", rules());
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&origin.base(), &LIST)));
+    origin.set("/forbidden.xml", Reply::xml(sitemap(&origin.base(), &[("/c", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/sitemap.xml", "/forbidden.xml"], &[], "")).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    // Too many redirects are no file, and no file forbids nothing.
+    origin.set("/robots.txt", Reply::redirect(302, "/robots.txt"));
+    daemon.pass(DAY + HOUR).await;
+    assert_eq!(daemon.poll("/forbidden.xml").await.http_status, Some(200));
+    origin.set("/robots.txt", rules());
+    origin.clear_log();
+    daemon.pass(DAY + HOUR).await;
+    assert_eq!(origin.requests("/robots.txt")[0].header("if-none-match"), None);
+    assert_eq!(daemon.poll("/forbidden.xml").await.result, "forbidden");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_pause_lasts_as_long_as_it_was_to_however_the_wall_clock_is_stepped() {
+    for hours in [8, -1] {
+        let origin = Origin::start().await;
+        origin.set("/one.xml", Reply::xml(sitemap(&origin.base(), &LIST)));
+        origin.set("/two.xml", Reply::xml(sitemap(&origin.base(), &LIST)));
+        let world = World::new(&[&origin]);
+        let daemon = world.start(&listed(&origin, &["/one.xml", "/two.xml"], &[], "")).await;
+        daemon.polled("/two.xml", 1).await;
+        origin.set("/one.xml", Reply::status(429).header("Retry-After", "3600"));
+        daemon.poll("/one.xml").await;
+        daemon.clock.step_wall(SignedDuration::from_hours(hours));
+        let two = daemon.source("/two.xml").await.id;
+        daemon.store.poll_source(two).await.unwrap();
+        daemon
+            .wait("the poll to be put off", async || {
+                let next = daemon.source("/two.xml").await.next_poll_at.unwrap();
+                (next > daemon.now()).then_some(())
+            })
+            .await;
+        let next = daemon.source("/two.xml").await.next_poll_at.unwrap();
+        assert_eq!(next, daemon.now() + HOUR, "{hours}");
+        daemon.stop().await;
+    }
 }
 
 #[tokio::test]

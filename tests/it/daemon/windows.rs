@@ -212,6 +212,28 @@ async fn a_feed_that_overflowed_is_read_back_to_what_is_known() {
 }
 
 #[tokio::test]
+async fn older_pages_of_a_feed_are_where_its_redirect_leads() {
+    let (origin, other) = (Origin::start().await, Origin::start().await);
+    let items = |paths: &[&str]| -> Vec<String> {
+        paths.iter().map(|path| format!("{}{path}", origin.base())).collect()
+    };
+    let set = |path: &str, paths: &[&str], older: &str| {
+        let items = items(paths);
+        let items: Vec<_> = items.iter().map(String::as_str).collect();
+        other.set(path, page("", &items, Some(other.url(older).as_ref())));
+    };
+    origin.set("/feed", Reply::redirect(301, other.url("/feed")));
+    set("/feed", &["/1"], "/feed?2");
+    let world = World::new(&[&origin, &other]);
+    let daemon = world.start(&listed(&origin, &[], &["/feed"], "")).await;
+    daemon.polled("/feed", 1).await;
+    set("/feed", &["/3"], "/feed?2");
+    set("/feed?2", &["/2", "/1"], "/feed?3");
+    assert_eq!(daemon.poll("/feed").await.counts.new, 2);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn an_older_page_may_be_named_by_a_header() {
     let origin = Origin::start().await;
     let base = origin.base();

@@ -210,6 +210,21 @@ async fn a_push_waits_for_a_key_that_cannot_be_checked_also_over_a_restart() {
 }
 
 #[tokio::test]
+async fn who_asks_a_host_for_a_key_does_not_make_it_a_faster_one() {
+    let (_world, daemon, origin) = known().await;
+    let slow = config(&origin) + "host_delay = \"30s\"\n";
+    daemon.reload(&slow).await;
+    let url = origin.base() + "/a";
+    assert_eq!(get(&daemon, &target(&url, "no-such-key")).await.status, 403);
+    daemon.clock.advance(std::time::Duration::from_secs(30));
+    let leased = daemon.lease().await;
+    let times: Vec<_> = leased.iter().map(|lease| lease.not_before).collect();
+    assert_eq!(times.len(), 2);
+    assert_eq!(times[1].duration_since(times[0]), jiff::SignedDuration::from_secs(30));
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_host_is_asked_for_few_keys_and_what_waits_is_bounded() {
     let (_world, daemon, origin) = known().await;
     let url = origin.base() + "/a";

@@ -18,9 +18,9 @@ async fn with_delay(delay: &str, urls: usize) -> Queue {
 }
 
 /// When a poll of the host would be sent.
-async fn next_poll(queue: &Queue, delay: Duration) -> Timestamp {
+async fn next_poll(queue: &Queue) -> Timestamp {
     let none = Duration::ZERO;
-    match queue.store.reserve("http://a.test".to_owned(), delay, none).await.unwrap() {
+    match queue.store.reserve("http://a.test".to_owned(), None, none).await.unwrap() {
         Ok(now) => now,
         Err(later) => later,
     }
@@ -34,7 +34,7 @@ async fn n_leased_urls_are_spaced_by_the_delay_and_move_the_clock_by_n_delays() 
     let spaced: Vec<_> = urls.iter().map(|leased| leased.not_before).collect();
     assert_eq!(spaced, [start, start + 2 * SECOND, start + 4 * SECOND]);
     assert!(queue.lease(3).await.is_empty());
-    assert_eq!(next_poll(&queue, 2 * SECOND).await, start + 6 * SECOND);
+    assert_eq!(next_poll(&queue).await, start + 6 * SECOND);
     let batch = queue.lease_as(ask(3)).await;
     assert_eq!(batch.next_due_at, Some(start + 6 * SECOND));
     queue.clock.advance(6 * SECOND);
@@ -45,7 +45,7 @@ async fn n_leased_urls_are_spaced_by_the_delay_and_move_the_clock_by_n_delays() 
 async fn a_poll_takes_its_slot_from_the_leases_of_its_host() {
     let queue = with_delay("2s", 2).await;
     let start = queue.clock.now();
-    let slot = queue.store.reserve("http://a.test".to_owned(), 2 * SECOND, SECOND).await.unwrap();
+    let slot = queue.store.reserve("http://a.test".to_owned(), None, SECOND).await.unwrap();
     assert_eq!(slot, Ok(start));
     assert!(queue.lease(1).await.is_empty());
     queue.clock.advance(2 * SECOND);
@@ -59,7 +59,7 @@ async fn the_clock_of_a_host_is_kept_over_a_restart() {
     assert_eq!(queue.lease(3).await.len(), 3);
     let queue = queue.reopen(SECOND).await;
     assert!(queue.lease(3).await.is_empty());
-    assert_eq!(next_poll(&queue, 10 * SECOND).await, start + 30 * SECOND);
+    assert_eq!(next_poll(&queue).await, start + 30 * SECOND);
     queue.clock.advance(29 * SECOND);
     assert_eq!(queue.lease(3).await.len(), 2);
 }
@@ -90,7 +90,7 @@ async fn a_pages_retry_after_pauses_its_host_for_leases_and_polls_over_a_restart
     settlement.retry_after = Some(60 * SECOND);
     queue.settle_as(settlement).await;
     assert!(queue.lease(5).await.is_empty());
-    assert_eq!(next_poll(&queue, Duration::ZERO).await, start + 60 * SECOND);
+    assert_eq!(next_poll(&queue).await, start + 60 * SECOND);
     let queue = queue.reopen(59 * SECOND).await;
     assert!(queue.lease(5).await.is_empty());
     queue.clock.advance(SECOND);

@@ -169,10 +169,10 @@ impl App {
             ready: ready.clone(),
             defaults: defaults_seen,
             refuses: Arc::new(move |url| guard.check_url(url).err().map(|why| why.to_string())),
-            push: Arc::new(move |push| {
+            push: Arc::new(move |push, client| {
                 let pusher = Arc::clone(&pusher);
                 // Not let go half done when its client goes away.
-                let taking = tokio::spawn(async move { pusher.take_push(push).await });
+                let taking = tokio::spawn(async move { pusher.take_push(push, client).await });
                 let failed = |error| StoreError::Engine(format!("a push failed: {error}"));
                 Box::pin(async move { taking.await.map_err(failed)? })
             }),

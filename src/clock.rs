@@ -106,6 +106,11 @@ impl Clock {
         }
     }
 
+    /// Is it the machine's, and not one that is moved by hand?
+    pub fn is_system(&self) -> bool {
+        matches!(&*self.inner, Inner::System { .. })
+    }
+
     /// What the wall clock will show at a time that [`Self::steady`] will show, unless
     /// it is stepped until then: for times that are kept beside others of the
     /// wall clock.

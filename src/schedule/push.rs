@@ -34,6 +34,8 @@ const DEBOUNCE: Duration = Duration::from_secs(600);
 const KEY_HOLDS: Duration = Duration::from_secs(24 * 3_600);
 /// Key files asked of one host within [`DEBOUNCE`].
 const CHECKS: u32 = 10;
+/// And for one client, so that a stranger cannot use up all of a host's.
+const CHECKS_OF_CLIENT: u32 = 3;
 /// Hosts, keys and URLs that are remembered.
 const REMEMBERED: usize = 10_000;
 const REMEMBERED_URLS: usize = 200_000;
@@ -121,13 +123,13 @@ struct Owner {
 }
 
 impl Poller {
-    /// Takes in a push, if its key is that of its host.
-    pub(crate) async fn take_push(&self, push: Push) -> Result<Pushed, StoreError> {
+    /// Takes in a push of a client, if its key is that of its host.
+    pub(crate) async fn take_push(&self, push: Push, client: u128) -> Result<Pushed, StoreError> {
         let owners = self.owners(&push).await?;
         if owners.is_empty() {
             return Ok(Pushed::InvalidKey("no site here has this host".to_owned()));
         }
-        if !self.is_known_key(&push) && !self.may_check(&push.host) {
+        if !self.is_known_key(&push) && !self.may_check(&push.host, client) {
             return Ok(Pushed::TooMany(DEBOUNCE));
         }
         match self.verdict(&push).await {
@@ -143,7 +145,12 @@ impl Poller {
     /// Checks the keys of pushes that wait, until told to stop.
     pub(crate) async fn mind_pushes(self: Arc<Self>, stop: CancellationToken) {
         loop {
-            if let Err(error) = self.retry_pushes().await
+            // Let go half done nothing is lost: what was not dropped is tried again.
+            let tried = tokio::select! {
+                () = stop.cancelled() => return,
+                tried = self.retry_pushes() => tried,
+            };
+            if let Err(error) = tried
                 && !matches!(error, StoreError::Closed)
             {
                 tracing::error!(%error, "pushes that wait are put off");
@@ -200,20 +207,24 @@ impl Poller {
         self.pushes.guard().keys.get(key, now).is_some()
     }
 
-    /// One more of the checks that a host may be asked for.
-    fn may_check(&self, host: &str) -> bool {
+    /// One more of the checks that a host may be asked for, for this client?
+    fn may_check(&self, host: &str, client: u128) -> bool {
         let now = self.clock.steady();
-        let host = xxh3_64_with_seed(host.as_bytes(), self.store.seed());
+        let of_host = xxh3_64_with_seed(host.as_bytes(), self.store.seed());
+        let of_client = xxh3_64_with_seed(&client.to_le_bytes(), of_host);
         let mut recent = self.pushes.guard();
-        let made = recent.checks.get(host, now).unwrap_or(0);
-        if made >= CHECKS {
+        let counted = [(of_host, CHECKS), (of_client, CHECKS_OF_CLIENT)];
+        let made = counted.map(|(whose, _)| recent.checks.get(whose, now).unwrap_or(0));
+        if made.iter().zip(counted).any(|(made, (_, most))| *made >= most) {
             return false;
         }
-        let until = match recent.checks.known.get(&host) {
-            Some((until, _)) if made > 0 => *until,
-            _ => later(now, DEBOUNCE),
-        };
-        recent.checks.put(host, until, made + 1);
+        for (made, (whose, _)) in made.into_iter().zip(counted) {
+            let until = match recent.checks.known.get(&whose) {
+                Some((until, _)) if made > 0 => *until,
+                _ => later(now, DEBOUNCE),
+            };
+            recent.checks.put(whose, until, made + 1);
+        }
         true
     }
 

@@ -184,9 +184,14 @@ async fn take(context: &Context, client: Client, push: Push) -> Result<Taken, Pr
         move |wait| Problem::too_many(wait, format!("Too many URLs pushed {what} for now."))
     };
     budgets.urls_of_client.take(client.0, tokens, now).map_err(over("by you"))?;
-    budgets.urls_of_host.take(whose, tokens, now).map_err(over("for this host"))?;
-    let (status, heeded) = match (context.state.push)(push).await? {
-        Pushed::Taken(heeded) => ("accepted", heeded),
+    budgets.urls_of_host.look(whose, tokens, now).map_err(over("for this host"))?;
+    let (status, heeded) = match (context.state.push)(push, client.0).await? {
+        Pushed::Taken(heeded) => {
+            // Only who has the key takes of the host's share. What others pushed
+            // meanwhile may have left less of it: it is done all the same.
+            let _ = budgets.urls_of_host.take(whose, tokens, now);
+            ("accepted", heeded)
+        }
         Pushed::Waiting => ("pending", Heeded::default()),
         Pushed::InvalidKey(why) => {
             return Err(Problem::new(Kind::InvalidKey, format!("The key is not taken: {why}.")));

@@ -48,6 +48,21 @@ impl Shares {
     /// Takes `tokens` of a bucket, or says how long to wait until there are so
     /// many. More than a bucket holds is never there: callers do not ask.
     pub(crate) fn take(&self, whose: u128, tokens: f64, now: Timestamp) -> Result<(), Duration> {
+        self.with(whose, now, |there| if there < tokens { there } else { there - tokens }, tokens)
+    }
+
+    /// The same, and takes nothing.
+    pub(crate) fn look(&self, whose: u128, tokens: f64, now: Timestamp) -> Result<(), Duration> {
+        self.with(whose, now, |there| there, tokens)
+    }
+
+    fn with(
+        &self,
+        whose: u128,
+        now: Timestamp,
+        leave: impl FnOnce(f64) -> f64,
+        tokens: f64,
+    ) -> Result<(), Duration> {
         // Nothing that panics is done while this lock is held.
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= MAX_BUCKETS && !buckets.contains_key(&whose) {
@@ -59,9 +74,9 @@ impl Shares {
         let fresh = Bucket { tokens: self.share.burst, at: now };
         let bucket = buckets.entry(whose).or_insert(fresh);
         let there = self.share.filled(*bucket, now);
-        let left = there - tokens;
-        *bucket = Bucket { tokens: if left < 0.0 { there } else { left }, at: now };
-        if left < 0.0 { Err(self.share.wait(-left)) } else { Ok(()) }
+        *bucket = Bucket { tokens: leave(there), at: now };
+        let missing = tokens - there;
+        if missing > 0.0 { Err(self.share.wait(missing)) } else { Ok(()) }
     }
 
     #[cfg(test)]

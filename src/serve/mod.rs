@@ -101,9 +101,9 @@ pub struct ServeState {
     pub levels: frontier::LevelDoor,
 }
 
-/// Checks the key of a push, and takes in its URLs.
+/// Checks the key of a push by a client, and takes in its URLs.
 pub type PushDoor =
-    Arc<dyn Fn(Push) -> BoxFuture<'static, Result<Pushed, StoreError>> + Send + Sync>;
+    Arc<dyn Fn(Push, u128) -> BoxFuture<'static, Result<Pushed, StoreError>> + Send + Sync>;
 
 /// Says why a URL is never fetched, by what the URL itself shows.
 pub type Refuses = Arc<dyn Fn(&url::Url) -> Option<String> + Send + Sync>;

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -164,6 +165,7 @@ impl Server {
                 let router = frontier::router(state, bound, stop.clone());
                 Connections {
                     is_http2: true,
+                    of_client: Some(Arc::default()),
                     ..Connections::new(router, metrics, stop, share(MAX_FRONTIER_CONNECTIONS))
                 }
             }
@@ -308,10 +310,22 @@ impl Connections {
     }
 
     async fn serve_http2(self, stream: TcpStream) {
-        // A client that says nothing at all has no business here.
-        if timeout(self.header_timeout, stream.readable()).await.is_err() {
-            return;
-        }
+        let called = Arc::new(AtomicBool::new(false));
+        let inner = TowerToHyperService::new(self.router);
+        let service = service_fn({
+            let called = Arc::clone(&called);
+            move |request: hyper::Request<Incoming>| {
+                called.store(true, Ordering::Relaxed);
+                inner.call(request)
+            }
+        });
+        // A client that calls nothing has no business here, whatever it sends.
+        let mut idle = pin!(async {
+            sleep(self.header_timeout).await;
+            if called.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+        });
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(KEEP_ALIVE.0)
@@ -320,15 +334,17 @@ impl Connections {
             .max_header_list_size(MAX_HEADER_LIST)
             .initial_stream_window_size(WINDOWS.0)
             .initial_connection_window_size(WINDOWS.1)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router));
+            .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
         tokio::select! {
             ended = connection.as_mut() => return log_end(ended),
+            () = idle.as_mut() => return,
             () = self.stop.cancelled() => {}
         }
         connection.as_mut().graceful_shutdown();
         tokio::select! {
             ended = connection => log_end(ended),
+            () = idle => {}
             () = self.cut.cancelled() => {}
         }
     }

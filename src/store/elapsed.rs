@@ -26,6 +26,12 @@ impl State {
     pub(super) fn mend_times(&mut self) -> Result<(), StoreError> {
         let now = self.steady_ms();
         let uptime = self.clock.uptime();
+        if uptime.is_none() && self.clock.is_system() {
+            tracing::warn!(
+                "the system does not name its boot: a wall clock stepped while the daemon is \
+                 down moves leases and host clocks with it"
+            );
+        }
         let kept: Option<String> = self
             .conn
             .query_row("SELECT value FROM meta WHERE key = ?1", [ANCHOR], |row| row.get(0))

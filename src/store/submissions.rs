@@ -158,8 +158,7 @@ impl State {
         {
             heard = Heard::Robots(timestamp(self.hint(robots, now)?));
         }
-        let known = matches!(heard, Heard::Source(_));
-        let id = self.keep_submission(url, known, fresh, now)?;
+        let id = self.keep_submission(url, heard, fresh, now)?;
         Ok((id, heard))
     }
 
@@ -206,10 +205,11 @@ impl State {
     fn keep_submission(
         &mut self,
         url: &Url,
-        known: bool,
+        heard: Heard,
         fresh: SubmissionId,
         now: i64,
     ) -> Result<SubmissionId, StoreError> {
+        let known = matches!(heard, Heard::Source(_));
         let kept: Option<[u8; 16]> = self
             .conn
             .prepare_cached(
@@ -223,10 +223,10 @@ impl State {
         if let Some(token) = kept {
             return Ok(SubmissionId(token));
         }
-        if known {
-            self.make_room_for_known()?;
-        } else {
-            self.check_room_for_pending(url)?;
+        match heard {
+            Heard::Source(_) => self.make_room_for_known()?,
+            Heard::Robots(_) => self.make_room_for_pending(url)?,
+            Heard::Unknown => self.check_room_for_pending(url)?,
         }
         self.conn
             .prepare_cached(
@@ -249,23 +249,47 @@ impl State {
             .map_err(engine)
     }
 
-    /// Both counts look at [`MAX_PENDING`] rows at most.
     fn check_room_for_pending(&self, url: &Url) -> Result<(), StoreError> {
-        let below = format!("{}/", authority(url));
-        let (all, of_host): (i64, i64) = self
-            .conn
-            .prepare_cached(
-                "SELECT count(*), coalesce(sum(CASE substr(url, 1, length(?1)) WHEN ?1 THEN 1 ELSE 0 END), 0)
-                 FROM submissions WHERE known = 0",
-            )
-            .and_then(|mut query| query.query_row([below], |row| Ok((row.get(0)?, row.get(1)?))))
-            .map_err(engine)?;
+        let (all, of_host) = self.pending_submissions(&below(url))?;
         if all >= MAX_PENDING || of_host >= MAX_PENDING_OF_HOST {
             return Err(StoreError::Refused(
                 "too many sitemaps that no site has wait already".to_owned(),
             ));
         }
         Ok(())
+    }
+
+    /// On a host that a site has what waits for longest goes: of that host, where
+    /// it has its share. Strangers who fill the table keep nobody's word out.
+    fn make_room_for_pending(&mut self, url: &Url) -> Result<(), StoreError> {
+        let below = below(url);
+        let (all, of_host) = self.pending_submissions(&below)?;
+        let among = match (all >= MAX_PENDING, of_host >= MAX_PENDING_OF_HOST) {
+            (_, true) => below.as_str(),
+            (true, false) => "",
+            (false, false) => return Ok(()),
+        };
+        self.conn
+            .prepare_cached(
+                "DELETE FROM submissions WHERE id IN (SELECT id FROM submissions
+                     WHERE known = 0 AND substr(url, 1, length(?1)) = ?1
+                     ORDER BY last_at, id LIMIT 1)",
+            )
+            .and_then(|mut delete| delete.execute([among]))
+            .map(|_| ())
+            .map_err(engine)
+    }
+
+    /// How many wait, and how many of those `below` a host; looks at
+    /// [`MAX_PENDING`] rows at most.
+    fn pending_submissions(&self, below: &str) -> Result<(i64, i64), StoreError> {
+        self.conn
+            .prepare_cached(
+                "SELECT count(*), coalesce(sum(CASE substr(url, 1, length(?1)) WHEN ?1 THEN 1 ELSE 0 END), 0)
+                 FROM submissions WHERE known = 0",
+            )
+            .and_then(|mut query| query.query_row([below], |row| Ok((row.get(0)?, row.get(1)?))))
+            .map_err(engine)
     }
 
     fn mark_known(&mut self, id: SubmissionId) -> Result<(), StoreError> {
@@ -415,4 +439,9 @@ fn submissions(
         items.retain(|view| view.source.is_none());
     }
     Ok(Page { items, next })
+}
+
+/// What URLs of the same host begin with.
+fn below(url: &Url) -> String {
+    format!("{}/", authority(url))
 }

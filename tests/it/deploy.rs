@@ -149,6 +149,8 @@ fn unit_and_image_run_what_there_is_and_set_only_keys_that_exist() {
     assert!(seen >= 8, "{seen}");
     // What restarting does not mend.
     assert!(unit.contains("RestartPreventExitStatus=2 78\n"));
+    // /proc/sys names the boot, without which no step of the clock is noticed.
+    assert!(!unit.contains("ProcSubset=pid"));
 }
 
 #[test]

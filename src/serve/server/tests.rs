@@ -24,12 +24,23 @@ async fn serve(
     header_timeout: Duration,
     drain: Duration,
 ) -> Running {
+    serve_as(false, router, places, header_timeout, drain).await
+}
+
+async fn serve_as(
+    is_http2: bool,
+    router: Router,
+    places: usize,
+    header_timeout: Duration,
+    drain: Duration,
+) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let addr = listener.local_addr().expect("an address");
     let metrics = Arc::new(Metrics::new());
     let stop = CancellationToken::new();
     let connections = Connections {
         header_timeout,
+        is_http2,
         ..Connections::new(router, metrics.clone(), stop.clone(), places)
     };
     let served = tokio::spawn(async move {
@@ -99,6 +110,18 @@ async fn a_header_that_never_ends_is_cut_off() {
     for beginning in ["", "GET / HTTP/1.1\r\nHost: loc"] {
         let stream = send(running.addr, beginning.as_bytes()).await;
         assert_eq!(read_to_end(stream).await, "", "{beginning}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_of_http_2_on_which_nothing_is_called_is_cut_off() {
+    let running = serve_as(true, hello(), 8, Duration::from_millis(50), FOR_EVER).await;
+    // The preface of the protocol, then a frame of settings that are all defaults.
+    let preface: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let settings: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+    for beginning in [&b""[..], b"P", preface, &[preface, settings].concat()] {
+        let stream = send(running.addr, beginning).await;
+        read_to_end(stream).await;
     }
 }
 

@@ -68,7 +68,8 @@ impl State {
         get: &Get,
         progress: Progress,
     ) -> Result<(Vec<Served>, Progress), StoreError> {
-        self.return_expired()?;
+        let (expired, dead) = self.return_expired()?;
+        self.metrics.expired(expired as u64, dead as u64);
         let mut serving = Serving { get, leased: Vec::new(), passed: Vec::new(), progress };
         if !self.frontier.active || serving.is_full() {
             return Ok((Vec::new(), serving.progress));

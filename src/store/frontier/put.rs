@@ -82,7 +82,8 @@ pub(super) fn partition_of(put: &Put) -> i64 {
 impl State {
     /// Takes in what a client pushes; one answer each, in order.
     pub(super) fn frontier_put(&mut self, items: Vec<Put>) -> Result<Vec<Taken>, StoreError> {
-        self.return_expired()?;
+        let (expired, dead) = self.return_expired()?;
+        self.metrics.expired(expired as u64, dead as u64);
         let mut taken = Vec::with_capacity(items.len());
         let mut reports: Vec<Reported> = Vec::new();
         let mut reported: IdSet<UrlId> = IdSet::default();

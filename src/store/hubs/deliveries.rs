@@ -120,18 +120,21 @@ impl State {
         delivered: &Delivered,
     ) -> Result<Taken, StoreError> {
         let now = self.now_ms();
-        let found: Option<(i64, i64, String)> = self
+        let found: Option<(i64, i64, String, String)> = self
             .conn
             .prepare_cached(
-                "SELECT source_id, state, topic FROM callbacks WHERE token = ?1 AND expires_at > ?2",
+                "SELECT c.source_id, c.state, c.topic, coalesce(s.moved_to, s.url)
+                 FROM callbacks c
+                 JOIN sources s ON s.id = c.source_id /*pg: AND s.part = c.part */
+                 WHERE c.token = ?1 AND c.expires_at > ?2",
             )
             .and_then(|mut query| {
                 let read =
-                    |row: &sql::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+                    |row: &sql::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
                 query.query_row(params![id.0, now], read).optional()
             })
             .map_err(engine)?;
-        let Some((source, state, topic)) = found else { return Ok(Taken::Gone) };
+        let Some((source, state, topic, place)) = found else { return Ok(Taken::Gone) };
         if state == ASKED {
             return Ok(Taken::Early);
         }
@@ -140,7 +143,7 @@ impl State {
             self.push_hint(SourceId(source))?;
             return Ok(Taken::Hint);
         }
-        let trusted = is_trusted(delivered.signed, &topic);
+        let trusted = is_trusted(delivered.signed, &topic, &place);
         self.hubs_moved = true;
         self.run(
             "INSERT INTO deliveries (/*pg: part, */ source_id, at, trusted, bytes, content_type, coding,

@@ -104,9 +104,10 @@ pub fn backoff(failures: u32, chance: f64) -> Duration {
 
 /// Must a push of this topic, by this hub, be signed to be read? A body that
 /// came unsigned over plain http is no worse than a poll over plain http, and
-/// worse than any other: then it only brings the poll forward.
-pub fn is_trusted(signed: bool, topic: &str) -> bool {
-    signed || topic.starts_with("http:")
+/// worse than any other: then it only brings the poll forward. What the feed
+/// calls itself, its topic, says nothing of how it is polled, its place.
+pub fn is_trusted(signed: bool, topic: &str, place: &str) -> bool {
+    signed || [topic, place].iter().all(|url| url.starts_with("http:"))
 }
 
 /// How push does for a source, as far as polling needs to know.
@@ -178,9 +179,12 @@ mod tests {
 
     #[test]
     fn a_push_is_believed_no_further_than_a_poll() {
-        assert!(is_trusted(true, "https://a.example/feed"));
-        assert!(is_trusted(false, "http://a.example/feed"));
-        assert!(!is_trusted(false, "https://a.example/feed"));
+        let (open, closed) = ("http://a.example/feed", "https://a.example/feed");
+        assert!(is_trusted(true, closed, closed));
+        assert!(is_trusted(false, open, open));
+        for (topic, place) in [(open, closed), (closed, open), (closed, closed)] {
+            assert!(!is_trusted(false, topic, place), "{topic} {place}");
+        }
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! what is known: answers per code, bounds, and nothing beyond them.
 
 use super::*;
-use crate::support::Reply;
 use crate::support::daemon::{DAY, HOUR, MINUTE, World, sitemap};
+use crate::support::{Hold, Reply};
 
 const KEY: &str = "0123456789abcdef-KEY";
 
@@ -137,7 +137,7 @@ async fn each_refusal_has_the_code_of_the_protocol() {
     let at =
         |place: &str, url: &str| format!("{}&keyLocation={}", target(url, KEY), encoded(place));
     let dir_key = format!("{base}/dir/key.txt");
-    for (asked, status) in [
+    let cases = [
         (format!("/indexnow?key={KEY}"), 400),
         (format!("/indexnow?url={}", encoded(&a)), 400),
         (target(&a, "missing-key"), 403),
@@ -153,8 +153,10 @@ async fn each_refusal_has_the_code_of_the_protocol() {
         (at(&dir_key, &a), 422),
         (at("http://other.example/key.txt", &a), 422),
         (at(&dir_key, &format!("{base}/dir/b")), 200),
-    ] {
-        let answer = get(&daemon, &asked).await;
+    ];
+    for (n, (asked, status)) in cases.into_iter().enumerate() {
+        // A client may try few keys.
+        let answer = get_as(&daemon, &format!("192.0.2.{n}"), &asked).await;
         assert_eq!(answer.status, status, "{asked}: {}", answer.body);
     }
     assert_eq!(origin.requests("/a").len(), 0, "pages are never fetched here");
@@ -210,6 +212,43 @@ async fn a_push_waits_for_a_key_that_cannot_be_checked_also_over_a_restart() {
 }
 
 #[tokio::test]
+async fn who_has_no_key_takes_nothing_of_what_a_host_may_push() {
+    let (_world, daemon, origin) = known().await;
+    let base = origin.base();
+    let urls: Vec<_> = (0..10_000).map(|n| format!("{base}/{n}")).collect();
+    let push = async |client: &str, key: &str, urls: &[String]| {
+        let head = format!(
+            "POST /indexnow HTTP/1.1\r\nContent-Type: application/json\r\nX-Forwarded-For: {client}"
+        );
+        let body = serde_json::json!({ "host": host(&origin), "key": key, "urlList": urls });
+        send(daemon.public.unwrap(), &head, &body.to_string()).await.status
+    };
+    for n in 0..3 {
+        assert_eq!(push("192.0.2.7", "made-up-key", &urls).await, if n < 2 { 403 } else { 429 });
+    }
+    assert_eq!(push("192.0.2.8", KEY, &urls).await, 200);
+    assert_eq!(push("192.0.2.9", KEY, &urls).await, 200);
+    assert_eq!(push("192.0.2.10", KEY, &urls).await, 429, "who has it does");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_told_to_stop_waits_for_no_key() {
+    let (_world, daemon, origin) = known().await;
+    let file = format!("/{KEY}.txt");
+    origin.set(&file, Reply::status(503));
+    let url = origin.base() + "/a";
+    assert_eq!(get(&daemon, &target(&url, KEY)).await.status, 202);
+    let hold = Hold::new();
+    origin.set(&file, Reply::text(KEY).hang(&hold));
+    daemon.clock.advance(11 * MINUTE);
+    origin.wait_for(&file, 2).await;
+    // Far less than a key file is waited for.
+    let stopped = tokio::time::timeout(std::time::Duration::from_secs(5), daemon.stop()).await;
+    assert!(stopped.is_ok(), "it waits");
+}
+
+#[tokio::test]
 async fn who_asks_a_host_for_a_key_does_not_make_it_a_faster_one() {
     let (_world, daemon, origin) = known().await;
     let slow = config(&origin) + "host_delay = \"30s\"\n";
@@ -228,12 +267,14 @@ async fn who_asks_a_host_for_a_key_does_not_make_it_a_faster_one() {
 async fn a_host_is_asked_for_few_keys_and_what_waits_is_bounded() {
     let (_world, daemon, origin) = known().await;
     let url = origin.base() + "/a";
+    // A client may have some of the checks that a host may be asked for.
     let mut codes = Vec::new();
-    for n in 0..12 {
-        codes.push(get(&daemon, &target(&url, &format!("guessed-{n}"))).await.status);
+    for n in 0..16 {
+        let client = format!("192.0.2.{}", n / 4);
+        codes.push(get_as(&daemon, &client, &target(&url, &format!("guessed-{n}"))).await.status);
     }
-    assert_eq!(codes[..10], [403; 10]);
-    assert_eq!(codes[10..], [429; 2]);
+    let expected = [403, 403, 403, 429, 403, 403, 403, 429, 403, 403, 403, 429, 403, 429, 429, 429];
+    assert_eq!(codes, expected);
     assert_eq!(
         origin.all_requests().iter().filter(|seen| seen.path.contains("guessed")).count(),
         10
@@ -243,7 +284,8 @@ async fn a_host_is_asked_for_few_keys_and_what_waits_is_bounded() {
     origin.route(|seen| seen.path.contains("silent").then(|| Reply::status(500)));
     let mut codes = Vec::new();
     for n in 0..6 {
-        codes.push(get(&daemon, &slow(n)).await.status);
+        let client = format!("198.51.100.{n}");
+        codes.push(get_as(&daemon, &client, &slow(n)).await.status);
     }
     assert_eq!(codes, [202, 202, 202, 202, 202, 429]);
     daemon.stop().await;

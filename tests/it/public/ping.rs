@@ -1,6 +1,8 @@
 //! A ping is a hint: it brings polls forward within bounds, and never says
 //! what belongs to whom.
 
+use sitemapd::store::submissions::Heard;
+
 use super::*;
 use crate::support::Reply;
 use crate::support::daemon::{DAY, HOUR, MINUTE, World, sitemap};
@@ -156,7 +158,7 @@ async fn a_host_that_no_site_has_is_sent_nothing_at_all() {
 
 #[tokio::test]
 async fn what_no_site_has_is_kept_within_bounds() {
-    let (_world, daemon, _origin) = polled_once().await;
+    let (_world, daemon, origin) = polled_once().await;
     let url = |n: i32| url::Url::parse(&format!("https://b.example/{n}.xml")).unwrap();
     for n in 0..20 {
         daemon.store.hear(url(n)).await.unwrap();
@@ -170,6 +172,11 @@ async fn what_no_site_has_is_kept_within_bounds() {
     let answer = ping(&daemon, "https://one-more.example/s.xml").await;
     assert_eq!(answer.status, 429);
     assert_eq!(answer.header("retry-after"), Some("86400"));
+    // Who speaks of the host of a site is heard all the same.
+    let own = url::Url::parse(&format!("{}/new.xml", origin.base())).unwrap();
+    let (_, heard) = daemon.store.hear(own).await.unwrap();
+    assert!(matches!(heard, Heard::Robots(at) if at <= daemon.now()), "{heard:?}");
+    daemon.polled("/robots.txt", 2).await;
     daemon.stop().await;
 }
 

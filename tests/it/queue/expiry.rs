@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use sitemapd::diff::snapshot::EntryHints;
+use sitemapd::metrics::Format;
 use sitemapd::model::{Outcome, Reason};
 use sitemapd::store::Effect;
+use sitemapd::store::frontier::{Get, Progress};
 use sitemapd::store::views::UrlState;
 
 use crate::support::queue_daemon::{Queue, site};
@@ -190,4 +192,19 @@ async fn new_hints_while_leased_hold_for_the_place_afterwards() {
     queue.clock.advance(60 * MINUTE);
     let again = queue.lease_one().await;
     assert!((again.value - 0.9).abs() < 1e-9);
+}
+
+#[tokio::test]
+async fn a_lease_that_a_client_of_the_frontier_finds_expired_is_counted_as_any() {
+    let queue = with_attempts(1).await;
+    let get = Get { crawl: None, key: None, per_queue: 0, max_queues: 0, ttl: MINUTE };
+    let served = queue.store.frontier_get(get.clone(), Progress::default()).await.unwrap().0;
+    assert_eq!(served.len(), 1);
+    queue.clock.advance(2 * MINUTE);
+    let served = queue.store.frontier_get(get, Progress::default()).await.unwrap().0;
+    assert!(served.is_empty());
+    let counted = queue.metrics.encode(None, Format::Plain);
+    for name in ["sitemapd_leases_expired_total 1", "sitemapd_dead_letters_total 1"] {
+        assert!(counted.contains(name), "{counted}");
+    }
 }

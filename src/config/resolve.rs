@@ -20,6 +20,7 @@ use super::{
     Budget, ChangeFreqIntervals, Config, Daemon, Durability, Fetch, FetchLimits, Listen, Log,
     LogFormat, Order, Politeness, Poll, Queue, Recrawl, Store,
 };
+use crate::model::product_token;
 
 /// Intervals of polls and of the recrawl: a second to ten years.
 pub(super) const INTERVALS: RangeInclusive<Duration> =
@@ -63,18 +64,11 @@ fn daemon(daemon: &mut Daemon, raw: &RawDaemon, reader: &mut Reader<'_>) {
 fn user_agent(text: &str) -> Result<String, String> {
     let visible = text.bytes().all(|b| (b' '..=b'~').contains(&b));
     if !visible || text.len() > 256 || product_token(text).is_empty() {
-        return Err("allowed is a name of letters, _ and - at the start, \
+        return Err("allowed is a name of letters, digits, _ and - at the start, \
                     in at most 256 ASCII characters: \"mybot/1.0 (+https://…)\""
             .to_owned());
     }
     Ok(text.to_owned())
-}
-
-/// The name that a `User-Agent` starts with, as robots.txt means it
-/// (RFC 9309 section 2.2.1: letters, `_` and `-`).
-pub(super) fn product_token(user_agent: &str) -> &str {
-    let end = user_agent.find(|c: char| !(c.is_ascii_alphabetic() || c == '_' || c == '-'));
-    end.map_or(user_agent, |end| &user_agent[..end])
 }
 
 /// A mail address for the `From` header; an empty one sends none.

@@ -45,13 +45,15 @@ impl Store {
         self.read(move |conn| url_reads::peek(conn, &crawl, limit, now)).await
     }
 
-    /// Dead letters, oldest row first; `after` is the last row of the page before.
+    /// Dead letters, of one crawl or of all, oldest row first; `after` is the last
+    /// row of the page before.
     pub async fn dead(
         &self,
+        crawl: Option<String>,
         limit: u32,
         after: Option<UrlId>,
     ) -> Result<Page<DeadView>, StoreError> {
-        self.read(move |conn| url_reads::dead(conn, limit, after)).await
+        self.read(move |conn| url_reads::dead(conn, crawl.as_deref(), limit, after)).await
     }
 
     /// Puts dead letters back, all or these; says how many.

@@ -310,11 +310,14 @@ pub(crate) struct ChangeParams {
     /// Most rows; 100 where not said.
     #[schemars(range(min = 1, max = MAX_LIMIT))]
     limit: Option<u64>,
+    /// Where to go on: the `next` of the part before.
+    cursor: Option<Cursor>,
 }
 
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Changes {
     changes: Vec<sources::Change>,
+    next: Option<Cursor>,
 }
 
 /// `GET /v1/polls/{id}/changes`
@@ -324,8 +327,10 @@ pub(crate) async fn changes_of_poll(
     Params(params): Params<ChangeParams>,
 ) -> Result<Json<Changes>, Problem> {
     let limit = list_limit(params.limit)?;
-    let changes = context.state.store.changes_of_poll(poll, limit).await?;
-    Ok(Json(Changes { changes: changes.into_iter().map(sources::Change::from).collect() }))
+    let after = params.cursor.map_or(0, |cursor| cursor.0);
+    let Page { items, next } = context.state.store.changes_of_poll(poll, limit, after).await?;
+    let changes = items.into_iter().map(sources::Change::from).collect();
+    Ok(Json(Changes { changes, next: next.map(Cursor) }))
 }
 
 /// `GET /v1/status`

@@ -31,8 +31,10 @@ pub(super) const DELAYS: RangeInclusive<Duration> = Duration::ZERO..=Duration::f
 pub(super) const DOCUMENT_BYTES: RangeInclusive<u64> = 1 << 10..=4 << 30;
 /// Entries of one document, and children of one index.
 pub(super) const ENTRIES: RangeInclusive<usize> = 1..=10_000_000;
+/// Most characters that a URL may be let have, and so most of one that is known.
+pub const MAX_URL_CHARS: usize = 65_536;
 /// Characters of one URL.
-pub(super) const URL_CHARS: RangeInclusive<usize> = 64..=65_536;
+pub(super) const URL_CHARS: RangeInclusive<usize> = 64..=MAX_URL_CHARS;
 
 /// Everything in `raw` but its sites.
 pub(super) fn sections(raw: &RawConfig, env: &Env, reader: &mut Reader<'_>) -> Config {

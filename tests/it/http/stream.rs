@@ -166,8 +166,6 @@ async fn who_comes_back_with_the_cursor_sees_each_change_once_and_in_order() {
     assert_eq!((&first["listed_as"], &first["lastmod"]), (&"page".into(), &"2026-11-02".into()));
     let some = get(&daemon, &[("kinds", "changed, missing"), ("site", "site")]).await.unwrap();
     assert_eq!(told(some["changes"].as_array().unwrap()), all[4..]);
-    let none = get(&daemon, &[("site", "another")]).await.unwrap();
-    assert_eq!(none["changes"].as_array().unwrap().len(), 0);
     daemon.stop().await;
 }
 
@@ -201,6 +199,28 @@ async fn a_follower_that_reconnects_with_its_last_event_misses_nothing() {
     // A stop of the daemon ends the stream properly.
     daemon.stop().await;
     while second.chunk().await.unwrap().is_some() {}
+}
+
+#[tokio::test]
+async fn a_site_that_nobody_knows_has_no_stream_and_one_that_left_has() {
+    let origin = Origin::start().await;
+    list(&origin, &[("/a", ""), ("/b", "")]);
+    let world = World::new(&[&origin]);
+    let daemon = started(&world, &origin).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    for accept in ["application/json", "application/x-ndjson", "text/event-stream"] {
+        let answer = send(&daemon, "?site=typo", &[("accept", accept)]).await;
+        assert_eq!(answer.status(), 404, "{accept}");
+        assert!(text(answer).await.contains("typo"));
+    }
+    daemon
+        .reload("[[site]]\nname = \"other\"\nurl = \"http://127.0.0.1:9/\"\nsitemaps = []\nfeeds = []\n")
+        .await;
+    for (site, changes) in [("site", 2), ("other", 0)] {
+        let page = get(&daemon, &[("site", site)]).await.unwrap();
+        assert_eq!(page["changes"].as_array().unwrap().len(), changes, "{site}");
+    }
+    daemon.stop().await;
 }
 
 /// Reads a stream up to an id that is not this one; says it, and what came with it.

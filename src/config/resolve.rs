@@ -35,6 +35,8 @@ pub(super) const ENTRIES: RangeInclusive<usize> = 1..=10_000_000;
 pub const MAX_URL_CHARS: usize = 65_536;
 /// Characters of one URL.
 pub(super) const URL_CHARS: RangeInclusive<usize> = 64..=MAX_URL_CHARS;
+/// Longest lease that anybody can have.
+pub(super) const MAX_LEASE: Duration = Duration::from_secs(12 * 3_600);
 
 /// Everything in `raw` but its sites.
 pub(super) fn sections(raw: &RawConfig, env: &Env, reader: &mut Reader<'_>) -> Config {
@@ -230,7 +232,7 @@ fn changefreq(intervals: &mut ChangeFreqIntervals, raw: &RawChangeFreq, reader: 
 }
 
 fn queue(queue: &mut Queue, raw: &RawQueue, reader: &mut Reader<'_>) {
-    let lease = Duration::from_secs(1)..=Duration::from_secs(86_400);
+    let lease = Duration::from_secs(1)..=MAX_LEASE;
     let order = one_of(&[("learned", Order::Learned), ("protocol", Order::Protocol)]);
     reader.set(&mut queue.order, &raw.order, order);
     reader.set(&mut queue.lease, &raw.lease, duration(lease));

@@ -86,6 +86,12 @@ fn a_robots_agent_may_have_digits_and_is_the_whole_name_of_the_user_agent() {
 }
 
 #[test]
+fn a_lease_may_be_as_long_as_the_api_lets_one_be() {
+    let config = Config::from_toml_str("[queue]\nlease = \"12h\"").expect("a config");
+    assert_eq!(config.queue.lease, crate::queue::MAX_TTL);
+}
+
+#[test]
 fn a_site_may_override_limits_delay_and_recrawl() {
     let site = site_with(
         "host_delay = \"500ms\"\nlimits = { max_urls = 9 }\n[site.recrawl]\nmax = \"9d\"",

@@ -34,6 +34,7 @@ fn a_fault_names_line_key_found_and_allowed() {
         ("[fetch]\nca_file = \"no/such.pem\"", "and there is no file no/such.pem"),
         ("[store]\ndurability = \"some\"", "found \"some\", allowed is \"full\" or \"normal\""),
         ("[daemon]\ntimezone = \"CEST\"", "2: daemon.timezone: found \"CEST\", allowed is a name"),
+        ("[queue]\nlease = \"13h\"", "2: queue.lease: found \"13h\", allowed is"),
         ("[daemon]\nuser_agent = \"(bot)\"", "allowed is a name of letters, digits"),
         ("[daemon]\nuser_agent = \"bot\\nX: y\"", "allowed is a name of letters"),
         ("[daemon]\ncontact = \"nobody\"", "allowed is a mail address"),

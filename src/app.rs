@@ -352,7 +352,8 @@ async fn share(store: Store, server: Option<Server>, stop: CancellationToken) {
     }
 }
 
-/// A new config: sites and policies at once, the rest as it is next looked at.
+/// A new config: sites and policies at once, the rest as it is next looked at,
+/// and nothing of what needs a restart.
 async fn take_over(
     store: &Store,
     config: &watch::Sender<Arc<Config>>,
@@ -360,6 +361,7 @@ async fn take_over(
     new: Config,
 ) -> Result<(), StoreError> {
     let old = Arc::clone(&config.borrow());
+    let new = reload::until_restart(&old, new);
     let plan = reload::plan(&old, &new);
     // Before the store names their sources as due, polls must know new sites.
     config.send_replace(Arc::new(new.clone()));

@@ -6,11 +6,13 @@
 //! source is a *document*, a document lists *entries* and has *issues*, an
 //! entry names a *url*, and a change of a url is a *change*.
 
+mod agent;
 pub mod extension;
 mod hints;
 
 use std::fmt;
 
+pub(crate) use agent::product_token;
 pub(crate) use hints::exact;
 pub use hints::{ChangeFreq, Lastmod, Precision, Priority};
 

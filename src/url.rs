@@ -110,6 +110,17 @@ impl SiteRules {
         Ok(Admitted { authority, path, respelled })
     }
 
+    /// Is a document the site's by its host and the scope? What else the rules
+    /// ask is asked of what is listed.
+    pub fn claims(&self, document: &Url) -> bool {
+        let mut url = document.clone();
+        if normalise(&mut url, self.steps, &self.strip).is_err() {
+            return false;
+        }
+        self.fold_twin(&mut url);
+        self.in_scope(&url, &url)
+    }
+
     /// http and https, www and bare are one page where twins are merged.
     fn fold_twin(&self, url: &mut Url) {
         if self.twins == Twins::Separate || !are_twins(url, &self.origin) {

@@ -229,6 +229,8 @@ pub struct Peek {
 pub struct Dead {
     /// The URL.
     pub url: String,
+    /// Its crawl.
+    pub crawl: String,
     /// Deliveries made.
     #[serde(default)]
     pub attempts: u32,

@@ -16,7 +16,8 @@ use crate::clock::Clock;
 
 pub use input::{Document, fetch_request, fetcher_for};
 pub use reading::{Reading, read};
-pub use scope::{default_rules, rules_at};
+pub use scope::default_rules;
+use scope::{rules_at, site_at};
 
 /// What to read, and how.
 #[derive(Debug, clap::Args)]
@@ -39,10 +40,15 @@ pub struct Args {
 pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(), Failure> {
     let config = super::source_of_truth::load_config(options)?;
     let document = input::open(args, &config).await?;
-    let rules = if document.has_url() { rules_at(&document.base, &config) } else { None };
+    let known = document.has_url().then_some(&document.base);
+    // As a poll: what was asked for is the site's, wherever it redirects to.
+    let asked = document.moved_from.as_ref().filter(|_| args.url.is_none());
+    let site = asked.into_iter().chain(known).find_map(|url| site_at(url, &config));
+    let rules = known.and_then(|url| rules_at(url, site));
+    let limits = site.map_or(&config.fetch.limits, |site| &site.limits);
     let now = Clock::system().now();
     // A command line has nothing else to do meanwhile.
-    let reading = reading::read(&document, &config.fetch.limits, rules.as_ref(), args.entries, now);
+    let reading = reading::read(&document, limits, rules.as_ref(), args.entries, now);
     if options.json {
         out.json(&json::of(&reading, args.entries))?;
     } else {

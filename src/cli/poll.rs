@@ -24,8 +24,6 @@ use crate::store::views::Counts;
 const LOOK: Duration = Duration::from_millis(400);
 /// Changes shown of one poll.
 const SHOWN: usize = 20;
-/// Changes asked for of one poll: the API's maximum.
-const PART: &str = "1000";
 
 /// What to poll.
 #[derive(Debug, clap::Args)]
@@ -86,11 +84,16 @@ async fn follow(
                 continue;
             }
             waiting.remove(&source.id);
-            let (poll, changes) = latest(truth, source.id).await?;
+            let poll = latest(truth, source.id).await?;
+            let path = format!("/v1/polls/{}/changes", id(&poll));
             if gather {
-                gathered.push(json!({ "poll": poll, "changes": changes }));
+                let answer = truth.list(&path, &[], "changes").await?;
+                gathered.push(json!({ "poll": poll, "changes": answer["changes"] }));
             } else {
-                print(&answers::read(&poll)?, &answers::read::<Vec<Change>>(&changes)?, out)?;
+                let answer = truth.get(&path, &[("limit", &SHOWN.to_string())]).await?;
+                let changes: Vec<Change> = answers::rows(&answer, "changes")?;
+                let has_more = answer.get("next").is_some_and(|next| !next.is_null());
+                print(&answers::read(&poll)?, &changes, has_more, out)?;
                 out.flush()?;
             }
         }
@@ -114,27 +117,27 @@ async fn matching(truth: &SourceOfTruth, query: &[(&str, &str)]) -> Result<Vec<S
     answers::rows(&truth.list("/v1/sources", query, "sources").await?, "sources")
 }
 
-/// The latest poll of a source and its changes, as the API answers them.
-async fn latest(truth: &SourceOfTruth, source: i64) -> Result<(Value, Value), Failure> {
+/// The latest poll of a source, as the API answers it.
+async fn latest(truth: &SourceOfTruth, source: i64) -> Result<Value, Failure> {
     let answer = truth.get(&format!("/v1/sources/{source}"), &[]).await?;
     let polls = answer.get("polls").and_then(Value::as_array);
-    let id = |poll: &Value| poll.get("id").and_then(Value::as_i64).unwrap_or(0);
     let Some(poll) = polls.into_iter().flatten().max_by_key(|poll| id(poll)) else {
         return Err(anyhow!("the daemon tells no poll of source {source}").into());
     };
-    let path = format!("/v1/polls/{}/changes", id(poll));
-    let mut changes = truth.get(&path, &[("limit", PART)]).await?;
-    let changes = changes.get_mut("changes").map_or_else(|| json!([]), Value::take);
-    Ok((poll.clone(), changes))
+    Ok(poll.clone())
 }
 
-fn print(poll: &Poll, changes: &[Change], out: &mut Output) -> Result<(), Failure> {
+fn id(poll: &Value) -> i64 {
+    poll.get("id").and_then(Value::as_i64).unwrap_or(0)
+}
+
+fn print(poll: &Poll, changes: &[Change], has_more: bool, out: &mut Output) -> Result<(), Failure> {
     let tone = tone_of(poll);
     out.line(&out.paint(Tone::Strong, &humane::cut_middle(&humane::safe(&poll.url), MAX_WIDTH)))?;
     let result = out.paint(tone, &humane::safe(&poll.result));
     let told = outcome(poll);
     out.line(&format!("  {result}{}{told}", if told.is_empty() { "" } else { "  " }))?;
-    for change in changes.iter().take(SHOWN) {
+    for change in changes {
         out.line(&format!("  {}", change_line(change, MAX_WIDTH - 2, out)))?;
         for (sign, tone, said) in [("-", Tone::Bad, &change.was), ("+", Tone::Good, &change.now)] {
             for line in said.iter().flat_map(|said| said.lines()) {
@@ -143,9 +146,16 @@ fn print(poll: &Poll, changes: &[Change], out: &mut Output) -> Result<(), Failur
             }
         }
     }
-    if changes.len() > SHOWN {
-        let more = number((changes.len() - SHOWN) as u64);
-        out.toned(Tone::Faint, &format!("  and {more} more; --json has them all"))?;
+    if has_more {
+        // What is rejected is counted, and changes nothing.
+        let counts = Counts { rejected: 0, ..poll.counts };
+        let all: u64 = counts.told().map(|(urls, _)| urls).sum();
+        let told = match all.saturating_sub(changes.len() as u64) {
+            // Of a robots.txt nothing is counted.
+            0 => "  and more; --json has them all".to_owned(),
+            more => format!("  and {} more; --json has them all", number(more)),
+        };
+        out.toned(Tone::Faint, &told)?;
     }
     Ok(())
 }

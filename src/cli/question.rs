@@ -58,6 +58,8 @@ pub enum Question {
     Dead {
         /// Rows.
         limit: u32,
+        /// Of this crawl only.
+        crawl: Option<String>,
     },
 }
 
@@ -95,7 +97,10 @@ impl Question {
             Self::Peek { limit, crawl } => {
                 vec![("limit", limit.to_string()), ("crawl", crawl.clone())]
             }
-            Self::Dead { limit } => vec![("limit", limit.to_string())],
+            Self::Dead { limit, crawl } => {
+                let crawl = crawl.iter().map(|crawl| ("crawl", crawl.clone()));
+                std::iter::once(("limit", limit.to_string())).chain(crawl).collect()
+            }
         }
     }
 
@@ -151,8 +156,8 @@ impl Question {
                 let urls: Vec<Peek> = urls.into_iter().map(Peek::from).collect();
                 json!({ "urls": urls })
             }
-            Self::Dead { limit } => {
-                let page = store.dead(*limit, None).await.map_err(explain)?;
+            Self::Dead { limit, crawl } => {
+                let page = store.dead(crawl.clone(), *limit, None).await.map_err(explain)?;
                 let urls: Vec<Dead> = page.items.into_iter().map(Dead::from).collect();
                 json!({ "urls": urls, "next": page.next.map(Cursor) })
             }

@@ -1,7 +1,9 @@
 //! `sitemapd queue`: looking into the crawl queue, and changing it by hand.
 
+use serde_json::Value;
+
 use super::answers::{self, Dead, Peek, Queue};
-use super::humane;
+use super::humane::{self, count};
 use super::order::Order;
 use super::output::{Output, Tone};
 use super::question::Question;
@@ -9,6 +11,9 @@ use super::source_of_truth::SourceOfTruth;
 use super::status::queues;
 use super::table::{Align, Cell, Table};
 use super::{Failure, Options};
+
+/// Other crawls that are named after a replay.
+const OTHERS: usize = 10;
 
 /// What to do with the queue.
 #[derive(Debug, Clone, clap::Subcommand)]
@@ -29,6 +34,9 @@ pub enum Command {
         /// Rows
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
+        /// Only those of this crawl
+        #[arg(long)]
+        crawl: Option<String>,
     },
     /// Put URLs that were given up back into the queue
     #[command(group(clap::ArgGroup::new("which").required(true).args(["urls", "all"])))]
@@ -98,12 +106,24 @@ pub async fn run(command: &Command, options: &Options, out: &mut Output) -> Resu
         return Ok(out.json(&answer)?);
     }
     if let Some(words) = done {
-        return Ok(out.line(&words)?);
+        out.line(&words)?;
+        if let Command::Replay { urls, crawl, .. } = command {
+            let replayed = answer.get("replayed").and_then(Value::as_u64).unwrap_or(0);
+            tell_of_others(&truth, urls, crawl, replayed, out).await?;
+        }
+        return Ok(());
     }
     let now = truth.now();
     match command {
         Command::Peek { .. } => print_peek(&answers::rows(&answer, "urls")?, now, out),
-        Command::Dead { .. } => print_dead(&answers::rows(&answer, "urls")?, now, out),
+        Command::Dead { .. } => {
+            print_dead(&answers::rows(&answer, "urls")?, now, out)?;
+            if answer.get("next").is_some_and(|next| !next.is_null()) {
+                let told = "there are more: --limit shows up to 1,000, `queue stats` counts them";
+                out.toned(Tone::Faint, told)?;
+            }
+            Ok(())
+        }
         _ => {
             let rows: Vec<Queue> = answers::rows(&answer, "queues")?;
             Ok(queues(&rows, now).print(out)?)
@@ -125,7 +145,7 @@ fn meaning(command: &Command) -> Meaning {
     match command.clone() {
         Command::Stats => Meaning::Question(Question::Queues),
         Command::Peek { limit, crawl } => Meaning::Question(Question::Peek { limit, crawl }),
-        Command::Dead { limit } => Meaning::Question(Question::Dead { limit }),
+        Command::Dead { limit, crawl } => Meaning::Question(Question::Dead { limit, crawl }),
         // Without URLs it was said that all are meant.
         Command::Replay { urls, crawl, .. } => Meaning::Order(Order::Replay { urls, crawl }),
         Command::Requeue { urls, crawl } => Meaning::Order(Order::Requeue { urls, crawl }),
@@ -134,6 +154,35 @@ fn meaning(command: &Command) -> Meaning {
         Command::Pause { crawl } => Meaning::Order(Order::Pause { crawl, paused: true }),
         Command::Resume { crawl } => Meaning::Order(Order::Pause { crawl, paused: false }),
     }
+}
+
+/// Says what a replay left: of the URLs that were named, and in other crawls.
+async fn tell_of_others(
+    truth: &SourceOfTruth,
+    urls: &[String],
+    crawl: &str,
+    replayed: u64,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let left = (urls.len() as u64).saturating_sub(replayed);
+    if left > 0 {
+        let left = count(left, "URL", "URLs");
+        out.line(&format!("no dead letters of crawl {}: {left}", humane::safe(crawl)))?;
+    } else if !urls.is_empty() {
+        return Ok(());
+    }
+    let answer = truth.ask(&Question::Queues).await?;
+    let queues: Vec<Queue> = answers::rows(&answer, "queues")?;
+    let others: Vec<_> =
+        queues.iter().filter(|queue| queue.crawl != crawl && queue.dead > 0).collect();
+    for queue in others.iter().take(OTHERS) {
+        let (crawl, dead) = (humane::safe(&queue.crawl), count(queue.dead, "URL", "URLs"));
+        out.line(&format!("dead in crawl {crawl}: {dead}; put back with --crawl {crawl}"))?;
+    }
+    if others.len() > OTHERS {
+        out.toned(Tone::Faint, "and in more crawls, see `queue stats`")?;
+    }
+    Ok(())
 }
 
 fn print_peek(rows: &[Peek], now: jiff::Timestamp, out: &mut Output) -> Result<(), Failure> {
@@ -168,6 +217,7 @@ fn free(not_before: Option<jiff::Timestamp>, now: jiff::Timestamp) -> Cell {
 fn print_dead(rows: &[Dead], now: jiff::Timestamp, out: &mut Output) -> Result<(), Failure> {
     let mut table = Table::new(&[
         ("url", Align::Elastic),
+        ("crawl", Align::Left),
         ("tries", Align::Right),
         ("given up", Align::Right),
         ("status", Align::Right),
@@ -176,6 +226,7 @@ fn print_dead(rows: &[Dead], now: jiff::Timestamp, out: &mut Output) -> Result<(
     for row in rows {
         table.row(vec![
             row.url.as_str().into(),
+            row.crawl.as_str().into(),
             u64::from(row.attempts).into(),
             humane::when(row.died_at, now).into(),
             row.status.map_or_else(|| "-".to_owned(), |status| status.to_string()).into(),

@@ -175,7 +175,8 @@ impl Reloader {
         self.reloads.send(reload).await.context("the daemon is stopping")?;
         taken.await.context("the daemon is stopping")?.context("the old config holds")?;
         self.logs.apply(&next.log)?;
-        self.current = next;
+        // What still waits for a restart is told again by the next reload.
+        self.current = reload::until_restart(&self.current, next);
         info!("reloaded");
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! Without servers nothing is published, and the other keys say nothing.
 //! Secrets are in files or in the environment, never among these values' text.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,13 +12,13 @@ use url::Url;
 use super::env::{Env, Token};
 use super::raw::{Leaf, RawNats};
 use super::read::{Reader, duration, flag, list, string, whole};
+use super::resolve::MAX_LEASE;
 use super::subject::Subject;
 
 /// Longest name of a stream, in characters.
 const MAX_NAME: usize = 64;
-/// Shortest and longest lease of what is published; the API's longest too.
-const LEASES: std::ops::RangeInclusive<Duration> =
-    Duration::from_secs(10)..=Duration::from_secs(12 * 3_600);
+/// Shortest and longest lease of what is published.
+const LEASES: RangeInclusive<Duration> = Duration::from_secs(10)..=MAX_LEASE;
 
 /// `[egress]`
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -1,15 +1,17 @@
 //! What a changed configuration will do, before it does it. Pure.
 //!
 //! The daemon logs the plan, tells what a change drops, and then swaps the
-//! configuration; what needs a restart keeps its old value until then.
+//! configuration; what needs a restart keeps its old value until then, for
+//! those too that could read the new one: half of a change is neither of both.
 
 use super::show::{Secrets, Setting, settings, site_settings};
-use super::{Config, Site, site};
+use super::{Config, Daemon, Fetch, Log, Politeness, Site, Store, site};
+use crate::model::product_token;
 
 /// Keys that are read once, when the daemon starts: sockets, the data folder
 /// and its locks, what the HTTP client and the log format are built from, and the
-/// broker's session.
-const RESTART: [&str; 32] = [
+/// broker's session. [`until_restart`] keeps each of them.
+pub(super) const RESTART: [&str; 33] = [
     "daemon.contact",
     "daemon.data_dir",
     "daemon.user_agent",
@@ -40,6 +42,7 @@ const RESTART: [&str; 32] = [
     "listen.public_url",
     "listen.token_file",
     "log.format",
+    "politeness.per_address",
     "store.durability",
     "store.url",
 ];
@@ -86,6 +89,37 @@ pub fn plan(old: &Config, new: &Config) -> ReloadPlan {
         sites_added: missing_in(new, old),
         sites_removed: missing_in(old, new),
         sites_changed,
+    }
+}
+
+/// `new` as it holds until the next restart: with the old values of the keys
+/// that need one, and of what sites take over from them.
+pub fn until_restart(old: &Config, new: Config) -> Config {
+    let defaults = (&old.daemon.user_agent, &new.daemon.user_agent);
+    let defaults = (product_token(defaults.0).to_owned(), product_token(defaults.1).to_owned());
+    let mut sites = new.sites;
+    for site in sites.values_mut().filter(|site| site.robots_agent == defaults.1) {
+        // One that had this name before has it of its own.
+        let had = old.sites.get(&site.name).is_some_and(|it| it.robots_agent == defaults.1);
+        if !had {
+            site.robots_agent.clone_from(&defaults.0);
+        }
+    }
+    Config {
+        daemon: Daemon { timezone: new.daemon.timezone, ..old.daemon.clone() },
+        listen: old.listen.clone(),
+        fetch: Fetch {
+            limits: new.fetch.limits,
+            max_index_depth: new.fetch.max_index_depth,
+            max_redirects: new.fetch.max_redirects,
+            ..old.fetch.clone()
+        },
+        politeness: Politeness { per_address: old.politeness.per_address, ..new.politeness },
+        store: Store { url: old.store.url.clone(), durability: old.store.durability, ..new.store },
+        log: Log { format: old.log.format, ..new.log },
+        egress: old.egress.clone(),
+        sites,
+        ..new
     }
 }
 

@@ -20,6 +20,7 @@ use super::{
     Budget, ChangeFreqIntervals, Config, Daemon, Durability, Fetch, FetchLimits, Listen, Log,
     LogFormat, Order, Politeness, Poll, Queue, Recrawl, Store,
 };
+use crate::model::product_token;
 
 /// Intervals of polls and of the recrawl: a second to ten years.
 pub(super) const INTERVALS: RangeInclusive<Duration> =
@@ -30,8 +31,12 @@ pub(super) const DELAYS: RangeInclusive<Duration> = Duration::ZERO..=Duration::f
 pub(super) const DOCUMENT_BYTES: RangeInclusive<u64> = 1 << 10..=4 << 30;
 /// Entries of one document, and children of one index.
 pub(super) const ENTRIES: RangeInclusive<usize> = 1..=10_000_000;
+/// Most characters that a URL may be let have, and so most of one that is known.
+pub const MAX_URL_CHARS: usize = 65_536;
 /// Characters of one URL.
-pub(super) const URL_CHARS: RangeInclusive<usize> = 64..=65_536;
+pub(super) const URL_CHARS: RangeInclusive<usize> = 64..=MAX_URL_CHARS;
+/// Longest lease that anybody can have.
+pub(super) const MAX_LEASE: Duration = Duration::from_secs(12 * 3_600);
 
 /// Everything in `raw` but its sites.
 pub(super) fn sections(raw: &RawConfig, env: &Env, reader: &mut Reader<'_>) -> Config {
@@ -63,18 +68,11 @@ fn daemon(daemon: &mut Daemon, raw: &RawDaemon, reader: &mut Reader<'_>) {
 fn user_agent(text: &str) -> Result<String, String> {
     let visible = text.bytes().all(|b| (b' '..=b'~').contains(&b));
     if !visible || text.len() > 256 || product_token(text).is_empty() {
-        return Err("allowed is a name of letters, _ and - at the start, \
+        return Err("allowed is a name of letters, digits, _ and - at the start, \
                     in at most 256 ASCII characters: \"mybot/1.0 (+https://…)\""
             .to_owned());
     }
     Ok(text.to_owned())
-}
-
-/// The name that a `User-Agent` starts with, as robots.txt means it
-/// (RFC 9309 section 2.2.1: letters, `_` and `-`).
-pub(super) fn product_token(user_agent: &str) -> &str {
-    let end = user_agent.find(|c: char| !(c.is_ascii_alphabetic() || c == '_' || c == '-'));
-    end.map_or(user_agent, |end| &user_agent[..end])
 }
 
 /// A mail address for the `From` header; an empty one sends none.
@@ -234,7 +232,7 @@ fn changefreq(intervals: &mut ChangeFreqIntervals, raw: &RawChangeFreq, reader: 
 }
 
 fn queue(queue: &mut Queue, raw: &RawQueue, reader: &mut Reader<'_>) {
-    let lease = Duration::from_secs(1)..=Duration::from_secs(86_400);
+    let lease = Duration::from_secs(1)..=MAX_LEASE;
     let order = one_of(&[("learned", Order::Learned), ("protocol", Order::Protocol)]);
     reader.set(&mut queue.order, &raw.order, order);
     reader.set(&mut queue.lease, &raw.lease, duration(lease));

@@ -11,10 +11,10 @@ use super::raw::{Leaf, RawLimits, RawSite};
 use super::read::{
     Reader, duration, flag, list, number, one_of, size, string, strings, timezone, web_url, whole,
 };
-use super::resolve::{DELAYS, DOCUMENT_BYTES, ENTRIES, INTERVALS, URL_CHARS, product_token};
+use super::resolve::{DELAYS, DOCUMENT_BYTES, ENTRIES, INTERVALS, URL_CHARS};
 use super::units::parse_duration;
 use super::{Config, FetchLimits, PollRule, Scope, Site, SourceList, Steps, Twins, defaults};
-use crate::model::Follow;
+use crate::model::{Follow, product_token};
 use crate::schedule::cron::CronSpec;
 
 /// Longest name of a site or crawl, in characters.
@@ -256,10 +256,10 @@ fn parameter(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// A product token of robots.txt (RFC 9309 section 2.2.1).
+/// A product token of robots.txt.
 fn robots_agent(text: &str) -> Result<String, String> {
     if text.is_empty() || text.len() > MAX_NAME || product_token(text) != text {
-        return Err("allowed are letters, _ and -, as robots.txt names an agent".to_owned());
+        return Err("allowed are letters, digits, _ and -, as robots.txt names an agent".to_owned());
     }
     Ok(text.to_owned())
 }

@@ -71,6 +71,27 @@ fn a_site_takes_over_what_it_does_not_say() {
 }
 
 #[test]
+fn a_robots_agent_may_have_digits_and_is_the_whole_name_of_the_user_agent() {
+    let cases = [
+        ("web3bot/1.0 (+https://w.example/)", "web3bot"),
+        ("360Spider", "360Spider"),
+        ("a2 3", "a2"),
+    ];
+    for (user_agent, token) in cases {
+        let text = format!("[daemon]\nuser_agent = \"{user_agent}\"");
+        let config = Config::from_toml_str(&with_site(&text)).expect(user_agent);
+        assert_eq!(config.sites["a"].robots_agent, token);
+        assert_eq!(site_with(&format!("robots_agent = \"{token}\"")).robots_agent, token);
+    }
+}
+
+#[test]
+fn a_lease_may_be_as_long_as_the_api_lets_one_be() {
+    let config = Config::from_toml_str("[queue]\nlease = \"12h\"").expect("a config");
+    assert_eq!(config.queue.lease, crate::queue::MAX_TTL);
+}
+
+#[test]
 fn a_site_may_override_limits_delay_and_recrawl() {
     let site = site_with(
         "host_delay = \"500ms\"\nlimits = { max_urls = 9 }\n[site.recrawl]\nmax = \"9d\"",

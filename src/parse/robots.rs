@@ -12,6 +12,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::text::Text;
+use crate::model::product_token;
 pub use differences::{Difference, Subject};
 pub use rules::Rules;
 use rules::{Rule, Verdict};
@@ -180,7 +181,7 @@ impl Robots {
 
     /// The groups that bind `agent`: all that name it, else all for `*`.
     fn groups_for(&self, agent: &str) -> impl Iterator<Item = &Group> {
-        let token = product_token(agent);
+        let token = token_of(agent);
         let binds = |group: &Group, agent: &str| group.agents.iter().any(|a| a == agent);
         let named = !token.is_empty() && self.groups.iter().any(|group| binds(group, &token));
         let token = if named { token } else { "*".to_owned() };
@@ -188,12 +189,9 @@ impl Robots {
     }
 }
 
-/// The product token that a name begins with, in lower case.
-fn product_token(agent: &str) -> String {
-    let agent = agent.trim();
-    let len =
-        agent.bytes().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')).count();
-    agent.get(..len).unwrap_or_default().to_ascii_lowercase()
+/// The product token of an agent, to be compared with others.
+fn token_of(agent: &str) -> String {
+    product_token(agent.trim()).to_ascii_lowercase()
 }
 
 /// The keys that are understood.
@@ -324,7 +322,7 @@ impl Reading {
             self.close();
         }
         self.has_agents = true;
-        let token = if value.starts_with('*') { "*".to_owned() } else { product_token(value) };
+        let token = if value.starts_with('*') { "*".to_owned() } else { token_of(value) };
         self.group.get_or_insert_default().agents.push(token);
     }
 

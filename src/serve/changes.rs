@@ -21,6 +21,7 @@ use futures_util::stream::{self, StreamExt as _};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::Context;
 use super::extract::{Params, accepts};
@@ -264,30 +265,69 @@ fn lines(reader: Reader) -> Response {
 /// Server-sent events: what is there, then what comes, until it is time for
 /// another connection.
 fn followed(reader: Reader, context: &Context) -> Response {
-    let (stop, until) = (context.stop.clone(), Instant::now() + FOLLOWS);
-    let look_again = reader.store.look_again().unwrap_or(FOLLOWS);
-    let parts = stream::unfold(Some((reader, false)), move |state| {
-        let stop = stop.clone();
-        async move {
-            let (mut reader, is_at_end) = state?;
-            if is_at_end {
-                tokio::select! {
-                    () = stop.cancelled() => return None,
-                    () = tokio::time::sleep_until(until) => return None,
-                    moved = reader.moved.changed() => moved.ok()?,
-                    () = tokio::time::sleep(look_again) => {}
-                }
-            }
-            if stop.is_cancelled() || Instant::now() >= until {
-                return None;
-            }
-            // The client comes back and is told with a status.
-            let page = reader.page().await.ok()?;
-            let events = stream::iter(page.changes.into_iter().map(sent).map(Ok::<_, Infallible>));
-            Some((events, Some((reader, !page.more))))
-        }
+    let mut follower = Follower {
+        look_again: reader.store.look_again().unwrap_or(FOLLOWS),
+        reader,
+        known: None,
+        is_at_end: false,
+        stop: context.stop.clone(),
+        until: Instant::now() + FOLLOWS,
+    };
+    let first = stream::iter(follower.place());
+    let parts = stream::unfold(Some(follower), |follower| async move {
+        let (events, then) = follower?.next().await;
+        Some((stream::iter(events), then))
     });
-    Sse::new(parts.flatten()).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response()
+    let events = first.chain(parts.flatten()).map(Ok::<_, Infallible>);
+    Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response()
+}
+
+/// One who follows, and how far it knows that it has come: with a filter, or
+/// from `end` on, that may be far beyond the last event that it was sent.
+struct Follower {
+    reader: Reader,
+    /// The last id that it was sent.
+    known: Option<ChangeCursor>,
+    is_at_end: bool,
+    stop: CancellationToken,
+    until: Instant,
+    look_again: Duration,
+}
+
+impl Follower {
+    /// The next events, and who goes on; nobody when the stream ends.
+    async fn next(mut self) -> (Vec<Event>, Option<Self>) {
+        // After an error the client comes back and is told with a status.
+        let page = if self.goes_on().await { self.reader.page().await.ok() } else { None };
+        let Some(page) = page else { return (self.place().into_iter().collect(), None) };
+        self.is_at_end = !page.more;
+        let Some(last) = page.changes.last() else {
+            return (self.place().into_iter().collect(), Some(self));
+        };
+        self.known = Some(last.cursor);
+        (page.changes.into_iter().map(sent).collect(), Some(self))
+    }
+
+    /// Waits for something to read; is it not time to end?
+    async fn goes_on(&mut self) -> bool {
+        if self.is_at_end {
+            tokio::select! {
+                () = self.stop.cancelled() => return false,
+                () = tokio::time::sleep_until(self.until) => return false,
+                moved = self.reader.moved.changed() => if moved.is_err() { return false },
+                () = tokio::time::sleep(self.look_again) => {}
+            }
+        }
+        !self.stop.is_cancelled() && Instant::now() < self.until
+    }
+
+    /// The place that was read up to, if it is not known yet: an id without data,
+    /// which browsers keep for when they come back, and tell nobody of.
+    fn place(&mut self) -> Option<Event> {
+        let at = self.reader.after.filter(|at| self.known != Some(*at))?;
+        self.known = Some(at);
+        Some(Event::default().id(at.to_string()))
+    }
 }
 
 fn sent(event: ChangeEvent) -> Event {

@@ -19,7 +19,7 @@ use super::extract::{Params, Payload};
 use super::openapi::{Operation, Output, media};
 use super::problem::{Kind, Problem};
 use super::public::{Client, host_key};
-use super::wire::{Capped, MAX_URL_CHARS, grouped};
+use super::wire::{Capped, PUBLIC_URL_CHARS, grouped};
 use crate::store::pushes::{Heeded, Push, Pushed};
 
 /// URLs of one push, as the protocol has it.
@@ -128,7 +128,7 @@ fn read_url(text: &str) -> Result<Url, Problem> {
         let shown: String = text.chars().take(100).collect();
         Problem::new(Kind::NotOfHost, format!("{shown:?} is no URL that can be pushed: {why}."))
     };
-    if text.len() > MAX_URL_CHARS {
+    if text.len() > PUBLIC_URL_CHARS {
         return Err(wrong("it is over 2,048 characters"));
     }
     let mut url = Url::parse(text).map_err(|cause| wrong(&cause.to_string()))?;

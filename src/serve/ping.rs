@@ -23,7 +23,7 @@ use super::openapi::{Input, Operation, Output, media};
 use super::problem::{Kind, Problem};
 use super::public::host_key;
 use super::wire::submissions::Told as Status;
-use super::wire::{Time, grouped, web_url};
+use super::wire::{PUBLIC_URL_CHARS, Time, grouped, web_url_within};
 use crate::store::StoreError;
 use crate::store::submissions::{Heard, SubmissionId};
 
@@ -76,7 +76,7 @@ impl FromRequest<Arc<Context>> for Pinged {
                 "Name the sitemap: /ping?sitemap=https%3A%2F%2Fexample.org%2Fsitemap.xml",
             ));
         };
-        let mut url = web_url("sitemap", text.trim())?;
+        let mut url = web_url_within(PUBLIC_URL_CHARS, "sitemap", text.trim())?;
         url.set_fragment(None);
         Ok(Self { url, form })
     }

@@ -88,6 +88,20 @@ pub(crate) struct ListParams {
     cursor: Option<Cursor>,
 }
 
+/// Parameters of `GET /v1/queue/dead`.
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeadParams {
+    /// Of this crawl; of all where not said.
+    #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
+    crawl: Option<String>,
+    /// Most rows; 100 where not said.
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
+    limit: Option<u64>,
+    /// Where to go on: the `next` of the part before.
+    cursor: Option<Cursor>,
+}
+
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct DeadLetters {
     urls: Vec<views::Dead>,
@@ -97,10 +111,12 @@ pub(crate) struct DeadLetters {
 /// `GET /v1/queue/dead`
 pub(crate) async fn dead(
     State(context): State<Arc<Context>>,
-    Params(params): Params<ListParams>,
+    Params(params): Params<DeadParams>,
 ) -> Result<Json<DeadLetters>, Problem> {
+    let limit = list_limit(params.limit)?;
+    let crawl = params.crawl.map(|text| name("crawl", text)).transpose()?;
     let after = params.cursor.map(|cursor| crate::model::UrlId(cursor.0));
-    let Page { items, next } = context.state.store.dead(list_limit(params.limit)?, after).await?;
+    let Page { items, next } = context.state.store.dead(crawl, limit, after).await?;
     let urls = items.into_iter().map(views::Dead::from).collect();
     Ok(Json(DeadLetters { urls, next: next.map(Cursor) }))
 }
@@ -294,11 +310,14 @@ pub(crate) struct ChangeParams {
     /// Most rows; 100 where not said.
     #[schemars(range(min = 1, max = MAX_LIMIT))]
     limit: Option<u64>,
+    /// Where to go on: the `next` of the part before.
+    cursor: Option<Cursor>,
 }
 
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Changes {
     changes: Vec<sources::Change>,
+    next: Option<Cursor>,
 }
 
 /// `GET /v1/polls/{id}/changes`
@@ -308,8 +327,10 @@ pub(crate) async fn changes_of_poll(
     Params(params): Params<ChangeParams>,
 ) -> Result<Json<Changes>, Problem> {
     let limit = list_limit(params.limit)?;
-    let changes = context.state.store.changes_of_poll(poll, limit).await?;
-    Ok(Json(Changes { changes: changes.into_iter().map(sources::Change::from).collect() }))
+    let after = params.cursor.map_or(0, |cursor| cursor.0);
+    let Page { items, next } = context.state.store.changes_of_poll(poll, limit, after).await?;
+    let changes = items.into_iter().map(sources::Change::from).collect();
+    Ok(Json(Changes { changes, next: next.map(Cursor) }))
 }
 
 /// `GET /v1/status`

@@ -45,13 +45,15 @@ impl Store {
         self.read(move |conn| url_reads::peek(conn, &crawl, limit, now)).await
     }
 
-    /// Dead letters, oldest row first; `after` is the last row of the page before.
+    /// Dead letters, of one crawl or of all, oldest row first; `after` is the last
+    /// row of the page before.
     pub async fn dead(
         &self,
+        crawl: Option<String>,
         limit: u32,
         after: Option<UrlId>,
     ) -> Result<Page<DeadView>, StoreError> {
-        self.read(move |conn| url_reads::dead(conn, limit, after)).await
+        self.read(move |conn| url_reads::dead(conn, crawl.as_deref(), limit, after)).await
     }
 
     /// Puts dead letters back, all or these; says how many.
@@ -337,13 +339,15 @@ impl Store {
         self.read(move |conn| poll_reads::last_polls(conn, limit)).await
     }
 
-    /// The changes that one poll made, at most `limit`.
+    /// The changes that one poll made, in order; `after` is the `next` of the
+    /// page before, and 0 at first.
     pub async fn changes_of_poll(
         &self,
         poll: i64,
         limit: u32,
-    ) -> Result<Vec<ChangeView>, StoreError> {
-        self.read(move |conn| poll_reads::changes_of_poll(conn, poll, limit)).await
+        after: i64,
+    ) -> Result<Page<ChangeView>, StoreError> {
+        self.read(move |conn| poll_reads::changes_of_poll(conn, poll, limit, after)).await
     }
 
     /// The whole at a glance.

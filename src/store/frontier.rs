@@ -35,7 +35,8 @@ pub type Metadata = BTreeMap<String, Vec<String>>;
 
 /// Most characters of a key (as in the protocol) and of the name of a crawl.
 pub const MAX_NAME: usize = 255;
-/// Most characters of a URL.
+/// Most bytes of a URL that is new; one that is known may be as long as sites
+/// may list.
 pub const MAX_URL: usize = 2_048;
 /// Most bytes of a URL's metadata, as JSON.
 pub const MAX_METADATA: usize = 64 << 10;

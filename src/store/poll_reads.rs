@@ -301,11 +301,13 @@ fn read_poll(row: &Row<'_>) -> sql::Result<PollView> {
     })
 }
 
+/// The changes of a poll, in order; `after` is how many came before.
 pub(super) fn changes_of_poll(
     conn: &Connection,
     poll: i64,
     limit: u32,
-) -> Result<Vec<ChangeView>, StoreError> {
+    after: i64,
+) -> Result<Page<ChangeView>, StoreError> {
     let generation: Option<(i64, Option<i64>)> = conn
         .prepare_cached("SELECT source_id, generation FROM polls WHERE id = ?1")
         .and_then(|mut query| {
@@ -315,10 +317,18 @@ pub(super) fn changes_of_poll(
     let Some((source, generation)) = generation else {
         return Err(StoreError::NotFound(format!("there is no poll {poll} (it may be too old)")));
     };
-    let Some(generation) = generation else { return Ok(Vec::new()) };
+    let limit = limit.clamp(1, PAGE) as usize;
+    let skipped = usize::try_from(after).unwrap_or(usize::MAX);
+    let page = |mut items: Vec<ChangeView>| {
+        let more = items.len() > limit;
+        items.truncate(limit);
+        let next = more.then(|| after.saturating_add_unsigned(items.len() as u64));
+        Page { items, next }
+    };
+    let Some(generation) = generation else { return Ok(page(Vec::new())) };
     let of_robots = changes_of_robots(conn, SourceId(source), generation)?;
     if !of_robots.is_empty() {
-        return Ok(of_robots);
+        return Ok(page(of_robots.into_iter().skip(skipped).take(limit + 1).collect()));
     }
     let mut query = conn
         .prepare_cached(
@@ -333,8 +343,9 @@ pub(super) fn changes_of_poll(
     let events = blobs
         .iter()
         .flat_map(|(at, data)| changes::events(data).map(move |(kind, id)| (*at, kind, id)))
-        .take(limit.clamp(1, PAGE) as usize);
-    events.map(|(at, kind, id)| change(conn, at, kind, id)).collect()
+        .skip(skipped)
+        .take(limit + 1);
+    events.map(|(at, kind, id)| change(conn, at, kind, id)).collect::<Result<_, _>>().map(page)
 }
 
 fn change(

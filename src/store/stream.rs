@@ -127,6 +127,7 @@ pub(super) fn after(
     filter: &ChangeFilter,
 ) -> Result<(ChangePage, Reach), StoreError> {
     let crawl = filter.crawl.as_deref().map(|name| crawl_of(conn, name)).transpose()?;
+    filter.site.as_deref().map_or(Ok(()), |name| knows_site(conn, name))?;
     let from = cursor.unwrap_or(ChangeCursor::START);
     // What is committed from here on lies behind this place.
     let reach = log_order::reach(conn, Log::Changes)?;
@@ -297,6 +298,16 @@ fn crawl_of(conn: &Connection, name: &str) -> Result<CrawlId, StoreError> {
         .and_then(|mut query| query.query_row([name], |row| row.get(0)).optional())
         .map_err(engine)?;
     found.map(CrawlId).ok_or_else(|| StoreError::NotFound(format!("there is no crawl {name:?}")))
+}
+
+/// One that left the configuration has its row until it is forgotten.
+fn knows_site(conn: &Connection, name: &str) -> Result<(), StoreError> {
+    let found: Option<i64> = conn
+        .prepare_cached("SELECT id FROM sites WHERE name = ?1")
+        .and_then(|mut query| query.query_row([name], |row| row.get(0)).optional())
+        .map_err(engine)?;
+    let unknown = || StoreError::NotFound(format!("there is no site {name:?}"));
+    found.map(drop).ok_or_else(unknown)
 }
 
 #[cfg(test)]

@@ -200,21 +200,26 @@ fn peek_host(
 
 pub(super) fn dead(
     conn: &Connection,
+    crawl: Option<&str>,
     limit: u32,
     after: Option<UrlId>,
 ) -> Result<Page<DeadView>, StoreError> {
-    let limit = limit.clamp(1, PAGE);
+    let limit = limit.clamp(1, PAGE) as usize;
+    // No crawl has the number 0.
+    let crawl = crawl.map_or(Ok(CrawlId(0)), |name| crawl_id(conn, name))?;
     let mut query = conn
         .prepare_cached(
             "SELECT u.id, h.base || u.path, c.name, n.name, f.attempt, f.record
              FROM feedback f JOIN urls u ON u.id = f.url_id /*pg: AND u.part = f.part */
              JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
              JOIN crawls c ON c.id = u.crawl_id LEFT JOIN sites n ON n.id = u.site_id
-             WHERE f.state = ?1 AND f.state > 1 AND f.url_id > ?2 ORDER BY f.url_id LIMIT ?3",
+             WHERE f.state = ?1 AND f.state > 1 AND f.url_id > ?2 AND (?4 = 0 OR u.crawl_id = ?4)
+             ORDER BY f.url_id LIMIT ?3",
         )
         .map_err(engine)?;
-    let items: Vec<DeadView> = query
-        .query_map(params![held::DEAD, after.map_or(0, |id| id.0), limit], |row| {
+    let after = after.map_or(0, |id| id.0);
+    let mut items: Vec<DeadView> = query
+        .query_map(params![held::DEAD, after, limit.cast_signed() as i64 + 1, crawl.0], |row| {
             let record = Record::unpack(row.get_ref(5)?.as_blob()?);
             Ok(DeadView {
                 id: UrlId(row.get(0)?),
@@ -229,8 +234,9 @@ pub(super) fn dead(
         })
         .and_then(Iterator::collect)
         .map_err(engine)?;
-    let full = items.len() == limit as usize;
-    let next = items.last().filter(|_| full).map(|dead| dead.id.0);
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let next = items.last().filter(|_| more).map(|dead| dead.id.0);
     Ok(Page { items, next })
 }
 

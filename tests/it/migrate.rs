@@ -189,7 +189,7 @@ async fn shown(store: &Store, shift: u32) -> Shown {
         format!("{:?}", store.sites().await.unwrap()),
         format!("{:?}", store.frontier_crawls().await.unwrap()),
     ];
-    for dead in store.dead(1_000, None).await.unwrap().items {
+    for dead in store.dead(None, 1_000, None).await.unwrap().items {
         rest.push(format!("{} {} {:?}", dead.url, dead.attempts, dead.died_at));
     }
     let mine = Some("mine".to_owned());

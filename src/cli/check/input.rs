@@ -1,6 +1,7 @@
 //! Gets the document: from a file, from stdin, or from its origin.
 //!
-//! All three are bounded by `fetch.limits.max_wire_bytes`. An address that the
+//! All three are bounded by the `max_wire_bytes` of the site that the document
+//! belongs to. An address that the
 //! guard would refuse is asked only when it is exactly what the user typed,
 //! and then that host and port only: a redirect or a listed URL gets nowhere.
 
@@ -12,6 +13,7 @@ use anyhow::{Context as _, anyhow};
 use url::{Host, Url};
 
 use super::Args;
+use super::scope::{headers_for, site_at};
 use crate::cli::{Failure, humane};
 use crate::config::{AllowedAddress, Config, FetchLimits};
 use crate::fetch::spool::Spool;
@@ -74,7 +76,6 @@ impl Document {
 /// Gets the document that the arguments mean.
 pub(super) async fn open(args: &Args, config: &Config) -> Result<Document, Failure> {
     let base = args.url.as_deref().map(parse_base).transpose()?;
-    let limits = &config.fetch.limits;
     if let Some(url) = as_url(&args.input) {
         let mut document = fetch(&url, config).await?;
         if let Some(base) = base {
@@ -91,6 +92,8 @@ pub(super) async fn open(args: &Args, config: &Config) -> Result<Document, Failu
             humane::safe(&args.input)
         )));
     }
+    let site = base.as_ref().and_then(|url| site_at(url, config));
+    let limits = site.map_or(&config.fetch.limits, |site| &site.limits);
     let (name, (body, cut)) = if args.input == "-" {
         ("stdin".to_owned(), bounded(std::io::stdin().lock(), limits).context("stdin")?)
     } else {
@@ -159,7 +162,12 @@ fn bounded(mut reader: impl Read, limits: &FetchLimits) -> std::io::Result<(Wire
 
 async fn fetch(url: &Url, config: &Config) -> Result<Document, Failure> {
     let door = fetcher_for(url, config)?;
-    match door.fetch(fetch_request(url.clone(), config), &OneHost).await {
+    let mut request = fetch_request(url.clone(), config);
+    if let Some(site) = site_at(url, config) {
+        request.headers = headers_for(site, url);
+        request.max_wire_bytes = site.limits.max_wire_bytes;
+    }
+    match door.fetch(request, &OneHost).await {
         Ok(Answer::Document(fetched)) => Ok(Document::fetched(fetched)),
         Ok(Answer::NotModified(head) | Answer::Refused(head)) => Err(Failure::Runtime(anyhow!(
             "{}: HTTP error {}: there is nothing to read",

@@ -11,6 +11,7 @@ use url::Url;
 use crate::cli::check::fetch_request;
 use crate::config::Config;
 use crate::fetch::{Answer, Fetched, Fetcher, Gate, Refusal};
+use crate::model::product_token;
 use crate::parse::robots::Robots;
 
 /// Most that a robots.txt may slow us down: a person waits for the answer.
@@ -177,9 +178,4 @@ fn path_and_query(url: &Url) -> String {
         Some(query) => format!("{}?{query}", url.path()),
         None => url.path().to_owned(),
     }
-}
-
-/// The product token of a `User-Agent` (RFC 9110 section 10.1.5).
-fn product_token(user_agent: &str) -> &str {
-    user_agent.split(['/', ' ']).next().unwrap_or(user_agent)
 }

@@ -1,7 +1,7 @@
 //! What a reload says it will do.
 
 use super::*;
-use crate::config::reload::{ReloadPlan, plan};
+use crate::config::reload::{RESTART, ReloadPlan, plan, until_restart};
 
 fn config(text: &str) -> Config {
     Config::from_toml_str(text).expect(text)
@@ -63,4 +63,86 @@ fn a_daemon_wide_change_is_told_once_and_not_for_every_site() {
     // What the site says itself is its own.
     let own = config(&(with_site("[politeness]\nhost_delay = \"2s\"") + "host_delay = \"1s\""));
     assert_eq!(plan(&new, &own).sites_changed.len(), 1);
+}
+
+/// Every key that needs a restart, each with another value than its default.
+const RESTARTED: &str = r#"
+[daemon]
+contact = "me@b.example"
+data_dir = "elsewhere"
+user_agent = "newbot/1.0"
+[egress.nats]
+batch = 7
+ca_file = "Cargo.toml"
+crawls = ["other"]
+create = false
+credentials_file = "Cargo.toml"
+in_flight = 77
+lease = "3m"
+results = "other.results"
+results_stream = "OTHER_RESULTS"
+servers = ["nats://127.0.0.1:4333"]
+stream = "OTHER"
+subject = "other.urls"
+[fetch]
+allow = ["127.0.0.1:1"]
+ca_file = "Cargo.toml"
+concurrency = 7
+connect_timeout = "7s"
+proxy = "http://p.example:1"
+total_timeout = "7m"
+[listen]
+api = "127.0.0.1:1"
+grpc = "127.0.0.1:2"
+internal = "127.0.0.1:3"
+public = "127.0.0.1:4"
+public_url = "https://b.example/"
+token_file = "Cargo.toml"
+[log]
+format = "json"
+[politeness]
+per_address = 7
+[store]
+durability = "normal"
+url = "postgres://b.example/b"
+"#;
+
+#[test]
+fn what_needs_a_restart_keeps_its_value_until_then() {
+    let old = config(&with_site(""));
+    let live = [
+        ("user_agent =", "timezone = \"Europe/Berlin\"\nuser_agent ="),
+        ("concurrency =", "max_redirects = 2\nmax_urls = 7\nconcurrency ="),
+        ("per_address =", "host_delay = \"7s\"\nper_address ="),
+        ("durability =", "keep_polls = \"7d\"\ndurability ="),
+        ("format =", "level = \"debug\"\nformat ="),
+    ];
+    let text = live.iter().fold(RESTARTED.to_owned(), |text, (from, to)| text.replace(from, to));
+    let new = config(&with_site(&text));
+    // The other way to log in to the broker.
+    let user = RESTARTED.replace("credentials_file =", "user = \"u\"\ntoken_file =");
+    let user = config(&with_site(&user));
+    let wanted = plan(&old, &new);
+    let mut all = [wanted.restart_needed.clone(), plan(&old, &user).restart_needed].concat();
+    all.sort();
+    all.dedup();
+    assert_eq!(all, RESTART, "a key is not in this test");
+
+    let held = until_restart(&old, new.clone());
+    assert_eq!(plan(&old, &held), ReloadPlan { restart_needed: Vec::new(), ..wanted.clone() });
+    assert_eq!(plan(&held, &new).restart_needed, wanted.restart_needed);
+    assert!(plan(&old, &until_restart(&old, user)).restart_needed.is_empty());
+}
+
+#[test]
+fn a_site_keeps_the_robots_agent_that_it_has_from_a_user_agent_until_the_restart() {
+    let named = |daemon: &str, site: &str| {
+        config(&(with_site(&format!("[daemon]\nuser_agent = \"{daemon}/1.0\"")) + site))
+    };
+    let agent = |config: &Config| config.sites["a"].robots_agent.clone();
+    let held = |old: &Config, new| agent(&until_restart(old, new));
+    assert_eq!(held(&named("old", ""), named("new", "")), "old");
+    assert_eq!(held(&named("old", ""), named("new", "robots_agent = \"own\"")), "own");
+    let own = "robots_agent = \"new\"";
+    assert_eq!(held(&named("old", own), named("new", own)), "new");
 }

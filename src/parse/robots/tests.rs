@@ -109,6 +109,9 @@ fn groups_are_told_apart_as_the_standard_says() {
         ("User-agent: SiteMapD/2.0 (+x)\nDisallow: /\n", "sitemapd/0.1 (+y)", "/x", false),
         ("User-agent: sitemap\nDisallow: /\n", "sitemapd", "/x", true),
         ("User-agent: sitemapd-news\nDisallow: /\n", "sitemapd", "/x", true),
+        ("User-agent: web3bot\nDisallow: /\n", "Web3Bot/1.0 (+y)", "/x", false),
+        ("User-agent: web\nDisallow: /\n", "web3bot/1.0 (+y)", "/x", true),
+        ("User-agent: web3bot\nDisallow: /\n", "web", "/x", true),
         // Keys in any case, blanks anywhere, all line ends.
         ("USER-AGENT:a\r\n  disallow :/p\r\n", "a", "/p", false),
         ("user-agent: a\rdisallow: /p\r", "a", "/p", false),

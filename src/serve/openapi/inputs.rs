@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Input, Operation};
 use crate::serve::extract::{Params, Payload, RowId, Segment};
 use crate::serve::problem::Kind;
-use crate::serve::wire::MAX_URL_CHARS;
+use crate::serve::wire::PUBLIC_URL_CHARS;
 
 impl<S> Input for State<S> {
     fn describe(_: &mut Operation<'_>) {}
@@ -77,7 +77,7 @@ impl Operation<'_> {
     /// A parameter of the query; a POST may have it in a form instead.
     pub(in crate::serve) fn in_query_or_form(&mut self, name: &str, about: &str) {
         let is_post = self.method == Method::POST;
-        let schema = json!({ "type": "string", "maxLength": MAX_URL_CHARS });
+        let schema = json!({ "type": "string", "maxLength": PUBLIC_URL_CHARS });
         let told = json!({ "name": name, "in": "query", "required": !is_post,
             "description": about, "schema": schema });
         self.parameters.push(told);

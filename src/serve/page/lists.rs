@@ -86,7 +86,7 @@ pub(crate) async fn dead_page(
     Params(look): Params<Look>,
 ) -> Result<Html, Problem> {
     let after = look.after.is_some().then(|| look.row().map(UrlId)).transpose()?;
-    let dead = context.state.store.dead(ROWS, after).await?;
+    let dead = context.state.store.dead(None, ROWS, after).await?;
     let now = context.state.store.now();
     let mut crawls: Vec<&str> = dead.items.iter().map(|dead| dead.crawl.as_str()).collect();
     crawls.sort_unstable();

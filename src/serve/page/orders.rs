@@ -25,7 +25,7 @@ use crate::serve::problem::{Kind, Problem};
 use crate::serve::wire::{MAX_NAME_CHARS, MAX_URL_CHARS, crawl, grouped, name, web_url};
 
 /// Bytes of a form: one URL, every byte of it escaped, and some more.
-const MAX_FORM: usize = 32 << 10;
+const MAX_FORM: usize = 3 * MAX_URL_CHARS + (8 << 10);
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]

@@ -24,12 +24,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use url::Url;
 
 use super::problem::Problem;
+pub(crate) use crate::config::MAX_URL_CHARS;
 use crate::config::units::{format_duration, parse_duration};
 
 /// Bytes of a duration text that are looked at; no honest one is longer.
 const MAX_SPAN_BYTES: usize = 100;
-/// Characters of a URL in a request, as the Sitemaps protocol has it.
-pub(crate) const MAX_URL_CHARS: usize = 2_048;
+/// Characters of a URL that webmasters name, as the Sitemaps protocol has it.
+pub(crate) const PUBLIC_URL_CHARS: usize = 2_048;
 /// Characters of a name, a worker or a request id.
 pub(crate) const MAX_NAME_CHARS: usize = 200;
 /// Rows of one part of a list.
@@ -293,13 +294,17 @@ pub(crate) fn crawl(given: Option<String>) -> Result<String, Problem> {
     given.map_or_else(|| Ok(DEFAULT_CRAWL.to_owned()), |text| name("crawl", text))
 }
 
-/// An absolute http or https URL without userinfo given in a request.
+/// An absolute http or https URL without userinfo given in a request; as long
+/// as `fetch.max_url_chars` may let one be that is known.
 pub(crate) fn web_url(field: &str, text: &str) -> Result<Url, Problem> {
-    if text.chars().count() > MAX_URL_CHARS {
-        return Err(Problem::limit(format!(
-            "{field} is longer than {} characters.",
-            grouped(MAX_URL_CHARS)
-        )));
+    web_url_within(MAX_URL_CHARS, field, text)
+}
+
+/// The same of at most so many characters.
+pub(crate) fn web_url_within(max: usize, field: &str, text: &str) -> Result<Url, Problem> {
+    if text.chars().count() > max {
+        let max = grouped(max);
+        return Err(Problem::limit(format!("{field} is longer than {max} characters.")));
     }
     let url = Url::parse(text)
         .map_err(|cause| Problem::field(format!("{field} is no absolute URL: {cause}.")))?;

@@ -20,7 +20,10 @@ use crate::serve::problem::Problem;
 use crate::store::PastFetch;
 
 use super::include::{Include, Lists};
-use super::{Capped, MAX_NAME_CHARS, Span, Time, clip, crawl, grouped, name, web_url};
+use super::{
+    Capped, MAX_NAME_CHARS, MAX_URL_CHARS, Span, Time, clip, crawl, grouped, name, web_url,
+    web_url_within,
+};
 
 /// URLs leased where `max` is not given.
 pub(crate) const DEFAULT_MAX: u32 = 100;
@@ -35,6 +38,8 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(7 * 86_400);
 const MAX_SITES: usize = 100;
 /// Characters of a content hash; a SHA-512 in hexadecimal has as many.
 const MAX_HASH_CHARS: usize = 128;
+/// Characters of a canonical URL that is kept.
+const MAX_CANONICAL: usize = 2_048;
 /// Characters kept of a fetcher's error text.
 const MAX_ERROR_CHARS: usize = 500;
 
@@ -337,8 +342,15 @@ impl SettleItem {
             content_hash: self.content_hash,
             hash_kind: self.hash_kind,
             significance: self.significance,
-            final_url: self.final_url.as_deref().and_then(said_by_the_web),
-            canonical: self.canonical.as_deref().and_then(said_by_the_web),
+            final_url: self
+                .final_url
+                .as_deref()
+                .and_then(|text| said_by_the_web(MAX_URL_CHARS, text)),
+            // Only kept to be shown.
+            canonical: self
+                .canonical
+                .as_deref()
+                .and_then(|text| said_by_the_web(MAX_CANONICAL, text)),
             noindex: self.noindex,
             retry_after: self.retry_after.map(|span| span.0.min(MAX_RETRY_AFTER)),
             not_before: self.not_before.map(|time| time.0),
@@ -395,9 +407,10 @@ fn check_hash(field: &str, hash: Option<&str>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// A URL that a page or its server named; dropped where it is none of ours to follow.
-fn said_by_the_web(text: &str) -> Option<String> {
-    web_url("url", text).ok().map(String::from)
+/// A URL that a page or its server named; dropped where it is none of ours to
+/// follow, or longer than that.
+fn said_by_the_web(max: usize, text: &str) -> Option<String> {
+    web_url_within(max, "url", text).ok().map(String::from)
 }
 
 /// Body of `POST /v1/extend`.

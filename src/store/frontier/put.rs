@@ -22,8 +22,8 @@ use super::super::{StoreError, engine, timestamp};
 use super::queues::keyed;
 use super::{Known, MAX_CRAWLS, MAX_METADATA, MAX_NAME, MAX_URL, Put, Taken, WORKER};
 use crate::by_id::{ById, IdSet};
-use crate::config::Steps;
 use crate::config::glob::ParamSet;
+use crate::config::{MAX_URL_CHARS, Steps};
 use crate::diff::snapshot::EntryHints;
 use crate::model::{CrawlId, HostId, Outcome, Reason, UrlId};
 use crate::queue::{Settlement, Token};
@@ -61,7 +61,7 @@ static SECRETS: LazyLock<Many> =
 
 /// The place of a URL by its text, and the key that a client names.
 pub(super) fn spot_of(key: Option<&str>, text: &str) -> Option<Spot> {
-    if text.len() > MAX_URL || key.is_some_and(|key| key.chars().count() > MAX_NAME) {
+    if text.len() > MAX_URL_CHARS || key.is_some_and(|key| key.chars().count() > MAX_NAME) {
         return None;
     }
     let mut url = Url::parse(text).ok()?;
@@ -107,6 +107,7 @@ impl State {
             let row = self.row_at(crawl, &spot)?;
             taken.push(match (row, item.known) {
                 (Some(_), None) => Taken::Skipped,
+                (None, _) if item.url.len() > MAX_URL => Taken::Skipped,
                 (None, known) => {
                     let put = Put { known, ..item };
                     self.insert_pushed(crawl, &spot, &put, metadata.as_deref())?;

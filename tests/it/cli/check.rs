@@ -249,6 +249,37 @@ fn a_redirect_away_from_the_typed_port_is_refused() {
 }
 
 #[test]
+fn a_typed_url_is_read_as_a_poll_of_its_site_reads_it() {
+    let (origin, other) = (Origin::start_blocking(), Origin::start_blocking());
+    let base = origin.base();
+    let locs = format!("<url><loc>{base}/products/1</loc></url><url><loc>{base}/about</loc></url>");
+    let sitemap =
+        format!("<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\">{locs}</urlset>");
+    origin.set("/sitemap.xml", Reply::xml(sitemap.clone()));
+    origin.set("/moved.xml", Reply::redirect(302, other.url("/sitemap.xml")));
+    other.set("/sitemap.xml", Reply::xml(sitemap));
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = format!(
+        "[fetch]\nallow = [\"127.0.0.1:{}\"]\n[[site]]\nname = \"a\"\nurl = \"{base}/\"\n\
+         include = [\"*/products/*\"]\nheaders = {{ Authorization = \"Bearer s3cret\" }}\n",
+        other.port()
+    );
+    std::fs::write(folder.path().join("config.toml"), config).expect("a file");
+    for path in ["/sitemap.xml", "/moved.xml"] {
+        let url = origin.url(path);
+        let args = ["check", "--config", "config.toml", "--json", "--entries", url.as_str()];
+        let (code, out, err) = outcome(sitemapd_in(folder.path()).args(args));
+        assert_eq!(code, 0, "{err}");
+        let value: Value = serde_json::from_str(&out).expect("json");
+        let scopes: Vec<_> =
+            value["entries"].as_array().expect("a list").iter().map(|e| &e["in_scope"]).collect();
+        assert_eq!(scopes, [&json!(true), &json!(false)], "{path}");
+        assert_eq!(origin.requests(path)[0].header("authorization"), Some("Bearer s3cret"));
+    }
+    assert_eq!(other.requests("/sitemap.xml")[0].header("authorization"), None);
+}
+
+#[test]
 fn a_private_address_is_refused_even_when_it_was_typed() {
     let (code, _, err) = outcome(sitemapd().args(["check", "http://10.0.0.1/sitemap.xml"]));
     assert_eq!(code, 1);

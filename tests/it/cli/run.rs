@@ -122,6 +122,42 @@ fn a_reload_says_what_it_does_and_a_bad_file_changes_nothing() {
 }
 
 #[test]
+fn polling_by_hand_tells_of_all_changes_however_many() {
+    let origin = Origin::start_blocking();
+    let upto = |count: usize| -> String {
+        let urls: Vec<_> = (0..count).map(|n| origin.url(&format!("/{n}")).to_string()).collect();
+        urls.join("\n")
+    };
+    origin.set_sequence("/list.txt", [1, 1_501, 3_001].map(|count| Reply::text(upto(count))));
+    let folder = folder();
+    let (base, list_url) = (origin.base(), origin.url("/list.txt"));
+    write(
+        folder.path(),
+        &format!(
+            "[fetch]\nallow = [\"{}\"]\n[politeness]\nhost_delay = \"0s\"\n\
+             [[site]]\nname = \"mine\"\nurl = \"{base}/\"\nsitemaps = [\"{list_url}\"]\nfeeds = []\n",
+            origin.addr()
+        ),
+    );
+    let mut daemon = Daemon::start(folder.path());
+    daemon.wait_for("list.txt");
+    let poll = |more: &[&str]| {
+        let (code, out, err) =
+            outcome(sitemapd().args(["poll", list_url.as_str(), "--api", &daemon.api]).args(more));
+        assert_eq!(code, 0, "{out}{err}");
+        out
+    };
+    let out = poll(&[]);
+    assert!(out.contains("1,500 new") && out.contains("and 1,480 more; --json"), "{out}");
+    let value: serde_json::Value = serde_json::from_str(&poll(&["--json"])).expect("json");
+    let changes = value["polls"][0]["changes"].as_array().expect("a list");
+    let urls: std::collections::HashSet<_> = changes.iter().map(|c| c["url"].as_str()).collect();
+    assert_eq!((changes.len(), urls.len()), (1_500, 1_500));
+    daemon.signal("TERM");
+    assert_eq!(daemon.exit_code(), Some(0));
+}
+
+#[test]
 fn polling_by_hand_shows_what_changed() {
     let origin = Origin::start_blocking();
     let (one, two) = (origin.url("/one"), origin.url("/two"));

@@ -7,9 +7,13 @@ use serde_json::Value;
 use sitemapd::clock::Clock;
 use sitemapd::config::{Config, Env};
 use sitemapd::metrics::Metrics;
+use sitemapd::model::Outcome;
+use sitemapd::queue::LeaseRequest;
 use sitemapd::store::Store;
 
 use super::{outcome, sitemapd_in};
+use crate::support::process::write_config;
+use crate::support::queue_daemon::{Queue, ask, site};
 
 /// A folder with a configuration of one site and the store of a daemon that
 /// has ended. Nobody listens on port 9 (discard).
@@ -75,4 +79,47 @@ fn a_site_is_forgotten_only_when_it_is_no_longer_registered() {
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("forgot a"), "{out}");
     assert!(!run(&["sites"]).1.contains("https://a.example/"));
+}
+
+#[tokio::test]
+async fn dead_letters_are_listed_and_put_back_by_their_crawl() {
+    let text = "[queue]\nmax_attempts = 1\n".to_owned()
+        + &site("a", "http://a.test/", "crawl = \"news\"")
+        + &site("b", "http://b.test/", "");
+    let queue = Queue::open(&text).await;
+    queue.list_urls("a", ["http://a.test/1", "http://a.test/2"].map(str::to_owned)).await;
+    queue.list_urls("b", ["http://b.test/3".to_owned()]).await;
+    for (crawl, urls) in [("news", 2), ("default", 1)] {
+        let request = LeaseRequest { crawl: crawl.to_owned(), per_host: 10, ..ask(10) };
+        let leased = queue.lease_as(request).await.urls;
+        assert_eq!(leased.len(), urls);
+        for url in leased {
+            queue.settle(url.token, Outcome::Failed).await;
+        }
+    }
+    let (folder, _) = queue.into_folder();
+    write_config(folder.path(), &text);
+    let run = |args: &[&str]| {
+        let (code, out, err) = outcome(sitemapd_in(folder.path()).arg("queue").args(args));
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        out
+    };
+    let out = run(&["dead"]);
+    assert!(out.contains("crawl") && out.contains("news") && out.contains("default"), "{out}");
+    let out = run(&["dead", "--crawl", "default"]);
+    assert!(out.contains("b.test/3") && !out.contains("a.test"), "{out}");
+    let more = "there are more";
+    assert!(run(&["dead", "--limit", "2"]).contains(more));
+    assert!(!run(&["dead", "--limit", "2", "--crawl", "news"]).contains(more));
+    let unknown = ["queue", "dead", "--crawl", "typo"];
+    let (code, _, err) = outcome(sitemapd_in(folder.path()).args(unknown));
+    assert!(code == 1 && err.contains("typo"), "{err}");
+
+    let others = "dead in crawl news: 2 URLs; put back with --crawl news\n";
+    let out = run(&["replay", "http://a.test/1"]);
+    let none = "put back 0 URLs\nno dead letters of crawl default: 1 URL\n";
+    assert_eq!(out, none.to_owned() + others);
+    assert_eq!(run(&["replay", "--all"]), "put back 1 URL\n".to_owned() + others);
+    assert_eq!(run(&["replay", "http://a.test/1", "--crawl", "news"]), "put back 1 URL\n");
+    assert_eq!(run(&["replay", "--all", "--crawl", "news"]), "put back 1 URL\n");
 }

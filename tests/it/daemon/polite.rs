@@ -65,7 +65,7 @@ async fn what_a_robots_txt_says_otherwise_is_a_change_with_what_was_and_what_is(
     daemon.clock.advance(MINUTE);
     let poll = daemon.poll("/robots.txt").await;
     assert_eq!(poll.result, "changed");
-    let changes = daemon.store.changes_of_poll(poll.id, 10).await.unwrap();
+    let changes = daemon.store.changes_of_poll(poll.id, 10, 0).await.unwrap().items;
     let told: Vec<_> = changes
         .iter()
         .map(|change| {

@@ -43,6 +43,25 @@ async fn changed_rules_are_applied_to_every_entry_by_an_unconditional_read() {
 }
 
 #[tokio::test]
+async fn robots_txt_is_judged_by_the_name_that_requests_bear_until_the_restart() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/robots.txt", Reply::text("User-agent: newbot\nDisallow: /"));
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &LIST)));
+    let world = World::new(&[&origin]);
+    let named =
+        |name: &str| format!("[daemon]\nuser_agent = \"{name}/1.0\"\n{}", one_sitemap(&origin));
+    let daemon = world.start(&named("oldbot")).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.reload(&named("newbot")).await;
+    assert_eq!(daemon.poll("/sitemap.xml").await.http_status, Some(200));
+    let asked = origin.requests("/sitemap.xml");
+    assert_eq!(asked[1].header("user-agent"), Some("oldbot/1.0"));
+    assert_eq!(daemon.lease().await.len(), LIST.len());
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_site_that_leaves_the_config_rests_and_keeps_its_rows() {
     let origin = Origin::start().await;
     let base = origin.base();

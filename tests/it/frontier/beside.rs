@@ -43,6 +43,24 @@ async fn what_a_site_lists_is_served_too_and_is_known() {
 }
 
 #[tokio::test]
+async fn a_url_that_a_site_may_list_may_be_reported_however_long() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let path = format!("/{}", "x".repeat(3_000));
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[(&path, "2026-11-01")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&(site(&origin) + "limits = { max_url_chars = 65536 }\n")).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let mut client = Client::of(&daemon).await;
+    let page = format!("{base}{path}");
+    assert_eq!(client.get(9, 0).await, [page.as_str()]);
+    let acks = client.put(vec![known(saying(&page, &[("fetch.statusCode", "200")]), 0)]).await;
+    assert_eq!(acks[0].1, Ack::Ok);
+    assert!(client.get(9, 0).await.is_empty());
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_pushed_url_is_not_removed_when_a_source_stops_listing_it() {
     let origin = Origin::start().await;
     let base = origin.base();

@@ -148,7 +148,7 @@ async fn a_url_that_is_never_reported_is_given_up_until_somebody_reports_it() {
         daemon.clock.advance(std::time::Duration::from_secs(31));
     }
     assert!(client.get(1, 0).await.is_empty());
-    let dead = daemon.store.dead(10, None).await.unwrap().items;
+    let dead = daemon.store.dead(None, 10, None).await.unwrap().items;
     assert_eq!(dead.iter().map(|dead| dead.url.as_str()).collect::<Vec<_>>(), [url]);
     client.put(vec![known(info(url), 1)]).await;
     assert_eq!(client.get(1, 0).await, [url]);

@@ -1,10 +1,16 @@
 //! The change stream: nothing missed, nothing twice, in every form of it.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use sitemapd::fetch::api::{ApiClient, ApiError};
+use tokio::time::timeout;
 
 use crate::support::daemon::{DAY, Daemon, World, sitemap};
 use crate::support::{Origin, Reply};
+
+/// How long a test waits for a place in the stream, in real time.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A daemon with one site of one sitemap, polled when asked.
 async fn started(world: &World, origin: &Origin) -> Daemon {
@@ -160,8 +166,6 @@ async fn who_comes_back_with_the_cursor_sees_each_change_once_and_in_order() {
     assert_eq!((&first["listed_as"], &first["lastmod"]), (&"page".into(), &"2026-11-02".into()));
     let some = get(&daemon, &[("kinds", "changed, missing"), ("site", "site")]).await.unwrap();
     assert_eq!(told(some["changes"].as_array().unwrap()), all[4..]);
-    let none = get(&daemon, &[("site", "another")]).await.unwrap();
-    assert_eq!(none["changes"].as_array().unwrap().len(), 0);
     daemon.stop().await;
 }
 
@@ -195,6 +199,97 @@ async fn a_follower_that_reconnects_with_its_last_event_misses_nothing() {
     // A stop of the daemon ends the stream properly.
     daemon.stop().await;
     while second.chunk().await.unwrap().is_some() {}
+}
+
+#[tokio::test]
+async fn a_site_that_nobody_knows_has_no_stream_and_one_that_left_has() {
+    let origin = Origin::start().await;
+    list(&origin, &[("/a", ""), ("/b", "")]);
+    let world = World::new(&[&origin]);
+    let daemon = started(&world, &origin).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    for accept in ["application/json", "application/x-ndjson", "text/event-stream"] {
+        let answer = send(&daemon, "?site=typo", &[("accept", accept)]).await;
+        assert_eq!(answer.status(), 404, "{accept}");
+        assert!(text(answer).await.contains("typo"));
+    }
+    daemon
+        .reload("[[site]]\nname = \"other\"\nurl = \"http://127.0.0.1:9/\"\nsitemaps = []\nfeeds = []\n")
+        .await;
+    for (site, changes) in [("site", 2), ("other", 0)] {
+        let page = get(&daemon, &[("site", site)]).await.unwrap();
+        assert_eq!(page["changes"].as_array().unwrap().len(), changes, "{site}");
+    }
+    daemon.stop().await;
+}
+
+/// Reads a stream up to an id that is not this one; says it, and what came with it.
+async fn moved(response: &mut reqwest::Response, from: &str) -> (String, String) {
+    timeout(PATIENCE, read_until_moved(response, from)).await.expect("the place is told")
+}
+
+async fn read_until_moved(response: &mut reqwest::Response, from: &str) -> (String, String) {
+    let mut text = String::new();
+    loop {
+        let ids = text.split_inclusive("\n\n").filter(|block| block.ends_with("\n\n"));
+        let mut ids = ids.filter_map(|block| block.lines().find_map(|l| l.strip_prefix("id: ")));
+        if let Some(id) = ids.find(|id| *id != from) {
+            return (id.to_owned(), text);
+        }
+        let chunk = response.chunk().await.unwrap().expect("the stream goes on");
+        text.push_str(std::str::from_utf8(&chunk).unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_follower_who_was_sent_nothing_yet_knows_where_it_was() {
+    let origin = Origin::start().await;
+    list(&origin, &[("/a", ""), ("/b", "")]);
+    let world = World::new(&[&origin]);
+    let daemon = started(&world, &origin).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let sse = ("accept", "text/event-stream");
+    let mut stream = send(&daemon, "?after=end", &[sse]).await;
+    let (end, sent) = moved(&mut stream, "").await;
+    assert_eq!(sent, format!("id: {end}\n\n"), "an id, and no event");
+    drop(stream);
+    list(&origin, &[("/a", ""), ("/b", ""), ("/c", "")]);
+    daemon.poll("/sitemap.xml").await;
+    // A browser asks for the same address again.
+    let mut stream = send(&daemon, "?after=end", &[sse, ("last-event-id", &end)]).await;
+    let missed = events(&mut stream, 1).await;
+    assert_eq!(told(&[missed[0].1.clone()]), pairs(&[("new", "/c")]));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_follower_comes_to_know_of_what_its_filter_held_back() {
+    let origin = Origin::start().await;
+    list(&origin, &[("/a", ""), ("/b", "")]);
+    let world = World::new(&[&origin]);
+    let daemon = started(&world, &origin).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let begin = get(&daemon, &[("limit", "1")]).await.unwrap();
+    let begin = begin["next"].as_str().unwrap();
+    let end = async || get(&daemon, &[]).await.unwrap()["next"].as_str().unwrap().to_owned();
+    let query = format!("?kinds=missing&after={begin}");
+    let mut stream = send(&daemon, &query, &[("accept", "text/event-stream")]).await;
+    assert_eq!(moved(&mut stream, "").await.0, begin);
+    assert_eq!(moved(&mut stream, begin).await.0, end().await);
+    let before = end().await;
+    list(&origin, &[("/a", ""), ("/b", ""), ("/c", "")]);
+    daemon.poll("/sitemap.xml").await;
+    let (now, sent) = moved(&mut stream, &before).await;
+    assert_eq!(now, end().await);
+    assert!(!sent.contains("data:"), "{sent}");
+    // What comes behind the last event in its page is known at the end.
+    list(&origin, &[("/b", ""), ("/c", "")]);
+    daemon.poll("/sitemap.xml").await;
+    let missing = events(&mut stream, 1).await;
+    let last = end().await;
+    assert_ne!(missing[0].0, last);
+    daemon.stop().await;
+    assert_eq!(text(stream).await, format!("id: {last}\n\n"));
 }
 
 #[tokio::test]

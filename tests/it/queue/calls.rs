@@ -8,7 +8,7 @@ use sitemapd::clock::Clock;
 use sitemapd::model::Outcome;
 use sitemapd::queue::LeaseRequest;
 
-use crate::support::queue_daemon::{Queue, QueueDaemon, START, ask, lease_body};
+use crate::support::queue_daemon::{Queue, QueueDaemon, START, ask, lease_body, site};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -147,5 +147,47 @@ async fn many_who_wait_for_one_url_get_it_once() {
     }
     assert_eq!(got, 1);
     assert_eq!(daemon.look().number("SELECT count(*) FROM leases"), 1);
+    daemon.end().await;
+}
+
+#[tokio::test]
+async fn a_url_as_long_as_the_config_lets_it_be_is_answered_for_and_operated_on() {
+    let long = |name: &str| format!("http://a.test/{name}?{}", "x".repeat(6_000));
+    let (old, new) = (long("old"), long("new"));
+    let text = "[fetch]\nmax_url_chars = 65536\n[queue]\nmax_attempts = 1\n".to_owned()
+        + &site("a", "http://a.test/", "");
+    let queue = Queue::open(&text).await;
+    queue.list_urls("a", [old.clone(), new.clone()]).await;
+    let daemon = QueueDaemon::over(queue, Clock::manual(START.parse().unwrap())).await;
+    let api = daemon.client();
+    let state = async || -> Value {
+        let known: Value = api.get("/v1/url", &[("url", old.as_str())]).await.unwrap();
+        known["state"].clone()
+    };
+    let order = async |path: &str, body: Value| -> Value { api.post(path, &body).await.unwrap() };
+    let blocked = order("/v1/queue/block", json!({ "url": old })).await;
+    assert_eq!((&blocked["blocked"], state().await), (&json!(1), json!("blocked")));
+    let lifted = order("/v1/queue/unblock", json!({ "url": old })).await;
+    assert_eq!(lifted["unblocked"], 1);
+    let below = order("/v1/queue/block", json!({ "prefix": long("other") })).await;
+    assert_eq!(below["blocked"], 0);
+    let settle = async |more: Value| {
+        let leased = order("/v1/lease", lease_body(2, "0s")).await;
+        let leased = leased["urls"].as_array().unwrap().clone();
+        let token = &leased.iter().find(|url| url["url"] == old.as_str()).unwrap()["token"];
+        let mut result = more;
+        result["token"] = token.clone();
+        order("/v1/settle", json!({ "results": [result] })).await;
+    };
+    settle(json!({ "outcome": "failed" })).await;
+    assert_eq!(state().await, "dead");
+    let replayed = order("/v1/queue/replay", json!({ "urls": [old] })).await;
+    assert_eq!(replayed["replayed"], 1);
+    settle(json!({ "outcome": "redirected", "final_url": new })).await;
+    assert_eq!(state().await, "parked");
+    let requeued = order("/v1/queue/requeue", json!({ "urls": [old] })).await;
+    assert_eq!(requeued["requeued"], 1);
+    let longer = json!({ "url": format!("http://a.test/{}", "x".repeat(65_536)) });
+    assert!(api.post::<Value>("/v1/queue/block", &longer).await.is_err());
     daemon.end().await;
 }

@@ -56,7 +56,7 @@ async fn failures_and_expiries_end_as_a_dead_letter_that_is_listed_and_replayabl
             queue.clock.advance(DAY);
         }
         assert!(queue.lease(1).await.is_empty());
-        let dead = queue.store.dead(10, None).await.unwrap().items;
+        let dead = queue.store.dead(None, 10, None).await.unwrap().items;
         assert_eq!(dead.len(), 1);
         assert_eq!((dead[0].url.as_str(), dead[0].attempts), (ONE, 3));
         assert_eq!(queue.counts().await.dead, 1);

@@ -138,7 +138,7 @@ async fn all_accounted_for(store: &Store, clock: &Clock, history: &History, ids:
     drain(store, clock, history).await;
     history.check(ids);
     let dead: BTreeSet<_> =
-        store.dead(1_000, None).await.unwrap().items.iter().map(|dead| dead.id.0).collect();
+        store.dead(None, 1_000, None).await.unwrap().items.iter().map(|dead| dead.id.0).collect();
     let done: BTreeSet<_> = history
         .settled()
         .into_iter()

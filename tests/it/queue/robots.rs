@@ -27,6 +27,21 @@ async fn save(queue: &Queue, read: RobotsRead) {
 }
 
 #[tokio::test]
+async fn the_name_in_the_user_agent_is_judged_with_its_digits() {
+    let daemon = "[daemon]\nuser_agent = \"web3bot/1.0 (+https://w.test/)\"\n";
+    let queue =
+        Queue::open(&(daemon.to_owned() + &site("a", "http://a.test/", "obey_robots = true")))
+            .await;
+    queue.list_urls("a", ["/private/1", "/public"].map(|path| format!("{HOST}{path}"))).await;
+    save(
+        &queue,
+        rules("User-agent: web\nDisallow: /public\n\nUser-agent: web3bot\nDisallow: /private/"),
+    )
+    .await;
+    assert_eq!(paths(&queue.lease(10).await), ["/public"]);
+}
+
+#[tokio::test]
 async fn a_host_whose_robots_txt_is_unknown_is_not_leased_until_it_is_known() {
     let queue = with_paths(&["/1"]).await;
     let batch = queue.lease_as(ask(10)).await;

@@ -248,7 +248,7 @@ impl Daemon {
 
     /// Kinds and paths of the changes of a poll, sorted.
     pub async fn changes(&self, poll: &PollView) -> Vec<String> {
-        let changes = self.store.changes_of_poll(poll.id, 1_000).await.unwrap();
+        let changes = self.store.changes_of_poll(poll.id, 1_000, 0).await.unwrap().items;
         let mut words: Vec<_> = changes
             .iter()
             .map(|change| {

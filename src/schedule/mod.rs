@@ -286,7 +286,7 @@ impl Poller {
         let done = match target.role {
             Role::Robots => self.poll_robots(&target).await,
             Role::Home => self.poll_home(&target).await,
-            Role::Sitemap | Role::Feed => self.poll_document(&target).await,
+            Role::Sitemap | Role::Feed => Box::pin(self.poll_document(&target)).await,
         };
         if let Err(StoreError::Gone(why)) = &done {
             tracing::info!(source = %target.id, url, why, "poll given up");

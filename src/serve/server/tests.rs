@@ -39,8 +39,8 @@ async fn serve_as(
     let metrics = Arc::new(Metrics::new());
     let stop = CancellationToken::new();
     let connections = Connections {
-        header_timeout,
         is_http2,
+        header_timeout,
         ..Connections::new(router, metrics.clone(), stop.clone(), places)
     };
     let served = tokio::spawn(async move {

@@ -93,6 +93,18 @@ fn sitemap_entries_are_read_by_the_rules() {
         ("<URL><Loc>https://e.com/a</Loc></URL>", &["https://e.com/a "]),
         ("<sitemap><loc>https://e.com/s.xml</loc></sitemap>", &["sitemap https://e.com/s.xml"]),
         ("<url><loc>ftp://e.com/a</loc></url>", &[]),
+        (
+            "<url><loc>https://e.com/a</loc><image:image><image:loc>https://e.com/i.png</image:loc><lastmod>2026</lastmod></url>",
+            &["https://e.com/a 2026"],
+        ),
+        (
+            "<url><image:image><loc>https://e.com/i.png</loc></image:image><loc>https://e.com/a</loc></url>",
+            &["https://e.com/a "],
+        ),
+        (
+            "<url><loc>https://e.com/a</loc><foo><url>https://e.com/x</url><lastmod>2020</lastmod></foo><lastmod>2026</lastmod></url>",
+            &["https://e.com/a 2026"],
+        ),
     ];
     for (body, want) in table {
         assert_eq!(urlset(body), *want, "{body}");
@@ -132,6 +144,22 @@ fn the_link_of_an_rss_item_is_chosen_by_the_rules() {
             &["https://e.com/a 2026-11-21T08:00:00Z"],
         ),
         ("<item xml:base='https://b.com/x/'><link>a</link></item>", &["https://b.com/x/a "]),
+        (
+            "<item><enclosure url='https://e.com/a.mp3'><link>https://e.com/a</link></item><item><link>/b</link></item>",
+            &["https://e.com/a ", "https://example.com/b "],
+        ),
+        (
+            "<item><media:thumbnail url='https://e.com/t'><media:content url='https://e.com/c'>             <link>https://e.com/a</link><dc:date>2026-11-21</dc:date></item>",
+            &["https://e.com/a 2026-11-21"],
+        ),
+        (
+            "<item><media:group><media:content url='https://e.com/c'/><link>https://e.com/x</link></media:group>             <link>https://e.com/a</link></item>",
+            &["https://e.com/a "],
+        ),
+        (
+            "<item><atom:source><atom:link href='https://e.com/x'/><atom:id>https://e.com/x</atom:id></atom:source>             <link>https://e.com/a</link></item>",
+            &["https://e.com/a "],
+        ),
     ];
     for (item, want) in table {
         assert_eq!(rss(item), *want, "{item}");
@@ -163,6 +191,23 @@ fn the_link_of_an_atom_entry_is_chosen_by_the_rules() {
         (
             "<link href='/a'/><published>2026-11-20</published><updated>2026-11-21</updated>",
             &["https://example.com/a 2026-11-20,2026-11-21"],
+        ),
+        (
+            "<link rel='self' href='/feeds/1'><link rel='alternate' href='/1'><updated>2026-11-21</updated></entry>             <entry><link rel='self' href='/feeds/2'><link rel='alternate' href='/2'><updated>2026-11-20</updated>",
+            &["https://example.com/1 2026-11-21", "https://example.com/2 2026-11-20"],
+        ),
+        (
+            "<link href='/a'><id>urn:x</id><updated>2026-11-21</updated>",
+            &["https://example.com/a 2026-11-21"],
+        ),
+        ("<category term='a'><link href='/a'/>", &["https://example.com/a "]),
+        (
+            "<author><link href='/author'/><updated>2020-01-01</updated></author><link href='/a'/>",
+            &["https://example.com/a "],
+        ),
+        (
+            "<activity:object><id>https://e.com/o</id><link href='/o'/><published>2020-01-01</published></activity:object>             <link href='/a'/>",
+            &["https://example.com/a "],
         ),
     ];
     for (entry, want) in table {

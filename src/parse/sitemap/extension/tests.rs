@@ -10,6 +10,7 @@ use crate::parse::{Context, IssueCode, Item, Limits, parse};
 
 struct Found {
     locs: Vec<String>,
+    dates: Vec<Option<String>>,
     extensions: Vec<Extensions>,
     issues: Vec<(IssueCode, u64)>,
 }
@@ -33,16 +34,17 @@ fn read(body: &str) -> Found {
     );
     let base = Url::parse("https://e.com/sitemap.xml").expect("a URL");
     let context = Context { base: &base, content_type: None, limits: Limits::default() };
-    let (mut locs, mut extensions) = (Vec::new(), Vec::new());
+    let (mut locs, mut dates, mut extensions) = (Vec::new(), Vec::new(), Vec::new());
     let report = parse(&mut text.as_bytes(), &context, &mut |item| {
         if let Item::Entry(entry) = item {
             locs.push(entry.loc.to_owned());
+            dates.push(entry.lastmod.map(|lastmod| lastmod.to_string()));
             extensions.push(entry.extensions.cloned().unwrap_or_default());
         }
         ControlFlow::Continue(())
     });
     let issues = report.issues.iter().map(|issue| (issue.code, issue.count)).collect();
-    Found { locs, extensions, issues }
+    Found { locs, dates, extensions, issues }
 }
 
 /// A page that names these as alternates, each by a language and a URL.
@@ -75,6 +77,31 @@ fn an_unknown_extension_yields_no_phantom_url_and_no_fields() {
         let found = read(&format!("{entry}<url>{inner}<loc>https://e.com/b</loc></url>"));
         assert_eq!(found.locs, ["https://e.com/a", "https://e.com/b"], "{inner}");
         assert!(found.extensions.iter().all(Extensions::is_empty), "{inner}");
+    }
+}
+
+#[test]
+fn an_extension_that_was_not_closed_hides_nothing_of_its_entry() {
+    let link = |code: &str| {
+        format!("<xhtml:link rel='alternate' hreflang='{code}' href='https://e.com/{code}'>")
+    };
+    let rest = "<lastmod>2026-01-01</lastmod><priority>0.5</priority>";
+    for inner in [
+        format!("<loc>https://e.com/en</loc>{}{}{rest}", link("de"), link("en")),
+        format!("{}{}<loc>https://e.com/en</loc>{rest}", link("de"), link("en")),
+        format!("{}<mobile:mobile>{}<loc>https://e.com/en</loc>{rest}", link("de"), link("en")),
+        format!(
+            "<loc>https://e.com/en</loc>{}<image:image><image:loc>https://e.com/i.png{rest}{}",
+            link("de"),
+            link("en")
+        ),
+    ] {
+        let found = read(&format!("<url>{inner}</url><url><loc>https://e.com/b</loc></url>"));
+        assert_eq!(found.locs, ["https://e.com/en", "https://e.com/b"], "{inner}");
+        assert_eq!(found.dates, [Some("2026-01-01".to_owned()), None], "{inner}");
+        assert_eq!(found.extensions[0].alternates.len(), 2, "{inner}");
+        assert_eq!(found.issues.len(), 1, "{inner}: {:?}", found.issues);
+        assert!(found.count(IssueCode::MismatchedTag) > 0, "{inner}");
     }
 }
 

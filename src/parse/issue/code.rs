@@ -57,7 +57,8 @@ pub enum IssueCode {
     FileTooLarge,
     /// Bytes that are wrong in the document's encoding.
     EncodingError,
-    /// Control characters that XML forbids; they were taken out.
+    /// Control characters that the format forbids, or half of a surrogate pair;
+    /// they were taken out.
     IllegalCharacter,
     /// Blanks, a comment or other text before the XML declaration.
     LeadingWhitespace,

@@ -32,6 +32,9 @@ fn deviations_of_the_field_are_read() {
         ("2023/06/05", "2023-06-05T00:00:00Z"),
         ("2023-06-15T10:30:05+0200", "2023-06-15T08:30:05Z"),
         ("2023-06-15T10:30:05 +02", "2023-06-15T08:30:05Z"),
+        ("2026-09-15 10:30:05 +0000 UTC", "2026-09-15T10:30:05Z"),
+        ("2026-09-15 10:30:05.25 +0200 CEST", "2026-09-15T08:30:05.25Z"),
+        ("2026-09-15 10.30.05", "2026-09-15T10:30:05Z"),
         ("2023-06-15 10:30:05 UTC", "2023-06-15T10:30:05Z"),
         ("2023-06-15 10:30:05 CEST", "2023-06-15T08:30:05Z"),
         ("2023-06-15T10:30:05 XYZT", "2023-06-15T00:00:00Z"),
@@ -107,7 +110,72 @@ fn feed_dates_are_read_whatever_their_order() {
         assert_eq!(shown(feed(text)).map(|s| s.0).as_deref(), Some(at), "{text}");
     }
     assert_eq!(feed("Sat, 32 Jun 2017 15:15:44 GMT"), None);
+    assert_eq!(feed("Tue, 15 Sep 2026 10/30/00"), None);
     assert_eq!(feed("yesterday at noon"), None);
+}
+
+#[test]
+fn a_weekday_that_looks_like_a_month_is_none() {
+    let table = [
+        ("mar. 24 févr. 2026 10:00:00 +0100", "2026-02-24T09:00:00Z"),
+        ("Mardi, 15 septembre 2026 10:00", "2026-09-15T10:00:00Z"),
+        ("martedì, 6 giugno 2017 10:00", "2017-06-06T10:00:00Z"),
+        ("martes, 06 junio 2017", "2017-06-06T00:00:00Z"),
+        ("Maandag, 15 juni 2026 10:00:00 +0200", "2026-06-15T08:00:00Z"),
+        ("Mar Giu 06 10:00:00 2017", "2017-06-06T10:00:00Z"),
+        ("mar. 24.02.2026 10:00", "2026-02-24T10:00:00Z"),
+        ("mar 24/02/26", "2026-02-24T00:00:00Z"),
+        ("mar. 3 mars 2026", "2026-03-03T00:00:00Z"),
+        ("Mar 5, 2026", "2026-03-05T00:00:00Z"),
+        ("5 mar 2026", "2026-03-05T00:00:00Z"),
+        ("March 5, 2026", "2026-03-05T00:00:00Z"),
+        ("Thu Mar 5 10:00:00 MAGT 2026", "2026-03-05T00:00:00Z"),
+    ];
+    for (text, at) in table {
+        assert_eq!(shown(feed(text)).map(|s| s.0).as_deref(), Some(at), "{text}");
+    }
+}
+
+#[test]
+fn a_clock_with_points_is_no_second_date() {
+    let table = [
+        ("Tue, 15 Sep 2026 10.30.00 GMT", "2026-09-15T10:30:00Z"),
+        ("15. Sep 2026 10.30 +0200", "2026-09-15T08:30:00Z"),
+        ("15.09.2026 9.30", "2026-09-15T09:30:00Z"),
+        ("Sep 15. 10.30.05 2026", "2026-09-15T10:30:05Z"),
+        ("15.09.26", "2026-09-15T00:00:00Z"),
+        ("Tue, 15-Sep-26 10:30:00 GMT", "2026-09-15T10:30:00Z"),
+    ];
+    for (text, at) in table {
+        assert_eq!(shown(feed(text)).map(|s| s.0).as_deref(), Some(at), "{text}");
+    }
+}
+
+#[test]
+fn russian_months_are_known_in_every_form() {
+    for (month, names) in [
+        "янв января",
+        "фев февраля",
+        "мар марта",
+        "апр апреля",
+        "май мая",
+        "июн июня",
+        "июл июля",
+        "авг августа",
+        "сен сентября",
+        "окт октября",
+        "ноя ноября",
+        "дек декабря",
+    ]
+    .iter()
+    .enumerate()
+    {
+        for name in names.split(' ') {
+            let want = format!("2026-{:02}-05T00:00:00Z", month + 1);
+            let text = format!("Чт, 5 {name} 2026");
+            assert_eq!(shown(feed(&text)).map(|s| s.0), Some(want), "{text}");
+        }
+    }
 }
 
 #[test]

@@ -70,6 +70,11 @@ impl Stack {
         self.starts.last().and_then(|start| self.names.get(*start..)).unwrap_or_default()
     }
 
+    /// The local name of the root, where one is open.
+    pub(super) fn root(&self) -> Option<&str> {
+        (self.depth() > 0).then(|| local(self.name_at(1)))
+    }
+
     /// The name of the element at `depth`.
     fn name_at(&self, depth: usize) -> &str {
         let start = self.starts.get(depth - 1).copied().unwrap_or_default();

@@ -22,7 +22,7 @@ impl Found {
 }
 
 fn read(body: &str) -> Found {
-    let text = format!(
+    read_text(&format!(
         "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'\n\
          xmlns:image='http://www.google.com/schemas/sitemap-image/1.1'\n\
          xmlns:video='http://www.google.com/schemas/sitemap-video/1.1'\n\
@@ -31,7 +31,10 @@ fn read(body: &str) -> Found {
          xmlns:codesearch='http://www.google.com/codesearch/schemas/sitemap/1.0'\n\
          xmlns:geo='http://www.google.com/geo/schemas/sitemap/1.0'\n\
          xmlns:xhtml='http://www.w3.org/1999/xhtml'>{body}</urlset>"
-    );
+    ))
+}
+
+fn read_text(text: &str) -> Found {
     let base = Url::parse("https://e.com/sitemap.xml").expect("a URL");
     let context = Context { base: &base, content_type: None, limits: Limits::default() };
     let (mut locs, mut dates, mut extensions) = (Vec::new(), Vec::new(), Vec::new());
@@ -194,4 +197,29 @@ fn clusters_of_many_languages_are_judged_in_bounded_memory() {
     let found = read(&body);
     assert_eq!(found.locs.len(), 12_000);
     assert_eq!(found.issues, [(IssueCode::HreflangNoReturn, 100)]);
+}
+
+#[test]
+fn extensions_are_known_in_the_wrong_namespaces_that_sites_give_them() {
+    let entry = "<url><loc>https://e.com/a</loc>\
+        <xhtml:link rel='alternate' hreflang='en' href='https://e.com/a'/>\
+        <image:image><image:loc>https://e.com/i.png</image:loc></image:image>\
+        <image:loc>https://e.com/stray.png</image:loc></url>";
+    let wrong = IssueCode::IncorrectNamespace;
+    for (xhtml, image, issues) in [
+        ("http://www.w3.org/TR/xhtml11/xhtml11_schema.html", "sitemap-image/1.1", 0),
+        ("http://www.w3.org/2002/08/xhtml/xhtml1-strict.xsd", "sitemap-image/1.1", 0),
+        ("http://www.w3.org/TR/html4", "sitemap-image/1.1", 1),
+        ("http://www.w3.org/1999/xhtml", "sitemap/1.1", 1),
+        ("http://www.w3.org/1999/xhtml", "image/1.1", 1),
+    ] {
+        let found = read_text(&format!(
+            "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' xmlns:xhtml='{xhtml}' \
+             xmlns:image='http://www.google.com/schemas/{image}'>{entry}</urlset>"
+        ));
+        assert_eq!(found.locs, ["https://e.com/a"], "{xhtml} {image}");
+        assert_eq!(found.extensions[0].alternates.len(), 1, "{xhtml}");
+        assert_eq!(found.extensions[0].images.len(), 1, "{image}");
+        assert_eq!(found.count(wrong), issues, "{xhtml} {image}: {:?}", found.issues);
+    }
 }

@@ -155,6 +155,37 @@ fn versions_that_name_each_other_are_in_order() {
 }
 
 #[test]
+fn two_spellings_of_one_url_are_one_page() {
+    for (listed, named, is_one) in [
+        ("https://e.com", "https://e.com/", true),
+        ("https://e.com?x", "https://e.com/?x", true),
+        ("https://e.com/caf%c3%a9", "https://e.com/caf%C3%A9", true),
+        ("https://e.com/日", "https://e.com/%E6%97%A5", true),
+        ("https://e.com/é?q=%c3%a9", "https://e.com/%C3%a9?q=é", true),
+        ("https://e.com/a", "https://e.com/a/", false),
+        ("https://e.com/%c3%a9", "https://e.com/%c3%a8", false),
+        ("https://e.com/%zz", "https://e.com/%ZZ", false),
+    ] {
+        let links = |own: &str, other: &str| {
+            format!(
+                "<xhtml:link rel='alternate' hreflang='en' href='{own}'/>\
+                 <xhtml:link rel='alternate' hreflang='de' href='{other}'/>"
+            )
+        };
+        let de = "https://e.com/de";
+        // Its own link is in the other spelling, and so is that of the other page.
+        let found = read(&format!(
+            "<url><loc>{listed}</loc>{}</url><url><loc>{de}</loc>{}</url>",
+            links(named, de),
+            links(named, de),
+        ));
+        let codes = [IssueCode::HreflangNoSelf, IssueCode::HreflangNoReturn];
+        let counts = codes.map(|code| found.count(code) > 0);
+        assert_eq!(counts, [!is_one; 2], "{listed} {named}");
+    }
+}
+
+#[test]
 fn a_link_that_is_not_returned_is_noted_whichever_page_comes_first() {
     let no_return = IssueCode::HreflangNoReturn;
     let en = page("en", &[("en", "en"), ("de", "de")]);

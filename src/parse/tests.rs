@@ -246,6 +246,39 @@ fn a_cut_feed_gives_its_whole_items_and_no_half_url() {
 }
 
 #[test]
+fn markup_behind_the_root_is_not_missed() {
+    let sitemap = "<urlset><url><loc>https://e.com/a</loc></url></urlset>";
+    let feed = "<rss><channel><item><link>https://e.com/a</link></item></channel></rss>";
+    for document in [sitemap, feed] {
+        for (behind, entries, complete) in [
+            ("\n<p>Generated in 0.1 s", 1, true),
+            ("<html><head><link rel='next' href='/n'><body><a href='x'>", 1, true),
+            ("<p><b></p><div>", 1, true),
+            ("<urlset>", 1, false),
+            ("<p>x</p><urlset><url><loc>https://e.com/b</loc>", 2, false),
+            ("<p><urlset><url><loc>https://e.com/b</loc></url>", 2, false),
+            ("<p><urlset><url><loc>https://e.com/b</loc></url></urlset>", 2, true),
+            ("<url><loc>https://e.com/b</loc>", 2, false),
+        ] {
+            // Of another kind than the first, a second document is not read.
+            let behind = if document == sitemap {
+                behind.to_owned()
+            } else {
+                behind.replace("urlset", "rss").replace("url>", "item>").replace("loc>", "link>")
+            };
+            let (found, report) = listed(&format!("{document}{behind}"));
+            assert_eq!((found.len(), report.complete), (entries, complete), "{behind}");
+            let has = |code| report.issues.iter().any(|issue| issue.code == code);
+            assert_eq!(has(IssueCode::Truncated), !complete, "{behind}");
+            let stranger = ["<p>", "<html>"].iter().any(|tag| behind.trim().starts_with(tag));
+            assert_eq!(has(IssueCode::TrailingContent), stranger, "{behind}");
+            assert_eq!(report.hints.next_page, None, "{behind}");
+        }
+    }
+    assert!(!listed("<p><urlset><url><loc>https://e.com/a</loc></url></urlset>").1.complete);
+}
+
+#[test]
 fn a_digest_moves_with_the_texts_of_an_entry_and_with_nothing_else() {
     let digest = |title: &str, lastmod: &str| {
         let document = format!(

@@ -40,6 +40,11 @@ impl Elements {
         self.stack.depth()
     }
 
+    /// Is an element open that is not behind the document?
+    pub(super) fn is_open(&self) -> bool {
+        self.stack.depth() > self.stack.behind || self.stack.overflow > 0
+    }
+
     /// The name of the innermost open element.
     pub(super) fn top(&self) -> &str {
         self.stack.top()
@@ -205,6 +210,13 @@ impl Elements {
     ) -> ControlFlow<()> {
         for _ in 0..MAX_REOPENS {
             let depth = self.stack.depth() + 1;
+            if depth == self.stack.behind + 1 && visitor.is_behind(&tag) {
+                if depth == 1 {
+                    cx.note(IssueCode::TrailingContent, tag.local);
+                }
+                self.stack.behind = depth;
+                break;
+            }
             if !tag.raw_attributes.is_empty() && tag.raw_attributes.contains("xmlns") {
                 self.declare(&tag, depth, cx);
             }

@@ -39,11 +39,20 @@ pub(super) struct Stack {
     pub(super) scopes: Scopes,
     /// Elements open beyond the depth that is read.
     pub(super) overflow: usize,
+    /// So many of the outermost elements are open behind the document: a script
+    /// or a server added them. They are not missed when they stay open.
+    pub(super) behind: usize,
 }
 
 impl Stack {
     pub(super) fn new() -> Self {
-        Self { names: String::new(), starts: Vec::new(), scopes: Scopes::new(), overflow: 0 }
+        Self {
+            names: String::new(),
+            starts: Vec::new(),
+            scopes: Scopes::new(),
+            overflow: 0,
+            behind: 0,
+        }
     }
 
     /// Depth of the innermost open element; 0 outside the root.
@@ -62,6 +71,7 @@ impl Stack {
         if let Some(start) = self.starts.pop() {
             self.names.truncate(start);
             self.scopes.leave(depth);
+            self.behind = self.behind.min(depth - 1);
         }
     }
 

@@ -279,6 +279,17 @@ fn markup_behind_the_root_is_not_missed() {
 }
 
 #[test]
+fn two_urls_in_a_line_of_text_are_two() {
+    let (found, report) =
+        listed("https://e.com/8 https://e.com/9\nhttps://e.com/5 2024-01-01\nhttps://e.com/a b\n");
+    let want = ["https://e.com/8 ", "https://e.com/9 ", "https://e.com/5 ", "https://e.com/a b "];
+    assert_eq!(found, want);
+    let counts: Vec<_> = report.issues.iter().map(|issue| (issue.code, issue.count)).collect();
+    assert_eq!(counts, [(IssueCode::TrailingContent, 2)]);
+    assert!(report.complete);
+}
+
+#[test]
 fn a_digest_moves_with_the_texts_of_an_entry_and_with_nothing_else() {
     let digest = |title: &str, lastmod: &str| {
         let document = format!(

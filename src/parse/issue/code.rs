@@ -62,7 +62,7 @@ pub enum IssueCode {
     IllegalCharacter,
     /// Blanks, a comment or other text before the XML declaration.
     LeadingWhitespace,
-    /// Text after the end of the root element.
+    /// Text after the end of the root element, or of a URL in its line.
     TrailingContent,
     /// A namespace other than the protocol's, or a prefix never declared.
     IncorrectNamespace,
@@ -359,7 +359,9 @@ impl IssueCode {
             Self::LeadingWhitespace => {
                 "Let the XML declaration be the very first thing in the file."
             }
-            Self::TrailingContent => "End the file after the closing tag of its root element.",
+            Self::TrailingContent => {
+                "End the file after the closing tag of its root element, and a line after its URL."
+            }
             Self::IncorrectNamespace => {
                 "Use the namespace exactly as the protocol gives it, and declare every prefix."
             }

@@ -94,6 +94,11 @@ fn sitemap_entries_are_read_by_the_rules() {
         ("<sitemap><loc>https://e.com/s.xml</loc></sitemap>", &["sitemap https://e.com/s.xml"]),
         ("<url><loc>ftp://e.com/a</loc></url>", &[]),
         (
+            "<url><loc>https://e.com/a</loc><lastmod/><priority> </priority><lastmod>2026</lastmod><priority>0.5</priority>\
+             <lastmod>2025</lastmod></url>",
+            &["https://e.com/a 2026 (None, Some(0.5))"],
+        ),
+        (
             "<url><loc>https://e.com/a</loc><image:image><image:loc>https://e.com/i.png</image:loc><lastmod>2026</lastmod></url>",
             &["https://e.com/a 2026"],
         ),

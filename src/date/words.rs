@@ -53,7 +53,8 @@ impl Parts {
             self.strange_zone |= self.zone.is_none();
             return Some(after);
         }
-        if word.contains(['-', '/', '.']) && word.bytes().any(|b| b.is_ascii_digit()) {
+        let zoned = self.clock.is_some() && self.zone.is_none() && zone(word).is_some();
+        if !zoned && word.contains(['-', '/', '.']) && word.bytes().any(|b| b.is_ascii_digit()) {
             if self.day.is_some() && self.clock.is_none() && is_dotted_clock(word) {
                 return self.take_clock(rest);
             }

@@ -233,15 +233,17 @@ struct Clock {
     precision: Precision,
 }
 
-/// `hh:mm[:ss[.fraction]] [AM|PM]`
+/// `hh:mm[:ss[.fraction]] [AM|PM]`; `hh.mm[.ss]` too.
 fn clock(scan: &mut Scan<'_>) -> Option<Clock> {
     let mut hour = scan.number(1, 2)?;
+    let dotted = scan.rest.starts_with('.');
     if !scan.eat(b":.") {
         return None;
     }
     let minute = scan.number(2, 2)?;
     let (mut second, mut nanos, mut precision) = (0, 0, Precision::Minute);
-    if scan.eat(b":") {
+    let sign: &[u8] = if dotted { b".:" } else { b":" };
+    if scan.eat(sign) {
         second = scan.number(1, 2)?;
         precision = Precision::Second;
         let digits =
@@ -277,6 +279,11 @@ fn zone_of(text: &str) -> Option<i64> {
         '+' => 1,
         '-' | '\u{2212}' => -1,
         _ => return words::zone(text),
+    };
+    // Go writes `+0000 UTC`: the name says no more than the offset.
+    let text = match text.split_once(char::is_whitespace) {
+        Some((offset, name)) if name.trim_start().starts_with(char::is_alphabetic) => offset,
+        _ => text,
     };
     let digits: String = text.chars().skip(1).filter(|c| *c != ':').collect();
     if !digits.bytes().all(|b| b.is_ascii_digit()) {

@@ -26,7 +26,7 @@ use crate::diff::snapshot::Rejection;
 
 /// Grows whenever a parser or a rule of this file reads the same bytes
 /// differently, so that every source is read anew and in full.
-pub const READER_VERSION: u32 = 2;
+pub const READER_VERSION: u32 = 3;
 
 /// What one site's sources may list, compiled.
 #[derive(Debug, Clone)]
@@ -148,7 +148,7 @@ impl SiteRules {
     /// has none there. It was granted the site's hosts by who named it, the
     /// site's robots.txt above all (Sitemaps protocol, "Sitemaps & Cross Submits").
     fn may_list(&self, url: &Url, source: &Url) -> bool {
-        self.is_foreign(source) || is_below(url, source)
+        self.is_foreign(source) || is_below(url, source, self.steps)
     }
 
     /// Does this document lie on a host that is none of the site's?
@@ -338,10 +338,14 @@ fn hex_pair(pair: &[u8]) -> Option<u8> {
 }
 
 /// Is the URL in the folder of the document, or deeper (Sitemaps protocol,
-/// "Sitemap file location")? The query of the document does not count.
-fn is_below(url: &Url, source: &Url) -> bool {
+/// "Sitemap file location")? The query of the document does not count. The URL
+/// was normalised, so its folder must be spelled by the same steps.
+fn is_below(url: &Url, source: &Url, steps: Steps) -> bool {
     let path = source.path();
     let folder = path.rfind('/').map_or("/", |slash| &path[..=slash]);
+    if steps.escapes && folder.contains('%') {
+        return url.path().starts_with(&respell_escapes(folder));
+    }
     url.path().starts_with(folder)
 }
 
@@ -473,6 +477,33 @@ mod tests {
         ];
         for (extra, raw, allowed) in cases {
             assert_eq!(admit(extra, raw).is_ok(), allowed, "{extra} {raw}");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_one_in_all_its_spellings() {
+        let below = |extra: &str, source: &str, page: &str| {
+            let rules = SiteRules::new(&site(&format!("scope = \"directory\"\n{extra}")), None);
+            let url = |path: &str| Url::parse(&format!("https://www.example.org{path}"));
+            let source = url(source).expect("a URL");
+            let page = url(page).expect("a URL");
+            let plain = rules.admit(page.as_str(), &source).is_ok();
+            assert_eq!(Judge::new(&rules, &source).admit(page.as_str()).is_ok(), plain);
+            plain
+        };
+        let cafes = ["/caf%c3%a9/", "/caf%C3%A9/", "/café/"];
+        let users = ["/%7Euser/", "/%7euser/", "/~user/"];
+        for spellings in [cafes, users] {
+            for folder in spellings {
+                for page in spellings {
+                    let (source, page) = (format!("{folder}s.xml"), format!("{page}p"));
+                    assert!(below("", &source, &page), "{source} {page}");
+                    assert!(!below("", &source, "/other/p"), "{source}");
+                }
+            }
+            let [one, other, _] = spellings.map(|folder| format!("{folder}p"));
+            assert!(below("normalise = []", &one, &one), "{one}");
+            assert!(!below("normalise = []", &one, &other), "{one} {other}");
         }
     }
 

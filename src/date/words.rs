@@ -11,6 +11,8 @@ use crate::model::{Lastmod, Precision};
 struct Parts {
     day: Option<i64>,
     month: Option<i64>,
+    /// The month came before any number: `mar` may be Tuesday's.
+    may_be_weekday: bool,
     year: Option<i64>,
     clock: Option<Clock>,
     zone: Option<i64>,
@@ -51,7 +53,11 @@ impl Parts {
             self.strange_zone |= self.zone.is_none();
             return Some(after);
         }
-        if word.contains(['-', '/', '.']) && word.bytes().any(|b| b.is_ascii_digit()) {
+        let zoned = self.clock.is_some() && self.zone.is_none() && zone(word).is_some();
+        if !zoned && word.contains(['-', '/', '.']) && word.bytes().any(|b| b.is_ascii_digit()) {
+            if self.day.is_some() && self.clock.is_none() && is_dotted_clock(word) {
+                return self.take_clock(rest);
+            }
             self.take_joined(word)?;
             return Some(after);
         }
@@ -80,6 +86,8 @@ impl Parts {
         let pieces: Vec<&str> = word.trim_end_matches('.').split(['-', '/', '.']).collect();
         match pieces.as_slice() {
             [number] => self.take_number(number),
+            // The date was said; what this is nobody knows.
+            _ if self.day.is_some() && self.month.is_some() && self.year.is_some() => None,
             [a, b, c] if a.len() == 4 => self.set(c, b, a),
             [a, b, c] => {
                 let (first, second) = (a.parse::<i64>().ok(), b.parse::<i64>().ok());
@@ -118,10 +126,11 @@ impl Parts {
     }
 
     fn take_name(&mut self, word: &str) {
-        if self.month.is_none()
-            && let Some(month) = month(word)
-        {
+        let begun = self.clock.is_some() || self.year.is_some();
+        let open = self.month.is_none() || self.may_be_weekday && !begun;
+        if open && let Some(month) = month(word) {
             self.month = Some(month);
+            self.may_be_weekday = self.day.is_none() && self.year.is_none();
         } else if self.clock.is_some() && self.zone.is_none() {
             self.zone = zone(word);
             self.strange_zone |= self.zone.is_none();
@@ -140,6 +149,14 @@ impl Parts {
     }
 }
 
+/// `10.30` or `10.30.05`, which behind a day is no date.
+fn is_dotted_clock(word: &str) -> bool {
+    let two = |piece: &str| piece.len() == 2 && piece.bytes().all(|b| b.is_ascii_digit());
+    let (hour, rest) = word.split_once('.').unwrap_or_default();
+    let short = matches!(hour.as_bytes(), [b'0'..=b'9']);
+    (short || two(hour)) && rest.split('.').all(two) && rest.split('.').count() <= 2
+}
+
 /// A year of four digits, or of two (RFC 2822 section 4.3: up to 49 is 20xx).
 fn full_year(digits: &str) -> Option<i64> {
     let year: i64 = digits.parse().ok()?;
@@ -153,7 +170,7 @@ fn full_year(digits: &str) -> Option<i64> {
 
 /// A month by its name or abbreviation, in the languages that feeds use.
 fn month(word: &str) -> Option<i64> {
-    const NAMES: [(&str, i64); 44] = [
+    const NAMES: [(&str, i64); 52] = [
         ("jan", 1),
         ("feb", 2),
         ("mar", 3),
@@ -196,7 +213,15 @@ fn month(word: &str) -> Option<i64> {
         ("янв", 1),
         ("фев", 2),
         ("мар", 3),
+        ("апр", 4),
+        ("май", 5),
+        ("мая", 5),
+        ("июн", 6),
+        ("июл", 7),
         ("авг", 8),
+        ("сен", 9),
+        ("окт", 10),
+        ("ноя", 11),
         ("дек", 12),
     ];
     let lower = word.to_lowercase();

@@ -44,6 +44,10 @@ pub(crate) struct FeedReader<'a, 's> {
     /// Byte at which the open item begins.
     item_at: u64,
     item: Item,
+    /// Depth of the innermost of the leaves (`link`, `enclosure` and the like)
+    /// that are open in the item, one in the other. More than one is open only
+    /// where end tags are missing.
+    leaf: Option<usize>,
     tombstones: Tombstones,
     /// Depth of the open `at:deleted-entry`.
     tombstone_depth: Option<usize>,
@@ -86,6 +90,7 @@ impl<'a, 's> FeedReader<'a, 's> {
             item_depth: None,
             item_at: 0,
             item: Item::default(),
+            leaf: None,
             tombstones: Tombstones::default(),
             tombstone_depth: None,
             field: None,
@@ -141,6 +146,11 @@ impl<'a, 's> FeedReader<'a, 's> {
             if is_item && !nested {
                 return Next::Close(item_depth);
             }
+            if self.leaf.is_some_and(|leaf| depth == leaf + 1)
+                && item::ends_leaf(tag, self.kind, core)
+            {
+                return Next::Close(item_depth + 1);
+            }
         }
         if let Some(at) = self.tombstone_depth.filter(|_| is_item) {
             return Next::Close(at);
@@ -152,6 +162,13 @@ impl<'a, 's> FeedReader<'a, 's> {
         if let Some(item_depth) = self.item_depth {
             if depth == item_depth + 1 {
                 self.item_child(tag, depth, core, cx);
+            }
+            let inside = self.leaf.unwrap_or(item_depth);
+            if self.field.is_none()
+                && depth == inside + 1
+                && item::is_leaf(tag, core || tag.ns == Ns::Atom)
+            {
+                self.leaf = Some(depth);
             }
         } else if let Some(at) = self.tombstone_depth {
             if depth == at + 1 && tag.local == "link" && (core || tag.ns == Ns::Atom) {
@@ -165,6 +182,7 @@ impl<'a, 's> FeedReader<'a, 's> {
             self.item_depth = Some(depth);
             self.item_at = cx.place.offset();
             self.item.clear();
+            self.leaf = None;
             if self.kind == DocumentKind::Rdf
                 && let Some(about) = tag.local_attr("about")
             {
@@ -243,6 +261,11 @@ impl<'a, 's> FeedReader<'a, 's> {
         let mut flow = ControlFlow::Continue(());
         if self.tombstone_depth == Some(depth) {
             self.tombstone_depth = None;
+        }
+        if self.leaf == Some(depth) {
+            // Up to the outermost, what is around a leaf is one too.
+            let outer = self.item_depth.is_some_and(|item| depth > item + 1);
+            self.leaf = outer.then(|| depth - 1);
         }
         if self.item_depth == Some(depth) {
             self.item_depth = None;

@@ -3,9 +3,10 @@
 //!
 //! Read item by item; only items that come before `version` and `title` are
 //! held back until one of these shows that it is a feed. Wrong types cost the
-//! one value. A document is read up to [`MAX_BYTES`].
+//! one value, characters that JSON does not allow themselves. A document is read up to [`MAX_BYTES`].
 
 mod loose;
+mod mended;
 mod place;
 
 use std::io::Read as _;
@@ -21,7 +22,8 @@ use super::{Context, Entry, Hints, Item, Sink, loc};
 use crate::date;
 use crate::model::Lastmod;
 use loose::{Document, Found, RawItem};
-use place::{Counted, Progress, Spot};
+use mended::{Defects, Mended};
+use place::{Progress, Spot};
 
 /// Bytes of a JSON document that are read.
 pub(crate) const MAX_BYTES: u64 = 16 * 1024 * 1024;
@@ -67,9 +69,10 @@ pub(crate) fn read(
         entries: 0,
         hints: Hints::default(),
     };
-    let mut limited = std::io::BufReader::new((&mut *text).take(MAX_BYTES));
-    let counted = Counted::new(&mut limited, progress.clone());
-    let mut json = serde_json::Deserializer::from_reader(counted);
+    let mut limited = (&mut *text).take(MAX_BYTES);
+    let mut defects = Defects::default();
+    let mended = Mended::new(&mut limited, progress.clone(), &mut defects);
+    let mut json = serde_json::Deserializer::from_reader(mended);
     let result = Document(&mut reading).deserialize(&mut json);
     let is_feed = reading.is_feed && reading.has_items;
     let listed = Listed {
@@ -79,9 +82,12 @@ pub(crate) fn read(
         hints: std::mem::take(&mut reading.hints),
     };
     let (found, stopped) = (reading.found, reading.stopped);
-    let used_up = limited.get_ref().limit() == 0;
+    let used_up = limited.limit() == 0;
     for issue in found.into_list() {
         issues.push(issue.code, issue.count, issue.line, issue.offset, &issue.sample);
+    }
+    if is_feed {
+        defects.report(issues);
     }
     if let Err(error) = result
         && is_feed

@@ -85,7 +85,7 @@ fn check(base: &Url, max_chars: usize, url: &mut String) -> Result<Kept, IssueCo
         let good = plain_host(url) || Url::parse(url).is_ok_and(|u| u.has_host());
         return if good { Ok(Kept::AsWritten) } else { Err(IssueCode::InvalidUrl) };
     }
-    let resolved = if url.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("www.")) {
+    let resolved = if lacks_scheme(url, base) {
         // Nobody has a directory of that name: the scheme was forgotten.
         Url::parse(&format!("{}://{url}", base.scheme()))
     } else {
@@ -99,6 +99,19 @@ fn check(base: &Url, max_chars: usize, url: &mut String) -> Result<Kept, IssueCo
     url.push_str(resolved.as_str());
     too_long(url, max_chars)?;
     Ok(Kept::Resolved)
+}
+
+/// Does a URL without a scheme begin with a host: `www.` and what follows, or
+/// that of its document?
+fn lacks_scheme(url: &str, base: &Url) -> bool {
+    if url.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("www.")) {
+        return true;
+    }
+    let Some(own) = base.domain().map(|own| own.strip_prefix("www.").unwrap_or(own)) else {
+        return false;
+    };
+    let first = url.split(['/', '?', '#']).next().unwrap_or_default();
+    own.contains('.') && first.eq_ignore_ascii_case(own)
 }
 
 fn too_long(url: &str, max_chars: usize) -> Result<(), IssueCode> {
@@ -184,6 +197,10 @@ mod tests {
             ("a?b", "https://example.com/dir/a?b", &[RelativeUrl]),
             ("//other.example/a", "https://other.example/a", &[RelativeUrl]),
             ("www.example.com/a", "https://www.example.com/a", &[RelativeUrl]),
+            ("Example.com/a", "https://example.com/a", &[RelativeUrl]),
+            ("example.com", "https://example.com/", &[RelativeUrl]),
+            ("example.com.html", "https://example.com/dir/example.com.html", &[RelativeUrl]),
+            ("example.org/a", "https://example.com/dir/example.org/a", &[RelativeUrl]),
             ("mailto:a@example.com", "", &[InvalidUrl]),
             ("javascript:alert(1)", "", &[InvalidUrl]),
             ("http://", "", &[InvalidUrl]),

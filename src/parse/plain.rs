@@ -1,8 +1,9 @@
 //! Text sitemaps: one URL a line.
 //!
 //! Line ends of every kind; blank lines and comments are passed over; a line
-//! that is no URL is counted and costs only itself. A line is bounded, so one
-//! without an end takes no memory.
+//! that is no URL is counted and costs only itself. A URL may hold blanks, so
+//! only another URL or a date is no part of the one before it. A line is bounded,
+//! so one without an end takes no memory.
 
 use std::ops::ControlFlow;
 
@@ -10,6 +11,8 @@ use super::issue::{IssueCode, Issues};
 use super::text::Text;
 use super::xml::Cx;
 use super::{Context, Entry, Item, Sink, loc};
+use crate::date;
+use crate::model::Precision;
 
 /// Bytes of a line that are looked at; the rest is passed over.
 const MAX_LINE: usize = 16 * 1024;
@@ -20,6 +23,20 @@ pub(crate) struct Listed {
     pub(crate) entries: usize,
     pub(crate) over_limit: bool,
     pub(crate) stopped: bool,
+}
+
+impl Listed {
+    /// Hands on a URL.
+    fn give(&mut self, url: &str, ctx: &Context<'_>, sink: &mut Sink<'_>, cx: &mut Cx<'_>) {
+        if self.entries >= ctx.limits.max_urls {
+            self.over_limit = true;
+            cx.note(IssueCode::TooManyUrls, url);
+            return;
+        }
+        self.entries += 1;
+        let entry = Entry { loc: url, place: cx.place, ..Entry::default() };
+        self.stopped = sink(Item::Entry(entry)) == ControlFlow::Break(());
+    }
 }
 
 /// Reads the lines and hands on the URLs.
@@ -45,18 +62,21 @@ pub(crate) fn read(
         let mut cx = Cx { issues, place: text.place(0) };
         if cut && !too_long {
             cx.note(IssueCode::UrlTooLong, line.get(..100).unwrap_or_default());
-        } else if !cut && !too_long && admit(line, ctx, &mut url, &mut cx) {
-            if listed.entries >= ctx.limits.max_urls {
-                listed.over_limit = true;
-                cx.note(IssueCode::TooManyUrls, &url);
-            } else {
-                listed.entries += 1;
-                if sink(Item::Entry(Entry { loc: &url, place: cx.place, ..Entry::default() }))
-                    == ControlFlow::Break(())
-                {
-                    listed.stopped = true;
-                    break;
+        } else if !cut && !too_long {
+            // Columns after the URL are not part of it.
+            let mut rest = loc::trim(line).split('\t').next().unwrap_or_default();
+            while !rest.is_empty() && !listed.stopped {
+                let (one, more) = first(rest);
+                if one.len() < rest.len() {
+                    cx.note(IssueCode::TrailingContent, rest);
                 }
+                rest = more;
+                if admit(one, ctx, &mut url, &mut cx) {
+                    listed.give(&url, ctx, sink, &mut cx);
+                }
+            }
+            if listed.stopped {
+                break;
             }
         }
         too_long = cut;
@@ -75,13 +95,34 @@ fn boundary(rest: &str) -> usize {
     (0..=at).rev().find(|i| rest.is_char_boundary(*i)).unwrap_or(at)
 }
 
+/// The URL that a line begins with, and the rest of the line, if that is one more.
+fn first(line: &str) -> (&str, &str) {
+    let blanks = || line.match_indices(' ').map(|(at, _)| line.split_at(at));
+    let another = |rest: &str| loc::is_web(rest) && rest.contains("://");
+    let (one, more) = match blanks().find(|(_, rest)| another(rest.trim_start())) {
+        Some((one, more)) if !line.starts_with('#') => (one, more.trim_start()),
+        _ => (line, ""),
+    };
+    let dated = blanks().find(|(before, _)| one.get(before.len()..).is_some_and(is_date));
+    (dated.map_or(one, |(before, _)| before), more)
+}
+
+/// Is this a day, with a time or without? A number alone may be part of a name.
+fn is_date(text: &str) -> bool {
+    let of_dates = |b: u8| b.is_ascii_digit() || b" -:.TZ+".contains(&b);
+    // A date is never longer.
+    text.len() <= 64
+        && text.contains('-')
+        && text.bytes().all(of_dates)
+        && date::lastmod(text).is_some_and(|date| date.precision >= Precision::Day)
+}
+
 fn admit(line: &str, ctx: &Context<'_>, url: &mut String, cx: &mut Cx<'_>) -> bool {
     let line = loc::trim(line);
     if line.is_empty() || line.starts_with('#') {
         return false;
     }
-    // Columns after the URL are not part of it.
-    let line = line.split('\t').next().unwrap_or_default().trim_matches(['"', '\'']);
+    let line = line.trim_matches(['"', '\'']);
     if !loc::is_web(line) {
         cx.note(IssueCode::InvalidUrl, line);
         return false;
@@ -95,4 +136,36 @@ pub(crate) fn has_url_line(window: &str) -> bool {
         let line = loc::trim(line).trim_matches(['"', '\'']);
         loc::is_web(line) && line.contains("://")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_one_url_unless_another_or_a_date_follows_a_blank() {
+        let table: &[(&str, &[&str])] = &[
+            ("https://e.com/8 https://e.com/9", &["https://e.com/8", "https://e.com/9"]),
+            ("https://e.com/a b  HTTP://e.com/c d", &["https://e.com/a b", "HTTP://e.com/c d"]),
+            ("https://e.com/5 2024-01-01", &["https://e.com/5"]),
+            ("https://e.com/5  2024-01-01T10:00:00Z", &["https://e.com/5"]),
+            ("https://e.com/5 2024-01-01 https://e.com/6", &["https://e.com/5", "https://e.com/6"]),
+            ("https://e.com/5 2024-01-01 a.pdf", &["https://e.com/5 2024-01-01 a.pdf"]),
+            ("https://e.com/a b.html", &["https://e.com/a b.html"]),
+            ("https://e.com/report 2024", &["https://e.com/report 2024"]),
+            ("https://e.com/report 2024-01-01.pdf", &["https://e.com/report 2024-01-01.pdf"]),
+            ("https://e.com/?u=https://e.com/x", &["https://e.com/?u=https://e.com/x"]),
+            ("# https://e.com/a https://e.com/b", &["# https://e.com/a https://e.com/b"]),
+            ("https://e.com/a", &["https://e.com/a"]),
+        ];
+        for (line, want) in table {
+            let (mut rest, mut found) = (*line, Vec::new());
+            while !rest.is_empty() {
+                let (one, more) = first(rest);
+                found.push(one);
+                rest = more;
+            }
+            assert_eq!(found, *want, "{line}");
+        }
+    }
 }

@@ -173,6 +173,15 @@ impl Visitor for Router<'_, '_> {
         }
     }
 
+    fn is_behind(&self, tag: &Tag<'_>) -> bool {
+        // A part of a second document is none of these, wherever it stands.
+        match self {
+            Self::Sitemap(_) => !SitemapReader::is_root(tag.local, 1),
+            Self::Feed(_) => FeedReader::root(tag, 1).is_none(),
+            Self::Open { .. } | Self::Refused => false,
+        }
+    }
+
     fn doctype(&mut self, root: &str) {
         if let Self::Open { html, .. } = self {
             *html = root.eq_ignore_ascii_case("html");

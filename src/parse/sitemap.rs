@@ -200,6 +200,9 @@ impl<'a, 's> SitemapReader<'a, 's> {
         core: bool,
         cx: &mut Cx<'_>,
     ) -> Next {
+        if let Some(at) = self.extension.ended_by(tag.local, core) {
+            return Next::Close(at);
+        }
         // Inside an element that nobody knows, a `url` may be anything.
         let apart = self.extension.is_skipping();
         if core && !apart && matches!(tag.local, "url" | "sitemap" | "urlset" | "sitemapindex") {

@@ -93,6 +93,23 @@ fn sitemap_entries_are_read_by_the_rules() {
         ("<URL><Loc>https://e.com/a</Loc></URL>", &["https://e.com/a "]),
         ("<sitemap><loc>https://e.com/s.xml</loc></sitemap>", &["sitemap https://e.com/s.xml"]),
         ("<url><loc>ftp://e.com/a</loc></url>", &[]),
+        (
+            "<url><loc>https://e.com/a</loc><lastmod/><priority> </priority><lastmod>2026</lastmod><priority>0.5</priority>\
+             <lastmod>2025</lastmod></url>",
+            &["https://e.com/a 2026 (None, Some(0.5))"],
+        ),
+        (
+            "<url><loc>https://e.com/a</loc><image:image><image:loc>https://e.com/i.png</image:loc><lastmod>2026</lastmod></url>",
+            &["https://e.com/a 2026"],
+        ),
+        (
+            "<url><image:image><loc>https://e.com/i.png</loc></image:image><loc>https://e.com/a</loc></url>",
+            &["https://e.com/a "],
+        ),
+        (
+            "<url><loc>https://e.com/a</loc><foo><url>https://e.com/x</url><lastmod>2020</lastmod></foo><lastmod>2026</lastmod></url>",
+            &["https://e.com/a 2026"],
+        ),
     ];
     for (body, want) in table {
         assert_eq!(urlset(body), *want, "{body}");
@@ -132,6 +149,22 @@ fn the_link_of_an_rss_item_is_chosen_by_the_rules() {
             &["https://e.com/a 2026-11-21T08:00:00Z"],
         ),
         ("<item xml:base='https://b.com/x/'><link>a</link></item>", &["https://b.com/x/a "]),
+        (
+            "<item><enclosure url='https://e.com/a.mp3'><link>https://e.com/a</link></item><item><link>/b</link></item>",
+            &["https://e.com/a ", "https://example.com/b "],
+        ),
+        (
+            "<item><media:thumbnail url='https://e.com/t'><media:content url='https://e.com/c'>             <link>https://e.com/a</link><dc:date>2026-11-21</dc:date></item>",
+            &["https://e.com/a 2026-11-21"],
+        ),
+        (
+            "<item><media:group><media:content url='https://e.com/c'/><link>https://e.com/x</link></media:group>             <link>https://e.com/a</link></item>",
+            &["https://e.com/a "],
+        ),
+        (
+            "<item><atom:source><atom:link href='https://e.com/x'/><atom:id>https://e.com/x</atom:id></atom:source>             <link>https://e.com/a</link></item>",
+            &["https://e.com/a "],
+        ),
     ];
     for (item, want) in table {
         assert_eq!(rss(item), *want, "{item}");
@@ -163,6 +196,23 @@ fn the_link_of_an_atom_entry_is_chosen_by_the_rules() {
         (
             "<link href='/a'/><published>2026-11-20</published><updated>2026-11-21</updated>",
             &["https://example.com/a 2026-11-20,2026-11-21"],
+        ),
+        (
+            "<link rel='self' href='/feeds/1'><link rel='alternate' href='/1'><updated>2026-11-21</updated></entry>             <entry><link rel='self' href='/feeds/2'><link rel='alternate' href='/2'><updated>2026-11-20</updated>",
+            &["https://example.com/1 2026-11-21", "https://example.com/2 2026-11-20"],
+        ),
+        (
+            "<link href='/a'><id>urn:x</id><updated>2026-11-21</updated>",
+            &["https://example.com/a 2026-11-21"],
+        ),
+        ("<category term='a'><link href='/a'/>", &["https://example.com/a "]),
+        (
+            "<author><link href='/author'/><updated>2020-01-01</updated></author><link href='/a'/>",
+            &["https://example.com/a "],
+        ),
+        (
+            "<activity:object><id>https://e.com/o</id><link href='/o'/><published>2020-01-01</published></activity:object>             <link href='/a'/>",
+            &["https://example.com/a "],
         ),
     ];
     for (entry, want) in table {
@@ -198,6 +248,50 @@ fn a_cut_feed_gives_its_whole_items_and_no_half_url() {
     let (found, report) = listed(document);
     assert_eq!(found, ["https://e.com/a "]);
     assert!(!report.complete);
+}
+
+#[test]
+fn markup_behind_the_root_is_not_missed() {
+    let sitemap = "<urlset><url><loc>https://e.com/a</loc></url></urlset>";
+    let feed = "<rss><channel><item><link>https://e.com/a</link></item></channel></rss>";
+    for document in [sitemap, feed] {
+        for (behind, entries, complete) in [
+            ("\n<p>Generated in 0.1 s", 1, true),
+            ("<html><head><link rel='next' href='/n'><body><a href='x'>", 1, true),
+            ("<p><b></p><div>", 1, true),
+            ("<urlset>", 1, false),
+            ("<p>x</p><urlset><url><loc>https://e.com/b</loc>", 2, false),
+            ("<p><urlset><url><loc>https://e.com/b</loc></url>", 2, false),
+            ("<p><urlset><url><loc>https://e.com/b</loc></url></urlset>", 2, true),
+            ("<url><loc>https://e.com/b</loc>", 2, false),
+        ] {
+            // Of another kind than the first, a second document is not read.
+            let behind = if document == sitemap {
+                behind.to_owned()
+            } else {
+                behind.replace("urlset", "rss").replace("url>", "item>").replace("loc>", "link>")
+            };
+            let (found, report) = listed(&format!("{document}{behind}"));
+            assert_eq!((found.len(), report.complete), (entries, complete), "{behind}");
+            let has = |code| report.issues.iter().any(|issue| issue.code == code);
+            assert_eq!(has(IssueCode::Truncated), !complete, "{behind}");
+            let stranger = ["<p>", "<html>"].iter().any(|tag| behind.trim().starts_with(tag));
+            assert_eq!(has(IssueCode::TrailingContent), stranger, "{behind}");
+            assert_eq!(report.hints.next_page, None, "{behind}");
+        }
+    }
+    assert!(!listed("<p><urlset><url><loc>https://e.com/a</loc></url></urlset>").1.complete);
+}
+
+#[test]
+fn two_urls_in_a_line_of_text_are_two() {
+    let (found, report) =
+        listed("https://e.com/8 https://e.com/9\nhttps://e.com/5 2024-01-01\nhttps://e.com/a b\n");
+    let want = ["https://e.com/8 ", "https://e.com/9 ", "https://e.com/5 ", "https://e.com/a b "];
+    assert_eq!(found, want);
+    let counts: Vec<_> = report.issues.iter().map(|issue| (issue.code, issue.count)).collect();
+    assert_eq!(counts, [(IssueCode::TrailingContent, 2)]);
+    assert!(report.complete);
 }
 
 #[test]

@@ -122,6 +122,11 @@ pub(crate) trait Visitor {
     /// The element at `depth` is closed; `implied` when no end tag of its own
     /// did it.
     fn end(&mut self, depth: usize, implied: bool, cx: &mut Cx<'_>) -> ControlFlow<()>;
+    /// Does this start tag stand behind the document? Asked only where nothing of
+    /// the document is open; what is behind it is not shown.
+    fn is_behind(&self, _tag: &Tag<'_>) -> bool {
+        false
+    }
     /// A document type declaration names this root.
     fn doctype(&mut self, root: &str);
     /// The document ends, inside open elements when `truncated`.

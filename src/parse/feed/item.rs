@@ -83,26 +83,50 @@ impl Field {
     pub(super) fn ends_before(self, local: &str) -> bool {
         match self {
             Self::Hashed => matches!(local, "guid" | "pubdate" | "updated" | "published" | "id"),
-            _ => matches!(
-                local,
-                "title"
-                    | "link"
-                    | "guid"
-                    | "pubdate"
-                    | "description"
-                    | "category"
-                    | "id"
-                    | "updated"
-                    | "published"
-                    | "summary"
-                    | "content"
-                    | "author"
-                    | "comments"
-                    | "enclosure"
-                    | "source"
-            ),
+            _ => is_child(local),
         }
     }
+}
+
+/// Is this a child that items of the feed's own vocabulary have?
+fn is_child(local: &str) -> bool {
+    matches!(
+        local,
+        "title"
+            | "link"
+            | "guid"
+            | "pubdate"
+            | "description"
+            | "category"
+            | "id"
+            | "updated"
+            | "published"
+            | "summary"
+            | "content"
+            | "author"
+            | "comments"
+            | "enclosure"
+            | "source"
+    )
+}
+
+/// Is this a child of an item that says all it says in its attributes? `own`
+/// says that it is of the feed's own vocabulary or of Atom's.
+pub(super) fn is_leaf(tag: &Tag<'_>, own: bool) -> bool {
+    if own {
+        return matches!(tag.local, "link" | "enclosure" | "category");
+    }
+    // A foreign element without an address may hold anything, whole entries too.
+    tag.attributes().any(|(name, _)| {
+        let local = name.split_once(':').map_or(name, |(_, local)| local);
+        ["url", "href", "resource"].iter().any(|known| known.eq_ignore_ascii_case(local))
+    })
+}
+
+/// Does the start of this tag inside a leaf show that the leaf's end tag is missing?
+pub(super) fn ends_leaf(tag: &Tag<'_>, kind: DocumentKind, core: bool) -> bool {
+    let own = core || tag.ns == Ns::Atom;
+    own && is_child(tag.local) || Field::of(tag, kind, core).is_some()
 }
 
 /// A `link` element by its attributes.

@@ -57,11 +57,12 @@ pub enum IssueCode {
     FileTooLarge,
     /// Bytes that are wrong in the document's encoding.
     EncodingError,
-    /// Control characters that XML forbids; they were taken out.
+    /// Control characters that the format forbids, or half of a surrogate pair;
+    /// they were taken out.
     IllegalCharacter,
     /// Blanks, a comment or other text before the XML declaration.
     LeadingWhitespace,
-    /// Text after the end of the root element.
+    /// Text after the end of the root element, or of a URL in its line.
     TrailingContent,
     /// A namespace other than the protocol's, or a prefix never declared.
     IncorrectNamespace,
@@ -358,7 +359,9 @@ impl IssueCode {
             Self::LeadingWhitespace => {
                 "Let the XML declaration be the very first thing in the file."
             }
-            Self::TrailingContent => "End the file after the closing tag of its root element.",
+            Self::TrailingContent => {
+                "End the file after the closing tag of its root element, and a line after its URL."
+            }
             Self::IncorrectNamespace => {
                 "Use the namespace exactly as the protocol gives it, and declare every prefix."
             }

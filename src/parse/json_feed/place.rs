@@ -4,10 +4,9 @@
 //! counting them tells where a value stands that is well-formed and still wrong.
 
 use std::cell::Cell;
-use std::io::{self, Read};
 use std::rc::Rc;
 
-use crate::parse::issue::{Place, count_byte};
+use crate::parse::issue::Place;
 
 /// A line, from 1, and a byte of the decoded document.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,31 +38,14 @@ impl Progress {
         Self(Rc::new(Cell::new(Spot { line, offset })))
     }
 
+    /// A byte was taken.
+    pub(super) fn take(&self, byte: u8) {
+        let Spot { line, offset } = self.spot();
+        self.0.set(Spot { line: line + u64::from(byte == b'\n'), offset: offset + 1 });
+    }
+
     /// Behind the last byte taken.
     pub(super) fn spot(&self) -> Spot {
         self.0.get()
-    }
-}
-
-/// A reader that counts what is taken of it.
-pub(super) struct Counted<R> {
-    inner: R,
-    progress: Progress,
-}
-
-impl<R> Counted<R> {
-    pub(super) fn new(inner: R, progress: Progress) -> Self {
-        Self { inner, progress }
-    }
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let read = self.inner.read(buf)?;
-        let taken = buf.get(..read).unwrap_or_default();
-        let Spot { line, offset } = self.progress.spot();
-        let lines = count_byte(taken, b'\n');
-        self.progress.0.set(Spot { line: line + lines, offset: offset + read as u64 });
-        Ok(read)
     }
 }

@@ -49,3 +49,35 @@ fn a_document_that_breaks_off_says_where() {
     assert_eq!(issue.line, 2);
     assert!(issue.offset > broken.find("} n").expect("it") as u64, "{issue:?}");
 }
+
+#[test]
+fn a_text_that_was_cut_in_a_pair_costs_no_item() {
+    let base = Url::parse("https://example.com/feed.json").expect("a URL");
+    let ctx = Context { base: &base, content_type: None, limits: Limits::default() };
+    let item = |n: u32, more: &str| format!("{{\"url\":\"https://e.com/{n}\"{more}}}");
+    let (one, two, three) = (item(1, ""), item(2, ""), item(3, ""));
+    let head = "\"version\":\"1\",\"title\":\"x\"";
+    for document in [
+        format!("{{{head},\"items\":[{one},{},{three}]}}", item(2, ",\"summary\":\"cut \\ud83d\"")),
+        format!("{{{head},\"items\":[{one},{},{three}]}}", item(2, ",\"title\":\"\\udc00\"")),
+        format!("{{{head},\"items\":[{one},{},{three}]}}", item(2, ",\"content_text\":\"a\tb\"")),
+        format!("{{{head},\"items\":[{one},{},{three}]}}", item(2, ",\"_x\":[\"a\nb\"]")),
+        format!("{{{head},\"items\":[{one},{two},{}]}}", item(3, ",\"title\":\"\\ud83d\"")),
+        format!("{{\"title\":\"\\ud83d\",\"items\":[{one},{two},{three}]}}"),
+        format!("{{\"\\ud83d\":1,{head},\"items\":[{one},{two},{three}]}}"),
+    ] {
+        let mut entries = 0;
+        let report = parse(&mut document.as_bytes(), &ctx, &mut |_| {
+            entries += 1;
+            ControlFlow::Continue(())
+        });
+        assert_eq!((entries, report.complete), (3, true), "{document}");
+        let codes: Vec<_> = report.issues.iter().map(|issue| issue.code.as_str()).collect();
+        assert_eq!(codes, ["illegal-character"], "{document}");
+        let at = usize::try_from(report.issues[0].offset).expect("an offset");
+        assert!(
+            ["\\u", "\t", "\n"].iter().any(|bad| document[at..].starts_with(bad)),
+            "{document}"
+        );
+    }
+}

@@ -77,34 +77,38 @@ impl Draft {
         }
     }
 
-    /// Takes a field over; of one that comes again the first counts.
+    /// Takes a field over; of one that comes again the first that says anything
+    /// counts.
     pub(super) fn set(&mut self, field: Field, raw: &str, ctx: &Context<'_>, cx: &mut Cx<'_>) {
         let again = self.seen & field.bit() != 0;
         if again && field != Field::Loc {
             cx.note(IssueCode::DuplicateTag, raw);
             return;
         }
-        self.seen |= field.bit();
         let value = loc::trim(raw);
+        if value.is_empty() && field != Field::Loc {
+            return;
+        }
+        self.seen |= field.bit();
         match field {
             Field::Loc => {
                 loc::admit(raw, ctx.base, ctx.limits.max_url_chars, &mut self.loc, cx);
             }
             Field::Lastmod => {
                 self.lastmod = date::lastmod(value);
-                if self.lastmod.is_none() && !value.is_empty() {
+                if self.lastmod.is_none() {
                     cx.note(IssueCode::InvalidDate, value);
                 }
             }
             Field::Changefreq => {
                 self.changefreq = value.parse().ok();
-                if self.changefreq.is_none() && !value.is_empty() {
+                if self.changefreq.is_none() {
                     cx.note(IssueCode::InvalidTagValue, value);
                 }
             }
             Field::Priority => {
                 self.priority = priority(value);
-                if self.priority.is_none() && !value.is_empty() {
+                if self.priority.is_none() {
                     cx.note(IssueCode::InvalidTagValue, value);
                 }
             }

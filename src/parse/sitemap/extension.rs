@@ -41,6 +41,8 @@ enum List {
 struct Item {
     list: List,
     depth: usize,
+    /// Nothing may stand in it: all that it says is in its attributes.
+    empty: bool,
 }
 
 /// What the extensions of the open entry said so far.
@@ -98,7 +100,17 @@ impl Extension {
 
     /// Passes over the element at `depth`.
     pub(super) fn skip(&mut self, depth: usize) {
-        self.open = Some(Item { list: List::Skip, depth });
+        self.open = Some(Item { list: List::Skip, depth, empty: false });
+    }
+
+    /// The depth of the open element, if the start of this tag inside it shows
+    /// that its end tag is missing.
+    pub(super) fn ended_by(&self, local: &str, core: bool) -> Option<usize> {
+        let item = self.open.as_ref()?;
+        // A `loc` is more likely the item's own, with its prefix forgotten.
+        let of_entry = matches!(local, "lastmod" | "changefreq" | "priority");
+        let ends = item.empty || core && of_entry && item.list != List::Skip;
+        ends.then_some(item.depth)
     }
 
     pub(super) fn has_news(&self) -> bool {
@@ -122,10 +134,12 @@ impl Extension {
                 (Ns::News, "news") => List::News,
                 _ => List::Skip,
             };
-            if tag.ns == Ns::Xhtml && tag.local == "link" {
+            let link = tag.ns == Ns::Xhtml && tag.local == "link";
+            if link {
                 self.alternate(tag, cx);
             }
-            self.open = Some(Item { list, depth });
+            let empty = link || tag.local == "mobile";
+            self.open = Some(Item { list, depth, empty });
             self.fields.clear();
             return;
         }

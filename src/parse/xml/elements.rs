@@ -15,6 +15,8 @@ use super::{Cx, MAX_DEPTH, Next, Tag, Visitor, entities};
 pub(super) const LONGEST_REFERENCE: usize = 16;
 /// How often one start tag may close others before it.
 const MAX_REOPENS: usize = 4;
+/// Roots of sitemaps, and of parts of one without its root.
+const SITEMAP_ROOTS: [&str; 4] = ["urlset", "sitemapindex", "url", "sitemap"];
 /// HTML elements that never have an end tag; people paste them unescaped.
 const VOID: [&str; 6] = ["br", "hr", "img", "input", "wbr", "meta"];
 
@@ -36,6 +38,11 @@ impl Elements {
     /// How many elements are open.
     pub(super) fn depth(&self) -> usize {
         self.stack.depth()
+    }
+
+    /// Is an element open that is not behind the document?
+    pub(super) fn is_open(&self) -> bool {
+        self.stack.depth() > self.stack.behind || self.stack.overflow > 0
     }
 
     /// The name of the innermost open element.
@@ -203,8 +210,15 @@ impl Elements {
     ) -> ControlFlow<()> {
         for _ in 0..MAX_REOPENS {
             let depth = self.stack.depth() + 1;
+            if depth == self.stack.behind + 1 && visitor.is_behind(&tag) {
+                if depth == 1 {
+                    cx.note(IssueCode::TrailingContent, tag.local);
+                }
+                self.stack.behind = depth;
+                break;
+            }
             if !tag.raw_attributes.is_empty() && tag.raw_attributes.contains("xmlns") {
-                self.declare(&tag, depth);
+                self.declare(&tag, depth, cx);
             }
             (tag.ns, tag.declared) = self.stack.resolve(tag.prefix);
             if !tag.declared {
@@ -223,12 +237,14 @@ impl Elements {
         ControlFlow::Continue(())
     }
 
-    fn declare(&mut self, tag: &Tag<'_>, depth: usize) {
+    fn declare(&mut self, tag: &Tag<'_>, depth: usize, cx: &mut Cx<'_>) {
+        let root = self.stack.root().unwrap_or(tag.local);
+        let sitemap = SITEMAP_ROOTS.iter().any(|known| known.eq_ignore_ascii_case(root));
         for (name, uri) in tag.attributes() {
-            if name == "xmlns" {
-                self.stack.scopes.bind("", uri, depth);
-            } else if let Some(prefix) = name.strip_prefix("xmlns:") {
-                self.stack.scopes.bind(prefix, uri, depth);
+            let prefix = if name == "xmlns" { Some("") } else { name.strip_prefix("xmlns:") };
+            let Some(prefix) = prefix else { continue };
+            if !self.stack.scopes.bind(prefix, uri, depth, sitemap) {
+                cx.note(IssueCode::IncorrectNamespace, uri);
             }
         }
     }

@@ -69,16 +69,24 @@ impl Scopes {
         Self { bindings: Vec::new(), default: Ns::None, others: Vec::new() }
     }
 
-    /// Binds `prefix` (empty for the default) for the element at `depth`.
-    pub(super) fn bind(&mut self, prefix: &str, uri: &str, depth: usize) {
+    /// Binds `prefix` (empty for the default) for the element at `depth`. `false`
+    /// where a prefix of sitemaps (`sitemap` says that this is one) was taken
+    /// for what it usually means, since its URI is no known one.
+    pub(super) fn bind(&mut self, prefix: &str, uri: &str, depth: usize, sitemap: bool) -> bool {
         if self.bindings.len() >= MAX_BINDINGS {
-            return;
+            return true;
         }
-        let ns = self.classify(uri);
+        let mut ns = self.classify(uri);
+        let told = !matches!(ns, Ns::Other(_) | Ns::Sitemap | Ns::None);
+        let meant = sitemap && !told && matches!(prefix, "image" | "video" | "news" | "xhtml");
+        if meant {
+            ns = usual(prefix);
+        }
         self.bindings.push(Binding { prefix: prefix.to_owned(), ns, depth });
         if prefix.is_empty() {
             self.default = ns;
         }
+        !meant
     }
 
     /// Leaves the element at `depth`.
@@ -134,7 +142,10 @@ fn known(uri: &str) -> Option<Ns> {
     let bare = bare.strip_prefix("www.").unwrap_or(bare).trim_end_matches(['/', '#']);
     let version = |prefix: &str| bare.strip_prefix(prefix).is_some();
     Some(match bare {
-        "w3.org/1999/xhtml" => Ns::Xhtml,
+        // The others were copied from site to site; all mean hreflang links.
+        "w3.org/1999/xhtml"
+        | "w3.org/tr/xhtml11/xhtml11_schema.html"
+        | "w3.org/2002/08/xhtml/xhtml1-strict.xsd" => Ns::Xhtml,
         "w3.org/2005/atom" | "purl.org/atom/ns" => Ns::Atom,
         "purl.org/rss/1.0"
         | "my.netscape.com/rdf/simple/0.9"
@@ -192,6 +203,8 @@ mod tests {
             ("http://www.google.com/schemas/sitemap/0.84", Ns::Sitemap),
             ("https://www.google.com/schemas/sitemap-image/1.1/", Ns::Image),
             ("http://www.google.com/schemas/sitemap-news/0.84", Ns::News),
+            ("http://www.w3.org/TR/xhtml11/xhtml11_schema.html", Ns::Xhtml),
+            ("http://www.w3.org/2002/08/xhtml/xhtml1-strict.xsd", Ns::Xhtml),
             ("http://www.w3.org/2005/Atom", Ns::Atom),
             ("http://purl.org/atom/ns#", Ns::Atom),
             ("http://my.netscape.com/rdf/simple/0.9/", Ns::Rss),
@@ -206,8 +219,8 @@ mod tests {
     #[test]
     fn an_inner_declaration_ends_with_its_element() {
         let mut scopes = Scopes::new();
-        scopes.bind("", "http://www.sitemaps.org/schemas/sitemap/0.9", 1);
-        scopes.bind("", "", 2);
+        scopes.bind("", "http://www.sitemaps.org/schemas/sitemap/0.9", 1, true);
+        scopes.bind("", "", 2, true);
         assert_eq!(scopes.resolve(None), (Ns::None, true));
         scopes.leave(2);
         assert_eq!(scopes.resolve(None), (Ns::Sitemap, true));
@@ -215,10 +228,32 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_uri_of_a_usual_prefix_is_what_the_prefix_means_in_a_sitemap() {
+        let sitemap = "http://www.google.com/schemas/sitemap/1.1";
+        let video = "http://www.google.com/schemas/sitemap-video/1.1";
+        let table = [
+            ("image", sitemap, true, (Ns::Image, false)),
+            ("image", "", true, (Ns::Image, false)),
+            ("xhtml", "http://www.w3.org/TR/xhtml1", true, (Ns::Xhtml, false)),
+            ("image", video, true, (Ns::Video, true)),
+            ("image", "urn:x", false, (Ns::Other(0), true)),
+            ("n", "urn:x", true, (Ns::Other(0), true)),
+            ("content", "urn:x", true, (Ns::Other(0), true)),
+            ("", sitemap, true, (Ns::Sitemap, true)),
+        ];
+        for (prefix, uri, in_sitemap, (ns, good)) in table {
+            let mut scopes = Scopes::new();
+            assert_eq!(scopes.bind(prefix, uri, 1, in_sitemap), good, "{prefix} {uri}");
+            let prefix = Some(prefix).filter(|prefix| !prefix.is_empty());
+            assert_eq!(scopes.resolve(prefix), (ns, true), "{uri}");
+        }
+    }
+
+    #[test]
     fn declarations_beyond_the_limit_are_not_kept() {
         let mut scopes = Scopes::new();
         for i in 0..10_000 {
-            scopes.bind(&format!("p{i}"), "http://example.org/x", i);
+            scopes.bind(&format!("p{i}"), "http://example.org/x", i, true);
         }
         assert_eq!(scopes.bindings.len(), MAX_BINDINGS);
     }

@@ -70,9 +70,9 @@ impl Scan {
         }
     }
 
-    /// Is an element, a CDATA section or a comment still open?
+    /// Is an element of the document, a CDATA section or a comment still open?
     pub(super) fn is_open(&self) -> bool {
-        self.elements.depth() > 0 || self.passing.is_some()
+        self.elements.is_open() || self.passing.is_some()
     }
 
     /// Was markup dropped?

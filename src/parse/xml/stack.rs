@@ -39,11 +39,20 @@ pub(super) struct Stack {
     pub(super) scopes: Scopes,
     /// Elements open beyond the depth that is read.
     pub(super) overflow: usize,
+    /// So many of the outermost elements are open behind the document: a script
+    /// or a server added them. They are not missed when they stay open.
+    pub(super) behind: usize,
 }
 
 impl Stack {
     pub(super) fn new() -> Self {
-        Self { names: String::new(), starts: Vec::new(), scopes: Scopes::new(), overflow: 0 }
+        Self {
+            names: String::new(),
+            starts: Vec::new(),
+            scopes: Scopes::new(),
+            overflow: 0,
+            behind: 0,
+        }
     }
 
     /// Depth of the innermost open element; 0 outside the root.
@@ -62,12 +71,18 @@ impl Stack {
         if let Some(start) = self.starts.pop() {
             self.names.truncate(start);
             self.scopes.leave(depth);
+            self.behind = self.behind.min(depth - 1);
         }
     }
 
     /// The name of the innermost element.
     pub(super) fn top(&self) -> &str {
         self.starts.last().and_then(|start| self.names.get(*start..)).unwrap_or_default()
+    }
+
+    /// The local name of the root, where one is open.
+    pub(super) fn root(&self) -> Option<&str> {
+        (self.depth() > 0).then(|| local(self.name_at(1)))
     }
 
     /// The name of the element at `depth`.

@@ -6,9 +6,11 @@
 //! hash, the first page that named it, and a filter of 64 bits over what it
 //! names itself. So a link that is not returned may be missed (the filter is
 //! full, or the page was named by others before), and none is made up. URLs
-//! are compared as written, but for the letter case of scheme and host.
+//! are compared as written, but for what no parser keeps apart: the letter case
+//! of scheme, host and escapes, characters that must be escaped, an empty path.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -94,7 +96,7 @@ impl Returns {
     }
 }
 
-/// A hash of a URL that letter case in scheme and host does not change; never 0.
+/// A hash of a URL that is one for all spellings of it; never 0.
 fn key(url: &str) -> u64 {
     let host = url.find("//").map_or(0, |at| at + 2);
     let path = url.get(host..).and_then(|rest| rest.find(['/', '?', '#']));
@@ -105,8 +107,38 @@ fn key(url: &str) -> u64 {
     } else {
         hash.update(start.as_bytes());
     }
-    hash.update(rest.as_bytes());
+    if !rest.starts_with('/') {
+        hash.update(b"/");
+    }
+    if rest.is_ascii() && !rest.contains('%') {
+        hash.update(rest.as_bytes());
+    } else {
+        hash.update(escaped(rest).as_bytes());
+    }
     hash.digest().max(1)
+}
+
+/// Writes escapes in upper case, and characters beyond ASCII as escapes.
+fn escaped(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = String::with_capacity(text.len() * 3);
+    let mut digits = 0;
+    for (at, byte) in bytes.iter().enumerate() {
+        let escape = || bytes.get(at + 1..at + 3)?.iter().all(u8::is_ascii_hexdigit).then_some(2);
+        if !byte.is_ascii() {
+            // Writing to a string cannot fail.
+            let _ = write!(out, "%{byte:02X}");
+        } else if digits > 0 {
+            digits -= 1;
+            out.push(char::from(byte.to_ascii_uppercase()));
+        } else {
+            if *byte == b'%' {
+                digits = escape().unwrap_or(0);
+            }
+            out.push(char::from(*byte));
+        }
+    }
+    out
 }
 
 /// The two bits of the filter that stand for a key.

@@ -10,6 +10,7 @@ use crate::parse::{Context, IssueCode, Item, Limits, parse};
 
 struct Found {
     locs: Vec<String>,
+    dates: Vec<Option<String>>,
     extensions: Vec<Extensions>,
     issues: Vec<(IssueCode, u64)>,
 }
@@ -21,7 +22,7 @@ impl Found {
 }
 
 fn read(body: &str) -> Found {
-    let text = format!(
+    read_text(&format!(
         "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'\n\
          xmlns:image='http://www.google.com/schemas/sitemap-image/1.1'\n\
          xmlns:video='http://www.google.com/schemas/sitemap-video/1.1'\n\
@@ -30,19 +31,23 @@ fn read(body: &str) -> Found {
          xmlns:codesearch='http://www.google.com/codesearch/schemas/sitemap/1.0'\n\
          xmlns:geo='http://www.google.com/geo/schemas/sitemap/1.0'\n\
          xmlns:xhtml='http://www.w3.org/1999/xhtml'>{body}</urlset>"
-    );
+    ))
+}
+
+fn read_text(text: &str) -> Found {
     let base = Url::parse("https://e.com/sitemap.xml").expect("a URL");
     let context = Context { base: &base, content_type: None, limits: Limits::default() };
-    let (mut locs, mut extensions) = (Vec::new(), Vec::new());
+    let (mut locs, mut dates, mut extensions) = (Vec::new(), Vec::new(), Vec::new());
     let report = parse(&mut text.as_bytes(), &context, &mut |item| {
         if let Item::Entry(entry) = item {
             locs.push(entry.loc.to_owned());
+            dates.push(entry.lastmod.map(|lastmod| lastmod.to_string()));
             extensions.push(entry.extensions.cloned().unwrap_or_default());
         }
         ControlFlow::Continue(())
     });
     let issues = report.issues.iter().map(|issue| (issue.code, issue.count)).collect();
-    Found { locs, extensions, issues }
+    Found { locs, dates, extensions, issues }
 }
 
 /// A page that names these as alternates, each by a language and a URL.
@@ -75,6 +80,31 @@ fn an_unknown_extension_yields_no_phantom_url_and_no_fields() {
         let found = read(&format!("{entry}<url>{inner}<loc>https://e.com/b</loc></url>"));
         assert_eq!(found.locs, ["https://e.com/a", "https://e.com/b"], "{inner}");
         assert!(found.extensions.iter().all(Extensions::is_empty), "{inner}");
+    }
+}
+
+#[test]
+fn an_extension_that_was_not_closed_hides_nothing_of_its_entry() {
+    let link = |code: &str| {
+        format!("<xhtml:link rel='alternate' hreflang='{code}' href='https://e.com/{code}'>")
+    };
+    let rest = "<lastmod>2026-01-01</lastmod><priority>0.5</priority>";
+    for inner in [
+        format!("<loc>https://e.com/en</loc>{}{}{rest}", link("de"), link("en")),
+        format!("{}{}<loc>https://e.com/en</loc>{rest}", link("de"), link("en")),
+        format!("{}<mobile:mobile>{}<loc>https://e.com/en</loc>{rest}", link("de"), link("en")),
+        format!(
+            "<loc>https://e.com/en</loc>{}<image:image><image:loc>https://e.com/i.png{rest}{}",
+            link("de"),
+            link("en")
+        ),
+    ] {
+        let found = read(&format!("<url>{inner}</url><url><loc>https://e.com/b</loc></url>"));
+        assert_eq!(found.locs, ["https://e.com/en", "https://e.com/b"], "{inner}");
+        assert_eq!(found.dates, [Some("2026-01-01".to_owned()), None], "{inner}");
+        assert_eq!(found.extensions[0].alternates.len(), 2, "{inner}");
+        assert_eq!(found.issues.len(), 1, "{inner}: {:?}", found.issues);
+        assert!(found.count(IssueCode::MismatchedTag) > 0, "{inner}");
     }
 }
 
@@ -125,6 +155,37 @@ fn versions_that_name_each_other_are_in_order() {
 }
 
 #[test]
+fn two_spellings_of_one_url_are_one_page() {
+    for (listed, named, is_one) in [
+        ("https://e.com", "https://e.com/", true),
+        ("https://e.com?x", "https://e.com/?x", true),
+        ("https://e.com/caf%c3%a9", "https://e.com/caf%C3%A9", true),
+        ("https://e.com/日", "https://e.com/%E6%97%A5", true),
+        ("https://e.com/é?q=%c3%a9", "https://e.com/%C3%a9?q=é", true),
+        ("https://e.com/a", "https://e.com/a/", false),
+        ("https://e.com/%c3%a9", "https://e.com/%c3%a8", false),
+        ("https://e.com/%zz", "https://e.com/%ZZ", false),
+    ] {
+        let links = |own: &str, other: &str| {
+            format!(
+                "<xhtml:link rel='alternate' hreflang='en' href='{own}'/>\
+                 <xhtml:link rel='alternate' hreflang='de' href='{other}'/>"
+            )
+        };
+        let de = "https://e.com/de";
+        // Its own link is in the other spelling, and so is that of the other page.
+        let found = read(&format!(
+            "<url><loc>{listed}</loc>{}</url><url><loc>{de}</loc>{}</url>",
+            links(named, de),
+            links(named, de),
+        ));
+        let codes = [IssueCode::HreflangNoSelf, IssueCode::HreflangNoReturn];
+        let counts = codes.map(|code| found.count(code) > 0);
+        assert_eq!(counts, [!is_one; 2], "{listed} {named}");
+    }
+}
+
+#[test]
 fn a_link_that_is_not_returned_is_noted_whichever_page_comes_first() {
     let no_return = IssueCode::HreflangNoReturn;
     let en = page("en", &[("en", "en"), ("de", "de")]);
@@ -167,4 +228,29 @@ fn clusters_of_many_languages_are_judged_in_bounded_memory() {
     let found = read(&body);
     assert_eq!(found.locs.len(), 12_000);
     assert_eq!(found.issues, [(IssueCode::HreflangNoReturn, 100)]);
+}
+
+#[test]
+fn extensions_are_known_in_the_wrong_namespaces_that_sites_give_them() {
+    let entry = "<url><loc>https://e.com/a</loc>\
+        <xhtml:link rel='alternate' hreflang='en' href='https://e.com/a'/>\
+        <image:image><image:loc>https://e.com/i.png</image:loc></image:image>\
+        <image:loc>https://e.com/stray.png</image:loc></url>";
+    let wrong = IssueCode::IncorrectNamespace;
+    for (xhtml, image, issues) in [
+        ("http://www.w3.org/TR/xhtml11/xhtml11_schema.html", "sitemap-image/1.1", 0),
+        ("http://www.w3.org/2002/08/xhtml/xhtml1-strict.xsd", "sitemap-image/1.1", 0),
+        ("http://www.w3.org/TR/html4", "sitemap-image/1.1", 1),
+        ("http://www.w3.org/1999/xhtml", "sitemap/1.1", 1),
+        ("http://www.w3.org/1999/xhtml", "image/1.1", 1),
+    ] {
+        let found = read_text(&format!(
+            "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' xmlns:xhtml='{xhtml}' \
+             xmlns:image='http://www.google.com/schemas/{image}'>{entry}</urlset>"
+        ));
+        assert_eq!(found.locs, ["https://e.com/a"], "{xhtml} {image}");
+        assert_eq!(found.extensions[0].alternates.len(), 1, "{xhtml}");
+        assert_eq!(found.extensions[0].images.len(), 1, "{image}");
+        assert_eq!(found.count(wrong), issues, "{xhtml} {image}: {:?}", found.issues);
+    }
 }

@@ -148,8 +148,11 @@ async fn hubs_that_fail_are_asked_less_and_less_and_others_in_turn() {
         let what = format!("{expected:?} and {error_says}");
         daemon
             .wait(&what, async || {
-                daemon.clock.advance(10 * MINUTE);
-                tokio::task::yield_now().await;
+                // Once it was asked, only what it does not do takes time.
+                if asked() != expected || error_says == "did not verify" {
+                    daemon.clock.advance(10 * MINUTE);
+                    tokio::task::yield_now().await;
+                }
                 (asked() == expected && error().await.contains(error_says)).then_some(())
             })
             .await;

@@ -139,6 +139,7 @@ CREATE TABLE snapshots (
 
 -- Append-only: a row is written when a URL is first listed, and again only
 -- when what its sources say of it changes. Its text is found through lookup_*.
+-- Not STRICT: of such tables SQLite does not leave out nulls at the end of rows.
 CREATE TABLE urls (
     id                 INTEGER PRIMARY KEY,
     crawl_id           INTEGER NOT NULL,
@@ -160,7 +161,7 @@ CREATE TABLE urls (
     -- what its rows of extensions mean together
     expires_s          INTEGER,                 -- from then on none of its videos is there any more
     fresh_s            INTEGER                  -- news: ranks as fresh until then
-) STRICT;
+);
 
 -- Further sources that list a URL; most URLs have none.
 CREATE TABLE url_sources (

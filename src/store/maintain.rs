@@ -1,4 +1,5 @@
-//! Housekeeping: retention, and what retired sources still hold.
+//! Housekeeping: retention, what is to be judged anew, and what retired sources
+//! still hold.
 
 use std::time::Duration;
 
@@ -53,6 +54,7 @@ impl State {
             more |= self.drop_history("robots_changes", changes)?;
             more |= self.forget_submissions(polls)?;
         }
+        more |= self.recheck_forbidden()?;
         more |= self.retire_dropped_children(now)?;
         more |= self.give_back_pages()?;
         let left = self.next_retired(now)?;

@@ -142,24 +142,6 @@ impl State {
         )
     }
 
-    /// Judges what robots.txt held back on a host anew, a part at a time;
-    /// `Some` names the row to go on after.
-    pub(super) fn recheck_forbidden(
-        &mut self,
-        host: crate::model::HostId,
-        after: i64,
-    ) -> Result<Option<i64>, StoreError> {
-        let rows = self.held_rows(held::FORBIDDEN, after)?;
-        let last = rows.last().copied();
-        for id in rows {
-            let Some(row) = self.url_row(UrlId(id))?.filter(|row| row.host == host) else {
-                continue;
-            };
-            self.place_url(&row, held::QUEUED, row.reason, row.band, row.due_s, row.attempt)?;
-        }
-        Ok(last)
-    }
-
     /// Puts the dead letters back that are named.
     pub(super) fn replay(&mut self, crawl: &str, urls: &[String]) -> Result<u64, StoreError> {
         let crawl = self.known_crawl(crawl)?;

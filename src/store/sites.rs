@@ -3,6 +3,7 @@
 use super::sql::{self, OptionalExtension, params};
 use url::Url;
 
+use super::rows::held;
 use super::sources::NewSource;
 use super::state::State;
 use super::turns::Place;
@@ -68,23 +69,31 @@ impl State {
 
     fn sync_site(&mut self, site: &Site) -> Result<SiteId, StoreError> {
         let crawl = self.crawl_named(&site.crawl)?;
-        let known: Option<(i64, i64, i64, String)> = self
+        let known: Option<(i64, i64, i64, String, Option<String>)> = self
             .conn
             .query_row(
-                "SELECT id, crawl_id, state, url FROM sites WHERE name = ?1",
+                "SELECT id, crawl_id, state, url, judged_for FROM sites WHERE name = ?1",
                 [&site.name],
-                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)),
             )
             .optional()
             .map_err(engine)?;
         let now = self.now_ms();
-        let Some((id, old_crawl, state, url)) = known else {
+        let agent = site.obey_robots.then_some(&site.robots_agent);
+        let Some((id, old_crawl, state, url, judged_for)) = known else {
             return self
                 .conn
                 .query_row(
-                    "INSERT INTO sites (name, crawl_id, url, origin, added_at)
-                     VALUES (?1, ?2, ?3, ?4, ?5) RETURNING id",
-                    params![site.name, crawl.0, site.url.as_str(), authority(&site.url), now],
+                    "INSERT INTO sites (name, crawl_id, url, origin, judged_for, added_at)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6) RETURNING id",
+                    params![
+                        site.name,
+                        crawl.0,
+                        site.url.as_str(),
+                        authority(&site.url),
+                        agent,
+                        now
+                    ],
                     |row| row.get(0).map(SiteId),
                 )
                 .map_err(engine);
@@ -104,6 +113,12 @@ impl State {
                     params![id, site.url.as_str(), authority(&site.url)],
                 )
                 .map_err(engine)?;
+        }
+        if judged_for.as_ref() != agent {
+            self.conn
+                .execute("UPDATE sites SET judged_for = ?2 WHERE id = ?1", params![id, agent])
+                .map_err(engine)?;
+            self.recheck_site(SiteId(id))?;
         }
         if state == site_state::UNREGISTERED {
             self.conn
@@ -465,6 +480,10 @@ impl State {
             )
             .and_then(|mut delete| delete.execute(params![url.0, source]))
             .map_err(engine)?;
+        if row.state == held::FORBIDDEN {
+            // That site may be judged for another token.
+            self.recheck_host(row.host)?;
+        }
         self.count_urls(SiteId(site), 1, thousandths(row.hints.priority))?;
         if row.expires_s.is_some() || row.fresh_s.is_some() {
             // Only what the others say counts from now on.

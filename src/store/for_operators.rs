@@ -225,6 +225,8 @@ impl Store {
     /// Drops all rows of a site that is no longer in the config; says how many
     /// URLs that were.
     pub async fn forget_site(&self, name: String) -> Result<u64, StoreError> {
+        let unread = name.clone();
+        self.write(Lane::Bulk, move |state| state.forget_reads(&unread)).await?;
         let dropped = sum(self.on_all(Order::ForgetSite { name: name.clone() }).await?)?;
         loop {
             let name = name.clone();

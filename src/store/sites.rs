@@ -10,6 +10,7 @@ use super::turns::Place;
 use super::worth::thousandths;
 use super::{StoreError, engine};
 use crate::config::{Config, Site, SourceList};
+use crate::diff::snapshot::EntryHints;
 use crate::model::{HostId, Role, SiteId, SourceId, UrlId};
 use crate::url::authority;
 
@@ -373,9 +374,31 @@ impl State {
             .map_err(engine)
     }
 
-    /// Drops a part of a site's rows; `true` while there is more. Only for a
-    /// site that has left the config, or it would come back with the next poll.
-    pub(super) fn forget_some(&mut self, name: &str) -> Result<(u64, bool), StoreError> {
+    /// Forgets what the sources of a site listed when they were last read, before
+    /// any of that goes: should the site return half forgotten, all is listed again.
+    pub(super) fn forget_reads(&mut self, name: &str) -> Result<(), StoreError> {
+        let id = self.unregistered(name)?;
+        self.conn
+            .execute(
+                "DELETE FROM snapshots WHERE /*lite*/ source_id /*end*/ /*pg: (part, source_id) */ IN
+                     (SELECT /*pg: part, */ id FROM sources WHERE site_id = ?1)",
+                [id.0],
+            )
+            .map_err(engine)?;
+        self.conn
+            .execute(
+                "UPDATE sources SET etag = NULL, last_modified = NULL, wire_hash = NULL,
+                     body_hash = NULL, last_full_at = NULL, pending = 0
+                 WHERE site_id = ?1 AND role <> 0",
+                [id.0],
+            )
+            .map(|_| ())
+            .map_err(engine)
+    }
+
+    /// A site by its name that has left the config; of another one the rows would
+    /// come back with the next poll.
+    fn unregistered(&self, name: &str) -> Result<SiteId, StoreError> {
         let id = self.site_named(name)?;
         let state: i64 = self
             .conn
@@ -386,19 +409,39 @@ impl State {
                 "site {name:?} is still in the config: remove its [[site]] block and reload first"
             )));
         }
+        Ok(id)
+    }
+
+    /// Drops a part of a site's URLs; `true` while there is more.
+    pub(super) fn forget_some(&mut self, name: &str) -> Result<(u64, bool), StoreError> {
+        let id = self.unregistered(name)?;
         let most = if self.conn.server().is_some() { FORGET_FAR } else { FORGET };
-        let rows = self.column(
-            "SELECT id FROM urls WHERE site_id = ?1 /*ours: part */ LIMIT ?2",
-            params![id.0, most],
-        )?;
+        let rows: Vec<(UrlId, EntryHints)> = self
+            .conn
+            .prepare_cached(
+                "SELECT id, hints FROM urls WHERE site_id = ?1 /*ours: part */ LIMIT ?2",
+            )
+            .and_then(|mut query| {
+                query
+                    .query_map(params![id.0, most], |row| {
+                        let hints = EntryHints::from_bits(row.get(1)?).unwrap_or_default();
+                        Ok((UrlId(row.get(0)?), hints))
+                    })?
+                    .collect()
+            })
+            .map_err(engine)?;
         self.keep_row_numbers()?;
         let mut gone = Vec::with_capacity(rows.len());
-        for row in rows.iter().copied().map(UrlId) {
-            if !self.hand_over(row, id)? {
-                gone.push(row);
+        let mut priorities = 0;
+        for (row, hints) in &rows {
+            priorities += thousandths(hints.priority);
+            if !self.hand_over(*row, id)? {
+                gone.push(*row);
             }
         }
         self.forget_urls(&gone)?;
+        let urls = i64::try_from(rows.len()).unwrap_or(i64::MAX);
+        self.count_urls(id, -urls, -priorities)?;
         Ok((rows.len() as u64, !rows.is_empty()))
     }
 

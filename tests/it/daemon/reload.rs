@@ -5,7 +5,7 @@ use sitemapd::store::views::UrlState;
 
 use super::{listed, one_sitemap};
 use crate::support::daemon::{DAY, World, counts, sitemap};
-use crate::support::{Origin, Reply};
+use crate::support::{Origin, Reply, broken_off};
 
 const LIST: [(&str, &str); 4] =
     [("/a", "2026-11-01"), ("/private/b", ""), ("/c?ref=mail", ""), ("/d", "")];
@@ -136,5 +136,30 @@ async fn a_site_that_is_found_by_itself_again_asks_robots_txt_anew() {
         mine.lines().filter(|line| !line.starts_with("sitemaps")).collect::<Vec<_>>().join("\n");
     daemon.reload(&auto).await;
     daemon.polled("/named.xml", 1).await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_site_that_returns_half_forgotten_has_all_that_it_lists_again() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let paths: Vec<_> = (0..5_000).map(|n| format!("/{n}")).collect();
+    let all: Vec<_> = paths.iter().map(|path| (path.as_str(), "")).collect();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &all)).etag("\"1\""));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.reload("").await;
+    let look = world.look();
+    let rows = || look.number("SELECT count(*) FROM urls");
+    {
+        let forgetting = std::pin::pin!(daemon.store.forget_site("site".to_owned()));
+        broken_off(forgetting, || rows() < 5_000).await;
+    }
+    assert!(rows() > 0);
+    daemon.reload(&one_sitemap(&origin)).await;
+    daemon.poll("/sitemap.xml").await;
+    let kept = |column: &str| look.number(&format!("SELECT {column} FROM sites"));
+    assert_eq!((rows(), kept("urls"), kept("priorities")), (5_000, 5_000, 5_000 * 500));
     daemon.stop().await;
 }

@@ -49,9 +49,9 @@ impl State {
         let mut more = false;
         // Histories are of all: of those who share a store one tends them.
         if self.owns(0) {
-            more |= self.drop_history("polls", polls)?;
+            more |= self.drop_history("polls", polls)?.is_some();
             more |= self.drop_changes(changes)?;
-            more |= self.drop_history("robots_changes", changes)?;
+            more |= self.drop_history("robots_changes", changes)?.is_some();
             more |= self.forget_submissions(polls)?;
         }
         more |= self.recheck_forbidden()?;
@@ -84,68 +84,53 @@ impl State {
 
     /// Drops old changes, and remembers which: a cursor before them is too old.
     fn drop_changes(&mut self, before: i64) -> Result<bool, StoreError> {
-        if self.conn.server().is_some() {
-            return self.drop_changes_there(before);
-        }
-        if !self.drop_history("changes", before)? {
-            return Ok(false);
-        }
+        let Some(last) = self.drop_history("changes", before)? else { return Ok(false) };
         self.conn
             .prepare_cached(
-                "INSERT INTO meta (key, value) VALUES (?1, coalesce(
-                     (SELECT min(id) - 1 FROM changes),
-                     (SELECT seq FROM sqlite_sequence WHERE name = 'changes')))
+                "INSERT INTO meta (key, value) VALUES (?1, ?2)
                  ON CONFLICT (key) DO UPDATE SET value = excluded.value",
             )
-            .and_then(|mut insert| insert.execute([DROPPED]))
+            .and_then(|mut insert| insert.execute(params![DROPPED, last.to_string()]))
             .map(|_| true)
             .map_err(engine)
     }
 
-    /// The same on a server, where numbers do not follow one another and others
-    /// drop rows as well: the highest that went.
-    fn drop_changes_there(&mut self, before: i64) -> Result<bool, StoreError> {
-        if !self.is_there_history("changes", before)? {
-            return Ok(false);
-        }
+    /// Drops a part of what is old; says which row was the last of it.
+    fn drop_history(&mut self, table: &str, before: i64) -> Result<Option<i64>, StoreError> {
+        let Some(last) = self.last_of_history(table, before)? else { return Ok(None) };
         self.conn
-            .prepare_cached(
-                "WITH gone AS (
-                     DELETE FROM changes WHERE id IN
-                         (SELECT id FROM changes WHERE at < ?1 ORDER BY id LIMIT ?2)
-                     RETURNING id)
-                 INSERT INTO meta (key, value)
-                     SELECT ?3, CAST(max(id) AS TEXT) FROM gone HAVING count(*) > 0
-                 ON CONFLICT (key) DO UPDATE SET value = CAST(greatest(
-                     CAST(meta.value AS BIGINT), CAST(excluded.value AS BIGINT)) AS TEXT)",
-            )
-            .and_then(|mut delete| delete.execute(params![before, DROP, DROPPED]))
-            .map(|dropped| dropped > 0)
+            .prepare_cached(&format!("DELETE FROM {table} WHERE id <= ?1"))
+            .and_then(|mut delete| delete.execute([last]))
+            .map(|_| Some(last))
             .map_err(engine)
     }
 
-    fn drop_history(&mut self, table: &str, before: i64) -> Result<bool, StoreError> {
-        if !self.is_there_history(table, before)? {
-            return Ok(false);
+    /// The last row of a part of the history that is old as a whole. Ids grow with
+    /// time, so a look at the oldest tells, but where its time is yet to come: the
+    /// clock was ahead once, and those after it say how old it is.
+    fn last_of_history(&self, table: &str, before: i64) -> Result<Option<i64>, StoreError> {
+        let now = self.now_ms();
+        let oldest = self.oldest(table, 1)?;
+        if oldest.first().is_none_or(|(_, at)| (before..=now).contains(at)) {
+            return Ok(None);
         }
-        let sql = format!(
-            "DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE at < ?1 ORDER BY id LIMIT ?2)"
-        );
-        self.conn
-            .prepare_cached(&sql)
-            .and_then(|mut delete| delete.execute(params![before, DROP]))
-            .map(|dropped| dropped > 0)
-            .map_err(engine)
+        let rows = self.oldest(table, DROP)?;
+        if rows.iter().any(|(_, at)| *at <= now) {
+            return Ok(end_of_old(&rows, before, now));
+        }
+        let sql = format!("SELECT at FROM {table} WHERE at <= ?1 ORDER BY id LIMIT 1");
+        let is_old = self.column(&sql, [now])?.first().is_some_and(|at| *at < before);
+        Ok(rows.last().filter(|_| is_old).map(|(id, _)| *id))
     }
 
-    /// Is there anything as old? Ids grow with time, so a look at the oldest tells.
-    fn is_there_history(&self, table: &str, before: i64) -> Result<bool, StoreError> {
-        let oldest: Option<i64> = self
-            .conn
-            .prepare_cached(&format!("SELECT at FROM {table} ORDER BY id LIMIT 1"))
-            .and_then(|mut query| query.query_row((), |row| row.get(0)).optional())
-            .map_err(engine)?;
-        Ok(oldest.is_some_and(|at| at < before))
+    /// The first rows of a history: their numbers and times.
+    fn oldest(&self, table: &str, most: i64) -> Result<Vec<(i64, i64)>, StoreError> {
+        self.conn
+            .prepare_cached(&format!("SELECT id, at FROM {table} ORDER BY id LIMIT ?1"))
+            .and_then(|mut query| {
+                query.query_map([most], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+            })
+            .map_err(engine)
     }
 
     /// A child that its index has not listed for the grace period is retired.
@@ -345,5 +330,37 @@ impl State {
             )
             .map(|count| count as u64)
             .map_err(engine)
+    }
+}
+
+/// The last of these rows, each a number and a time, before the first that is
+/// young, that is older than `before`. A time after `now` says nothing.
+fn end_of_old(rows: &[(i64, i64)], before: i64, now: i64) -> Option<i64> {
+    let told = rows.iter().filter(|(_, at)| *at <= now);
+    told.take_while(|(_, at)| *at < before).last().map(|(id, _)| *id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_old_ends_where_something_young_begins() {
+        let rows = |times: &[i64]| -> Vec<_> { (1..).zip(times.iter().copied()).collect() };
+        for (times, end) in [
+            (&[][..], None),
+            (&[50, 60], None),
+            (&[1, 2, 50], Some(2)),
+            // The clock was ahead, among what is old, before it, and after it.
+            (&[1, 999, 2, 50], Some(3)),
+            (&[999, 1, 50], Some(2)),
+            (&[1, 999, 50], Some(1)),
+            (&[999, 50], None),
+            (&[999, 999], None),
+            // The clock was behind.
+            (&[50, 1, 60], None),
+        ] {
+            assert_eq!(end_of_old(&rows(times), 10, 100), end, "{times:?}");
+        }
     }
 }

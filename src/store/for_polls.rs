@@ -329,13 +329,16 @@ impl Store {
     /// Retention, what is to be judged anew by robots.txt, and what retired
     /// sources still hold: a bounded part of the work; `true` while there is more.
     pub async fn maintain(&self) -> Result<bool, StoreError> {
-        let (mut more, left) = self.write(Lane::Bulk, State::maintain).await?;
-        if let Some(Leftover { source, origin, effects, taken }) = left {
-            self.apply(origin, effects).await?;
-            self.write(Lane::Bulk, move |state| state.cut_retired(source, taken)).await?;
-            more = true;
+        let (more, left) = self.write(Lane::Bulk, State::maintain).await?;
+        let Some(left) = left else { return Ok(more) };
+        if !self.is_shared() {
+            self.write(Lane::Bulk, move |state| state.let_go(left)).await?;
+            return Ok(true);
         }
-        Ok(more)
+        let Leftover { source, origin, effects, taken } = left;
+        self.apply(origin, effects).await?;
+        self.write(Lane::Bulk, move |state| state.cut_retired(source, taken.as_ref())).await?;
+        Ok(true)
     }
 
     /// Bytes free on the disk of the store.

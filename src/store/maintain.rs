@@ -1,6 +1,7 @@
 //! Housekeeping: retention, what is to be judged anew, and what retired sources
 //! still hold.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use super::sql::{OptionalExtension, params};
@@ -34,8 +35,8 @@ pub(super) struct Leftover {
     pub(super) origin: Origin,
     /// What lets go of it.
     pub(super) effects: Vec<Effect>,
-    /// Entries of its snapshot that it is; none: it goes on as it is.
-    pub(super) taken: Option<usize>,
+    /// Keys of the entries of its snapshot that it is; none: it goes on as it is.
+    pub(super) taken: Option<HashSet<u64>>,
 }
 
 impl State {
@@ -187,11 +188,11 @@ impl State {
         if window > 0 {
             // A window never held anything, but said what there was to say.
             let is_more = self.forget_some_said(id, DROP)? > 0;
-            let taken = (!is_more).then_some(entries.len());
+            let taken = (!is_more).then(|| entries.iter().map(|entry| entry.key).collect());
             return Ok(Some(Leftover { source: id, origin, effects: Vec::new(), taken }));
         }
         entries.truncate(CHUNK);
-        let taken = Some(entries.len());
+        let taken = Some(entries.iter().map(|entry| entry.key).collect());
         let drops = entries.into_iter().filter_map(|entry| match entry.row {
             Row::Url(url) => Some(Effect::Drop { url }),
             Row::Rejected(_) => None,
@@ -199,22 +200,38 @@ impl State {
         Ok(Some(Leftover { source: id, origin, effects: drops.collect(), taken }))
     }
 
-    /// The first entries that a retired source held have been let go.
-    pub(super) fn cut_retired(&mut self, id: i64, taken: Option<usize>) -> Result<(), StoreError> {
+    /// Lets go of a part of what a source held, unless it has come back. All of it
+    /// is ours.
+    pub(super) fn let_go(&mut self, left: Leftover) -> Result<(), StoreError> {
+        let is_retired = "SELECT 1 FROM sources WHERE id = ?1
+                          /*pg: AND part = (?1 & 255) */ AND state = 2";
+        if self.column(is_retired, [left.source])?.is_empty() {
+            return Ok(());
+        }
+        left.effects.iter().try_for_each(|effect| self.must_own(effect.partition()))?;
+        self.apply(left.origin, left.effects)?;
+        self.cut_retired(left.source, left.taken.as_ref())
+    }
+
+    /// The entries that a retired source held of these keys have been let go. Where
+    /// it has come back meanwhile, they are new to it.
+    pub(super) fn cut_retired(
+        &mut self,
+        id: i64,
+        taken: Option<&HashSet<u64>>,
+    ) -> Result<(), StoreError> {
         let Some(taken) = taken else { return Ok(()) };
         let data: Option<Vec<u8>> = self
             .conn
             .prepare_cached(
-                "SELECT x.data FROM snapshots x JOIN sources s ON s.id = x.source_id
-                     /*pg: AND s.part = x.part */
-                 WHERE x.source_id = ?1 /*pg: AND x.part = (?1 & 255) */ AND s.state = 2",
+                "SELECT data FROM snapshots WHERE source_id = ?1 /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut query| query.query_row([id], |row| row.get(0)).optional())
             .map_err(engine)?;
         let Some(data) = data else { return Ok(()) };
         let mut entries = Snapshot::decode(&data).unwrap_or_default().into_entries();
-        let rest = entries.split_off(taken.min(entries.len()));
-        if rest.is_empty() {
+        entries.retain(|entry| !taken.contains(&entry.key));
+        if entries.is_empty() {
             self.conn
                 .execute(
                     "DELETE FROM snapshots WHERE source_id = ?1
@@ -222,18 +239,8 @@ impl State {
                     [id],
                 )
                 .map_err(engine)?;
-            // Should it come back, what it lists is to be listed again, whether
-            // or not it has changed meanwhile.
-            self.conn
-                .execute(
-                    "UPDATE sources SET etag = NULL, last_modified = NULL, wire_hash = NULL,
-                         body_hash = NULL, last_full_at = NULL, pending = 0 WHERE id = ?1
-                         /*pg: AND part = (?1 & 255) */",
-                    [id],
-                )
-                .map_err(engine)?;
         } else {
-            let left = Snapshot::from_unsorted(rest).encode();
+            let left = Snapshot::from_unsorted(entries).encode();
             self.conn
                 .execute(
                     "UPDATE snapshots SET data = ?2 WHERE source_id = ?1
@@ -242,7 +249,17 @@ impl State {
                 )
                 .map_err(engine)?;
         }
-        Ok(())
+        // Should it come back, what it lists is to be listed again, whether or not
+        // it has changed meanwhile.
+        self.conn
+            .execute(
+                "UPDATE sources SET etag = NULL, last_modified = NULL, wire_hash = NULL,
+                     body_hash = NULL, last_full_at = NULL, pending = 0 WHERE id = ?1
+                     /*pg: AND part = (?1 & 255) */",
+                [id],
+            )
+            .map(|_| ())
+            .map_err(engine)
     }
 
     /// Registers a source by hand; a known one is due now.

@@ -477,6 +477,7 @@ impl State {
         self.conn
             .execute("UPDATE sources SET parent_id = NULL WHERE site_id = ?1", [id.0])
             .map_err(engine)?;
+        self.keep_source_numbers()?;
         self.conn.execute("DELETE FROM sources WHERE site_id = ?1", [id.0]).map_err(engine)?;
         self.conn.execute("DELETE FROM site_hosts WHERE site_id = ?1", [id.0]).map_err(engine)?;
         self.site_hosts.retain(|(site, _)| *site != id);

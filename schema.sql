@@ -28,6 +28,7 @@ CREATE TABLE sites (
     urls       INTEGER NOT NULL DEFAULT 0,      -- rows of urls, for the quota
     sources    INTEGER NOT NULL DEFAULT 0,      -- rows of sources, for the quota
     priorities INTEGER NOT NULL DEFAULT 0,      -- sum over those urls in thousandths, for the mean; 500 where none is given
+    judged_for TEXT,                            -- token that robots.txt judged its URLs for; null: it did not
     added_at   INTEGER NOT NULL
 ) STRICT;
 
@@ -58,6 +59,13 @@ CREATE TABLE robots (
     crawl_delay_ms INTEGER NOT NULL DEFAULT 0,  -- Crawl-delay for our own token, capped
     read_at     INTEGER NOT NULL,
     expires_at  INTEGER NOT NULL
+) STRICT;
+
+-- Hosts on which what robots.txt held back is to be judged anew
+-- (src/store/recheck.rs).
+CREATE TABLE rechecks (
+    host_id  INTEGER PRIMARY KEY,
+    after_id INTEGER NOT NULL                   -- the URL to go on after; -1: not begun
 ) STRICT;
 
 -- Everything that is polled: sitemaps, feeds, robots.txt, home pages.

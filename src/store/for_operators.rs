@@ -117,17 +117,23 @@ impl Store {
         self.write(Lane::Bulk, move |state| state.block(&crawl, &pattern, prefix)).await
     }
 
-    /// Lifts a block; says how many URLs came back.
+    /// Lifts a block; says how many URLs came back. Of one that was lifted
+    /// before, what an interruption has left over.
     pub async fn unblock(
         &self,
         crawl: String,
         pattern: String,
         prefix: bool,
     ) -> Result<u64, StoreError> {
-        let lifted = crawl.clone();
-        self.write(Lane::Bulk, move |state| state.unblock(&lifted, &pattern, prefix)).await?;
+        let (of, block) = (crawl.clone(), pattern.clone());
+        let was_there =
+            self.write(Lane::Bulk, move |state| state.unblock(&of, &block, prefix)).await?;
         self.tell_settings().await?;
-        sum(self.on_all(Order::ReleaseBlocked { crawl }).await?)
+        let back = sum(self.on_all(Order::ReleaseBlocked { crawl }).await?)?;
+        if !was_there && back == 0 {
+            return Err(StoreError::NotFound(format!("nothing is blocked as {pattern:?}")));
+        }
+        Ok(back)
     }
 
     pub(super) async fn release_blocked_here(&self, crawl: String) -> Result<u64, StoreError> {
@@ -221,6 +227,8 @@ impl Store {
     /// Drops all rows of a site that is no longer in the config; says how many
     /// URLs that were.
     pub async fn forget_site(&self, name: String) -> Result<u64, StoreError> {
+        let unread = name.clone();
+        self.write(Lane::Bulk, move |state| state.forget_reads(&unread)).await?;
         let dropped = sum(self.on_all(Order::ForgetSite { name: name.clone() }).await?)?;
         loop {
             let name = name.clone();

@@ -284,7 +284,8 @@ impl Store {
     }
 
     /// Keeps what was read of a host's robots.txt; says what changed. What the
-    /// old rules held back is judged anew by others.
+    /// old rules held back is judged anew by others; where that is broken off,
+    /// maintenance does the rest.
     pub async fn save_robots(
         &self,
         host: HostId,
@@ -297,9 +298,7 @@ impl Store {
                 state.save_robots(host, &read, expires_at)
             })
             .await?;
-        let mut after = saved.changed.then_some(0);
-        while let Some(row) = after {
-            after = self.write(Lane::Bulk, move |state| state.recheck_forbidden(host, row)).await?;
+        while saved.changed && self.write(Lane::Bulk, move |state| state.recheck_for(host)).await? {
         }
         Ok(saved)
     }
@@ -327,16 +326,19 @@ impl Store {
         Ok(false)
     }
 
-    /// Retention, and what retired sources still hold: a bounded part of the
-    /// work; `true` while there is more.
+    /// Retention, what is to be judged anew by robots.txt, and what retired
+    /// sources still hold: a bounded part of the work; `true` while there is more.
     pub async fn maintain(&self) -> Result<bool, StoreError> {
-        let (mut more, left) = self.write(Lane::Bulk, State::maintain).await?;
-        if let Some(Leftover { source, origin, effects, taken }) = left {
-            self.apply(origin, effects).await?;
-            self.write(Lane::Bulk, move |state| state.cut_retired(source, taken)).await?;
-            more = true;
+        let (more, left) = self.write(Lane::Bulk, State::maintain).await?;
+        let Some(left) = left else { return Ok(more) };
+        if !self.is_shared() {
+            self.write(Lane::Bulk, move |state| state.let_go(left)).await?;
+            return Ok(true);
         }
-        Ok(more)
+        let Leftover { source, origin, effects, taken } = left;
+        self.apply(origin, effects).await?;
+        self.write(Lane::Bulk, move |state| state.cut_retired(source, taken.as_ref())).await?;
+        Ok(true)
     }
 
     /// Bytes free on the disk of the store.

@@ -9,6 +9,7 @@ use super::sql::{OptionalExtension, params};
 use super::effect::Origin;
 use super::rows::UrlRow;
 use super::state::State;
+use super::worth::thousandths;
 use super::{StoreError, engine};
 use crate::model::{SourceId, UrlId};
 
@@ -21,6 +22,9 @@ impl State {
     ) -> Result<SourceId, StoreError> {
         let Some(primary) = row.source else {
             self.set_primary(row.id, origin.source, Some(origin))?;
+            if row.site.is_none() {
+                self.count_urls(origin.site, 1, thousandths(row.hints.priority))?;
+            }
             return Ok(origin.source);
         };
         if primary == origin.source {

@@ -1,5 +1,7 @@
-//! Housekeeping: retention, and what retired sources still hold.
+//! Housekeeping: retention, what is to be judged anew, and what retired sources
+//! still hold.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use super::sql::{OptionalExtension, params};
@@ -33,8 +35,8 @@ pub(super) struct Leftover {
     pub(super) origin: Origin,
     /// What lets go of it.
     pub(super) effects: Vec<Effect>,
-    /// Entries of its snapshot that it is; none: it goes on as it is.
-    pub(super) taken: Option<usize>,
+    /// Keys of the entries of its snapshot that it is; none: it goes on as it is.
+    pub(super) taken: Option<HashSet<u64>>,
 }
 
 impl State {
@@ -48,11 +50,12 @@ impl State {
         let mut more = false;
         // Histories are of all: of those who share a store one tends them.
         if self.owns(0) {
-            more |= self.drop_history("polls", polls)?;
+            more |= self.drop_history("polls", polls)?.is_some();
             more |= self.drop_changes(changes)?;
-            more |= self.drop_history("robots_changes", changes)?;
+            more |= self.drop_history("robots_changes", changes)?.is_some();
             more |= self.forget_submissions(polls)?;
         }
+        more |= self.recheck_forbidden()?;
         more |= self.retire_dropped_children(now)?;
         more |= self.give_back_pages()?;
         let left = self.next_retired(now)?;
@@ -82,68 +85,53 @@ impl State {
 
     /// Drops old changes, and remembers which: a cursor before them is too old.
     fn drop_changes(&mut self, before: i64) -> Result<bool, StoreError> {
-        if self.conn.server().is_some() {
-            return self.drop_changes_there(before);
-        }
-        if !self.drop_history("changes", before)? {
-            return Ok(false);
-        }
+        let Some(last) = self.drop_history("changes", before)? else { return Ok(false) };
         self.conn
             .prepare_cached(
-                "INSERT INTO meta (key, value) VALUES (?1, coalesce(
-                     (SELECT min(id) - 1 FROM changes),
-                     (SELECT seq FROM sqlite_sequence WHERE name = 'changes')))
+                "INSERT INTO meta (key, value) VALUES (?1, ?2)
                  ON CONFLICT (key) DO UPDATE SET value = excluded.value",
             )
-            .and_then(|mut insert| insert.execute([DROPPED]))
+            .and_then(|mut insert| insert.execute(params![DROPPED, last.to_string()]))
             .map(|_| true)
             .map_err(engine)
     }
 
-    /// The same on a server, where numbers do not follow one another and others
-    /// drop rows as well: the highest that went.
-    fn drop_changes_there(&mut self, before: i64) -> Result<bool, StoreError> {
-        if !self.is_there_history("changes", before)? {
-            return Ok(false);
-        }
+    /// Drops a part of what is old; says which row was the last of it.
+    fn drop_history(&mut self, table: &str, before: i64) -> Result<Option<i64>, StoreError> {
+        let Some(last) = self.last_of_history(table, before)? else { return Ok(None) };
         self.conn
-            .prepare_cached(
-                "WITH gone AS (
-                     DELETE FROM changes WHERE id IN
-                         (SELECT id FROM changes WHERE at < ?1 ORDER BY id LIMIT ?2)
-                     RETURNING id)
-                 INSERT INTO meta (key, value)
-                     SELECT ?3, CAST(max(id) AS TEXT) FROM gone HAVING count(*) > 0
-                 ON CONFLICT (key) DO UPDATE SET value = CAST(greatest(
-                     CAST(meta.value AS BIGINT), CAST(excluded.value AS BIGINT)) AS TEXT)",
-            )
-            .and_then(|mut delete| delete.execute(params![before, DROP, DROPPED]))
-            .map(|dropped| dropped > 0)
+            .prepare_cached(&format!("DELETE FROM {table} WHERE id <= ?1"))
+            .and_then(|mut delete| delete.execute([last]))
+            .map(|_| Some(last))
             .map_err(engine)
     }
 
-    fn drop_history(&mut self, table: &str, before: i64) -> Result<bool, StoreError> {
-        if !self.is_there_history(table, before)? {
-            return Ok(false);
+    /// The last row of a part of the history that is old as a whole. Ids grow with
+    /// time, so a look at the oldest tells, but where its time is yet to come: the
+    /// clock was ahead once, and those after it say how old it is.
+    fn last_of_history(&self, table: &str, before: i64) -> Result<Option<i64>, StoreError> {
+        let now = self.now_ms();
+        let oldest = self.oldest(table, 1)?;
+        if oldest.first().is_none_or(|(_, at)| (before..=now).contains(at)) {
+            return Ok(None);
         }
-        let sql = format!(
-            "DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE at < ?1 ORDER BY id LIMIT ?2)"
-        );
-        self.conn
-            .prepare_cached(&sql)
-            .and_then(|mut delete| delete.execute(params![before, DROP]))
-            .map(|dropped| dropped > 0)
-            .map_err(engine)
+        let rows = self.oldest(table, DROP)?;
+        if rows.iter().any(|(_, at)| *at <= now) {
+            return Ok(end_of_old(&rows, before, now));
+        }
+        let sql = format!("SELECT at FROM {table} WHERE at <= ?1 ORDER BY id LIMIT 1");
+        let is_old = self.column(&sql, [now])?.first().is_some_and(|at| *at < before);
+        Ok(rows.last().filter(|_| is_old).map(|(id, _)| *id))
     }
 
-    /// Is there anything as old? Ids grow with time, so a look at the oldest tells.
-    fn is_there_history(&self, table: &str, before: i64) -> Result<bool, StoreError> {
-        let oldest: Option<i64> = self
-            .conn
-            .prepare_cached(&format!("SELECT at FROM {table} ORDER BY id LIMIT 1"))
-            .and_then(|mut query| query.query_row((), |row| row.get(0)).optional())
-            .map_err(engine)?;
-        Ok(oldest.is_some_and(|at| at < before))
+    /// The first rows of a history: their numbers and times.
+    fn oldest(&self, table: &str, most: i64) -> Result<Vec<(i64, i64)>, StoreError> {
+        self.conn
+            .prepare_cached(&format!("SELECT id, at FROM {table} ORDER BY id LIMIT ?1"))
+            .and_then(|mut query| {
+                query.query_map([most], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+            })
+            .map_err(engine)
     }
 
     /// A child that its index has not listed for the grace period is retired.
@@ -200,11 +188,11 @@ impl State {
         if window > 0 {
             // A window never held anything, but said what there was to say.
             let is_more = self.forget_some_said(id, DROP)? > 0;
-            let taken = (!is_more).then_some(entries.len());
+            let taken = (!is_more).then(|| entries.iter().map(|entry| entry.key).collect());
             return Ok(Some(Leftover { source: id, origin, effects: Vec::new(), taken }));
         }
         entries.truncate(CHUNK);
-        let taken = Some(entries.len());
+        let taken = Some(entries.iter().map(|entry| entry.key).collect());
         let drops = entries.into_iter().filter_map(|entry| match entry.row {
             Row::Url(url) => Some(Effect::Drop { url }),
             Row::Rejected(_) => None,
@@ -212,22 +200,38 @@ impl State {
         Ok(Some(Leftover { source: id, origin, effects: drops.collect(), taken }))
     }
 
-    /// The first entries that a retired source held have been let go.
-    pub(super) fn cut_retired(&mut self, id: i64, taken: Option<usize>) -> Result<(), StoreError> {
+    /// Lets go of a part of what a source held, unless it has come back. All of it
+    /// is ours.
+    pub(super) fn let_go(&mut self, left: Leftover) -> Result<(), StoreError> {
+        let is_retired = "SELECT 1 FROM sources WHERE id = ?1
+                          /*pg: AND part = (?1 & 255) */ AND state = 2";
+        if self.column(is_retired, [left.source])?.is_empty() {
+            return Ok(());
+        }
+        left.effects.iter().try_for_each(|effect| self.must_own(effect.partition()))?;
+        self.apply(left.origin, left.effects)?;
+        self.cut_retired(left.source, left.taken.as_ref())
+    }
+
+    /// The entries that a retired source held of these keys have been let go. Where
+    /// it has come back meanwhile, they are new to it.
+    pub(super) fn cut_retired(
+        &mut self,
+        id: i64,
+        taken: Option<&HashSet<u64>>,
+    ) -> Result<(), StoreError> {
         let Some(taken) = taken else { return Ok(()) };
         let data: Option<Vec<u8>> = self
             .conn
             .prepare_cached(
-                "SELECT x.data FROM snapshots x JOIN sources s ON s.id = x.source_id
-                     /*pg: AND s.part = x.part */
-                 WHERE x.source_id = ?1 /*pg: AND x.part = (?1 & 255) */ AND s.state = 2",
+                "SELECT data FROM snapshots WHERE source_id = ?1 /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut query| query.query_row([id], |row| row.get(0)).optional())
             .map_err(engine)?;
         let Some(data) = data else { return Ok(()) };
         let mut entries = Snapshot::decode(&data).unwrap_or_default().into_entries();
-        let rest = entries.split_off(taken.min(entries.len()));
-        if rest.is_empty() {
+        entries.retain(|entry| !taken.contains(&entry.key));
+        if entries.is_empty() {
             self.conn
                 .execute(
                     "DELETE FROM snapshots WHERE source_id = ?1
@@ -235,18 +239,8 @@ impl State {
                     [id],
                 )
                 .map_err(engine)?;
-            // Should it come back, what it lists is to be listed again, whether
-            // or not it has changed meanwhile.
-            self.conn
-                .execute(
-                    "UPDATE sources SET etag = NULL, last_modified = NULL, wire_hash = NULL,
-                         body_hash = NULL, last_full_at = NULL, pending = 0 WHERE id = ?1
-                         /*pg: AND part = (?1 & 255) */",
-                    [id],
-                )
-                .map_err(engine)?;
         } else {
-            let left = Snapshot::from_unsorted(rest).encode();
+            let left = Snapshot::from_unsorted(entries).encode();
             self.conn
                 .execute(
                     "UPDATE snapshots SET data = ?2 WHERE source_id = ?1
@@ -255,7 +249,17 @@ impl State {
                 )
                 .map_err(engine)?;
         }
-        Ok(())
+        // Should it come back, what it lists is to be listed again, whether or not
+        // it has changed meanwhile.
+        self.conn
+            .execute(
+                "UPDATE sources SET etag = NULL, last_modified = NULL, wire_hash = NULL,
+                     body_hash = NULL, last_full_at = NULL, pending = 0 WHERE id = ?1
+                     /*pg: AND part = (?1 & 255) */",
+                [id],
+            )
+            .map(|_| ())
+            .map_err(engine)
     }
 
     /// Registers a source by hand; a known one is due now.
@@ -343,5 +347,37 @@ impl State {
             )
             .map(|count| count as u64)
             .map_err(engine)
+    }
+}
+
+/// The last of these rows, each a number and a time, before the first that is
+/// young, that is older than `before`. A time after `now` says nothing.
+fn end_of_old(rows: &[(i64, i64)], before: i64, now: i64) -> Option<i64> {
+    let told = rows.iter().filter(|(_, at)| *at <= now);
+    told.take_while(|(_, at)| *at < before).last().map(|(id, _)| *id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_old_ends_where_something_young_begins() {
+        let rows = |times: &[i64]| -> Vec<_> { (1..).zip(times.iter().copied()).collect() };
+        for (times, end) in [
+            (&[][..], None),
+            (&[50, 60], None),
+            (&[1, 2, 50], Some(2)),
+            // The clock was ahead, among what is old, before it, and after it.
+            (&[1, 999, 2, 50], Some(3)),
+            (&[999, 1, 50], Some(2)),
+            (&[1, 999, 50], Some(1)),
+            (&[999, 50], None),
+            (&[999, 999], None),
+            // The clock was behind.
+            (&[50, 1, 60], None),
+        ] {
+            assert_eq!(end_of_old(&rows(times), 10, 100), end, "{times:?}");
+        }
     }
 }

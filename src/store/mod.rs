@@ -55,6 +55,7 @@ mod poll_reads;
 mod polling;
 pub mod pushes;
 mod readers;
+mod recheck;
 mod record;
 mod refine;
 mod robots;

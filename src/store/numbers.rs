@@ -1,4 +1,5 @@
-//! Numbers of new rows of urls: none is given out twice, whatever was deleted.
+//! Numbers of new rows of urls, and of sources: none is given out twice, whatever
+//! was deleted.
 //!
 //! In a file they follow one another. On a server they come in blocks, of which
 //! each daemon takes its own, and carry the partition of their host in the last
@@ -14,6 +15,8 @@ use crate::model::{HostId, UrlId};
 
 /// Key of `meta`: the highest number that was given out, where its row is gone.
 const LAST: &str = "last_url";
+/// The same of sources.
+pub(super) const LAST_SOURCE: &str = "last_source";
 /// Numbers of a block.
 const BLOCK: i64 = 4_096;
 
@@ -73,6 +76,23 @@ impl State {
                 "INSERT INTO meta (key, value) VALUES ('last_url', ?1)
                  ON CONFLICT (key) DO UPDATE SET value = excluded.value",
                 [last],
+            )
+            .map(|_| ())
+            .map_err(engine)
+    }
+
+    /// The same of sources: URLs that others list too may still name them.
+    pub(super) fn keep_source_numbers(&self) -> Result<(), StoreError> {
+        if self.conn.server().is_some() {
+            return Ok(());
+        }
+        self.conn
+            .execute(
+                "INSERT INTO meta (key, value)
+                 SELECT ?1, max(coalesce(max(id), 0),
+                     coalesce((SELECT value FROM meta WHERE key = ?1), 0)) FROM sources WHERE true
+                 ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                [LAST_SOURCE],
             )
             .map(|_| ())
             .map_err(engine)

@@ -90,13 +90,14 @@ impl State {
         Ok(1)
     }
 
-    /// Lifts a block. What it held comes back by [`State::release_blocked`].
+    /// Lifts a block; says whether there was one. What it held comes back by
+    /// [`State::release_blocked`].
     pub(super) fn unblock(
         &mut self,
         crawl: &str,
         pattern: &str,
         prefix: bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let crawl = self.known_crawl(crawl)?;
         let pattern = respell(pattern)?;
         let lifted = self
@@ -106,10 +107,8 @@ impl State {
                 params![crawl.0, pattern, prefix],
             )
             .map_err(engine)?;
-        if lifted == 0 {
-            return Err(StoreError::NotFound(format!("nothing is blocked as {pattern:?}")));
-        }
-        self.read_blocks()
+        self.read_blocks()?;
+        Ok(lifted > 0)
     }
 
     /// Puts back what no block holds any more, a part at a time: how many came
@@ -120,6 +119,10 @@ impl State {
         after: i64,
     ) -> Result<(u64, Option<i64>), StoreError> {
         let crawl = self.known_crawl(crawl)?;
+        if after == 0 && self.is_shared() {
+            // Somebody else may have lifted the block a moment ago.
+            self.read_blocks()?;
+        }
         let rows = self.held_rows(held::BLOCKED, after)?;
         let last = rows.last().copied();
         let mut back = 0;
@@ -140,24 +143,6 @@ impl State {
             "SELECT url_id FROM feedback WHERE state = ?1 AND state > 1 AND url_id > ?2 /*ours: part */ ORDER BY url_id LIMIT ?3",
             params![state, after, BATCH],
         )
-    }
-
-    /// Judges what robots.txt held back on a host anew, a part at a time;
-    /// `Some` names the row to go on after.
-    pub(super) fn recheck_forbidden(
-        &mut self,
-        host: crate::model::HostId,
-        after: i64,
-    ) -> Result<Option<i64>, StoreError> {
-        let rows = self.held_rows(held::FORBIDDEN, after)?;
-        let last = rows.last().copied();
-        for id in rows {
-            let Some(row) = self.url_row(UrlId(id))?.filter(|row| row.host == host) else {
-                continue;
-            };
-            self.place_url(&row, held::QUEUED, row.reason, row.band, row.due_s, row.attempt)?;
-        }
-        Ok(last)
     }
 
     /// Puts the dead letters back that are named.

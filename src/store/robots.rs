@@ -120,6 +120,10 @@ impl State {
             None => Vec::new(),
         };
         self.set_robots_version(host, version)?;
+        // Before there are any rules nothing is held back by them.
+        if old_version > 0 {
+            self.recheck_host(host)?;
+        }
         self.poll_forbidden(host)?;
         // Whoever waited for the rules may have its turn.
         let crawls: Vec<_> = self.crawls.keys().copied().collect();

@@ -3,12 +3,14 @@
 use super::sql::{self, OptionalExtension, params};
 use url::Url;
 
+use super::rows::held;
 use super::sources::NewSource;
 use super::state::State;
 use super::turns::Place;
 use super::worth::thousandths;
 use super::{StoreError, engine};
 use crate::config::{Config, Site, SourceList};
+use crate::diff::snapshot::EntryHints;
 use crate::model::{HostId, Role, SiteId, SourceId, UrlId};
 use crate::url::authority;
 
@@ -68,23 +70,31 @@ impl State {
 
     fn sync_site(&mut self, site: &Site) -> Result<SiteId, StoreError> {
         let crawl = self.crawl_named(&site.crawl)?;
-        let known: Option<(i64, i64, i64, String)> = self
+        let known: Option<(i64, i64, i64, String, Option<String>)> = self
             .conn
             .query_row(
-                "SELECT id, crawl_id, state, url FROM sites WHERE name = ?1",
+                "SELECT id, crawl_id, state, url, judged_for FROM sites WHERE name = ?1",
                 [&site.name],
-                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)),
             )
             .optional()
             .map_err(engine)?;
         let now = self.now_ms();
-        let Some((id, old_crawl, state, url)) = known else {
+        let agent = site.obey_robots.then_some(&site.robots_agent);
+        let Some((id, old_crawl, state, url, judged_for)) = known else {
             return self
                 .conn
                 .query_row(
-                    "INSERT INTO sites (name, crawl_id, url, origin, added_at)
-                     VALUES (?1, ?2, ?3, ?4, ?5) RETURNING id",
-                    params![site.name, crawl.0, site.url.as_str(), authority(&site.url), now],
+                    "INSERT INTO sites (name, crawl_id, url, origin, judged_for, added_at)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6) RETURNING id",
+                    params![
+                        site.name,
+                        crawl.0,
+                        site.url.as_str(),
+                        authority(&site.url),
+                        agent,
+                        now
+                    ],
                     |row| row.get(0).map(SiteId),
                 )
                 .map_err(engine);
@@ -104,6 +114,12 @@ impl State {
                     params![id, site.url.as_str(), authority(&site.url)],
                 )
                 .map_err(engine)?;
+        }
+        if judged_for.as_ref() != agent {
+            self.conn
+                .execute("UPDATE sites SET judged_for = ?2 WHERE id = ?1", params![id, agent])
+                .map_err(engine)?;
+            self.recheck_site(SiteId(id))?;
         }
         if state == site_state::UNREGISTERED {
             self.conn
@@ -358,9 +374,31 @@ impl State {
             .map_err(engine)
     }
 
-    /// Drops a part of a site's rows; `true` while there is more. Only for a
-    /// site that has left the config, or it would come back with the next poll.
-    pub(super) fn forget_some(&mut self, name: &str) -> Result<(u64, bool), StoreError> {
+    /// Forgets what the sources of a site listed when they were last read, before
+    /// any of that goes: should the site return half forgotten, all is listed again.
+    pub(super) fn forget_reads(&mut self, name: &str) -> Result<(), StoreError> {
+        let id = self.unregistered(name)?;
+        self.conn
+            .execute(
+                "DELETE FROM snapshots WHERE /*lite*/ source_id /*end*/ /*pg: (part, source_id) */ IN
+                     (SELECT /*pg: part, */ id FROM sources WHERE site_id = ?1)",
+                [id.0],
+            )
+            .map_err(engine)?;
+        self.conn
+            .execute(
+                "UPDATE sources SET etag = NULL, last_modified = NULL, wire_hash = NULL,
+                     body_hash = NULL, last_full_at = NULL, pending = 0
+                 WHERE site_id = ?1 AND role <> 0",
+                [id.0],
+            )
+            .map(|_| ())
+            .map_err(engine)
+    }
+
+    /// A site by its name that has left the config; of another one the rows would
+    /// come back with the next poll.
+    fn unregistered(&self, name: &str) -> Result<SiteId, StoreError> {
         let id = self.site_named(name)?;
         let state: i64 = self
             .conn
@@ -371,19 +409,39 @@ impl State {
                 "site {name:?} is still in the config: remove its [[site]] block and reload first"
             )));
         }
+        Ok(id)
+    }
+
+    /// Drops a part of a site's URLs; `true` while there is more.
+    pub(super) fn forget_some(&mut self, name: &str) -> Result<(u64, bool), StoreError> {
+        let id = self.unregistered(name)?;
         let most = if self.conn.server().is_some() { FORGET_FAR } else { FORGET };
-        let rows = self.column(
-            "SELECT id FROM urls WHERE site_id = ?1 /*ours: part */ LIMIT ?2",
-            params![id.0, most],
-        )?;
+        let rows: Vec<(UrlId, EntryHints)> = self
+            .conn
+            .prepare_cached(
+                "SELECT id, hints FROM urls WHERE site_id = ?1 /*ours: part */ LIMIT ?2",
+            )
+            .and_then(|mut query| {
+                query
+                    .query_map(params![id.0, most], |row| {
+                        let hints = EntryHints::from_bits(row.get(1)?).unwrap_or_default();
+                        Ok((UrlId(row.get(0)?), hints))
+                    })?
+                    .collect()
+            })
+            .map_err(engine)?;
         self.keep_row_numbers()?;
         let mut gone = Vec::with_capacity(rows.len());
-        for row in rows.iter().copied().map(UrlId) {
-            if !self.hand_over(row, id)? {
-                gone.push(row);
+        let mut priorities = 0;
+        for (row, hints) in &rows {
+            priorities += thousandths(hints.priority);
+            if !self.hand_over(*row, id)? {
+                gone.push(*row);
             }
         }
         self.forget_urls(&gone)?;
+        let urls = i64::try_from(rows.len()).unwrap_or(i64::MAX);
+        self.count_urls(id, -urls, -priorities)?;
         Ok((rows.len() as u64, !rows.is_empty()))
     }
 
@@ -419,6 +477,7 @@ impl State {
         self.conn
             .execute("UPDATE sources SET parent_id = NULL WHERE site_id = ?1", [id.0])
             .map_err(engine)?;
+        self.keep_source_numbers()?;
         self.conn.execute("DELETE FROM sources WHERE site_id = ?1", [id.0]).map_err(engine)?;
         self.conn.execute("DELETE FROM site_hosts WHERE site_id = ?1", [id.0]).map_err(engine)?;
         self.site_hosts.retain(|(site, _)| *site != id);
@@ -465,6 +524,10 @@ impl State {
             )
             .and_then(|mut delete| delete.execute(params![url.0, source]))
             .map_err(engine)?;
+        if row.state == held::FORBIDDEN {
+            // That site may be judged for another token.
+            self.recheck_host(row.host)?;
+        }
         self.count_urls(SiteId(site), 1, thousandths(row.hints.priority))?;
         if row.expires_s.is_some() || row.fresh_s.is_some() {
             // Only what the others say counts from now on.

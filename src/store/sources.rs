@@ -188,9 +188,11 @@ impl State {
         let (parent, depth) = source.parent.map_or((None, 0), |(id, depth)| (Some(id.0), depth));
         self.conn
             .prepare_cached(
-                "INSERT INTO sources (/*pg: part, id, */ site_id, host_id, parent_id, depth, role, url, named_by,
+                "INSERT INTO sources (/*pg: part, */ id, site_id, host_id, parent_id, depth, role, url, named_by,
                      index_lastmod, index_precision, next_poll_at, rule, why, added_at)
                  VALUES (/*pg: CAST(?2 AS BIGINT) & 255, nextval('ids') * 256 + (CAST(?2 AS BIGINT) & 255), */
+                     /*lite*/ 1 + max(coalesce((SELECT max(id) FROM sources), 0),
+                         coalesce((SELECT value FROM meta WHERE key = 'last_source'), 0)), /*end*/
                      ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'new', 'it has never been polled', ?10)
                  /*pg: ON CONFLICT DO NOTHING */",
             )

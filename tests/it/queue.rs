@@ -10,6 +10,7 @@ mod learned;
 mod order;
 mod outcomes;
 mod robots;
+mod sources;
 mod start;
 mod tokens;
 mod turns;

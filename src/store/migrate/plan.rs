@@ -139,7 +139,7 @@ impl Step {
 }
 
 /// Keys of `meta` that say something of the machine or of the file.
-const OWN: &str = "WHERE t.key NOT IN ('schema', 'clock', 'probed_at', 'last_url')";
+const OWN: &str = "WHERE t.key NOT IN ('schema', 'clock', 'probed_at', 'last_url', 'last_source')";
 
 /// All that goes, in an order in which each row finds what it refers to.
 pub(super) fn steps() -> Vec<Step> {
@@ -152,18 +152,20 @@ pub(super) fn steps() -> Vec<Step> {
 }
 
 fn of_sites() -> Vec<Step> {
-    use Kind::{Host, Snapshot, Source};
+    use Kind::{Host, Plain, Snapshot, Source};
     vec![
         Step::of("meta", "t.key").plain("key").kind(Kind::Text, "value").only(OWN),
         Step::of("crawls", "t.id").plain("id name paused"),
         Step::of("sites", "t.id")
-            .plain("id name crawl_id url state origin urls sources priorities added_at"),
+            .plain("id name crawl_id url state origin urls sources priorities judged_for added_at"),
         Step::of("hosts", "t.id")
             .part(Host, "id")
             .plain("authority name next_at paused_until pause_reason delay_ms robots"),
         Step::of("robots", "t.host_id")
             .part(Host, "host_id")
             .plain("version status body unreachable crawl_delay_ms read_at expires_at"),
+        // Rows have other numbers there: each walk begins anew.
+        Step::of("rechecks", "t.host_id").part(Host, "host_id").said(Plain, "after_id", "-1"),
         Step::of("sources", "t.id")
             .part(Source, "id")
             .kind(Host, "host_id")

@@ -11,6 +11,7 @@ use rusqlite::Connection;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::hosts::partition;
+use super::super::numbers::LAST_SOURCE;
 use super::super::{StoreError, engine};
 use super::ids::{Ids, MAX_ID};
 use super::plan::Step;
@@ -62,7 +63,8 @@ pub(super) fn survey(file: &Connection, steps: &[Step]) -> Result<Survey, StoreE
         .cast_unsigned();
     let mut ids = Ids::default();
     let authorities = read_hosts(file, &mut ids)?;
-    let mut last_id = authorities.keys().copied().max().unwrap_or(0);
+    let last_source = meta(file, LAST_SOURCE)?.and_then(|last| last.parse().ok()).unwrap_or(0);
+    let mut last_id = authorities.keys().copied().max().unwrap_or(0).max(last_source);
     each(file, "SELECT id, host_id FROM sources ORDER BY id", |[id, host]| {
         ids.sources.set(check(id)?, ids.hosts.get(host));
         last_id = last_id.max(id);

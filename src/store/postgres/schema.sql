@@ -65,6 +65,7 @@ CREATE TABLE sites (
     urls       BIGINT NOT NULL DEFAULT 0,       -- rows of urls, for the quota
     sources    BIGINT NOT NULL DEFAULT 0,       -- rows of sources, for the quota
     priorities BIGINT NOT NULL DEFAULT 0,       -- sum over those urls in thousandths, for the mean; 500 where none is given
+    judged_for TEXT,                            -- token that robots.txt judged its URLs for; null: it did not
     added_at   BIGINT NOT NULL
 );
 
@@ -101,6 +102,14 @@ CREATE TABLE robots (
     crawl_delay_ms BIGINT NOT NULL DEFAULT 0,   -- Crawl-delay for our own token, capped
     read_at        BIGINT NOT NULL,
     expires_at     BIGINT NOT NULL,
+    PRIMARY KEY (part, host_id)
+);
+
+-- Hosts on which what robots.txt held back is to be judged anew.
+CREATE TABLE rechecks (
+    part     SMALLINT NOT NULL,
+    host_id  BIGINT NOT NULL,
+    after_id BIGINT NOT NULL,                   -- the URL to go on after; -1: not begun
     PRIMARY KEY (part, host_id)
 );
 

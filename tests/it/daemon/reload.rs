@@ -1,11 +1,13 @@
 //! A changed config: rules are applied to all that is listed, sites come and go.
 
-use sitemapd::store::StoreError;
+use std::sync::Arc;
+
 use sitemapd::store::views::UrlState;
+use sitemapd::store::{Store, StoreError};
 
 use super::{listed, one_sitemap};
 use crate::support::daemon::{DAY, World, counts, sitemap};
-use crate::support::{Origin, Reply};
+use crate::support::{Origin, Reply, broken_off};
 
 const LIST: [(&str, &str); 4] =
     [("/a", "2026-11-01"), ("/private/b", ""), ("/c?ref=mail", ""), ("/d", "")];
@@ -155,5 +157,67 @@ async fn a_site_that_is_found_by_itself_again_asks_robots_txt_anew() {
         mine.lines().filter(|line| !line.starts_with("sitemaps")).collect::<Vec<_>>().join("\n");
     daemon.reload(&auto).await;
     daemon.polled("/named.xml", 1).await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_site_that_returns_half_forgotten_has_all_that_it_lists_again() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let paths: Vec<_> = (0..5_000).map(|n| format!("/{n}")).collect();
+    let all: Vec<_> = paths.iter().map(|path| (path.as_str(), "")).collect();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &all)).etag("\"1\""));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.reload("").await;
+    let look = world.look();
+    let rows = || look.number("SELECT count(*) FROM urls");
+    {
+        let forgetting = std::pin::pin!(daemon.store.forget_site("site".to_owned()));
+        broken_off(forgetting, || rows() < 5_000).await;
+    }
+    assert!(rows() > 0);
+    daemon.reload(&one_sitemap(&origin)).await;
+    daemon.poll("/sitemap.xml").await;
+    let kept = |column: &str| look.number(&format!("SELECT {column} FROM sites"));
+    assert_eq!((rows(), kept("urls"), kept("priorities")), (5_000, 5_000, 5_000 * 500));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_source_that_comes_back_while_it_is_let_go_lists_all_that_it_names() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let paths: Vec<_> = (0..200).map(|n| format!("/{n}")).collect();
+    let all: Vec<_> = paths.iter().map(|path| (path.as_str(), "")).collect();
+    origin.set("/one.xml", Reply::xml(sitemap(&base, &[("/one", "")])));
+    origin.set("/two.xml", Reply::xml(sitemap(&base, &all)).etag("\"1\""));
+    let world = World::new(&[&origin]);
+    let one = listed(&origin, &["/one.xml"], &[], "");
+    let both = listed(&origin, &["/one.xml", "/two.xml"], &[], "");
+    let daemon = world.start(&both).await;
+    daemon.polled("/one.xml", 1).await;
+    daemon.polled("/two.xml", 1).await;
+    daemon.reload(&one).await;
+    let two = daemon.source("/two.xml").await;
+    assert_eq!(two.state, "retired");
+    daemon.stop().await;
+
+    world.clock.advance(8 * DAY);
+    let store = Store::open(&world.config(&one), world.clock.clone(), Arc::default()).unwrap();
+    let look = world.look();
+    let listed = || look.number("SELECT count(*) FROM urls WHERE listed = 1");
+    {
+        let mut maintaining = std::pin::pin!(async { while store.maintain().await.unwrap() {} });
+        broken_off(maintaining.as_mut(), || listed() == 1).await;
+        store.poll_source(two.id).await.unwrap();
+        maintaining.await;
+    }
+    store.close();
+    drop(store);
+    let daemon = world.start(&both).await;
+    daemon.poll("/two.xml").await;
+    assert_eq!(listed(), 201);
     daemon.stop().await;
 }

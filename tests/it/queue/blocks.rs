@@ -5,6 +5,7 @@ use std::time::Duration;
 use sitemapd::model::Outcome;
 use sitemapd::store::views::UrlState;
 
+use crate::support::broken_off;
 use crate::support::queue_daemon::{Queue, entry, paths};
 
 const CRAWL: &str = "default";
@@ -105,4 +106,26 @@ async fn lifting_what_is_not_blocked_says_so() {
     let queue = with_paths(&["/1"]).await;
     let lifted = queue.store.unblock(CRAWL.to_owned(), "http://a.test/1".to_owned(), false).await;
     assert!(lifted.unwrap_err().to_string().contains("nothing is blocked"));
+}
+
+#[tokio::test]
+async fn lifting_a_block_that_was_broken_off_is_finished_by_the_same_order() {
+    let queue = Queue::simple().await;
+    let shop = (0..5_000).map(|n| format!("http://a.test/shop/{n}"));
+    queue.list_urls("a", shop).await;
+    block(&queue, "http://a.test/shop/", true).await;
+    while queue.counts().await.blocked < 5_000 {
+        assert!(queue.lease(10).await.is_empty());
+    }
+    {
+        let order = queue.store.unblock(CRAWL.to_owned(), "http://a.test/shop/".to_owned(), true);
+        let look = queue.look();
+        let blocks = "SELECT count(*) FROM blocks";
+        broken_off(std::pin::pin!(order), || look.number(blocks) == 0).await;
+    }
+    let queue = queue.reopen(Duration::from_secs(1)).await;
+    assert_eq!(queue.counts().await.blocked, 5_000);
+    assert_eq!(unblock(&queue, "http://a.test/shop/", true).await, 5_000);
+    let again = queue.store.unblock(CRAWL.to_owned(), "http://a.test/shop/".to_owned(), true);
+    assert!(again.await.unwrap_err().to_string().contains("nothing is blocked"));
 }

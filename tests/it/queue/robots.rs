@@ -6,6 +6,7 @@ use sitemapd::queue::LeaseRequest;
 use sitemapd::store::RobotsRead;
 use sitemapd::store::views::UrlState;
 
+use crate::support::broken_off;
 use crate::support::queue_daemon::{Queue, ask, paths, site};
 
 const HOST: &str = "http://a.test";
@@ -119,4 +120,54 @@ async fn a_lease_says_what_robots_txt_says_of_use() {
     save(&queue, rules("User-agent: *\nContent-Signal: search=yes, ai-train=no\nAllow: /")).await;
     let leased = queue.lease_one().await;
     assert_eq!(leased.content_signal.as_deref(), Some("search=yes, ai-train=no"));
+}
+
+#[tokio::test]
+async fn what_a_new_version_frees_is_freed_although_the_daemon_stopped_at_once() {
+    let queue = with_paths(&[]).await;
+    queue.list_urls("a", (0..5_000).map(|n| format!("{HOST}/{n}"))).await;
+    queue.list_urls("a", ["http://b.test/1".to_owned()]).await;
+    let until = queue.clock.now() + Duration::from_secs(86_400);
+    for host in [HOST, "http://b.test"] {
+        let none = rules("User-agent: *\nDisallow: /");
+        queue.store.save_robots(queue.host(host), none, until).await.unwrap();
+    }
+    while queue.counts().await.forbidden < 5_001 {
+        assert!(queue.lease(10).await.is_empty());
+    }
+    {
+        let saving = std::pin::pin!(queue.store.save_robots(queue.host(HOST), rules(""), until));
+        let look = queue.look();
+        let version = "SELECT sum(version) FROM robots";
+        broken_off(saving, || look.number(version) == 3).await;
+    }
+    let queue = queue.reopen(Duration::from_secs(1)).await;
+    while queue.store.maintain().await.unwrap() {}
+    assert_eq!(queue.counts().await.forbidden, 1, "that of the other host");
+    assert_eq!(queue.view("http://b.test/1").await.state, UrlState::Forbidden);
+    assert_eq!(queue.counts().await.due, 5_000);
+}
+
+#[tokio::test]
+async fn what_was_held_back_for_one_token_is_judged_anew_for_another() {
+    let mut queue = with_paths(&["/1", "/2"]).await;
+    let text = "User-agent: examplebot\nDisallow: /1\n\nUser-agent: otherbot\nDisallow: /3\n";
+    save(&queue, rules(text)).await;
+    assert_eq!(paths(&queue.lease(10).await), ["/2"]);
+    let judged = |queue: &mut Queue, agent: Option<&str>| {
+        let site = queue.config.sites.get_mut("a").unwrap();
+        site.obey_robots = agent.is_some();
+        agent.unwrap_or_default().clone_into(&mut site.robots_agent);
+    };
+    judged(&mut queue, Some("otherbot"));
+    queue.store.reconfigure(queue.config.clone()).await.unwrap();
+    while queue.store.maintain().await.unwrap() {}
+    assert_eq!(paths(&queue.lease(10).await), ["/1"]);
+    queue.list_urls("a", ["http://a.test/3".to_owned()]).await;
+    assert!(queue.lease(10).await.is_empty());
+    // Edited while the daemon was down.
+    judged(&mut queue, None);
+    let queue = queue.reopen(Duration::from_secs(1)).await;
+    while queue.store.maintain().await.unwrap() {}
+    assert_eq!(paths(&queue.lease(10).await), ["/3"]);
 }

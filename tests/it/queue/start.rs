@@ -22,6 +22,7 @@ fn statements() -> Vec<(&'static str, String)> {
         ("state.rs", include_str!("../../../src/store/state.rs")),
         ("schema.rs", include_str!("../../../src/store/schema.rs")),
         ("robots.rs", include_str!("../../../src/store/robots.rs")),
+        ("recheck.rs", include_str!("../../../src/store/recheck.rs")),
         ("learn.rs", include_str!("../../../src/store/learn.rs")),
         ("worth.rs", include_str!("../../../src/store/worth.rs")),
         ("refine.rs", include_str!("../../../src/store/refine.rs")),

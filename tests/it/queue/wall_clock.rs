@@ -1,4 +1,5 @@
-//! Steps of the wall clock move neither leases nor hosts.
+//! Steps of the wall clock move neither leases nor hosts, and history goes by
+//! its order.
 
 use std::time::Duration;
 
@@ -7,7 +8,9 @@ use sitemapd::clock::Clock;
 use sitemapd::model::Outcome;
 use sitemapd::queue::TokenResult;
 
+use crate::support::daemon::{DAY, World, sitemap};
 use crate::support::queue_daemon::{Queue, site};
+use crate::support::{Origin, Reply};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -53,4 +56,47 @@ async fn a_lease_from_before_a_restart_with_the_clock_set_back_does_not_live_on(
     let slot = wait.unwrap_or_else(|later| later);
     let ahead = slot.duration_since(queue.clock.now());
     assert!(ahead <= SignedDuration::from_hours(24), "the host is held for {ahead}");
+}
+
+#[tokio::test]
+async fn a_wall_clock_that_was_ahead_once_keeps_no_history_for_ever() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let list = |version: i32| {
+        origin.set("/robots.txt", Reply::text(format!("User-agent: *\nDisallow: /{version}\n")));
+        origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[(&format!("/{version}"), "")])));
+    };
+    list(0);
+    let world = World::new(&[&origin]);
+    let text = format!(
+        "[[site]]\nname = \"site\"\nurl = \"{base}/\"\npoll = \"30d\"\n\
+         sitemaps = [\"{base}/sitemap.xml\"]\nfeeds = []\n"
+    );
+    let daemon = world.start(&text).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.settled().await;
+    let tables = ["polls", "changes", "robots_changes"];
+    let ten_years = SignedDuration::from_hours(10 * 365 * 24);
+    for day in 1..=40 {
+        if day == 2 {
+            daemon.clock.step_wall(ten_years);
+        }
+        list(day);
+        daemon.poll("/robots.txt").await;
+        daemon.poll("/sitemap.xml").await;
+        if day == 2 {
+            daemon.clock.step_wall(-ten_years);
+        }
+        daemon.pass(DAY).await;
+    }
+    while daemon.store.maintain().await.unwrap() {}
+    let (look, since) = (world.look(), daemon.now() - 30 * DAY);
+    for table in tables {
+        let count = |only: &str| look.number(&format!("SELECT count(*) FROM {table} {only}"));
+        let (old, now) = (since.as_millisecond(), daemon.now().as_millisecond());
+        assert_eq!(count(&format!("WHERE at < {old}")), 0, "{table}");
+        assert_eq!(count(&format!("WHERE at > {now}")), 0, "{table}: of the wrong date");
+        assert!(count("") >= 29, "{table}: what is to be kept");
+    }
+    daemon.stop().await;
 }

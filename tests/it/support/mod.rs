@@ -24,9 +24,29 @@ pub mod relay;
 pub mod reply;
 pub mod site;
 
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
 #[allow(unused_imports, reason = "shared by test modules that each use a part")]
 pub use {
     canary::Canary,
     origin::{Origin, Seen},
     reply::{Hold, Reply},
 };
+
+/// Looks at how far something is before it may ask for anything further.
+const LOOKS: usize = 300;
+
+/// Lets something run until `is_far`. Whoever drops it then has broken it off
+/// there: it asks for nothing while nobody waits for it.
+pub async fn broken_off<F: Future>(mut work: Pin<&mut F>, is_far: impl Fn() -> bool) {
+    for _ in 0..100 {
+        let is_over = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx).is_ready())).await;
+        assert!(!is_over, "it ended before it came so far");
+        if (0..LOOKS).any(|_| is_far()) {
+            return;
+        }
+    }
+    panic!("it does not come so far");
+}

@@ -1,0 +1,27 @@
+//! Sources that go leave nothing behind that others could be taken for.
+
+use sitemapd::config::Config;
+use sitemapd::store::Effect;
+
+use crate::support::engine;
+use crate::support::queue_daemon::{Queue, site};
+
+#[tokio::test]
+async fn a_new_source_is_not_taken_for_one_that_is_gone() {
+    let [a, b, c] = ["a", "b", "c"].map(|name| site(name, &format!("http://{name}.test/"), ""));
+    // Sites come in the order of their names: that of b has the highest numbers.
+    let queue = Queue::open(&(a.clone() + &b)).await;
+    let shared = "http://a.test/1";
+    let url = queue.list_urls("a", [shared.to_owned()]).await[0];
+    queue.list_urls("b", [shared.to_owned()]).await;
+    let reload = async |text: &str| {
+        let mut config = Config::from_toml_str(text).unwrap();
+        engine::place(&mut config, queue.folder());
+        queue.store.reconfigure(config).await.unwrap();
+    };
+    reload(&a).await;
+    queue.store.forget_site("b".to_owned()).await.unwrap();
+    reload(&(a + &c)).await;
+    queue.apply(Effect::Drop { url }).await;
+    assert!(!queue.view(shared).await.listed, "c never listed it");
+}

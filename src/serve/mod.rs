@@ -184,7 +184,7 @@ fn queue_routes(routes: Routes) -> Routes {
         .group("queue", "Look into the queues, or change them.")
         .get("/v1/queue", "Queues in numbers", &[NotFound], show::queue)
         .get("/v1/queue/peek", "What would be leased soon", &[NotFound], show::peek)
-        .get("/v1/queue/dead", "URLs given up", &[], show::dead)
+        .get("/v1/queue/dead", "URLs given up", &[NotFound], show::dead)
         .get("/v1/queue/blocks", "Blocks in force", &[], show::blocks)
         .post("/v1/queue/replay", "Puts dead letters back", &[NotFound], operate::replay)
         .post("/v1/queue/requeue", "Makes URLs due now", &[NotFound], operate::requeue)

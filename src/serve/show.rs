@@ -15,8 +15,7 @@ use super::extract::{Params, RowId, Segment, accepts};
 use super::openapi::{Exposition, Input, Operation};
 use super::problem::{Kind, Problem};
 use super::wire::{
-    Cursor, MAX_LIMIT, MAX_NAME_CHARS, MAX_URL_CHARS, crawl, list_limit, name, sources, views,
-    web_url,
+    Cursor, MAX_LIMIT, MAX_NAME_CHARS, crawl, list_limit, name, sources, views, web_url,
 };
 use crate::metrics::Format;
 use crate::model::SourceId;
@@ -153,8 +152,7 @@ pub(crate) async fn blocks(State(context): State<Arc<Context>>) -> Result<Json<B
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct UrlParams {
-    /// Absolute, http or https.
-    #[schemars(length(max = MAX_URL_CHARS))]
+    /// Absolute, http or https; what the head of a request holds bounds its length.
     url: String,
     /// In this crawl; in any where not said.
     #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
@@ -219,8 +217,7 @@ pub(crate) struct SourceParams {
     /// Of this site only.
     #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
     site: Option<String>,
-    /// With this URL only.
-    #[schemars(length(max = MAX_URL_CHARS))]
+    /// With this URL only; what the head of a request holds bounds its length.
     url: Option<String>,
     /// Retired ones too.
     #[serde(default)]

@@ -14,7 +14,7 @@ use crate::serve::Context;
 use crate::serve::extract::Params;
 use crate::serve::openapi::Html;
 use crate::serve::problem::Problem;
-use crate::serve::wire::{DEFAULT_CRAWL, MAX_NAME_CHARS, MAX_URL_CHARS, grouped, name, web_url};
+use crate::serve::wire::{DEFAULT_CRAWL, MAX_NAME_CHARS, grouped, name, web_url};
 use crate::store::StoreError;
 use crate::store::pages::SourceLine;
 use crate::store::views::{ChangeView, Learned, UrlState, UrlView};
@@ -27,7 +27,6 @@ const SOURCES: usize = 50;
 #[serde(deny_unknown_fields)]
 pub(crate) struct UrlLook {
     /// As people paste it; `https://` may be left out.
-    #[schemars(length(max = MAX_URL_CHARS))]
     url: String,
     /// In this crawl; in any where not said.
     #[schemars(length(min = 1, max = MAX_NAME_CHARS))]

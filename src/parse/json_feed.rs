@@ -3,7 +3,8 @@
 //!
 //! Read item by item; only items that come before `version` and `title` are
 //! held back until one of these shows that it is a feed. Wrong types cost the
-//! one value, characters that JSON does not allow themselves. A document is read up to [`MAX_BYTES`].
+//! one value, characters that JSON does not allow themselves. A document is
+//! read up to [`MAX_BYTES`].
 
 mod loose;
 mod mended;

@@ -1,9 +1,9 @@
 //! Gets the document: from a file, from stdin, or from its origin.
 //!
 //! All three are bounded by the `max_wire_bytes` of the site that the document
-//! belongs to. An address that the
-//! guard would refuse is asked only when it is exactly what the user typed,
-//! and then that host and port only: a redirect or a listed URL gets nowhere.
+//! belongs to. An address that the guard would refuse is asked only when it is
+//! exactly what the user typed, and then that host and port only: a redirect or
+//! a listed URL gets nowhere.
 
 use std::fs::File;
 use std::io::Read;

@@ -34,6 +34,10 @@ const HEARSAY: f64 = 0.5;
 pub const HISTORY: u32 = 15;
 /// Bytes of a packed state.
 pub const PACKED: usize = 16;
+/// The bytes from the ninth to the fourteenth of a packed state, of exposure,
+/// history and its span, while there was a first look and nothing to compare.
+/// The first four are when it was last seen, the next four stay 0 until a change.
+pub const FIRST_LOOK: [u8; 6] = [0, 0, 1, 0, 0, 0];
 
 const SECONDS_A_DAY: f64 = 86_400.0;
 /// Pending signals of the kinds other than lastmod are counted to here.

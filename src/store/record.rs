@@ -11,42 +11,62 @@ use super::ending::End;
 use super::rows::{decode, lastmod, lastmod_columns};
 use crate::model::{Lastmod, Outcome, UrlId};
 use crate::queue::Token;
-use crate::recrawl::model::PACKED;
+use crate::recrawl::model::{FIRST_LOOK, PACKED};
 
-/// Which parts follow, a bit each, in the order in which they follow.
+/// The status that most reports have.
+const OK: u16 = 200;
+
+/// Which parts follow, a bit each. Seven bits of these take a byte, so those
+/// that most records have come first.
 mod part {
-    pub(super) const ENDED: u16 = 1;
-    pub(super) const FETCHED: u16 = 1 << 1;
-    pub(super) const LOOKS: u16 = 1 << 2;
-    pub(super) const STATUS: u16 = 1 << 3;
-    /// The content hash as text.
-    pub(super) const HASH: u16 = 1 << 4;
+    pub(super) const ENDED: u64 = 1;
+    pub(super) const FETCHED: u64 = 1 << 1;
+    pub(super) const LOOKS: u64 = 1 << 2;
+    /// The status is 200.
+    pub(super) const OK: u64 = 1 << 3;
     /// The content hash, lower-case hexadecimal digits, as the bytes they say.
-    pub(super) const HEX: u16 = 1 << 5;
-    pub(super) const HASH_KIND: u16 = 1 << 6;
-    pub(super) const NOINDEX: u16 = 1 << 7;
-    pub(super) const FOLDED: u16 = 1 << 8;
-    pub(super) const CANONICAL: u16 = 1 << 9;
-    pub(super) const ERROR: u16 = 1 << 10;
-    pub(super) const GONE: u16 = 1 << 11;
-    pub(super) const HELD: u16 = 1 << 12;
-    pub(super) const PREVIOUS: u16 = 1 << 13;
+    pub(super) const HEX: u64 = 1 << 4;
+    /// More was learned than that there was a look.
+    pub(super) const COMPARED: u64 = 1 << 5;
+    /// A change was among that.
+    pub(super) const CHANGED: u64 = 1 << 6;
+    /// Another status.
+    pub(super) const STATUS: u64 = 1 << 7;
+    /// The content hash as text.
+    pub(super) const HASH: u64 = 1 << 8;
+    /// Signals since the last look.
+    pub(super) const SIGNALS: u64 = 1 << 9;
+    /// The last look was not the last report.
+    pub(super) const SEEN: u64 = 1 << 10;
+    pub(super) const GONE: u64 = 1 << 11;
+    pub(super) const HELD: u64 = 1 << 12;
+    pub(super) const PREVIOUS: u64 = 1 << 13;
+    pub(super) const HASH_KIND: u64 = 1 << 14;
+    pub(super) const NOINDEX: u64 = 1 << 15;
+    pub(super) const FOLDED: u64 = 1 << 16;
+    pub(super) const CANONICAL: u64 = 1 << 17;
+    pub(super) const ERROR: u64 = 1 << 18;
 }
 
 /// How the last lease of a URL ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ended {
-    /// The first 32 bits of its token: enough to know a call that is made
+    /// The first 24 bits of its token: enough to know a call that is made
     /// again, since such a call changes nothing.
-    tag: u32,
+    tag: [u8; 3],
     pub(super) how: End,
-    /// Unix milliseconds.
-    pub(super) at: i64,
+    at_s: i64,
 }
 
 impl Ended {
+    /// Of the lease with that token, at a time in Unix milliseconds.
     pub(super) fn new(secret: [u8; 16], how: End, at: i64) -> Self {
-        Self { tag: tag(secret), how, at }
+        Self { tag: tag(secret), how, at_s: at.div_euclid(1000) }
+    }
+
+    /// When, in Unix milliseconds, to the second before.
+    pub(super) fn at(&self) -> i64 {
+        self.at_s * 1000
     }
 
     /// Was that lease this token's?
@@ -55,8 +75,8 @@ impl Ended {
     }
 }
 
-fn tag([a, b, c, d, ..]: [u8; 16]) -> u32 {
-    u32::from_le_bytes([a, b, c, d])
+fn tag([a, b, c, ..]: [u8; 16]) -> [u8; 3] {
+    [a, b, c]
 }
 
 /// What fetchers reported of it.
@@ -115,49 +135,74 @@ impl Record {
         self.fetched.as_ref()?.rare.as_deref()
     }
 
-    /// The bytes for the table, about 45 of a URL that was fetched and looked at.
+    /// The bytes for the table: about 23 of a URL that was fetched once, up to
+    /// ten more from its second look on.
     pub(super) fn pack(&self) -> Vec<u8> {
-        let mut packed = Vec::with_capacity(64);
-        packed.extend([0; 2]);
-        let mut parts = 0;
-        if let Some(Ended { tag, how, at }) = self.ended {
-            parts |= part::ENDED;
-            packed.extend(tag.to_le_bytes());
-            packed.push(how as u8);
-            put_signed(&mut packed, at);
-        }
-        if let Some(fetched) = &self.fetched {
-            parts |= part::FETCHED;
-            // As a rule a report ends the lease and is of this moment.
-            put_signed(&mut packed, fetched.at - self.ended.map_or(0, |ended| ended.at));
-            packed.push(fetched.outcome as u8);
-            put(&mut packed, fetched.fetches);
-            put(&mut packed, fetched.changes);
-        }
+        let mut packed = Packed { parts: 0, bytes: Vec::with_capacity(64) };
+        self.pack_times(&mut packed);
         if let Some(looks) = &self.looks {
-            parts |= part::LOOKS;
-            packed.extend(looks);
+            self.pack_looks(looks, &mut packed);
         }
         if let Some(fetched) = &self.fetched {
-            parts |= fetched.pack(&mut packed);
+            fetched.pack(&mut packed);
         }
         if self.gone > 0 {
-            parts |= part::GONE;
-            put(&mut packed, u64::from(self.gone));
+            packed.put(part::GONE, u64::from(self.gone));
         }
         if let Some(since) = self.held_since {
-            parts |= part::HELD;
-            put_signed(&mut packed, since);
+            packed.put_signed(part::HELD, since);
         }
         if let (Some(second), Some(precision)) = lastmod_columns(self.previous) {
-            parts |= part::PREVIOUS;
-            put_signed(&mut packed, second);
-            put_signed(&mut packed, precision);
+            packed.put_signed(part::PREVIOUS, second);
+            packed.put_signed(part::PREVIOUS, precision);
         }
-        for (byte, bits) in packed.iter_mut().zip(parts.to_le_bytes()) {
-            *byte = bits;
+        packed.whole()
+    }
+
+    /// How the last lease ended and when the last report was made, which as a rule
+    /// is one moment: the time of the report, and how long after it the lease
+    /// ended.
+    fn pack_times(&self, packed: &mut Packed) {
+        let (second, ms) = match (&self.fetched, self.ended) {
+            (None, None) => return,
+            (Some(fetched), _) => (fetched.at.div_euclid(1000), fetched.at.rem_euclid(1000)),
+            (None, Some(ended)) => (ended.at_s, 0),
+        };
+        let how = self.ended.map_or(0, |ended| ended.how as u16);
+        let outcome = self.fetched.as_ref().map_or(0, |fetched| fetched.outcome as u16);
+        let ms = u16::try_from(ms).unwrap_or(0);
+        packed.extend(0, &(ms << 6 | outcome << 2 | how).to_le_bytes());
+        packed.extend(0, &short_second(second).to_le_bytes());
+        if let Some(ended) = self.ended {
+            packed.extend(part::ENDED, &ended.tag);
+            if self.fetched.is_some() {
+                packed.put_signed(part::ENDED, ended.at_s.saturating_sub(second));
+            }
         }
-        packed
+        if let Some(fetched) = &self.fetched {
+            packed.put(part::FETCHED, fetched.fetches);
+            packed.put(part::FETCHED, fetched.changes);
+        }
+    }
+
+    /// Of what looks taught only what says something.
+    fn pack_looks(&self, looks: &[u8; PACKED], packed: &mut Packed) {
+        let [a, b, c, d, e, f, g, h, compared @ .., i, j] = looks;
+        let (seen, changed, signals) = ([*a, *b, *c, *d], [*e, *f, *g, *h], [*i, *j]);
+        packed.parts |= part::LOOKS;
+        let reported = self.fetched.as_ref().map(Fetched::second);
+        if reported != Some(u32::from_le_bytes(seen)) {
+            packed.extend(part::SEEN, &seen);
+        }
+        if *compared != FIRST_LOOK {
+            packed.extend(part::COMPARED, compared);
+        }
+        if changed != [0; 4] {
+            packed.extend(part::CHANGED, &changed);
+        }
+        if signals != [0; 2] {
+            packed.extend(part::SIGNALS, &signals);
+        }
     }
 
     /// The record that these bytes are; one that says nothing if they are none.
@@ -167,29 +212,12 @@ impl Record {
 
     fn read(packed: &[u8]) -> Option<Self> {
         let mut rest = Rest(packed);
-        let parts = u16::from_le_bytes(rest.array()?);
-        let has = |part: u16| parts & part != 0;
+        let parts = rest.number()?;
+        let has = |part: u64| parts & part != 0;
         let mut record = Self::default();
-        if has(part::ENDED) {
-            let tag = u32::from_le_bytes(rest.array()?);
-            let how = End::ALL.get(usize::from(rest.byte()?)).copied()?;
-            record.ended = Some(Ended { tag, how, at: rest.signed()? });
-        }
-        if has(part::FETCHED) {
-            let before = record.ended.map_or(0, |ended| ended.at);
-            record.fetched = Some(Fetched {
-                at: rest.signed()?.wrapping_add(before),
-                outcome: decode(&Outcome::ALL, i64::from(rest.byte()?))?,
-                fetches: rest.number()?,
-                changes: rest.number()?,
-                status: None,
-                noindex: has(part::NOINDEX),
-                content_hash: None,
-                rare: None,
-            });
-        }
+        record.read_times(parts, &mut rest)?;
         if has(part::LOOKS) {
-            record.looks = Some(rest.array()?);
+            record.looks = Some(record.read_looks(parts, &mut rest)?);
         }
         if let Some(fetched) = &mut record.fetched {
             fetched.read(parts, &mut rest)?;
@@ -205,6 +233,90 @@ impl Record {
         }
         Some(record)
     }
+
+    fn read_times(&mut self, parts: u64, rest: &mut Rest<'_>) -> Option<()> {
+        let (is_ended, is_fetched) = (parts & part::ENDED != 0, parts & part::FETCHED != 0);
+        if !is_ended && !is_fetched {
+            return Some(());
+        }
+        let word = u16::from_le_bytes(rest.array()?);
+        let second = i64::from(u32::from_le_bytes(rest.array()?));
+        if is_ended {
+            let how = End::ALL.get(usize::from(word & 3)).copied()?;
+            let tag = rest.array()?;
+            let after = if is_fetched { rest.signed()? } else { 0 };
+            self.ended = Some(Ended { tag, how, at_s: second.checked_add(after)? });
+        }
+        if is_fetched {
+            self.fetched = Some(Fetched {
+                at: second * 1000 + i64::from(word >> 6),
+                outcome: decode(&Outcome::ALL, i64::from(word >> 2 & 15))?,
+                fetches: rest.number()?,
+                changes: rest.number()?,
+                status: (parts & part::OK != 0).then_some(OK),
+                noindex: parts & part::NOINDEX != 0,
+                content_hash: None,
+                rare: None,
+            });
+        }
+        Some(())
+    }
+
+    fn read_looks(&self, parts: u64, rest: &mut Rest<'_>) -> Option<[u8; PACKED]> {
+        let has = |part: u64| parts & part != 0;
+        let seen = if has(part::SEEN) {
+            rest.array()?
+        } else {
+            self.fetched.as_ref()?.second().to_le_bytes()
+        };
+        let compared = if has(part::COMPARED) { rest.array()? } else { FIRST_LOOK };
+        let changed: [u8; 4] = if has(part::CHANGED) { rest.array()? } else { [0; 4] };
+        let signals: [u8; 2] = if has(part::SIGNALS) { rest.array()? } else { [0; 2] };
+        let mut looks = [0; PACKED];
+        let all = seen.into_iter().chain(changed).chain(compared).chain(signals);
+        looks.iter_mut().zip(all).for_each(|(place, byte)| *place = byte);
+        Some(looks)
+    }
+}
+
+/// A record as it is written: which parts it has, and these.
+struct Packed {
+    parts: u64,
+    bytes: Vec<u8>,
+}
+
+impl Packed {
+    fn extend(&mut self, part: u64, bytes: &[u8]) {
+        self.parts |= part;
+        self.bytes.extend(bytes);
+    }
+
+    fn put(&mut self, part: u64, number: u64) {
+        self.parts |= part;
+        put(&mut self.bytes, number);
+    }
+
+    /// Of numbers with a sign, which becomes the lowest bit.
+    fn put_signed(&mut self, part: u64, number: i64) {
+        self.put(part, (number.cast_unsigned() << 1) ^ (number >> 63).cast_unsigned());
+    }
+
+    fn put_bytes(&mut self, part: u64, bytes: &[u8]) {
+        self.put(part, bytes.len() as u64);
+        self.bytes.extend(bytes);
+    }
+
+    fn whole(self) -> Vec<u8> {
+        let mut whole = Vec::with_capacity(self.bytes.len() + 3);
+        put(&mut whole, self.parts);
+        whole.extend(self.bytes);
+        whole
+    }
+}
+
+/// Seconds from 1970 to 2106; what is before or after is their first or last.
+fn short_second(second: i64) -> u32 {
+    u32::try_from(second.max(0)).unwrap_or(u32::MAX)
 }
 
 impl Fetched {
@@ -227,36 +339,44 @@ impl Fetched {
         self.rare = (rare != Rare::default()).then(|| Box::new(rare));
     }
 
-    fn pack(&self, packed: &mut Vec<u8>) -> u16 {
-        let mut parts = if self.noindex { part::NOINDEX } else { 0 };
-        if let Some(status) = self.status {
-            parts |= part::STATUS;
-            put(packed, u64::from(status));
-        }
-        if let Some(hash) = &self.content_hash {
-            let bytes = from_hex(hash);
-            parts |= if bytes.is_some() { part::HEX } else { part::HASH };
-            put_bytes(packed, bytes.as_deref().unwrap_or(hash.as_bytes()));
-        }
-        let Some(rare) = &self.rare else { return parts };
-        let mut text = |text: &Option<String>, part: u16| {
-            if let Some(text) = text {
-                parts |= part;
-                put_bytes(packed, text.as_bytes());
-            }
-        };
-        text(&rare.hash_kind, part::HASH_KIND);
-        text(&rare.canonical, part::CANONICAL);
-        text(&rare.error, part::ERROR);
-        if let Some(target) = rare.folded_into {
-            parts |= part::FOLDED;
-            put(packed, target.0.unsigned_abs());
-        }
-        parts
+    /// The second of [`Self::at`], as it is written.
+    fn second(&self) -> u32 {
+        short_second(self.at.div_euclid(1000))
     }
 
-    fn read(&mut self, parts: u16, rest: &mut Rest<'_>) -> Option<()> {
-        let has = |part: u16| parts & part != 0;
+    fn pack(&self, packed: &mut Packed) {
+        if self.noindex {
+            packed.parts |= part::NOINDEX;
+        }
+        match self.status {
+            Some(OK) => packed.parts |= part::OK,
+            Some(status) => packed.put(part::STATUS, u64::from(status)),
+            None => {}
+        }
+        if let Some(hash) = &self.content_hash {
+            match from_hex(hash) {
+                Some(bytes) => packed.put_bytes(part::HEX, &bytes),
+                None => packed.put_bytes(part::HASH, hash.as_bytes()),
+            }
+        }
+        let Some(rare) = &self.rare else { return };
+        let texts = [
+            (part::HASH_KIND, &rare.hash_kind),
+            (part::CANONICAL, &rare.canonical),
+            (part::ERROR, &rare.error),
+        ];
+        for (part, text) in texts {
+            if let Some(text) = text {
+                packed.put_bytes(part, text.as_bytes());
+            }
+        }
+        if let Some(target) = rare.folded_into {
+            packed.put(part::FOLDED, target.0.unsigned_abs());
+        }
+    }
+
+    fn read(&mut self, parts: u64, rest: &mut Rest<'_>) -> Option<()> {
+        let has = |part: u64| parts & part != 0;
         if has(part::STATUS) {
             self.status = Some(u16::try_from(rest.number()?).ok()?);
         }
@@ -316,16 +436,6 @@ fn put(packed: &mut Vec<u8>, mut number: u64) {
     packed.push(number as u8);
 }
 
-/// The same of numbers with a sign, which becomes the lowest bit.
-fn put_signed(packed: &mut Vec<u8>, number: i64) {
-    put(packed, (number.cast_unsigned() << 1) ^ (number >> 63).cast_unsigned());
-}
-
-fn put_bytes(packed: &mut Vec<u8>, bytes: &[u8]) {
-    put(packed, bytes.len() as u64);
-    packed.extend(bytes);
-}
-
 /// What is left to read.
 struct Rest<'p>(&'p [u8]);
 
@@ -376,6 +486,7 @@ mod tests {
 
     use super::*;
     use crate::model::Precision;
+    use crate::recrawl::model::UrlState;
 
     fn hash() -> impl Strategy<Value = String> {
         prop_oneof!["[0-9a-f]{16}", "[0-9a-f]{64}", "[0-9a-f]{7}", "[0-9A-F]{8}", "\\PC{0,40}"]
@@ -447,8 +558,10 @@ mod tests {
     }
 
     #[test]
-    fn a_url_that_was_fetched_and_looked_at_takes_about_45_bytes() {
-        let (at, ended) = (1_795_000_000_000, 1_795_000_000_120);
+    fn a_record_takes_no_bytes_for_what_says_nothing() {
+        let (at, ended) = (1_795_000_000_000, 1_795_000_012_120);
+        let seen = Timestamp::from_millisecond(at).unwrap();
+        let looks = UrlState::first(seen).pack();
         let fetched = Fetched {
             status: Some(200),
             fetches: 90,
@@ -456,13 +569,36 @@ mod tests {
             content_hash: Some("0123456789abcdef".to_owned()),
             ..Fetched::first(at, Outcome::Changed)
         };
-        let record = Record {
+        let once = Record {
             ended: Some(Ended::new([7; 16], End::Settled, ended)),
             fetched: Some(fetched),
-            looks: Some([1; PACKED]),
+            looks: Some(looks),
             ..Record::default()
         };
-        assert_eq!(record.pack().len(), 45);
-        assert_eq!(Record::default().pack().len(), 2);
+        assert_eq!(once.pack().len(), 22);
+
+        let mut unchanged = looks;
+        unchanged[8] = 9;
+        assert_eq!(Record { looks: Some(unchanged), ..once.clone() }.pack().len(), 28);
+        let mut changed = unchanged;
+        changed[4] = 9;
+        assert_eq!(Record { looks: Some(changed), ..once.clone() }.pack().len(), 32);
+        let mut earlier = changed;
+        earlier[0] ^= 1;
+        assert_eq!(Record { looks: Some(earlier), ..once }.pack().len(), 37);
+        assert_eq!(Record::default().pack().len(), 1);
+    }
+
+    #[test]
+    fn a_time_that_is_out_of_range_is_the_nearest_that_is_not() {
+        let record = |at| Record {
+            ended: Some(Ended::new([7; 16], End::Expired, 1_795_000_000_000)),
+            fetched: Some(Fetched::first(at, Outcome::Failed)),
+            ..Record::default()
+        };
+        for (at, read) in [(-5_000, 0), (i64::from(u32::MAX) * 1000 + 5_000, 4_294_967_295_000)] {
+            let fetched = Record::unpack(&record(at).pack()).fetched.unwrap();
+            assert_eq!(fetched.at, read);
+        }
     }
 }

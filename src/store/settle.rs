@@ -341,7 +341,7 @@ impl State {
             .map_err(engine)?;
         Ok(match last {
             Some(ended) if ended.was_of(token) => {
-                let remembered = now - ended.at <= TOKEN_MEMORY_MS;
+                let remembered = now - ended.at() <= TOKEN_MEMORY_MS;
                 match ended.how {
                     End::Settled if !remembered => TokenResult::Unknown,
                     End::Settled => TokenResult::Ok,

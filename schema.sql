@@ -234,6 +234,8 @@ CREATE TABLE turns (
     PRIMARY KEY (crawl_id, host_id)
 ) STRICT, WITHOUT ROWID;
 
+-- Without an index of the times they end: the writer knows when to look for
+-- those that have expired (src/store/expiry.rs).
 CREATE TABLE leases (
     url_id     INTEGER PRIMARY KEY,
     token      BLOB NOT NULL,                   -- 128 random bits
@@ -251,7 +253,6 @@ CREATE TABLE leases (
     request_id TEXT
 ) STRICT;
 
-CREATE INDEX leases_expiry ON leases (expires_at);
 CREATE INDEX leases_request ON leases (request_id) WHERE request_id IS NOT NULL;
 
 -- What looks and reads have taught, beyond single URLs (src/recrawl/): of one

@@ -47,7 +47,7 @@ pub const MAX_PUT: usize = 1_000;
 /// URLs served by one job at most.
 pub const MAX_GET: u32 = 1_000;
 /// Marks the leases that were given by this protocol.
-const WORKER: &str = "urlfrontier";
+pub(super) const WORKER: &str = "urlfrontier";
 
 /// A URL that a client pushes.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]

@@ -18,6 +18,7 @@ mod due_reads;
 mod effect;
 mod elapsed;
 mod ending;
+mod expiry;
 mod explain;
 mod extensions;
 mod failure;

@@ -160,6 +160,9 @@ impl State {
         self.write_kept(&mut kept).map_err(engine)?;
         self.write_places(&mut pending.places).map_err(engine)?;
         self.write_leases(&mut pending.leases).map_err(engine)?;
+        for lease in &pending.leases {
+            self.expiry.note(lease);
+        }
         self.frontier.count_leases(
             pending.leases.iter().map(|lease| (lease.crawl, lease.host)),
             pending.ended.iter().map(|ended| (ended.place.crawl, ended.place.host)),

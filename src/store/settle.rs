@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use super::at_hand::Out;
 use super::budget::Ledger;
 use super::ending::{End, Lease};
+use super::expiry::Of;
 use super::hosts::millis;
 use super::record::{Fetched, Rare, Record};
 use super::rows::{UrlRow, held, read_leased, url_key};
@@ -31,8 +32,6 @@ const TOKEN_MEMORY_MS: i64 = 3_600_000;
 const THROTTLED: Duration = Duration::from_secs(300);
 /// A page may pause its host for at most this.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
-/// Expired leases taken back in one job at most.
-const REAP: i64 = 1_000;
 
 /// Leases that one call is about, by URL.
 pub(super) type LeasedRows = ById<UrlId, Out>;
@@ -238,21 +237,8 @@ impl State {
     /// them were given up for good.
     pub(super) fn reap(&mut self) -> Result<(usize, usize), StoreError> {
         let (returned, given_up) = self.return_expired()?;
+        let tokens = self.expired(Of::All)?;
         let now = self.steady_ms();
-        let mut query = self
-            .conn
-            .prepare_cached(
-                "SELECT url_id, token FROM leases WHERE expires_at <= ?1 /*ours: part */
-                 ORDER BY expires_at LIMIT ?2",
-            )
-            .map_err(engine)?;
-        let expired: Vec<(i64, [u8; 16])> = query
-            .query_map(params![now, REAP], |row| Ok((row.get(0)?, row.get(1)?)))
-            .and_then(Iterator::collect)
-            .map_err(engine)?;
-        drop(query);
-        let tokens: Vec<Token> =
-            expired.iter().map(|(id, secret)| Token { url: UrlId(*id), secret: *secret }).collect();
         let (mut dead, now_s) = (0, now.div_euclid(1000));
         for (row, lease) in self.read_leases(&tokens)?.into_values().map(|out| *out) {
             let bounds = self.policy.of(row.site).bounds.clone();
@@ -264,7 +250,7 @@ impl State {
             dead += usize::from(fate == Fate::Dead);
             self.end_lease(row, &lease, End::Expired, fate, None)?;
         }
-        Ok((expired.len() + returned, dead + given_up))
+        Ok((tokens.len() + returned, dead + given_up))
     }
 
     /// The leases of the URLs that tokens name.

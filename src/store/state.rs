@@ -13,6 +13,7 @@ use super::sql::{Connection, OptionalExtension, params};
 use super::at_hand::AtHand;
 use super::checkpoint::LogKeeper;
 use super::claim::Claim;
+use super::expiry::Expiry;
 use super::home::Home;
 use super::hosts::Hosts;
 use super::known::Known;
@@ -80,6 +81,8 @@ pub(super) struct State {
     pub(super) at_hand: AtHand,
     /// What the job that runs has yet to write.
     pub(super) pending: Pending,
+    /// When a lease may expire.
+    pub(super) expiry: Expiry,
     /// Changes to the counts of hosts' queues, written once a job.
     pub(super) deltas: TurnDeltas,
     /// Sites that are not leased from. The windows know nothing of their URLs.
@@ -140,6 +143,7 @@ impl State {
             windows: ById::default(),
             at_hand: AtHand::default(),
             pending: Pending::default(),
+            expiry: Expiry::default(),
             deltas: TurnDeltas::default(),
             paused_sites: IdSet::default(),
             site_hosts: IdSet::default(),
@@ -259,6 +263,7 @@ impl State {
         self.hosts = Hosts::default();
         self.windows.clear();
         self.at_hand.clear();
+        self.expiry = Expiry::default();
         self.site_hosts.clear();
         self.robots_known.clear();
         self.lookup.reload(&self.conn).map_err(engine)?;

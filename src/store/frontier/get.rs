@@ -4,10 +4,9 @@
 
 use std::sync::LazyLock;
 
-use super::super::sql::params;
-
 use super::super::budget::Asked;
 use super::super::ending::End;
+use super::super::expiry::Of;
 use super::super::given::Call;
 use super::super::sql::Many;
 use super::super::state::State;
@@ -15,7 +14,7 @@ use super::super::{StoreError, engine, timestamp};
 use super::{Get, MAX_GET, Metadata, Progress, Served, WORKER};
 use crate::by_id::ById;
 use crate::model::{CrawlId, HostId, UrlId};
-use crate::queue::{LeaseRequest, Leased, Token};
+use crate::queue::{LeaseRequest, Leased};
 use crate::recrawl::Fate;
 
 /// Hosts looked at in one job at most.
@@ -24,8 +23,6 @@ const TURNS: usize = 20_000;
 const HELD: usize = 1_000;
 /// Queues that one call has URLs of at most.
 const MAX_QUEUES: usize = 100_000;
-/// Expired leases taken back in one job at most.
-const EXPIRED: i64 = 1_000;
 
 /// One job of a call.
 struct Serving<'a> {
@@ -249,21 +246,7 @@ impl State {
     /// their places and can be had again at once. Says how many, and how many of
     /// them were given up.
     pub(in super::super) fn return_expired(&mut self) -> Result<(usize, usize), StoreError> {
-        let now = self.steady_ms();
-        let tokens: Vec<Token> = self
-            .conn
-            .prepare_cached(
-                "SELECT url_id, token FROM leases WHERE expires_at <= ?1 AND worker = ?2 /*ours: part */
-                 ORDER BY expires_at LIMIT ?3",
-            )
-            .and_then(|mut query| {
-                query
-                    .query_map(params![now, WORKER, EXPIRED], |row| {
-                        Ok(Token { url: UrlId(row.get(0)?), secret: row.get(1)? })
-                    })
-                    .and_then(Iterator::collect)
-            })
-            .map_err(engine)?;
+        let tokens = self.expired(Of::Frontier)?;
         let mut dead = 0;
         for (row, lease) in self.read_leases(&tokens)?.into_values().map(|out| *out) {
             let given_up = lease.attempt >= self.policy.of(row.site).bounds.max_attempts;

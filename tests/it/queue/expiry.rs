@@ -5,11 +5,12 @@ use std::time::Duration;
 use sitemapd::diff::snapshot::EntryHints;
 use sitemapd::metrics::Format;
 use sitemapd::model::{Outcome, Reason};
+use sitemapd::queue::LeaseRequest;
 use sitemapd::store::Effect;
 use sitemapd::store::frontier::{Get, Progress};
 use sitemapd::store::views::UrlState;
 
-use crate::support::queue_daemon::{Queue, site};
+use crate::support::queue_daemon::{Queue, ask, site};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -112,6 +113,41 @@ async fn a_thousand_and_more_leases_expire_in_parts_and_all_come_back() {
     assert_eq!(total, 2_500);
     queue.clock.advance(MINUTE);
     assert_eq!(queue.counts().await.due, 2_500);
+}
+
+#[tokio::test]
+async fn leases_of_any_length_expire_in_their_time_whatever_was_leased_before_them() {
+    let queue = with_attempts(8).await;
+    queue.list_urls("a", (2..=4).map(|n| format!("http://a.test/{n}"))).await;
+    let lease = async |ttl: Duration| {
+        let batch = queue.lease_as(LeaseRequest { ttl, ..ask(1) }).await;
+        batch.urls[0].token
+    };
+    lease(10 * MINUTE).await;
+    assert_eq!(queue.pass(MINUTE).await, (0, 0));
+    lease(2 * MINUTE).await;
+    let extended = lease(MINUTE).await;
+    queue.extend(extended, 5 * MINUTE).await;
+    // The host has its delay.
+    assert_eq!(queue.pass(MINUTE / 2).await, (0, 0));
+    let get = Get { crawl: None, key: None, per_queue: 0, max_queues: 0, ttl: 3 * MINUTE };
+    let (served, _) = queue.store.frontier_get(get.clone(), Progress::default()).await.unwrap();
+    assert_eq!(served.len(), 1);
+    assert_eq!(queue.pass(MINUTE).await, (0, 0));
+    assert_eq!(queue.pass(MINUTE).await, (1, 0), "the one of two minutes");
+
+    let queue = queue.reopen(MINUTE).await;
+    let (again, _) = queue.store.frontier_get(get, Progress::default()).await.unwrap();
+    assert!(again.iter().any(|again| again.url == served[0].url), "that of the frontier");
+    assert_eq!(queue.pass(MINUTE).await, (0, 0));
+    assert_eq!(queue.pass(MINUTE).await, (1, 0), "the one that was extended");
+    let all = again.len() + 1;
+    assert_eq!(
+        queue.pass(4 * MINUTE).await,
+        (all, 0),
+        "the one of ten minutes, and the frontier's"
+    );
+    assert_eq!(queue.pass(DAY).await, (0, 0));
 }
 
 #[tokio::test]

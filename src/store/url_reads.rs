@@ -283,10 +283,11 @@ pub(super) fn url(
     Err(StoreError::NotFound(format!("{url} is not known: no source of this store has listed it")))
 }
 
-/// The URL normalised, then its twins: a site keeps one form of them.
+/// The URL as it stands and normalised, then its twins: a site keeps one form of
+/// them.
 fn spellings(url: &Url) -> Vec<Url> {
     let mut all = identities(url);
-    let Some(plain) = all.first().cloned() else { return all };
+    let Some(plain) = all.last().cloned() else { return all };
     let Some(host) = plain.domain().map(str::to_owned) else { return all };
     if plain.port().is_some() {
         return all;

@@ -21,6 +21,11 @@ const PAGE: u32 = 1_000;
 /// Hosts looked at for a peek.
 const PEEK_HOSTS: u32 = 1_000;
 
+/// Of the rows of `queue` those that leases do not pass over: a site that is paused,
+/// or has left the configuration, keeps its rows.
+const LEASED: &str =
+    "(q.site_id IS NULL OR q.site_id NOT IN (SELECT id FROM sites WHERE state <> 0))";
+
 /// The text of a URL.
 pub(super) fn url_text(conn: &Connection, id: UrlId) -> Result<Option<String>, StoreError> {
     conn.prepare_cached(
@@ -82,17 +87,18 @@ fn one_queue(
             .and_then(|mut query| query.query_row([crawl], |row| row.get(0)))
             .map_err(engine)
     };
-    let next = optional("SELECT min(due_s) FROM turns WHERE crawl_id = ?1 AND queued > 0")?;
     let oldest = optional("SELECT min(leased_at) FROM leases WHERE crawl_id = ?1")?;
-    let (due, oldest_due): (i64, Option<i64>) = conn
-        .prepare_cached(
-            "SELECT count(*), min(due_s) FROM queue WHERE crawl_id = ?1 AND due_s <= ?2",
-        )
+    let (due, next): (i64, Option<i64>) = conn
+        .prepare_cached(&format!(
+            "SELECT count(*) FILTER (WHERE q.due_s <= ?2), min(q.due_s) FROM queue q
+             WHERE q.crawl_id = ?1 AND {LEASED}"
+        ))
         .and_then(|mut query| {
             query.query_row(params![crawl, now_s], |row| Ok((row.get(0)?, row.get(1)?)))
         })
         .map_err(engine)?;
     let due = due.unsigned_abs();
+    let oldest_due = next.filter(|due| *due <= now_s);
     Ok(QueueView {
         crawl: name,
         paused,
@@ -174,7 +180,9 @@ fn peek_host(
          FROM queue q JOIN urls u ON u.id = q.url_id /*pg: AND u.part = q.part */
          LEFT JOIN sites n ON n.id = u.site_id
          LEFT JOIN feedback f ON f.url_id = u.id /*pg: AND f.part = u.part */
-         WHERE q.crawl_id = ?1 AND q.host_id = ?2 /*pg: AND q.part = (?2 & 255) */ AND q.due_s {range} ?3 ORDER BY {order} LIMIT ?4"
+         WHERE q.crawl_id = ?1 AND q.host_id = ?2 /*pg: AND q.part = (?2 & 255) */ AND q.due_s {range} ?3
+             AND {LEASED}
+         ORDER BY {order} LIMIT ?4"
     );
     let mut query = conn.prepare_cached(&sql).map_err(engine)?;
     query

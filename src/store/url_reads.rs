@@ -284,7 +284,7 @@ pub(super) fn url(
     for spelling in spellings(url) {
         for crawl in &crawls {
             if let Some(id) = find(conn, seed, *crawl, &spelling)? {
-                return view(conn, id, policy, now);
+                return view(conn, id, policy, now).map(|(view, _)| view);
             }
         }
     }
@@ -356,12 +356,14 @@ fn all_crawls(conn: &Connection) -> Result<Vec<CrawlId>, StoreError> {
     query.query_map((), |row| Ok(CrawlId(row.get(0)?))).and_then(Iterator::collect).map_err(engine)
 }
 
+/// Everything known of the URL of a row, and how many bytes of it are what sources
+/// say of its images, videos, news and alternates.
 pub(super) fn view(
     conn: &Connection,
     id: UrlId,
     policy: &Policy,
     now: Timestamp,
-) -> Result<UrlView, StoreError> {
+) -> Result<(UrlView, usize), StoreError> {
     let mut view = conn
         .prepare_cached(
             "SELECT u.id, h.authority, u.path, u.raw, c.name, n.name, u.listed, u.first_seen_s,
@@ -378,10 +380,11 @@ pub(super) fn view(
         .and_then(|mut query| query.query_row([id.0], read_view))
         .map_err(engine)?;
     view.sources = sources_of(conn, id)?;
-    view.extensions = extensions::of_url(conn, id)?.0;
+    let (said, bytes) = extensions::of_url(conn, id)?;
+    view.extensions = said;
     view.why = why(&view, now);
     explain::explain(conn, policy, &mut view, now)?;
-    Ok(view)
+    Ok((view, bytes))
 }
 
 fn read_view(row: &Row<'_>) -> sql::Result<UrlView> {

@@ -66,8 +66,11 @@ fn whatever_a_read_was_called_what_it_found_is_counted_and_only_failures_are_fai
         ("throttled", 1),
     ] {
         let conn = table(&[(1, 0, result, 3)]);
-        conn.execute("UPDATE polls SET counts = replace(counts, '\"removed\":0', '\"removed\":4')", ())
-            .expect("a removal");
+        conn.execute(
+            "UPDATE polls SET counts = replace(counts, '\"removed\":0', '\"removed\":4')",
+            (),
+        )
+        .expect("a removal");
         let mut tides = Tides::default();
         read_on(&conn, &mut tides);
         let expected = Tide { polls: 1, failed, new: 3, changed: 2, removed: 4 };

@@ -205,7 +205,9 @@ async fn a_page_of_urls_ends_where_sources_say_too_much_of_them_and_goes_on_ther
             break;
         }
         let data = json!({ "images": [{ "caption": "x".repeat(MIB) }] }).to_string();
-        queue.apply(Effect::Extensions { url, said: Some(Said { data, marks: Marks::default() }) }).await;
+        queue
+            .apply(Effect::Extensions { url, said: Some(Said { data, marks: Marks::default() }) })
+            .await;
     }
     let daemon = QueueDaemon::over(queue, Clock::manual(START.parse().unwrap())).await;
     let (mut found, mut pages, mut cursor) = (Vec::new(), Vec::new(), String::new());

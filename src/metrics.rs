@@ -288,13 +288,10 @@ impl Metrics {
         }
     }
 
-    /// Leases were settled. Only those that counted are; an outcome left to
-    /// the content hash is `by-hash`.
-    pub fn settled(&self, results: impl Iterator<Item = (Option<Outcome>, TokenResult)>) {
-        for (outcome, _) in results.filter(|(_, result)| *result == TokenResult::Ok) {
-            let word = outcome.map_or("by-hash", Outcome::as_str);
-            self.settlements.get_or_create(&[("outcome", word)]).inc();
-        }
+    /// A lease was settled; an outcome left to the content hash is `by-hash`.
+    pub fn settled(&self, outcome: Option<Outcome>) {
+        let word = outcome.map_or("by-hash", Outcome::as_str);
+        self.settlements.get_or_create(&[("outcome", word)]).inc();
     }
 
     /// A call was answered with these results.

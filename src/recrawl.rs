@@ -38,7 +38,7 @@ const EXPIRY_BACKOFF: Duration = Duration::from_secs(10);
 /// Longest pause after a lease that expired.
 const EXPIRY_BACKOFF_MAX: Duration = Duration::from_secs(3600);
 /// Gone this often in a row parks a URL: the first may be a mishap.
-const GONE_PARKS: u32 = 2;
+pub const GONE_PARKS: u32 = 2;
 /// A URL that was reported gone once is looked at again after this.
 const GONE_AGAIN: Duration = Duration::from_secs(24 * 3600);
 /// A fetcher that was not let in tries again no sooner.

@@ -96,7 +96,6 @@ impl<'a> Settler<'a> {
     async fn take(&self, mut report: Report) -> AckKind {
         let Egress { store, metrics, unsettled, .. } = self.egress;
         let settlements = std::mem::take(&mut report.settlements);
-        let outcomes: Vec<_> = settlements.iter().map(|settlement| settlement.outcome).collect();
         let tokens: Vec<_> = settlements.iter().map(|settlement| settlement.token).collect();
         let said = if settlements.is_empty() {
             Vec::new()
@@ -111,7 +110,7 @@ impl<'a> Settler<'a> {
         };
         unsettled.remove(tokens.into_iter());
         metrics.egress_unsettled(WORKER, unsettled.len());
-        metrics.egressed(Egressed::Result, report.settled(metrics, &outcomes, said));
+        metrics.egressed(Egressed::Result, report.settled(metrics, said));
         AckKind::Ack
     }
 }

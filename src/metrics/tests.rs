@@ -66,16 +66,13 @@ fn a_poll_counts_its_result_its_bytes_and_its_changes() {
 }
 
 #[test]
-fn only_settlements_that_counted_are_counted() {
+fn settlements_are_counted_by_outcome_and_tokens_by_result() {
     let metrics = Metrics::new();
     metrics.leased([Reason::New, Reason::New].into_iter());
-    let results = [
-        (Some(Outcome::Changed), TokenResult::Ok),
-        (Some(Outcome::Changed), TokenResult::Stale),
-        (None, TokenResult::Ok),
-    ];
-    metrics.settled(results.into_iter());
-    metrics.tokens(TokenCall::Settle, results.into_iter().map(|(_, result)| result));
+    metrics.settled(Some(Outcome::Changed));
+    metrics.settled(None);
+    let results = [TokenResult::Ok, TokenResult::Stale, TokenResult::Ok];
+    metrics.tokens(TokenCall::Settle, results.into_iter());
     metrics.expired(3, 1);
     metrics.dead_lettered(1);
     metrics.commit_done(Duration::from_millis(2), 8);

@@ -292,14 +292,6 @@ impl Poller {
             let place = crate::log::redact(&place);
             next.why = format!("{}; it has moved for good and is asked at {place}", next.why);
         }
-        self.metrics.poll_done(&PollFigures {
-            result: ended.result,
-            took,
-            wire_bytes,
-            body_bytes,
-            entries,
-            counts,
-        });
         let failed = ended.failed();
         let kept = self
             .store
@@ -320,7 +312,16 @@ impl Poller {
                 kept,
             })
             .await?;
-        // Not before it has happened: who reads of it may ask for it.
+        // Not before it has happened: what is refused is polled again, and who reads
+        // of it may ask for it.
+        self.metrics.poll_done(&PollFigures {
+            result: ended.result,
+            took,
+            wire_bytes,
+            body_bytes,
+            entries,
+            counts,
+        });
         Self::log(target, &ended, &next, &counts, http_status, wire_bytes, entries, took);
         Ok(kept)
     }

@@ -43,8 +43,11 @@ pub(crate) async fn lease(
     Ok(Json(answer))
 }
 
-/// Counts what was leased, whoever it goes to.
+/// Counts what was leased, whoever it goes to, and not again what is given again.
 pub(super) fn count(metrics: &Metrics, crawl: &str, batch: &LeaseBatch) {
+    if batch.is_again {
+        return;
+    }
     metrics.leased(batch.urls.iter().map(|leased| leased.reason));
     let waits = batch.urls.iter().filter_map(waited);
     metrics.came(Way::SeenToLeased, crawl, waits);
@@ -101,13 +104,11 @@ pub(crate) async fn settle(
     Payload { value: body, held: _held }: Payload<SettleBody, LARGE_BODY>,
 ) -> Result<Json<TokensAnswer>, Problem> {
     let (tokens, settlements) = body.check()?;
-    let outcomes: Vec<_> = settlements.iter().map(|settlement| settlement.outcome).collect();
     let results = if settlements.is_empty() {
         Vec::new()
     } else {
         context.state.store.settle(settlements).await?
     };
-    context.state.metrics.settled(outcomes.into_iter().zip(results.iter().copied()));
     Ok(Json(counted(&context, TokenCall::Settle, tokens.answer(results))))
 }
 

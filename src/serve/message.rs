@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use super::lease::count;
 use super::wire::queue::{LeasedUrl, SettleBody, Tokens};
 use crate::metrics::{Metrics, TokenCall};
-use crate::model::Outcome;
 use crate::queue::{LeaseBatch, Leased, Settlement, TokenResult};
 
 /// A lease as JSON.
@@ -46,13 +45,7 @@ impl Report {
     }
 
     /// Counts as a settle of the API is counted; says how many results there were.
-    pub fn settled(
-        self,
-        metrics: &Metrics,
-        outcomes: &[Option<Outcome>],
-        said: Vec<TokenResult>,
-    ) -> u64 {
-        metrics.settled(outcomes.iter().copied().zip(said.iter().copied()));
+    pub fn settled(self, metrics: &Metrics, said: Vec<TokenResult>) -> u64 {
         let answer = self.tokens.answer(said);
         metrics.tokens(TokenCall::Settle, answer.results());
         answer.results().count() as u64

@@ -81,7 +81,12 @@ impl Store {
             match known {
                 Some(Ok(counted)) if counted.orders >= orders => {
                     if counted.is_small() {
-                        return Ok(self.count().await?.view.clone());
+                        let counted = self.count().await?;
+                        if !counted.is_small() {
+                            // It has grown: who asks next gets this one.
+                            figures.last.send_replace(Some(Ok(counted.clone())));
+                        }
+                        return Ok(counted.view.clone());
                     }
                     if counted.is_old(self.inner.clock.steady()) {
                         self.count_aside();
@@ -198,6 +203,15 @@ mod tests {
         assert_eq!(world.urls().await, 60_000);
         next.changed().await.unwrap();
         assert_eq!(world.urls().await, 70_000);
+    }
+
+    #[tokio::test]
+    async fn a_store_that_grew_is_counted_no_more_often_than_any_of_its_size() {
+        let world = world();
+        for (urls, seen) in [(10, 10), (60_000, 60_000), (70_000, 60_000)] {
+            world.set_urls(urls);
+            assert_eq!(world.urls().await, seen);
+        }
     }
 
     #[tokio::test]

@@ -27,7 +27,7 @@ fn sum(replies: impl IntoIterator<Item = Reply>) -> Result<u64, StoreError> {
 
 /// The partition of a URL that someone wrote; of what is none any.
 fn partition_of_text(url: &str) -> i64 {
-    let spelled = Url::parse(url).ok().and_then(|url| identities(&url).into_iter().next());
+    let spelled = Url::parse(url).ok().and_then(|url| identities(&url).pop());
     spelled.map_or(0, |url| partition(&authority(&url)))
 }
 

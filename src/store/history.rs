@@ -20,6 +20,9 @@ use crate::model::{CrawlId, Outcome, Reason, UrlId};
 use crate::queue::{Settlement, Token};
 use crate::recrawl::{self, Fate};
 
+/// Text of extensions after which a page of URLs ends.
+const MAX_SAID_BYTES: usize = 8 * 1024 * 1024;
+
 /// One fetch of the past.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct PastFetch {
@@ -166,7 +169,8 @@ fn report(fetch: &PastFetch, url: UrlId) -> Settlement {
     }
 }
 
-/// All that is known of the URLs after a row, in the order of their rows.
+/// All that is known of the URLs after a row, in the order of their rows. A page
+/// ends early where sources say more of its URLs than is held at once.
 pub(super) fn urls(
     conn: &Connection,
     policy: &Policy,
@@ -185,7 +189,15 @@ pub(super) fn urls(
                 .and_then(Iterator::collect)
         })
         .map_err(engine)?;
-    let next = ids.last().copied().filter(|_| ids.len() == limit as usize);
-    let views = ids.into_iter().map(|id| url_reads::view(conn, UrlId(id), policy, now));
-    Ok(Page { items: views.collect::<Result<_, _>>()?, next })
+    let last = ids.last().copied().filter(|_| ids.len() == limit as usize);
+    let (mut items, mut total) = (Vec::with_capacity(ids.len()), 0);
+    for id in ids {
+        let (view, bytes) = url_reads::view(conn, UrlId(id), policy, now)?;
+        items.push(view);
+        total += bytes;
+        if total > MAX_SAID_BYTES {
+            return Ok(Page { items, next: Some(id) });
+        }
+    }
+    Ok(Page { items, next: last })
 }

@@ -7,6 +7,8 @@ use super::hosts::page_text;
 use super::rows::{UrlRow, held};
 use super::state::State;
 use super::{StoreError, engine};
+use crate::config::Steps;
+use crate::config::glob::ParamSet;
 use crate::model::{CrawlId, Reason, UrlId};
 
 /// URLs named in one call at most.
@@ -69,7 +71,11 @@ impl State {
         prefix: bool,
     ) -> Result<u64, StoreError> {
         let crawl = self.known_crawl(crawl)?;
-        let pattern = respell(pattern)?;
+        let row = if prefix { None } else { self.named_row(crawl, pattern)? };
+        let pattern = match &row {
+            Some(row) => page_text(&self.host(row.host)?.authority, &row.path),
+            None => respell(pattern, prefix)?,
+        };
         let now = self.now_ms();
         self.conn
             .execute(
@@ -79,13 +85,7 @@ impl State {
             )
             .map_err(engine)?;
         self.read_blocks()?;
-        if prefix {
-            return Ok(0);
-        }
-        let Some(row) = self.named_row(crawl, &pattern)? else { return Ok(0) };
-        if !row.is_queued() {
-            return Ok(0);
-        }
+        let Some(row) = row.filter(UrlRow::is_queued) else { return Ok(0) };
         self.place_url(&row, held::BLOCKED, row.reason, row.band, row.due_s, row.attempt)?;
         Ok(1)
     }
@@ -99,14 +99,26 @@ impl State {
         prefix: bool,
     ) -> Result<bool, StoreError> {
         let crawl = self.known_crawl(crawl)?;
-        let pattern = respell(pattern)?;
-        let lifted = self
-            .conn
-            .execute(
-                "DELETE FROM blocks WHERE crawl_id = ?1 AND pattern = ?2 AND prefix = ?3",
-                params![crawl.0, pattern, prefix],
-            )
-            .map_err(engine)?;
+        let url = parse(pattern)?;
+        // As it stands, whether or not there is such a row by now; as another
+        // spelling only where that is no page of its own.
+        let row = if prefix { None } else { self.find_normalised(crawl, &url)? };
+        let other = match row {
+            Some(row) => page_text(&self.host(row.host)?.authority, &row.path),
+            None => respell(pattern, prefix)?,
+        };
+        let mut lifted = 0;
+        for text in [url.as_str(), &other] {
+            if lifted == 0 {
+                lifted = self
+                    .conn
+                    .execute(
+                        "DELETE FROM blocks WHERE crawl_id = ?1 AND pattern = ?2 AND prefix = ?3",
+                        params![crawl.0, text, prefix],
+                    )
+                    .map_err(engine)?;
+            }
+        }
         self.read_blocks()?;
         Ok(lifted > 0)
     }
@@ -209,20 +221,24 @@ impl State {
     }
 
     fn named_row(&mut self, crawl: CrawlId, url: &str) -> Result<Option<UrlRow>, StoreError> {
-        let url = Url::parse(url)
-            .map_err(|e| StoreError::Refused(format!("{url:?} is not an absolute URL: {e}")))?;
-        let row = self.find_normalised(crawl, &url)?;
+        let row = self.find_normalised(crawl, &parse(url)?)?;
         row.as_ref().map_or(Ok(()), |row| self.must_own(row.host.0))?;
         Ok(row)
     }
 }
 
-/// A pattern as the gate compares it: the normalised text of a URL.
-fn respell(pattern: &str) -> Result<String, StoreError> {
-    let mut url = Url::parse(pattern)
-        .map_err(|e| StoreError::Refused(format!("{pattern:?} is not an absolute URL: {e}")))?;
-    let strip = crate::config::glob::ParamSet::default();
-    crate::url::normalise(&mut url, crate::config::Steps::default(), &strip)
+fn parse(text: &str) -> Result<Url, StoreError> {
+    Url::parse(text)
+        .map_err(|e| StoreError::Refused(format!("{text:?} is not an absolute URL: {e}")))
+}
+
+/// A pattern as the gate compares it where no row has its text: the normalised
+/// text of a URL. A prefix keeps its end, without which it would hold more.
+fn respell(pattern: &str, prefix: bool) -> Result<String, StoreError> {
+    let mut url = parse(pattern)?;
+    let all = Steps::default();
+    let steps = if prefix { Steps { fragment: false, empty_query: false, ..all } } else { all };
+    crate::url::normalise(&mut url, steps, &ParamSet::default())
         .map_err(|_| StoreError::Refused(format!("{pattern:?} is not a URL of the web")))?;
     Ok(url.into())
 }

@@ -142,6 +142,7 @@ impl State {
             });
         }
         self.end_lease(row, lease, End::Settled, fate, Some(band))?;
+        self.metrics.settled(settlement.outcome);
         Ok(TokenResult::Ok)
     }
 

@@ -185,17 +185,19 @@ fn sums(
     to: i64,
     since: i64,
 ) -> Result<Vec<(i64, Tide)>, StoreError> {
-    // Only a poll that read a document has counts worth the parsing.
+    // Only where a document was read, or absences were counted without, are there
+    // counts worth the parsing.
     let mut query = conn
         .prepare_cached(
             "SELECT at / 3600000 AS hour, count(*),
-                 sum(CASE WHEN result IN ('changed', 'unchanged', 'not-modified') THEN 0 ELSE 1 END),
-                 sum(CAST(counts /*pg: ::jsonb */ ->> 'new' AS BIGINT)) FILTER (WHERE result IN ('changed', 'incomplete')),
+                 sum(CASE WHEN result IN ('changed', 'unchanged', 'not-modified', 'incomplete', 'pushed')
+                     THEN 0 ELSE 1 END),
+                 sum(CAST(counts /*pg: ::jsonb */ ->> 'new' AS BIGINT)) FILTER (WHERE generation IS NOT NULL),
                  sum(CAST(counts /*pg: ::jsonb */ ->> 'changed' AS BIGINT)
                      + CAST(counts /*pg: ::jsonb */ ->> 'touched' AS BIGINT))
-                     FILTER (WHERE result IN ('changed', 'incomplete')),
+                     FILTER (WHERE generation IS NOT NULL),
                  sum(CAST(counts /*pg: ::jsonb */ ->> 'removed' AS BIGINT))
-                     FILTER (WHERE result IN ('changed', 'incomplete'))
+                     FILTER (WHERE generation IS NOT NULL)
              FROM polls WHERE id > ?1 AND id <= ?2 AND at >= ?3 GROUP BY hour",
         )
         .map_err(engine)?;

@@ -14,12 +14,18 @@ use super::{StoreError, engine, explain, extensions, timestamp};
 use crate::diff::snapshot::EntryHints;
 use crate::model::extension::Extensions;
 use crate::model::{CrawlId, Outcome, Priority, Reason, SourceId, UrlId};
+use crate::recrawl::GONE_PARKS;
 use crate::url::{authority, identities};
 
 /// Most rows of one page.
 const PAGE: u32 = 1_000;
 /// Hosts looked at for a peek.
 const PEEK_HOSTS: u32 = 1_000;
+
+/// Of the rows of `queue` those that leases do not pass over: a site that is paused,
+/// or has left the configuration, keeps its rows.
+const LEASED: &str =
+    "(q.site_id IS NULL OR q.site_id NOT IN (SELECT id FROM sites WHERE state <> 0))";
 
 /// The text of a URL.
 pub(super) fn url_text(conn: &Connection, id: UrlId) -> Result<Option<String>, StoreError> {
@@ -82,17 +88,18 @@ fn one_queue(
             .and_then(|mut query| query.query_row([crawl], |row| row.get(0)))
             .map_err(engine)
     };
-    let next = optional("SELECT min(due_s) FROM turns WHERE crawl_id = ?1 AND queued > 0")?;
     let oldest = optional("SELECT min(leased_at) FROM leases WHERE crawl_id = ?1")?;
-    let (due, oldest_due): (i64, Option<i64>) = conn
-        .prepare_cached(
-            "SELECT count(*), min(due_s) FROM queue WHERE crawl_id = ?1 AND due_s <= ?2",
-        )
+    let (due, next): (i64, Option<i64>) = conn
+        .prepare_cached(&format!(
+            "SELECT count(*) FILTER (WHERE q.due_s <= ?2), min(q.due_s) FROM queue q
+             WHERE q.crawl_id = ?1 AND {LEASED}"
+        ))
         .and_then(|mut query| {
             query.query_row(params![crawl, now_s], |row| Ok((row.get(0)?, row.get(1)?)))
         })
         .map_err(engine)?;
     let due = due.unsigned_abs();
+    let oldest_due = next.filter(|due| *due <= now_s);
     Ok(QueueView {
         crawl: name,
         paused,
@@ -174,7 +181,9 @@ fn peek_host(
          FROM queue q JOIN urls u ON u.id = q.url_id /*pg: AND u.part = q.part */
          LEFT JOIN sites n ON n.id = u.site_id
          LEFT JOIN feedback f ON f.url_id = u.id /*pg: AND f.part = u.part */
-         WHERE q.crawl_id = ?1 AND q.host_id = ?2 /*pg: AND q.part = (?2 & 255) */ AND q.due_s {range} ?3 ORDER BY {order} LIMIT ?4"
+         WHERE q.crawl_id = ?1 AND q.host_id = ?2 /*pg: AND q.part = (?2 & 255) */ AND q.due_s {range} ?3
+             AND {LEASED}
+         ORDER BY {order} LIMIT ?4"
     );
     let mut query = conn.prepare_cached(&sql).map_err(engine)?;
     query
@@ -276,17 +285,18 @@ pub(super) fn url(
     for spelling in spellings(url) {
         for crawl in &crawls {
             if let Some(id) = find(conn, seed, *crawl, &spelling)? {
-                return view(conn, id, policy, now);
+                return view(conn, id, policy, now).map(|(view, _)| view);
             }
         }
     }
     Err(StoreError::NotFound(format!("{url} is not known: no source of this store has listed it")))
 }
 
-/// The URL normalised, then its twins: a site keeps one form of them.
+/// The URL as it stands and normalised, then its twins: a site keeps one form of
+/// them.
 fn spellings(url: &Url) -> Vec<Url> {
     let mut all = identities(url);
-    let Some(plain) = all.first().cloned() else { return all };
+    let Some(plain) = all.last().cloned() else { return all };
     let Some(host) = plain.domain().map(str::to_owned) else { return all };
     if plain.port().is_some() {
         return all;
@@ -347,35 +357,48 @@ fn all_crawls(conn: &Connection) -> Result<Vec<CrawlId>, StoreError> {
     query.query_map((), |row| Ok(CrawlId(row.get(0)?))).and_then(Iterator::collect).map_err(engine)
 }
 
+/// Everything known of the URL of a row, and how many bytes of it are what sources
+/// say of its images, videos, news and alternates.
 pub(super) fn view(
     conn: &Connection,
     id: UrlId,
     policy: &Policy,
     now: Timestamp,
-) -> Result<UrlView, StoreError> {
-    let mut view = conn
+) -> Result<(UrlView, usize), StoreError> {
+    let (mut view, ends) = conn
         .prepare_cached(
             "SELECT u.id, h.authority, u.path, u.raw, c.name, n.name, u.listed, u.first_seen_s,
                  u.lastmod_s, u.lastmod_precision, u.hints, coalesce(f.reason, u.reason),
                  coalesce(f.due_s, u.first_seen_s), coalesce(f.attempt, 0), coalesce(f.state, 0),
                  l.expires_at, l.worker, l.url_id IS NOT NULL, l.reason, u.kind, u.expires_s,
-                 u.fresh_s, f.record
+                 u.fresh_s, f.record, p.completed
              FROM urls u JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
              JOIN crawls c ON c.id = u.crawl_id LEFT JOIN sites n ON n.id = u.site_id
              LEFT JOIN feedback f ON f.url_id = u.id /*pg: AND f.part = u.part */
              LEFT JOIN leases l ON l.url_id = u.id /*pg: AND l.part = u.part */
+             LEFT JOIN frontier_urls p ON p.url_id = u.id /*pg: AND p.part = u.part */
              WHERE u.id = ?1 /*pg: AND u.part = (?1 & 255) */",
         )
         .and_then(|mut query| query.query_row([id.0], read_view))
         .map_err(engine)?;
     view.sources = sources_of(conn, id)?;
-    view.extensions = extensions::of_url(conn, id)?.0;
-    view.why = why(&view, now);
+    let (said, bytes) = extensions::of_url(conn, id)?;
+    view.extensions = said;
+    view.why = why(&view, ends, now);
     explain::explain(conn, policy, &mut view, now)?;
-    Ok(view)
+    Ok((view, bytes))
 }
 
-fn read_view(row: &Row<'_>) -> sql::Result<UrlView> {
+/// What ends the fetching of a URL and no field of its view says.
+#[derive(Debug, Clone, Copy)]
+struct Ends {
+    /// A client of the frontier wants it never again.
+    is_completed: bool,
+    /// It was reported gone often enough to be believed.
+    is_gone: bool,
+}
+
+fn read_view(row: &Row<'_>) -> sql::Result<(UrlView, Ends)> {
     let host: String = row.get(1)?;
     let path: String = row.get(2)?;
     let hints = EntryHints::from_bits(row.get(10)?).unwrap_or_default();
@@ -396,7 +419,11 @@ fn read_view(row: &Row<'_>) -> sql::Result<UrlView> {
     };
     let record = row.get_ref(22)?.as_blob_or_null()?.map_or_else(Record::default, Record::unpack);
     let fetched = record.fetched.as_ref();
-    Ok(UrlView {
+    let ends = Ends {
+        is_completed: row.get::<Option<bool>>(23)?.unwrap_or(false),
+        is_gone: record.gone >= GONE_PARKS,
+    };
+    let view = UrlView {
         id: UrlId(row.get(0)?),
         url: page_text(&host, &path),
         raw: row.get(3)?,
@@ -429,14 +456,15 @@ fn read_view(row: &Row<'_>) -> sql::Result<UrlView> {
         fresh_until: second(21)?,
         why: String::new(),
         learned: None,
-    })
+    };
+    Ok((view, ends))
 }
 
 fn sources_of(conn: &Connection, id: UrlId) -> Result<Vec<(SourceId, String)>, StoreError> {
     let mut query = conn
         .prepare_cached(
             "SELECT s.id, s.url FROM sources s WHERE s.id = (SELECT source_id FROM urls
-                 WHERE id = ?1 /*pg: AND part = (?1 & 255) */)
+                 WHERE id = ?1 /*pg: AND part = (?1 & 255) */ AND listed = 1)
              UNION ALL
              SELECT s.id, s.url FROM url_sources x JOIN sources s ON s.id = x.source_id
                  /*pg: AND s.part = (x.source_id & 255) */
@@ -450,7 +478,7 @@ fn sources_of(conn: &Connection, id: UrlId) -> Result<Vec<(SourceId, String)>, S
 }
 
 /// Why a URL is due when it is, in one plain sentence.
-fn why(view: &UrlView, now: Timestamp) -> String {
+fn why(view: &UrlView, ends: Ends, now: Timestamp) -> String {
     let held = match view.state {
         UrlState::Leased => {
             let worker = view.worker.as_deref().unwrap_or("a fetcher");
@@ -459,10 +487,14 @@ fn why(view: &UrlView, now: Timestamp) -> String {
             });
             return format!("with {worker}{left}; it is due again once that is settled or expires");
         }
+        UrlState::Parked if ends.is_completed => {
+            "not due: it is complete, as was told over URLFrontier; a report with a date there, or a \
+             source that says that it changed, brings it back"
+        }
         UrlState::Parked if view.outcome == Some(Outcome::Redirected) => {
             "not due: it redirects to a listed URL, which stands for it"
         }
-        UrlState::Parked if view.listed && view.expires_at.is_some() => {
+        UrlState::Parked if view.listed && view.expires_at.is_some() && !ends.is_gone => {
             return expired(view.expires_at.unwrap_or(now), now);
         }
         UrlState::Parked if view.outcome == Some(Outcome::Gone) => {

@@ -36,7 +36,7 @@ pub struct QueueView {
     pub paused: bool,
     /// URLs in the queue, due or not.
     pub queued: u64,
-    /// Of these, due now.
+    /// Of these, due now; what a lease passes over for its site is not.
     pub due: u64,
     /// Leased now.
     pub leased: u64,
@@ -50,7 +50,7 @@ pub struct QueueView {
     pub forbidden: u64,
     /// Hosts with anything queued.
     pub hosts: u64,
-    /// When the earliest queued URL is due.
+    /// When the earliest of those that leases do not pass over is due.
     pub next_due_at: Option<Timestamp>,
     /// Since when the oldest due URL is due.
     pub oldest_due_at: Option<Timestamp>,

@@ -11,6 +11,7 @@ mod order;
 mod outcomes;
 mod robots;
 mod sources;
+mod spellings;
 mod start;
 mod tokens;
 mod turns;

@@ -16,7 +16,6 @@ use super::proto::ack_message::Status as Ack;
 use super::proto::{AckMessage, BatchAck, DiscoveredBatch, UrlItem};
 use super::words::{ack_id, discovered_of, put_of};
 use super::{Answers, Frontier, answers, hand};
-use crate::queue::TokenResult;
 use crate::store::StoreError;
 use crate::store::frontier::{MAX_PUT, Put, Taken};
 
@@ -130,16 +129,8 @@ impl Frontier {
             tracing::warn!("pushed URLs are refused: the disk is nearly full");
             return vec![Ack::Fail; count];
         }
-        let known: Vec<_> =
-            puts.iter().map(|put| put.known.as_ref().map(|known| known.outcome)).collect();
         match self.store.frontier_put(puts).await {
-            Ok(taken) => {
-                let settled = known.into_iter().zip(&taken).filter_map(|(known, taken)| {
-                    (*taken == Taken::Ok).then_some((known?, TokenResult::Ok))
-                });
-                self.metrics.settled(settled);
-                taken.into_iter().map(ack_of).collect()
-            }
+            Ok(taken) => taken.into_iter().map(ack_of).collect(),
             Err(error) => {
                 match error {
                     StoreError::Busy

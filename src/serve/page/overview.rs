@@ -50,6 +50,8 @@ pub(super) struct Shown {
     pub(super) polls: Vec<PollView>,
     /// Those that are no source, and whether there are more.
     pub(super) pending: (usize, bool),
+    /// When all but the status was read, which may be older.
+    pub(super) now: Timestamp,
 }
 
 /// `GET /`
@@ -78,6 +80,8 @@ pub(crate) async fn page(
         judged: store.judged_hosts(SHOWN).await?,
         polls: store.last_polls(LAST_POLLS).await?,
         pending: (pending.items.len(), pending.next.is_some()),
+        // After all reads: nothing that they found is yet to come.
+        now: store.now(),
     };
     let refresh = look.refresh.map(|seconds| seconds.clamp(5, 3_600));
     let sheet = Sheet { refresh, ..Sheet::new("sitemapd", "/", &look) };
@@ -111,7 +115,7 @@ pub(super) fn render(shown: &Shown, refresh: Option<u32>) -> Markup {
             }
         }
         h2 { "The last 7 days" }
-        (charts(&shown.tides, status.now))
+        (charts(&shown.tides, shown.now))
         p.quiet { "In 24 hours: URLs " (counts(&status.changes_24h)) "." }
         h2 { "Queue" }
         (queues(&status.queues, status.now))
@@ -120,16 +124,16 @@ pub(super) fn render(shown: &Shown, refresh: Option<u32>) -> Markup {
             (nodes_table(&status.nodes, status.now))
         }
         h2 { "Failing sources" }
-        (failing_table(&shown.failing, status.now))
+        (failing_table(&shown.failing, shown.now))
         @if status.sources_failing > shown.failing.len() as u64 {
             p { a href="/failing" { "All " (grouped(status.sources_failing)) " that fail" } }
         }
         h2 { "Whose lastmod is believed" }
         (judged(&shown.judged))
         h2 { "Last polls" }
-        (polls_table(&shown.polls, status.now))
+        (polls_table(&shown.polls, shown.now))
         h2 { "Sites" }
-        (sites_table(&shown.sites, status.now))
+        (sites_table(&shown.sites, shown.now))
         @if status.sites > shown.sites.len() as u64 {
             p { a href="/sites" { "All " (grouped(status.sites)) " sites" } }
         }

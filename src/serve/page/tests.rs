@@ -103,6 +103,7 @@ fn shown(text: &str, url: &str) -> Shown {
         judged: Judged { hosts: vec![host], doubted: 1, ..Judged::default() },
         polls: vec![poll(news), poll(Counts::default())],
         pending: (2, false),
+        now: status(text).now,
     }
 }
 
@@ -155,6 +156,22 @@ fn a_person_sees_what_matters_in_words() {
         "URLs discovered",
     ] {
         assert!(html.contains(part), "{part} is not in {html}");
+    }
+}
+
+#[test]
+fn what_was_read_after_an_older_count_is_not_yet_to_come() {
+    let url = "https://example.org/";
+    let mut shown = shown("site", url);
+    shown.now = at("2026-11-21T08:30:40Z");
+    shown.polls[0].at = at("2026-11-21T08:30:31Z");
+    shown.sites[0].last_poll_at = Some(at("2026-11-21T08:30:32Z"));
+    shown.failing[0].next_poll_at = Some(at("2026-11-21T08:30:50Z"));
+    let html = render(&shown, None).into_string();
+    for (part, is_said) in
+        [("9s ago", true), ("8s ago", true), ("in 10s", true), ("in 31s", false), ("in 32s", false)]
+    {
+        assert_eq!(html.contains(part), is_said, "{part} in {html}");
     }
 }
 

@@ -37,7 +37,8 @@ const SIGNATURE: &str = "urlfrontier";
 
 /// Where a URL is, or would be.
 pub(super) struct Spot {
-    pub(super) url: Url,
+    /// As a site may list it that tells spellings apart.
+    pub(super) listed: Url,
     pub(super) authority: String,
     pub(super) path: String,
 }
@@ -64,14 +65,18 @@ pub(super) fn spot_of(key: Option<&str>, text: &str) -> Option<Spot> {
     if text.len() > MAX_URL_CHARS || key.is_some_and(|key| key.chars().count() > MAX_NAME) {
         return None;
     }
-    let mut url = Url::parse(text).ok()?;
+    let mut listed = Url::parse(text).ok()?;
+    // Of one host with the place of what is pushed, and so in one partition.
+    let host = Steps { fragment: false, trailing_dot: true, escapes: false, empty_query: false };
+    normalise(&mut listed, host, &ParamSet::default()).ok()?;
+    let mut url = listed.clone();
     normalise(&mut url, Steps::default(), &ParamSet::default()).ok()?;
     let own = key.filter(|key| !key.is_empty() && url.host_str() != Some(*key));
     let (authority, path) = match own {
         Some(key) => (keyed(key), url.as_str().to_owned()),
         None => (authority(&url), url[url::Position::BeforePath..].to_owned()),
     };
-    Some(Spot { url, authority, path })
+    Some(Spot { listed, authority, path })
 }
 
 /// The partition that what a client pushes belongs to.
@@ -150,7 +155,7 @@ impl State {
 
     fn row_at(&mut self, crawl: CrawlId, spot: &Spot) -> Result<Option<UrlRow>, StoreError> {
         if !spot.authority.starts_with(super::super::hosts::KEYED) {
-            return self.find_normalised(crawl, &spot.url);
+            return self.find_normalised(crawl, &spot.listed);
         }
         let Some(host) = self.find_host(&spot.authority)? else { return Ok(None) };
         let key = url_key(self.seed, crawl, &spot.authority, &spot.path);

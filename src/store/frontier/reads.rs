@@ -193,7 +193,7 @@ pub(super) fn url_known(
     if spot.authority.starts_with(KEYED) {
         return url_at(conn, seed, crawl, &spot.authority, &spot.path);
     }
-    for spelling in identities(&spot.url) {
+    for spelling in identities(&spot.listed) {
         let path = &spelling[url::Position::BeforePath..];
         let found = url_at(conn, seed, crawl, &authority(&spelling), path)?;
         if found.is_some() {

@@ -4,6 +4,7 @@ use super::*;
 
 const NOW: &str = "2026-11-21T12:30:00Z";
 
+/// Documents that were read: id, hours ago, result, new URLs.
 fn table(polls: &[(i64, i64, &str, u64)]) -> Connection {
     let conn = Connection::Embedded(rusqlite::Connection::open_in_memory().expect("memory"));
     conn.execute_batch(include_str!("../../../schema.sql")).expect("the schema");
@@ -11,7 +12,8 @@ fn table(polls: &[(i64, i64, &str, u64)]) -> Connection {
         let at = now().as_millisecond() - hours_ago * HOUR_MS;
         let counts = format!("{{\"new\":{new},\"changed\":1,\"touched\":1,\"removed\":0}}");
         conn.execute(
-            "INSERT INTO polls (id, source_id, at, took_ms, result, counts) VALUES (?1, 1, ?2, 1, ?3, ?4)",
+            "INSERT INTO polls (id, source_id, generation, at, took_ms, result, counts)
+             VALUES (?1, 1, 1, ?2, 1, ?3, ?4)",
             params![id, at, result, counts],
         )
         .expect("a poll");
@@ -38,8 +40,9 @@ fn every_poll_of_the_week_is_counted_once_in_its_hour() {
         (1, 200, "changed", 1_000),
         (100_000, 167, "changed", 5),
         (200_000, 1, "failed", 0),
-        (200_001, 0, "unchanged", 9),
+        (200_001, 0, "unchanged", 0),
     ]);
+    conn.execute("UPDATE polls SET generation = NULL WHERE id >= 200000", ()).expect("no reads");
     let mut tides = Tides::default();
     read_on(&conn, &mut tides);
     read_on(&conn, &mut tides);
@@ -49,6 +52,30 @@ fn every_poll_of_the_week_is_counted_once_in_its_hour() {
     assert_eq!(week[166], Tide { polls: 1, failed: 1, ..Tide::default() });
     assert_eq!(week[167], Tide { polls: 1, ..Tide::default() });
     assert_eq!(tides.since(), None);
+}
+
+#[test]
+fn whatever_a_read_was_called_what_it_found_is_counted_and_only_failures_are_failed() {
+    for (result, failed) in [
+        ("changed", 0),
+        ("unchanged", 0),
+        ("not-modified", 0),
+        ("incomplete", 0),
+        ("pushed", 0),
+        ("failed", 1),
+        ("throttled", 1),
+    ] {
+        let conn = table(&[(1, 0, result, 3)]);
+        conn.execute(
+            "UPDATE polls SET counts = replace(counts, '\"removed\":0', '\"removed\":4')",
+            (),
+        )
+        .expect("a removal");
+        let mut tides = Tides::default();
+        read_on(&conn, &mut tides);
+        let expected = Tide { polls: 1, failed, new: 3, changed: 2, removed: 4 };
+        assert_eq!(tides.week(now()).last(), Some(expected), "{result}");
+    }
 }
 
 #[test]

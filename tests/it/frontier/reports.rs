@@ -30,6 +30,10 @@ async fn what_is_completed_is_never_served_again() {
         daemon.clock.advance(400 * DAY);
         assert!(client.get(9, 0).await.is_empty());
         assert_eq!(due(&mut client, "http://a.test/").await, 0);
+        for url in ["http://a.test/", "http://a.test/kept"] {
+            let why = daemon.url(url).await.why;
+            assert!(why.contains("as was told over URLFrontier"), "{why}");
+        }
         let stats = client.stats("").await;
         assert_eq!((stats.size, stats.counts["completed"]), (0, 2));
         // Until its client says otherwise.

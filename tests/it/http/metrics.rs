@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 
 use super::*;
 use crate::support::daemon::{World, sitemap};
+use crate::support::engine::is_embedded;
 use crate::support::{Origin, Reply};
 
 async fn scrape(api: SocketAddr) -> String {
@@ -42,14 +43,19 @@ async fn at_work() -> String {
     daemon.poll("/sitemap.xml").await;
     world.clock.advance(Duration::from_secs(40));
     let api = ApiClient::new(&daemon.api.to_string(), None).unwrap();
-    let leased: Value = api.post("/v1/lease", &json!({ "max": 10 })).await.unwrap();
+    // The first answers are lost on the way.
+    let ask = json!({ "max": 10, "request_id": "r" });
+    let _: Value = api.post("/v1/lease", &ask).await.unwrap();
+    let leased: Value = api.post("/v1/lease", &ask).await.unwrap();
     world.clock.advance(Duration::from_secs(4));
     let results: Vec<Value> = leased["urls"].as_array().unwrap()[1..]
         .iter()
         .map(|url| json!({ "token": url["token"], "outcome": "failed" }))
         .collect();
     assert_eq!(results.len(), 2);
-    let _: Value = api.post("/v1/settle", &json!({ "results": results })).await.unwrap();
+    for _ in 0..2 {
+        let _: Value = api.post("/v1/settle", &json!({ "results": results })).await.unwrap();
+    }
     let text = scrape(daemon.api).await;
     daemon.stop().await;
     text
@@ -73,6 +79,54 @@ async fn the_way_from_publication_to_settlement_is_timed() {
             "sitemapd_dead_letters_total 2",
         ],
     );
+}
+
+#[tokio::test]
+async fn a_call_that_is_repeated_is_work_once() {
+    let text = at_work().await;
+    assert_said(
+        &text,
+        &[
+            "sitemapd_leases_total{reason=\"new\"} 3",
+            "sitemapd_settlements_total{outcome=\"failed\"} 2",
+            "sitemapd_tokens_total{call=\"settle\",result=\"ok\"} 4",
+        ],
+    );
+}
+
+#[tokio::test]
+async fn a_poll_that_the_store_refuses_is_counted_when_it_is_kept() {
+    if !is_embedded("a poll that the store refuses") {
+        return;
+    }
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/a", "")])));
+    let world = World::new(&[&origin]);
+    let text = format!(
+        "[[site]]\nname = \"a\"\nurl = \"{base}/\"\nfeeds = []\nobey_robots = false\nhost_delay = \"0s\"\n\
+         sitemaps = [\"{base}/sitemap.xml\"]\n"
+    );
+    let daemon = world.start(&text).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.settled().await;
+    let polls = async || {
+        let text = scrape(daemon.api).await;
+        let polls = text.lines().filter(|line| line.starts_with("sitemapd_polls_total{"));
+        polls.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum::<u64>()
+    };
+    world.look().change(
+        "CREATE TRIGGER refuse BEFORE INSERT ON polls BEGIN SELECT RAISE(ABORT, 'no'); END",
+    );
+    let id = daemon.source("/sitemap.xml").await.id;
+    daemon.store.poll_source(id).await.unwrap();
+    origin.wait_for("/sitemap.xml", 3).await;
+    world.look().change("DROP TRIGGER refuse");
+    daemon.polled("/sitemap.xml", 2).await;
+    daemon.settled().await;
+    let kept = world.look().number("SELECT count(*) FROM polls");
+    assert_eq!(polls().await, kept.unsigned_abs());
+    daemon.stop().await;
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Calls that are repeated, and calls that wait.
+//! Calls that are repeated, calls that wait, and calls that ask for much.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,9 @@ use futures_util::future::select_all;
 use serde_json::{Value, json};
 use sitemapd::clock::Clock;
 use sitemapd::model::Outcome;
+use sitemapd::model::extension::Marks;
 use sitemapd::queue::LeaseRequest;
+use sitemapd::store::{Effect, Said};
 
 use crate::support::queue_daemon::{Queue, QueueDaemon, START, ask, lease_body, site};
 
@@ -189,5 +191,38 @@ async fn a_url_as_long_as_the_config_lets_it_be_is_answered_for_and_operated_on(
     assert_eq!(requeued["requeued"], 1);
     let longer = json!({ "url": format!("http://a.test/{}", "x".repeat(65_536)) });
     assert!(api.post::<Value>("/v1/queue/block", &longer).await.is_err());
+    daemon.end().await;
+}
+
+#[tokio::test]
+async fn a_page_of_urls_ends_where_sources_say_too_much_of_them_and_goes_on_there() {
+    const MIB: usize = 1 << 20;
+    let queue = Queue::simple().await;
+    let listed: Vec<_> = (0..21).map(|n| format!("http://a.test/{n}")).collect();
+    for (place, url) in queue.list_urls("a", listed.clone()).await.into_iter().enumerate() {
+        if place == 20 {
+            // Of the last one nothing is said.
+            break;
+        }
+        let data = json!({ "images": [{ "caption": "x".repeat(MIB) }] }).to_string();
+        queue
+            .apply(Effect::Extensions { url, said: Some(Said { data, marks: Marks::default() }) })
+            .await;
+    }
+    let daemon = QueueDaemon::over(queue, Clock::manual(START.parse().unwrap())).await;
+    let (mut found, mut pages, mut cursor) = (Vec::new(), Vec::new(), String::new());
+    loop {
+        let query = [("limit", "1000"), ("cursor", &cursor)];
+        let query = if cursor.is_empty() { &query[..1] } else { &query };
+        let page: Value = daemon.client().get("/v1/urls", query).await.unwrap();
+        let urls = page["urls"].as_array().unwrap();
+        assert!(page.to_string().len() < 10 * MIB);
+        pages.push(urls.len());
+        found.extend(urls.iter().map(|url| url["url"].as_str().unwrap().to_owned()));
+        let Some(next) = page["next"].as_str() else { break };
+        next.clone_into(&mut cursor);
+    }
+    assert_eq!(found, listed);
+    assert_eq!(pages, [8, 8, 5]);
     daemon.end().await;
 }

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use sitemapd::model::Outcome;
+use sitemapd::model::extension::{Expiry, Marks};
 use sitemapd::queue::{Leased, Settlement};
 use sitemapd::store::views::UrlState;
+use sitemapd::store::{Effect, Said};
 
 use crate::support::queue_daemon::{Queue, entry, report};
 
@@ -76,6 +78,26 @@ async fn a_second_gone_parks_and_a_success_between_two_does_not_count() {
     queue.clock.advance(400 * DAY);
     assert!(queue.lease(1).await.is_empty());
     assert_eq!(queue.counts().await.parked, 1);
+}
+
+#[tokio::test]
+async fn a_page_that_is_gone_says_so_whatever_end_its_videos_have() {
+    for (times, end, said) in [(2, 400 * DAY, "it is gone"), (1, HOUR, "its videos expired")] {
+        let queue = with(&[OLD]).await;
+        let url = queue.view(OLD).await.id;
+        let end = (queue.clock.now() + end).as_second();
+        let marks = Marks { expiry: Expiry::At(end), ..Marks::default() };
+        let data = "{\"videos\":[{}]}".to_owned();
+        queue.apply(Effect::Extensions { url, said: Some(Said { data, marks }) }).await;
+        for _ in 0..times {
+            let token = queue.lease_one().await.token;
+            queue.settle(token, Outcome::Gone).await;
+            queue.clock.advance(30 * DAY);
+        }
+        let view = queue.view(OLD).await;
+        assert_eq!(view.state, UrlState::Parked, "{}", view.why);
+        assert!(view.why.contains(said), "{}", view.why);
+    }
 }
 
 /// Leases everything and settles the old URL as redirected.

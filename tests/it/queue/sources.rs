@@ -25,3 +25,15 @@ async fn a_new_source_is_not_taken_for_one_that_is_gone() {
     queue.apply(Effect::Drop { url }).await;
     assert!(!queue.view(shared).await.listed, "c never listed it");
 }
+
+#[tokio::test]
+async fn what_no_source_lists_any_more_names_none() {
+    let queue = Queue::simple().await;
+    let [kept, dropped] = ["http://a.test/1", "http://a.test/2"];
+    let urls = queue.list_urls("a", [kept.to_owned(), dropped.to_owned()]).await;
+    queue.apply(Effect::Drop { url: urls[1] }).await;
+    for (url, sources) in [(kept, 1), (dropped, 0)] {
+        let view = queue.view(url).await;
+        assert_eq!((view.listed, view.sources.len()), (sources > 0, sources));
+    }
+}

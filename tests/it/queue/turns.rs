@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use sitemapd::model::Outcome;
 use sitemapd::queue::{LeaseRequest, Leased};
 
 use crate::support::queue_daemon::{Queue, ask, entry, paths, site};
@@ -133,6 +134,37 @@ async fn a_paused_site_gives_nothing_and_comes_back_when_resumed() {
     assert_eq!(batch.next_due_at, None, "nothing comes due by time alone");
     queue.store.pause_site("a".to_owned(), false).await.unwrap();
     assert_eq!(queue.lease(10).await.len(), 2);
+}
+
+#[tokio::test]
+async fn what_no_lease_gets_is_neither_due_nor_next_in_line() {
+    let text = site("a", "http://a.test/", "") + &site("b", "http://b.test/", "");
+    for is_paused in [true, false] {
+        let mut queue = Queue::open(&text).await;
+        queue.list_urls("b", (0..3).map(|n| format!("http://b.test/{n}"))).await;
+        queue.clock.advance(Duration::from_secs(3_600));
+        queue.list_urls("a", (0..2).map(|n| format!("http://a.test/{n}"))).await;
+        let since = queue.clock.now();
+        if is_paused {
+            queue.store.pause_site("b".to_owned(), true).await.unwrap();
+        } else {
+            // It has left the config, and is not forgotten yet.
+            queue.config.sites.remove("b");
+            queue = queue.reopen(Duration::ZERO).await;
+        }
+        let counts = queue.counts().await;
+        assert_eq!((counts.queued, counts.due), (5, 2));
+        assert_eq!((counts.oldest_due_at, counts.next_due_at), (Some(since), Some(since)));
+        let next = queue.store.peek("default".to_owned(), 10).await.unwrap();
+        let next: Vec<_> = next.iter().map(|peeked| peeked.url.as_str()).collect();
+        assert_eq!(next, ["http://a.test/0", "http://a.test/1"]);
+        for leased in queue.lease(10).await {
+            queue.settle(leased.token, Outcome::Unchanged).await;
+        }
+        let counts = queue.counts().await;
+        assert_eq!((counts.queued, counts.due, counts.oldest_due_at), (5, 0, None));
+        assert!(counts.next_due_at.unwrap() > since);
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,154 @@
+//! Pages that a site tells apart by spellings that are one page elsewhere, as
+//! hash-bang sites do: what is said of one is not said of the other.
+
+use std::time::Duration;
+
+use sitemapd::model::{Outcome, Reason};
+use sitemapd::queue::Settlement;
+use sitemapd::store::frontier::{Known, Put};
+use sitemapd::store::views::UrlState;
+
+use crate::support::queue_daemon::{Queue, report, site};
+
+const CRAWL: &str = "default";
+const HOME: &str = "http://a.test/";
+const BANG: &str = "http://a.test/#!/a";
+/// Each with what it would be, had the site not left a step out.
+const PAIRS: [[&str; 2]; 3] = [
+    [BANG, HOME],
+    ["http://a.test/%7euser", "http://a.test/~user"],
+    ["http://a.test/list?", "http://a.test/list"],
+];
+
+async fn with(urls: &[&str]) -> Queue {
+    let extra = "normalise = []";
+    let text = format!("[queue]\nmax_attempts = 1\n{}", site("a", HOME, extra));
+    let queue = Queue::open(&text).await;
+    queue.list_urls("a", urls.iter().map(|url| (*url).to_owned())).await;
+    queue
+}
+
+/// Leases all and settles each so.
+async fn settle_all(queue: &Queue, outcome: Outcome) {
+    for leased in queue.lease(10).await {
+        queue.settle(leased.token, outcome).await;
+    }
+}
+
+async fn leased(queue: &Queue) -> Vec<String> {
+    queue.lease(10).await.into_iter().map(|leased| leased.url).collect()
+}
+
+#[tokio::test]
+async fn asking_for_one_of_two_spellings_asks_not_for_the_other() {
+    for pair in PAIRS {
+        for (one, other) in [(pair[0], pair[1]), (pair[1], pair[0])] {
+            let queue = with(&pair).await;
+            settle_all(&queue, Outcome::Unchanged).await;
+            queue.store.requeue(CRAWL.to_owned(), vec![one.to_owned()]).await.unwrap();
+            let view = queue.view(one).await;
+            assert_eq!((view.url.as_str(), view.reason), (one, Reason::Submitted));
+            assert_eq!(queue.view(other).await.reason, Reason::Recrawl);
+            assert_eq!(leased(&queue).await, [one]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn replaying_one_of_two_spellings_leaves_the_other_dead() {
+    for pair in PAIRS {
+        let queue = with(&pair).await;
+        settle_all(&queue, Outcome::Failed).await;
+        assert_eq!(queue.counts().await.dead, 2);
+        let replayed = queue.store.replay(CRAWL.to_owned(), vec![pair[0].to_owned()]).await;
+        assert_eq!(replayed, Ok(1));
+        assert_eq!(leased(&queue).await, [pair[0]]);
+        assert_eq!(queue.view(pair[1]).await.state, UrlState::Dead);
+    }
+}
+
+#[tokio::test]
+async fn a_block_on_one_of_two_spellings_holds_it_and_not_the_other() {
+    for pair in PAIRS {
+        for (one, other) in [(pair[0], pair[1]), (pair[1], pair[0])] {
+            let queue = with(&pair).await;
+            let order = || (CRAWL.to_owned(), one.to_owned(), false);
+            let (crawl, pattern, prefix) = order();
+            assert_eq!(queue.store.block(crawl, pattern, prefix).await, Ok(1));
+            assert_eq!(queue.store.blocks().await.unwrap()[0].pattern, one);
+            assert_eq!(leased(&queue).await, [other]);
+            // Its lease ends, and it is asked for: the gate knows it too.
+            queue.pass(Duration::from_secs(86_400)).await;
+            queue.store.requeue(CRAWL.to_owned(), vec![one.to_owned()]).await.unwrap();
+            assert!(!leased(&queue).await.contains(&one.to_owned()));
+            let (crawl, pattern, prefix) = order();
+            assert_eq!(queue.store.unblock(crawl, pattern, prefix).await, Ok(1));
+            assert_eq!(leased(&queue).await, [one]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_block_on_a_page_that_nobody_lists_yet_is_lifted_by_either_spelling() {
+    let [one, other] = PAIRS[1];
+    for lift in [one, other] {
+        let queue = with(&[]).await;
+        queue.store.block(CRAWL.to_owned(), one.to_owned(), false).await.unwrap();
+        queue.list_urls("a", [other.to_owned()]).await;
+        assert!(queue.lease(10).await.is_empty());
+        assert_eq!(queue.store.unblock(CRAWL.to_owned(), lift.to_owned(), false).await, Ok(1));
+    }
+}
+
+#[tokio::test]
+async fn a_prefix_is_not_widened_by_what_it_may_lose_elsewhere() {
+    for (prefix, held, free) in [
+        ("http://a.test/#!/", BANG, HOME),
+        ("http://a.test/list?", "http://a.test/list?page=2", "http://a.test/listing"),
+    ] {
+        let queue = with(&[held, free]).await;
+        queue.store.block(CRAWL.to_owned(), prefix.to_owned(), true).await.unwrap();
+        assert_eq!(leased(&queue).await, [free]);
+        assert_eq!(queue.view(held).await.state, UrlState::Blocked);
+        assert_eq!(queue.store.unblock(CRAWL.to_owned(), prefix.to_owned(), true).await, Ok(1));
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_to_another_spelling_leads_there_and_not_to_itself() {
+    for pair in PAIRS {
+        let queue = with(&pair).await;
+        for leased in queue.lease(10).await {
+            let outcome =
+                if leased.url == pair[1] { Outcome::Redirected } else { Outcome::Unchanged };
+            let final_url = Some(pair[0].to_owned());
+            queue.settle_as(Settlement { final_url, ..report(leased.token, outcome) }).await;
+        }
+        assert_eq!(queue.view(pair[1]).await.state, UrlState::Parked);
+        assert_eq!(queue.view(pair[0]).await.state, UrlState::Queued);
+    }
+}
+
+#[tokio::test]
+async fn a_report_over_urlfrontier_is_on_the_spelling_that_it_names() {
+    for pair in PAIRS {
+        let queue = with(&pair).await;
+        let put = Put {
+            crawl: CRAWL.to_owned(),
+            key: None,
+            url: pair[0].to_owned(),
+            metadata: [("seen".to_owned(), vec!["1".to_owned()])].into(),
+            created: None,
+            known: Some(Known { outcome: Some(Outcome::Unchanged), ..Known::default() }),
+        };
+        queue.store.frontier_put(vec![put]).await.unwrap();
+        assert_eq!(queue.view(pair[0]).await.fetches, 1);
+        assert_eq!(queue.view(pair[1]).await.fetches, 0);
+        for (url, seen) in [(pair[0], true), (pair[1], false)] {
+            let crawl = CRAWL.to_owned();
+            let status = queue.store.frontier_url(crawl, None, url.to_owned()).await;
+            let known = status.unwrap().unwrap();
+            assert_eq!((known.url.as_str(), known.metadata.contains_key("seen")), (url, seen));
+        }
+    }
+}

@@ -21,6 +21,7 @@ mod ending;
 mod explain;
 mod extensions;
 mod failure;
+mod families;
 mod figures;
 mod finish;
 mod for_fetchers;

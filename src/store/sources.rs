@@ -22,6 +22,9 @@ const PROBE_DEAD_MS: i64 = 30 * 24 * 3_600_000;
 /// Why a source is retired that somebody has deleted.
 pub(super) const DELETED: &str = "deleted by an operator";
 
+/// Why that is retired which such a source named as an index.
+pub(super) const INDEX_DELETED: &str = "its index was deleted by an operator";
+
 /// A source to be registered.
 #[derive(Debug, Clone)]
 pub struct NewSource {
@@ -100,6 +103,7 @@ impl State {
                     || is_long_dead && (source.named_by == "config" || !self.is_deleted(id)?)
                 {
                     self.revive(id)?;
+                    self.revive_below(id, INDEX_DELETED)?;
                 }
                 continue;
             }
@@ -132,8 +136,8 @@ impl State {
             .map_err(engine)
     }
 
-    /// A child that its index dropped and another one lists is that one's from
-    /// now on; says whether it is.
+    /// A child that its index dropped, or whose index was given up, and another one
+    /// lists is that one's from now on; says whether it is.
     fn adopt(&mut self, id: SourceId, source: &NewSource) -> Result<bool, StoreError> {
         let Some((parent, depth)) = source.parent else { return Ok(false) };
         let (second, precision) = lastmod_columns(source.lastmod);
@@ -141,7 +145,9 @@ impl State {
             .prepare_cached(
                 "UPDATE sources SET parent_id = ?2, depth = ?3, index_lastmod = ?4, index_precision = ?5
                  WHERE id = ?1
-                 /*pg: AND part = (?1 & 255) */ AND dropped_at IS NOT NULL AND parent_id <> ?2",
+                 /*pg: AND part = (?1 & 255) */ AND parent_id <> ?2
+                 AND (dropped_at IS NOT NULL OR EXISTS (SELECT 1 FROM sources p WHERE p.id = sources.parent_id
+                     /*pg: AND p.part = (sources.parent_id & 255) */ AND p.state = 2))",
             )
             .and_then(|mut update| {
                 update.execute(params![id.0, parent.0, depth, second, precision])
@@ -294,7 +300,8 @@ impl State {
         Ok(())
     }
 
-    /// Makes a source due now because someone asked.
+    /// Makes a source due now because someone asked; an index that was deleted
+    /// comes back with what it named.
     pub(super) fn poll_now(&mut self, id: SourceId) -> Result<(), StoreError> {
         self.sources_moved = true;
         let now = self.now_ms();
@@ -310,7 +317,7 @@ impl State {
         if found == 0 {
             return Err(StoreError::NotFound(format!("there is no source {id}")));
         }
-        Ok(())
+        self.revive_below(id, INDEX_DELETED)
     }
 
     /// Applies what a read of an index asks of its children.

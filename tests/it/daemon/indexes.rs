@@ -261,3 +261,53 @@ async fn a_sitemap_that_becomes_an_index_gives_its_urls_over_to_its_children() {
     }
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn an_index_that_is_deleted_takes_its_children_with_it_unless_another_lists_them() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let children = [("/mine.xml", ""), ("/shared.xml", ""), ("/gone.xml", "")];
+    origin.set("/a.xml", Reply::xml(index(&base, &children)));
+    origin.set("/b.xml", Reply::xml(index(&base, &[("/other.xml", "")])));
+    for path in ["/mine.xml", "/shared.xml", "/gone.xml", "/other.xml"] {
+        origin.set(path, Reply::xml(sitemap(&base, &[(path, "")])));
+    }
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/a.xml", "/b.xml"], &[], "")).await;
+    for (path, _) in children {
+        daemon.polled(path, 1).await;
+    }
+    daemon.settled().await;
+    let states = async || {
+        let mut states = Vec::new();
+        for path in ["/a.xml", "/mine.xml", "/shared.xml", "/gone.xml"] {
+            states.push(daemon.source(path).await.state);
+        }
+        states.join(" ")
+    };
+    let gone = daemon.source("/gone.xml").await.id;
+    daemon.store.delete_source(gone, false).await.unwrap();
+    let index_id = daemon.source("/a.xml").await.id;
+    daemon.store.delete_source(index_id, false).await.unwrap();
+    assert_eq!(states().await, "retired retired retired retired");
+
+    origin.set("/b.xml", Reply::xml(index(&base, &[("/other.xml", ""), ("/shared.xml", "")])));
+    daemon.poll("/b.xml").await;
+    daemon.settled().await;
+    assert_eq!(states().await, "retired retired active retired");
+    assert_eq!(daemon.source("/shared.xml").await.parent, Some(daemon.source("/b.xml").await.id));
+    daemon.pass(8 * DAY).await;
+    while daemon.store.maintain().await.unwrap() {}
+    let is_listed = async |page: &str| daemon.url(&format!("{base}{page}")).await.listed;
+    assert!(is_listed("/shared.xml").await && !is_listed("/mine.xml").await);
+
+    // Asked for, it comes back with what went with it.
+    daemon.poll("/a.xml").await;
+    daemon.settled().await;
+    assert_eq!(states().await, "active active active retired");
+    assert!(is_listed("/mine.xml").await);
+    // With its URLs at once.
+    daemon.store.delete_source(index_id, true).await.unwrap();
+    assert!(!is_listed("/mine.xml").await);
+    daemon.stop().await;
+}

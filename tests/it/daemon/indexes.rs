@@ -311,3 +311,31 @@ async fn an_index_that_is_deleted_takes_its_children_with_it_unless_another_list
     assert!(!is_listed("/mine.xml").await);
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn an_index_that_becomes_a_sitemap_lets_go_of_its_children() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/index.xml", Reply::xml(index(&base, &[("/one.xml", ""), ("/two.xml", "")])));
+    origin.set("/one.xml", Reply::xml(sitemap(&base, &[("/1", "")])));
+    origin.set("/two.xml", Reply::xml(sitemap(&base, &[("/2", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&site(&origin)).await;
+    daemon.polled("/one.xml", 1).await;
+    daemon.polled("/two.xml", 1).await;
+    for day in 0..9 {
+        // Its own pages change: it is read in full on some days, and not on others.
+        let fresh = format!("/fresh/{}", day / 2);
+        origin.set("/index.xml", Reply::xml(sitemap(&base, &[("/1", ""), (&fresh, "")])));
+        daemon.poll("/index.xml").await;
+        while daemon.store.maintain().await.unwrap() {}
+        daemon.pass(DAY).await;
+    }
+    for path in ["/one.xml", "/two.xml"] {
+        assert_eq!(daemon.source(path).await.state, "retired", "{path}");
+    }
+    while daemon.store.maintain().await.unwrap() {}
+    assert!(daemon.url(&format!("{base}/1")).await.listed);
+    assert!(!daemon.url(&format!("{base}/2")).await.listed);
+    daemon.stop().await;
+}

@@ -411,7 +411,11 @@ impl State {
         self.forget_lessons_of(id)?;
         // robots.txt belongs to the host, which other sites may share.
         self.conn
-            .execute("UPDATE sources SET site_id = NULL WHERE site_id = ?1 AND role = 0", [id.0])
+            .execute(
+                "UPDATE sources SET site_id = NULL, state = 0, next_poll_at = NULL
+                 WHERE site_id = ?1 AND role = 0",
+                [id.0],
+            )
             .map_err(engine)?;
         self.conn
             .execute("UPDATE sources SET parent_id = NULL WHERE site_id = ?1", [id.0])

@@ -199,7 +199,7 @@ impl State {
                  VALUES (/*pg: CAST(?2 AS BIGINT) & 255, nextval('ids') * 256 + (CAST(?2 AS BIGINT) & 255), */
                      /*lite*/ 1 + max(coalesce((SELECT max(id) FROM sources), 0),
                          coalesce((SELECT value FROM meta WHERE key = 'last_source'), 0)), /*end*/
-                     ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'new', 'it has never been polled', ?10)
+                     ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'new', 'it has never been polled', ?11)
                  /*pg: ON CONFLICT DO NOTHING */",
             )
             .and_then(|mut insert| {
@@ -213,7 +213,9 @@ impl State {
                     source.named_by,
                     second,
                     precision,
-                                        now,
+                    // What is polled for no site is asked for when it is needed.
+                    site.map(|_| now),
+                    now,
                 ];
                 insert.execute(values)
             })
@@ -222,7 +224,8 @@ impl State {
             .map_err(engine)
     }
 
-    /// Every host with anything on it has its robots.txt polled.
+    /// Every host with anything of a site on it has its robots.txt polled; another
+    /// one has a row for it, to be asked for when a redirect leads there.
     pub(super) fn ensure_robots(
         &mut self,
         host: HostId,
@@ -246,18 +249,18 @@ impl State {
         self.insert_source(site, host, &source)
     }
 
-    /// robots.txt whose own site left the config, or never was, is polled on
-    /// behalf of the next one.
+    /// robots.txt whose own site left the config is polled on behalf of the next
+    /// one; that of no site is polled from now on.
     fn take_over_robots(&mut self, host: HostId, site: Option<SiteId>) -> Result<(), StoreError> {
         let Some(site) = site else { return Ok(()) };
         let taken = self
             .conn
             .prepare_cached(
-                "UPDATE sources SET state = 0, site_id = ?2 WHERE host_id = ?1 /*pg: AND part = (?1 & 255) */
-                 AND role = 0 AND state = 1
-                 AND site_id <> ?2 AND EXISTS (SELECT 1 FROM sites WHERE id = ?2 AND state = 0)",
+                "UPDATE sources SET state = 0, site_id = ?2, next_poll_at = coalesce(next_poll_at, ?3)
+                 WHERE host_id = ?1 /*pg: AND part = (?1 & 255) */ AND role = 0
+                 AND (state = 1 AND site_id <> ?2 OR site_id IS NULL) AND EXISTS (SELECT 1 FROM sites WHERE id = ?2 AND state = 0)",
             )
-            .and_then(|mut update| update.execute(params![host.0, site.0]))
+            .and_then(|mut update| update.execute(params![host.0, site.0, self.now_ms()]))
             .map_err(engine)?;
         self.sources_moved |= taken > 0;
         Ok(())

@@ -380,7 +380,7 @@ impl State {
 
     /// The poll was not needed.
     pub(super) fn skip_poll(&mut self, id: SourceId, next: &NextPollAt) -> Result<(), StoreError> {
-        let at = next.at.map(Timestamp::as_millisecond);
+        let Some(at) = next.at else { return self.retire(id.0, &next.why) };
         self.conn
             .prepare_cached(
                 "UPDATE sources SET next_poll_at = ?2, interval_ms = ?3, rule = ?4, rhythm = ?6,
@@ -390,7 +390,7 @@ impl State {
             .and_then(|mut update| {
                 update.execute(params![
                     id.0,
-                    at,
+                    at.as_millisecond(),
                     next.interval_ms,
                     next.rule,
                     next.why,

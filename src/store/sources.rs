@@ -99,9 +99,8 @@ impl State {
                 // A dead source that is still named is probed again, rarely.
                 let now = self.now_ms();
                 let is_long_dead = retired_at.is_some_and(|at| now - at >= PROBE_DEAD_MS);
-                if self.adopt(id, source)?
-                    || is_long_dead && (source.named_by == "config" || !self.is_deleted(id)?)
-                {
+                let is_wanted = self.adopt(id, source)? || is_long_dead;
+                if is_wanted && (source.named_by == "config" || !self.is_deleted(id)?) {
                     self.revive(id)?;
                     self.revive_below(id, INDEX_DELETED)?;
                 }
@@ -129,7 +128,7 @@ impl State {
     fn is_deleted(&self, id: SourceId) -> Result<bool, StoreError> {
         self.conn
             .prepare_cached(
-                "SELECT retired_why = ?2 FROM sources WHERE id = ?1
+                "SELECT retired_why IS NOT DISTINCT FROM ?2 FROM sources WHERE id = ?1
                  /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut query| query.query_row(params![id.0, DELETED], |row| row.get(0)))
@@ -340,12 +339,19 @@ impl State {
                     self.conn
                         .prepare_cached(
                             "UPDATE sources SET index_lastmod = ?2, index_precision = ?3, index_misses = 0,
-                                 dropped_at = NULL, state = CASE state WHEN 2 THEN 0 ELSE state END,
-                                 retired_why = NULL, retired_at = NULL, next_poll_at = ?4, rule = 'index',
-                                 why = 'its index says that it has changed' WHERE id = ?1
+                                 dropped_at = NULL WHERE id = ?1
                                  /*pg: AND part = (?1 & 255) */",
                         )
-                        .and_then(|mut update| update.execute(params![id.0, second, precision, now]))
+                        .and_then(|mut update| update.execute(params![id.0, second, precision]))
+                        .map_err(engine)?;
+                    self.conn
+                        .prepare_cached(
+                            "UPDATE sources SET state = CASE state WHEN 2 THEN 0 ELSE state END,
+                                 retired_why = NULL, retired_at = NULL, next_poll_at = ?2, rule = 'index',
+                                 why = 'its index says that it has changed' WHERE id = ?1
+                                 /*pg: AND part = (?1 & 255) */ AND retired_why IS DISTINCT FROM ?3",
+                        )
+                        .and_then(|mut update| update.execute(params![id.0, now, DELETED]))
                         .map_err(engine)?;
                 }
                 ChildEffect::Missing { id } => {

@@ -339,3 +339,45 @@ async fn an_index_that_becomes_a_sitemap_lets_go_of_its_children() {
     assert!(!daemon.url(&format!("{base}/2")).await.listed);
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_child_that_somebody_deleted_stays_so_whatever_indexes_say() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let dated = |day: &str| index(&base, &[("/one.xml", day), ("/two.xml", "2026-11-01")]);
+    origin.set("/a.xml", Reply::xml(dated("2026-11-01")));
+    origin.set("/b.xml", Reply::xml(index(&base, &[("/y.xml", "")])));
+    for path in ["/one.xml", "/two.xml", "/y.xml"] {
+        origin.set(path, Reply::xml(sitemap(&base, &[(path, "")])));
+    }
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/a.xml", "/b.xml"], &[], "")).await;
+    for path in ["/one.xml", "/two.xml", "/y.xml"] {
+        daemon.polled(path, 1).await;
+    }
+    let one = daemon.source("/one.xml").await.id;
+    daemon.store.delete_source(one, false).await.unwrap();
+    origin.clear_log();
+    let only_two = index(&base, &[("/two.xml", "2026-11-01")]);
+    let both = index(&base, &[("/y.xml", ""), ("/one.xml", "")]);
+    for (path, body) in [
+        // Its date moves; it is dropped, and listed again; another index lists it.
+        ("/a.xml", dated("2026-11-20")),
+        ("/a.xml", only_two.clone()),
+        ("/a.xml", dated("2026-11-20")),
+        ("/a.xml", only_two),
+        ("/b.xml", both),
+    ] {
+        origin.set(path, Reply::xml(body));
+        daemon.poll(path).await;
+        daemon.settled().await;
+        let source = daemon.source("/one.xml").await;
+        let told = (source.state.as_str(), source.error.as_deref(), source.next_poll_at);
+        assert_eq!(told, ("retired", Some("deleted by an operator"), None));
+    }
+    assert!(origin.requests("/one.xml").is_empty());
+    // Who asks for it gets it.
+    daemon.poll("/one.xml").await;
+    assert_eq!(daemon.source("/one.xml").await.state, "active");
+    daemon.stop().await;
+}

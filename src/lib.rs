@@ -39,6 +39,7 @@
 //! | `app` | builds the daemon and runs it; the caller owns the stop signal |
 //! | `cli` | one file per subcommand |
 //! | `metrics`, `log` | what is counted, what is said |
+//! | `bounded` | maps of what can be made anew, bounded in bytes |
 //! | `by_id` | maps by row numbers of ours |
 //! | `bitpack` | columns of integers in few bits, for snapshots and the lookup |
 //!
@@ -47,6 +48,7 @@
 
 pub mod app;
 mod bitpack;
+mod bounded;
 mod by_id;
 pub mod cli;
 pub mod clock;

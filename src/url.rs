@@ -182,7 +182,7 @@ impl SiteRules {
         // Debug text of plain data: stable for one build of the program, and a
         // new build that prints it differently only costs one full read.
         let facts = format!(
-            "{READER_VERSION}|{}|{:?}|{:?}|{:?}|{:?}|{:?}|{:?}|{:?}|{}|{}|{:?}",
+            "{READER_VERSION}|{}|{:?}|{:?}|{:?}|{:?}|{:?}|{:?}|{:?}|{}|{}|{}|{:?}",
             self.origin,
             self.twins,
             self.hosts,
@@ -193,6 +193,7 @@ impl SiteRules {
             self.steps,
             self.max_url_chars,
             site.max_urls,
+            site.max_sources,
             site.follow,
         );
         hash.update(facts.as_bytes());
@@ -545,9 +546,13 @@ mod tests {
     fn a_changed_rule_is_another_epoch() {
         let plain = SiteRules::new(&site(""), None).epoch();
         assert_eq!(plain, SiteRules::new(&site(""), None).epoch());
-        for extra in
-            ["scope = \"any\"", "exclude = [\"x\"]", "twins = \"separate\"", "max_urls = 5"]
-        {
+        for extra in [
+            "scope = \"any\"",
+            "exclude = [\"x\"]",
+            "twins = \"separate\"",
+            "max_urls = 5",
+            "max_sources = 5",
+        ] {
             assert_ne!(plain, SiteRules::new(&site(extra), None).epoch(), "{extra}");
         }
         let moved = Url::parse("https://example.org/").expect("a URL");

@@ -308,27 +308,24 @@ impl Absences {
             |entry: &&SnapshotEntry| matches!(entry.row, Row::Url(_)) && !is_followed(entry.digest);
         let listed_before = before.entries().iter().filter(real).count();
         let mut gone = Vec::new();
-        let mut kept_oldest: Option<i64> = None;
-        let mut kept = 0_usize;
+        let mut kept = Vec::new();
         let mut undated = false;
         for entry in before.entries().iter().filter(real) {
             let second = entry.lastmod.map(|lastmod| lastmod.at.as_second());
             undated |= second.is_none();
             if document.contains(entry.key) {
-                kept += 1;
-                kept_oldest = kept_oldest.into_iter().chain(second).min();
-            } else if entry.misses == 0 {
+                kept.push(second);
+            } else if entry.missing_since.is_none() {
+                // Once: while removals are held, no miss of it is counted.
                 gone.push(second);
             }
         }
         let shrunk = listed_before >= SHRINK_GUARD_FROM
-            && kept * 2 < listed_before
+            && kept.len() * 2 < listed_before
             && document.pages * 2 < listed_before;
-        let newcomers = document.pages > kept;
-        let oldest_only = newcomers
-            && !undated
-            && kept > 0
-            && gone.iter().max().copied().flatten() <= kept_oldest;
+        let newcomers = document.pages > kept.len();
+        let oldest_only =
+            newcomers && !undated && gone.iter().max().is_some_and(|last| are_after(&kept, *last));
         let rolled = (!gone.is_empty()).then_some(oldest_only);
         Self {
             count: true,
@@ -338,6 +335,14 @@ impl Absences {
             learned: rolled == Some(true) && rules.rolls + 1 >= ROLLS_OF_A_WINDOW,
         }
     }
+}
+
+/// Do these dates come after the last of what left? None may lie before it, and
+/// half of them must be younger: equal dates, such as the time of a build, show no
+/// order.
+fn are_after(kept: &[Option<i64>], last: Option<i64>) -> bool {
+    let younger = kept.iter().filter(|date| **date > last).count();
+    !kept.is_empty() && kept.iter().all(|date| *date >= last) && younger * 2 >= kept.len()
 }
 
 fn is_same_date(a: Option<Lastmod>, b: Option<Lastmod>) -> bool {

@@ -306,6 +306,47 @@ fn a_source_rolls_when_only_the_oldest_leave_and_new_ones_come() {
 }
 
 #[test]
+fn dates_that_show_no_order_show_no_window() {
+    // Entries of one date; whether each build stamps all of them with its day.
+    for (of_one_date, is_stamped, rolled) in [
+        (1, false, true),
+        (5, false, true),
+        (10, false, true),
+        (14, false, false),
+        (20, false, false),
+        (20, true, false),
+    ] {
+        let build = |nth: usize| -> Vec<_> {
+            let dated = |n: usize| {
+                let day = if is_stamped { nth } else { n / of_one_date } + 1;
+                (format!("http://e/{n}"), format!("2026-10-{day:02}"))
+            };
+            (nth..nth + 20).map(dated).collect()
+        };
+        let mut was = snapshot_of(&list(&build(0)));
+        for nth in 1..=ROLLS_OF_A_WINDOW {
+            let rules = Rules { rolls: nth - 1, ..rules() };
+            let diff = diff(&was, &list(&build(nth as usize)), &rules);
+            assert_eq!(diff.rolled, Some(rolled), "{of_one_date} {is_stamped} {nth}");
+            assert_eq!(diff.learned, rolled && nth == ROLLS_OF_A_WINDOW);
+            was = with_rows(diff);
+        }
+    }
+}
+
+#[test]
+fn entries_that_are_held_leave_once_and_not_at_every_read() {
+    let mut was = snapshot_of(&list(&twenty()));
+    for (read, rolled) in (0..).zip([Some(true), None, None]) {
+        let mut left = twenty()[16..].to_vec();
+        left.extend((0..=read).map(|n| (format!("http://e/new/{n}"), "2026-11-01".to_owned())));
+        let diff = diff(&was, &list(&left), &Rules { rolls: read, ..rules() });
+        assert_eq!((diff.held, diff.rolled, diff.learned), (true, rolled, false), "{read}");
+        was = with_rows(diff);
+    }
+}
+
+#[test]
 fn the_read_that_shows_a_window_removes_nothing() {
     let all = twenty();
     let mut was = snapshot_of(&list(&all[..10]));

@@ -15,7 +15,7 @@ use super::again::Again;
 use super::document::Poll;
 use super::read::ListedChild;
 use crate::diff::document::loc_key;
-use crate::model::{DocumentKind, Lastmod, Precision, Role};
+use crate::model::{Lastmod, Precision, Role};
 use crate::parse::{Item, Report};
 use crate::recrawl::later;
 use crate::store::{ChildEffect, NewSource, PollTarget, StoreError};
@@ -32,18 +32,19 @@ impl Poll<'_> {
         listed: Vec<ListedChild>,
         again: Again,
     ) -> Result<(u64, u64), StoreError> {
-        let is_index = matches!(report.kind, DocumentKind::Index | DocumentKind::Mixed);
-        if !is_index && self.target.kind.is_none_or(|kind| kind != DocumentKind::Index) {
-            return Ok((0, 0));
-        }
         if self.is_too_deep(report) {
             return Ok((0, 0));
         }
+        // What is no index now may have been one, and still have children.
         let known = self.poller.store.children(self.target.id).await?;
+        if known.is_empty() && listed.is_empty() {
+            return Ok((0, 0));
+        }
         let mut known: HashMap<u64, _> =
             known.into_iter().map(|child| (child.key, child)).collect();
         let (mut effects, mut fresh) = (Vec::new(), HashSet::new());
-        let complete = report.complete && !listed.is_empty();
+        // A document that is suddenly empty is broken, not a farewell.
+        let complete = report.complete && (!listed.is_empty() || report.entries_total > 0);
         // An index that lists itself is a loop of one.
         let mut seen = HashSet::from([loc_key(again.manner().seed, self.target.url.as_str())]);
         for child in listed.into_iter().filter(|child| seen.insert(child.key)) {

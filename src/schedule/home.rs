@@ -94,7 +94,7 @@ impl Poller {
             );
             // Its robots.txt speaks for the site from now on.
             let delay = self.config.borrow().politeness.host_delay;
-            self.store.robots(authority(landed), delay).await?;
+            self.store.poll_robots_for(id, authority(landed), delay).await?;
         }
         Ok(())
     }

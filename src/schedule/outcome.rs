@@ -233,6 +233,12 @@ impl Poller {
             // It is never given up: whatever the host serves depends on it.
             next.at = Some(expires_at);
         }
+        if target.site.is_none() {
+            // A redirect led to its host. Who is led there again asks by itself.
+            next.at = None;
+            "fixed".clone_into(&mut next.rule);
+            "it is asked for whenever a redirect leads to its host".clone_into(&mut next.why);
+        }
         let kept = match validators_of_robots(target, answer) {
             Some(validators) => Kept::Robots { validators, changed },
             None => Kept::Nothing,

@@ -17,11 +17,12 @@ use super::Poller;
 use super::gate::ClockGate;
 use super::interval::PollEvent;
 use super::outcome::Ended;
+use crate::bounded::Bounded;
 use crate::config::{Site, SourceList};
 use crate::fetch::body::Decoded;
 use crate::fetch::{Answer, FetchError, Refusal, Request};
 use crate::model::{Role, SiteId, SourceId};
-use crate::parse::robots::{Robots, WELL_KNOWN};
+use crate::parse::robots::{Robots, Rules, WELL_KNOWN};
 use crate::recrawl::later;
 use crate::store::{KeptRobots, NewSource, PollTarget, RobotsRead, StoreError};
 use crate::url::{SiteRules, authority};
@@ -40,14 +41,16 @@ const MAX_BODY: usize = 500 * 1024;
 const REDIRECTS: u32 = 5;
 /// `Sitemap` lines registered of one file.
 const MAX_SITEMAPS: usize = 2_000;
-/// Files compiled and remembered.
+/// Files whose rules are compiled and remembered.
 const REMEMBERED: usize = 10_000;
+/// Memory that these may take: enough for so many ordinary ones, and for several
+/// of the largest.
+const REMEMBERED_BYTES: usize = 32 << 20;
 
 /// What polls need of a robots.txt that was read, by authority: whoever asks
 /// for one that holds asks memory only.
-#[derive(Default)]
 pub(super) struct RobotsCache {
-    files: Mutex<HashMap<String, HostRules>>,
+    files: Mutex<Bounded<String, HostRules>>,
     /// Who is being asked just now.
     asked: Mutex<HashMap<SourceId, Weak<Asked>>>,
 }
@@ -68,12 +71,20 @@ struct HostRules {
     unreachable: bool,
     read_at: Timestamp,
     expires_at: Timestamp,
-    robots: Arc<Robots>,
+    /// Those that bind us.
+    rules: Arc<Rules>,
 }
 
 impl HostRules {
     fn holds(&self, now: Timestamp) -> bool {
         self.expires_at > now || later(self.read_at, RETRY) > now
+    }
+}
+
+impl Default for RobotsCache {
+    fn default() -> Self {
+        let files = Mutex::new(Bounded::new(REMEMBERED, REMEMBERED_BYTES));
+        Self { files, asked: Mutex::default() }
     }
 }
 
@@ -83,7 +94,7 @@ impl RobotsCache {
     }
 
     /// Takes over what the store keeps, unless something newer is there.
-    fn put(&self, authority: &str, kept: &KeptRobots) -> HostRules {
+    fn put(&self, authority: &str, kept: &KeptRobots, agent: &str) -> HostRules {
         let known = self.get(authority);
         if let Some(copy) = known.filter(|copy| copy.version > kept.version) {
             return copy;
@@ -93,13 +104,9 @@ impl RobotsCache {
             unreachable: kept.unreachable,
             read_at: kept.read_at,
             expires_at: kept.expires_at,
-            robots: Arc::new(Robots::parse(&kept.body)),
+            rules: Arc::new(Robots::parse(&kept.body).rules_for(agent)),
         };
-        let mut files = self.guard();
-        if files.len() >= REMEMBERED {
-            files.clear();
-        }
-        files.insert(authority.to_owned(), copy.clone());
+        self.guard().insert(authority.to_owned(), copy.clone(), copy.rules.bytes());
         copy
     }
 
@@ -116,7 +123,7 @@ impl RobotsCache {
     }
 
     /// Nothing that panics is done while this lock is held.
-    fn guard(&self) -> MutexGuard<'_, HashMap<String, HostRules>> {
+    fn guard(&self) -> MutexGuard<'_, Bounded<String, HostRules>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -142,7 +149,7 @@ impl Poller {
             }
         };
         let path = &url[url::Position::BeforePath..];
-        if copy.robots.allows(&self.own_token(), path) {
+        if copy.rules.allows(path) {
             Ok(())
         } else {
             Err(Refusal::Robots { authority: authority.to_owned() })
@@ -165,7 +172,7 @@ impl Poller {
             return Ok(Some(copy));
         }
         let (source, kept) = self.store.robots(authority.to_owned(), delay).await?;
-        if let Some(copy) = kept.map(|kept| self.robots.put(authority, &kept))
+        if let Some(copy) = kept.map(|kept| self.robots.put(authority, &kept, &self.own_token()))
             && copy.holds(now)
         {
             return Ok(Some(copy));
@@ -184,7 +191,7 @@ impl Poller {
         asked.times.fetch_add(1, Ordering::Relaxed);
         drop(turn);
         let (_, kept) = self.store.robots(authority.to_owned(), delay).await?;
-        Ok(kept.map(|kept| self.robots.put(authority, &kept)))
+        Ok(kept.map(|kept| self.robots.put(authority, &kept, &self.own_token())))
     }
 
     /// Polls a robots.txt whose turn has come, unless it is being asked already.
@@ -232,9 +239,9 @@ impl Poller {
             matches!(read, RobotsRead::Same | RobotsRead::Rules { status: 200..=299, .. });
         let expires_at = later(began, FRESH);
         let saved = self.store.save_robots(target.host, read, expires_at).await?;
-        let copy = self.keep_copy(target, delay).await?;
+        let kept = self.keep_copy(target, delay).await?;
         // A site may have come to the host since its rules were last read.
-        let rules = copy.filter(|copy| !is_unreachable && !copy.unreachable);
+        let rules = kept.filter(|kept| !is_unreachable && !kept.unreachable);
         // No robots.txt is an answer, and a good one.
         if rules.is_some() {
             ended.event = if saved.changed {
@@ -246,8 +253,8 @@ impl Poller {
             ended.status = "success";
             ended.error = None;
         }
-        if let Some(HostRules { robots, .. }) = rules {
-            self.register_sitemaps(target, &robots, is_file).await?;
+        if let Some(kept) = rules {
+            self.register_sitemaps(target, &Robots::parse(&kept.body), is_file).await?;
         }
         if !saved.subjects.is_empty() {
             let subjects: Vec<_> = saved.subjects.iter().map(|subject| subject.as_str()).collect();
@@ -257,15 +264,18 @@ impl Poller {
         self.finish_robots(target, began, ended, &answer, expires_at, saved.version).await
     }
 
-    /// What holds from now on.
+    /// What holds from now on, remembered.
     async fn keep_copy(
         &self,
         target: &PollTarget,
         delay: Duration,
-    ) -> Result<Option<HostRules>, StoreError> {
+    ) -> Result<Option<KeptRobots>, StoreError> {
         let authority = authority(&target.url);
         let (_, kept) = self.store.robots(authority.clone(), delay).await?;
-        Ok(kept.map(|kept| self.robots.put(&authority, &kept)))
+        if let Some(kept) = &kept {
+            self.robots.put(&authority, kept, &self.own_token());
+        }
+        Ok(kept)
     }
 
     fn robots_read(&self, answer: &Result<Answer, FetchError>) -> RobotsRead {
@@ -408,4 +418,41 @@ impl Poller {
 /// A source that was found, not configured.
 pub(super) fn found(url: Url, role: Role, named_by: &'static str) -> NewSource {
     NewSource { url, role, named_by, parent: None, lastmod: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::HostId;
+
+    #[test]
+    fn files_as_large_as_may_be_take_no_more_memory_than_is_set_aside_for_them() {
+        let cache = RobotsCache::default();
+        let put = |authority: &str, body: &str| {
+            let kept = KeptRobots {
+                host: HostId(1),
+                version: 1,
+                body: body.as_bytes().to_vec(),
+                unreachable: false,
+                read_at: Timestamp::UNIX_EPOCH,
+                expires_at: Timestamp::UNIX_EPOCH,
+            };
+            cache.put(authority, &kept, "examplebot");
+            cache.guard().bytes()
+        };
+        let rules = "Allow:/\n".repeat(MAX_BODY / 8);
+        // What binds others only is not kept.
+        assert_eq!(put("http://other.test", &format!("User-agent: other\n{rules}")), 0);
+        let large = format!("User-agent: *\n{rules}");
+        let mut most = 0;
+        for host in 0..8 {
+            most = most.max(put(&format!("http://{host}.test"), &large));
+        }
+        assert!((REMEMBERED_BYTES / 2..=REMEMBERED_BYTES).contains(&most), "{most}");
+        assert!(cache.get("http://7.test").is_some());
+        // As many ordinary ones as are remembered have room.
+        let ordinary = "User-agent: *\n".to_owned() + &"Disallow: /private/\n".repeat(20);
+        let one = Robots::parse(ordinary.as_bytes()).rules_for("examplebot").bytes();
+        assert!(one * REMEMBERED <= REMEMBERED_BYTES, "{one}");
+    }
 }

@@ -30,9 +30,9 @@ impl State {
                      failing_since = CASE WHEN ?10 = 0 THEN NULL WHEN failing IS NOT DISTINCT FROM ?11 THEN coalesce(failing_since, ?2) ELSE ?2 END,
                      failing = CASE WHEN ?10 = 1 THEN ?11 END,
                      last_success_at = CASE WHEN ?10 = 1 THEN last_success_at ELSE ?2 END,
-                     state = CASE WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN 2 ELSE state END,
-                     retired_why = CASE WHEN state = 2 THEN retired_why WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN ?9 END,
-                     retired_at = CASE WHEN state = 2 THEN retired_at WHEN ?6 IS NULL AND NOT (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN ?2 END,
+                     state = CASE WHEN ?6 IS NULL AND role <> 0 AND NOT (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN 2 ELSE state END,
+                     retired_why = CASE WHEN state = 2 THEN retired_why WHEN ?6 IS NULL AND role <> 0 AND NOT (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN ?9 END,
+                     retired_at = CASE WHEN state = 2 THEN retired_at WHEN ?6 IS NULL AND role <> 0 AND NOT (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN ?2 END,
                      rhythm = ?12, moved_to = ?13, moved_polls = ?14, moved_since = ?15
                  WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
             )

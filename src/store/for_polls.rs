@@ -283,6 +283,20 @@ impl Store {
         .await
     }
 
+    /// Sees to it that the robots.txt of an authority is polled for a site.
+    pub async fn poll_robots_for(
+        &self,
+        site: SiteId,
+        authority: String,
+        delay: Duration,
+    ) -> Result<(), StoreError> {
+        self.write(Lane::Bulk, move |state| {
+            let host = state.host_named(&authority, delay)?;
+            state.ensure_robots(host, Some(site))
+        })
+        .await
+    }
+
     /// Keeps what was read of a host's robots.txt; says what changed. What the
     /// old rules held back is judged anew by others; where that is broken off,
     /// maintenance does the rest.

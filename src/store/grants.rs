@@ -47,8 +47,11 @@ impl State {
                 continue;
             }
             revoked += u64::from(!is_named);
-            for source in self.with_descendants(id)? {
-                if is_named { self.return_grant(source)? } else { self.retire(source.0, REVOKED)? }
+            if is_named {
+                // Only what was retired for the grant comes back with it.
+                self.revive_below(id, REVOKED)?;
+            } else {
+                self.retire_below(id, REVOKED)?;
             }
         }
         Ok(revoked)
@@ -71,33 +74,5 @@ impl State {
             Some((SourceId(id), Url::parse(&url).ok()?, is_revoked))
         });
         Ok(parsed.collect())
-    }
-
-    fn with_descendants(&self, root: SourceId) -> Result<Vec<SourceId>, StoreError> {
-        let mut query = self
-            .conn
-            .prepare_cached(
-                "WITH RECURSIVE below (id) AS (SELECT CAST(?1 AS BIGINT) UNION
-                     SELECT s.id FROM sources s JOIN below b ON s.parent_id = b.id)
-                 SELECT id FROM below",
-            )
-            .map_err(engine)?;
-        query
-            .query_map([root.0], |row| row.get(0).map(SourceId))
-            .and_then(Iterator::collect)
-            .map_err(engine)
-    }
-
-    /// Only what was retired for the grant comes back with it.
-    fn return_grant(&mut self, source: SourceId) -> Result<(), StoreError> {
-        let is_ours: bool = self
-            .conn
-            .prepare_cached(
-                "SELECT state = 2 AND retired_why = ?2 FROM sources WHERE id = ?1
-                 /*pg: AND part = (?1 & 255) */",
-            )
-            .and_then(|mut query| query.query_row(params![source.0, REVOKED], |row| row.get(0)))
-            .map_err(engine)?;
-        if is_ours { self.revive(source) } else { Ok(()) }
     }
 }

@@ -4,6 +4,7 @@
 //! move it, in the database, so that it survives a restart.
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::state::State;
 use super::{StoreError, engine};
-use crate::by_id::ById;
+use crate::bounded::Bounded;
+use crate::by_id::{ById, IdHasher};
 use crate::model::{HostId, UrlId};
 use crate::parse::robots::{Robots, Rules};
 
@@ -41,11 +43,27 @@ const REMEMBERED: usize = 200_000;
 /// Crawl-delay is honoured up to this (as the largest news crawl does).
 pub(super) const MAX_CRAWL_DELAY: Duration = Duration::from_secs(120);
 
+/// Memory that the rules of their robots.txt may take: that of twenty thousand
+/// ordinary ones, and several of the largest.
+const RULES_BYTES: usize = 64 << 20;
+
 /// What the writer remembers of hosts.
-#[derive(Default)]
 pub(super) struct Hosts {
     by_id: ById<HostId, Host>,
     by_authority: HashMap<String, HostId>,
+    /// Rules of the version that pages are judged by, for one agent, compiled when
+    /// first needed.
+    rules: Bounded<HostId, Arc<HostRules>, BuildHasherDefault<IdHasher>>,
+}
+
+impl Default for Hosts {
+    fn default() -> Self {
+        Self {
+            by_id: ById::default(),
+            by_authority: HashMap::new(),
+            rules: Bounded::new(REMEMBERED, RULES_BYTES),
+        }
+    }
 }
 
 /// One host as the writer remembers it.
@@ -60,8 +78,6 @@ pub(super) struct Host {
     pub(super) delay_ms: i64,
     /// Version of robots.txt that pages are judged by; 0 unknown.
     pub(super) robots: i64,
-    /// Rules of that version for one agent, compiled when first needed.
-    rules: Option<Arc<HostRules>>,
 }
 
 /// robots.txt of a host as it judges pages for one agent.
@@ -79,6 +95,12 @@ impl HostRules {
     /// May the agent fetch this path (query included)?
     pub(super) fn allows(&self, path: &str) -> bool {
         !self.unreachable && self.rules.allows(path)
+    }
+
+    /// Memory that they take, about.
+    fn bytes(&self) -> usize {
+        let said = [&self.content_signal, &self.content_usage, &self.license];
+        self.rules.bytes() + said.into_iter().flatten().map(String::len).sum::<usize>()
     }
 }
 
@@ -175,7 +197,6 @@ impl State {
                         paused_until: row.get(2)?,
                         delay_ms: row.get(3)?,
                         robots: row.get(4)?,
-                        rules: None,
                     })
                 })
             })
@@ -291,13 +312,10 @@ impl State {
         id: HostId,
         agent: &str,
     ) -> Result<Option<Arc<HostRules>>, StoreError> {
-        let host = self.host(id)?;
-        if host.robots == 0 {
+        if self.host(id)?.robots == 0 {
             return Ok(None);
         }
-        if let Some(rules) = &host.rules
-            && rules.agent == agent
-        {
+        if let Some(rules) = self.hosts.rules.get(&id).filter(|rules| rules.agent == agent) {
             return Ok(Some(Arc::clone(rules)));
         }
         let read = self
@@ -321,7 +339,7 @@ impl State {
             content_usage: usage.content_usage,
             license: usage.license,
         });
-        self.host(id)?.rules = Some(Arc::clone(&rules));
+        self.hosts.rules.insert(id, Arc::clone(&rules), rules.bytes());
         Ok(Some(rules))
     }
 
@@ -339,9 +357,8 @@ impl State {
             )
             .and_then(|mut update| update.execute(params![id.0, version]))
             .map_err(engine)?;
-        let host = self.host(id)?;
-        host.robots = version;
-        host.rules = None;
+        self.host(id)?.robots = version;
+        self.hosts.rules.remove(&id);
         Ok(())
     }
 }

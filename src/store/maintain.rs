@@ -9,7 +9,7 @@ use url::Url;
 
 use super::effect::{CHUNK, Effect, Origin};
 use super::hosts::millis;
-use super::sources::{DELETED, GRACE_MS, NewSource};
+use super::sources::{DELETED, GRACE_MS, INDEX_DELETED, NewSource};
 use super::state::State;
 use super::stream::DROPPED;
 use super::{StoreError, engine};
@@ -286,7 +286,7 @@ impl State {
             .ok_or_else(|| StoreError::Engine("a source vanished as it was made".to_owned()))
     }
 
-    /// Retires a source by hand.
+    /// Retires a source by hand, and what it named as an index.
     pub(super) fn delete_source(
         &mut self,
         id: SourceId,
@@ -320,15 +320,20 @@ impl State {
                 params![id.0, DELETED],
             )
             .map_err(engine)?;
+        self.retire_below(id, INDEX_DELETED)?;
         if drop_urls {
             let long_ago = self.now_ms() - GRACE_MS;
-            self.conn
-                .execute(
-                    "UPDATE sources SET retired_at = ?2 WHERE id = ?1
-                     /*pg: AND part = (?1 & 255) */",
-                    params![id.0, long_ago],
-                )
-                .map_err(engine)?;
+            let mut dropped = self.with_descendants(id, Some(INDEX_DELETED))?;
+            dropped.push(id);
+            for source in dropped {
+                self.conn
+                    .execute(
+                        "UPDATE sources SET retired_at = ?2 WHERE id = ?1
+                         /*pg: AND part = (?1 & 255) */",
+                        params![source.0, long_ago],
+                    )
+                    .map_err(engine)?;
+            }
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ mod expiry;
 mod explain;
 mod extensions;
 mod failure;
+mod families;
 mod figures;
 mod finish;
 mod for_fetchers;

@@ -192,7 +192,8 @@ impl State {
             .prepare_cached(
                 "UPDATE sources SET next_poll_at = ?2, rule = 'asked',
                      why = 'a redirect leads to its host' WHERE host_id = ?1
-                 /*pg: AND part = (?1 & 255) */ AND role = 0 AND state = 0 AND next_poll_at > ?2",
+                 /*pg: AND part = (?1 & 255) */ AND role = 0 AND state = 0
+                 AND (next_poll_at IS NULL OR next_poll_at > ?2)",
             )
             .and_then(|mut update| update.execute(params![host.0, now]))
             .map(|_| ())

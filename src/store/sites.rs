@@ -11,16 +11,13 @@ use super::worth::thousandths;
 use super::{StoreError, engine};
 use crate::config::{Config, Site, SourceList};
 use crate::diff::snapshot::EntryHints;
-use crate::model::{HostId, Role, SiteId, SourceId, UrlId};
+use crate::model::{HostId, Role, SiteId, UrlId};
 use crate::url::authority;
 
 /// Rows dropped in one job while a site is forgotten.
 const FORGET: i64 = 2_000;
 /// The same on a server, to which each row is some journeys.
 const FORGET_FAR: i64 = 400;
-
-/// Why a source is retired that is not in the list of the config.
-const UNLISTED: &str = "the config does not list it";
 
 /// Codes of `sites.state`.
 pub(super) mod site_state {
@@ -180,37 +177,6 @@ impl State {
         Ok(())
     }
 
-    /// What only the config had retired comes back when the config lists it,
-    /// or leaves it to be found, again.
-    fn revive_listed(&mut self, id: SiteId, site: &Site) -> Result<(), StoreError> {
-        for (role, list) in [(Role::Sitemap, &site.sitemaps), (Role::Feed, &site.feeds)] {
-            let mut query = self
-                .conn
-                .prepare_cached(
-                    "SELECT id, url FROM sources
-                     WHERE site_id = ?1 AND role = ?2 AND state = 2 AND retired_why = ?3",
-                )
-                .map_err(engine)?;
-            let retired: Vec<(i64, String)> = query
-                .query_map(params![id.0, role as i64, UNLISTED], |row| {
-                    Ok((row.get(0)?, row.get(1)?))
-                })
-                .and_then(Iterator::collect)
-                .map_err(engine)?;
-            drop(query);
-            for (source, url) in retired {
-                let wanted = match list {
-                    SourceList::Auto => true,
-                    SourceList::Listed(urls) => urls.iter().any(|listed| listed.as_str() == url),
-                };
-                if wanted {
-                    self.revive(SourceId(source))?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// The robots.txt of a host may have been read before this site was there
     /// to hear of the sitemaps that it names.
     fn ask_robots_for_sitemaps(&mut self, id: SiteId, host: HostId) -> Result<(), StoreError> {
@@ -238,33 +204,6 @@ impl State {
                 query.query_row(params![id.0, Role::Sitemap as i64], |row| row.get(0))
             })
             .map_err(engine)
-    }
-
-    /// "Exactly what the config lists": what was found before a list was
-    /// given, or has left the list, is retired.
-    fn retire_unlisted(&mut self, id: SiteId, site: &Site) -> Result<(), StoreError> {
-        for (role, list) in [(Role::Sitemap, &site.sitemaps), (Role::Feed, &site.feeds)] {
-            let SourceList::Listed(urls) = list else { continue };
-            let mut query = self
-                .conn
-                .prepare_cached(
-                    "SELECT id, url FROM sources
-                     WHERE site_id = ?1 AND role = ?2 AND parent_id IS NULL AND state <> 2
-                       AND named_by <> 'submitted'",
-                )
-                .map_err(engine)?;
-            let known: Vec<(i64, String)> = query
-                .query_map(params![id.0, role as i64], |row| Ok((row.get(0)?, row.get(1)?)))
-                .and_then(Iterator::collect)
-                .map_err(engine)?;
-            drop(query);
-            for (source, url) in known {
-                if !urls.iter().any(|listed| listed.as_str() == url) {
-                    self.retire(source, UNLISTED)?;
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Gives a source up; its URLs are let go after a grace period.
@@ -472,7 +411,11 @@ impl State {
         self.forget_lessons_of(id)?;
         // robots.txt belongs to the host, which other sites may share.
         self.conn
-            .execute("UPDATE sources SET site_id = NULL WHERE site_id = ?1 AND role = 0", [id.0])
+            .execute(
+                "UPDATE sources SET site_id = NULL, state = 0, next_poll_at = NULL
+                 WHERE site_id = ?1 AND role = 0",
+                [id.0],
+            )
             .map_err(engine)?;
         self.conn
             .execute("UPDATE sources SET parent_id = NULL WHERE site_id = ?1", [id.0])

@@ -22,6 +22,9 @@ const PROBE_DEAD_MS: i64 = 30 * 24 * 3_600_000;
 /// Why a source is retired that somebody has deleted.
 pub(super) const DELETED: &str = "deleted by an operator";
 
+/// Why that is retired which such a source named as an index.
+pub(super) const INDEX_DELETED: &str = "its index was deleted by an operator";
+
 /// A source to be registered.
 #[derive(Debug, Clone)]
 pub struct NewSource {
@@ -96,10 +99,10 @@ impl State {
                 // A dead source that is still named is probed again, rarely.
                 let now = self.now_ms();
                 let is_long_dead = retired_at.is_some_and(|at| now - at >= PROBE_DEAD_MS);
-                if self.adopt(id, source)?
-                    || is_long_dead && (source.named_by == "config" || !self.is_deleted(id)?)
-                {
+                let is_wanted = self.adopt(id, source)? || is_long_dead;
+                if is_wanted && (source.named_by == "config" || !self.is_deleted(id)?) {
                     self.revive(id)?;
+                    self.revive_below(id, INDEX_DELETED)?;
                 }
                 continue;
             }
@@ -125,15 +128,15 @@ impl State {
     fn is_deleted(&self, id: SourceId) -> Result<bool, StoreError> {
         self.conn
             .prepare_cached(
-                "SELECT retired_why = ?2 FROM sources WHERE id = ?1
+                "SELECT retired_why IS NOT DISTINCT FROM ?2 FROM sources WHERE id = ?1
                  /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut query| query.query_row(params![id.0, DELETED], |row| row.get(0)))
             .map_err(engine)
     }
 
-    /// A child that its index dropped and another one lists is that one's from
-    /// now on; says whether it is.
+    /// A child that its index dropped, or whose index was given up, and another one
+    /// lists is that one's from now on; says whether it is.
     fn adopt(&mut self, id: SourceId, source: &NewSource) -> Result<bool, StoreError> {
         let Some((parent, depth)) = source.parent else { return Ok(false) };
         let (second, precision) = lastmod_columns(source.lastmod);
@@ -141,7 +144,9 @@ impl State {
             .prepare_cached(
                 "UPDATE sources SET parent_id = ?2, depth = ?3, index_lastmod = ?4, index_precision = ?5
                  WHERE id = ?1
-                 /*pg: AND part = (?1 & 255) */ AND dropped_at IS NOT NULL AND parent_id <> ?2",
+                 /*pg: AND part = (?1 & 255) */ AND parent_id <> ?2
+                 AND (dropped_at IS NOT NULL OR EXISTS (SELECT 1 FROM sources p WHERE p.id = sources.parent_id
+                     /*pg: AND p.part = (sources.parent_id & 255) */ AND p.state = 2))",
             )
             .and_then(|mut update| {
                 update.execute(params![id.0, parent.0, depth, second, precision])
@@ -193,7 +198,7 @@ impl State {
                  VALUES (/*pg: CAST(?2 AS BIGINT) & 255, nextval('ids') * 256 + (CAST(?2 AS BIGINT) & 255), */
                      /*lite*/ 1 + max(coalesce((SELECT max(id) FROM sources), 0),
                          coalesce((SELECT value FROM meta WHERE key = 'last_source'), 0)), /*end*/
-                     ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'new', 'it has never been polled', ?10)
+                     ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'new', 'it has never been polled', ?11)
                  /*pg: ON CONFLICT DO NOTHING */",
             )
             .and_then(|mut insert| {
@@ -207,7 +212,9 @@ impl State {
                     source.named_by,
                     second,
                     precision,
-                                        now,
+                    // What is polled for no site is asked for when it is needed.
+                    site.map(|_| now),
+                    now,
                 ];
                 insert.execute(values)
             })
@@ -216,7 +223,8 @@ impl State {
             .map_err(engine)
     }
 
-    /// Every host with anything on it has its robots.txt polled.
+    /// Every host with anything of a site on it has its robots.txt polled; another
+    /// one has a row for it, to be asked for when a redirect leads there.
     pub(super) fn ensure_robots(
         &mut self,
         host: HostId,
@@ -240,18 +248,18 @@ impl State {
         self.insert_source(site, host, &source)
     }
 
-    /// robots.txt whose own site left the config, or never was, is polled on
-    /// behalf of the next one.
+    /// robots.txt whose own site left the config is polled on behalf of the next
+    /// one; that of no site is polled from now on.
     fn take_over_robots(&mut self, host: HostId, site: Option<SiteId>) -> Result<(), StoreError> {
         let Some(site) = site else { return Ok(()) };
         let taken = self
             .conn
             .prepare_cached(
-                "UPDATE sources SET state = 0, site_id = ?2 WHERE host_id = ?1 /*pg: AND part = (?1 & 255) */
-                 AND role = 0 AND state = 1
-                 AND site_id <> ?2 AND EXISTS (SELECT 1 FROM sites WHERE id = ?2 AND state = 0)",
+                "UPDATE sources SET state = 0, site_id = ?2, next_poll_at = coalesce(next_poll_at, ?3)
+                 WHERE host_id = ?1 /*pg: AND part = (?1 & 255) */ AND role = 0
+                 AND (state = 1 AND site_id <> ?2 OR site_id IS NULL) AND EXISTS (SELECT 1 FROM sites WHERE id = ?2 AND state = 0)",
             )
-            .and_then(|mut update| update.execute(params![host.0, site.0]))
+            .and_then(|mut update| update.execute(params![host.0, site.0, self.now_ms()]))
             .map_err(engine)?;
         self.sources_moved |= taken > 0;
         Ok(())
@@ -294,7 +302,8 @@ impl State {
         Ok(())
     }
 
-    /// Makes a source due now because someone asked.
+    /// Makes a source due now because someone asked; an index that was deleted
+    /// comes back with what it named.
     pub(super) fn poll_now(&mut self, id: SourceId) -> Result<(), StoreError> {
         self.sources_moved = true;
         let now = self.now_ms();
@@ -310,7 +319,7 @@ impl State {
         if found == 0 {
             return Err(StoreError::NotFound(format!("there is no source {id}")));
         }
-        Ok(())
+        self.revive_below(id, INDEX_DELETED)
     }
 
     /// Applies what a read of an index asks of its children.
@@ -330,12 +339,19 @@ impl State {
                     self.conn
                         .prepare_cached(
                             "UPDATE sources SET index_lastmod = ?2, index_precision = ?3, index_misses = 0,
-                                 dropped_at = NULL, state = CASE state WHEN 2 THEN 0 ELSE state END,
-                                 retired_why = NULL, retired_at = NULL, next_poll_at = ?4, rule = 'index',
-                                 why = 'its index says that it has changed' WHERE id = ?1
+                                 dropped_at = NULL WHERE id = ?1
                                  /*pg: AND part = (?1 & 255) */",
                         )
-                        .and_then(|mut update| update.execute(params![id.0, second, precision, now]))
+                        .and_then(|mut update| update.execute(params![id.0, second, precision]))
+                        .map_err(engine)?;
+                    self.conn
+                        .prepare_cached(
+                            "UPDATE sources SET state = CASE state WHEN 2 THEN 0 ELSE state END,
+                                 retired_why = NULL, retired_at = NULL, next_poll_at = ?2, rule = 'index',
+                                 why = 'its index says that it has changed' WHERE id = ?1
+                                 /*pg: AND part = (?1 & 255) */ AND retired_why IS DISTINCT FROM ?3",
+                        )
+                        .and_then(|mut update| update.execute(params![id.0, now, DELETED]))
                         .map_err(engine)?;
                 }
                 ChildEffect::Missing { id } => {
@@ -370,7 +386,7 @@ impl State {
 
     /// The poll was not needed.
     pub(super) fn skip_poll(&mut self, id: SourceId, next: &NextPollAt) -> Result<(), StoreError> {
-        let at = next.at.map(Timestamp::as_millisecond);
+        let Some(at) = next.at else { return self.retire(id.0, &next.why) };
         self.conn
             .prepare_cached(
                 "UPDATE sources SET next_poll_at = ?2, interval_ms = ?3, rule = ?4, rhythm = ?6,
@@ -380,7 +396,7 @@ impl State {
             .and_then(|mut update| {
                 update.execute(params![
                     id.0,
-                    at,
+                    at.as_millisecond(),
                     next.interval_ms,
                     next.rule,
                     next.why,

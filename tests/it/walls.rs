@@ -16,10 +16,11 @@ pub(crate) struct Source {
 
 /// A module at the top, and what of the others it may name: a module, or only
 /// what begins so. Nothing else, and nothing that it does not use.
-const ARROWS: [(&str, &[&str]); 20] = [
+const ARROWS: [(&str, &[&str]); 21] = [
     // What every stage shares.
     ("model", &[]),
     ("bitpack", &[]),
+    ("bounded", &[]),
     ("by_id", &[]),
     ("clock", &[]),
     ("date", &["model"]),
@@ -38,6 +39,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
         "store",
         &[
             "bitpack",
+            "bounded",
             "by_id",
             "clock",
             "config",
@@ -57,8 +59,8 @@ const ARROWS: [(&str, &[&str]); 20] = [
     (
         "schedule",
         &[
-            "clock", "config", "diff", "fetch", "log", "metrics", "model", "parse", "recrawl",
-            "store", "url",
+            "bounded", "clock", "config", "diff", "fetch", "log", "metrics", "model", "parse",
+            "recrawl", "store", "url",
         ],
     ),
     ("serve", &["config", "metrics", "model", "parse", "queue", "recrawl", "store"]),

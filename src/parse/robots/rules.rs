@@ -4,6 +4,10 @@
 //! are ASCII from then on. Each piece between two `*` is searched once, forward,
 //! by the two-way algorithm of the standard library: linear, no backtracking.
 
+/// Memory that a piece of a pattern takes beside its text, about: the least that an
+/// allocator gives, twice.
+const PIECE: usize = 64;
+
 /// What a rule says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verdict {
@@ -109,6 +113,13 @@ impl Rules {
         let path = if path.starts_with('/') { normal(path) } else { format!("/{}", normal(path)) };
         let strongest = self.rules.iter().find(|rule| rule.matches(&path));
         strongest.is_none_or(|rule| rule.verdict == Verdict::Allow)
+    }
+
+    /// Memory that they take, about.
+    pub fn bytes(&self) -> usize {
+        let pieces =
+            |rule: &Rule| rule.pieces.iter().map(|piece| PIECE + piece.len()).sum::<usize>();
+        self.rules.iter().map(|rule| size_of::<Rule>() + pieces(rule)).sum()
     }
 
     /// Is there no rule at all?

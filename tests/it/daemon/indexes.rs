@@ -261,3 +261,123 @@ async fn a_sitemap_that_becomes_an_index_gives_its_urls_over_to_its_children() {
     }
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn an_index_that_is_deleted_takes_its_children_with_it_unless_another_lists_them() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let children = [("/mine.xml", ""), ("/shared.xml", ""), ("/gone.xml", "")];
+    origin.set("/a.xml", Reply::xml(index(&base, &children)));
+    origin.set("/b.xml", Reply::xml(index(&base, &[("/other.xml", "")])));
+    for path in ["/mine.xml", "/shared.xml", "/gone.xml", "/other.xml"] {
+        origin.set(path, Reply::xml(sitemap(&base, &[(path, "")])));
+    }
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/a.xml", "/b.xml"], &[], "")).await;
+    for (path, _) in children {
+        daemon.polled(path, 1).await;
+    }
+    daemon.settled().await;
+    let states = async || {
+        let mut states = Vec::new();
+        for path in ["/a.xml", "/mine.xml", "/shared.xml", "/gone.xml"] {
+            states.push(daemon.source(path).await.state);
+        }
+        states.join(" ")
+    };
+    let gone = daemon.source("/gone.xml").await.id;
+    daemon.store.delete_source(gone, false).await.unwrap();
+    let index_id = daemon.source("/a.xml").await.id;
+    daemon.store.delete_source(index_id, false).await.unwrap();
+    assert_eq!(states().await, "retired retired retired retired");
+
+    origin.set("/b.xml", Reply::xml(index(&base, &[("/other.xml", ""), ("/shared.xml", "")])));
+    daemon.poll("/b.xml").await;
+    daemon.settled().await;
+    assert_eq!(states().await, "retired retired active retired");
+    assert_eq!(daemon.source("/shared.xml").await.parent, Some(daemon.source("/b.xml").await.id));
+    daemon.pass(8 * DAY).await;
+    while daemon.store.maintain().await.unwrap() {}
+    let is_listed = async |page: &str| daemon.url(&format!("{base}{page}")).await.listed;
+    assert!(is_listed("/shared.xml").await && !is_listed("/mine.xml").await);
+
+    // Asked for, it comes back with what went with it.
+    daemon.poll("/a.xml").await;
+    daemon.settled().await;
+    assert_eq!(states().await, "active active active retired");
+    assert!(is_listed("/mine.xml").await);
+    // With its URLs at once.
+    daemon.store.delete_source(index_id, true).await.unwrap();
+    assert!(!is_listed("/mine.xml").await);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn an_index_that_becomes_a_sitemap_lets_go_of_its_children() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/index.xml", Reply::xml(index(&base, &[("/one.xml", ""), ("/two.xml", "")])));
+    origin.set("/one.xml", Reply::xml(sitemap(&base, &[("/1", "")])));
+    origin.set("/two.xml", Reply::xml(sitemap(&base, &[("/2", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&site(&origin)).await;
+    daemon.polled("/one.xml", 1).await;
+    daemon.polled("/two.xml", 1).await;
+    for day in 0..9 {
+        // Its own pages change: it is read in full on some days, and not on others.
+        let fresh = format!("/fresh/{}", day / 2);
+        origin.set("/index.xml", Reply::xml(sitemap(&base, &[("/1", ""), (&fresh, "")])));
+        daemon.poll("/index.xml").await;
+        while daemon.store.maintain().await.unwrap() {}
+        daemon.pass(DAY).await;
+    }
+    for path in ["/one.xml", "/two.xml"] {
+        assert_eq!(daemon.source(path).await.state, "retired", "{path}");
+    }
+    while daemon.store.maintain().await.unwrap() {}
+    assert!(daemon.url(&format!("{base}/1")).await.listed);
+    assert!(!daemon.url(&format!("{base}/2")).await.listed);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_child_that_somebody_deleted_stays_so_whatever_indexes_say() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let dated = |day: &str| index(&base, &[("/one.xml", day), ("/two.xml", "2026-11-01")]);
+    origin.set("/a.xml", Reply::xml(dated("2026-11-01")));
+    origin.set("/b.xml", Reply::xml(index(&base, &[("/y.xml", "")])));
+    for path in ["/one.xml", "/two.xml", "/y.xml"] {
+        origin.set(path, Reply::xml(sitemap(&base, &[(path, "")])));
+    }
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/a.xml", "/b.xml"], &[], "")).await;
+    for path in ["/one.xml", "/two.xml", "/y.xml"] {
+        daemon.polled(path, 1).await;
+    }
+    let one = daemon.source("/one.xml").await.id;
+    daemon.store.delete_source(one, false).await.unwrap();
+    origin.clear_log();
+    let only_two = index(&base, &[("/two.xml", "2026-11-01")]);
+    let both = index(&base, &[("/y.xml", ""), ("/one.xml", "")]);
+    for (path, body) in [
+        // Its date moves; it is dropped, and listed again; another index lists it.
+        ("/a.xml", dated("2026-11-20")),
+        ("/a.xml", only_two.clone()),
+        ("/a.xml", dated("2026-11-20")),
+        ("/a.xml", only_two),
+        ("/b.xml", both),
+    ] {
+        origin.set(path, Reply::xml(body));
+        daemon.poll(path).await;
+        daemon.settled().await;
+        let source = daemon.source("/one.xml").await;
+        let told = (source.state.as_str(), source.error.as_deref(), source.next_poll_at);
+        assert_eq!(told, ("retired", Some("deleted by an operator"), None));
+    }
+    assert!(origin.requests("/one.xml").is_empty());
+    // Who asks for it gets it.
+    daemon.poll("/one.xml").await;
+    assert_eq!(daemon.source("/one.xml").await.state, "active");
+    daemon.stop().await;
+}

@@ -36,24 +36,32 @@ async fn a_site_takes_no_more_sources_than_its_quota() {
     let base = origin.base();
     let names: Vec<_> = (0..10).map(|n| format!("/{n}.xml")).collect();
     let children: Vec<_> = names.iter().map(|name| (name.as_str(), "")).collect();
-    origin.set("/index.xml", Reply::xml(index(&base, &children)));
+    origin.set("/index.xml", Reply::xml(index(&base, &children)).etag("\"1\""));
     for name in &names {
         origin.set(name, Reply::xml(sitemap(&base, &[(name, "")])));
     }
     let world = World::new(&[&origin]);
-    let daemon = world.start(&listed(&origin, &["/index.xml"], &[], "max_sources = 5")).await;
+    let site = |max: u32| listed(&origin, &["/index.xml"], &[], &format!("max_sources = {max}"));
+    let daemon = world.start(&site(5)).await;
     daemon.polled("/index.xml", 1).await;
     daemon.settled().await;
-    let found = daemon.sources().await;
     // robots.txt belongs to the host; home page, index and three children are the site's.
-    let own = found.iter().filter(|source| source.role.as_str() != "robots").count();
-    assert_eq!(own, 5);
+    let own = async || {
+        let found = daemon.sources().await;
+        found.iter().filter(|source| source.role.as_str() != "robots").count()
+    };
+    assert_eq!(own().await, 5);
     let index = daemon.source("/index.xml").await;
     assert!(
         index.issues.iter().any(|issue| issue.code.as_str() == "too-many-sitemaps"),
         "{:?}",
         index.issues
     );
+    // A raised quota lets in what was refused, though the document is the same.
+    daemon.reload(&site(100)).await;
+    daemon.poll("/index.xml").await;
+    daemon.settled().await;
+    assert_eq!(own().await, 12);
     daemon.stop().await;
 }
 

@@ -1,7 +1,7 @@
 //! Sources that have moved: followed at once, believed when it is proven.
 
 use super::one_sitemap;
-use crate::support::daemon::{DAY, Daemon, World, counts, sitemap};
+use crate::support::daemon::{DAY, Daemon, HOUR, World, counts, sitemap};
 use crate::support::{Origin, Reply};
 
 const ALL: [(&str, &str); 2] = [("/a", "2026-11-01"), ("/b", "2026-11-02")];
@@ -83,4 +83,47 @@ async fn what_has_moved_lives_on_at_its_new_place_when_the_old_one_is_taken_down
         assert_eq!(daemon.poll("/sitemap.xml").await.result, "not-found");
         daemon.stop().await;
     }
+}
+
+#[tokio::test]
+async fn robots_txt_of_a_host_that_a_redirect_led_to_is_asked_for_only_while_it_does() {
+    let (a, b, c) = (Origin::start().await, Origin::start().await, Origin::start().await);
+    let list = Reply::xml(sitemap(&a.base(), &ALL));
+    let world = World::new(&[&a, &b, &c]);
+    let asked = |origin: &Origin| origin.requests("/robots.txt").len();
+    a.set("/sitemap.xml", Reply::redirect(302, b.url("/there.xml")));
+    b.set("/there.xml", list.clone());
+    c.set("/there.xml", list.clone());
+    let daemon = world.start(&one_sitemap(&a)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.settled().await;
+    assert_eq!((asked(&b), asked(&c)), (1, 0));
+    // What is kept of it holds for a day.
+    daemon.poll("/sitemap.xml").await;
+    assert_eq!(asked(&b), 1);
+    daemon.pass(DAY + HOUR).await;
+    daemon.poll("/sitemap.xml").await;
+    assert_eq!(asked(&b), 2);
+
+    a.set("/sitemap.xml", Reply::redirect(302, c.url("/there.xml")));
+    daemon.poll("/sitemap.xml").await;
+    for _ in 0..3 {
+        daemon.pass(DAY + HOUR).await;
+    }
+    assert_eq!((asked(&b), asked(&c)), (2, 1));
+    let robots = daemon.source(&format!("{}/robots.txt", b.base())).await;
+    assert_eq!((robots.state.as_str(), robots.next_poll_at), ("active", None));
+    // Asked for by a person it is polled, and not given up.
+    daemon.poll(&format!("{}/robots.txt", b.base())).await;
+    assert_eq!(daemon.source(&format!("{}/robots.txt", b.base())).await.state, "active");
+
+    // A site that comes there has it polled from then on.
+    let theirs = one_sitemap(&b).replace("name = \"site\"", "name = \"theirs\"");
+    b.set("/sitemap.xml", Reply::xml(sitemap(&b.base(), &ALL)));
+    daemon.reload(&format!("{}{theirs}", one_sitemap(&a))).await;
+    daemon.settled().await;
+    assert_eq!(asked(&b), 4);
+    daemon.pass(DAY + HOUR).await;
+    assert_eq!((asked(&b), asked(&c)), (5, 1));
+    daemon.stop().await;
 }

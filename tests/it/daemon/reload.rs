@@ -6,7 +6,7 @@ use sitemapd::store::views::UrlState;
 use sitemapd::store::{Store, StoreError};
 
 use super::{listed, one_sitemap};
-use crate::support::daemon::{DAY, World, counts, sitemap};
+use crate::support::daemon::{DAY, World, counts, index, sitemap};
 use crate::support::{Origin, Reply, broken_off};
 
 const LIST: [(&str, &str); 4] =
@@ -219,5 +219,47 @@ async fn a_source_that_comes_back_while_it_is_let_go_lists_all_that_it_names() {
     let daemon = world.start(&both).await;
     daemon.poll("/two.xml").await;
     assert_eq!(listed(), 201);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn an_index_off_the_list_takes_its_children_with_it_and_brings_them_back() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/robots.txt", Reply::text("Sitemap: /index.xml\n"));
+    origin.set("/index.xml", Reply::xml(index(&base, &[("/one.xml", ""), ("/below.xml", "")])));
+    origin.set("/below.xml", Reply::xml(index(&base, &[("/two.xml", "")])));
+    for (path, page) in [("/one.xml", "/1"), ("/two.xml", "/2"), ("/mine.xml", "/3")] {
+        origin.set(path, Reply::xml(sitemap(&base, &[(page, "")])));
+    }
+    let world = World::new(&[&origin]);
+    let auto = listed(&origin, &[], &[], "").replace("sitemaps = []\n", "");
+    let daemon = world.start(&auto).await;
+    daemon.polled("/one.xml", 1).await;
+    daemon.polled("/two.xml", 1).await;
+    daemon.settled().await;
+    let states = async || {
+        let mut states = Vec::new();
+        for path in ["/index.xml", "/one.xml", "/below.xml", "/two.xml"] {
+            states.push(daemon.source(path).await.state);
+        }
+        states.join(" ")
+    };
+    let is_listed = async |page: &str| daemon.url(&format!("{base}{page}")).await.listed;
+
+    daemon.reload(&listed(&origin, &["/mine.xml", "/one.xml"], &[], "")).await;
+    daemon.polled("/mine.xml", 1).await;
+    assert_eq!(states().await, "retired active retired retired");
+    daemon.pass(8 * DAY).await;
+    while daemon.store.maintain().await.unwrap() {}
+    assert!(is_listed("/1").await && !is_listed("/2").await);
+
+    // The list names the index below; what lies above it stays away.
+    daemon.reload(&listed(&origin, &["/mine.xml", "/below.xml"], &[], "")).await;
+    assert_eq!(states().await, "retired retired active active");
+    daemon.reload(&auto).await;
+    assert_eq!(states().await, "active active active active");
+    daemon.settled().await;
+    assert!(is_listed("/2").await);
     daemon.stop().await;
 }

@@ -1,7 +1,7 @@
 //! Sources that go leave nothing behind that others could be taken for.
 
 use sitemapd::config::Config;
-use sitemapd::store::Effect;
+use sitemapd::store::{Effect, NextPollAt};
 
 use crate::support::engine;
 use crate::support::queue_daemon::{Queue, site};
@@ -35,5 +35,24 @@ async fn what_no_source_lists_any_more_names_none() {
     for (url, sources) in [(kept, 1), (dropped, 0)] {
         let view = queue.view(url).await;
         assert_eq!((view.listed, view.sources.len()), (sources > 0, sources));
+    }
+}
+
+#[tokio::test]
+async fn a_poll_that_is_skipped_for_good_retires_its_source() {
+    let queue = Queue::open(&site("a", "http://a.test/", "")).await;
+    let source = queue.origin("a").source;
+    for (at, state) in [(Some(queue.clock.now()), "active"), (None, "retired")] {
+        let next = NextPollAt {
+            at,
+            interval_ms: 0,
+            rhythm: None,
+            rule: "a rule".to_owned(),
+            why: "a reason".to_owned(),
+        };
+        queue.store.skip_poll(source, next).await.unwrap();
+        let (view, _) = queue.store.source(source).await.unwrap();
+        assert_eq!((view.state.as_str(), view.next_poll_at), (state, at));
+        assert!(view.why.ends_with("a reason"), "{}", view.why);
     }
 }

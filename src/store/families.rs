@@ -1,0 +1,139 @@
+//! An index and what it names, down to the last child: sources that are given up
+//! together and come back together, each for the reason that it went for.
+//!
+//! Also the lists of the config, which may name an index and leave out another one.
+
+use std::collections::HashSet;
+
+use super::sql::params;
+
+use super::state::State;
+use super::{StoreError, engine};
+use crate::config::{Site, SourceList};
+use crate::model::{Role, SiteId, SourceId};
+
+/// Why a source is retired that is not in the list of the config.
+const UNLISTED: &str = "the config does not list it";
+
+impl State {
+    /// A source and what lies below it, so far as it is retired for this reason;
+    /// without one, so far as it is not retired.
+    pub(super) fn with_descendants(
+        &self,
+        root: SourceId,
+        retired_why: Option<&str>,
+    ) -> Result<Vec<SourceId>, StoreError> {
+        let mut query = self
+            .conn
+            .prepare_cached(
+                "WITH RECURSIVE below (id, why) AS (
+                     SELECT id, retired_why FROM sources WHERE id = ?1 /*pg: AND part = (?1 & 255) */
+                     UNION SELECT s.id, s.retired_why FROM sources s JOIN below b ON s.parent_id = b.id)
+                 SELECT id FROM below WHERE why IS NOT DISTINCT FROM ?2",
+            )
+            .map_err(engine)?;
+        query
+            .query_map(params![root.0, retired_why], |row| row.get(0).map(SourceId))
+            .and_then(Iterator::collect)
+            .map_err(engine)
+    }
+
+    /// Gives up a source and what lies below it.
+    pub(super) fn retire_below(&mut self, root: SourceId, why: &str) -> Result<(), StoreError> {
+        for source in self.with_descendants(root, None)? {
+            self.retire(source.0, why)?;
+        }
+        Ok(())
+    }
+
+    /// Brings back of a source and what lies below it what went for this reason.
+    pub(super) fn revive_below(&mut self, root: SourceId, why: &str) -> Result<(), StoreError> {
+        for source in self.with_descendants(root, Some(why))? {
+            self.revive(source)?;
+        }
+        Ok(())
+    }
+
+    /// "Exactly what the config lists": what was found before a list was given,
+    /// or has left the list, is retired, with what it named as an index.
+    pub(super) fn retire_unlisted(&mut self, id: SiteId, site: &Site) -> Result<(), StoreError> {
+        let mut unlisted = Vec::new();
+        for (role, list) in [(Role::Sitemap, &site.sitemaps), (Role::Feed, &site.feeds)] {
+            let SourceList::Listed(urls) = list else { continue };
+            // Given up already, it may still have children that are polled; what was
+            // never asked for has none.
+            let mut query = self
+                .conn
+                .prepare_cached(
+                    "SELECT id, url FROM sources
+                     WHERE site_id = ?1 AND role = ?2 AND parent_id IS NULL
+                       AND named_by <> 'submitted' AND (state <> 2 OR last_poll_at IS NOT NULL)",
+                )
+                .map_err(engine)?;
+            let known: Vec<(i64, String)> = query
+                .query_map(params![id.0, role as i64], |row| Ok((row.get(0)?, row.get(1)?)))
+                .and_then(Iterator::collect)
+                .map_err(engine)?;
+            let is_listed = |url: &str| urls.iter().any(|listed| listed.as_str() == url);
+            unlisted.extend(known.into_iter().filter(|(_, url)| !is_listed(url)));
+        }
+        if unlisted.is_empty() {
+            return Ok(());
+        }
+        let kept = self.listed_below(id, site)?;
+        for (root, _) in unlisted {
+            for source in self.with_descendants(SourceId(root), None)? {
+                if !kept.contains(&source) {
+                    self.retire(source.0, UNLISTED)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the lists of a site name, and what that named: it may stand in an
+    /// index that they do not name.
+    fn listed_below(&self, id: SiteId, site: &Site) -> Result<HashSet<SourceId>, StoreError> {
+        let mut kept = HashSet::new();
+        for list in [&site.sitemaps, &site.feeds] {
+            let SourceList::Listed(urls) = list else { continue };
+            for url in urls {
+                let Some((source, _)) = self.find_source(id, url.as_str())? else { continue };
+                kept.extend(self.with_descendants(source, None)?);
+            }
+        }
+        Ok(kept)
+    }
+
+    /// What only the config had retired comes back when the config lists it, or
+    /// an index above it, or leaves it to be found, again.
+    pub(super) fn revive_listed(&mut self, id: SiteId, site: &Site) -> Result<(), StoreError> {
+        for (role, list) in [(Role::Sitemap, &site.sitemaps), (Role::Feed, &site.feeds)] {
+            let mut query = self
+                .conn
+                .prepare_cached(
+                    "SELECT id, url FROM sources
+                     WHERE site_id = ?1 AND role = ?2 AND state = 2 AND retired_why = ?3",
+                )
+                .map_err(engine)?;
+            let retired: Vec<(i64, String)> = query
+                .query_map(params![id.0, role as i64, UNLISTED], |row| {
+                    Ok((row.get(0)?, row.get(1)?))
+                })
+                .and_then(Iterator::collect)
+                .map_err(engine)?;
+            drop(query);
+            for (source, url) in retired {
+                let source = SourceId(source);
+                match list {
+                    SourceList::Auto => self.revive(source)?,
+                    SourceList::Listed(urls) if urls.iter().any(|u| u.as_str() == url) => {
+                        self.revive_below(source, UNLISTED)?;
+                    }
+                    SourceList::Listed(_) => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -2,9 +2,10 @@
 
 use sitemapd::config::Config;
 use sitemapd::store::Effect;
+use url::Url;
 
-use crate::support::engine;
 use crate::support::queue_daemon::{Queue, site};
+use crate::support::{engine, incompressible};
 
 #[tokio::test]
 async fn a_new_source_is_not_taken_for_one_that_is_gone() {
@@ -24,4 +25,15 @@ async fn a_new_source_is_not_taken_for_one_that_is_gone() {
     reload(&(a + &c)).await;
     queue.apply(Effect::Drop { url }).await;
     assert!(!queue.view(shared).await.listed, "c never listed it");
+}
+
+#[tokio::test]
+async fn who_names_a_sitemap_whose_url_is_too_long_is_told() {
+    let queue = Queue::simple().await;
+    let url: Url = format!("http://a.test/{}", incompressible(3_000)).parse().unwrap();
+    let told = queue.store.submit_source("a".to_owned(), url.clone()).await.unwrap_err();
+    assert!(told.to_string().contains("2,048 bytes"), "{told}");
+    let told = queue.store.hear(url).await.unwrap_err();
+    assert!(told.to_string().contains("2,048 bytes"), "{told}");
+    assert_eq!(queue.look().number("SELECT count(*) FROM submissions"), 0);
 }

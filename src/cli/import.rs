@@ -79,35 +79,63 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
         Box::new(file.with_context(|| args.file.display().to_string())?)
     };
     let mut lines = Lines { reader: BufReader::new(reader), number: 0, unfetched: 0 };
-    let mut sums = [("taken", 0), ("unknown", 0), ("ignored", 0)];
+    let mut sums = Sums::default();
     loop {
-        let fetches = lines.batch()?;
-        if fetches.is_empty() {
+        let (fetches, wrong) = lines.batch();
+        let is_last = fetches.is_empty();
+        if !is_last {
+            let order = Order::Import { crawl: args.crawl.clone(), fetches };
+            sums.add(&truth.order(&order).await?);
+        }
+        if let Some(why) = wrong {
+            let told = sums.in_words(lines.unfetched);
+            return Err(Failure::Runtime(anyhow!(
+                "{why}; of the lines before it {told}; nothing after it was read"
+            )));
+        }
+        if is_last {
             break;
         }
-        let order = Order::Import { crawl: args.crawl.clone(), fetches };
-        let answer = truth.order(&order).await?;
-        for (name, sum) in &mut sums {
-            *sum += answer.get(*name).and_then(Value::as_u64).unwrap_or(0);
-        }
     }
-    let [(_, taken), (_, unknown), (_, ignored)] = sums;
     if options.json {
-        let sums = json!({
-            "taken": taken, "unknown": unknown, "ignored": ignored, "unfetched": lines.unfetched,
-        });
-        return Ok(out.json(&sums)?);
+        return Ok(out.json(&sums.as_json(lines.unfetched))?);
     }
-    let mut told = format!(
-        "took in {}; {} of URLs that no source lists, {} not newer than what was known",
-        count(taken, "fetch", "fetches"),
-        humane::number(unknown),
-        humane::number(ignored)
-    );
-    if lines.unfetched > 0 {
-        told += &format!(", {} without a fetch", count(lines.unfetched, "line", "lines"));
+    Ok(out.line(&sums.in_words(lines.unfetched))?)
+}
+
+/// What became of fetches so far.
+#[derive(Debug, Default)]
+struct Sums {
+    taken: u64,
+    unknown: u64,
+    ignored: u64,
+}
+
+impl Sums {
+    fn add(&mut self, answer: &Value) {
+        let of = |name: &str| answer.get(name).and_then(Value::as_u64).unwrap_or(0);
+        self.taken += of("taken");
+        self.unknown += of("unknown");
+        self.ignored += of("ignored");
     }
-    Ok(out.line(&told)?)
+
+    fn as_json(&self, unfetched: u64) -> Value {
+        let Self { taken, unknown, ignored } = self;
+        json!({ "taken": taken, "unknown": unknown, "ignored": ignored, "unfetched": unfetched })
+    }
+
+    fn in_words(&self, unfetched: u64) -> String {
+        let unfetched = match unfetched {
+            0 => String::new(),
+            some => format!(", {} without a fetch", count(some, "line", "lines")),
+        };
+        format!(
+            "took in {}; {} of URLs that no source lists, {} not newer than what was known{unfetched}",
+            count(self.taken, "fetch", "fetches"),
+            humane::number(self.unknown),
+            humane::number(self.ignored)
+        )
+    }
 }
 
 /// A log, line by line.
@@ -119,34 +147,35 @@ struct Lines {
 }
 
 impl Lines {
-    fn batch(&mut self) -> Result<Vec<PastFetch>, Failure> {
+    /// The next fetches, and what is wrong with the line after them, if that is
+    /// why there are no more.
+    fn batch(&mut self) -> (Vec<PastFetch>, Option<String>) {
         let mut fetches = Vec::new();
-        while fetches.len() < BATCH
-            && let Some(line) = self.next()?
-        {
-            if !line.trim().is_empty() {
-                let fetch = read(&line).map_err(|why| {
-                    Failure::Runtime(anyhow!(
-                        "line {}: {why}; nothing after it was read",
-                        self.number
-                    ))
-                })?;
-                match fetch {
-                    Some(fetch) => fetches.push(fetch),
-                    None => self.unfetched += 1,
-                }
+        while fetches.len() < BATCH {
+            let line = match self.next() {
+                Ok(Some(line)) => line,
+                Ok(None) => break,
+                Err(why) => return (fetches, Some(format!("line {}: {why}", self.number))),
+            };
+            if line.trim().is_empty() {
+                continue;
+            }
+            match read(&line) {
+                Ok(Some(fetch)) => fetches.push(fetch),
+                Ok(None) => self.unfetched += 1,
+                Err(why) => return (fetches, Some(format!("line {}: {why}", self.number))),
             }
         }
-        Ok(fetches)
+        (fetches, None)
     }
 
-    fn next(&mut self) -> Result<Option<String>, Failure> {
+    fn next(&mut self) -> Result<Option<String>, String> {
         let mut line = Vec::new();
-        let read = self.reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)?;
         self.number += 1;
+        let read = self.reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
+        let read = read.map_err(|error| error.to_string())?;
         if read as u64 == MAX_LINE && line.last() != Some(&b'\n') {
-            let number = self.number;
-            return Err(Failure::Runtime(anyhow!("line {number} is longer than {MAX_LINE} bytes")));
+            return Err(format!("it is longer than {MAX_LINE} bytes"));
         }
         Ok((read > 0).then(|| String::from_utf8_lossy(&line).into_owned()))
     }
@@ -214,8 +243,10 @@ mod tests {
         let log =
             "{\"url\": \"https://a.test/\", \"time\": \"2026-11-21T08:30:00Z\"}\n\n{\"url\": 3}\n";
         let reader: Box<dyn Read + Send> = Box::new(log.as_bytes());
-        let told = Lines { reader: BufReader::new(reader), number: 0 }.batch();
-        let told = told.expect_err("a wrong line").to_string();
+        let mut lines = Lines { reader: BufReader::new(reader), number: 0, unfetched: 0 };
+        let (fetches, wrong) = lines.batch();
+        let told = wrong.expect("a wrong line");
+        assert_eq!(fetches.len(), 1);
         assert!(told.starts_with("line 3: "), "{told}");
     }
 }

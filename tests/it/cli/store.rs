@@ -168,3 +168,21 @@ async fn what_is_exported_is_imported_elsewhere_where_the_same_is_listed() {
     let sums: Value = serde_json::from_str(&out).expect("json");
     assert_eq!(sums, json!({ "taken": 0, "unknown": 0, "ignored": 1, "unfetched": 1 }));
 }
+
+#[tokio::test]
+async fn what_stands_before_a_wrong_line_of_a_log_is_taken_in_and_said() {
+    let urls = [1, 2, 3, 4].map(|n| format!("http://a.test/{n}"));
+    let urls = urls.each_ref().map(String::as_str);
+    let (queue, text) = folder_listing(&urls, "2026-11-22T00:00:00Z").await;
+    let (folder, look) = queue.into_folder();
+    write_config(folder.path(), &text);
+    let line = |url: &str| format!("{{\"url\": \"{url}\", \"time\": \"2026-11-01T00:00:00Z\"}}\n");
+    let mut log: String = urls[..3].iter().map(|url| line(url)).collect();
+    log += "{\"url\": \"http://a.test/4\"}\n";
+    log += &line(urls[3]);
+    std::fs::write(folder.path().join("log.jsonl"), log).expect("written");
+    let (code, out, err) = outcome(sitemapd_in(folder.path()).args(["import", "log.jsonl"]));
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.contains("line 4: ") && err.contains("took in 3 fetches"), "{err}");
+    assert_eq!(look.number("SELECT count(*) FROM feedback"), 3);
+}

@@ -342,6 +342,25 @@ impl Claim {
     }
 }
 
+/// Refuses where daemons work on the store, or may yet go on: who joined them
+/// for a moment would take part of what is theirs, and tell them of sites by a
+/// configuration that need not be theirs. `last` is the daemon that was in our
+/// place before, and is gone.
+pub(super) fn check_alone(conn: &Connection, last: Option<&str>) -> Result<(), StoreError> {
+    let others: i64 = conn
+        .query_row(
+            "SELECT count(*) FROM nodes WHERE until >= clock_timestamp() AND name <> ?1",
+            [last.unwrap_or_default()],
+            |row| row.get(0),
+        )
+        .map_err(engine)?;
+    if others == 0 {
+        return Ok(());
+    }
+    let why = "daemons work on this store; give the order to one of them with --api";
+    Err(StoreError::Refused(why.to_owned()))
+}
+
 /// Until when the row of another daemon holds.
 struct Until {
     node: String,

@@ -12,6 +12,7 @@ use sitemapd::store::{Store, StoreError};
 use tempfile::TempDir;
 use tokio_postgres::NoTls;
 
+use crate::cli::{outcome, sitemapd_in};
 use crate::support::engine::{self, Look};
 use crate::support::queue_daemon::{Queue, site};
 
@@ -168,4 +169,34 @@ async fn nothing_goes_on_before_the_transaction_of_a_lost_connection_has_ended()
     };
     tokio::join!(admit, other);
     assert_eq!(look.number("SELECT count(*) FROM urls WHERE path = '/2'"), 1);
+}
+
+#[tokio::test]
+async fn an_order_is_not_carried_out_beside_daemons_that_work_on_the_store() {
+    let Some(two) = two("an order beside daemons") else { return };
+    let store = open(&two.config).unwrap();
+    let look = Look::of(&two.config);
+    let folder = TempDir::new().unwrap();
+    // Nobody listens on port 9 (discard), and no site is known here.
+    let url = two.config.store.url.as_ref().unwrap();
+    let text = format!("[store]\nurl = \"{url}\"\n[listen]\napi = \"127.0.0.1:9\"\n");
+    std::fs::write(folder.path().join("config.toml"), text).unwrap();
+    let facts = "SELECT (SELECT CAST(array_agg(p ORDER BY part) AS TEXT) FROM partitions p),
+                     (SELECT CAST(array_agg(s.state) AS TEXT) FROM sites s)";
+    let before = look.rows(facts);
+    let run = |args: &[&str]| outcome(sitemapd_in(folder.path()).arg("queue").args(args));
+    let (code, _, err) = run(&["pause"]);
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("daemons work on this store") && err.contains("--api"), "{err}");
+    assert_eq!(look.rows(facts), before);
+    store.close();
+    assert_eq!(run(&["pause"]).0, 0);
+    // One that died in this folder is in nobody's way, as its lock is free.
+    look.change(
+        "INSERT INTO nodes (name, address, backend, since, until)
+         VALUES ('dead', '', 0, now(), now() + interval '1 hour')",
+    );
+    assert_eq!(run(&["resume"]).0, 1);
+    std::fs::write(folder.path().join("data/sitemapd.node"), "dead").unwrap();
+    assert_eq!(run(&["resume"]).0, 0);
 }

@@ -374,6 +374,13 @@ async fn what_no_server_takes_is_told_before_anything_is_copied() {
             "DELETE FROM submissions",
             "a URL of more than 2,048 bytes",
         ),
+        (
+            "INSERT INTO hosts (authority, name, part, delay_ms)
+             VALUES ('key:a' || char(0), 'a' || char(0), 0, 0)"
+                .to_owned(),
+            "DELETE FROM hosts WHERE substr(authority, 1, 4) = 'key:'",
+            "the queue \"a\\0\"",
+        ),
     ];
     for (spoil, mend, why) in cases {
         file.change(&spoil);

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use rusqlite::Connection;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::super::hosts::partition;
+use super::super::hosts::{name_of, partition};
 use super::super::numbers::LAST_SOURCE;
 use super::super::{StoreError, engine};
 use super::ids::{Ids, MAX_ID};
@@ -99,6 +99,13 @@ fn read_hosts(file: &Connection, ids: &mut Ids) -> Result<HashMap<i64, u64>, Sto
         let read = (row.get(0), row.get::<_, String>(1), row.get::<_, i64>(2));
         let (id, authority, part) =
             (read.0.map_err(engine)?, read.1.map_err(engine)?, read.2.map_err(engine)?);
+        if authority.contains('\0') {
+            return Err(StoreError::Refused(format!(
+                "the queue {:?} of a client has a zero byte in its name, which no server keeps, so \
+                 this file cannot go to one",
+                name_of(&authority)
+            )));
+        }
         if part != partition(&authority) {
             return Err(StoreError::Unusable(format!(
                 "the file is damaged: {authority} is in partition {part}"

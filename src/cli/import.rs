@@ -35,16 +35,37 @@ const FORMAT: &str = "Each line is one fetch: {\"url\": \"https://example.org/a\
 \"time\": \"2026-11-21T08:30:00Z\", \"changed\": true}. Instead of changed a hash may stand (and \
 hash_kind): another hash than at the fetch before is a change. Other fields are passed over. A \
 fetch that is not newer than what is known of its URL changes nothing; URLs that no source lists \
-are counted and not taken in.";
+are counted and not taken in. The lines that `sitemapd export` writes are taken, too: of each URL \
+the last fetch; those of URLs that were never fetched are passed over.";
 
 /// One line, as far as it is looked at.
 #[derive(Debug, Deserialize)]
 struct Line {
     url: String,
-    time: Timestamp,
+    time: Option<Timestamp>,
     changed: Option<bool>,
     hash: Option<String>,
     hash_kind: Option<String>,
+    /// In a line of an export these stand for `time`, null where there was no
+    /// fetch, and `hash`. In other logs they may be anything.
+    #[serde(default)]
+    fetched_at: Field,
+    #[serde(default)]
+    content_hash: Value,
+}
+
+/// A field that may be missing, or null, which is not the same.
+#[derive(Debug, Default)]
+enum Field {
+    #[default]
+    Missing,
+    There(Value),
+}
+
+impl<'de> Deserialize<'de> for Field {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Value::deserialize(from).map(Self::There)
+    }
 }
 
 /// Takes them in.
@@ -57,79 +78,130 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
         let file = std::fs::File::open(&args.file);
         Box::new(file.with_context(|| args.file.display().to_string())?)
     };
-    let mut lines = Lines { reader: BufReader::new(reader), number: 0 };
-    let mut sums = [("taken", 0), ("unknown", 0), ("ignored", 0)];
+    let mut lines = Lines { reader: BufReader::new(reader), number: 0, unfetched: 0 };
+    let mut sums = Sums::default();
     loop {
-        let fetches = lines.batch()?;
-        if fetches.is_empty() {
+        let (fetches, wrong) = lines.batch();
+        let is_last = fetches.is_empty();
+        if !is_last {
+            let order = Order::Import { crawl: args.crawl.clone(), fetches };
+            sums.add(&truth.order(&order).await?);
+        }
+        if let Some(why) = wrong {
+            let told = sums.in_words(lines.unfetched);
+            return Err(Failure::Runtime(anyhow!(
+                "{why}; of the lines before it {told}; nothing after it was read"
+            )));
+        }
+        if is_last {
             break;
         }
-        let order = Order::Import { crawl: args.crawl.clone(), fetches };
-        let answer = truth.order(&order).await?;
-        for (name, sum) in &mut sums {
-            *sum += answer.get(*name).and_then(Value::as_u64).unwrap_or(0);
-        }
     }
-    let [(_, taken), (_, unknown), (_, ignored)] = sums;
     if options.json {
-        return Ok(out.json(&json!({ "taken": taken, "unknown": unknown, "ignored": ignored }))?);
+        return Ok(out.json(&sums.as_json(lines.unfetched))?);
     }
-    let fetches = count(taken, "fetch", "fetches");
-    Ok(out.line(&format!(
-        "took in {fetches}; {} of URLs that no source lists, {} not newer than what was known",
-        humane::number(unknown),
-        humane::number(ignored)
-    ))?)
+    Ok(out.line(&sums.in_words(lines.unfetched))?)
+}
+
+/// What became of fetches so far.
+#[derive(Debug, Default)]
+struct Sums {
+    taken: u64,
+    unknown: u64,
+    ignored: u64,
+}
+
+impl Sums {
+    fn add(&mut self, answer: &Value) {
+        let of = |name: &str| answer.get(name).and_then(Value::as_u64).unwrap_or(0);
+        self.taken += of("taken");
+        self.unknown += of("unknown");
+        self.ignored += of("ignored");
+    }
+
+    fn as_json(&self, unfetched: u64) -> Value {
+        let Self { taken, unknown, ignored } = self;
+        json!({ "taken": taken, "unknown": unknown, "ignored": ignored, "unfetched": unfetched })
+    }
+
+    fn in_words(&self, unfetched: u64) -> String {
+        let unfetched = match unfetched {
+            0 => String::new(),
+            some => format!(", {} without a fetch", count(some, "line", "lines")),
+        };
+        format!(
+            "took in {}; {} of URLs that no source lists, {} not newer than what was known{unfetched}",
+            count(self.taken, "fetch", "fetches"),
+            humane::number(self.unknown),
+            humane::number(self.ignored)
+        )
+    }
 }
 
 /// A log, line by line.
 struct Lines {
     reader: BufReader<Box<dyn Read + Send>>,
     number: u64,
+    /// Lines that tell of no fetch.
+    unfetched: u64,
 }
 
 impl Lines {
-    fn batch(&mut self) -> Result<Vec<PastFetch>, Failure> {
+    /// The next fetches, and what is wrong with the line after them, if that is
+    /// why there are no more.
+    fn batch(&mut self) -> (Vec<PastFetch>, Option<String>) {
         let mut fetches = Vec::new();
-        while fetches.len() < BATCH
-            && let Some(line) = self.next()?
-        {
-            if !line.trim().is_empty() {
-                let fetch = read(&line).map_err(|why| {
-                    Failure::Runtime(anyhow!(
-                        "line {}: {why}; nothing after it was read",
-                        self.number
-                    ))
-                })?;
-                fetches.push(fetch);
+        while fetches.len() < BATCH {
+            let line = match self.next() {
+                Ok(Some(line)) => line,
+                Ok(None) => break,
+                Err(why) => return (fetches, Some(format!("line {}: {why}", self.number))),
+            };
+            if line.trim().is_empty() {
+                continue;
+            }
+            match read(&line) {
+                Ok(Some(fetch)) => fetches.push(fetch),
+                Ok(None) => self.unfetched += 1,
+                Err(why) => return (fetches, Some(format!("line {}: {why}", self.number))),
             }
         }
-        Ok(fetches)
+        (fetches, None)
     }
 
-    fn next(&mut self) -> Result<Option<String>, Failure> {
+    fn next(&mut self) -> Result<Option<String>, String> {
         let mut line = Vec::new();
-        let read = self.reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)?;
         self.number += 1;
+        let read = self.reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
+        let read = read.map_err(|error| error.to_string())?;
         if read as u64 == MAX_LINE && line.last() != Some(&b'\n') {
-            let number = self.number;
-            return Err(Failure::Runtime(anyhow!("line {number} is longer than {MAX_LINE} bytes")));
+            return Err(format!("it is longer than {MAX_LINE} bytes"));
         }
         Ok((read > 0).then(|| String::from_utf8_lossy(&line).into_owned()))
     }
 }
 
-fn read(line: &str) -> Result<PastFetch, String> {
+/// The fetch that a line tells of, if it tells of one.
+fn read(line: &str) -> Result<Option<PastFetch>, String> {
     let line: Line = serde_json::from_str(line).map_err(|error| error.to_string())?;
     let url = web_url(&line.url).map_err(|error| error.to_string())?;
+    let (at, hash) = match (line.time, line.fetched_at) {
+        (Some(at), _) => (at, line.hash),
+        (None, Field::There(Value::Null)) => return Ok(None),
+        (None, Field::There(at)) => {
+            let at = serde_json::from_value(at).map_err(|error| format!("fetched_at: {error}"))?;
+            (at, line.content_hash.as_str().map(str::to_owned))
+        }
+        (None, Field::Missing) => return Err("missing field `time`".to_owned()),
+    };
     let some = |text: Option<String>| text.filter(|text| !text.is_empty());
-    Ok(PastFetch {
+    Ok(Some(PastFetch {
         url,
-        at: line.time,
+        at,
         changed: line.changed,
-        content_hash: some(line.hash),
+        content_hash: some(hash),
         hash_kind: some(line.hash_kind),
-    })
+    }))
 }
 
 #[cfg(test)]
@@ -139,8 +211,31 @@ mod tests {
     #[test]
     fn a_line_of_a_log_may_say_more_than_is_asked() {
         let line = r#"{"url": "https://a.test/", "time": "2026-11-21T08:30:00Z", "hash": "1", "bytes": 7}"#;
-        let fetch = read(line).expect("a fetch");
+        let fetch = read(line).expect("it is right").expect("a fetch");
         assert_eq!((fetch.changed, fetch.content_hash.as_deref()), (None, Some("1")));
+    }
+
+    #[test]
+    fn a_line_of_an_export_is_a_fetch_if_there_was_one() {
+        let at = "\"2026-11-21T08:30:00Z\"";
+        for (fields, expected) in [
+            (format!("\"fetched_at\": {at}, \"content_hash\": \"1\""), Ok(Some(Some("1")))),
+            (format!("\"fetched_at\": {at}, \"content_hash\": null"), Ok(Some(None))),
+            ("\"fetched_at\": null".to_owned(), Ok(None)),
+            (format!("\"time\": {at}, \"fetched_at\": 7, \"content_hash\": 7"), Ok(Some(None))),
+            (
+                format!("\"time\": {at}, \"hash\": \"2\", \"content_hash\": \"1\""),
+                Ok(Some(Some("2"))),
+            ),
+            ("\"changed\": true".to_owned(), Err(())),
+            ("\"fetched_at\": \"yesterday\"".to_owned(), Err(())),
+        ] {
+            let line = format!("{{\"url\": \"https://a.test/\", {fields}}}");
+            let told = read(&line).map_err(|_| ());
+            let told =
+                told.as_ref().map(|fetch| fetch.as_ref().map(|it| it.content_hash.as_deref()));
+            assert_eq!(told, expected.as_ref().map(|it| *it), "{line}");
+        }
     }
 
     #[test]
@@ -148,8 +243,10 @@ mod tests {
         let log =
             "{\"url\": \"https://a.test/\", \"time\": \"2026-11-21T08:30:00Z\"}\n\n{\"url\": 3}\n";
         let reader: Box<dyn Read + Send> = Box::new(log.as_bytes());
-        let told = Lines { reader: BufReader::new(reader), number: 0 }.batch();
-        let told = told.expect_err("a wrong line").to_string();
+        let mut lines = Lines { reader: BufReader::new(reader), number: 0, unfetched: 0 };
+        let (fetches, wrong) = lines.batch();
+        let told = wrong.expect("a wrong line");
+        assert_eq!(fetches.len(), 1);
         assert!(told.starts_with("line 3: "), "{told}");
     }
 }

@@ -150,7 +150,7 @@ impl Order {
     pub async fn carry_out(&self, config: &Config) -> Result<Value, Failure> {
         let config = config.clone();
         let opened = tokio::task::spawn_blocking(move || {
-            Store::open(&config, Clock::system(), Arc::new(Metrics::new()))
+            Store::open_alone(&config, Clock::system(), Arc::new(Metrics::new()))
         });
         let store = opened.await.map_err(anyhow::Error::new)?.map_err(explain)?;
         let answer = self.apply(&store).await;

@@ -34,7 +34,7 @@ pub use self::advice::warnings;
 pub use self::egress::{Egress, Nats};
 pub use self::env::Env;
 pub use self::error::{ConfigError, Fault, Place};
-pub use self::resolve::MAX_URL_CHARS;
+pub use self::resolve::{MAX_SOURCE_BYTES, MAX_URL_CHARS};
 pub use self::show::resolved_toml;
 use crate::model::{ChangeFreq, Follow};
 

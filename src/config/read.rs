@@ -17,6 +17,7 @@ use super::AllowedAddress;
 use super::document::Document;
 use super::error::{Fault, MAX_FAULTS, Place};
 use super::raw::Leaf;
+use super::resolve::MAX_SOURCE_BYTES;
 use super::units::{format_duration, format_size, parse_duration, parse_size};
 
 /// Longest value shown in a fault, in characters.
@@ -271,6 +272,9 @@ pub(super) fn web_url(text: &str) -> Result<Url, String> {
         return Err("allowed is a URL without user and password; \
                     send them in site.headers"
             .to_owned());
+    }
+    if url.as_str().len() > MAX_SOURCE_BYTES {
+        return Err("allowed is a URL of at most 2,048 bytes as it is sent".to_owned());
     }
     Ok(url)
 }

@@ -33,6 +33,9 @@ pub(super) const DOCUMENT_BYTES: RangeInclusive<u64> = 1 << 10..=4 << 30;
 pub(super) const ENTRIES: RangeInclusive<usize> = 1..=10_000_000;
 /// Most characters that a URL may be let have, and so most of one that is known.
 pub const MAX_URL_CHARS: usize = 65_536;
+/// Most bytes of the URL of a source as it is sent: what the protocol lets a
+/// location have. The indexes of a server have room for little more.
+pub const MAX_SOURCE_BYTES: usize = 2_048;
 /// Characters of one URL.
 pub(super) const URL_CHARS: RangeInclusive<usize> = 64..=MAX_URL_CHARS;
 /// Longest lease that anybody can have.

@@ -49,7 +49,10 @@ impl Poll<'_> {
         let mut seen = HashSet::from([loc_key(again.manner().seed, self.target.url.as_str())]);
         for child in listed.into_iter().filter(|child| seen.insert(child.key)) {
             let Some(before) = known.remove(&child.key) else {
-                fresh.insert(child.key);
+                // One that is too long has an issue, and no place.
+                if !child.is_long {
+                    fresh.insert(child.key);
+                }
                 continue;
             };
             let moved = match (before.lastmod, child.lastmod) {

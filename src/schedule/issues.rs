@@ -14,6 +14,8 @@ pub(super) struct Beside {
     pub(super) too_deep: bool,
     /// Children over the quota of the site.
     pub(super) refused_sitemaps: u64,
+    /// Children whose URLs are too long as they are sent.
+    pub(super) long_sitemaps: u64,
     /// Images, videos and alternates over the limit on what is followed.
     pub(super) followed_cut: u64,
 }
@@ -23,11 +25,16 @@ pub(super) fn as_json(report: &Report, beside: &Beside) -> String {
     let mut issues: Vec<_> = report.issues.iter().take(MAX_ISSUES).cloned().collect();
     let counts = [
         (beside.refused_sitemaps, IssueCode::TooManySitemaps),
+        (beside.long_sitemaps, IssueCode::UrlTooLong),
         (beside.followed_cut, IssueCode::TooManyFollowed),
         (beside.held.into(), IssueCode::Shrunk),
         (beside.too_deep.into(), IssueCode::NestedIndexes),
     ];
-    let some = counts.into_iter().filter(|(count, _)| *count > 0);
-    issues.extend(some.map(|(count, code)| Issue { count, ..Issue::of_whole(code) }));
+    for (count, code) in counts.into_iter().filter(|(count, _)| *count > 0) {
+        match issues.iter_mut().find(|issue| issue.code == code) {
+            Some(known) => known.count += count,
+            None => issues.push(Issue { count, ..Issue::of_whole(code) }),
+        }
+    }
     serde_json::to_string(&issues).unwrap_or_default()
 }

@@ -12,6 +12,7 @@ use url::Url;
 
 use super::admissions::Admissions;
 use super::defects;
+use crate::config::MAX_SOURCE_BYTES;
 use crate::diff::dates::{Dates, dates};
 use crate::diff::document::{Collector, loc_key};
 use crate::diff::snapshot::{Row, Snapshot, SnapshotEntry};
@@ -33,6 +34,8 @@ pub(super) struct ListedChild {
     /// Keyed hash of its URL; of what is listed, if that is none.
     pub(super) key: u64,
     pub(super) lastmod: Option<Lastmod>,
+    /// Is its URL, as it is sent, longer than that of a source may be?
+    pub(super) is_long: bool,
 }
 
 /// One document, read.
@@ -92,9 +95,14 @@ pub(super) fn read(fetched: &Fetched, manner: &Manner, before: &Snapshot) -> Rea
                 collector.push(&entry);
             }
             Item::Sitemap(child) => {
-                let key = Url::parse(child.loc)
-                    .map_or_else(|_| loc_key(seed, child.loc), |url| loc_key(seed, url.as_str()));
-                children.push(ListedChild { key, lastmod: child.lastmod });
+                let url = Url::parse(child.loc);
+                let text = url.as_ref().map_or(child.loc, Url::as_str);
+                let is_long = text.len() > MAX_SOURCE_BYTES;
+                children.push(ListedChild {
+                    key: loc_key(seed, text),
+                    lastmod: child.lastmod,
+                    is_long,
+                });
             }
             Item::Deleted(_) => deleted += 1,
         }

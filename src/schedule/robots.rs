@@ -409,7 +409,8 @@ impl Poller {
             tracing::info!(
                 site,
                 refused,
-                "sources refused: the site has its max_sources, or they name a password"
+                "sources refused: the site has its max_sources, they name a password, or their \
+                 URLs are longer than 2,048 bytes"
             );
         }
     }

@@ -87,6 +87,7 @@ impl Poll<'_> {
         if deleted > 0 {
             counts.removed += self.bury(again.clone()).await?;
         }
+        let long_sitemaps = children.iter().filter(|child| child.is_long).count() as u64;
         let (registered, refused) = self.children(&report, children, again).await?;
         let rolls = match rolled {
             Some(true) => self.target.rolls + 1,
@@ -109,6 +110,7 @@ impl Poll<'_> {
             held: is_held,
             too_deep: self.is_too_deep(&report),
             refused_sitemaps: refused,
+            long_sitemaps,
             followed_cut,
         };
         let result = ReadResult {

@@ -78,6 +78,11 @@ impl FromRequest<Arc<Context>> for Pinged {
         };
         let mut url = web_url_within(PUBLIC_URL_CHARS, "sitemap", text.trim())?;
         url.set_fragment(None);
+        // What is not ASCII is longer as it is sent.
+        if url.as_str().len() > PUBLIC_URL_CHARS {
+            let most = grouped(PUBLIC_URL_CHARS);
+            return Err(Problem::limit(format!("sitemap has over {most} bytes as it is sent.")));
+        }
         Ok(Self { url, form })
     }
 }

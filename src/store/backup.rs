@@ -3,10 +3,12 @@
 //! `VACUUM INTO` writes one state of it, whole and compact, in one read
 //! transaction: writers go on, and the log grows by what they write meanwhile.
 //! (The backup interface of SQLite would begin anew at each of their commits.)
-//! Until the copy is synced it has another name.
+//! Until the copy is synced it has another name, and is locked: of two backups
+//! to one file the second is refused.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::schema;
@@ -27,16 +29,40 @@ pub fn backup(data_dir: &Path, to: &Path) -> Result<u64, StoreError> {
         return Err(refused("a file is needed".to_owned()));
     };
     let failed = |error: io::Error| refused(format!("it cannot be written: {error}"));
-    match fs::remove_file(&partial) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
+    let Some(held) = hold(&partial).map_err(failed)? else {
+        return Err(refused("another backup writes it".to_owned()));
+    };
+    // One that has just ended may have left it there.
+    if fs::symlink_metadata(to).is_ok() {
+        let _ = fs::remove_file(&partial);
+        return Err(refused("another backup has just written it".to_owned()));
     }
-    let written = write(&from, &partial).and_then(|()| settle(&partial, to).map_err(failed));
+    // What one left over that was killed.
+    let emptied = held.set_len(0).map_err(failed);
+    let written = emptied
+        .and_then(|()| write(&from, &partial))
+        .and_then(|()| settle(&partial, to).map_err(failed));
     if written.is_err() {
         // What is left of it is of no use to anybody.
         let _ = fs::remove_file(&partial);
     }
     written
+}
+
+/// The file that a copy is written to, locked for as long as it is open; none
+/// while another backup has it.
+fn hold(partial: &Path) -> io::Result<Option<File>> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(partial)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    // Who had it may have put it in its place, or away, since it was opened; and a
+    // link leads to what is somebody else's.
+    let (ours, there) = (file.metadata()?, fs::symlink_metadata(partial));
+    let is_it = there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino()));
+    Ok(is_it.then_some(file))
 }
 
 fn write(from: &Path, to: &Path) -> Result<(), StoreError> {

@@ -32,6 +32,9 @@ const RENEW: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_secs(1);
 /// A transaction that stops is ended by the server after so long.
 const STOPPED_MS: i64 = 5_000;
+/// Over another connection the end of the last transaction is waited for so long
+/// at once: longer than one that stops lasts.
+const ENDED_MS: i64 = 2 * STOPPED_MS;
 
 /// Partitions that are ours.
 #[derive(Debug)]
@@ -109,9 +112,25 @@ impl Claim {
     /// Goes on over another connection, with what the tables say is ours: whether
     /// the last look was committed is not known. Where others have taken over, the
     /// fence of the next transaction finds that.
+    ///
+    /// The server may still be at the last transaction of the lost connection, and
+    /// even commit it: what is read before it ends would be without its rows.
     pub(super) fn go_on(&mut self, conn: &Connection) -> Result<(), StoreError> {
-        let stopped = format!("SET idle_in_transaction_session_timeout = {STOPPED_MS}");
-        conn.execute_batch(&stopped).map_err(engine)?;
+        let settings = format!(
+            "SET idle_in_transaction_session_timeout = {STOPPED_MS}; SET lock_timeout = {ENDED_MS}"
+        );
+        conn.execute_batch(&settings).map_err(engine)?;
+        // Of all locks that conflict with that of the fence: it is had when that
+        // transaction has ended. By itself, since what a statement sees is what was
+        // committed as it began.
+        let ended = "SELECT name FROM nodes WHERE name = ?1 FOR UPDATE";
+        conn.query_row(ended, [&self.peers.name], |_| Ok(())).optional().map_err(|error| {
+            match engine(error) {
+                StoreError::Busy => StoreError::Away("it is still at what was cut off".to_owned()),
+                other => other,
+            }
+        })?;
+        conn.execute_batch("SET lock_timeout = 0").map_err(engine)?;
         // Others may have been cut off as we were.
         self.seen.clear();
         self.renewed = Instant::now();
@@ -321,6 +340,25 @@ impl Claim {
         }
         Ok(Look { deal: Deal { nodes, owners }, epochs })
     }
+}
+
+/// Refuses where daemons work on the store, or may yet go on: who joined them
+/// for a moment would take part of what is theirs, and tell them of sites by a
+/// configuration that need not be theirs. `last` is the daemon that was in our
+/// place before, and is gone.
+pub(super) fn check_alone(conn: &Connection, last: Option<&str>) -> Result<(), StoreError> {
+    let others: i64 = conn
+        .query_row(
+            "SELECT count(*) FROM nodes WHERE until >= clock_timestamp() AND name <> ?1",
+            [last.unwrap_or_default()],
+            |row| row.get(0),
+        )
+        .map_err(engine)?;
+    if others == 0 {
+        return Ok(());
+    }
+    let why = "daemons work on this store; give the order to one of them with --api";
+    Err(StoreError::Refused(why.to_owned()))
 }
 
 /// Until when the row of another daemon holds.

@@ -87,7 +87,8 @@ impl State {
         fetch: &PastFetch,
     ) -> Result<Option<bool>, StoreError> {
         let Some(mut row) = self.find_normalised(crawl, &fetch.url)? else { return Ok(None) };
-        let at = fetch.at;
+        // As it is kept: else it would be newer than itself.
+        let at = timestamp(fetch.at.as_millisecond());
         if at > timestamp(self.steady_ms()) || !is_newer(&row, at) {
             return Ok(Some(false));
         }

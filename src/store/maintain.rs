@@ -9,7 +9,7 @@ use url::Url;
 
 use super::effect::{CHUNK, Effect, Origin};
 use super::hosts::millis;
-use super::sources::{DELETED, GRACE_MS, INDEX_DELETED, NewSource};
+use super::sources::{DELETED, GRACE_MS, INDEX_DELETED, NewSource, check_length};
 use super::state::State;
 use super::stream::DROPPED;
 use super::{StoreError, engine};
@@ -269,6 +269,7 @@ impl State {
             self.poll_now(id)?;
             return Ok(id);
         }
+        check_length(&url)?;
         let text = url.as_str().to_owned();
         let source = NewSource {
             url,

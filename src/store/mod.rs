@@ -175,6 +175,13 @@ impl StoreError {
     }
 }
 
+/// Who may work on the store beside the one that opens it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Company {
+    Any,
+    None,
+}
+
 /// The store, cheap to clone. Async methods return when the effect is
 /// committed (and synced, with `durability = "full"`).
 #[derive(Clone)]
@@ -224,7 +231,17 @@ impl Store {
         metrics: Arc<Metrics>,
         address: Option<SocketAddr>,
     ) -> Result<Self, StoreError> {
-        apart(|| Self::open_here(config, clock, metrics, address))
+        apart(|| Self::open_here(config, clock, metrics, address, Company::Any))
+    }
+
+    /// The same for an order that no daemon is to carry out: refused while any
+    /// works on the store. One on a server is not known by the folder's lock.
+    pub fn open_alone(
+        config: &Config,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, StoreError> {
+        apart(|| Self::open_here(config, clock, metrics, None, Company::None))
     }
 
     fn open_here(
@@ -232,6 +249,7 @@ impl Store {
         clock: Clock,
         metrics: Arc<Metrics>,
         address: Option<SocketAddr>,
+        company: Company,
     ) -> Result<Self, StoreError> {
         let folder = &config.daemon.data_dir;
         let lock = DataLock::take(folder)?;
@@ -270,6 +288,9 @@ impl Store {
         }
         // We have the folder's lock, so whoever had it before is gone.
         let last = std::fs::read_to_string(folder.join(LAST_NODE)).ok();
+        if peers.is_some() && company == Company::None {
+            claim::check_alone(&conn, last.as_deref())?;
+        }
         let claim =
             peers.clone().map(|peers| Claim::join(peers, last.as_deref(), &conn)).transpose()?;
         if let Some(peers) = &peers {

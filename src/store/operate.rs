@@ -80,7 +80,7 @@ impl State {
         self.conn
             .execute(
                 "INSERT INTO blocks (crawl_id, pattern, prefix, since_at) VALUES (?1, ?2, ?3, ?4)
-                 ON CONFLICT (crawl_id, pattern, prefix) DO NOTHING",
+                 ON CONFLICT (crawl_id, /*lite*/ pattern /*end*/ /*pg: key */, prefix) DO NOTHING",
                 params![crawl.0, pattern, prefix, now],
             )
             .map_err(engine)?;

@@ -9,6 +9,7 @@ use super::rows::{decode, lastmod_columns};
 use super::state::State;
 use super::sums::Sum;
 use super::{StoreError, engine};
+use crate::config::MAX_SOURCE_BYTES;
 use crate::model::{HostId, Lastmod, Role, SiteId, SourceId};
 use crate::url::authority;
 
@@ -78,7 +79,8 @@ pub enum ChildEffect {
 
 impl State {
     /// Registers sources of a site; known ones stay as they are. Says how many
-    /// are new and how many the site's quota refused.
+    /// are new and how many are refused: for the site's quota, a password, or
+    /// their length.
     pub(super) fn register(
         &mut self,
         site: SiteId,
@@ -106,7 +108,7 @@ impl State {
                 }
                 continue;
             }
-            if used >= quota {
+            if used >= quota || source.url.as_str().len() > MAX_SOURCE_BYTES {
                 refused += 1;
                 continue;
             }
@@ -406,6 +408,15 @@ impl State {
             .map(|_| ())
             .map_err(engine)
     }
+}
+
+/// Is there room for the URL of a source?
+pub(super) fn check_length(url: &Url) -> Result<(), StoreError> {
+    if url.as_str().len() > MAX_SOURCE_BYTES {
+        let why = "the URL of a sitemap or feed has at most 2,048 bytes as it is sent";
+        return Err(StoreError::Refused(why.to_owned()));
+    }
+    Ok(())
 }
 
 /// The column that keeps a role.

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use url::{Host, Url};
 
 use super::hosts::partition;
+use super::sources::check_length;
 use super::state::State;
 use super::views::{Page, PollView, SourceView};
 use super::writer::Lane;
@@ -142,6 +143,7 @@ impl State {
         url: &Url,
         fresh: SubmissionId,
     ) -> Result<(SubmissionId, Heard), StoreError> {
+        check_length(url)?;
         let now = self.now_ms();
         let mut heard = Heard::Unknown;
         for place in spellings(url) {

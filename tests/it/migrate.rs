@@ -15,6 +15,7 @@ use sitemapd::store::{ChangeFilter, Store, StoreError};
 use url::Url;
 
 use crate::support::daemon::{DAY, Daemon, HOUR, World, index, sitemap};
+use crate::support::engine::Look;
 use crate::support::queue_daemon::report;
 use crate::support::{Origin, Reply};
 
@@ -346,4 +347,48 @@ async fn a_database_that_has_something_else_is_refused() {
     assert!(told.contains("has a store already"), "{told}");
     let away = Migration { to: Url::parse("postgres://127.0.0.1:1/x").unwrap(), ..crossed };
     assert!(matches!(away.run(&mut |_| {}), Err(StoreError::Away(_))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_no_server_takes_is_told_before_anything_is_copied() {
+    if is_skipped("what no server takes") {
+        return;
+    }
+    let sites = Sites::new().await;
+    let daemon = sites.world.start_with(sites.here()).await;
+    daemon.polled("/two.xml", 1).await;
+    daemon.stop().await;
+    let file = Look::of(&sites.here());
+    let long = format!("{}/long", "x".repeat(3_000));
+    let cases = [
+        (
+            format!("UPDATE sources SET url = url || '{long}' WHERE url LIKE '%two.xml'"),
+            "UPDATE sources SET url = substr(url, 1, length(url) - 3005) WHERE url LIKE '%/long'",
+            "a URL of more than 2,048 bytes",
+        ),
+        (
+            format!(
+                "INSERT INTO submissions (token, url, known, at, last_at)
+                 VALUES (x'00', 'http://x.test/{long}', 0, 0, 0)"
+            ),
+            "DELETE FROM submissions",
+            "a URL of more than 2,048 bytes",
+        ),
+        (
+            "INSERT INTO hosts (authority, name, part, delay_ms)
+             VALUES ('key:a' || char(0), 'a' || char(0), 0, 0)"
+                .to_owned(),
+            "DELETE FROM hosts WHERE substr(authority, 1, 4) = 'key:'",
+            "the queue \"a\\0\"",
+        ),
+    ];
+    for (spoil, mend, why) in cases {
+        file.change(&spoil);
+        let told = sites.migration().run(&mut |_| {}).unwrap_err().to_string();
+        assert!(told.contains(why), "{told}");
+        let there = Look::of(&sites.there());
+        assert_eq!(there.text("SELECT to_regclass('meta')"), None, "it was begun");
+        file.change(mend);
+    }
+    assert!(matches!(sites.migration().run(&mut |_| {}), Ok(Migrated::Whole(_))));
 }

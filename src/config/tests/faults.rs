@@ -56,6 +56,7 @@ fn a_fault_names_line_key_found_and_allowed() {
 
 #[test]
 fn a_fault_of_a_site_names_its_own_line() {
+    let long_feed = format!("feeds = [\"/{}\"]", "x".repeat(2_048));
     for (keys, expected) in [
         ("poll = \"cron: */5 * * *\"", "5: site.poll: found \"cron: */5 * * *\", it has 4 fields"),
         ("poll = \"cron: 0 0 31 2 *\"", "never comes"),
@@ -65,6 +66,7 @@ fn a_fault_of_a_site_names_its_own_line() {
         ("hosts = [\"u@b.example\"]", "allowed is a host with or without a port"),
         ("sitemaps = \"yes\"", "allowed is \"auto\" or a list of http or https URLs"),
         ("feeds = [\"ftp://a.example/\"]", "allowed is an http or https URL"),
+        (long_feed.as_str(), "allowed is a URL of at most 2,048 bytes as it is sent"),
         ("timezone = \"Mars\"", "allowed is a name of the IANA database"),
         ("weight = 0", "5: site.weight: found 0, allowed is a number from 0.001 to 1000"),
         ("scope = \"hosts\"", "allowed is \"host\" or \"directory\" or \"domain\" or \"any\""),

@@ -62,7 +62,11 @@ static SECRETS: LazyLock<Many> =
 
 /// The place of a URL by its text, and the key that a client names.
 pub(super) fn spot_of(key: Option<&str>, text: &str) -> Option<Spot> {
-    if text.len() > MAX_URL_CHARS || key.is_some_and(|key| key.chars().count() > MAX_NAME) {
+    // The text is kept as it was spelled, and no server keeps a zero byte.
+    if text.len() > MAX_URL_CHARS || text.contains('\0') {
+        return None;
+    }
+    if key.is_some_and(|key| key.chars().count() > MAX_NAME || key.contains(char::is_control)) {
         return None;
     }
     let mut listed = Url::parse(text).ok()?;
@@ -140,7 +144,11 @@ impl State {
             return Ok(Some(crawl));
         }
         let fits = self.crawls.len() < MAX_CRAWLS && name.chars().count() <= MAX_NAME;
-        if fits && !name.is_empty() { self.crawl_named(name).map(Some) } else { Ok(None) }
+        if fits && !name.is_empty() && !name.contains(char::is_control) {
+            self.crawl_named(name).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
     /// The crawl with a name, for settings of its queues.
@@ -148,7 +156,7 @@ impl State {
         self.crawl_within_limits(name)?.ok_or_else(|| {
             StoreError::Refused(format!(
                 "there is no room for one more crawl: at most {MAX_CRAWLS}, with names of at \
-                 most {MAX_NAME} characters"
+                 most {MAX_NAME} characters, and no control characters"
             ))
         })
     }

@@ -214,6 +214,11 @@ impl State {
                 "a queue has a name of 1 to {MAX_NAME} characters"
             )));
         }
+        if name.contains(char::is_control) {
+            return Err(StoreError::Refused(
+                "a queue has no control characters in its name".to_owned(),
+            ));
+        }
         let hosts = self.hosts_named(name)?;
         if hosts.is_empty() && matches!(setting, Setting::MaxCompleted(_)) {
             return Err(StoreError::NotFound(format!("there is no queue {name:?}")));

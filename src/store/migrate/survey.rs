@@ -10,11 +10,12 @@ use std::collections::HashMap;
 use rusqlite::Connection;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::super::hosts::partition;
+use super::super::hosts::{name_of, partition};
 use super::super::numbers::LAST_SOURCE;
 use super::super::{StoreError, engine};
 use super::ids::{Ids, MAX_ID};
 use super::plan::Step;
+use crate::config::MAX_SOURCE_BYTES;
 use crate::model::CrawlId;
 
 /// Rows of a crawl on a host, and the sum of their numbers, wrapped.
@@ -63,6 +64,7 @@ pub(super) fn survey(file: &Connection, steps: &[Step]) -> Result<Survey, StoreE
         .cast_unsigned();
     let mut ids = Ids::default();
     let authorities = read_hosts(file, &mut ids)?;
+    check_lengths(file)?;
     let last_source = meta(file, LAST_SOURCE)?.and_then(|last| last.parse().ok()).unwrap_or(0);
     let mut last_id = authorities.keys().copied().max().unwrap_or(0).max(last_source);
     each(file, "SELECT id, host_id FROM sources ORDER BY id", |[id, host]| {
@@ -97,6 +99,13 @@ fn read_hosts(file: &Connection, ids: &mut Ids) -> Result<HashMap<i64, u64>, Sto
         let read = (row.get(0), row.get::<_, String>(1), row.get::<_, i64>(2));
         let (id, authority, part) =
             (read.0.map_err(engine)?, read.1.map_err(engine)?, read.2.map_err(engine)?);
+        if authority.contains('\0') {
+            return Err(StoreError::Refused(format!(
+                "the queue {:?} of a client has a zero byte in its name, which no server keeps, so \
+                 this file cannot go to one",
+                name_of(&authority)
+            )));
+        }
         if part != partition(&authority) {
             return Err(StoreError::Unusable(format!(
                 "the file is damaged: {authority} is in partition {part}"
@@ -106,6 +115,32 @@ fn read_hosts(file: &Connection, ids: &mut Ids) -> Result<HashMap<i64, u64>, Sto
         authorities.insert(id, xxh3_64(authority.as_bytes()));
     }
     Ok(authorities)
+}
+
+/// URLs that an index of a server has no room for: a file had none of that.
+fn check_lengths(file: &Connection) -> Result<(), StoreError> {
+    use rusqlite::OptionalExtension as _;
+    let tables = [
+        ("sources", "source", "it goes when its site is forgotten"),
+        ("submissions", "submission", "forget it"),
+    ];
+    for (table, what, way_out) in tables {
+        let sql = format!(
+            "SELECT id, substr(url, 1, 100) FROM {table}
+             WHERE length(CAST(url AS BLOB)) > ?1 ORDER BY id LIMIT 1"
+        );
+        let limit = i64::try_from(MAX_SOURCE_BYTES).unwrap_or(i64::MAX);
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get(1)?));
+        let found: Option<(i64, String)> =
+            file.query_row(&sql, [limit], read).optional().map_err(engine)?;
+        if let Some((id, url)) = found {
+            return Err(StoreError::Refused(format!(
+                "the {what} {id} has a URL of more than 2,048 bytes, {url}..., for which there is \
+                 no room on a server: {way_out}"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// What is queued, and what will be since its lease goes.

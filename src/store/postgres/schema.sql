@@ -372,12 +372,14 @@ CREATE TABLE prices (
 );
 
 -- URLs, or beginnings of URLs, that are not leased until lifted.
+-- A pattern may be longer than what an index has room for.
 CREATE TABLE blocks (
     crawl_id BIGINT NOT NULL,
     pattern  TEXT NOT NULL,
     prefix   SMALLINT NOT NULL,
     since_at BIGINT NOT NULL,
-    PRIMARY KEY (crawl_id, pattern, prefix)
+    key      BIGINT NOT NULL GENERATED ALWAYS AS (hashtextextended(pattern, 0)) STORED,
+    PRIMARY KEY (crawl_id, key, prefix)
 );
 
 -- History of polls, kept for store.keep_polls.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sitemapd::clock::Clock;
 use sitemapd::config::{Config, Env};
 use sitemapd::metrics::Metrics;
@@ -13,7 +13,7 @@ use sitemapd::store::Store;
 
 use super::{outcome, sitemapd_in};
 use crate::support::process::write_config;
-use crate::support::queue_daemon::{Queue, ask, site};
+use crate::support::queue_daemon::{Queue, ask, report, site};
 
 /// A folder with a configuration of one site and the store of a daemon that
 /// has ended. Nobody listens on port 9 (discard).
@@ -122,4 +122,67 @@ async fn dead_letters_are_listed_and_put_back_by_their_crawl() {
     assert_eq!(run(&["replay", "--all"]), "put back 1 URL\n".to_owned() + others);
     assert_eq!(run(&["replay", "http://a.test/1", "--crawl", "news"]), "put back 1 URL\n");
     assert_eq!(run(&["replay", "--all", "--crawl", "news"]), "put back 1 URL\n");
+}
+
+/// A folder with a store that lists these pages of one site.
+async fn folder_listing(urls: &[&str], at: &str) -> (Queue, String) {
+    let text = site("a", "http://a.test/", "");
+    let queue = Queue::open_on(&text, Clock::manual(at.parse().expect("a time"))).await;
+    queue.list_urls("a", urls.iter().map(|&url| url.to_owned())).await;
+    (queue, text)
+}
+
+#[tokio::test]
+async fn what_is_exported_is_imported_elsewhere_where_the_same_is_listed() {
+    let urls = ["http://a.test/fetched", "http://a.test/never"];
+    let (queue, text) = folder_listing(&urls, "2026-11-21T00:00:00Z").await;
+    let leased = queue.lease_one().await;
+    let mut result = report(leased.token, Outcome::Changed);
+    result.content_hash = Some("one".to_owned());
+    result.hash_kind = Some("sha-1".to_owned());
+    queue.settle_as(result).await;
+    let before = queue.view(&leased.url).await;
+    let (folder, _) = queue.into_folder();
+    write_config(folder.path(), &text);
+    let (code, exported, err) = outcome(sitemapd_in(folder.path()).arg("export"));
+    assert_eq!((code, exported.lines().count()), (0, 2), "{err}");
+
+    let (queue, text) = folder_listing(&urls, "2026-11-22T00:00:00Z").await;
+    let (folder, _) = queue.into_folder();
+    write_config(folder.path(), &text);
+    let log = folder.path().join("exported.jsonl");
+    std::fs::write(&log, &exported).expect("written");
+    let run = |args: &[&str]| outcome(sitemapd_in(folder.path()).args(args));
+    let (code, out, err) = run(&["import", "exported.jsonl"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert!(out.starts_with("took in 1 fetch;") && out.contains("1 line without"), "{out}");
+    let (_, out, _) = run(&["export"]);
+    let fields = ["url", "fetched_at", "content_hash", "hash_kind", "fetches"];
+    let told = |text: &str| -> Vec<Value> {
+        let lines = text.lines().map(|line| serde_json::from_str(line).expect("json"));
+        lines.map(|line: Value| fields.iter().map(|field| line[field].clone()).collect()).collect()
+    };
+    assert_eq!(before.fetches, 1);
+    assert_eq!(told(&out), told(&exported));
+    let (_, out, _) = run(&["import", "exported.jsonl", "--json"]);
+    let sums: Value = serde_json::from_str(&out).expect("json");
+    assert_eq!(sums, json!({ "taken": 0, "unknown": 0, "ignored": 1, "unfetched": 1 }));
+}
+
+#[tokio::test]
+async fn what_stands_before_a_wrong_line_of_a_log_is_taken_in_and_said() {
+    let urls = [1, 2, 3, 4].map(|n| format!("http://a.test/{n}"));
+    let urls = urls.each_ref().map(String::as_str);
+    let (queue, text) = folder_listing(&urls, "2026-11-22T00:00:00Z").await;
+    let (folder, look) = queue.into_folder();
+    write_config(folder.path(), &text);
+    let line = |url: &str| format!("{{\"url\": \"{url}\", \"time\": \"2026-11-01T00:00:00Z\"}}\n");
+    let mut log: String = urls[..3].iter().map(|url| line(url)).collect();
+    log += "{\"url\": \"http://a.test/4\"}\n";
+    log += &line(urls[3]);
+    std::fs::write(folder.path().join("log.jsonl"), log).expect("written");
+    let (code, out, err) = outcome(sitemapd_in(folder.path()).args(["import", "log.jsonl"]));
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.contains("line 4: ") && err.contains("took in 3 fetches"), "{err}");
+    assert_eq!(look.number("SELECT count(*) FROM feedback"), 3);
 }

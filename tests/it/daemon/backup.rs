@@ -9,7 +9,7 @@ use sitemapd::store::backup::backup;
 use super::one_sitemap;
 use crate::support::daemon::{DAY, HOUR, World, sitemap};
 use crate::support::engine;
-use crate::support::queue_daemon::report;
+use crate::support::queue_daemon::{Queue, report};
 use crate::support::{Origin, Reply};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -80,4 +80,31 @@ fn a_backup_overwrites_nothing_and_needs_a_store() {
     let wrong = folder.path().join("new");
     assert!(backup(folder.path(), &wrong).is_err());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[tokio::test]
+async fn of_two_backups_to_one_file_the_second_is_refused_and_touches_nothing() {
+    if !engine::is_embedded("its backup") {
+        return;
+    }
+    let (folder, look) = Queue::simple().await.into_folder();
+    let data = look.file().parent().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let partial = at("copy.partial");
+    let running = std::fs::File::create(&partial).unwrap();
+    running.lock().unwrap();
+    std::fs::write(&partial, b"half of it").unwrap();
+    let refused = backup(data, &at("copy")).unwrap_err();
+    assert!(refused.to_string().contains("another backup"), "{refused}");
+    assert_eq!(std::fs::read(&partial).unwrap(), b"half of it");
+    assert!(!at("copy").exists());
+    // What one left over that was killed is in nobody's way.
+    drop(running);
+    let bytes = backup(data, &at("copy")).unwrap();
+    assert_eq!(std::fs::metadata(at("copy")).unwrap().len(), bytes);
+    assert!(!partial.exists());
+    // What a link leads to is not the backup's.
+    std::os::unix::fs::symlink(at("copy"), at("other.partial")).unwrap();
+    assert!(backup(data, &at("other")).is_err());
+    assert_eq!(std::fs::metadata(at("copy")).unwrap().len(), bytes);
 }

@@ -2,7 +2,7 @@
 
 use super::listed;
 use crate::support::daemon::{World, index, sitemap};
-use crate::support::{Origin, Reply};
+use crate::support::{Origin, Reply, incompressible};
 
 #[tokio::test]
 async fn a_site_takes_no_more_urls_than_its_quota_and_says_so() {
@@ -112,5 +112,33 @@ async fn what_is_out_of_scope_excluded_or_invalid_is_counted_by_reason() {
     for reason in ["accepted", "excluded", "out-of-scope", "invalid"] {
         assert_eq!(source.admitted.get(reason), Some(&1), "{reason}");
     }
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_sitemap_whose_url_is_too_long_is_refused_and_costs_the_others_nothing() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let long = format!("/{}.xml", incompressible(3_000));
+    // Nine bytes a character, as it is sent.
+    let wide: String = (0..700_u32)
+        .map(|n| char::from_u32(0x4e00 + n * 7_919 % 20_000).expect("an ideograph"))
+        .collect();
+    let lines = format!("Sitemap: {base}{long}\nSitemap: {base}/index.xml\n");
+    origin.set("/robots.txt", Reply::text(lines));
+    let wide = format!("/{wide}.xml");
+    origin.set("/index.xml", Reply::xml(index(&base, &[(&wide, ""), ("/a.xml", "")])));
+    origin.set("/a.xml", Reply::xml(sitemap(&base, &[("/a", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&format!("[[site]]\nname = \"site\"\nurl = \"{base}/\"\n")).await;
+    daemon.polled("/a.xml", 1).await;
+    daemon.settled().await;
+    assert_eq!(daemon.polled("/robots.txt", 1).await.error, None);
+    let found = daemon.sources().await;
+    assert!(found.iter().all(|source| source.url.len() <= 2_048));
+    assert!(found.iter().all(|source| source.named_by != "well-known"));
+    let issues = daemon.source("/index.xml").await.issues;
+    let issues: Vec<_> = issues.iter().map(|issue| (issue.code.as_str(), issue.count)).collect();
+    assert_eq!(issues, [("url-too-long", 1)]);
     daemon.stop().await;
 }

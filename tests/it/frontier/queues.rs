@@ -236,3 +236,25 @@ async fn a_queue_and_what_is_old_can_be_removed() {
     assert_eq!(acks[0].1, Ack::Ok);
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_key_with_control_characters_names_no_queue() {
+    let (_world, daemon, mut client) = started(&config("")).await;
+    let spelled = "http://a.test/\0b";
+    let mut elsewhere = info("http://a.test/c");
+    elsewhere.crawl_id = "a\0crawl".to_owned();
+    let acks = client
+        .put(vec![
+            discovered(keyed("http://a.test/a", "a\0key")),
+            discovered(info(spelled)),
+            discovered(elsewhere),
+            discovered(keyed("http://a.test/d", "a key")),
+        ])
+        .await;
+    let acks: Vec<_> = acks.into_iter().map(|(_, ack)| ack).collect();
+    assert_eq!(acks, [Ack::Skipped, Ack::Skipped, Ack::Skipped, Ack::Ok]);
+    let refused = client.one::<_, Empty>("SetDelay", delay("a\0key", 1)).await.unwrap_err();
+    assert!(refused.message().contains("control characters"), "{refused:?}");
+    assert_eq!(names(&mut client, true).await, ["a key"]);
+    daemon.stop().await;
+}

@@ -10,7 +10,9 @@ use sitemapd::metrics::Metrics;
 use sitemapd::queue::LeaseRequest;
 use sitemapd::store::{Store, StoreError};
 use tempfile::TempDir;
+use tokio_postgres::NoTls;
 
+use crate::cli::{outcome, sitemapd_in};
 use crate::support::engine::{self, Look};
 use crate::support::queue_daemon::{Queue, site};
 
@@ -128,4 +130,73 @@ async fn a_cut_connection_is_made_again_and_work_goes_on() {
     // Nothing was asked of it when it was cut, so nobody hears of that.
     lease(&store).await.unwrap();
     assert_eq!(look.rows("SELECT DISTINCT epoch FROM partitions"), [vec![Some("1".to_owned())]]);
+}
+
+#[tokio::test]
+async fn nothing_goes_on_before_the_transaction_of_a_lost_connection_has_ended() {
+    let queue = Queue::simple().await;
+    let Look::Server(server) = queue.look() else {
+        eprintln!("SKIPPED: lost connections need a server, which SITEMAPD_POSTGRES names");
+        return;
+    };
+    let url = "http://a.test/2".to_owned();
+    queue.list_urls("a", ["http://a.test/1".to_owned(), url.clone()]).await;
+    let look = queue.look();
+    look.change(
+        "CREATE TABLE later AS SELECT * FROM urls WHERE path = '/2';
+         DELETE FROM queue WHERE url_id IN (SELECT id FROM later);
+         DELETE FROM urls WHERE path = '/2'",
+    );
+    // As the server is when the connection breaks at a commit.
+    let (last, connection) = tokio_postgres::connect(&server, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    last.batch_execute(
+        "BEGIN; SELECT name FROM nodes FOR KEY SHARE; INSERT INTO urls SELECT * FROM later",
+    )
+    .await
+    .unwrap();
+    let pid: i32 = last.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
+    look.number("SELECT count(pg_terminate_backend(backend)) FROM nodes");
+    let waiting =
+        format!("SELECT count(*) FROM pg_stat_activity WHERE {pid} = ANY (pg_blocking_pids(pid))");
+    let other = async {
+        until("the end of the other", || look.number(&waiting) > 0).await;
+        last.batch_execute("COMMIT").await.unwrap();
+    };
+    let admit = async {
+        queue.list_urls("a", [url]).await;
+        assert_eq!(look.number("SELECT count(*) FROM later l JOIN urls u USING (id)"), 1);
+    };
+    tokio::join!(admit, other);
+    assert_eq!(look.number("SELECT count(*) FROM urls WHERE path = '/2'"), 1);
+}
+
+#[tokio::test]
+async fn an_order_is_not_carried_out_beside_daemons_that_work_on_the_store() {
+    let Some(two) = two("an order beside daemons") else { return };
+    let store = open(&two.config).unwrap();
+    let look = Look::of(&two.config);
+    let folder = TempDir::new().unwrap();
+    // Nobody listens on port 9 (discard), and no site is known here.
+    let url = two.config.store.url.as_ref().unwrap();
+    let text = format!("[store]\nurl = \"{url}\"\n[listen]\napi = \"127.0.0.1:9\"\n");
+    std::fs::write(folder.path().join("config.toml"), text).unwrap();
+    let facts = "SELECT (SELECT CAST(array_agg(p ORDER BY part) AS TEXT) FROM partitions p),
+                     (SELECT CAST(array_agg(s.state) AS TEXT) FROM sites s)";
+    let before = look.rows(facts);
+    let run = |args: &[&str]| outcome(sitemapd_in(folder.path()).arg("queue").args(args));
+    let (code, _, err) = run(&["pause"]);
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("daemons work on this store") && err.contains("--api"), "{err}");
+    assert_eq!(look.rows(facts), before);
+    store.close();
+    assert_eq!(run(&["pause"]).0, 0);
+    // One that died in this folder is in nobody's way, as its lock is free.
+    look.change(
+        "INSERT INTO nodes (name, address, backend, since, until)
+         VALUES ('dead', '', 0, now(), now() + interval '1 hour')",
+    );
+    assert_eq!(run(&["resume"]).0, 1);
+    std::fs::write(folder.path().join("data/sitemapd.node"), "dead").unwrap();
+    assert_eq!(run(&["resume"]).0, 0);
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use sitemapd::model::Outcome;
 use sitemapd::store::views::UrlState;
 
-use crate::support::broken_off;
 use crate::support::queue_daemon::{Queue, entry, paths};
+use crate::support::{broken_off, incompressible};
 
 const CRAWL: &str = "default";
 
@@ -128,4 +128,16 @@ async fn lifting_a_block_that_was_broken_off_is_finished_by_the_same_order() {
     assert_eq!(unblock(&queue, "http://a.test/shop/", true).await, 5_000);
     let again = queue.store.unblock(CRAWL.to_owned(), "http://a.test/shop/".to_owned(), true);
     assert!(again.await.unwrap_err().to_string().contains("nothing is blocked"));
+}
+
+#[tokio::test]
+async fn a_url_of_any_length_is_blocked_once_and_lifted() {
+    let queue = Queue::simple().await;
+    let url = format!("http://a.test/{}", incompressible(60_000));
+    queue.list_urls("a", [url.clone()]).await;
+    assert_eq!(block(&queue, &url, false).await, 1);
+    assert_eq!(block(&queue, &url, false).await, 0);
+    assert_eq!(queue.look().number("SELECT count(*) FROM blocks"), 1);
+    assert_eq!(unblock(&queue, &url, false).await, 1);
+    assert_eq!(queue.look().number("SELECT count(*) FROM blocks"), 0);
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use sitemapd::diff::snapshot::EntryHints;
 use sitemapd::model::{Outcome, Reason, UrlId};
 use sitemapd::recrawl::signal::Signal;
-use sitemapd::store::Effect;
 use sitemapd::store::views::{SignalView, SourceFilter};
+use sitemapd::store::{Effect, PastFetch};
 
 use crate::support::engine::Look;
 use crate::support::queue_daemon::{Queue, entry, paths, report, site};
@@ -285,4 +285,26 @@ async fn leased_below_the_price(budget: &str) -> bool {
 async fn what_is_worth_less_than_the_price_is_leased_only_with_budget_to_spare() {
     assert!(leased_below_the_price("auto").await);
     assert!(!leased_below_the_price("1000/day").await);
+}
+
+#[tokio::test]
+async fn times_finer_than_what_is_kept_are_not_taken_in_twice() {
+    let queue = Queue::simple().await;
+    let url = "http://a.test/1".to_owned();
+    queue.list_urls("a", [url.clone()]).await;
+    let fetch = |at: &str| PastFetch {
+        url: url.parse().unwrap(),
+        at: at.parse().unwrap(),
+        changed: Some(true),
+        content_hash: None,
+        hash_kind: None,
+    };
+    let log = ["2026-11-01T08:00:00.123456Z", "2026-11-02T08:00:00.123456Z"].map(fetch).to_vec();
+    let import = async || queue.store.import("default".to_owned(), log.clone()).await.unwrap();
+    assert_eq!(import().await.taken, 2);
+    let known = queue.view(&url).await;
+    assert_eq!(known.fetches, 2);
+    let again = import().await;
+    assert_eq!((again.taken, again.ignored), (0, 2));
+    assert_eq!(format!("{:?}", queue.view(&url).await), format!("{known:?}"));
 }

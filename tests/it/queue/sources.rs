@@ -2,9 +2,10 @@
 
 use sitemapd::config::Config;
 use sitemapd::store::{Effect, NextPollAt};
+use url::Url;
 
-use crate::support::engine;
 use crate::support::queue_daemon::{Queue, site};
+use crate::support::{engine, incompressible};
 
 #[tokio::test]
 async fn a_new_source_is_not_taken_for_one_that_is_gone() {
@@ -55,4 +56,15 @@ async fn a_poll_that_is_skipped_for_good_retires_its_source() {
         assert_eq!((view.state.as_str(), view.next_poll_at), (state, at));
         assert!(view.why.ends_with("a reason"), "{}", view.why);
     }
+}
+
+#[tokio::test]
+async fn who_names_a_sitemap_whose_url_is_too_long_is_told() {
+    let queue = Queue::simple().await;
+    let url: Url = format!("http://a.test/{}", incompressible(3_000)).parse().unwrap();
+    let told = queue.store.submit_source("a".to_owned(), url.clone()).await.unwrap_err();
+    assert!(told.to_string().contains("2,048 bytes"), "{told}");
+    let told = queue.store.hear(url).await.unwrap_err();
+    assert!(told.to_string().contains("2,048 bytes"), "{told}");
+    assert_eq!(queue.look().number("SELECT count(*) FROM submissions"), 0);
 }

@@ -25,6 +25,7 @@ pub mod reply;
 pub mod site;
 
 use std::future::poll_fn;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::pin::Pin;
 use std::task::Poll;
 
@@ -49,4 +50,15 @@ pub async fn broken_off<F: Future>(mut work: Pin<&mut F>, is_far: impl Fn() -> b
         }
     }
     panic!("it does not come so far");
+}
+
+/// Text that no engine makes any shorter.
+pub fn incompressible(bytes: usize) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let digit = |place: usize| {
+        let mut hash = DefaultHasher::new();
+        place.hash(&mut hash);
+        char::from(DIGITS[usize::try_from(hash.finish() % 64).unwrap()])
+    };
+    (0..bytes).map(digit).collect()
 }

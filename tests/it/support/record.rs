@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 /// How the last lease of a URL ended, and how often it was fetched.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// The first eight hexadecimal digits of the last token that ended.
+    /// The first six hexadecimal digits of the last token that ended.
     pub token: Option<String>,
     /// 0 settled, 1 expired, 2 released.
     pub how: u8,
@@ -31,22 +31,30 @@ impl Kept {
 
     /// Was the last lease that ended this token's?
     pub fn ended(&self, token: &str) -> bool {
-        self.token.as_deref() == Some(&token[..8])
+        self.token.as_deref() == Some(&token[..6])
     }
 
     fn read(packed: &[u8]) -> Self {
-        let parts = u16::from_le_bytes([packed[0], packed[1]]);
-        let mut rest = packed[2..].iter().copied();
+        let mut rest = packed.iter().copied();
+        let parts = number(&mut rest);
+        let (is_ended, is_fetched) = (parts & 1 != 0, parts & 2 != 0);
         let mut kept = Self::default();
-        if parts & 1 != 0 {
-            let tag = rest.by_ref().take(4).fold(0_u32, |tag, byte| tag << 8 | u32::from(byte));
-            kept.token = Some(format!("{tag:08x}"));
-            kept.how = rest.next().unwrap();
-            number(&mut rest);
+        if !is_ended && !is_fetched {
+            return kept;
         }
-        if parts & 2 != 0 {
-            number(&mut rest);
-            kept.outcome = rest.next().unwrap();
+        // Two bits of how, four of the outcome, and milliseconds; then seconds.
+        let low = rest.next().unwrap();
+        rest.by_ref().take(5).for_each(drop);
+        if is_ended {
+            let tag = rest.by_ref().take(3).fold(0_u32, |tag, byte| tag << 8 | u32::from(byte));
+            kept.token = Some(format!("{tag:06x}"));
+            kept.how = low & 3;
+            if is_fetched {
+                number(&mut rest);
+            }
+        }
+        if is_fetched {
+            kept.outcome = low >> 2 & 15;
             kept.fetches = number(&mut rest);
         }
         kept

@@ -362,12 +362,14 @@ impl State {
         before: EntryHints,
         now_s: i64,
     ) -> Result<(u8, i64), StoreError> {
-        let waits = row.reason == Reason::Recrawl && row.attempt == 0;
+        // What was gone once is owed a look, at its own time.
+        let waits = row.reason == Reason::Recrawl && row.attempt == 0 && row.record.gone == 0;
         if let Some(valued) = self.valued(row)?
             && waits
         {
             let place = valued.place(timestamp(now_s.saturating_mul(1000)));
-            return Ok((place.band, place.surfaces.as_second()));
+            let due = self.due_by_value(row, place.surfaces, valued.worth.seen)?;
+            return Ok((place.band, due.as_second()));
         }
         let band = self.rank(row, row.reason, now_s)?;
         if !waits || before.changefreq == row.hints.changefreq {

@@ -36,6 +36,13 @@ pub(super) struct Lease {
     pub(super) secret: [u8; 16],
 }
 
+impl Lease {
+    /// Has a signal come that it may have changed, since it was made?
+    pub(super) fn has_changed(&self) -> bool {
+        self.dirty == 1 + Reason::Changed as i64
+    }
+}
+
 impl State {
     /// Ends a lease: the row goes where its fate says, or is due at once when
     /// it changed while it was out. The record of `row` is what is known by now;
@@ -51,6 +58,8 @@ impl State {
     ) -> Result<(), StoreError> {
         let now = self.steady_ms();
         let now_s = now.div_euclid(1000);
+        let fetched = row.record.fetched.as_ref().filter(|_| end == End::Settled);
+        let fetched_s = fetched.map(|fetched| fetched.at.div_euclid(1000));
         // What was unlisted meanwhile and is gone need not be looked at again.
         let meanwhile = (lease.dirty > 0).then(|| reason(lease.dirty - 1));
         let again = meanwhile.filter(|why| match fate {
@@ -60,7 +69,8 @@ impl State {
             Fate::Dead => true,
         });
         let (state, reason, due_s, attempt) = match (again, fate) {
-            (Some(why), _) => (held::QUEUED, why, now_s, 0),
+            // Due since it was fetched: so it is known to be owed another look.
+            (Some(why), _) => (held::QUEUED, why, fetched_s.unwrap_or(now_s), 0),
             (None, Fate::Queue { due, reason, attempt }) => {
                 let why = meanwhile.unwrap_or(reason);
                 (held::QUEUED, why, ceil_seconds(due.as_millisecond()), attempt)

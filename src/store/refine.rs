@@ -3,16 +3,18 @@
 //!
 //! A row keeps the time at which it was to be looked at, by the price of when it
 //! was written. Here it is looked at: what is not worth enough goes back with a
-//! corrected due time, what is goes into the window by its value. Nothing else
-//! ever moves a row because time passes or the price moves.
+//! corrected due time, what is goes into the window by its value. A look that is
+//! owed is owed whatever it is worth ([`State::is_owed`]). Nothing else ever moves a
+//! row because time passes or the price moves.
 
 use super::sql::params;
+use jiff::Timestamp;
 
 use super::rows::{LISTED_WITH_ROWS, LISTED_WITH_VALUED, UrlRow, held, read_listed};
 use super::state::State;
 use super::turns::Place;
 use super::{StoreError, engine, timestamp};
-use crate::model::{CrawlId, HostId, UrlId};
+use crate::model::{CrawlId, HostId, Reason, UrlId};
 use crate::queue::window::{Extent, Valued};
 use crate::queue::{Candidate, Claim};
 use crate::recrawl::value::TOO_CHEAP;
@@ -99,15 +101,18 @@ impl State {
         let (now, price) = (timestamp(now_s.saturating_mul(1000)), valued.price);
         let worth = valued.worth.at(now);
         let (is_due, is_overdue) = (worth.is_due(price), worth.is_overdue());
-        if !is_due && !is_overdue && !worth.is_due(price * TOO_CHEAP) {
+        let is_owed = !is_due && self.is_owed(&row, valued.worth.seen, now)?;
+        if !is_due && !is_overdue && !is_owed && !worth.is_due(price * TOO_CHEAP) {
             let place = valued.place(now);
+            let due = self.due_by_value(&row, place.surfaces, valued.worth.seen)?;
             // Later than now, or it would be looked at again at once.
-            let due_s = place.surfaces.as_second().max(now_s + 1);
+            let due_s = due.as_second().max(now_s + 1);
             self.place_url(&row, held::QUEUED, row.reason, place.band, due_s, row.attempt)?;
             *stale_at = (*stale_at).min(due_s);
             return Ok(None);
         }
         let claim = match is_due {
+            false if is_owed => Claim::Overdue,
             false => Claim::Spare,
             true if is_overdue && worth.value < price => Claim::Overdue,
             true => Claim::Worth,
@@ -115,6 +120,22 @@ impl State {
         let score = worth.score(price);
         self.at_hand.keep(row);
         Ok(Some(listed.valued(score, claim)))
+    }
+
+    /// Is a look at a page, last seen then, owed whatever it is worth: was it gone
+    /// for the first time, did it change while it was leased last, or has the day
+    /// ended that its lastmod names?
+    fn is_owed(
+        &mut self,
+        row: &UrlRow,
+        seen: Timestamp,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let since_lease = row.reason == Reason::Changed && row.due_s <= seen.as_second();
+        if row.record.gone > 0 || since_lease {
+            return Ok(true);
+        }
+        Ok(self.due_by_value(row, Timestamp::MAX, seen)? <= now)
     }
 
     /// The head of a host's list as [`Self::due_of_host`] reads it, whose rows are

@@ -166,7 +166,7 @@ impl State {
             Effect::Unwant { url } => {
                 let Some(row) = self.release_holder(chunk, url)? else { return Ok(()) };
                 if row.leased {
-                    return Ok(());
+                    return self.note_unwanted(&row);
                 }
                 self.place_url(&row, held::PARKED, row.reason, row.band, row.due_s, row.attempt)
             }

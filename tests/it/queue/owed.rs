@@ -1,4 +1,5 @@
-//! Looks that are owed whatever they are worth, in the learned order.
+//! Looks that are owed whatever they are worth, in the learned order; and the end of
+//! leases of what is not wanted any more.
 
 use std::time::Duration;
 
@@ -88,4 +89,57 @@ async fn a_date_of_today_is_looked_at_after_its_day_whatever_it_is_worth() {
     queue.settle(again[0].token, Outcome::Unchanged).await;
     let queue = queue.reopen(2 * HOUR).await;
     assert!(queue.lease(100).await.is_empty(), "once is enough");
+}
+
+/// How a lease ends.
+#[derive(Debug, Clone, Copy)]
+enum Ends {
+    Settled,
+    Released,
+    Expired,
+}
+
+/// Ends the lease of the only URL of a queue.
+async fn end(queue: &Queue, leased: &Leased, how: Ends) {
+    match how {
+        Ends::Settled => drop(queue.settle(leased.token, Outcome::Changed).await),
+        Ends::Released => drop(queue.release(leased.token, Duration::ZERO).await),
+        Ends::Expired => drop(queue.pass(HOUR).await),
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_wanted_any_more_is_parked_however_its_lease_ends() {
+    for how in [Ends::Settled, Ends::Released, Ends::Expired] {
+        let queue = Queue::simple().await;
+        let url = queue.list_urls("a", [PAGE.to_owned()]).await[0];
+        let leased = queue.lease_one().await;
+        queue.apply(Effect::Unwant { url }).await;
+        end(&queue, &leased, how).await;
+        assert_eq!(queue.view(PAGE).await.state, UrlState::Parked, "{how:?}");
+        queue.clock.advance(400 * DAY);
+        assert!(queue.lease(10).await.is_empty(), "{how:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_wanted_again_before_its_lease_ends_is_not_parked() {
+    for how in [Ends::Settled, Ends::Released, Ends::Expired] {
+        for is_submitted in [false, true] {
+            let queue = Queue::simple().await;
+            let url = queue.list_urls("a", [PAGE.to_owned()]).await[0];
+            let leased = queue.lease_one().await;
+            if is_submitted {
+                let asked = vec![PAGE.to_owned()];
+                queue.store.requeue("default".to_owned(), asked).await.unwrap();
+                queue.apply(Effect::Unwant { url }).await;
+            } else {
+                queue.apply(Effect::Unwant { url }).await;
+                queue.list_urls("a", [PAGE.to_owned()]).await;
+            }
+            end(&queue, &leased, how).await;
+            queue.clock.advance(HOUR);
+            assert_eq!(paths(&queue.lease(10).await), ["/3"], "{how:?} {is_submitted}");
+        }
+    }
 }

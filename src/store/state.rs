@@ -20,7 +20,7 @@ use super::learn::Learning;
 use super::numbers::Numbers;
 use super::operate::Block;
 use super::pending::Pending;
-use super::policy::Policy;
+use super::policy::{Policies, Policy};
 use super::transaction::Trouble;
 use super::turns::TurnDeltas;
 use super::wake::Wake;
@@ -69,6 +69,8 @@ pub(super) struct State {
     pub(super) conn: Connection,
     pub(super) clock: Clock,
     pub(super) policy: Policy,
+    /// What that was before what is not committed yet.
+    pub(super) policies: Policies,
     pub(super) metrics: Arc<Metrics>,
     /// Keys every hash of this store (see [`super::Store::seed`]).
     pub(super) seed: u64,
@@ -137,6 +139,7 @@ impl State {
             lookup,
             hosts: Hosts::default(),
             crawls: ById::default(),
+            policies: Policies::default(),
             windows: ById::default(),
             at_hand: AtHand::default(),
             pending: Pending::default(),

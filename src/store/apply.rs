@@ -184,6 +184,7 @@ impl State {
         listing: &Admission,
     ) -> Result<(), StoreError> {
         let lastmod = listing.lastmod;
+        row = self.take_from_left(row, chunk.origin)?;
         let primary = self.add_holder(chunk.origin, &row)?;
         row.source = Some(primary);
         self.take_kind(&mut row, listing.kind)?;

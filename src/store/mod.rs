@@ -31,6 +31,7 @@ pub mod frontier;
 mod gathered;
 mod given;
 mod grants;
+mod heirs;
 mod history;
 mod holders;
 mod home;

@@ -86,6 +86,11 @@ pub(super) struct State {
     pub(super) deltas: TurnDeltas,
     /// Sites that are not leased from. The windows know nothing of their URLs.
     pub(super) paused_sites: IdSet<SiteId>,
+    /// Of these, those that are not in the config any more.
+    pub(super) left_sites: IdSet<SiteId>,
+    /// How far what others list too has been handed over to them: the row to go on
+    /// after, while there are more.
+    pub(super) handing_over: Option<i64>,
     /// Some of the pairs that `site_hosts` has.
     pub(super) site_hosts: IdSet<(SiteId, HostId)>,
     /// Some of the hosts that a site has URLs on and whose robots.txt is polled.
@@ -134,17 +139,19 @@ impl State {
             conn,
             clock,
             policy,
+            policies: Policies::default(),
             metrics,
             seed,
             lookup,
             hosts: Hosts::default(),
             crawls: ById::default(),
-            policies: Policies::default(),
             windows: ById::default(),
             at_hand: AtHand::default(),
             pending: Pending::default(),
             deltas: TurnDeltas::default(),
             paused_sites: IdSet::default(),
+            left_sites: IdSet::default(),
+            handing_over: None,
             site_hosts: IdSet::default(),
             robots_known: IdSet::default(),
             blocks: ById::default(),

@@ -1,10 +1,18 @@
 //! Sources that go leave nothing behind that others could be taken for.
 
-use sitemapd::config::Config;
+use std::time::Duration;
+
+use sitemapd::model::Outcome;
 use sitemapd::store::Effect;
 
-use crate::support::engine;
-use crate::support::queue_daemon::{Queue, site};
+use crate::support::queue_daemon::{Queue, paths, site};
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// The same home for each of these sites.
+fn sites<const N: usize>(names: [&str; N]) -> [String; N] {
+    names.map(|name| site(name, "http://a.test/", ""))
+}
 
 #[tokio::test]
 async fn a_new_source_is_not_taken_for_one_that_is_gone() {
@@ -14,14 +22,66 @@ async fn a_new_source_is_not_taken_for_one_that_is_gone() {
     let shared = "http://a.test/1";
     let url = queue.list_urls("a", [shared.to_owned()]).await[0];
     queue.list_urls("b", [shared.to_owned()]).await;
-    let reload = async |text: &str| {
-        let mut config = Config::from_toml_str(text).unwrap();
-        engine::place(&mut config, queue.folder());
-        queue.store.reconfigure(config).await.unwrap();
-    };
-    reload(&a).await;
+    queue.reload(&a).await.unwrap();
     queue.store.forget_site("b".to_owned()).await.unwrap();
-    reload(&(a + &c)).await;
+    queue.reload(&(a + &c)).await.unwrap();
     queue.apply(Effect::Drop { url }).await;
     assert!(!queue.view(shared).await.listed, "c never listed it");
+}
+
+#[tokio::test]
+async fn what_another_site_lists_is_its_own_once_the_first_has_left_the_config() {
+    let [a, b] = sites(["a", "b"]);
+    let queue = Queue::open(&(a + &b)).await;
+    let shared = "http://a.test/1";
+    let url = queue.list_urls("a", [shared.to_owned(), "http://a.test/2".to_owned()]).await[0];
+    queue.list_urls("b", [shared.to_owned()]).await;
+    queue.reload(&b).await.unwrap();
+    queue.maintain().await;
+    let leased = queue.lease(10).await;
+    assert_eq!(paths(&leased), ["/1"], "nobody lists the other one");
+    assert_eq!(leased[0].site.as_deref(), Some("b"));
+    queue.settle(leased[0].token, Outcome::Unchanged).await;
+    queue.store.apply(queue.origin("b"), vec![Effect::Drop { url }]).await.unwrap();
+    assert!(!queue.view(shared).await.listed);
+}
+
+#[tokio::test]
+async fn a_site_that_returns_shares_again_what_it_lists() {
+    let [a, b] = sites(["a", "b"]);
+    let both = a + &b;
+    let queue = Queue::open(&both).await;
+    let shared = "http://a.test/1";
+    let url = queue.list_urls("a", [shared.to_owned()]).await[0];
+    queue.list_urls("b", [shared.to_owned()]).await;
+    queue.reload(&b).await.unwrap();
+    queue.maintain().await;
+    queue.reload(&both).await.unwrap();
+    let drop = || vec![Effect::Drop { url }];
+    queue.store.apply(queue.origin("b"), drop()).await.unwrap();
+    assert!(queue.view(shared).await.listed, "the other one lists it still");
+    queue.apply(Effect::Drop { url }).await;
+    assert!(!queue.view(shared).await.listed);
+}
+
+#[tokio::test]
+async fn a_site_that_was_renamed_goes_on_with_what_it_lists() {
+    let [old, new] = sites(["a", "b"]);
+    let queue = Queue::open(&(old + &new)).await;
+    let pages: Vec<_> = (0..5).map(|n| format!("http://a.test/{n}")).collect();
+    let rows = queue.list_urls("a", pages.clone()).await;
+    let held = queue.lease(2).await;
+    queue.reload(&new).await.unwrap();
+    queue.list_urls("b", pages).await;
+    let leased = queue.lease(10).await;
+    assert_eq!(leased.len(), 3);
+    assert!(leased.iter().all(|leased| leased.site.as_deref() == Some("b")));
+    for leased in held.iter().chain(&leased) {
+        queue.settle(leased.token, Outcome::Unchanged).await;
+    }
+    queue.clock.advance(200 * DAY);
+    assert_eq!(queue.lease(10).await.len(), 5);
+    let drops = rows.iter().map(|url| Effect::Drop { url: *url }).collect();
+    queue.store.apply(queue.origin("b"), drops).await.unwrap();
+    assert!(!queue.view("http://a.test/0").await.listed);
 }

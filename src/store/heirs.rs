@@ -113,6 +113,31 @@ impl State {
         Ok(true)
     }
 
+    /// A URL of a site that is forgotten stays, without a site, where a client of the
+    /// frontier made it known; says whether one did.
+    pub(super) fn leave_to_client(&mut self, url: UrlId, from: SiteId) -> Result<bool, StoreError> {
+        if !self.keep_pushed(url)? {
+            return Ok(false);
+        }
+        let Some(row) = self.url_row(url)? else { return Ok(false) };
+        self.requeue_for(&row, None)?;
+        self.conn
+            .prepare_cached(
+                "UPDATE urls SET site_id = NULL WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
+            )
+            .and_then(|mut update| update.execute([url.0]))
+            .map_err(engine)?;
+        self.conn
+            .prepare_cached(
+                "DELETE FROM url_sources WHERE url_id = ?1 /*pg: AND part = (?1 & 255) */
+                     AND source_id IN (SELECT id FROM sources WHERE site_id = ?2)",
+            )
+            .and_then(|mut delete| delete.execute(params![url.0, from.0]))
+            .map_err(engine)?;
+        self.settle_in(UrlRow { site: None, ..row })?;
+        Ok(true)
+    }
+
     /// What else lists a URL, of another site than that.
     fn heir_of(&self, url: UrlId, from: SiteId) -> Result<Option<(SourceId, SiteId)>, StoreError> {
         self.conn

@@ -444,7 +444,7 @@ impl State {
         let mut priorities = 0;
         for (row, hints) in &rows {
             priorities += thousandths(hints.priority);
-            if !self.hand_over(*row, id)? {
+            if !self.hand_over(*row, id)? && !self.leave_to_client(*row, id)? {
                 gone.push(*row);
             }
         }

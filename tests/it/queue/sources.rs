@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use sitemapd::model::Outcome;
 use sitemapd::store::Effect;
+use sitemapd::store::frontier::{FrontierStats, Known, Put};
+use sitemapd::store::views::UrlState;
 
 use crate::support::queue_daemon::{Queue, paths, site};
 
@@ -84,4 +86,45 @@ async fn a_site_that_was_renamed_goes_on_with_what_it_lists() {
     let drops = rows.iter().map(|url| Effect::Drop { url: *url }).collect();
     queue.store.apply(queue.origin("b"), drops).await.unwrap();
     assert!(!queue.view("http://a.test/0").await.listed);
+}
+
+/// What a client pushes, completed or not.
+fn pushed(url: &str, known: Option<Known>) -> Put {
+    Put {
+        crawl: "default".to_owned(),
+        key: None,
+        url: url.to_owned(),
+        metadata: std::collections::BTreeMap::default(),
+        created: None,
+        known,
+    }
+}
+
+async fn stats(queue: &Queue) -> FrontierStats {
+    queue.store.frontier_stats("default".to_owned(), None).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_a_client_pushed_outlives_the_site_that_listed_it() {
+    let [a, b] = ["a", "b"].map(|name| site(name, &format!("http://{name}.test/"), ""));
+    let queue = Queue::open(&(a + &b)).await;
+    let [done, waits, listed] = ["done", "waits", "listed"].map(|p| format!("http://a.test/{p}"));
+    let puts = vec![pushed(&done, None), pushed(&waits, None)];
+    queue.store.frontier_put(puts).await.unwrap();
+    queue.list_urls("a", [&done, &waits, &listed].map(Clone::clone)).await;
+    let known = || Some(Known::default());
+    let puts = vec![pushed(&done, known()), pushed(&listed, known())];
+    queue.store.frontier_put(puts).await.unwrap();
+    assert_eq!(stats(&queue).await.completed, 2);
+    queue.reload(&b).await.unwrap();
+    queue.store.forget_site("a".to_owned()).await.unwrap();
+    let url = async |url: &str| {
+        queue.store.frontier_url("default".to_owned(), None, url.to_owned()).await.unwrap()
+    };
+    assert_eq!(url(&done).await.expect("its client knows it").due, None);
+    assert!(url(&listed).await.is_none(), "nobody pushed it");
+    assert_eq!(stats(&queue).await.completed, 1);
+    assert_eq!(queue.view(&done).await.state, UrlState::Parked);
+    let leased = queue.lease(10).await;
+    assert_eq!((paths(&leased), leased[0].site.as_deref()), (vec!["/waits"], None));
 }

@@ -10,9 +10,12 @@
 use super::sql::params;
 use jiff::Timestamp;
 
-use super::rows::{LISTED_WITH_ROWS, LISTED_WITH_VALUED, UrlRow, held, read_listed};
+use super::rows::{
+    LISTED_WITH_ROWS, LISTED_WITH_VALUED, REST_WITH_VALUED, UrlRow, held, read_listed,
+};
 use super::state::State;
 use super::turns::Place;
+use super::walk::Walk;
 use super::{StoreError, engine, timestamp};
 use crate::model::{CrawlId, HostId, Reason, UrlId};
 use crate::queue::window::{Extent, Valued};
@@ -29,14 +32,15 @@ const BEHIND: usize = 64;
 type Head = (Vec<(Candidate, Option<Box<UrlRow>>)>, Extent, Option<i64>);
 
 impl State {
-    /// Fills the window's buffer of a host with what is due of it.
+    /// Fills the window's buffer of a host with what is due of it; says how many rows
+    /// it has passed over, since they are not worth the price.
     pub(super) fn fill(
         &mut self,
         crawl: CrawlId,
         host: HostId,
         now_s: i64,
         limit: usize,
-    ) -> Result<(), StoreError> {
+    ) -> Result<usize, StoreError> {
         self.write_pending_of(host)?;
         if !self.policy.learns() || self.proof_of_host(host)? <= 0.0 {
             let (due, extent, next_due) = if self.at_hand.has_room(limit) {
@@ -45,26 +49,37 @@ impl State {
                 self.due_of_host(crawl, host, now_s, limit, &[])?
             };
             self.window(crawl).refill(host, &due, extent, next_due);
-            return Ok(());
+            return Ok(0);
         }
-        let (due, extent, next_due) = self.due_with_looks(crawl, host, now_s, limit)?;
+        let passed = self.window(crawl).passed(host, now_s.saturating_mul(1000));
+        let last = passed.map(|passed| passed.last);
+        let (due, extent, next_due) = self.due_with_looks((crawl, host), now_s, limit, last)?;
         let last = due.last().map(|(last, _)| *last).filter(|_| extent == Extent::Prefix);
         let behind = match &last {
             Some(last) => self.behind(crawl, host, i64::from(last.band), now_s)?,
             None => Vec::new(),
         };
         let fresh_until = now_s.saturating_add(FRESH_S);
+        let soonest = next_due.into_iter().chain(passed.map(|passed| passed.stale_at)).min();
         let mut head = Valued {
             candidates: Vec::with_capacity(due.len()),
             last,
-            stale_at: next_due.map_or(fresh_until, |due| due.min(fresh_until)),
+            passed: passed.map_or(0, |passed| passed.rows),
+            stale_at: soonest.map_or(fresh_until, |due| due.min(fresh_until)),
             ..Valued::default()
         };
+        let (before, may_spare) = (head.passed, self.may_spare());
         self.gathering(|state| {
             state.read_rows_ahead(behind.iter().map(|candidate| candidate.id))?;
             for (candidate, row) in due {
                 let valued = state.refine(candidate, row, now_s, &mut head.stale_at)?;
-                head.candidates.extend(valued);
+                match valued {
+                    // In memory it would be in the way of what is behind it.
+                    Some(spare) if spare.claim == Claim::Spare && !may_spare => {
+                        head.passed += 1;
+                    }
+                    other => head.candidates.extend(other),
+                }
             }
             for candidate in behind {
                 let row = state.url_row(candidate.id)?.filter(UrlRow::is_queued).map(Box::new);
@@ -74,10 +89,10 @@ impl State {
             Ok(())
         })?;
         self.window(crawl).refill_by_value(host, &head);
-        if !self.may_spare() {
+        if !may_spare {
             self.window(crawl).withhold_spare(host);
         }
-        Ok(())
+        Ok(head.passed - before)
     }
 
     /// The candidate at its value; `None` when that is too little and its row
@@ -148,11 +163,11 @@ impl State {
         limit: usize,
     ) -> Result<(Vec<Candidate>, Extent, Option<i64>), StoreError> {
         let listed = (crawl, host);
-        let (due, extent, next_due) =
-            self.walk_due(&LISTED_WITH_ROWS, listed, now_s, limit, &[], |row| {
-                let (place, url) = read_listed(row, crawl, host)?;
-                Ok((place.candidate(), url))
-            })?;
+        let walk = Walk { statement: &LISTED_WITH_ROWS, behind: None };
+        let (due, extent, next_due) = self.walk_due(walk, listed, now_s, limit, &[], |row| {
+            let (place, url) = read_listed(row, crawl, host)?;
+            Ok((place.candidate(), url))
+        })?;
         let mut candidates = Vec::with_capacity(due.len());
         for (candidate, row) in due {
             candidates.push(candidate);
@@ -164,16 +179,19 @@ impl State {
     }
 
     /// The head of a host's list as [`Self::due_of_host`] reads it, with the rows
-    /// of those whose value is to be taken anew: one statement a band, since this
-    /// is read for every row that comes due.
+    /// of those whose value is to be taken anew, behind a row where one is named: one
+    /// statement a band, since this is read for every row that comes due.
     fn due_with_looks(
         &self,
-        crawl: CrawlId,
-        host: HostId,
+        (crawl, host): (CrawlId, HostId),
         now_s: i64,
         limit: usize,
+        last: Option<(u8, i64, UrlId)>,
     ) -> Result<Head, StoreError> {
-        self.walk_due(&LISTED_WITH_VALUED, (crawl, host), now_s, limit, &[], |row| {
+        let behind =
+            last.map(|(band, due, url)| (band.into(), (due, url.0), REST_WITH_VALUED.as_str()));
+        let walk = Walk { statement: &LISTED_WITH_VALUED, behind };
+        self.walk_due(walk, (crawl, host), now_s, limit, &[], |row| {
             let (place, url) = read_listed(row, crawl, host)?;
             Ok((place.candidate(), url))
         })

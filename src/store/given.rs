@@ -26,7 +26,7 @@ pub(super) struct Call {
     pub(super) spare: bool,
     /// URLs that were blocked or forbidden.
     pub(super) held: usize,
-    /// URLs that are not worth the price.
+    /// URLs that are not worth the price, or of other sites.
     pub(super) passed: usize,
     pub(super) per_host: usize,
     pub(super) max: usize,

@@ -26,9 +26,9 @@ const TURNS_PER_CALL: usize = 2_000;
 /// URLs taken out of the queue (blocked, forbidden) in one call at most; the
 /// next call goes on from there.
 const HELD_PER_CALL: usize = 1_000;
-/// Rows passed over in one call at most, since they are not worth the price; the next
-/// call goes on from there.
-const PASSED_PER_CALL: usize = 16_384;
+/// Rows passed over in one call at most, since they are not worth the price, or of
+/// other sites than are asked for; the next call goes on from there.
+pub(super) const PASSED_PER_CALL: usize = 16_384;
 /// A host whose robots.txt is not known yet is looked at again after this;
 /// its arrival wakes the host sooner.
 const ROBOTS_WAIT_MS: i64 = 60_000;
@@ -327,7 +327,10 @@ impl State {
         }
         if !call.sites.is_empty() {
             self.write_pending()?;
-            return Ok(self.due_of_host(call.crawl, host, now_s, wanted, &call.sites)?.0);
+            let place = (call.crawl, host);
+            let (due, passed) = self.due_of_sites(place, call.now, wanted, &call.sites)?;
+            call.passed += passed;
+            return Ok(due);
         }
         let buffered = self.window(call.crawl).take(host, wanted, call.now);
         if !buffered.is_empty() || !self.window(call.crawl).wants_refill(host, call.now) {

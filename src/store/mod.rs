@@ -64,6 +64,7 @@ mod rows;
 mod schema;
 mod server;
 mod settle;
+mod site_walks;
 mod sites;
 mod sources;
 mod sql;

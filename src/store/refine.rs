@@ -46,7 +46,7 @@ impl State {
             let (due, extent, next_due) = if self.at_hand.has_room(limit) {
                 self.due_with_rows(crawl, host, now_s, limit)?
             } else {
-                self.due_of_host(crawl, host, now_s, limit, &[])?
+                self.due_of_host(crawl, host, now_s, limit)?
             };
             self.window(crawl).refill(host, &due, extent, next_due);
             return Ok(0);
@@ -164,7 +164,7 @@ impl State {
     ) -> Result<(Vec<Candidate>, Extent, Option<i64>), StoreError> {
         let listed = (crawl, host);
         let walk = Walk { statement: &LISTED_WITH_ROWS, behind: None };
-        let (due, extent, next_due) = self.walk_due(walk, listed, now_s, limit, &[], |row| {
+        let (due, extent, next_due) = self.walk_due(walk, listed, now_s, limit, |row| {
             let (place, url) = read_listed(row, crawl, host)?;
             Ok((place.candidate(), url))
         })?;
@@ -191,7 +191,7 @@ impl State {
         let behind =
             last.map(|(band, due, url)| (band.into(), (due, url.0), REST_WITH_VALUED.as_str()));
         let walk = Walk { statement: &LISTED_WITH_VALUED, behind };
-        self.walk_due(walk, (crawl, host), now_s, limit, &[], |row| {
+        self.walk_due(walk, (crawl, host), now_s, limit, |row| {
             let (place, url) = read_listed(row, crawl, host)?;
             Ok((place.candidate(), url))
         })

@@ -360,6 +360,7 @@ impl State {
         let left = paused.iter().filter(|(_, state)| *state == site_state::UNREGISTERED);
         self.left_sites = left.map(|(site, _)| *site).collect();
         self.paused_sites = paused.into_iter().map(|(site, _)| site).collect();
+        self.site_walks.clear();
         self.begin_handing_over();
         Ok(())
     }

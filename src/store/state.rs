@@ -21,6 +21,7 @@ use super::numbers::Numbers;
 use super::operate::Block;
 use super::pending::Pending;
 use super::policy::{Policies, Policy};
+use super::site_walks::SiteWalks;
 use super::transaction::Trouble;
 use super::turns::TurnDeltas;
 use super::wake::Wake;
@@ -91,6 +92,8 @@ pub(super) struct State {
     /// How far what others list too has been handed over to them: the row to go on
     /// after, while there are more.
     pub(super) handing_over: Option<i64>,
+    /// How far lists were walked for leases that ask for some sites.
+    pub(super) site_walks: SiteWalks,
     /// Some of the pairs that `site_hosts` has.
     pub(super) site_hosts: IdSet<(SiteId, HostId)>,
     /// Some of the hosts that a site has URLs on and whose robots.txt is polled.
@@ -151,6 +154,7 @@ impl State {
             deltas: TurnDeltas::default(),
             paused_sites: IdSet::default(),
             left_sites: IdSet::default(),
+            site_walks: SiteWalks::default(),
             handing_over: None,
             site_hosts: IdSet::default(),
             robots_known: IdSet::default(),

@@ -15,7 +15,7 @@ use crate::queue::Candidate;
 use crate::queue::window::Extent;
 
 /// A host's list below a band, as it is listed; of a server, a page of it.
-const AS_LISTED: &str = "SELECT band, due_s, url_id, site_id, valued FROM queue
+pub(super) const AS_LISTED: &str = "SELECT band, due_s, url_id, site_id, valued FROM queue
     WHERE crawl_id = ?1 AND host_id = ?2 /*pg: AND part = (?2 & 255) */
         AND /*lite*/ band < ?6 /*end*/
         /*pg: band <= ?6 AND (band < ?6 OR (due_s, url_id) > (?3, ?4)) */
@@ -43,7 +43,7 @@ const FIRST_OF_BANDS: &str = "
 
 /// Rows that a server is asked for at once, at most; the embedded engine is
 /// stepped through, and left where that is enough.
-const PAGE: i64 = 256;
+pub(super) const PAGE: i64 = 256;
 
 /// A walk of a host's list.
 pub(super) struct Walk<'a> {
@@ -55,23 +55,22 @@ pub(super) struct Walk<'a> {
 }
 
 /// Due time and row behind all of a band.
-const BEHIND_ALL: (i64, i64) = (i64::MAX, i64::MAX);
+pub(super) const BEHIND_ALL: (i64, i64) = (i64::MAX, i64::MAX);
 
 impl State {
     /// The head of a host's list in lease order, as the window wants it: what
     /// is due at `now_s`, whether that is all of it, and when the next is due.
-    /// What `only` and the paused sites leave out is passed over. All stand as
-    /// listed; those whose value is to be taken anew claim to be worth it.
+    /// What the paused sites leave out is passed over. All stand as listed; those
+    /// whose value is to be taken anew claim to be worth it.
     pub(super) fn due_of_host(
         &self,
         crawl: CrawlId,
         host: HostId,
         now_s: i64,
         limit: usize,
-        only: &[SiteId],
     ) -> Result<(Vec<Candidate>, Extent, Option<i64>), StoreError> {
         let walk = Walk { statement: AS_LISTED, behind: None };
-        self.walk_due(walk, (crawl, host), now_s, limit, only, |row| {
+        self.walk_due(walk, (crawl, host), now_s, limit, |row| {
             Ok(read_place(row, crawl, host)?.candidate())
         })
     }
@@ -84,7 +83,6 @@ impl State {
         (crawl, host): (CrawlId, HostId),
         now_s: i64,
         limit: usize,
-        only: &[SiteId],
         read: impl Fn(&Row<'_>) -> sql::Result<T>,
     ) -> Result<(Vec<T>, Extent, Option<i64>), StoreError> {
         let mut due = Vec::new();
@@ -97,7 +95,7 @@ impl State {
         }
         let page = page_for(limit);
         // A server is asked once which bands have anything due at all.
-        let can_skip = self.conn.server().is_some() && only.is_empty() && self.paused_sites.is_empty();
+        let can_skip = self.conn.server().is_some() && self.paused_sites.is_empty();
         let mut firsts = None;
         // One walk a band, down to its first row that is not due: the next one
         // begins below it, or, of a server, behind the page.
@@ -113,7 +111,7 @@ impl State {
                 if taken == page && self.conn.embedded().is_none() {
                     page_end = Some(place_in_list(&row).map_err(engine)?);
                 }
-                if !self.may_lease(row.get(3).map_err(engine)?, only) {
+                if !self.may_lease(row.get(3).map_err(engine)?, &[]) {
                     continue;
                 }
                 let (band, due_s): (i64, i64) =

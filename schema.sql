@@ -248,7 +248,7 @@ CREATE TABLE leases (
     leased_at  INTEGER NOT NULL,
     expires_at INTEGER NOT NULL,
     not_before INTEGER NOT NULL,
-    dirty      INTEGER NOT NULL DEFAULT 0,      -- it changed meanwhile: due again once settled
+    dirty      INTEGER NOT NULL DEFAULT 0,      -- it changed meanwhile: due again once settled; -1: not wanted any more
     worker     TEXT,
     request_id TEXT
 ) STRICT;

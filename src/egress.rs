@@ -27,11 +27,12 @@ use self::book::Unsettled;
 use crate::clock::Clock;
 use crate::config::Nats;
 use crate::metrics::Metrics;
+use crate::queue::LeaseRequest;
 use crate::serve::LeaseDefaults;
 use crate::store::{Store, StoreError};
 
-/// The name under which is leased, and the broker's in metrics.
-const WORKER: &str = "nats";
+/// The broker's name in metrics.
+const BROKER: &str = "nats";
 /// Pause after the first session that failed; it doubles up to [`MAX_PAUSE`].
 const MIN_PAUSE: Duration = Duration::from_millis(250);
 /// Longest such pause.
@@ -92,6 +93,31 @@ impl Egress {
         Ok(Self { config, login, store, clock, metrics, defaults, unsettled })
     }
 
+    /// The name under which is leased: daemons that share a store may each have a
+    /// stream of their own, and what is in one of them is no other's.
+    fn worker(&self) -> String {
+        format!("nats:{}", self.config.stream)
+    }
+
+    /// A call for up to so many URLs of a crawl.
+    fn request(&self, crawl: &str, room: usize) -> LeaseRequest {
+        LeaseRequest {
+            max: u32::try_from(room).unwrap_or(u32::MAX).min(self.config.batch),
+            ttl: self.config.lease,
+            per_host: self.defaults.borrow().per_host,
+            crawl: crawl.to_owned(),
+            sites: Vec::new(),
+            worker: Some(self.worker()),
+            request_id: None,
+        }
+    }
+
+    /// Begins with what the store says is with the broker.
+    async fn read_book(&self) -> Result<(), StoreError> {
+        self.unsettled.replace(self.store.leases_of(&self.worker()).await?);
+        Ok(())
+    }
+
     /// Publishes and settles until told to stop, over any number of sessions.
     pub async fn run(self, stop: CancellationToken) {
         if self.config.servers.is_empty() {
@@ -99,11 +125,11 @@ impl Egress {
         }
         let mut pause = MIN_PAUSE;
         let mut last = String::new();
-        self.metrics.egress_up(WORKER, false);
+        self.metrics.egress_up(BROKER, false);
         while !stop.is_cancelled() {
             let mut was_up = false;
             let ended = self.session(&stop, &mut was_up).await;
-            self.metrics.egress_up(WORKER, false);
+            self.metrics.egress_up(BROKER, false);
             if was_up {
                 pause = MIN_PAUSE;
                 last.clear();
@@ -164,4 +190,47 @@ fn read(key: &'static str, path: &Path) -> Result<String, EgressError> {
         why: e.to_string(),
     };
     std::fs::read_to_string(path).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::store::frontier::Put;
+
+    /// Publishes to that stream, over one store.
+    fn egress(stream: &str, store: &Store, clock: &Clock) -> Egress {
+        let config = Nats { stream: stream.to_owned(), ..Nats::default() };
+        let defaults = LeaseDefaults { ttl: Duration::from_secs(300), per_host: 100 };
+        let (_, defaults) = watch::channel(defaults);
+        let metrics = Arc::new(Metrics::new());
+        Egress::new(config, store.clone(), clock.clone(), metrics, defaults).expect("no secrets")
+    }
+
+    #[tokio::test]
+    async fn what_one_stream_has_is_in_no_book_of_another() {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let mut config = Config::from_toml_str("").expect("the defaults");
+        config.daemon.data_dir = folder.path().join("data");
+        config.politeness.host_delay = Duration::ZERO;
+        let clock = Clock::manual("2026-11-21T00:00:00Z".parse().expect("a time"));
+        let store = Store::open(&config, clock.clone(), Arc::new(Metrics::new())).expect("opened");
+        let put = |n| Put {
+            crawl: "default".to_owned(),
+            key: None,
+            url: format!("http://a.test/{n}"),
+            metadata: std::collections::BTreeMap::new(),
+            created: None,
+            known: None,
+        };
+        store.frontier_put((0..10).map(put).collect()).await.expect("kept");
+        let (one, other) = (egress("ONE", &store, &clock), egress("OTHER", &store, &clock));
+        let leased = store.lease(one.request("default", 10)).await.expect("leased");
+        assert_eq!(leased.urls.len(), 10);
+        for (egress, held) in [(&one, 10), (&other, 0)] {
+            egress.read_book().await.expect("read");
+            assert_eq!(egress.unsettled.len(), held);
+        }
+        store.close();
+    }
 }

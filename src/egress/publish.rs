@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::book::Held;
 use super::session::broker;
-use super::{Egress, Trouble, WORKER};
+use super::{BROKER, Egress, Trouble};
 use crate::config::subject::Filling;
 use crate::metrics::Egressed;
-use crate::queue::{LeaseRequest, Leased, Token};
+use crate::queue::{Leased, Token};
 use crate::serve::message;
 use crate::store::StoreError;
 
@@ -84,7 +84,7 @@ impl<'a> Publisher<'a> {
                 continue;
             }
             let (count, first_end) = egress.unsettled.count(egress.clock.steady());
-            egress.metrics.egress_unsettled(WORKER, count);
+            egress.metrics.egress_unsettled(BROKER, count);
             let room = config.in_flight.saturating_sub(count);
             let leased = if room > 0 { self.lease(room, &mut turn).await? } else { Vec::new() };
             if !leased.is_empty() {
@@ -100,7 +100,7 @@ impl<'a> Publisher<'a> {
                 () = egress.unsettled.fewer(), if room == 0 => false,
                 () = self.any_due(pause), if room > 0 => false,
                 () = tokio::time::sleep(LOOK_AGAIN) => {
-                    egress.unsettled.replace(egress.store.leases_of(WORKER).await?);
+                    egress.read_book().await?;
                     false
                 }
             };
@@ -123,21 +123,11 @@ impl<'a> Publisher<'a> {
 
     /// Leases of the first crawl from `turn` on that has something.
     async fn lease(&self, room: usize, turn: &mut usize) -> Result<Vec<Leased>, Trouble> {
-        let Egress { config, store, metrics, defaults, .. } = self.egress;
-        let per_host = defaults.borrow().per_host;
+        let Egress { config, store, metrics, .. } = self.egress;
         for _ in 0..config.crawls.len() {
             let crawl = &config.crawls[*turn % config.crawls.len()];
             *turn += 1;
-            let request = LeaseRequest {
-                max: u32::try_from(room).unwrap_or(u32::MAX).min(config.batch),
-                ttl: config.lease,
-                per_host,
-                crawl: crawl.clone(),
-                sites: Vec::new(),
-                worker: Some(WORKER.to_owned()),
-                request_id: None,
-            };
-            let batch = match store.lease(request).await {
+            let batch = match store.lease(self.egress.request(crawl, room)).await {
                 Ok(batch) => batch,
                 // A crawl comes and goes with the sites of the config.
                 Err(StoreError::NotFound(_)) => continue,

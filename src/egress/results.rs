@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use super::session::broker;
-use super::{Egress, Trouble, WORKER};
+use super::{BROKER, Egress, Trouble};
 use crate::metrics::Egressed;
 use crate::serve::message::Report;
 
@@ -109,7 +109,7 @@ impl<'a> Settler<'a> {
             }
         };
         unsettled.remove(tokens.into_iter());
-        metrics.egress_unsettled(WORKER, unsettled.len());
+        metrics.egress_unsettled(BROKER, unsettled.len());
         metrics.egressed(Egressed::Result, report.settled(metrics, said));
         AckKind::Ack
     }

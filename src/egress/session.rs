@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::publish::Publisher;
 use super::results::Settler;
-use super::{Egress, Login, Trouble, WORKER};
+use super::{BROKER, Egress, Login, Trouble};
 use crate::config::Nats;
 
 /// The broker answers within this, or is away.
@@ -42,7 +42,7 @@ impl Egress {
         let setting_up = async {
             let context = self.connect(lost.clone()).await?;
             let consumer = streams(&context, &self.config).await?;
-            self.unsettled.replace(self.store.leases_of(WORKER).await?);
+            self.read_book().await?;
             Ok::<_, Trouble>((context, consumer))
         };
         let (context, consumer) = tokio::select! {
@@ -50,7 +50,7 @@ impl Egress {
             set_up = setting_up => set_up?,
         };
         *was_up = true;
-        self.metrics.egress_up(WORKER, true);
+        self.metrics.egress_up(BROKER, true);
         tracing::info!(stream = self.config.stream, "nats is there; URLs are published to it");
         let outward = Publisher::new(self, context.clone(), lost.clone(), stop.clone());
         let inward = Settler::new(self, consumer, lost.clone());

@@ -27,7 +27,7 @@ mod turns;
 use crate::model::{HostId, UrlId};
 use crate::queue::Candidate;
 use buffer::Buffers;
-pub use buffer::{Extent, MAX_BUFFERED, MAX_BUFFERED_PER_HOST, Tally, Valued};
+pub use buffer::{Extent, MAX_BUFFERED, MAX_BUFFERED_PER_HOST, Passed, Tally, Valued};
 use turns::Turns;
 pub use turns::{MAX_WEIGHT, MIN_WEIGHT};
 
@@ -156,6 +156,12 @@ impl Window {
         }
     }
 
+    /// Where the next [`Window::refill_by_value`] goes on, where the last one came to
+    /// nothing that is worth the price.
+    pub fn passed(&self, host: HostId, now_ms: i64) -> Option<Passed> {
+        self.buffers.passed(host, now_ms)
+    }
+
     /// What of the host is worth less than the price is not for anybody.
     pub fn withhold_spare(&mut self, host: HostId) {
         self.turns.drop_spare(host);
@@ -178,7 +184,7 @@ impl Window {
         taken
     }
 
-    /// Is anything of the host held that is worth less than the price?
+    /// Is anything of the host due that is worth less than the price?
     pub fn has_spare(&self, host: HostId) -> bool {
         self.buffers.has_spare(host)
     }

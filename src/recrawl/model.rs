@@ -180,6 +180,12 @@ impl UrlState {
         *count = count.saturating_add(1).min(most);
     }
 
+    /// Takes back a signal, which does not belong to the look that comes.
+    pub fn unsignal(&mut self, signal: Signal) {
+        let count = &mut self.pending[signal];
+        *count = count.saturating_sub(1);
+    }
+
     /// How the URL is believed to change, as of `now`.
     ///
     /// Two rates are learned apart, each by its own counts, and each hears of

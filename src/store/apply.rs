@@ -166,7 +166,7 @@ impl State {
             Effect::Unwant { url } => {
                 let Some(row) = self.release_holder(chunk, url)? else { return Ok(()) };
                 if row.leased {
-                    return Ok(());
+                    return self.note_unwanted(&row);
                 }
                 self.place_url(&row, held::PARKED, row.reason, row.band, row.due_s, row.attempt)
             }
@@ -184,6 +184,7 @@ impl State {
         listing: &Admission,
     ) -> Result<(), StoreError> {
         let lastmod = listing.lastmod;
+        row = self.take_from_left(row, chunk.origin)?;
         let primary = self.add_holder(chunk.origin, &row)?;
         row.source = Some(primary);
         self.take_kind(&mut row, listing.kind)?;
@@ -362,12 +363,14 @@ impl State {
         before: EntryHints,
         now_s: i64,
     ) -> Result<(u8, i64), StoreError> {
-        let waits = row.reason == Reason::Recrawl && row.attempt == 0;
+        // What was gone once is owed a look, at its own time.
+        let waits = row.reason == Reason::Recrawl && row.attempt == 0 && row.record.gone == 0;
         if let Some(valued) = self.valued(row)?
             && waits
         {
             let place = valued.place(timestamp(now_s.saturating_mul(1000)));
-            return Ok((place.band, place.surfaces.as_second()));
+            let due = self.due_by_value(row, place.surfaces, valued.worth.seen)?;
+            return Ok((place.band, due.as_second()));
         }
         let band = self.rank(row, row.reason, now_s)?;
         if !waits || before.changefreq == row.hints.changefreq {

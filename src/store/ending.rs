@@ -1,12 +1,14 @@
 //! The end of a lease, however it ends: where the URL goes from there, and what
 //! is kept of the lease and of the report.
 
-use super::StoreError;
+use super::sql::params;
+
 use super::pending::EndedLease;
 use super::record::{Ended, Record};
 use super::rows::{UrlRow, held, reason};
 use super::state::State;
 use super::turns::Place;
+use super::{StoreError, engine};
 use crate::model::Reason;
 use crate::recrawl::Fate;
 
@@ -31,12 +33,37 @@ pub(super) struct Lease {
     pub(super) attempt: u32,
     pub(super) leased_at: i64,
     pub(super) expires_at: i64,
-    /// 0, or one more than the code of the reason that made it due meanwhile.
+    /// 0, or one more than the code of the reason that made it due meanwhile, or
+    /// [`UNWANTED`].
     pub(super) dirty: i64,
     pub(super) secret: [u8; 16],
 }
 
+/// What [`Lease::dirty`] is where nobody wants the URL any more.
+const UNWANTED: i64 = -1;
+
+impl Lease {
+    /// Has a signal come that it may have changed, since it was made?
+    pub(super) fn has_changed(&self) -> bool {
+        self.dirty == 1 + Reason::Changed as i64
+    }
+}
+
 impl State {
+    /// Notes that nobody wants a URL any more that is leased, unless someone has
+    /// asked for it meanwhile: it is parked once its lease ends.
+    pub(super) fn note_unwanted(&mut self, row: &UrlRow) -> Result<(), StoreError> {
+        self.at_hand.forget(row.id);
+        let asked_for = 1 + Reason::Submitted as i64;
+        self.conn
+            .prepare_cached(
+                "UPDATE leases SET dirty = ?2 WHERE url_id = ?1
+                 /*pg: AND part = (?1 & 255) */ AND dirty <> ?3",
+            )
+            .and_then(|mut update| update.send(params![row.id.0, UNWANTED, asked_for]))
+            .map_err(engine)
+    }
+
     /// Ends a lease: the row goes where its fate says, or is due at once when
     /// it changed while it was out. The record of `row` is what is known by now;
     /// `refreshed` is its place in line, if it was seen and goes back to be
@@ -51,6 +78,9 @@ impl State {
     ) -> Result<(), StoreError> {
         let now = self.steady_ms();
         let now_s = now.div_euclid(1000);
+        let fate = if lease.dirty == UNWANTED { Fate::Park } else { fate };
+        let fetched = row.record.fetched.as_ref().filter(|_| end == End::Settled);
+        let fetched_s = fetched.map(|fetched| fetched.at.div_euclid(1000));
         // What was unlisted meanwhile and is gone need not be looked at again.
         let meanwhile = (lease.dirty > 0).then(|| reason(lease.dirty - 1));
         let again = meanwhile.filter(|why| match fate {
@@ -60,7 +90,8 @@ impl State {
             Fate::Dead => true,
         });
         let (state, reason, due_s, attempt) = match (again, fate) {
-            (Some(why), _) => (held::QUEUED, why, now_s, 0),
+            // Due since it was fetched: so it is known to be owed another look.
+            (Some(why), _) => (held::QUEUED, why, fetched_s.unwrap_or(now_s), 0),
             (None, Fate::Queue { due, reason, attempt }) => {
                 let why = meanwhile.unwrap_or(reason);
                 (held::QUEUED, why, ceil_seconds(due.as_millisecond()), attempt)

@@ -32,13 +32,10 @@ impl Store {
     pub async fn reconfigure(&self, config: Config) -> Result<(), StoreError> {
         let policy = Policy::new(&config);
         self.write(Lane::Bulk, move |state| {
-            let before = std::mem::replace(&mut state.policy, Policy::new(&config));
+            state.replace_policy(Policy::new(&config));
             // Sites come, go and return, and with them what may be leased.
-            let synced = state.sync_sites(&config).and_then(|()| state.reload_windows());
-            if synced.is_err() {
-                state.policy = before;
-            }
-            synced
+            state.sync_sites(&config)?;
+            state.reload_windows()
         })
         .await?;
         self.set_policy(policy);

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use super::sql::Many;
 use super::state::State;
 use super::{StoreError, engine};
+use crate::by_id::IdSet;
 use crate::model::UrlId;
 
 /// What else has rows of a URL by its number, and the URL.
@@ -23,13 +24,33 @@ static TABLES: LazyLock<[Many; 5]> = LazyLock::new(|| {
 static EXTENSIONS: LazyLock<Many> =
     LazyLock::new(|| Many::of_ids("DELETE FROM extensions WHERE", "url_id"));
 
+/// Those that a client of the frontier said are completed.
+static COMPLETED: LazyLock<Many> = LazyLock::new(|| {
+    Many::of_ids("SELECT url_id FROM frontier_urls WHERE completed = 1 AND", "url_id")
+});
+
 impl State {
     /// Drops URLs, wherever they stand.
     pub(super) fn forget_urls(&mut self, ids: &[UrlId]) -> Result<(), StoreError> {
+        let mut completed = IdSet::default();
+        COMPLETED
+            .query(
+                &self.conn,
+                ids,
+                |id, row| row.bind(id.0),
+                |row| {
+                    completed.insert(UrlId(row.get(0)?));
+                    Ok(())
+                },
+            )
+            .map_err(engine)?;
         for id in ids {
             let Some(row) = self.url_row(*id)? else { continue };
             if row.is_queued() {
                 self.dequeue(row.place())?;
+            }
+            if completed.contains(id) {
+                self.count_completed(row.crawl, row.host, -1)?;
             }
             if row.leased {
                 let place = (row.crawl, row.host);

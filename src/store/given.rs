@@ -26,6 +26,8 @@ pub(super) struct Call {
     pub(super) spare: bool,
     /// URLs that were blocked or forbidden.
     pub(super) held: usize,
+    /// URLs that are not worth the price, or of other sites.
+    pub(super) passed: usize,
     pub(super) per_host: usize,
     pub(super) max: usize,
     pub(super) ttl: Duration,
@@ -62,6 +64,7 @@ impl Call {
             hosts: Vec::new(),
             spare: false,
             held: 0,
+            passed: 0,
             per_host: request.per_host.max(1) as usize,
             max: request.max as usize,
             ttl: request.ttl,

@@ -97,7 +97,7 @@ impl State {
         if self.policy.learns()
             && let Some(look) = look_of(outcome, &report, &row)
         {
-            row.record.looks = Some(self.look(&row, look, at)?.pack());
+            row.record.looks = Some(self.look(&row, look, at, false)?.pack());
         }
         let hash = (report.content_hash, report.hash_kind);
         note_fetch(&mut row.record, at.as_millisecond(), outcome, hash);
@@ -131,7 +131,8 @@ impl State {
             return Ok(());
         };
         if let Some(valued) = self.valued(row)? {
-            due = valued.place(timestamp(now_s.saturating_mul(1000))).surfaces;
+            let surfaces = valued.place(timestamp(now_s.saturating_mul(1000))).surfaces;
+            due = self.due_by_value(row, surfaces, at)?;
         }
         let band = self.rank(row, Reason::Recrawl, now_s)?;
         self.place_url(row, held::QUEUED, Reason::Recrawl, band, due.as_second(), 0)

@@ -78,16 +78,18 @@ impl State {
     }
 
     /// A source that shows the whole, and is polled or has been until lately:
-    /// a retired one keeps its snapshot until its grace period is over.
+    /// a retired one keeps its snapshot until its grace period is over. That of a
+    /// site that has left the config is not: nobody would hear that it lets go.
     fn is_full(&mut self, source: SourceId) -> Result<bool, StoreError> {
         if let Some(is_full) = self.pending.is_full(source) {
             return Ok(is_full);
         }
         let is_full = self
             .conn
-            .prepare_cached("SELECT s.window = 0 AND (state <> 2 OR EXISTS (SELECT 1 FROM snapshots x WHERE x.source_id = s.id
+            .prepare_cached("SELECT s.window = 0 AND (s.state <> 2 OR EXISTS (SELECT 1 FROM snapshots x WHERE x.source_id = s.id
                          /*pg: AND x.part = s.part */))
-                 FROM sources s WHERE s.id = ?1 /*pg: AND s.part = (?1 & 255) */")
+                 FROM sources s JOIN sites n ON n.id = s.site_id AND n.state <> 2
+                 WHERE s.id = ?1 /*pg: AND s.part = (?1 & 255) */")
             .and_then(|mut query| query.query_row([source.0], |row| row.get(0)).optional())
             .map(|full| full.unwrap_or(false))
             .map_err(engine)?;
@@ -100,6 +102,7 @@ impl State {
             .prepare_cached(
                 "SELECT x.source_id FROM url_sources x JOIN sources s ON s.id = x.source_id
                      /*pg: AND s.part = (x.source_id & 255) */
+                 JOIN sites n ON n.id = s.site_id AND n.state <> 2
                  WHERE x.url_id = ?1 /*pg: AND x.part = (?1 & 255) */ AND s.window = 0 AND (s.state <> 2 OR EXISTS
                      (SELECT 1 FROM snapshots p WHERE p.source_id = s.id /*pg: AND p.part = s.part */))
                  ORDER BY s.state = 2, x.source_id LIMIT 1",
@@ -129,7 +132,7 @@ impl State {
             .map_err(engine)
     }
 
-    fn remember_side(&mut self, url: UrlId, source: SourceId) -> Result<(), StoreError> {
+    pub(super) fn remember_side(&mut self, url: UrlId, source: SourceId) -> Result<(), StoreError> {
         if self.pending.side(url, source) {
             return Ok(());
         }
@@ -144,7 +147,7 @@ impl State {
             .map_err(engine)
     }
 
-    fn forget_side(&mut self, url: UrlId, source: SourceId) -> Result<bool, StoreError> {
+    pub(super) fn forget_side(&mut self, url: UrlId, source: SourceId) -> Result<bool, StoreError> {
         self.conn
             .prepare_cached(
                 "DELETE FROM url_sources WHERE url_id = ?1

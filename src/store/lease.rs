@@ -26,11 +26,21 @@ const TURNS_PER_CALL: usize = 2_000;
 /// URLs taken out of the queue (blocked, forbidden) in one call at most; the
 /// next call goes on from there.
 const HELD_PER_CALL: usize = 1_000;
+/// Rows passed over in one call at most, since they are not worth the price, or of
+/// other sites than are asked for; the next call goes on from there.
+pub(super) const PASSED_PER_CALL: usize = 16_384;
 /// A host whose robots.txt is not known yet is looked at again after this;
 /// its arrival wakes the host sooner.
 const ROBOTS_WAIT_MS: i64 = 60_000;
 /// Of a lease's time, the part that the waits between a host's URLs may take.
 const WAIT_SHARE: u32 = 2;
+
+impl Call {
+    /// Has it looked at so much that nobody may have that the rest must wait?
+    pub(super) fn has_passed_enough(&self) -> bool {
+        self.passed >= PASSED_PER_CALL
+    }
+}
 
 /// Candidates, each with its row; none for what is not in the queue any more.
 pub(super) type Heads = Vec<(Candidate, Option<Box<UrlRow>>)>;
@@ -80,7 +90,8 @@ impl State {
             call.spare = true;
             self.take_turns(&mut call, &mut batch)?;
         }
-        let is_short = batch.urls.len() < call.max && call.sites.is_empty();
+        let is_short =
+            batch.urls.len() < call.max && call.sites.is_empty() && !call.has_passed_enough();
         let is_held_up = self.windows.get(&crawl).is_some_and(|w| w.is_held_up(call.now));
         // Others may have more: then whoever asks them all tells.
         let is_more = is_short && !is_held_up && !self.is_shared();
@@ -102,7 +113,10 @@ impl State {
     /// something to spare to the next.
     fn take_turns(&mut self, call: &mut Call, batch: &mut LeaseBatch) -> Result<(), StoreError> {
         for _ in 0..TURNS_PER_CALL {
-            if batch.urls.len() >= call.max || call.held >= HELD_PER_CALL {
+            if batch.urls.len() >= call.max
+                || call.held >= HELD_PER_CALL
+                || call.has_passed_enough()
+            {
                 break;
             }
             let Some(window) = self.windows.get_mut(&call.crawl) else { break };
@@ -168,6 +182,9 @@ impl State {
         let mut heads = VecDeque::new();
         while taken.leased.len() < room && call.held < most_held {
             if heads.is_empty() {
+                if call.has_passed_enough() {
+                    break;
+                }
                 heads = self.next_rows(call, host, room - taken.leased.len())?.into();
             }
             let Some((candidate, row)) = heads.pop_front() else { break };
@@ -256,7 +273,12 @@ impl State {
 
     /// The next candidates of a host in lease order, each with its row, all of
     /// them read at once; none for what is not in the queue any more.
-    fn next_rows(&mut self, call: &Call, host: HostId, wanted: usize) -> Result<Heads, StoreError> {
+    fn next_rows(
+        &mut self,
+        call: &mut Call,
+        host: HostId,
+        wanted: usize,
+    ) -> Result<Heads, StoreError> {
         let candidates = self.next_candidates(call, host, wanted)?;
         let mut rows: Vec<_> =
             candidates.into_iter().map(|head| (head, self.at_hand.take(head.id))).collect();
@@ -295,7 +317,7 @@ impl State {
     /// some sites from the database itself.
     fn next_candidates(
         &mut self,
-        call: &Call,
+        call: &mut Call,
         host: HostId,
         wanted: usize,
     ) -> Result<Vec<Candidate>, StoreError> {
@@ -305,14 +327,17 @@ impl State {
         }
         if !call.sites.is_empty() {
             self.write_pending()?;
-            return Ok(self.due_of_host(call.crawl, host, now_s, wanted, &call.sites)?.0);
+            let place = (call.crawl, host);
+            let (due, passed) = self.due_of_sites(place, call.now, wanted, &call.sites)?;
+            call.passed += passed;
+            return Ok(due);
         }
         let buffered = self.window(call.crawl).take(host, wanted, call.now);
         if !buffered.is_empty() || !self.window(call.crawl).wants_refill(host, call.now) {
             return Ok(buffered);
         }
         let limit = self.window(call.crawl).refill_size(call.per_host);
-        self.fill(call.crawl, host, now_s, limit)?;
+        call.passed += self.fill(call.crawl, host, now_s, limit)?;
         Ok(self.window(call.crawl).take(host, wanted, call.now))
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use super::state::State;
 use crate::by_id::ById;
 use crate::config::{Budget, Config, Order, Site};
 use crate::model::SiteId;
@@ -54,6 +55,52 @@ pub(super) struct Policy {
     pub(super) keep_changes: Duration,
     /// How long the history of polls is kept.
     pub(super) keep_polls: Duration,
+}
+
+/// What the policy was before a reload that is not committed yet.
+#[derive(Debug, Default)]
+pub(super) struct Policies {
+    /// Before the job that runs.
+    job: Option<Policy>,
+    /// Before the transaction.
+    transaction: Option<Policy>,
+}
+
+impl Policies {
+    /// The job that ran stays.
+    pub(super) fn keep(&mut self) {
+        if let Some(before) = self.job.take() {
+            self.transaction.get_or_insert(before);
+        }
+    }
+
+    /// The job that ran is taken back.
+    pub(super) fn take_back(&mut self, policy: &mut Policy) {
+        if let Some(before) = self.job.take() {
+            *policy = before;
+        }
+    }
+
+    /// The transaction is committed.
+    pub(super) fn committed(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The transaction is taken back.
+    pub(super) fn give_up(&mut self, policy: &mut Policy) {
+        self.take_back(policy);
+        if let Some(before) = self.transaction.take() {
+            *policy = before;
+        }
+    }
+}
+
+impl State {
+    /// Another policy holds from now on, if what comes with it is committed.
+    pub(super) fn replace_policy(&mut self, policy: Policy) {
+        let before = std::mem::replace(&mut self.policy, policy);
+        self.policies.job.get_or_insert(before);
+    }
 }
 
 impl Policy {

@@ -3,16 +3,21 @@
 //!
 //! A row keeps the time at which it was to be looked at, by the price of when it
 //! was written. Here it is looked at: what is not worth enough goes back with a
-//! corrected due time, what is goes into the window by its value. Nothing else
-//! ever moves a row because time passes or the price moves.
+//! corrected due time, what is goes into the window by its value. A look that is
+//! owed is owed whatever it is worth ([`State::is_owed`]). Nothing else ever moves a
+//! row because time passes or the price moves.
 
 use super::sql::params;
+use jiff::Timestamp;
 
-use super::rows::{LISTED_WITH_ROWS, LISTED_WITH_VALUED, UrlRow, held, read_listed};
+use super::rows::{
+    LISTED_WITH_ROWS, LISTED_WITH_VALUED, REST_WITH_VALUED, UrlRow, held, read_listed,
+};
 use super::state::State;
 use super::turns::Place;
+use super::walk::Walk;
 use super::{StoreError, engine, timestamp};
-use crate::model::{CrawlId, HostId, UrlId};
+use crate::model::{CrawlId, HostId, Reason, UrlId};
 use crate::queue::window::{Extent, Valued};
 use crate::queue::{Candidate, Claim};
 use crate::recrawl::value::TOO_CHEAP;
@@ -27,42 +32,54 @@ const BEHIND: usize = 64;
 type Head = (Vec<(Candidate, Option<Box<UrlRow>>)>, Extent, Option<i64>);
 
 impl State {
-    /// Fills the window's buffer of a host with what is due of it.
+    /// Fills the window's buffer of a host with what is due of it; says how many rows
+    /// it has passed over, since they are not worth the price.
     pub(super) fn fill(
         &mut self,
         crawl: CrawlId,
         host: HostId,
         now_s: i64,
         limit: usize,
-    ) -> Result<(), StoreError> {
+    ) -> Result<usize, StoreError> {
         self.write_pending_of(host)?;
         if !self.policy.learns() || self.proof_of_host(host)? <= 0.0 {
             let (due, extent, next_due) = if self.at_hand.has_room(limit) {
                 self.due_with_rows(crawl, host, now_s, limit)?
             } else {
-                self.due_of_host(crawl, host, now_s, limit, &[])?
+                self.due_of_host(crawl, host, now_s, limit)?
             };
             self.window(crawl).refill(host, &due, extent, next_due);
-            return Ok(());
+            return Ok(0);
         }
-        let (due, extent, next_due) = self.due_with_looks(crawl, host, now_s, limit)?;
+        let passed = self.window(crawl).passed(host, now_s.saturating_mul(1000));
+        let last = passed.map(|passed| passed.last);
+        let (due, extent, next_due) = self.due_with_looks((crawl, host), now_s, limit, last)?;
         let last = due.last().map(|(last, _)| *last).filter(|_| extent == Extent::Prefix);
         let behind = match &last {
             Some(last) => self.behind(crawl, host, i64::from(last.band), now_s)?,
             None => Vec::new(),
         };
         let fresh_until = now_s.saturating_add(FRESH_S);
+        let soonest = next_due.into_iter().chain(passed.map(|passed| passed.stale_at)).min();
         let mut head = Valued {
             candidates: Vec::with_capacity(due.len()),
             last,
-            stale_at: next_due.map_or(fresh_until, |due| due.min(fresh_until)),
+            passed: passed.map_or(0, |passed| passed.rows),
+            stale_at: soonest.map_or(fresh_until, |due| due.min(fresh_until)),
             ..Valued::default()
         };
+        let (before, may_spare) = (head.passed, self.may_spare());
         self.gathering(|state| {
             state.read_rows_ahead(behind.iter().map(|candidate| candidate.id))?;
             for (candidate, row) in due {
                 let valued = state.refine(candidate, row, now_s, &mut head.stale_at)?;
-                head.candidates.extend(valued);
+                match valued {
+                    // In memory it would be in the way of what is behind it.
+                    Some(spare) if spare.claim == Claim::Spare && !may_spare => {
+                        head.passed += 1;
+                    }
+                    other => head.candidates.extend(other),
+                }
             }
             for candidate in behind {
                 let row = state.url_row(candidate.id)?.filter(UrlRow::is_queued).map(Box::new);
@@ -72,10 +89,10 @@ impl State {
             Ok(())
         })?;
         self.window(crawl).refill_by_value(host, &head);
-        if !self.may_spare() {
+        if !may_spare {
             self.window(crawl).withhold_spare(host);
         }
-        Ok(())
+        Ok(head.passed - before)
     }
 
     /// The candidate at its value; `None` when that is too little and its row
@@ -99,15 +116,18 @@ impl State {
         let (now, price) = (timestamp(now_s.saturating_mul(1000)), valued.price);
         let worth = valued.worth.at(now);
         let (is_due, is_overdue) = (worth.is_due(price), worth.is_overdue());
-        if !is_due && !is_overdue && !worth.is_due(price * TOO_CHEAP) {
+        let is_owed = !is_due && self.is_owed(&row, valued.worth.seen, now)?;
+        if !is_due && !is_overdue && !is_owed && !worth.is_due(price * TOO_CHEAP) {
             let place = valued.place(now);
+            let due = self.due_by_value(&row, place.surfaces, valued.worth.seen)?;
             // Later than now, or it would be looked at again at once.
-            let due_s = place.surfaces.as_second().max(now_s + 1);
+            let due_s = due.as_second().max(now_s + 1);
             self.place_url(&row, held::QUEUED, row.reason, place.band, due_s, row.attempt)?;
             *stale_at = (*stale_at).min(due_s);
             return Ok(None);
         }
         let claim = match is_due {
+            false if is_owed => Claim::Overdue,
             false => Claim::Spare,
             true if is_overdue && worth.value < price => Claim::Overdue,
             true => Claim::Worth,
@@ -115,6 +135,22 @@ impl State {
         let score = worth.score(price);
         self.at_hand.keep(row);
         Ok(Some(listed.valued(score, claim)))
+    }
+
+    /// Is a look at a page, last seen then, owed whatever it is worth: was it gone
+    /// for the first time, did it change while it was leased last, or has the day
+    /// ended that its lastmod names?
+    fn is_owed(
+        &mut self,
+        row: &UrlRow,
+        seen: Timestamp,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let since_lease = row.reason == Reason::Changed && row.due_s <= seen.as_second();
+        if row.record.gone > 0 || since_lease {
+            return Ok(true);
+        }
+        Ok(self.due_by_value(row, Timestamp::MAX, seen)? <= now)
     }
 
     /// The head of a host's list as [`Self::due_of_host`] reads it, whose rows are
@@ -127,11 +163,11 @@ impl State {
         limit: usize,
     ) -> Result<(Vec<Candidate>, Extent, Option<i64>), StoreError> {
         let listed = (crawl, host);
-        let (due, extent, next_due) =
-            self.walk_due(&LISTED_WITH_ROWS, listed, now_s, limit, &[], |row| {
-                let (place, url) = read_listed(row, crawl, host)?;
-                Ok((place.candidate(), url))
-            })?;
+        let walk = Walk { statement: &LISTED_WITH_ROWS, behind: None };
+        let (due, extent, next_due) = self.walk_due(walk, listed, now_s, limit, |row| {
+            let (place, url) = read_listed(row, crawl, host)?;
+            Ok((place.candidate(), url))
+        })?;
         let mut candidates = Vec::with_capacity(due.len());
         for (candidate, row) in due {
             candidates.push(candidate);
@@ -143,16 +179,19 @@ impl State {
     }
 
     /// The head of a host's list as [`Self::due_of_host`] reads it, with the rows
-    /// of those whose value is to be taken anew: one statement a band, since this
-    /// is read for every row that comes due.
+    /// of those whose value is to be taken anew, behind a row where one is named: one
+    /// statement a band, since this is read for every row that comes due.
     fn due_with_looks(
         &self,
-        crawl: CrawlId,
-        host: HostId,
+        (crawl, host): (CrawlId, HostId),
         now_s: i64,
         limit: usize,
+        last: Option<(u8, i64, UrlId)>,
     ) -> Result<Head, StoreError> {
-        self.walk_due(&LISTED_WITH_VALUED, (crawl, host), now_s, limit, &[], |row| {
+        let behind =
+            last.map(|(band, due, url)| (band.into(), (due, url.0), REST_WITH_VALUED.as_str()));
+        let walk = Walk { statement: &LISTED_WITH_VALUED, behind };
+        self.walk_due(walk, (crawl, host), now_s, limit, |row| {
             let (place, url) = read_listed(row, crawl, host)?;
             Ok((place.candidate(), url))
         })

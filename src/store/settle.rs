@@ -84,7 +84,8 @@ impl State {
         if self.policy.learns()
             && let Some(look) = look_of(outcome, &settlement, &row)
         {
-            row.record.looks = Some(self.look(&row, look, timestamp(fetched_at))?.pack());
+            let since = lease.has_changed();
+            row.record.looks = Some(self.look(&row, look, timestamp(fetched_at), since)?.pack());
         }
         if matches!(lease.reason, Reason::Recrawl | Reason::Changed) {
             self.account(row.crawl, Ledger::settled)?;
@@ -148,7 +149,7 @@ impl State {
 
     /// When a URL that was seen is due by its value, or sooner, after a day whose
     /// date its lastmod is, if its dates are believed.
-    fn due_by_value(
+    pub(super) fn due_by_value(
         &mut self,
         row: &UrlRow,
         surfaces: Timestamp,

@@ -3,10 +3,8 @@
 use super::sql::{self, OptionalExtension, params};
 use url::Url;
 
-use super::rows::held;
 use super::sources::NewSource;
 use super::state::State;
-use super::turns::Place;
 use super::worth::thousandths;
 use super::{StoreError, engine};
 use crate::config::{Config, Site, SourceList};
@@ -126,8 +124,12 @@ impl State {
                 )
                 .map_err(engine)?;
             self.sources_moved = true;
+            // All that they list is listed again: others may have let go of it.
             self.conn
-                .execute("UPDATE sources SET state = 0 WHERE site_id = ?1 AND state = 1", [id])
+                .execute(
+                    "UPDATE sources SET state = 0, epoch = 0 WHERE site_id = ?1 AND state = 1",
+                    [id],
+                )
                 .map_err(engine)?;
         }
         Ok(SiteId(id))
@@ -285,12 +287,20 @@ impl State {
 
     /// Which sites are not leased from.
     pub(super) fn read_paused_sites(&mut self) -> Result<(), StoreError> {
-        let mut query =
-            self.conn.prepare_cached("SELECT id FROM sites WHERE state <> 0").map_err(engine)?;
-        self.paused_sites = query
-            .query_map((), |row| Ok(SiteId(row.get(0)?)))
+        let mut query = self
+            .conn
+            .prepare_cached("SELECT id, state FROM sites WHERE state <> 0")
+            .map_err(engine)?;
+        let paused: Vec<(SiteId, i64)> = query
+            .query_map((), |row| Ok((SiteId(row.get(0)?), row.get(1)?)))
             .and_then(Iterator::collect)
             .map_err(engine)?;
+        drop(query);
+        let left = paused.iter().filter(|(_, state)| *state == site_state::UNREGISTERED);
+        self.left_sites = left.map(|(site, _)| *site).collect();
+        self.paused_sites = paused.into_iter().map(|(site, _)| site).collect();
+        self.site_walks.clear();
+        self.begin_handing_over();
         Ok(())
     }
 
@@ -374,7 +384,7 @@ impl State {
         let mut priorities = 0;
         for (row, hints) in &rows {
             priorities += thousandths(hints.priority);
-            if !self.hand_over(*row, id)? {
+            if !self.hand_over(*row, id)? && !self.leave_to_client(*row, id)? {
                 gone.push(*row);
             }
         }
@@ -427,56 +437,6 @@ impl State {
         self.robots_known.clear();
         self.conn.execute("DELETE FROM sites WHERE id = ?1", [id.0]).map_err(engine)?;
         Ok(false)
-    }
-
-    /// Another site's source lists the URL too: it is that site's from now on.
-    fn hand_over(&mut self, url: UrlId, from: SiteId) -> Result<bool, StoreError> {
-        let heir: Option<(i64, i64)> = self
-            .conn
-            .prepare_cached(
-                "SELECT x.source_id, s.site_id FROM url_sources x JOIN sources s ON s.id = x.source_id
-                     /*pg: AND s.part = (x.source_id & 255) */
-                 JOIN sites n ON n.id = s.site_id AND n.state <> 2
-                 WHERE x.url_id = ?1 /*pg: AND x.part = (?1 & 255) */ AND s.site_id <> ?2 AND s.state <> 2 ORDER BY s.window, s.id LIMIT 1",
-            )
-            .and_then(|mut query| {
-                query
-                    .query_row(params![url.0, from.0], |row| Ok((row.get(0)?, row.get(1)?)))
-                    .optional()
-            })
-            .map_err(engine)?;
-        let Some((source, site)) = heir else { return Ok(false) };
-        let Some(row) = self.url_row(url)? else { return Ok(false) };
-        if row.is_queued() {
-            // Its place names its site, for leases that ask for some only.
-            self.dequeue(row.place())?;
-            let valued = self.is_valued(&row, row.reason);
-            self.enqueue(Place { valued, ..row.place() }, Some(SiteId(site)))?;
-        }
-        self.conn
-            .prepare_cached(
-                "UPDATE urls SET site_id = ?2, source_id = ?3 WHERE id = ?1
-                 /*pg: AND part = (?1 & 255) */",
-            )
-            .and_then(|mut update| update.execute(params![url.0, site, source]))
-            .map_err(engine)?;
-        self.conn
-            .prepare_cached(
-                "DELETE FROM url_sources WHERE url_id = ?1
-                 /*pg: AND part = (?1 & 255) */ AND source_id = ?2",
-            )
-            .and_then(|mut delete| delete.execute(params![url.0, source]))
-            .map_err(engine)?;
-        if row.state == held::FORBIDDEN {
-            // That site may be judged for another token.
-            self.recheck_host(row.host)?;
-        }
-        self.count_urls(SiteId(site), 1, thousandths(row.hints.priority))?;
-        if row.expires_s.is_some() || row.fresh_s.is_some() {
-            // Only what the others say counts from now on.
-            self.sum_up_marks(row)?;
-        }
-        Ok(true)
     }
 
     /// One column of numbers.

@@ -21,7 +21,8 @@ use super::learn::Learning;
 use super::numbers::Numbers;
 use super::operate::Block;
 use super::pending::Pending;
-use super::policy::Policy;
+use super::policy::{Policies, Policy};
+use super::site_walks::SiteWalks;
 use super::transaction::Trouble;
 use super::turns::TurnDeltas;
 use super::wake::Wake;
@@ -70,6 +71,8 @@ pub(super) struct State {
     pub(super) conn: Connection,
     pub(super) clock: Clock,
     pub(super) policy: Policy,
+    /// What that was before what is not committed yet.
+    pub(super) policies: Policies,
     pub(super) metrics: Arc<Metrics>,
     /// Keys every hash of this store (see [`super::Store::seed`]).
     pub(super) seed: u64,
@@ -87,6 +90,13 @@ pub(super) struct State {
     pub(super) deltas: TurnDeltas,
     /// Sites that are not leased from. The windows know nothing of their URLs.
     pub(super) paused_sites: IdSet<SiteId>,
+    /// Of these, those that are not in the config any more.
+    pub(super) left_sites: IdSet<SiteId>,
+    /// How far what others list too has been handed over to them: the row to go on
+    /// after, while there are more.
+    pub(super) handing_over: Option<i64>,
+    /// How far lists were walked for leases that ask for some sites.
+    pub(super) site_walks: SiteWalks,
     /// Some of the pairs that `site_hosts` has.
     pub(super) site_hosts: IdSet<(SiteId, HostId)>,
     /// Some of the hosts that a site has URLs on and whose robots.txt is polled.
@@ -135,6 +145,7 @@ impl State {
             conn,
             clock,
             policy,
+            policies: Policies::default(),
             metrics,
             seed,
             lookup,
@@ -146,6 +157,9 @@ impl State {
             expiry: Expiry::default(),
             deltas: TurnDeltas::default(),
             paused_sites: IdSet::default(),
+            left_sites: IdSet::default(),
+            site_walks: SiteWalks::default(),
+            handing_over: None,
             site_hosts: IdSet::default(),
             robots_known: IdSet::default(),
             blocks: ById::default(),

@@ -174,6 +174,7 @@ impl State {
             self.give_up(error);
             return committed;
         }
+        self.policies.committed();
         if self.conn.total_changes() != self.written_before {
             self.trouble.is_full = false;
         }
@@ -204,6 +205,7 @@ impl State {
         self.learning = Learning::default();
         self.pending.clear();
         self.sums.clear();
+        self.policies.give_up(&mut self.policy);
         if let Err(error) = self.remember() {
             tracing::warn!(%error, "memory is read again before the next transaction");
         }
@@ -275,6 +277,7 @@ impl State {
             self.conn.send(format!("RELEASE {}", self.job_name())).map_err(engine)?;
         }
         self.sums.keep();
+        self.policies.keep();
         self.kept_jobs += 1;
         Ok(Ok(()))
     }
@@ -286,6 +289,7 @@ impl State {
         self.at_hand.clear();
         self.pending.clear();
         self.sums.take_back();
+        self.policies.take_back(&mut self.policy);
         if self.kept_jobs > 0 {
             self.conn.rollback_to(&self.job_name()).map_err(engine)?;
         } else {

@@ -97,6 +97,7 @@ impl State {
         let mut places = places.peekable();
         let Some(&Place { crawl, host, due_s, .. }) = places.peek() else { return Ok(()) };
         if let Some(site) = site {
+            self.site_walks.queued(crawl, host, site);
             self.note_site_host(site, host)?;
         }
         let weight = self.policy.of(site).weight;

@@ -15,7 +15,7 @@ use crate::queue::Candidate;
 use crate::queue::window::Extent;
 
 /// A host's list below a band, as it is listed; of a server, a page of it.
-const AS_LISTED: &str = "SELECT band, due_s, url_id, site_id, valued FROM queue
+pub(super) const AS_LISTED: &str = "SELECT band, due_s, url_id, site_id, valued FROM queue
     WHERE crawl_id = ?1 AND host_id = ?2 /*pg: AND part = (?2 & 255) */
         AND /*lite*/ band < ?6 /*end*/
         /*pg: band <= ?6 AND (band < ?6 OR (due_s, url_id) > (?3, ?4)) */
@@ -43,52 +43,66 @@ const FIRST_OF_BANDS: &str = "
 
 /// Rows that a server is asked for at once, at most; the embedded engine is
 /// stepped through, and left where that is enough.
-const PAGE: i64 = 256;
+pub(super) const PAGE: i64 = 256;
+
+/// A walk of a host's list.
+pub(super) struct Walk<'a> {
+    /// Gives band, due time, row, site and what else is wanted of a row.
+    pub(super) statement: &'a str,
+    /// Where it begins, if that is behind a row: band, due time and row; and the
+    /// statement by which the embedded engine reads the rest of that band.
+    pub(super) behind: Option<(i64, (i64, i64), &'a str)>,
+}
 
 /// Due time and row behind all of a band.
-const BEHIND_ALL: (i64, i64) = (i64::MAX, i64::MAX);
+pub(super) const BEHIND_ALL: (i64, i64) = (i64::MAX, i64::MAX);
 
 impl State {
     /// The head of a host's list in lease order, as the window wants it: what
     /// is due at `now_s`, whether that is all of it, and when the next is due.
-    /// What `only` and the paused sites leave out is passed over. All stand as
-    /// listed; those whose value is to be taken anew claim to be worth it.
+    /// What the paused sites leave out is passed over. All stand as listed; those
+    /// whose value is to be taken anew claim to be worth it.
     pub(super) fn due_of_host(
         &self,
         crawl: CrawlId,
         host: HostId,
         now_s: i64,
         limit: usize,
-        only: &[SiteId],
     ) -> Result<(Vec<Candidate>, Extent, Option<i64>), StoreError> {
-        self.walk_due(AS_LISTED, (crawl, host), now_s, limit, only, |row| {
+        let walk = Walk { statement: AS_LISTED, behind: None };
+        self.walk_due(walk, (crawl, host), now_s, limit, |row| {
             Ok(read_place(row, crawl, host)?.candidate())
         })
     }
 
-    /// Walks what is due of a host in lease order, by a statement that gives
-    /// band, due time, row, site and what else `read` takes of a row.
+    /// Walks what is due of a host in lease order; `read` takes what is wanted of a
+    /// row.
     pub(super) fn walk_due<T>(
         &self,
-        statement: &str,
+        Walk { statement, behind }: Walk<'_>,
         (crawl, host): (CrawlId, HostId),
         now_s: i64,
         limit: usize,
-        only: &[SiteId],
         read: impl Fn(&Row<'_>) -> sql::Result<T>,
     ) -> Result<(Vec<T>, Extent, Option<i64>), StoreError> {
         let mut due = Vec::new();
         let mut next_due: Option<i64> = None;
         let (mut below, mut after) = (i64::from(u8::MAX) + 1, BEHIND_ALL);
+        let mut rest_of_band = None;
+        if let Some((band, row, rest)) = behind {
+            (below, after) = (band, row);
+            rest_of_band = self.conn.embedded().map(|_| rest);
+        }
         let page = page_for(limit);
         // A server is asked once which bands have anything due at all.
-        let can_skip =
-            self.conn.server().is_some() && only.is_empty() && self.paused_sites.is_empty();
+        let can_skip = self.conn.server().is_some() && self.paused_sites.is_empty();
         let mut firsts = None;
         // One walk a band, down to its first row that is not due: the next one
         // begins below it, or, of a server, behind the page.
         'bands: loop {
-            let mut query = self.conn.prepare_cached(statement).map_err(engine)?;
+            let rest = rest_of_band.take();
+            let sql = rest.unwrap_or(statement);
+            let mut query = self.conn.prepare_cached(sql).map_err(engine)?;
             let values = params![crawl.0, host.0, after.0, after.1, page, below];
             let mut rows = query.query(values).map_err(engine)?;
             let (mut taken, mut page_end) = (0, None);
@@ -97,7 +111,7 @@ impl State {
                 if taken == page && self.conn.embedded().is_none() {
                     page_end = Some(place_in_list(&row).map_err(engine)?);
                 }
-                if !self.may_lease(row.get(3).map_err(engine)?, only) {
+                if !self.may_lease(row.get(3).map_err(engine)?, &[]) {
                     continue;
                 }
                 let (band, due_s): (i64, i64) =
@@ -123,8 +137,11 @@ impl State {
                 }
                 due.push(read(&row).map_err(engine)?);
             }
-            let Some(end) = page_end else { break };
-            (below, after) = end;
+            (below, after) = match page_end {
+                Some(end) => end,
+                None if rest.is_some() => (below, BEHIND_ALL),
+                None => break,
+            };
         }
         Ok((due, Extent::Complete, next_due))
     }

@@ -220,18 +220,32 @@ impl State {
         Ok(true)
     }
 
-    /// Takes in what a fetcher saw at `at`; what is known of the page after it.
+    /// Takes in what a fetcher saw at `at`; what is known of the page after it. A
+    /// signal that came since the fetch began is for the look after this one: of
+    /// those that wait, the one that is believed most.
     pub(super) fn look(
         &mut self,
         row: &UrlRow,
         look: Look,
         at: Timestamp,
+        is_signalled_since: bool,
     ) -> Result<UrlState, StoreError> {
         let Some(mut learned) = row.learned() else { return Ok(UrlState::first(at)) };
         let beliefs = self.beliefs_of(row)?;
+        let pending = learned.pending().iter().filter(|(_, count)| **count > 0);
+        let since = pending
+            .map(|(signal, _)| signal)
+            .filter(|_| is_signalled_since)
+            .max_by(|a, b| beliefs.pulls[*a].total_cmp(&beliefs.pulls[*b]));
+        if let Some(signal) = since {
+            learned.unsignal(signal);
+        }
         if let Some(evidence) = learned.look(at, look, &beliefs) {
             let bucket = Bucket::of(row.hints.changefreq);
             self.learn(row.host, row.source, bucket, &evidence, &beliefs)?;
+        }
+        if let Some(signal) = since {
+            learned.signal(signal);
         }
         Ok(learned)
     }

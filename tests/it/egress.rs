@@ -50,7 +50,7 @@ impl Setup {
 
     /// Leases that the store holds for the broker.
     fn leases(&self) -> usize {
-        let sql = "SELECT count(*) FROM leases WHERE worker = 'nats'";
+        let sql = "SELECT count(*) FROM leases WHERE worker LIKE 'nats:%'";
         usize::try_from(self.look.number(sql)).unwrap()
     }
 }

@@ -9,6 +9,7 @@ mod host_clock;
 mod learned;
 mod order;
 mod outcomes;
+mod owed;
 mod robots;
 mod sources;
 mod spellings;

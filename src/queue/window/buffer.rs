@@ -7,6 +7,8 @@
 //!
 //! Where URLs are ordered by value, that is taken when they are loaded: rows
 //! and frontier keep the order of the store, what is yielded follows the value.
+//! What is worth less than the price is not held where nobody may have it, so that
+//! it is in the way of nothing behind it: a look goes on from where it stopped.
 //! Of such a host one fetch of sixteen goes to what has been due for longest,
 //! and every second to what is refreshed for being worth it, new URLs or not;
 //! what is known *behind* the frontier is there for these two.
@@ -48,8 +50,21 @@ pub struct Valued {
     pub behind: Vec<Candidate>,
     /// The last one of the store's order that was loaded, where there is more.
     pub last: Option<Candidate>,
+    /// Rows up to that one that are worth less than the price and are not held.
+    pub passed: usize,
     /// When this is to be loaded again: the earliest due time of what is not
     /// due, as far as known, or when values are old; unix seconds.
+    pub stale_at: i64,
+}
+
+/// How far a look at a host's list has come that holds nothing any more.
+#[derive(Debug, Clone, Copy)]
+pub struct Passed {
+    /// Where it stopped, in the store's order: band, due time, row.
+    pub last: (u8, i64, UrlId),
+    /// Rows up to there that are worth less than the price.
+    pub rows: usize,
+    /// When the list is to be looked at from its head again; unix seconds.
     pub stale_at: i64,
 }
 
@@ -58,7 +73,7 @@ pub struct Valued {
 pub struct Tally {
     /// Worth the price.
     pub worth: usize,
-    /// In memory and due.
+    /// Due and looked at.
     pub held: usize,
     /// Is nothing else due?
     pub is_all: bool,
@@ -87,6 +102,8 @@ struct Buffer {
     stale_at: i64,
     /// Are the host's URLs ordered by value?
     by_value: bool,
+    /// Rows up to the frontier that are worth less than the price and not held.
+    passed: usize,
     last_use: u64,
 }
 
@@ -190,7 +207,7 @@ impl Buffer {
     }
 
     fn has_spare(&self) -> bool {
-        self.entries.iter().any(|key| key.claim == Claim::Spare)
+        self.passed > 0 || self.entries.iter().any(|key| key.claim == Claim::Spare)
     }
 
     fn is_stale(&self, now: i64) -> bool {
@@ -227,6 +244,7 @@ impl Buffers {
             frontier,
             stale_at,
             by_value: false,
+            passed: 0,
             last_use: 0,
         };
         self.put(host, buffer);
@@ -239,6 +257,7 @@ impl Buffers {
             frontier: head.last.as_ref().map(|last| Key::of(last).stored()),
             stale_at: head.stale_at,
             by_value: true,
+            passed: head.passed,
             last_use: 0,
         };
         self.put(host, buffer);
@@ -311,7 +330,8 @@ impl Buffers {
         self.of_host.iter().map(move |(host, buffer)| {
             let held = buffer.entries.iter().filter(|key| key.due_at <= now);
             let worth = held.clone().filter(|key| key.claim == Claim::Worth).count();
-            (*host, Tally { worth, held: held.count(), is_all: buffer.frontier.is_none() })
+            let held = held.count() + buffer.passed;
+            (*host, Tally { worth, held, is_all: buffer.frontier.is_none() })
         })
     }
 
@@ -321,6 +341,15 @@ impl Buffers {
             let has_some = buffer.entries.iter().any(|key| key.due_at <= now);
             buffer.is_stale(now) || (!has_some && buffer.frontier.is_some())
         })
+    }
+
+    /// Where a look goes on that has passed over what is not worth the price.
+    pub(super) fn passed(&self, host: HostId, now_ms: i64) -> Option<Passed> {
+        let buffer = self.of_host.get(&host).filter(|buffer| buffer.passed > 0)?;
+        let (Reverse(band), due_at, id) = buffer.frontier?;
+        let goes_on = buffer.entries.is_empty() && !buffer.is_stale(now_ms.div_euclid(1000));
+        let (rows, stale_at) = (buffer.passed, buffer.stale_at);
+        goes_on.then_some(Passed { last: (band, due_at, id), rows, stale_at })
     }
 
     pub(super) fn known_due_ms(&self, host: HostId) -> Option<i64> {

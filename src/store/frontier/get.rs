@@ -131,7 +131,7 @@ impl State {
         only: Option<&[HostId]>,
     ) -> Result<(), StoreError> {
         for _ in 0..TURNS {
-            if serving.is_full() || call.held >= HELD {
+            if serving.is_full() || call.held >= HELD || call.has_passed_enough() {
                 break;
             }
             let Some(window) = self.windows.get_mut(&call.crawl) else { break };

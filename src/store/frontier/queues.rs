@@ -286,7 +286,7 @@ impl State {
     }
 
     /// So many more (or fewer) URLs of a host are completed.
-    pub(super) fn count_completed(
+    pub(in super::super) fn count_completed(
         &mut self,
         crawl: CrawlId,
         host: HostId,

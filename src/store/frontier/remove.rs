@@ -16,16 +16,9 @@ impl State {
         self.keep_row_numbers()?;
         let mut gone = Vec::with_capacity(rows.len());
         for id in rows {
-            let Some(row) = self.url_row(*id)?.filter(|row| row.source.is_none()) else { continue };
-            let completed = self.column(
-                "SELECT completed FROM frontier_urls WHERE url_id = ?1
-                 /*pg: AND part = (?1 & 255) */ AND completed = 1",
-                [id.0],
-            )?;
-            if !completed.is_empty() {
-                self.count_completed(row.crawl, row.host, -1)?;
+            if self.url_row(*id)?.is_some_and(|row| row.source.is_none()) {
+                gone.push(*id);
             }
-            gone.push(*id);
         }
         self.forget_urls(&gone)?;
         Ok(gone.len() as u64)

@@ -308,3 +308,50 @@ async fn times_finer_than_what_is_kept_are_not_taken_in_twice() {
     assert_eq!((again.taken, again.ignored), (0, 2));
     assert_eq!(format!("{:?}", queue.view(&url).await), format!("{known:?}"));
 }
+
+/// Surfaced pages of one host, all in one band, at 0.8 of the price; `/best`, behind
+/// them all, is worth more than it.
+async fn with_one_that_is_worth_it(pages: usize) -> Queue {
+    let site = site("a", "http://a.test/", "");
+    let queue = Queue::open(&format!("[recrawl]\nbudget = \"1000000/day\"\n{site}")).await;
+    let mut entries: Vec<_> = (0..pages).map(|n| entry(format!("http://a.test/{n}"))).collect();
+    entries.push(entry("http://a.test/best").priority(1.0));
+    queue.list("a", &entries).await;
+    for _ in 0..3 {
+        while fetch(&queue, Outcome::Changed).await > 0 {}
+        queue.clock.advance(200 * DAY);
+    }
+    while fetch(&queue, Outcome::Changed).await > 0 {}
+    queue.clock.advance(3 * DAY);
+    // What was learned of the first holds for all of them.
+    queue.look().change(
+        "UPDATE feedback SET record = (SELECT f.record FROM feedback f
+             JOIN urls u ON u.id = f.url_id WHERE u.path = '/0')",
+    );
+    let value = queue.view("http://a.test/0").await.learned.unwrap().numbers.value;
+    let now = queue.clock.now();
+    let (due, soon) = (now.as_second() - 100, now.as_millisecond());
+    let best = "(SELECT id FROM urls WHERE path = '/best')";
+    queue.look().change(&format!(
+        "UPDATE queue SET band = 40, due_s = {due};
+         UPDATE feedback SET band = 40, due_s = {due};
+         UPDATE queue SET due_s = {due} + 10 WHERE url_id = {best};
+         UPDATE feedback SET due_s = {due} + 10 WHERE url_id = {best};
+         UPDATE turns SET due_s = {due};
+         UPDATE prices SET price = {value} / 0.8, ticked_at = {soon}"
+    ));
+    queue.reopen(Duration::ZERO).await
+}
+
+#[tokio::test]
+async fn what_is_not_worth_the_price_is_in_the_way_of_nothing_behind_it() {
+    for pages in [10, 1_100, 3_000] {
+        let queue = with_one_that_is_worth_it(pages).await;
+        assert_eq!(paths(&queue.lease(10).await), ["/best"], "behind {pages}");
+        assert!(queue.lease(10).await.is_empty());
+        // One that comes to be worth it is had at once.
+        let asked = vec!["http://a.test/1".to_owned()];
+        queue.store.requeue("default".to_owned(), asked).await.unwrap();
+        assert_eq!(paths(&queue.lease(10).await), ["/1"]);
+    }
+}

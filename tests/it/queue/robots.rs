@@ -7,6 +7,7 @@ use sitemapd::store::RobotsRead;
 use sitemapd::store::views::UrlState;
 
 use crate::support::broken_off;
+use crate::support::engine::Look;
 use crate::support::queue_daemon::{Queue, ask, paths, site};
 
 const HOST: &str = "http://a.test";
@@ -170,4 +171,26 @@ async fn what_was_held_back_for_one_token_is_judged_anew_for_another() {
     let queue = queue.reopen(Duration::from_secs(1)).await;
     while queue.store.maintain().await.unwrap() {}
     assert_eq!(paths(&queue.lease(10).await), ["/3"]);
+}
+
+#[tokio::test]
+async fn a_reload_whose_commit_fails_leaves_robots_txt_in_force() {
+    let extra = "obey_robots = true\nrobots_agent = \"examplebot\"";
+    let stays = site("b", "http://b.test/", "");
+    let queue = Queue::open(&(site("a", "http://a.test/", extra) + &stays)).await;
+    let Look::File(_) = queue.look() else { return };
+    queue.list_urls("a", ["/private", "/public"].map(|path| format!("{HOST}{path}"))).await;
+    save(&queue, rules("User-agent: *\nDisallow: /private")).await;
+    // What it checks is checked by the commit.
+    queue.look().change(
+        "CREATE TABLE refused (site INTEGER REFERENCES sites (id) DEFERRABLE INITIALLY DEFERRED);
+         CREATE TRIGGER refuse AFTER UPDATE OF state ON sites
+             BEGIN INSERT INTO refused VALUES (-1); END;",
+    );
+    queue.reload(&stays).await.unwrap_err();
+    queue.look().change("DROP TRIGGER refuse; DROP TABLE refused");
+    assert_eq!(paths(&queue.lease(10).await), ["/public"]);
+    assert_eq!(queue.view("http://a.test/private").await.state, UrlState::Forbidden);
+    queue.reload(&stays).await.unwrap();
+    assert!(queue.lease(10).await.is_empty());
 }

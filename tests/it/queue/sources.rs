@@ -1,11 +1,22 @@
 //! Sources that go leave nothing behind that others could be taken for.
 
-use sitemapd::config::Config;
+use std::time::Duration;
+
+use sitemapd::model::Outcome;
+use sitemapd::store::frontier::{FrontierStats, Known, Put};
+use sitemapd::store::views::UrlState;
 use sitemapd::store::{Effect, NextPollAt};
 use url::Url;
 
-use crate::support::queue_daemon::{Queue, site};
-use crate::support::{engine, incompressible};
+use crate::support::incompressible;
+use crate::support::queue_daemon::{Queue, paths, site};
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// The same home for each of these sites.
+fn sites<const N: usize>(names: [&str; N]) -> [String; N] {
+    names.map(|name| site(name, "http://a.test/", ""))
+}
 
 #[tokio::test]
 async fn a_new_source_is_not_taken_for_one_that_is_gone() {
@@ -15,14 +26,9 @@ async fn a_new_source_is_not_taken_for_one_that_is_gone() {
     let shared = "http://a.test/1";
     let url = queue.list_urls("a", [shared.to_owned()]).await[0];
     queue.list_urls("b", [shared.to_owned()]).await;
-    let reload = async |text: &str| {
-        let mut config = Config::from_toml_str(text).unwrap();
-        engine::place(&mut config, queue.folder());
-        queue.store.reconfigure(config).await.unwrap();
-    };
-    reload(&a).await;
+    queue.reload(&a).await.unwrap();
     queue.store.forget_site("b".to_owned()).await.unwrap();
-    reload(&(a + &c)).await;
+    queue.reload(&(a + &c)).await.unwrap();
     queue.apply(Effect::Drop { url }).await;
     assert!(!queue.view(shared).await.listed, "c never listed it");
 }
@@ -67,4 +73,102 @@ async fn who_names_a_sitemap_whose_url_is_too_long_is_told() {
     let told = queue.store.hear(url).await.unwrap_err();
     assert!(told.to_string().contains("2,048 bytes"), "{told}");
     assert_eq!(queue.look().number("SELECT count(*) FROM submissions"), 0);
+}
+
+#[tokio::test]
+async fn what_another_site_lists_is_its_own_once_the_first_has_left_the_config() {
+    let [a, b] = sites(["a", "b"]);
+    let queue = Queue::open(&(a + &b)).await;
+    let shared = "http://a.test/1";
+    let url = queue.list_urls("a", [shared.to_owned(), "http://a.test/2".to_owned()]).await[0];
+    queue.list_urls("b", [shared.to_owned()]).await;
+    queue.reload(&b).await.unwrap();
+    queue.maintain().await;
+    let leased = queue.lease(10).await;
+    assert_eq!(paths(&leased), ["/1"], "nobody lists the other one");
+    assert_eq!(leased[0].site.as_deref(), Some("b"));
+    queue.settle(leased[0].token, Outcome::Unchanged).await;
+    queue.store.apply(queue.origin("b"), vec![Effect::Drop { url }]).await.unwrap();
+    assert!(!queue.view(shared).await.listed);
+}
+
+#[tokio::test]
+async fn a_site_that_returns_shares_again_what_it_lists() {
+    let [a, b] = sites(["a", "b"]);
+    let both = a + &b;
+    let queue = Queue::open(&both).await;
+    let shared = "http://a.test/1";
+    let url = queue.list_urls("a", [shared.to_owned()]).await[0];
+    queue.list_urls("b", [shared.to_owned()]).await;
+    queue.reload(&b).await.unwrap();
+    queue.maintain().await;
+    queue.reload(&both).await.unwrap();
+    let drop = || vec![Effect::Drop { url }];
+    queue.store.apply(queue.origin("b"), drop()).await.unwrap();
+    assert!(queue.view(shared).await.listed, "the other one lists it still");
+    queue.apply(Effect::Drop { url }).await;
+    assert!(!queue.view(shared).await.listed);
+}
+
+#[tokio::test]
+async fn a_site_that_was_renamed_goes_on_with_what_it_lists() {
+    let [old, new] = sites(["a", "b"]);
+    let queue = Queue::open(&(old + &new)).await;
+    let pages: Vec<_> = (0..5).map(|n| format!("http://a.test/{n}")).collect();
+    let rows = queue.list_urls("a", pages.clone()).await;
+    let held = queue.lease(2).await;
+    queue.reload(&new).await.unwrap();
+    queue.list_urls("b", pages).await;
+    let leased = queue.lease(10).await;
+    assert_eq!(leased.len(), 3);
+    assert!(leased.iter().all(|leased| leased.site.as_deref() == Some("b")));
+    for leased in held.iter().chain(&leased) {
+        queue.settle(leased.token, Outcome::Unchanged).await;
+    }
+    queue.clock.advance(200 * DAY);
+    assert_eq!(queue.lease(10).await.len(), 5);
+    let drops = rows.iter().map(|url| Effect::Drop { url: *url }).collect();
+    queue.store.apply(queue.origin("b"), drops).await.unwrap();
+    assert!(!queue.view("http://a.test/0").await.listed);
+}
+
+/// What a client pushes, completed or not.
+fn pushed(url: &str, known: Option<Known>) -> Put {
+    Put {
+        crawl: "default".to_owned(),
+        key: None,
+        url: url.to_owned(),
+        metadata: std::collections::BTreeMap::default(),
+        created: None,
+        known,
+    }
+}
+
+async fn stats(queue: &Queue) -> FrontierStats {
+    queue.store.frontier_stats("default".to_owned(), None).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_a_client_pushed_outlives_the_site_that_listed_it() {
+    let [a, b] = ["a", "b"].map(|name| site(name, &format!("http://{name}.test/"), ""));
+    let queue = Queue::open(&(a + &b)).await;
+    let [done, waits, listed] = ["done", "waits", "listed"].map(|p| format!("http://a.test/{p}"));
+    let puts = vec![pushed(&done, None), pushed(&waits, None)];
+    queue.store.frontier_put(puts).await.unwrap();
+    queue.list_urls("a", [&done, &waits, &listed].map(Clone::clone)).await;
+    let known = || Some(Known::default());
+    let puts = vec![pushed(&done, known()), pushed(&listed, known())];
+    queue.store.frontier_put(puts).await.unwrap();
+    assert_eq!(stats(&queue).await.completed, 2);
+    queue.reload(&b).await.unwrap();
+    queue.store.forget_site("a".to_owned()).await.unwrap();
+    let url = async |url: &str| {
+        queue.store.frontier_url("default".to_owned(), None, url.to_owned()).await.unwrap()
+    };
+    assert_eq!(url(&done).await.expect("its client knows it").due, None);
+    assert!(url(&listed).await.is_none(), "nobody pushed it");
+    assert_eq!(stats(&queue).await.completed, 1);
+    assert_eq!(queue.view(&done).await.state, UrlState::Parked);
+    let leased = queue.lease(10).await;
+    assert_eq!((paths(&leased), leased[0].site.as_deref()), (vec!["/waits"], None));
 }

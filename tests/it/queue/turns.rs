@@ -228,3 +228,42 @@ async fn the_numbers_of_the_queue_stay_sane_while_a_long_list_is_leased_in_parts
     let distance = queue.clock.now().duration_since(due).as_secs();
     assert!((0..=60).contains(&distance), "next due at {due}");
 }
+
+#[tokio::test]
+async fn a_lease_for_some_sites_steps_over_a_bounded_number_of_others() {
+    let text = site("a", "http://a.test/", "") + &site("b", "http://b.test/", "");
+    let queue = Queue::open(&text).await;
+    let many = (0..30_000).map(|n| entry(format!("http://shared.test/{n}")).priority(0.9));
+    queue.list("a", &many.collect::<Vec<_>>()).await;
+    let low = |path: &str| vec![entry(format!("http://shared.test/{path}")).priority(0.1)];
+    queue.list("b", &low("last")).await;
+    let of_b = || LeaseRequest { sites: vec!["b".to_owned()], ..ask(10) };
+    // Not at once, but each call goes on from where the last one stopped.
+    let mut calls = 1;
+    let leased = loop {
+        let urls = queue.lease_as(of_b()).await.urls;
+        if !urls.is_empty() {
+            break urls;
+        }
+        calls += 1;
+        assert!(calls <= 5, "8,192 of 30,000 in a call");
+    };
+    assert_eq!(paths(&leased), ["/last"]);
+    assert!(calls > 1, "all of them in one call");
+    // What comes before and behind where it stands is found, too.
+    let high = entry("http://shared.test/first").priority(1.0);
+    queue.list("b", &[high]).await;
+    queue.list("b", &low("late")).await;
+    let mut found = Vec::new();
+    for _ in 0..20 {
+        found.extend(queue.lease_as(of_b()).await.urls);
+    }
+    let mut found = paths(&found);
+    found.sort_unstable();
+    assert_eq!(found, ["/first", "/late"]);
+    // Once it is known that there is nothing, what is queued then is had at once.
+    queue.list("b", &[entry("http://shared.test/now").priority(1.0)]).await;
+    assert_eq!(paths(&queue.lease_as(of_b()).await.urls), ["/now"]);
+    // The others wait for nobody.
+    assert_eq!(queue.lease(10).await.len(), 10);
+}

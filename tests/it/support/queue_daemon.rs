@@ -22,7 +22,7 @@ use sitemapd::model::{
 use sitemapd::queue::{LeaseBatch, LeaseRequest, Leased, Settlement, Token, TokenResult};
 use sitemapd::recrawl::signal::Signal;
 use sitemapd::store::views::{QueueView, SourceFilter, UrlView};
-use sitemapd::store::{CHUNK, Effect, Origin, Store};
+use sitemapd::store::{CHUNK, Effect, Origin, Store, StoreError};
 use sitemapd::url::Admitted;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -140,6 +140,18 @@ impl Queue {
         store.close();
         drop(store);
         Self::in_folder(config, dir, clock).await
+    }
+
+    /// The sites are those of this config from now on, where the store takes it.
+    pub async fn reload(&self, text: &str) -> Result<(), StoreError> {
+        let mut config = Config::from_toml_str(text).unwrap();
+        engine::place(&mut config, self.folder());
+        self.store.reconfigure(config).await
+    }
+
+    /// All the housekeeping that there is to do.
+    pub async fn maintain(&self) {
+        while self.store.maintain().await.unwrap() {}
     }
 
     /// The data folder.

@@ -1,0 +1,204 @@
+//! URLs whose site has left the config, and whose they are then: those that another
+//! site lists too are that one's, at once where it lists them again, and else by
+//! and by, as a part of the housekeeping.
+//!
+//! How far that has come is not kept: it begins anew with a start, a reload, and
+//! with other partitions, and finds what was left.
+
+use super::sql::{OptionalExtension, params};
+
+use super::effect::Origin;
+use super::rows::{UrlRow, held};
+use super::state::State;
+use super::turns::Place;
+use super::worth::thousandths;
+use super::{StoreError, engine};
+use crate::model::{SiteId, SourceId, UrlId};
+
+/// Further sources of URLs that are looked at in one job.
+const LOOK: i64 = 1_000;
+
+impl State {
+    /// What others list of sites that have left is to be handed over to them.
+    pub(super) fn begin_handing_over(&mut self) {
+        self.handing_over = if self.left_sites.is_empty() { None } else { self.walk_from(0) };
+    }
+
+    /// Before the first row of the first partition of ours from `part` on. A file is
+    /// one walk; elsewhere the low bits say the partition.
+    fn walk_from(&self, part: i64) -> Option<i64> {
+        if self.conn.embedded().is_some() {
+            return (part == 0).then_some(-1);
+        }
+        (part..256).find(|part| self.owns(*part)).map(|part| part - 256)
+    }
+
+    /// Hands over a part of what others list of sites that have left; `true` while
+    /// there is more.
+    pub(super) fn hand_over_some(&mut self) -> Result<bool, StoreError> {
+        let Some(after) = self.handing_over else { return Ok(false) };
+        let shared: Vec<(UrlId, Option<SiteId>)> = self
+            .conn
+            .prepare_cached(
+                "SELECT x.url_id, u.site_id FROM url_sources x
+                 /*lite*/ CROSS /*end*/ JOIN urls u ON u.id = x.url_id /*pg: AND u.part = x.part */
+                 WHERE x.url_id > ?1 /*pg: AND x.part = (?1 & 255) */
+                 ORDER BY x.url_id LIMIT ?2",
+            )
+            .and_then(|mut query| {
+                query
+                    .query_map([after, LOOK], |row| {
+                        Ok((UrlId(row.get(0)?), row.get::<Option<i64>>(1)?.map(SiteId)))
+                    })
+                    .and_then(Iterator::collect)
+            })
+            .map_err(engine)?;
+        let is_last = i64::try_from(shared.len()).unwrap_or(LOOK) < LOOK;
+        let reached = shared.last().map_or(after, |(url, _)| url.0);
+        let mut before = None;
+        for (url, site) in shared {
+            let Some(from) = site.filter(|site| self.left_sites.contains(site)) else { continue };
+            if before.replace(url) == Some(url) {
+                continue;
+            }
+            let Some((source, heir)) = self.heir_of(url, from)? else { continue };
+            if let Some(row) = self.url_row(url)? {
+                self.inherit(row, source, heir)?;
+            }
+        }
+        let next = (after & 255) + 1;
+        self.handing_over = if is_last { self.walk_from(next) } else { Some(reached) };
+        Ok(self.handing_over.is_some())
+    }
+
+    /// A source lists a URL: whose it is, where its site has left the config, is
+    /// that source's site.
+    pub(super) fn take_from_left(
+        &mut self,
+        row: UrlRow,
+        origin: Origin,
+    ) -> Result<UrlRow, StoreError> {
+        let has_left = |site: SiteId| self.left_sites.contains(&site);
+        if !row.site.is_some_and(has_left) || has_left(origin.site) {
+            return Ok(row);
+        }
+        self.inherit(row, origin.source, origin.site)
+    }
+
+    /// Takes a URL over from a site that has left, and may come back: what listed it
+    /// there lists it still.
+    fn inherit(
+        &mut self,
+        row: UrlRow,
+        source: SourceId,
+        site: SiteId,
+    ) -> Result<UrlRow, StoreError> {
+        let (from, before) = (row.site, row.source);
+        let row = self.give_to(row, source, site)?;
+        if let Some(before) = before.filter(|before| row.listed && *before != source) {
+            self.remember_side(row.id, before)?;
+        }
+        if let Some(from) = from {
+            self.count_urls(from, -1, -thousandths(row.hints.priority))?;
+        }
+        Ok(row)
+    }
+
+    /// Another site's source lists the URL too: it is that site's from now on. The
+    /// sums of the site that had it are for the caller.
+    pub(super) fn hand_over(&mut self, url: UrlId, from: SiteId) -> Result<bool, StoreError> {
+        let Some((source, site)) = self.heir_of(url, from)? else { return Ok(false) };
+        let Some(row) = self.url_row(url)? else { return Ok(false) };
+        self.give_to(row, source, site)?;
+        Ok(true)
+    }
+
+    /// A URL of a site that is forgotten stays, without a site, where a client of the
+    /// frontier made it known; says whether one did.
+    pub(super) fn leave_to_client(&mut self, url: UrlId, from: SiteId) -> Result<bool, StoreError> {
+        if !self.keep_pushed(url)? {
+            return Ok(false);
+        }
+        let Some(row) = self.url_row(url)? else { return Ok(false) };
+        self.requeue_for(&row, None)?;
+        self.conn
+            .prepare_cached(
+                "UPDATE urls SET site_id = NULL WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
+            )
+            .and_then(|mut update| update.execute([url.0]))
+            .map_err(engine)?;
+        self.conn
+            .prepare_cached(
+                "DELETE FROM url_sources WHERE url_id = ?1 /*pg: AND part = (?1 & 255) */
+                     AND source_id IN (SELECT id FROM sources WHERE site_id = ?2)",
+            )
+            .and_then(|mut delete| delete.execute(params![url.0, from.0]))
+            .map_err(engine)?;
+        self.settle_in(UrlRow { site: None, ..row })?;
+        Ok(true)
+    }
+
+    /// What else lists a URL, of another site than that.
+    fn heir_of(&self, url: UrlId, from: SiteId) -> Result<Option<(SourceId, SiteId)>, StoreError> {
+        self.conn
+            .prepare_cached(
+                "SELECT x.source_id, s.site_id FROM url_sources x JOIN sources s ON s.id = x.source_id
+                     /*pg: AND s.part = (x.source_id & 255) */
+                 JOIN sites n ON n.id = s.site_id AND n.state <> 2
+                 WHERE x.url_id = ?1 /*pg: AND x.part = (?1 & 255) */ AND s.site_id <> ?2 AND s.state <> 2 ORDER BY s.window, s.id LIMIT 1",
+            )
+            .and_then(|mut query| {
+                query
+                    .query_row(params![url.0, from.0], |row| {
+                        Ok((SourceId(row.get(0)?), SiteId(row.get(1)?)))
+                    })
+                    .optional()
+            })
+            .map_err(engine)
+    }
+
+    /// The URL is another site's, and that source of it comes first.
+    fn give_to(
+        &mut self,
+        row: UrlRow,
+        source: SourceId,
+        site: SiteId,
+    ) -> Result<UrlRow, StoreError> {
+        self.requeue_for(&row, Some(site))?;
+        self.pending.spoken_of(row.id);
+        self.at_hand.forget(row.id);
+        self.conn
+            .prepare_cached(
+                "UPDATE urls SET site_id = ?2, source_id = ?3 WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+            )
+            .and_then(|mut update| update.execute(params![row.id.0, site.0, source.0]))
+            .map_err(engine)?;
+        self.forget_side(row.id, source)?;
+        self.count_urls(site, 1, thousandths(row.hints.priority))?;
+        self.settle_in(UrlRow { site: Some(site), source: Some(source), ..row })
+    }
+
+    /// Its place names its site, for leases that ask for some only.
+    fn requeue_for(&mut self, row: &UrlRow, site: Option<SiteId>) -> Result<(), StoreError> {
+        if !row.is_queued() {
+            return Ok(());
+        }
+        self.dequeue(row.place())?;
+        let valued = self.is_valued(row, row.reason);
+        self.enqueue(Place { valued, ..row.place() }, site)
+    }
+
+    /// What else follows for a URL from whose it is.
+    fn settle_in(&mut self, row: UrlRow) -> Result<UrlRow, StoreError> {
+        if row.state == held::FORBIDDEN {
+            // That site may be judged for another token.
+            self.recheck_host(row.host)?;
+        }
+        if row.expires_s.is_some() || row.fresh_s.is_some() {
+            // Only what the others say counts from now on.
+            return self.sum_up_marks(row);
+        }
+        Ok(row)
+    }
+}

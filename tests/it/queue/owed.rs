@@ -1,0 +1,145 @@
+//! Looks that are owed whatever they are worth, in the learned order; and the end of
+//! leases of what is not wanted any more.
+
+use std::time::Duration;
+
+use sitemapd::diff::snapshot::EntryHints;
+use sitemapd::model::{Lastmod, Outcome, Precision, Reason, UrlId};
+use sitemapd::queue::Leased;
+use sitemapd::store::Effect;
+use sitemapd::store::views::UrlState;
+
+use crate::support::queue_daemon::{Queue, entry, paths};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(86_400);
+const PAGE: &str = "http://a.test/3";
+
+/// Pages of one host, each compared a few times and never changed; all of them are
+/// leased, at midnight.
+async fn leased_again() -> (Queue, Vec<UrlId>, Vec<Leased>) {
+    let queue = Queue::simple().await;
+    let long_ago = "2020-01-01T00:00:00Z".parse().unwrap();
+    let entries: Vec<_> =
+        (0..30).map(|n| entry(format!("http://a.test/{n}")).lastmod(long_ago)).collect();
+    let rows = queue.list("a", &entries).await;
+    for _ in 0..3 {
+        settle(&queue, queue.lease(100).await, Outcome::Unchanged).await;
+        queue.clock.advance(181 * DAY);
+    }
+    let leased = queue.lease(100).await;
+    assert_eq!(leased.len(), 30);
+    (queue, rows, leased)
+}
+
+/// `/3` is reported as `outcome`, the others as they were.
+async fn settle(queue: &Queue, leased: Vec<Leased>, outcome: Outcome) {
+    for leased in leased {
+        let outcome = if leased.url == PAGE { outcome } else { Outcome::Unchanged };
+        queue.settle(leased.token, outcome).await;
+    }
+}
+
+#[tokio::test]
+async fn what_changed_while_it_was_leased_comes_again_whatever_it_is_worth() {
+    let (queue, rows, leased) = leased_again().await;
+    queue.change(rows[3]).await;
+    settle(&queue, leased, Outcome::Unchanged).await;
+    let pending = queue.view(PAGE).await.learned.unwrap().pending["lastmod"];
+    assert_eq!(pending, 1, "nobody has looked since");
+    let queue = queue.reopen(2 * HOUR).await;
+    let again = queue.lease(100).await;
+    assert_eq!(paths(&again), ["/3"]);
+    assert_eq!(again[0].reason, Reason::Changed);
+    // Given back, it is still owed.
+    queue.release(again[0].token, Duration::ZERO).await;
+    let queue = queue.reopen(HOUR).await;
+    let again = queue.lease(100).await;
+    assert_eq!(paths(&again), ["/3"]);
+    queue.settle(again[0].token, Outcome::Unchanged).await;
+    let queue = queue.reopen(2 * HOUR).await;
+    assert!(queue.lease(100).await.is_empty(), "once is enough");
+}
+
+#[tokio::test]
+async fn what_was_gone_once_is_looked_at_a_day_later_whatever_it_is_worth() {
+    let (queue, _, leased) = leased_again().await;
+    settle(&queue, leased, Outcome::Gone).await;
+    let queue = queue.reopen(DAY + HOUR).await;
+    let again = queue.lease(100).await;
+    assert_eq!(paths(&again), ["/3"]);
+    queue.settle(again[0].token, Outcome::Gone).await;
+    assert_eq!(queue.view(PAGE).await.state, UrlState::Parked);
+}
+
+#[tokio::test]
+async fn a_date_of_today_is_looked_at_after_its_day_whatever_it_is_worth() {
+    let (queue, rows, leased) = leased_again().await;
+    let today = Lastmod { at: queue.clock.now(), precision: Precision::Day };
+    settle(&queue, leased, Outcome::Unchanged).await;
+    queue.clock.advance(8 * HOUR);
+    let hints = EntryHints::default();
+    queue.apply(Effect::Changed { url: rows[3], lastmod: today, hints }).await;
+    let leased = queue.lease(100).await;
+    assert_eq!(paths(&leased), ["/3"]);
+    settle(&queue, leased, Outcome::Changed).await;
+    let queue = queue.reopen(17 * HOUR).await;
+    let again = queue.lease(100).await;
+    assert_eq!(paths(&again), ["/3"]);
+    queue.settle(again[0].token, Outcome::Unchanged).await;
+    let queue = queue.reopen(2 * HOUR).await;
+    assert!(queue.lease(100).await.is_empty(), "once is enough");
+}
+
+/// How a lease ends.
+#[derive(Debug, Clone, Copy)]
+enum Ends {
+    Settled,
+    Released,
+    Expired,
+}
+
+/// Ends the lease of the only URL of a queue.
+async fn end(queue: &Queue, leased: &Leased, how: Ends) {
+    match how {
+        Ends::Settled => drop(queue.settle(leased.token, Outcome::Changed).await),
+        Ends::Released => drop(queue.release(leased.token, Duration::ZERO).await),
+        Ends::Expired => drop(queue.pass(HOUR).await),
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_wanted_any_more_is_parked_however_its_lease_ends() {
+    for how in [Ends::Settled, Ends::Released, Ends::Expired] {
+        let queue = Queue::simple().await;
+        let url = queue.list_urls("a", [PAGE.to_owned()]).await[0];
+        let leased = queue.lease_one().await;
+        queue.apply(Effect::Unwant { url }).await;
+        end(&queue, &leased, how).await;
+        assert_eq!(queue.view(PAGE).await.state, UrlState::Parked, "{how:?}");
+        queue.clock.advance(400 * DAY);
+        assert!(queue.lease(10).await.is_empty(), "{how:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_wanted_again_before_its_lease_ends_is_not_parked() {
+    for how in [Ends::Settled, Ends::Released, Ends::Expired] {
+        for is_submitted in [false, true] {
+            let queue = Queue::simple().await;
+            let url = queue.list_urls("a", [PAGE.to_owned()]).await[0];
+            let leased = queue.lease_one().await;
+            if is_submitted {
+                let asked = vec![PAGE.to_owned()];
+                queue.store.requeue("default".to_owned(), asked).await.unwrap();
+                queue.apply(Effect::Unwant { url }).await;
+            } else {
+                queue.apply(Effect::Unwant { url }).await;
+                queue.list_urls("a", [PAGE.to_owned()]).await;
+            }
+            end(&queue, &leased, how).await;
+            queue.clock.advance(HOUR);
+            assert_eq!(paths(&queue.lease(10).await), ["/3"], "{how:?} {is_submitted}");
+        }
+    }
+}

@@ -28,6 +28,9 @@ use crate::diff::snapshot::Rejection;
 /// differently, so that every source is read anew and in full.
 pub const READER_VERSION: u32 = 3;
 
+/// Longest name of a host: 253 characters (RFC 1035, 2.3.4, as text), and a dot.
+const MAX_HOST: usize = 254;
+
 /// What one site's sources may list, compiled.
 #[derive(Debug, Clone)]
 pub struct SiteRules {
@@ -224,7 +227,8 @@ pub fn are_twins(url: &Url, origin: &Url) -> bool {
 /// Applies the documented steps; [`Rejection::Invalid`] for what is no page of
 /// the web at all.
 pub fn normalise(url: &mut Url, steps: Steps, strip: &ParamSet) -> Result<(), Rejection> {
-    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
+    let is_host = |host: &str| !host.is_empty() && host.len() <= MAX_HOST;
+    if !matches!(url.scheme(), "http" | "https") || !url.host_str().is_some_and(is_host) {
         return Err(Rejection::Invalid);
     }
     if !url.username().is_empty() || url.password().is_some() {
@@ -531,7 +535,14 @@ mod tests {
 
     #[test]
     fn what_is_no_page_of_the_web_is_invalid() {
+        let longest = "label.".repeat(41) + "longest";
+        for host in [format!("{longest}."), longest.clone()] {
+            assert!(admit("scope = \"any\"", &format!("https://{host}/")).is_ok(), "{host}");
+        }
         for raw in [
+            &format!("https://{longest}er/"),
+            // As it is sent it is longer than it looks.
+            &format!("https://{}.org/", "é".repeat(250)),
             "ftp://www.example.org/",
             "https://user:secret@www.example.org/",
             "https://",

@@ -394,7 +394,13 @@ pub(super) fn status(
             "SELECT count(*) FROM sources WHERE state = 0 AND failures > 0",
             &[],
         )?,
-        urls: number("SELECT coalesce(sum(urls), 0) FROM sites", &[])?,
+        urls: number(
+            "SELECT CAST((SELECT coalesce(sum(urls), 0) FROM sites) AS BIGINT)
+                 + (SELECT count(*) FROM frontier_urls f
+                    JOIN urls u ON u.id = f.url_id /*pg: AND u.part = f.part */
+                    WHERE f.pushed = 1 AND u.site_id IS NULL)",
+            &[],
+        )?,
         store_bytes: database + log,
         wal_bytes: log,
         polls_24h,

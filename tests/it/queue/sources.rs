@@ -155,7 +155,10 @@ async fn what_a_client_pushed_outlives_the_site_that_listed_it() {
     let [done, waits, listed] = ["done", "waits", "listed"].map(|p| format!("http://a.test/{p}"));
     let puts = vec![pushed(&done, None), pushed(&waits, None)];
     queue.store.frontier_put(puts).await.unwrap();
+    let urls = async || queue.store.status().await.unwrap().urls;
+    assert_eq!(urls().await, 2);
     queue.list_urls("a", [&done, &waits, &listed].map(Clone::clone)).await;
+    assert_eq!(urls().await, 3);
     let known = || Some(Known::default());
     let puts = vec![pushed(&done, known()), pushed(&listed, known())];
     queue.store.frontier_put(puts).await.unwrap();
@@ -165,6 +168,7 @@ async fn what_a_client_pushed_outlives_the_site_that_listed_it() {
     let url = async |url: &str| {
         queue.store.frontier_url("default".to_owned(), None, url.to_owned()).await.unwrap()
     };
+    assert_eq!(urls().await, 2);
     assert_eq!(url(&done).await.expect("its client knows it").due, None);
     assert!(url(&listed).await.is_none(), "nobody pushed it");
     assert_eq!(stats(&queue).await.completed, 1);

@@ -187,21 +187,22 @@ impl Record {
 
     /// Of what looks taught only what says something.
     fn pack_looks(&self, looks: &[u8; PACKED], packed: &mut Packed) {
-        let [a, b, c, d, e, f, g, h, compared @ .., i, j] = looks;
-        let (seen, changed, signals) = ([*a, *b, *c, *d], [*e, *f, *g, *h], [*i, *j]);
+        let (seen, rest) = looks.split_at(4);
+        let (changed, rest) = rest.split_at(4);
+        let (compared, signals) = rest.split_at(FIRST_LOOK.len());
         packed.parts |= part::LOOKS;
-        let reported = self.fetched.as_ref().map(Fetched::second);
-        if reported != Some(u32::from_le_bytes(seen)) {
-            packed.extend(part::SEEN, &seen);
+        let reported = self.fetched.as_ref().map(|fetched| fetched.second().to_le_bytes());
+        if reported.as_ref().is_none_or(|reported| reported != seen) {
+            packed.extend(part::SEEN, seen);
         }
-        if *compared != FIRST_LOOK {
+        if compared != FIRST_LOOK {
             packed.extend(part::COMPARED, compared);
         }
         if changed != [0; 4] {
-            packed.extend(part::CHANGED, &changed);
+            packed.extend(part::CHANGED, changed);
         }
         if signals != [0; 2] {
-            packed.extend(part::SIGNALS, &signals);
+            packed.extend(part::SIGNALS, signals);
         }
     }
 

@@ -1,3 +1,5 @@
+//! What is packed comes back, in as few bytes as it needs.
+
 use proptest::option::of;
 use proptest::prelude::*;
 

@@ -67,7 +67,7 @@ impl State {
     /// Ends a lease: the row goes where its fate says, or is due at once when
     /// it changed while it was out. The record of `row` is what is known by now;
     /// `refreshed` is its place in line, if it was seen and goes back to be
-    /// refreshed.
+    /// refreshed. Says whether the URL is given up.
     pub(super) fn end_lease(
         &mut self,
         row: UrlRow,
@@ -75,7 +75,7 @@ impl State {
         end: End,
         fate: Fate,
         refreshed: Option<u8>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let now = self.steady_ms();
         let now_s = now.div_euclid(1000);
         let fate = if lease.dirty == UNWANTED { Fate::Park } else { fate };
@@ -119,7 +119,7 @@ impl State {
         if state == held::QUEUED {
             self.enqueue_ended(place, site)?;
         }
-        Ok(())
+        Ok(state == held::DEAD)
     }
 }
 

@@ -249,8 +249,7 @@ impl State {
             if let Fate::Queue { reason, .. } = &mut fate {
                 *reason = lease.reason;
             }
-            dead += usize::from(fate == Fate::Dead);
-            self.end_lease(row, &lease, End::Expired, fate, None)?;
+            dead += usize::from(self.end_lease(row, &lease, End::Expired, fate, None)?);
         }
         Ok((tokens.len() + returned, dead + given_up))
     }

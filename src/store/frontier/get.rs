@@ -256,8 +256,7 @@ impl State {
             } else {
                 Fate::Queue { due, reason: lease.reason, attempt: lease.attempt }
             };
-            dead += usize::from(given_up);
-            self.end_lease(row, &lease, End::Expired, fate, None)?;
+            dead += usize::from(self.end_lease(row, &lease, End::Expired, fate, None)?);
         }
         if !tokens.is_empty() {
             self.write_pending()?;

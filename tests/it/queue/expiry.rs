@@ -175,9 +175,19 @@ async fn a_url_that_changes_in_its_last_attempt_is_not_given_up() {
     queue.lease_one().await;
     queue.clock.advance(MINUTE);
     queue.change(id).await;
-    queue.pass(5 * MINUTE).await;
+    assert_eq!(queue.pass(5 * MINUTE).await, (1, 0), "and counts as no dead letter");
     queue.clock.advance(MINUTE);
     assert_eq!(queue.lease_one().await.reason, Reason::Changed);
+}
+
+#[tokio::test]
+async fn a_url_that_is_wanted_no_more_in_its_last_attempt_is_no_dead_letter() {
+    let queue = with_attempts(1).await;
+    let url = queue.view(ONE).await.id;
+    queue.lease_one().await;
+    queue.apply(Effect::Unwant { url }).await;
+    assert_eq!(queue.pass(5 * MINUTE).await, (1, 0));
+    assert_eq!((queue.view(ONE).await.state, queue.counts().await.dead), (UrlState::Parked, 0));
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 //! twice for every lease, and read from only where fetchers vanish.
 //!
 //! Keeps: no lease of ours expires before the time that is remembered. It is
-//! lowered with every lease that is made, and read anew only when it has come
-//! and nothing had expired.
+//! lowered with every lease that is made, or made to end sooner, and read anew only
+//! when it has come and nothing had expired.
 
 use super::frontier::WORKER;
 use super::pending::NewLease;
@@ -52,6 +52,12 @@ impl Expiry {
         if lease.worker.as_deref() == Some(WORKER) {
             self.frontier = self.frontier.min(lease.expires_at);
         }
+    }
+
+    /// There is a lease, whosever it is, that expires then and did not before.
+    pub(super) fn lower(&mut self, expires_at: i64) {
+        self.all = self.all.min(expires_at);
+        self.frontier = self.frontier.min(expires_at);
     }
 
     fn first(&mut self, of: Of) -> &mut i64 {

@@ -203,6 +203,8 @@ impl State {
             .and_then(|mut update| update.execute(params![token.url.0, until]))
             .map_err(engine)?;
         current.1.expires_at = until;
+        // It may be sooner than it was.
+        self.expiry.lower(until);
         Ok(TokenResult::Ok)
     }
 

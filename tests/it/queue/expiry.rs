@@ -151,6 +151,16 @@ async fn leases_of_any_length_expire_in_their_time_whatever_was_leased_before_th
 }
 
 #[tokio::test]
+async fn a_lease_that_is_given_less_time_expires_the_sooner() {
+    let queue = with_attempts(8).await;
+    let leased = queue.lease_one().await;
+    // By now it is known when the first lease expires.
+    assert_eq!(queue.pass(Duration::from_secs(1)).await, (0, 0));
+    queue.extend(leased.token, MINUTE).await;
+    assert_eq!(queue.pass(2 * MINUTE).await, (1, 0));
+}
+
+#[tokio::test]
 async fn a_url_that_changes_while_leased_is_due_again_once_settled() {
     let queue = with_attempts(8).await;
     // A date of its own first: one that merely appears is no signal.

@@ -31,6 +31,8 @@ const REMEMBERED: usize = 200_000;
 
 /// One entry that is to have a row.
 pub(super) struct Admission {
+    /// Admissions of the chunk before it.
+    pub(super) number: usize,
     pub(super) slot: u32,
     pub(super) url: Admitted,
     pub(super) raw: Option<String>,
@@ -263,7 +265,7 @@ fn insert_urls(
         values.bind(fresh.id.0)?;
         values.bind(fresh.host.0)?;
         values.bind(fresh.key.cast_signed())?;
-        values.bind(&listed.url.path)?;
+        values.bind(chunk.short.kept(listed.number, &listed.url.path))?;
         values.bind(&listed.raw)?;
         values.bind(second)?;
         values.bind(precision)?;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::sql::params;
 
+use super::abbreviations::Shortened;
 use super::admit::Admission;
 use super::changes::ChangeLog;
 use super::effect::{Applied, Effect, Origin};
@@ -38,6 +39,8 @@ pub(super) struct Chunk {
     pub(super) now_s: i64,
     /// Of what is new or changed: how long ago its publisher says that was.
     pub(super) ages: Vec<Duration>,
+    /// The paths of its admissions.
+    pub(super) short: Shortened,
 }
 
 impl Chunk {
@@ -61,12 +64,18 @@ impl State {
         &mut self,
         origin: Origin,
         effects: Vec<Effect>,
+        short: Shortened,
     ) -> Result<Applied, StoreError> {
         self.make_room_for_texts(&effects)?;
-        self.gathering(|state| state.apply_all(origin, effects))
+        self.gathering(|state| state.apply_all(origin, effects, short))
     }
 
-    fn apply_all(&mut self, origin: Origin, effects: Vec<Effect>) -> Result<Applied, StoreError> {
+    fn apply_all(
+        &mut self,
+        origin: Origin,
+        effects: Vec<Effect>,
+        short: Shortened,
+    ) -> Result<Applied, StoreError> {
         self.look_ahead(&effects)?;
         let quota = self.policy.of(Some(origin.site)).max_urls;
         let used: i64 = self
@@ -84,11 +93,14 @@ impl State {
             priorities: 0,
             now_s: self.steady_ms().div_euclid(1000),
             ages: Vec::new(),
+            short,
         };
         let mut admissions = Vec::new();
+        let mut numbers = 0..;
         for effect in effects {
             if let Effect::Admit { slot, url, raw, lastmod, hints, kind } = effect {
-                admissions.push(Admission { slot, url, raw, lastmod, hints, kind });
+                let number = numbers.next().unwrap_or_default();
+                admissions.push(Admission { number, slot, url, raw, lastmod, hints, kind });
                 continue;
             }
             self.admit_all(&mut chunk, &std::mem::take(&mut admissions))?;

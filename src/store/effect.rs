@@ -37,6 +37,11 @@ pub struct Origin {
 }
 
 impl Effect {
+    /// The path of the URL, where it may be a new one.
+    pub(super) fn path(&self) -> Option<&str> {
+        if let Self::Admit { url, .. } = self { Some(&url.path) } else { None }
+    }
+
     /// The partition of its URL, on a server.
     pub(super) fn partition(&self) -> i64 {
         match self {

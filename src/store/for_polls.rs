@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use url::Url;
 
+use super::abbreviations::Shortened;
 use super::effect::{Applied, Effect, Origin};
 use super::hosts::partition;
 use super::maintain::Leftover;
@@ -107,10 +108,15 @@ impl Store {
         origin: Origin,
         effects: Vec<Effect>,
     ) -> Result<Applied, StoreError> {
+        let mut short = Shortened::default();
+        // Of a server the rows have the text.
+        if self.inner.peers.is_none() {
+            effects.iter().filter_map(Effect::path).for_each(|path| short.push(path));
+        }
         self.write_naming(Lane::Bulk, move |state| {
             state.must_hold(origin.source, origin.tenure)?;
             effects.iter().try_for_each(|effect| state.must_own(effect.partition()))?;
-            state.apply(origin, effects)
+            state.apply(origin, effects, short)
         })
         .await
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::sql::{OptionalExtension, params};
 use url::Url;
 
+use super::abbreviations::Shortened;
 use super::effect::{CHUNK, Effect, Origin};
 use super::hosts::millis;
 use super::sources::{DELETED, GRACE_MS, INDEX_DELETED, NewSource, check_length};
@@ -210,7 +211,8 @@ impl State {
             return Ok(());
         }
         left.effects.iter().try_for_each(|effect| self.must_own(effect.partition()))?;
-        self.apply(left.origin, left.effects)?;
+        // It only drops what its source listed: no path is new.
+        self.apply(left.origin, left.effects, Shortened::default())?;
         self.cut_retired(left.source, left.taken.as_ref())
     }
 

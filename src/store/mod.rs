@@ -6,6 +6,7 @@
 //! when its method returns; an order over many rows is a row of such effects.
 //! Who asks for what: `for_polls`, `for_fetchers`, `for_operators`.
 
+mod abbreviations;
 mod admit;
 mod apply;
 mod at_hand;

@@ -2,7 +2,8 @@
 
 use std::sync::LazyLock;
 
-use super::hosts::partition_of;
+use super::abbreviations::PathText;
+use super::hosts::{page_text, partition_of};
 use super::sql::{self, Connection, Many, Row, params};
 use jiff::Timestamp;
 use rusqlite::types::ValueRef;
@@ -427,7 +428,7 @@ fn read_row(row: &Row<'_>, at: usize) -> sql::Result<UrlRow> {
         host: HostId(row.get(at + 2)?),
         site: row.get::<Option<i64>>(at + 3)?.map(SiteId),
         source: row.get::<Option<i64>>(at + 4)?.map(SourceId),
-        path: row.get(at + 5)?,
+        path: row.get::<PathText>(at + 5)?.0,
         listed: row.get(at + 6)?,
         lastmod: lastmod(row.get(at + 7)?, row.get(at + 8)?),
         hints: EntryHints::from_bits(row.get(at + 9)?).unwrap_or_default(),
@@ -443,6 +444,14 @@ fn read_row(row: &Row<'_>, at: usize) -> sql::Result<UrlRow> {
         has_feedback: record.is_some(),
         record: record.unwrap_or_default(),
     })
+}
+
+/// The text of a URL, of the authority of its host, which stands at `at`, and its
+/// path, which is next to it.
+pub(super) fn read_page(row: &Row<'_>, at: usize) -> sql::Result<String> {
+    let authority: String = row.get(at)?;
+    let PathText(path) = row.get(at + 1)?;
+    Ok(page_text(&authority, &path))
 }
 
 /// The two columns that keep a lastmod.

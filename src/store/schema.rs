@@ -9,7 +9,7 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
-use super::StoreError;
+use super::{StoreError, abbreviations};
 use crate::config::Durability;
 
 /// The schema, as the file at the top level has it.
@@ -133,6 +133,7 @@ fn prepare_schema(conn: &mut Connection, path: &Path) -> Result<(), StoreError> 
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(|e| unusable(path, &e))?;
         tx.execute_batch(SCHEMA).map_err(|e| unusable(path, &e))?;
+        abbreviations::write_words(&tx).map_err(|e| unusable(path, &e))?;
         tx.execute_batch(&format!(
             "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
         ))

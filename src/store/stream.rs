@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use super::changes::Told;
 use super::log_order::{self, Log, Reach};
-use super::rows::{decode, lastmod};
+use super::rows::{decode, lastmod, read_page};
 use super::views::Said;
 use super::{StoreError, changes, engine, timestamp};
 use crate::model::{ChangeKind, CrawlId, Lastmod, SourceId, UrlId, UrlKind};
@@ -208,7 +208,7 @@ fn event(
     let at = timestamp(row.get(1).map_err(engine)?);
     let crawl: String = row.get(3).map_err(engine)?;
     conn.prepare_cached(
-        "SELECT h.base || u.path, u.lastmod_s, u.lastmod_precision, u.kind, s.name
+        "SELECT h.authority, u.path, u.lastmod_s, u.lastmod_precision, u.kind, s.name
          FROM urls u JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
          LEFT JOIN sites s ON s.id = u.site_id
          WHERE u.id = ?1 /*pg: AND u.part = (?1 & 255) */",
@@ -221,12 +221,12 @@ fn event(
                     kind: kind.as_str(),
                     at,
                     id: Some(id),
-                    url: url.get(0)?,
-                    listed_as: decode(&UrlKind::ALL, url.get(3)?),
+                    url: read_page(url, 0)?,
+                    listed_as: decode(&UrlKind::ALL, url.get(4)?),
                     crawl,
-                    site: url.get(4)?,
+                    site: url.get(5)?,
                     source: source.map(SourceId).zip(source_url),
-                    lastmod: lastmod(url.get(1)?, url.get(2)?),
+                    lastmod: lastmod(url.get(2)?, url.get(3)?),
                     said: None,
                 })
             })

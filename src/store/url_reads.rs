@@ -4,11 +4,12 @@ use super::sql::{self, Connection, OptionalExtension, Row, params};
 use jiff::{SignedDuration, Timestamp};
 use url::Url;
 
+use super::abbreviations::PathText;
 use super::hosts::{page_text, partition};
 use super::known::find_on_disk;
 use super::policy::Policy;
 use super::record::{Fetched, Record};
-use super::rows::{held, kind, lastmod, reason, url_key};
+use super::rows::{held, kind, lastmod, read_page, reason, url_key};
 use super::views::{BlockView, DeadView, Page, PeekView, QueueView, UrlState, UrlView};
 use super::{StoreError, engine, explain, extensions, timestamp};
 use crate::diff::snapshot::EntryHints;
@@ -23,17 +24,18 @@ const PAGE: u32 = 1_000;
 const PEEK_HOSTS: u32 = 1_000;
 
 /// Of the rows of `queue` those that leases do not pass over: a site that is paused,
-/// or has left the configuration, keeps its rows.
-const LEASED: &str =
-    "(q.site_id IS NULL OR q.site_id NOT IN (SELECT id FROM sites WHERE state <> 0))";
+/// or has left the configuration, keeps its rows. Whether there is such a site is
+/// asked once: as a rule there is none.
+const LEASED: &str = "(NOT EXISTS (SELECT 1 FROM sites WHERE state <> 0) OR q.site_id IS NULL
+     OR q.site_id NOT IN (SELECT id FROM sites WHERE state <> 0))";
 
 /// The text of a URL.
 pub(super) fn url_text(conn: &Connection, id: UrlId) -> Result<Option<String>, StoreError> {
     conn.prepare_cached(
-        "SELECT h.base || u.path FROM urls u JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
+        "SELECT h.authority, u.path FROM urls u JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
          WHERE u.id = ?1 /*pg: AND u.part = (?1 & 255) */",
     )
-    .and_then(|mut query| query.query_row([id.0], |row| row.get(0)).optional())
+    .and_then(|mut query| query.query_row([id.0], |row| read_page(row, 0)).optional())
     .map_err(engine)
 }
 
@@ -188,7 +190,7 @@ fn peek_host(
     let mut query = conn.prepare_cached(&sql).map_err(engine)?;
     query
         .query_map(params![crawl.0, host, now.as_second(), limit.cast_signed() as i64], |row| {
-            let path: String = row.get(1)?;
+            let PathText(path) = row.get(1)?;
             let hints = EntryHints::from_bits(row.get(4)?).unwrap_or_default();
             Ok(PeekView {
                 id: UrlId(row.get(0)?),
@@ -218,7 +220,7 @@ pub(super) fn dead(
     let crawl = crawl.map_or(Ok(CrawlId(0)), |name| crawl_id(conn, name))?;
     let mut query = conn
         .prepare_cached(
-            "SELECT u.id, h.base || u.path, c.name, n.name, f.attempt, f.record
+            "SELECT u.id, h.authority, u.path, c.name, n.name, f.attempt, f.record
              FROM feedback f JOIN urls u ON u.id = f.url_id /*pg: AND u.part = f.part */
              JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
              JOIN crawls c ON c.id = u.crawl_id LEFT JOIN sites n ON n.id = u.site_id
@@ -229,13 +231,13 @@ pub(super) fn dead(
     let after = after.map_or(0, |id| id.0);
     let mut items: Vec<DeadView> = query
         .query_map(params![held::DEAD, after, limit.cast_signed() as i64 + 1, crawl.0], |row| {
-            let record = Record::unpack(row.get_ref(5)?.as_blob()?);
+            let record = Record::unpack(row.get_ref(6)?.as_blob()?);
             Ok(DeadView {
                 id: UrlId(row.get(0)?),
-                url: row.get(1)?,
-                crawl: row.get(2)?,
-                site: row.get(3)?,
-                attempts: row.get(4)?,
+                url: read_page(row, 1)?,
+                crawl: row.get(3)?,
+                site: row.get(4)?,
+                attempts: row.get(5)?,
                 died_at: timestamp(record.held_since.unwrap_or(0)),
                 status: record.fetched.as_ref().and_then(|fetched| fetched.status),
                 error: record.rare().and_then(|rare| rare.error.clone()),
@@ -325,19 +327,17 @@ fn find(
     let (authority, path) = (authority(url), &url[url::Position::BeforePath..]);
     let key = url_key(seed, crawl, &authority, path);
     for id in find_on_disk(conn, partition(&authority), key).map_err(engine)? {
-        let same: Option<bool> = conn
+        let found: Option<String> = conn
             .prepare_cached(
-                "SELECT u.crawl_id = ?2 AND h.authority = ?3 AND u.path = ?4
-                 FROM urls u JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
-                 WHERE u.id = ?1 /*pg: AND u.part = (?1 & 255) */",
+                "SELECT u.path FROM urls u JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
+                 WHERE u.id = ?1 /*pg: AND u.part = (?1 & 255) */ AND u.crawl_id = ?2 AND h.authority = ?3",
             )
             .and_then(|mut query| {
-                query
-                    .query_row(params![id.0, crawl.0, authority, path], |row| row.get(0))
-                    .optional()
+                let text = |row: &Row<'_>| row.get(0).map(|PathText(path)| path);
+                query.query_row(params![id.0, crawl.0, authority], text).optional()
             })
             .map_err(engine)?;
-        if same == Some(true) {
+        if found.as_deref() == Some(path) {
             return Ok(Some(id));
         }
     }
@@ -400,7 +400,7 @@ struct Ends {
 
 fn read_view(row: &Row<'_>) -> sql::Result<(UrlView, Ends)> {
     let host: String = row.get(1)?;
-    let path: String = row.get(2)?;
+    let PathText(path) = row.get(2)?;
     let hints = EntryHints::from_bits(row.get(10)?).unwrap_or_default();
     let leased: bool = row.get(17)?;
     let state = match row.get(14)? {

@@ -11,6 +11,7 @@ use super::super::sql::{OptionalExtension, params};
 use jiff::Timestamp;
 use url::Url;
 
+use super::super::abbreviations::Kept;
 use super::super::hosts::{page_text, partition};
 use super::super::pending::NewLease;
 use super::super::record::Record;
@@ -202,7 +203,7 @@ impl State {
                     id.0,
                     crawl.0,
                     host.0,
-                    spot.path,
+                    Kept::by(&self.conn, &spot.path),
                     key.cast_signed(),
                     first_s,
                     EntryHints::default().to_bits(),

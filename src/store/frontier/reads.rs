@@ -4,9 +4,10 @@
 use super::super::sql::{self, Connection, OptionalExtension, Row, params};
 use jiff::Timestamp;
 
+use super::super::abbreviations::PathText;
 use super::super::hosts::{KEYED, partition};
 use super::super::known::find_on_disk;
-use super::super::rows::{held, url_key};
+use super::super::rows::{held, read_page, url_key};
 use super::super::{StoreError, engine, timestamp};
 use super::Metadata;
 use super::get::metadata_of;
@@ -88,8 +89,9 @@ pub struct ListedPage {
     pub next: Option<i64>,
 }
 
-const COLUMNS: &str = "u.id, coalesce(s.spelled, h.base || u.path), h.name, s.metadata,
-    coalesce(f.state, 0), coalesce(f.due_s, u.first_seen_s), u.first_seen_s";
+const COLUMNS: &str =
+    "u.id, h.authority, u.path, s.spelled, h.name, s.metadata, coalesce(f.state, 0),
+    coalesce(f.due_s, u.first_seen_s), u.first_seen_s";
 const TABLES: &str = "FROM urls u JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
     LEFT JOIN feedback f ON f.url_id = u.id /*pg: AND f.part = u.part */
     LEFT JOIN frontier_urls s ON s.url_id = u.id /*pg: AND s.part = u.part */";
@@ -212,18 +214,19 @@ fn url_at(
 ) -> Result<Option<Listed>, StoreError> {
     let sql = format!(
         "SELECT {COLUMNS} {TABLES}
-         WHERE u.id = ?1 /*pg: AND u.part = (?1 & 255) */ AND u.crawl_id = ?2 AND h.authority = ?3 AND u.path = ?4"
+         WHERE u.id = ?1 /*pg: AND u.part = (?1 & 255) */ AND u.crawl_id = ?2 AND h.authority = ?3"
     );
     let hash = url_key(seed, crawl, authority, path);
     for id in find_on_disk(conn, partition(authority), hash).map_err(engine)? {
         let found = conn
             .prepare_cached(&sql)
             .and_then(|mut query| {
-                query.query_row(params![id.0, crawl.0, authority, path], read_listed).optional()
+                let read = |row: &Row<'_>| Ok((row.get::<PathText>(2)?.0, read_listed(row)?));
+                query.query_row(params![id.0, crawl.0, authority], read).optional()
             })
             .map_err(engine)?;
-        if found.is_some() {
-            return Ok(found);
+        if let Some((_, listed)) = found.filter(|(text, _)| text == path) {
+            return Ok(Some(listed));
         }
     }
     Ok(None)
@@ -311,14 +314,15 @@ fn go_on(conn: &Connection, end: i64) -> Result<Option<i64>, StoreError> {
 }
 
 fn read_listed(row: &Row<'_>) -> sql::Result<Listed> {
-    let ended = matches!(row.get(4)?, held::PARKED | held::DEAD);
+    let ended = matches!(row.get(6)?, held::PARKED | held::DEAD);
     let second = |second: i64| timestamp(second.saturating_mul(1000));
-    let metadata: Option<String> = row.get(3)?;
+    let spelled: Option<String> = row.get(3)?;
+    let metadata: Option<String> = row.get(5)?;
     Ok(Listed {
-        url: row.get(1)?,
-        key: row.get(2)?,
+        url: spelled.map_or_else(|| read_page(row, 1), Ok)?,
+        key: row.get(4)?,
         metadata: metadata_of(metadata.as_deref()),
-        due: (!ended).then_some(second(row.get(5)?)),
-        created: second(row.get(6)?),
+        due: (!ended).then_some(second(row.get(7)?)),
+        created: second(row.get(8)?),
     })
 }

@@ -4,6 +4,7 @@
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row};
 
+use super::super::abbreviations::PathText;
 use super::super::record::Record;
 use super::super::rows::url_key;
 use super::super::{StoreError, engine};
@@ -149,9 +150,13 @@ impl<'s> Turn<'s> {
             (Kind::Looks, _) => Value::Integer(0),
             (Kind::Key, Value::Text(authority)) => {
                 let crawl = CrawlId(integer(row, self.crawl)?);
-                let path: String = row.get(self.path).map_err(engine)?;
+                let PathText(path) = row.get(self.path).map_err(engine)?;
                 let key = url_key(self.survey.seed, crawl, &authority, &path);
                 Value::Integer(key.cast_signed())
+            }
+            (Kind::Path, _) => {
+                let PathText(path) = row.get(index).map_err(engine)?;
+                Value::Text(path)
             }
             (Kind::Text, Value::Integer(number)) => Value::Text(number.to_string()),
             (_, value) => value,

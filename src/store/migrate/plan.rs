@@ -21,6 +21,8 @@ pub(super) enum Kind {
     Url,
     /// The same by the scope in the first column: of a host, a source, or none.
     Learned,
+    /// Of a URL: spelled out.
+    Path,
     /// Packed: numbers in it get the partition.
     Snapshot,
     Changes,
@@ -212,8 +214,9 @@ fn of_urls() -> Vec<Step> {
             .part(Url, "id")
             .kind(Host, "host_id")
             .kind(Source, "source_id")
+            .kind(Kind::Path, "path")
             .plain(
-                "crawl_id site_id path first_seen_s listed kind lastmod_s lastmod_precision hints
+                "crawl_id site_id first_seen_s listed kind lastmod_s lastmod_precision hints
                  raw expires_s fresh_s",
             )
             .said(Plain, "reason", &reason_of("t.reason"))

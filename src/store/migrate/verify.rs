@@ -7,6 +7,7 @@
 use rusqlite::Connection as File;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::super::abbreviations::PathText;
 use super::super::hosts::partition;
 use super::super::known::find_on_disk;
 use super::super::rows::url_key;
@@ -98,13 +99,13 @@ fn look_up(file: &File, server: &Connection, survey: &Survey) -> Result<u64, Sto
     let stride = (survey.last_url / SAMPLE).max(1);
     let (mut from, mut looked) = (0, 0);
     loop {
-        let found: Option<(i64, i64, String, String)> = {
+        let found: Option<(i64, i64, String, PathText)> = {
             use rusqlite::OptionalExtension as _;
             let read =
                 |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
             query.query_row([from], read).optional().map_err(engine)?
         };
-        let Some((id, crawl, authority, path)) = found else { return Ok(looked) };
+        let Some((id, crawl, authority, PathText(path))) = found else { return Ok(looked) };
         let new = UrlId(survey.ids.urls.new_id(id));
         let key = url_key(survey.seed, CrawlId(crawl), &authority, &path);
         let rows = find_on_disk(server, partition(&authority), key).map_err(engine)?;
@@ -123,7 +124,7 @@ fn is_same(
     authority: &str,
     path: &str,
 ) -> Result<bool, StoreError> {
-    let row: Option<(i64, String, String)> = server
+    let row: Option<(i64, String, PathText)> = server
         .query_row(
             "SELECT u.crawl_id, h.authority, u.path FROM urls u
              JOIN hosts h ON h.part = u.part AND h.id = u.host_id
@@ -133,7 +134,9 @@ fn is_same(
         )
         .optional()
         .map_err(engine)?;
-    Ok(row.is_some_and(|(found, host, text)| (found, &*host, &*text) == (crawl, authority, path)))
+    Ok(row.is_some_and(|(found, host, PathText(text))| {
+        (found, &*host, &*text) == (crawl, authority, path)
+    }))
 }
 
 fn wrong(what: &str) -> StoreError {

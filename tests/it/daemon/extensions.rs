@@ -63,11 +63,12 @@ pub(super) async fn settle_all(daemon: &Daemon) -> usize {
 /// Rows of the table, as (path, JSON).
 fn kept(world: &World) -> Vec<(String, String)> {
     let rows = world.look().rows(
-        "SELECT u.path, e.data FROM extensions e LEFT JOIN urls u ON u.id = e.url_id
-         ORDER BY u.path, e.source_id",
+        "SELECT u.url, e.data FROM extensions e LEFT JOIN url_view u ON u.id = e.url_id
+         ORDER BY u.url, e.source_id",
     );
     let column = |text: &mut Option<String>| text.take().expect("it is not null");
-    rows.into_iter().map(|mut row| (column(&mut row[0]), column(&mut row[1]))).collect()
+    let path = |url: String| url.rfind('/').map(|at| url[at..].to_owned()).expect("a path");
+    rows.into_iter().map(|mut row| (path(column(&mut row[0])), column(&mut row[1]))).collect()
 }
 
 #[tokio::test]

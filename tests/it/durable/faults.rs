@@ -75,7 +75,7 @@ async fn recovers(script: &mut Script, about: &str) {
         assert!(deed.stands(&conn), "{about}: {deed:?} was answered, and is lost");
     }
     let pages: u32 = conn
-        .query_row("SELECT count(*) FROM urls WHERE path LIKE '/page/%'", [], |row| row.get(0))
+        .query_row("SELECT count(*) FROM url_view WHERE url LIKE '%/page/%'", [], |row| row.get(0))
         .unwrap();
     assert_eq!(pages, script.pages(), "{about}");
 }

@@ -152,7 +152,7 @@ async fn a_foreign_lock_is_a_503_with_retry_after_and_loses_no_poll() {
     let conn = open(&script.data());
     audit(&Look::File(script.data().join("sitemapd.db")));
     let pages: u32 = conn
-        .query_row("SELECT count(*) FROM urls WHERE path LIKE '/page/%'", [], |row| row.get(0))
+        .query_row("SELECT count(*) FROM url_view WHERE url LIKE '%/page/%'", [], |row| row.get(0))
         .unwrap();
     assert_eq!(pages, script.pages());
 }

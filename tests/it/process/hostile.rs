@@ -74,6 +74,6 @@ async fn every_way_to_misbehave_at_once_leaves_the_daemon_well() {
     assert_eq!(daemon.wait().code(), Some(0));
     assert_eq!(canary.touched(), 0, "somebody was led to an inner address");
     let look = Look::into(&folder.path().join("data"));
-    let injected = "SELECT count(*) FROM urls WHERE lower(path) LIKE '%injected%'";
+    let injected = "SELECT count(*) FROM url_view WHERE lower(url) LIKE '%injected%'";
     assert_eq!(look.number(injected), 0, "an answer that nobody asked for was taken");
 }

@@ -326,12 +326,12 @@ async fn with_one_that_is_worth_it(pages: usize) -> Queue {
     // What was learned of the first holds for all of them.
     queue.look().change(
         "UPDATE feedback SET record = (SELECT f.record FROM feedback f
-             JOIN urls u ON u.id = f.url_id WHERE u.path = '/0')",
+             JOIN url_view u ON u.id = f.url_id WHERE u.url = 'http://a.test/0')",
     );
     let value = queue.view("http://a.test/0").await.learned.unwrap().numbers.value;
     let now = queue.clock.now();
     let (due, soon) = (now.as_second() - 100, now.as_millisecond());
-    let best = "(SELECT id FROM urls WHERE path = '/best')";
+    let best = "(SELECT id FROM url_view WHERE url = 'http://a.test/best')";
     queue.look().change(&format!(
         "UPDATE queue SET band = 40, due_s = {due};
          UPDATE feedback SET band = 40, due_s = {due};

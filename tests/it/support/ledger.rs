@@ -372,8 +372,7 @@ impl Ledger {
             delivered.insert(&book.names[id], last);
         }
         let dead = look.rows(
-            "SELECT h.authority || u.path FROM urls u JOIN hosts h ON h.id = u.host_id
-             JOIN feedback f ON f.url_id = u.id WHERE f.state = 3",
+            "SELECT u.url FROM url_view u JOIN feedback f ON f.url_id = u.id WHERE f.state = 3",
         );
         let dead: BTreeSet<String> = dead.into_iter().flatten().flatten().collect();
         for (url, lastmod) in listed {

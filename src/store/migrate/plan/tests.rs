@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::*;
 use crate::store::server::SCHEMA;
 
-/// Of no use on a server, which has the keys in the rows; and leases, whose
-/// URLs go back into the queue.
-const LEFT: [&str; 5] = ["leases", "lookup_chunks", "lookup_filters", "lookup_runs", "lookup_tail"];
+/// Of no use on a server, which has the keys and the paths in the rows; and leases,
+/// whose URLs go back into the queue.
+const LEFT: [&str; 6] =
+    ["abbreviations", "leases", "lookup_chunks", "lookup_filters", "lookup_runs", "lookup_tail"];
 
 type Tables = BTreeMap<String, BTreeSet<String>>;
 

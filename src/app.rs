@@ -66,6 +66,9 @@ pub enum AppError {
     /// The HTTP client cannot be built.
     #[error("{0}")]
     Fetch(#[from] FetchSetupError),
+    /// The threads that documents are read on cannot be had.
+    #[error("no threads to read documents on: {0}")]
+    Threads(std::io::Error),
     /// A task ended that should not have.
     #[error("{0}")]
     Stopped(String),
@@ -156,7 +159,9 @@ impl App {
         let (watched, config_seen) = watch::channel(Arc::new(config.clone()));
         let (own_store, own_clock) = (store.clone(), clock.clone());
         let counted = Arc::clone(&metrics);
-        let poller = Arc::new(Poller::new(own_store, fetcher, own_clock, counted, config_seen));
+        let poller = Poller::new(own_store, fetcher, own_clock, counted, config_seen)
+            .map_err(AppError::Threads)?;
+        let poller = Arc::new(poller);
         let pusher = Arc::clone(&poller);
         let levels: Arc<OnceLock<LevelDoor>> = Arc::default();
         let set_level = Arc::clone(&levels);

@@ -40,6 +40,7 @@
 //! | `cli` | one file per subcommand |
 //! | `metrics`, `log` | what is counted, what is said |
 //! | `bounded` | maps of what can be made anew, bounded in bytes |
+//! | `threads` | few threads for what would hold up an async worker |
 //! | `by_id` | maps by row numbers of ours |
 //! | `bitpack` | columns of integers in few bits, for snapshots and the lookup |
 //!
@@ -66,4 +67,5 @@ pub mod recrawl;
 pub mod schedule;
 pub mod serve;
 pub mod store;
+mod threads;
 pub mod url;

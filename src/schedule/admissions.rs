@@ -160,7 +160,7 @@ impl Poll<'_> {
                 let reading = self.in_parts(move |hand_on| {
                     admissions.judge_again(&again, &rules, &source, hand_on);
                 });
-                let mut parts = reading.await?;
+                let mut parts = reading.await;
                 while let Some(judged) = parts.next().await {
                     self.apply_judged(judged, origin, next, counts).await?;
                 }

@@ -29,7 +29,7 @@ pub(super) struct Again {
     manner: Manner,
 }
 
-/// What a reading on the blocking pool hands on. Dropped, the reading ends.
+/// What a reading hands on that others wait for. Dropped, the reading ends.
 pub(super) struct Parts<T> {
     parts: mpsc::Receiver<T>,
     reading: JoinHandle<()>,
@@ -94,23 +94,20 @@ impl<T> Parts<T> {
 }
 
 impl Poll<'_> {
-    /// Starts a reading on the blocking pool whose parts are taken one at a
-    /// time. It waits for whoever takes them, so it has no share in the turns of
-    /// [`Poll::on_cpu`]; there is one such reading at a time.
+    /// Starts a reading whose parts are taken one at a time. It waits for whoever
+    /// takes them, so it has no share in the turns of [`Poll::on_cpu`]; there is one
+    /// such reading at a time.
     pub(super) async fn in_parts<T: Send + 'static>(
         &self,
         read: impl FnOnce(&mut HandOn<'_, T>) + Send + 'static,
-    ) -> Result<Parts<T>, StoreError> {
-        let turn = Arc::clone(&self.poller.readings).acquire_owned().await;
-        let turn = turn.map_err(|error| StoreError::Engine(error.to_string()))?;
+    ) -> Parts<T> {
         let (sender, parts) = mpsc::channel(1);
-        let reading = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
+        let reading = self.poller.waiting.start(move || {
             read(&mut |part| {
                 let sent = sender.blocking_send(part);
                 sent.map_or(ControlFlow::Break(()), ControlFlow::Continue)
             });
         });
-        Ok(Parts { parts, reading })
+        Parts { parts, reading: reading.await }
     }
 }

@@ -112,7 +112,7 @@ impl Poll<'_> {
             // Whether anybody takes the last one is their business.
             let _ = hand_on(part);
         });
-        let mut parts = reading.await?;
+        let mut parts = reading.await;
         let (mut added, mut refused) = (0, 0);
         while let Some(part) = parts.next().await {
             let more = self.poller.store.apply_children(self.id, part).await?;

@@ -317,18 +317,12 @@ impl Poll<'_> {
         }
     }
 
-    /// Runs work on the blocking pool; `Err` says that it panicked.
+    /// Runs work on the threads for that; `Err` says that it panicked.
     pub(super) async fn on_cpu<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, String> {
-        let permit =
-            Arc::clone(&self.poller.cpu).acquire_owned().await.map_err(|e| e.to_string())?;
-        let done = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            work()
-        });
-        done.await.map_err(|error| {
+        self.poller.threads.start(work).await.await.map_err(|error| {
             tracing::error!(source = %self.target.id, %error, "reading a document panicked");
             "the document could not be read: an internal error, please report it".to_owned()
         })

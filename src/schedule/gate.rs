@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use url::Url;
 
-use super::Poller;
+use super::{Poller, STORE_PAUSE};
 use crate::fetch::{Gate, Refusal};
 use crate::url::authority;
 
@@ -101,7 +101,7 @@ impl Gate for ClockGate<'_> {
             Ok(Err(until)) => Err(Refusal::Later { until }),
             Err(error) => {
                 tracing::error!(%error, authority, "no slot could be taken");
-                let until = crate::recrawl::later(self.poller.clock.steady(), PATIENCE);
+                let until = crate::recrawl::later(self.poller.clock.steady(), STORE_PAUSE);
                 Err(Refusal::Later { until })
             }
         }

@@ -49,6 +49,7 @@ use crate::metrics::Metrics;
 use crate::model::{HostId, Role, SourceId};
 use crate::store::views::Counts;
 use crate::store::{DueSource, Kept, PollTarget, Store, StoreError};
+use crate::threads::Threads;
 use due::{BATCH, Due};
 use gate::HostLocks;
 use interval::PollEvent;
@@ -61,7 +62,7 @@ use robots::RobotsCache;
 
 /// Documents decoded, parsed and compared at once: bounds memory and leaves
 /// the async workers alone.
-const CPU_JOBS: usize = 2;
+const AT_ONCE: usize = 2;
 /// Large documents in memory at once, from their reading to their last effect.
 const LARGE_DOCUMENTS: usize = 3;
 /// Longest that the loop sleeps without asking the store again.
@@ -92,10 +93,11 @@ pub(crate) struct Poller {
     reading: HostLocks,
     robots: RobotsCache,
     pushes: PushMemory,
-    cpu: Arc<Semaphore>,
+    /// Where documents are read.
+    threads: Threads,
+    /// Where that is done by readings that wait for the store meanwhile.
+    waiting: Threads,
     documents: Arc<Semaphore>,
-    /// Turns of readings that wait for the store while they read.
-    readings: Arc<Semaphore>,
     /// Said once, not at every look.
     short_of_disk: AtomicBool,
     pulse: Pulse,
@@ -109,8 +111,8 @@ impl Poller {
         clock: Clock,
         metrics: Arc<Metrics>,
         config: watch::Receiver<Arc<Config>>,
-    ) -> Self {
-        Self {
+    ) -> std::io::Result<Self> {
+        Ok(Self {
             store,
             fetcher,
             clock,
@@ -120,12 +122,12 @@ impl Poller {
             reading: HostLocks::default(),
             robots: RobotsCache::default(),
             pushes: PushMemory::default(),
-            cpu: Arc::new(Semaphore::new(CPU_JOBS)),
+            threads: Threads::new("documents", AT_ONCE)?,
+            waiting: Threads::new("texts", 1)?,
             documents: Arc::new(Semaphore::new(LARGE_DOCUMENTS)),
-            readings: Arc::new(Semaphore::new(1)),
             short_of_disk: AtomicBool::new(false),
             pulse: Pulse::new(),
-        }
+        })
     }
 
     /// Its sign of life while it runs.

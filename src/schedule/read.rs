@@ -1,4 +1,4 @@
-//! The work of one document on the blocking pool: decode, parse, compare, judge.
+//! The work of one document on a thread for that: decode, parse, compare, judge.
 //!
 //! Takes what was fetched and what was known, and yields effects and the next
 //! snapshot. Nothing here waits for anything, and nothing here is kept: until

@@ -62,7 +62,7 @@ impl Poll<'_> {
             }
             return Ok(());
         };
-        let mut parts = self.in_parts(move |hand_on| texts(&again, &wanted, hand_on)).await?;
+        let mut parts = self.in_parts(move |hand_on| texts(&again, &wanted, hand_on)).await;
         while let Some(part) = parts.next().await {
             store.apply(origin, part).await?;
         }

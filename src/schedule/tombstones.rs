@@ -32,7 +32,7 @@ impl Poll<'_> {
             // Whether anybody takes the last one is their business.
             let _ = hand_on(part);
         });
-        let mut parts = reading.await?;
+        let mut parts = reading.await;
         let mut removed = 0;
         while let Some(part) = parts.next().await {
             removed += self.poller.store.bury(self.origin(true), part).await?;

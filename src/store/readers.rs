@@ -6,10 +6,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::sql::Connection;
-use tokio::sync::Semaphore;
 
 use super::StoreError;
 use super::home::Home;
+use crate::threads::Threads;
 
 /// Reads at once at most.
 const CONNECTIONS: usize = 4;
@@ -18,12 +18,14 @@ const CONNECTIONS: usize = 4;
 pub(super) struct Readers {
     home: Home,
     idle: Arc<Mutex<Vec<Connection>>>,
-    room: Semaphore,
+    threads: Threads,
 }
 
 impl Readers {
-    pub(super) fn new(home: Home) -> Self {
-        Self { home, idle: Arc::default(), room: Semaphore::new(CONNECTIONS) }
+    pub(super) fn new(home: Home) -> Result<Self, StoreError> {
+        let threads = Threads::new("store-reader", CONNECTIONS)
+            .map_err(|e| StoreError::Engine(format!("the readers cannot start: {e}")))?;
+        Ok(Self { home, idle: Arc::default(), threads })
     }
 
     /// Is the store on a server, which others may write to as well?
@@ -31,16 +33,15 @@ impl Readers {
         matches!(self.home, Home::Server(_))
     }
 
-    /// Runs a query on the blocking pool, in one read transaction.
+    /// Runs a query on a thread for that, in one read transaction.
     pub(super) async fn run<T, F>(&self, query: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
-        let _room = self.room.acquire().await.map_err(|_| StoreError::Closed)?;
         let home = self.home.clone();
         let idle = Arc::clone(&self.idle);
-        let read = tokio::task::spawn_blocking(move || {
+        let read = self.threads.start(move || {
             let conn = begun(&home, &idle)?;
             let result = query(&conn);
             // A read has nothing to lose: however it ends, it ends here.
@@ -49,7 +50,9 @@ impl Readers {
             }
             result
         });
-        read.await.unwrap_or_else(|e| Err(StoreError::Engine(format!("a read panicked: {e}"))))
+        read.await
+            .await
+            .unwrap_or_else(|e| Err(StoreError::Engine(format!("a read panicked: {e}"))))
     }
 }
 

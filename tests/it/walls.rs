@@ -16,7 +16,7 @@ pub(crate) struct Source {
 
 /// A module at the top, and what of the others it may name: a module, or only
 /// what begins so. Nothing else, and nothing that it does not use.
-const ARROWS: [(&str, &[&str]); 21] = [
+const ARROWS: [(&str, &[&str]); 22] = [
     // What every stage shares.
     ("model", &[]),
     ("bitpack", &[]),
@@ -24,6 +24,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("by_id", &[]),
     ("clock", &[]),
     ("date", &["model"]),
+    ("threads", &[]),
     ("log", &["config"]),
     // A site's cron line is kept compiled.
     ("config", &["log", "model", "schedule::cron"]),
@@ -51,6 +52,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
             "parse",
             "queue",
             "recrawl",
+            "threads",
             "url",
         ],
     ),
@@ -60,7 +62,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
         "schedule",
         &[
             "bounded", "clock", "config", "diff", "fetch", "log", "metrics", "model", "parse",
-            "recrawl", "store", "url",
+            "recrawl", "store", "threads", "url",
         ],
     ),
     ("serve", &["config", "metrics", "model", "parse", "queue", "recrawl", "store"]),

@@ -474,7 +474,7 @@ CREATE TABLE frontier_urls (
 ) STRICT;
 
 -- For people: one row a URL, as the daemon sees it. Spelling a path out takes
--- some 50 us; sitemapd export is quicker for many.
+-- some 20 us; sitemapd export is quicker for many.
 CREATE VIEW url_view AS
 SELECT
     u.id,

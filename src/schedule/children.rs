@@ -71,7 +71,8 @@ impl Poll<'_> {
         }
         let (mut added, mut refused) = self.register_children(again, fresh).await?;
         if !effects.is_empty() {
-            let more = self.poller.store.apply_children(self.id, effects).await?;
+            let more =
+                self.poller.store.apply_children(Some(self.target.id), self.id, effects).await?;
             (added, refused) = (added + more.0, refused + more.1);
         }
         Poller::note_refused(&self.site.name, (added, refused));
@@ -115,7 +116,8 @@ impl Poll<'_> {
         let mut parts = reading.await;
         let (mut added, mut refused) = (0, 0);
         while let Some(part) = parts.next().await {
-            let more = self.poller.store.apply_children(self.id, part).await?;
+            let more =
+                self.poller.store.apply_children(Some(self.target.id), self.id, part).await?;
             (added, refused) = (added + more.0, refused + more.1);
         }
         parts.end().await?;

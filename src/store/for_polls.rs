@@ -136,10 +136,12 @@ impl Store {
         self.read(move |conn| poll_reads::children(conn, seed, index)).await
     }
 
-    /// Applies what a read of an index asks of its children; says how many
-    /// are new and how many the site's quota refused.
+    /// Applies what a read of an index asks of its children, unless the index was
+    /// retired meanwhile; says how many are new and how many the site's quota
+    /// refused.
     pub async fn apply_children(
         &self,
+        index: Option<SourceId>,
         site: SiteId,
         effects: Vec<ChildEffect>,
     ) -> Result<(u64, u64), StoreError> {
@@ -147,8 +149,9 @@ impl Store {
         let mut rest = effects.into_iter().peekable();
         while rest.peek().is_some() {
             let part: Vec<_> = rest.by_ref().take(SOURCES_PER_JOB).collect();
-            let (a, r) =
-                self.write(Lane::Bulk, move |state| state.apply_children(site, part)).await?;
+            let (a, r) = self
+                .write(Lane::Bulk, move |state| state.apply_children(index, site, part))
+                .await?;
             added += a;
             refused += r;
         }
@@ -163,7 +166,7 @@ impl Store {
         sources: Vec<NewSource>,
     ) -> Result<(u64, u64), StoreError> {
         let effects = sources.into_iter().map(ChildEffect::Add).collect();
-        self.apply_children(site, effects).await
+        self.apply_children(None, site, effects).await
     }
 
     /// The form that a site's home page redirects to; says whether it is new.

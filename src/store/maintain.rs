@@ -205,9 +205,7 @@ impl State {
     /// Lets go of a part of what a source held, unless it has come back. All of it
     /// is ours.
     pub(super) fn let_go(&mut self, left: Leftover) -> Result<(), StoreError> {
-        let is_retired = "SELECT 1 FROM sources WHERE id = ?1
-                          /*pg: AND part = (?1 & 255) */ AND state = 2";
-        if self.column(is_retired, [left.source])?.is_empty() {
+        if !self.is_retired(left.source)? {
             return Ok(());
         }
         left.effects.iter().try_for_each(|effect| self.must_own(effect.partition()))?;

@@ -324,12 +324,25 @@ impl State {
         self.revive_below(id, INDEX_DELETED)
     }
 
-    /// Applies what a read of an index asks of its children.
+    /// Is it polled no more?
+    pub(super) fn is_retired(&self, id: i64) -> Result<bool, StoreError> {
+        let retired = "SELECT 1 FROM sources WHERE id = ?1
+                       /*pg: AND part = (?1 & 255) */ AND state = 2";
+        Ok(!self.column(retired, [id])?.is_empty())
+    }
+
+    /// Applies what a read of an index asks of its children, or what else names
+    /// sources.
     pub(super) fn apply_children(
         &mut self,
+        index: Option<SourceId>,
         site: SiteId,
         effects: Vec<ChildEffect>,
     ) -> Result<(u64, u64), StoreError> {
+        // Whoever deleted it meanwhile wants none of them back.
+        if index.map_or(Ok(false), |index| self.is_retired(index.0))? {
+            return Err(StoreError::Gone("it was retired while it was read".to_owned()));
+        }
         let now = self.now_ms();
         let mut fresh = Vec::new();
         for effect in effects {

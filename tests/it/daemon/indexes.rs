@@ -2,7 +2,7 @@
 
 use super::listed;
 use crate::support::daemon::{DAY, HOUR, World, counts, index, sitemap};
-use crate::support::{Origin, Reply};
+use crate::support::{Hold, Origin, Reply};
 
 fn site(origin: &Origin) -> String {
     listed(origin, &["/index.xml"], &[], "")
@@ -309,6 +309,34 @@ async fn an_index_that_is_deleted_takes_its_children_with_it_unless_another_list
     // With its URLs at once.
     daemon.store.delete_source(index_id, true).await.unwrap();
     assert!(!is_listed("/mine.xml").await);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn an_index_that_is_deleted_while_it_is_read_brings_nothing_back() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/index.xml", Reply::xml(index(&base, &[("/old.xml", "2026-11-01")])));
+    for path in ["/old.xml", "/new.xml"] {
+        origin.set(path, Reply::xml(sitemap(&base, &[(path, "")])));
+    }
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&site(&origin)).await;
+    daemon.polled("/old.xml", 1).await;
+    daemon.settled().await;
+    let hold = Hold::new();
+    let both = [("/old.xml", "2030-01-01"), ("/new.xml", "")];
+    origin.set("/index.xml", Reply::xml(index(&base, &both)).hang(&hold));
+    let id = daemon.source("/index.xml").await.id;
+    daemon.store.poll_source(id).await.unwrap();
+    hold.arrived(1).await;
+    daemon.store.delete_source(id, false).await.unwrap();
+    hold.release_all();
+    // Of a host one source is polled at a time: then the other poll is over.
+    daemon.poll("/robots.txt").await;
+    // Of those two only, and both retired.
+    let states = world.look().rows("SELECT state FROM sources WHERE url LIKE '%.xml'");
+    assert_eq!(states, [[Some("2".to_owned())], [Some("2".to_owned())]]);
     daemon.stop().await;
 }
 

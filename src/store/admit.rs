@@ -128,7 +128,7 @@ impl State {
 
     /// Sees to it that the robots.txt of a host is polled on which a site has
     /// URLs. Asked once: only what happens to sites undoes it.
-    fn poll_robots_of(&mut self, site: SiteId, host: HostId) -> Result<(), StoreError> {
+    pub(super) fn poll_robots_of(&mut self, site: SiteId, host: HostId) -> Result<(), StoreError> {
         if self.robots_known.contains(&(site, host)) {
             return Ok(());
         }

@@ -197,8 +197,7 @@ impl State {
     ) -> Result<(), StoreError> {
         let lastmod = listing.lastmod;
         row = self.take_from_left(row, chunk.origin)?;
-        let primary = self.add_holder(chunk.origin, &row)?;
-        row.source = Some(primary);
+        row = self.add_holder(chunk.origin, row)?;
         self.take_kind(&mut row, listing.kind)?;
         let mut row = self.take_hints(chunk, row, listing.hints)?;
         if !row.listed {

@@ -158,7 +158,7 @@ impl State {
     }
 
     /// The URL is another site's, and that source of it comes first.
-    fn give_to(
+    pub(super) fn give_to(
         &mut self,
         row: UrlRow,
         source: SourceId,
@@ -191,6 +191,9 @@ impl State {
 
     /// What else follows for a URL from whose it is.
     fn settle_in(&mut self, row: UrlRow) -> Result<UrlRow, StoreError> {
+        if let Some(site) = row.site {
+            self.poll_robots_of(site, row.host)?;
+        }
         if row.state == held::FORBIDDEN {
             // That site may be judged for another token.
             self.recheck_host(row.host)?;

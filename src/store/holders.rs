@@ -1,48 +1,41 @@
-//! Which sources list a URL. The first is in its row, further ones beside it.
+//! Which sources list a URL. The first is in its row, further ones beside it; the
+//! site of the first has the URL.
 //!
 //! Only full sources *hold* a URL: a window shows what is recent, and what
 //! leaves it is not gone. So a full source takes the first place from a
 //! window, and a URL that no full source lists any more is unlisted.
 
-use super::sql::{OptionalExtension, params};
+use super::sql::{OptionalExtension, Row, params};
 
 use super::effect::Origin;
 use super::rows::UrlRow;
 use super::state::State;
 use super::worth::thousandths;
 use super::{StoreError, engine};
-use crate::model::{SourceId, UrlId};
+use crate::model::{SiteId, SourceId, UrlId};
 
 impl State {
-    /// The source lists the URL too; returns which source now comes first.
-    pub(super) fn add_holder(
-        &mut self,
-        origin: Origin,
-        row: &UrlRow,
-    ) -> Result<SourceId, StoreError> {
+    /// The source lists the URL too; returns the row as it is then.
+    pub(super) fn add_holder(&mut self, origin: Origin, row: UrlRow) -> Result<UrlRow, StoreError> {
         let Some(primary) = row.source else {
-            self.set_primary(row.id, origin.source, Some(origin))?;
-            if row.site.is_none() {
-                self.count_urls(origin.site, 1, thousandths(row.hints.priority))?;
-            }
-            return Ok(origin.source);
+            // A client of the frontier made it known.
+            return self.make_primary(row, origin.source, origin.site);
         };
         if primary == origin.source {
-            return Ok(primary);
+            return Ok(row);
         }
         if !row.listed {
             // Whoever listed it before lists it no longer.
-            self.set_primary(row.id, origin.source, None)?;
-            return Ok(origin.source);
+            return self.make_primary(row, origin.source, origin.site);
         }
         if !origin.window && !self.is_full(primary)? {
-            self.set_primary(row.id, origin.source, None)?;
+            let row = self.make_primary(row, origin.source, origin.site)?;
             self.forget_side(row.id, origin.source)?;
             self.remember_side(row.id, primary)?;
-            return Ok(origin.source);
+            return Ok(row);
         }
         self.remember_side(row.id, origin.source)?;
-        Ok(primary)
+        Ok(row)
     }
 
     /// The source lists the URL no longer; says whether another full one does.
@@ -68,8 +61,8 @@ impl State {
                 return Ok(true);
             }
         }
-        let Some(heir) = self.full_side(row.id)? else { return self.keep_pushed(row.id) };
-        self.set_primary(row.id, heir, None)?;
+        let Some((heir, site)) = self.full_side(row.id)? else { return self.keep_pushed(row.id) };
+        self.make_primary(row.clone(), heir, site)?;
         self.forget_side(row.id, heir)?;
         if primary != source {
             self.remember_side(row.id, primary)?;
@@ -97,39 +90,46 @@ impl State {
         Ok(is_full)
     }
 
-    fn full_side(&self, url: UrlId) -> Result<Option<SourceId>, StoreError> {
+    fn full_side(&self, url: UrlId) -> Result<Option<(SourceId, SiteId)>, StoreError> {
         self.conn
             .prepare_cached(
-                "SELECT x.source_id FROM url_sources x JOIN sources s ON s.id = x.source_id
+                "SELECT x.source_id, s.site_id FROM url_sources x JOIN sources s ON s.id = x.source_id
                      /*pg: AND s.part = (x.source_id & 255) */
                  JOIN sites n ON n.id = s.site_id AND n.state <> 2
                  WHERE x.url_id = ?1 /*pg: AND x.part = (?1 & 255) */ AND s.window = 0 AND (s.state <> 2 OR EXISTS
                      (SELECT 1 FROM snapshots p WHERE p.source_id = s.id /*pg: AND p.part = s.part */))
                  ORDER BY s.state = 2, x.source_id LIMIT 1",
             )
-            .and_then(|mut query| query.query_row([url.0], |row| row.get(0)).optional())
-            .map(|id: Option<i64>| id.map(SourceId))
+            .and_then(|mut query| {
+                let read = |row: &Row<'_>| Ok((SourceId(row.get(0)?), SiteId(row.get(1)?)));
+                query.query_row([url.0], read).optional()
+            })
             .map_err(engine)
     }
 
-    fn set_primary(
+    /// The source of that site comes first from now on: whose source comes first
+    /// has the URL.
+    fn make_primary(
         &mut self,
-        url: UrlId,
+        row: UrlRow,
         source: SourceId,
-        adopt: Option<Origin>,
-    ) -> Result<(), StoreError> {
-        self.pending.spoken_of(url);
-        self.at_hand.forget(url);
-        // A pushed URL that a source comes to list becomes that site's.
-        let site = adopt.map(|origin| origin.site.0);
+        site: SiteId,
+    ) -> Result<UrlRow, StoreError> {
+        if row.site != Some(site) {
+            if let Some(from) = row.site {
+                self.count_urls(from, -1, -thousandths(row.hints.priority))?;
+            }
+            return self.give_to(row, source, site);
+        }
+        self.pending.spoken_of(row.id);
+        self.at_hand.forget(row.id);
         self.conn
             .prepare_cached(
-                "UPDATE urls SET source_id = ?2, site_id = coalesce(site_id, ?3) WHERE id = ?1
-                 /*pg: AND part = (?1 & 255) */",
+                "UPDATE urls SET source_id = ?2 WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
             )
-            .and_then(|mut update| update.execute(params![url.0, source.0, site]))
-            .map(|_| ())
-            .map_err(engine)
+            .and_then(|mut update| update.execute([row.id.0, source.0]))
+            .map_err(engine)?;
+        Ok(UrlRow { source: Some(source), ..row })
     }
 
     pub(super) fn remember_side(&mut self, url: UrlId, source: SourceId) -> Result<(), StoreError> {

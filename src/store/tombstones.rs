@@ -66,6 +66,8 @@ impl State {
             }
             let is_held = self.remove_holder(origin.source, &row)?;
             if is_held {
+                // It may be another site's now.
+                let row = self.url_row(row.id)?.unwrap_or(row);
                 if !is_over && is_worth_a_look(&row, deletion.when) {
                     self.pull_forward_removed(&row)?;
                 }

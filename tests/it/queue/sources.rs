@@ -93,6 +93,31 @@ async fn what_another_site_lists_is_its_own_once_the_first_has_left_the_config()
 }
 
 #[tokio::test]
+async fn a_url_is_the_site_s_whose_source_comes_first() {
+    for is_shared in [true, false] {
+        let [a, b] = sites(["a", "b"]);
+        let queue = Queue::open(&(a + &b)).await;
+        let shared = "http://a.test/1";
+        let url = queue.list_urls("a", [shared.to_owned()]).await[0];
+        if is_shared {
+            queue.list_urls("b", [shared.to_owned()]).await;
+        }
+        queue.apply(Effect::Drop { url }).await;
+        queue.list_urls("b", [shared.to_owned()]).await;
+        let look = queue.look();
+        let sites = look.rows("SELECT urls FROM sites ORDER BY name");
+        assert_eq!(sites, [[Some("0".to_owned())], [Some("1".to_owned())]], "{is_shared}");
+        queue.reload(&b).await.unwrap();
+        queue.maintain().await;
+        let leased = queue.lease(10).await;
+        assert_eq!(leased[0].site.as_deref(), Some("b"), "{is_shared}");
+        queue.store.forget_site("a".to_owned()).await.unwrap();
+        queue.maintain().await;
+        assert!(queue.view(shared).await.listed, "{is_shared}");
+    }
+}
+
+#[tokio::test]
 async fn a_site_that_returns_shares_again_what_it_lists() {
     let [a, b] = sites(["a", "b"]);
     let both = a + &b;

@@ -10,7 +10,7 @@ use super::sql::params;
 use super::state::State;
 use super::{StoreError, engine};
 use crate::config::{Site, SourceList};
-use crate::model::{Role, SiteId, SourceId};
+use crate::model::{DocumentKind, Role, SiteId, SourceId};
 
 /// Why a source is retired that is not in the list of the config.
 const UNLISTED: &str = "the config does not list it";
@@ -43,6 +43,26 @@ impl State {
         for source in self.with_descendants(root, None)? {
             self.retire(source.0, why)?;
         }
+        self.ask_other_indexes(root)
+    }
+
+    /// What was given up with an index may stand in another one of its site, which
+    /// need not have changed for that: those are read in full, now.
+    fn ask_other_indexes(&mut self, given_up: SourceId) -> Result<(), StoreError> {
+        let asked = self
+            .conn
+            .prepare_cached(
+                "UPDATE sources SET last_full_at = NULL, next_poll_at = ?2, rule = 'index',
+                     why = 'another index of its site was given up: what that one listed may be here'
+                 WHERE kind = ?3 AND state = 0 AND next_poll_at IS NOT NULL
+                     AND site_id = (SELECT g.site_id FROM sources g WHERE g.id = ?1
+                         /*pg: AND g.part = (?1 & 255) */ AND EXISTS (SELECT 1 FROM sources c WHERE c.parent_id = g.id))",
+            )
+            .and_then(|mut update| {
+                update.execute(params![given_up.0, self.now_ms(), DocumentKind::Index.as_str()])
+            })
+            .map_err(engine)?;
+        self.sources_moved |= asked > 0;
         Ok(())
     }
 
@@ -85,6 +105,7 @@ impl State {
             for source in self.with_descendants(SourceId(root), None)? {
                 if !kept.contains(&source) {
                     self.retire(source.0, UNLISTED)?;
+                    self.ask_other_indexes(source)?;
                 }
             }
         }

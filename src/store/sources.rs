@@ -102,9 +102,13 @@ impl State {
                 let now = self.now_ms();
                 let is_long_dead = retired_at.is_some_and(|at| now - at >= PROBE_DEAD_MS);
                 let is_wanted = self.adopt(id, source)? || is_long_dead;
-                if is_wanted && (source.named_by == "config" || !self.is_deleted(id)?) {
+                let went_for = self.retired_why(id)?;
+                let is_deleted = went_for.as_deref() == Some(DELETED);
+                if is_wanted && (source.named_by == "config" || !is_deleted) {
                     self.revive(id)?;
-                    self.revive_below(id, INDEX_DELETED)?;
+                    // What lies below it went for the same reason.
+                    let why = went_for.filter(|_| !is_deleted);
+                    self.revive_below(id, why.as_deref().unwrap_or(INDEX_DELETED))?;
                 }
                 continue;
             }
@@ -125,15 +129,14 @@ impl State {
         Ok((added, refused))
     }
 
-    /// Has an operator deleted it? What a site's own documents name does not
-    /// bring it back.
-    fn is_deleted(&self, id: SourceId) -> Result<bool, StoreError> {
+    /// Why it is polled no more. What an operator deleted the site's own documents
+    /// do not bring back.
+    fn retired_why(&self, id: SourceId) -> Result<Option<String>, StoreError> {
         self.conn
             .prepare_cached(
-                "SELECT retired_why IS NOT DISTINCT FROM ?2 FROM sources WHERE id = ?1
-                 /*pg: AND part = (?1 & 255) */",
+                "SELECT retired_why FROM sources WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
             )
-            .and_then(|mut query| query.query_row(params![id.0, DELETED], |row| row.get(0)))
+            .and_then(|mut query| query.query_row([id.0], |row| row.get(0)))
             .map_err(engine)
     }
 

@@ -313,6 +313,55 @@ async fn an_index_that_is_deleted_takes_its_children_with_it_unless_another_list
 }
 
 #[tokio::test]
+async fn what_two_indexes_list_goes_on_with_the_one_that_is_left_unchanged() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    for path in ["/a.xml", "/b.xml"] {
+        origin.set(path, Reply::xml(index(&base, &[("/shared.xml", "")])).etag("\"1\""));
+    }
+    origin.set("/shared.xml", Reply::xml(sitemap(&base, &[("/1", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/a.xml", "/b.xml"], &[], "")).await;
+    daemon.polled("/shared.xml", 1).await;
+    daemon.settled().await;
+    let of = async |path: &str| daemon.source(path).await;
+    let parent = of("/shared.xml").await.parent.expect("it has one");
+    let [first, other] =
+        if of("/a.xml").await.id == parent { ["/a.xml", "/b.xml"] } else { ["/b.xml", "/a.xml"] };
+    daemon.store.delete_source(of(first).await.id, false).await.unwrap();
+    daemon.settled().await;
+    let shared = of("/shared.xml").await;
+    assert_eq!((&*shared.state, shared.parent), ("active", Some(of(other).await.id)));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn an_index_that_goes_over_to_another_one_brings_its_children() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/a.xml", Reply::xml(index(&base, &[("/nested.xml", "")])));
+    origin.set("/b.xml", Reply::xml(index(&base, &[("/other.xml", "")])));
+    origin.set("/nested.xml", Reply::xml(index(&base, &[("/leaf.xml", "")])));
+    for path in ["/leaf.xml", "/other.xml"] {
+        origin.set(path, Reply::xml(sitemap(&base, &[(path, "")])));
+    }
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/a.xml", "/b.xml"], &[], "")).await;
+    daemon.polled("/leaf.xml", 1).await;
+    daemon.settled().await;
+    daemon.reload(&listed(&origin, &["/b.xml"], &[], "")).await;
+    daemon.settled().await;
+    assert_eq!(daemon.source("/leaf.xml").await.state, "retired");
+    origin.set("/b.xml", Reply::xml(index(&base, &[("/other.xml", ""), ("/nested.xml", "")])));
+    daemon.poll("/b.xml").await;
+    daemon.settled().await;
+    for path in ["/nested.xml", "/leaf.xml"] {
+        assert_eq!(daemon.source(path).await.state, "active", "{path}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn an_index_that_is_deleted_while_it_is_read_brings_nothing_back() {
     let origin = Origin::start().await;
     let base = origin.base();

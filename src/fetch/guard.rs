@@ -55,6 +55,10 @@ const CLOSED_V6: [(Ipv6Addr, u8); 4] = [
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
+/// Longest name of a host in characters (RFC 1035, 2.3.4, as text without the last
+/// dot).
+const MAX_NAME: usize = 253;
+
 /// Why a URL or an address may not be asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Blocked {
@@ -67,6 +71,9 @@ pub enum Blocked {
     /// A URL without a host.
     #[error("the URL has no host")]
     NoHost,
+    /// A host whose name is longer than DNS has any.
+    #[error("the name of the host has more than {MAX_NAME} characters")]
+    LongHost,
     /// A port of another protocol.
     #[error("port {0} belongs to another protocol")]
     Port(u16),
@@ -114,6 +121,9 @@ impl Guard {
             Some(Host::Ipv4(ip)) => self.check_addr(SocketAddr::new(ip.into(), port)),
             Some(Host::Ipv6(ip)) => self.check_addr(SocketAddr::new(ip.into(), port)),
             Some(Host::Domain("")) | None => Err(Blocked::NoHost),
+            Some(Host::Domain(name)) if name.trim_end_matches('.').len() > MAX_NAME => {
+                Err(Blocked::LongHost)
+            }
             Some(Host::Domain(_)) => Ok(()),
         }
     }
@@ -261,6 +271,14 @@ mod tests {
             "ff02::1",
         ] {
             assert!(!is_public(text.parse().unwrap()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_dns_cannot_have_is_refused() {
+        let long = |len: usize| format!("http://{}.test/", "a.".repeat((len - 5) / 2) + "b");
+        for (len, expected) in [(252, Ok(())), (256, Err(Blocked::LongHost))] {
+            assert_eq!(Guard::default().check_url(&url(&long(len))), expected, "{len}");
         }
     }
 

@@ -10,6 +10,7 @@ use url::Url;
 
 use super::{Poller, STORE_PAUSE};
 use crate::fetch::{Gate, Refusal};
+use crate::store::StoreError;
 use crate::url::authority;
 
 /// A poll waits this long for its host at most; beyond that it comes back.
@@ -101,7 +102,11 @@ impl Gate for ClockGate<'_> {
             Ok(Err(until)) => Err(Refusal::Later { until }),
             Err(error) => {
                 tracing::error!(%error, authority, "no slot could be taken");
-                let until = crate::recrawl::later(self.poller.clock.steady(), STORE_PAUSE);
+                // What passes has passed soon; what does not is asked no more often
+                // than a busy host.
+                let passes = matches!(error, StoreError::Busy | StoreError::Away(_));
+                let pause = if passes { STORE_PAUSE } else { PATIENCE };
+                let until = crate::recrawl::later(self.poller.clock.steady(), pause);
                 Err(Refusal::Later { until })
             }
         }

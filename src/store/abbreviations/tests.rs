@@ -111,7 +111,9 @@ fn least(text: &[u8]) -> usize {
 fn paths_of_a_chunk_are_each_what_they_are_alone() {
     let mut all = Shortened::default();
     let paths: Vec<&str> = PATHS.into_iter().chain(["/", "/grüße"]).chain(PATHS).collect();
-    paths.iter().for_each(|path| all.push(path));
+    for path in &paths {
+        all.push(path);
+    }
     for (number, path) in paths.iter().enumerate() {
         assert_eq!(format!("{:?}", all.kept(number, path)), format!("{:?}", near(path)));
     }

@@ -8,7 +8,7 @@
 //! Access String Compression", VLDB 2020), with a table that is fixed and with
 //! one character of context. The words were chosen by what they save in paths of
 //! published sitemaps, feeds and manuals, and in such as the common publishing
-//! systems make of titles in several languages.
+//! systems make of titles in several languages, with common names of sections.
 //!
 //! Keeps: a path comes back as it was. `words.txt` never changes, since files
 //! are written with it; each file has it as a table too, by which `url_view`

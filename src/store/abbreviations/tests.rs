@@ -6,7 +6,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::*;
 
-/// Paths of many kinds, none of which the words were chosen from.
+/// Paths of many kinds: of shapes that the words were chosen for, but themselves
+/// not among what they were chosen from.
 const PATHS: [&str; 12] = [
     "/2024/05/12/how-we-rebuilt-our-search-engine/",
     "/p/nike-air-max-90-black-dh8010-002",

@@ -70,6 +70,9 @@ pub(crate) async fn run(setup: Setup, load: Load) -> anyhow::Result<Leased> {
     ensure!(tokens.len() == 1, "nothing is due after the start");
     first.settle(tokens).await?;
     let resident_mb = resident_mb()?;
+    // What comes due in the hours before is read first: reading beside leases has
+    // a row of its own.
+    daemon.settle("what is due before leases").await?;
 
     let done = Arc::new(AtomicU64::new(0));
     let usage = Usage::now();

@@ -10,7 +10,6 @@ use url::Url;
 
 use super::{Poller, STORE_PAUSE};
 use crate::fetch::{Gate, Refusal};
-use crate::store::StoreError;
 use crate::url::authority;
 
 /// A poll waits this long for its host at most; beyond that it comes back.
@@ -104,8 +103,7 @@ impl Gate for ClockGate<'_> {
                 tracing::error!(%error, authority, "no slot could be taken");
                 // What passes has passed soon; what does not is asked no more often
                 // than a busy host.
-                let passes = matches!(error, StoreError::Busy | StoreError::Away(_));
-                let pause = if passes { STORE_PAUSE } else { PATIENCE };
+                let pause = if error.passes() { STORE_PAUSE } else { PATIENCE };
                 let until = crate::recrawl::later(self.poller.clock.steady(), pause);
                 Err(Refusal::Later { until })
             }

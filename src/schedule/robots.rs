@@ -13,7 +13,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use url::Url;
 
-use super::Poller;
+use super::{Poller, STORE_PAUSE};
 use super::gate::ClockGate;
 use super::interval::PollEvent;
 use super::outcome::Ended;
@@ -138,9 +138,13 @@ impl Poller {
     ) -> Result<(), Refusal> {
         let copy = match self.fresh_robots(authority, delay).await {
             Ok(Some(copy)) if !copy.unreachable => copy,
-            Ok(None) | Err(_) => {
-                // Put off rather than failed: whatever it says is not known yet.
+            // Put off rather than failed: whatever it says is not known yet.
+            Ok(None) => {
                 return Err(Refusal::Later { until: later(self.clock.steady(), UNKNOWN) });
+            }
+            Err(error) => {
+                let pause = if error.passes() { STORE_PAUSE } else { UNKNOWN };
+                return Err(Refusal::Later { until: later(self.clock.steady(), pause) });
             }
             Ok(Some(_)) => {
                 return Err(Refusal::Robots {

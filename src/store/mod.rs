@@ -176,6 +176,11 @@ impl StoreError {
     fn is_fatal(&self) -> bool {
         matches!(self, Self::Unusable(_) | Self::Failed(_))
     }
+
+    /// Will the same go well in a moment, as far as one can tell?
+    pub(crate) fn passes(&self) -> bool {
+        matches!(self, Self::Busy | Self::Away(_))
+    }
 }
 
 /// Who may work on the store beside the one that opens it.

@@ -288,10 +288,10 @@ impl Metrics {
         }
     }
 
-    /// A lease was settled; an outcome left to the content hash is `by-hash`.
-    pub fn settled(&self, outcome: Option<Outcome>) {
+    /// So many leases were settled; an outcome left to the content hash is `by-hash`.
+    pub fn settled(&self, outcome: Option<Outcome>, leases: u64) {
         let word = outcome.map_or("by-hash", Outcome::as_str);
-        self.settlements.get_or_create(&[("outcome", word)]).inc();
+        self.settlements.get_or_create(&[("outcome", word)]).inc_by(leases);
     }
 
     /// A call was answered with these results.

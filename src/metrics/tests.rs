@@ -69,8 +69,8 @@ fn a_poll_counts_its_result_its_bytes_and_its_changes() {
 fn settlements_are_counted_by_outcome_and_tokens_by_result() {
     let metrics = Metrics::new();
     metrics.leased([Reason::New, Reason::New].into_iter());
-    metrics.settled(Some(Outcome::Changed));
-    metrics.settled(None);
+    metrics.settled(Some(Outcome::Changed), 1);
+    metrics.settled(None, 1);
     let results = [TokenResult::Ok, TokenResult::Stale, TokenResult::Ok];
     metrics.tokens(TokenCall::Settle, results.into_iter());
     metrics.expired(3, 1);

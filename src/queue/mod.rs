@@ -7,6 +7,7 @@
 pub mod token;
 pub mod window;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -65,13 +66,13 @@ pub struct Leased {
     /// The URL to fetch, normalised: its identity.
     pub url: String,
     /// The site it belongs to; pushed URLs have none.
-    pub site: Option<String>,
+    pub site: Option<Arc<str>>,
     /// URL of the source that holds it; pushed URLs have none.
-    pub source: Option<String>,
+    pub source: Option<Arc<str>>,
     /// Scheme, host and port: the key of politeness.
-    pub host: String,
+    pub host: Arc<str>,
     /// The crawl it was leased from.
-    pub crawl: String,
+    pub crawl: Arc<str>,
     /// Why it is due.
     pub reason: Reason,
     /// As listed, 0.5 where none is given.
@@ -97,11 +98,11 @@ pub struct Leased {
     /// Time until then.
     pub expires_in: Duration,
     /// `Content-Signal` of the host's robots.txt, verbatim.
-    pub content_signal: Option<String>,
+    pub content_signal: Option<Arc<str>>,
     /// `Content-Usage` of the host's robots.txt, verbatim.
-    pub content_usage: Option<String>,
+    pub content_usage: Option<Arc<str>>,
     /// `License` of the host's robots.txt, verbatim.
-    pub license: Option<String>,
+    pub license: Option<Arc<str>>,
 }
 
 /// What a fetcher reports of one lease.

@@ -13,10 +13,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use url::Url;
 
-use super::{Poller, STORE_PAUSE};
 use super::gate::ClockGate;
 use super::interval::PollEvent;
 use super::outcome::Ended;
+use super::{Poller, STORE_PAUSE};
 use crate::bounded::Bounded;
 use crate::config::{Site, SourceList};
 use crate::fetch::body::Decoded;

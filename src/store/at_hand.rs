@@ -7,6 +7,8 @@
 //! of the first kind are given rows. In debug builds each row that is given
 //! out is compared with the table's. Memory is bounded.
 
+use std::sync::Arc;
+
 use super::StoreError;
 use super::ending::Lease;
 use super::rows::UrlRow;
@@ -23,15 +25,15 @@ const LEASED: usize = 32_768;
 const NAMES: usize = 4_096;
 
 /// A URL that is leased, and its lease.
-pub(super) type Out = Box<(UrlRow, Lease)>;
+pub(super) type Out = (Box<UrlRow>, Lease);
 
 /// Rows and names, by number.
 #[derive(Default)]
 pub(super) struct AtHand {
     waiting: ById<UrlId, Box<UrlRow>>,
     leased: ById<UrlId, Out>,
-    sites: ById<SiteId, Option<String>>,
-    sources: ById<SourceId, Option<String>>,
+    sites: ById<SiteId, Option<Arc<str>>>,
+    sources: ById<SourceId, Option<Arc<str>>>,
     stays: bool,
 }
 
@@ -79,9 +81,9 @@ impl AtHand {
     }
 
     /// Keeps a URL that has just been leased.
-    pub(super) fn keep_leased(&mut self, row: UrlRow, lease: Lease) {
+    pub(super) fn keep_leased(&mut self, row: Box<UrlRow>, lease: Lease) {
         if self.leased.len() < LEASED {
-            self.leased.insert(row.id, Box::new((row, lease)));
+            self.leased.insert(row.id, (row, lease));
         }
     }
 
@@ -95,7 +97,7 @@ impl AtHand {
         &mut self,
         site: SiteId,
         read: impl FnOnce() -> Result<Option<String>, StoreError>,
-    ) -> Result<Option<String>, StoreError> {
+    ) -> Result<Option<Arc<str>>, StoreError> {
         named(&mut self.sites, site, read)
     }
 
@@ -104,7 +106,7 @@ impl AtHand {
         &mut self,
         source: SourceId,
         read: impl FnOnce() -> Result<Option<String>, StoreError>,
-    ) -> Result<Option<String>, StoreError> {
+    ) -> Result<Option<Arc<str>>, StoreError> {
         named(&mut self.sources, source, read)
     }
 
@@ -117,17 +119,17 @@ impl AtHand {
 }
 
 fn named<K: std::hash::Hash + Eq>(
-    names: &mut ById<K, Option<String>>,
+    names: &mut ById<K, Option<Arc<str>>>,
     id: K,
     read: impl FnOnce() -> Result<Option<String>, StoreError>,
-) -> Result<Option<String>, StoreError> {
+) -> Result<Option<Arc<str>>, StoreError> {
     if let Some(name) = names.get(&id) {
         return Ok(name.clone());
     }
     if names.len() >= NAMES {
         names.clear();
     }
-    let name = read()?;
+    let name = read()?.map(Arc::from);
     names.insert(id, name.clone());
     Ok(name)
 }

@@ -70,7 +70,7 @@ impl State {
     /// refreshed. Says whether the URL is given up.
     pub(super) fn end_lease(
         &mut self,
-        row: UrlRow,
+        row: Box<UrlRow>,
         lease: &Lease,
         end: End,
         fate: Fate,

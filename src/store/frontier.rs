@@ -16,6 +16,7 @@ mod remove;
 mod tests;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -125,7 +126,7 @@ pub struct Served {
     /// Name of its queue.
     pub key: String,
     /// Name of its crawl.
-    pub crawl: String,
+    pub crawl: Arc<str>,
     /// Why it is due.
     pub reason: Reason,
     /// What a client last said of it.

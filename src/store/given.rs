@@ -1,6 +1,7 @@
 //! Making a lease, and saying what was leased: to who asked, and again to who
 //! lost the answer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::sql::{OptionalExtension, params};
@@ -17,7 +18,7 @@ use crate::queue::{Candidate, LeaseBatch, LeaseRequest, Leased, Token};
 /// One call of lease while it is worked on.
 pub(super) struct Call {
     pub(super) crawl: CrawlId,
-    pub(super) crawl_name: String,
+    pub(super) crawl_name: Arc<str>,
     /// Only URLs of these sites; empty means all.
     pub(super) sites: Vec<SiteId>,
     /// Where those sites have URLs that this call has not looked at in vain.
@@ -59,7 +60,7 @@ impl Call {
     pub(super) fn new(crawl: CrawlId, request: &LeaseRequest, now: i64) -> Self {
         Self {
             crawl,
-            crawl_name: request.crawl.clone(),
+            crawl_name: Arc::from(request.crawl.as_str()),
             sites: Vec::new(),
             hosts: Vec::new(),
             spare: false,
@@ -75,6 +76,9 @@ impl Call {
         }
     }
 }
+
+/// Names of a URL's site and of its source.
+type Names = (Option<Arc<str>>, Option<Arc<str>>);
 
 /// A lease that was given before, as the table has it.
 struct Repeat {
@@ -92,11 +96,11 @@ impl State {
     pub(super) fn give(
         &mut self,
         call: &mut Call,
-        row: UrlRow,
+        mut row: Box<UrlRow>,
         candidate: &Candidate,
         not_before: i64,
     ) -> Result<Leased, StoreError> {
-        self.dequeue_leased(row.place())?;
+        self.dequeue_leased(row.place());
         let value = candidate.value();
         let secret = call.secrets.next()?;
         let token = Token { url: row.id, secret };
@@ -127,7 +131,8 @@ impl State {
             dirty: 0,
             secret,
         };
-        self.at_hand.keep_leased(UrlRow { leased: true, ..row }, lease);
+        row.leased = true;
+        self.at_hand.keep_leased(row, lease);
         Ok(Leased { value, ..leased })
     }
 
@@ -146,7 +151,7 @@ impl State {
             Some(agent) => self.host_rules(row.host, agent)?,
             None => None,
         };
-        let authority = self.host(row.host)?.authority.to_string();
+        let authority = Arc::clone(&self.host(row.host)?.authority);
         let (site, source) = self.names(row)?;
         let left = u64::try_from(expires_at - call.now).unwrap_or(0);
         Ok(Leased {
@@ -157,7 +162,7 @@ impl State {
             site,
             source,
             host: authority,
-            crawl: call.crawl_name.clone(),
+            crawl: Arc::clone(&call.crawl_name),
             reason: row.reason,
             priority: row.hints.priority.unwrap_or(Priority::DEFAULT),
             value: f64::from(row.band) / 100.0,
@@ -177,7 +182,7 @@ impl State {
     }
 
     /// Names of a URL's site and of the source that comes first for it.
-    fn names(&mut self, row: &UrlRow) -> Result<(Option<String>, Option<String>), StoreError> {
+    fn names(&mut self, row: &UrlRow) -> Result<Names, StoreError> {
         let conn = &self.conn;
         let text = |sql: &str, id: i64| -> Result<Option<String>, StoreError> {
             conn.prepare_cached(sql)

@@ -5,6 +5,8 @@
 //! taking in the same history twice is harmless. Nothing is fetched for being
 //! in a history: only URLs that are known are trained.
 
+use std::sync::Arc;
+
 use super::sql::{Connection, params};
 use jiff::Timestamp;
 use url::Url;
@@ -124,7 +126,7 @@ impl State {
             let band = self.rank(row, Reason::Changed, now_s)?;
             return self.place_url(row, held::QUEUED, Reason::Changed, band, now_s, 0);
         }
-        let bounds = self.policy.of(row.site).bounds.clone();
+        let bounds = Arc::clone(&self.policy.of(row.site).bounds);
         let known = row.known(0, now_s);
         let Fate::Queue { mut due, .. } = recrawl::after_settle(outcome, at, &known, &bounds)
         else {

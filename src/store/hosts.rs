@@ -86,9 +86,9 @@ pub(super) struct HostRules {
     agent: String,
     unreachable: bool,
     rules: Rules,
-    pub(super) content_signal: Option<String>,
-    pub(super) content_usage: Option<String>,
-    pub(super) license: Option<String>,
+    pub(super) content_signal: Option<Arc<str>>,
+    pub(super) content_usage: Option<Arc<str>>,
+    pub(super) license: Option<Arc<str>>,
 }
 
 impl HostRules {
@@ -100,7 +100,7 @@ impl HostRules {
     /// Memory that they take, about.
     fn bytes(&self) -> usize {
         let said = [&self.content_signal, &self.content_usage, &self.license];
-        self.rules.bytes() + said.into_iter().flatten().map(String::len).sum::<usize>()
+        self.rules.bytes() + said.into_iter().flatten().map(|text| text.len()).sum::<usize>()
     }
 }
 
@@ -335,9 +335,9 @@ impl State {
             agent: agent.to_owned(),
             unreachable,
             rules: robots.rules_for(agent),
-            content_signal: usage.content_signal,
-            content_usage: usage.content_usage,
-            license: usage.license,
+            content_signal: usage.content_signal.map(Arc::from),
+            content_usage: usage.content_usage.map(Arc::from),
+            license: usage.license.map(Arc::from),
         });
         self.hosts.rules.insert(id, Arc::clone(&rules), rules.bytes());
         Ok(Some(rules))

@@ -32,6 +32,8 @@ pub(super) const PASSED_PER_CALL: usize = 16_384;
 /// A host whose robots.txt is not known yet is looked at again after this;
 /// its arrival wakes the host sooner.
 const ROBOTS_WAIT_MS: i64 = 60_000;
+/// URLs for which there is room from the beginning.
+const LIKELY: usize = 128;
 /// Of a lease's time, the part that the waits between a host's URLs may take.
 const WAIT_SHARE: u32 = 2;
 
@@ -149,7 +151,11 @@ impl State {
         let room = call.per_host.min(call.max - batch.urls.len()).min(fits(call.ttl, delay));
         let heads = self.take_heads(call, host, (room, HELD_PER_CALL), (start, delay))?;
         let (taken, unjudged) = (heads.leased.len(), heads.unjudged);
-        batch.urls.extend(heads.leased);
+        if batch.urls.is_empty() {
+            batch.urls = heads.leased;
+        } else {
+            batch.urls.extend(heads.leased);
+        }
         if taken == 0 && !unjudged && call.spare {
             return Ok(());
         }
@@ -177,8 +183,9 @@ impl State {
         (room, most_held): (usize, usize),
         (start, step): (i64, i64),
     ) -> Result<TakenHeads, StoreError> {
-        let mut taken = TakenHeads { leased: Vec::new(), unjudged: false };
-        let mut claims = Vec::new();
+        let likely = room.min(LIKELY);
+        let mut taken = TakenHeads { leased: Vec::with_capacity(likely), unjudged: false };
+        let mut claims = Vec::with_capacity(likely);
         let mut heads = VecDeque::new();
         while taken.leased.len() < room && call.held < most_held {
             if heads.is_empty() {
@@ -197,7 +204,7 @@ impl State {
                 Gate::Open => {
                     let before = i64::try_from(taken.leased.len()).unwrap_or(0);
                     let not_before = start + step * before;
-                    taken.leased.push(self.give(call, *row, &candidate, not_before)?);
+                    taken.leased.push(self.give(call, row, &candidate, not_before)?);
                     claims.push(candidate.claim);
                 }
                 Gate::Held(state) => {

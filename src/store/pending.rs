@@ -12,7 +12,7 @@ use super::record::Record;
 use super::sql::{
     self,
     Kind::{Bytes as B, Number as N, Text as T},
-    Many, Set,
+    Many, Set, ToSql, Values,
 };
 use super::state::State;
 use super::turns::Place;
@@ -137,13 +137,24 @@ static END: LazyLock<Many> = LazyLock::new(|| {
     Many::of_pattern(head, row, 7, tail).in_columns(&[N, N, N, N, N, N, B])
 });
 
-static LEAVE: LazyLock<Set> = LazyLock::new(|| {
-    let sql = "DELETE FROM queue WHERE (part, crawl_id, host_id, band, due_s, url_id) IN
+static LEAVE: LazyLock<Many> = LazyLock::new(|| {
+    let near = "DELETE FROM queue
+        WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3 AND due_s = ?4 AND url_id = ?5";
+    let far = "DELETE FROM queue WHERE (part, crawl_id, host_id, band, due_s, url_id) IN
                    (SELECT url & 255, crawl, host, band, due, url
                     FROM unnest(?1::BIGINT[], ?2::BIGINT[], ?3::BIGINT[], ?4::BIGINT[], ?5::BIGINT[])
                         AS gone (crawl, host, band, due, url))";
-    Set::new(sql, 5)
+    Many::one_by_one(near, 5, Set::new(far, 5))
 });
+
+/// Rows of one host, band and due time, for the embedded engine.
+static LEAVE_ALIKE: LazyLock<Many> = LazyLock::new(|| {
+    let head = "DELETE FROM queue
+        WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3 AND due_s = ?4 AND url_id IN (";
+    Many::of_pattern_sharing(head, "?5", (4, 1), ")")
+});
+/// So many rows that are alike are worth a statement of their own.
+const ALIKE: usize = 5;
 
 impl State {
     /// Writes what the job that runs has gathered.
@@ -155,7 +166,7 @@ impl State {
         self.pending.gathered = pending.gathered.take();
         let mut kept = Vec::new();
         self.write_gathered(&mut pending.places, &mut kept).map_err(engine)?;
-        self.write_left(&pending.left).map_err(engine)?;
+        self.write_left(&mut pending.left).map_err(engine)?;
         self.write_ends(&mut pending.ended).map_err(engine)?;
         self.write_kept(&mut kept).map_err(engine)?;
         self.write_places(&mut pending.places).map_err(engine)?;
@@ -175,11 +186,30 @@ impl State {
         if self.pending.touches(host) { self.write_pending() } else { Ok(()) }
     }
 
-    fn write_left(&self, left: &[Place]) -> sql::Result<()> {
-        let Some(session) = self.conn.server() else { return Ok(()) };
-        LEAVE.send(session, left, |place, row| {
-            row.extend([place.crawl.0, place.host.0, place.band.into(), place.due_s, place.url.0]);
-        })
+    fn write_left(&self, left: &mut [Place]) -> sql::Result<()> {
+        let bind = |place: &Place, row: &mut Values<'_, '_>| {
+            row.bind(place.crawl.0)?;
+            row.bind(place.host.0)?;
+            row.bind(place.band)?;
+            row.bind(place.due_s)?;
+            row.bind(place.url.0)
+        };
+        if self.conn.embedded().is_none() {
+            return LEAVE.execute(&self.conn, left, bind);
+        }
+        left.sort_unstable_by_key(Place::in_order);
+        let mut others = Vec::new();
+        for alike in left.chunk_by(|a, b| a.is_alike(b)) {
+            let (Some(first), true) = (alike.first(), alike.len() >= ALIKE) else {
+                others.extend_from_slice(alike);
+                continue;
+            };
+            let shared: [&dyn ToSql; 4] =
+                [&first.crawl.0, &first.host.0, &first.band, &first.due_s];
+            LEAVE_ALIKE
+                .execute_sharing(&self.conn, &shared, alike, |place, row| row.bind(place.url.0))?;
+        }
+        LEAVE.execute(&self.conn, &others, bind)
     }
 
     fn write_leases(&self, leases: &mut [NewLease]) -> sql::Result<()> {
@@ -203,9 +233,7 @@ impl State {
     }
 
     fn write_places(&self, places: &mut [(Place, Option<SiteId>)]) -> sql::Result<()> {
-        places.sort_unstable_by_key(|(place, _)| {
-            (place.crawl, place.host, u8::MAX - place.band, place.due_s, place.url)
-        });
+        places.sort_unstable_by_key(|(place, _)| place.in_order());
         PLACE.execute(&self.conn, places, |(place, site), row| {
             row.bind(place.crawl.0)?;
             row.bind(place.host.0)?;

@@ -1,6 +1,7 @@
 //! The part of the config that effects depend on, by site.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::state::State;
@@ -14,13 +15,13 @@ use crate::url::authority;
 #[derive(Debug, Clone)]
 pub(super) struct SitePolicy {
     /// Intervals and attempts.
-    pub(super) bounds: Bounds,
+    pub(super) bounds: Arc<Bounds>,
     /// Its share of the turns.
     pub(super) weight: f64,
     /// Least time between two requests to one of its hosts.
     pub(super) host_delay: Duration,
     /// Product token that listed pages are judged for; `None`: not judged.
-    pub(super) robots_agent: Option<String>,
+    pub(super) robots_agent: Option<Arc<str>>,
     /// Most rows of urls.
     pub(super) max_urls: u64,
     /// Most rows of sources.
@@ -107,13 +108,13 @@ impl Policy {
     /// Takes what the store needs from a config.
     pub(super) fn new(config: &Config) -> Self {
         let common = SitePolicy {
-            bounds: Bounds {
+            bounds: Arc::new(Bounds {
                 min: config.recrawl.min,
                 max: config.recrawl.max,
                 changefreq: config.recrawl.changefreq,
                 timezone: config.daemon.timezone.clone(),
                 max_attempts: config.queue.max_attempts,
-            },
+            }),
             weight: 1.0,
             host_delay: config.politeness.host_delay,
             robots_agent: None,
@@ -121,15 +122,15 @@ impl Policy {
             max_sources: u64::MAX,
         };
         let of_site = |site: &Site| SitePolicy {
-            bounds: Bounds {
+            bounds: Arc::new(Bounds {
                 min: site.recrawl_min,
                 max: site.recrawl_max,
                 timezone: site.timezone.clone(),
-                ..common.bounds.clone()
-            },
+                ..(*common.bounds).clone()
+            }),
             weight: site.weight,
             host_delay: site.host_delay,
-            robots_agent: site.obey_robots.then(|| site.robots_agent.clone()),
+            robots_agent: site.obey_robots.then(|| site.robots_agent.as_str().into()),
             max_urls: site.max_urls,
             max_sources: site.max_sources,
         };

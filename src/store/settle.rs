@@ -4,6 +4,7 @@
 //! again within the hour it answers `ok`, after it expired or a newer lease was
 //! made `stale`, otherwise `unknown`. Where the URL goes is for `ending`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::sql::{OptionalExtension, params};
@@ -45,28 +46,36 @@ impl State {
         let tokens: Vec<Token> = settlements.iter().map(|settlement| settlement.token).collect();
         let mut leased = self.read_leases(&tokens)?;
         let mut times: ById<CrawlId, Vec<Duration>> = ById::default();
+        let mut settled: Vec<(Option<Outcome>, u64)> = Vec::new();
         let results = settlements.into_iter().map(|settlement| {
             let token = settlement.token;
             let current = self.current_of(&mut leased, token)?;
             let Some(current) = current else { return self.past_token(token, End::Settled) };
-            let (row, lease) = *current;
+            let (row, lease) = current;
             let held = self.steady_ms().abs_diff(lease.leased_at);
             times.entry(row.crawl).or_default().push(Duration::from_millis(held));
+            match settled.iter_mut().find(|(outcome, _)| *outcome == settlement.outcome) {
+                Some((_, leases)) => *leases += 1,
+                None => settled.push((settlement.outcome, 1)),
+            }
             self.settle_one(settlement, row, &lease)
         });
-        let results = results.collect();
+        let results = results.collect::<Result<_, _>>()?;
+        for (outcome, leases) in settled {
+            self.metrics.settled(outcome, leases);
+        }
         for (crawl, times) in times {
             if let Some(crawl) = self.crawls.get(&crawl) {
                 self.metrics.came(Way::LeasedToSettled, &crawl.name, times.into_iter());
             }
         }
-        results
+        Ok(results)
     }
 
     fn settle_one(
         &mut self,
         settlement: Settlement,
-        mut row: UrlRow,
+        mut row: Box<UrlRow>,
         lease: &Lease,
     ) -> Result<TokenResult, StoreError> {
         let now = self.steady_ms();
@@ -76,7 +85,7 @@ impl State {
             .fetched_at
             .map_or(now, |at| at.as_millisecond().max(lease.leased_at).min(now));
         let outcome = settlement.outcome.unwrap_or_else(|| derive_outcome(&settlement, &row));
-        let bounds = self.policy.of(row.site).bounds.clone();
+        let bounds = Arc::clone(&self.policy.of(row.site).bounds);
         let throttled = settlement.status == Some(429);
         let attempt = if throttled { lease.attempt.saturating_sub(1) } else { lease.attempt };
         let target = self.redirect_target(outcome, &settlement, &row)?;
@@ -143,7 +152,6 @@ impl State {
             });
         }
         self.end_lease(row, lease, End::Settled, fate, Some(band))?;
-        self.metrics.settled(settlement.outcome);
         Ok(TokenResult::Ok)
     }
 
@@ -173,7 +181,7 @@ impl State {
         let mut leased = self.read_leases(tokens)?;
         let results = tokens.iter().map(|token| self.extend_one(&mut leased, *token, ttl));
         let results = results.collect::<Result<_, _>>()?;
-        for (row, lease) in leased.into_values().map(|out| *out) {
+        for (row, lease) in leased.into_values() {
             self.at_hand.keep_leased(row, lease);
         }
         Ok(results)
@@ -227,7 +235,7 @@ impl State {
         let Some(current) = self.current_of(leased, token)? else {
             return self.past_token(token, End::Released);
         };
-        let (row, lease) = *current;
+        let (row, lease) = current;
         let back = recrawl::later(timestamp(self.steady_ms()), after);
         let was_due = timestamp(lease.due_s.saturating_mul(1000));
         let due = if after.is_zero() { was_due } else { back };
@@ -244,8 +252,8 @@ impl State {
         let tokens = self.expired(Of::All)?;
         let now = self.steady_ms();
         let (mut dead, now_s) = (0, now.div_euclid(1000));
-        for (row, lease) in self.read_leases(&tokens)?.into_values().map(|out| *out) {
-            let bounds = self.policy.of(row.site).bounds.clone();
+        for (row, lease) in self.read_leases(&tokens)?.into_values() {
+            let bounds = Arc::clone(&self.policy.of(row.site).bounds);
             let mut fate =
                 recrawl::after_expiry(timestamp(now), &row.known(lease.attempt, now_s), &bounds);
             if let Fate::Queue { reason, .. } = &mut fate {
@@ -267,7 +275,7 @@ impl State {
             tokens.iter().copied().filter(|token| !leased.contains_key(&token.url)).collect();
         if !missing.is_empty() {
             read_leased(&self.conn, &missing, |row, lease| {
-                leased.insert(row.id, Box::new((row, lease)));
+                leased.insert(row.id, (Box::new(row), lease));
             })?;
         }
         Ok(leased)
@@ -279,7 +287,9 @@ impl State {
         let tokens: Vec<Token> = written.map(|url| Token { url: *url, secret: [0; 16] }).collect();
         let mut same = 0;
         read_leased(&self.conn, &tokens, |row, lease| {
-            same += usize::from(leased.get(&row.id).is_some_and(|out| **out == (row, lease)));
+            same += usize::from(
+                leased.get(&row.id).is_some_and(|out| (&*out.0, &out.1) == (&row, &lease)),
+            );
         })?;
         Ok(same == tokens.len())
     }

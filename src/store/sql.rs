@@ -24,7 +24,7 @@ use rusqlite::types::{FromSql, Value, ValueRef};
 pub(super) use rusqlite::{params, types::ToSql};
 
 pub(super) use columns::Kind;
-pub(super) use many::Many;
+pub(super) use many::{Many, Values};
 pub(super) use params::Params;
 pub(super) use server::{Copier, Server, Session, describe};
 pub(super) use set::Set;

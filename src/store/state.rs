@@ -116,6 +116,8 @@ pub(super) struct State {
     pub(super) hubs_moved: bool,
     /// Has anything been added to the log of changes?
     pub(super) changes_moved: bool,
+    /// When the job that runs began, by steady time.
+    pub(super) job_at: Option<i64>,
     /// Rows written by this connection before the job that runs now.
     pub(super) written_before_job: u64,
     /// Jobs of this transaction whose writes stay.
@@ -170,6 +172,7 @@ impl State {
             sources_moved: false,
             hubs_moved: false,
             changes_moved: false,
+            job_at: None,
             written_before_job: 0,
             kept_jobs: 0,
             written_before: 0,
@@ -256,9 +259,9 @@ impl State {
     }
 
     /// Unix milliseconds by the clock that no step of the wall clock moves:
-    /// for leases and host delays.
+    /// for leases and host delays. One time for all of a job.
     pub(super) fn steady_ms(&self) -> i64 {
-        self.clock.steady().as_millisecond()
+        self.job_at.unwrap_or_else(|| self.clock.steady().as_millisecond())
     }
 
     /// Tells those who wait when the next URL of each crawl may be leased.

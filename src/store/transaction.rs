@@ -203,6 +203,7 @@ impl State {
             let _ = self.conn.rollback();
         }
         self.learning = Learning::default();
+        self.job_at = None;
         self.pending.clear();
         self.sums.clear();
         self.policies.give_up(&mut self.policy);
@@ -235,6 +236,8 @@ impl State {
         self.written_before_job = self.conn.total_changes();
         self.learning.begin_job();
         self.at_hand.begin_job();
+        self.job_at = None;
+        self.job_at = Some(self.steady_ms());
         // The engine itself takes a transaction back when the disk fails it.
         match (self.kept_jobs > 0, self.conn.is_autocommit()) {
             (true, false) => {
@@ -262,6 +265,7 @@ impl State {
     /// who ride along.
     pub(super) fn keep(&mut self, lane: Lane) -> Result<Result<(), StoreError>, StoreError> {
         self.at_hand.end_job();
+        self.job_at = None;
         let mut written = self.write_pending().and_then(|()| self.flush_deltas());
         if written.is_ok() && (lane == Lane::Bulk || self.trouble.careful > 0) {
             // A write that failed is the failure of this job, and of no later one.
@@ -286,6 +290,7 @@ impl State {
     /// over from them.
     pub(super) fn take_back(&mut self) -> Result<(), StoreError> {
         self.learning.take_back();
+        self.job_at = None;
         self.at_hand.clear();
         self.pending.clear();
         self.sums.take_back();

@@ -41,6 +41,17 @@ pub(super) struct Place {
 }
 
 impl Place {
+    /// Sorts as the queue does.
+    pub(super) fn in_order(&self) -> (CrawlId, HostId, u8, i64, UrlId) {
+        (self.crawl, self.host, u8::MAX - self.band, self.due_s, self.url)
+    }
+
+    /// Does it differ by its URL only?
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        let Self { crawl, host, band, due_s, .. } = *self;
+        (crawl, host, band, due_s) == (other.crawl, other.host, other.band, other.due_s)
+    }
+
     pub(super) fn candidate(self) -> Candidate {
         let claim = if self.valued { Claim::Worth } else { Claim::Fixed };
         Candidate { claim, ..Candidate::as_listed(self.url, self.host, self.band, self.due_s) }
@@ -155,15 +166,11 @@ impl State {
         Ok(hosts.into_iter().map(HostId).collect())
     }
 
-    /// Takes a URL out of the queue that is there, as its row says. On a server
-    /// its row goes with the others of the job.
-    pub(super) fn dequeue_leased(&mut self, place: Place) -> Result<(), StoreError> {
-        if self.conn.embedded().is_some() {
-            return self.dequeue(place).map(|_| ());
-        }
+    /// Takes a URL out of the queue that is there, as its row says; it goes with
+    /// the others of the job.
+    pub(super) fn dequeue_leased(&mut self, place: Place) {
         self.pending.leave(place);
         self.dequeued(place);
-        Ok(())
     }
 
     /// A row has left the queue: counts and window hear of it.

@@ -4,6 +4,8 @@
 //! are ASCII from then on. Each piece between two `*` is searched once, forward,
 //! by the two-way algorithm of the standard library: linear, no backtracking.
 
+use std::borrow::Cow;
+
 /// Memory that a piece of a pattern takes beside its text, about: the least that an
 /// allocator gives, twice.
 const PIECE: usize = 64;
@@ -49,7 +51,8 @@ impl Rule {
             None => (pattern, false),
         };
         let slash = if pattern.starts_with(['/', '*', '$']) { "" } else { "/" };
-        let mut pieces: Vec<String> = body.split('*').map(normal).collect();
+        let mut pieces: Vec<String> =
+            body.split('*').map(|piece| normal(piece).into_owned()).collect();
         if let Some(first) = pieces.first_mut() {
             first.insert_str(0, slash);
         }
@@ -110,7 +113,10 @@ impl Rules {
         if path == "/robots.txt" {
             return true;
         }
-        let path = if path.starts_with('/') { normal(path) } else { format!("/{}", normal(path)) };
+        let mut path = normal(path);
+        if !path.starts_with('/') {
+            path.to_mut().insert(0, '/');
+        }
         let strongest = self.rules.iter().find(|rule| rule.matches(&path));
         strongest.is_none_or(|rule| rule.verdict == Verdict::Allow)
     }
@@ -131,7 +137,12 @@ impl Rules {
 /// One spelling for what RFC 3986 holds to be the same: escapes of unreserved
 /// characters undone, other escapes in upper case, octets beyond ASCII escaped,
 /// and `*` and `$`, which have a meaning in a rule only.
-fn normal(path: &str) -> String {
+fn normal(path: &str) -> Cow<'_, str> {
+    // As most are: only escapes, and those two, can be spelled otherwise.
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'%' | b'*' | b'$');
+    if path.bytes().all(is_plain) {
+        return Cow::Borrowed(path);
+    }
     let mut out = String::with_capacity(path.len());
     let bytes = path.as_bytes();
     let mut at = 0;
@@ -156,7 +167,7 @@ fn normal(path: &str) -> String {
         }
         at += 1;
     }
-    out
+    Cow::Owned(out)
 }
 
 fn escape(octet: u8, out: &mut String) {

@@ -5,6 +5,7 @@
 //! only passes on (a canonical link, a redirect target, an error text) is never
 //! a reason to refuse a batch: it is cut or dropped instead.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -161,12 +162,12 @@ pub(crate) struct LeasedUrl {
     /// To be fetched, normalised.
     url: String,
     /// The site it belongs to.
-    site: Option<String>,
+    site: Option<Arc<str>>,
     /// URL of the source that holds it.
-    source: Option<String>,
+    source: Option<Arc<str>>,
     /// Scheme, host and port: the key of politeness.
-    host: String,
-    crawl: String,
+    host: Arc<str>,
+    crawl: Arc<str>,
     /// Why it is due.
     reason: Reason,
     /// As listed, 0.5 where none is given.
@@ -196,9 +197,9 @@ pub(crate) struct LeasedUrl {
 
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 struct RobotsSays {
-    content_signal: Option<String>,
-    content_usage: Option<String>,
-    license: Option<String>,
+    content_signal: Option<Arc<str>>,
+    content_usage: Option<Arc<str>>,
+    license: Option<Arc<str>>,
 }
 
 impl From<LeaseBatch> for LeaseAnswer {

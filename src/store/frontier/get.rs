@@ -248,7 +248,7 @@ impl State {
     pub(in super::super) fn return_expired(&mut self) -> Result<(usize, usize), StoreError> {
         let tokens = self.expired(Of::Frontier)?;
         let mut dead = 0;
-        for (row, lease) in self.read_leases(&tokens)?.into_values().map(|out| *out) {
+        for (row, lease) in self.read_leases(&tokens)?.into_values() {
             let given_up = lease.attempt >= self.policy.of(row.site).bounds.max_attempts;
             let due = timestamp(lease.due_s.saturating_mul(1000));
             let fate = if given_up {

@@ -25,7 +25,8 @@ const GROUPS: [usize; 3] = [25, 5, 1];
 /// A statement for any number of rows.
 pub(in crate::store) struct Many {
     pattern: Pattern,
-    near: [String; GROUPS.len()],
+    /// By how many rows they take, the most first.
+    near: Vec<(usize, String)>,
     /// What a server is told instead.
     far: Option<Far>,
 }
@@ -86,8 +87,21 @@ impl Many {
         let [head, row, tail] = [head, row, tail].map(str::to_owned);
         let pattern = Pattern { head, row, tail, shared, width };
         // Looked up by its text each time: what it means to a server only is left out.
-        let near = GROUPS.map(|size| near_text(&pattern.text(size)));
-        Self { pattern, near, far: None }
+        let near = GROUPS.map(|size| (size, near_text(&pattern.text(size))));
+        Self { pattern, near: near.into(), far: None }
+    }
+
+    /// A statement of one row of numbers, which the embedded engine runs for each;
+    /// a server is given all rows at once, by `set`.
+    pub(in crate::store) fn one_by_one(sql: &str, width: usize, set: Set) -> Self {
+        let pattern = Pattern {
+            head: String::new(),
+            row: sql.to_owned(),
+            tail: String::new(),
+            shared: 0,
+            width,
+        };
+        Self { near: vec![(1, near_text(sql))], far: Some(Far::Set(set)), pattern }
     }
 
     /// The same of a statement that inserts: a server is given the values of all
@@ -163,7 +177,7 @@ impl Many {
         bind: impl Fn(&T, &mut Values<'_, '_>) -> Result<()>,
         mut run: impl FnMut(&mut CachedStatement<'_>) -> Result<()>,
     ) -> Result<()> {
-        for (size, text) in GROUPS.iter().zip(&self.near) {
+        for (size, text) in &self.near {
             if rows.len() < *size {
                 continue;
             }

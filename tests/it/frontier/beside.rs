@@ -100,7 +100,7 @@ async fn fetchers_of_ours_get_what_was_pushed_under_any_key() {
         .await;
     let mut leased = daemon.lease().await;
     leased.sort_by(|a, b| a.host.cmp(&b.host));
-    let told: Vec<_> = leased.iter().map(|l| (l.host.as_str(), l.url.as_str())).collect();
+    let told: Vec<_> = leased.iter().map(|l| (&*l.host, l.url.as_str())).collect();
     assert_eq!(
         told,
         [("http://a.test", "http://a.test/x?y=1"), ("key:mine", "http://a.test/x?y=1")]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sitemapd::model::Outcome;
@@ -207,7 +208,7 @@ async fn an_order_to_one_holds_for_all() {
     three.daemons[0].store.pause_crawl(crawl(), false).await.unwrap();
     let leased = lease(&three.daemons[0], 1_000, None).await;
     assert_eq!(leased.len(), URLS - URLS / HOSTS);
-    let mut hosts: BTreeMap<String, usize> = BTreeMap::new();
+    let mut hosts: BTreeMap<Arc<str>, usize> = BTreeMap::new();
     for url in &leased {
         *hosts.entry(url.host.clone()).or_default() += 1;
     }

@@ -61,7 +61,7 @@ async fn an_unknown_host_holds_up_no_other() {
     queue.list_urls("a", hosts).await;
     save(&queue, rules("")).await;
     let urls = queue.lease_as(LeaseRequest { per_host: 1, ..ask(10) }).await.urls;
-    assert_eq!((urls.len(), urls[0].host.as_str()), (1, HOST));
+    assert_eq!((urls.len(), &*urls[0].host), (1, HOST));
 }
 
 #[tokio::test]

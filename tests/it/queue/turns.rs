@@ -1,6 +1,7 @@
 //! Hosts take turns; filters, caps and pauses take nobody else's.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sitemapd::model::Outcome;
@@ -11,7 +12,7 @@ use crate::support::queue_daemon::{Queue, ask, entry, paths, site};
 fn by_host(urls: &[Leased]) -> HashMap<&str, usize> {
     let mut hosts = HashMap::new();
     for leased in urls {
-        *hosts.entry(leased.host.as_str()).or_default() += 1;
+        *hosts.entry(&*leased.host).or_default() += 1;
     }
     hosts
 }
@@ -38,7 +39,7 @@ async fn every_one_of_many_small_hosts_is_served_within_one_rotation() {
     queue.list_urls("a", (0..5_000).map(|n| format!("http://large.test/{n}"))).await;
     let small = (0..100).flat_map(|host| (0..10).map(move |n| format!("http://h{host}.test/{n}")));
     queue.list_urls("a", small).await;
-    let mut hosts = HashMap::<String, usize>::new();
+    let mut hosts = HashMap::<Arc<str>, usize>::new();
     for _ in 0..11 {
         for leased in queue.lease_as(LeaseRequest { per_host: 1, ..ask(10) }).await.urls {
             *hosts.entry(leased.host).or_default() += 1;
@@ -54,7 +55,7 @@ async fn a_site_of_three_times_the_weight_gets_three_times_the_turns() {
     let queue = Queue::open(&text).await;
     queue.list_urls("a", (0..500).map(|n| format!("http://a.test/{n}"))).await;
     queue.list_urls("b", (0..500).map(|n| format!("http://b.test/{n}"))).await;
-    let mut hosts = HashMap::<String, usize>::new();
+    let mut hosts = HashMap::<Arc<str>, usize>::new();
     for _ in 0..200 {
         let urls = queue.lease_as(LeaseRequest { per_host: 1, ..ask(1) }).await.urls;
         *hosts.entry(urls[0].host.clone()).or_default() += 1;
@@ -211,7 +212,7 @@ async fn crawls_keep_their_own_queues_of_the_same_url() {
     queue.list_urls("b", ["http://a.test/1".to_owned()]).await;
     let other = LeaseRequest { crawl: "other".to_owned(), ..ask(10) };
     let urls = queue.lease_as(other).await.urls;
-    assert_eq!((urls.len(), urls[0].crawl.as_str()), (1, "other"));
+    assert_eq!((urls.len(), &*urls[0].crawl), (1, "other"));
     assert_eq!(queue.lease(10).await.len(), 1);
 }
 

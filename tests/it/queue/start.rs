@@ -45,6 +45,9 @@ fn statements() -> Vec<(&'static str, String)> {
             {
                 statement = format!("{statement} {column} IN (?, ?, ?)");
             }
+            if statement.ends_with(" IN (") {
+                statement.push_str("?, ?)");
+            }
             let is_whole = !statement.contains('{') && !statement.ends_with("VALUES");
             if ["SELECT", "UPDATE", "DELETE", "INSERT"].contains(&verb) && is_whole {
                 found.push((file, statement));

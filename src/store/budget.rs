@@ -142,7 +142,7 @@ impl Ledger {
                 more(self.leased, base.leased),
                 more(self.leased_overdue, base.leased_overdue),
                 self.asked as i64,
-                i64::from(self.ticked_at != base.ticked_at),
+                i64::from(self.has_moved(base)),
             ])
         })
         .map(|_| ())
@@ -166,9 +166,14 @@ impl Ledger {
         }
     }
 
-    /// A refreshing fetch was settled.
-    pub(super) fn settled(&mut self) {
-        self.settled = self.settled.saturating_add(1);
+    /// So many refreshing fetches were settled.
+    pub(super) fn settled(&mut self, fetches: u32) {
+        self.settled = self.settled.saturating_add(fetches);
+    }
+
+    /// Has the price moved since it was `base`?
+    pub(super) fn has_moved(&self, base: &Self) -> bool {
+        self.ticked_at != base.ticked_at
     }
 
     /// A URL was leased for what it is worth.
@@ -233,7 +238,8 @@ impl State {
         Ok(())
     }
 
-    /// Changes what moves the price, to be written with this transaction.
+    /// Changes what moves the price, to be written with this transaction or one of
+    /// the next.
     pub(super) fn account(
         &mut self,
         crawl: CrawlId,

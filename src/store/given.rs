@@ -100,7 +100,7 @@ impl State {
         candidate: &Candidate,
         not_before: i64,
     ) -> Result<Leased, StoreError> {
-        self.dequeue_leased(row.place());
+        self.dequeue_leased(row.place(), call.sites.is_empty());
         let value = candidate.value();
         let secret = call.secrets.next()?;
         let token = Token { url: row.id, secret };

@@ -32,7 +32,11 @@ use crate::recrawl::trust::{self, Trust};
 const REMEMBERED: usize = 20_000;
 
 /// Looks that a record may be ahead of the table at most.
-const WAITING: u32 = 64;
+const WAITING: u32 = 1_024;
+
+/// What moves prices is counted in memory for so many milliseconds at most, while
+/// there is anything else to do.
+const COUNTED_MS: i64 = 1_000;
 
 /// Looks that what is believed of a host may lag behind at most, once so many
 /// have been seen that one more says next to nothing.
@@ -119,6 +123,8 @@ pub(super) struct Learning {
     /// To be written when the transaction commits.
     changed: IdSet<Scope>,
     changed_ledgers: IdSet<CrawlId>,
+    /// When ledgers were last written, by steady time.
+    ledgers_at: i64,
     /// As it was before the job that runs.
     undo: ById<Scope, Lessons>,
     undo_ledgers: ById<CrawlId, Ledger>,
@@ -175,7 +181,7 @@ impl State {
             self.write_all_lessons()?;
         }
         let claim = self.engine.claim.as_ref();
-        let Learning { records, ledgers, bases, changed, changed_ledgers, .. } = &mut self.learning;
+        let Learning { records, changed, .. } = &mut self.learning;
         let mut waiting = IdSet::default();
         for scope in changed.drain() {
             let Some(lessons) = records.get_mut(&scope) else { continue };
@@ -190,17 +196,39 @@ impl State {
             }
         }
         *changed = waiting;
+        self.write_ledgers(false)
+    }
+
+    /// Writes what has been counted of prices that have moved, and of the others
+    /// now and then, or where `all` are to be written.
+    fn write_ledgers(&mut self, all: bool) -> Result<(), StoreError> {
+        let now = self.steady_ms();
+        let Learning { ledgers, bases, changed_ledgers, ledgers_at, .. } = &mut self.learning;
+        if changed_ledgers.is_empty() {
+            return Ok(());
+        }
+        let is_time = all || !(0..COUNTED_MS).contains(&(now - *ledgers_at));
+        let mut waiting = IdSet::default();
         for crawl in changed_ledgers.drain() {
             let Some(ledger) = ledgers.get(&crawl) else { continue };
-            let base = bases.insert(crawl, *ledger).unwrap_or_else(|| ledger.unwritten());
-            ledger.write(&self.conn, crawl, &base)?;
+            let base = bases.get(&crawl).copied().unwrap_or_else(|| ledger.unwritten());
+            if is_time || ledger.has_moved(&base) {
+                ledger.write(&self.conn, crawl, &base)?;
+                bases.insert(crawl, *ledger);
+            } else {
+                waiting.insert(crawl);
+            }
+        }
+        *changed_ledgers = waiting;
+        if is_time {
+            *ledgers_at = now;
         }
         Ok(())
     }
 
     /// Does anything that was learned wait to be written?
     pub(super) fn has_lessons_waiting(&self) -> bool {
-        !self.learning.changed.is_empty()
+        !self.learning.changed.is_empty() || !self.learning.changed_ledgers.is_empty()
     }
 
     /// Writes all that waits to be written.
@@ -211,7 +239,7 @@ impl State {
             let Some(lessons) = records.get_mut(&scope) else { continue };
             lessons.write(&self.conn, scope)?;
         }
-        Ok(())
+        self.write_ledgers(true)
     }
 
     fn load_lessons(&mut self, scope: Scope) -> Result<(), StoreError> {

@@ -11,7 +11,6 @@ use super::sql::{OptionalExtension, params};
 use jiff::Timestamp;
 
 use super::at_hand::Out;
-use super::budget::Ledger;
 use super::ending::{End, Lease};
 use super::expiry::Of;
 use super::hosts::millis;
@@ -47,6 +46,7 @@ impl State {
         let mut leased = self.read_leases(&tokens)?;
         let mut times: ById<CrawlId, Vec<Duration>> = ById::default();
         let mut settled: Vec<(Option<Outcome>, u64)> = Vec::new();
+        let mut refreshed: ById<CrawlId, u32> = ById::default();
         let results = settlements.into_iter().map(|settlement| {
             let token = settlement.token;
             let current = self.current_of(&mut leased, token)?;
@@ -58,9 +58,15 @@ impl State {
                 Some((_, leases)) => *leases += 1,
                 None => settled.push((settlement.outcome, 1)),
             }
+            if matches!(lease.reason, Reason::Recrawl | Reason::Changed) {
+                *refreshed.entry(row.crawl).or_default() += 1;
+            }
             self.settle_one(settlement, row, &lease)
         });
         let results = results.collect::<Result<_, _>>()?;
+        for (crawl, fetches) in refreshed {
+            self.account(crawl, |ledger| ledger.settled(fetches))?;
+        }
         for (outcome, leases) in settled {
             self.metrics.settled(outcome, leases);
         }
@@ -95,9 +101,6 @@ impl State {
         {
             let since = lease.has_changed();
             row.record.looks = Some(self.look(&row, look, timestamp(fetched_at), since)?.pack());
-        }
-        if matches!(lease.reason, Reason::Recrawl | Reason::Changed) {
-            self.account(row.crawl, Ledger::settled)?;
         }
         let mut fate = match target {
             Some(_) => Fate::Park,

@@ -167,15 +167,23 @@ impl State {
     }
 
     /// Takes a URL out of the queue that is there, as its row says; it goes with
-    /// the others of the job.
-    pub(super) fn dequeue_leased(&mut self, place: Place) {
+    /// the others of the job. One that came `from_window` is not there any more.
+    pub(super) fn dequeue_leased(&mut self, place: Place, from_window: bool) {
         self.pending.leave(place);
-        self.dequeued(place);
+        if from_window {
+            self.count_out(place);
+        } else {
+            self.dequeued(place);
+        }
+    }
+
+    fn count_out(&mut self, place: Place) {
+        self.deltas.changes.entry((place.crawl, place.host)).or_default().rows -= 1;
     }
 
     /// A row has left the queue: counts and window hear of it.
     fn dequeued(&mut self, place: Place) {
-        self.deltas.changes.entry((place.crawl, place.host)).or_default().rows -= 1;
+        self.count_out(place);
         if let Some(window) = self.windows.get_mut(&place.crawl) {
             window.remove(place.host, place.url);
         }

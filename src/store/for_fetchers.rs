@@ -42,7 +42,9 @@ impl Store {
     /// asks the same one starves nobody's URLs.
     pub(super) async fn lease_for(&self, request: LeaseRequest) -> Result<LeaseBatch, StoreError> {
         let Some(peers) = self.inner.peers.as_ref().filter(|_| self.is_shared()) else {
-            return self.write_naming(Lane::Hot, move |state| state.lease(&request, false)).await;
+            return self
+                .write_naming(Lane::Gathers, move |state| state.lease(&request, false))
+                .await;
         };
         let mut others = peers.others();
         let turn = self.inner.turn.fetch_add(1, Ordering::Relaxed);
@@ -61,7 +63,8 @@ impl Store {
             let share = LeaseRequest { max: left, ..request.clone() };
             let more = match asked {
                 None => {
-                    self.write_naming(Lane::Hot, move |state| state.lease(&share, false)).await?
+                    self.write_naming(Lane::Gathers, move |state| state.lease(&share, false))
+                        .await?
                 }
                 Some(address) => match peers.ask(&address, &Order::Lease(share)).await {
                     Ok(reply) => reply.leased()?,
@@ -91,7 +94,7 @@ impl Store {
         &self,
         request: LeaseRequest,
     ) -> Result<LeaseBatch, StoreError> {
-        self.write_naming(Lane::Hot, move |state| state.lease(&request, true)).await
+        self.write_naming(Lane::Gathers, move |state| state.lease(&request, true)).await
     }
 
     /// What sources say of leased URLs, in order; `None` for those that do not
@@ -120,7 +123,7 @@ impl Store {
         &self,
         results: Vec<Settlement>,
     ) -> Result<Vec<TokenResult>, StoreError> {
-        self.write_naming(Lane::Hot, move |state| {
+        self.write_naming(Lane::Gathers, move |state| {
             results.iter().try_for_each(|result| state.must_own(result.token.url.0))?;
             state.settle(results)
         })
@@ -166,7 +169,7 @@ impl Store {
         tokens: Vec<Token>,
         after: Duration,
     ) -> Result<Vec<TokenResult>, StoreError> {
-        self.write_naming(Lane::Hot, move |state| {
+        self.write_naming(Lane::Gathers, move |state| {
             tokens.iter().try_for_each(|token| state.must_own(token.url.0))?;
             state.release(&tokens, after)
         })

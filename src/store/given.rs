@@ -213,6 +213,8 @@ impl State {
         request: &LeaseRequest,
     ) -> Result<Option<LeaseBatch>, StoreError> {
         let Some(request_id) = &request.request_id else { return Ok(None) };
+        // It may have been worked on a moment ago.
+        self.write_pending()?;
         let now = self.steady_ms();
         let mut query = self
             .conn

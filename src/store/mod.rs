@@ -177,6 +177,11 @@ impl StoreError {
         matches!(self, Self::Unusable(_) | Self::Failed(_))
     }
 
+    /// Was it what was asked for, and not the store?
+    fn is_of_request(&self) -> bool {
+        matches!(self, Self::NotFound(_) | Self::Gone(_) | Self::Refused(_))
+    }
+
     /// Will the same go well in a moment, as far as one can tell?
     pub(crate) fn passes(&self) -> bool {
         matches!(self, Self::Busy | Self::Away(_))

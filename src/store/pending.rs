@@ -1,9 +1,9 @@
-//! What leases and ends of leases write, gathered over one job and written by
-//! statements of many rows.
+//! What leases and ends of leases write, gathered over one job, or in a file over
+//! several such jobs of a transaction, and written by statements of many rows.
 //!
-//! Keeps: nothing that a job reads is missing what it has gathered. It is
-//! written at the end of the job, and before: when the job comes to a URL again,
-//! or reads the queue ([`State::write_pending`]).
+//! Keeps: nothing that a job reads is missing what has been gathered. It is
+//! written before the commit, before a job of another kind, and when a job comes to
+//! a URL again, or reads the queue ([`State::write_pending`]).
 
 use std::sync::LazyLock;
 
@@ -46,7 +46,7 @@ pub(super) struct EndedLease {
     pub(super) record: Record,
 }
 
-/// What the job that runs has gathered.
+/// What has been gathered.
 #[derive(Default)]
 pub(super) struct Pending {
     leases: Vec<NewLease>,
@@ -64,6 +64,11 @@ impl Pending {
     /// Is anything of a URL gathered and not yet written?
     pub(super) fn holds(&self, url: UrlId) -> bool {
         self.urls.contains(&url)
+    }
+
+    /// Rows that leases and their ends have gathered.
+    pub(super) fn rows(&self) -> usize {
+        self.leases.len() + self.ended.len() + self.places.len() + self.left.len()
     }
 
     /// May anything of a host be gathered and not yet written?
@@ -157,7 +162,7 @@ static LEAVE_ALIKE: LazyLock<Many> = LazyLock::new(|| {
 const ALIKE: usize = 5;
 
 impl State {
-    /// Writes what the job that runs has gathered.
+    /// Writes what has been gathered.
     pub(super) fn write_pending(&mut self) -> Result<(), StoreError> {
         if self.pending.urls.is_empty() {
             return Ok(());
@@ -199,7 +204,7 @@ impl State {
         }
         left.sort_unstable_by_key(Place::in_order);
         let mut others = Vec::new();
-        for alike in left.chunk_by(|a, b| a.is_alike(b)) {
+        for alike in left.chunk_by(Place::is_alike) {
             let (Some(first), true) = (alike.first(), alike.len() >= ALIKE) else {
                 others.extend_from_slice(alike);
                 continue;

@@ -55,7 +55,7 @@ impl State {
             let held = self.steady_ms().abs_diff(lease.leased_at);
             times.entry(row.crawl).or_default().push(Duration::from_millis(held));
             match settled.iter_mut().find(|(outcome, _)| *outcome == settlement.outcome) {
-                Some((_, leases)) => *leases += 1,
+                Some((_, count)) => *count += 1,
                 None => settled.push((settlement.outcome, 1)),
             }
             if matches!(lease.reason, Reason::Recrawl | Reason::Changed) {

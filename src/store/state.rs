@@ -23,7 +23,7 @@ use super::operate::Block;
 use super::pending::Pending;
 use super::policy::{Policies, Policy};
 use super::site_walks::SiteWalks;
-use super::transaction::Trouble;
+use super::transaction::{Running, Trouble};
 use super::turns::TurnDeltas;
 use super::wake::Wake;
 use super::{StoreError, engine};
@@ -116,13 +116,10 @@ pub(super) struct State {
     pub(super) hubs_moved: bool,
     /// Has anything been added to the log of changes?
     pub(super) changes_moved: bool,
-    /// When the job that runs began, by steady time.
-    pub(super) job_at: Option<i64>,
-    /// Rows written by this connection before the job that runs now.
-    pub(super) written_before_job: u64,
+    pub(super) job: Running,
     /// Jobs of this transaction whose writes stay.
     pub(super) kept_jobs: usize,
-    /// The same, before the transaction.
+    /// Rows written by this connection before the transaction.
     pub(super) written_before: u64,
     pub(super) trouble: Trouble,
     pub(super) ears: Ears,
@@ -172,8 +169,7 @@ impl State {
             sources_moved: false,
             hubs_moved: false,
             changes_moved: false,
-            job_at: None,
-            written_before_job: 0,
+            job: Running::default(),
             kept_jobs: 0,
             written_before: 0,
             trouble: Trouble::default(),
@@ -261,7 +257,7 @@ impl State {
     /// Unix milliseconds by the clock that no step of the wall clock moves:
     /// for leases and host delays. One time for all of a job.
     pub(super) fn steady_ms(&self) -> i64 {
-        self.job_at.unwrap_or_else(|| self.clock.steady().as_millisecond())
+        self.job.began_at.unwrap_or_else(|| self.clock.steady().as_millisecond())
     }
 
     /// Tells those who wait when the next URL of each crawl may be leased.

@@ -20,6 +20,9 @@ use crate::queue::window::Window;
 /// The same trouble is said again after this.
 const SAY_AGAIN: Duration = Duration::from_secs(1);
 
+/// Rows that jobs gather at most before they are written.
+const MOST_GATHERED: usize = 2_000;
+
 /// After a transaction was given up, the jobs of so many wait for their writes,
 /// so that one that cannot be written fails alone when it comes again.
 const CAREFUL: u32 = 64;
@@ -35,6 +38,19 @@ pub(super) struct Trouble {
     said: Option<Instant>,
     /// Transactions to come in which each job waits for its writes.
     careful: u32,
+}
+
+/// The job that runs.
+#[derive(Debug, Default)]
+pub(super) struct Running {
+    /// When it began, by steady time in Unix milliseconds.
+    pub(super) began_at: Option<i64>,
+    /// Does it gather what it writes with others?
+    gathers: bool,
+    /// Rows that were gathered before it.
+    gathered_before: usize,
+    /// Rows that were written by this connection before it.
+    written_before: u64,
 }
 
 impl Trouble {
@@ -167,7 +183,8 @@ impl State {
 
     pub(super) fn commit(&mut self) -> Result<(), StoreError> {
         let committed = self
-            .write_lessons()
+            .write_gathered_jobs()
+            .and_then(|()| self.write_lessons())
             .and_then(|()| self.write_sums())
             .and_then(|()| self.conn.commit().map_err(engine));
         if let Err(error) = &committed {
@@ -203,7 +220,7 @@ impl State {
             let _ = self.conn.rollback();
         }
         self.learning = Learning::default();
-        self.job_at = None;
+        self.job.began_at = None;
         self.pending.clear();
         self.sums.clear();
         self.policies.give_up(&mut self.policy);
@@ -231,15 +248,22 @@ impl State {
 
     /// A job begins. The first of a transaction needs no savepoint: to take it
     /// back, the transaction begins anew, which spares copies of all the pages
-    /// that it writes to.
-    pub(super) fn savepoint(&mut self) -> Result<(), StoreError> {
-        self.written_before_job = self.conn.total_changes();
+    /// that it writes to. One that gathers needs none either.
+    pub(super) fn savepoint(&mut self, lane: Lane) -> Result<(), StoreError> {
+        let can_gather = self.conn.embedded().is_some() && self.trouble.careful == 0;
+        self.job.gathers = lane == Lane::Gathers && can_gather;
+        if !self.job.gathers {
+            self.write_gathered_jobs()?;
+        }
+        self.job.gathered_before = self.pending.rows();
+        self.job.written_before = self.conn.total_changes();
         self.learning.begin_job();
         self.at_hand.begin_job();
-        self.job_at = None;
-        self.job_at = Some(self.steady_ms());
+        self.job.began_at = None;
+        self.job.began_at = Some(self.steady_ms());
         // The engine itself takes a transaction back when the disk fails it.
         match (self.kept_jobs > 0, self.conn.is_autocommit()) {
+            (true, false) if self.job.gathers => Ok(()),
             (true, false) => {
                 self.conn.send(format!("SAVEPOINT {}", self.job_name())).map_err(engine)
             }
@@ -265,8 +289,15 @@ impl State {
     /// who ride along.
     pub(super) fn keep(&mut self, lane: Lane) -> Result<Result<(), StoreError>, StoreError> {
         self.at_hand.end_job();
-        self.job_at = None;
-        let mut written = self.write_pending().and_then(|()| self.flush_deltas());
+        self.job.began_at = None;
+        if self.job.gathers {
+            if self.pending.rows() > MOST_GATHERED {
+                self.write_gathered_jobs()?;
+            }
+            self.keep_job();
+            return Ok(Ok(()));
+        }
+        let mut written = self.write_gathered_jobs();
         if written.is_ok() && (lane == Lane::Bulk || self.trouble.careful > 0) {
             // A write that failed is the failure of this job, and of no later one.
             written = self.conn.flush().map_err(engine);
@@ -280,21 +311,41 @@ impl State {
         if self.kept_jobs > 0 {
             self.conn.send(format!("RELEASE {}", self.job_name())).map_err(engine)?;
         }
+        self.keep_job();
+        Ok(Ok(()))
+    }
+
+    fn keep_job(&mut self) {
         self.sums.keep();
         self.policies.keep();
         self.kept_jobs += 1;
-        Ok(Ok(()))
+    }
+
+    /// Writes what jobs have gathered.
+    fn write_gathered_jobs(&mut self) -> Result<(), StoreError> {
+        self.write_pending().and_then(|()| self.flush_deltas())
+    }
+
+    /// Has the job that runs written or gathered nothing at all?
+    fn is_untouched(&self) -> bool {
+        self.conn.total_changes() == self.job.written_before
+            && self.pending.rows() == self.job.gathered_before
     }
 
     /// Takes back the writes of the job that just ran, and what memory took
     /// over from them.
     pub(super) fn take_back(&mut self) -> Result<(), StoreError> {
         self.learning.take_back();
-        self.job_at = None;
+        self.job.began_at = None;
         self.at_hand.clear();
-        self.pending.clear();
         self.sums.take_back();
         self.policies.take_back(&mut self.policy);
+        if self.job.gathers {
+            // What the others have gathered stays.
+            self.windows.values_mut().for_each(Window::invalidate_all);
+            return if self.is_untouched() { Ok(()) } else { Err(StoreError::Busy) };
+        }
+        self.pending.clear();
         if self.kept_jobs > 0 {
             self.conn.rollback_to(&self.job_name()).map_err(engine)?;
         } else {
@@ -303,7 +354,7 @@ impl State {
             }
             self.begin_as_owner()?;
         }
-        if self.conn.total_changes() != self.written_before_job {
+        if self.conn.total_changes() != self.job.written_before {
             return self.remember();
         }
         // Nothing was written (a request that was refused, as a rule): memory

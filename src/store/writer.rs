@@ -7,6 +7,10 @@
 //! commit. A job that fails, or panics, takes back its own writes only. When
 //! even that fails the whole transaction is given up, and after a failed sync
 //! the thread ends without another write.
+//!
+//! Leases and their ends have no savepoints: what they write is gathered over all
+//! of a transaction. One that is refused has written nothing; where one fails after
+//! that, so does the transaction, and for a while each has a savepoint again.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,6 +42,9 @@ const MERGE_SLICE: usize = 50_000;
 pub(super) enum Lane {
     /// Short, and someone is waiting for it.
     Hot,
+    /// The same of leases and their ends, whose writes are gathered and written
+    /// with those of others like it.
+    Gathers,
     /// Long, or nobody is in a hurry.
     Bulk,
 }
@@ -97,7 +104,7 @@ impl Writer {
         F: FnOnce(&mut State) -> Result<T, StoreError> + Send + 'static,
     {
         let room = match lane {
-            Lane::Hot => &self.shared.hot_room,
+            Lane::Hot | Lane::Gathers => &self.shared.hot_room,
             Lane::Bulk => &self.shared.bulk_room,
         };
         let permit = Arc::clone(room).acquire_owned().await.map_err(|_| StoreError::Closed)?;
@@ -117,7 +124,7 @@ impl Writer {
                 return Err(self.why_closed());
             }
             match lane {
-                Lane::Hot => lanes.hot.push_back((boxed, lane, permit)),
+                Lane::Hot | Lane::Gathers => lanes.hot.push_back((boxed, lane, permit)),
                 Lane::Bulk => lanes.bulk.push_back((boxed, lane, permit)),
             }
         }
@@ -256,7 +263,7 @@ fn unless_fatal(error: StoreError) -> Result<(), StoreError> {
 /// Runs one job in its own savepoint. `lost` hears why the transaction is no
 /// more, if that is so: an engine that fails to write may end it by itself.
 fn run_job(state: &mut State, job: Job, lane: Lane, lost: &mut Option<StoreError>) -> Answer {
-    if let Err(error) = state.savepoint() {
+    if let Err(error) = state.savepoint(lane) {
         *lost = Some(error.clone());
         return job(Err(error)).1;
     }
@@ -273,7 +280,9 @@ fn run_job(state: &mut State, job: Job, lane: Lane, lost: &mut Option<StoreError
     };
     match (keep, ended) {
         (Err(error), _) if error.is_fatal() => *lost = Some(error),
-        (keep, Err(error)) => *lost = Some(keep.err().unwrap_or(error)),
+        // What was wrong with one request is not for the others to hear.
+        (Err(own), Err(error)) => *lost = Some(if own.is_of_request() { error } else { own }),
+        (Ok(()), Err(error)) => *lost = Some(error),
         (_, Ok(Err(error))) => return Box::new(|committed| answer(committed.and(Err(error)))),
         (_, Ok(Ok(()))) => {}
     }

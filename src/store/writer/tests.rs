@@ -10,6 +10,9 @@ use super::{BULK_WAITING, Lane, lock};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::metrics::Metrics;
+use crate::model::UrlId;
+use crate::store::state::State;
+use crate::store::turns::Place;
 use crate::store::{Store, StoreError};
 
 const DELAY: Duration = Duration::from_secs(1);
@@ -37,12 +40,11 @@ fn commits(open: &Open) -> u64 {
     line.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
+/// How a job ends.
+type Way = fn() -> Result<(), StoreError>;
+
 /// Makes a host and ends as `how` says.
-async fn make_host(
-    store: Store,
-    name: &'static str,
-    how: fn() -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
+async fn make_host(store: Store, name: &'static str, how: Way) -> Result<(), StoreError> {
     store
         .write(Lane::Hot, move |state| {
             state.host_named(name, DELAY)?;
@@ -65,17 +67,19 @@ async fn knows(store: &Store, name: &'static str) -> (bool, bool) {
 }
 
 /// Keeps the writer busy until the sender is used or dropped.
-async fn hold(store: &Store) -> (mpsc::Sender<()>, tokio::task::JoinHandle<()>) {
+async fn hold(
+    store: &Store,
+) -> (mpsc::Sender<()>, tokio::task::JoinHandle<Result<(), StoreError>>) {
     let (go, wait) = mpsc::channel::<()>();
     let (started, running) = tokio::sync::oneshot::channel();
     let store = store.clone();
     let holding = tokio::spawn(async move {
-        let job = move |_: &mut super::State| {
+        let job = move |_: &mut State| {
             let _ = started.send(());
             let _ = wait.recv();
             Ok(())
         };
-        store.write(Lane::Hot, job).await.unwrap();
+        store.write(Lane::Hot, job).await
     });
     running.await.unwrap();
     (go, holding)
@@ -109,7 +113,7 @@ async fn a_job_that_fails_or_panics_takes_back_its_own_writes_only() {
     let (go, holding) = hold(store).await;
     let mut jobs = Vec::new();
     for (index, (name, how)) in [
-        ("http://one.test", succeed as fn() -> Result<(), StoreError>),
+        ("http://one.test", succeed as Way),
         ("http://failed.test", fail),
         ("http://two.test", succeed),
         ("http://panicked.test", || panic!("a test of panics")),
@@ -122,7 +126,7 @@ async fn a_job_that_fails_or_panics_takes_back_its_own_writes_only() {
         until_waiting(store, (index + 1, 0)).await;
     }
     go.send(()).unwrap();
-    holding.await.unwrap();
+    holding.await.unwrap().unwrap();
     let mut ends = Vec::new();
     for job in jobs {
         ends.push(job.await.unwrap());
@@ -138,6 +142,81 @@ async fn a_job_that_fails_or_panics_takes_back_its_own_writes_only() {
     for name in ["http://failed.test", "http://panicked.test"] {
         assert_eq!(knows(store, name).await, (false, false), "{name}");
     }
+}
+
+/// Runs jobs that gather, each of which puts the URL of its number into the queue
+/// where that is told, and ends as it is told, all in one transaction; then says
+/// what is in the queue by then, as a job behind them sees it.
+async fn gather(
+    open: &Open,
+    jobs: Vec<(Option<i64>, Way)>,
+) -> (Vec<Result<(), StoreError>>, Result<Vec<i64>, StoreError>) {
+    let store = &open.store;
+    let made = store.write(Lane::Hot, |state| {
+        Ok((state.crawl_named("default")?, state.host_named("http://a.test", DELAY)?))
+    });
+    let (crawl, host) = made.await.unwrap();
+    let (go, holding) = hold(store).await;
+    let mut running = Vec::new();
+    for (index, (url, how)) in jobs.into_iter().enumerate() {
+        let store = store.clone();
+        running.push(tokio::spawn(async move {
+            let job = move |state: &mut State| {
+                if let Some(url) = url {
+                    let url = UrlId(url);
+                    let place = Place { crawl, host, band: 50, due_s: 0, url, valued: false };
+                    state.enqueue_ended(place, None)?;
+                }
+                how()
+            };
+            store.write(Lane::Gathers, job).await
+        }));
+        until_waiting(&open.store, (index + 1, 0)).await;
+    }
+    let seen = tokio::spawn(seen(store.clone()));
+    until_waiting(store, (running.len() + 1, 0)).await;
+    go.send(()).unwrap();
+    // Of the same transaction, whatever becomes of it.
+    let _ = holding.await.unwrap();
+    let mut ends = Vec::new();
+    for job in running {
+        ends.push(job.await.unwrap());
+    }
+    (ends, seen.await.unwrap())
+}
+
+/// What is in the queue; its host's count is the same, or this panics.
+async fn seen(store: Store) -> Result<Vec<i64>, StoreError> {
+    let read = |state: &mut State| {
+        let urls = state.column("SELECT url_id FROM queue ORDER BY url_id", ())?;
+        let counted = state.column("SELECT coalesce(sum(queued), 0) FROM turns", ())?;
+        assert_eq!(counted, [i64::try_from(urls.len()).unwrap()]);
+        Ok(urls)
+    };
+    store.write(Lane::Hot, read).await
+}
+
+#[tokio::test]
+async fn one_that_gathers_and_is_refused_leaves_what_others_have_gathered() {
+    let open = open();
+    let jobs = vec![(Some(1), succeed as Way), (None, fail), (Some(2), succeed)];
+    let (ends, then) = gather(&open, jobs).await;
+    assert_eq!(ends, [Ok(()), fail(), Ok(())]);
+    assert_eq!(then, Ok(vec![1, 2]), "a job behind them sees what they gathered");
+    assert_eq!(seen(open.store.clone()).await, Ok(vec![1, 2]), "and it is committed");
+}
+
+#[tokio::test]
+async fn one_that_gathers_and_fails_halfway_fails_all_of_its_transaction_but_no_later_one() {
+    let open = open();
+    let jobs = || vec![(Some(1), succeed as Way), (Some(2), fail), (Some(3), succeed)];
+    let (ends, then) = gather(&open, jobs()).await;
+    assert_eq!(ends, [Err(StoreError::Busy), Err(StoreError::Busy), Err(StoreError::Busy)]);
+    assert_eq!(then, Err(StoreError::Busy), "to be asked again");
+    assert_eq!(seen(open.store.clone()).await, Ok(vec![]));
+    // For a while each takes back its own writes only.
+    let (ends, then) = gather(&open, jobs()).await;
+    assert_eq!((ends, then), (vec![Ok(()), fail(), Ok(())], Ok(vec![1, 3])));
 }
 
 #[tokio::test]
@@ -160,7 +239,7 @@ async fn jobs_that_wait_together_share_a_commit() {
         .collect();
     until_waiting(store, (100, 0)).await;
     go.send(()).unwrap();
-    holding.await.unwrap();
+    holding.await.unwrap().unwrap();
     for job in jobs {
         assert_eq!(job.await.unwrap(), Ok(1));
     }
@@ -186,7 +265,7 @@ async fn who_finds_the_lane_full_waits_and_nobody_is_turned_away() {
     }
     until_waiting(store, (0, BULK_WAITING)).await;
     go.send(()).unwrap();
-    holding.await.unwrap();
+    holding.await.unwrap().unwrap();
     for job in jobs {
         assert_eq!(job.await.unwrap(), Ok(()));
     }
@@ -204,7 +283,7 @@ async fn what_waits_when_the_store_closes_is_done_and_what_comes_later_is_refuse
         move || store.close()
     });
     go.send(()).unwrap();
-    holding.await.unwrap();
+    holding.await.unwrap().unwrap();
     closing.await.unwrap();
     assert_eq!(waiting.await.unwrap(), Ok(()));
     assert_eq!(store.ping().await, Err(StoreError::Closed));

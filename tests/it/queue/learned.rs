@@ -168,11 +168,13 @@ async fn what_was_learned_outlives_a_restart() {
 }
 
 #[tokio::test]
-async fn what_was_settled_before_a_crash_counts_in_the_price() {
+async fn what_was_settled_a_second_before_a_crash_counts_in_the_price() {
     let (queue, _) = with(50).await;
     queue.clock.advance(20 * DAY);
     assert_eq!(fetch(&queue, Outcome::Changed).await, 50);
-    // In the database with the answer, before anything ticks.
+    // With whatever is written a second later, before anything ticks.
+    queue.clock.advance(Duration::from_secs(1));
+    assert!(queue.lease(1).await.is_empty());
     assert_eq!(queue.look().number("SELECT settled FROM prices"), 50);
     let queue = queue.reopen(HOUR).await;
     queue.lease(1).await;

@@ -23,6 +23,8 @@ pub(super) struct Call {
     pub(super) sites: Vec<SiteId>,
     /// Where those sites have URLs that this call has not looked at in vain.
     pub(super) hosts: Vec<HostId>,
+    /// The same, to be looked at once nothing is left of those.
+    pub(super) later: Vec<HostId>,
     /// Is it the turn of what is worth less than the price?
     pub(super) spare: bool,
     /// URLs that were blocked or forbidden.
@@ -63,6 +65,7 @@ impl Call {
             crawl_name: Arc::from(request.crawl.as_str()),
             sites: Vec::new(),
             hosts: Vec::new(),
+            later: Vec::new(),
             spare: false,
             held: 0,
             passed: 0,

@@ -77,11 +77,16 @@ impl State {
         }
         let mut call = Call::new(crawl, request, self.steady_ms());
         call.sites = self.site_ids(&request.sites)?;
+        call.sites.sort_unstable();
+        call.sites.dedup();
         for site in &call.sites {
             call.hosts.extend(self.hosts_of_site(crawl, *site)?);
         }
         call.hosts.sort_unstable();
         call.hosts.dedup();
+        if !call.sites.is_empty() {
+            call.later = self.site_walks.take_apart(crawl, &mut call.hosts, &call.sites);
+        }
         let mut batch = LeaseBatch::default();
         if self.crawls.get(&crawl).is_some_and(|crawl| crawl.paused) {
             return Ok(batch);
@@ -129,7 +134,13 @@ impl State {
             } else {
                 window.next_turn_among(call.now, call.hosts.iter().copied())
             };
-            let Some(host) = next else { break };
+            let Some(host) = next else {
+                if call.later.is_empty() {
+                    break;
+                }
+                call.hosts = std::mem::take(&mut call.later);
+                continue;
+            };
             let clock = self.host(host)?.not_before().max(self.held_until(call.crawl, host)?);
             if clock > call.now {
                 self.window(call.crawl).skipped(host, clock);

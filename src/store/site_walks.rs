@@ -1,9 +1,12 @@
 //! Leases for some sites only, on hosts where others have URLs due too: those are
 //! stepped over, a bounded number in each call.
 //!
-//! Where that was not enough, the next such call goes on from there; where all was
-//! stepped over and nothing found, the host is left alone for a while, or until a
-//! URL of such a site is queued there. All of it is in memory only, and bounded.
+//! Where that was not enough, the next such call goes on from there, and now and then
+//! looks at the head of the list first, where something may have come due meanwhile;
+//! where all was stepped over and nothing found, the host is left alone for a while, or
+//! until a URL of such a site is queued there. Every second call begins with the hosts
+//! that no walk is at, so that those are not in the way of the others. All of it is in
+//! memory only, and bounded.
 
 use super::lease::PASSED_PER_CALL;
 use super::sql::params;
@@ -32,6 +35,8 @@ type Spot = (i64, (i64, i64));
 #[derive(Debug, Default)]
 pub(super) struct SiteWalks {
     of_host: ById<(CrawlId, HostId), Vec<Walked>>,
+    /// Calls so far.
+    calls: u64,
 }
 
 /// A walk for some sites that has come to nothing yet.
@@ -41,6 +46,8 @@ struct Walked {
     sites: Vec<SiteId>,
     /// It goes on behind this row; `None`: it has come to the end.
     behind: Option<Spot>,
+    /// When the head of the list was last looked at.
+    looked_ms: i64,
     /// At the end: nothing is looked at before.
     until_ms: i64,
     /// Has a URL of such a site been queued since it began?
@@ -59,6 +66,25 @@ impl SiteWalks {
         for walked in walks.iter_mut().filter(|walked| walked.sites.contains(&site)) {
             walked.is_renewed = true;
         }
+    }
+
+    /// Of the hosts of a call for some sites, those that are to be looked at after the
+    /// others.
+    pub(super) fn take_apart(
+        &mut self,
+        crawl: CrawlId,
+        hosts: &mut Vec<HostId>,
+        sites: &[SiteId],
+    ) -> Vec<HostId> {
+        self.calls = self.calls.wrapping_add(1);
+        let fresh_first = self.calls.is_multiple_of(2);
+        let is_begun = |host: &HostId| {
+            let walks = self.of_host.get(&(crawl, *host)).into_iter().flatten();
+            walks.into_iter().any(|walked| walked.sites == sites && walked.behind.is_some())
+        };
+        let (first, later) = hosts.iter().partition(|host| is_begun(host) != fresh_first);
+        *hosts = first;
+        later
     }
 
     pub(super) fn clear(&mut self) {
@@ -84,9 +110,9 @@ impl SiteWalks {
 }
 
 impl State {
-    /// The head of what is due of a host for some sites, or of what is left of it
-    /// behind where the last call stopped; and how many URLs of others were stepped
-    /// over for that.
+    /// The head of what is due of a host for some sites (in order), or of what is left
+    /// of it behind where the last call stopped; and how many URLs of others were
+    /// stepped over for that.
     pub(super) fn due_of_sites(
         &mut self,
         place: (CrawlId, HostId),
@@ -94,10 +120,7 @@ impl State {
         limit: usize,
         sites: &[SiteId],
     ) -> Result<(Vec<Candidate>, usize), StoreError> {
-        let mut sites = sites.to_vec();
-        sites.sort_unstable();
-        sites.dedup();
-        let begun = self.site_walks.take(place, &sites);
+        let begun = self.site_walks.take(place, sites);
         if let Some(walked) = &begun
             && walked.behind.is_none()
             && (walked.until_ms - LEFT_ALONE_MS..walked.until_ms).contains(&now)
@@ -105,20 +128,36 @@ impl State {
             self.site_walks.put(place, walked.clone());
             return Ok((Vec::new(), 0));
         }
+        let now_s = now.div_euclid(1000);
+        let (mut looked_ms, mut passed) = (now, 0);
+        if let Some(walked) = begun.as_ref().filter(|walked| walked.behind.is_some()) {
+            looked_ms = walked.looked_ms;
+            if !(0..LEFT_ALONE_MS).contains(&(now - looked_ms)) {
+                let (due, stepped_over, _) = self.walk_for(place, now_s, limit, sites, None)?;
+                if !due.is_empty() {
+                    self.site_walks.put(place, walked.clone());
+                    return Ok((due, stepped_over));
+                }
+                (looked_ms, passed) = (now, stepped_over);
+            }
+        }
         let behind = begun.as_ref().and_then(|walked| walked.behind);
         let is_renewed = begun.is_some_and(|walked| walked.is_renewed && behind.is_some());
-        let now_s = now.div_euclid(1000);
-        let (due, passed, stopped) = self.walk_for(place, now_s, limit, &sites, behind)?;
+        let (due, stepped_over, stopped) = self.walk_for(place, now_s, limit, sites, behind)?;
+        passed += stepped_over;
         // From the same row again while there is something behind it: what is not
         // leased after all is due there still.
         let is_long = behind.is_some() || passed >= PASSED_PER_LOOK / 4;
         let behind = if due.is_empty() { stopped } else { behind };
         let is_over = due.is_empty() && stopped.is_none();
+        let sites = sites.to_vec();
         if is_over && is_long && !is_renewed {
             let until_ms = now + LEFT_ALONE_MS;
-            self.site_walks.put(place, Walked { sites, behind: None, until_ms, is_renewed });
+            let over = Walked { sites, behind: None, looked_ms, until_ms, is_renewed };
+            self.site_walks.put(place, over);
         } else if !is_over && behind.is_some() {
-            self.site_walks.put(place, Walked { sites, behind, until_ms: 0, is_renewed });
+            let on = Walked { sites, behind, looked_ms, until_ms: 0, is_renewed };
+            self.site_walks.put(place, on);
         }
         Ok((due, passed))
     }

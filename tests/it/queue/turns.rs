@@ -268,3 +268,41 @@ async fn a_lease_for_some_sites_steps_over_a_bounded_number_of_others() {
     // The others wait for nobody.
     assert_eq!(queue.lease(10).await.len(), 10);
 }
+
+#[tokio::test]
+async fn what_comes_due_before_where_a_walk_for_some_sites_stands_is_found_in_time() {
+    let text = site("a", "http://a.test/", "") + &site("b", "http://b.test/", "");
+    let queue = Queue::open(&text).await;
+    queue.list("b", &[entry("http://shared.test/again").priority(1.0)]).await;
+    let of_b = || LeaseRequest { sites: vec!["b".to_owned()], ..ask(10) };
+    let leased = queue.lease_as(of_b()).await.urls;
+    queue.release(leased[0].token, Duration::from_secs(60)).await;
+    let many = (0..60_000).map(|n| entry(format!("http://shared.test/{n}")).priority(0.9));
+    queue.list("a", &many.collect::<Vec<_>>()).await;
+    // Deep among the others before it comes due.
+    for _ in 0..2 {
+        assert!(queue.lease_as(of_b()).await.urls.is_empty());
+    }
+    queue.clock.advance(Duration::from_secs(61));
+    assert_eq!(paths(&queue.lease_as(of_b()).await.urls), ["/again"]);
+}
+
+#[tokio::test]
+async fn hosts_full_of_others_urls_keep_no_other_host_from_a_lease_for_some_sites() {
+    let text = site("a", "http://a.test/", "") + &site("b", "http://b.test/", "");
+    let queue = Queue::open(&text).await;
+    for host in ["one", "two"] {
+        let many = (0..40_000).map(|n| entry(format!("http://{host}.test/{n}")).priority(0.9));
+        queue.list("a", &many.collect::<Vec<_>>()).await;
+        queue.list("b", &[entry(format!("http://{host}.test/b")).priority(0.1)]).await;
+    }
+    let of_b = || LeaseRequest { sites: vec!["b".to_owned()], ..ask(10) };
+    assert!(queue.lease_as(of_b()).await.urls.is_empty(), "the first call has found them");
+    queue.list("b", &[entry("http://z.test/b")]).await;
+    let mut found = Vec::new();
+    for _ in 0..2 {
+        found.extend(queue.lease_as(of_b()).await.urls);
+    }
+    assert_eq!(paths(&found), ["/b"]);
+    assert_eq!(&*found[0].host, "http://z.test");
+}

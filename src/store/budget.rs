@@ -141,7 +141,7 @@ impl Ledger {
                 more(self.settled, base.settled),
                 more(self.leased, base.leased),
                 more(self.leased_overdue, base.leased_overdue),
-                self.asked as i64,
+                if self.has_moved(base) || self.asked > base.asked { self.asked as i64 } else { 0 },
                 i64::from(self.has_moved(base)),
             ])
         })
@@ -157,11 +157,13 @@ impl Ledger {
     /// As the table has it now, with what we have added since it was `base`.
     fn caught_up(self, base: &Self, table: Self) -> Self {
         let added = |now: u32, before: u32, there: u32| there + now.saturating_sub(before);
+        // What the table has of it may be over, by whoever moved the price.
+        let news = if self.asked > base.asked { self.asked } else { Asked::Nothing };
         Self {
             settled: added(self.settled, base.settled, table.settled),
             leased: added(self.leased, base.leased, table.leased),
             leased_overdue: added(self.leased_overdue, base.leased_overdue, table.leased_overdue),
-            asked: self.asked.max(table.asked),
+            asked: news.max(table.asked),
             ..table
         }
     }
@@ -381,4 +383,46 @@ impl State {
 #[allow(clippy::cast_precision_loss)]
 fn count(number: u64) -> f64 {
     number as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_fetchers_asked_for_more_is_over_for_all_once_one_has_moved_the_price() {
+        let conn = Connection::Embedded(rusqlite::Connection::open_in_memory().unwrap());
+        let schema = include_str!("../../schema.sql");
+        let table = schema.split_once("CREATE TABLE prices").unwrap().1.split_once(";\n\n").unwrap().0;
+        conn.execute_batch(&format!("CREATE TABLE prices{table}")).unwrap();
+        let crawl = CrawlId(1);
+        let read = || Ledger::read(&conn, crawl, 1.0).unwrap();
+        // One daemon hears that somebody wanted more.
+        let mut base = Ledger::opening(1.0);
+        let mut other = base;
+        other.asked = Asked::More;
+        other.settled(1);
+        other.write(&conn, crawl, &base).unwrap();
+        base = other;
+        // The one that moves the price takes that in.
+        let mut first = read();
+        assert_eq!(first.asked, Asked::More);
+        let before = first;
+        first.tick(1.0, 0.0, Budget::Auto);
+        first.ticked_at = 1;
+        first.write(&conn, crawl, &before).unwrap();
+        // What the other settles afterwards says nothing of it.
+        let table = read();
+        other = other.caught_up(&base, table);
+        base = table;
+        assert_eq!(other.asked, Asked::Nothing);
+        other.settled(1);
+        other.write(&conn, crawl, &base).unwrap();
+        assert_eq!((read().asked, read().settled), (Asked::Nothing, 1));
+        // But what it hears then does.
+        base = other;
+        other.asked = Asked::More;
+        other.write(&conn, crawl, &base).unwrap();
+        assert_eq!(read().asked, Asked::More);
+    }
 }

@@ -177,9 +177,9 @@ impl StoreError {
         matches!(self, Self::Unusable(_) | Self::Failed(_))
     }
 
-    /// Was it what was asked for, and not the store?
-    fn is_of_request(&self) -> bool {
-        matches!(self, Self::NotFound(_) | Self::Gone(_) | Self::Refused(_))
+    /// Would whatever else is asked for fail in the same way?
+    fn is_for_all(&self) -> bool {
+        self.is_fatal() || matches!(self, Self::Full | Self::Away(_))
     }
 
     /// Will the same go well in a moment, as far as one can tell?

@@ -58,6 +58,8 @@ pub(super) struct Pending {
     pub(super) gathered: Option<Box<Gathered>>,
     /// The URLs of all of these.
     pub(super) urls: IdSet<UrlId>,
+    /// Has the job that runs gathered anything, or could not be written what was?
+    pub(super) is_touched: bool,
 }
 
 impl Pending {
@@ -81,21 +83,25 @@ impl Pending {
     }
 
     pub(super) fn lease(&mut self, lease: NewLease) {
+        self.is_touched = true;
         self.urls.insert(lease.url);
         self.leases.push(lease);
     }
 
     pub(super) fn end(&mut self, ended: EndedLease) {
+        self.is_touched = true;
         self.urls.insert(ended.place.url);
         self.ended.push(ended);
     }
 
     pub(super) fn place(&mut self, place: Place, site: Option<SiteId>) {
+        self.is_touched = true;
         self.urls.insert(place.url);
         self.places.push((place, site));
     }
 
     pub(super) fn leave(&mut self, place: Place) {
+        self.is_touched = true;
         self.urls.insert(place.url);
         self.left.push(place);
     }
@@ -169,6 +175,16 @@ impl State {
         }
         let mut pending = std::mem::take(&mut self.pending);
         self.pending.gathered = pending.gathered.take();
+        self.pending.is_touched = true;
+        let before = self.conn.total_changes();
+        self.write_all_of(&mut pending)?;
+        self.pending.is_touched = pending.is_touched;
+        // Of jobs before, where the one that runs has gathered nothing.
+        self.job.note_writes(self.conn.total_changes() - before);
+        Ok(())
+    }
+
+    fn write_all_of(&mut self, pending: &mut Pending) -> Result<(), StoreError> {
         let mut kept = Vec::new();
         self.write_gathered(&mut pending.places, &mut kept).map_err(engine)?;
         self.write_left(&mut pending.left).map_err(engine)?;

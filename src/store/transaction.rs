@@ -47,10 +47,18 @@ pub(super) struct Running {
     pub(super) began_at: Option<i64>,
     /// Does it gather what it writes with others?
     gathers: bool,
-    /// Rows that were gathered before it.
-    gathered_before: usize,
-    /// Rows that were written by this connection before it.
+    /// Rows that this connection has written, but for those of the job itself.
     written_before: u64,
+}
+
+impl Running {
+    /// So many rows were written for the jobs before it, if it gathers and has
+    /// gathered nothing itself.
+    pub(super) fn note_writes(&mut self, rows: u64) {
+        if self.gathers {
+            self.written_before += rows;
+        }
+    }
 }
 
 impl Trouble {
@@ -255,7 +263,7 @@ impl State {
         if !self.job.gathers {
             self.write_gathered_jobs()?;
         }
-        self.job.gathered_before = self.pending.rows();
+        self.pending.is_touched = false;
         self.job.written_before = self.conn.total_changes();
         self.learning.begin_job();
         self.at_hand.begin_job();
@@ -267,7 +275,7 @@ impl State {
             (true, false) => {
                 self.conn.send(format!("SAVEPOINT {}", self.job_name())).map_err(engine)
             }
-            (true, true) => Err(StoreError::Engine("the transaction was taken back".to_owned())),
+            (true, true) => Err(taken_back()),
             (false, false) => Ok(()),
             (false, true) => self.begin_as_owner(),
         }
@@ -323,13 +331,20 @@ impl State {
 
     /// Writes what jobs have gathered.
     fn write_gathered_jobs(&mut self) -> Result<(), StoreError> {
+        let has_any = self.pending.rows() > 0 || !self.deltas.is_empty();
+        if has_any && self.conn.embedded().is_some() && self.conn.is_autocommit() {
+            // Each statement would stand for itself.
+            return Err(taken_back());
+        }
         self.write_pending().and_then(|()| self.flush_deltas())
     }
 
-    /// Has the job that runs written or gathered nothing at all?
+    /// Has the job that runs written or gathered nothing at all, in a transaction
+    /// that goes on?
     fn is_untouched(&self) -> bool {
-        self.conn.total_changes() == self.job.written_before
-            && self.pending.rows() == self.job.gathered_before
+        !self.pending.is_touched
+            && self.conn.total_changes() == self.job.written_before
+            && !self.conn.is_autocommit()
     }
 
     /// Takes back the writes of the job that just ran, and what memory took
@@ -414,4 +429,9 @@ impl State {
             if error.is_fatal() { Err(error) } else { Ok(()) }
         })
     }
+}
+
+/// The engine itself has ended the transaction.
+fn taken_back() -> StoreError {
+    StoreError::Engine("the transaction was taken back".to_owned())
 }

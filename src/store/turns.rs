@@ -21,6 +21,12 @@ pub(super) struct TurnDeltas {
     changes: ById<(CrawlId, HostId), Delta>,
 }
 
+impl TurnDeltas {
+    pub(super) fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 struct Delta {
     rows: i64,

@@ -280,8 +280,11 @@ fn run_job(state: &mut State, job: Job, lane: Lane, lost: &mut Option<StoreError
     };
     match (keep, ended) {
         (Err(error), _) if error.is_fatal() => *lost = Some(error),
-        // What was wrong with one request is not for the others to hear.
-        (Err(own), Err(error)) => *lost = Some(if own.is_of_request() { error } else { own }),
+        (Err(own), Err(error)) => {
+            // The others are to come again, where it was not the store that failed.
+            *lost = Some(if own.is_for_all() { own } else { error });
+            return Box::new(|_| answer(Ok(())));
+        }
         (Ok(()), Err(error)) => *lost = Some(error),
         (_, Ok(Err(error))) => return Box::new(|committed| answer(committed.and(Err(error)))),
         (_, Ok(Ok(()))) => {}

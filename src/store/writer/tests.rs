@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::model::UrlId;
+use crate::queue::LeaseRequest;
 use crate::store::state::State;
 use crate::store::turns::Place;
 use crate::store::{Store, StoreError};
@@ -42,6 +43,9 @@ fn commits(open: &Open) -> u64 {
 
 /// How a job ends.
 type Way = fn() -> Result<(), StoreError>;
+
+/// What a job that gathers does, after it has put a URL into the queue or not.
+type Deed = fn(&mut State) -> Result<(), StoreError>;
 
 /// Makes a host and ends as `how` says.
 async fn make_host(store: Store, name: &'static str, how: Way) -> Result<(), StoreError> {
@@ -149,7 +153,7 @@ async fn a_job_that_fails_or_panics_takes_back_its_own_writes_only() {
 /// what is in the queue by then, as a job behind them sees it.
 async fn gather(
     open: &Open,
-    jobs: Vec<(Option<i64>, Way)>,
+    jobs: Vec<(Option<i64>, Deed)>,
 ) -> (Vec<Result<(), StoreError>>, Result<Vec<i64>, StoreError>) {
     let store = &open.store;
     let made = store.write(Lane::Hot, |state| {
@@ -158,7 +162,7 @@ async fn gather(
     let (crawl, host) = made.await.unwrap();
     let (go, holding) = hold(store).await;
     let mut running = Vec::new();
-    for (index, (url, how)) in jobs.into_iter().enumerate() {
+    for (index, (url, deed)) in jobs.into_iter().enumerate() {
         let store = store.clone();
         running.push(tokio::spawn(async move {
             let job = move |state: &mut State| {
@@ -167,7 +171,7 @@ async fn gather(
                     let place = Place { crawl, host, band: 50, due_s: 0, url, valued: false };
                     state.enqueue_ended(place, None)?;
                 }
-                how()
+                deed(state)
             };
             store.write(Lane::Gathers, job).await
         }));
@@ -196,27 +200,94 @@ async fn seen(store: Store) -> Result<Vec<i64>, StoreError> {
     store.write(Lane::Hot, read).await
 }
 
+const DONE: Deed = |_| Ok(());
+const REFUSED: Deed = |_| fail();
+const BUSY: Result<(), StoreError> = Err(StoreError::Busy);
+
 #[tokio::test]
 async fn one_that_gathers_and_is_refused_leaves_what_others_have_gathered() {
-    let open = open();
-    let jobs = vec![(Some(1), succeed as Way), (None, fail), (Some(2), succeed)];
-    let (ends, then) = gather(&open, jobs).await;
-    assert_eq!(ends, [Ok(()), fail(), Ok(())]);
-    assert_eq!(then, Ok(vec![1, 2]), "a job behind them sees what they gathered");
-    assert_eq!(seen(open.store.clone()).await, Ok(vec![1, 2]), "and it is committed");
+    // The second looks for what was given before first, for which all is written.
+    let again: Deed = |state| {
+        let request = LeaseRequest {
+            max: 1,
+            ttl: DELAY,
+            per_host: 1,
+            crawl: "default".to_owned(),
+            sites: vec!["nope".to_owned()],
+            worker: None,
+            request_id: Some("1".to_owned()),
+        };
+        state.lease(&request, false).map(|_| ())
+    };
+    for refused in [REFUSED, again] {
+        let open = open();
+        let jobs = vec![(Some(1), DONE), (None, refused), (Some(2), DONE)];
+        let (ends, then) = gather(&open, jobs).await;
+        assert_eq!((&ends[0], &ends[2]), (&Ok(()), &Ok(())));
+        assert!(matches!(ends[1], Err(StoreError::Refused(_) | StoreError::NotFound(_))));
+        assert_eq!(then, Ok(vec![1, 2]), "a job behind them sees what they gathered");
+        assert_eq!(seen(open.store.clone()).await, Ok(vec![1, 2]), "and it is committed");
+    }
 }
 
 #[tokio::test]
 async fn one_that_gathers_and_fails_halfway_fails_all_of_its_transaction_but_no_later_one() {
     let open = open();
-    let jobs = || vec![(Some(1), succeed as Way), (Some(2), fail), (Some(3), succeed)];
+    let jobs = || vec![(Some(1), DONE), (Some(2), REFUSED), (Some(3), DONE)];
     let (ends, then) = gather(&open, jobs()).await;
-    assert_eq!(ends, [Err(StoreError::Busy), Err(StoreError::Busy), Err(StoreError::Busy)]);
+    assert_eq!(ends, [BUSY, fail(), BUSY]);
     assert_eq!(then, Err(StoreError::Busy), "to be asked again");
     assert_eq!(seen(open.store.clone()).await, Ok(vec![]));
     // For a while each takes back its own writes only.
     let (ends, then) = gather(&open, jobs()).await;
     assert_eq!((ends, then), (vec![Ok(()), fail(), Ok(())], Ok(vec![1, 3])));
+}
+
+#[tokio::test]
+async fn one_that_gathers_and_panics_halfway_has_the_others_come_again() {
+    let open = open();
+    let panics: Deed = |_| panic!("a test of panics");
+    let (ends, then) = gather(&open, vec![(Some(1), DONE), (Some(2), panics)]).await;
+    assert_eq!((&ends[0], &then), (&BUSY, &Err(StoreError::Busy)));
+    assert!(matches!(&ends[1], Err(StoreError::Engine(text)) if text.contains("panicked")));
+    assert_eq!(seen(open.store.clone()).await, Ok(vec![]));
+}
+
+#[tokio::test]
+async fn nothing_that_was_gathered_is_written_once_the_engine_has_ended_the_transaction() {
+    // As it does where it cannot read or write.
+    let broken = || StoreError::Engine("cannot be read".to_owned());
+    let ends_it: Deed = |state| {
+        state.conn.execute_batch("ROLLBACK").unwrap();
+        Err(StoreError::Engine("cannot be read".to_owned()))
+    };
+    // The same where it went unnoticed.
+    let unnoticed: Deed = |state| {
+        state.conn.execute_batch("ROLLBACK").unwrap();
+        Ok(())
+    };
+    for deed in [ends_it, unnoticed] {
+        let open = open();
+        let (ends, then) = gather(&open, vec![(Some(1), DONE), (None, deed)]).await;
+        assert!(ends[0].is_err() && then.is_err(), "{ends:?} {then:?}");
+        assert!(ends[1] == Err(broken()) || matches!(ends[1], Err(StoreError::Engine(_))));
+        assert_eq!(seen(open.store.clone()).await, Ok(vec![]));
+    }
+}
+
+#[tokio::test]
+async fn what_could_not_be_written_for_one_counts_for_no_host() {
+    let open = open();
+    let fails: Deed = |state| {
+        // As a write that fails leaves it.
+        state.pending.clear();
+        state.pending.is_touched = true;
+        Err(StoreError::Engine("cannot be written".to_owned()))
+    };
+    let (ends, _) = gather(&open, vec![(Some(1), fails)]).await;
+    assert!(ends[0].is_err());
+    let (ends, then) = gather(&open, vec![(Some(2), DONE)]).await;
+    assert_eq!((ends, then), (vec![Ok(())], Ok(vec![2])));
 }
 
 #[tokio::test]

@@ -157,13 +157,14 @@ impl Ledger {
     /// As the table has it now, with what we have added since it was `base`.
     fn caught_up(self, base: &Self, table: Self) -> Self {
         let added = |now: u32, before: u32, there: u32| there + now.saturating_sub(before);
-        // What the table has of it may be over, by whoever moved the price.
-        let news = if self.asked > base.asked { self.asked } else { Asked::Nothing };
+        // What was asked for is over once somebody has moved the price.
+        let is_over = table.has_moved(base);
+        let asked = if is_over { table.asked } else { self.asked.max(table.asked) };
         Self {
             settled: added(self.settled, base.settled, table.settled),
             leased: added(self.leased, base.leased, table.leased),
             leased_overdue: added(self.leased_overdue, base.leased_overdue, table.leased_overdue),
-            asked: news.max(table.asked),
+            asked,
             ..table
         }
     }
@@ -393,7 +394,8 @@ mod tests {
     fn that_fetchers_asked_for_more_is_over_for_all_once_one_has_moved_the_price() {
         let conn = Connection::Embedded(rusqlite::Connection::open_in_memory().unwrap());
         let schema = include_str!("../../schema.sql");
-        let table = schema.split_once("CREATE TABLE prices").unwrap().1.split_once(";\n\n").unwrap().0;
+        let table =
+            schema.split_once("CREATE TABLE prices").unwrap().1.split_once(";\n\n").unwrap().0;
         conn.execute_batch(&format!("CREATE TABLE prices{table}")).unwrap();
         let crawl = CrawlId(1);
         let read = || Ledger::read(&conn, crawl, 1.0).unwrap();
@@ -419,6 +421,9 @@ mod tests {
         other.settled(1);
         other.write(&conn, crawl, &base).unwrap();
         assert_eq!((read().asked, read().settled), (Asked::Nothing, 1));
+        // Nor what it had heard before, and not written.
+        let unwritten = Ledger { asked: Asked::More, ..before };
+        assert_eq!(unwritten.caught_up(&before, read()).asked, Asked::Nothing);
         // But what it hears then does.
         base = other;
         other.asked = Asked::More;

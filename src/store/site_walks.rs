@@ -8,6 +8,8 @@
 //! that no walk is at, so that those are not in the way of the others. All of it is in
 //! memory only, and bounded.
 
+use std::collections::HashSet;
+
 use super::lease::PASSED_PER_CALL;
 use super::sql::params;
 use super::state::State;
@@ -20,6 +22,8 @@ use crate::queue::Candidate;
 /// URLs of others stepped over in one look at a host at most, so that one host is
 /// not in the way of all others.
 const PASSED_PER_LOOK: usize = PASSED_PER_CALL / 2;
+/// Of these, where a walk goes on, before which the head of the list is looked at.
+const PASSED_AT_HEAD: usize = PASSED_PER_LOOK / 4;
 /// Where all was stepped over in vain, the host is looked at again after this: a URL
 /// of such a site may have come due.
 const LEFT_ALONE_MS: i64 = 10_000;
@@ -35,8 +39,8 @@ type Spot = (i64, (i64, i64));
 #[derive(Debug, Default)]
 pub(super) struct SiteWalks {
     of_host: ById<(CrawlId, HostId), Vec<Walked>>,
-    /// Calls so far.
-    calls: u64,
+    /// Of calls for some sites, those that began with the hosts that no walk is at.
+    fresh_first: HashSet<(CrawlId, Vec<SiteId>)>,
 }
 
 /// A walk for some sites that has come to nothing yet.
@@ -76,18 +80,31 @@ impl SiteWalks {
         hosts: &mut Vec<HostId>,
         sites: &[SiteId],
     ) -> Vec<HostId> {
-        self.calls = self.calls.wrapping_add(1);
-        let fresh_first = self.calls.is_multiple_of(2);
         let is_begun = |host: &HostId| {
             let walks = self.of_host.get(&(crawl, *host)).into_iter().flatten();
             walks.into_iter().any(|walked| walked.sites == sites && walked.behind.is_some())
         };
+        if !hosts.iter().any(is_begun) {
+            return Vec::new();
+        }
+        // The other half than the last time.
+        let call = (crawl, sites.to_vec());
+        let fresh_first = !self.fresh_first.contains(&call);
         let (first, later) = hosts.iter().partition(|host| is_begun(host) != fresh_first);
         *hosts = first;
+        if self.fresh_first.len() >= HOSTS {
+            self.fresh_first.clear();
+        }
+        if fresh_first {
+            self.fresh_first.insert(call);
+        } else {
+            self.fresh_first.remove(&call);
+        }
         later
     }
 
     pub(super) fn clear(&mut self) {
+        self.fresh_first.clear();
         self.of_host.clear();
     }
 
@@ -133,7 +150,8 @@ impl State {
         if let Some(walked) = begun.as_ref().filter(|walked| walked.behind.is_some()) {
             looked_ms = walked.looked_ms;
             if !(0..LEFT_ALONE_MS).contains(&(now - looked_ms)) {
-                let (due, stepped_over, _) = self.walk_for(place, now_s, limit, sites, None)?;
+                let (due, stepped_over, _) =
+                    self.walk_for(place, now_s, (limit, PASSED_AT_HEAD), sites, None)?;
                 if !due.is_empty() {
                     self.site_walks.put(place, walked.clone());
                     return Ok((due, stepped_over));
@@ -143,7 +161,8 @@ impl State {
         }
         let behind = begun.as_ref().and_then(|walked| walked.behind);
         let is_renewed = begun.is_some_and(|walked| walked.is_renewed && behind.is_some());
-        let (due, stepped_over, stopped) = self.walk_for(place, now_s, limit, sites, behind)?;
+        let bounds = (limit, PASSED_PER_LOOK - passed);
+        let (due, stepped_over, stopped) = self.walk_for(place, now_s, bounds, sites, behind)?;
         passed += stepped_over;
         // From the same row again while there is something behind it: what is not
         // leased after all is due there still.
@@ -162,13 +181,13 @@ impl State {
         Ok((due, passed))
     }
 
-    /// Walks what is due of a host behind a row; where it stopped, and how many URLs
-    /// of others it has stepped over.
+    /// Walks what is due of a host behind a row, up to so many URLs, or URLs of others;
+    /// where it stopped, and how many of those it has stepped over.
     fn walk_for(
         &self,
         (crawl, host): (CrawlId, HostId),
         now_s: i64,
-        limit: usize,
+        (limit, most_passed): (usize, usize),
         sites: &[SiteId],
         behind: Option<Spot>,
     ) -> Result<(Vec<Candidate>, usize, Option<Spot>), StoreError> {
@@ -196,7 +215,7 @@ impl State {
                 } else {
                     passed += 1;
                 }
-                if due.len() >= limit || passed >= PASSED_PER_LOOK {
+                if due.len() >= limit || passed >= most_passed {
                     return Ok((due, passed, Some(spot)));
                 }
                 if taken == PAGE && !is_embedded {

@@ -289,7 +289,7 @@ async fn what_comes_due_before_where_a_walk_for_some_sites_stands_is_found_in_ti
 
 #[tokio::test]
 async fn hosts_full_of_others_urls_keep_no_other_host_from_a_lease_for_some_sites() {
-    let text = site("a", "http://a.test/", "") + &site("b", "http://b.test/", "");
+    let text = ["a", "b", "c"].map(|name| site(name, &format!("http://{name}.test/"), "")).concat();
     let queue = Queue::open(&text).await;
     for host in ["one", "two"] {
         let many = (0..40_000).map(|n| entry(format!("http://{host}.test/{n}")).priority(0.9));
@@ -302,7 +302,18 @@ async fn hosts_full_of_others_urls_keep_no_other_host_from_a_lease_for_some_site
     let mut found = Vec::new();
     for _ in 0..2 {
         found.extend(queue.lease_as(of_b()).await.urls);
+        // In step with somebody else.
+        let of_c = LeaseRequest { sites: vec!["c".to_owned()], ..ask(10) };
+        assert!(queue.lease_as(of_c).await.urls.is_empty());
     }
     assert_eq!(paths(&found), ["/b"]);
     assert_eq!(&*found[0].host, "http://z.test");
+    // Both of them are walked, by one who comes rarely, too.
+    let mut calls = 0;
+    while found.len() < 3 {
+        queue.clock.advance(Duration::from_secs(11));
+        found.extend(queue.lease_as(of_b()).await.urls);
+        calls += 1;
+        assert!(calls <= 16, "{:?}", paths(&found));
+    }
 }

@@ -38,8 +38,8 @@ pub(crate) struct Setup {
     /// The database of a server that has the store; none: a file.
     pub(crate) postgres: Option<String>,
     pub(crate) durability: String,
-    /// Hours after the first stage at which its clock starts.
-    pub(crate) hours: i64,
+    /// Minutes after the first stage at which its clock starts.
+    pub(crate) minutes: i64,
 }
 
 /// A daemon that runs.
@@ -59,7 +59,7 @@ impl Daemon {
         config.daemon.data_dir.clone_from(&setup.folder);
         config.store.url = setup.postgres.as_deref().map(str::parse).transpose()?;
         let start: Timestamp = START.parse()?;
-        let clock = Clock::manual(start + jiff::SignedDuration::from_hours(setup.hours));
+        let clock = Clock::manual(start + jiff::SignedDuration::from_mins(setup.minutes));
         let here: Lookup =
             Arc::new(|_| Box::pin(async { Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]) }));
         let app = App::build_with(config, clock.clone(), here).await?;

@@ -39,6 +39,9 @@ use input::{PER_FILE, Shape, Truth};
 use leasing::{Leased, Load};
 use report::{Figures, Layout, Peer};
 
+/// Minutes after the first stage at which leasing begins.
+const LATER: i64 = 600;
+
 /// Reading, holding and leasing millions of URLs.
 #[derive(Debug, Clone, Parser)]
 struct Args {
@@ -191,13 +194,13 @@ fn layout(
     store: &Path,
     truths: [Truth; 2],
 ) -> anyhow::Result<report::OfLayout> {
-    let setup = |durability: &str, hours| Setup {
+    let setup = |durability: &str, minutes| Setup {
         folder: store.to_owned(),
         shape,
         port: args.port,
         postgres: args.postgres.clone(),
         durability: durability.to_owned(),
-        hours,
+        minutes,
     };
     let fresh = || -> anyhow::Result<()> {
         if let Some(url) = &args.postgres {
@@ -221,21 +224,22 @@ fn layout(
     if part("leasing") {
         let some = (truths[0].urls / 5).min(400_000);
         let load = |clients, batch, urls, over_http| Load { clients, batch, urls, over_http };
-        for (durability, load) in [
+        // Each begins behind the one before, and all before anything is polled again.
+        for (minute, (durability, load)) in (LATER..).zip([
             ("full", load(4, 100, some, false)),
             ("normal", load(4, 100, some, false)),
             ("full", load(16, 100, some, true)),
             ("full", load(16, 1, some.min(100_000), true)),
-        ] {
+        ]) {
             eprintln!("leasing, {durability}: {load:?}");
-            let leased: Leased = in_process(&Stage::Lease(setup(durability, 10), load))?;
+            let leased: Leased = in_process(&Stage::Lease(setup(durability, minute), load))?;
             done.leased.push((durability.to_owned(), load, leased));
         }
     }
     if part("training") {
         eprintln!("every URL is leased and settled once");
         let load = Load { clients: 4, batch: 1_000, urls: 0, over_http: false };
-        done.trained = Some(in_process(&Stage::Lease(setup("normal", 10), load))?);
+        done.trained = Some(in_process(&Stage::Lease(setup("normal", LATER + 10), load))?);
         done.trained_size = Some(ingest::size(&setup("full", 0), truths[0].urls + shape.hosts)?);
     }
     if part("leasing") {

@@ -15,7 +15,8 @@ use super::views::{
 };
 use super::writer::Lane;
 use super::{
-    CHUNK, Imported, PastFetch, Store, StoreError, explain, history, hubs, poll_reads, url_reads,
+    CHUNK, Imported, PastFetch, Store, StoreError, explain, history, hubs, poll_reads, queue_reads,
+    url_reads,
 };
 use crate::model::{SourceId, UrlId};
 use crate::url::{authority, identities};
@@ -35,14 +36,14 @@ impl Store {
     /// Counts of the queue, per crawl (all crawls where `crawl` is `None`).
     pub async fn queue(&self, crawl: Option<String>) -> Result<Vec<QueueView>, StoreError> {
         let now = self.inner.clock.steady();
-        self.read(move |conn| url_reads::queue(conn, crawl.as_deref(), now)).await
+        self.read(move |conn| queue_reads::queue(conn, crawl.as_deref(), now)).await
     }
 
     /// What is next in line, due or not, without leasing it: hosts by when
     /// they may be served, a few URLs of each in lease order.
     pub async fn peek(&self, crawl: String, limit: u32) -> Result<Vec<PeekView>, StoreError> {
         let now = self.inner.clock.steady();
-        self.read(move |conn| url_reads::peek(conn, &crawl, limit, now)).await
+        self.read(move |conn| queue_reads::peek(conn, &crawl, limit, now)).await
     }
 
     /// Dead letters, of one crawl or of all, oldest row first; `after` is the last
@@ -53,7 +54,7 @@ impl Store {
         limit: u32,
         after: Option<UrlId>,
     ) -> Result<Page<DeadView>, StoreError> {
-        self.read(move |conn| url_reads::dead(conn, crawl.as_deref(), limit, after)).await
+        self.read(move |conn| queue_reads::dead(conn, crawl.as_deref(), limit, after)).await
     }
 
     /// Puts dead letters back, all or these; says how many.
@@ -142,7 +143,7 @@ impl Store {
 
     /// The blocks in force.
     pub async fn blocks(&self) -> Result<Vec<BlockView>, StoreError> {
-        self.read(url_reads::blocks).await
+        self.read(queue_reads::blocks).await
     }
 
     /// Stops (or starts again) leasing from a crawl.

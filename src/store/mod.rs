@@ -58,6 +58,7 @@ mod policy;
 mod poll_reads;
 mod polling;
 pub mod pushes;
+mod queue_reads;
 mod readers;
 mod recheck;
 mod record;

@@ -16,7 +16,7 @@ use super::sources::{Child, role};
 use super::views::{
     ChangeView, Counts, Page, PollView, SiteView, SourceFilter, SourceView, StatusView,
 };
-use super::{StoreError, changes, claim, engine, timestamp, url_reads};
+use super::{StoreError, changes, claim, engine, queue_reads, timestamp, url_reads};
 use crate::diff::document::loc_key;
 use crate::model::{ChangeKind, DocumentKind, HostId, SiteId, SourceId, UrlId};
 use crate::parse::{Issue, Severity};
@@ -405,7 +405,7 @@ pub(super) fn status(
         wal_bytes: log,
         polls_24h,
         changes_24h: changes_since(conn, now_ms - DAY_MS)?,
-        queues: url_reads::queue(conn, None, steady)?,
+        queues: queue_reads::queue(conn, None, steady)?,
         nodes: match conn {
             Connection::Embedded(_) => Vec::new(),
             Connection::Server(_) => claim::read_nodes(conn)?,

@@ -1,0 +1,257 @@
+//! Reads about the queue: its figures, what is next in it, and what is out of it.
+
+use super::sql::{Connection, params};
+use jiff::Timestamp;
+
+use super::abbreviations::PathText;
+use super::hosts::page_text;
+use super::record::Record;
+use super::rows::{held, read_page, reason};
+use super::url_reads::crawl_id;
+use super::views::{BlockView, DeadView, Page, PeekView, QueueView};
+use super::{StoreError, engine, timestamp};
+use crate::diff::snapshot::EntryHints;
+use crate::model::{CrawlId, Priority, UrlId};
+
+/// Most rows of one page.
+const PAGE: u32 = 1_000;
+/// Hosts looked at for a peek.
+const PEEK_HOSTS: u32 = 1_000;
+
+/// Of the rows of `queue` those that leases do not pass over: a site that is paused,
+/// or has left the configuration, keeps its rows. Whether there is such a site is
+/// asked once: as a rule there is none.
+const LEASED: &str = "(NOT EXISTS (SELECT 1 FROM sites WHERE state <> 0) OR q.site_id IS NULL
+     OR q.site_id NOT IN (SELECT id FROM sites WHERE state <> 0))";
+
+pub(super) fn queue(
+    conn: &Connection,
+    crawl: Option<&str>,
+    now: Timestamp,
+) -> Result<Vec<QueueView>, StoreError> {
+    let mut query = conn
+        .prepare_cached(
+            "SELECT id, name, paused FROM crawls WHERE CAST(?1 AS TEXT) IS NULL OR name = ?1 ORDER BY name",
+        )
+        .map_err(engine)?;
+    let crawls: Vec<(i64, String, bool)> = query
+        .query_map([crawl], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .and_then(Iterator::collect)
+        .map_err(engine)?;
+    if let Some(name) = crawl
+        && crawls.is_empty()
+    {
+        return Err(StoreError::NotFound(format!("no crawl is named {name:?}")));
+    }
+    crawls.into_iter().map(|(id, name, paused)| one_queue(conn, id, name, paused, now)).collect()
+}
+
+fn one_queue(
+    conn: &Connection,
+    crawl: i64,
+    name: String,
+    paused: bool,
+    now: Timestamp,
+) -> Result<QueueView, StoreError> {
+    let number = |sql: &str, second: i64| -> Result<i64, StoreError> {
+        conn.prepare_cached(sql)
+            .and_then(|mut query| {
+                query.query_row(params![crawl, second], |row| row.get::<Option<i64>>(0))
+            })
+            .map(|value| value.unwrap_or(0))
+            .map_err(engine)
+    };
+    let held = |state: i64| {
+        number(
+            "SELECT count(*) FROM feedback f JOIN urls u ON u.id = f.url_id /*pg: AND u.part = f.part */
+             WHERE f.state = ?2 AND f.state > 1 AND u.crawl_id = ?1",
+            state,
+        )
+        .map(i64::unsigned_abs)
+    };
+    let now_s = now.as_second();
+    let optional = |sql: &str| -> Result<Option<i64>, StoreError> {
+        conn.prepare_cached(sql)
+            .and_then(|mut query| query.query_row([crawl], |row| row.get(0)))
+            .map_err(engine)
+    };
+    let oldest = optional("SELECT min(leased_at) FROM leases WHERE crawl_id = ?1")?;
+    let (due, next): (i64, Option<i64>) = conn
+        .prepare_cached(&format!(
+            "SELECT count(*) FILTER (WHERE q.due_s <= ?2), min(q.due_s) FROM queue q
+             WHERE q.crawl_id = ?1 AND {LEASED}"
+        ))
+        .and_then(|mut query| {
+            query.query_row(params![crawl, now_s], |row| Ok((row.get(0)?, row.get(1)?)))
+        })
+        .map_err(engine)?;
+    let due = due.unsigned_abs();
+    let oldest_due = next.filter(|due| *due <= now_s);
+    Ok(QueueView {
+        crawl: name,
+        paused,
+        queued: number("SELECT sum(queued) FROM turns WHERE crawl_id = ?1 AND CAST(?2 AS BIGINT) = ?2", 0)?
+            .unsigned_abs(),
+        due,
+        leased: number("SELECT count(*) FROM leases WHERE crawl_id = ?1 AND CAST(?2 AS BIGINT) = ?2", 0)?
+            .unsigned_abs(),
+        dead: held(held::DEAD)?,
+        parked: held(held::PARKED)?,
+        blocked: held(held::BLOCKED)?,
+        forbidden: held(held::FORBIDDEN)?,
+        hosts: number(
+            "SELECT count(*) FROM turns WHERE crawl_id = ?1 AND queued > 0 AND CAST(?2 AS BIGINT) = ?2",
+            0,
+        )?
+        .unsigned_abs(),
+        next_due_at: next.map(|due| timestamp(due.saturating_mul(1000))),
+        oldest_due_at: oldest_due.map(|due| timestamp(due.saturating_mul(1000))),
+        oldest_lease_at: oldest.map(timestamp),
+    })
+}
+
+pub(super) fn peek(
+    conn: &Connection,
+    crawl: &str,
+    limit: u32,
+    now: Timestamp,
+) -> Result<Vec<PeekView>, StoreError> {
+    let crawl = crawl_id(conn, crawl)?;
+    let limit = limit.clamp(1, PAGE) as usize;
+    let mut hosts = conn
+        .prepare_cached(
+            "SELECT t.host_id, h.authority, /*lite*/ max /*end*/ /*pg: GREATEST */ (h.next_at, h.paused_until)
+             FROM turns t JOIN hosts h ON h.id = t.host_id /*pg: AND h.part = t.part */
+             WHERE t.crawl_id = ?1 AND t.queued > 0
+             ORDER BY /*lite*/ max /*end*/ /*pg: GREATEST */
+                 (h.next_at, h.paused_until, t.due_s * 1000, ?2), t.due_s, t.host_id LIMIT ?3",
+        )
+        .map_err(engine)?;
+    let hosts: Vec<(i64, String, i64)> = hosts
+        .query_map(params![crawl.0, now.as_millisecond(), PEEK_HOSTS], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })
+        .and_then(Iterator::collect)
+        .map_err(engine)?;
+    let mut lines = Vec::new();
+    for (host, authority, clock) in hosts {
+        if lines.len() >= limit {
+            break;
+        }
+        for due_only in [true, false] {
+            let left = limit - lines.len();
+            lines.extend(peek_host(conn, crawl, host, &authority, clock, now, due_only, left)?);
+        }
+    }
+    Ok(lines)
+}
+
+/// The URLs of one host: what is due in lease order, then the rest by due time.
+#[allow(clippy::too_many_arguments)] // one query's parameters
+fn peek_host(
+    conn: &Connection,
+    crawl: CrawlId,
+    host: i64,
+    authority: &str,
+    clock: i64,
+    now: Timestamp,
+    due_only: bool,
+    limit: usize,
+) -> Result<Vec<PeekView>, StoreError> {
+    let (range, order) = if due_only {
+        ("<=", "q.band DESC, q.due_s, q.url_id")
+    } else {
+        (">", "q.due_s, q.url_id")
+    };
+    let sql = format!(
+        "SELECT q.url_id, u.path, n.name, coalesce(f.reason, u.reason), u.hints, q.due_s, coalesce(f.attempt, 0)
+         FROM queue q JOIN urls u ON u.id = q.url_id /*pg: AND u.part = q.part */
+         LEFT JOIN sites n ON n.id = u.site_id
+         LEFT JOIN feedback f ON f.url_id = u.id /*pg: AND f.part = u.part */
+         WHERE q.crawl_id = ?1 AND q.host_id = ?2 /*pg: AND q.part = (?2 & 255) */ AND q.due_s {range} ?3
+             AND {LEASED}
+         ORDER BY {order} LIMIT ?4"
+    );
+    let mut query = conn.prepare_cached(&sql).map_err(engine)?;
+    query
+        .query_map(params![crawl.0, host, now.as_second(), limit.cast_signed() as i64], |row| {
+            let PathText(path) = row.get(1)?;
+            let hints = EntryHints::from_bits(row.get(4)?).unwrap_or_default();
+            Ok(PeekView {
+                id: UrlId(row.get(0)?),
+                url: page_text(authority, &path),
+                site: row.get(2)?,
+                host: authority.to_owned(),
+                reason: reason(row.get(3)?),
+                priority: hints.priority.unwrap_or(Priority::DEFAULT),
+                changefreq: hints.changefreq,
+                due_at: timestamp(row.get::<i64>(5)?.saturating_mul(1000)),
+                not_before: timestamp(clock.max(now.as_millisecond())),
+                attempt: row.get::<u32>(6)? + 1,
+            })
+        })
+        .and_then(Iterator::collect)
+        .map_err(engine)
+}
+
+pub(super) fn dead(
+    conn: &Connection,
+    crawl: Option<&str>,
+    limit: u32,
+    after: Option<UrlId>,
+) -> Result<Page<DeadView>, StoreError> {
+    let limit = limit.clamp(1, PAGE) as usize;
+    // No crawl has the number 0.
+    let crawl = crawl.map_or(Ok(CrawlId(0)), |name| crawl_id(conn, name))?;
+    let mut query = conn
+        .prepare_cached(
+            "SELECT u.id, h.authority, u.path, c.name, n.name, f.attempt, f.record
+             FROM feedback f JOIN urls u ON u.id = f.url_id /*pg: AND u.part = f.part */
+             JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
+             JOIN crawls c ON c.id = u.crawl_id LEFT JOIN sites n ON n.id = u.site_id
+             WHERE f.state = ?1 AND f.state > 1 AND f.url_id > ?2 AND (?4 = 0 OR u.crawl_id = ?4)
+             ORDER BY f.url_id LIMIT ?3",
+        )
+        .map_err(engine)?;
+    let after = after.map_or(0, |id| id.0);
+    let mut items: Vec<DeadView> = query
+        .query_map(params![held::DEAD, after, limit.cast_signed() as i64 + 1, crawl.0], |row| {
+            let record = Record::unpack(row.get_ref(6)?.as_blob()?);
+            Ok(DeadView {
+                id: UrlId(row.get(0)?),
+                url: read_page(row, 1)?,
+                crawl: row.get(3)?,
+                site: row.get(4)?,
+                attempts: row.get(5)?,
+                died_at: timestamp(record.held_since.unwrap_or(0)),
+                status: record.fetched.as_ref().and_then(|fetched| fetched.status),
+                error: record.rare().and_then(|rare| rare.error.clone()),
+            })
+        })
+        .and_then(Iterator::collect)
+        .map_err(engine)?;
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let next = items.last().filter(|_| more).map(|dead| dead.id.0);
+    Ok(Page { items, next })
+}
+
+pub(super) fn blocks(conn: &Connection) -> Result<Vec<BlockView>, StoreError> {
+    let mut query = conn
+        .prepare_cached(
+            "SELECT c.name, b.pattern, b.prefix, b.since_at FROM blocks b JOIN crawls c ON c.id = b.crawl_id
+             ORDER BY c.name, b.pattern",
+        )
+        .map_err(engine)?;
+    query
+        .query_map((), |row| {
+            Ok(BlockView {
+                crawl: row.get(0)?,
+                pattern: row.get(1)?,
+                prefix: row.get(2)?,
+                since: timestamp(row.get(3)?),
+            })
+        })
+        .and_then(Iterator::collect)
+        .map_err(engine)
+}

@@ -77,6 +77,10 @@ pub enum ChildEffect {
     },
 }
 
+/// The state of a source that is polled, unless its site is paused.
+const AS_ITS_SITE: &str = "coalesce((SELECT CASE n.state WHEN 0 THEN 0 ELSE 1 END FROM sites n
+    WHERE n.id = sources.site_id), 0)";
+
 impl State {
     /// Registers sources of a site; known ones stay as they are. Says how many
     /// are new and how many are refused: for the site's quota, a password, or
@@ -143,7 +147,7 @@ impl State {
     /// A child that its index dropped, or whose index was given up, and another one
     /// lists is that one's from now on; says whether it is.
     fn adopt(&mut self, id: SourceId, source: &NewSource) -> Result<bool, StoreError> {
-        let Some((parent, depth)) = source.parent else { return Ok(false) };
+        let Some((parent, depth)) = source.parent else { return self.set_free(id, source) };
         let (second, precision) = lastmod_columns(source.lastmod);
         self.conn
             .prepare_cached(
@@ -157,6 +161,23 @@ impl State {
                 update.execute(params![id.0, parent.0, depth, second, precision])
             })
             .map(|adopted| adopted > 0)
+            .map_err(engine)
+    }
+
+    /// A child that its index dropped, or whose index was given up, and that the site
+    /// itself names is nobody's child from now on; says whether it is, and was given up.
+    fn set_free(&mut self, id: SourceId, source: &NewSource) -> Result<bool, StoreError> {
+        let was_retired = self.is_retired(id.0)?;
+        self.conn
+            .prepare_cached(
+                "UPDATE sources SET parent_id = NULL, depth = 0, named_by = ?2, dropped_at = NULL, index_misses = 0
+                 WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */ AND parent_id IS NOT NULL
+                 AND (dropped_at IS NOT NULL OR EXISTS (SELECT 1 FROM sources p WHERE p.id = sources.parent_id
+                     /*pg: AND p.part = (sources.parent_id & 255) */ AND p.state = 2))",
+            )
+            .and_then(|mut update| update.execute(params![id.0, source.named_by]))
+            .map(|freed| freed > 0 && was_retired)
             .map_err(engine)
     }
 
@@ -199,11 +220,12 @@ impl State {
         self.conn
             .prepare_cached(
                 "INSERT INTO sources (/*pg: part, */ id, site_id, host_id, parent_id, depth, role, url, named_by,
-                     index_lastmod, index_precision, next_poll_at, rule, why, added_at)
+                     index_lastmod, index_precision, next_poll_at, rule, why, added_at, state)
                  VALUES (/*pg: CAST(?2 AS BIGINT) & 255, nextval('ids') * 256 + (CAST(?2 AS BIGINT) & 255), */
                      /*lite*/ 1 + max(coalesce((SELECT max(id) FROM sources), 0),
                          coalesce((SELECT value FROM meta WHERE key = 'last_source'), 0)), /*end*/
-                     ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'new', 'it has never been polled', ?11)
+                     ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'new', 'it has never been polled', ?11,
+                     coalesce((SELECT CASE state WHEN 0 THEN 0 ELSE 1 END FROM sites WHERE id = ?1), 0))
                  /*pg: ON CONFLICT DO NOTHING */",
             )
             .and_then(|mut insert| {
@@ -276,10 +298,12 @@ impl State {
         let now = self.now_ms();
         self.conn
             .prepare_cached(
-                "UPDATE sources SET state = 0, retired_why = NULL, retired_at = NULL, failures = 0,
+                &format!(
+                    "UPDATE sources SET state = {AS_ITS_SITE}, retired_why = NULL, retired_at = NULL, failures = 0,
                      failing_since = NULL, dropped_at = NULL, index_misses = 0, next_poll_at = ?2,
                      rule = 'revived', why = 'it was given up, and is still named: looked at once more' WHERE id = ?1
-                     /*pg: AND part = (?1 & 255) */",
+                     /*pg: AND part = (?1 & 255) */"
+                ),
             )
             .and_then(|mut update| update.execute(params![id.0, now]))
             .map(|_| ())
@@ -293,11 +317,13 @@ impl State {
         let probed = self
             .conn
             .prepare_cached(
-                "UPDATE sources SET state = 0, retired_why = NULL, retired_at = NULL, failures = 0,
+                &format!(
+                    "UPDATE sources SET state = {AS_ITS_SITE}, retired_why = NULL, retired_at = NULL, failures = 0,
                      failing_since = NULL, failing = NULL, next_poll_at = ?2, rule = 'revived',
                      why = 'it was given up, and is still listed: looked at once more'
                  WHERE parent_id = ?1 AND state = 2 AND failing IS NOT NULL AND dropped_at IS NULL
-                   AND retired_at <= ?3 AND retired_why <> ?4",
+                   AND retired_at <= ?3 AND retired_why <> ?4"
+                ),
             )
             .and_then(|mut update| {
                 update.execute(params![index.0, now, now - PROBE_DEAD_MS, DELETED])
@@ -315,9 +341,12 @@ impl State {
         let found = self
             .conn
             .prepare_cached(
-                "UPDATE sources SET state = CASE state WHEN 2 THEN 0 ELSE state END, retired_why = NULL,
-                     retired_at = NULL, next_poll_at = ?2, rule = 'asked',
-                     why = 'someone asked for it' WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
+                &format!(
+                    "UPDATE sources SET state = CASE state WHEN 2 THEN {AS_ITS_SITE} ELSE state END, retired_why = NULL,
+                     retired_at = NULL, dropped_at = NULL, index_misses = 0, next_poll_at = ?2,
+                     rule = 'asked', why = 'someone asked for it'
+                 WHERE id = ?1 /*pg: AND part = (?1 & 255) */"
+                ),
             )
             .and_then(|mut update| update.execute(params![id.0, now]))
             .map_err(engine)?;
@@ -364,10 +393,12 @@ impl State {
                         .map_err(engine)?;
                     self.conn
                         .prepare_cached(
-                            "UPDATE sources SET state = CASE state WHEN 2 THEN 0 ELSE state END,
+                            &format!(
+                                "UPDATE sources SET state = CASE state WHEN 2 THEN {AS_ITS_SITE} ELSE state END,
                                  retired_why = NULL, retired_at = NULL, next_poll_at = ?2, rule = 'index',
                                  why = 'its index says that it has changed' WHERE id = ?1
-                                 /*pg: AND part = (?1 & 255) */ AND retired_why IS DISTINCT FROM ?3",
+                                 /*pg: AND part = (?1 & 255) */ AND retired_why IS DISTINCT FROM ?3"
+                            ),
                         )
                         .and_then(|mut update| update.execute(params![id.0, now, DELETED]))
                         .map_err(engine)?;

@@ -127,6 +127,17 @@ async fn a_child_that_its_index_drops_is_retired_after_a_week_and_holds_nothing(
         (two.state.as_str(), two.error.as_deref()),
         ("retired", Some("its index does not list it any more"))
     );
+    // Whoever asks for it has it for another week, once its site is polled.
+    daemon.store.pause_site(two.site.clone().unwrap(), true).await.unwrap();
+    daemon.store.poll_source(two.id).await.unwrap();
+    daemon.settled().await;
+    assert_eq!(daemon.source("/two.xml").await.state, "paused");
+    assert!(!daemon.url(&format!("{base}/2")).await.listed);
+    daemon.store.pause_site(two.site.clone().unwrap(), false).await.unwrap();
+    daemon.settled().await;
+    while daemon.store.maintain().await.unwrap() {}
+    assert_eq!(daemon.source("/two.xml").await.state, "active");
+    assert!(daemon.url(&format!("{base}/2")).await.listed);
     // Listed again it comes back, with all it lists.
     origin.set("/index.xml", Reply::xml(index(&base, &both)));
     daemon.poll("/index.xml").await;
@@ -456,5 +467,38 @@ async fn a_child_that_somebody_deleted_stays_so_whatever_indexes_say() {
     // Who asks for it gets it.
     daemon.poll("/one.xml").await;
     assert_eq!(daemon.source("/one.xml").await.state, "active");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_child_that_its_index_drops_and_the_site_itself_names_stays() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let both = [("/one.xml", ""), ("/two.xml", "")];
+    let robots = |names: &str| Reply::text(format!("Sitemap: {base}{names}\n"));
+    origin.set("/robots.txt", robots("/index.xml"));
+    origin.set("/index.xml", Reply::xml(index(&base, &both)));
+    origin.set("/one.xml", Reply::xml(sitemap(&base, &[("/1", "")])));
+    origin.set("/two.xml", Reply::xml(sitemap(&base, &[("/2", "")])));
+    let world = World::new(&[&origin]);
+    let text = format!("[[site]]\nname = \"s\"\nurl = \"{base}/\"\nfeeds = []\n");
+    let daemon = world.start(&text).await;
+    daemon.polled("/two.xml", 1).await;
+    origin.set("/index.xml", Reply::xml(index(&base, &both[..1])));
+    daemon.poll("/index.xml").await;
+    let named = format!("/index.xml\nSitemap: {base}/two.xml");
+    origin.set("/robots.txt", robots(&named));
+    daemon.poll("/robots.txt").await;
+    for _ in 0..9 {
+        daemon.poll("/index.xml").await;
+        while daemon.store.maintain().await.unwrap() {}
+        daemon.pass(DAY).await;
+    }
+    let two = daemon.source("/two.xml").await;
+    assert_eq!(
+        (two.state.as_str(), two.parent, two.named_by.as_str()),
+        ("active", None, "robots.txt")
+    );
+    assert!(daemon.url(&format!("{base}/2")).await.listed);
     daemon.stop().await;
 }

@@ -54,7 +54,7 @@ impl State {
             .prepare_cached(
                 "UPDATE sources SET last_full_at = NULL, next_poll_at = ?2, rule = 'index',
                      why = 'another index of its site was given up: what that one listed may be here'
-                 WHERE kind = ?3 AND state = 0 AND next_poll_at IS NOT NULL
+                 WHERE kind = ?3 AND state <> 2 AND next_poll_at IS NOT NULL
                      AND site_id = (SELECT g.site_id FROM sources g WHERE g.id = ?1
                          /*pg: AND g.part = (?1 & 255) */ AND EXISTS (SELECT 1 FROM sources c WHERE c.parent_id = g.id))",
             )

@@ -145,6 +145,8 @@ impl State {
             .map_err(engine)
     }
 
+    /// What another index was given up with meanwhile is looked for in the next read:
+    /// this one may have been too early, and is none in full.
     fn finish_read(&mut self, id: SourceId, at: i64, read: &ReadResult) -> Result<(), StoreError> {
         self.conn
             .prepare_cached(
@@ -152,7 +154,8 @@ impl State {
                      generation = generation + 1,
                      epoch = CASE WHEN ?7 = 1 THEN ?8 ELSE epoch END,
                      etag = ?9, last_modified = ?10, wire_hash = ?11, body_hash = ?12, bytes = ?13,
-                     entries = ?14, admitted = ?15, issues = ?16, last_full_at = ?17,
+                     entries = ?14, admitted = ?15, issues = ?16,
+                     last_full_at = CASE WHEN rule = 'index' AND next_poll_at > ?17 THEN NULL ELSE ?17 END,
                      last_complete_at = CASE WHEN ?7 = 1 THEN ?17 ELSE last_complete_at END,
                      last_changed_at = CASE WHEN ?18 = 1 THEN ?17 ELSE last_changed_at END,
                      hints = ?19

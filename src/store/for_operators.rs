@@ -249,6 +249,14 @@ impl Store {
                 self.write(Lane::Bulk, move |state| state.forget_some(&name)).await?;
             dropped += some;
             if !more {
+                break;
+            }
+        }
+        let mut behind = None;
+        loop {
+            let name = name.clone();
+            behind = self.write(Lane::Bulk, move |state| state.forget_sides(&name, behind)).await?;
+            if behind.is_none() {
                 return Ok(dropped);
             }
         }

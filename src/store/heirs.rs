@@ -5,6 +5,8 @@
 //! How far that has come is not kept: it begins anew with a start, a reload, and
 //! with other partitions, and finds what was left.
 
+use std::collections::HashSet;
+
 use super::sql::{OptionalExtension, params};
 
 use super::effect::Origin;
@@ -17,6 +19,13 @@ use crate::model::{SiteId, SourceId, UrlId};
 
 /// Further sources of URLs that are looked at in one job.
 const LOOK: i64 = 1_000;
+
+/// One further source of a URL.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Side {
+    url: i64,
+    source: i64,
+}
 
 impl State {
     /// What others list of sites that have left is to be handed over to them.
@@ -138,14 +147,60 @@ impl State {
         Ok(true)
     }
 
-    /// What else lists a URL, of another site than that.
+    /// What a site that is forgotten lists besides others is theirs alone, a part at a
+    /// time: the first part, or that behind a row. `None` where there is no more.
+    pub(super) fn forget_sides(
+        &mut self,
+        name: &str,
+        behind: Option<Side>,
+    ) -> Result<Option<Side>, StoreError> {
+        let site = self.unregistered(name)?;
+        let first = |url| Side { url, source: i64::MAX };
+        let Some(behind) = behind.or_else(|| self.walk_from(0).map(first)) else { return Ok(None) };
+        let sources: HashSet<i64> = self
+            .column("SELECT id FROM sources WHERE site_id = ?1", [site.0])?
+            .into_iter()
+            .collect();
+        let sides: Vec<Side> = self
+            .conn
+            .prepare_cached(
+                "SELECT url_id, source_id FROM url_sources
+                 WHERE (url_id, source_id) > (?1, ?2) /*pg: AND part = (?1 & 255) */
+                 ORDER BY url_id, source_id LIMIT ?3",
+            )
+            .and_then(|mut query| {
+                query
+                    .query_map([behind.url, behind.source, LOOK], |row| {
+                        Ok(Side { url: row.get(0)?, source: row.get(1)? })
+                    })?
+                    .collect()
+            })
+            .map_err(engine)?;
+        let is_last = i64::try_from(sides.len()).unwrap_or(LOOK) < LOOK;
+        let reached = sides.last().copied().unwrap_or(behind);
+        for side in sides.into_iter().filter(|side| sources.contains(&side.source)) {
+            let (url, source) = (UrlId(side.url), SourceId(side.source));
+            self.forget_side(url, source)?;
+            if self.forget_said(source, url)?
+                && let Some(row) = self.url_row(url)?
+            {
+                self.sum_up_marks(row)?;
+            }
+        }
+        Ok(if is_last { self.walk_from((behind.url & 255) + 1).map(first) } else { Some(reached) })
+    }
+
+    /// What else lists a URL, of another site than that: what is polled, or was given
+    /// up and holds what it listed for the time being.
     fn heir_of(&self, url: UrlId, from: SiteId) -> Result<Option<(SourceId, SiteId)>, StoreError> {
         self.conn
             .prepare_cached(
                 "SELECT x.source_id, s.site_id FROM url_sources x JOIN sources s ON s.id = x.source_id
                      /*pg: AND s.part = (x.source_id & 255) */
                  JOIN sites n ON n.id = s.site_id AND n.state <> 2
-                 WHERE x.url_id = ?1 /*pg: AND x.part = (?1 & 255) */ AND s.site_id <> ?2 AND s.state <> 2 ORDER BY s.window, s.id LIMIT 1",
+                 WHERE x.url_id = ?1 /*pg: AND x.part = (?1 & 255) */ AND s.site_id <> ?2 AND (s.state <> 2 OR EXISTS
+                     (SELECT 1 FROM snapshots p WHERE p.source_id = s.id /*pg: AND p.part = s.part */))
+                 ORDER BY s.window, s.state = 2, s.id LIMIT 1",
             )
             .and_then(|mut query| {
                 query

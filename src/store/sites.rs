@@ -124,10 +124,12 @@ impl State {
                 )
                 .map_err(engine)?;
             self.sources_moved = true;
-            // All that they list is listed again: others may have let go of it.
+            // All that they list is listed again, now or should they be polled again
+            // after all: others may have let go of it.
             self.conn
                 .execute(
-                    "UPDATE sources SET state = 0, epoch = 0 WHERE site_id = ?1 AND state = 1",
+                    "UPDATE sources SET state = CASE state WHEN 1 THEN 0 ELSE state END, epoch = 0
+                     WHERE site_id = ?1",
                     [id],
                 )
                 .map_err(engine)?;
@@ -347,7 +349,7 @@ impl State {
 
     /// A site by its name that has left the config; of another one the rows would
     /// come back with the next poll.
-    fn unregistered(&self, name: &str) -> Result<SiteId, StoreError> {
+    pub(super) fn unregistered(&self, name: &str) -> Result<SiteId, StoreError> {
         let id = self.site_named(name)?;
         let state: i64 = self
             .conn

@@ -100,3 +100,66 @@ async fn a_source_that_comes_back_lists_its_urls_again_though_no_byte_has_moved(
     assert!(daemon.url(&format!("{base}/a")).await.listed);
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn what_a_source_in_its_week_of_grace_lists_outlives_the_site_that_had_it() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let world = World::new(&[&origin]);
+    for path in ["/one.xml", "/two.xml"] {
+        let listed = sitemap(&base, &[("/both", ""), (path, "")]);
+        origin.set(path, Reply::xml(listed).etag("\"1\""));
+    }
+    let one = listed(&origin, &["/one.xml"], &[], "");
+    let two = listed(&origin, &["/two.xml"], &[], "").replace("\"site\"", "\"other\"");
+    let daemon = world.start(&one).await;
+    daemon.polled("/one.xml", 1).await;
+    daemon.reload(&format!("{one}{two}")).await;
+    daemon.polled("/two.xml", 1).await;
+    let source = daemon.source("/two.xml").await.id;
+    daemon.store.delete_source(source, false).await.unwrap();
+    daemon.reload(&two).await;
+    assert_eq!(daemon.store.forget_site("site".to_owned()).await.unwrap(), 2);
+    while daemon.store.maintain().await.unwrap() {}
+    let both = daemon.url(&format!("{base}/both")).await;
+    assert!(both.listed);
+    assert_eq!((both.site.as_deref(), both.sources.len()), (Some("other"), 1));
+    assert_eq!(world.look().number("SELECT count(*) FROM url_sources"), 0);
+    daemon.pass(8 * DAY).await;
+    while daemon.store.maintain().await.unwrap() {}
+    assert!(!daemon.url(&format!("{base}/both")).await.listed);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_source_in_its_week_of_grace_lists_again_what_others_took_over_and_let_go() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let world = World::new(&[&origin]);
+    for path in ["/one.xml", "/two.xml"] {
+        let listed = sitemap(&base, &[("/both", ""), (path, "")]);
+        origin.set(path, Reply::xml(listed).etag("\"1\""));
+    }
+    let one = listed(&origin, &["/one.xml"], &[], "");
+    let two = listed(&origin, &["/two.xml"], &[], "").replace("\"site\"", "\"other\"");
+    let both = format!("{one}{two}");
+    let daemon = world.start(&one).await;
+    daemon.polled("/one.xml", 1).await;
+    daemon.reload(&both).await;
+    daemon.polled("/two.xml", 1).await;
+    let source = daemon.source("/one.xml").await.id;
+    daemon.store.delete_source(source, false).await.unwrap();
+    daemon.reload(&two).await;
+    while daemon.store.maintain().await.unwrap() {}
+    origin.set("/two.xml", Reply::xml(sitemap(&base, &[("/two.xml", "")])));
+    for _ in 0..3 {
+        daemon.poll("/two.xml").await;
+        daemon.pass(DAY).await;
+    }
+    let is_listed = async || daemon.url(&format!("{base}/both")).await.listed;
+    assert!(!is_listed().await);
+    daemon.reload(&both).await;
+    daemon.poll("/one.xml").await;
+    assert!(is_listed().await);
+    daemon.stop().await;
+}

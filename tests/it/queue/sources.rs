@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-use sitemapd::model::Outcome;
+use jiff::Timestamp;
+use sitemapd::diff::dates::Dates;
+use sitemapd::fetch::Validators;
+use sitemapd::model::{DocumentKind, Outcome, Role, SourceId};
 use sitemapd::store::frontier::{FrontierStats, Known, Put};
-use sitemapd::store::views::UrlState;
-use sitemapd::store::{Effect, NextPollAt};
+use sitemapd::store::hubs::Named;
+use sitemapd::store::views::{Counts, UrlState};
+use sitemapd::store::{Effect, Kept, NewSource, NextPollAt, PollEnd, ReadResult};
 use url::Url;
 
 use crate::support::incompressible;
@@ -155,6 +159,125 @@ async fn a_site_that_was_renamed_goes_on_with_what_it_lists() {
     let drops = rows.iter().map(|url| Effect::Drop { url: *url }).collect();
     queue.store.apply(queue.origin("b"), drops).await.unwrap();
     assert!(!queue.view("http://a.test/0").await.listed);
+}
+
+#[tokio::test]
+async fn a_site_that_is_forgotten_leaves_nothing_of_what_it_listed_besides_others() {
+    let [a, b] = sites(["a", "b"]);
+    let queue = Queue::open(&(a + &b)).await;
+    let pages = |from: usize| (from..from + 1_500).map(|n| format!("http://a.test/{n}"));
+    // Two in three are of both; of these one half comes first in one, half in the other.
+    queue.list_urls("a", pages(0)).await;
+    queue.list_urls("b", pages(500).chain(pages(1_500))).await;
+    queue.list_urls("a", pages(1_500)).await;
+    queue.reload(&b).await.unwrap();
+    queue.maintain().await;
+    let look = queue.look();
+    let further = || look.number("SELECT count(*) FROM url_sources");
+    assert_eq!(further(), 2_500);
+    assert_eq!(queue.store.forget_site("a".to_owned()).await.unwrap(), 500);
+    assert_eq!(further(), 0);
+    assert_eq!(queue.store.status().await.unwrap().urls, 2_500);
+}
+
+/// The end of a poll that began then and read an index in full.
+fn index_read(source: SourceId, tenure: i64, at: Timestamp) -> PollEnd {
+    let next = NextPollAt {
+        at: Some(at + DAY),
+        interval_ms: 86_400_000,
+        rhythm: None,
+        rule: "steady".to_owned(),
+        why: "once a day".to_owned(),
+    };
+    let dates = Dates {
+        at,
+        entries: 0,
+        dated: 0,
+        date_only: 0,
+        future: 0,
+        known: 0,
+        regressed: 0,
+        moved: Vec::new(),
+    };
+    let read = ReadResult {
+        kind: DocumentKind::Index,
+        window: 0,
+        rolls: 0,
+        shrunk_at: None,
+        pending: 0,
+        complete: true,
+        epoch: 1,
+        validators: Validators::default(),
+        wire_hash: None,
+        body_hash: None,
+        bytes: 100,
+        entries: 1,
+        admitted: "{}".to_owned(),
+        issues: "[]".to_owned(),
+        hints: None,
+        snapshot: None,
+        changed: true,
+        dates: Box::new(dates),
+        hubs: Box::new(Named::Unknown),
+        missed_push: false,
+    };
+    PollEnd {
+        source,
+        tenure,
+        at,
+        took_ms: 1,
+        result: "changed",
+        status: "success",
+        http_status: Some(200),
+        wire_bytes: 100,
+        counts: Counts::default(),
+        error: None,
+        next,
+        failed: false,
+        moved: None,
+        kept: Kept::Read(read),
+    }
+}
+
+#[tokio::test]
+async fn an_index_that_is_read_as_another_one_is_given_up_is_read_in_full_again() {
+    for is_paused in [false, true] {
+        let queue = Queue::simple().await;
+        let kept = queue.origin("a");
+        let tenure = queue.store.poll_target(kept.source).await.unwrap().tenure;
+        let end = async || {
+            let end = index_read(kept.source, tenure, queue.clock.now());
+            queue.clock.advance(Duration::from_secs(1));
+            end
+        };
+        queue.store.finish_poll(end().await).await.unwrap();
+        let other: Url = "http://a.test/other.xml".parse().unwrap();
+        let other = queue.store.submit_source("a".to_owned(), other).await.unwrap();
+        queue.store.finish_poll(index_read(other, tenure, queue.clock.now())).await.unwrap();
+        let child = NewSource {
+            url: "http://a.test/child.xml".parse().unwrap(),
+            role: Role::Sitemap,
+            named_by: "index",
+            parent: Some((other, 1)),
+            lastmod: None,
+        };
+        queue.store.register(kept.site, vec![child]).await.unwrap();
+        let last_full = async || {
+            let target = queue.store.poll_target(kept.source).await.unwrap();
+            target.last_full_at
+        };
+        assert!(last_full().await.is_some());
+        let under_way = end().await;
+        queue.store.pause_site("a".to_owned(), is_paused).await.unwrap();
+        queue.store.delete_source(other, false).await.unwrap();
+        queue.store.finish_poll(under_way).await.unwrap();
+        assert_eq!(last_full().await, None, "{is_paused}");
+        let due = "SELECT count(*) FROM sources WHERE rule = 'index' AND next_poll_at IS NOT NULL";
+        assert_eq!(queue.look().number(due), 1, "{is_paused}");
+        queue.clock.advance(Duration::from_secs(1));
+        queue.store.finish_poll(end().await).await.unwrap();
+        assert!(last_full().await.is_some());
+    }
 }
 
 /// What a client pushes, completed or not.

@@ -464,7 +464,8 @@ async fn reap(store: Store, clock: Clock, metrics: Arc<Metrics>, stop: Cancellat
                 false
             }
         };
-        if more {
+        // Many may have expired at once: the others are for the next start.
+        if more && !stop.is_cancelled() {
             continue;
         }
         tokio::select! {

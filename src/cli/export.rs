@@ -1,6 +1,7 @@
 //! `sitemapd export`: all that is known of every URL, as JSON lines or CSV.
 
-use serde_json::Value;
+use anyhow::anyhow;
+use serde_json::{Value, json};
 
 use super::output::Output;
 use super::question::Question;
@@ -59,6 +60,15 @@ const COLUMNS: [&str; 22] = [
 /// Writes it, part by part.
 pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(), Failure> {
     let truth = SourceOfTruth::of(options)?;
+    let named = [
+        ("crawl", &args.crawl, Question::Queues, ("queues", "crawl")),
+        ("site", &args.site, Question::Sites, ("sites", "name")),
+    ];
+    for (what, name, question, place) in named {
+        if let Some(name) = name {
+            must_be_known(what, name, &truth.ask(&question).await?, place)?;
+        }
+    }
     if args.format == Format::Csv {
         out.line(&COLUMNS.join(","))?;
     }
@@ -77,6 +87,19 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
             return Ok(());
         }
     }
+}
+
+/// A misspelt name would make an empty file that looks like a whole one.
+fn must_be_known(
+    what: &str,
+    name: &str,
+    answer: &Value,
+    (list, field): (&str, &str),
+) -> Result<(), Failure> {
+    let rows = answer.get(list).and_then(Value::as_array);
+    let is_known =
+        rows.is_some_and(|rows| rows.iter().any(|row| row.get(field) == Some(&json!(name))));
+    if is_known { Ok(()) } else { Err(anyhow!("there is no {what} {name:?}").into()) }
 }
 
 fn is_wanted(url: &Value, args: &Args) -> bool {
@@ -112,8 +135,6 @@ fn cell(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

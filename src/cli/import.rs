@@ -17,8 +17,9 @@ use crate::store::PastFetch;
 
 /// Fetches handed over at once; the API takes 10,000.
 const BATCH: usize = 5_000;
-/// Bytes of one line; a URL and a hash need far less.
-const MAX_LINE: u64 = 64 * 1024;
+/// Bytes of one line: a line of an export has all that sources say of a URL, its
+/// thousands of images too.
+const MAX_LINE: u64 = 16 * 1024 * 1024;
 
 /// Which fetches.
 #[derive(Debug, clap::Args)]

@@ -52,6 +52,22 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     Duration::try_from(signed).map_err(|_| "a duration cannot be negative".to_owned())
 }
 
+/// Reads what a server may have said, and somebody put a unit to: as
+/// [`parse_duration`], but a number that is too large for that is `most`.
+pub fn parse_wait(text: &str, most: Duration) -> Result<Duration, String> {
+    let trimmed = text.trim();
+    let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = trimmed.split_at(digits);
+    let nanos = UNITS.iter().find(|(name, _)| *name == unit.trim_start());
+    if let Some((_, nanos)) = nanos.filter(|_| digits > 0) {
+        let count = number.parse().unwrap_or(u128::MAX);
+        if count.saturating_mul(*nanos) >= most.as_nanos() {
+            return Ok(most);
+        }
+    }
+    parse_duration(text).map(|wait| wait.min(most))
+}
+
 /// Writes a duration in the grammar that [`parse_duration`] reads: `1h 30m`.
 pub fn format_duration(duration: Duration) -> String {
     let mut rest = duration.as_nanos();

@@ -39,6 +39,17 @@ pub(super) struct Lease {
     pub(super) secret: [u8; 16],
 }
 
+/// What else a fetcher's report says of the URL whose lease ends with it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Report {
+    /// Its place in line, should it go back to be refreshed.
+    pub(super) band: u8,
+    /// Was nothing to be had of it?
+    pub(super) has_failed: bool,
+    /// Not to be fetched again before, rounded up.
+    pub(super) not_before_s: Option<i64>,
+}
+
 /// What [`Lease::dirty`] is where nobody wants the URL any more.
 const UNWANTED: i64 = -1;
 
@@ -65,16 +76,15 @@ impl State {
     }
 
     /// Ends a lease: the row goes where its fate says, or is due at once when
-    /// it changed while it was out. The record of `row` is what is known by now;
-    /// `refreshed` is its place in line, if it was seen and goes back to be
-    /// refreshed. Says whether the URL is given up.
+    /// it changed while it was out. The record of `row` is what is known by now.
+    /// Says whether the URL is given up.
     pub(super) fn end_lease(
         &mut self,
         row: Box<UrlRow>,
         lease: &Lease,
         end: End,
         fate: Fate,
-        refreshed: Option<u8>,
+        report: Option<Report>,
     ) -> Result<bool, StoreError> {
         let now = self.steady_ms();
         let now_s = now.div_euclid(1000);
@@ -85,13 +95,17 @@ impl State {
         let meanwhile = (lease.dirty > 0).then(|| reason(lease.dirty - 1));
         let again = meanwhile.filter(|why| match fate {
             // Nobody saw it: it waits as it would have, for a newer reason.
-            Fate::Queue { .. } => end == End::Settled,
+            Fate::Queue { .. } => report.is_some_and(|report| !report.has_failed),
             Fate::Park => *why != Reason::Removed,
             Fate::Dead => true,
         });
         let (state, reason, due_s, attempt) = match (again, fate) {
             // Due since it was fetched: so it is known to be owed another look.
-            (Some(why), _) => (held::QUEUED, why, fetched_s.unwrap_or(now_s), 0),
+            (Some(why), _) => {
+                let floor = report.and_then(|report| report.not_before_s);
+                let due_s = fetched_s.unwrap_or(now_s);
+                (held::QUEUED, why, floor.map_or(due_s, |floor| floor.max(due_s)), 0)
+            }
             (None, Fate::Queue { due, reason, attempt }) => {
                 let why = meanwhile.unwrap_or(reason);
                 (held::QUEUED, why, ceil_seconds(due.as_millisecond()), attempt)
@@ -103,8 +117,8 @@ impl State {
             self.metrics.dead_lettered(1);
         }
         let is_refreshed = matches!(reason, Reason::Recrawl | Reason::Changed);
-        let band = match refreshed.filter(|_| is_refreshed) {
-            Some(band) => band,
+        let band = match report.filter(|_| is_refreshed) {
+            Some(report) => report.band,
             None => self.rank(&row, reason, now_s)?,
         };
         let valued = self.is_valued(&row, reason);
@@ -124,6 +138,6 @@ impl State {
 }
 
 /// Rounded up, so that nothing is due before its time.
-fn ceil_seconds(ms: i64) -> i64 {
+pub(super) fn ceil_seconds(ms: i64) -> i64 {
     ms.div_euclid(1000) + i64::from(ms.rem_euclid(1000) > 0)
 }

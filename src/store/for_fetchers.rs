@@ -63,8 +63,16 @@ impl Store {
             let share = LeaseRequest { max: left, ..request.clone() };
             let more = match asked {
                 None => {
-                    self.write_naming(Lane::Gathers, move |state| state.lease(&share, false))
-                        .await?
+                    let ours = move |state: &mut State| state.lease(&share, false);
+                    match self.write_naming(Lane::Gathers, ours).await {
+                        Ok(more) => more,
+                        // What another has leased for this call is not thrown away.
+                        Err(error) if batch.urls.is_empty() => return Err(error),
+                        Err(error) => {
+                            tracing::warn!(%error, "nothing leased of what is ours");
+                            continue;
+                        }
+                    }
                 }
                 Some(address) => match peers.ask(&address, &Order::Lease(share)).await {
                     Ok(reply) => reply.leased()?,
@@ -84,7 +92,10 @@ impl Store {
         }
         if batch.urls.len() < max && request.sites.is_empty() {
             // All have been asked.
-            self.write_naming(Lane::Hot, move |state| state.note_short(&crawl)).await?;
+            let noted = self.write_naming(Lane::Hot, move |state| state.note_short(&crawl)).await;
+            if let Err(error) = noted {
+                tracing::warn!(%error, "not noted that a fetcher wants more");
+            }
         }
         Ok(batch)
     }

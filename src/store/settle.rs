@@ -11,7 +11,7 @@ use super::sql::{OptionalExtension, params};
 use jiff::Timestamp;
 
 use super::at_hand::Out;
-use super::ending::{End, Lease};
+use super::ending::{End, Lease, Report, ceil_seconds};
 use super::expiry::Of;
 use super::hosts::millis;
 use super::record::{Fetched, Rare, Record};
@@ -154,7 +154,12 @@ impl State {
                 error: settlement.error,
             });
         }
-        self.end_lease(row, lease, End::Settled, fate, Some(band))?;
+        let report = Report {
+            band,
+            has_failed: outcome == Outcome::Failed,
+            not_before_s: settlement.not_before.map(|at| ceil_seconds(at.as_millisecond())),
+        };
+        self.end_lease(row, lease, End::Settled, fate, Some(report))?;
         Ok(TokenResult::Ok)
     }
 
@@ -277,6 +282,10 @@ impl State {
         let missing: Vec<Token> =
             tokens.iter().copied().filter(|token| !leased.contains_key(&token.url)).collect();
         if !missing.is_empty() {
+            // Ended earlier in this transaction, they stand in the table still.
+            if missing.iter().any(|token| self.pending.holds(token.url)) {
+                self.write_pending()?;
+            }
             read_leased(&self.conn, &missing, |row, lease| {
                 leased.insert(row.id, (Box::new(row), lease));
             })?;

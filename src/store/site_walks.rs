@@ -27,6 +27,9 @@ const PASSED_AT_HEAD: usize = PASSED_PER_LOOK / 4;
 /// Where all was stepped over in vain, the host is looked at again after this: a URL
 /// of such a site may have come due.
 const LEFT_ALONE_MS: i64 = 10_000;
+/// A walk whose caller has not looked at the head of the list for this long, which is
+/// done every [`LEFT_ALONE_MS`], is nobody's any more.
+const LEFT_MS: i64 = 60_000;
 /// Hosts remembered at most; with more, all are walked from their heads again.
 const HOSTS: usize = 4_096;
 /// Sets of sites remembered of a host at most.
@@ -114,13 +117,22 @@ impl SiteWalks {
         Some(walks.swap_remove(at))
     }
 
-    fn put(&mut self, place: (CrawlId, HostId), walked: Walked) {
+    /// Remembers a walk. Where there are enough, one that has ended makes room, or one
+    /// that nobody goes on with; else the new one is not remembered, so that of many
+    /// some come to their end, and make room.
+    fn put(&mut self, place: (CrawlId, HostId), walked: Walked, now: i64) {
         if self.of_host.len() >= HOSTS {
             self.of_host.clear();
         }
         let walks = self.of_host.entry(place).or_default();
         if walks.len() >= SETS {
-            walks.remove(0);
+            let has_ended = |walk: &Walked| walk.behind.is_none();
+            let is_left = |walk: &Walked| !(0..LEFT_MS).contains(&(now - walk.looked_ms));
+            let room = walks.iter().position(has_ended).or_else(|| walks.iter().position(is_left));
+            match room {
+                Some(at) => walks.swap_remove(at),
+                None => return,
+            };
         }
         walks.push(walked);
     }
@@ -142,7 +154,7 @@ impl State {
             && walked.behind.is_none()
             && (walked.until_ms - LEFT_ALONE_MS..walked.until_ms).contains(&now)
         {
-            self.site_walks.put(place, walked.clone());
+            self.site_walks.put(place, walked.clone(), now);
             return Ok((Vec::new(), 0));
         }
         let now_s = now.div_euclid(1000);
@@ -153,7 +165,7 @@ impl State {
                 let (due, stepped_over, _) =
                     self.walk_for(place, now_s, (limit, PASSED_AT_HEAD), sites, None)?;
                 if !due.is_empty() {
-                    self.site_walks.put(place, walked.clone());
+                    self.site_walks.put(place, walked.clone(), now);
                     return Ok((due, stepped_over));
                 }
                 (looked_ms, passed) = (now, stepped_over);
@@ -173,10 +185,10 @@ impl State {
         if is_over && is_long && !is_renewed {
             let until_ms = now + LEFT_ALONE_MS;
             let over = Walked { sites, behind: None, looked_ms, until_ms, is_renewed };
-            self.site_walks.put(place, over);
+            self.site_walks.put(place, over, now);
         } else if !is_over && behind.is_some() {
             let on = Walked { sites, behind, looked_ms, until_ms: 0, is_renewed };
-            self.site_walks.put(place, on);
+            self.site_walks.put(place, on, now);
         }
         Ok((due, passed))
     }

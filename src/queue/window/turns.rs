@@ -18,13 +18,13 @@ use priority_queue::PriorityQueue;
 use crate::by_id::ById;
 use crate::model::HostId;
 
-/// Least weight that a host can have: a hundredth of the normal share.
-pub const MIN_WEIGHT: f64 = 0.01;
-/// Greatest weight that a host can have: a hundred times the normal share.
-pub const MAX_WEIGHT: f64 = 100.0;
+/// Least weight that a host can have: a thousandth of the normal share.
+pub const MIN_WEIGHT: f64 = 0.001;
+/// Greatest weight that a host can have: a thousand times the normal share.
+pub const MAX_WEIGHT: f64 = 1_000.0;
 
 /// Pass of one URL at weight 1. At this scale a lone host of the least weight
-/// serves 10^14 URLs before the pass comes to its end.
+/// serves 10^13 URLs before the pass comes to its end.
 const STRIDE: f64 = 1000.0;
 /// Hosts with nothing queued that are looked through at the earliest.
 const FIRST_SWEEP: usize = 1024;
@@ -204,7 +204,7 @@ impl Turns {
     ) {
         let state = self.state(host);
         let stride = (f64::from(urls.max(1)) * STRIDE / f64::from(state.weight)).round();
-        // Positive, and at most 2^32 * 1000 * 100.
+        // Positive, and at most 2^32 * 1000 * 1000.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let stride = stride as u64;
         state.pass = state.pass.saturating_add(stride);

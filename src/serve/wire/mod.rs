@@ -25,7 +25,7 @@ use url::Url;
 
 use super::problem::Problem;
 pub(crate) use crate::config::MAX_URL_CHARS;
-use crate::config::units::{format_duration, parse_duration};
+use crate::config::units::{format_duration, parse_duration, parse_wait};
 
 /// Bytes of a duration text that are looked at; no honest one is longer.
 const MAX_SPAN_BYTES: usize = 100;
@@ -129,6 +129,19 @@ impl<'de> Deserialize<'de> for Span {
                     if cause == plain { plain } else { format!("{plain}: {cause}") }
                 })
             },
+        })
+    }
+}
+
+impl Span {
+    /// Reads one that a page may have named, however large: no more than `most`.
+    pub(crate) fn at_most<'de, D: Deserializer<'de>>(
+        deserializer: D,
+        most: Duration,
+    ) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(FromText {
+            expected: "a duration such as \"1h 30m\"",
+            read: |text: &str| parse_wait(text, most).map(Self),
         })
     }
 }

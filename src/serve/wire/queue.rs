@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::model::extension::Extensions;
 use crate::model::{ChangeFreq, Lastmod, Outcome, Priority, Reason, UrlId, UrlKind};
@@ -269,7 +269,7 @@ struct SettleItem {
     /// What was seen; may be left out where `content_hash` tells.
     outcome: Option<Outcome>,
     /// HTTP status of the page.
-    #[schemars(range(min = 100, max = 599))]
+    #[schemars(range(min = 100, max = 999))]
     status: Option<u16>,
     /// Hash of the content in whatever form; an equal one is unchanged, another is changed.
     #[schemars(length(min = 1, max = MAX_HASH_CHARS))]
@@ -288,6 +288,7 @@ struct SettleItem {
     #[serde(default)]
     noindex: bool,
     /// The page's `Retry-After`: its host rests so long, for polls too.
+    #[serde(default, deserialize_with = "said_wait")]
     retry_after: Option<Span>,
     /// Not to be fetched again before.
     not_before: Option<Time>,
@@ -295,6 +296,16 @@ struct SettleItem {
     fetched_at: Option<Time>,
     /// What went wrong, for people; cut at 500 characters.
     error: Option<String>,
+}
+
+/// A page's `Retry-After`, which refuses nothing however long it is.
+fn said_wait<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Span>, D::Error> {
+    #[derive(Deserialize)]
+    struct Said(#[serde(deserialize_with = "cut")] Span);
+    fn cut<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
+        Span::at_most(deserializer, MAX_RETRY_AFTER)
+    }
+    Ok(Option::<Said>::deserialize(deserializer)?.map(|said| said.0))
 }
 
 impl SettleBody {
@@ -323,9 +334,10 @@ impl SettleItem {
                 field("outcome")
             )));
         }
-        if self.status.is_some_and(|status| !(100..=599).contains(&status)) {
+        // Some servers answer 999; any three digits are a status (RFC 9112, 4).
+        if self.status.is_some_and(|status| !(100..=999).contains(&status)) {
             return Err(Problem::field(format!(
-                "{} is no HTTP status; it must be 100 to 599.",
+                "{} is no HTTP status; it must be 100 to 999.",
                 field("status")
             )));
         }
@@ -353,7 +365,7 @@ impl SettleItem {
                 .as_deref()
                 .and_then(|text| said_by_the_web(MAX_CANONICAL, text)),
             noindex: self.noindex,
-            retry_after: self.retry_after.map(|span| span.0.min(MAX_RETRY_AFTER)),
+            retry_after: self.retry_after.map(|span| span.0),
             not_before: self.not_before.map(|time| time.0),
             fetched_at: self.fetched_at.map(|time| time.0),
             error: self.error.map(|text| clip(text, MAX_ERROR_CHARS)),

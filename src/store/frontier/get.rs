@@ -156,9 +156,6 @@ impl State {
                 if clock <= call.now {
                     serving.passed.push(host);
                 }
-                if call.spare {
-                    self.window(call.crawl).withhold_spare(host);
-                }
                 continue;
             }
             if self.serve_queue(call, host, room, &queue.1, serving)? > 0 {

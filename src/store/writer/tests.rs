@@ -9,12 +9,15 @@ use tempfile::TempDir;
 use super::{BULK_WAITING, Lane, lock};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::diff::snapshot::EntryHints;
 use crate::metrics::Metrics;
-use crate::model::UrlId;
-use crate::queue::LeaseRequest;
+use crate::model::{Outcome, Role, UrlId, UrlKind};
+use crate::queue::{LeaseRequest, Settlement, Token, TokenResult};
 use crate::store::state::State;
 use crate::store::turns::Place;
-use crate::store::{Store, StoreError};
+use crate::store::views::SourceFilter;
+use crate::store::{Effect, Store, StoreError};
+use crate::url::Admitted;
 
 const DELAY: Duration = Duration::from_secs(1);
 
@@ -26,7 +29,8 @@ struct Open {
 
 fn open() -> Open {
     let dir = TempDir::new().unwrap();
-    let text = "[[site]]\nname = \"a\"\nurl = \"http://a.test/\"\n";
+    let text = "[[site]]\nname = \"a\"\nurl = \"http://a.test/\"\nobey_robots = false\n\
+                host_delay = \"0s\"\nsitemaps = [\"http://a.test/s.xml\"]\n";
     let mut config = Config::from_toml_str(text).unwrap();
     config.daemon.data_dir = dir.path().to_owned();
     let metrics = Arc::new(Metrics::new());
@@ -288,6 +292,90 @@ async fn what_could_not_be_written_for_one_counts_for_no_host() {
     assert!(ends[0].is_err());
     let (ends, then) = gather(&open, vec![(Some(2), DONE)]).await;
     assert_eq!((ends, then), (vec![Ok(())], Ok(vec![2])));
+}
+
+/// Two URLs of the first sitemap of a site that obeys nobody, both leased.
+async fn leased(open: &Open) -> Vec<Token> {
+    let store = &open.store;
+    let filter = SourceFilter { limit: 100, ..SourceFilter::default() };
+    let sources = store.sources(filter).await.unwrap().items;
+    let sitemap = sources.iter().find(|source| source.role == Role::Sitemap).unwrap();
+    let origin = store.poll_target(sitemap.id).await.unwrap().origin(false).unwrap();
+    let admit = |slot: u32| Effect::Admit {
+        slot,
+        url: Admitted {
+            authority: "http://a.test".into(),
+            path: format!("/{slot}"),
+            respelled: false,
+        },
+        raw: None,
+        lastmod: None,
+        hints: EntryHints::default(),
+        kind: UrlKind::Page,
+    };
+    store.apply(origin, vec![admit(0), admit(1)]).await.unwrap();
+    let request = LeaseRequest {
+        max: 2,
+        ttl: 60 * DELAY,
+        per_host: 2,
+        crawl: "default".to_owned(),
+        sites: Vec::new(),
+        worker: None,
+        request_id: None,
+    };
+    let batch = store.lease(request).await.unwrap();
+    assert_eq!(batch.urls.len(), 2);
+    batch.urls.into_iter().map(|leased| leased.token).collect()
+}
+
+#[tokio::test]
+async fn leases_that_end_twice_in_one_transaction_end_once() {
+    let report = |token: &Token, outcome| Settlement {
+        token: *token,
+        outcome: Some(outcome),
+        status: None,
+        content_hash: None,
+        hash_kind: None,
+        significance: None,
+        final_url: None,
+        canonical: None,
+        noindex: false,
+        retry_after: None,
+        not_before: None,
+        fetched_at: None,
+        error: None,
+    };
+    for is_released in [false, true] {
+        let open = open();
+        let tokens = leased(&open).await;
+        let store = &open.store;
+        let (go, holding) = hold(store).await;
+        let settle = |outcome| {
+            let batch = tokens.iter().map(|token| report(token, outcome)).collect();
+            let store = store.clone();
+            tokio::spawn(async move { store.settle(batch).await })
+        };
+        let first = settle(Outcome::Changed);
+        until_waiting(store, (1, 0)).await;
+        let second = if is_released {
+            let (store, tokens) = (store.clone(), tokens.clone());
+            tokio::spawn(async move { store.release(tokens, Duration::ZERO).await })
+        } else {
+            settle(Outcome::Failed)
+        };
+        until_waiting(store, (2, 0)).await;
+        go.send(()).unwrap();
+        holding.await.unwrap().unwrap();
+        assert_eq!(first.await.unwrap().unwrap(), [TokenResult::Ok; 2]);
+        assert_eq!(second.await.unwrap().unwrap(), [TokenResult::Ok; 2], "as is said again");
+        assert_eq!(seen(store.clone()).await.map(|urls| urls.len()), Ok(2));
+        for n in [0, 1] {
+            let url = format!("http://a.test/{n}").parse().unwrap();
+            let view = store.url(None, url).await.unwrap();
+            assert_eq!((view.outcome, view.fetches), (Some(Outcome::Changed), 1));
+            assert!(view.due_at > Some(jiff::Timestamp::now()), "{:?}", view.due_at);
+        }
+    }
 }
 
 #[tokio::test]

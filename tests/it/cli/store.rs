@@ -167,6 +167,29 @@ async fn what_is_exported_is_imported_elsewhere_where_the_same_is_listed() {
     let (_, out, _) = run(&["import", "exported.jsonl", "--json"]);
     let sums: Value = serde_json::from_str(&out).expect("json");
     assert_eq!(sums, json!({ "taken": 0, "unknown": 0, "ignored": 1, "unfetched": 1 }));
+    // A page with thousands of images makes a line of its own size.
+    let images =
+        format!("{{\"images\":[{}\"\"],", format!("\"{}\",", "i".repeat(96)).repeat(5_000));
+    let long: String = exported.lines().map(|line| line.replacen('{', &images, 1) + "\n").collect();
+    assert!(long.len() > 900_000);
+    std::fs::write(&log, long).expect("written");
+    let (code, _, err) = run(&["import", "exported.jsonl"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+}
+
+#[tokio::test]
+async fn an_export_of_a_name_that_nobody_knows_is_no_empty_file() {
+    let (queue, text) = folder_listing(&["http://a.test/1"], "2026-11-21T00:00:00Z").await;
+    let (folder, _) = queue.into_folder();
+    write_config(folder.path(), &text);
+    for (option, known) in [("--crawl", "default"), ("--site", "a")] {
+        let run = |name: &str| outcome(sitemapd_in(folder.path()).args(["export", option, name]));
+        let (code, out, _) = run(known);
+        assert_eq!((code, out.lines().count()), (0, 1));
+        let (code, out, err) = run("typo");
+        assert_eq!((code, out.as_str()), (1, ""));
+        assert!(err.contains("\"typo\""), "{err}");
+    }
 }
 
 #[tokio::test]

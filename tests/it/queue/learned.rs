@@ -6,6 +6,7 @@ use std::time::Duration;
 use sitemapd::diff::snapshot::EntryHints;
 use sitemapd::model::{Outcome, Reason, UrlId};
 use sitemapd::recrawl::signal::Signal;
+use sitemapd::store::frontier::{Get, Progress};
 use sitemapd::store::views::{SignalView, SourceFilter};
 use sitemapd::store::{Effect, PastFetch};
 
@@ -264,29 +265,47 @@ async fn the_protocols_order_learns_nothing() {
     }
 }
 
-/// A page that has come due while the price rose by a fifth: is it leased?
-async fn leased_below_the_price(budget: &str) -> bool {
+/// Pages of one host that have come due while the price rose by a fifth.
+async fn below_the_price(budget: &str, pages: u32) -> Queue {
     let text = format!("[recrawl]\nbudget = \"{budget}\"\n{}", site("a", "http://a.test/", ""));
     let queue = Queue::open(&text).await;
-    queue.list_urls("a", ["http://a.test/0".to_owned()]).await;
+    queue.list_urls("a", (0..pages).map(|n| format!("http://a.test/{n}"))).await;
+    let look_at_all = async || {
+        for leased in queue.lease(pages).await {
+            queue.settle(leased.token, Outcome::Changed).await;
+        }
+    };
     for _ in 0..8 {
-        queue.settle(queue.lease_one().await.token, Outcome::Changed).await;
+        look_at_all().await;
         queue.clock.advance(181 * DAY);
     }
-    queue.settle(queue.lease_one().await.token, Outcome::Changed).await;
+    look_at_all().await;
     let due = queue.look().number("SELECT max(due_s) FROM queue");
     let wait = u64::try_from(due - queue.clock.now().as_second()).unwrap();
     let queue = queue.reopen(Duration::from_secs(wait + 1)).await;
     let soon = queue.clock.now().as_millisecond();
     let raised = format!("UPDATE prices SET price = price * 1.2, ticked_at = {soon}");
     queue.look().change(&raised);
-    !queue.lease(1).await.is_empty()
+    queue
 }
 
 #[tokio::test]
 async fn what_is_worth_less_than_the_price_is_leased_only_with_budget_to_spare() {
-    assert!(leased_below_the_price("auto").await);
-    assert!(!leased_below_the_price("1000/day").await);
+    assert_eq!(below_the_price("auto", 1).await.lease(1).await.len(), 1);
+    assert!(below_the_price("1000/day", 1).await.lease(1).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_client_that_may_have_no_more_of_a_host_leaves_it_to_others() {
+    let queue = below_the_price("auto", 2).await;
+    let get =
+        Get { crawl: None, key: None, per_queue: 1, max_queues: 0, ttl: Duration::from_secs(300) };
+    let served =
+        async || queue.store.frontier_get(get.clone(), Progress::default()).await.unwrap().0;
+    assert_eq!(served().await.len(), 1);
+    assert!(served().await.is_empty(), "one is in process");
+    queue.clock.advance(Duration::from_secs(1));
+    assert_eq!(queue.lease(10).await.len(), 1);
 }
 
 #[tokio::test]

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sitemapd::model::Outcome;
 use sitemapd::model::extension::{Expiry, Marks};
+use sitemapd::model::{Outcome, Reason};
 use sitemapd::queue::{Leased, Settlement};
 use sitemapd::store::views::UrlState;
 use sitemapd::store::{Effect, Said};
 
-use crate::support::queue_daemon::{Queue, entry, report};
+use crate::support::queue_daemon::{Queue, entry, report, site};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -149,6 +149,43 @@ async fn a_fetchers_floor_puts_the_next_fetch_off() {
     let settlement = Settlement { not_before: Some(floor), ..report(token, Outcome::Changed) };
     queue.settle_as(settlement).await;
     assert_eq!(queue.view(OLD).await.due_at, Some(floor));
+}
+
+#[tokio::test]
+async fn what_changed_while_it_was_leased_keeps_to_the_floor_too() {
+    let queue = Queue::simple().await;
+    let dated = entry(OLD).lastmod(queue.clock.now() - DAY);
+    let url = queue.list("a", &[dated]).await[0];
+    let leased = queue.lease_one().await;
+    queue.change(url).await;
+    let floor = queue.clock.now() + DAY;
+    let settlement =
+        Settlement { not_before: Some(floor), ..report(leased.token, Outcome::Changed) };
+    queue.settle_as(settlement).await;
+    let view = queue.view(OLD).await;
+    assert_eq!((view.due_at, view.reason), (Some(floor), Reason::Changed));
+}
+
+#[tokio::test]
+async fn what_fails_again_and_again_is_given_up_though_it_changes_meanwhile() {
+    let text = "[queue]\nmax_attempts = 3\n".to_owned() + &site("a", "http://a.test/", "");
+    let queue = Queue::open(&text).await;
+    let dated = entry(OLD).lastmod(queue.clock.now() - DAY);
+    let url = queue.list("a", &[dated]).await[0];
+    for attempt in 1..3 {
+        let leased = queue.lease_one().await;
+        assert_eq!(leased.attempt, attempt);
+        queue.change(url).await;
+        queue.settle(leased.token, Outcome::Failed).await;
+        let view = queue.view(OLD).await;
+        assert_eq!(view.attempt, attempt);
+        assert!(view.due_at > Some(queue.clock.now()), "after a pause");
+        queue.clock.advance(DAY);
+    }
+    let leased = queue.lease_one().await;
+    assert_eq!((leased.attempt, leased.reason), (3, Reason::Changed));
+    queue.settle(leased.token, Outcome::Failed).await;
+    assert_eq!(queue.view(OLD).await.state, UrlState::Dead);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Hosts take turns; filters, caps and pauses take nobody else's.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,18 +50,23 @@ async fn every_one_of_many_small_hosts_is_served_within_one_rotation() {
 }
 
 #[tokio::test]
-async fn a_site_of_three_times_the_weight_gets_three_times_the_turns() {
-    let text = site("a", "http://a.test/", "weight = 3.0") + &site("b", "http://b.test/", "");
-    let queue = Queue::open(&text).await;
-    queue.list_urls("a", (0..500).map(|n| format!("http://a.test/{n}"))).await;
-    queue.list_urls("b", (0..500).map(|n| format!("http://b.test/{n}"))).await;
-    let mut hosts = HashMap::<Arc<str>, usize>::new();
-    for _ in 0..200 {
-        let urls = queue.lease_as(LeaseRequest { per_host: 1, ..ask(1) }).await.urls;
-        *hosts.entry(urls[0].host.clone()).or_default() += 1;
+async fn turns_are_shared_by_weight() {
+    for (heavy, light, share) in
+        [("3.0", "1.0", 145..=155), ("1000.0", "100.0", 178..=186), ("0.01", "0.001", 178..=186)]
+    {
+        let of = |name, weight| {
+            site(name, &format!("http://{name}.test/"), &format!("weight = {weight}"))
+        };
+        let queue = Queue::open(&(of("a", heavy) + &of("b", light))).await;
+        queue.list_urls("a", (0..500).map(|n| format!("http://a.test/{n}"))).await;
+        queue.list_urls("b", (0..500).map(|n| format!("http://b.test/{n}"))).await;
+        let mut hosts = HashMap::<Arc<str>, usize>::new();
+        for _ in 0..200 {
+            let urls = queue.lease_as(LeaseRequest { per_host: 1, ..ask(1) }).await.urls;
+            *hosts.entry(urls[0].host.clone()).or_default() += 1;
+        }
+        assert!(share.contains(&hosts["http://a.test"]), "{heavy} to {light}: {hosts:?}");
     }
-    let heavy = hosts["http://a.test"];
-    assert!((145..=155).contains(&heavy), "{hosts:?}");
 }
 
 #[tokio::test]
@@ -228,6 +233,29 @@ async fn the_numbers_of_the_queue_stay_sane_while_a_long_list_is_leased_in_parts
     let due = counts.next_due_at.unwrap();
     let distance = queue.clock.now().duration_since(due).as_secs();
     assert!((0..=60).contains(&distance), "next due at {due}");
+}
+
+#[tokio::test]
+async fn of_many_who_ask_for_sites_of_their_own_on_one_host_each_gets_on() {
+    let names: Vec<_> = (0..10).map(|n| format!("s{n}")).collect();
+    let of = |name: &String| site(name, &format!("http://{name}.test/"), "");
+    let text = site("a", "http://a.test/", "") + &names.iter().map(of).collect::<String>();
+    let queue = Queue::open(&text).await;
+    let many = (0..30_000).map(|n| entry(format!("http://shared.test/{n}")).priority(0.9));
+    queue.list("a", &many.collect::<Vec<_>>()).await;
+    for name in &names {
+        let low = entry(format!("http://shared.test/{name}")).priority(0.1);
+        queue.list(name, &[low]).await;
+    }
+    let mut leased = HashSet::new();
+    for _ in 0..20 {
+        for name in &names {
+            let request = LeaseRequest { sites: vec![name.clone()], ..ask(10) };
+            leased.extend(queue.lease_as(request).await.urls.into_iter().map(|url| url.url));
+        }
+        queue.clock.advance(Duration::from_secs(1));
+    }
+    assert_eq!(leased.len(), names.len(), "{leased:?}");
 }
 
 #[tokio::test]

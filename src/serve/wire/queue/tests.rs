@@ -185,7 +185,7 @@ fn what_is_no_token_is_answered_unknown_in_its_place() {
 fn a_value_that_cannot_be_is_refused_with_its_place() {
     for (item, named) in [
         (json!({"status": 99}), "results[0].status"),
-        (json!({"status": 600}), "results[0].status"),
+        (json!({"status": 1000}), "results[0].status"),
         (json!({"significance": 1.5}), "results[0].significance"),
         (json!({"hash_kind": ""}), "results[0].hash_kind"),
         (json!({"content_hash": "a".repeat(129)}), "results[0].content_hash"),
@@ -204,8 +204,13 @@ fn what_the_web_said_never_refuses_a_batch() {
         "token": token().to_string(), "outcome": "failed",
         "canonical": "javascript:alert(1)", "final_url": "https://example.org/b",
         "retry_after": "3650d", "error": "x".repeat(5_000),
+    }, {
+        "token": token().to_string(), "outcome": "failed", "status": 999,
+        "retry_after": "99999999999999999999999s",
     }]))
     .expect("kept");
+    assert_eq!(settlements[1].status, Some(999));
+    assert_eq!(settlements[1].retry_after, Some(MAX_RETRY_AFTER));
     let settlement = &settlements[0];
     assert_eq!(settlement.canonical, None);
     assert_eq!(settlement.final_url.as_deref(), Some("https://example.org/b"));

@@ -285,6 +285,8 @@ fn zone_of(text: &str) -> Option<i64> {
         Some((offset, name)) if name.trim_start().starts_with(char::is_alphabetic) => offset,
         _ => text,
     };
+    // `isoformat() + "Z"` writes both an offset and that it is none.
+    let text = text.strip_suffix(['Z', 'z']).unwrap_or(text);
     let digits: String = text.chars().skip(1).filter(|c| *c != ':').collect();
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;

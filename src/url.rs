@@ -26,7 +26,7 @@ use crate::diff::snapshot::Rejection;
 
 /// Grows whenever a parser or a rule of this file reads the same bytes
 /// differently, so that every source is read anew and in full.
-pub const READER_VERSION: u32 = 3;
+pub const READER_VERSION: u32 = 4;
 
 /// Longest name of a host: 253 characters (RFC 1035, 2.3.4, as text), and a dot.
 const MAX_HOST: usize = 254;
@@ -283,6 +283,19 @@ pub fn identities(url: &Url) -> Vec<Url> {
         {
             found.push(identity);
         }
+    }
+    found
+}
+
+/// The same, and then without the parameters that only say where a visitor came
+/// from: so most sites' pages are known, whoever names one as it was listed.
+pub fn likely_identities(url: &Url) -> Vec<Url> {
+    let mut found = identities(url);
+    let mut stripped = url.clone();
+    if normalise(&mut stripped, Steps::default(), ParamSet::of_tracking()).is_ok()
+        && !found.contains(&stripped)
+    {
+        found.push(stripped);
     }
     found
 }

@@ -5,6 +5,10 @@
 //! ASCII. A star that has been passed is never come back to, so a match takes
 //! at most the length of the URL times that of the glob, which is bounded.
 
+use std::sync::LazyLock;
+
+use super::defaults::TRACKING_PARAMS;
+
 /// Longest glob, in bytes; with the limit on URLs it bounds a match.
 const MAX_GLOB: usize = 1_000;
 
@@ -100,6 +104,13 @@ impl ParamSet {
             }
         }
         set
+    }
+
+    /// Those that a site takes off unless its configuration says otherwise.
+    pub fn of_tracking() -> &'static Self {
+        static TRACKING: LazyLock<ParamSet> =
+            LazyLock::new(|| ParamSet::new(&TRACKING_PARAMS.map(str::to_owned)));
+        &TRACKING
     }
 
     /// Is the parameter of this name taken off? Letter case counts, as it

@@ -57,6 +57,10 @@ pub(crate) fn read(
         }
         let end = rest.bytes().take(MAX_LINE).position(|b| matches!(b, b'\n' | b'\r'));
         let cut = end.is_none() && rest.len() > MAX_LINE;
+        if end.is_none() && !cut && text.failure().is_some() {
+            // Where the document was cut off: half a URL, for all that is known.
+            break;
+        }
         let len = end.unwrap_or_else(|| boundary(rest));
         let line = rest.get(..len).unwrap_or_default();
         let mut cx = Cx { issues, place: text.place(0) };
@@ -140,7 +144,46 @@ pub(crate) fn has_url_line(window: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, Read};
+
+    use super::super::{Limits, parse};
     use super::*;
+
+    /// Gives what it has, and then fails.
+    struct Broken<'a>(&'a [u8]);
+
+    impl Read for Broken<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            match self.0.read(into)? {
+                0 => Err(io::Error::other("cut off")),
+                read => Ok(read),
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_list_was_cut_off_in_is_no_url() {
+        let base = url::Url::parse("https://e.com/urls.txt").expect("a url");
+        let read = |reader: &mut dyn Read| {
+            let ctx = Context {
+                base: &base,
+                content_type: Some("text/plain"),
+                limits: Limits::default(),
+            };
+            let mut found = Vec::new();
+            let report = parse(reader, &ctx, &mut |item| {
+                if let Item::Entry(entry) = item {
+                    found.push(entry.loc.to_owned());
+                }
+                ControlFlow::Continue(())
+            });
+            (found, report.complete)
+        };
+        let text = b"https://e.com/a\nhttps://e.com/artic";
+        assert_eq!(read(&mut Broken(text)), (vec!["https://e.com/a".to_owned()], false));
+        let (found, complete) = read(&mut &text[..]);
+        assert_eq!((found.len(), complete), (2, true), "a last line needs no end");
+    }
 
     #[test]
     fn a_line_is_one_url_unless_another_or_a_date_follows_a_blank() {

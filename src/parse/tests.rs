@@ -295,6 +295,36 @@ fn two_urls_in_a_line_of_text_are_two() {
 }
 
 #[test]
+fn a_digest_does_not_move_with_the_viewers_of_a_video() {
+    let digest = |fields: &str| {
+        let document = format!(
+            "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' \
+             xmlns:video='http://www.google.com/schemas/sitemap-video/1.1'>\
+             <url><loc>https://e.com/a</loc><video:video>{fields}</video:video></url></urlset>"
+        );
+        let base = url::Url::parse("https://e.com/s.xml").expect("a url");
+        let ctx = Context { base: &base, content_type: None, limits: Limits::default() };
+        let mut digest = 0;
+        parse(&mut document.as_bytes(), &ctx, &mut |item| {
+            if let Item::Entry(entry) = item {
+                digest = entry.digest;
+            }
+            ControlFlow::Continue(())
+        });
+        digest
+    };
+    let video = |title: &str, views: u32, rating: &str| {
+        digest(&format!(
+            "<video:title>{title}</video:title><video:view_count>{views}</video:view_count>\
+             <video:rating>{rating}</video:rating>"
+        ))
+    };
+    assert_ne!(video("A", 1, "4.5"), 0);
+    assert_eq!(video("A", 1, "4.5"), video("A", 1_000, "4.6"));
+    assert_ne!(video("A", 1, "4.5"), video("B", 1, "4.5"));
+}
+
+#[test]
 fn a_digest_moves_with_the_texts_of_an_entry_and_with_nothing_else() {
     let digest = |title: &str, lastmod: &str| {
         let document = format!(

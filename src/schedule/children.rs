@@ -55,13 +55,16 @@ impl Poll<'_> {
                 }
                 continue;
             };
+            // A date that goes back shows a change too: the newest entry has gone.
             let moved = match (before.lastmod, child.lastmod) {
-                (Some(old), Some(new)) => new.is_newer_than(old),
+                (Some(old), Some(new)) => new.is_newer_than(old) || new.is_older_than(old),
                 (None, Some(_)) => true,
                 (_, None) => false,
             };
             if moved || before.misses > 0 {
                 effects.push(ChildEffect::Due { id: before.id, lastmod: child.lastmod });
+            } else if before.lastmod.is_some() && child.lastmod.is_none() {
+                effects.push(ChildEffect::Undated { id: before.id });
             }
         }
         if complete {

@@ -243,7 +243,11 @@ pub(super) fn signal(step: Step, next: &[SnapshotEntry]) -> Option<Effect> {
         }
         Step::Touched { slot } => {
             let entry = entry_at(slot)?;
-            Some(Effect::Touched { url: url_of(entry.row)?, hints: entry.hints })
+            Some(Effect::Touched {
+                url: url_of(entry.row)?,
+                lastmod: entry.lastmod,
+                hints: entry.hints,
+            })
         }
         Step::Regressed { slot } => {
             let entry = entry_at(slot)?;

@@ -18,7 +18,11 @@ use super::texts::Wanted;
 use crate::diff::Rules;
 use crate::diff::snapshot::Snapshot;
 use crate::fetch::{Answer, FetchError, Fetched, Head, Validators};
+use crate::model::DocumentKind;
 use crate::store::{Kept, Origin, ReadResult, StoreError};
+
+/// [`ReadResult::window`] of a source whose kind makes it one.
+const BY_KIND: u8 = 1;
 
 /// What a document is taken over with.
 pub(super) struct Came {
@@ -58,14 +62,17 @@ impl Poll<'_> {
         let ReadDocument { mut report, decoding, mut document, children, deleted } = read;
         let followed_cut = document.followed_cut;
         let learned = self.target.window == 2;
-        let window = report.window || learned;
+        let is_empty = document.entries().is_empty() && children.is_empty();
+        // News of which none are two days old: a window without entries is one still.
+        let without_news = is_empty && report.complete && self.target.window == BY_KIND;
+        let by_kind = report.window || without_news && report.kind == DocumentKind::Urlset;
+        let window = by_kind || learned;
         if report.window && is_gap(&before, &document) {
             // Nobody waits for room while a stranger takes the time for older pages.
             room = None;
             document = self.bridge(&before, document, &mut report, &mut again).await;
         }
-        let suddenly_empty =
-            document.entries().is_empty() && children.is_empty() && !before.is_empty();
+        let suddenly_empty = is_empty && !before.is_empty() && (report.window || !by_kind);
         let rules = self.diff_rules(report.complete && !suddenly_empty, window, siblings, true);
         let rules = Rules { has_children: !children.is_empty(), ..rules };
         let has_extensions = document.has_extensions;
@@ -115,7 +122,7 @@ impl Poll<'_> {
         };
         let result = ReadResult {
             kind: report.kind,
-            window: if report.window { 1 } else { u8::from(learned || learns) * 2 },
+            window: if by_kind { BY_KIND } else { u8::from(learned || learns) * 2 },
             rolls,
             shrunk_at: self.shrunk_at(shrunk),
             pending: sums.pending,

@@ -141,9 +141,10 @@ impl State {
                 let row = self.take_hints(chunk, row, hints)?;
                 self.take_lastmod(chunk, row, Some(lastmod))
             }
-            Effect::Touched { url, hints } => {
+            Effect::Touched { url, lastmod, hints } => {
                 let Some(row) = self.url_row(url)? else { return Ok(()) };
                 let row = self.take_hints(chunk, row, hints)?;
+                self.take_lastmod_silently(&row, lastmod)?;
                 chunk.applied.counts.touched += 1;
                 chunk.log.push(ChangeKind::Touched, url);
                 self.take_signal(row, Signal::Touched, false)

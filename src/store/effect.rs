@@ -91,6 +91,9 @@ pub enum Effect {
     Touched {
         /// The row.
         url: UrlId,
+        /// As listed now, and no newer than before: it may be the first one.
+        #[serde(with = "crate::model::exact::option")]
+        lastmod: Option<Lastmod>,
         /// As listed now.
         hints: EntryHints,
     },

@@ -57,11 +57,32 @@ impl Store {
         self.read(move |conn| queue_reads::dead(conn, crawl.as_deref(), limit, after)).await
     }
 
+    /// URLs that people name, as they are known in a crawl: sites fold twins, and
+    /// take parameters off. What is not known stays as it is.
+    async fn as_known(&self, crawl: &str, urls: Vec<String>) -> Result<Vec<String>, StoreError> {
+        let (seed, crawl) = (self.inner.seed, crawl.to_owned());
+        self.read(move |conn| {
+            let crawl = url_reads::crawl_id(conn, &crawl)?;
+            let known = |text: String| {
+                let Ok(url) = Url::parse(&text) else { return Ok(text) };
+                Ok(url_reads::text_known(conn, seed, crawl, &url)?.unwrap_or(text))
+            };
+            urls.into_iter().map(known).collect()
+        })
+        .await
+    }
+
+    async fn one_as_known(&self, crawl: &str, url: String) -> Result<String, StoreError> {
+        let mut known = self.as_known(crawl, vec![url]).await?;
+        known.pop().ok_or_else(|| StoreError::Engine("a URL was lost".to_owned()))
+    }
+
     /// Puts dead letters back, all or these; says how many.
     pub async fn replay(&self, crawl: String, urls: Vec<String>) -> Result<u64, StoreError> {
         if urls.is_empty() {
             return sum(self.on_all(Order::ReplayAll { crawl }).await?);
         }
+        let urls = self.as_known(&crawl, urls).await?;
         let order = |urls| Order::Replay { crawl: crawl.clone(), urls };
         let told = self.spread(urls, |url| partition_of_text(url), order).await?;
         sum(told.into_iter().map(|(_, reply)| reply))
@@ -81,6 +102,7 @@ impl Store {
 
     /// Makes known URLs due now with reason `submitted`; says how many.
     pub async fn requeue(&self, crawl: String, urls: Vec<String>) -> Result<u64, StoreError> {
+        let urls = self.as_known(&crawl, urls).await?;
         let order = |urls| Order::Requeue { crawl: crawl.clone(), urls };
         let told = self.spread(urls, |url| partition_of_text(url), order).await?;
         sum(told.into_iter().map(|(_, reply)| reply))
@@ -103,6 +125,7 @@ impl Store {
         pattern: String,
         prefix: bool,
     ) -> Result<u64, StoreError> {
+        let pattern = if prefix { pattern } else { self.one_as_known(&crawl, pattern).await? };
         let part = partition_of_text(&pattern);
         let held = self.on_owner(part, Order::Block { crawl, pattern, prefix }).await?.count()?;
         self.tell_settings().await?;
@@ -126,9 +149,21 @@ impl Store {
         pattern: String,
         prefix: bool,
     ) -> Result<u64, StoreError> {
-        let (of, block) = (crawl.clone(), pattern.clone());
-        let was_there =
-            self.write(Lane::Bulk, move |state| state.unblock(&of, &block, prefix)).await?;
+        // As it was given, or as what it was given for is known.
+        let mut spelled = vec![pattern.clone()];
+        if !prefix {
+            spelled.push(self.one_as_known(&crawl, pattern.clone()).await?);
+        }
+        let of = crawl.clone();
+        let lift = move |state: &mut State| {
+            for text in &spelled {
+                if state.unblock(&of, text, prefix)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        let was_there = self.write(Lane::Bulk, lift).await?;
         self.tell_settings().await?;
         let back = sum(self.on_all(Order::ReleaseBlocked { crawl }).await?)?;
         if !was_there && back == 0 {

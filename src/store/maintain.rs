@@ -58,6 +58,7 @@ impl State {
         }
         more |= self.recheck_forbidden()?;
         more |= self.hand_over_some()?;
+        more |= self.unfold_some()?;
         more |= self.retire_dropped_children(now)?;
         more |= self.give_back_pages()?;
         let left = self.next_retired(now)?;

@@ -26,6 +26,7 @@ mod failure;
 mod families;
 mod figures;
 mod finish;
+mod folds;
 mod for_fetchers;
 mod for_operators;
 mod for_polls;

@@ -92,7 +92,8 @@ pub struct PollTarget {
     pub last_full_at: Option<Timestamp>,
     /// Entries of the last read.
     pub entries: u64,
-    /// Is it due because someone asked? Then it is really fetched.
+    /// Is it due because someone asked, or its index says that it has changed? Then it
+    /// is really fetched.
     pub asked: bool,
     /// What its publisher says of polling, as [`ReadResult::hints`] was.
     pub hints: Option<String>,
@@ -285,7 +286,7 @@ pub(super) const TARGET: &str = "SELECT
     s.kind, s.window, s.rolls, s.shrunk_at, s.pending, s.index_lastmod, s.index_precision,
     coalesce(s.next_poll_at, 0), s.interval_ms, s.failures, s.failing_since, s.generation, s.epoch,
     s.etag, s.last_modified, s.wire_hash, s.body_hash, s.last_complete_at, s.last_full_at, s.entries,
-    s.added_at, s.named_by, s.rule IN ('asked', 'pinged'), s.hints, s.last_success_at, s.failing,
+    s.added_at, s.named_by, s.rule IN ('asked', 'pinged', 'index'), s.hints, s.last_success_at, s.failing,
     s.rhythm, s.moved_to, s.moved_polls, s.moved_since, n.origin,
     EXISTS (SELECT 1 FROM sources h WHERE h.site_id = s.site_id AND h.role = 1 AND h.state = 0
         AND h.last_poll_at IS NULL),

@@ -396,7 +396,7 @@ impl State {
         crawl: crate::model::CrawlId,
         url: &url::Url,
     ) -> Result<Option<UrlRow>, StoreError> {
-        for spelling in crate::url::identities(url) {
+        for spelling in crate::url::likely_identities(url) {
             let authority = authority(&spelling);
             let Some(host) = self.find_host(&authority)? else { continue };
             let path = &spelling[url::Position::BeforePath..];

@@ -63,12 +63,17 @@ pub struct Child {
 pub enum ChildEffect {
     /// Listed for the first time.
     Add(NewSource),
-    /// Its lastmod moved, or it came back: it is due now.
+    /// Its lastmod moved, forwards or back, or it came back: it is due now.
     Due {
         /// The row.
         id: SourceId,
         /// As listed now.
         lastmod: Option<Lastmod>,
+    },
+    /// Listed without the lastmod that it had: its index says nothing of it any more.
+    Undated {
+        /// The row.
+        id: SourceId,
     },
     /// Not listed in this complete read.
     Missing {
@@ -403,6 +408,15 @@ impl State {
                         .and_then(|mut update| update.execute(params![id.0, now, DELETED]))
                         .map_err(engine)?;
                 }
+                ChildEffect::Undated { id } => {
+                    self.conn
+                        .prepare_cached(
+                            "UPDATE sources SET index_lastmod = NULL, index_precision = NULL
+                             WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
+                        )
+                        .and_then(|mut update| update.execute([id.0]))
+                        .map_err(engine)?;
+                }
                 ChildEffect::Missing { id } => {
                     self.conn
                         .prepare_cached(
@@ -424,7 +438,7 @@ impl State {
         self.conn
             .prepare_cached(
                 "UPDATE sources SET next_poll_at = ?2,
-                     rule = CASE WHEN rule IN ('asked', 'pinged') THEN rule ELSE 'deferred' END,
+                     rule = CASE WHEN rule IN ('asked', 'pinged', 'index') THEN rule ELSE 'deferred' END,
                      why = 'its host is to be left alone until then' WHERE id = ?1
                      /*pg: AND part = (?1 & 255) */",
             )

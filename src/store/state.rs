@@ -14,6 +14,7 @@ use super::at_hand::AtHand;
 use super::checkpoint::LogKeeper;
 use super::claim::Claim;
 use super::expiry::Expiry;
+use super::folds::Folds;
 use super::home::Home;
 use super::hosts::Hosts;
 use super::known::Known;
@@ -95,6 +96,8 @@ pub(super) struct State {
     /// How far what others list too has been handed over to them: the row to go on
     /// after, while there are more.
     pub(super) handing_over: Option<i64>,
+    /// How far what redirects has been looked through.
+    pub(super) folds: Folds,
     /// How far lists were walked for leases that ask for some sites.
     pub(super) site_walks: SiteWalks,
     /// Some of the pairs that `site_hosts` has.
@@ -159,6 +162,7 @@ impl State {
             left_sites: IdSet::default(),
             site_walks: SiteWalks::default(),
             handing_over: None,
+            folds: Folds::default(),
             site_hosts: IdSet::default(),
             robots_known: IdSet::default(),
             blocks: ById::default(),

@@ -16,7 +16,7 @@ use crate::diff::snapshot::EntryHints;
 use crate::model::extension::Extensions;
 use crate::model::{CrawlId, Outcome, Priority, Reason, SourceId, UrlId};
 use crate::recrawl::GONE_PARKS;
-use crate::url::{authority, identities};
+use crate::url::{authority, likely_identities};
 
 /// The text of a URL.
 pub(super) fn url_text(conn: &Connection, id: UrlId) -> Result<Option<String>, StoreError> {
@@ -51,24 +51,37 @@ pub(super) fn url(
     Err(StoreError::NotFound(format!("{url} is not known: no source of this store has listed it")))
 }
 
-/// The URL as it stands and normalised, then its twins: a site keeps one form of
-/// them.
-fn spellings(url: &Url) -> Vec<Url> {
-    let mut all = identities(url);
-    let Some(plain) = all.last().cloned() else { return all };
-    let Some(host) = plain.domain().map(str::to_owned) else { return all };
-    if plain.port().is_some() {
-        return all;
+/// The text that the page is known by in a crawl which somebody names, if it is.
+pub(super) fn text_known(
+    conn: &Connection,
+    seed: u64,
+    crawl: CrawlId,
+    url: &Url,
+) -> Result<Option<String>, StoreError> {
+    for spelling in spellings(url) {
+        if let Some(id) = find(conn, seed, crawl, &spelling)? {
+            return url_text(conn, id);
+        }
     }
-    let bare = host.strip_prefix("www.").unwrap_or(&host).to_owned();
-    for scheme in ["https", "http"] {
-        for name in [format!("www.{bare}"), bare.clone()] {
-            let mut twin = plain.clone();
-            if twin.set_scheme(scheme).is_ok()
-                && twin.set_host(Some(&name)).is_ok()
-                && !all.contains(&twin)
-            {
-                all.push(twin);
+    Ok(None)
+}
+
+/// The URL as it stands and as it is likely to be kept, then the twins of these: a
+/// site keeps one form of them.
+fn spellings(url: &Url) -> Vec<Url> {
+    let mut all = likely_identities(url);
+    for plain in all.clone() {
+        let Some(host) = plain.domain().filter(|_| plain.port().is_none()) else { continue };
+        let bare = host.strip_prefix("www.").unwrap_or(host).to_owned();
+        for scheme in ["https", "http"] {
+            for name in [format!("www.{bare}"), bare.clone()] {
+                let mut twin = plain.clone();
+                if twin.set_scheme(scheme).is_ok()
+                    && twin.set_host(Some(&name)).is_ok()
+                    && !all.contains(&twin)
+                {
+                    all.push(twin);
+                }
             }
         }
     }

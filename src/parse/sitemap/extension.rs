@@ -205,8 +205,17 @@ impl Extension {
         }
     }
 
+    /// Does a field of a video count its viewers, whose number moves all the time, and
+    /// says nothing of the page?
+    fn is_counter(&self, name: &str) -> bool {
+        let of_video = self.open.as_ref().is_some_and(|item| item.list == List::Videos);
+        of_video && matches!(name, "view_count" | "rating")
+    }
+
     fn add_field(&mut self, name: String, value: String) {
-        self.hash(&name, &value);
+        if !self.is_counter(&name) {
+            self.hash(&name, &value);
+        }
         self.bytes += name.len() + value.len();
         if self.fields.len() < MAX_FIELDS && self.bytes <= MAX_BYTES {
             self.fields.push((name, value));

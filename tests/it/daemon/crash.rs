@@ -106,7 +106,7 @@ async fn a_crash_in_the_middle_of_a_later_read_tells_nothing_twice() {
     let all = |_: &SiteRules| {
         vec![
             Effect::Changed { url: a, lastmod: newer, hints },
-            Effect::Touched { url: b, hints },
+            Effect::Touched { url: b, lastmod: None, hints },
             Effect::Regressed { url: c, hints: EntryHints::default() },
             Effect::Missing { url: lost },
             Effect::Drop { url: gone },

@@ -152,6 +152,29 @@ async fn a_moved_caption_is_kept_and_touches_its_page_only() {
 }
 
 #[tokio::test]
+async fn a_first_date_beside_a_first_image_is_kept_and_the_next_one_is_a_change() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let page = |date: &str, image: String| {
+        let date =
+            if date.is_empty() { image } else { format!("<lastmod>{date}</lastmod>{image}") };
+        Reply::xml(extended(&base, &[("/a", date)]))
+    };
+    origin.set("/sitemap.xml", page("", String::new()));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    for (date, told) in [("2026-11-01", "touched /a"), ("2026-11-20", "changed /a")] {
+        origin.set("/sitemap.xml", page(date, image(&base, "1.png", "own")));
+        let poll = daemon.poll("/sitemap.xml").await;
+        assert_eq!(daemon.changes(&poll).await, [told]);
+        let lastmod = daemon.url(&format!("{base}/a")).await.lastmod;
+        assert_eq!(lastmod.map(|lastmod| lastmod.to_string()).as_deref(), Some(date));
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn what_two_sitemaps_say_is_given_together_and_goes_with_each() {
     let origin = Origin::start().await;
     let base = origin.base();
@@ -255,6 +278,7 @@ async fn a_crash_between_rows_and_texts_or_amid_the_texts_is_made_good() {
         .iter()
         .map(|url| Effect::Touched {
             url: *url,
+            lastmod: None,
             hints: sitemapd::diff::snapshot::EntryHints::default(),
         })
         .collect();

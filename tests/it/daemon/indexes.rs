@@ -61,6 +61,47 @@ async fn a_child_whose_date_moves_is_due_at_once_and_the_others_are_skipped() {
 }
 
 #[tokio::test]
+async fn a_child_whose_date_goes_back_or_away_is_not_skipped_for_the_old_one() {
+    // Hours after which it is fetched again: at once, or when it is due by itself.
+    for (date, hours) in [("2026-10-01", 0), ("", 1)] {
+        let origin = Origin::start().await;
+        let base = origin.base();
+        let dated = |date: &str| Reply::xml(index(&base, &[("/one.xml", date)]));
+        origin.set("/index.xml", dated("2026-11-01"));
+        origin.set("/one.xml", Reply::xml(sitemap(&base, &[("/1", "")])));
+        let world = World::new(&[&origin]);
+        let daemon = world.start(&site(&origin).replace("30d", "1h")).await;
+        daemon.polled("/one.xml", 1).await;
+        daemon.pass(5 * HOUR).await;
+        assert_eq!(origin.requests("/one.xml").len(), 1);
+        origin.set("/index.xml", dated(date));
+        daemon.poll("/index.xml").await;
+        daemon.pass(hours * HOUR).await;
+        daemon.polled("/one.xml", 2).await;
+        daemon.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_child_is_fetched_where_its_index_says_that_it_changed_before_the_last_read() {
+    // It writes the time of its own zone, without a zone.
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let dated = |time: &str| Reply::xml(index(&base, &[("/one.xml", time)]));
+    origin.set("/index.xml", dated("2026-11-21T06:00:00"));
+    origin.set("/one.xml", Reply::xml(sitemap(&base, &[("/1", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&site(&origin)).await;
+    daemon.polled("/one.xml", 1).await;
+    origin.set("/index.xml", dated("2026-11-21T07:00:00"));
+    origin.set("/one.xml", Reply::xml(sitemap(&base, &[("/1", ""), ("/2", "")])));
+    daemon.pass(HOUR).await;
+    daemon.poll("/index.xml").await;
+    assert_eq!(daemon.polled("/one.xml", 2).await.counts.new, 1);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_skipped_child_is_read_all_the_same_after_a_week() {
     let origin = Origin::start().await;
     let base = origin.base();

@@ -48,6 +48,36 @@ async fn a_news_sitemap_that_rolls_over_removes_nothing() {
 }
 
 #[tokio::test]
+async fn a_news_sitemap_without_news_holds_nothing() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let world = World::new(&[&origin]);
+    origin.set("/news.xml", news(&base, &["/1", "/2"]));
+    let full = |paths: &[&str]| {
+        let entries: Vec<_> = paths.iter().map(|path| (*path, "")).collect();
+        Reply::xml(sitemap(&base, &entries))
+    };
+    origin.set("/sitemap.xml", full(&["/1", "/2", "/3"]));
+    let daemon = world.start(&listed(&origin, &["/sitemap.xml", "/news.xml"], &[], "")).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.polled("/news.xml", 1).await;
+    origin.set("/news.xml", news(&base, &[]));
+    origin.set("/sitemap.xml", full(&["/2", "/3"]));
+    for _ in 0..4 {
+        daemon.poll("/sitemap.xml").await;
+        let poll = daemon.poll("/news.xml").await;
+        assert_eq!((poll.counts.missing, poll.counts.removed), (0, 0));
+        daemon.pass(DAY).await;
+    }
+    let source = daemon.source("/news.xml").await;
+    assert!(source.window);
+    assert_eq!(source.status, "success");
+    assert!(!daemon.url(&format!("{base}/1")).await.listed);
+    assert!(daemon.url(&format!("{base}/2")).await.listed);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_feed_neither_holds_nor_removes() {
     let origin = Origin::start().await;
     let base = origin.base();

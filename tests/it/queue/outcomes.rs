@@ -119,6 +119,35 @@ async fn a_redirect_folds_a_url_into_its_target_when_that_is_listed() {
 }
 
 #[tokio::test]
+async fn what_redirects_comes_back_with_time_or_when_nothing_stands_for_it() {
+    for (has_left, days) in [(true, 2), (false, 200)] {
+        let queue = with(&[OLD, NEW]).await;
+        redirect(&queue, NEW).await;
+        let new = queue.view(NEW).await.id;
+        let state = async || {
+            queue.maintain().await;
+            queue.view(OLD).await.state
+        };
+        assert_eq!(state().await, UrlState::Parked);
+        queue.pass(DAY).await;
+        assert_eq!(state().await, UrlState::Parked);
+        if has_left {
+            queue.apply(Effect::Drop { url: new }).await;
+        }
+        queue.clock.advance(days * DAY);
+        assert_eq!(state().await, UrlState::Queued, "{has_left}");
+        assert!(queue.lease(10).await.iter().any(|leased| leased.url == OLD));
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_to_a_page_with_tracking_parameters_leads_to_the_page() {
+    let queue = with(&[OLD, NEW]).await;
+    redirect(&queue, &format!("{NEW}?utm_source=old")).await;
+    assert_eq!(queue.view(OLD).await.state, UrlState::Parked);
+}
+
+#[tokio::test]
 async fn a_redirect_to_what_nobody_lists_or_to_itself_leaves_a_url_in_the_queue() {
     for target in ["http://a.test/unlisted", OLD, "not a url", "http://other.test/new"] {
         let queue = with(&[OLD, NEW]).await;

@@ -101,6 +101,37 @@ async fn a_block_on_a_page_that_nobody_lists_yet_is_lifted_by_either_spelling() 
 }
 
 #[tokio::test]
+async fn a_page_is_named_by_its_twin_or_as_it_was_listed_too() {
+    let page = "http://www.a.test/private";
+    for named in ["https://a.test/private", "http://www.a.test/private?utm_source=rss#top"] {
+        let queue = with(&[page]).await;
+        let order = || (CRAWL.to_owned(), named.to_owned(), false);
+        assert_eq!(queue.view(named).await.url, page);
+        let (crawl, pattern, prefix) = order();
+        assert_eq!(queue.store.block(crawl, pattern, prefix).await, Ok(1));
+        assert!(queue.lease(10).await.is_empty());
+        let (crawl, pattern, prefix) = order();
+        assert_eq!(queue.store.unblock(crawl, pattern, prefix).await, Ok(1));
+        settle_all(&queue, Outcome::Unchanged).await;
+        let named = || vec![named.to_owned()];
+        assert_eq!(queue.store.requeue(CRAWL.to_owned(), named()).await, Ok(1));
+        settle_all(&queue, Outcome::Failed).await;
+        assert_eq!(queue.store.replay(CRAWL.to_owned(), named()).await, Ok(1));
+        assert_eq!(leased(&queue).await, [page]);
+    }
+}
+
+#[tokio::test]
+async fn a_block_from_before_a_page_was_listed_as_its_twin_is_lifted_as_it_was_given() {
+    let queue = with(&[]).await;
+    let named = "https://a.test/private";
+    queue.store.block(CRAWL.to_owned(), named.to_owned(), false).await.unwrap();
+    queue.list_urls("a", ["http://www.a.test/private".to_owned()]).await;
+    queue.store.unblock(CRAWL.to_owned(), named.to_owned(), false).await.unwrap();
+    assert!(queue.store.blocks().await.unwrap().is_empty());
+}
+
+#[tokio::test]
 async fn a_prefix_is_not_widened_by_what_it_may_lose_elsewhere() {
     for (prefix, held, free) in [
         ("http://a.test/#!/", BANG, HOME),

@@ -18,6 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 use url::Url;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::keys::Keys;
 use crate::diff::snapshot::{EntryHints, Snapshot, to_the_second};
 use crate::model::{Follow, Lastmod, UrlKind};
 use crate::parse::{Entry, Extensions};
@@ -43,7 +44,7 @@ pub struct Collector<'k> {
     seed: u64,
     now: Timestamp,
     /// What was listed before: its texts are not kept.
-    known: Option<&'k Snapshot>,
+    known: Option<Keys<'k>>,
     entries: Vec<DocumentEntry>,
     /// `None`: there were too many texts.
     arena: Option<String>,
@@ -131,7 +132,7 @@ impl<'k> Collector<'k> {
     /// The same, where the texts of what a source listed before are not needed.
     #[must_use]
     pub fn knowing(self, before: &'k Snapshot) -> Self {
-        Self { known: Some(before), ..self }
+        Self { known: Some(Keys::of(before)), ..self }
     }
 
     /// The same for a document that may have so many entries: room for them is
@@ -177,7 +178,7 @@ impl<'k> Collector<'k> {
     /// Keeps an entry, and the text of its loc if that may be needed and has room.
     fn add(&mut self, entry: DocumentEntry, loc: &str) {
         let position = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
-        let is_known = self.known.is_some_and(|before| before.contains(entry.key));
+        let is_known = self.known.as_ref().is_some_and(|known| known.contains(entry.key));
         let (start, len) = if is_known { (0, 0) } else { self.keep(loc) };
         self.entries.push(DocumentEntry { position, start, len, ..entry });
     }

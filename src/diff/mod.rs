@@ -7,6 +7,7 @@
 
 pub mod dates;
 pub mod document;
+mod keys;
 pub mod snapshot;
 
 use std::cmp::Ordering;

@@ -17,6 +17,7 @@ use super::changes::ChangeLog;
 use super::effect::{Applied, Effect, Origin};
 use super::rows::{UrlRow, held, lastmod_columns};
 use super::state::State;
+use super::told::Count;
 use super::worth::thousandths;
 use super::{StoreError, engine, timestamp};
 use crate::diff::snapshot::EntryHints;
@@ -113,7 +114,7 @@ impl State {
         }
         let Origin { crawl, source, generation, .. } = origin;
         if let Some(crawl) = self.crawls.get(&crawl) {
-            self.metrics.came(Way::PublishedToSeen, &crawl.name, chunk.ages.into_iter());
+            self.told.tell(Count::Came(Way::PublishedToSeen, crawl.name.clone(), chunk.ages));
         }
         self.changes_moved |=
             chunk.log.write(&self.conn, self.now_ms(), crawl, source, generation)?;

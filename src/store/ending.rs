@@ -7,6 +7,7 @@ use super::pending::EndedLease;
 use super::record::{Ended, Record};
 use super::rows::{UrlRow, held, reason};
 use super::state::State;
+use super::told::Count;
 use super::turns::Place;
 use super::{StoreError, engine};
 use crate::model::Reason;
@@ -114,7 +115,7 @@ impl State {
             (None, Fate::Dead) => (held::DEAD, lease.reason, lease.due_s, lease.attempt),
         };
         if state == held::DEAD && end == End::Settled {
-            self.metrics.dead_lettered(1);
+            self.told.tell(Count::DeadLettered(1));
         }
         let is_refreshed = matches!(reason, Reason::Recrawl | Reason::Changed);
         let band = match report.filter(|_| is_refreshed) {

@@ -78,6 +78,7 @@ mod stream;
 pub mod submissions;
 mod sums;
 pub mod tides;
+mod told;
 mod tombstones;
 mod transaction;
 mod turns;

@@ -17,6 +17,7 @@ use super::hosts::millis;
 use super::record::{Fetched, Rare, Record};
 use super::rows::{UrlRow, held, read_leased, url_key};
 use super::state::State;
+use super::told::Count;
 use super::worth::look_of;
 use super::{StoreError, engine, timestamp};
 use crate::by_id::ById;
@@ -68,11 +69,11 @@ impl State {
             self.account(crawl, |ledger| ledger.settled(fetches))?;
         }
         for (outcome, leases) in settled {
-            self.metrics.settled(outcome, leases);
+            self.told.tell(Count::Settled(outcome, leases));
         }
         for (crawl, times) in times {
             if let Some(crawl) = self.crawls.get(&crawl) {
-                self.metrics.came(Way::LeasedToSettled, &crawl.name, times.into_iter());
+                self.told.tell(Count::Came(Way::LeasedToSettled, crawl.name.clone(), times));
             }
         }
         Ok(results)

@@ -24,6 +24,7 @@ use super::operate::Block;
 use super::pending::Pending;
 use super::policy::{Policies, Policy};
 use super::site_walks::SiteWalks;
+use super::told::Told;
 use super::transaction::{Running, Trouble};
 use super::turns::TurnDeltas;
 use super::wake::Wake;
@@ -98,6 +99,8 @@ pub(super) struct State {
     pub(super) handing_over: Option<i64>,
     /// How far what redirects has been looked through.
     pub(super) folds: Folds,
+    /// What is counted once it is committed.
+    pub(super) told: Told,
     /// How far lists were walked for leases that ask for some sites.
     pub(super) site_walks: SiteWalks,
     /// Some of the pairs that `site_hosts` has.
@@ -163,6 +166,7 @@ impl State {
             site_walks: SiteWalks::default(),
             handing_over: None,
             folds: Folds::default(),
+            told: Told::default(),
             site_hosts: IdSet::default(),
             robots_known: IdSet::default(),
             blocks: ById::default(),

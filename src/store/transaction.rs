@@ -200,6 +200,7 @@ impl State {
             return committed;
         }
         self.policies.committed();
+        self.told.count(&self.metrics);
         if self.conn.total_changes() != self.written_before {
             self.trouble.is_full = false;
         }
@@ -231,6 +232,7 @@ impl State {
         self.job.began_at = None;
         self.pending.clear();
         self.sums.clear();
+        self.told.clear();
         self.policies.give_up(&mut self.policy);
         if let Err(error) = self.remember() {
             tracing::warn!(%error, "memory is read again before the next transaction");
@@ -325,6 +327,7 @@ impl State {
 
     fn keep_job(&mut self) {
         self.sums.keep();
+        self.told.keep();
         self.policies.keep();
         self.kept_jobs += 1;
     }
@@ -354,6 +357,7 @@ impl State {
         self.job.began_at = None;
         self.at_hand.clear();
         self.sums.take_back();
+        self.told.take_back();
         self.policies.take_back(&mut self.policy);
         if self.job.gathers {
             // What the others have gathered stays.

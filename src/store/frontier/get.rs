@@ -10,6 +10,7 @@ use super::super::expiry::Of;
 use super::super::given::Call;
 use super::super::sql::Many;
 use super::super::state::State;
+use super::super::told::Count;
 use super::super::{StoreError, engine, timestamp};
 use super::{Get, MAX_GET, Metadata, Progress, Served, WORKER};
 use crate::by_id::ById;
@@ -66,7 +67,7 @@ impl State {
         progress: Progress,
     ) -> Result<(Vec<Served>, Progress), StoreError> {
         let (expired, dead) = self.return_expired()?;
-        self.metrics.expired(expired as u64, dead as u64);
+        self.told.tell(Count::Expired(expired as u64, dead as u64));
         let mut serving = Serving { get, leased: Vec::new(), passed: Vec::new(), progress };
         if !self.frontier.active || serving.is_full() {
             return Ok((Vec::new(), serving.progress));

@@ -18,6 +18,7 @@ use super::super::record::Record;
 use super::super::rows::{UrlRow, held, url_key};
 use super::super::sql::Many;
 use super::super::state::State;
+use super::super::told::Count;
 use super::super::turns::Place;
 use super::super::{StoreError, engine, timestamp};
 use super::queues::keyed;
@@ -93,7 +94,7 @@ impl State {
     /// Takes in what a client pushes; one answer each, in order.
     pub(super) fn frontier_put(&mut self, items: Vec<Put>) -> Result<Vec<Taken>, StoreError> {
         let (expired, dead) = self.return_expired()?;
-        self.metrics.expired(expired as u64, dead as u64);
+        self.told.tell(Count::Expired(expired as u64, dead as u64));
         let mut taken = Vec::with_capacity(items.len());
         let mut reports: Vec<Reported> = Vec::new();
         let mut reported: IdSet<UrlId> = IdSet::default();

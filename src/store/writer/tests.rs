@@ -328,9 +328,8 @@ async fn leased(open: &Open) -> Vec<Token> {
     batch.urls.into_iter().map(|leased| leased.token).collect()
 }
 
-#[tokio::test]
-async fn leases_that_end_twice_in_one_transaction_end_once() {
-    let report = |token: &Token, outcome| Settlement {
+fn report(token: &Token, outcome: Outcome) -> Settlement {
+    Settlement {
         token: *token,
         outcome: Some(outcome),
         status: None,
@@ -344,7 +343,11 @@ async fn leases_that_end_twice_in_one_transaction_end_once() {
         not_before: None,
         fetched_at: None,
         error: None,
-    };
+    }
+}
+
+#[tokio::test]
+async fn leases_that_end_twice_in_one_transaction_end_once() {
     for is_released in [false, true] {
         let open = open();
         let tokens = leased(&open).await;
@@ -376,6 +379,42 @@ async fn leases_that_end_twice_in_one_transaction_end_once() {
             assert!(view.due_at > Some(jiff::Timestamp::now()), "{:?}", view.due_at);
         }
     }
+}
+
+#[tokio::test]
+async fn what_comes_to_nothing_is_not_counted() {
+    let open = open();
+    let tokens = leased(&open).await;
+    let store = &open.store;
+    let settled = || {
+        let text = open.metrics.encode(None, crate::metrics::Format::Plain);
+        let of_settlements = |line: &&str| line.starts_with("sitemapd_settlements_total{");
+        let lines = text.lines().filter(of_settlements);
+        lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum::<u64>()
+    };
+    let settle = |store: Store| {
+        let batch = tokens.iter().map(|token| report(token, Outcome::Changed)).collect();
+        tokio::spawn(async move { store.settle(batch).await })
+    };
+    let (go, holding) = hold(store).await;
+    let vain = settle(store.clone());
+    until_waiting(store, (1, 0)).await;
+    let failing = {
+        let store = store.clone();
+        let job = |state: &mut State| {
+            state.pending.is_touched = true;
+            fail()
+        };
+        tokio::spawn(async move { store.write(Lane::Gathers, job).await })
+    };
+    until_waiting(store, (2, 0)).await;
+    go.send(()).unwrap();
+    let _ = holding.await.unwrap();
+    assert_eq!(vain.await.unwrap(), Err(StoreError::Busy));
+    assert_eq!(failing.await.unwrap(), fail());
+    assert_eq!(settled(), 0);
+    assert_eq!(settle(store.clone()).await.unwrap(), Ok(vec![TokenResult::Ok; 2]));
+    assert_eq!(settled(), 2);
 }
 
 #[tokio::test]

@@ -122,6 +122,12 @@ pub enum Refusal {
         /// Scheme, host and port that refuse us.
         authority: String,
     },
+    /// robots.txt cannot be read, so nothing is allowed.
+    #[error("robots.txt of {authority} is unreachable: nothing is allowed there until it answers")]
+    Unreadable {
+        /// Scheme, host and port of that robots.txt.
+        authority: String,
+    },
     /// The host must be left alone for longer than a poll waits.
     #[error("host is to be left alone until {until}")]
     Later {

@@ -271,6 +271,12 @@ pub(crate) fn has_robots_line(window: &str) -> bool {
     })
 }
 
+/// Is this a robots.txt, if perhaps one that says nothing, and no page in its place?
+pub(crate) fn is_robots(text: &str) -> bool {
+    let says_nothing = |line: &str| line.trim().is_empty() || line.trim().starts_with('#');
+    has_robots_line(text) || text.split(['\n', '\r']).all(says_nothing)
+}
+
 /// A file while it is being read.
 #[derive(Default)]
 struct Reading {

@@ -116,7 +116,7 @@ impl Poll<'_> {
                 let ended = Ended::good(PollEvent::Unchanged, "not-modified");
                 self.nothing_new(ended, &answer).await
             }
-            _ => self.nothing_here(Ended::of(&answer), &answer).await,
+            _ => self.nothing_here(Ended::of(&answer, &self.target.url), &answer).await,
         }
     }
 
@@ -295,8 +295,11 @@ impl Poll<'_> {
             self.target.named_by == "well-known" && self.target.last_full_at.is_none();
         let answered = !matches!(ended.event, PollEvent::Failed | PollEvent::Throttled { .. });
         if was_a_guess && answered {
-            next.at = None;
-            "there is no sitemap at this well-known place".clone_into(&mut next.why);
+            // Who forbids all for an hour says nothing of what is there.
+            if !matches!(ended.event, PollEvent::Denied { .. } | PollEvent::RobotsForbidden) {
+                next.at = None;
+                "there is no sitemap at this well-known place".clone_into(&mut next.why);
+            }
             self.poller.probe_well_known(self.id, self.site, Some(&self.target.url)).await?;
         }
         self.poller

@@ -45,7 +45,7 @@ impl Poller {
         if let Err(FetchError::Deferred(Refusal::Later { until })) = &answer {
             return self.defer(target, *until).await;
         }
-        let mut ended = Ended::of(&answer);
+        let mut ended = Ended::of(&answer, &site.url);
         if let Ok(Answer::Document(fetched)) = &answer {
             self.learn_origin(id, &site.url, site.twins, &fetched.head.final_url).await?;
             let (feeds, sitemaps) = links_of(fetched);

@@ -139,7 +139,7 @@ impl Poller {
     /// nothing, since a poll that was not committed is due again.
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut flight = Flight::default();
-        let mut pace = Pace::new(self.clock.now());
+        let mut pace = Pace::new(self.clock.now(), self.clock.steady());
         let mut changed = self.store.sources_changed();
         loop {
             self.pulse.beat();
@@ -189,7 +189,7 @@ impl Poller {
         })?;
         for _ in 0..room {
             let Some(next) = flight.due.first() else { break };
-            if !pace.admits(next.at, self.clock.now()) {
+            if !pace.admits(next.at, self.clock.steady()) {
                 // The order is that of their due times: so are all before it.
                 return Err(PACE_PAUSE);
             }

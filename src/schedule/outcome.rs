@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use url::Url;
 
 use super::Poller;
 use super::interval::hints::{Hints, Skip};
@@ -34,10 +35,20 @@ pub(super) struct Ended {
     pub(super) error: Option<String>,
 }
 
+/// How a poll of a robots.txt went.
+pub(super) struct RobotsPoll<'a> {
+    pub(super) ended: Ended,
+    pub(super) answer: &'a Result<Answer, FetchError>,
+    /// When it is asked for again, if it was read.
+    pub(super) expires_at: Timestamp,
+    /// Did all of it come, and is it one?
+    pub(super) is_whole: bool,
+}
+
 impl Ended {
-    /// What an answer means as such. A document counts as changed until
-    /// somebody has looked at it.
-    pub(super) fn of(answer: &Result<Answer, FetchError>) -> Self {
+    /// What an answer means as such, to who asked for that URL. A document counts as
+    /// changed until somebody has looked at it.
+    pub(super) fn of(answer: &Result<Answer, FetchError>, asked: &Url) -> Self {
         match answer {
             Ok(Answer::Document(_)) => {
                 Self::good(PollEvent::Changed { new: 0, changed: 0 }, "changed")
@@ -45,6 +56,13 @@ impl Ended {
             Ok(Answer::NotModified(_)) => Self::good(PollEvent::Unchanged, "not-modified"),
             Ok(Answer::Refused(head)) => Self::refused(head),
             Err(FetchError::Deferred(refusal @ Refusal::Robots { .. })) => {
+                Self::bad(PollEvent::RobotsForbidden, "forbidden", refusal.to_string())
+            }
+            // That of its own host is asked for by itself, and wakes what waits for it;
+            // that of a host where a redirect leads is, by who is led there again.
+            Err(FetchError::Deferred(refusal @ Refusal::Unreadable { authority: of }))
+                if *of == authority(asked) =>
+            {
                 Self::bad(PollEvent::RobotsForbidden, "forbidden", refusal.to_string())
             }
             Err(error @ FetchError::Blocked(_)) => {
@@ -218,11 +236,10 @@ impl Poller {
         &self,
         target: &PollTarget,
         began: Timestamp,
-        ended: Ended,
-        answer: &Result<Answer, FetchError>,
-        expires_at: Timestamp,
+        read: RobotsPoll<'_>,
         changed: Option<i64>,
     ) -> Result<(), StoreError> {
+        let RobotsPoll { ended, answer, expires_at, is_whole } = read;
         let mut next = self.next(target, &ended, &Hints::default());
         if !ended.failed() {
             next.at = Some(expires_at);
@@ -239,7 +256,7 @@ impl Poller {
             "fixed".clone_into(&mut next.rule);
             "it is asked for whenever a redirect leads to its host".clone_into(&mut next.why);
         }
-        let kept = match validators_of_robots(target, answer) {
+        let kept = match validators_of_robots(target, answer, is_whole) {
             Some(validators) => Kept::Robots { validators, changed },
             None => Kept::Nothing,
         };
@@ -402,6 +419,7 @@ fn moved(
 fn validators_of_robots(
     target: &PollTarget,
     answer: &Result<Answer, FetchError>,
+    is_whole: bool,
 ) -> Option<Validators> {
     match answer {
         Ok(Answer::NotModified(head)) => {
@@ -411,7 +429,7 @@ fn validators_of_robots(
                 last_modified: new.last_modified.or(old.last_modified),
             })
         }
-        Ok(Answer::Document(fetched)) if fetched.head.redirects.is_empty() && !fetched.cut => {
+        Ok(Answer::Document(fetched)) if fetched.head.redirects.is_empty() && is_whole => {
             Some(fetched.head.validators.clone())
         }
         // Its rules were replaced, by those of no file.

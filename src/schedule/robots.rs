@@ -15,14 +15,14 @@ use url::Url;
 
 use super::gate::ClockGate;
 use super::interval::PollEvent;
-use super::outcome::Ended;
+use super::outcome::{Ended, RobotsPoll};
 use super::{Poller, STORE_PAUSE};
 use crate::bounded::Bounded;
 use crate::config::{Site, SourceList};
-use crate::fetch::body::Decoded;
+use crate::fetch::body::{Decoded, End};
 use crate::fetch::{Answer, FetchError, Refusal, Request};
 use crate::model::{Role, SiteId, SourceId};
-use crate::parse::robots::{Robots, Rules, WELL_KNOWN};
+use crate::parse::robots::{Robots, Rules, WELL_KNOWN, is_robots};
 use crate::recrawl::later;
 use crate::store::{KeptRobots, NewSource, PollTarget, RobotsRead, StoreError};
 use crate::url::{SiteRules, authority};
@@ -147,9 +147,7 @@ impl Poller {
                 return Err(Refusal::Later { until: later(self.clock.steady(), pause) });
             }
             Ok(Some(_)) => {
-                return Err(Refusal::Robots {
-                    authority: format!("{authority} (robots.txt unreachable)"),
-                });
+                return Err(Refusal::Unreadable { authority: authority.to_owned() });
             }
         };
         let path = &url[url::Position::BeforePath..];
@@ -235,12 +233,13 @@ impl Poller {
         if let Err(FetchError::Deferred(Refusal::Later { until })) = &answer {
             return self.defer(target, *until).await;
         }
-        let mut ended = Ended::of(&answer);
-        let read = self.robots_read(&answer);
+        let mut ended = Ended::of(&answer, &target.url);
+        let (read, is_whole) = self.robots_read(&answer);
         let is_unreachable = matches!(read, RobotsRead::Unreachable { .. });
-        // A file that is away for a day takes back no grant.
-        let is_file =
-            matches!(read, RobotsRead::Same | RobotsRead::Rules { status: 200..=299, .. });
+        // A file that is away for a day takes back no grant, nor does one that broke off,
+        // or a page that stands where it should be.
+        let is_file = is_whole
+            && matches!(read, RobotsRead::Same | RobotsRead::Rules { status: 200..=299, .. });
         let expires_at = later(began, FRESH);
         let saved = self.store.save_robots(target.host, read, expires_at).await?;
         let kept = self.keep_copy(target, delay).await?;
@@ -265,7 +264,8 @@ impl Poller {
             let (host, what) = (authority(&target.url), subjects.join(", "));
             tracing::info!(host, what, "robots.txt says something else than before");
         }
-        self.finish_robots(target, began, ended, &answer, expires_at, saved.version).await
+        let read = RobotsPoll { ended, answer: &answer, expires_at, is_whole };
+        self.finish_robots(target, began, read, saved.version).await
     }
 
     /// What holds from now on, remembered.
@@ -282,19 +282,25 @@ impl Poller {
         Ok(kept)
     }
 
-    fn robots_read(&self, answer: &Result<Answer, FetchError>) -> RobotsRead {
-        match answer {
+    /// What was read, and whether all of it came and is a robots.txt.
+    fn robots_read(&self, answer: &Result<Answer, FetchError>) -> (RobotsRead, bool) {
+        let mut is_whole = true;
+        let read = match answer {
             Ok(Answer::NotModified(_)) => RobotsRead::Same,
             Ok(Answer::Document(fetched)) => {
                 let mut body = Vec::new();
-                let decoded = Decoded::new(
+                let mut decoded = Decoded::new(
                     fetched.body.clone(),
                     &fetched.content_encoding,
                     4 * MAX_BODY as u64,
                 );
-                // What could be decoded counts; a broken tail is a cut file.
-                let _ = decoded.take(MAX_BODY as u64).read_to_end(&mut body);
+                // What could be decoded counts; a broken tail is a cut file. One byte more
+                // than is read tells that there is more.
+                let _ = decoded.by_ref().take(MAX_BODY as u64 + 1).read_to_end(&mut body);
                 let robots = Robots::parse(&body);
+                is_whole = !fetched.cut
+                    && decoded.outcome().end == End::Whole
+                    && is_robots(&String::from_utf8_lossy(&body));
                 let crawl_delay = robots.crawl_delay(&self.own_token());
                 RobotsRead::Rules { body, status: fetched.head.status, crawl_delay }
             }
@@ -309,7 +315,8 @@ impl Poller {
                 RobotsRead::Rules { body: Vec::new(), status: 0, crawl_delay: None }
             }
             Err(_) => RobotsRead::Unreachable { status: 0 },
-        }
+        };
+        (read, is_whole)
     }
 
     /// Registers what a robots.txt names for the sites it speaks for, or where

@@ -17,6 +17,9 @@ use crate::parse::robots::{Difference, Robots, Subject};
 /// `sources.rule` of what robots.txt forbids: due when there is another version.
 pub const FORBIDDEN: &str = "robots";
 
+/// A robots.txt that was never read is asked for again after this by who needs it.
+const UNREACHABLE_MS: i64 = 300_000;
+
 /// robots.txt of one host as kept.
 #[derive(Debug, Clone)]
 pub struct KeptRobots {
@@ -92,6 +95,10 @@ impl State {
             (RobotsRead::Same, None) => (Vec::new(), 304, false, None),
             (RobotsRead::Unreachable { status }, None) => (Vec::new(), *status, true, None),
         };
+        // Without any copy somebody who needs one asks again before a day is over.
+        let soon = now.saturating_add(UNREACHABLE_MS);
+        let expires_at = expires_at.as_millisecond();
+        let expires_at = if unreachable { expires_at.min(soon) } else { expires_at };
         let is_same = |kept: &KeptRobots| kept.body == body && kept.unreachable == unreachable;
         let same = before.as_ref().is_some_and(is_same);
         let version = if same { old_version } else { old_version + 1 };
@@ -104,7 +111,7 @@ impl State {
             )
             .and_then(|mut upsert| {
                 upsert.execute(params![
-                    host.0, version, status, body, unreachable, delay, now, expires_at.as_millisecond(),
+                    host.0, version, status, body, unreachable, delay, now, expires_at,
                 ])
             })
             .map_err(engine)?;

@@ -28,6 +28,9 @@ pub const DAILY_NOT_FOUND: u32 = 3;
 
 /// Further 404s in a row that are asked again a week later; then it is retired.
 pub const WEEKLY_NOT_FOUND: u32 = 4;
+/// All of these.
+const LONG_NOT_FOUND: Duration =
+    Duration::from_secs((DAILY_NOT_FOUND + 7 * WEEKLY_NOT_FOUND) as u64 * 86_400);
 
 /// 403 and its like, and documents that are none: slower each time, and never
 /// sooner than the site would be polled anyway.
@@ -97,22 +100,21 @@ fn base_of_failure(input: &PollInput<'_>) -> Duration {
     if input.previous.is_none() { interval.min(FIRST_RETRY) } else { interval }
 }
 
-/// 404: daily, then weekly, then no more.
+/// 404: daily, then weekly, then no more. Whoever asks for it in between, as anybody
+/// may by a ping, makes it no sooner.
 pub(super) fn not_found(input: &PollInput<'_>) -> Next {
     let nth = input.failures.max(1);
-    if nth > DAILY_NOT_FOUND + WEEKLY_NOT_FOUND {
-        let why = format!(
-            "404 {} in a row, {DAILY_NOT_FOUND} of them daily and {WEEKLY_NOT_FOUND} weekly",
-            times(nth)
-        );
+    let lasts = failing_for(input);
+    if nth > DAILY_NOT_FOUND + WEEKLY_NOT_FOUND && lasts >= LONG_NOT_FOUND {
+        let why = format!("404 {} in a row, for {}", times(nth), about(lasts));
         return Next::Retire { why };
     }
-    let delay = if nth <= DAILY_NOT_FOUND { DAY } else { WEEK };
+    let is_new = nth <= DAILY_NOT_FOUND || lasts < DAY * DAILY_NOT_FOUND;
+    let delay = if is_new { DAY } else { WEEK };
     let why = format!(
-        "404, {} in a row: asked again after {}, and retired after {} in a row",
+        "404, {} in a row: asked again after {}, and retired after a month of it",
         times(nth),
-        about(delay),
-        DAILY_NOT_FOUND + WEEKLY_NOT_FOUND + 1
+        about(delay)
     );
     wait(input, stretched(input, delay, WEEK), Rule::Backoff, why)
 }

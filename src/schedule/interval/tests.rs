@@ -341,12 +341,20 @@ fn refusals_are_asked_again_slower_and_never_sooner() {
 #[test]
 fn a_404_is_asked_daily_then_weekly_then_retired() {
     let poll = poll();
-    let input = |failures| PollInput { failures, ..case(&poll, &NO_HINTS, PollEvent::NotFound) };
-    for (failures, expected) in [(1, 1), (3, 1), (4, 7), (7, 7)] {
-        assert_eq!(wait_of(&input(failures)), days(expected), "{failures}");
+    let input = |failures, lasts| PollInput {
+        failures,
+        failing_since: Some(now() - lasts),
+        ..case(&poll, &NO_HINTS, PollEvent::NotFound)
+    };
+    for (failures, lasts, expected) in [(1, 0, 1), (3, 2, 1), (4, 3, 7), (7, 24, 7)] {
+        assert_eq!(wait_of(&input(failures, days(lasts))), days(expected), "{failures}");
     }
-    let Next::Retire { why } = next_poll(&input(8)) else { panic!("still polled") };
-    assert_eq!(why, "404 8 times in a row, 3 of them daily and 4 weekly");
+    let Next::Retire { why } = next_poll(&input(8, days(31))) else { panic!("still polled") };
+    assert_eq!(why, "404 8 times in a row, for 31d");
+    // Pinged all the while, it is not given up in a day.
+    for (hour, expected) in [(8, 1), (71, 1), (72, 7), (30 * 24, 7)] {
+        assert_eq!(wait_of(&input(100, hours(hour))), days(expected), "{hour}");
+    }
 }
 
 #[test]

@@ -60,6 +60,35 @@ async fn robots_txt_names_sitemaps_also_relative_ones_and_on_other_hosts() {
 }
 
 #[tokio::test]
+async fn who_forbids_everything_for_an_hour_is_found_all_the_same() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let places = [
+        "/sitemap.xml",
+        "/sitemap_index.xml",
+        "/wp-sitemap.xml",
+        "/sitemap.xml.gz",
+        "/sitemap.txt",
+    ];
+    for path in places.into_iter().chain(["/", "/robots.txt"]) {
+        origin.set(path, Reply::status(403));
+    }
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&auto(&origin, "site", "")).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.settled().await;
+    for path in places.into_iter().chain(["/", "/robots.txt"]) {
+        origin.set(path, Reply::status(404));
+    }
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/a", "")])));
+    for _ in 0..8 {
+        daemon.pass(DAY / 4).await;
+    }
+    assert!(daemon.knows(&format!("{base}/a")).await);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn well_known_places_are_tried_in_turn_until_one_is_there() {
     let origin = Origin::start().await;
     let base = origin.base();

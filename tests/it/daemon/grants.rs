@@ -71,6 +71,18 @@ async fn a_grant_goes_with_its_line_and_comes_back_with_it() {
     daemon.poll(&format!("{base}/robots.txt")).await;
     assert_eq!(state("/index.xml").await, "active");
 
+    // Nor does a page in its place, nor one that is longer than is read.
+    let page = "<!doctype html><title>Just a moment</title><p>Checking: your browser</p>";
+    ours.set("/robots.txt", Reply::html(page));
+    daemon.poll(&format!("{base}/robots.txt")).await;
+    assert_eq!(state("/index.xml").await, "active");
+    let long = format!("#{}\nUser-agent: *\nDisallow: /", "x".repeat(511_973));
+    ours.set("/robots.txt", Reply::text(format!("{long}archive/\n{with}")));
+    daemon.poll(&format!("{base}/robots.txt")).await;
+    assert_eq!(state("/index.xml").await, "active");
+    // Half a line forbids nothing.
+    assert_eq!(daemon.poll("/own.xml").await.http_status, Some(200));
+
     ours.set("/robots.txt", Reply::text("User-agent: *\nDisallow:\n"));
     daemon.poll(&format!("{base}/robots.txt")).await;
     assert_eq!(state("/index.xml").await, "retired");

@@ -113,6 +113,27 @@ async fn robots_txt_that_cannot_be_read_forbids_everything_until_it_can() {
 }
 
 #[tokio::test]
+async fn a_host_that_a_redirect_leads_to_and_whose_robots_txt_fails_once_costs_no_day() {
+    let (origin, other) = (Origin::start().await, Origin::start().await);
+    let base = origin.base();
+    origin.set("/sitemap.xml", Reply::redirect(302, &format!("{}/sitemap.xml", other.base())));
+    other.set("/sitemap.xml", Reply::xml(sitemap(&base, &LIST)));
+    other.set("/robots.txt", Reply::status(503));
+    let world = World::new(&[&origin, &other]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    let poll = daemon.polled("/sitemap.xml", 1).await;
+    assert!(poll.error.as_deref().is_some_and(|error| error.contains("unreachable")), "{poll:?}");
+    daemon.settled().await;
+    assert!(other.requests("/sitemap.xml").is_empty());
+    other.set("/robots.txt", Reply::status(404));
+    for _ in 0..12 {
+        daemon.pass(HOUR / 12).await;
+    }
+    assert!(daemon.knows(&format!("{base}/a")).await);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn the_last_good_robots_txt_holds_while_the_server_is_broken() {
     let origin = Origin::start().await;
     let base = origin.base();

@@ -74,7 +74,8 @@ impl Explanation {
             due_in_days: days_between(now, due) - days_between(due, now),
             looks,
             changes,
-            over_days: state.map_or(0.0, UrlState::history_days),
+            over_days: state
+                .map_or(0.0, |state| state.history_days() + days_between(state.seen(), now)),
             rate: worth.estimate.total,
             silent_rate: worth.estimate.alpha,
             expected_changes: worth.expected(now),
@@ -107,9 +108,12 @@ impl fmt::Display for Explanation {
             Reason::Changed | Reason::Recrawl => {}
         }
         match (self.looks, self.changes) {
+            (0, _) if self.proof > 0.0 => {
+                f.write_str("no fetcher has compared it yet, so other pages of its host tell")?;
+            }
             (0, _) => write!(
                 f,
-                "no fetcher has compared it yet, its changefreq stands for {}",
+                "no fetcher has compared it yet, its interval is {}",
                 Span(self.protocol_days)
             )?,
             (looks, changes) => write!(

@@ -49,11 +49,19 @@ impl Price {
     /// Lowers the price after `hours`, of which no more than a day count, in which
     /// fetchers asked for more than was worth it; not below [`LEAST_OF_ALL`].
     pub fn ease(&mut self, hours: f64) {
-        if self.0 <= LEAST_OF_ALL {
-            return;
+        self.ease_to(LEAST_OF_ALL, hours);
+    }
+
+    /// The same where a budget was named that is not used up: as low as it takes.
+    pub fn ease_for_budget(&mut self, hours: f64) {
+        self.ease_to(BOUNDS.0, hours);
+    }
+
+    fn ease_to(&mut self, least: f64, hours: f64) {
+        if self.0 > least {
+            let eased = self.0 * (-EASED_AN_HOUR * hours.clamp(0.0, 24.0)).exp();
+            self.0 = eased.max(least);
         }
-        let eased = self.0 * (-EASED_AN_HOUR * hours.clamp(0.0, 24.0)).exp();
-        self.0 = eased.max(LEAST_OF_ALL);
     }
 
     /// Moves the price after `hours`, of which no more than a day count. `due`

@@ -79,6 +79,11 @@ impl<'p> ClockGate<'p> {
         }
     }
 
+    /// May a request be under way? Before, its turn had not come.
+    pub(super) async fn has_admitted(&self) -> bool {
+        self.held.lock().await.is_some()
+    }
+
     /// The hop before is over: its host is free for others.
     async fn let_go(&self) {
         drop(self.held.lock().await.take());

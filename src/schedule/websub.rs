@@ -181,6 +181,10 @@ impl Poller {
         let form = Form { url: call.hub.clone(), fields, is_secret };
         let asking = tokio::time::timeout(PATIENCE, self.fetcher.post_form(&form, &gate)).await;
         let Ok(told) = asking else {
+            if !gate.has_admitted().await {
+                // Many ask the same hub: that they stand in line is no fault of it.
+                return HubAnswer::Later(later(self.clock.now(), PATIENCE));
+            }
             return HubAnswer::Failed("the hub did not answer in time".to_owned());
         };
         match told {

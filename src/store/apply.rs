@@ -24,6 +24,7 @@ use crate::diff::snapshot::EntryHints;
 use crate::metrics::Way;
 use crate::model::{ChangeKind, Lastmod, Precision, Reason, UrlId, UrlKind};
 use crate::recrawl;
+use crate::recrawl::model::UrlState as Model;
 use crate::recrawl::signal::Signal;
 
 /// A chunk while it is applied.
@@ -58,6 +59,9 @@ impl Chunk {
         }
     }
 }
+
+/// A further source shows an edit within this time of its date, as a rule.
+const SAME_EDIT_S: i64 = 2 * 24 * 3_600;
 
 impl State {
     /// Applies one chunk.
@@ -148,6 +152,9 @@ impl State {
                 self.take_lastmod_silently(&row, lastmod)?;
                 chunk.applied.counts.touched += 1;
                 chunk.log.push(ChangeKind::Touched, url);
+                if self.is_told_already(&row, chunk.origin) {
+                    return Ok(());
+                }
                 self.take_signal(row, Signal::Touched, false)
             }
             Effect::Regressed { url, hints } => {
@@ -188,6 +195,17 @@ impl State {
                 self.take_extensions(chunk.origin.source, url, said.as_ref())
             }
         }
+    }
+
+    /// Is what touched an entry of a further source an edit that is known already? The
+    /// first source speaks for itself; of others, one that its date tells of, or that
+    /// was seen since the last look, is the same.
+    fn is_told_already(&self, row: &UrlRow, origin: Origin) -> bool {
+        let now_s = self.now_ms().div_euclid(1000);
+        let is_dated = |lastmod: Lastmod| now_s - lastmod.at.as_second() < SAME_EDIT_S;
+        let is_pending = |learned: Model| learned.pending()[Signal::Touched] > 0;
+        row.source != Some(origin.source)
+            && (row.lastmod.is_some_and(is_dated) || row.learned().is_some_and(is_pending))
     }
 
     /// The source lists a URL that the store knows already.

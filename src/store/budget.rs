@@ -24,6 +24,10 @@ const COUNTED_HOSTS: usize = 64;
 const COUNTED_ROWS: i64 = 4_096;
 /// Share of a configured budget that is kept free of what is only overdue.
 const LEAST_FREE: f64 = 0.1;
+/// Longer without a move of the price is a pause, if it brought less than this part of
+/// what it should have.
+const PAUSE_HOURS: f64 = 25.0;
+const LITTLE: f64 = 0.1;
 
 /// What moves the price of one crawl.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -188,6 +192,14 @@ impl Ledger {
         }
     }
 
+    /// Is so long a time one in which nobody was there? The price moves with the first
+    /// call after an hour, so more than a day without any lies in it; fetchers that
+    /// come as rarely bring what they bring, others next to nothing.
+    fn is_pause(&self, hours: f64) -> bool {
+        let expected = self.pace.hourly().unwrap_or(0.0) * hours;
+        hours > PAUSE_HOURS && f64::from(self.settled) < expected * LITTLE
+    }
+
     /// Moves the price after `hours`, with so much due and not leased.
     fn tick(&mut self, hours: f64, backlog: f64, budget: Budget) {
         self.pace.settled(f64::from(self.settled), hours);
@@ -205,8 +217,18 @@ impl Ledger {
             let free = hourly - self.overdue.hourly().unwrap_or(0.0);
             // Whoever comes once a day finds what became due in a day.
             let due = (backlog + f64::from(self.leased)) / hours.max(1.0);
-            self.price.tick(hours, due, free.max(LEAST_FREE * hourly));
+            let free = free.max(LEAST_FREE * hourly);
+            if is_idle && due < free {
+                self.price.ease_for_budget(hours);
+            } else {
+                self.price.tick(hours, due, free);
+            }
         }
+        self.begin_anew();
+    }
+
+    /// What was counted until now is over.
+    fn begin_anew(&mut self) {
         (self.settled, self.leased, self.leased_overdue) = (0, 0, 0);
         self.asked = Asked::Nothing;
     }
@@ -289,10 +311,12 @@ impl State {
         let is_counted = ledger.ticked_at > 0 && waited > 0 && ledger.asked != Asked::Nothing;
         let backlog = if is_counted { self.backlog(crawl)? } else { 0.0 };
         self.account(crawl, |ledger| {
-            if is_counted {
-                // Milliseconds of a few years are exact.
-                #[allow(clippy::cast_precision_loss)]
-                let hours = waited as f64 / 3_600_000.0;
+            // Milliseconds of a few years are exact.
+            #[allow(clippy::cast_precision_loss)]
+            let hours = waited as f64 / 3_600_000.0;
+            if is_counted && ledger.is_pause(hours) {
+                ledger.begin_anew();
+            } else if is_counted {
                 ledger.tick(hours, backlog, budget);
             }
             ledger.ticked_at = now;
@@ -389,6 +413,36 @@ fn count(number: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_named_budget_that_is_not_used_up_lowers_the_price_in_days() {
+        let mut ledger = Ledger::opening(3.7);
+        for _ in 0..10 * 24 {
+            ledger.asked = Asked::More;
+            ledger.tick(1.0, 0.0, Budget::Daily(5_000.0));
+        }
+        let idle = ledger.price.get();
+        assert!(idle < 0.37, "{idle}");
+        // With more than that due it rises as ever.
+        ledger.asked = Asked::More;
+        ledger.tick(1.0, 100_000.0, Budget::Daily(5_000.0));
+        assert!(ledger.price.get() > idle);
+    }
+
+    #[test]
+    fn a_pause_is_neither_work_nor_a_pace() {
+        let mut ledger = Ledger::opening(1.0);
+        for _ in 0..48 {
+            ledger.settled(20);
+            ledger.tick(1.0, 0.0, Budget::Auto);
+        }
+        ledger.settled(20);
+        assert!(!ledger.is_pause(1.0) && !ledger.is_pause(24.0));
+        assert!(ledger.is_pause(73.0));
+        // Who comes once a week brings a week's worth.
+        ledger.settled(20 * 24);
+        assert!(!ledger.is_pause(73.0));
+    }
 
     #[test]
     fn that_fetchers_asked_for_more_is_over_for_all_once_one_has_moved_the_price() {

@@ -15,6 +15,7 @@ use super::views::{Learned, SignalView, SourceView, Trusted, UrlState, UrlView};
 use super::worth::{MEAN_PRIORITY, worth};
 use super::{StoreError, engine};
 use crate::model::{HostId, Reason};
+use crate::recrawl;
 use crate::recrawl::explain::Explanation;
 use crate::recrawl::model::{Beliefs, UrlState as Model};
 use crate::recrawl::prior::Bucket;
@@ -57,8 +58,14 @@ pub(super) fn explain(
         && matches!(row.reason, Reason::Recrawl | Reason::Changed)
         && worth.proof() > 0.0;
     if decides && let Some(due) = view.due_at.filter(|due| *due > now) {
-        // The row may be looked at sooner, to see whether more is known by then.
-        view.due_at = Some(due.max(worth.due(around.price * REFERENCE)));
+        // The row may be looked at sooner, to see whether more is known by then, but
+        // for a look that is owed whatever it is worth: then its time is that.
+        let end = recrawl::day_end_after(row.lastmod, worth.seen, &site.bounds.timezone);
+        let soonest = recrawl::later(worth.seen, site.bounds.min);
+        let is_day_end = end.is_some_and(|end| due.as_second() <= end.max(soonest).as_second());
+        if row.record.gone == 0 && !is_day_end {
+            view.due_at = Some(due.max(worth.due(around.price * REFERENCE)));
+        }
     }
     let due = view.due_at.unwrap_or(now);
     let told = tell(&row, &around, &worth, model.as_ref(), due, now);

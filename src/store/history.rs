@@ -99,7 +99,9 @@ impl State {
         if self.policy.learns()
             && let Some(look) = look_of(outcome, &report, &row)
         {
-            row.record.looks = Some(self.look(&row, look, at, false)?.pack());
+            // What its date says was edited after that fetch is for the next one.
+            let since = row.lastmod.is_some_and(|lastmod| lastmod.at > at);
+            row.record.looks = Some(self.look(&row, look, at, since)?.pack());
         }
         let hash = (report.content_hash, report.hash_kind);
         note_fetch(&mut row.record, at.as_millisecond(), outcome, hash);

@@ -299,7 +299,9 @@ fn why(view: &UrlView, ends: Ends, now: Timestamp) -> String {
         }
         Reason::New => "it is new and has not been fetched yet".to_owned(),
         Reason::Changed => match (view.lastmod, view.previous_lastmod) {
-            (Some(now), Some(before)) => format!("its lastmod moved from {before} to {now}"),
+            (Some(now), Some(before)) if view.fetched_at.is_none_or(|at| now.at > at) => {
+                format!("its lastmod moved from {before} to {now}")
+            }
             _ => "a source says that it changed".to_owned(),
         },
         Reason::Submitted => "someone asked for it".to_owned(),

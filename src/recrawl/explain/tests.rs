@@ -13,7 +13,12 @@ fn at(days: f64) -> Timestamp {
 }
 
 fn explained(reason: Reason, looks: &[(f64, Look)], record: Record) -> String {
-    let beliefs = Beliefs { rate: 0.1, looks: 9.0, silent: 1.0, pulls: PerSignal::default() };
+    explained_by(9.0, reason, looks, record)
+}
+
+/// The same, where so many looks at other pages of the host were compared.
+fn explained_by(others: f64, reason: Reason, looks: &[(f64, Look)], record: Record) -> String {
+    let beliefs = Beliefs { rate: 0.1, looks: others, silent: 1.0, pulls: PerSignal::default() };
     let mut state = UrlState::first(at(0.0));
     for (days, look) in looks {
         state.look(at(*days), *look, &beliefs);
@@ -49,11 +54,13 @@ fn the_sentence_names_changes_trust_and_priority() {
 #[test]
 fn what_was_never_compared_is_said_to_be() {
     let record = Record { right: 0.6, hits: 0.0, looks: 0.0 };
-    assert_eq!(
-        explained(Reason::New, &[], record),
-        "due in 3 h: it is new; no fetcher has compared it yet, its changefreq stands for \
-         7 days; priority 0.8 of a site mean of 0.5"
-    );
+    for (others, told) in
+        [(0.0, "its interval is 7 days"), (9.0, "so other pages of its host tell")]
+    {
+        let said = explained_by(others, Reason::New, &[], record);
+        let because = format!("it is new; no fetcher has compared it yet, {told}");
+        assert_eq!(said, format!("due in 3 h: {because}; priority 0.8 of a site mean of 0.5"));
+    }
 }
 
 #[test]

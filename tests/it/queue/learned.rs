@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use sitemapd::diff::snapshot::EntryHints;
-use sitemapd::model::{Outcome, Reason, UrlId};
+use sitemapd::model::{Lastmod, Outcome, Precision, Reason, UrlId};
 use sitemapd::recrawl::signal::Signal;
 use sitemapd::store::frontier::{Get, Progress};
 use sitemapd::store::views::{SignalView, SourceFilter};
@@ -306,6 +306,49 @@ async fn a_client_that_may_have_no_more_of_a_host_leaves_it_to_others() {
     assert!(served().await.is_empty(), "one is in process");
     queue.clock.advance(Duration::from_secs(1));
     assert_eq!(queue.lease(10).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_fetch_from_before_an_edit_says_nothing_of_what_announced_it() {
+    let (queue, rows) = with(1).await;
+    queue.clock.advance(20 * DAY);
+    let edited = Lastmod { at: queue.clock.now() - 6 * DAY, precision: Precision::Second };
+    let hints = EntryHints::default();
+    queue.apply(Effect::Changed { url: rows[0], lastmod: edited, hints }).await;
+    let import = async |days: u32, changed: bool| {
+        let fetch = PastFetch {
+            url: "http://a.test/0".parse().unwrap(),
+            at: queue.clock.now() - days * DAY,
+            changed: Some(changed),
+            content_hash: None,
+            hash_kind: None,
+        };
+        let imported = queue.store.import("default".to_owned(), vec![fetch]).await.unwrap();
+        assert_eq!(imported.taken, 1);
+        queue.view("http://a.test/0").await.learned.unwrap()
+    };
+    let learned = import(10, false).await;
+    assert_eq!((learned.pending["lastmod"], learned.numbers.lastmod_looks), (1, 0.0));
+    let learned = import(5, true).await;
+    assert!(learned.pending.is_empty());
+    assert_eq!(learned.numbers.lastmod_hits.round() as u32, 1);
+}
+
+#[tokio::test]
+async fn one_edit_that_two_sources_show_touches_a_page_once() {
+    let text = site("a", "http://a.test/", "") + &site("b", "http://a.test/", "");
+    let queue = Queue::open(&text).await;
+    let url = queue.list_urls("a", ["http://a.test/0".to_owned()]).await[0];
+    queue.list_urls("b", ["http://a.test/0".to_owned()]).await;
+    queue.settle(queue.lease_one().await.token, Outcome::Unchanged).await;
+    let touch = || Effect::Touched { url, lastmod: None, hints: EntryHints::default() };
+    let touched = async |site: &str| {
+        queue.store.apply(queue.origin(site), vec![touch()]).await.unwrap();
+        queue.view("http://a.test/0").await.learned.unwrap().pending.get("touched").copied()
+    };
+    assert_eq!(touched("a").await, Some(1));
+    assert_eq!(touched("b").await, Some(1));
+    assert_eq!(touched("a").await, Some(2), "it speaks for itself");
 }
 
 #[tokio::test]

@@ -65,6 +65,7 @@ async fn what_changed_while_it_was_leased_comes_again_whatever_it_is_worth() {
 async fn what_was_gone_once_is_looked_at_a_day_later_whatever_it_is_worth() {
     let (queue, _, leased) = leased_again().await;
     settle(&queue, leased, Outcome::Gone).await;
+    assert!(queue.view(PAGE).await.due_at.unwrap() <= queue.clock.now() + DAY, "as is said");
     let queue = queue.reopen(DAY + HOUR).await;
     let again = queue.lease(100).await;
     assert_eq!(paths(&again), ["/3"]);
@@ -83,6 +84,7 @@ async fn a_date_of_today_is_looked_at_after_its_day_whatever_it_is_worth() {
     let leased = queue.lease(100).await;
     assert_eq!(paths(&leased), ["/3"]);
     settle(&queue, leased, Outcome::Changed).await;
+    assert!(queue.view(PAGE).await.due_at.unwrap() <= queue.clock.now() + 17 * HOUR, "as is said");
     let queue = queue.reopen(17 * HOUR).await;
     let again = queue.lease(100).await;
     assert_eq!(paths(&again), ["/3"]);

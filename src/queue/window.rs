@@ -162,11 +162,6 @@ impl Window {
         self.buffers.passed(host, now_ms)
     }
 
-    /// What of the host is worth less than the price is not for anybody.
-    pub fn withhold_spare(&mut self, host: HostId) {
-        self.turns.drop_spare(host);
-    }
-
     /// A host that may be served at `now_ms` and has something that is worth
     /// less than the price: for when [`Window::next_turn`] has none.
     pub fn next_spare(&mut self, now_ms: i64) -> Option<HostId> {
@@ -185,8 +180,8 @@ impl Window {
     }
 
     /// Is anything of the host due that is worth less than the price?
-    pub fn has_spare(&self, host: HostId) -> bool {
-        self.buffers.has_spare(host)
+    pub fn has_passed(&self, host: HostId) -> bool {
+        self.buffers.has_passed(host)
     }
 
     /// What is held of each host, for an estimate of all that is worth it.

@@ -38,9 +38,10 @@ const LIKELY: usize = 128;
 const WAIT_SHARE: u32 = 2;
 
 impl Call {
-    /// Has it looked at so much that nobody may have that the rest must wait?
+    /// Has it looked at so much that nobody may have that the rest must wait? What is
+    /// to spare has been looked at before.
     pub(super) fn has_passed_enough(&self) -> bool {
-        self.passed >= PASSED_PER_CALL
+        self.passed >= PASSED_PER_CALL && !self.spare
     }
 }
 
@@ -93,12 +94,12 @@ impl State {
         }
         self.tick_price(crawl)?;
         self.take_turns(&mut call, &mut batch)?;
+        let is_cut_short = call.has_passed_enough();
         if call.sites.is_empty() && self.may_spare() {
             call.spare = true;
             self.take_turns(&mut call, &mut batch)?;
         }
-        let is_short =
-            batch.urls.len() < call.max && call.sites.is_empty() && !call.has_passed_enough();
+        let is_short = batch.urls.len() < call.max && call.sites.is_empty() && !is_cut_short;
         let is_held_up = self.windows.get(&crawl).is_some_and(|w| w.is_held_up(call.now));
         // Others may have more: then whoever asks them all tells.
         let is_more = is_short && !is_held_up && !self.is_shared();
@@ -274,7 +275,7 @@ impl State {
         // window knows nothing.
         let is_bound = known_due != Some(i64::MIN)
             && self.paused_sites.is_empty()
-            && !self.window(call.crawl).has_spare(host);
+            && !self.window(call.crawl).has_passed(host);
         if let Some(due) = next_due.filter(|_| is_bound) {
             self.conn
                 .prepare_cached(

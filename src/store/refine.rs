@@ -28,6 +28,10 @@ const FRESH_S: i64 = 3_600;
 /// longest may be among them.
 const BEHIND: usize = 64;
 
+/// Of a host's URLs that are worth less than the price so many are kept at least, for
+/// when nothing else is wanted.
+const LEAST_SPARE: usize = 256;
+
 /// What is due, what of it is known, whether that is all, and when the next is.
 type Head = (Vec<(Candidate, Option<Box<UrlRow>>)>, Extent, Option<i64>);
 
@@ -65,6 +69,8 @@ impl State {
             candidates: Vec::with_capacity(due.len()),
             last,
             passed: passed.map_or(0, |passed| passed.rows),
+            goes_on: passed.is_some(),
+            most_spare: limit.max(LEAST_SPARE),
             stale_at: soonest.map_or(fresh_until, |due| due.min(fresh_until)),
             ..Valued::default()
         };
@@ -74,9 +80,10 @@ impl State {
             for (candidate, row) in due {
                 let valued = state.refine(candidate, row, now_s, &mut head.stale_at)?;
                 match valued {
-                    // In memory it would be in the way of what is behind it.
-                    Some(spare) if spare.claim == Claim::Spare && !may_spare => {
+                    // It is in the way of nothing that is behind it.
+                    Some(spare) if spare.claim == Claim::Spare => {
                         head.passed += 1;
+                        head.spare.extend(Some(spare).filter(|_| may_spare));
                     }
                     other => head.candidates.extend(other),
                 }
@@ -89,9 +96,6 @@ impl State {
             Ok(())
         })?;
         self.window(crawl).refill_by_value(host, &head);
-        if !may_spare {
-            self.window(crawl).withhold_spare(host);
-        }
         Ok(head.passed - before)
     }
 

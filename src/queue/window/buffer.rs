@@ -7,8 +7,9 @@
 //!
 //! Where URLs are ordered by value, that is taken when they are loaded: rows
 //! and frontier keep the order of the store, what is yielded follows the value.
-//! What is worth less than the price is not held where nobody may have it, so that
-//! it is in the way of nothing behind it: a look goes on from where it stopped.
+//! What is worth less than the price is in the way of nothing behind it: a look
+//! passes over it, and goes on from where it stopped. The best of it is kept aside for
+//! when nothing else is wanted, if somebody may have it then.
 //! Of such a host one fetch of sixteen goes to what has been due for longest,
 //! and every second to what is refreshed for being worth it, new URLs or not;
 //! what is known *behind* the frontier is there for these two.
@@ -50,8 +51,14 @@ pub struct Valued {
     pub behind: Vec<Candidate>,
     /// The last one of the store's order that was loaded, where there is more.
     pub last: Option<Candidate>,
-    /// Rows up to that one that are worth less than the price and are not held.
+    /// Rows up to that one that are worth less than the price.
     pub passed: usize,
+    /// Those of them that somebody may have.
+    pub spare: Vec<Candidate>,
+    /// How many of these are kept, the best.
+    pub most_spare: usize,
+    /// Does it go on where the last look stopped, so that what that kept stays?
+    pub goes_on: bool,
     /// When this is to be loaded again: the earliest due time of what is not
     /// due, as far as known, or when values are old; unix seconds.
     pub stale_at: i64,
@@ -102,8 +109,10 @@ struct Buffer {
     stale_at: i64,
     /// Are the host's URLs ordered by value?
     by_value: bool,
-    /// Rows up to the frontier that are worth less than the price and not held.
+    /// Rows up to the frontier that are worth less than the price.
     passed: usize,
+    /// The best of these, if anybody may have them; best last.
+    spare: Vec<Key>,
     last_use: u64,
 }
 
@@ -206,8 +215,16 @@ impl Buffer {
         self.entries.get(index).is_some_and(|key| key.claim == Claim::Fixed && key.band <= 100)
     }
 
-    fn has_spare(&self) -> bool {
-        self.passed > 0 || self.entries.iter().any(|key| key.claim == Claim::Spare)
+    /// Takes the best of what is worth less than the price. Behind the last that is
+    /// kept there may be more, for which the list is looked at from its head.
+    fn take_spare(&mut self, now: i64) -> Option<Key> {
+        let place = self.spare.iter().rposition(|key| key.due_at <= now)?;
+        let key = self.spare.remove(place);
+        self.passed = self.passed.saturating_sub(1);
+        if self.spare.is_empty() && self.passed > 0 {
+            self.stale_at = self.stale_at.min(now);
+        }
+        Some(key)
     }
 
     fn is_stale(&self, now: i64) -> bool {
@@ -215,7 +232,7 @@ impl Buffer {
     }
 
     fn load(&self) -> usize {
-        self.entries.len() + self.behind.len() + 1
+        self.entries.len() + self.behind.len() + self.spare.len() + 1
     }
 }
 
@@ -245,12 +262,20 @@ impl Buffers {
             stale_at,
             by_value: false,
             passed: 0,
+            spare: Vec::new(),
             last_use: 0,
         };
         self.put(host, buffer);
     }
 
     pub(super) fn refill_by_value(&mut self, host: HostId, head: &Valued) {
+        let before = self.of_host.get(&host).filter(|_| head.goes_on);
+        let mut spare = before.map_or_else(Vec::new, |buffer| buffer.spare.clone());
+        spare.extend(head.spare.iter().map(Key::of));
+        spare.sort_unstable();
+        spare.dedup();
+        spare.truncate(head.most_spare);
+        spare.reverse();
         let buffer = Buffer {
             entries: head.candidates.iter().map(Key::of).collect(),
             behind: head.behind.iter().map(Key::of).collect(),
@@ -258,6 +283,7 @@ impl Buffers {
             stale_at: head.stale_at,
             by_value: true,
             passed: head.passed,
+            spare,
             last_use: 0,
         };
         self.put(host, buffer);
@@ -309,18 +335,24 @@ impl Buffers {
             return Vec::new();
         }
         let mut taken = Vec::new();
-        while taken.len() < n {
-            let spare = |key: &Key| key.claim == Claim::Spare && key.due_at <= now;
-            let Some(place) = buffer.entries.iter().rposition(spare) else { break };
-            taken.push(buffer.entries.remove(place).of_host(host));
+        while taken.len() < n
+            && let Some(key) = buffer.take_spare(now)
+        {
+            taken.push(key.of_host(host));
         }
         self.load -= taken.len();
         self.touch(host);
         taken
     }
 
+    /// Is anything of the host due that is worth less than the price?
+    pub(super) fn has_passed(&self, host: HostId) -> bool {
+        self.of_host.get(&host).is_some_and(|buffer| buffer.passed > 0)
+    }
+
+    /// Is any of that kept for whom nothing else is left?
     pub(super) fn has_spare(&self, host: HostId) -> bool {
-        self.of_host.get(&host).is_some_and(Buffer::has_spare)
+        self.of_host.get(&host).is_some_and(|buffer| !buffer.spare.is_empty())
     }
 
     /// Each host with what of it is worth the price now, what is held of it,
@@ -354,8 +386,7 @@ impl Buffers {
 
     pub(super) fn known_due_ms(&self, host: HostId) -> Option<i64> {
         let buffer = self.of_host.get(&host)?;
-        let ready = buffer.entries.iter().filter(|key| key.claim != Claim::Spare);
-        let held = ready.map(|key| key.due_at).min();
+        let held = buffer.entries.iter().map(|key| key.due_at).min();
         if buffer.frontier.is_some() && (held.is_some() || buffer.entries.is_empty()) {
             // More was due when it was loaded.
             return Some(i64::MIN);
@@ -379,6 +410,7 @@ impl Buffers {
         self.load -= buffer.load();
         buffer.entries.retain(|key| key.id != url);
         buffer.behind.retain(|key| key.id != url);
+        buffer.spare.retain(|key| key.id != url);
         self.load += buffer.load();
     }
 

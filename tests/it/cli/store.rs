@@ -170,9 +170,10 @@ async fn what_is_exported_is_imported_elsewhere_where_the_same_is_listed() {
     // A page with thousands of images makes a line of its own size.
     let images =
         format!("{{\"images\":[{}\"\"],", format!("\"{}\",", "i".repeat(96)).repeat(5_000));
-    let long: String = exported.lines().map(|line| line.replacen('{', &images, 1) + "\n").collect();
-    assert!(long.len() > 900_000);
-    std::fs::write(&log, long).expect("written");
+    let with_images: String =
+        exported.lines().map(|line| line.replacen('{', &images, 1) + "\n").collect();
+    assert!(with_images.len() > 900_000);
+    std::fs::write(&log, with_images).expect("written");
     let (code, _, err) = run(&["import", "exported.jsonl"]);
     assert_eq!((code, err.as_str()), (0, ""));
 }

@@ -116,7 +116,7 @@ async fn robots_txt_that_cannot_be_read_forbids_everything_until_it_can() {
 async fn a_host_that_a_redirect_leads_to_and_whose_robots_txt_fails_once_costs_no_day() {
     let (origin, other) = (Origin::start().await, Origin::start().await);
     let base = origin.base();
-    origin.set("/sitemap.xml", Reply::redirect(302, &format!("{}/sitemap.xml", other.base())));
+    origin.set("/sitemap.xml", Reply::redirect(302, format!("{}/sitemap.xml", other.base())));
     other.set("/sitemap.xml", Reply::xml(sitemap(&base, &LIST)));
     other.set("/robots.txt", Reply::status(503));
     let world = World::new(&[&origin, &other]);

@@ -273,19 +273,9 @@ async fn fetch_all(store: &Store, clock: &Clock, urls: usize) -> anyhow::Result<
             let changed = leased.id.0 % 3 == 0;
             let outcome = if changed { Outcome::Changed } else { Outcome::Unchanged };
             Settlement {
-                token: leased.token,
-                outcome: Some(outcome),
                 status: Some(200),
                 content_hash: Some("0123456789abcdef".to_owned()),
-                hash_kind: None,
-                significance: None,
-                final_url: None,
-                canonical: None,
-                noindex: false,
-                retry_after: None,
-                not_before: None,
-                fetched_at: None,
-                error: None,
+                ..Settlement::new(leased.token, Some(outcome))
             }
         });
         store.settle(reports.collect()).await?;

@@ -218,19 +218,9 @@ impl Client {
 fn settlement(token: &str) -> anyhow::Result<Settlement> {
     let token: Token = token.parse().ok().context("no token")?;
     Ok(Settlement {
-        token,
-        outcome: Some(Outcome::Unchanged),
         status: Some(200),
         content_hash: Some("0123456789abcdef".to_owned()),
-        hash_kind: None,
-        significance: None,
-        final_url: None,
-        canonical: None,
-        noindex: false,
-        retry_after: None,
-        not_before: None,
-        fetched_at: None,
-        error: None,
+        ..Settlement::new(token, Some(Outcome::Unchanged))
     })
 }
 

@@ -240,19 +240,5 @@ async fn work(
 }
 
 fn report(token: sitemapd::queue::Token) -> Settlement {
-    Settlement {
-        token,
-        outcome: Some(Outcome::Unchanged),
-        status: Some(200),
-        content_hash: None,
-        hash_kind: None,
-        significance: None,
-        final_url: None,
-        canonical: None,
-        noindex: false,
-        retry_after: None,
-        not_before: None,
-        fetched_at: None,
-        error: None,
-    }
+    Settlement { status: Some(200), ..Settlement::new(token, Some(Outcome::Unchanged)) }
 }

@@ -40,11 +40,11 @@ const FOLLOWED: u32 = u32::MAX - 3;
 
 /// Collects the entries of one document as the parser hands them on.
 #[derive(Debug)]
-pub struct Collector<'k> {
+pub struct Collector {
     seed: u64,
     now: Timestamp,
-    /// What was listed before: its texts are not kept.
-    known: Option<Keys<'k>>,
+    /// What was listed before, as far as can be told quickly: its texts are not kept.
+    known: Option<Keys>,
     entries: Vec<DocumentEntry>,
     /// `None`: there were too many texts.
     arena: Option<String>,
@@ -101,7 +101,7 @@ pub struct DocumentEntry {
     len: u32,
 }
 
-impl<'k> Collector<'k> {
+impl Collector {
     /// For a document read at `now`; `seed` keys the hashes of this store, so
     /// that no stranger can make two URLs collide.
     pub fn new(seed: u64, now: Timestamp) -> Self {
@@ -131,7 +131,7 @@ impl<'k> Collector<'k> {
 
     /// The same, where the texts of what a source listed before are not needed.
     #[must_use]
-    pub fn knowing(self, before: &'k Snapshot) -> Self {
+    pub fn knowing(self, before: &Snapshot) -> Self {
         Self { known: Some(Keys::of(before)), ..self }
     }
 
@@ -178,7 +178,7 @@ impl<'k> Collector<'k> {
     /// Keeps an entry, and the text of its loc if that may be needed and has room.
     fn add(&mut self, entry: DocumentEntry, loc: &str) {
         let position = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
-        let is_known = self.known.as_ref().is_some_and(|known| known.contains(entry.key));
+        let is_known = self.known.as_ref().is_some_and(|known| known.may_have(entry.key));
         let (start, len) = if is_known { (0, 0) } else { self.keep(loc) };
         self.entries.push(DocumentEntry { position, start, len, ..entry });
     }

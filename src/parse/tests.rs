@@ -294,6 +294,20 @@ fn two_urls_in_a_line_of_text_are_two() {
     assert!(report.complete);
 }
 
+/// The digest of the last entry of a document.
+fn digest_of(document: &str) -> u64 {
+    let base = url::Url::parse("https://e.com/").expect("a url");
+    let ctx = Context { base: &base, content_type: None, limits: Limits::default() };
+    let mut digest = 0;
+    parse(&mut document.as_bytes(), &ctx, &mut |item| {
+        if let Item::Entry(entry) = item {
+            digest = entry.digest;
+        }
+        ControlFlow::Continue(())
+    });
+    digest
+}
+
 #[test]
 fn a_digest_does_not_move_with_the_viewers_of_a_video() {
     let digest = |fields: &str| {
@@ -302,16 +316,7 @@ fn a_digest_does_not_move_with_the_viewers_of_a_video() {
              xmlns:video='http://www.google.com/schemas/sitemap-video/1.1'>\
              <url><loc>https://e.com/a</loc><video:video>{fields}</video:video></url></urlset>"
         );
-        let base = url::Url::parse("https://e.com/s.xml").expect("a url");
-        let ctx = Context { base: &base, content_type: None, limits: Limits::default() };
-        let mut digest = 0;
-        parse(&mut document.as_bytes(), &ctx, &mut |item| {
-            if let Item::Entry(entry) = item {
-                digest = entry.digest;
-            }
-            ControlFlow::Continue(())
-        });
-        digest
+        digest_of(&document)
     };
     let video = |title: &str, views: u32, rating: &str| {
         digest(&format!(
@@ -331,16 +336,7 @@ fn a_digest_moves_with_the_texts_of_an_entry_and_with_nothing_else() {
             "<urlset xmlns:news='http://www.google.com/schemas/sitemap-news/0.9'><url><loc>https://e.com/a</loc>\
              <lastmod>{lastmod}</lastmod><news:news><news:title>{title}</news:title></news:news></url></urlset>"
         );
-        let base = url::Url::parse("https://e.com/").expect("a url");
-        let ctx = Context { base: &base, content_type: None, limits: Limits::default() };
-        let mut digest = 0;
-        parse(&mut document.as_bytes(), &ctx, &mut |item| {
-            if let Item::Entry(entry) = item {
-                digest = entry.digest;
-            }
-            ControlFlow::Continue(())
-        });
-        digest
+        digest_of(&document)
     };
     assert_eq!(digest("A", "2026-11-20"), digest("A", "2026-11-21"));
     assert_ne!(digest("A", "2026-11-20"), digest("B", "2026-11-20"));

@@ -136,6 +136,27 @@ pub struct Settlement {
     pub error: Option<String>,
 }
 
+impl Settlement {
+    /// Of a lease, what was seen, and nothing else.
+    pub fn new(token: Token, outcome: Option<Outcome>) -> Self {
+        Self {
+            token,
+            outcome,
+            status: None,
+            content_hash: None,
+            hash_kind: None,
+            significance: None,
+            final_url: None,
+            canonical: None,
+            noindex: false,
+            retry_after: None,
+            not_before: None,
+            fetched_at: None,
+            error: None,
+        }
+    }
+}
+
 /// What became of a token that was settled, extended or released.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,

@@ -159,19 +159,10 @@ fn report(fetch: &PastFetch, url: UrlId) -> Settlement {
         (None, None) => Some(Outcome::Unknown),
     };
     Settlement {
-        token: Token { url, secret: [0; 16] },
-        outcome,
-        status: None,
         content_hash: fetch.content_hash.clone(),
         hash_kind: fetch.hash_kind.clone(),
-        significance: None,
-        final_url: None,
-        canonical: None,
-        noindex: false,
-        retry_after: None,
-        not_before: None,
         fetched_at: Some(fetch.at),
-        error: None,
+        ..Settlement::new(Token { url, secret: [0; 16] }, outcome)
     }
 }
 

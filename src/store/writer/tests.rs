@@ -329,21 +329,7 @@ async fn leased(open: &Open) -> Vec<Token> {
 }
 
 fn report(token: &Token, outcome: Outcome) -> Settlement {
-    Settlement {
-        token: *token,
-        outcome: Some(outcome),
-        status: None,
-        content_hash: None,
-        hash_kind: None,
-        significance: None,
-        final_url: None,
-        canonical: None,
-        noindex: false,
-        retry_after: None,
-        not_before: None,
-        fetched_at: None,
-        error: None,
-    }
+    Settlement::new(*token, Some(outcome))
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! One URL that several sources list: one row, one signal, held by each full one.
 
 use super::listed;
-use crate::support::daemon::{DAY, HOUR, World, sitemap};
+use crate::support::daemon::{DAY, Daemon, HOUR, World, sitemap};
 use crate::support::{Origin, Reply};
 
 #[tokio::test]
@@ -101,8 +101,18 @@ async fn a_source_that_comes_back_lists_its_urls_again_though_no_byte_has_moved(
     daemon.stop().await;
 }
 
-#[tokio::test]
-async fn what_a_source_in_its_week_of_grace_lists_outlives_the_site_that_had_it() {
+/// Two sites on one origin, `site` and `other`, each with a sitemap of its own that
+/// lists `/both`; the first one came first.
+struct Sites {
+    origin: Origin,
+    base: String,
+    world: World,
+    daemon: Daemon,
+    one: String,
+    two: String,
+}
+
+async fn two_sites() -> Sites {
     let origin = Origin::start().await;
     let base = origin.base();
     let world = World::new(&[&origin]);
@@ -116,6 +126,12 @@ async fn what_a_source_in_its_week_of_grace_lists_outlives_the_site_that_had_it(
     daemon.polled("/one.xml", 1).await;
     daemon.reload(&format!("{one}{two}")).await;
     daemon.polled("/two.xml", 1).await;
+    Sites { origin, base, world, daemon, one, two }
+}
+
+#[tokio::test]
+async fn what_a_source_in_its_week_of_grace_lists_outlives_the_site_that_had_it() {
+    let Sites { origin: _origin, base, world, daemon, two, .. } = two_sites().await;
     let source = daemon.source("/two.xml").await.id;
     daemon.store.delete_source(source, false).await.unwrap();
     daemon.reload(&two).await;
@@ -133,20 +149,8 @@ async fn what_a_source_in_its_week_of_grace_lists_outlives_the_site_that_had_it(
 
 #[tokio::test]
 async fn a_source_in_its_week_of_grace_lists_again_what_others_took_over_and_let_go() {
-    let origin = Origin::start().await;
-    let base = origin.base();
-    let world = World::new(&[&origin]);
-    for path in ["/one.xml", "/two.xml"] {
-        let listed = sitemap(&base, &[("/both", ""), (path, "")]);
-        origin.set(path, Reply::xml(listed).etag("\"1\""));
-    }
-    let one = listed(&origin, &["/one.xml"], &[], "");
-    let two = listed(&origin, &["/two.xml"], &[], "").replace("\"site\"", "\"other\"");
+    let Sites { origin, base, world: _world, daemon, one, two } = two_sites().await;
     let both = format!("{one}{two}");
-    let daemon = world.start(&one).await;
-    daemon.polled("/one.xml", 1).await;
-    daemon.reload(&both).await;
-    daemon.polled("/two.xml", 1).await;
     let source = daemon.source("/one.xml").await.id;
     daemon.store.delete_source(source, false).await.unwrap();
     daemon.reload(&two).await;

@@ -106,21 +106,8 @@ async fn fetchers_of_ours_get_what_was_pushed_under_any_key() {
         [("http://a.test", "http://a.test/x?y=1"), ("key:mine", "http://a.test/x?y=1")]
     );
     assert!(leased.iter().all(|lease| lease.site.is_none() && lease.source.is_none()));
-    let settle = |token| Settlement {
-        token,
-        outcome: Some(Outcome::Unknown),
-        status: Some(200),
-        content_hash: None,
-        hash_kind: None,
-        significance: None,
-        final_url: None,
-        canonical: None,
-        noindex: false,
-        retry_after: None,
-        not_before: None,
-        fetched_at: None,
-        error: None,
-    };
+    let settle =
+        |token| Settlement { status: Some(200), ..Settlement::new(token, Some(Outcome::Unknown)) };
     let settlements = leased.iter().map(|lease| settle(lease.token)).collect();
     daemon.store.settle(settlements).await.unwrap();
     // All views show the URL as it is fetched.

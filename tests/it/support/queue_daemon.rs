@@ -310,21 +310,7 @@ pub fn ask(max: u32) -> LeaseRequest {
 
 /// A settlement that says no more than the outcome.
 pub fn report(token: Token, outcome: Outcome) -> Settlement {
-    Settlement {
-        token,
-        outcome: Some(outcome),
-        status: None,
-        content_hash: None,
-        hash_kind: None,
-        significance: None,
-        final_url: None,
-        canonical: None,
-        noindex: false,
-        retry_after: None,
-        not_before: None,
-        fetched_at: None,
-        error: None,
-    }
+    Settlement::new(token, Some(outcome))
 }
 
 /// The paths of leased URLs, in order.

@@ -171,9 +171,9 @@ impl Window {
     /// The best `n` URLs of the host that are worth less than the price. When
     /// there are none left, the host is offered no more.
     pub fn take_spare(&mut self, host: HostId, n: usize, now_ms: i64) -> Vec<Candidate> {
-        let taken = self.buffers.take_spare(host, n, now_ms);
+        let (taken, has_more) = self.buffers.take_spare(host, n, now_ms);
         self.turns.drop_spare(host);
-        if self.buffers.has_spare(host) {
+        if has_more {
             self.turns.offer_spare(host);
         }
         taken

@@ -61,7 +61,7 @@ impl Chunk {
 }
 
 /// A further source shows an edit within this time of its date, as a rule.
-const SAME_EDIT_S: i64 = 2 * 24 * 3_600;
+const SAME_EDIT_S: i64 = 6 * 3_600;
 
 impl State {
     /// Applies one chunk.
@@ -198,11 +198,14 @@ impl State {
     }
 
     /// Is what touched an entry of a further source an edit that is known already? The
-    /// first source speaks for itself; of others, one that its date tells of, or that
-    /// was seen since the last look, is the same.
+    /// first source speaks for itself; of others, one that its date told of some hours
+    /// ago, or that touched it since the last look, is the same.
     fn is_told_already(&self, row: &UrlRow, origin: Origin) -> bool {
         let now_s = self.now_ms().div_euclid(1000);
-        let is_dated = |lastmod: Lastmod| now_s - lastmod.at.as_second() < SAME_EDIT_S;
+        let is_dated = |lastmod: Lastmod| {
+            let age = now_s - lastmod.at.as_second();
+            lastmod.precision >= Precision::Minute && (0..SAME_EDIT_S).contains(&age)
+        };
         let is_pending = |learned: Model| learned.pending()[Signal::Touched] > 0;
         row.source != Some(origin.source)
             && (row.lastmod.is_some_and(is_dated) || row.learned().is_some_and(is_pending))

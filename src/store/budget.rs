@@ -44,6 +44,8 @@ pub(super) struct Ledger {
     leased: u32,
     leased_overdue: u32,
     asked: Asked,
+    /// Was the time before the last move a pause? Not kept.
+    has_paused: bool,
 }
 
 /// What fetchers asked for.
@@ -68,6 +70,7 @@ impl Ledger {
             leased: 0,
             leased_overdue: 0,
             asked: Asked::Nothing,
+            has_paused: false,
         }
     }
 
@@ -98,6 +101,7 @@ impl Ledger {
                             1 => Asked::Something,
                             _ => Asked::More,
                         },
+                        has_paused: false,
                     })
                 })
                 .optional()
@@ -169,6 +173,7 @@ impl Ledger {
             leased: added(self.leased, base.leased, table.leased),
             leased_overdue: added(self.leased_overdue, base.leased_overdue, table.leased_overdue),
             asked,
+            has_paused: self.has_paused,
             ..table
         }
     }
@@ -194,10 +199,11 @@ impl Ledger {
 
     /// Is so long a time one in which nobody was there? The price moves with the first
     /// call after an hour, so more than a day without any lies in it; fetchers that
-    /// come as rarely bring what they bring, others next to nothing.
+    /// come as rarely bring what they bring, others next to nothing. A second one in a
+    /// row is what they have come to.
     fn is_pause(&self, hours: f64) -> bool {
         let expected = self.pace.hourly().unwrap_or(0.0) * hours;
-        hours > PAUSE_HOURS && f64::from(self.settled) < expected * LITTLE
+        hours > PAUSE_HOURS && f64::from(self.settled) < expected * LITTLE && !self.has_paused
     }
 
     /// Moves the price after `hours`, with so much due and not leased.
@@ -225,6 +231,7 @@ impl Ledger {
             }
         }
         self.begin_anew();
+        self.has_paused = false;
     }
 
     /// What was counted until now is over.
@@ -316,6 +323,7 @@ impl State {
             let hours = waited as f64 / 3_600_000.0;
             if is_counted && ledger.is_pause(hours) {
                 ledger.begin_anew();
+                ledger.has_paused = true;
             } else if is_counted {
                 ledger.tick(hours, backlog, budget);
             }
@@ -440,8 +448,14 @@ mod tests {
         assert!(!ledger.is_pause(1.0) && !ledger.is_pause(24.0));
         assert!(ledger.is_pause(73.0));
         // Who comes once a week brings a week's worth.
-        ledger.settled(20 * 24);
+        assert!(!Ledger { settled: 20 * 24, ..ledger }.is_pause(73.0));
+        // Two in a row are what they have come to.
+        ledger.begin_anew();
+        ledger.has_paused = true;
+        ledger.settled(20);
         assert!(!ledger.is_pause(73.0));
+        ledger.tick(73.0, 0.0, Budget::Auto);
+        assert!(ledger.pace.hourly().unwrap() < 5.0 && !ledger.has_paused);
     }
 
     #[test]

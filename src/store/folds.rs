@@ -62,9 +62,7 @@ impl State {
         }
         let longest = super::hosts::millis(self.policy.of(row.site).bounds.max);
         let is_long_ago = fetched.at.saturating_add(longest) <= now;
-        let stands = self.url_row(target)?.is_some_and(|target| {
-            target.listed && !matches!(target.state, held::PARKED | held::DEAD)
-        });
+        let stands = self.url_row(target)?.is_some_and(|target| target.can_stand_for_others());
         if stands && !is_long_ago {
             return Ok(());
         }

@@ -89,6 +89,11 @@ impl UrlRow {
         !self.leased && self.state == held::QUEUED
     }
 
+    /// Is a URL that redirects to it nothing to look at, while it is?
+    pub(super) fn can_stand_for_others(&self) -> bool {
+        self.listed && !matches!(self.state, held::PARKED | held::DEAD)
+    }
+
     /// Have all of its videos expired?
     pub(super) fn is_expired(&self, now_s: i64) -> bool {
         self.listed && self.expires_s.is_some_and(|end| end <= now_s)

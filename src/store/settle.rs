@@ -15,7 +15,7 @@ use super::ending::{End, Lease, Report, ceil_seconds};
 use super::expiry::Of;
 use super::hosts::millis;
 use super::record::{Fetched, Rare, Record};
-use super::rows::{UrlRow, held, read_leased, url_key};
+use super::rows::{UrlRow, read_leased, url_key};
 use super::state::State;
 use super::told::Count;
 use super::worth::look_of;
@@ -384,10 +384,11 @@ impl State {
         };
         // It may be one that this very call has settled.
         self.write_pending()?;
-        let Some(target) = self.find_normalised(row.crawl, &url)? else { return Ok(None) };
+        let found = self.find_spelled(row.crawl, crate::url::likely_identities(&url))?;
+        let Some(target) = found else { return Ok(None) };
         // A parked one cannot stand for it: two that name each other would
         // both be gone.
-        let stands = target.listed && target.state != held::PARKED;
+        let stands = target.can_stand_for_others();
         Ok((target.id != row.id && stands).then_some(target.id))
     }
 
@@ -397,7 +398,16 @@ impl State {
         crawl: crate::model::CrawlId,
         url: &url::Url,
     ) -> Result<Option<UrlRow>, StoreError> {
-        for spelling in crate::url::likely_identities(url) {
+        self.find_spelled(crawl, crate::url::identities(url))
+    }
+
+    /// The row of the first of these that there is.
+    fn find_spelled(
+        &mut self,
+        crawl: crate::model::CrawlId,
+        spellings: Vec<url::Url>,
+    ) -> Result<Option<UrlRow>, StoreError> {
+        for spelling in spellings {
             let authority = authority(&spelling);
             let Some(host) = self.find_host(&authority)? else { continue };
             let path = &spelling[url::Position::BeforePath..];

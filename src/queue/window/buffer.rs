@@ -22,7 +22,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::by_id::ById;
+use crate::by_id::{ById, IdSet};
 use crate::model::{HostId, UrlId};
 use crate::queue::{Candidate, Claim};
 use crate::recrawl::value::is_oldest_turn;
@@ -185,6 +185,10 @@ impl Buffer {
         let (_, last, _) = stored.select_nth_unstable(most - 1);
         let last = *last;
         self.entries.retain(|key| key.stored() <= last);
+        // A look that goes on from there comes to them again.
+        let spare = self.spare.len();
+        self.spare.retain(|key| key.stored() <= last);
+        self.passed = self.passed.saturating_sub(spare - self.spare.len());
         self.frontier = Some(last);
     }
 
@@ -269,11 +273,12 @@ impl Buffers {
     }
 
     pub(super) fn refill_by_value(&mut self, host: HostId, head: &Valued) {
-        let before = self.of_host.get(&host).filter(|_| head.goes_on);
-        let mut spare = before.map_or_else(Vec::new, |buffer| buffer.spare.clone());
-        spare.extend(head.spare.iter().map(Key::of));
+        let mut spare: Vec<Key> = head.spare.iter().map(Key::of).collect();
+        if let Some(before) = self.of_host.get(&host).filter(|_| head.goes_on) {
+            let fresh: IdSet<UrlId> = spare.iter().map(|key| key.id).collect();
+            spare.extend(before.spare.iter().filter(|key| !fresh.contains(&key.id)));
+        }
         spare.sort_unstable();
-        spare.dedup();
         spare.truncate(head.most_spare);
         spare.reverse();
         let buffer = Buffer {
@@ -327,12 +332,17 @@ impl Buffers {
         taken
     }
 
-    /// The best `n` of what is worth less than the price.
-    pub(super) fn take_spare(&mut self, host: HostId, n: usize, now_ms: i64) -> Vec<Candidate> {
+    /// The best `n` of what is worth less than the price, and whether there is more.
+    pub(super) fn take_spare(
+        &mut self,
+        host: HostId,
+        n: usize,
+        now_ms: i64,
+    ) -> (Vec<Candidate>, bool) {
         let now = now_ms.div_euclid(1000);
-        let Some(buffer) = self.of_host.get_mut(&host) else { return Vec::new() };
+        let Some(buffer) = self.of_host.get_mut(&host) else { return (Vec::new(), false) };
         if buffer.is_stale(now) {
-            return Vec::new();
+            return (Vec::new(), false);
         }
         let mut taken = Vec::new();
         while taken.len() < n
@@ -340,9 +350,10 @@ impl Buffers {
         {
             taken.push(key.of_host(host));
         }
+        let has_more = !buffer.spare.is_empty();
         self.load -= taken.len();
         self.touch(host);
-        taken
+        (taken, has_more)
     }
 
     /// Is anything of the host due that is worth less than the price?

@@ -1,6 +1,7 @@
 //! The window against naive models of what it promises.
 
 mod order;
+mod spare;
 mod turns;
 
 use crate::model::{HostId, UrlId};

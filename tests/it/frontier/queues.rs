@@ -59,6 +59,16 @@ async fn a_queue_is_named_by_its_host_unless_a_client_names_another() {
 }
 
 #[tokio::test]
+async fn what_a_client_pushes_with_tracking_parameters_is_a_url_of_its_own() {
+    let (_world, daemon, mut client) = started(&config("")).await;
+    let [page, tracked] = ["http://a.test/p", "http://a.test/p?utm_source=x"];
+    client.put(vec![discovered(info(page))]).await;
+    client.put(vec![discovered(info(tracked))]).await;
+    assert_eq!(client.stats("a.test").await.size, 2);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn no_more_of_a_queue_are_in_process_than_a_client_says() {
     let (_world, daemon, mut client) = started(&config("")).await;
     let urls: Vec<_> = (0..5).map(|n| format!("http://a.test/{n}")).collect();

@@ -349,6 +349,15 @@ async fn one_edit_that_two_sources_show_touches_a_page_once() {
     assert_eq!(touched("a").await, Some(1));
     assert_eq!(touched("b").await, Some(1));
     assert_eq!(touched("a").await, Some(2), "it speaks for itself");
+    // After a look, a date of this hour tells of it, one of yesterday does not.
+    for (age, counted) in [(HOUR, None), (DAY, Some(1))] {
+        queue.clock.advance(181 * DAY);
+        queue.settle(queue.lease_one().await.token, Outcome::Unchanged).await;
+        let lastmod = Lastmod { at: queue.clock.now() - age, precision: Precision::Second };
+        let listed = Effect::Hints { url, lastmod: Some(lastmod), hints: EntryHints::default() };
+        queue.apply(listed).await;
+        assert_eq!(touched("b").await, counted);
+    }
 }
 
 #[tokio::test]

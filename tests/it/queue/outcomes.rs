@@ -141,6 +141,18 @@ async fn what_redirects_comes_back_with_time_or_when_nothing_stands_for_it() {
 }
 
 #[tokio::test]
+async fn a_redirect_to_what_was_given_up_leaves_a_url_in_the_queue() {
+    let text = "[queue]\nmax_attempts = 1\n".to_owned() + &site("a", "http://a.test/", "");
+    let queue = Queue::open(&text).await;
+    queue.list("a", &[entry(NEW)]).await;
+    queue.settle(queue.lease_one().await.token, Outcome::Failed).await;
+    assert_eq!(queue.view(NEW).await.state, UrlState::Dead);
+    queue.list("a", &[entry(OLD)]).await;
+    redirect(&queue, NEW).await;
+    assert_eq!(queue.view(OLD).await.state, UrlState::Queued);
+}
+
+#[tokio::test]
 async fn a_redirect_to_a_page_with_tracking_parameters_leads_to_the_page() {
     let queue = with(&[OLD, NEW]).await;
     redirect(&queue, &format!("{NEW}?utm_source=old")).await;

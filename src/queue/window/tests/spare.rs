@@ -1,0 +1,67 @@
+//! What is worth less than the price: kept aside, in nobody's way, each once.
+
+use super::candidate;
+use crate::model::HostId;
+use crate::queue::window::{Valued, Window};
+use crate::queue::{Candidate, Claim};
+
+const HOST: HostId = HostId(1);
+
+fn spare(id: i64, score: f64) -> Candidate {
+    candidate(1, id, 50, 0).valued(score, Claim::Spare)
+}
+
+/// A look at a host's list that comes to these, more than which there are behind
+/// the last; values are old at `stale_at`.
+fn look(window: &mut Window, found: &[Candidate], goes_on: bool, stale_at: i64) {
+    let (spare, worth): (Vec<_>, Vec<_>) =
+        found.iter().partition(|candidate| candidate.claim == Claim::Spare);
+    let head = Valued {
+        last: found.last().copied(),
+        passed: spare.len(),
+        most_spare: 3,
+        candidates: worth,
+        spare,
+        goes_on,
+        stale_at,
+        ..Valued::default()
+    };
+    window.wake(HOST, 0, 1.0);
+    window.refill_by_value(HOST, &head);
+}
+
+fn ids(taken: &[Candidate]) -> Vec<i64> {
+    taken.iter().map(|candidate| candidate.id.0).collect()
+}
+
+#[test]
+fn the_best_of_all_looks_are_kept_each_once() {
+    let mut window = Window::new();
+    look(&mut window, &[spare(1, 10.0), spare(2, 40.0), spare(3, 20.0)], false, 1_000);
+    // A row that is read again stands there by its new value only.
+    look(&mut window, &[spare(2, 30.0), spare(4, 50.0)], true, 1_000);
+    assert_eq!(window.next_spare(1), Some(HOST));
+    assert_eq!(ids(&window.take_spare(HOST, 10, 1)), [4, 2, 3]);
+    assert_eq!(window.next_spare(1), None);
+}
+
+#[test]
+fn what_is_old_is_offered_no_more() {
+    let mut window = Window::new();
+    look(&mut window, &[spare(1, 10.0), spare(2, 40.0)], false, 10);
+    assert_eq!(window.next_spare(20_000), Some(HOST));
+    assert!(window.take_spare(HOST, 10, 20_000).is_empty());
+    assert_eq!(window.next_spare(20_000), None);
+}
+
+#[test]
+fn it_is_in_the_way_of_nothing_behind_it() {
+    let mut window = Window::new();
+    look(&mut window, &[spare(1, 10.0), spare(2, 40.0)], false, 1_000);
+    assert!(window.take(HOST, 10, 1).is_empty());
+    assert!(window.wants_refill(HOST, 1) && window.passed(HOST, 1).is_some());
+    let worth = candidate(1, 3, 50, 0).valued(60.0, Claim::Worth);
+    look(&mut window, &[worth], true, 1_000);
+    assert_eq!(ids(&window.take(HOST, 10, 1)), [3]);
+    assert_eq!(ids(&window.take_spare(HOST, 10, 1)), [2, 1]);
+}

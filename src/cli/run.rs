@@ -163,6 +163,8 @@ impl Reloader {
         let next = Config::load(&self.path, &Env::of_process())?;
         let plan = reload::plan(&self.current, &next);
         if plan.is_empty() {
+            // But for what a client of the frontier has set until now.
+            self.logs.apply(&next.log)?;
             info!("nothing has changed");
             return Ok(());
         }

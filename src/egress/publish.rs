@@ -11,6 +11,7 @@ use async_nats::jetstream::Context;
 use async_nats::jetstream::context::PublishErrorKind;
 use async_nats::jetstream::message::PublishMessage;
 use futures_util::future::{join_all, select_all};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::book::Held;
@@ -29,6 +30,8 @@ const MAX_PAUSE: Duration = Duration::from_millis(500);
 /// All is looked at again after this: a crawl may have come with a reload, and
 /// leases may have been settled over HTTP.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// The same where there is no room for more, and nothing else moves.
+const LOOK_FOR_ROOM: Duration = Duration::from_secs(2);
 /// A message that is too large for the server is tried again after this.
 const TOO_LARGE_AGAIN: Duration = Duration::from_secs(3_600);
 
@@ -77,11 +80,16 @@ impl<'a> Publisher<'a> {
         let config = &egress.config;
         let mut turn = 0;
         let mut pause = MIN_PAUSE;
+        let mut look_at = Instant::now() + LOOK_AGAIN;
         while !self.stop.is_cancelled() && !self.lost.is_cancelled() {
             let ready = held.take_ready(egress.clock.steady(), config.batch as usize);
             if !ready.is_empty() {
                 self.publish(ready).await?;
                 continue;
+            }
+            if Instant::now() >= look_at {
+                egress.read_book().await?;
+                look_at = Instant::now() + LOOK_AGAIN;
             }
             let (count, first_end) = egress.unsettled.count(egress.clock.steady());
             egress.metrics.egress_unsettled(BROKER, count);
@@ -92,6 +100,9 @@ impl<'a> Publisher<'a> {
                 pause = MIN_PAUSE;
                 continue;
             }
+            if room == 0 {
+                look_at = look_at.min(Instant::now() + LOOK_FOR_ROOM);
+            }
             let is_over = tokio::select! {
                 () = self.stop.cancelled() => true,
                 () = self.lost.cancelled() => true,
@@ -99,10 +110,7 @@ impl<'a> Publisher<'a> {
                 () = egress.until(first_end.filter(|_| room == 0)) => false,
                 () = egress.unsettled.fewer(), if room == 0 => false,
                 () = self.any_due(pause), if room > 0 => false,
-                () = tokio::time::sleep(LOOK_AGAIN) => {
-                    egress.read_book().await?;
-                    false
-                }
+                () = tokio::time::sleep_until(look_at) => false,
             };
             if is_over {
                 break;

@@ -13,7 +13,7 @@ mod words;
 
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -81,9 +81,24 @@ struct Frontier {
     bound: SocketAddr,
     stop: CancellationToken,
     places: Arc<Semaphore>,
+    /// When it was last said that what clients push cannot be taken in.
+    complained: Arc<Mutex<Option<Instant>>>,
 }
 
+/// It is said no more often: a stream that goes on pushing would fill the log.
+const COMPLAINS_EVERY: Duration = Duration::from_secs(60);
+
 impl Frontier {
+    /// May it be said once more that what clients push cannot be taken in?
+    fn may_complain(&self) -> bool {
+        let mut last = self.complained.lock().unwrap_or_else(PoisonError::into_inner);
+        let may = last.is_none_or(|at| at.elapsed() >= COMPLAINS_EVERY);
+        if may {
+            *last = Some(Instant::now());
+        }
+        may
+    }
+
     /// A place for one more stream, to be kept for as long as it lasts.
     fn place(&self) -> Result<OwnedSemaphorePermit, Status> {
         self.places.clone().try_acquire_owned().map_err(|_| {
@@ -97,7 +112,8 @@ pub(super) fn router(state: ServeState, bound: SocketAddr, stop: CancellationTok
     let ServeState { store, metrics, token, levels, .. } = state;
     let places = Arc::new(Semaphore::new(MAX_STREAMS));
     let counted = metrics.clone();
-    let frontier = Frontier { store, metrics, levels, bound, stop, places };
+    let frontier =
+        Frontier { store, metrics, levels, bound, stop, places, complained: Arc::default() };
     let service = UrlFrontierServer::new(frontier).max_decoding_message_size(MAX_MESSAGE);
     // It is up for as long as there is anybody to ask.
     let health = tonic_health::server::HealthService::from_health_reporter(

@@ -49,20 +49,25 @@ impl State {
     /// What was given up with an index may stand in another one of its site, which
     /// need not have changed for that: those are read in full, now.
     fn ask_other_indexes(&mut self, given_up: SourceId) -> Result<(), StoreError> {
-        let asked = self
-            .conn
-            .prepare_cached(
-                "UPDATE sources SET last_full_at = NULL, next_poll_at = ?2, rule = 'index',
-                     why = 'another index of its site was given up: what that one listed may be here'
-                 WHERE kind = ?3 AND state <> 2 AND next_poll_at IS NOT NULL
-                     AND site_id = (SELECT g.site_id FROM sources g WHERE g.id = ?1
-                         /*pg: AND g.part = (?1 & 255) */ AND EXISTS (SELECT 1 FROM sources c WHERE c.parent_id = g.id))",
-            )
-            .and_then(|mut update| {
-                update.execute(params![given_up.0, self.now_ms(), DocumentKind::Index.as_str()])
-            })
-            .map_err(engine)?;
-        self.sources_moved |= asked > 0;
+        // Those of a paused site by a statement of their own, since the indexes know
+        // what is polled.
+        let states: &[&str] = if self.paused_sites.is_empty() { &["0"] } else { &["0", "1"] };
+        for state in states {
+            let asked = self
+                .conn
+                .prepare_cached(&format!(
+                    "UPDATE sources SET last_full_at = NULL, next_poll_at = ?2, rule = 'index',
+                         why = 'another index of its site was given up: what that one listed may be here'
+                     WHERE kind = ?3 AND state = {state} AND next_poll_at IS NOT NULL
+                         AND site_id = (SELECT g.site_id FROM sources g WHERE g.id = ?1
+                             /*pg: AND g.part = (?1 & 255) */ AND EXISTS (SELECT 1 FROM sources c WHERE c.parent_id = g.id))"
+                ))
+                .and_then(|mut update| {
+                    update.execute(params![given_up.0, self.now_ms(), DocumentKind::Index.as_str()])
+                })
+                .map_err(engine)?;
+            self.sources_moved |= asked > 0;
+        }
         Ok(())
     }
 

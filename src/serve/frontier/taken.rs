@@ -126,7 +126,9 @@ impl Frontier {
         }
         let count = puts.len();
         if self.store.is_short_of_disk() {
-            tracing::warn!("pushed URLs are refused: the disk is nearly full");
+            if self.may_complain() {
+                tracing::warn!("pushed URLs are refused: the disk is nearly full");
+            }
             return vec![Ack::Fail; count];
         }
         match self.store.frontier_put(puts).await {
@@ -137,7 +139,9 @@ impl Frontier {
                     | StoreError::Away(_)
                     | StoreError::Full
                     | StoreError::Closed => {
-                        tracing::warn!(%error, urls = count, "pushed URLs not taken in");
+                        if self.may_complain() {
+                            tracing::warn!(%error, urls = count, "pushed URLs not taken in");
+                        }
                     }
                     _ => tracing::error!(%error, urls = count, "pushed URLs not taken in"),
                 }

@@ -223,7 +223,12 @@ fn what_is_cut_short_is_not_complete(
     dice: &mut Dice,
 ) {
     let failed = read(bytes, &Manner { fails: true, ..manner.clone() });
-    assert_eq!(found.listed, failed.listed);
+    if found.report.kind == DocumentKind::Text {
+        // What stands before the cut without an end may be a part of a line.
+        assert!(found.listed.starts_with(&failed.listed));
+    } else {
+        assert_eq!(found.listed, failed.listed);
+    }
     assert_eq!(found.report.kind, failed.report.kind);
     assert!(!failed.report.complete && failed.has(IssueCode::IncompleteBody));
     if found.listed.is_empty() {

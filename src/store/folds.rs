@@ -63,10 +63,17 @@ impl State {
         let longest = super::hosts::millis(self.policy.of(row.site).bounds.max);
         let is_long_ago = fetched.at.saturating_add(longest) <= now;
         let stands = self.url_row(target)?.is_some_and(|target| target.can_stand_for_others());
-        if stands && !is_long_ago {
+        if stands && !is_long_ago || self.is_completed(url)? {
             return Ok(());
         }
         let band = self.rank(&row, Reason::Recrawl, now_s)?;
         self.place_url(&row, held::QUEUED, Reason::Recrawl, band, now_s, 0)
+    }
+
+    /// Has a client of the frontier said that it is not to be fetched again?
+    fn is_completed(&self, url: UrlId) -> Result<bool, StoreError> {
+        let sql = "SELECT 1 FROM frontier_urls WHERE url_id = ?1
+                   /*pg: AND part = (?1 & 255) */ AND completed = 1";
+        Ok(!self.column(sql, [url.0])?.is_empty())
     }
 }

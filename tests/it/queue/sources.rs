@@ -297,6 +297,24 @@ async fn stats(queue: &Queue) -> FrontierStats {
 }
 
 #[tokio::test]
+async fn what_a_client_completed_as_a_redirect_stays_completed() {
+    let queue = Queue::simple().await;
+    let [old, new] = ["old", "new"].map(|page| format!("http://a.test/{page}"));
+    let rows = queue.list_urls("a", [old.clone(), new.clone()]).await;
+    let redirects = Known {
+        outcome: Some(Outcome::Redirected),
+        final_url: Some(new.clone()),
+        ..Known::default()
+    };
+    queue.store.frontier_put(vec![pushed(&old, Some(redirects))]).await.unwrap();
+    assert_eq!(queue.view(&old).await.state, UrlState::Parked);
+    queue.apply(Effect::Drop { url: rows[1] }).await;
+    queue.clock.advance(400 * DAY);
+    queue.maintain().await;
+    assert_eq!(queue.view(&old).await.state, UrlState::Parked);
+}
+
+#[tokio::test]
 async fn what_a_client_pushed_outlives_the_site_that_listed_it() {
     let [a, b] = ["a", "b"].map(|name| site(name, &format!("http://{name}.test/"), ""));
     let queue = Queue::open(&(a + &b)).await;

@@ -6,6 +6,9 @@
 //! with it by how much the wall clock was stepped meanwhile: leases and host
 //! clocks are moved by that. After another boot nobody knows; then what lies in
 //! the future is cut to what it may last.
+//!
+//! A store on a server goes by the clock of that. What this machine's did since
+//! the last run, or since another one's, says nothing of it; so there it is only cut.
 
 use super::sql::{OptionalExtension, params};
 
@@ -25,6 +28,15 @@ impl State {
     /// Puts leases and host clocks on the steady clock of this run.
     pub(super) fn mend_times(&mut self) -> Result<(), StoreError> {
         let now = self.steady_ms();
+        if self.engine.claim.is_none() {
+            self.follow_anchor(now)?;
+        }
+        self.cut_times(now)
+    }
+
+    /// Moves them by what the wall clock was stepped since the last run, as far as
+    /// that can be told, and keeps what tells it the next one.
+    fn follow_anchor(&mut self, now: i64) -> Result<(), StoreError> {
         let uptime = self.clock.uptime();
         if uptime.is_none() && self.clock.is_system() {
             tracing::warn!(
@@ -53,7 +65,7 @@ impl State {
                 )
                 .map_err(engine)?;
         }
-        self.cut_times(now)
+        Ok(())
     }
 
     /// Moves what is measured by steady time.

@@ -104,6 +104,27 @@ async fn who_was_taken_over_from_commits_nothing_more_and_joins_anew() {
 }
 
 #[tokio::test]
+async fn what_a_machines_own_clock_did_meanwhile_moves_nothing_on_a_server() {
+    let Some(two) = two("a machine that was suspended") else { return };
+    open(&two.config).unwrap().close();
+    let look = Look::of(&two.config);
+    let Some(up) = Clock::system().uptime() else { return };
+    // By the last start on this boot, two hours have passed more than it was up.
+    let now = Clock::system().now().as_millisecond();
+    let (at, anchor) = (now + 600_000, format!("{} {} {}", up.boot, up.ms, now - 7_200_000));
+    look.change(&format!(
+        "INSERT INTO meta (key, value) VALUES ('clock', '{anchor}')
+             ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+         UPDATE hosts SET next_at = {at}, paused_until = {at}"
+    ));
+    let store = open(&two.config).unwrap();
+    let clocks = look.rows("SELECT DISTINCT next_at, paused_until FROM hosts");
+    assert_eq!(clocks, [vec![Some(at.to_string()), Some(at.to_string())]]);
+    assert_eq!(look.text("SELECT value FROM meta WHERE key = 'clock'").unwrap(), anchor);
+    store.close();
+}
+
+#[tokio::test]
 async fn what_was_given_up_as_the_connection_broke_is_not_ours_over_the_next_one() {
     let queue = Queue::simple().await;
     if engine::is_embedded("giving partitions up") {

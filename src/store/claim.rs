@@ -5,7 +5,9 @@
 //! and waits for that lock. So a daemon that was stopped, or cut off, and goes
 //! on later finds itself fenced: nothing of what it writes then is committed,
 //! whatever its own clock says. It joins anew, with nothing that is its own. The
-//! server ends the transactions of one that stops amid them.
+//! server ends the transactions of one that stops amid them. With that lock it is
+//! told the server's time, which is the time of all: the clock of a machine that
+//! was suspended stood still, however often.
 //!
 //! Partitions are dealt evenly. Each daemon looks every second: what it has
 //! beyond its share it gives up, what nobody has it takes, up to its share. So
@@ -20,8 +22,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
+
 use super::peers::{Deal, Node, PARTITIONS, Peers};
-use super::sql::{Connection, OptionalExtension, params};
+use super::server::TIME;
+use super::sql::{self, Connection, OptionalExtension, Row, params};
 use super::{StoreError, engine, timestamp};
 
 /// A daemon that has not renewed its row for so long may be taken over.
@@ -145,25 +150,24 @@ impl Claim {
         Ok(())
     }
 
-    /// Is the transaction that has just begun ours? Else others have taken over.
-    pub(super) fn fence(&mut self, conn: &Connection) -> Result<bool, StoreError> {
-        if self.wants_renewal() {
-            let renewed = conn.execute(
+    /// The server's time, if the transaction that has just begun is ours; none
+    /// where others have taken over.
+    pub(super) fn fence(&mut self, conn: &Connection) -> Result<Option<Timestamp>, StoreError> {
+        let time = |row: &Row<'_>| -> sql::Result<Timestamp> { row.get(0).map(timestamp) };
+        let me = &self.peers.name;
+        let fenced = if self.wants_renewal() {
+            let renew = format!(
                 "UPDATE nodes SET until = clock_timestamp() + make_interval(secs => ?2)
-                 WHERE name = ?1",
-                params![self.peers.name, LEASE_S],
+                 WHERE name = ?1 RETURNING {TIME}"
             );
+            let renewed = conn.query_row(&renew, params![me, LEASE_S], time).optional();
             self.renewed = Instant::now();
-            return renewed.map(|renewed| renewed > 0).map_err(engine);
-        }
-        conn.query_row(
-            "SELECT name FROM nodes WHERE name = ?1 FOR KEY SHARE",
-            [&self.peers.name],
-            |row| row.get::<String>(0),
-        )
-        .optional()
-        .map(|name| name.is_some())
-        .map_err(engine)
+            renewed
+        } else {
+            let lock = format!("SELECT {TIME} FROM nodes WHERE name = ?1 FOR KEY SHARE");
+            conn.query_row(&lock, [me], time).optional()
+        };
+        fenced.map_err(engine)
     }
 
     /// Is it time to say that we live?

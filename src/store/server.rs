@@ -84,10 +84,12 @@ pub(super) fn check_server(conn: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The time by the server's clock.
+/// The time by the server's clock, in Unix milliseconds.
+pub(super) const TIME: &str = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)";
+
+/// The same, asked for.
 pub(super) fn time(conn: &Connection) -> Result<Timestamp, StoreError> {
-    let now = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)";
-    conn.query_row(now, (), |row| row.get(0)).map(timestamp).map_err(engine)
+    conn.query_row(&format!("SELECT {TIME}"), (), |row| row.get(0)).map(timestamp).map_err(engine)
 }
 
 /// Where others reach what listens here: where that is on all addresses, at the

@@ -14,7 +14,7 @@ use super::sql::Session;
 use super::state::State;
 use super::turns::TurnDeltas;
 use super::writer::Lane;
-use super::{StoreError, engine, log_order, server};
+use super::{StoreError, engine, log_order};
 use crate::queue::window::Window;
 
 /// The same trouble is said again after this.
@@ -26,6 +26,9 @@ const MOST_GATHERED: usize = 2_000;
 /// After a transaction was given up, the jobs of so many wait for their writes,
 /// so that one that cannot be written fails alone when it comes again.
 const CAREFUL: u32 = 64;
+
+/// A clock that was so much behind the server's is worth a line in the log.
+const BEHIND_MS: i64 = 1_000;
 
 /// What went wrong and is to be made good.
 #[derive(Debug, Default)]
@@ -102,7 +105,11 @@ impl State {
             self.conn.begin().map_err(engine)?;
             let Some(claim) = &mut self.engine.claim else { return Ok(()) };
             let fenced = log_order::mark(&self.conn).and_then(|()| claim.fence(&self.conn));
-            if matches!(fenced, Ok(true)) {
+            if let Ok(Some(time)) = fenced {
+                let behind_ms = self.clock.keep_to(time);
+                if behind_ms >= BEHIND_MS {
+                    tracing::info!(behind_ms, "the clock stood still, as on a suspended machine");
+                }
                 return Ok(());
             }
             // Where even this fails, the next transaction needs another connection.
@@ -111,8 +118,6 @@ impl State {
             tracing::warn!("others have taken over what was ours; this daemon joins them anew");
             self.trouble.is_stale = true;
             claim.join_again(&self.conn)?;
-            // This machine may have been suspended, and its clock with it.
-            self.clock.keep_to(server::time(&self.conn)?);
             self.remember()?;
         }
         // Twice within a moment: whoever does that is to be left alone for now.
@@ -129,7 +134,6 @@ impl State {
         let conn = self.engine.home.open_writer(self.engine.durability)?;
         if let Some(claim) = &mut self.engine.claim {
             claim.go_on(&conn)?;
-            self.clock.keep_to(server::time(&conn)?);
         }
         self.conn = conn;
         tracing::info!("connected to the database again");

@@ -125,6 +125,39 @@ async fn what_a_machines_own_clock_did_meanwhile_moves_nothing_on_a_server() {
 }
 
 #[tokio::test]
+async fn a_daemon_whose_clock_stood_still_goes_by_the_servers_from_its_next_transaction() {
+    let Some(mut two) = two("a clock that stood still") else { return };
+    open(&two.config).unwrap().close();
+    let look = Look::of(&two.config);
+    // Ours stands still while the server's goes on: so that one is put forward.
+    look.change(
+        "CREATE TABLE forward (hours INTERVAL NOT NULL);
+         INSERT INTO forward VALUES ('0');
+         CREATE FUNCTION clock_timestamp() RETURNS TIMESTAMPTZ LANGUAGE sql AS
+             'SELECT pg_catalog.clock_timestamp() + (SELECT hours FROM forward)'",
+    );
+    let url = two.config.store.url.as_mut().unwrap();
+    let options = url.query_pairs().find(|(key, _)| key == "options").unwrap().1.into_owned();
+    url.set_query(None);
+    url.query_pairs_mut().append_pair("options", &format!("{options},pg_catalog"));
+    let store = open(&two.config).unwrap();
+    let hours = |store: &Store| {
+        let ahead = store.now().duration_since(Clock::system().now());
+        (ahead.as_secs_f64() / 3_600.0).round()
+    };
+    lease(&store).await.unwrap();
+    assert_eq!(hours(&store), 0.0);
+    look.change("UPDATE forward SET hours = '2 hours'");
+    lease(&store).await.unwrap();
+    assert_eq!(hours(&store), 2.0);
+    // Time does not go back, whatever becomes of the server's clock.
+    look.change("UPDATE forward SET hours = '1 hour'");
+    lease(&store).await.unwrap();
+    assert_eq!(hours(&store), 2.0);
+    store.close();
+}
+
+#[tokio::test]
 async fn what_was_given_up_as_the_connection_broke_is_not_ours_over_the_next_one() {
     let queue = Queue::simple().await;
     if engine::is_embedded("giving partitions up") {

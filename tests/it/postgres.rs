@@ -3,6 +3,7 @@
 mod killed;
 mod owners;
 mod plans;
+mod queues;
 mod refused;
 mod shared;
 mod stream;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::super::sql::{Connection, OptionalExtension, params};
 
-use super::super::hosts::{KEYED, millis, name_of};
+use super::super::hosts::{KEYED, millis, name_of, partition_of};
 use super::super::state::State;
 use super::super::{StoreError, engine};
 use super::{MAX_NAME, Rules};
@@ -45,7 +45,7 @@ pub(crate) struct Memory {
     /// Is anything set for any queue?
     any: bool,
     rules: Rules,
-    /// How many URLs of each host are out, once that was asked for.
+    /// How many URLs of each host of ours are out, once that was asked for.
     out: Option<ById<(CrawlId, HostId), u32>>,
     /// Which crawl comes first in the next call for any.
     pub(super) turn: usize,
@@ -112,12 +112,17 @@ impl State {
         Ok(hosts.into_iter().map(HostId).collect())
     }
 
-    /// How many URLs of a queue are out: counted once, and kept from then on.
+    /// How many URLs of a queue are out: of hosts of ours counted once, and kept
+    /// from then on; of those that are other daemons', who tell nobody what they
+    /// lease, counted each time.
     pub(super) fn in_process(&mut self, crawl: CrawlId, name: &str) -> Result<u32, StoreError> {
         if self.frontier.out.is_none() {
             let counted = self
                 .conn
-                .prepare_cached("SELECT crawl_id, host_id, count(*) FROM leases GROUP BY 1, 2")
+                .prepare_cached(
+                    "SELECT crawl_id, host_id, count(*) FROM leases WHERE 1 = 1 /*ours: part */
+                     GROUP BY 1, 2",
+                )
                 .and_then(|mut query| {
                     query
                         .query_map((), |row| {
@@ -128,10 +133,31 @@ impl State {
                 .map_err(engine)?;
             self.frontier.out = Some(counted);
         }
-        let hosts = self.hosts_named(name)?;
-        let out = self.frontier.out.as_ref();
-        let of = |host: HostId| out.and_then(|out| out.get(&(crawl, host))).copied().unwrap_or(0);
-        Ok(hosts.into_iter().map(of).sum())
+        let mut count = 0;
+        for host in self.hosts_named(name)? {
+            count += if self.owns(partition_of(host)) {
+                let out = self.frontier.out.as_ref();
+                out.and_then(|out| out.get(&(crawl, host))).copied().unwrap_or(0)
+            } else {
+                self.out_elsewhere(crawl, host)?
+            };
+        }
+        Ok(count)
+    }
+
+    /// How many URLs of a host of another daemon are out. Those whose time is over
+    /// come back as soon as it looks.
+    fn out_elsewhere(&self, crawl: CrawlId, host: HostId) -> Result<u32, StoreError> {
+        self.conn
+            .prepare_cached(
+                "SELECT count(*) FROM leases
+                 WHERE host_id = ?1 /*pg: AND part = (?1 & 255) */ AND crawl_id = ?2
+                     AND expires_at > ?3",
+            )
+            .and_then(|mut query| {
+                query.query_row(params![host.0, crawl.0, self.steady_ms()], |row| row.get(0))
+            })
+            .map_err(engine)
     }
 
     fn rules_of(&mut self, crawl: CrawlId, name: String) -> Result<QueueRules, StoreError> {

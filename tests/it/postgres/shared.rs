@@ -19,17 +19,17 @@ use crate::support::{Origin, Reply};
 const URLS: usize = 300;
 const HOSTS: usize = 30;
 
-struct Three {
-    daemons: Vec<Daemon>,
-    look: Look,
+pub(super) struct Three {
+    pub(super) daemons: Vec<Daemon>,
+    pub(super) look: Look,
     origin: Origin,
-    _folders: Vec<TempDir>,
+    folders: Vec<TempDir>,
     _world: World,
 }
 
 impl Three {
     /// Three daemons, each with its share; none where there is no server.
-    async fn start(test: &str, sitemap: String) -> Option<Self> {
+    pub(super) async fn start(test: &str, sitemap: String) -> Option<Self> {
         let folders: Vec<_> = (0..3).map(|_| TempDir::new().unwrap()).collect();
         if engine::server_for(folders[0].path()).is_none() {
             eprintln!("SKIPPED: {test} needs a server, which SITEMAPD_POSTGRES names");
@@ -50,7 +50,7 @@ impl Three {
             daemons.push(world.start_with(config).await);
         }
         let look = Look::of(&config);
-        let three = Self { daemons, look, origin, _folders: folders, _world: world };
+        let three = Self { daemons, look, origin, folders, _world: world };
         three
             .wait(
                 "even shares",
@@ -59,6 +59,12 @@ impl Three {
             )
             .await;
         Some(three)
+    }
+
+    /// The name that each joined by.
+    pub(super) fn names(&self) -> Vec<String> {
+        let read = |folder: &TempDir| std::fs::read_to_string(folder.path().join("sitemapd.node"));
+        self.folders.iter().map(|folder| read(folder).unwrap()).collect()
     }
 
     async fn wait(&self, what: &str, sql: &str) {

@@ -1,0 +1,115 @@
+//! Queues of the frontier whose hosts are several daemons': http and https of one
+//! name are one queue, with one limit.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use sitemapd::model::Outcome;
+use sitemapd::store::frontier::{Get, Progress, Put, Served};
+
+use super::shared::Three;
+use crate::support::daemon::{Daemon, sitemap};
+use crate::support::queue_daemon::report;
+
+/// So many names, for two daemons that have a host each of one of them.
+const NAMES: usize = 12;
+
+/// A queue of which one daemon has http, and another https.
+struct Split {
+    three: Three,
+    name: String,
+    http: usize,
+    https: usize,
+}
+
+impl Split {
+    async fn start(test: &str) -> Option<Self> {
+        let three = Three::start(test, sitemap("http://a.test", &[])).await?;
+        let urls = (0..NAMES).flat_map(|n| ["http", "https"].map(|s| format!("{s}://q{n}.test/1")));
+        push(&three.daemons[0], urls).await;
+        let names = three.names();
+        let rows = three.look.rows(
+            "SELECT h.authority, p.node FROM hosts h JOIN partitions p USING (part)
+             WHERE h.name LIKE 'q%.test'",
+        );
+        let owners: HashMap<_, _> = rows
+            .into_iter()
+            .map(|row| {
+                let [authority, node] = <[_; 2]>::try_from(row).unwrap().map(Option::unwrap);
+                (authority, names.iter().position(|name| *name == node).unwrap())
+            })
+            .collect();
+        let split = (0..NAMES).find_map(|n| {
+            let name = format!("q{n}.test");
+            let [http, https] = ["http", "https"].map(|s| owners[&format!("{s}://{name}")]);
+            (http != https).then_some((name, http, https))
+        });
+        let (name, http, https) = split.expect("a name that is two daemons'");
+        Some(Self { three, name, http, https })
+    }
+
+    /// Pushes a page of either host.
+    async fn push(&self, page: &str) {
+        let urls = ["http", "https"].map(|s| format!("{s}://{}/{page}", self.name));
+        push(&self.three.daemons[0], urls).await;
+    }
+
+    /// What a daemon serves of the queue, those that it asks included.
+    async fn get(&self, place: usize, per_queue: u32) -> Vec<Served> {
+        let get = Get {
+            crawl: Some("default".to_owned()),
+            key: Some(self.name.clone()),
+            per_queue,
+            max_queues: 0,
+            ttl: Duration::from_secs(600),
+        };
+        let store = &self.three.daemons[place].store;
+        store.frontier_get(get, Progress::default()).await.unwrap().0
+    }
+
+    async fn settle(&self, served: Vec<Served>) {
+        let reports = served.iter().map(|url| report(url.token, Outcome::Unchanged)).collect();
+        self.three.daemons[0].store.settle(reports).await.unwrap();
+    }
+}
+
+async fn push(daemon: &Daemon, urls: impl IntoIterator<Item = String>) {
+    let put = |url| Put {
+        crawl: "default".to_owned(),
+        key: None,
+        url,
+        metadata: BTreeMap::new(),
+        created: None,
+        known: None,
+    };
+    daemon.store.frontier_put(urls.into_iter().map(put).collect()).await.unwrap();
+}
+
+fn texts(served: &[Served]) -> Vec<&str> {
+    let mut texts: Vec<_> = served.iter().map(|url| url.url.as_str()).collect();
+    texts.sort_unstable();
+    texts
+}
+
+#[tokio::test]
+async fn what_another_daemon_has_leased_of_a_queue_counts_while_it_lasts() {
+    let Some(split) = Split::start("limits of queues").await else { return };
+    split.push("2").await;
+    let of_https = split.get(split.https, 2).await;
+    assert_eq!(texts(&of_https).len(), 2);
+    assert!(split.get(split.http, 2).await.is_empty(), "two are out");
+    split.settle(of_https).await;
+    let of_http = split.get(split.http, 2).await;
+    let both = ["1", "2"].map(|page| format!("http://{}/{page}", split.name));
+    assert_eq!(texts(&of_http), both, "none is out any more");
+    // What is leased after the first look counts as well.
+    split.push("3").await;
+    assert!(split.get(split.https, 2).await.is_empty());
+    split.settle(of_http).await;
+    let of_https = split.get(split.https, 2).await;
+    assert_eq!(texts(&of_https), [format!("https://{}/3", split.name)]);
+    split.push("4").await;
+    assert!(split.get(split.http, 1).await.is_empty(), "one is out");
+    let of_http = split.get(split.http, 2).await;
+    assert_eq!(texts(&of_http).len(), 1, "and one more may be");
+}

@@ -21,12 +21,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::hosts::partition_of_url;
+use super::hosts::{partition_of, partition_of_url};
 use super::orders::{Order, Reply};
+use super::state::State;
 use super::writer::Lane;
 use super::{Store, StoreError, checkpoint};
 use crate::model::{CrawlId, Outcome, Reason, UrlId};
 use crate::queue::Token;
+pub(super) use get::Delay;
 pub(super) use queues::Memory;
 pub use queues::Setting;
 pub use reads::{FrontierStats, Listed, ListedPage, QueueNames, Sought};
@@ -189,7 +191,24 @@ impl Store {
         get: Get,
         progress: Progress,
     ) -> Result<(Vec<Served>, Progress), StoreError> {
-        self.write_naming(Lane::Hot, move |state| state.frontier_get(&get, progress)).await
+        let job = move |state: &mut State| state.frontier_get(&get, progress);
+        let got = self.write_naming(Lane::Hot, job).await?;
+        if !got.elsewhere.is_empty() {
+            let part = |(host, _): &Delay| partition_of(*host);
+            // What is leased is the client's all the same.
+            if let Err(error) = self.spread(got.elsewhere, part, Order::Delay).await {
+                tracing::warn!(%error, "hosts of queues that were served are not delayed");
+            }
+        }
+        Ok((got.served, got.progress))
+    }
+
+    pub(super) async fn delay_here(&self, hosts: Vec<Delay>) -> Result<(), StoreError> {
+        self.write_naming(Lane::Hot, move |state| {
+            hosts.iter().try_for_each(|(host, _)| state.must_own(host.0))?;
+            hosts.iter().try_for_each(|(host, until)| state.delay_host(*host, *until))
+        })
+        .await
     }
 
     /// Sets something for one queue.

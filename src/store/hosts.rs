@@ -222,6 +222,11 @@ impl State {
         Ok(())
     }
 
+    /// Moves the clock of a host on to then, unless it is left alone for longer.
+    pub(super) fn delay_host(&mut self, id: HostId, until: i64) -> Result<(), StoreError> {
+        if self.host(id)?.not_before() < until { self.set_clock(id, until) } else { Ok(()) }
+    }
+
     /// Leaves a host alone until then, unless it already is for longer.
     pub(super) fn pause_host(
         &mut self,

@@ -15,7 +15,7 @@ use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
 use super::effect::{Applied, Effect, Origin};
-use super::frontier::{Get, Progress, Put, Served, Taken};
+use super::frontier::{Delay, Get, Progress, Put, Served, Taken};
 use super::hosts::partition;
 use super::peers::{Owner, PARTITIONS, Told};
 use super::pushes::PushedUrl;
@@ -81,6 +81,8 @@ pub(super) enum Order {
     },
     FrontierPut(Vec<Put>),
     FrontierGet(Get, Progress),
+    /// Leave hosts alone whose queues were served elsewhere.
+    Delay(Vec<Delay>),
     RemovePushed(Vec<UrlId>),
     /// Of a site that is to be forgotten what is its own.
     ForgetSite {
@@ -203,6 +205,10 @@ impl Store {
             Order::FrontierGet(get, progress) => {
                 let (served, progress) = self.frontier_get_here(get, progress).await?;
                 Reply::Served(served, progress)
+            }
+            Order::Delay(hosts) => {
+                self.delay_here(hosts).await?;
+                Reply::Done
             }
             Order::RemovePushed(rows) => Reply::Count(self.remove_pushed_here(rows).await?),
             Order::ForgetSite { name } => Reply::Count(self.forget_urls_of_site(name).await?),

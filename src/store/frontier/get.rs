@@ -8,6 +8,7 @@ use super::super::budget::Asked;
 use super::super::ending::End;
 use super::super::expiry::Of;
 use super::super::given::Call;
+use super::super::hosts::partition_of;
 use super::super::sql::Many;
 use super::super::state::State;
 use super::super::told::Count;
@@ -31,7 +32,20 @@ struct Serving<'a> {
     leased: Vec<(String, Leased)>,
     /// Hosts that keep their turn for another call.
     passed: Vec<HostId>,
+    /// Hosts of other daemons whose queues have been served.
+    elsewhere: Vec<Delay>,
     progress: Progress,
+}
+
+/// A host, and until when it is left alone, in steady Unix milliseconds.
+pub(in super::super) type Delay = (HostId, i64);
+
+/// What one job of a call came to.
+pub(super) struct Got {
+    pub(super) served: Vec<Served>,
+    pub(super) progress: Progress,
+    /// For the owners of these to heed.
+    pub(super) elsewhere: Vec<Delay>,
 }
 
 impl Serving<'_> {
@@ -65,12 +79,14 @@ impl State {
         &mut self,
         get: &Get,
         progress: Progress,
-    ) -> Result<(Vec<Served>, Progress), StoreError> {
+    ) -> Result<Got, StoreError> {
         let (expired, dead) = self.return_expired()?;
         self.told.tell(Count::Expired(expired as u64, dead as u64));
-        let mut serving = Serving { get, leased: Vec::new(), passed: Vec::new(), progress };
+        let (leased, passed, elsewhere) = (Vec::new(), Vec::new(), Vec::new());
+        let mut serving = Serving { get, leased, passed, elsewhere, progress };
         if !self.frontier.active || serving.is_full() {
-            return Ok((Vec::new(), serving.progress));
+            let (served, elsewhere) = (Vec::new(), Vec::new());
+            return Ok(Got { served, progress: serving.progress, elsewhere });
         }
         for crawl in self.crawls_of(get) {
             if self.crawls.get(&crawl).is_none_or(|crawl| crawl.paused) {
@@ -96,9 +112,9 @@ impl State {
                 break;
             }
         }
-        let Serving { leased, passed, progress, .. } = serving;
+        let Serving { leased, passed, elsewhere, progress, .. } = serving;
         self.look_again_at(&passed)?;
-        Ok((self.told(leased)?, progress))
+        Ok(Got { served: self.told(leased)?, progress, elsewhere })
     }
 
     /// The crawls that a call is about; of any, another first each time.
@@ -184,7 +200,9 @@ impl State {
             // One delay for all of them.
             let before = delay * i64::try_from(taken - 1).unwrap_or(0);
             self.end_turn(call, host, taken, start - before, delay)?;
-            self.delay_siblings(host, name, start + delay, delay)?;
+            if delay > 0 {
+                self.delay_siblings(host, name, start + delay, &mut serving.elsewhere)?;
+            }
         } else if unjudged {
             self.wait_for_robots(call, host);
         } else if !call.spare {
@@ -194,19 +212,19 @@ impl State {
     }
 
     /// A queue has one clock, under whatever schemes and ports its host is known.
+    /// Those that are other daemons' are for them to move.
     fn delay_siblings(
         &mut self,
         host: HostId,
         name: &str,
         until: i64,
-        delay: i64,
+        elsewhere: &mut Vec<Delay>,
     ) -> Result<(), StoreError> {
-        if delay <= 0 {
-            return Ok(());
-        }
         for sibling in self.hosts_named(name)?.into_iter().filter(|other| *other != host) {
-            if self.host(sibling)?.not_before() < until {
-                self.set_clock(sibling, until)?;
+            if self.owns(partition_of(sibling)) {
+                self.delay_host(sibling, until)?;
+            } else {
+                elsewhere.push((sibling, until));
             }
         }
         Ok(())

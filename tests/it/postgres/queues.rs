@@ -1,11 +1,11 @@
 //! Queues of the frontier whose hosts are several daemons': http and https of one
-//! name are one queue, with one limit.
+//! name are one queue, with one limit and one delay.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use sitemapd::model::Outcome;
-use sitemapd::store::frontier::{Get, Progress, Put, Served};
+use sitemapd::store::frontier::{Get, Progress, Put, Served, Setting};
 
 use super::shared::Three;
 use crate::support::daemon::{Daemon, sitemap};
@@ -71,6 +71,18 @@ impl Split {
         let reports = served.iter().map(|url| report(url.token, Outcome::Unchanged)).collect();
         self.three.daemons[0].store.settle(reports).await.unwrap();
     }
+
+    /// The clocks of both hosts, in milliseconds after now.
+    fn clocks(&self) -> [i64; 2] {
+        let now = self.three.daemons[0].clock.steady().as_millisecond();
+        ["http", "https"].map(|scheme| {
+            let sql = format!(
+                "SELECT next_at - {now} FROM hosts WHERE authority = '{scheme}://{}'",
+                self.name
+            );
+            self.three.look.number(&sql)
+        })
+    }
 }
 
 async fn push(daemon: &Daemon, urls: impl IntoIterator<Item = String>) {
@@ -112,4 +124,29 @@ async fn what_another_daemon_has_leased_of_a_queue_counts_while_it_lasts() {
     assert!(split.get(split.http, 1).await.is_empty(), "one is out");
     let of_http = split.get(split.http, 2).await;
     assert_eq!(texts(&of_http).len(), 1, "and one more may be");
+}
+
+#[tokio::test]
+async fn a_delay_lies_between_servings_of_a_queue_by_several_daemons() {
+    let Some(split) = Split::start("delays of queues").await else { return };
+    const DELAY: Duration = Duration::from_secs(60);
+    let store = &split.three.daemons[0].store;
+    let name = split.name.clone();
+    store.frontier_set("default".to_owned(), name, Setting::Delay(DELAY)).await.unwrap();
+    let served = split.get(split.http, 0).await;
+    assert_eq!(texts(&served), [format!("http://{}/1", split.name)]);
+    assert_eq!(split.clocks(), [60_000, 60_000]);
+    for place in 0..3 {
+        assert!(split.get(place, 0).await.is_empty(), "it has just been served");
+    }
+    split.three.daemons[0].clock.advance(DELAY);
+    let served = split.get(split.https, 0).await;
+    assert_eq!(texts(&served), [format!("https://{}/1", split.name)]);
+    assert_eq!(split.clocks(), [60_000, 60_000]);
+    split.push("2").await;
+    split.three.daemons[0].clock.advance(DELAY / 2);
+    assert!(split.get(split.http, 0).await.is_empty());
+    split.three.daemons[0].clock.advance(DELAY / 2);
+    assert_eq!(split.get(split.http, 0).await.len(), 1);
+    assert_eq!(split.clocks(), [60_000, 60_000]);
 }

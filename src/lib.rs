@@ -40,6 +40,7 @@
 //! | `cli` | one file per subcommand |
 //! | `metrics`, `log` | what is counted, what is said |
 //! | `bounded` | maps of what can be made anew, bounded in bytes |
+//! | `locks` | locks by name |
 //! | `threads` | few threads for what would hold up an async worker |
 //! | `by_id` | maps by row numbers of ours |
 //! | `bitpack` | columns of integers in few bits, for snapshots and the lookup |
@@ -58,6 +59,7 @@ pub mod date;
 pub mod diff;
 pub mod egress;
 pub mod fetch;
+mod locks;
 pub mod log;
 pub mod metrics;
 pub mod model;

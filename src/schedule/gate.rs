@@ -1,8 +1,6 @@
 //! The gate before every request: robots.txt, one request at a time, the clock.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
@@ -17,39 +15,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// And this long for a further hop of a redirect, longer than any Crawl-delay:
 /// a poll that came back later would only be led to the same hop again.
 const PATIENCE_OF_A_HOP: Duration = Duration::from_secs(150);
-/// Locks remembered before those that nobody holds are dropped.
-const MANY_LOCKS: usize = 4_096;
-
-/// One lock per scheme, host and port: one request in flight.
-#[derive(Default)]
-pub(super) struct HostLocks {
-    locks: StdMutex<HashMap<String, Weak<Mutex<()>>>>,
-}
-
-impl HostLocks {
-    pub(super) async fn take(&self, authority: &str) -> OwnedMutexGuard<()> {
-        let lock = self.of(authority);
-        lock.lock_owned().await
-    }
-
-    fn of(&self, authority: &str) -> Arc<Mutex<()>> {
-        let mut locks = self.guard();
-        if let Some(lock) = locks.get(authority).and_then(Weak::upgrade) {
-            return lock;
-        }
-        if locks.len() >= MANY_LOCKS {
-            locks.retain(|_, lock| lock.strong_count() > 0);
-        }
-        let lock = Arc::new(Mutex::new(()));
-        locks.insert(authority.to_owned(), Arc::downgrade(&lock));
-        lock
-    }
-
-    /// A panic never happens while this lock is held, so poison means nothing.
-    fn guard(&self) -> MutexGuard<'_, HashMap<String, Weak<Mutex<()>>>> {
-        self.locks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// One request at a time per host, and never before its clock: the gate of
 /// robots.txt itself, which no robots.txt forbids. Holds the host's lock until

@@ -45,13 +45,13 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::clock::Clock;
 use crate::config::{Config, Site};
 use crate::fetch::{FetchError, Fetcher};
+use crate::locks::Locks;
 use crate::metrics::Metrics;
 use crate::model::{HostId, Role, SourceId};
 use crate::store::views::Counts;
 use crate::store::{DueSource, Kept, PollTarget, Store, StoreError};
 use crate::threads::Threads;
 use due::{BATCH, Due};
-use gate::HostLocks;
 use interval::PollEvent;
 use interval::hints::Hints;
 use outcome::Ended;
@@ -88,9 +88,10 @@ pub(crate) struct Poller {
     clock: Clock,
     metrics: Arc<Metrics>,
     config: watch::Receiver<Arc<Config>>,
-    locks: HostLocks,
+    /// One per scheme, host and port: one request in flight.
+    locks: Locks,
     /// One at a time reads what a source says, be it polled or pushed.
-    reading: HostLocks,
+    reading: Locks,
     robots: RobotsCache,
     pushes: PushMemory,
     /// Where documents are read.
@@ -118,8 +119,8 @@ impl Poller {
             clock,
             metrics,
             config,
-            locks: HostLocks::default(),
-            reading: HostLocks::default(),
+            locks: Locks::default(),
+            reading: Locks::default(),
             robots: RobotsCache::default(),
             pushes: PushMemory::default(),
             threads: Threads::new("documents", AT_ONCE)?,

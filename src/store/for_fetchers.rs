@@ -46,6 +46,11 @@ impl Store {
                 .write_naming(Lane::Gathers, move |state| state.lease(&request, false))
                 .await;
         };
+        // Others are asked between what is looked for and what is leased.
+        let _alone = match &request.request_id {
+            Some(id) => Some(self.inner.asked.take(id).await),
+            None => None,
+        };
         let mut others = peers.others();
         let turn = self.inner.turn.fetch_add(1, Ordering::Relaxed);
         let count = others.len().max(1);

@@ -101,6 +101,7 @@ use sql::Connection;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::locks::Locks;
 use crate::metrics::Metrics;
 use checkpoint::Checkpointer;
 use claim::Claim;
@@ -224,6 +225,8 @@ struct Inner {
     moved: Arc<tokio::sync::watch::Sender<u64>>,
     /// Leases so far, to ask others in turn.
     turn: AtomicUsize,
+    /// Calls of lease that are being answered, by their ids.
+    asked: Locks,
     clock: Clock,
     path: PathBuf,
     seed: u64,
@@ -349,6 +352,7 @@ impl Store {
             peers,
             moved,
             turn: AtomicUsize::new(0),
+            asked: Locks::default(),
             clock,
             path,
             seed,
@@ -389,6 +393,7 @@ impl Store {
             peers: None,
             moved: Arc::default(),
             turn: AtomicUsize::new(0),
+            asked: Locks::default(),
             clock,
             path,
             seed,

@@ -16,7 +16,7 @@ pub(crate) struct Source {
 
 /// A module at the top, and what of the others it may name: a module, or only
 /// what begins so. Nothing else, and nothing that it does not use.
-const ARROWS: [(&str, &[&str]); 22] = [
+const ARROWS: [(&str, &[&str]); 23] = [
     // What every stage shares.
     ("model", &[]),
     ("bitpack", &[]),
@@ -24,6 +24,7 @@ const ARROWS: [(&str, &[&str]); 22] = [
     ("by_id", &[]),
     ("clock", &[]),
     ("date", &["model"]),
+    ("locks", &[]),
     ("threads", &[]),
     ("log", &["config"]),
     // A site's cron line is kept compiled.
@@ -47,6 +48,7 @@ const ARROWS: [(&str, &[&str]); 22] = [
             "diff",
             "fetch::Validators",
             "fetch::peers",
+            "locks",
             "metrics",
             "model",
             "parse",
@@ -61,8 +63,8 @@ const ARROWS: [(&str, &[&str]); 22] = [
     (
         "schedule",
         &[
-            "bounded", "clock", "config", "diff", "fetch", "log", "metrics", "model", "parse",
-            "recrawl", "store", "threads", "url",
+            "bounded", "clock", "config", "diff", "fetch", "locks", "log", "metrics", "model",
+            "parse", "recrawl", "store", "threads", "url",
         ],
     ),
     ("serve", &["config", "metrics", "model", "parse", "queue", "recrawl", "store"]),

@@ -180,6 +180,20 @@ async fn a_call_that_is_made_again_elsewhere_gets_the_same_leases() {
 }
 
 #[tokio::test]
+async fn calls_that_are_made_at_once_with_one_id_get_the_same_leases() {
+    let Some(three) = Three::start("calls made at once", sitemap()).await else { return };
+    three.wait_for_urls(URLS).await;
+    for id in ["a", "b", "c"] {
+        let calls = (0..6).map(|turn| lease(&three.daemons[turn % 3], 100, Some(id)));
+        let answers: Vec<_> =
+            futures_util::future::join_all(calls).await.iter().map(|urls| texts(urls)).collect();
+        assert_eq!(answers[0].len(), 100, "{id}");
+        assert!(answers.iter().all(|urls| *urls == answers[0]), "{id}: {answers:?}");
+    }
+    assert_eq!(three.look.number("SELECT count(*) FROM leases"), 300);
+}
+
+#[tokio::test]
 async fn what_a_daemon_had_others_go_on_with_when_it_ends() {
     let Some(mut three) = Three::start("a daemon that ends", sitemap()).await else { return };
     three.wait_for_urls(URLS).await;

@@ -12,6 +12,8 @@
 //! Keeps: memory is bounded; bytes that are none of ours teach nothing. What
 //! the numbers mean is for `recrawl`.
 
+use std::collections::BTreeSet;
+
 use super::sql::{Connection, OptionalExtension, params};
 
 use super::budget::Ledger;
@@ -209,7 +211,9 @@ impl State {
         }
         let is_time = all || !(0..COUNTED_MS).contains(&(now - *ledgers_at));
         let mut waiting = IdSet::default();
-        for crawl in changed_ledgers.drain() {
+        // In one order, so that those who share the rows do not wait in a circle.
+        let changed: BTreeSet<_> = changed_ledgers.drain().collect();
+        for crawl in changed {
             let Some(ledger) = ledgers.get(&crawl) else { continue };
             let base = bases.get(&crawl).copied().unwrap_or_else(|| ledger.unwritten());
             if is_time || ledger.has_moved(&base) {

@@ -1,15 +1,16 @@
-//! The sums that the rows of sites keep: URLs, their priorities, sources.
+//! Sums that rows keep to which several daemons add: of a site its URLs, their
+//! priorities and its sources, of a queue of the frontier the URLs completed.
 //!
-//! In a file they are written as they come. On a server several daemons add to
-//! one row, and each holds it until it commits: so they are written last, in the
-//! order of sites, and nobody waits for anybody in a circle.
+//! In a file they are written as they come. On a server each holds a row that it
+//! adds to until it commits: so they are written last, in the order of queues,
+//! then of sites, and nobody waits for anybody in a circle.
 
 use std::collections::BTreeMap;
 
 use super::sql::params;
 use super::state::State;
 use super::{StoreError, engine};
-use crate::model::SiteId;
+use crate::model::{CrawlId, SiteId};
 
 /// What is added to the sums of one site.
 #[derive(Debug, Clone, Copy, Default)]
@@ -19,13 +20,22 @@ pub(super) struct Sum {
     pub(super) sources: i64,
 }
 
+/// A queue of the frontier.
+pub(super) type Queue = (CrawlId, String);
+
+#[derive(Debug, Default)]
+struct Added {
+    sites: BTreeMap<SiteId, Sum>,
+    completed: BTreeMap<Queue, i64>,
+}
+
 /// What has yet to be written.
 #[derive(Debug, Default)]
 pub(super) struct Sums {
     /// By the job that runs.
-    job: BTreeMap<SiteId, Sum>,
+    job: Added,
     /// By those before, in this transaction.
-    kept: BTreeMap<SiteId, Sum>,
+    kept: Added,
 }
 
 impl Sum {
@@ -39,14 +49,18 @@ impl Sum {
 impl Sums {
     /// The job that ran stays.
     pub(super) fn keep(&mut self) {
-        for (site, sum) in std::mem::take(&mut self.job) {
-            self.kept.entry(site).or_default().add(sum);
+        let Added { sites, completed } = std::mem::take(&mut self.job);
+        for (site, sum) in sites {
+            self.kept.sites.entry(site).or_default().add(sum);
+        }
+        for (queue, more) in completed {
+            *self.kept.completed.entry(queue).or_default() += more;
         }
     }
 
     /// The job that ran is taken back.
     pub(super) fn take_back(&mut self) {
-        self.job.clear();
+        self.job = Added::default();
     }
 
     /// The transaction is taken back.
@@ -58,9 +72,22 @@ impl Sums {
     pub(super) fn of(&self, site: SiteId) -> Sum {
         let mut sum = Sum::default();
         for part in [&self.job, &self.kept] {
-            sum.add(part.get(&site).copied().unwrap_or_default());
+            sum.add(part.sites.get(&site).copied().unwrap_or_default());
         }
         sum
+    }
+
+    /// The same of a queue.
+    pub(super) fn completed(&self, queue: &Queue) -> i64 {
+        let of = |part: &Added| part.completed.get(queue).copied().unwrap_or(0);
+        of(&self.job) + of(&self.kept)
+    }
+
+    /// A crawl goes, and its queues with it.
+    pub(super) fn forget_queues(&mut self, crawl: CrawlId) {
+        for part in [&mut self.job, &mut self.kept] {
+            part.completed.retain(|queue, _| queue.0 != crawl);
+        }
     }
 }
 
@@ -71,16 +98,40 @@ impl State {
         if self.conn.embedded().is_some() {
             return self.write_sum(site, sum);
         }
-        self.sums.job.entry(site).or_default().add(sum);
+        self.sums.job.sites.entry(site).or_default().add(sum);
+        Ok(())
+    }
+
+    /// So many more (or fewer) URLs of a queue are completed.
+    pub(super) fn add_completed(&mut self, queue: Queue, more: i64) -> Result<(), StoreError> {
+        if self.conn.embedded().is_some() {
+            return self.write_completed(&queue, more);
+        }
+        *self.sums.job.completed.entry(queue).or_default() += more;
         Ok(())
     }
 
     /// Writes what the jobs of this transaction have added.
     pub(super) fn write_sums(&mut self) -> Result<(), StoreError> {
-        for (site, sum) in std::mem::take(&mut self.sums.kept) {
+        let Added { sites, completed } = std::mem::take(&mut self.sums.kept);
+        for (queue, more) in completed {
+            self.write_completed(&queue, more)?;
+        }
+        for (site, sum) in sites {
             self.write_sum(site, sum)?;
         }
         Ok(())
+    }
+
+    fn write_completed(&self, queue: &Queue, more: i64) -> Result<(), StoreError> {
+        self.conn
+            .prepare_cached(
+                "INSERT INTO frontier_queues (crawl_id, name, completed) VALUES (?1, ?2, CASE WHEN CAST(?3 AS BIGINT) > 0 THEN ?3 ELSE 0 END)
+                 ON CONFLICT (crawl_id, name) DO UPDATE SET
+                     completed = /*lite*/ max /*end*/ /*pg: GREATEST */ (frontier_queues.completed + ?3, 0)",
+            )
+            .and_then(|mut upsert| upsert.send(params![queue.0.0, queue.1, more]))
+            .map_err(engine)
     }
 
     fn write_sum(&self, site: SiteId, sum: Sum) -> Result<(), StoreError> {

@@ -168,7 +168,7 @@ impl State {
         if let Some(rules) = self.frontier.rules.get(&queue) {
             return Ok(*rules);
         }
-        let rules = self
+        let mut rules = self
             .conn
             .prepare_cached(
                 "SELECT delay_ms, blocked_until, max_completed, completed FROM frontier_queues
@@ -188,6 +188,11 @@ impl State {
             })
             .map_err(engine)?
             .unwrap_or_default();
+        rules.completed += self.sums.completed(&queue);
+        if rules.max_completed > 0 && self.is_shared() {
+            // Others complete URLs of it, too, and tell nobody.
+            return Ok(rules);
+        }
         if self.frontier.rules.len() >= REMEMBERED {
             self.frontier.rules.clear();
         }
@@ -318,18 +323,10 @@ impl State {
         host: HostId,
         more: i64,
     ) -> Result<(), StoreError> {
-        let name = self.queue_name(host)?;
-        self.conn
-            .prepare_cached(
-                "INSERT INTO frontier_queues (crawl_id, name, completed) VALUES (?1, ?2, CASE WHEN CAST(?3 AS BIGINT) > 0 THEN ?3 ELSE 0 END)
-                 ON CONFLICT (crawl_id, name) DO UPDATE SET
-                     completed = /*lite*/ max /*end*/ /*pg: GREATEST */ (frontier_queues.completed + ?3, 0)",
-            )
-            .and_then(|mut upsert| upsert.execute(params![crawl.0, name, more]))
-            .map_err(engine)?;
+        let queue = (crawl, self.queue_name(host)?);
         self.frontier.any = true;
-        self.frontier.rules.remove(&(crawl, name));
-        Ok(())
+        self.frontier.rules.remove(&queue);
+        self.add_completed(queue, more)
     }
 }
 

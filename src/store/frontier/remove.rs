@@ -43,6 +43,7 @@ impl State {
     pub(super) fn forget_crawl(&mut self, name: &str) -> Result<(), StoreError> {
         let Some(crawl) = self.find_crawl(name) else { return Ok(()) };
         self.delete_of("frontier_queues", crawl)?;
+        self.sums.forget_queues(crawl);
         self.read_frontier()?;
         let left = self.column(
             "SELECT 1 WHERE EXISTS (SELECT 1 FROM sites WHERE crawl_id = ?1)

@@ -1,18 +1,18 @@
 //! Queues of the frontier whose hosts are several daemons': http and https of one
-//! name are one queue, with one limit and one delay.
+//! name are one queue, with one limit, one delay and one count.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sitemapd::model::Outcome;
-use sitemapd::store::frontier::{Get, Progress, Put, Served, Setting};
+use sitemapd::store::frontier::{Get, Known, Progress, Put, Served, Setting};
 
 use super::shared::Three;
 use crate::support::daemon::{Daemon, sitemap};
 use crate::support::queue_daemon::report;
 
-/// So many names, for two daemons that have a host each of one of them.
-const NAMES: usize = 12;
+/// So many names, for any two daemons to have a host each of some of them.
+const NAMES: usize = 36;
 
 /// A queue of which one daemon has http, and another https.
 struct Split {
@@ -20,6 +20,8 @@ struct Split {
     name: String,
     http: usize,
     https: usize,
+    /// Who has which host.
+    owners: BTreeMap<String, usize>,
 }
 
 impl Split {
@@ -32,7 +34,7 @@ impl Split {
             "SELECT h.authority, p.node FROM hosts h JOIN partitions p USING (part)
              WHERE h.name LIKE 'q%.test'",
         );
-        let owners: HashMap<_, _> = rows
+        let owners: BTreeMap<_, _> = rows
             .into_iter()
             .map(|row| {
                 let [authority, node] = <[_; 2]>::try_from(row).unwrap().map(Option::unwrap);
@@ -45,7 +47,7 @@ impl Split {
             (http != https).then_some((name, http, https))
         });
         let (name, http, https) = split.expect("a name that is two daemons'");
-        Some(Self { three, name, http, https })
+        Some(Self { three, name, http, https, owners })
     }
 
     /// Pushes a page of either host.
@@ -86,13 +88,18 @@ impl Split {
 }
 
 async fn push(daemon: &Daemon, urls: impl IntoIterator<Item = String>) {
+    put(daemon, urls, None).await;
+}
+
+/// Pushes URLs, or reports on them.
+async fn put(daemon: &Daemon, urls: impl IntoIterator<Item = String>, known: Option<Known>) {
     let put = |url| Put {
         crawl: "default".to_owned(),
         key: None,
         url,
         metadata: BTreeMap::new(),
         created: None,
-        known: None,
+        known: known.clone(),
     };
     daemon.store.frontier_put(urls.into_iter().map(put).collect()).await.unwrap();
 }
@@ -149,4 +156,41 @@ async fn a_delay_lies_between_servings_of_a_queue_by_several_daemons() {
     split.three.daemons[0].clock.advance(DELAY / 2);
     assert_eq!(split.get(split.http, 0).await.len(), 1);
     assert_eq!(split.clocks(), [60_000, 60_000]);
+}
+
+#[tokio::test]
+async fn a_limit_of_completed_urls_holds_over_several_daemons() {
+    let Some(split) = Split::start("limits of completed URLs").await else { return };
+    let store = &split.three.daemons[0].store;
+    let name = split.name.clone();
+    store.frontier_set("default".to_owned(), name, Setting::MaxCompleted(1)).await.unwrap();
+    split.push("2").await;
+    assert_eq!(split.get(split.https, 1).await.len(), 1, "none is completed");
+    let first = format!("http://{}/1", split.name);
+    put(&split.three.daemons[0], [first], Some(Known::default())).await;
+    for place in 0..3 {
+        assert!(split.get(place, 0).await.is_empty(), "one is");
+    }
+}
+
+#[tokio::test]
+async fn daemons_that_complete_urls_of_the_same_queues_do_not_wait_in_a_circle() {
+    let Some(split) = Split::start("completed at once").await else { return };
+    let daemons = &split.three.daemons;
+    for round in 0..6 {
+        // Completed, and not any more.
+        let again = (round % 2 == 1).then(|| daemons[0].clock.now());
+        let report = |place: usize| {
+            let own = split.owners.iter().filter(move |(_, owner)| **owner == place);
+            let mut urls: Vec<_> = own.map(|(host, _)| format!("{host}/1")).collect();
+            urls.sort_unstable_by_key(|url| url.split("://").nth(1).map(str::to_owned));
+            if place == 1 {
+                urls.reverse();
+            }
+            put(&daemons[place], urls, Some(Known { again, ..Known::default() }))
+        };
+        tokio::join!(report(0), report(1), report(2));
+    }
+    let counted = "SELECT CAST(sum(completed) AS BIGINT) FROM frontier_queues";
+    assert_eq!(split.three.look.number(counted), 0);
 }

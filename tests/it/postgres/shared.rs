@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sitemapd::config::Config;
 use sitemapd::model::Outcome;
 use sitemapd::queue::{LeaseRequest, Leased, TokenResult};
 use tempfile::TempDir;
@@ -14,6 +15,7 @@ use tokio::net::TcpStream;
 use crate::support::daemon::{DAY, Daemon, World};
 use crate::support::engine::{self, Look};
 use crate::support::queue_daemon::report;
+use crate::support::relay::Relay;
 use crate::support::{Origin, Reply};
 
 const URLS: usize = 300;
@@ -23,8 +25,9 @@ pub(super) struct Three {
     pub(super) daemons: Vec<Daemon>,
     pub(super) look: Look,
     origin: Origin,
+    config: Config,
     folders: Vec<TempDir>,
-    _world: World,
+    world: World,
 }
 
 impl Three {
@@ -50,14 +53,8 @@ impl Three {
             daemons.push(world.start_with(config).await);
         }
         let look = Look::of(&config);
-        let three = Self { daemons, look, origin, folders, _world: world };
-        three
-            .wait(
-                "even shares",
-                "SELECT min(n) >= 85 AND count(*) = 3 FROM
-             (SELECT count(*) AS n FROM partitions WHERE node IS NOT NULL GROUP BY node) AS shares",
-            )
-            .await;
+        let three = Self { daemons, look, origin, config, folders, world };
+        three.wait_for_shares(3).await;
         Some(three)
     }
 
@@ -70,6 +67,15 @@ impl Three {
     async fn wait(&self, what: &str, sql: &str) {
         let last = self.daemons.last().unwrap();
         last.wait(what, async || (self.look.text(sql).as_deref() == Some("t")).then_some(())).await;
+    }
+
+    async fn wait_for_shares(&self, daemons: usize) {
+        let least = 256 / daemons;
+        let sql = format!(
+            "SELECT min(n) >= {least} AND count(*) = {daemons} FROM
+             (SELECT count(*) AS n FROM partitions WHERE node IS NOT NULL GROUP BY node) AS shares"
+        );
+        self.wait("even shares", &sql).await;
     }
 
     async fn wait_for_urls(&self, count: usize) {
@@ -191,6 +197,36 @@ async fn calls_that_are_made_at_once_with_one_id_get_the_same_leases() {
         assert!(answers.iter().all(|urls| *urls == answers[0]), "{id}: {answers:?}");
     }
     assert_eq!(three.look.number("SELECT count(*) FROM leases"), 300);
+}
+
+#[tokio::test]
+async fn what_others_have_leased_is_handed_out_where_the_own_connection_breaks() {
+    let Some(three) = Three::start("a connection that breaks", sitemap()).await else { return };
+    three.wait_for_urls(URLS).await;
+    let (folder, mut config) = (TempDir::new().unwrap(), three.config.clone());
+    folder.path().clone_into(&mut config.daemon.data_dir);
+    let url = config.store.url.as_mut().unwrap();
+    let line = Relay::to(url.socket_addrs(|| Some(5_432)).unwrap());
+    url.set_host(Some("127.0.0.1")).unwrap();
+    url.set_port(Some(line.addr.port())).unwrap();
+    let fourth = three.world.start_with(config).await;
+    three.wait_for_shares(4).await;
+    line.kill(true);
+    // Its first call begins with another daemon.
+    let leased = lease(&fourth, 1_000, None).await;
+    let all_but_its_own = texts(&leased).len();
+    assert!((1..URLS).contains(&all_but_its_own), "{all_but_its_own}");
+    let kept = three.look.number("SELECT count(*) FROM leases");
+    assert_eq!(kept, i64::try_from(all_but_its_own).unwrap(), "none is lost");
+    line.kill(false);
+    let rest = fourth
+        .wait("its own", async || {
+            let more = fourth.store.lease(request(1_000, None)).await.ok()?.urls;
+            (!more.is_empty()).then_some(more)
+        })
+        .await;
+    assert!(texts(&leased).is_disjoint(&texts(&rest)));
+    fourth.stop().await;
 }
 
 #[tokio::test]

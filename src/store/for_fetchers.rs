@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use super::hosts::{partition, partition_of_url};
 use super::log_order::Log;
 use super::orders::{Order, Reply};
+use super::peers::Peers;
 use super::state::State;
 use super::stream::{self, ChangeCursor, ChangeFilter, ChangePage};
 use super::writer::Lane;
@@ -37,9 +38,8 @@ impl Store {
         }
     }
 
-    /// Leases of what is ours, and where that is not enough of what is others'.
-    /// One call in a few begins with another daemon, so that a fetcher that always
-    /// asks the same one starves nobody's URLs.
+    /// Leases of what is ours, and where that is not enough of what is others', in
+    /// turn, so that a fetcher that always asks the same one starves nobody's URLs.
     pub(super) async fn lease_for(&self, request: LeaseRequest) -> Result<LeaseBatch, StoreError> {
         let Some(peers) = self.inner.peers.as_ref().filter(|_| self.is_shared()) else {
             return self
@@ -51,16 +51,10 @@ impl Store {
             Some(id) => Some(self.inner.asked.take(id).await),
             None => None,
         };
-        let mut others = peers.others();
-        let turn = self.inner.turn.fetch_add(1, Ordering::Relaxed);
-        let count = others.len().max(1);
-        others.rotate_left(turn % count);
         let (max, crawl) = (request.max as usize, request.crawl.clone());
         let mut batch = LeaseBatch::default();
         // What was given before is looked for in any case.
-        let is_ours_first = !turn.is_multiple_of(ELSEWHERE_FIRST) || request.request_id.is_some();
-        let first = if is_ours_first { None } else { others.pop() };
-        for asked in first.into_iter().map(Some).chain([None]).chain(others.into_iter().map(Some)) {
+        for asked in self.in_turn(peers, request.request_id.is_some()) {
             if batch.urls.len() >= max {
                 return Ok(batch);
             }
@@ -103,6 +97,19 @@ impl Store {
             }
         }
         Ok(batch)
+    }
+
+    /// Who is asked for URLs, one after the other: addresses of others, and none for
+    /// us. One call in a few begins with another daemon, with each of them in turn,
+    /// unless it is to begin with us.
+    pub(super) fn in_turn(&self, peers: &Peers, is_ours_first: bool) -> Vec<Option<String>> {
+        let mut asked: Vec<_> = peers.others().into_iter().map(Some).collect();
+        let turn = self.inner.turn.fetch_add(1, Ordering::Relaxed);
+        let count = asked.len().max(1);
+        asked.rotate_left(turn / ELSEWHERE_FIRST % count);
+        let is_elsewhere_first = turn.is_multiple_of(ELSEWHERE_FIRST) && !is_ours_first;
+        asked.insert(asked.len().min(is_elsewhere_first.into()), None);
+        asked
     }
 
     /// Leases of what is ours, as a part of what a client of another daemon gets.

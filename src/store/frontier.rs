@@ -168,19 +168,27 @@ impl Store {
         get: Get,
         progress: Progress,
     ) -> Result<(Vec<Served>, Progress), StoreError> {
-        let (served, progress) = self.frontier_get_here(get.clone(), progress).await?;
-        let Some(peers) = self.inner.peers.as_ref().filter(|_| served.is_empty()) else {
-            return Ok((served, progress));
+        let Some(peers) = self.inner.peers.as_ref().filter(|_| self.is_shared()) else {
+            return self.frontier_get_here(get, progress).await;
         };
         let mut so_far = progress;
-        for address in peers.others() {
-            // One that does not answer has nothing to give just now.
-            let order = Order::FrontierGet(get.clone(), so_far.clone());
-            if let Ok(Reply::Served(served, progress)) = peers.ask(&address, &order).await {
-                so_far = progress;
-                if !served.is_empty() {
-                    return Ok((served, so_far));
+        for asked in self.in_turn(peers, false) {
+            let (get, progress) = (get.clone(), so_far.clone());
+            let (served, progress) = match asked {
+                None => self.frontier_get_here(get, progress).await?,
+                Some(address) => {
+                    // One that does not answer has nothing to give just now.
+                    let order = Order::FrontierGet(get, progress);
+                    let Ok(Reply::Served(served, progress)) = peers.ask(&address, &order).await
+                    else {
+                        continue;
+                    };
+                    (served, progress)
                 }
+            };
+            so_far = progress;
+            if !served.is_empty() {
+                return Ok((served, so_far));
             }
         }
         Ok((Vec::new(), so_far))

@@ -13,6 +13,8 @@ use crate::support::queue_daemon::report;
 
 /// So many names, for any two daemons to have a host each of some of them.
 const NAMES: usize = 36;
+/// Between two servings of a queue.
+const DELAY: Duration = Duration::from_secs(60);
 
 /// A queue of which one daemon has http, and another https.
 struct Split {
@@ -47,7 +49,13 @@ impl Split {
             (http != https).then_some((name, http, https))
         });
         let (name, http, https) = split.expect("a name that is two daemons'");
-        Some(Self { three, name, http, https, owners })
+        let split = Self { three, name, http, https, owners };
+        for place in 0..3 {
+            // The first call of a daemon begins with another one, the next with itself.
+            let nowhere = Some("nowhere.test".to_owned());
+            assert!(split.get_of(place, nowhere, (0, 0)).await.is_empty());
+        }
+        Some(split)
     }
 
     /// Pushes a page of either host.
@@ -58,13 +66,18 @@ impl Split {
 
     /// What a daemon serves of the queue, those that it asks included.
     async fn get(&self, place: usize, per_queue: u32) -> Vec<Served> {
-        let get = Get {
-            crawl: Some("default".to_owned()),
-            key: Some(self.name.clone()),
-            per_queue,
-            max_queues: 0,
-            ttl: Duration::from_secs(600),
-        };
+        self.get_of(place, Some(self.name.clone()), (per_queue, 0)).await
+    }
+
+    /// The same of another queue, or of all, with limits for each and of queues.
+    async fn get_of(
+        &self,
+        place: usize,
+        key: Option<String>,
+        (per_queue, max_queues): (u32, u32),
+    ) -> Vec<Served> {
+        let (crawl, ttl) = (Some("default".to_owned()), Duration::from_secs(600));
+        let get = Get { crawl, key, per_queue, max_queues, ttl };
         let store = &self.three.daemons[place].store;
         store.frontier_get(get, Progress::default()).await.unwrap().0
     }
@@ -136,7 +149,6 @@ async fn what_another_daemon_has_leased_of_a_queue_counts_while_it_lasts() {
 #[tokio::test]
 async fn a_delay_lies_between_servings_of_a_queue_by_several_daemons() {
     let Some(split) = Split::start("delays of queues").await else { return };
-    const DELAY: Duration = Duration::from_secs(60);
     let store = &split.three.daemons[0].store;
     let name = split.name.clone();
     store.frontier_set("default".to_owned(), name, Setting::Delay(DELAY)).await.unwrap();
@@ -156,6 +168,16 @@ async fn a_delay_lies_between_servings_of_a_queue_by_several_daemons() {
     split.three.daemons[0].clock.advance(DELAY / 2);
     assert_eq!(split.get(split.http, 0).await.len(), 1);
     assert_eq!(split.clocks(), [60_000, 60_000]);
+}
+
+#[tokio::test]
+async fn a_client_that_always_asks_the_same_daemon_starves_none() {
+    let Some(split) = Split::start("queues of all").await else { return };
+    for _ in 0..16 {
+        assert_eq!(split.get_of(0, None, (1, 1)).await.len(), 1);
+    }
+    let owners = "SELECT count(DISTINCT p.node) FROM leases l JOIN partitions p USING (part)";
+    assert_eq!(split.three.look.number(owners), 3);
 }
 
 #[tokio::test]

@@ -147,6 +147,17 @@ async fn whoever_is_asked_leases_and_settles_for_all_and_nothing_is_held_twice()
 }
 
 #[tokio::test]
+async fn a_fetcher_that_always_asks_the_same_daemon_starves_none() {
+    let Some(three) = Three::start("starving nobody", sitemap()).await else { return };
+    three.wait_for_urls(URLS).await;
+    for _ in 0..16 {
+        assert_eq!(lease(&three.daemons[0], 1, None).await.len(), 1);
+    }
+    let owners = "SELECT count(DISTINCT p.node) FROM leases l JOIN partitions p USING (part)";
+    assert_eq!(three.look.number(owners), 3);
+}
+
+#[tokio::test]
 async fn who_does_not_know_the_secret_of_the_store_gives_no_orders() {
     let Some(three) = Three::start("strangers", sitemap()).await else { return };
     let nodes = three.daemons[0].store.status().await.unwrap().nodes;

@@ -9,7 +9,9 @@
 //! stays the only truth; a lease that nobody settles runs out there.
 //!
 //! A session is one connection. Whatever goes wrong ends it, and the next one
-//! begins after a pause; in between nothing is leased.
+//! begins after a pause; in between nothing is leased. A broker that lets us in
+//! and takes nothing is none: from a refusal until it acknowledges something
+//! again it is given one URL at a time, and each session waits longer.
 
 mod book;
 mod publish;
@@ -18,6 +20,7 @@ mod session;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -50,9 +53,12 @@ pub struct EgressError {
 /// What ended a session.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
-    /// The broker is away, or refuses.
+    /// The broker is away, or lets us do nothing.
     #[error("{0}")]
     Broker(String),
+    /// It is there, and does not take what is published.
+    #[error("{0}")]
+    Refused(String),
     /// Nothing more is leased or settled.
     #[error("the store: {0}")]
     Store(#[from] StoreError),
@@ -77,6 +83,11 @@ pub struct Egress {
     metrics: Arc<Metrics>,
     defaults: watch::Receiver<LeaseDefaults>,
     unsettled: Unsettled,
+    /// From a refusal on until something is acknowledged, over any number of
+    /// sessions: that one can connect says nothing then.
+    is_refused: AtomicBool,
+    /// It was there at some time of this session.
+    was_there: AtomicBool,
 }
 
 impl Egress {
@@ -89,8 +100,17 @@ impl Egress {
         defaults: watch::Receiver<LeaseDefaults>,
     ) -> Result<Self, EgressError> {
         let login = login(&config)?;
-        let unsettled = Unsettled::default();
-        Ok(Self { config, login, store, clock, metrics, defaults, unsettled })
+        Ok(Self {
+            config,
+            login,
+            store,
+            clock,
+            metrics,
+            defaults,
+            unsettled: Unsettled::default(),
+            is_refused: AtomicBool::new(false),
+            was_there: AtomicBool::new(false),
+        })
     }
 
     /// The name under which is leased: daemons that share a store may each have a
@@ -118,6 +138,25 @@ impl Egress {
         Ok(())
     }
 
+    fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Relaxed)
+    }
+
+    /// The broker does not take what it is given.
+    fn refused(&self) {
+        self.is_refused.store(true, Ordering::Relaxed);
+        self.metrics.egress_up(BROKER, false);
+    }
+
+    /// It takes what it is given, as far as anybody knows.
+    fn is_there(&self) {
+        self.is_refused.store(false, Ordering::Relaxed);
+        self.was_there.store(true, Ordering::Relaxed);
+        self.metrics.egress_up(BROKER, true);
+        let stream = &self.config.stream;
+        tracing::info!(stream, "nats is there; URLs are published to it");
+    }
+
     /// Publishes and settles until told to stop, over any number of sessions.
     pub async fn run(self, stop: CancellationToken) {
         if self.config.servers.is_empty() {
@@ -127,10 +166,9 @@ impl Egress {
         let mut last = String::new();
         self.metrics.egress_up(BROKER, false);
         while !stop.is_cancelled() {
-            let mut was_up = false;
-            let ended = self.session(&stop, &mut was_up).await;
+            let ended = self.session(&stop).await;
             self.metrics.egress_up(BROKER, false);
-            if was_up {
+            if self.was_there.swap(false, Ordering::Relaxed) {
                 pause = MIN_PAUSE;
                 last.clear();
             }
@@ -141,7 +179,11 @@ impl Egress {
                     // Once for each thing that is wrong, however long it is.
                     let error = trouble.to_string();
                     if error != last {
-                        tracing::warn!(error, "nats is away; nothing is leased for it");
+                        if matches!(trouble, Trouble::Refused(_)) {
+                            tracing::warn!(error, "nats takes nothing; URLs are given back");
+                        } else {
+                            tracing::warn!(error, "nats is away; nothing is leased for it");
+                        }
                         last = error;
                     }
                 }

@@ -236,7 +236,7 @@ impl Metrics {
             self.connections_refused.clone(),
         );
         to.register("egress", "URLs and results on their way by a broker", self.egress.clone());
-        to.register("egress_up", "Is the broker there? 1 or 0", self.egress_up.clone());
+        to.register("egress_up", "Does the broker take URLs? 1 or 0", self.egress_up.clone());
         to.register(
             "egress_unsettled",
             "URLs leased for a broker and not settled",
@@ -359,7 +359,7 @@ impl Metrics {
         self.egress.get_or_create(&[("what", what.as_str())]).inc_by(times);
     }
 
-    /// The broker is there, or is not. Only a daemon with one says so.
+    /// The broker is there and takes what it is given, or does not. Only a daemon with one says so.
     pub fn egress_up(&self, broker: &'static str, is_up: bool) {
         self.egress_up.get_or_create(&[("broker", broker)]).set(i64::from(is_up));
     }

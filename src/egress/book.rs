@@ -118,6 +118,10 @@ impl Held {
         ready
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// When the next of them may be fetched.
     pub(super) fn next_at(&self) -> Option<Timestamp> {
         self.0.peek().map(|Reverse(waiting)| waiting.at.0)

@@ -3,13 +3,14 @@
 //! A lease is published once it may be fetched, so that no consumer has to
 //! wait; until then it is held here, and counts as in flight. Its token is the
 //! message's id: the stream takes a repeated one for the same. What is not
-//! acknowledged goes back into the queue at once.
+//! acknowledged goes back into the queue at once. A broker that has refused
+//! something gets one URL, and more when it has taken that.
 
 use std::time::Duration;
 
-use async_nats::jetstream::Context;
-use async_nats::jetstream::context::PublishErrorKind;
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::{self, Context, ErrorCode};
 use futures_util::future::{join_all, select_all};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -32,9 +33,11 @@ const MAX_PAUSE: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// The same where there is no room for more, and nothing else moves.
 const LOOK_FOR_ROOM: Duration = Duration::from_secs(2);
-/// A message that is too large for the server is tried again after this.
+/// A message that is too large for server or stream is tried again after this.
 const TOO_LARGE_AGAIN: Duration = Duration::from_secs(3_600);
 
+/// Why a message was not acknowledged when the connection went.
+const CONNECTION: &str = "the connection was lost";
 /// A stop waits so long for acknowledgements.
 const STOP_WAITS: Duration = Duration::from_secs(3);
 
@@ -43,7 +46,9 @@ enum Unsent {
     /// It alone is at fault.
     TooLarge,
     /// So would all others be.
-    Broker(String),
+    Refused(String),
+    /// There was nobody to take it, or no time.
+    Lost(&'static str),
 }
 
 /// Publishes during one session.
@@ -93,7 +98,10 @@ impl<'a> Publisher<'a> {
             }
             let (count, first_end) = egress.unsettled.count(egress.clock.steady());
             egress.metrics.egress_unsettled(BROKER, count);
-            let room = config.in_flight.saturating_sub(count);
+            let mut room = config.in_flight.saturating_sub(count);
+            if egress.is_refused() {
+                room = room.min(1_usize.saturating_sub(held.len()));
+            }
             let leased = if room > 0 { self.lease(room, &mut turn).await? } else { Vec::new() };
             if !leased.is_empty() {
                 held.add(leased);
@@ -161,20 +169,28 @@ impl<'a> Publisher<'a> {
             match sent {
                 Ok(()) => acknowledged += 1,
                 Err(Unsent::TooLarge) => too_large.push(token),
-                Err(Unsent::Broker(error)) => {
+                Err(Unsent::Refused(error)) => {
                     unsent.push(token);
-                    trouble.get_or_insert(error);
+                    self.egress.refused();
+                    trouble.get_or_insert(Trouble::Refused(error));
+                }
+                Err(Unsent::Lost(how)) => {
+                    unsent.push(token);
+                    trouble.get_or_insert(broker(how));
                 }
             }
         }
         metrics.egressed(Egressed::Acknowledged, acknowledged);
         if !too_large.is_empty() {
             let urls = too_large.len();
-            tracing::warn!(urls, "messages are too large for the server's max_payload");
+            tracing::warn!(urls, "messages are too large for the server or the stream");
+        }
+        if trouble.is_none() && acknowledged > 0 && self.egress.is_refused() {
+            self.egress.is_there();
         }
         self.release(too_large, TOO_LARGE_AGAIN).await?;
         self.release(unsent, Duration::ZERO).await?;
-        trouble.map_or(Ok(()), |error| Err(broker(error)))
+        trouble.map_or(Ok(()), Err)
     }
 
     async fn publish_one(&self, leased: Leased) -> (Token, Result<(), Unsent>) {
@@ -198,20 +214,29 @@ impl<'a> Publisher<'a> {
         };
         let acknowledged = tokio::select! {
             biased;
-            said = sending => said.map(|_| ()).map_err(|error| match error.kind() {
-                PublishErrorKind::MaxPayloadExceeded => Unsent::TooLarge,
-                PublishErrorKind::StreamNotFound => Unsent::Broker(format!(
-                    "no stream takes the subject {subject}: stream {} must have it",
-                    self.egress.config.stream
-                )),
-                _ => Unsent::Broker(error.to_string()),
-            }),
-            () = self.lost.cancelled() => {
-                Err(Unsent::Broker("the connection was lost".to_owned()))
-            }
-            () = self.out_of_time() => Err(Unsent::Broker("the daemon stops".to_owned())),
+            said = sending => said.map(|_| ()).map_err(|error| self.unsent(&subject, &error)),
+            () = self.lost.cancelled() => Err(Unsent::Lost(CONNECTION)),
+            () = self.out_of_time() => Err(Unsent::Lost("the daemon stops")),
         };
         (token, acknowledged)
+    }
+
+    /// What became of a message of this subject that was not acknowledged.
+    fn unsent(&self, subject: &str, error: &PublishError) -> Unsent {
+        match error.kind() {
+            PublishErrorKind::MaxPayloadExceeded => Unsent::TooLarge,
+            _ if said_code(error) == Some(ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM) => {
+                Unsent::TooLarge
+            }
+            PublishErrorKind::StreamNotFound => Unsent::Refused(format!(
+                "no stream takes the subject {subject}: stream {} must have it",
+                self.egress.config.stream
+            )),
+            // Whoever waits for an answer is told before the loss is.
+            PublishErrorKind::BrokenPipe => Unsent::Lost(CONNECTION),
+            _ if self.lost.is_cancelled() => Unsent::Lost(CONNECTION),
+            _ => Unsent::Refused(error.to_string()),
+        }
     }
 
     /// Resolves when a stop has waited long enough for acknowledgements.
@@ -230,6 +255,12 @@ impl<'a> Publisher<'a> {
         self.egress.unsettled.remove(tokens.into_iter());
         Ok(())
     }
+}
+
+/// What the stream says, where it is the stream that answers.
+fn said_code(error: &PublishError) -> Option<ErrorCode> {
+    let said = std::error::Error::source(error)?.downcast_ref::<jetstream::Error>()?;
+    Some(said.error_code())
 }
 
 impl Egress {

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::publish::Publisher;
 use super::results::Settler;
-use super::{BROKER, Egress, Login, Trouble};
+use super::{Egress, Login, Trouble};
 use crate::config::Nats;
 
 /// The broker answers within this, or is away.
@@ -32,12 +32,8 @@ const COMES_AGAIN: Duration = Duration::from_secs(30);
 
 impl Egress {
     /// Connects, and publishes and settles until the connection or the daemon
-    /// ends; `was_up` says whether it came that far.
-    pub(super) async fn session(
-        &self,
-        stop: &CancellationToken,
-        was_up: &mut bool,
-    ) -> Result<(), Trouble> {
+    /// ends, or the broker does not take what is published.
+    pub(super) async fn session(&self, stop: &CancellationToken) -> Result<(), Trouble> {
         let lost = CancellationToken::new();
         let setting_up = async {
             let context = self.connect(lost.clone()).await?;
@@ -49,9 +45,11 @@ impl Egress {
             () = stop.cancelled() => return Ok(()),
             set_up = setting_up => set_up?,
         };
-        *was_up = true;
-        self.metrics.egress_up(BROKER, true);
-        tracing::info!(stream = self.config.stream, "nats is there; URLs are published to it");
+        // An idle queue has nothing to be acknowledged, so without a refusal
+        // the connection is enough.
+        if !self.is_refused() {
+            self.is_there();
+        }
         let outward = Publisher::new(self, context.clone(), lost.clone(), stop.clone());
         let inward = Settler::new(self, consumer, lost.clone());
         // Either one ends the other, and neither in the middle of something.

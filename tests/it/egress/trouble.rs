@@ -118,3 +118,62 @@ async fn who_logs_in_with_the_token_of_the_file_is_let_in_and_nobody_else() {
     wait("all messages", async || (egressed(&daemon, "acknowledged").await == 2).then_some(()))
         .await;
 }
+
+const UP: &str = "sitemapd_egress_up{broker=\"nats\"}";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_takes_nothing_is_not_there_and_gets_one_url_at_a_time() {
+    let Some(nats) = Nats::start().await else { return };
+    let context = nats.context().await;
+    let mut config = stream::Config {
+        name: "SITEMAPD".to_owned(),
+        subjects: vec!["sitemapd.urls".to_owned()],
+        max_messages: 1,
+        discard: stream::DiscardPolicy::New,
+        ..stream::Config::default()
+    };
+    context.create_stream(config.clone()).await.unwrap();
+    context.publish("sitemapd.urls", "another's".into()).await.unwrap().await.unwrap();
+    let setup = Setup::new(&nats, 40, "", "").await;
+    let daemon = setup.start();
+    let told = daemon.hear("nats takes nothing")["error"].as_str().unwrap().to_owned();
+    assert!(told.contains("maximum messages exceeded"), "{told}");
+    let first = egressed(&daemon, "published").await;
+    let tried = wait("further sessions", async || {
+        assert_eq!(metric(&daemon, UP).await, 0);
+        let tried = egressed(&daemon, "published").await - first;
+        (tried >= 3).then_some(tried)
+    });
+    let tried = tried.await;
+    assert!(tried < 10, "{tried}");
+    assert!(setup.leases() <= 1);
+    config.max_messages = 1_000;
+    context.update_stream(config).await.unwrap();
+    daemon.hear("nats is there");
+    wait("all messages", async || (egressed(&daemon, "acknowledged").await == 40).then_some(()))
+        .await;
+    assert_eq!(metric(&daemon, UP).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_too_large_for_the_stream_waits_and_is_no_refusal() {
+    let Some(nats) = Nats::start().await else { return };
+    let config = stream::Config {
+        name: "SITEMAPD".to_owned(),
+        subjects: vec!["sitemapd.urls".to_owned()],
+        max_message_size: 100,
+        ..stream::Config::default()
+    };
+    nats.context().await.create_stream(config).await.unwrap();
+    let setup = Setup::new(&nats, 40, "", "").await;
+    let daemon = setup.start();
+    assert_eq!(daemon.hear("too large")["level"], "WARN");
+    wait("all to be put off", async || {
+        let is_put_off = egressed(&daemon, "released").await == 40;
+        is_put_off.then_some(())
+    })
+    .await;
+    assert_eq!(egressed(&daemon, "published").await, 40);
+    assert_eq!(metric(&daemon, UP).await, 1);
+    assert!(is_done(&daemon.client()).await);
+}

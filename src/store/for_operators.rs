@@ -77,6 +77,31 @@ impl Store {
         known.pop().ok_or_else(|| StoreError::Engine("a URL was lost".to_owned()))
     }
 
+    /// The same of all that begins as somebody says: twins are folded below it too.
+    async fn prefix_as_known(&self, crawl: &str, prefix: String) -> Result<String, StoreError> {
+        let (policy, crawl) = (self.policy(), crawl.to_owned());
+        self.read(move |conn| {
+            let crawl = url_reads::crawl_id(conn, &crawl)?;
+            let Ok(url) = Url::parse(&prefix) else { return Ok(prefix) };
+            let known = url_reads::prefix_known(conn, &policy, crawl, &url)?;
+            Ok(known.unwrap_or(prefix))
+        })
+        .await
+    }
+
+    async fn pattern_as_known(
+        &self,
+        crawl: &str,
+        pattern: String,
+        prefix: bool,
+    ) -> Result<String, StoreError> {
+        if prefix {
+            self.prefix_as_known(crawl, pattern).await
+        } else {
+            self.one_as_known(crawl, pattern).await
+        }
+    }
+
     /// Puts dead letters back, all or these; says how many.
     pub async fn replay(&self, crawl: String, urls: Vec<String>) -> Result<u64, StoreError> {
         if urls.is_empty() {
@@ -125,7 +150,7 @@ impl Store {
         pattern: String,
         prefix: bool,
     ) -> Result<u64, StoreError> {
-        let pattern = if prefix { pattern } else { self.one_as_known(&crawl, pattern).await? };
+        let pattern = self.pattern_as_known(&crawl, pattern, prefix).await?;
         let part = partition_of_text(&pattern);
         let held = self.on_owner(part, Order::Block { crawl, pattern, prefix }).await?.count()?;
         self.tell_settings().await?;
@@ -150,10 +175,8 @@ impl Store {
         prefix: bool,
     ) -> Result<u64, StoreError> {
         // As it was given, or as what it was given for is known.
-        let mut spelled = vec![pattern.clone()];
-        if !prefix {
-            spelled.push(self.one_as_known(&crawl, pattern.clone()).await?);
-        }
+        let known = self.pattern_as_known(&crawl, pattern.clone(), prefix).await?;
+        let spelled = [pattern.clone(), known];
         let of = crawl.clone();
         let lift = move |state: &mut State| {
             for text in &spelled {
@@ -213,8 +236,16 @@ impl Store {
     pub async fn import(
         &self,
         crawl: String,
-        fetches: Vec<PastFetch>,
+        mut fetches: Vec<PastFetch>,
     ) -> Result<Imported, StoreError> {
+        // A log has what was asked for: a twin, or what a site takes off.
+        for part in fetches.chunks_mut(CHUNK) {
+            let urls = part.iter().map(|fetch| fetch.url.to_string()).collect();
+            let known = self.as_known(&crawl, urls).await?;
+            for (fetch, known) in part.iter_mut().zip(known) {
+                fetch.url = Url::parse(&known).unwrap_or_else(|_| fetch.url.clone());
+            }
+        }
         let order = |fetches| Order::Import { crawl: crawl.clone(), fetches };
         let part = |fetch: &PastFetch| partition(&authority(&fetch.url));
         let mut total = Imported::default();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::state::State;
 use crate::by_id::ById;
-use crate::config::{Budget, Config, Order, Site};
+use crate::config::{Budget, Config, Order, Site, Twins};
 use crate::model::SiteId;
 use crate::recrawl::Bounds;
 use crate::url::authority;
@@ -22,6 +22,8 @@ pub(super) struct SitePolicy {
     pub(super) host_delay: Duration,
     /// Product token that listed pages are judged for; `None`: not judged.
     pub(super) robots_agent: Option<Arc<str>>,
+    /// Are its twins one page?
+    pub(super) merges_twins: bool,
     /// Most rows of urls.
     pub(super) max_urls: u64,
     /// Most rows of sources.
@@ -118,6 +120,7 @@ impl Policy {
             weight: 1.0,
             host_delay: config.politeness.host_delay,
             robots_agent: None,
+            merges_twins: true,
             max_urls: u64::MAX,
             max_sources: u64::MAX,
         };
@@ -131,6 +134,7 @@ impl Policy {
             weight: site.weight,
             host_delay: site.host_delay,
             robots_agent: site.obey_robots.then(|| site.robots_agent.as_str().into()),
+            merges_twins: site.twins == Twins::Merge,
             max_urls: site.max_urls,
             max_sources: site.max_sources,
         };

@@ -2,7 +2,7 @@
 
 use super::sql::{self, Connection, OptionalExtension, Row, params};
 use jiff::{SignedDuration, Timestamp};
-use url::Url;
+use url::{Position, Url};
 
 use super::abbreviations::PathText;
 use super::hosts::{page_text, partition};
@@ -16,7 +16,7 @@ use crate::diff::snapshot::EntryHints;
 use crate::model::extension::Extensions;
 use crate::model::{CrawlId, Outcome, Priority, Reason, SourceId, UrlId};
 use crate::recrawl::GONE_PARKS;
-use crate::url::{authority, likely_identities};
+use crate::url::{are_twins, authority, likely_identities};
 
 /// The text of a URL.
 pub(super) fn url_text(conn: &Connection, id: UrlId) -> Result<Option<String>, StoreError> {
@@ -66,6 +66,40 @@ pub(super) fn text_known(
     Ok(None)
 }
 
+/// A prefix that somebody names, in the form that the site it is of folds its twins
+/// into; `None` where it has that form, or no one site says.
+pub(super) fn prefix_known(
+    conn: &Connection,
+    policy: &Policy,
+    crawl: CrawlId,
+    prefix: &Url,
+) -> Result<Option<String>, StoreError> {
+    let mut query = conn
+        .prepare_cached("SELECT name, origin FROM sites WHERE crawl_id = ?1 ORDER BY name")
+        .map_err(engine)?;
+    let sites: Vec<(String, String)> = query
+        .query_map([crawl.0], |row| Ok((row.get(0)?, row.get(1)?)))
+        .and_then(Iterator::collect)
+        .map_err(engine)?;
+    let (named, mut folded) = (authority(prefix), None);
+    for (name, origin) in sites {
+        let Some(origin) = Url::parse(&origin).ok().filter(|origin| are_twins(prefix, origin))
+        else {
+            continue;
+        };
+        let origin = authority(&origin);
+        if origin == named {
+            return Ok(None);
+        }
+        if policy.named(Some(&name)).merges_twins
+            && *folded.get_or_insert_with(|| origin.clone()) != origin
+        {
+            return Ok(None);
+        }
+    }
+    Ok(folded.map(|origin| origin + &prefix[Position::BeforePath..]))
+}
+
 /// The URL as it stands and as it is likely to be kept, then the twins of these: a
 /// site keeps one form of them.
 fn spellings(url: &Url) -> Vec<Url> {
@@ -94,7 +128,7 @@ fn find(
     crawl: CrawlId,
     url: &Url,
 ) -> Result<Option<UrlId>, StoreError> {
-    let (authority, path) = (authority(url), &url[url::Position::BeforePath..]);
+    let (authority, path) = (authority(url), &url[Position::BeforePath..]);
     let key = url_key(seed, crawl, &authority, path);
     for id in find_on_disk(conn, partition(&authority), key).map_err(engine)? {
         let found: Option<String> = conn

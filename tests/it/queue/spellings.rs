@@ -7,6 +7,7 @@ use sitemapd::model::{Outcome, Reason};
 use sitemapd::queue::Settlement;
 use sitemapd::store::frontier::{Known, Put};
 use sitemapd::store::views::UrlState;
+use sitemapd::store::{Imported, PastFetch};
 
 use crate::support::queue_daemon::{Queue, report, site};
 
@@ -143,6 +144,55 @@ async fn a_prefix_is_not_widened_by_what_it_may_lose_elsewhere() {
         assert_eq!(queue.view(held).await.state, UrlState::Blocked);
         assert_eq!(queue.store.unblock(CRAWL.to_owned(), prefix.to_owned(), true).await, Ok(1));
     }
+}
+
+#[tokio::test]
+async fn a_prefix_is_named_by_the_twin_of_its_site_where_they_are_one() {
+    let (held, named) = ("http://a.test/private/1", "https://www.a.test/private/");
+    let queue = with(&[held, HOME]).await;
+    queue.store.block(CRAWL.to_owned(), named.to_owned(), true).await.unwrap();
+    let kept = "http://a.test/private/";
+    assert_eq!(queue.store.blocks().await.unwrap()[0].pattern, kept);
+    assert_eq!(leased(&queue).await, [HOME]);
+    assert_eq!(queue.view(held).await.state, UrlState::Blocked);
+    assert_eq!(queue.store.unblock(CRAWL.to_owned(), named.to_owned(), true).await, Ok(1));
+    for (sites, kept) in [
+        // Twins that are not one page are not held with one another.
+        (site("a", HOME, "twins = \"separate\""), named),
+        // Of a site that has this form, beside one that has the other.
+        (site("a", HOME, "") + &site("b", "https://www.a.test/", ""), named),
+        // Two sites fold them differently.
+        (site("a", HOME, "") + &site("b", "https://a.test/", ""), named),
+        (site("a", HOME, "") + &site("b", HOME, ""), kept),
+    ] {
+        let queue = Queue::open(&sites).await;
+        queue.store.block(CRAWL.to_owned(), named.to_owned(), true).await.unwrap();
+        assert_eq!(queue.store.blocks().await.unwrap()[0].pattern, kept);
+    }
+}
+
+#[tokio::test]
+async fn a_log_trains_the_page_of_which_it_names_a_twin_or_that_it_names_as_listed() {
+    let page = "http://www.a.test/a";
+    let queue = with(&[page]).await;
+    queue.pass(Duration::from_secs(86_400)).await;
+    let fetch = |url: &str, hours: u64| PastFetch {
+        url: url.parse().unwrap(),
+        at: queue.clock.now() - Duration::from_secs(3_600 * hours),
+        changed: Some(true),
+        content_hash: None,
+        hash_kind: None,
+    };
+    let log = vec![
+        fetch("https://a.test/a", 5),
+        fetch("http://a.test/a", 4),
+        fetch("http://www.a.test/a?utm_source=rss", 3),
+        fetch(page, 2),
+        fetch("https://a.test/other", 1),
+    ];
+    let imported = queue.store.import(CRAWL.to_owned(), log).await.unwrap();
+    assert_eq!(imported, Imported { taken: 4, unknown: 1, ignored: 0 });
+    assert!(queue.view(page).await.learned.is_some());
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::documents::{document, example_keys, metric_families};
+use crate::documents::{document, example_keys, families_in, metric_families};
 
 /// Labels that our metrics have, and those that Prometheus adds.
 const LABELS: [&str; 18] = [
@@ -25,16 +25,44 @@ fn metrics_in(query: &str) -> BTreeSet<&str> {
     words.filter(|word| word.starts_with("sitemapd_") || word.starts_with("process_")).collect()
 }
 
-/// Names of labels in a query: within braces, and after `by` and `on`.
+/// Names of labels in a query: within braces, and after `by`, `on` and `without`.
 fn labels_in(query: &str) -> BTreeSet<&str> {
     let mut found = BTreeSet::new();
     for part in query.split('{').skip(1).filter_map(|rest| rest.split('}').next()) {
         let names = part.split(',').filter_map(|matcher| matcher.split(['=', '!']).next());
         found.extend(names.map(str::trim));
     }
-    for word in ["by (", "on ("] {
+    for word in ["by (", "on (", "without ("] {
         for part in query.split(word).skip(1).filter_map(|rest| rest.split(')').next()) {
             found.extend(part.split(',').map(str::trim));
+        }
+    }
+    found
+}
+
+/// What each daemon says of the whole store, so that several that share it say the
+/// same: all that is made of the status, but what is of the process or of its file.
+fn store_wide() -> BTreeSet<String> {
+    let mut families = families_in(&document("src/metrics/gauges.rs"));
+    for own in ["sitemapd_start_time_seconds", "sitemapd_wal_bytes"] {
+        assert!(families.remove(own), "{own}");
+    }
+    families
+}
+
+/// Metrics of these in a query that are not taken once for all daemons of a store
+/// before anything else is done with them.
+fn taken_often(query: &str, families: &BTreeSet<String>) -> Vec<String> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut found = Vec::new();
+    for (at, _) in query.match_indices("sitemapd_") {
+        let name = query[at..].split(|c| !is_word(c)).next().unwrap();
+        let before = query[..at].trim_end_matches("deriv(");
+        let is_once = ["max without (instance) (", "max by (crawl) (", "max("]
+            .iter()
+            .any(|taken| before.ends_with(taken));
+        if families.contains(name) && !is_once {
+            found.push(name.to_owned());
         }
     }
     found
@@ -92,12 +120,7 @@ impl Alert {
 #[test]
 fn the_dashboard_and_the_alerts_name_only_metrics_and_labels_that_exist() {
     let families = metric_families();
-    let mut queries: Vec<(String, String)> =
-        alerts().into_iter().map(|alert| (alert.name.clone(), alert.query().to_owned())).collect();
-    for (title, of_panel) in panels() {
-        queries.extend(of_panel.into_iter().map(|query| (title.clone(), query)));
-    }
-    assert!(queries.len() > 50, "{}", queries.len());
+    let queries = queries();
     let mut shown = BTreeSet::new();
     for (place, query) in &queries {
         for name in metrics_in(query) {
@@ -112,6 +135,53 @@ fn the_dashboard_and_the_alerts_name_only_metrics_and_labels_that_exist() {
         let is_shown = shown.iter().any(|name| name.starts_with(family.as_str()));
         assert!(is_shown, "{family} is neither in the dashboard nor in an alert");
     }
+}
+
+/// All queries, each with what it belongs to.
+fn queries() -> Vec<(String, String)> {
+    let mut queries: Vec<(String, String)> =
+        alerts().into_iter().map(|alert| (alert.name.clone(), alert.query().to_owned())).collect();
+    for (title, of_panel) in panels() {
+        queries.extend(of_panel.into_iter().map(|query| (title.clone(), query)));
+    }
+    assert!(queries.len() > 50, "{}", queries.len());
+    queries
+}
+
+#[test]
+fn what_daemons_say_of_the_store_they_share_is_taken_once_and_their_own_work_added_up() {
+    let families = store_wide();
+    assert!(families.contains("sitemapd_queue_urls") && families.len() > 8, "{families:?}");
+    let mut asked = 0;
+    for (place, query) in queries() {
+        let is_of_store = metrics_in(&query).iter().any(|name| families.contains(*name));
+        // Here it is asked which of them says nothing.
+        if !is_of_store || place == "SitemapdStoreSilent" {
+            continue;
+        }
+        asked += 1;
+        let often = taken_often(&query, &families);
+        assert!(often.is_empty(), "{place} takes {often:?} of each daemon: {query}");
+        assert!(!query.contains("by (instance"), "{place} asks each daemon: {query}");
+    }
+    assert!(asked > 12, "{asked}");
+    for (place, query) in queries() {
+        // Whose lease has run out shows where its host belongs, not who gave it.
+        if query.contains("leases_expired") {
+            assert!(!query.contains("by (instance"), "{place}: {query}");
+        }
+    }
+    let found = taken_often("sum(sitemapd_urls) / max(sitemapd_sites)", &families);
+    assert_eq!(found, ["sitemapd_urls"]);
+}
+
+#[test]
+fn what_a_container_logs_is_bounded() {
+    let compose = document("deploy/compose.yml");
+    assert!(compose.contains("max-size:") && compose.contains("max-file:"));
+    let containers = compose.matches("restart: unless-stopped").count();
+    assert!(containers >= 3, "{containers}");
+    assert_eq!(compose.matches("logging: *logging").count(), containers);
 }
 
 #[test]
@@ -175,7 +245,10 @@ fn the_package_takes_only_what_is_there_or_made_for_it() {
 
 #[test]
 fn names_and_labels_are_read_out_of_a_query() {
-    let query = r#"sum by (le, crawl) (rate(sitemapd_a_bucket{state!="due",job=~"x"}[5m])) unless on (instance) up"#;
+    let query = r#"sum by (le, crawl) (rate(sitemapd_a_bucket{state!="due",job=~"x"}[5m])) unless on (instance) sum without (part) (up)"#;
     assert_eq!(metrics_in(query), BTreeSet::from(["sitemapd_a_bucket"]));
-    assert_eq!(labels_in(query), BTreeSet::from(["crawl", "instance", "job", "le", "state"]));
+    assert_eq!(
+        labels_in(query),
+        BTreeSet::from(["crawl", "instance", "job", "le", "part", "state"])
+    );
 }

@@ -287,7 +287,7 @@ CREATE TABLE prices (
     settled       INTEGER NOT NULL,             -- refreshing fetches settled
     leased        INTEGER NOT NULL,             -- leases of what was worth the price
     leased_overdue INTEGER NOT NULL,            -- leases of what was only overdue
-    asked         INTEGER NOT NULL,             -- 0 nobody leased, 1 somebody, 2 and got less than asked for
+    asked         INTEGER NOT NULL,             -- 0 nobody leased, 1 somebody, 2 and got less than asked for, 3 of some sites
     CHECK (price > 0)
 ) STRICT;
 

@@ -200,6 +200,19 @@ impl Window {
         self.turns.hosts_due(now_ms)
     }
 
+    /// Of these hosts, those of which nothing is buffered.
+    pub fn unknown_hosts_due(&self, now_ms: i64) -> impl Iterator<Item = HostId> + '_ {
+        let unknown = |host: &HostId| self.buffers.known_due_ms(*host).is_none();
+        self.turns.all_due(now_ms).filter(unknown)
+    }
+
+    /// Forgets what was loaded of a host only to be counted, and that some of it
+    /// could be spared.
+    pub fn drop_sample(&mut self, host: HostId) {
+        self.buffers.invalidate(host);
+        self.turns.drop_spare(host);
+    }
+
     /// Is nothing due in the buffer, though something may be in the store?
     pub fn wants_refill(&self, host: HostId, now_ms: i64) -> bool {
         self.buffers.wants_refill(host, now_ms)

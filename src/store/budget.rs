@@ -22,6 +22,10 @@ const TICK_MS: i64 = 3_600_000;
 const COUNTED_HOSTS: usize = 64;
 /// Rows counted of such a host at most.
 const COUNTED_ROWS: i64 = 4_096;
+/// Hosts, and rows of each, that are looked at where only leases for some sites were:
+/// these go past the window.
+const SAMPLED_HOSTS: usize = 64;
+const SAMPLED_ROWS: usize = 64;
 /// Share of a configured budget that is kept free of what is only overdue.
 const LEAST_FREE: f64 = 0.1;
 /// Longer without a move of the price is a pause, if it brought less than this part of
@@ -56,6 +60,8 @@ pub(super) enum Asked {
     Something,
     /// More than was due, whatever the clocks of hosts say.
     More,
+    /// More than was due of some sites: of others a lot may be.
+    MoreOfSites,
 }
 
 impl Ledger {
@@ -99,7 +105,8 @@ impl Ledger {
                         asked: match row.get(8)? {
                             0 => Asked::Nothing,
                             1 => Asked::Something,
-                            _ => Asked::More,
+                            2 => Asked::More,
+                            _ => Asked::MoreOfSites,
                         },
                         has_paused: false,
                     })
@@ -210,7 +217,14 @@ impl Ledger {
     fn tick(&mut self, hours: f64, backlog: f64, budget: Budget) {
         self.pace.settled(f64::from(self.settled), hours);
         self.overdue.settled(f64::from(self.leased_overdue), hours);
-        let is_idle = self.asked == Asked::More;
+        // Whoever comes once a day finds what became due in a day.
+        let left = backlog / hours.max(1.0);
+        let is_idle = match self.asked {
+            Asked::Nothing | Asked::Something => false,
+            Asked::More => true,
+            // An hour's work for others is left at most.
+            Asked::MoreOfSites => left <= self.pace.hourly().unwrap_or(0.0),
+        };
         let hourly = match budget {
             Budget::Daily(fetches) => Some(fetches / 24.0),
             Budget::Auto if is_idle => {
@@ -221,8 +235,7 @@ impl Ledger {
         };
         if let Some(hourly) = hourly {
             let free = hourly - self.overdue.hourly().unwrap_or(0.0);
-            // Whoever comes once a day finds what became due in a day.
-            let due = (backlog + f64::from(self.leased)) / hours.max(1.0);
+            let due = left + f64::from(self.leased) / hours.max(1.0);
             let free = free.max(LEAST_FREE * hourly);
             if is_idle && due < free {
                 self.price.ease_for_budget(hours);
@@ -347,6 +360,7 @@ impl State {
     /// lies beyond memory is taken to be as what lies in it.
     fn backlog(&mut self, crawl: CrawlId) -> Result<f64, StoreError> {
         let now_ms = self.steady_ms();
+        let sampled = self.sample(crawl)?;
         let Some(window) = self.windows.get(&crawl) else { return Ok(0.0) };
         let tallies: Vec<_> = window.tally(now_ms).collect();
         let hosts_due = window.hosts_due(now_ms);
@@ -369,9 +383,29 @@ impl State {
             sum += (count(tally.worth as u64) * f64::max(times, 1.0)).min(self.hourly(*host)?);
         }
         let unseen = hosts_due.saturating_sub(tallies.len());
+        for host in &sampled {
+            self.window(crawl).drop_sample(*host);
+        }
+        // Of a sample, hosts on which nobody may lease anything count, too.
+        let hosts = hosts.max(sampled.len());
         let mean = if hosts > 0 { sum / count(hosts as u64) } else { 0.0 };
         // Hosts are dealt by their hash, so those of others are as ours.
         Ok((sum + mean * count(unseen as u64)) / self.share())
+    }
+
+    /// Where the window holds nothing, loads into it a little of some hosts, to be
+    /// dropped again; says which.
+    fn sample(&mut self, crawl: CrawlId) -> Result<Vec<HostId>, StoreError> {
+        let now_ms = self.steady_ms();
+        let Some(window) = self.windows.get(&crawl) else { return Ok(Vec::new()) };
+        if window.tally(now_ms).any(|(_, tally)| tally.held > 0) {
+            return Ok(Vec::new());
+        }
+        let hosts: Vec<_> = window.unknown_hosts_due(now_ms).take(SAMPLED_HOSTS).collect();
+        for host in &hosts {
+            self.fill(crawl, *host, now_ms.div_euclid(1000), SAMPLED_ROWS)?;
+        }
+        Ok(hosts)
     }
 
     /// Requests that the clock of a host allows in an hour.

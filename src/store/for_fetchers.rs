@@ -89,9 +89,11 @@ impl Store {
             batch.urls.extend(more.urls);
             batch.next_due_at = [batch.next_due_at, more.next_due_at].into_iter().flatten().min();
         }
-        if batch.urls.len() < max && request.sites.is_empty() {
+        if batch.urls.len() < max {
             // All have been asked.
-            let noted = self.write_naming(Lane::Hot, move |state| state.note_short(&crawl)).await;
+            let of_sites = !request.sites.is_empty();
+            let note = move |state: &mut State| state.note_short(&crawl, of_sites);
+            let noted = self.write_naming(Lane::Hot, note).await;
             if let Err(error) = noted {
                 tracing::warn!(%error, "not noted that a fetcher wants more");
             }

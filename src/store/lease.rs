@@ -99,22 +99,39 @@ impl State {
             call.spare = true;
             self.take_turns(&mut call, &mut batch)?;
         }
-        let is_short = batch.urls.len() < call.max && call.sites.is_empty() && !is_cut_short;
-        let is_held_up = self.windows.get(&crawl).is_some_and(|w| w.is_held_up(call.now));
+        let is_short = batch.urls.len() < call.max && !is_cut_short;
         // Others may have more: then whoever asks them all tells.
-        let is_more = is_short && !is_held_up && !self.is_shared();
-        self.note_asked(crawl, if is_more { Asked::More } else { Asked::Something })?;
+        if is_short && !self.is_shared() {
+            self.note_more(crawl, !call.sites.is_empty())?;
+        } else {
+            self.note_asked(crawl, Asked::Something)?;
+        }
         let ready = self.windows.get(&crawl).and_then(Window::next_ready_at);
         batch.next_due_at = ready.map(|ms| timestamp(ms.max(call.now)));
         Ok(batch)
     }
 
-    /// Somebody asked all who share the store, and did not get all he asked for.
-    pub(super) fn note_short(&mut self, crawl: &str) -> Result<(), StoreError> {
+    /// Somebody asked all who share the store, maybe for some sites only, and did
+    /// not get all he asked for.
+    pub(super) fn note_short(&mut self, crawl: &str, of_sites: bool) -> Result<(), StoreError> {
         let crawl = self.known_crawl(crawl)?;
+        self.note_more(crawl, of_sites)
+    }
+
+    /// Somebody did not get all he asked for. For whoever asks for anything that tells
+    /// more, unless something waits for the clock of its host; for whoever asks for
+    /// some sites only what is left of all is counted when the price moves.
+    fn note_more(&mut self, crawl: CrawlId, of_sites: bool) -> Result<(), StoreError> {
         let now = self.steady_ms();
-        let is_held_up = self.windows.get(&crawl).is_some_and(|w| w.is_held_up(now));
-        if is_held_up { Ok(()) } else { self.note_asked(crawl, Asked::More) }
+        let is_held_up = || self.windows.get(&crawl).is_some_and(|w| w.is_held_up(now));
+        let asked = if of_sites {
+            Asked::MoreOfSites
+        } else if is_held_up() {
+            Asked::Something
+        } else {
+            Asked::More
+        };
+        self.note_asked(crawl, asked)
     }
 
     /// Goes from host to host, or, in a call that may, from one that has

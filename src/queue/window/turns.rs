@@ -161,8 +161,13 @@ impl Turns {
 
     /// Hosts that may have something due, whatever their clocks.
     pub(super) fn hosts_due(&self, now_ms: i64) -> usize {
-        let is_due = |host: &&Host| host.due_at_ms.is_some_and(|at| at <= now_ms);
-        self.hosts.values().filter(is_due).count()
+        self.all_due(now_ms).count()
+    }
+
+    /// The same, each.
+    pub(super) fn all_due(&self, now_ms: i64) -> impl Iterator<Item = HostId> + '_ {
+        let is_due = move |host: &Host| host.due_at_ms.is_some_and(|at| at <= now_ms);
+        self.hosts.iter().filter(move |(_, host)| is_due(host)).map(|(host, _)| *host)
     }
 
     pub(super) fn next(&mut self, now_ms: i64) -> Option<HostId> {

@@ -367,7 +367,7 @@ CREATE TABLE prices (
     settled        BIGINT NOT NULL,             -- refreshing fetches settled
     leased         BIGINT NOT NULL,             -- leases of what was worth the price
     leased_overdue BIGINT NOT NULL,             -- leases of what was only overdue
-    asked          SMALLINT NOT NULL,           -- 0 nobody leased, 1 somebody, 2 and got less than asked for
+    asked          SMALLINT NOT NULL,           -- 0 nobody leased, 1 somebody, 2 and got less than asked for, 3 of some sites
     CHECK (price > 0)
 );
 

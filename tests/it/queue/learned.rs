@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use sitemapd::diff::snapshot::EntryHints;
 use sitemapd::model::{Lastmod, Outcome, Precision, Reason, UrlId};
+use sitemapd::queue::LeaseRequest;
 use sitemapd::recrawl::signal::Signal;
 use sitemapd::store::frontier::{Get, Progress};
 use sitemapd::store::views::{SignalView, SourceFilter};
 use sitemapd::store::{Effect, PastFetch};
 
 use crate::support::engine::Look;
-use crate::support::queue_daemon::{Queue, entry, paths, report, site};
+use crate::support::queue_daemon::{Queue, ask, entry, paths, report, site};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -231,6 +232,61 @@ async fn fetchers_that_do_not_keep_up_make_a_fetch_dearer() {
     }
     let after = price(&queue);
     assert!(before > 0.0 && after > 1.5 * before, "{before} became {after}");
+}
+
+/// What a fetcher that names a site gets, all of it settled.
+async fn fetch_of(queue: &Queue, site: &str, max: u32) -> usize {
+    let request = LeaseRequest { sites: vec![site.to_owned()], ..ask(max) };
+    let leased = queue.lease_as(request).await.urls;
+    for leased in &leased {
+        queue.settle(leased.token, Outcome::Changed).await;
+    }
+    leased.len()
+}
+
+#[tokio::test]
+async fn fetchers_that_name_sites_and_do_not_keep_up_make_a_fetch_dearer() {
+    let text = site("a", "http://a.test/", "") + &site("b", "http://b.test/", "");
+    let queue = Queue::open(&text).await;
+    for (name, pages) in [("a", 1), ("b", 400)] {
+        queue.list_urls(name, (0..pages).map(|n| format!("http://{name}.test/{n}"))).await;
+        fetch_of(&queue, name, 400).await;
+    }
+    queue.clock.advance(20 * DAY);
+    let before = price(&queue);
+    for _ in 0..40 {
+        queue.clock.advance(DAY);
+        assert_eq!(fetch_of(&queue, "b", 2).await, 2);
+        // Somebody else has next to nothing to do all the time.
+        fetch_of(&queue, "a", 100).await;
+    }
+    let after = price(&queue);
+    assert!(before > 0.0 && after > 1.5 * before, "{before} became {after}");
+}
+
+#[tokio::test]
+async fn fetchers_that_name_sites_and_get_all_of_them_make_a_fetch_cheaper() {
+    for paused in [false, true] {
+        let text = site("a", "http://a.test/", "") + &site("b", "http://b.test/", "");
+        let queue = Queue::open(&text).await;
+        for (name, pages) in [("a", 20), ("b", 400)] {
+            queue.list_urls(name, (0..pages).map(|n| format!("http://{name}.test/{n}"))).await;
+            fetch_of(&queue, name, 400).await;
+        }
+        if paused {
+            // What nobody may have is nobody's work.
+            queue.store.pause_site("b".to_owned(), true).await.unwrap();
+        }
+        let before = price(&queue);
+        for _ in 0..8 {
+            queue.clock.advance(DAY);
+            for name in ["a", "b"] {
+                fetch_of(&queue, name, 1_000).await;
+            }
+        }
+        let after = price(&queue);
+        assert!(before > 0.0 && after < 0.3 * before, "{before} became {after}, {paused}");
+    }
 }
 
 #[tokio::test]

@@ -4,6 +4,9 @@
 //! real port before anything runs; `run` polls, serves and drains. Each task
 //! ends in one place, [`App::run`], which decides what that means.
 
+mod chores;
+mod liveness;
+
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -11,32 +14,25 @@ use std::time::Duration;
 use futures_util::future::select_all;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use self::chores::{maintain, reap};
+pub use self::liveness::Liveness;
 use crate::clock::Clock;
 use crate::config::{Config, reload};
 use crate::egress::{Egress, EgressError};
 use crate::fetch::resolver::{Lookup, system_lookup};
 use crate::fetch::{FetchSetupError, Fetcher, Surroundings};
 use crate::metrics::Metrics;
-use crate::schedule::{Poller, Pulse};
+use crate::schedule::Poller;
 use crate::serve::frontier::LevelDoor;
 use crate::serve::{LeaseDefaults, Readiness, ServeState, Server};
 use crate::store::{Store, StoreError};
 
 /// Requests in flight get this long to end at a stop.
 pub const DRAIN: Duration = Duration::from_secs(8);
-/// Expired leases are taken back this often.
-const REAP_EVERY: Duration = Duration::from_secs(1);
 /// While the store's server is away, it is tried again after this.
 const AWAY: Duration = Duration::from_secs(1);
-/// Housekeeping is looked at this often.
-const MAINTAIN_EVERY: Duration = Duration::from_secs(60);
-/// Longest that the poll loop may not go round: several times its longest pause.
-const SILENCE: Duration = Duration::from_secs(120);
-/// Between two parts of a long piece of housekeeping.
-const MAINTAIN_PAUSE: Duration = Duration::from_millis(50);
 
 /// Why the daemon could not start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -81,32 +77,6 @@ pub struct Reload {
     pub config: Config,
     /// Hears whether it holds now; after an error the old one does.
     pub done: oneshot::Sender<Result<(), StoreError>>,
-}
-
-/// Says whether the daemon does its work, beyond answering.
-#[derive(Clone)]
-pub struct Liveness {
-    store: Store,
-    polls: Pulse,
-}
-
-impl Liveness {
-    /// Do the writer and the poll loop go on? An error says what hangs.
-    pub async fn check(&self, patience: Duration) -> Result<(), &'static str> {
-        let answer = timeout(patience, self.store.ping()).await;
-        lives(answer.ok().as_ref(), self.polls.silent_for())
-    }
-}
-
-/// A database that is busy, full or broken has answered: starting again unlocks
-/// no database, frees no disk and mends no file.
-fn lives(answer: Option<&Result<(), StoreError>>, silence: Duration) -> Result<(), &'static str> {
-    match answer {
-        None => return Err("the writer"),
-        Some(Err(StoreError::Closed)) => return Err("the writer has ended"),
-        Some(_) => {}
-    }
-    if silence > SILENCE { Err("the poll loop") } else { Ok(()) }
 }
 
 /// A daemon, built and not yet running.
@@ -248,7 +218,7 @@ impl App {
 
     /// For those who watch over it while it runs.
     pub fn liveness(&self) -> Liveness {
-        Liveness { store: self.store.clone(), polls: self.poller.pulse() }
+        Liveness::new(self.store.clone(), self.poller.pulse())
     }
 
     /// The store, for those who look at it beside the API.
@@ -445,80 +415,4 @@ fn read_token(config: &Config) -> Result<Option<String>, AppError> {
         return Err(failed("its first line is empty".to_owned()));
     }
     Ok(Some(token.to_owned()))
-}
-
-/// Takes back expired leases, until told to stop.
-async fn reap(store: Store, clock: Clock, metrics: Arc<Metrics>, stop: CancellationToken) {
-    loop {
-        let more = match store.reap().await {
-            Ok((leases, dead)) => {
-                metrics.expired(leases as u64, dead as u64);
-                if leases > 0 {
-                    tracing::info!(leases, dead, "leases expired");
-                }
-                leases > 0
-            }
-            Err(StoreError::Closed) => return stop.cancelled().await,
-            Err(error) => {
-                tracing::error!(%error, "expired leases not taken back");
-                false
-            }
-        };
-        // Many may have expired at once: the others are for the next start.
-        if more && !stop.is_cancelled() {
-            continue;
-        }
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = clock.sleep(REAP_EVERY) => {}
-        }
-    }
-}
-
-/// Retention and what retired sources hold, until told to stop.
-async fn maintain(store: Store, clock: Clock, stop: CancellationToken) {
-    loop {
-        let more = match store.maintain().await {
-            Ok(more) => more,
-            Err(StoreError::Closed) => return stop.cancelled().await,
-            Err(error) => {
-                tracing::error!(%error, "housekeeping put off");
-                false
-            }
-        };
-        let pause = async {
-            if more {
-                tokio::time::sleep(MAINTAIN_PAUSE).await;
-            } else {
-                clock.sleep(MAINTAIN_EVERY).await;
-            }
-        };
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = pause => {}
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_starting_again_would_mend_is_no_life() {
-        let soon = Duration::from_secs(31);
-        let table = [
-            (Some(Ok(())), soon, true),
-            (Some(Err(StoreError::Busy)), soon, true),
-            (Some(Err(StoreError::Full)), soon, true),
-            (Some(Err(StoreError::Engine("io".to_owned()))), soon, true),
-            (Some(Err(StoreError::Closed)), soon, false),
-            (None, soon, false),
-            (Some(Ok(())), SILENCE * 2, false),
-        ];
-        for (answer, silence, expected) in table {
-            let shown = format!("{answer:?} after {silence:?}");
-            assert_eq!(lives(answer.as_ref(), silence).is_ok(), expected, "{shown}");
-        }
-    }
 }

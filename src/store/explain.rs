@@ -7,8 +7,8 @@
 use super::sql::{Connection, OptionalExtension};
 use jiff::Timestamp;
 
-use super::budget::Ledger;
 use super::learn::{self, Lessons, Scope};
+use super::ledger::Ledger;
 use super::policy::Policy;
 use super::rows::{self, UrlRow};
 use super::views::{Learned, SignalView, SourceView, Trusted, UrlState, UrlView};

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 use super::sql::{Connection, OptionalExtension, params};
 
-use super::budget::Ledger;
+use super::ledger::Ledger;
 use super::rows::decode;
 use super::state::{State, owns};
 use super::{StoreError, engine};

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use super::sql::params;
 
-use super::budget::Asked;
 use super::given::Call;
 use super::hosts::millis;
+use super::ledger::Asked;
 use super::rows::{UrlRow, held, read_url, read_urls};
 use super::state::State;
 use super::{StoreError, engine, timestamp};

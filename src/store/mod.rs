@@ -44,6 +44,7 @@ pub mod hubs;
 mod known;
 mod learn;
 mod lease;
+mod ledger;
 mod lock;
 mod log_order;
 mod lookup;

@@ -4,11 +4,11 @@
 
 use std::sync::LazyLock;
 
-use super::super::budget::Asked;
 use super::super::ending::End;
 use super::super::expiry::Of;
 use super::super::given::Call;
 use super::super::hosts::partition_of;
+use super::super::ledger::Asked;
 use super::super::sql::Many;
 use super::super::state::State;
 use super::super::told::Count;

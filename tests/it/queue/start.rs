@@ -28,6 +28,7 @@ fn statements() -> Vec<(&'static str, String)> {
         ("refine.rs", include_str!("../../../src/store/refine.rs")),
         ("pending.rs", include_str!("../../../src/store/pending.rs")),
         ("budget.rs", include_str!("../../../src/store/budget.rs")),
+        ("ledger.rs", include_str!("../../../src/store/ledger.rs")),
     ];
     let columns = columns();
     let mut found = Vec::new();

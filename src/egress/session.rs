@@ -27,8 +27,9 @@ const PING: Duration = Duration::from_secs(10);
 const KNOWN_AGAIN: Duration = Duration::from_secs(120);
 /// The consumer of results, on their stream.
 const CONSUMER: &str = "sitemapd";
-/// A result that was taken and not acknowledged comes again after this.
-const COMES_AGAIN: Duration = Duration::from_secs(30);
+/// A result that was taken and not acknowledged comes again after this. So long those
+/// count as in flight that were on their way when a connection broke.
+const COMES_AGAIN: Duration = Duration::from_secs(10);
 
 impl Egress {
     /// Connects, and publishes and settles until the connection or the daemon

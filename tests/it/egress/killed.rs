@@ -1,10 +1,13 @@
 //! Either side is killed in the middle, and nothing is lost.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::consumer::PullConsumer;
+use futures_util::StreamExt as _;
 
 use super::consumer::Fetcher;
 use super::server::Nats;
-use super::{Setup, egressed, is_done, metric, queue, text, wait};
+use super::{DEADLINE, Setup, egressed, is_done, metric, queue, text, wait};
 
 const SLOW: Duration = Duration::from_millis(4);
 
@@ -84,4 +87,27 @@ async fn results_that_come_while_the_daemon_is_down_are_settled_when_it_is_back(
     wait("all results", async || is_done(&api).await.then_some(())).await;
     assert_eq!(egressed(&daemon, "result").await, 30);
     assert_eq!(egressed(&daemon, "published").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn results_that_were_on_their_way_when_a_connection_broke_come_again_soon() {
+    let Some(nats) = Nats::start().await else { return };
+    let setup = Setup::new(&nats, 3, "", "").await;
+    let mut daemon = setup.start();
+    wait("all messages", async || (egressed(&daemon, "acknowledged").await == 3).then_some(()))
+        .await;
+    daemon.kill();
+    let context = nats.context().await;
+    let fetcher = Fetcher::start(context.clone(), Duration::ZERO);
+    let results = context.get_stream("SITEMAPD_RESULTS").await.unwrap();
+    let consumer: PullConsumer = results.get_consumer("sitemapd").await.unwrap();
+    // The broker has sent them to a daemon that is no more.
+    let taken = consumer.batch().max_messages(3).expires(DEADLINE).messages().await.unwrap();
+    assert_eq!(taken.count().await, 3);
+    let broken = Instant::now();
+    drop(fetcher);
+    let daemon = setup.start();
+    let api = daemon.client();
+    wait("all results", async || is_done(&api).await.then_some(())).await;
+    assert!(broken.elapsed() < Duration::from_secs(20), "{:?}", broken.elapsed());
 }

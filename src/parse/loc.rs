@@ -27,13 +27,8 @@ pub(crate) fn admit(
         out.push_str(trimmed);
         return true;
     }
-    if !plain && trimmed.bytes().any(|b| b.is_ascii_control()) {
-        if trimmed.chars().any(|c| c.is_ascii_control() && !matches!(c, '\t' | '\n' | '\r')) {
-            cx.note(IssueCode::IllegalCharacter, trimmed);
-        }
-        join_lines(trimmed, out);
-    } else {
-        out.push_str(trimmed);
+    if clean(trimmed, out) {
+        cx.note(IssueCode::IllegalCharacter, trimmed);
     }
     let verdict = check(base, max_chars, out);
     if verdict == Ok(Kept::Resolved) {
@@ -77,7 +72,9 @@ fn check(base: &Url, max_chars: usize, url: &mut String) -> Result<Kept, IssueCo
     if url.is_empty() {
         return Err(IssueCode::MissingTag);
     }
-    if url.contains(char::REPLACEMENT_CHARACTER) {
+    // What begins with a reference is no path: an entity that the document declares,
+    // and that nobody expands, stands for it.
+    if url.contains(char::REPLACEMENT_CHARACTER) || url.starts_with('&') {
         return Err(IssueCode::InvalidUrl);
     }
     too_long(url, max_chars)?;
@@ -156,13 +153,21 @@ fn is_port(text: &str) -> bool {
     digits && !port.is_empty() && (port.len() < 5 || port.parse::<u16>().is_ok() && port.len() == 5)
 }
 
-/// Joins a URL that was broken over lines: a line end goes with the blanks
-/// around it, other control characters go alone.
-fn join_lines(text: &str, out: &mut String) {
+/// Takes off the quotes that a URL stands in, and joins one that was broken over
+/// lines: a line end goes with the blanks around it, other control characters go
+/// alone. Says whether any of these was no blank.
+fn clean(text: &str, out: &mut String) -> bool {
+    let quotes = ['"', '\''];
+    let text = if text.starts_with(quotes) { trim(text.trim_matches(quotes)) } else { text };
+    if !text.bytes().any(|b| b.is_ascii_control()) {
+        out.push_str(text);
+        return false;
+    }
     for (i, line) in text.split(['\n', '\r']).enumerate() {
         let line = if i == 0 { line.trim_end() } else { line.trim() };
         out.extend(line.chars().filter(|c| !c.is_ascii_control()));
     }
+    text.bytes().any(|b| b.is_ascii_control() && !matches!(b, b'\t' | b'\n' | b'\r'))
 }
 
 #[cfg(test)]
@@ -201,6 +206,15 @@ mod tests {
             ("example.com", "https://example.com/", &[RelativeUrl]),
             ("example.com.html", "https://example.com/dir/example.com.html", &[RelativeUrl]),
             ("example.org/a", "https://example.com/dir/example.org/a", &[RelativeUrl]),
+            ("\"https://example.com/a\"", "https://example.com/a", &[]),
+            ("' https://example.com/it's '", "https://example.com/it's", &[]),
+            ("https://example.com/a'", "https://example.com/a'", &[]),
+            ("\"/a\"", "https://example.com/a", &[RelativeUrl]),
+            ("''", "", &[MissingTag]),
+            ("&s;/a", "", &[InvalidUrl]),
+            ("\"&x;\"", "", &[InvalidUrl]),
+            ("https://example.com/&x;", "https://example.com/&x;", &[]),
+            ("a?b=1&c;", "https://example.com/dir/a?b=1&c;", &[RelativeUrl]),
             ("mailto:a@example.com", "", &[InvalidUrl]),
             ("javascript:alert(1)", "", &[InvalidUrl]),
             ("http://", "", &[InvalidUrl]),

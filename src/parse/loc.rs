@@ -41,6 +41,14 @@ pub(crate) fn admit(
     verdict.is_ok()
 }
 
+/// The URL that `raw` stands for by the same rules, of whatever length.
+pub(crate) fn resolve(raw: &str, base: &Url) -> Option<Url> {
+    let mut url = String::new();
+    clean(trim(raw), &mut url);
+    check(base, usize::MAX, &mut url).ok()?;
+    Url::parse(&url).ok()
+}
+
 /// Does this text begin like a URL of the web?
 pub(crate) fn is_web(text: &str) -> bool {
     ["http:", "https:"].iter().any(|scheme| {

@@ -11,6 +11,9 @@ mod rules;
 use std::collections::HashSet;
 use std::time::Duration;
 
+use url::Url;
+
+use super::loc;
 use super::text::Text;
 use crate::model::product_token;
 pub use differences::{Difference, Subject};
@@ -174,6 +177,11 @@ impl Robots {
         &self.sitemaps
     }
 
+    /// The URLs of the web that the `Sitemap` lines of the file at `base` name.
+    pub fn sitemap_urls(&self, base: &Url) -> impl Iterator<Item = Url> {
+        self.sitemaps.iter().filter_map(|value| loc::resolve(value, base))
+    }
+
     /// Was the file longer than [`MAX_BYTES`] and cut there?
     pub fn is_too_large(&self) -> bool {
         self.too_large
@@ -231,7 +239,7 @@ impl Key {
 fn key_value(line: &str) -> Option<(Key, &str)> {
     const MAX_KEY: usize = 24;
     let line = line.split('#').next().unwrap_or_default();
-    let line = super::loc::trim(line);
+    let line = loc::trim(line);
     let (word, value) = match line.split_once(':') {
         // `Sitemap http://…`: the colon is the URL's.
         Some((word, _)) if word.contains([' ', '\t', '\u{a0}']) && Key::of(word).is_none() => {
@@ -240,20 +248,20 @@ fn key_value(line: &str) -> Option<(Key, &str)> {
         Some((word, value)) => (word, value),
         None => spaced_sitemap(line)?,
     };
-    let word = super::loc::trim(word);
+    let word = loc::trim(word);
     let wordlike = |c: char| c.is_ascii_alphabetic() || matches!(c, '-' | '_' | ' ');
     if word.len() > MAX_KEY || !word.chars().all(wordlike) {
         return None;
     }
-    Some((Key::of(word)?, super::loc::trim(value)))
+    Some((Key::of(word)?, loc::trim(value)))
 }
 
 /// `Sitemap` and its value without a colon between them.
 fn spaced_sitemap(line: &str) -> Option<(&str, &str)> {
     let (word, value) = line.split_once(char::is_whitespace)?;
-    let value = super::loc::trim(value);
-    let good = Key::of(word) == Some(Key::Sitemap)
-        && (super::loc::is_web(value) || value.starts_with('/'));
+    let value = loc::trim(value);
+    let good =
+        Key::of(word) == Some(Key::Sitemap) && (loc::is_web(value) || value.starts_with('/'));
     good.then_some((word, value))
 }
 
@@ -297,8 +305,8 @@ impl Reading {
     fn line(&mut self, line: &str, at: usize) {
         let pending = std::mem::take(&mut self.sitemap_pending);
         let Some((key, value)) = key_value(line) else {
-            let value = super::loc::trim(line);
-            if pending && super::loc::is_web(value) {
+            let value = loc::trim(line);
+            if pending && loc::is_web(value) {
                 self.sitemap(value, at);
             } else if Key::of(value) == Some(Key::Sitemap) && !value.starts_with('#') {
                 self.sitemap_pending = true;
@@ -337,7 +345,7 @@ impl Reading {
     fn sitemap(&mut self, value: &str, at: usize) {
         for (index, word) in value.split_whitespace().enumerate() {
             let url = word.trim_matches(['"', '\'', '<', '>', ',', ';']);
-            if url.is_empty() || index > 0 && !super::loc::is_web(url) {
+            if url.is_empty() || index > 0 && !loc::is_web(url) {
                 continue;
             }
             if self.named.insert(url.to_owned()) {

@@ -333,12 +333,7 @@ impl Poller {
             if site.sitemaps != SourceList::Auto {
                 continue;
             }
-            let named: Vec<Url> = robots
-                .sitemaps()
-                .iter()
-                .filter_map(|line| target.url.join(line).ok())
-                .filter(|url| matches!(url.scheme(), "http" | "https"))
-                .collect();
+            let named: Vec<Url> = robots.sitemap_urls(&target.url).collect();
             if is_file && !robots.is_too_large() {
                 self.revise_grants(target, id, site, &named).await?;
             }

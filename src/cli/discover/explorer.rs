@@ -176,19 +176,15 @@ impl Explorer {
             Rules::Absent => "there is no robots.txt".clone_into(&mut self.findings.robots),
             Rules::Unreachable(why) => self.findings.robots.clone_from(why),
             Rules::File(robots) => {
-                let lines = robots.sitemaps();
-                self.findings.robots = match lines.len() {
+                self.findings.robots = match robots.sitemaps().len() {
                     0 => "robots.txt names no sitemap".to_owned(),
                     named => format!(
                         "robots.txt names {}",
                         humane::count(named as u64, "sitemap", "sitemaps")
                     ),
                 };
-                return lines
-                    .iter()
-                    .filter_map(|line| home.join(line).ok())
-                    .filter(|url| matches!(url.scheme(), "http" | "https"))
-                    .collect();
+                let base = home.join("/robots.txt").unwrap_or(home);
+                return robots.sitemap_urls(&base).collect();
             }
         }
         Vec::new()

@@ -100,6 +100,17 @@ fn well_known_places_are_tried_when_robots_txt_names_nothing() {
 }
 
 #[test]
+fn what_robots_txt_names_is_about_the_root_whatever_page_was_typed() {
+    let origin = site();
+    origin.set("/blog/", Reply::html("<title>blog</title>"));
+    origin.set("/robots.txt", Reply::text("Sitemap: a.xml\n"));
+    let (code, out, err) = discover(&[origin.url("/blog/").as_str(), "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let value: Value = serde_json::from_str(&out).expect("json");
+    assert_eq!(value["sources"][0]["url"], origin.url("/a.xml").as_str(), "{out}");
+}
+
+#[test]
 fn a_site_without_sources_fails_and_says_so() {
     let origin = Origin::start_blocking();
     let (code, _, err) = discover(&[&origin.base()]);

@@ -60,6 +60,34 @@ async fn robots_txt_names_sitemaps_also_relative_ones_and_on_other_hosts() {
 }
 
 #[tokio::test]
+async fn a_sitemap_line_without_a_scheme_names_its_host() {
+    let origin = Origin::start().await;
+    let port = origin.port();
+    let base = format!("http://www.example.test:{port}");
+    origin.set(
+        "/robots.txt",
+        Reply::text(format!(
+            "User-agent: *\nSitemap: www.example.test:{port}/one.xml\n\
+             Sitemap: www.cdn.example/two.xml\nSitemap: example.test/three.xml\n"
+        )),
+    );
+    origin.set("/one.xml", Reply::xml(sitemap(&base, &[("/a", "")])));
+    let world = World::with_names(&[&origin]);
+    let daemon = world.start(&format!("[[site]]\nname = \"site\"\nurl = \"{base}/\"\n")).await;
+    daemon.polled("/one.xml", 1).await;
+    assert!(daemon.knows(&format!("{base}/a")).await);
+    let sources = daemon.sources().await.into_iter();
+    let mut urls: Vec<String> = sources
+        .filter(|source| source.role.as_str() == "sitemap")
+        .map(|source| source.url)
+        .collect();
+    urls.sort();
+    let one = format!("{base}/one.xml");
+    assert_eq!(urls, ["http://example.test/three.xml", "http://www.cdn.example/two.xml", &one]);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn who_forbids_everything_for_an_hour_is_found_all_the_same() {
     let origin = Origin::start().await;
     let base = origin.base();

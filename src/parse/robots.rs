@@ -102,6 +102,7 @@ pub struct Robots {
     /// Lines outside of any group.
     file: Group,
     too_large: bool,
+    is_one: bool,
 }
 
 impl Robots {
@@ -139,6 +140,7 @@ impl Robots {
         }
         let (mut robots, mut places) = reading.finish();
         robots.too_large = too_large;
+        robots.is_one = is_robots(kept);
         places.cut = too_large.then_some(kept.len());
         (robots, places)
     }
@@ -185,6 +187,11 @@ impl Robots {
     /// Was the file longer than [`MAX_BYTES`] and cut there?
     pub fn is_too_large(&self) -> bool {
         self.too_large
+    }
+
+    /// Is it a robots.txt, if perhaps one that says nothing, and no page in its place?
+    pub fn is_one(&self) -> bool {
+        self.is_one
     }
 
     /// The groups that bind `agent`: all that name it, else all for `*`.
@@ -279,9 +286,12 @@ pub(crate) fn has_robots_line(window: &str) -> bool {
     })
 }
 
-/// Is this a robots.txt, if perhaps one that says nothing, and no page in its place?
-pub(crate) fn is_robots(text: &str) -> bool {
-    let says_nothing = |line: &str| line.trim().is_empty() || line.trim().starts_with('#');
+/// Has a file a line that belongs in a robots.txt, or nothing to say at all?
+fn is_robots(text: &str) -> bool {
+    let says_nothing = |line: &str| {
+        let line = loc::trim(line);
+        line.is_empty() || line.starts_with('#')
+    };
     has_robots_line(text) || text.split(['\n', '\r']).all(says_nothing)
 }
 

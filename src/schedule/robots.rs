@@ -22,7 +22,7 @@ use crate::config::{Site, SourceList};
 use crate::fetch::body::{Decoded, End};
 use crate::fetch::{Answer, FetchError, Refusal, Request};
 use crate::model::{Role, SiteId, SourceId};
-use crate::parse::robots::{Robots, Rules, WELL_KNOWN, is_robots};
+use crate::parse::robots::{Robots, Rules, WELL_KNOWN};
 use crate::recrawl::later;
 use crate::store::{KeptRobots, NewSource, PollTarget, RobotsRead, StoreError};
 use crate::url::{SiteRules, authority};
@@ -298,9 +298,7 @@ impl Poller {
                 // than is read tells that there is more.
                 let _ = decoded.by_ref().take(MAX_BODY as u64 + 1).read_to_end(&mut body);
                 let robots = Robots::parse(&body);
-                is_whole = !fetched.cut
-                    && decoded.outcome().end == End::Whole
-                    && is_robots(&String::from_utf8_lossy(&body));
+                is_whole = !fetched.cut && decoded.outcome().end == End::Whole && robots.is_one();
                 let crawl_delay = robots.crawl_delay(&self.own_token());
                 RobotsRead::Rules { body, status: fetched.head.status, crawl_delay }
             }

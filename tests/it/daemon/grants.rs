@@ -101,6 +101,30 @@ async fn a_grant_goes_with_its_line_and_comes_back_with_it() {
 }
 
 #[tokio::test]
+async fn a_grant_goes_with_its_line_in_every_encoding_and_where_nothing_is_left() {
+    let (ours, theirs) = (Origin::start().await, Origin::start().await);
+    let base = ours.base();
+    let with = Reply::text(format!("Sitemap: {}/ours.xml\n", theirs.base()));
+    ours.set("/robots.txt", with.clone());
+    theirs.set("/ours.xml", Reply::xml(sitemap(&base, &[("/granted", "")])));
+    let world = World::new(&[&ours, &theirs]);
+    let daemon = world.start(&site(&ours, "")).await;
+    daemon.polled("/ours.xml", 1).await;
+    daemon.settled().await;
+    let utf16: Vec<u8> =
+        "\u{feff}User-agent: *\nDisallow:\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for without in [&utf16[..], b"\xef\xbb\xbf", b"\xef\xbb\xbf# nothing\n"] {
+        ours.set("/robots.txt", with.clone());
+        daemon.poll(&format!("{base}/robots.txt")).await;
+        assert_eq!(daemon.source("/ours.xml").await.state, "active");
+        ours.set("/robots.txt", Reply::bytes("text/plain", without));
+        daemon.poll(&format!("{base}/robots.txt")).await;
+        assert_eq!(daemon.source("/ours.xml").await.state, "retired", "{without:?}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn link_headers_of_the_home_page_name_sitemaps_and_feeds() {
     let origin = Origin::start().await;
     let base = origin.base();

@@ -49,6 +49,7 @@ struct Group {
     delay: Option<Duration>,
     content_signal: Option<String>,
     content_usage: Option<String>,
+    /// Only of the file.
     license: Option<String>,
 }
 
@@ -59,7 +60,7 @@ pub struct Usage {
     pub content_signal: Option<String>,
     /// `Content-Usage` of the group, else of the file.
     pub content_usage: Option<String>,
-    /// `License` of the group, else of the file.
+    /// `License` of the file, which is for everybody, wherever it stands.
     pub license: Option<String>,
 }
 
@@ -99,7 +100,7 @@ impl Defect {
 pub struct Robots {
     groups: Vec<Group>,
     sitemaps: Vec<String>,
-    /// Lines outside of any group.
+    /// Lines outside of any group, and what is of the file wherever it stands.
     file: Group,
     too_large: bool,
     is_one: bool,
@@ -161,7 +162,7 @@ impl Robots {
         self.groups_for(agent).find_map(|group| group.delay)
     }
 
-    /// `Content-Signal`, `Content-Usage` and `License` for `agent`.
+    /// `Content-Signal` and `Content-Usage` for `agent`, and the `License` of the file.
     pub fn usage(&self, agent: &str) -> Usage {
         let of = |field: fn(&Group) -> Option<&String>| {
             self.groups_for(agent).find_map(field).or_else(|| field(&self.file)).cloned()
@@ -169,7 +170,7 @@ impl Robots {
         Usage {
             content_signal: of(|g| g.content_signal.as_ref()),
             content_usage: of(|g| g.content_usage.as_ref()),
-            license: of(|g| g.license.as_ref()),
+            license: self.file.license.clone(),
         }
     }
 
@@ -303,7 +304,7 @@ struct Reading {
     /// The sitemaps so far, to be asked: a file may name tens of thousands.
     named: HashSet<String>,
     group: Option<Group>,
-    /// Did the open group have a line other than `User-agent`?
+    /// Did the open group have a line that ends its list of agents?
     has_rules: bool,
     /// Was there any `User-agent` yet?
     has_agents: bool,
@@ -375,10 +376,15 @@ impl Reading {
             Key::CrawlDelay => group.delay = delay(value).or(group.delay),
             Key::ContentSignal => group.content_signal = text(),
             Key::ContentUsage => group.content_usage = text(),
-            Key::License => group.license = text(),
+            // RSL has it that the line is of the file; other lines end no group
+            // (RFC 9309 section 2.2.4).
+            Key::License => {
+                let license = &mut self.robots.file.license;
+                *license = license.take().or_else(text);
+            }
             Key::UserAgent | Key::Sitemap => {}
         }
-        self.has_rules = grouped;
+        self.has_rules |= grouped && matches!(key, Key::Allow | Key::Disallow | Key::CrawlDelay);
     }
 
     fn close(&mut self) {

@@ -207,6 +207,34 @@ fn signals_are_kept_per_group_and_for_the_file() {
 }
 
 #[test]
+fn a_license_is_of_the_file_wherever_it_stands_and_the_first_one_counts() {
+    for file in [
+        "User-agent: *\nDisallow: /admin/\n\nUser-agent: GPTBot\nDisallow: /\n\nLicense: /l.xml\n",
+        "User-agent: sitemapd\nLicense: /l.xml\nDisallow: /\nUser-agent: *\nLicense: /m.xml\n",
+        "License:\nLicense: /l.xml\nLicense: /m.xml\n",
+    ] {
+        let robots = Robots::parse(file.as_bytes());
+        for agent in ["sitemapd", "GPTBot", "*"] {
+            assert_eq!(robots.usage(agent).license.as_deref(), Some("/l.xml"), "{agent}: {file}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_rule_ends_no_group() {
+    for line in ["License: /l", "Content-Signal: ai-train=no", "Content-Usage: ai=n", "Host: e.com"]
+    {
+        let file = format!("User-agent: a\n{line}\nUser-agent: b\nDisallow: /\n");
+        let robots = Robots::parse(file.as_bytes());
+        assert!(!robots.allows("a", "/x") && !robots.allows("b", "/x"), "{line}");
+        // Behind a rule it ends none either, and begins none.
+        let file = format!("User-agent: a\nDisallow: /\n{line}\nUser-agent: b\nAllow: /\n");
+        let robots = Robots::parse(file.as_bytes());
+        assert!(!robots.allows("a", "/x") && robots.allows("b", "/x"), "{line}");
+    }
+}
+
+#[test]
 fn what_is_beyond_the_limit_is_not_read() {
     let mut bytes = b"User-agent: *\nDisallow: /early\n".to_vec();
     bytes.extend("#".repeat(MAX_BYTES).into_bytes());

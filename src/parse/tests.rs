@@ -91,6 +91,9 @@ fn sitemap_entries_are_read_by_the_rules() {
             &["https://e.com/b "],
         ),
         ("<URL><Loc>https://e.com/a</Loc></URL>", &["https://e.com/a "]),
+        ("<url><loc>https://e.com/a<b.html</loc></url>", &["https://e.com/a<b.html "]),
+        ("<url><loc>\"https://e.com/a\"</loc></url>", &["https://e.com/a "]),
+        ("<url><loc>&x;/a</loc></url>", &[]),
         ("<sitemap><loc>https://e.com/s.xml</loc></sitemap>", &["sitemap https://e.com/s.xml"]),
         ("<url><loc>ftp://e.com/a</loc></url>", &[]),
         (

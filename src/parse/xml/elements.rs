@@ -58,6 +58,11 @@ impl Elements {
         self.lost
     }
 
+    /// Would an end tag of this name close something?
+    pub(super) fn closes(&self, name: &str) -> bool {
+        self.stack.overflow == 0 && self.stack.closes(name) != Closes::Nothing
+    }
+
     /// The document ends in an end tag: what it would have closed is whole.
     pub(super) fn close_innermost<V: Visitor>(
         &mut self,

@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 
 use super::super::issue::{IssueCode, Issues, Place};
 use super::super::text::Text;
-use super::bounds::{Cut, boundary, excerpt, in_quotes, is_name_start, subset_end};
+use super::bounds::{Cut, NameLen, boundary, excerpt, in_quotes, is_name_start, subset_end};
 use super::elements::Elements;
 use super::{Cx, MAX_TAG, Visitor, tag_len};
 
@@ -272,16 +272,44 @@ impl Scan {
     ) -> Flow {
         let (end, next) = match Cut::find(w.rest, start) {
             Cut::At(end) => (end, end + 1),
-            Cut::Before(end) => {
-                cx.note(IssueCode::ParsingError, excerpt(w.from(start)));
-                (end, end)
-            }
+            Cut::Before(end) => match self.is_text(w, start, end) {
+                Some(false) => {
+                    cx.note(IssueCode::ParsingError, excerpt(w.from(start)));
+                    (end, end)
+                }
+                Some(true) => {
+                    cx.note(IssueCode::UnescapedCharacter, excerpt(w.from(start)));
+                    let text = w.rest.get(start..end).unwrap_or_default();
+                    self.elements.references(text, visitor, cx);
+                    return Flow::At(end);
+                }
+                None => return Flow::Need(start),
+            },
             Cut::Open if !w.full(start) => return Flow::Need(start),
             Cut::Open => return self.open_tag(w, start, visitor, cx),
         };
         let raw = w.rest.get(start + 1..end).unwrap_or_default();
         let flow = self.show_tag(raw, visitor, cx);
         if flow.is_break() { Flow::Stop(next) } else { Flow::At(next) }
+    }
+
+    /// Is a `<` and what follows it text, where another one stands at `end`? It is if
+    /// an end tag of something open begins there, and there are no attributes: as a
+    /// tag it would open nothing but cut the text before it off. `None` if that cannot
+    /// be told yet.
+    fn is_text(&self, w: &Window<'_>, start: usize, end: usize) -> Option<bool> {
+        let raw = w.rest.get(start + 1..end).unwrap_or_default();
+        let attributes = raw.split_once(|c: char| c.is_ascii_whitespace());
+        if raw.starts_with('/') || attributes.is_some_and(|(_, rest)| rest.contains('=')) {
+            return Some(false);
+        }
+        let next = w.from(end);
+        let name = next.strip_prefix("</");
+        let len = name.map_or(0, |name| NameLen::of(name.as_bytes()).len);
+        if next.len() <= len + "</".len() && !w.full(start) {
+            return None;
+        }
+        Some(name.and_then(|name| name.get(..len)).is_some_and(|name| self.elements.closes(name)))
     }
 
     /// A tag without an end: the document is cut off in it, or it is too long.

@@ -245,6 +245,23 @@ fn hints_for_the_poller_are_taken_from_the_feed_and_not_from_its_items() {
 }
 
 #[test]
+fn a_defect_costs_the_same_in_a_large_document_as_in_a_small_one() {
+    for forgotten in ["<!-- x ->", "<!-- x >", "<?x y>", "<?xml-stylesheet href='/s.xsl'>"] {
+        for many in [30, 30_000] {
+            let pages = "<url><loc>https://e.com/b</loc></url>".repeat(many);
+            let first = "<url><loc>https://e.com/a</loc></url>";
+            let (found, report) = listed(&format!("<urlset>{first}{forgotten}{pages}</urlset>"));
+            assert_eq!((found.len(), report.complete), (1 + many, true), "{forgotten}");
+        }
+    }
+    let (found, _) = listed(
+        "<?xml version='1.0'?><?xml-stylesheet type='text/xsl' href='/s.xsl'>\
+         <urlset><url><loc>https://e.com/a</loc></url></urlset>",
+    );
+    assert_eq!(found, ["https://e.com/a "]);
+}
+
+#[test]
 fn a_cut_feed_gives_its_whole_items_and_no_half_url() {
     let document =
         "<rss><channel><item><link>https://e.com/a</link></item><item><link>https://e.com/b";

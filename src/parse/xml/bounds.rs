@@ -1,6 +1,8 @@
-//! Where pieces of markup end, found without quick-xml.
+//! Where pieces of markup end that quick-xml does not follow.
 //!
-//! Pure functions over a window; each looks at a byte at most once.
+//! Pure functions over a window; each looks at a byte once or twice.
+
+use quick_xml::parser::{ElementParser, Parser as _};
 
 /// The end of a tag by the simple rule: at the next `<` or `>`.
 pub(super) enum Cut {
@@ -25,8 +27,8 @@ impl Cut {
     }
 }
 
-/// A CDATA section that does not end within so many bytes behind an end tag of
-/// its element was not closed.
+/// A CDATA section that does not end within so many bytes behind an end tag of its
+/// element was not closed; so far is the end of a comment or an instruction looked for.
 const MUCH_TEXT: usize = 64 * 1024;
 
 /// Where a CDATA section ends.
@@ -78,6 +80,65 @@ impl CdataEnd {
             Some(_) => Self::Unsure,
             None => Self::Beyond,
         }
+    }
+}
+
+/// Where a comment or an instruction ends: behind its mark, `-->` or `?>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MarkEnd {
+    /// The mark ends here.
+    Proper(usize),
+    /// The mark was forgotten, and this is behind a `>`, or the end of the document.
+    Forgotten(usize),
+    /// More of the document is needed.
+    Unsure,
+    /// Not near: it is as long as it is.
+    Beyond,
+}
+
+impl MarkEnd {
+    /// Bytes that are looked at.
+    fn near(inside: &str) -> &[u8] {
+        inside.as_bytes().get(..MUCH_TEXT).unwrap_or(inside.as_bytes())
+    }
+
+    /// What ends with a mark may have any length, and hold markup. Where no mark is
+    /// near, the first `>` was meant to be the end if no markup begins before it, or
+    /// if the document is over. No mark begins in the first `known` bytes.
+    pub(super) fn find(inside: &str, mark: &str, known: usize, last: bool) -> Self {
+        let near = Self::near(inside);
+        let unknown = near.get(known..).unwrap_or_default();
+        if let Some(at) = memchr::memmem::find(unknown, mark.as_bytes()) {
+            return Self::Proper(known + at + mark.len());
+        }
+        let is_all = near.len() < MUCH_TEXT;
+        if is_all && !last {
+            return Self::Unsure;
+        }
+        let found = if is_all {
+            memchr::memchr(b'>', near).or(near.len().checked_sub(1))
+        } else {
+            memchr::memchr2(b'<', b'>', near).filter(|at| near.get(*at) == Some(&b'>'))
+        };
+        match found {
+            Some(at) => Self::Forgotten(at + 1),
+            None if is_all => Self::Forgotten(0),
+            None => Self::Beyond,
+        }
+    }
+
+    /// The end of an `xml-stylesheet`, which people close as if it were a tag, if it
+    /// has one near.
+    pub(super) fn of_stylesheet(inside: &str) -> Option<Self> {
+        let near = Self::near(inside);
+        let end = ElementParser::Outside.feed(near)? + 1;
+        let mark = memchr::memmem::find(near.get(..end)?, b"?>");
+        Some(mark.map_or(Self::Forgotten(end), |at| Self::Proper(at + "?>".len())))
+    }
+
+    /// Of `inside`, in which no mark was found, the bytes in which none begins.
+    pub(super) fn looked_at(inside: &str, mark: &str) -> usize {
+        (Self::near(inside).len() + 1).saturating_sub(mark.len())
     }
 }
 
@@ -213,6 +274,38 @@ mod tests {
         let far = |text: usize| format!("a</loc>{}]]></loc>", "x".repeat(text));
         assert_eq!(CdataEnd::find(&far(50_000), "loc", true), Proper(50_007));
         assert_eq!(CdataEnd::find(&far(MUCH_TEXT), "loc", true), Forgotten(1));
+    }
+
+    #[test]
+    fn what_ends_with_a_mark_ends_there_or_where_it_was_meant_to() {
+        use MarkEnd::{Beyond, Forgotten, Proper, Unsure};
+        let far = |start: &str| format!("{start}{}-->", "x".repeat(MUCH_TEXT));
+        let table = [
+            ("x --> y".to_owned(), 0, true, Proper(5)),
+            ("<b> --> y".to_owned(), 4, false, Proper(7)),
+            ("x -> y".to_owned(), 0, false, Unsure),
+            ("x -> y".to_owned(), 4, true, Forgotten(4)),
+            ("<b> y".to_owned(), 9, true, Forgotten(3)),
+            ("x".to_owned(), 0, true, Forgotten(1)),
+            (String::new(), 0, true, Forgotten(0)),
+            (far("x ->"), 0, true, Forgotten(4)),
+            (far("<b> ->"), 0, true, Beyond),
+            (far(""), 0, false, Beyond),
+        ];
+        for (inside, known, last, want) in table {
+            let start = inside.get(..9).unwrap_or(&inside);
+            assert_eq!(MarkEnd::find(&inside, "-->", known, last), want, "{start}");
+        }
+        assert_eq!(MarkEnd::looked_at("a--", "-->"), 1);
+        assert_eq!(MarkEnd::looked_at("", "-->"), 0);
+        for (inside, want) in [
+            (" a='>'?><b>", Some(Proper(8))),
+            (" a='>'><b>", Some(Forgotten(7))),
+            (" a='?><b c='>", Some(Proper(6))),
+            (" a='?><b>", None),
+        ] {
+            assert_eq!(MarkEnd::of_stylesheet(inside), want, "{inside}");
+        }
     }
 
     #[test]

@@ -44,8 +44,10 @@ pub(super) struct Scan {
     passing: Option<Passing>,
     /// Up to this offset a tag ends at the next `<` or `>`.
     simple_until: u64,
-    /// No comment ends in what is left.
-    no_comment_end: bool,
+    /// Where the end of a comment was looked for in vain, up to here.
+    no_comment_end: u64,
+    /// The same of instructions.
+    no_instruction_end: u64,
     lost: bool,
 }
 
@@ -65,7 +67,8 @@ impl Scan {
             elements: Elements::new(),
             passing: None,
             simple_until: 0,
-            no_comment_end: false,
+            no_comment_end: 0,
+            no_instruction_end: 0,
             lost: false,
         }
     }
@@ -358,5 +361,10 @@ impl<'a> Window<'a> {
     /// Byte offset in the decoded document.
     fn offset(&self, at: usize) -> u64 {
         self.origin.offset() + at as u64
+    }
+
+    /// Bytes from here up to an offset in the document.
+    fn until(&self, at: usize, offset: u64) -> usize {
+        usize::try_from(offset.saturating_sub(self.offset(at))).unwrap_or(usize::MAX)
     }
 }

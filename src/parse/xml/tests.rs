@@ -101,6 +101,11 @@ fn broken_markup_is_read_as_what_was_meant() {
         ),
         ("<p:a>x</p:a>", "<1:a>x</1>", &[IncorrectNamespace]),
         ("<a><?php echo '>' ?></a>", "<1:a></1>", &[]),
+        ("<?xml-stylesheet href='a>b'?><a/>", "<1:a></1>", &[]),
+        ("<?xml-stylesheet href='a>b'><a/>", "<1:a></1>", &[ParsingError]),
+        ("<?xml-stylesheet href='a?><a b='1'/>", "<1:a b=1></1>", &[]),
+        ("<a><?x y><b/></a>", "<1:a><2:b></2></1>", &[ParsingError]),
+        ("<a><!-- x -><b/></a>", "<1:a><2:b></2></1>", &[ParsingError]),
     ];
     for (document, want, codes) in table {
         let (out, outcome, found) = log(document);
@@ -124,6 +129,44 @@ fn a_token_that_straddles_windows_is_read_whole() {
         let (out, outcome, codes) = log(&format!("<a>{filler}{tail}"));
         assert!(out.ends_with(want), "{shift}: {}", &out[out.len() - 80..]);
         assert!(outcome.complete && codes.is_empty(), "{shift}: {codes:?}");
+    }
+}
+
+#[test]
+fn what_is_forgotten_is_told_alike_wherever_a_window_ends() {
+    let tail = "<b>1<c</b ><!-- x -><b/><?y z><b/><?xml-stylesheet a='>'><b/>";
+    let (plain, ..) = log(&format!("<a>{tail}</a>"));
+    let want =
+        plain.strip_prefix("<1:a>").and_then(|end| end.strip_suffix("</1>")).expect("a root");
+    for behind in [0, 3 * WINDOW] {
+        for shift in 0..tail.len() + 2 {
+            let (before, behind) = ("-".repeat(WINDOW - shift), "<i/>".repeat(behind / 4));
+            let (out, outcome, codes) = log(&format!("<a>{before}{tail}{behind}</a>"));
+            assert!(out[before.len()..].contains(want), "{shift}: {codes:?}");
+            let forgotten = [IssueCode::UnescapedCharacter, IssueCode::ParsingError];
+            assert!(outcome.complete && codes == forgotten, "{shift}: {codes:?}");
+        }
+    }
+}
+
+#[test]
+fn comments_and_instructions_are_as_long_as_they_are() {
+    for (begin, end) in [("<!--", "-->"), ("<?x", "?>")] {
+        for text in [10, 60_000, 70_000, 1_000_000] {
+            let inside = "<b>é</b> ".repeat(text / 10);
+            let (out, outcome, codes) = log(&format!("<a>{begin} {inside}{end}<c/></a>"));
+            assert_eq!(out, "<1:a><2:c></2></1>", "{begin} {text}");
+            assert!(outcome.complete && codes.is_empty(), "{codes:?}");
+        }
+    }
+}
+
+#[test]
+fn however_many_ends_are_forgotten_all_is_read() {
+    for unit in ["<!-- x >", "<?x y>", "<?xml-stylesheet '>", "<!-- x ><?x y><?xml-stylesheet \">"]
+    {
+        let (out, outcome, _) = log(&format!("<a>{}</a>", unit.repeat(100_000)));
+        assert!(out.starts_with("<1:a>") && outcome.complete, "{unit}");
     }
 }
 

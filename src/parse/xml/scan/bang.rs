@@ -1,9 +1,26 @@
 //! Markup that begins with `<!` or `<?`: comments, CDATA, processing
-//! instructions, document types. All may be longer than the window, so only
-//! their start is looked for here and their end where it comes.
+//! instructions, document types. All may be longer than the window, so their end is
+//! found where it comes; of comments and instructions it is looked for a while, since
+//! it may have been forgotten.
 
-use super::super::bounds::CdataEnd;
+use super::super::bounds::{CdataEnd, MarkEnd};
 use super::{Cx, Flow, IssueCode, Passing, Scan, TAIL, Visitor, Window, boundary, excerpt};
+
+/// What ends a comment.
+const COMMENT_END: &str = "-->";
+/// What ends an instruction.
+const INSTRUCTION_END: &str = "?>";
+
+/// Looks for the end of a comment or an instruction. None begins before the offset
+/// `none_before`: however many were never closed, no byte is searched for it twice.
+fn mark_end(w: &Window<'_>, inner: usize, mark: &str, none_before: &mut u64) -> MarkEnd {
+    let inside = w.from(inner);
+    let end = MarkEnd::find(inside, mark, w.until(inner, *none_before), w.last);
+    if !matches!(end, MarkEnd::Proper(_)) {
+        *none_before = w.offset(inner + MarkEnd::looked_at(inside, mark)).max(*none_before);
+    }
+    end
+}
 
 impl Scan {
     /// `<!` and `<?`.
@@ -37,35 +54,56 @@ impl Scan {
     }
 
     fn comment(&mut self, w: &Window<'_>, start: usize, cx: &mut Cx<'_>) -> Flow {
-        let inner = start + 4;
-        let end = if self.no_comment_end { None } else { w.from(inner).find("-->") };
-        if let Some(end) = end {
-            return Flow::At(inner + end + 3);
-        }
-        if !w.last {
-            self.passing = Some(Passing::Until("-->"));
-            return Flow::At(inner);
-        }
-        // Never closed: take it for as little as may be.
-        cx.note(IssueCode::ParsingError, excerpt(w.from(start)));
-        self.no_comment_end = true;
-        match w.from(inner).find('>') {
-            Some(end) => Flow::At(inner + end + 1),
-            None => Flow::At(w.rest.len()),
-        }
+        let inner = start + "<!--".len();
+        let end = mark_end(w, inner, COMMENT_END, &mut self.no_comment_end);
+        self.marked(w, start, inner, end, COMMENT_END, cx)
     }
 
     fn instruction(&mut self, w: &Window<'_>, start: usize, cx: &mut Cx<'_>) -> Flow {
         let here = w.from(start);
+        let inner = start + "<?".len();
         let declaration = here.starts_with("<?xml ")
             || here.starts_with("<?xml\t")
             || here.starts_with("<?xml\n");
-        if declaration && w.offset(start) > 0 && !self.elements.seen_root() {
-            cx.note(IssueCode::LeadingWhitespace, excerpt(w.rest));
+        if declaration {
+            if w.offset(start) > 0 && !self.elements.seen_root() {
+                cx.note(IssueCode::LeadingWhitespace, excerpt(w.rest));
+            }
+            // It ends at the first `>`, with or without its `?`.
+            self.passing = Some(Passing::Until(">"));
+            return Flow::At(inner);
         }
-        // A declaration ends at the first `>`, with or without its `?`.
-        self.passing = Some(Passing::Until(if declaration { ">" } else { "?>" }));
-        Flow::At(start + 2)
+        let inside = w.from(inner);
+        let stylesheet = inside.starts_with("xml-stylesheet");
+        let end = stylesheet
+            .then(|| MarkEnd::of_stylesheet(inside))
+            .flatten()
+            .unwrap_or_else(|| mark_end(w, inner, INSTRUCTION_END, &mut self.no_instruction_end));
+        self.marked(w, start, inner, end, INSTRUCTION_END, cx)
+    }
+
+    /// Goes behind a comment or an instruction, or on inside it.
+    fn marked(
+        &mut self,
+        w: &Window<'_>,
+        start: usize,
+        inner: usize,
+        end: MarkEnd,
+        mark: &'static str,
+        cx: &mut Cx<'_>,
+    ) -> Flow {
+        match end {
+            MarkEnd::Proper(end) => Flow::At(inner + end),
+            MarkEnd::Forgotten(end) => {
+                cx.note(IssueCode::ParsingError, excerpt(w.from(start)));
+                Flow::At(inner + end)
+            }
+            MarkEnd::Unsure => Flow::Need(start),
+            MarkEnd::Beyond => {
+                self.passing = Some(Passing::Until(mark));
+                Flow::At(inner)
+            }
+        }
     }
 
     fn doctype<V: Visitor>(

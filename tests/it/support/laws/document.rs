@@ -248,11 +248,6 @@ fn edges_of_the_window_do_not_matter(bytes: &[u8], manner: &Manner, dice: &mut D
     if !text.starts_with(['<', '{']) || text.contains('\0') || text.len() >= WINDOW / 2 {
         return;
     }
-    // A comment that never ends is taken for little only where the end of the
-    // document is in sight.
-    if text.rsplit_once("<!--").is_some_and(|(_, inside)| !inside.contains("-->")) {
-        return;
-    }
     let behind = |blanks: usize| {
         let mut moved = vec![b' '; blanks];
         moved.extend_from_slice(bytes);

@@ -38,6 +38,8 @@ pub(crate) struct FeedReader<'a, 's> {
     sink: &'a mut Sink<'s>,
     kind: DocumentKind,
     root_ns: Ns,
+    /// That of the channel; of RDF without one, that of its first item.
+    channel_ns: Option<Ns>,
     /// `xml:base` in force, with the depth of the element that carries it.
     bases: Vec<(usize, Url)>,
     item_depth: Option<usize>,
@@ -86,6 +88,7 @@ impl<'a, 's> FeedReader<'a, 's> {
             sink,
             kind,
             root_ns,
+            channel_ns: None,
             bases: Vec::new(),
             item_depth: None,
             item_at: 0,
@@ -120,13 +123,24 @@ impl<'a, 's> FeedReader<'a, 's> {
 
     /// Is this an element of the feed's own vocabulary?
     fn is_core(&self, ns: Ns) -> bool {
-        match self.kind {
-            DocumentKind::Atom => matches!(ns, Ns::Atom | Ns::None) || ns == self.root_ns,
-            _ => matches!(ns, Ns::None | Ns::Rss) || ns == self.root_ns,
+        let known = if self.kind == DocumentKind::Atom { Ns::Atom } else { Ns::Rss };
+        let said = ns == self.root_ns || Some(ns) == self.channel_ns;
+        said || ns == Ns::None || ns == known
+    }
+
+    /// A channel or item may declare the namespace of the feed instead of the root.
+    fn learn_namespace(&mut self, tag: &Tag<'_>, depth: usize) {
+        let first_item = self.kind == DocumentKind::Rdf && depth == 2 && tag.local == "item";
+        let is_rss = self.kind != DocumentKind::Atom && tag.ns != Ns::Undeclared;
+        if is_rss && (tag.local == "channel" || first_item) {
+            self.channel_ns = Some(tag.ns);
         }
     }
 
     pub(crate) fn start(&mut self, tag: &Tag<'_>, depth: usize, cx: &mut Cx<'_>) -> Next {
+        if self.channel_ns.is_none() && self.item_depth.is_none() {
+            self.learn_namespace(tag, depth);
+        }
         let core = self.is_core(tag.ns);
         let is_tombstone = tombstone::is_one(tag);
         let is_item = core && matches!(tag.local, "item" | "entry") || is_tombstone;
@@ -190,7 +204,7 @@ impl<'a, 's> FeedReader<'a, 's> {
                 self.item.about(&about, &base, max, cx);
             }
         } else {
-            self.feed_child(tag, depth, cx);
+            self.feed_child(tag, depth, core, cx);
         }
         Next::Go
     }
@@ -220,11 +234,11 @@ impl<'a, 's> FeedReader<'a, 's> {
         }
     }
 
-    fn feed_child(&mut self, tag: &Tag<'_>, depth: usize, cx: &Cx<'_>) {
-        if tag.local == "link" && (self.is_core(tag.ns) || tag.ns == Ns::Atom) && depth <= 3 {
+    fn feed_child(&mut self, tag: &Tag<'_>, depth: usize, core: bool, cx: &Cx<'_>) {
+        if tag.local == "link" && (core || tag.ns == Ns::Atom) && depth <= 3 {
             let base = self.base().clone();
             hints::link(tag, &base, &mut self.hints);
-        } else if let Some(hint) = Hint::of(tag) {
+        } else if let Some(hint) = Hint::of(tag, core) {
             self.open_field(Role::Feed(hint), depth, cx);
         }
     }

@@ -175,6 +175,28 @@ fn the_link_of_an_rss_item_is_chosen_by_the_rules() {
 }
 
 #[test]
+fn a_feed_has_the_namespace_of_its_channel_besides_that_of_its_root() {
+    let item = "<item><link>https://e.com/a</link></item>";
+    let rss2 = "'http://backend.userland.com/rss2'";
+    let rdf = "<rdf:RDF xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#'";
+    let foreign = "<x:item xmlns:x='urn:x'><x:link>https://e.com/x</x:link></x:item>";
+    for document in [
+        format!("<rss><channel xmlns={rss2}>{foreign}{item}{foreign}</channel></rss>"),
+        format!(
+            "<rss xmlns:r={rss2}><r:channel>{foreign}<r:item><r:link>https://e.com/a</r:link></r:item>\
+             </r:channel></rss>"
+        ),
+        format!("<channel xmlns={rss2}>{foreign}{item}</channel>"),
+        format!("{rdf} xmlns='http://purl.org/rss/2.0/'>{item}{foreign}</rdf:RDF>"),
+        format!(
+            "{rdf}><channel xmlns='urn:y'/>{foreign}<item xmlns='urn:y'><link>https://e.com/a</link></item></rdf:RDF>"
+        ),
+    ] {
+        assert_eq!(listed(&document).0, ["https://e.com/a "], "{document}");
+    }
+}
+
+#[test]
 fn the_link_of_an_atom_entry_is_chosen_by_the_rules() {
     let table: &[(&str, &[&str])] = &[
         (

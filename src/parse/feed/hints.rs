@@ -21,11 +21,12 @@ pub(super) enum Hint {
 }
 
 impl Hint {
-    pub(super) fn of(tag: &Tag<'_>) -> Option<Self> {
+    /// The hint that a tag begins. `core` says that it is of the feed's own vocabulary.
+    pub(super) fn of(tag: &Tag<'_>, core: bool) -> Option<Self> {
         Some(match (tag.local, tag.ns) {
-            ("ttl", Ns::None | Ns::Rss) => Self::Ttl,
-            ("hour", Ns::None | Ns::Rss) => Self::Hour,
-            ("day", Ns::None | Ns::Rss) => Self::Day,
+            ("ttl", _) if core => Self::Ttl,
+            ("hour", _) if core => Self::Hour,
+            ("day", _) if core => Self::Day,
             ("updateperiod", Ns::Syndication) => Self::Period,
             ("updatefrequency", Ns::Syndication) => Self::Frequency,
             _ => return None,

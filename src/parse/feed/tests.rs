@@ -121,6 +121,19 @@ fn hints_to_pollers_are_read() {
 }
 
 #[test]
+fn hints_are_read_in_the_namespace_of_the_feed() {
+    let said =
+        "<ttl>90</ttl><skipHours><hour>7</hour></skipHours><skipDays><day>mon</day></skipDays>";
+    let ns = "xmlns='http://backend.userland.com/rss2'";
+    for (root, channel) in [(ns, ""), ("", ns)] {
+        let hints =
+            deleted(&format!("<rss {root}><channel {channel}>{said}</channel></rss>")).1.hints;
+        let found = (hints.min_interval_secs, hints.skip_hours, hints.skip_days);
+        assert_eq!(found, (Some(5_400), 1 << 7, 1), "{root}{channel}");
+    }
+}
+
+#[test]
 fn an_interval_of_the_syndication_module_is_its_period_over_its_frequency() {
     let sy = |period: &str, frequency: &str| {
         let ns = "xmlns:sy='http://purl.org/rss/1.0/modules/syndication/'";

@@ -116,16 +116,38 @@ fn label(name: &str) -> Option<&'static Encoding> {
             .to_ascii_lowercase();
         let known = match plain.as_str() {
             "utf8" => "utf-8",
-            "cp1250" | "win1250" => "windows-1250",
-            "cp1251" | "win1251" => "windows-1251",
-            "cp1252" | "win1252" => "windows-1252",
-            "cp932" | "ms932" => "shift_jis",
-            "cp936" | "ms936" => "gbk",
-            "cp949" | "ms949" => "euc-kr",
-            "cp950" | "ms950" => "big5",
-            _ => plain.strip_prefix("iso8859").and_then(|n| LATIN.get(n.parse::<usize>().ok()?))?,
+            "eucjp" => "euc-jp",
+            "euckr" => "euc-kr",
+            "shiftjis" => "shift_jis",
+            "tis620" => "tis-620",
+            other => match other.strip_prefix("iso8859") {
+                Some(number) => LATIN.get(number.parse::<usize>().ok()?)?,
+                None => code_page(other)?,
+            },
         };
         Encoding::for_label(known.as_bytes())
+    })
+}
+
+/// A code page by its number, for spellings such as `windows1251` and `cp-932`.
+fn code_page(plain: &str) -> Option<&'static str> {
+    let number = ["windows", "win", "cp", "ms"].iter().find_map(|name| plain.strip_prefix(name))?;
+    Some(match number {
+        "874" => "windows-874",
+        "932" => "shift_jis",
+        "936" => "gbk",
+        "949" => "euc-kr",
+        "950" => "big5",
+        "1250" => "windows-1250",
+        "1251" => "windows-1251",
+        "1252" => "windows-1252",
+        "1253" => "windows-1253",
+        "1254" => "windows-1254",
+        "1255" => "windows-1255",
+        "1256" => "windows-1256",
+        "1257" => "windows-1257",
+        "1258" => "windows-1258",
+        _ => return None,
     })
 }
 

@@ -87,6 +87,25 @@ fn legacy_encodings_are_read_by_http_label_then_by_declaration() {
         assert!(decode(&bytes, Some(&http)).0.contains(word), "{label} by HTTP");
         assert_eq!(decode(&bytes, Some(&http)).1, name);
     }
+    for (label, encoding, word) in [
+        ("windows1251", "windows-1251", "Привет"),
+        ("Windows_1252", "windows-1252", "“café”"),
+        ("windows 1253", "windows-1253", "Ελλάδα"),
+        ("win-1257", "windows-1257", "Žemė"),
+        ("cp874", "windows-874", "ประเทศไทย"),
+        ("windows874", "windows-874", "ประเทศไทย"),
+        ("tis620", "windows-874", "ประเทศไทย"),
+        ("eucJP", "euc-jp", "日本語のページ"),
+        ("EUC_JP", "euc-jp", "日本語のページ"),
+        ("EUC_KR", "euc-kr", "한국어"),
+        ("shiftjis", "shift_jis", "日本語のページ"),
+        ("iso 8859_15", "iso-8859-15", "café €"),
+    ] {
+        let text = format!("<?xml version='1.0' encoding='{label}'?><a>{word} {word}</a>");
+        assert_eq!(decode(&encoded(encoding, &text), None).0, text, "{label} declared");
+        let http = format!("text/xml; charset=\"{label}\"");
+        assert_eq!(decode(&encoded(encoding, word), Some(&http)).0, word, "{label} by HTTP");
+    }
     let iso2022 =
         encoded("iso-2022-jp", "<?xml version='1.0' encoding='iso-2022-jp'?><a>日本語</a>");
     assert!(decode(&iso2022, None).0.contains("日本語"));

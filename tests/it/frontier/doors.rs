@@ -1,5 +1,8 @@
 //! Who may ask, how much, and what is said of the service itself.
 
+use std::time::Duration;
+
+use futures_util::stream::FuturesUnordered;
 use sitemapd::serve::frontier::proto::{Empty, Local, LogLevelParams};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -41,6 +44,40 @@ async fn a_token_is_asked_for_but_not_for_health() {
     client.token = Some("s3cret".to_owned());
     let crawls: StringList = client.one("ListCrawls", Local::default()).await.unwrap();
     assert!(crawls.values.iter().all(|name| name == "DEFAULT"), "{crawls:?}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn strangers_who_ask_for_health_and_never_end_are_in_nobodys_way() {
+    let world = World::new(&[]);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "s3cret\n").unwrap();
+    let daemon = world.start(&config(&format!("token_file = {:?}\n", file.path()))).await;
+    let stranger = Client::of(&daemon).await;
+    let mut asked = FuturesUnordered::new();
+    for _ in 0..64 {
+        let mut grpc = stranger.grpc.clone();
+        asked.push(async move {
+            grpc.ready().await.unwrap();
+            let path = PathAndQuery::from_static("/grpc.health.v1.Health/Check");
+            let codec: ProstCodec<HealthCheckRequest, HealthCheckResponse> = ProstCodec::default();
+            let nothing = Request::new(futures_util::stream::pending());
+            grpc.streaming(nothing, path, codec).await.map(|_| ())
+        });
+    }
+    let mut client = Client::of(&daemon).await;
+    client.token = Some("s3cret".to_owned());
+    // None of them is answered, so that in this time all have begun.
+    let early = tokio::time::timeout(Duration::from_millis(500), asked.next()).await;
+    assert!(early.is_err(), "{early:?}");
+    let crawls = client.one::<_, StringList>("ListCrawls", Local::default());
+    let crawls = tokio::time::timeout(Duration::from_secs(20), crawls).await;
+    assert!(crawls.expect("the others have all turns").is_ok());
+    // They are not waited for long either.
+    let ended = tokio::time::timeout(Duration::from_secs(20), asked.next()).await;
+    let refused = ended.expect("they wait for as long as they like").unwrap().unwrap_err();
+    assert_eq!(refused.code(), Code::DeadlineExceeded);
+    drop(asked);
     daemon.stop().await;
 }
 

@@ -131,6 +131,7 @@ pub(super) fn site(conn: &Connection, name: &str) -> Result<SiteView, StoreError
         .ok_or_else(|| StoreError::NotFound(format!("no site is named {name:?}")))
 }
 
+/// One site, or all by the bytes of their names, by which pages of them go on.
 pub(super) fn sites(conn: &Connection, name: Option<&str>) -> Result<Vec<SiteView>, StoreError> {
     let mut query = conn
         .prepare_cached(
@@ -141,10 +142,14 @@ pub(super) fn sites(conn: &Connection, name: Option<&str>) -> Result<Vec<SiteVie
                  min(s.next_poll_at) FILTER (WHERE s.state = 0)
              FROM sites n JOIN crawls c ON c.id = n.crawl_id LEFT JOIN sources s ON s.site_id = n.id
              WHERE CAST(?1 AS TEXT) IS NULL OR n.name = ?1
-             GROUP BY n.id /*pg: , c.id */ ORDER BY n.name",
+             GROUP BY n.id /*pg: , c.id */",
         )
         .map_err(engine)?;
-    query.query_map([name], read_site).and_then(Iterator::collect).map_err(engine)
+    let mut sites: Vec<SiteView> =
+        query.query_map([name], read_site).and_then(Iterator::collect).map_err(engine)?;
+    // A database may have been made with another collation than ours.
+    sites.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    Ok(sites)
 }
 
 pub(super) fn read_site(row: &Row<'_>) -> sql::Result<SiteView> {

@@ -6,6 +6,7 @@ mod plans;
 mod queues;
 mod refused;
 mod shared;
+mod sorted;
 mod stream;
 mod three;
 mod wire;

@@ -153,7 +153,11 @@ impl Store {
         let pattern = self.pattern_as_known(&crawl, pattern, prefix).await?;
         let part = partition_of_text(&pattern);
         let held = self.on_owner(part, Order::Block { crawl, pattern, prefix }).await?.count()?;
-        self.tell_settings().await?;
+        if self.is_shared() {
+            // It may have been another who set it.
+            self.remember_here().await?;
+        }
+        self.tell_settings().await;
         Ok(held)
     }
 
@@ -163,7 +167,7 @@ impl Store {
         pattern: String,
         prefix: bool,
     ) -> Result<u64, StoreError> {
-        self.write(Lane::Bulk, move |state| state.block(&crawl, &pattern, prefix)).await
+        self.set_here(Lane::Bulk, move |state| state.block(&crawl, &pattern, prefix)).await
     }
 
     /// Lifts a block; says how many URLs came back. Of one that was lifted
@@ -186,8 +190,7 @@ impl Store {
             }
             Ok(false)
         };
-        let was_there = self.write(Lane::Bulk, lift).await?;
-        self.tell_settings().await?;
+        let was_there = self.set(Lane::Bulk, lift).await?;
         let back = sum(self.on_all(Order::ReleaseBlocked { crawl }).await?)?;
         if !was_there && back == 0 {
             return Err(StoreError::NotFound(format!("nothing is blocked as {pattern:?}")));
@@ -206,10 +209,9 @@ impl Store {
 
     /// Stops (or starts again) leasing from a crawl.
     pub async fn pause_crawl(&self, crawl: String, paused: bool) -> Result<(), StoreError> {
-        let done = self.write(Lane::Hot, move |state| state.pause_crawl(&crawl, paused)).await;
+        let done = self.set(Lane::Hot, move |state| state.pause_crawl(&crawl, paused)).await;
         self.inner.figures.outdate();
-        done?;
-        self.tell_settings().await
+        done
     }
 
     /// Everything known of one URL, and why it is due when it is.
@@ -287,8 +289,7 @@ impl Store {
 
     /// Stops (or starts again) polling and leasing of a site.
     pub async fn pause_site(&self, name: String, paused: bool) -> Result<(), StoreError> {
-        self.write(Lane::Bulk, move |state| state.pause_site(&name, paused)).await?;
-        self.tell_settings().await
+        self.set(Lane::Bulk, move |state| state.pause_site(&name, paused)).await
     }
 
     /// Drops all rows of a site that is no longer in the config; says how many
@@ -299,8 +300,8 @@ impl Store {
         let dropped = sum(self.on_all(Order::ForgetSite { name: name.clone() }).await?)?;
         loop {
             let name = name.clone();
-            if !self.write(Lane::Bulk, move |state| state.forget_rest(&name)).await? {
-                self.tell_settings().await?;
+            if !self.set_here(Lane::Bulk, move |state| state.forget_rest(&name)).await? {
+                self.tell_settings().await;
                 return Ok(dropped);
             }
         }
@@ -328,19 +329,9 @@ impl Store {
         }
     }
 
-    /// Reads again what is set for crawls, sites and queues.
+    /// Reads again what is set for crawls, sites and queues, where that has changed.
     pub(super) async fn remember_here(&self) -> Result<(), StoreError> {
-        self.write(Lane::Hot, |state| {
-            state.remember()?;
-            state.tell_ears();
-            Ok(())
-        })
-        .await
-    }
-
-    /// Settings have changed: those who share the store are to see it.
-    pub(super) async fn note_settings(&self) -> Result<(), StoreError> {
-        self.write(Lane::Hot, State::note_settings).await
+        self.write(Lane::Hot, State::heed_settings).await
     }
 
     /// There may be something to do for the poll loop, or with hubs.

@@ -32,20 +32,17 @@ impl Store {
     /// Sites, policies and limits are those of this config from now on.
     pub async fn reconfigure(&self, config: Config) -> Result<(), StoreError> {
         let policy = Policy::new(&config);
-        let is_shared = self.is_shared();
         self.write(Lane::Bulk, move |state| {
             state.replace_policy(Policy::new(&config));
             // Sites come, go and return, and with them what may be leased.
             state.sync_sites(&config)?;
             state.reload_windows()?;
             // In the same commit: a reload holds whole or not at all.
-            if is_shared { state.note_settings() } else { Ok(()) }
+            state.note_settings()
         })
         .await?;
         self.set_policy(policy);
-        if is_shared {
-            self.on_others(Order::Remember).await;
-        }
+        self.tell_settings().await;
         Ok(())
     }
 

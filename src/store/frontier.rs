@@ -226,21 +226,18 @@ impl Store {
         key: String,
         setting: Setting,
     ) -> Result<(), StoreError> {
-        self.write(Lane::Hot, move |state| state.frontier_set(&crawl, &key, setting)).await?;
-        self.tell_settings().await
+        self.set(Lane::Hot, move |state| state.frontier_set(&crawl, &key, setting)).await
     }
 
     /// Sets the delay of queues that have none of their own; `None`: that of
     /// their hosts.
     pub async fn frontier_set_delay(&self, delay: Option<Duration>) -> Result<(), StoreError> {
-        self.write(Lane::Hot, move |state| state.frontier_set_delay(delay)).await?;
-        self.tell_settings().await
+        self.set(Lane::Hot, move |state| state.frontier_set_delay(delay)).await
     }
 
     /// Stops serving by this protocol, or goes on.
     pub async fn frontier_set_active(&self, active: bool) -> Result<(), StoreError> {
-        self.write(Lane::Hot, move |state| state.frontier_set_active(active)).await?;
-        self.tell_settings().await
+        self.set(Lane::Hot, move |state| state.frontier_set_active(active)).await
     }
 
     /// Are URLs served by this protocol?
@@ -337,15 +334,13 @@ impl Store {
         crawl: String,
         key: String,
     ) -> Result<(), StoreError> {
-        self.write(Lane::Bulk, move |state| state.forget_queue(&crawl, &key)).await?;
-        self.tell_settings().await
+        self.set(Lane::Bulk, move |state| state.forget_queue(&crawl, &key)).await
     }
 
     /// Forgets what was set for the queues of a crawl, and the crawl itself where
     /// no site has it and nothing is left in it.
     pub async fn frontier_forget_crawl(&self, crawl: String) -> Result<(), StoreError> {
-        self.write(Lane::Bulk, move |state| state.forget_crawl(&crawl)).await?;
-        self.tell_settings().await
+        self.set(Lane::Bulk, move |state| state.forget_crawl(&crawl)).await
     }
 
     /// Is so little room left on the disk that nothing new is to be taken in?

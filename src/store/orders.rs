@@ -19,7 +19,9 @@ use super::frontier::{Delay, Get, Progress, Put, Served, Taken};
 use super::hosts::partition;
 use super::peers::{Owner, PARTITIONS, Told};
 use super::pushes::PushedUrl;
+use super::state::State;
 use super::tombstones::Deletion;
+use super::writer::Lane;
 use super::{Imported, PastFetch, Store, StoreError};
 use crate::model::UrlId;
 use crate::queue::token::Token;
@@ -338,14 +340,39 @@ impl Store {
             .collect()
     }
 
-    /// What is set for crawls, sites and queues has changed: everybody is to
-    /// read it again.
-    pub(super) async fn tell_settings(&self) -> Result<(), StoreError> {
+    /// Changes what is set for crawls, sites and queues. That others are to read it
+    /// again is a part of the same commit: whoever is not told, or whose teller has
+    /// gone by then, sees it at the next look.
+    pub(super) async fn set<T, F>(&self, lane: Lane, job: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut State) -> Result<T, StoreError> + Send + 'static,
+    {
+        let done = self.set_here(lane, job).await?;
+        self.tell_settings().await;
+        Ok(done)
+    }
+
+    /// The same where it is for another to tell.
+    pub(super) async fn set_here<T, F>(&self, lane: Lane, job: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut State) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.write(lane, |state| {
+            let done = job(state)?;
+            state.note_settings()?;
+            Ok(done)
+        })
+        .await
+    }
+
+    /// What is set has changed: everybody is to look now, and not just within a
+    /// second.
+    pub(super) async fn tell_settings(&self) {
         if self.is_shared() {
-            self.note_settings().await?;
             self.on_others(Order::Remember).await;
         }
-        Ok(())
     }
 }
 

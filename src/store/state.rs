@@ -243,8 +243,12 @@ impl State {
             .map_err(engine)
     }
 
-    /// Settings have changed: others read them again.
+    /// Settings change with this commit: others read them again. Where others have
+    /// changed some as well, of which we have not heard yet, so do we.
     pub(super) fn note_settings(&mut self) -> Result<(), StoreError> {
+        if self.engine.claim.is_none() {
+            return Ok(());
+        }
         self.conn
             .execute(
                 "INSERT INTO meta (key, value) VALUES ('settings', '1')
@@ -253,7 +257,20 @@ impl State {
                 (),
             )
             .map_err(engine)?;
-        self.settings = self.settings_version()?;
+        let version = self.settings_version()?;
+        if version == self.settings + 1 {
+            self.settings = version;
+        }
+        Ok(())
+    }
+
+    /// Reads what is set again where others have changed it since.
+    pub(super) fn heed_settings(&mut self) -> Result<(), StoreError> {
+        if self.engine.claim.is_none() || self.settings_version()? == self.settings {
+            return Ok(());
+        }
+        self.remember()?;
+        self.tell_ears();
         Ok(())
     }
 
@@ -288,14 +305,15 @@ impl State {
         self.site_hosts.clear();
         self.robots_known.clear();
         self.lookup.reload(&self.conn).map_err(engine)?;
+        if self.engine.claim.is_some() {
+            // Before they are read: of what is changed meanwhile it is to be known.
+            self.settings = self.settings_version()?;
+        }
         self.crawls = read_crawls(&self.conn)?;
         self.read_paused_sites()?;
         self.read_blocks()?;
         self.read_frontier()?;
         self.numbers = Numbers::read(&self.conn)?;
-        if self.engine.claim.is_some() {
-            self.settings = self.settings_version()?;
-        }
         for crawl in self.crawls.keys().copied().collect::<Vec<_>>() {
             self.load_window(crawl)?;
         }
@@ -316,9 +334,7 @@ impl State {
             self.conn.query_row(insert, [name], |row| row.get(0).map(CrawlId)).map_err(engine)?;
         self.crawls.insert(id, Crawl { name: name.to_owned(), paused: false });
         self.windows.insert(id, Window::new());
-        if self.is_shared() {
-            self.note_settings()?;
-        }
+        self.note_settings()?;
         Ok(id)
     }
 

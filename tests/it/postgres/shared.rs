@@ -18,8 +18,8 @@ use crate::support::queue_daemon::report;
 use crate::support::relay::Relay;
 use crate::support::{Origin, Reply};
 
-const URLS: usize = 300;
-const HOSTS: usize = 30;
+pub(super) const URLS: usize = 300;
+pub(super) const HOSTS: usize = 30;
 
 pub(super) struct Three {
     pub(super) daemons: Vec<Daemon>,
@@ -33,6 +33,11 @@ pub(super) struct Three {
 impl Three {
     /// Three daemons, each with its share; none where there is no server.
     pub(super) async fn start(test: &str, sitemap: String) -> Option<Self> {
+        Self::start_with(test, sitemap, "").await
+    }
+
+    /// The same with more in their config.
+    pub(super) async fn start_with(test: &str, sitemap: String, more: &str) -> Option<Self> {
         let folders: Vec<_> = (0..3).map(|_| TempDir::new().unwrap()).collect();
         if engine::server_for(folders[0].path()).is_none() {
             eprintln!("SKIPPED: {test} needs a server, which SITEMAPD_POSTGRES names");
@@ -43,7 +48,7 @@ impl Three {
         let world = World::with_names(&[&origin]);
         let base = origin.base();
         let config = world.config(&format!(
-            "[[site]]\nname = \"a\"\nurl = \"{base}/\"\nsitemaps = [\"{base}/sitemap.xml\"]\n\
+            "{more}[[site]]\nname = \"a\"\nurl = \"{base}/\"\nsitemaps = [\"{base}/sitemap.xml\"]\n\
              feeds = []\nobey_robots = false\nscope = \"any\"\n"
         ));
         let mut daemons = Vec::new();
@@ -64,6 +69,14 @@ impl Three {
         self.folders.iter().map(|folder| read(folder).unwrap()).collect()
     }
 
+    /// Which of them has the partition of a row.
+    pub(super) fn owner(&self, table: &str, row: &str) -> usize {
+        let owner =
+            format!("SELECT p.node FROM partitions p JOIN {table} t USING (part) WHERE {row}");
+        let owner = self.look.text(&owner).expect("an owner");
+        self.names().iter().position(|name| *name == owner).unwrap()
+    }
+
     async fn wait(&self, what: &str, sql: &str) {
         let last = self.daemons.last().unwrap();
         last.wait(what, async || (self.look.text(sql).as_deref() == Some("t")).then_some(())).await;
@@ -78,15 +91,19 @@ impl Three {
         self.wait("even shares", &sql).await;
     }
 
-    async fn wait_for_urls(&self, count: usize) {
+    pub(super) async fn wait_for_urls(&self, count: usize) {
         let sql = format!("SELECT count(*) = {count} FROM urls");
         self.wait("the URLs of all hosts", &sql).await;
     }
 }
 
-fn sitemap() -> String {
+pub(super) fn sitemap() -> String {
+    sitemap_of(URLS)
+}
+
+pub(super) fn sitemap_of(urls: usize) -> String {
     let mut xml = String::from("<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\">\n");
-    for number in 0..URLS {
+    for number in 0..urls {
         let host = number % HOSTS;
         writeln!(xml, "<url><loc>http://h{host}.test/{number}</loc></url>").unwrap();
     }
@@ -105,7 +122,7 @@ fn request(max: u32, id: Option<&str>) -> LeaseRequest {
     }
 }
 
-async fn lease(daemon: &Daemon, max: u32, id: Option<&str>) -> Vec<Leased> {
+pub(super) async fn lease(daemon: &Daemon, max: u32, id: Option<&str>) -> Vec<Leased> {
     daemon.store.lease(request(max, id)).await.unwrap().urls
 }
 

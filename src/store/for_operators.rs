@@ -379,10 +379,13 @@ impl Store {
     /// Retires a source by hand. Its URLs are let go after a grace period, or
     /// at once with `drop_urls`.
     pub async fn delete_source(&self, id: SourceId, drop_urls: bool) -> Result<(), StoreError> {
-        self.write(Lane::Bulk, move |state| state.delete_source(id, drop_urls)).await?;
-        if drop_urls {
+        let delete = move |state: &mut State| state.delete_source(id, drop_urls);
+        for source in self.write(Lane::Bulk, delete).await? {
             // In parts, so that leases get in between.
-            while self.maintain().await? {}
+            let part = move |state: &mut State| state.left_of(source);
+            while let Some(left) = self.write(Lane::Bulk, part).await? {
+                self.let_go(left).await?;
+            }
         }
         Ok(())
     }

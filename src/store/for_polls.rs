@@ -354,14 +354,18 @@ impl Store {
     pub async fn maintain(&self) -> Result<bool, StoreError> {
         let (more, left) = self.write(Lane::Bulk, State::maintain).await?;
         let Some(left) = left else { return Ok(more) };
+        self.let_go(left).await?;
+        Ok(true)
+    }
+
+    /// Lets go of a part of what a retired source holds.
+    pub(super) async fn let_go(&self, left: Leftover) -> Result<(), StoreError> {
         if !self.is_shared() {
-            self.write(Lane::Bulk, move |state| state.let_go(left)).await?;
-            return Ok(true);
+            return self.write(Lane::Bulk, move |state| state.let_go(left)).await;
         }
         let Leftover { source, origin, effects, taken } = left;
         self.apply(origin, effects).await?;
-        self.write(Lane::Bulk, move |state| state.cut_retired(source, taken.as_ref())).await?;
-        Ok(true)
+        self.write(Lane::Bulk, move |state| state.cut_retired(source, taken.as_ref())).await
     }
 
     /// Bytes free on the disk of the store.

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::sql::{OptionalExtension, params};
+use super::sql::{self, OptionalExtension, params};
 use url::Url;
 
 use super::abbreviations::Shortened;
@@ -28,6 +28,12 @@ const SPARE_PAGES: i64 = 4_096;
 const SPARE_SHARE: i64 = 4;
 /// Pages given back to the file system in one job at most.
 const GIVE_BACK: i64 = 256;
+
+/// Retired sources that still hold something when their grace is over.
+const RETIRED: &str = "SELECT s.id, s.site_id, n.crawl_id, s.window, x.data
+    FROM sources s JOIN snapshots x ON x.source_id = s.id /*pg: AND x.part = s.part */
+        JOIN sites n ON n.id = s.site_id
+    WHERE s.state = 2 AND s.retired_at <= ?1";
 
 /// A part of what a retired source still holds.
 #[derive(Debug)]
@@ -158,19 +164,29 @@ impl State {
         Ok(!dropped.is_empty())
     }
 
-    /// A part of what one retired source still holds, if there is any.
+    /// A part of what one retired source of ours still holds, if there is any.
     fn next_retired(&mut self, now: i64) -> Result<Option<Leftover>, StoreError> {
+        let sql = format!("{RETIRED} /*ours: s.part */ LIMIT 1");
+        self.leftover(&sql, params![now - GRACE_MS])
+    }
+
+    /// A part of what this source still holds, whosever it is, if it is retired.
+    pub(super) fn left_of(&mut self, source: SourceId) -> Result<Option<Leftover>, StoreError> {
+        let sql = format!("{RETIRED} AND s.id = ?2 /*pg: AND s.part = (?2 & 255) */");
+        self.leftover(&sql, params![self.now_ms() - GRACE_MS, source.0])
+    }
+
+    fn leftover(
+        &mut self,
+        sql: &str,
+        args: impl sql::Params,
+    ) -> Result<Option<Leftover>, StoreError> {
         let found: Option<(i64, i64, i64, i64, Vec<u8>)> = self
             .conn
-            .prepare_cached(
-                "SELECT s.id, s.site_id, n.crawl_id, s.window, x.data
-                 FROM sources s JOIN snapshots x ON x.source_id = s.id /*pg: AND x.part = s.part */
-                     JOIN sites n ON n.id = s.site_id
-                 WHERE s.state = 2 AND s.retired_at <= ?1 /*ours: s.part */ LIMIT 1",
-            )
+            .prepare_cached(sql)
             .and_then(|mut query| {
                 query
-                    .query_row([now - GRACE_MS], |row| {
+                    .query_row(args, |row| {
                         Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
                     })
                     .optional()
@@ -289,12 +305,13 @@ impl State {
             .ok_or_else(|| StoreError::Engine("a source vanished as it was made".to_owned()))
     }
 
-    /// Retires a source by hand, and what it named as an index.
+    /// Retires a source by hand, and what it named as an index; says which of these
+    /// are to be let go of at once.
     pub(super) fn delete_source(
         &mut self,
         id: SourceId,
         drop_urls: bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<SourceId>, StoreError> {
         let role: Option<i64> = self
             .conn
             .query_row(
@@ -324,6 +341,7 @@ impl State {
             )
             .map_err(engine)?;
         self.retire_below(id, INDEX_DELETED)?;
+        let mut holding = Vec::new();
         if drop_urls {
             let long_ago = self.now_ms() - GRACE_MS;
             let mut dropped = self.with_descendants(id, Some(INDEX_DELETED))?;
@@ -336,9 +354,12 @@ impl State {
                         params![source.0, long_ago],
                     )
                     .map_err(engine)?;
+                let held = "SELECT source_id FROM snapshots WHERE source_id = ?1
+                            /*pg: AND part = (?1 & 255) */";
+                holding.extend(self.column(held, [source.0])?.into_iter().map(SourceId));
             }
         }
-        Ok(())
+        Ok(holding)
     }
 
     /// Makes all sources of a site due now.

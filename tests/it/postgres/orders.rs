@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use sitemapd::model::Reason;
 use sitemapd::store::frontier::Put;
 
 use super::shared::{HOSTS, Three, URLS, lease, sitemap};
@@ -69,4 +70,18 @@ async fn a_change_that_nobody_was_told_of_is_not_taken_for_ones_own() {
     );
     three.daemons[0].store.pause_site("a".to_owned(), false).await.unwrap();
     until_all_stand_still(&three).await;
+}
+
+#[tokio::test]
+async fn the_urls_of_a_source_that_is_dropped_with_them_go_before_the_answer() {
+    let Some(three) = Three::start("sources of others", sitemap()).await else { return };
+    three.daemons[0].polled("/sitemap.xml", 1).await;
+    let source = three.daemons[0].source("/sitemap.xml").await.id;
+    let other = (three.owner("sources", &format!("t.id = {}", source.0)) + 1) % 3;
+    three.daemons[other].store.delete_source(source, true).await.unwrap();
+    assert_eq!(three.look.number("SELECT count(*) FROM urls WHERE listed <> 0"), 0);
+    // Each is looked at once more, so that its fetchers hear of it.
+    let leased = lease(&three.daemons[0], 1_000, None).await;
+    assert_eq!(leased.len(), URLS);
+    assert!(leased.iter().all(|url| url.reason == Reason::Removed));
 }

@@ -12,12 +12,24 @@ use serde::{Deserialize, Serialize};
 
 use super::Context;
 use super::extract::{LARGE_BODY, Params, Payload, RowId, Segment};
-use super::problem::Problem;
+use super::problem::{Kind, Problem};
 use super::wire::queue::PastFetchItem;
 use super::wire::{Capped, MAX_NAME_CHARS, MAX_URL_CHARS, crawl, name, sources, web_url};
 use crate::model::SourceId;
 use crate::queue::MAX_RESULTS;
-use crate::store::Imported;
+use crate::store::{Imported, StoreError};
+
+/// Has an order of many parts carried out to its end, whether or not who gave it
+/// still waits: half of it is what nobody asked for.
+pub(super) async fn to_the_end<T: Send + 'static>(
+    order: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+) -> Result<T, Problem> {
+    let done = tokio::spawn(order).await;
+    let done = done.map_err(|_| {
+        Problem::new(Kind::Internal, "The order met a bug in the daemon; its log says more.")
+    })?;
+    Ok(done?)
+}
 
 /// Body of `POST /v1/queue/replay`: these `urls`, or `all`.
 #[derive(Debug, Default, Deserialize, schemars::JsonSchema)]
@@ -55,7 +67,8 @@ pub(crate) async fn replay(
     Payload { value: body, held: _held }: Payload<ReplayBody, LARGE_BODY>,
 ) -> Result<Json<Replayed>, Problem> {
     let (crawl, urls) = body.check()?;
-    let replayed = context.state.store.replay(crawl, urls).await?;
+    let store = context.state.store.clone();
+    let replayed = to_the_end(async move { store.replay(crawl, urls).await }).await?;
     Ok(Json(Replayed { replayed }))
 }
 
@@ -179,7 +192,8 @@ pub(crate) async fn unblock(
     Payload { value: body, held: _held }: Payload<BlockBody>,
 ) -> Result<Json<Unblocked>, Problem> {
     let Pattern { crawl, text, prefix } = body.check()?;
-    let unblocked = context.state.store.unblock(crawl, text, prefix).await?;
+    let store = context.state.store.clone();
+    let unblocked = to_the_end(async move { store.unblock(crawl, text, prefix).await }).await?;
     Ok(Json(Unblocked { unblocked }))
 }
 
@@ -235,7 +249,8 @@ pub(crate) async fn forget_site(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
 ) -> Result<Json<Forgotten>, Problem> {
-    let forgotten = context.state.store.forget_site(name).await?;
+    let store = context.state.store.clone();
+    let forgotten = to_the_end(async move { store.forget_site(name).await }).await?;
     Ok(Json(Forgotten { forgotten }))
 }
 
@@ -314,7 +329,8 @@ pub(crate) async fn delete_source(
     RowId(id): RowId,
     Params(params): Params<DeleteParams>,
 ) -> Result<NoContent, Problem> {
-    context.state.store.delete_source(SourceId(id), params.drop_urls).await?;
+    let (store, id) = (context.state.store.clone(), SourceId(id));
+    to_the_end(async move { store.delete_source(id, params.drop_urls).await }).await?;
     Ok(NoContent)
 }
 

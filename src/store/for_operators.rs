@@ -6,7 +6,7 @@ use url::Url;
 
 use super::hosts::partition;
 use super::log_order::Log;
-use super::orders::{Order, Reply};
+use super::orders::{Order, Reply, Walk};
 use super::sql::Connection;
 use super::state::State;
 use super::views::{
@@ -105,7 +105,7 @@ impl Store {
     /// Puts dead letters back, all or these; says how many.
     pub async fn replay(&self, crawl: String, urls: Vec<String>) -> Result<u64, StoreError> {
         if urls.is_empty() {
-            return sum(self.on_all(Order::ReplayAll { crawl }).await?);
+            return self.walk(Walk::Replay { crawl }).await;
         }
         let urls = self.as_known(&crawl, urls).await?;
         let order = |urls| Order::Replay { crawl: crawl.clone(), urls };
@@ -119,10 +119,6 @@ impl Store {
         urls: Vec<String>,
     ) -> Result<u64, StoreError> {
         self.write(Lane::Bulk, move |state| state.replay(&crawl, &urls)).await
-    }
-
-    pub(super) async fn replay_all_here(&self, crawl: String) -> Result<u64, StoreError> {
-        self.in_parts(move |state, after| state.replay_all(&crawl, after)).await
     }
 
     /// Makes known URLs due now with reason `submitted`; says how many.
@@ -191,15 +187,11 @@ impl Store {
             Ok(false)
         };
         let was_there = self.set(Lane::Bulk, lift).await?;
-        let back = sum(self.on_all(Order::ReleaseBlocked { crawl }).await?)?;
+        let back = self.walk(Walk::Release { crawl }).await?;
         if !was_there && back == 0 {
             return Err(StoreError::NotFound(format!("nothing is blocked as {pattern:?}")));
         }
         Ok(back)
-    }
-
-    pub(super) async fn release_blocked_here(&self, crawl: String) -> Result<u64, StoreError> {
-        self.in_parts(move |state, after| state.release_blocked(&crawl, after)).await
     }
 
     /// The blocks in force.
@@ -297,33 +289,11 @@ impl Store {
     pub async fn forget_site(&self, name: String) -> Result<u64, StoreError> {
         let unread = name.clone();
         self.write(Lane::Bulk, move |state| state.forget_reads(&unread)).await?;
-        let dropped = sum(self.on_all(Order::ForgetSite { name: name.clone() }).await?)?;
+        let dropped = self.walk(Walk::Forget { site: name.clone() }).await?;
         loop {
             let name = name.clone();
             if !self.set_here(Lane::Bulk, move |state| state.forget_rest(&name)).await? {
                 self.tell_settings().await;
-                return Ok(dropped);
-            }
-        }
-    }
-
-    /// Drops the URLs of a site that are ours.
-    pub(super) async fn forget_urls_of_site(&self, name: String) -> Result<u64, StoreError> {
-        let mut dropped = 0;
-        loop {
-            let name = name.clone();
-            let (some, more) =
-                self.write(Lane::Bulk, move |state| state.forget_some(&name)).await?;
-            dropped += some;
-            if !more {
-                break;
-            }
-        }
-        let mut behind = None;
-        loop {
-            let name = name.clone();
-            behind = self.write(Lane::Bulk, move |state| state.forget_sides(&name, behind)).await?;
-            if behind.is_none() {
                 return Ok(dropped);
             }
         }

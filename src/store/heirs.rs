@@ -10,6 +10,7 @@ use std::collections::HashSet;
 use super::sql::{OptionalExtension, params};
 
 use super::effect::Origin;
+use super::orders::{START, Spot};
 use super::rows::{UrlRow, held};
 use super::state::State;
 use super::turns::Place;
@@ -22,7 +23,7 @@ const LOOK: i64 = 1_000;
 
 /// One further source of a URL.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Side {
+struct Side {
     url: i64,
     source: i64,
 }
@@ -147,9 +148,29 @@ impl State {
         Ok(true)
     }
 
+    /// Drops a part of what is ours of a site that is forgotten, its URLs first; says
+    /// how many of these, and where it goes on.
+    pub(super) fn forget_part(
+        &mut self,
+        name: &str,
+        behind: Spot,
+    ) -> Result<(u64, Option<Spot>), StoreError> {
+        // Where somebody else's walk has come to is of no use.
+        let is_begun = behind != START && self.owns(behind.0 & 255);
+        let behind = is_begun.then_some(Side { url: behind.0, source: behind.1 });
+        if behind.is_none() {
+            let (dropped, more) = self.forget_some(name)?;
+            if more {
+                return Ok((dropped, Some(START)));
+            }
+        }
+        let next = self.forget_sides(name, behind)?;
+        Ok((0, next.map(|side| (side.url, side.source))))
+    }
+
     /// What a site that is forgotten lists besides others is theirs alone, a part at a
     /// time: the first part, or that behind a row. `None` where there is no more.
-    pub(super) fn forget_sides(
+    fn forget_sides(
         &mut self,
         name: &str,
         behind: Option<Side>,

@@ -452,24 +452,6 @@ impl Store {
         })
     }
 
-    /// Runs a job over many rows a part at a time, each in a transaction of its
-    /// own, so that leases get in between; adds up what the parts say.
-    async fn in_parts<F>(&self, job: F) -> Result<u64, StoreError>
-    where
-        F: Fn(&mut State, i64) -> Result<(u64, Option<i64>), StoreError> + Clone + Send + 'static,
-    {
-        let mut total = 0;
-        let mut after = Some(0);
-        while let Some(row) = after {
-            let part = job.clone();
-            let (some, next) = self.write(Lane::Bulk, move |state| part(state, row)).await?;
-            total += some;
-            after = next;
-        }
-        self.inner.figures.outdate();
-        Ok(total)
-    }
-
     async fn read<T, F>(&self, query: F) -> Result<T, StoreError>
     where
         T: Send + 'static,

@@ -4,6 +4,7 @@ use super::sql::params;
 use url::Url;
 
 use super::hosts::page_text;
+use super::orders::{START, Spot};
 use super::rows::{UrlRow, held};
 use super::state::State;
 use super::{StoreError, engine};
@@ -124,19 +125,19 @@ impl State {
     }
 
     /// Puts back what no block holds any more, a part at a time: how many came
-    /// back, and the row to go on after.
+    /// back, and where it goes on.
     pub(super) fn release_blocked(
         &mut self,
         crawl: &str,
-        after: i64,
-    ) -> Result<(u64, Option<i64>), StoreError> {
+        behind: Spot,
+    ) -> Result<(u64, Option<Spot>), StoreError> {
         let crawl = self.known_crawl(crawl)?;
-        if after == 0 && self.is_shared() {
+        if behind == START && self.is_shared() {
             // Somebody else may have lifted the block a moment ago.
             self.read_blocks()?;
         }
-        let rows = self.held_rows(held::BLOCKED, after)?;
-        let last = rows.last().copied();
+        let rows = self.held_rows(held::BLOCKED, behind)?;
+        let last = rows.last().map(|row| (*row, 0));
         let mut back = 0;
         for id in rows {
             let Some(row) = self.url_row(UrlId(id))?.filter(|row| row.crawl == crawl) else {
@@ -150,10 +151,10 @@ impl State {
         Ok((back, last))
     }
 
-    fn held_rows(&self, state: i64, after: i64) -> Result<Vec<i64>, StoreError> {
+    fn held_rows(&self, state: i64, behind: Spot) -> Result<Vec<i64>, StoreError> {
         self.column(
             "SELECT url_id FROM feedback WHERE state = ?1 AND state > 1 AND url_id > ?2 /*ours: part */ ORDER BY url_id LIMIT ?3",
-            params![state, after, BATCH],
+            params![state, behind.0, BATCH],
         )
     }
 
@@ -169,15 +170,15 @@ impl State {
     }
 
     /// Puts all dead letters of a crawl back, a part at a time: how many came
-    /// back, and the row to go on after.
+    /// back, and where it goes on.
     pub(super) fn replay_all(
         &mut self,
         crawl: &str,
-        after: i64,
-    ) -> Result<(u64, Option<i64>), StoreError> {
+        behind: Spot,
+    ) -> Result<(u64, Option<Spot>), StoreError> {
         let crawl = self.known_crawl(crawl)?;
-        let rows = self.held_rows(held::DEAD, after)?;
-        let last = rows.last().copied();
+        let rows = self.held_rows(held::DEAD, behind)?;
+        let last = rows.last().map(|row| (*row, 0));
         let mut back = 0;
         for id in rows {
             let Some(row) = self.url_row(UrlId(id))?.filter(|row| row.crawl == crawl) else {

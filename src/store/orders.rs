@@ -33,6 +33,23 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Between two looks at whose it is now.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// Where a walk goes on: behind a row, and the second number of one that has two.
+pub(super) type Spot = (i64, i64);
+/// Before all rows.
+pub(super) const START: Spot = (0, 0);
+
+/// What is done to many rows of all partitions, a part at a time. To do it again
+/// changes nothing more.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum Walk {
+    /// Puts dead letters back.
+    Replay { crawl: String },
+    /// Puts back what no block holds any more.
+    Release { crawl: String },
+    /// Drops the URLs of a site that is to be forgotten.
+    Forget { site: String },
+}
+
 /// What a daemon does for another.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Order {
@@ -60,10 +77,6 @@ pub(super) enum Order {
         crawl: String,
         urls: Vec<String>,
     },
-    /// Of what is its own all.
-    ReplayAll {
-        crawl: String,
-    },
     Requeue {
         crawl: String,
         urls: Vec<String>,
@@ -72,10 +85,6 @@ pub(super) enum Order {
         crawl: String,
         pattern: String,
         prefix: bool,
-    },
-    /// What no block holds any more of what is its own.
-    ReleaseBlocked {
-        crawl: String,
     },
     Import {
         crawl: String,
@@ -86,9 +95,11 @@ pub(super) enum Order {
     /// Leave hosts alone whose queues were served elsewhere.
     Delay(Vec<Delay>),
     RemovePushed(Vec<UrlId>),
-    /// Of a site that is to be forgotten what is its own.
-    ForgetSite {
-        name: String,
+    /// A part of a walk over these partitions, which are its own.
+    Walk {
+        walk: Walk,
+        parts: Vec<i64>,
+        behind: Spot,
     },
     /// What is set for crawls, sites and queues has changed.
     Remember,
@@ -109,6 +120,8 @@ pub(super) enum Reply {
     Imported(Imported),
     Taken(Vec<Taken>),
     Served(Vec<Served>, Progress),
+    /// What a part came to, and where the walk goes on, if it does.
+    Walked(u64, Option<Spot>),
 }
 
 impl Reply {
@@ -142,6 +155,14 @@ impl Reply {
 
     pub(super) fn taken(self) -> Result<Vec<Taken>, StoreError> {
         if let Self::Taken(taken) = self { Ok(taken) } else { Err(self.unexpected()) }
+    }
+
+    fn walked(self) -> Result<(u64, Option<Spot>), StoreError> {
+        if let Self::Walked(count, next) = self {
+            Ok((count, next))
+        } else {
+            Err(self.unexpected())
+        }
     }
 
     pub(super) fn slot(self) -> Result<Result<jiff::Timestamp, jiff::Timestamp>, StoreError> {
@@ -192,13 +213,9 @@ impl Store {
                 Reply::Counts(known, unknown)
             }
             Order::Replay { crawl, urls } => Reply::Count(self.replay_here(crawl, urls).await?),
-            Order::ReplayAll { crawl } => Reply::Count(self.replay_all_here(crawl).await?),
             Order::Requeue { crawl, urls } => Reply::Count(self.requeue_here(crawl, urls).await?),
             Order::Block { crawl, pattern, prefix } => {
                 Reply::Count(self.block_here(crawl, pattern, prefix).await?)
-            }
-            Order::ReleaseBlocked { crawl } => {
-                Reply::Count(self.release_blocked_here(crawl).await?)
             }
             Order::Import { crawl, fetches } => {
                 Reply::Imported(self.import_here(crawl, fetches).await?)
@@ -213,7 +230,10 @@ impl Store {
                 Reply::Done
             }
             Order::RemovePushed(rows) => Reply::Count(self.remove_pushed_here(rows).await?),
-            Order::ForgetSite { name } => Reply::Count(self.forget_urls_of_site(name).await?),
+            Order::Walk { walk, parts, behind } => {
+                let (count, next) = self.walk_here(walk, parts, behind).await?;
+                Reply::Walked(count, next)
+            }
             Order::Remember => {
                 self.remember_here().await?;
                 Reply::Done
@@ -313,12 +333,54 @@ impl Store {
         self.on_owner(partition(authority), order).await
     }
 
-    /// Has the owners of all partitions do something, each of what is its own, until
-    /// it is done of each partition. Some may be asked twice.
-    pub(super) async fn on_all(&self, order: Order) -> Result<Vec<Reply>, StoreError> {
-        let all = (0_i64..).take(PARTITIONS).collect();
-        let answers = self.spread(all, |part| *part, |_| order.clone()).await?;
-        Ok(answers.into_iter().map(|(_, reply)| reply).collect())
+    /// Has the owners of all partitions walk what is theirs, a bounded part in each
+    /// order, as an order that takes long is given up; adds up what the parts say.
+    /// What gets another owner meanwhile is walked by that one, from the beginning
+    /// where that is somewhere else with what it had.
+    pub(super) async fn walk(&self, walk: Walk) -> Result<u64, StoreError> {
+        let mut left: Vec<(i64, Spot)> = (0..).take(PARTITIONS).map(|part| (part, START)).collect();
+        let mut total = 0;
+        while !left.is_empty() {
+            let order = |share: Vec<(i64, Spot)>| {
+                let (parts, spots): (Vec<_>, Vec<_>) = share.into_iter().unzip();
+                let behind = spots.first().copied().unwrap_or(START);
+                let is_one = spots.iter().all(|spot| *spot == behind);
+                let behind = if is_one { behind } else { START };
+                Order::Walk { walk: walk.clone(), parts, behind }
+            };
+            let mut more = Vec::new();
+            for (places, reply) in self.spread(left.clone(), |(part, _)| *part, order).await? {
+                let (count, next) = reply.walked()?;
+                total += count;
+                let Some(next) = next else { continue };
+                let parts = places.into_iter().filter_map(|place| left.get(place));
+                more.extend(parts.map(|(part, _)| (*part, next)));
+            }
+            left = more;
+        }
+        Ok(total)
+    }
+
+    /// A part of a walk over what is ours, in a transaction of its own, so that
+    /// leases get in between.
+    async fn walk_here(
+        &self,
+        walk: Walk,
+        parts: Vec<i64>,
+        behind: Spot,
+    ) -> Result<(u64, Option<Spot>), StoreError> {
+        let walked = self
+            .write(Lane::Bulk, move |state| {
+                parts.iter().try_for_each(|part| state.must_own(*part))?;
+                match walk {
+                    Walk::Replay { crawl } => state.replay_all(&crawl, behind),
+                    Walk::Release { crawl } => state.release_blocked(&crawl, behind),
+                    Walk::Forget { site } => state.forget_part(&site, behind),
+                }
+            })
+            .await;
+        self.inner.figures.outdate();
+        walked
     }
 
     /// Has all others do something; what those who do not answer would say is

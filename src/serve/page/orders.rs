@@ -20,6 +20,7 @@ use crate::model::SourceId;
 use crate::serve::Context;
 use crate::serve::extract::read_bytes;
 use crate::serve::openapi::{Input, Operation, Output};
+use crate::serve::operate::to_the_end;
 use crate::serve::ping::read_id;
 use crate::serve::problem::{Kind, Problem};
 use crate::serve::wire::{MAX_NAME_CHARS, MAX_URL_CHARS, crawl, grouped, name, web_url};
@@ -215,11 +216,11 @@ async fn poll(context: &Context, form: OrderForm) -> Result<Back, Problem> {
 }
 
 async fn queue(context: &Context, form: OrderForm) -> Result<Back, Problem> {
-    let store = &context.state.store;
+    let store = context.state.store.clone();
     let crawl = crawl(form.crawl)?;
     if form.verb == Verb::ReplayAll {
-        let replayed = store.replay(crawl, Vec::new()).await?;
-        return Ok(back("/dead", &[], Done::Replayed, replayed));
+        let replaying = async move { store.replay(crawl, Vec::new()).await };
+        return Ok(back("/dead", &[], Done::Replayed, to_the_end(replaying).await?));
     }
     let url = web_url("url", form.url.as_deref().unwrap_or_default().trim())?.to_string();
     let here = [("url", url.as_str()), ("crawl", crawl.as_str())];
@@ -230,16 +231,16 @@ async fn queue(context: &Context, form: OrderForm) -> Result<Back, Problem> {
             back("/blocks", &[], Done::BlockedBelow, 0)
         }
         Verb::UnblockPrefix => {
-            let lifted = store.unblock(name, target, true).await?;
-            back("/blocks", &[], Done::Unblocked, lifted)
+            let lifting = async move { store.unblock(name, target, true).await };
+            back("/blocks", &[], Done::Unblocked, to_the_end(lifting).await?)
         }
         Verb::BlockUrl => {
             let blocked = store.block(name, target, false).await?;
             back("/url", &here, Done::Blocked, blocked)
         }
         Verb::UnblockUrl => {
-            let lifted = store.unblock(name, target, false).await?;
-            back("/url", &here, Done::Unblocked, lifted)
+            let lifting = async move { store.unblock(name, target, false).await };
+            back("/url", &here, Done::Unblocked, to_the_end(lifting).await?)
         }
         Verb::Replay => {
             let replayed = store.replay(name, vec![target]).await?;

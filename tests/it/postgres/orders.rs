@@ -5,10 +5,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use sitemapd::model::Reason;
+use sitemapd::model::{Outcome, Reason};
 use sitemapd::store::frontier::Put;
 
-use super::shared::{HOSTS, Three, URLS, lease, sitemap};
+use super::shared::{HOSTS, Three, URLS, lease, sitemap, sitemap_of};
+use crate::support::queue_daemon::report;
+
+/// More than one part of a walk for each daemon.
+const MANY: usize = 9_000;
 
 fn pushed(url: String, key: Option<String>) -> Put {
     let metadata = BTreeMap::new();
@@ -84,4 +88,24 @@ async fn the_urls_of_a_source_that_is_dropped_with_them_go_before_the_answer() {
     let leased = lease(&three.daemons[0], 1_000, None).await;
     assert_eq!(leased.len(), URLS);
     assert!(leased.iter().all(|url| url.reason == Reason::Removed));
+}
+
+#[tokio::test]
+async fn all_dead_letters_come_back_and_are_counted_however_many_there_are() {
+    let once = "[queue]\nmax_attempts = 1\n";
+    let three = Three::start_with("dead letters", sitemap_of(MANY), once).await;
+    let Some(three) = three else { return };
+    three.wait_for_urls(MANY).await;
+    let mut turn = 0;
+    while three.look.number("SELECT count(*) FROM queue") > 0 {
+        let leased = lease(&three.daemons[turn % 3], 1_000, None).await;
+        assert!(!leased.is_empty());
+        let failed = leased.iter().map(|url| report(url.token, Outcome::Failed)).collect();
+        three.daemons[turn % 3].store.settle(failed).await.unwrap();
+        turn += 1;
+    }
+    let replay = async || three.daemons[0].store.replay("default".to_owned(), Vec::new()).await;
+    assert_eq!(replay().await.unwrap(), MANY as u64);
+    assert_eq!(replay().await.unwrap(), 0);
+    assert_eq!(three.look.number("SELECT count(*) FROM queue"), i64::try_from(MANY).unwrap());
 }

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use sitemapd::model::Outcome;
 use sitemapd::store::views::UrlState;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 
-use crate::support::queue_daemon::{Queue, entry, paths};
+use crate::support::queue_daemon::{Queue, QueueDaemon, entry, paths};
 use crate::support::{broken_off, incompressible};
 
 const CRAWL: &str = "default";
@@ -70,6 +72,40 @@ async fn a_url_that_is_blocked_while_leased_is_held_after_it_is_settled() {
     queue.settle(token, Outcome::Changed).await;
     queue.clock.advance(Duration::from_secs(400 * 86_400));
     assert!(queue.lease(10).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_block_that_is_lifted_lets_go_of_all_though_the_client_has_gone() {
+    // Many parts.
+    const URLS: u32 = 20_000;
+    let queue = Queue::simple().await;
+    queue.list_urls("a", (0..URLS).map(|n| format!("http://a.test/shop/{n}"))).await;
+    block(&queue, "http://a.test/shop/", true).await;
+    while queue.counts().await.blocked < u64::from(URLS) {
+        assert!(queue.lease(10).await.is_empty());
+    }
+    let clock = queue.clock.clone();
+    let daemon = QueueDaemon::over(queue, clock).await;
+    let mut client = TcpStream::connect(daemon.addr).await.unwrap();
+    let body = "{\"prefix\": \"http://a.test/shop/\"}";
+    let request = format!(
+        "POST /v1/queue/unblock HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        daemon.addr,
+        body.len()
+    );
+    client.write_all(request.as_bytes()).await.unwrap();
+    let held = "SELECT count(*) FROM feedback WHERE state = 4";
+    let come_to = async |least: i64| {
+        while daemon.look().number(held) > least {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let patience = Duration::from_secs(30);
+    tokio::time::timeout(patience, come_to(i64::from(URLS) - 1)).await.expect("it does not begin");
+    drop(client);
+    tokio::time::timeout(patience, come_to(0)).await.expect("some are held");
+    daemon.end().await;
 }
 
 #[tokio::test]

@@ -14,6 +14,9 @@
 //!    caller deletes the queue rows of what it took, loads the head of the
 //!    host's list and gives it to [`Window::refill`], then takes again. Between
 //!    the load and the refill no effect on that host may happen.
+//!    [`Window::extend`] adds what follows a buffer that runs low
+//!    ([`Window::ends_with`]), as long as nothing has happened behind it since that
+//!    was loaded.
 //! 2. The caller says how it went: [`Window::served`] or [`Window::skipped`].
 //! 3. Every effect on a queue row is told by [`Window::insert`] and
 //!    [`Window::remove`] (a move is a removal, then an insertion), together
@@ -27,7 +30,7 @@ mod turns;
 use crate::model::{HostId, UrlId};
 use crate::queue::Candidate;
 use buffer::Buffers;
-pub use buffer::{Extent, MAX_BUFFERED, MAX_BUFFERED_PER_HOST, Passed, Tally, Valued};
+pub use buffer::{Extent, Follows, MAX_BUFFERED, MAX_BUFFERED_PER_HOST, Passed, Tally, Valued};
 use turns::Turns;
 pub use turns::{MAX_WEIGHT, MIN_WEIGHT};
 
@@ -216,6 +219,18 @@ impl Window {
     /// Is nothing due in the buffer, though something may be in the store?
     pub fn wants_refill(&self, host: HostId, now_ms: i64) -> bool {
         self.buffers.wants_refill(host, now_ms)
+    }
+
+    /// What the buffer of the host ends with, in the order of the store, where there
+    /// is more behind it: band, due time and URL; and how many it holds.
+    pub fn ends_with(&self, host: HostId) -> Option<((u8, i64, UrlId), usize)> {
+        self.buffers.ends_with(host)
+    }
+
+    /// Adds to the host's buffer what follows it in its due list; says whether the
+    /// buffer still ends where that begins, and is in the order of the store.
+    pub fn extend(&mut self, host: HostId, follows: &Follows, now_ms: i64) -> bool {
+        self.buffers.extend(host, follows, now_ms)
     }
 
     /// A lower bound, in unix milliseconds, of when a URL of the host is due:

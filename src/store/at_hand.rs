@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use super::StoreError;
+use super::ahead::Ahead;
 use super::ending::Lease;
 use super::rows::UrlRow;
 use crate::by_id::ById;
@@ -35,6 +36,8 @@ pub(super) struct AtHand {
     sites: ById<SiteId, Option<Arc<str>>>,
     sources: ById<SourceId, Option<Arc<str>>>,
     stays: bool,
+    /// What is read ahead.
+    pub(super) ahead: Ahead,
 }
 
 impl AtHand {
@@ -58,6 +61,7 @@ impl AtHand {
 
     /// The row of a URL, or its lease, is about to change.
     pub(super) fn forget(&mut self, url: UrlId) {
+        self.ahead.touch(url);
         self.waiting.remove(&url);
         self.leased.remove(&url);
     }
@@ -77,6 +81,7 @@ impl AtHand {
 
     /// The row of a URL that is about to leave the queue.
     pub(super) fn take(&mut self, url: UrlId) -> Option<Box<UrlRow>> {
+        self.ahead.touch(url);
         if self.stays { self.waiting.remove(&url) } else { None }
     }
 
@@ -111,6 +116,7 @@ impl AtHand {
     }
 
     pub(super) fn clear(&mut self) {
+        self.ahead.forget_all();
         self.waiting.clear();
         self.leased.clear();
         self.sites.clear();

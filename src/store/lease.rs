@@ -73,6 +73,7 @@ impl State {
         is_share: bool,
     ) -> Result<LeaseBatch, StoreError> {
         let crawl = self.known_crawl(&request.crawl)?;
+        self.take_over_what_was_read();
         if !is_share && let Some(again) = self.leased_before(crawl, request)? {
             return Ok(again);
         }
@@ -304,6 +305,7 @@ impl State {
         }
         let next_ms = next_due.map(|due| due.saturating_mul(1000));
         self.window(call.crawl).served(host, served, next_ms, clock);
+        self.note_low((call.crawl, host), call.per_host);
         Ok(())
     }
 

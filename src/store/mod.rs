@@ -8,6 +8,7 @@
 
 mod abbreviations;
 mod admit;
+mod ahead;
 mod apply;
 mod at_hand;
 pub mod backup;

@@ -11,12 +11,13 @@ use super::sql::params;
 use jiff::Timestamp;
 
 use super::rows::{
-    LISTED_WITH_ROWS, LISTED_WITH_VALUED, REST_WITH_VALUED, UrlRow, held, read_listed,
+    LISTED_WITH_ROWS, LISTED_WITH_VALUED, REST_WITH_VALUED, UrlRow, held, read_listed, read_urls,
 };
 use super::state::State;
 use super::turns::Place;
-use super::walk::Walk;
+use super::walk::{AS_LISTED, Due, REST_AS_LISTED, Walk, read_place};
 use super::{StoreError, engine, timestamp};
+use crate::by_id::ById;
 use crate::model::{CrawlId, HostId, Reason, UrlId};
 use crate::queue::window::{Extent, Valued};
 use crate::queue::{Candidate, Claim};
@@ -33,7 +34,7 @@ const BEHIND: usize = 64;
 const LEAST_SPARE: usize = 256;
 
 /// What is due, what of it is known, whether that is all, and when the next is.
-type Head = (Vec<(Candidate, Option<Box<UrlRow>>)>, Extent, Option<i64>);
+type Head = Due<(Candidate, Option<Box<UrlRow>>)>;
 
 impl State {
     /// Fills the window's buffer of a host with what is due of it; says how many rows
@@ -47,7 +48,8 @@ impl State {
     ) -> Result<usize, StoreError> {
         self.write_pending_of(host)?;
         if !self.policy.learns() || self.proof_of_host(host)? <= 0.0 {
-            let (due, extent, next_due) = if self.at_hand.has_room(limit) {
+            let is_read = self.at_hand.ahead.has_rows_of((crawl, host));
+            let (due, extent, next_due) = if !is_read && self.at_hand.has_room(limit) {
                 self.due_with_rows(crawl, host, now_s, limit)?
             } else {
                 self.due_of_host(crawl, host, now_s, limit)?
@@ -57,7 +59,11 @@ impl State {
         }
         let passed = self.window(crawl).passed(host, now_s.saturating_mul(1000));
         let last = passed.map(|passed| passed.last);
-        let (due, extent, next_due) = self.due_with_looks((crawl, host), now_s, limit, last)?;
+        let (due, extent, next_due) = if self.at_hand.ahead.has_rows_of((crawl, host)) {
+            self.due_as_read((crawl, host), now_s, limit, last)?
+        } else {
+            self.due_with_looks((crawl, host), now_s, limit, last)?
+        };
         let last = due.last().map(|(last, _)| *last).filter(|_| extent == Extent::Prefix);
         let behind = match &last {
             Some(last) => self.behind(crawl, host, i64::from(last.band), now_s)?,
@@ -165,7 +171,7 @@ impl State {
         host: HostId,
         now_s: i64,
         limit: usize,
-    ) -> Result<(Vec<Candidate>, Extent, Option<i64>), StoreError> {
+    ) -> Result<Due<Candidate>, StoreError> {
         let listed = (crawl, host);
         let walk = Walk { statement: &LISTED_WITH_ROWS, behind: None };
         let (due, extent, next_due) = self.walk_due(walk, listed, now_s, limit, |row| {
@@ -199,6 +205,43 @@ impl State {
             let (place, url) = read_listed(row, crawl, host)?;
             Ok((place.candidate(), url))
         })
+    }
+
+    /// The same where rows of it have been read ahead.
+    fn due_as_read(
+        &mut self,
+        (crawl, host): (CrawlId, HostId),
+        now_s: i64,
+        limit: usize,
+        last: Option<(u8, i64, UrlId)>,
+    ) -> Result<Head, StoreError> {
+        let behind =
+            last.map(|(band, due, url)| (band.into(), (due, url.0), REST_AS_LISTED.as_str()));
+        let walk = Walk { statement: AS_LISTED, behind };
+        let (due, extent, next_due) = self.walk_due(walk, (crawl, host), now_s, limit, |row| {
+            Ok(read_place(row, crawl, host)?.candidate())
+        })?;
+        let mut due: Vec<(Candidate, Option<Box<UrlRow>>)> = due
+            .into_iter()
+            .map(|head| {
+                let is_valued = head.claim != Claim::Fixed;
+                (head, if is_valued { self.at_hand.take(head.id) } else { None })
+            })
+            .collect();
+        let lacks_row = |(head, row): &&(Candidate, Option<Box<UrlRow>>)| {
+            head.claim != Claim::Fixed && row.is_none()
+        };
+        let missing: Vec<UrlId> = due.iter().filter(lacks_row).map(|(head, _)| head.id).collect();
+        if !missing.is_empty() {
+            let mut found = ById::default();
+            read_urls(&self.conn, &missing, |row| {
+                found.insert(row.id, Box::new(row));
+            })?;
+            for (head, row) in due.iter_mut().filter(|(_, row)| row.is_none()) {
+                *row = found.remove(&head.id).filter(|row| row.is_queued());
+            }
+        }
+        Ok((due, extent, next_due))
     }
 
     /// What has been due for longest in each band below `band`.

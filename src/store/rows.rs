@@ -155,13 +155,19 @@ pub(super) static LISTED_WITH_VALUED: LazyLock<String> =
     LazyLock::new(|| listed_with("q.valued = 1"));
 
 /// The same of one band behind a row; for the embedded engine.
-pub(super) static REST_WITH_VALUED: LazyLock<String> = LazyLock::new(|| {
-    let below = "AND /*lite*/ q.band < ?6 /*end*/";
-    LISTED_WITH_VALUED.replace(below, "AND q.band = ?6 AND (q.due_s, q.url_id) > (?3, ?4)")
-});
+pub(super) static REST_WITH_VALUED: LazyLock<String> =
+    LazyLock::new(|| rest_of(&LISTED_WITH_VALUED));
 
 /// The same with the rows of all.
 pub(super) static LISTED_WITH_ROWS: LazyLock<String> = LazyLock::new(|| listed_with("1 = 1"));
+
+/// The same of one band behind a row; for the embedded engine.
+pub(super) static REST_WITH_ROWS: LazyLock<String> = LazyLock::new(|| rest_of(&LISTED_WITH_ROWS));
+
+fn rest_of(listed: &str) -> String {
+    let below = "AND /*lite*/ q.band < ?6 /*end*/";
+    listed.replace(below, "AND q.band = ?6 AND (q.due_s, q.url_id) > (?3, ?4)")
+}
 
 fn listed_with(joined: &str) -> String {
     format!(

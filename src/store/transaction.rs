@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
+use super::ahead::Ahead;
 use super::claim::Claim;
 use super::learn::Learning;
 use super::sql::Session;
@@ -203,6 +204,7 @@ impl State {
             self.give_up(error);
             return committed;
         }
+        self.read_ahead();
         self.policies.committed();
         self.told.count(&self.metrics);
         if self.conn.total_changes() != self.written_before {
@@ -431,6 +433,8 @@ impl State {
         if let Some(claim) = &self.engine.claim {
             return claim.give_back(&self.conn);
         }
+        // Whoever reads is in the way of folding the log.
+        self.at_hand.ahead = Ahead::default();
         let tidy = "PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);";
         self.conn.execute_batch(tidy).map_err(engine).or_else(|error| {
             tracing::debug!(%error, "the log was not folded into the database; the next start does it");

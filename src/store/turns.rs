@@ -131,6 +131,7 @@ impl State {
             window.wake(host, due_s.saturating_mul(1000), weight);
             window.set_clock(host, not_before);
             for place in places {
+                self.at_hand.ahead.queued(place);
                 window.insert(place.candidate(), now);
             }
         }
@@ -185,6 +186,7 @@ impl State {
 
     fn count_out(&mut self, place: Place) {
         self.deltas.changes.entry((place.crawl, place.host)).or_default().rows -= 1;
+        self.at_hand.ahead.left(place);
     }
 
     /// A row has left the queue: counts and window hear of it.

@@ -5,11 +5,14 @@
 //! what is due and the bands there are, whatever else is queued. A server is
 //! asked for pages, and once which bands have anything due at all.
 
-use super::sql::{self, Row, params};
+use std::sync::LazyLock;
+
+use super::sql::{self, Connection, Row, params};
 
 use super::state::State;
 use super::turns::Place;
 use super::{StoreError, engine};
+use crate::by_id::IdSet;
 use crate::model::{CrawlId, HostId, SiteId, UrlId};
 use crate::queue::Candidate;
 use crate::queue::window::Extent;
@@ -20,6 +23,12 @@ pub(super) const AS_LISTED: &str = "SELECT band, due_s, url_id, site_id, valued 
         AND /*lite*/ band < ?6 /*end*/
         /*pg: band <= ?6 AND (band < ?6 OR (due_s, url_id) > (?3, ?4)) */
     ORDER BY band DESC, due_s, url_id /*pg: LIMIT ?5 */";
+
+/// The same of one band behind a row; for the embedded engine.
+pub(super) static REST_AS_LISTED: LazyLock<String> = LazyLock::new(|| {
+    let below = "AND /*lite*/ band < ?6 /*end*/";
+    AS_LISTED.replace(below, "AND band = ?6 AND (due_s, url_id) > (?3, ?4)")
+});
 
 /// The first row of each band below one, the highest first, where it is due by then:
 /// for a server, a few probes of the index each.
@@ -68,7 +77,7 @@ impl State {
         host: HostId,
         now_s: i64,
         limit: usize,
-    ) -> Result<(Vec<Candidate>, Extent, Option<i64>), StoreError> {
+    ) -> Result<Due<Candidate>, StoreError> {
         let walk = Walk { statement: AS_LISTED, behind: None };
         self.walk_due(walk, (crawl, host), now_s, limit, |row| {
             Ok(read_place(row, crawl, host)?.candidate())
@@ -79,71 +88,13 @@ impl State {
     /// row.
     pub(super) fn walk_due<T>(
         &self,
-        Walk { statement, behind }: Walk<'_>,
-        (crawl, host): (CrawlId, HostId),
+        walk: Walk<'_>,
+        list: (CrawlId, HostId),
         now_s: i64,
         limit: usize,
         read: impl Fn(&Row<'_>) -> sql::Result<T>,
-    ) -> Result<(Vec<T>, Extent, Option<i64>), StoreError> {
-        let mut due = Vec::new();
-        let mut next_due: Option<i64> = None;
-        let (mut below, mut after) = (i64::from(u8::MAX) + 1, BEHIND_ALL);
-        let mut rest_of_band = None;
-        if let Some((band, row, rest)) = behind {
-            (below, after) = (band, row);
-            rest_of_band = self.conn.embedded().map(|_| rest);
-        }
-        let page = page_for(limit);
-        // A server is asked once which bands have anything due at all.
-        let can_skip = self.conn.server().is_some() && self.paused_sites.is_empty();
-        let mut firsts = None;
-        // One walk a band, down to its first row that is not due: the next one
-        // begins below it, or, of a server, behind the page.
-        'bands: loop {
-            let rest = rest_of_band.take();
-            let sql = rest.unwrap_or(statement);
-            let mut query = self.conn.prepare_cached(sql).map_err(engine)?;
-            let values = params![crawl.0, host.0, after.0, after.1, page, below];
-            let mut rows = query.query(values).map_err(engine)?;
-            let (mut taken, mut page_end) = (0, None);
-            while let Some(row) = rows.next().map_err(engine)? {
-                taken += 1;
-                if taken == page && self.conn.embedded().is_none() {
-                    page_end = Some(place_in_list(&row).map_err(engine)?);
-                }
-                if !self.may_lease(row.get(3).map_err(engine)?, &[]) {
-                    continue;
-                }
-                let (band, due_s): (i64, i64) =
-                    (row.get(0).map_err(engine)?, row.get(1).map_err(engine)?);
-                if due_s > now_s {
-                    next_due = Some(next_due.map_or(due_s, |other| other.min(due_s)));
-                    (below, after) = (band, BEHIND_ALL);
-                    if can_skip {
-                        let known = match firsts.take() {
-                            Some(known) => known,
-                            None => self.firsts_below(crawl, host, band, i64::MAX)?,
-                        };
-                        let (later, due) = split_at_due(known, band, now_s);
-                        next_due = later.into_iter().chain(next_due).min();
-                        let Some((first, _)) = due.first() else { break 'bands };
-                        below = i64::from(first.band) + 1;
-                        firsts = Some(due);
-                    }
-                    continue 'bands;
-                }
-                if due.len() >= limit {
-                    return Ok((due, Extent::Prefix, next_due));
-                }
-                due.push(read(&row).map_err(engine)?);
-            }
-            (below, after) = match page_end {
-                Some(end) => end,
-                None if rest.is_some() => (below, BEHIND_ALL),
-                None => break,
-            };
-        }
-        Ok((due, Extent::Complete, next_due))
+    ) -> Result<Due<T>, StoreError> {
+        walk_due((&self.conn, &self.paused_sites), walk, list, now_s, limit, read)
     }
 
     /// The first row of each band of a host below `band`, the highest first, where
@@ -155,13 +106,7 @@ impl State {
         band: i64,
         due_s: i64,
     ) -> Result<Vec<(Place, Option<i64>)>, StoreError> {
-        let mut query = self.conn.prepare_cached(FIRST_OF_BANDS).map_err(engine)?;
-        query
-            .query_map(params![crawl.0, host.0, band, due_s], |row| {
-                Ok((read_place(row, crawl, host)?, row.get(3)?))
-            })
-            .and_then(Iterator::collect)
-            .map_err(engine)
+        firsts_below(&self.conn, (crawl, host), band, due_s)
     }
 
     /// Is a site neither paused nor left out by `only` (empty: all are in)?
@@ -240,6 +185,101 @@ impl State {
             .and_then(|mut query| query.query_row(params![crawl.0, host.0, band], |row| row.get(0)))
             .map_err(engine)
     }
+}
+
+/// What is due of a list, whether that is all, and when the next is.
+pub(super) type Due<T> = (Vec<T>, Extent, Option<i64>);
+
+/// Walks what is due of a host in lease order, but for sites that are paused; `read`
+/// takes what is wanted of a row.
+pub(super) fn walk_due<T>(
+    (conn, paused): (&Connection, &IdSet<SiteId>),
+    Walk { statement, behind }: Walk<'_>,
+    (crawl, host): (CrawlId, HostId),
+    now_s: i64,
+    limit: usize,
+    read: impl Fn(&Row<'_>) -> sql::Result<T>,
+) -> Result<Due<T>, StoreError> {
+    let mut due = Vec::new();
+    let mut next_due: Option<i64> = None;
+    let (mut below, mut after) = (i64::from(u8::MAX) + 1, BEHIND_ALL);
+    let mut rest_of_band = None;
+    if let Some((band, row, rest)) = behind {
+        (below, after) = (band, row);
+        rest_of_band = conn.embedded().map(|_| rest);
+    }
+    let page = page_for(limit);
+    // A server is asked once which bands have anything due at all.
+    let can_skip = conn.server().is_some() && paused.is_empty();
+    let mut firsts = None;
+    // One walk a band, down to its first row that is not due: the next one
+    // begins below it, or, of a server, behind the page.
+    'bands: loop {
+        let rest = rest_of_band.take();
+        let sql = rest.unwrap_or(statement);
+        let mut query = conn.prepare_cached(sql).map_err(engine)?;
+        let values = params![crawl.0, host.0, after.0, after.1, page, below];
+        let mut rows = query.query(values).map_err(engine)?;
+        let (mut taken, mut page_end) = (0, None);
+        while let Some(row) = rows.next().map_err(engine)? {
+            taken += 1;
+            if taken == page && conn.embedded().is_none() {
+                page_end = Some(place_in_list(&row).map_err(engine)?);
+            }
+            if row
+                .get::<Option<i64>>(3)
+                .map_err(engine)?
+                .is_some_and(|site| paused.contains(&SiteId(site)))
+            {
+                continue;
+            }
+            let (band, due_s): (i64, i64) =
+                (row.get(0).map_err(engine)?, row.get(1).map_err(engine)?);
+            if due_s > now_s {
+                next_due = Some(next_due.map_or(due_s, |other| other.min(due_s)));
+                (below, after) = (band, BEHIND_ALL);
+                if can_skip {
+                    let known = match firsts.take() {
+                        Some(known) => known,
+                        None => firsts_below(conn, (crawl, host), band, i64::MAX)?,
+                    };
+                    let (later, due) = split_at_due(known, band, now_s);
+                    next_due = later.into_iter().chain(next_due).min();
+                    let Some((first, _)) = due.first() else { break 'bands };
+                    below = i64::from(first.band) + 1;
+                    firsts = Some(due);
+                }
+                continue 'bands;
+            }
+            if due.len() >= limit {
+                return Ok((due, Extent::Prefix, next_due));
+            }
+            due.push(read(&row).map_err(engine)?);
+        }
+        (below, after) = match page_end {
+            Some(end) => end,
+            None if rest.is_some() => (below, BEHIND_ALL),
+            None => break,
+        };
+    }
+    Ok((due, Extent::Complete, next_due))
+}
+
+/// The first row of each band of a host below `band`, the highest first, where
+/// it is due by then, with its site. For a server.
+fn firsts_below(
+    conn: &Connection,
+    (crawl, host): (CrawlId, HostId),
+    band: i64,
+    due_s: i64,
+) -> Result<Vec<(Place, Option<i64>)>, StoreError> {
+    let mut query = conn.prepare_cached(FIRST_OF_BANDS).map_err(engine)?;
+    query
+        .query_map(params![crawl.0, host.0, band, due_s], |row| {
+            Ok((read_place(row, crawl, host)?, row.get(3)?))
+        })
+        .and_then(Iterator::collect)
+        .map_err(engine)
 }
 
 /// Of the first rows of bands, the highest first, those below `band`: when the

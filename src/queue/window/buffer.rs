@@ -42,6 +42,19 @@ pub enum Extent {
     Prefix,
 }
 
+/// What follows a buffer in its host's due list, in lease order.
+#[derive(Debug)]
+pub struct Follows {
+    /// What the buffer ended with: band, due time and URL.
+    pub behind: (u8, i64, UrlId),
+    /// What is due behind that.
+    pub candidates: Vec<Candidate>,
+    /// Is there more?
+    pub extent: Extent,
+    /// As of a refill, but for what the buffer knows already.
+    pub next_due_at: Option<i64>,
+}
+
 /// The head of a host's due list with its values, as of now.
 #[derive(Debug, Default)]
 pub struct Valued {
@@ -393,6 +406,33 @@ impl Buffers {
         let goes_on = buffer.entries.is_empty() && !buffer.is_stale(now_ms.div_euclid(1000));
         let (rows, stale_at) = (buffer.passed, buffer.stale_at);
         goes_on.then_some(Passed { last: (band, due_at, id), rows, stale_at })
+    }
+
+    pub(super) fn ends_with(&self, host: HostId) -> Option<((u8, i64, UrlId), usize)> {
+        let buffer = self.of_host.get(&host)?;
+        let (Reverse(band), due_at, id) = buffer.frontier?;
+        Some(((band, due_at, id), buffer.entries.len()))
+    }
+
+    pub(super) fn extend(&mut self, host: HostId, follows: &Follows, now_ms: i64) -> bool {
+        let Some(buffer) = self.of_host.get_mut(&host) else { return false };
+        let (band, due_at, id) = follows.behind;
+        let is_end = buffer.frontier == Some((Reverse(band), due_at, id));
+        if !is_end || buffer.by_value || buffer.is_stale(now_ms.div_euclid(1000)) {
+            return false;
+        }
+        self.load -= buffer.load();
+        let held = std::mem::take(&mut buffer.entries);
+        buffer.entries = follows.candidates.iter().rev().map(Key::of).chain(held).collect();
+        buffer.frontier = match follows.extent {
+            Extent::Complete => None,
+            Extent::Prefix => follows.candidates.last().map(|last| Key::of(last).stored()),
+        };
+        buffer.stale_at = follows.next_due_at.into_iter().fold(buffer.stale_at, i64::min);
+        buffer.cut(MAX_BUFFERED_PER_HOST);
+        self.load += buffer.load();
+        self.shed();
+        true
     }
 
     pub(super) fn known_due_ms(&self, host: HostId) -> Option<i64> {

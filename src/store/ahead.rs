@@ -1,0 +1,297 @@
+//! The rest of a host's list, read before its window wants it, on a thread of its
+//! own: reading rows took a fifth of what a lease and its end cost the writer.
+//!
+//! When a buffer runs low, what follows it is asked for between two transactions.
+//! It is read as of then or later. Meanwhile the writer notes what it changes: a
+//! row that it touched is not taken over, and a list that something came into, or
+//! that lost anything behind its buffer, is read by the writer as ever. For the
+//! embedded engine only; a host whose URLs are ordered by value is given the rows,
+//! and not the list.
+//!
+//! Keeps: what is taken over is what the tables say.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread::JoinHandle;
+
+use super::home::Home;
+use super::rows::{LISTED_WITH_ROWS, REST_WITH_ROWS, UrlRow, read_listed};
+use super::sql::{Connection, Row};
+use super::state::State;
+use super::turns::Place;
+use super::walk::{Due, Walk, walk_due};
+use super::{StoreError, engine};
+use crate::by_id::IdSet;
+use crate::model::{CrawlId, HostId, SiteId, UrlId};
+use crate::queue::Candidate;
+use crate::queue::window::Follows;
+
+/// Lists that are read at once, or wait for it, at most.
+const OPEN: usize = 16;
+/// Rows touched meanwhile that are noted at most; with more, what was asked for is
+/// of no use.
+const NOTED: usize = 65_536;
+
+/// Lists of which it is noted that rows were taken over, at most.
+const LISTS: usize = 4_096;
+
+/// A host's list in the queue.
+type List = (CrawlId, HostId);
+/// A place in it: band, due time in Unix seconds, and URL.
+type Last = (u8, i64, UrlId);
+/// What was read: places, each with its row.
+type Read = Due<(Candidate, Option<Box<UrlRow>>)>;
+/// An order, and what was read for it, if that could be.
+type Answer = (Order, Option<Read>);
+
+/// What is asked for.
+struct Order {
+    list: List,
+    /// The last that the buffer had.
+    behind: Last,
+    now_s: i64,
+    limit: usize,
+    paused: IdSet<SiteId>,
+    /// See [`Ahead::epoch`].
+    epoch: u64,
+}
+
+/// What happened to a list since it was asked for.
+struct Asked {
+    behind: Last,
+    now_s: i64,
+    /// Nothing came into what is read, and nothing of it left.
+    is_whole: bool,
+    /// When the next of what came since is due.
+    next_due: Option<i64>,
+}
+
+/// The writer's side of it.
+#[derive(Default)]
+pub(super) struct Ahead {
+    reader: Option<Reader>,
+    /// Buffers that run low: what they end with, and how much more is wanted.
+    low: Vec<(List, Last, usize)>,
+    asked: HashMap<List, Asked>,
+    /// Orders that are not answered yet.
+    open: usize,
+    /// Rows that were touched since the first of these.
+    touched: IdSet<UrlId>,
+    /// Lists that rows were taken over of since the writer read them last, and
+    /// behind what.
+    rows_of: HashMap<List, Last>,
+    /// Grows when nothing that was asked for before is of use any more.
+    epoch: u64,
+}
+
+impl Ahead {
+    /// The row of a URL is about to change, or to be somebody's.
+    pub(super) fn touch(&mut self, url: UrlId) {
+        if self.open == 0 {
+            return;
+        }
+        self.touched.insert(url);
+        if self.touched.len() > NOTED {
+            self.forget_all();
+        }
+    }
+
+    /// A row came into the queue.
+    pub(super) fn queued(&mut self, place: Place) {
+        if let Some(asked) = self.asked.get_mut(&(place.crawl, place.host)) {
+            if place.due_s <= asked.now_s {
+                asked.is_whole &= !is_behind(place, asked.behind);
+            } else {
+                asked.next_due = asked.next_due.into_iter().chain([place.due_s]).min();
+            }
+        }
+    }
+
+    /// A row left the queue.
+    pub(super) fn left(&mut self, place: Place) {
+        if let Some(asked) = self.asked.get_mut(&(place.crawl, place.host)) {
+            asked.is_whole &= !is_behind(place, asked.behind);
+        }
+    }
+
+    /// Anything may have changed.
+    pub(super) fn forget_all(&mut self) {
+        self.epoch += 1;
+        self.low.clear();
+        self.asked.clear();
+        self.touched.clear();
+        self.rows_of.clear();
+    }
+
+    /// Were rows of a list taken over since this was asked last?
+    pub(super) fn has_rows_of(&mut self, list: List) -> bool {
+        self.rows_of.remove(&list).is_some()
+    }
+
+    fn note_rows(&mut self, list: List, behind: Last) {
+        if self.rows_of.len() >= LISTS {
+            self.rows_of.clear();
+        }
+        self.rows_of.insert(list, behind);
+    }
+
+    fn ask(&mut self, home: &Home, order: Order) {
+        let has_rows = self.rows_of.get(&order.list) == Some(&order.behind);
+        if has_rows || self.open >= OPEN || self.asked.contains_key(&order.list) {
+            return;
+        }
+        if self.reader.is_none() {
+            self.reader = Reader::start(home.clone());
+        }
+        let Some(reader) = &self.reader else { return };
+        let Order { list, behind, now_s, .. } = order;
+        if reader.orders.as_ref().is_some_and(|orders| orders.try_send(order).is_ok()) {
+            self.open += 1;
+            self.asked.insert(list, Asked { behind, now_s, is_whole: true, next_due: None });
+        }
+    }
+
+    /// What has been read, if anything new has.
+    fn answer(&mut self) -> Option<Answer> {
+        match self.reader.as_ref()?.read.try_recv() {
+            Ok(answer) => {
+                self.open -= 1;
+                Some(answer)
+            }
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => {
+                // It panicked, which has been logged: another one is started.
+                *self = Self { epoch: self.epoch + 1, ..Self::default() };
+                None
+            }
+        }
+    }
+}
+
+/// Does a place come after another of its list?
+fn is_behind(place: Place, (band, due_s, url): Last) -> bool {
+    (u8::MAX - place.band, place.due_s, place.url) > (u8::MAX - band, due_s, url)
+}
+
+impl State {
+    /// The buffer of a host may run low.
+    pub(super) fn note_low(&mut self, list: List, per_host: usize) {
+        if self.conn.embedded().is_none() {
+            return;
+        }
+        let Some(window) = self.windows.get(&list.0) else { return };
+        let most = window.refill_size(per_host);
+        if let Some((last, held)) = window.ends_with(list.1)
+            && held < most / 2
+        {
+            self.at_hand.ahead.low.push((list, last, most - held));
+        }
+    }
+
+    /// Asks for what buffers that run low will want next; between transactions.
+    pub(super) fn read_ahead(&mut self) {
+        let low = std::mem::take(&mut self.at_hand.ahead.low);
+        let now_s = self.steady_ms().div_euclid(1000);
+        for (list, behind, limit) in low {
+            let (paused, epoch) = (self.paused_sites.clone(), self.at_hand.ahead.epoch);
+            let order = Order { list, behind, now_s, limit, paused, epoch };
+            self.at_hand.ahead.ask(&self.engine.home, order);
+        }
+    }
+
+    /// Takes over what has been read ahead.
+    pub(super) fn take_over_what_was_read(&mut self) {
+        while let Some((order, read)) = self.at_hand.ahead.answer() {
+            if order.epoch != self.at_hand.ahead.epoch {
+                continue;
+            }
+            let asked = self.at_hand.ahead.asked.remove(&order.list);
+            let (Some(asked), Some((due, extent, next_due))) = (asked, read) else { continue };
+            let (mut candidates, mut is_whole) = (Vec::with_capacity(due.len()), asked.is_whole);
+            for (candidate, row) in due {
+                is_whole &= !self.at_hand.ahead.touched.contains(&candidate.id);
+                if let Some(row) = row.filter(|row| !self.at_hand.ahead.touched.contains(&row.id)) {
+                    self.at_hand.keep(row);
+                }
+                candidates.push(candidate);
+            }
+            let next_due_at = next_due.into_iter().chain(asked.next_due).min();
+            let now_ms = self.steady_ms();
+            let (crawl, host) = order.list;
+            let follows = Follows { behind: order.behind, candidates, extent, next_due_at };
+            if !(is_whole && self.window(crawl).extend(host, &follows, now_ms)) {
+                self.at_hand.ahead.note_rows(order.list, order.behind);
+            }
+        }
+        if self.at_hand.ahead.open == 0 {
+            self.at_hand.ahead.touched.clear();
+        }
+    }
+}
+
+/// The thread, which ends when nothing can be ordered any more.
+struct Reader {
+    orders: Option<SyncSender<Order>>,
+    read: Receiver<Answer>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.orders = None;
+        if let Some(thread) = self.thread.take() {
+            // At most one list is still read; its panic would have been logged.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Reader {
+    /// `None` where the system has no thread for it.
+    fn start(home: Home) -> Option<Self> {
+        let (orders, waiting) = sync_channel::<Order>(OPEN);
+        let (done, read) = sync_channel(OPEN);
+        let work = move || {
+            let mut conn = None;
+            for order in waiting {
+                // Whatever is wrong, the writer meets it too, and says so.
+                let list = read_list(&home, &mut conn, &order).ok();
+                if list.is_none() {
+                    conn = None;
+                }
+                if done.send((order, list)).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("store-ahead".to_owned()).spawn(work).ok()?;
+        Some(Self { orders: Some(orders), read, thread: Some(thread) })
+    }
+}
+
+fn read_list(
+    home: &Home,
+    conn: &mut Option<Connection>,
+    order: &Order,
+) -> Result<Read, StoreError> {
+    let conn = match conn {
+        Some(conn) => conn,
+        None => conn.insert(home.open_reader()?),
+    };
+    let ((crawl, host), (band, due_s, url)) = (order.list, order.behind);
+    let walk = Walk {
+        statement: &LISTED_WITH_ROWS,
+        behind: Some((band.into(), (due_s, url.0), &REST_WITH_ROWS)),
+    };
+    conn.begin_reading().map_err(engine)?;
+    let read = |row: &Row<'_>| {
+        let (place, url) = read_listed(row, crawl, host)?;
+        Ok((place.candidate(), url))
+    };
+    let due = walk_due((conn, &order.paused), walk, order.list, order.now_s, order.limit, read);
+    conn.rollback().map_err(engine)?;
+    due
+}
+
+#[cfg(test)]
+mod tests;

@@ -98,7 +98,7 @@ pub(super) enum MarkEnd {
 
 impl MarkEnd {
     /// Bytes that are looked at.
-    fn near(inside: &str) -> &[u8] {
+    pub(super) fn near(inside: &str) -> &[u8] {
         inside.as_bytes().get(..MUCH_TEXT).unwrap_or(inside.as_bytes())
     }
 
@@ -129,9 +129,12 @@ impl MarkEnd {
 
     /// The end of an `xml-stylesheet`, which people close as if it were a tag, if it
     /// has one near.
-    pub(super) fn of_stylesheet(inside: &str) -> Option<Self> {
+    pub(super) fn of_stylesheet(inside: &str, last: bool) -> Option<Self> {
         let near = Self::near(inside);
-        let end = ElementParser::Outside.feed(near)? + 1;
+        let Some(end) = ElementParser::Outside.feed(near).map(|at| at + 1) else {
+            let is_all = near.len() < MUCH_TEXT;
+            return (is_all && !last).then_some(Self::Unsure);
+        };
         let mark = memchr::memmem::find(near.get(..end)?, b"?>");
         Some(mark.map_or(Self::Forgotten(end), |at| Self::Proper(at + "?>".len())))
     }
@@ -304,7 +307,7 @@ mod tests {
             (" a='?><b c='>", Some(Proper(6))),
             (" a='?><b>", None),
         ] {
-            assert_eq!(MarkEnd::of_stylesheet(inside), want, "{inside}");
+            assert_eq!(MarkEnd::of_stylesheet(inside, true), want, "{inside}");
         }
     }
 

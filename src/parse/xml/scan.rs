@@ -48,6 +48,8 @@ pub(super) struct Scan {
     no_comment_end: u64,
     /// The same of instructions.
     no_instruction_end: u64,
+    /// The same of a style sheet's, outside quotes.
+    no_stylesheet_end: u64,
     lost: bool,
 }
 
@@ -69,6 +71,7 @@ impl Scan {
             simple_until: 0,
             no_comment_end: 0,
             no_instruction_end: 0,
+            no_stylesheet_end: 0,
             lost: false,
         }
     }

@@ -171,6 +171,15 @@ fn however_many_ends_are_forgotten_all_is_read() {
 }
 
 #[test]
+fn style_sheets_whose_quotes_hide_every_end_take_no_longer() {
+    for unit in ["<?xml-stylesheet '>'", "<?xml-stylesheet \">\""] {
+        // Each of them a look at all that is near would be hours.
+        let (out, ..) = log(&format!("<a>{}</a>", unit.repeat(1_000_000)));
+        assert!(out.starts_with("<1:a>"), "{unit}");
+    }
+}
+
+#[test]
 fn an_end_tag_in_a_section_is_text_however_far_off_the_end_of_the_section_is() {
     for text in [10, 20_000, 60_000] {
         let filler = "é>".repeat(text / 3);

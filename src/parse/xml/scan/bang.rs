@@ -74,10 +74,14 @@ impl Scan {
             return Flow::At(inner);
         }
         let inside = w.from(inner);
-        let stylesheet = inside.starts_with("xml-stylesheet");
-        let end = stylesheet
-            .then(|| MarkEnd::of_stylesheet(inside))
-            .flatten()
+        let mut end = None;
+        if inside.starts_with("xml-stylesheet") && w.offset(inner) >= self.no_stylesheet_end {
+            end = MarkEnd::of_stylesheet(inside, w.last);
+            if end.is_none() {
+                self.no_stylesheet_end = w.offset(inner + MarkEnd::near(inside).len());
+            }
+        }
+        let end = end
             .unwrap_or_else(|| mark_end(w, inner, INSTRUCTION_END, &mut self.no_instruction_end));
         self.marked(w, start, inner, end, INSTRUCTION_END, cx)
     }

@@ -135,11 +135,13 @@ impl Ahead {
         self.rows_of.insert(list, behind);
     }
 
+    /// Is what follows a place to be asked for?
+    fn wants(&self, list: List, behind: Last) -> bool {
+        let has_rows = self.rows_of.get(&list) == Some(&behind);
+        self.open < OPEN && !has_rows && !self.asked.contains_key(&list)
+    }
+
     fn ask(&mut self, home: &Home, order: Order) {
-        let has_rows = self.rows_of.get(&order.list) == Some(&order.behind);
-        if has_rows || self.open >= OPEN || self.asked.contains_key(&order.list) {
-            return;
-        }
         if self.reader.is_none() {
             self.reader = Reader::start(home.clone());
         }
@@ -153,7 +155,7 @@ impl Ahead {
 
     /// What has been read, if anything new has.
     fn answer(&mut self) -> Option<Answer> {
-        match self.reader.as_ref()?.read.try_recv() {
+        match self.reader.as_ref()?.read.as_ref()?.try_recv() {
             Ok(answer) => {
                 self.open -= 1;
                 Some(answer)
@@ -193,6 +195,10 @@ impl State {
         let low = std::mem::take(&mut self.at_hand.ahead.low);
         let now_s = self.steady_ms().div_euclid(1000);
         for (list, behind, limit) in low {
+            // Without room for them, rows are read as they are wanted.
+            if !self.at_hand.ahead.wants(list, behind) || !self.at_hand.has_room(limit) {
+                continue;
+            }
             let (paused, epoch) = (self.paused_sites.clone(), self.at_hand.ahead.epoch);
             let order = Order { list, behind, now_s, limit, paused, epoch };
             self.at_hand.ahead.ask(&self.engine.home, order);
@@ -200,7 +206,7 @@ impl State {
     }
 
     /// Takes over what has been read ahead.
-    pub(super) fn take_over_what_was_read(&mut self) {
+    pub(super) fn take_over_what_was_read(&mut self) -> Result<(), StoreError> {
         while let Some((order, read)) = self.at_hand.ahead.answer() {
             if order.epoch != self.at_hand.ahead.epoch {
                 continue;
@@ -210,7 +216,8 @@ impl State {
             let (mut candidates, mut is_whole) = (Vec::with_capacity(due.len()), asked.is_whole);
             for (candidate, row) in due {
                 is_whole &= !self.at_hand.ahead.touched.contains(&candidate.id);
-                if let Some(row) = row.filter(|row| !self.at_hand.ahead.touched.contains(&row.id)) {
+                let row = row.filter(|row| !self.at_hand.ahead.touched.contains(&row.id));
+                if let Some(row) = row.filter(|_| self.at_hand.has_room(1)) {
                     self.at_hand.keep(row);
                 }
                 candidates.push(candidate);
@@ -219,6 +226,8 @@ impl State {
             let now_ms = self.steady_ms();
             let (crawl, host) = order.list;
             let follows = Follows { behind: order.behind, candidates, extent, next_due_at };
+            // The buffer is filled by value as soon as there is anything to take it by.
+            is_whole &= !self.is_by_value(host)?;
             if !(is_whole && self.window(crawl).extend(host, &follows, now_ms)) {
                 self.at_hand.ahead.note_rows(order.list, order.behind);
             }
@@ -226,19 +235,21 @@ impl State {
         if self.at_hand.ahead.open == 0 {
             self.at_hand.ahead.touched.clear();
         }
+        Ok(())
     }
 }
 
 /// The thread, which ends when nothing can be ordered any more.
 struct Reader {
     orders: Option<SyncSender<Order>>,
-    read: Receiver<Answer>,
+    read: Option<Receiver<Answer>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.orders = None;
+        // What waits is not read any more, since nobody would hear of it.
+        (self.orders, self.read) = (None, None);
         if let Some(thread) = self.thread.take() {
             // At most one list is still read; its panic would have been logged.
             let _ = thread.join();
@@ -265,7 +276,7 @@ impl Reader {
             }
         };
         let thread = std::thread::Builder::new().name("store-ahead".to_owned()).spawn(work).ok()?;
-        Some(Self { orders: Some(orders), read, thread: Some(thread) })
+        Some(Self { orders: Some(orders), read: Some(read), thread: Some(thread) })
     }
 }
 

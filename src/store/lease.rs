@@ -73,7 +73,7 @@ impl State {
         is_share: bool,
     ) -> Result<LeaseBatch, StoreError> {
         let crawl = self.known_crawl(&request.crawl)?;
-        self.take_over_what_was_read();
+        self.take_over_what_was_read()?;
         if !is_share && let Some(again) = self.leased_before(crawl, request)? {
             return Ok(again);
         }

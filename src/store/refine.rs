@@ -47,7 +47,7 @@ impl State {
         limit: usize,
     ) -> Result<usize, StoreError> {
         self.write_pending_of(host)?;
-        if !self.policy.learns() || self.proof_of_host(host)? <= 0.0 {
+        if !self.is_by_value(host)? {
             let is_read = self.at_hand.ahead.has_rows_of((crawl, host));
             let (due, extent, next_due) = if !is_read && self.at_hand.has_room(limit) {
                 self.due_with_rows(crawl, host, now_s, limit)?
@@ -103,6 +103,11 @@ impl State {
         })?;
         self.window(crawl).refill_by_value(host, &head);
         Ok(head.passed - before)
+    }
+
+    /// Do values count among the URLs of a host?
+    pub(super) fn is_by_value(&mut self, host: HostId) -> Result<bool, StoreError> {
+        Ok(self.policy.learns() && self.proof_of_host(host)? > 0.0)
     }
 
     /// The candidate at its value; `None` when that is too little and its row

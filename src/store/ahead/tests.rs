@@ -16,7 +16,7 @@ use crate::queue::{LeaseRequest, Leased, Settlement};
 use crate::recrawl::signal::Signal;
 use crate::store::views::SourceFilter;
 use crate::store::writer::Lane;
-use crate::store::{Effect, Origin, Store};
+use crate::store::{Effect, Origin, PastFetch, Store};
 use crate::url::Admitted;
 
 /// More than three buffers.
@@ -124,7 +124,7 @@ impl Queue {
     async fn catch_up(&self) {
         self.inside(|state| {
             while state.at_hand.ahead.open > 0 {
-                state.take_over_what_was_read();
+                state.take_over_what_was_read().unwrap();
                 std::thread::yield_now();
             }
         })
@@ -251,6 +251,23 @@ async fn rows_of_a_host_that_is_ordered_by_value_are_read_ahead() {
         assert_eq!(seen.len(), URLS);
         queue.clock.advance(Duration::from_secs(366 * 24 * 3_600));
     }
+}
+
+#[tokio::test]
+async fn a_buffer_in_the_order_of_the_list_is_not_added_to_once_values_count() {
+    let queue = Queue::new("learned").await;
+    let leased = queue.lease(600).await;
+    let fetch = |hours: u64| PastFetch {
+        url: leased[0].url.parse().unwrap(),
+        at: queue.clock.now() - Duration::from_secs(hours * 3_600),
+        changed: Some(true),
+        content_hash: None,
+        hash_kind: None,
+    };
+    queue.store.import("default".to_owned(), vec![fetch(48), fetch(24), fetch(1)]).await.unwrap();
+    queue.lease(1).await;
+    queue.catch_up().await;
+    assert_eq!(queue.held().await, Some(423));
 }
 
 /// What can happen to the queue.

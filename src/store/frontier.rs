@@ -137,6 +137,10 @@ pub struct Served {
     pub token: Token,
 }
 
+/// A client waits so long for the owners of other hosts of a queue to hear that it was
+/// served.
+const TOLD_WITHIN: Duration = Duration::from_secs(2);
+
 impl Store {
     /// Takes in what a client pushes; one answer each, in order.
     pub async fn frontier_put(&self, items: Vec<Put>) -> Result<Vec<Taken>, StoreError> {
@@ -203,8 +207,13 @@ impl Store {
         let got = self.write_naming(Lane::Hot, job).await?;
         if !got.elsewhere.is_empty() {
             let part = |(host, _): &Delay| partition_of(*host);
-            // What is leased is the client's all the same.
-            if let Err(error) = self.spread(got.elsewhere, part, Order::Delay).await {
+            let told = self.spread(got.elsewhere, part, Order::Delay);
+            // What is leased is the client's all the same, though an owner is away.
+            let why = match tokio::time::timeout(TOLD_WITHIN, told).await {
+                Ok(told) => told.err(),
+                Err(_) => Some(StoreError::Away("it does not answer".to_owned())),
+            };
+            if let Some(error) = why {
                 tracing::warn!(%error, "hosts of queues that were served are not delayed");
             }
         }

@@ -64,11 +64,15 @@ impl ReplayBody {
 /// `POST /v1/queue/replay`
 pub(crate) async fn replay(
     State(context): State<Arc<Context>>,
-    Payload { value: body, held: _held }: Payload<ReplayBody, LARGE_BODY>,
+    Payload { value: body, held }: Payload<ReplayBody, LARGE_BODY>,
 ) -> Result<Json<Replayed>, Problem> {
     let (crawl, urls) = body.check()?;
     let store = context.state.store.clone();
-    let replayed = to_the_end(async move { store.replay(crawl, urls).await }).await?;
+    let order = async move {
+        let _held = held;
+        store.replay(crawl, urls).await
+    };
+    let replayed = to_the_end(order).await?;
     Ok(Json(Replayed { replayed }))
 }
 

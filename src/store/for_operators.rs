@@ -1,5 +1,6 @@
 //! What operators ask of the store: the queue, URLs, sites, sources, the whole.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use url::Url;
@@ -60,12 +61,13 @@ impl Store {
     /// URLs that people name, as they are known in a crawl: sites fold twins, and
     /// take parameters off. What is not known stays as it is.
     async fn as_known(&self, crawl: &str, urls: Vec<String>) -> Result<Vec<String>, StoreError> {
-        let (seed, crawl) = (self.inner.seed, crawl.to_owned());
+        let (seed, policy, crawl) = (self.inner.seed, self.policy(), crawl.to_owned());
         self.read(move |conn| {
             let crawl = url_reads::crawl_id(conn, &crawl)?;
+            let mut named = url_reads::Named { conn, seed, crawl, policy, hosts: HashMap::new() };
             let known = |text: String| {
                 let Ok(url) = Url::parse(&text) else { return Ok(text) };
-                Ok(url_reads::text_known(conn, seed, crawl, &url)?.unwrap_or(text))
+                Ok(named.text_known(&url)?.unwrap_or(text))
             };
             urls.into_iter().map(known).collect()
         })
@@ -146,9 +148,16 @@ impl Store {
         pattern: String,
         prefix: bool,
     ) -> Result<u64, StoreError> {
-        let pattern = self.pattern_as_known(&crawl, pattern, prefix).await?;
-        let part = partition_of_text(&pattern);
-        let held = self.on_owner(part, Order::Block { crawl, pattern, prefix }).await?.count()?;
+        let known = self.pattern_as_known(&crawl, pattern.clone(), prefix).await?;
+        let mut patterns = vec![known];
+        // Below a prefix there may be what no site folds, as a client named it.
+        patterns.extend(Some(pattern).filter(|given| prefix && !patterns.contains(given)));
+        let mut held = 0;
+        for pattern in patterns {
+            let part = partition_of_text(&pattern);
+            let order = Order::Block { crawl: crawl.clone(), pattern, prefix };
+            held += self.on_owner(part, order).await?.count()?;
+        }
         if self.is_shared() {
             // It may have been another who set it.
             self.remember_here().await?;
@@ -179,12 +188,14 @@ impl Store {
         let spelled = [pattern.clone(), known];
         let of = crawl.clone();
         let lift = move |state: &mut State| {
+            let mut was_there = false;
             for text in &spelled {
-                if state.unblock(&of, text, prefix)? {
-                    return Ok(true);
+                // A prefix is kept in both forms.
+                if prefix || !was_there {
+                    was_there |= state.unblock(&of, text, prefix)?;
                 }
             }
-            Ok(false)
+            Ok(was_there)
         };
         let was_there = self.set(Lane::Bulk, lift).await?;
         let back = self.walk(Walk::Release { crawl }).await?;

@@ -1,5 +1,8 @@
 //! Reads about URLs: what is known of one, and why it stands where it stands.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use super::sql::{self, Connection, OptionalExtension, Row, params};
 use jiff::{SignedDuration, Timestamp};
 use url::{Position, Url};
@@ -51,19 +54,59 @@ pub(super) fn url(
     Err(StoreError::NotFound(format!("{url} is not known: no source of this store has listed it")))
 }
 
-/// The text that the page is known by in a crawl which somebody names, if it is.
-pub(super) fn text_known(
-    conn: &Connection,
-    seed: u64,
-    crawl: CrawlId,
-    url: &Url,
-) -> Result<Option<String>, StoreError> {
-    for spelling in spellings(url) {
-        if let Some(id) = find(conn, seed, crawl, &spelling)? {
-            return url_text(conn, id);
+/// URLs of a crawl that somebody names.
+pub(super) struct Named<'c> {
+    pub(super) conn: &'c Connection,
+    pub(super) seed: u64,
+    pub(super) crawl: CrawlId,
+    pub(super) policy: Arc<Policy>,
+    /// Authorities, and whether anything is known of them.
+    pub(super) hosts: HashMap<String, bool>,
+}
+
+impl Named<'_> {
+    /// The text that the page is known by, if it is. Of a site whose twins are pages
+    /// of their own none stands for another.
+    pub(super) fn text_known(&mut self, url: &Url) -> Result<Option<String>, StoreError> {
+        let named = authority(url);
+        for spelling in spellings(url) {
+            let of = authority(&spelling);
+            if !self.has_host(&of)? {
+                continue;
+            }
+            let Some(id) = find(self.conn, self.seed, self.crawl, &spelling)? else { continue };
+            if of == named || self.merges_twins(id)? {
+                return url_text(self.conn, id);
+            }
         }
+        Ok(None)
     }
-    Ok(None)
+
+    fn has_host(&mut self, authority: &str) -> Result<bool, StoreError> {
+        if let Some(known) = self.hosts.get(authority) {
+            return Ok(*known);
+        }
+        let known = self
+            .conn
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM hosts WHERE authority = ?1)")
+            .and_then(|mut query| query.query_row([authority], |row| row.get(0)))
+            .map_err(engine)?;
+        self.hosts.insert(authority.to_owned(), known);
+        Ok(known)
+    }
+
+    /// Does the site of a URL take its twins for one page?
+    fn merges_twins(&self, url: UrlId) -> Result<bool, StoreError> {
+        let site: Option<String> = self
+            .conn
+            .prepare_cached(
+                "SELECT n.name FROM urls u JOIN sites n ON n.id = u.site_id
+                 WHERE u.id = ?1 /*pg: AND u.part = (?1 & 255) */",
+            )
+            .and_then(|mut query| query.query_row([url.0], |row| row.get(0)).optional())
+            .map_err(engine)?;
+        Ok(self.policy.named(site.as_deref()).merges_twins)
+    }
 }
 
 /// A prefix that somebody names, in the form that the site it is of folds its twins

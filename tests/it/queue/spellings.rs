@@ -1,6 +1,7 @@
 //! Pages that a site tells apart by spellings that are one page elsewhere, as
 //! hash-bang sites do: what is said of one is not said of the other.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sitemapd::model::{Outcome, Reason};
@@ -190,9 +191,36 @@ async fn a_log_trains_the_page_of_which_it_names_a_twin_or_that_it_names_as_list
         fetch(page, 2),
         fetch("https://a.test/other", 1),
     ];
-    let imported = queue.store.import(CRAWL.to_owned(), log).await.unwrap();
+    let imported = queue.store.import(CRAWL.to_owned(), log.clone()).await.unwrap();
     assert_eq!(imported, Imported { taken: 4, unknown: 1, ignored: 0 });
     assert!(queue.view(page).await.learned.is_some());
+    // Where twins are pages of their own, only the page itself is meant.
+    let queue = Queue::open(&site("a", HOME, "twins = \"separate\"")).await;
+    queue.list_urls("a", [page.to_owned()]).await;
+    queue.pass(Duration::from_secs(86_400)).await;
+    let imported = queue.store.import(CRAWL.to_owned(), log).await.unwrap();
+    assert_eq!(imported, Imported { taken: 2, unknown: 3, ignored: 0 });
+}
+
+#[tokio::test]
+async fn a_prefix_also_holds_what_a_client_put_below_it_as_it_was_given() {
+    let put = "https://www.a.test/private/1";
+    let queue = with(&[HOME]).await;
+    let item = Put {
+        crawl: CRAWL.to_owned(),
+        key: None,
+        url: put.to_owned(),
+        metadata: BTreeMap::new(),
+        created: None,
+        known: None,
+    };
+    queue.store.frontier_put(vec![item]).await.unwrap();
+    let prefix = "https://www.a.test/private/".to_owned();
+    queue.store.block(CRAWL.to_owned(), prefix.clone(), true).await.unwrap();
+    assert_eq!(leased(&queue).await, [HOME]);
+    assert_eq!(queue.store.unblock(CRAWL.to_owned(), prefix, true).await, Ok(1));
+    assert!(queue.store.blocks().await.unwrap().is_empty());
+    assert_eq!(leased(&queue).await, [put]);
 }
 
 #[tokio::test]

@@ -10,7 +10,6 @@
 //!
 //! Keeps: what is taken over is what the tables say.
 
-use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
@@ -21,7 +20,7 @@ use super::state::State;
 use super::turns::Place;
 use super::walk::{Due, Walk, walk_due};
 use super::{StoreError, engine};
-use crate::by_id::IdSet;
+use crate::by_id::{ById, IdSet};
 use crate::model::{CrawlId, HostId, SiteId, UrlId};
 use crate::queue::Candidate;
 use crate::queue::window::Follows;
@@ -72,14 +71,14 @@ pub(super) struct Ahead {
     reader: Option<Reader>,
     /// Buffers that run low: what they end with, and how much more is wanted.
     low: Vec<(List, Last, usize)>,
-    asked: HashMap<List, Asked>,
+    asked: ById<List, Asked>,
     /// Orders that are not answered yet.
     open: usize,
     /// Rows that were touched since the first of these.
     touched: IdSet<UrlId>,
     /// Lists that rows were taken over of since the writer read them last, and
     /// behind what.
-    rows_of: HashMap<List, Last>,
+    rows_of: ById<List, Last>,
     /// Grows when nothing that was asked for before is of use any more.
     epoch: u64,
 }
@@ -289,11 +288,8 @@ fn read_list(
         Some(conn) => conn,
         None => conn.insert(home.open_reader()?),
     };
-    let ((crawl, host), (band, due_s, url)) = (order.list, order.behind);
-    let walk = Walk {
-        statement: &LISTED_WITH_ROWS,
-        behind: Some((band.into(), (due_s, url.0), &REST_WITH_ROWS)),
-    };
+    let (crawl, host) = order.list;
+    let walk = Walk::on_from(Some(order.behind), &LISTED_WITH_ROWS, &REST_WITH_ROWS);
     conn.begin_reading().map_err(engine)?;
     let read = |row: &Row<'_>| {
         let (place, url) = read_listed(row, crawl, host)?;

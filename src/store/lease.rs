@@ -318,11 +318,24 @@ impl State {
         wanted: usize,
     ) -> Result<Heads, StoreError> {
         let candidates = self.next_candidates(call, host, wanted)?;
-        let mut rows: Vec<_> =
-            candidates.into_iter().map(|head| (head, self.at_hand.take(head.id))).collect();
+        self.with_rows(candidates, |_| true)
+    }
+
+    /// Candidates with the rows of those that `wants` says, from memory or else all
+    /// of them read at once; none for what is not in the queue any more.
+    pub(super) fn with_rows(
+        &mut self,
+        candidates: Vec<Candidate>,
+        wants: impl Fn(&Candidate) -> bool,
+    ) -> Result<Heads, StoreError> {
+        let at_hand = |head: Candidate| {
+            let row = if wants(&head) { self.at_hand.take(head.id) } else { None };
+            (head, row)
+        };
+        let mut rows: Vec<_> = candidates.into_iter().map(at_hand).collect();
         debug_assert!(self.is_as_in_table(&rows)?, "a row in memory is not the table's");
-        let missing: Vec<UrlId> =
-            rows.iter().filter(|(_, row)| row.is_none()).map(|(head, _)| head.id).collect();
+        let lacks_row = |(head, row): &&(Candidate, _)| wants(head) && Option::is_none(row);
+        let missing: Vec<UrlId> = rows.iter().filter(lacks_row).map(|(head, _)| head.id).collect();
         if missing.is_empty() {
             return Ok(rows);
         }

@@ -11,13 +11,12 @@ use super::sql::params;
 use jiff::Timestamp;
 
 use super::rows::{
-    LISTED_WITH_ROWS, LISTED_WITH_VALUED, REST_WITH_VALUED, UrlRow, held, read_listed, read_urls,
+    LISTED_WITH_ROWS, LISTED_WITH_VALUED, REST_WITH_VALUED, UrlRow, held, read_listed,
 };
 use super::state::State;
 use super::turns::Place;
 use super::walk::{AS_LISTED, Due, REST_AS_LISTED, Walk, read_place};
 use super::{StoreError, engine, timestamp};
-use crate::by_id::ById;
 use crate::model::{CrawlId, HostId, Reason, UrlId};
 use crate::queue::window::{Extent, Valued};
 use crate::queue::{Candidate, Claim};
@@ -203,9 +202,7 @@ impl State {
         limit: usize,
         last: Option<(u8, i64, UrlId)>,
     ) -> Result<Head, StoreError> {
-        let behind =
-            last.map(|(band, due, url)| (band.into(), (due, url.0), REST_WITH_VALUED.as_str()));
-        let walk = Walk { statement: &LISTED_WITH_VALUED, behind };
+        let walk = Walk::on_from(last, &LISTED_WITH_VALUED, &REST_WITH_VALUED);
         self.walk_due(walk, (crawl, host), now_s, limit, |row| {
             let (place, url) = read_listed(row, crawl, host)?;
             Ok((place.candidate(), url))
@@ -220,32 +217,11 @@ impl State {
         limit: usize,
         last: Option<(u8, i64, UrlId)>,
     ) -> Result<Head, StoreError> {
-        let behind =
-            last.map(|(band, due, url)| (band.into(), (due, url.0), REST_AS_LISTED.as_str()));
-        let walk = Walk { statement: AS_LISTED, behind };
+        let walk = Walk::on_from(last, AS_LISTED, &REST_AS_LISTED);
         let (due, extent, next_due) = self.walk_due(walk, (crawl, host), now_s, limit, |row| {
             Ok(read_place(row, crawl, host)?.candidate())
         })?;
-        let mut due: Vec<(Candidate, Option<Box<UrlRow>>)> = due
-            .into_iter()
-            .map(|head| {
-                let is_valued = head.claim != Claim::Fixed;
-                (head, if is_valued { self.at_hand.take(head.id) } else { None })
-            })
-            .collect();
-        let lacks_row = |(head, row): &&(Candidate, Option<Box<UrlRow>>)| {
-            head.claim != Claim::Fixed && row.is_none()
-        };
-        let missing: Vec<UrlId> = due.iter().filter(lacks_row).map(|(head, _)| head.id).collect();
-        if !missing.is_empty() {
-            let mut found = ById::default();
-            read_urls(&self.conn, &missing, |row| {
-                found.insert(row.id, Box::new(row));
-            })?;
-            for (head, row) in due.iter_mut().filter(|(_, row)| row.is_none()) {
-                *row = found.remove(&head.id).filter(|row| row.is_queued());
-            }
-        }
+        let due = self.with_rows(due, |head| head.claim != Claim::Fixed)?;
         Ok((due, extent, next_due))
     }
 

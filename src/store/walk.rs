@@ -63,6 +63,18 @@ pub(super) struct Walk<'a> {
     pub(super) behind: Option<(i64, (i64, i64), &'a str)>,
 }
 
+impl<'a> Walk<'a> {
+    /// Goes on behind a row (band, due time and URL), where there is one.
+    pub(super) fn on_from(
+        last: Option<(u8, i64, UrlId)>,
+        statement: &'a str,
+        rest: &'a str,
+    ) -> Self {
+        let behind = last.map(|(band, due_s, url)| (band.into(), (due_s, url.0), rest));
+        Self { statement, behind }
+    }
+}
+
 /// Due time and row behind all of a band.
 pub(super) const BEHIND_ALL: (i64, i64) = (i64::MAX, i64::MAX);
 

@@ -90,6 +90,10 @@ impl Body {
 
     /// Reads as much as is kept in memory.
     pub(super) async fn read_start(&mut self, limits: &Limits) -> Result<(), FetchError> {
+        // All at once where the origin says how much it is: growing would take up to
+        // twice of it, and many bodies wait to be read.
+        let claimed = self.claimed().filter(|bytes| *bytes <= IN_MEMORY.min(self.max));
+        self.read.reserve_exact(claimed.unwrap_or(0));
         while self.state == State::Reading && self.read.len() < IN_MEMORY {
             self.read_chunk(limits).await?;
         }
@@ -148,10 +152,13 @@ impl Body {
     /// Bytes that it may have in the end, if it needs room; `Content-Length`
     /// binds the origin, since hyper reads no byte more.
     pub(super) fn needs_room(&self) -> Option<usize> {
-        // The response counts what is still to come.
-        let to_come = self.response.content_length().and_then(|n| usize::try_from(n).ok());
-        let claimed = to_come.map_or(usize::MAX, |n| n.saturating_add(self.total));
+        let claimed = self.claimed().map_or(usize::MAX, |n| n.saturating_add(self.total));
         (self.state == State::Reading).then(|| claimed.min(self.max))
+    }
+
+    /// Bytes that are still to come, by its headers.
+    fn claimed(&self) -> Option<usize> {
+        self.response.content_length().and_then(|n| usize::try_from(n).ok())
     }
 
     /// The bytes, and whether they were cut at the limit. With the response the

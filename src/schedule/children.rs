@@ -23,23 +23,35 @@ use crate::store::{ChildEffect, NewSource, PollTarget, StoreError};
 /// Children registered at once.
 const PART: usize = 500;
 
+/// What an index said of its children.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Children {
+    /// New ones.
+    pub(super) added: u64,
+    /// Others, for which the site's quota has no room.
+    pub(super) refused: u64,
+    /// Known ones whose date moved, and whose last read brought something: an index
+    /// that says each time that all have changed is no news.
+    pub(super) moved: u64,
+}
+
 impl Poll<'_> {
-    /// What an index asks of its children; says how many are new, and how many
-    /// the site's quota refused.
+    /// What an index asks of its children.
     pub(super) async fn children(
         &self,
         report: &Report,
         listed: Vec<ListedChild>,
         again: Again,
-    ) -> Result<(u64, u64), StoreError> {
+    ) -> Result<Children, StoreError> {
         if self.is_too_deep(report) {
-            return Ok((0, 0));
+            return Ok(Children::default());
         }
         // What is no index now may have been one, and still have children.
         let known = self.poller.store.children(self.target.id).await?;
         if known.is_empty() && listed.is_empty() {
-            return Ok((0, 0));
+            return Ok(Children::default());
         }
+        let mut moved_children = 0;
         let mut known: HashMap<u64, _> =
             known.into_iter().map(|child| (child.key, child)).collect();
         let (mut effects, mut fresh) = (Vec::new(), HashSet::new());
@@ -62,6 +74,7 @@ impl Poll<'_> {
                 (_, None) => false,
             };
             if moved || before.misses > 0 {
+                moved_children += u64::from(moved && before.changed && !before.retired);
                 effects.push(ChildEffect::Due { id: before.id, lastmod: child.lastmod });
             } else if before.lastmod.is_some() && child.lastmod.is_none() {
                 effects.push(ChildEffect::Undated { id: before.id });
@@ -79,7 +92,7 @@ impl Poll<'_> {
             (added, refused) = (added + more.0, refused + more.1);
         }
         Poller::note_refused(&self.site.name, (added, refused));
-        Ok((added, refused))
+        Ok(Children { added, refused, moved: moved_children })
     }
 
     /// Registers children that the index did not list before, from a second
@@ -140,7 +153,15 @@ pub(super) fn index_says_unchanged(target: &PollTarget) -> bool {
     let (Some(lastmod), Some(read)) = (target.index_lastmod, target.last_complete_at) else {
         return false;
     };
-    target.parent.is_some() && target.pending == 0 && target.failures == 0 && end_of(lastmod) < read
+    target.pending == 0 && target.failures == 0 && end_of(lastmod) < read && is_heard(target)
+}
+
+/// Has the index been read of late, so that what it says may be held against the
+/// child? One that fails, is given up, or comes less than half as often as the child
+/// says nothing.
+fn is_heard(target: &PollTarget) -> bool {
+    let late = Duration::from_millis(target.interval_ms.unsigned_abs().saturating_mul(2));
+    target.index_read_at.is_some_and(|at| target.due_at <= later(at, late))
 }
 
 /// The last instant that a date may stand for.

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use url::Url;
 
 use super::Poller;
+use super::children::Children;
 use super::interval::hints::{Hints, Skip};
 use super::interval::{Next, PollEvent, PollInput, Rhythm, next_poll, push};
 use super::moves;
@@ -80,13 +81,13 @@ impl Ended {
         Self { event, result, status: "could-not-fetch", error: Some(error) }
     }
 
-    /// What a document means that was read; `registered` children are new.
+    /// What a document means that was read.
     pub(super) fn by_document(
         report: &Report,
         complete: bool,
         suddenly_empty: bool,
         counts: Counts,
-        registered: u64,
+        children: Children,
     ) -> Ended {
         if !complete {
             let error = if suddenly_empty {
@@ -99,8 +100,8 @@ impl Ended {
             ended.error = Some(error.to_owned());
             return ended;
         }
-        let changed = counts.changed + counts.touched + counts.removed;
-        let new = counts.new + registered;
+        let changed = counts.changed + counts.touched + counts.removed + children.moved;
+        let new = counts.new + children.added;
         let mut ended = if new + changed == 0 {
             Ended::good(PollEvent::Unchanged, "unchanged")
         } else {

@@ -95,7 +95,7 @@ impl Poll<'_> {
             counts.removed += self.bury(again.clone()).await?;
         }
         let long_sitemaps = children.iter().filter(|child| child.is_long).count() as u64;
-        let (registered, refused) = self.children(&report, children, again).await?;
+        let children = self.children(&report, children, again).await?;
         let rolls = match rolled {
             Some(true) => self.target.rolls + 1,
             Some(false) => 0,
@@ -103,9 +103,9 @@ impl Poll<'_> {
         };
         let complete = report.complete && !suddenly_empty;
         let moved = head.redirects.is_empty();
-        let changed =
-            counts.new + counts.changed + counts.touched + counts.removed + registered > 0;
-        let ended = Ended::by_document(&report, complete, suddenly_empty, counts, registered);
+        let of_pages = counts.new + counts.changed + counts.touched + counts.removed;
+        let changed = of_pages + children.added + children.moved > 0;
+        let ended = Ended::by_document(&report, complete, suddenly_empty, counts, children);
         let sums = self.sum_up(next, same).await?;
         drop(room);
         let refused_urls = sums.admitted.iter().filter(|(fate, _)| **fate != "accepted");
@@ -116,7 +116,7 @@ impl Poll<'_> {
         let beside = Beside {
             held: is_held,
             too_deep: self.is_too_deep(&report),
-            refused_sitemaps: refused,
+            refused_sitemaps: children.refused,
             long_sitemaps,
             followed_cut,
         };

@@ -56,6 +56,8 @@ pub struct Child {
     pub dropped_at: Option<Timestamp>,
     /// Is it retired?
     pub retired: bool,
+    /// Did its last complete read bring anything?
+    pub changed: bool,
 }
 
 /// What a read of an index asks of a child.

@@ -29,7 +29,7 @@ use crate::parse::Limits;
 use crate::recrawl::later;
 use crate::recrawl::signal::Signal;
 use crate::store::views::Counts;
-use crate::store::{Kept, Origin, PollTarget, Recounted, SeenAgain, StoreError};
+use crate::store::{GUESS, Kept, Origin, PollTarget, Recounted, SeenAgain, StoreError};
 use crate::url::SiteRules;
 
 /// However often validators say that nothing has changed, a source is read in
@@ -291,8 +291,7 @@ impl Poll<'_> {
         answer: &Result<Answer, FetchError>,
     ) -> Result<(), StoreError> {
         let mut next = self.poller.next(self.target, &ended, &Hints::default());
-        let was_a_guess =
-            self.target.named_by == "well-known" && self.target.last_full_at.is_none();
+        let was_a_guess = self.target.named_by == GUESS && self.target.last_full_at.is_none();
         let answered = !matches!(ended.event, PollEvent::Failed | PollEvent::Throttled { .. });
         if was_a_guess && answered {
             // Who forbids all for an hour says nothing of what is there.

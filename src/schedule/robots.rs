@@ -24,7 +24,7 @@ use crate::fetch::{Answer, FetchError, Refusal, Request};
 use crate::model::{Role, SiteId, SourceId};
 use crate::parse::robots::{Robots, Rules, WELL_KNOWN};
 use crate::recrawl::later;
-use crate::store::{KeptRobots, NewSource, PollTarget, RobotsRead, StoreError};
+use crate::store::{GUESS, KeptRobots, NewSource, PollTarget, RobotsRead, StoreError};
 use crate::url::{SiteRules, authority};
 
 /// How long a copy holds (RFC 9309 section 2.4).
@@ -399,7 +399,7 @@ impl Poller {
         let Ok(url) = base.join(path) else { return Ok(()) };
         Self::note_refused(
             &site.name,
-            self.store.register(id, vec![found(url, Role::Sitemap, "well-known")]).await?,
+            self.store.register(id, vec![found(url, Role::Sitemap, GUESS)]).await?,
         );
         Ok(())
     }

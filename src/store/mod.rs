@@ -123,7 +123,7 @@ pub use polling::{
 };
 use readers::Readers;
 pub use robots::{FORBIDDEN, KeptRobots, RobotsRead, SavedRobots};
-pub use sources::{Child, ChildEffect, NewSource};
+pub use sources::{Child, ChildEffect, GUESS, NewSource};
 use state::{Ears, Engine, State};
 pub use stream::{ChangeCursor, ChangeEvent, ChangeFilter, ChangePage, NoCursor};
 pub use tombstones::Deletion;

@@ -84,6 +84,9 @@ pub enum ChildEffect {
     },
 }
 
+/// Who names what is looked for where sitemaps often are, though nobody says so.
+pub const GUESS: &str = "well-known";
+
 /// The state of a source that is polled, unless its site is paused.
 const AS_ITS_SITE: &str = "coalesce((SELECT CASE n.state WHEN 0 THEN 0 ELSE 1 END FROM sites n
     WHERE n.id = sources.site_id), 0)";
@@ -185,6 +188,28 @@ impl State {
             )
             .and_then(|mut update| update.execute(params![id.0, source.named_by]))
             .map(|freed| freed > 0 && was_retired)
+            .map_err(engine)
+    }
+
+    /// A guess at a well-known place where nothing was ever read is of whoever names it
+    /// now; says whether it was a guess.
+    fn take_guess(&mut self, id: SourceId, source: &NewSource) -> Result<bool, StoreError> {
+        if source.named_by == GUESS {
+            return Ok(false);
+        }
+        let (second, precision) = lastmod_columns(source.lastmod);
+        let (parent, depth) = source.parent.map_or((None, 0), |(id, depth)| (Some(id.0), depth));
+        self.conn
+            .prepare_cached(
+                "UPDATE sources SET named_by = ?2, parent_id = ?3, depth = ?4, index_lastmod = ?5, index_precision = ?6
+                 WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */ AND named_by = ?7 AND last_full_at IS NULL",
+            )
+            .and_then(|mut update| {
+                let named_by = source.named_by;
+                update.execute(params![id.0, named_by, parent, depth, second, precision, GUESS])
+            })
+            .map(|taken| taken > 0)
             .map_err(engine)
     }
 
@@ -454,7 +479,10 @@ impl State {
         let Some(at) = next.at else { return self.retire(id.0, &next.why) };
         self.conn
             .prepare_cached(
-                "UPDATE sources SET next_poll_at = ?2, interval_ms = ?3, rule = ?4, rhythm = ?6,
+                // Who pinged it since it came due is not content with that.
+                "UPDATE sources SET interval_ms = ?3, rhythm = ?6,
+                     next_poll_at = CASE WHEN hinted_at >= next_poll_at AND hinted_at < ?2 THEN hinted_at ELSE ?2 END,
+                     rule = CASE WHEN hinted_at >= next_poll_at AND hinted_at < ?2 THEN 'pinged' ELSE ?4 END,
                      why = 'its index says that it has not changed; ' || ?5 WHERE id = ?1
                      /*pg: AND part = (?1 & 255) */",
             )

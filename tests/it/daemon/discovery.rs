@@ -1,6 +1,6 @@
 //! How the sources of a site are found, and who is said to have named them.
 
-use crate::support::daemon::{DAY, Daemon, World, index, rss, sitemap};
+use crate::support::daemon::{DAY, Daemon, HOUR, World, index, rss, sitemap};
 use crate::support::{Origin, Reply};
 
 fn auto(origin: &Origin, name: &str, extra: &str) -> String {
@@ -134,6 +134,35 @@ async fn well_known_places_are_tried_in_turn_until_one_is_there() {
     daemon.pass(2 * DAY).await;
     assert_eq!(origin.requests("/sitemap.xml").len(), 1);
     daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_well_known_place_that_was_empty_is_looked_at_once_somebody_names_it() {
+    for by_config in [false, true] {
+        let origin = Origin::start().await;
+        let base = origin.base();
+        origin.set("/robots.txt", Reply::text("User-agent: *\n"));
+        let world = World::new(&[&origin]);
+        let daemon = world.start(&auto(&origin, "site", "")).await;
+        daemon.settled().await;
+        assert_eq!(named(&daemon).await, [""; 0]);
+        assert_eq!(origin.requests("/sitemap_index.xml").len(), 1);
+        origin.set("/sitemap_index.xml", Reply::xml(sitemap(&base, &[("/a", "")])));
+        let by = if by_config {
+            let list = format!("sitemaps = [\"{base}/sitemap_index.xml\"]");
+            daemon.reload(&auto(&origin, "site", &list)).await;
+            "config"
+        } else {
+            origin.set("/robots.txt", Reply::text(format!("Sitemap: {base}/sitemap_index.xml\n")));
+            daemon.pass(DAY + HOUR).await;
+            "robots.txt"
+        };
+        daemon
+            .wait("the sitemap", async || daemon.knows(&format!("{base}/a")).await.then_some(()))
+            .await;
+        assert_eq!(named(&daemon).await, [format!("sitemap_index.xml by {by}")]);
+        daemon.stop().await;
+    }
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 //! and the next poll. Until it is made the poll has not happened, and whatever
 //! was applied before is applied again without effect.
 
+use std::sync::LazyLock;
+
 use super::sql::params;
 use jiff::Timestamp;
 
@@ -12,30 +14,46 @@ use super::{StoreError, engine};
 use crate::fetch::Validators;
 use crate::model::SourceId;
 
+/// Asked for while it was polled.
+const ASKED: &str = "(rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2)";
+/// Pinged while it was polled.
+const PINGED: &str =
+    "(hinted_at IS NOT NULL AND hinted_at > ?2 AND hinted_at < coalesce(?6, hinted_at + 1))";
+
+static FINISH: LazyLock<String> = LazyLock::new(|| {
+    let retires = format!("?6 IS NULL AND role <> 0 AND NOT {ASKED} AND NOT {PINGED}");
+    let next = |stays: &str, pinged: &str, else_: &str| {
+        format!(
+            "CASE WHEN state = 2 OR {ASKED} THEN {stays} WHEN {PINGED} THEN {pinged} ELSE {else_} END"
+        )
+    };
+    format!(
+        "UPDATE sources SET last_poll_at = ?2, status = ?3, error = ?4, http_status = ?5,
+             next_poll_at = {}, interval_ms = ?7, rule = {}, why = {},
+             failures = CASE WHEN ?10 = 0 THEN 0 WHEN failing IS NOT DISTINCT FROM ?11 THEN failures + 1 ELSE 1 END,
+             failing_since = CASE WHEN ?10 = 0 THEN NULL WHEN failing IS NOT DISTINCT FROM ?11 THEN coalesce(failing_since, ?2) ELSE ?2 END,
+             failing = CASE WHEN ?10 = 1 THEN ?11 END,
+             last_success_at = CASE WHEN ?10 = 1 THEN last_success_at ELSE ?2 END,
+             state = CASE WHEN {retires} THEN 2 ELSE state END,
+             retired_why = CASE WHEN state = 2 THEN retired_why WHEN {retires} THEN ?9 END,
+             retired_at = CASE WHEN state = 2 THEN retired_at WHEN {retires} THEN ?2 END,
+             rhythm = ?12, moved_to = ?13, moved_polls = ?14, moved_since = ?15
+         WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
+        next("next_poll_at", "hinted_at", "?6"),
+        next("rule", "'pinged'", "?8"),
+        next("why", "'somebody said while it was polled that it has changed'", "?9"),
+    )
+});
+
 impl State {
     /// Writes how a poll ended: the one step that moves snapshot, validators
     /// and the next poll, so that a crash before it replays the read. A source
-    /// that was asked for meanwhile stays due, one that was retired stays so.
+    /// that was asked for or pinged meanwhile stays due, one that was retired stays so.
     pub(super) fn finish_poll(&mut self, end: &PollEnd) -> Result<i64, StoreError> {
         let at = end.at.as_millisecond();
         let next = end.next.at.map(Timestamp::as_millisecond);
         self.conn
-            .prepare_cached(
-                "UPDATE sources SET last_poll_at = ?2, status = ?3, error = ?4, http_status = ?5,
-                     next_poll_at = CASE WHEN state = 2 OR (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN next_poll_at ELSE ?6 END,
-                     interval_ms = ?7,
-                     rule = CASE WHEN state = 2 OR (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN rule ELSE ?8 END,
-                     why = CASE WHEN state = 2 OR (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN why ELSE ?9 END,
-                     failures = CASE WHEN ?10 = 0 THEN 0 WHEN failing IS NOT DISTINCT FROM ?11 THEN failures + 1 ELSE 1 END,
-                     failing_since = CASE WHEN ?10 = 0 THEN NULL WHEN failing IS NOT DISTINCT FROM ?11 THEN coalesce(failing_since, ?2) ELSE ?2 END,
-                     failing = CASE WHEN ?10 = 1 THEN ?11 END,
-                     last_success_at = CASE WHEN ?10 = 1 THEN last_success_at ELSE ?2 END,
-                     state = CASE WHEN ?6 IS NULL AND role <> 0 AND NOT (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN 2 ELSE state END,
-                     retired_why = CASE WHEN state = 2 THEN retired_why WHEN ?6 IS NULL AND role <> 0 AND NOT (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN ?9 END,
-                     retired_at = CASE WHEN state = 2 THEN retired_at WHEN ?6 IS NULL AND role <> 0 AND NOT (rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2) THEN ?2 END,
-                     rhythm = ?12, moved_to = ?13, moved_polls = ?14, moved_since = ?15
-                 WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
-            )
+            .prepare_cached(&FINISH)
             .and_then(|mut update| {
                 update.send(params![
                     end.source.0,

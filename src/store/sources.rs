@@ -115,7 +115,9 @@ impl State {
                 // A dead source that is still named is probed again, rarely.
                 let now = self.now_ms();
                 let is_long_dead = retired_at.is_some_and(|at| now - at >= PROBE_DEAD_MS);
-                let is_wanted = self.adopt(id, source)? || is_long_dead;
+                let is_wanted = self.adopt(id, source)?
+                    || self.take_guess(id, source)? && retired_at.is_some()
+                    || is_long_dead;
                 let went_for = self.retired_why(id)?;
                 let is_deleted = went_for.as_deref() == Some(DELETED);
                 if is_wanted && (source.named_by == "config" || !is_deleted) {

@@ -177,6 +177,10 @@ impl State {
             .map_err(engine)?;
         let at = hinted.map_or(now, |hinted| now.max(hinted.saturating_add(SPACING_MS)));
         if let Some(next) = next.filter(|next| *next <= at) {
+            // Its poll may be under way, and have read what was there before.
+            if next <= now && hinted.is_none_or(|hinted| hinted <= now) {
+                self.note_hint(source, at)?;
+            }
             return Ok(next);
         }
         self.sources_moved = true;
@@ -189,6 +193,18 @@ impl State {
             .and_then(|mut update| update.execute(params![source.0, at]))
             .map_err(engine)?;
         Ok(at)
+    }
+
+    /// Has the poll that is under way, or about to begin, followed by another one,
+    /// unless it begins after this time.
+    fn note_hint(&mut self, source: SourceId, at: i64) -> Result<(), StoreError> {
+        self.conn
+            .prepare_cached(
+                "UPDATE sources SET hinted_at = ?2 WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
+            )
+            .and_then(|mut update| update.execute(params![source.0, at]))
+            .map(|_| ())
+            .map_err(engine)
     }
 
     /// The robots.txt of a host, where an active site is the reason to read it.

@@ -4,8 +4,8 @@
 use sitemapd::store::submissions::Heard;
 
 use super::*;
-use crate::support::Reply;
 use crate::support::daemon::{DAY, HOUR, MINUTE, World, sitemap};
+use crate::support::{Hold, Reply};
 
 /// A daemon that has polled the sitemap of its site once.
 async fn polled_once() -> (World, Daemon, Origin) {
@@ -54,6 +54,35 @@ async fn a_ping_has_a_known_source_polled_at_once_and_once_an_hour() {
     daemon.polled("/sitemap.xml", 3).await;
     daemon.pass(2 * HOUR).await;
     assert_eq!(daemon.polls(daemon.source("/sitemap.xml").await.id).await.len(), 3);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_ping_that_comes_while_the_sitemap_is_read_is_not_lost() {
+    let (_world, daemon, origin) = polled_once().await;
+    let base = origin.base();
+    let url = format!("{base}/sitemap.xml");
+    let polls = async || daemon.polls(daemon.source("/sitemap.xml").await.id).await.len();
+    daemon.clock.advance(10 * MINUTE);
+    // What is on its way is the document of before, as far as anybody can tell.
+    let hold = Hold::new();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/a", "")])).hang(&hold));
+    ping(&daemon, &url).await;
+    hold.arrived(1).await;
+    daemon.clock.advance(MINUTE);
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/a", ""), ("/b", "")])));
+    for _ in 0..3 {
+        assert_eq!(ping(&daemon, &url).await.status, 200);
+    }
+    hold.release_all();
+    daemon.polled("/sitemap.xml", 2).await;
+    daemon.pass(58 * MINUTE).await;
+    assert_eq!(polls().await, 2);
+    daemon.pass(MINUTE).await;
+    daemon.polled("/sitemap.xml", 3).await;
+    assert!(daemon.knows(&format!("{base}/b")).await);
+    daemon.pass(2 * HOUR).await;
+    assert_eq!(polls().await, 3);
     daemon.stop().await;
 }
 

@@ -19,6 +19,8 @@ use crate::diff::Rules;
 use crate::diff::snapshot::Snapshot;
 use crate::fetch::{Answer, FetchError, Fetched, Head, Validators};
 use crate::model::DocumentKind;
+use crate::recrawl::signal::Signal;
+use crate::store::views::Counts;
 use crate::store::{Kept, Origin, ReadResult, StoreError};
 
 /// [`ReadResult::window`] of a source whose kind makes it one.
@@ -103,9 +105,15 @@ impl Poll<'_> {
         };
         let complete = report.complete && !suddenly_empty;
         let moved = head.redirects.is_empty();
-        let of_pages = counts.new + counts.changed + counts.touched + counts.removed;
+        // Dates that are set anew at each request are no reason to ask more often.
+        let believed = if signal == Signal::Stamp { 0 } else { counts.changed };
+        let news = Counts { changed: believed, ..counts };
+        let of_pages = news.new + news.changed + news.touched + news.removed;
         let changed = of_pages + children.added + children.moved > 0;
-        let ended = Ended::by_document(&report, complete, suddenly_empty, counts, children);
+        let mut ended = Ended::by_document(&report, complete, suddenly_empty, news, children);
+        if counts.changed > 0 && ended.event == PollEvent::Unchanged {
+            ended.result = "changed";
+        }
         let sums = self.sum_up(next, same).await?;
         drop(room);
         let refused_urls = sums.admitted.iter().filter(|(fate, _)| **fate != "accepted");

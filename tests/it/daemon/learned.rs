@@ -1,6 +1,8 @@
 //! The learned order on whole daemons: what documents and fetchers say of a
 //! site decides how much of it is fetched, and outlives the daemon.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use sitemapd::fetch::api::ApiClient;
 use sitemapd::model::{Outcome, Reason};
@@ -9,7 +11,7 @@ use sitemapd::recrawl::habit::Habit;
 use sitemapd::recrawl::signal::Signal;
 
 use super::one_sitemap;
-use crate::support::daemon::{DAY, Daemon, HOUR, World, sitemap};
+use crate::support::daemon::{DAY, Daemon, HOUR, MINUTE, World, sitemap};
 use crate::support::queue_daemon::report;
 use crate::support::{Origin, Reply};
 
@@ -68,6 +70,41 @@ async fn a_site_that_dates_every_page_anew_is_not_fetched_for_it() {
     assert_eq!(source["trust"]["habit"], "always-now");
     assert_eq!(source["trust"]["signals"]["stamp"]["believed"], false);
     daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_sitemap_that_dates_every_page_anew_is_not_asked_more_often_for_it() {
+    // Where the dates are true, it is.
+    for (stamps, bounds) in [(true, HOUR * 12..=DAY * 7), (false, MINUTE * 10..=HOUR * 2)] {
+        let origin = Origin::start().await;
+        let base = origin.base();
+        let world = World::new(&[&origin]);
+        let serve = |hour: usize| {
+            let now = world.clock.now().to_string();
+            let old = "2026-11-01T00:00:00Z".to_owned();
+            let is_new = |n: usize| stamps || n == hour % PAGES;
+            origin.set(
+                "/sitemap.xml",
+                dated(&base, |n| if is_new(n) { now.clone() } else { old.clone() }),
+            );
+        };
+        serve(0);
+        let daemon = world.start(&one_sitemap(&origin).replace("30d", "auto")).await;
+        daemon.polled("/sitemap.xml", 1).await;
+        for hour in 1..=5 * 24 {
+            serve(hour);
+            daemon.pass(HOUR).await;
+        }
+        let source = daemon.source("/sitemap.xml").await;
+        let (last, next) = (source.last_poll_at.unwrap(), source.next_poll_at.unwrap());
+        let interval = Duration::try_from(next.duration_since(last)).unwrap();
+        assert!(bounds.contains(&interval), "{stamps}: {interval:?}, {}", source.why);
+        daemon.clock.advance(MINUTE);
+        serve(0);
+        let poll = daemon.poll("/sitemap.xml").await;
+        assert!(poll.result == "changed" && poll.counts.changed > 0, "{poll:?}");
+        daemon.stop().await;
+    }
 }
 
 #[tokio::test]

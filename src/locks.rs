@@ -24,6 +24,16 @@ impl Locks {
         lock.lock_owned().await
     }
 
+    /// The same, where fewer than so many hold it or wait for it.
+    pub(crate) async fn take_among(&self, name: &str, most: usize) -> Option<OwnedMutexGuard<()>> {
+        let lock = self.of(name);
+        // Each of them has one, and so have we.
+        if Arc::strong_count(&lock) > most {
+            return None;
+        }
+        Some(lock.lock_owned().await)
+    }
+
     fn of(&self, name: &str) -> Arc<Mutex<()>> {
         let mut by_name = self.guard();
         if let Some(lock) = by_name.get(name).and_then(Weak::upgrade) {
@@ -60,5 +70,20 @@ mod tests {
         assert!(locks.of("a").try_lock_owned().is_err(), "one that is held is not");
         drop(held);
         assert!(locks.of("a").try_lock_owned().is_ok());
+    }
+
+    #[tokio::test]
+    async fn only_so_many_wait_for_one_name() {
+        let locks = Locks::default();
+        let held = locks.take_among("a", 2).await.unwrap();
+        let waiting = locks.take_among("a", 2);
+        tokio::pin!(waiting);
+        assert!(futures_util::poll!(&mut waiting).is_pending());
+        assert!(locks.take_among("a", 2).await.is_none());
+        assert!(locks.take_among("b", 2).await.is_some());
+        drop(held);
+        let next = waiting.await.unwrap();
+        drop(next);
+        assert!(locks.take_among("a", 1).await.is_some());
     }
 }

@@ -30,7 +30,7 @@ use crate::recrawl::later;
 use crate::recrawl::signal::Signal;
 use crate::store::views::Counts;
 use crate::store::{GUESS, Kept, Origin, PollTarget, Recounted, SeenAgain, StoreError};
-use crate::url::SiteRules;
+use crate::url::{SiteRules, authority};
 
 /// However often validators say that nothing has changed, a source is read in
 /// full this often: some validators are stuck, and indexes lie.
@@ -59,7 +59,8 @@ impl Poller {
         };
         let poll =
             Poll { poller: self, target, site: &site, id, rules, began, read_in_full, elsewhere };
-        let answer = poll.ask(first).await;
+        let gate = PollGate::new(self, site.host_delay, site.obey_robots);
+        let answer = poll.ask(first, gate).await;
         poll.judge(answer).await
     }
 
@@ -87,8 +88,8 @@ pub(super) struct Poll<'p> {
 }
 
 impl Poll<'_> {
-    async fn ask(&self, url: Url) -> Result<Answer, FetchError> {
-        let gate = PollGate::new(self.poller, self.site.host_delay, self.site.obey_robots);
+    /// The gate goes with it: while it is there, it holds the lock of its host.
+    async fn ask(&self, url: Url, gate: PollGate<'_>) -> Result<Answer, FetchError> {
         let validators =
             if self.read_in_full { Validators::default() } else { self.target.validators.clone() };
         let request = Request {
@@ -128,11 +129,18 @@ impl Poll<'_> {
         answer: &Result<Answer, FetchError>,
     ) -> Result<(), StoreError> {
         let Some(place) = &self.elsewhere else { return self.failure(ended, answer).await };
+        let is_throttled = matches!(ended.event, PollEvent::Throttled { .. });
+        if is_throttled && authority(place) == authority(&self.target.url) {
+            // The host wants to be left alone, at its new place too.
+            return self.failure(ended, answer).await;
+        }
         if let Ok(Answer::Refused(head)) = answer {
             self.poller.heed(head).await?;
         }
         let there = Poll { elsewhere: None, rules: self.rules.clone(), ..*self };
-        let answer = there.ask(place.clone()).await;
+        let Site { host_delay, obey_robots, .. } = self.site;
+        let gate = PollGate::after_another(self.poller, *host_delay, *obey_robots);
+        let answer = there.ask(place.clone(), gate).await;
         Box::pin(there.judge(answer)).await
     }
 

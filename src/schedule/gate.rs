@@ -16,6 +16,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// a poll that came back later would only be led to the same hop again.
 const PATIENCE_OF_A_HOP: Duration = Duration::from_secs(150);
 
+/// Polls that a redirect led to one host are put off for so long while many wait for it:
+/// each of them asks its own host again then.
+const CROWDED: Duration = Duration::from_secs(300);
+
 /// One request at a time per host, and never before its clock: the gate of
 /// robots.txt itself, which no robots.txt forbids. Holds the host's lock until
 /// the next hop, or its end.
@@ -24,6 +28,8 @@ pub(super) struct ClockGate<'p> {
     /// Between requests to the host that is asked first; where a redirect leads
     /// is not for who follows it to say.
     delay: Option<Duration>,
+    /// Of the first hop.
+    patience: Duration,
     hops: AtomicU32,
     held: Mutex<Option<OwnedMutexGuard<()>>>,
 }
@@ -32,15 +38,19 @@ impl<'p> ClockGate<'p> {
     /// With the delay of a site for its own host, or none for a host that is
     /// asked for another reason.
     pub(super) fn new(poller: &'p Poller, delay: Option<Duration>) -> Self {
-        Self { poller, delay, hops: AtomicU32::new(0), held: Mutex::new(None) }
+        let patience = PATIENCE;
+        Self { poller, delay, patience, hops: AtomicU32::new(0), held: Mutex::new(None) }
     }
 
-    /// The delay and the patience of the hop that comes.
-    fn manners(&self) -> (Option<Duration>, Duration) {
+    /// The delay and the patience of the hop that comes, and how many polls may wait
+    /// for its host: a host that many redirects lead to, and that is slow, leaves others
+    /// their slots.
+    fn manners(&self) -> (Option<Duration>, Duration, usize) {
         if self.hops.fetch_add(1, Ordering::Relaxed) == 0 {
-            (self.delay, PATIENCE)
+            (self.delay, self.patience, usize::MAX)
         } else {
-            (None, PATIENCE_OF_A_HOP.max(self.delay.unwrap_or_default() + PATIENCE))
+            let most = self.poller.config.borrow().fetch.concurrency / 2;
+            (None, patience_of_a_hop(self.delay), most.max(1))
         }
     }
 
@@ -59,8 +69,11 @@ impl Gate for ClockGate<'_> {
     async fn admit(&self, url: &Url) -> Result<(), Refusal> {
         self.let_go().await;
         let authority = authority(url);
-        let lock = self.poller.locks.take(&authority).await;
-        let (delay, patience) = self.manners();
+        let (delay, patience, most) = self.manners();
+        let Some(lock) = self.poller.locks.take_among(&authority, most).await else {
+            let until = crate::recrawl::later(self.poller.clock.steady(), CROWDED);
+            return Err(Refusal::Later { until });
+        };
         let slot = self.poller.store.reserve(authority.clone(), delay, patience).await;
         match slot {
             Ok(Ok(at)) => {
@@ -81,6 +94,10 @@ impl Gate for ClockGate<'_> {
     }
 }
 
+fn patience_of_a_hop(delay: Option<Duration>) -> Duration {
+    PATIENCE_OF_A_HOP.max(delay.unwrap_or_default() + PATIENCE)
+}
+
 /// The gate of every other poll: robots.txt is asked first, where the site
 /// obeys it, of each host that a redirect leads to.
 pub(super) struct PollGate<'p> {
@@ -92,6 +109,14 @@ pub(super) struct PollGate<'p> {
 impl<'p> PollGate<'p> {
     pub(super) fn new(poller: &'p Poller, delay: Duration, obeys: bool) -> Self {
         Self { clock: ClockGate::new(poller, Some(delay)), delay, obeys }
+    }
+
+    /// The same for what is asked right after another place: with the patience of a
+    /// redirect's hop.
+    pub(super) fn after_another(poller: &'p Poller, delay: Duration, obeys: bool) -> Self {
+        let mut gate = Self::new(poller, delay, obeys);
+        gate.clock.patience = patience_of_a_hop(Some(delay));
+        gate
     }
 }
 

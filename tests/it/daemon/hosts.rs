@@ -79,6 +79,42 @@ async fn two_hundred_hanging_hosts_delay_no_healthy_one_and_get_one_request_each
 }
 
 #[tokio::test]
+async fn many_hosts_that_redirect_to_one_that_hangs_leave_others_their_slots() {
+    // More than may be under way at once.
+    const LED: usize = 12;
+    let origin = Origin::start().await;
+    let hold = Hold::new();
+    let (port, gate) = (origin.port(), hold.clone());
+    origin.route(move |seen| {
+        let name = host(seen).to_owned();
+        let base = format!("http://{name}.test:{port}");
+        match (name.as_str(), seen.path.as_str()) {
+            ("pit", "/there.xml") => Some(Reply::status(200).hang(&gate)),
+            (_, "/s.xml") if name.starts_with("led") => {
+                Some(Reply::redirect(302, format!("http://pit.test:{port}/there.xml")))
+            }
+            (_, "/s.xml") => Some(Reply::xml(sitemap(&base, &[("/a", "")]))),
+            _ => None,
+        }
+    });
+    let world = World::with_names(&[&origin]);
+    // In this order: it is due last.
+    let led = (0..LED).map(|n| format!("led{n}"));
+    let sites = led.chain(["sound".to_owned()]).map(|name| site(&name, port, &["/s.xml"]));
+    let mut config = world.config(&sites.collect::<String>());
+    config.fetch.concurrency = 2;
+    let daemon = world.start_with(config).await;
+    daemon
+        .wait("the healthy one", async || {
+            let polls = daemon.store.polls_after(None, 0, 1_000).await.unwrap();
+            polls.iter().any(|poll| poll.result == "changed").then_some(())
+        })
+        .await;
+    hold.release_all();
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn an_index_of_many_children_keeps_to_its_host_and_delays_no_other() {
     const CHILDREN: usize = 2_000;
     let origin = Origin::start().await;

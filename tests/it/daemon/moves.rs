@@ -1,5 +1,7 @@
 //! Sources that have moved: followed at once, believed when it is proven.
 
+use std::time::Duration;
+
 use super::one_sitemap;
 use crate::support::daemon::{DAY, Daemon, HOUR, World, counts, sitemap};
 use crate::support::{Origin, Reply};
@@ -81,6 +83,34 @@ async fn what_has_moved_lives_on_at_its_new_place_when_the_old_one_is_taken_down
         origin.set("/new.xml", Reply::status(404));
         daemon.clock.advance(DAY * 8);
         assert_eq!(daemon.poll("/sitemap.xml").await.result, "not-found");
+        daemon.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn what_has_moved_is_read_on_a_very_slow_host_too_once_its_old_place_is_gone() {
+    // Or the poll ends, where the host throttles at its old place.
+    for (status, result) in [(404, "unchanged"), (503, "throttled")] {
+        let origin = Origin::start().await;
+        let (_world, daemon) = moved(&origin, 301, 3).await;
+        origin.set("/robots.txt", Reply::text("User-agent: *\nCrawl-delay: 100\n"));
+        daemon.poll("/robots.txt").await;
+        origin.set("/sitemap.xml", Reply::status(status));
+        daemon.clock.advance(DAY * 8);
+        let id = daemon.source("/sitemap.xml").await.id;
+        let before = daemon.polls(id).await.len();
+        daemon.store.poll_source(id).await.unwrap();
+        let ended = async {
+            while daemon.polls(id).await.len() == before {
+                daemon.clock.advance(Duration::from_secs(1));
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), ended).await.unwrap();
+        assert_eq!(daemon.polls(id).await.last().unwrap().result, result);
+        let source = daemon.source("/sitemap.xml").await;
+        let pause = source.next_poll_at.unwrap().duration_since(source.last_poll_at.unwrap());
+        assert!(pause.as_secs() >= 15 * 60, "{pause:?}");
         daemon.stop().await;
     }
 }

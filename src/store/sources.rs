@@ -84,6 +84,10 @@ pub enum ChildEffect {
     },
 }
 
+/// Of so many times its quota a site may have rows of sources, those that were given up
+/// included: sitemaps whose names change with each page are none too many.
+const RETIRED_SHARE: u64 = 10;
+
 /// Who names what is looked for where sitemaps often are, though nobody says so.
 pub const GUESS: &str = "well-known";
 
@@ -103,6 +107,9 @@ impl State {
         let quota = self.policy.of(Some(site)).max_sources;
         let delay = self.policy.of(Some(site)).host_delay;
         let mut used = self.site_sources(site)?;
+        if used >= quota && used < quota.saturating_mul(RETIRED_SHARE) {
+            used = self.living_sources(site)?;
+        }
         let (mut added, mut refused) = (0_u64, 0_u64);
         for source in sources {
             // A password that a stranger's file names is neither sent nor kept.
@@ -220,6 +227,17 @@ impl State {
             .prepare_cached("SELECT sources FROM sites WHERE id = ?1")
             .and_then(|mut query| query.query_row([site.0], |row| row.get::<i64>(0)))
             .map(|sources| (sources + self.sums.of(site).sources).unsigned_abs())
+            .map_err(engine)
+    }
+
+    /// Those that are not retired.
+    fn living_sources(&self, site: SiteId) -> Result<u64, StoreError> {
+        self.conn
+            .prepare_cached(
+                "SELECT count(*) FROM sources WHERE site_id = ?1 AND role <> 0 AND state <> 2",
+            )
+            .and_then(|mut query| query.query_row([site.0], |row| row.get::<i64>(0)))
+            .map(i64::unsigned_abs)
             .map_err(engine)
     }
 

@@ -1,7 +1,7 @@
 //! Quotas and limits: what is over is refused, counted and reported.
 
 use super::listed;
-use crate::support::daemon::{World, index, sitemap};
+use crate::support::daemon::{DAY, World, index, sitemap};
 use crate::support::{Origin, Reply, incompressible};
 
 #[tokio::test]
@@ -62,6 +62,33 @@ async fn a_site_takes_no_more_sources_than_its_quota() {
     daemon.poll("/index.xml").await;
     daemon.settled().await;
     assert_eq!(own().await, 12);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn sitemaps_that_were_given_up_do_not_count_towards_the_quota() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let world = World::new(&[&origin]);
+    let list = |n: usize| {
+        let child = format!("/products-{n}.xml");
+        origin.set("/index.xml", Reply::xml(index(&base, &[(child.as_str(), "")])));
+        let page = format!("/{n}");
+        origin.set(&child, Reply::xml(sitemap(&base, &[("/a", ""), (&page, "")])));
+    };
+    list(0);
+    // Home page, index, and room for three children.
+    let text = listed(&origin, &["/index.xml"], &[], "max_sources = 5").replace("30d", "12h");
+    let daemon = world.start(&text).await;
+    daemon.polled("/products-0.xml", 1).await;
+    for n in 1..8 {
+        list(n);
+        for _ in 0..10 {
+            daemon.pass(DAY).await;
+        }
+        daemon.store.maintain().await.unwrap();
+        assert!(daemon.knows(&format!("{base}/{n}")).await, "{n}");
+    }
     daemon.stop().await;
 }
 

@@ -16,6 +16,10 @@ pub(crate) struct Locks {
     by_name: StdMutex<HashMap<String, Weak<Mutex<()>>>>,
 }
 
+/// See [`Locks::place`]; others may have it once it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place(#[allow(dead_code, reason = "it counts while it is there")] Arc<Mutex<()>>);
+
 impl Locks {
     /// The lock of a name, once nobody else holds it; those who wait get it in
     /// their turn.
@@ -24,14 +28,12 @@ impl Locks {
         lock.lock_owned().await
     }
 
-    /// The same, where fewer than so many hold it or wait for it.
-    pub(crate) async fn take_among(&self, name: &str, most: usize) -> Option<OwnedMutexGuard<()>> {
-        let lock = self.of(name);
-        // Each of them has one, and so have we.
-        if Arc::strong_count(&lock) > most {
-            return None;
-        }
-        Some(lock.lock_owned().await)
+    /// A place among those who come with a name, where fewer than so many have one;
+    /// `Err` says how many do.
+    pub(crate) fn place(&self, name: &str, most: usize) -> Result<Place, usize> {
+        let place = self.of(name);
+        let others = Arc::strong_count(&place) - 1;
+        if others < most { Ok(Place(place)) } else { Err(others) }
     }
 
     fn of(&self, name: &str) -> Arc<Mutex<()>> {
@@ -72,18 +74,15 @@ mod tests {
         assert!(locks.of("a").try_lock_owned().is_ok());
     }
 
-    #[tokio::test]
-    async fn only_so_many_wait_for_one_name() {
+    #[test]
+    fn only_so_many_have_a_place_at_one_name() {
         let locks = Locks::default();
-        let held = locks.take_among("a", 2).await.unwrap();
-        let waiting = locks.take_among("a", 2);
-        tokio::pin!(waiting);
-        assert!(futures_util::poll!(&mut waiting).is_pending());
-        assert!(locks.take_among("a", 2).await.is_none());
-        assert!(locks.take_among("b", 2).await.is_some());
-        drop(held);
-        let next = waiting.await.unwrap();
-        drop(next);
-        assert!(locks.take_among("a", 1).await.is_some());
+        let one = locks.place("a", 2).unwrap();
+        let two = locks.place("a", 2).unwrap();
+        assert_eq!(locks.place("a", 2).unwrap_err(), 2);
+        assert!(locks.place("b", 2).is_ok() && locks.place("a", usize::MAX).is_ok());
+        drop(one);
+        assert!(locks.place("a", 2).is_ok());
+        drop(two);
     }
 }

@@ -30,8 +30,9 @@ pub(super) struct Children {
     pub(super) added: u64,
     /// Others, for which the site's quota has no room.
     pub(super) refused: u64,
-    /// Known ones whose date moved, and whose last read brought something: an index
-    /// that says each time that all have changed is no news.
+    /// Known ones whose date moved, if at least half of them brought something when
+    /// their date had moved before: an index that always says that all have changed
+    /// is no news.
     pub(super) moved: u64,
 }
 
@@ -51,7 +52,7 @@ impl Poll<'_> {
         if known.is_empty() && listed.is_empty() {
             return Ok(Children::default());
         }
-        let mut moved_children = 0;
+        let (mut moved_children, mut were_right) = (0, 0);
         let mut known: HashMap<u64, _> =
             known.into_iter().map(|child| (child.key, child)).collect();
         let (mut effects, mut fresh) = (Vec::new(), HashSet::new());
@@ -74,7 +75,10 @@ impl Poll<'_> {
                 (_, None) => false,
             };
             if moved || before.misses > 0 {
-                moved_children += u64::from(moved && before.changed && !before.retired);
+                moved_children += u64::from(moved);
+                let said = before.lastmod.map(|lastmod| lastmod.at);
+                let was_right = said.is_some_and(|said| before.changed_at >= Some(said));
+                were_right += u64::from(moved && was_right);
                 effects.push(ChildEffect::Due { id: before.id, lastmod: child.lastmod });
             } else if before.lastmod.is_some() && child.lastmod.is_none() {
                 effects.push(ChildEffect::Undated { id: before.id });
@@ -92,7 +96,8 @@ impl Poll<'_> {
             (added, refused) = (added + more.0, refused + more.1);
         }
         Poller::note_refused(&self.site.name, (added, refused));
-        Ok(Children { added, refused, moved: moved_children })
+        let is_news = were_right * 2 >= moved_children;
+        Ok(Children { added, refused, moved: if is_news { moved_children } else { 0 } })
     }
 
     /// Registers children that the index did not list before, from a second
@@ -157,8 +162,8 @@ pub(super) fn index_says_unchanged(target: &PollTarget) -> bool {
 }
 
 /// Has the index been read of late, so that what it says may be held against the
-/// child? One that fails, is given up, or comes less than half as often as the child
-/// says nothing.
+/// child? One that has failed for as long, is given up, or comes less than half as often
+/// as the child says nothing.
 fn is_heard(target: &PollTarget) -> bool {
     let late = Duration::from_millis(target.interval_ms.unsigned_abs().saturating_mul(2));
     target.index_read_at.is_some_and(|at| target.due_at <= later(at, late))

@@ -52,14 +52,16 @@ impl Poller {
         }
         let place = moves::place(target.moved.as_ref(), &target.url, began);
         let is_elsewhere = place != target.url;
-        // Its own place is asked in full once a week: it may have come back.
-        let (first, elsewhere) = match (read_in_full, is_elsewhere) {
+        // Its own place is asked in full once a week: it may have come back. One that
+        // throttles is not asked twice in a row, or the other would never be.
+        let is_tried = target.failing.as_deref() == Some("throttled");
+        let (first, elsewhere) = match (read_in_full && !is_tried, is_elsewhere) {
             (true, true) => (target.url.clone(), Some(place)),
             _ => (place, None),
         };
         let poll =
             Poll { poller: self, target, site: &site, id, rules, began, read_in_full, elsewhere };
-        let gate = PollGate::new(self, site.host_delay, site.obey_robots);
+        let gate = PollGate::new(self, &site, &target.url);
         let answer = poll.ask(first, gate).await;
         poll.judge(answer).await
     }
@@ -138,8 +140,7 @@ impl Poll<'_> {
             self.poller.heed(head).await?;
         }
         let there = Poll { elsewhere: None, rules: self.rules.clone(), ..*self };
-        let Site { host_delay, obey_robots, .. } = self.site;
-        let gate = PollGate::after_another(self.poller, *host_delay, *obey_robots);
+        let gate = PollGate::after_another(self.poller, self.site, &self.target.url);
         let answer = there.ask(place.clone(), gate).await;
         Box::pin(there.judge(answer)).await
     }

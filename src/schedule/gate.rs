@@ -6,8 +6,11 @@ use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use url::Url;
 
-use super::{Poller, STORE_PAUSE};
+use super::{Poller, SLOW_POLLS, STORE_PAUSE};
+use crate::config::Site;
 use crate::fetch::{Gate, Refusal};
+use crate::locks::Place;
+use crate::recrawl::later;
 use crate::url::authority;
 
 /// A poll waits this long for its host at most; beyond that it comes back.
@@ -15,10 +18,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// And this long for a further hop of a redirect, longer than any Crawl-delay:
 /// a poll that came back later would only be led to the same hop again.
 const PATIENCE_OF_A_HOP: Duration = Duration::from_secs(150);
-
-/// Polls that a redirect led to one host are put off for so long while many wait for it:
-/// each of them asks its own host again then.
-const CROWDED: Duration = Duration::from_secs(300);
 
 /// One request at a time per host, and never before its clock: the gate of
 /// robots.txt itself, which no robots.txt forbids. Holds the host's lock until
@@ -30,6 +29,8 @@ pub(super) struct ClockGate<'p> {
     delay: Option<Duration>,
     /// Of the first hop.
     patience: Duration,
+    /// The authority of the source that is polled: elsewhere only so many may wait.
+    own: Option<String>,
     hops: AtomicU32,
     held: Mutex<Option<OwnedMutexGuard<()>>>,
 }
@@ -38,20 +39,42 @@ impl<'p> ClockGate<'p> {
     /// With the delay of a site for its own host, or none for a host that is
     /// asked for another reason.
     pub(super) fn new(poller: &'p Poller, delay: Option<Duration>) -> Self {
-        let patience = PATIENCE;
-        Self { poller, delay, patience, hops: AtomicU32::new(0), held: Mutex::new(None) }
+        Self {
+            poller,
+            delay,
+            patience: PATIENCE,
+            own: None,
+            hops: AtomicU32::new(0),
+            held: Mutex::new(None),
+        }
     }
 
-    /// The delay and the patience of the hop that comes, and how many polls may wait
-    /// for its host: a host that many redirects lead to, and that is slow, leaves others
-    /// their slots.
-    fn manners(&self) -> (Option<Duration>, Duration, usize) {
+    /// The same for the poll of a source, which has a slot: a host that many of them are
+    /// led to, and that is slow, leaves others theirs.
+    pub(super) fn of_source(poller: &'p Poller, delay: Option<Duration>, source: &Url) -> Self {
+        Self { own: Some(authority(source)), ..Self::new(poller, delay) }
+    }
+
+    /// The delay and the patience of the hop that comes.
+    fn manners(&self) -> (Option<Duration>, Duration) {
         if self.hops.fetch_add(1, Ordering::Relaxed) == 0 {
-            (self.delay, self.patience, usize::MAX)
+            (self.delay, self.patience)
         } else {
-            let most = self.poller.config.borrow().fetch.concurrency / 2;
-            (None, patience_of_a_hop(self.delay), most.max(1))
+            (None, patience_of_a_hop(self.delay))
         }
+    }
+
+    /// A place in the line for a host, if there is any.
+    fn place(&self, authority: &str) -> Result<Place, Refusal> {
+        let config = self.poller.config.borrow();
+        let is_own = self.own.as_deref().is_none_or(|own| own == authority);
+        let most = if is_own { usize::MAX } else { config.fetch.concurrency * SLOW_POLLS / 2 };
+        self.poller.lines.place(authority, most).map_err(|waiting| {
+            // Until then they have had their turns, if it is not the host that is slow.
+            let a_turn = config.politeness.host_delay.max(Duration::from_secs(1));
+            let line = a_turn.saturating_mul(u32::try_from(waiting).unwrap_or(u32::MAX));
+            Refusal::Later { until: later(self.poller.clock.steady(), line.max(PATIENCE)) }
+        })
     }
 
     /// May a request be under way? Before, its turn had not come.
@@ -63,17 +86,11 @@ impl<'p> ClockGate<'p> {
     async fn let_go(&self) {
         drop(self.held.lock().await.take());
     }
-}
 
-impl Gate for ClockGate<'_> {
-    async fn admit(&self, url: &Url) -> Result<(), Refusal> {
-        self.let_go().await;
-        let authority = authority(url);
-        let (delay, patience, most) = self.manners();
-        let Some(lock) = self.poller.locks.take_among(&authority, most).await else {
-            let until = crate::recrawl::later(self.poller.clock.steady(), CROWDED);
-            return Err(Refusal::Later { until });
-        };
+    /// Waits for the host's turn.
+    async fn wait_for(&self, authority: String) -> Result<(), Refusal> {
+        let lock = self.poller.locks.take(&authority).await;
+        let (delay, patience) = self.manners();
         let slot = self.poller.store.reserve(authority.clone(), delay, patience).await;
         match slot {
             Ok(Ok(at)) => {
@@ -87,10 +104,18 @@ impl Gate for ClockGate<'_> {
                 // What passes has passed soon; what does not is asked no more often
                 // than a busy host.
                 let pause = if error.passes() { STORE_PAUSE } else { PATIENCE };
-                let until = crate::recrawl::later(self.poller.clock.steady(), pause);
-                Err(Refusal::Later { until })
+                Err(Refusal::Later { until: later(self.poller.clock.steady(), pause) })
             }
         }
+    }
+}
+
+impl Gate for ClockGate<'_> {
+    async fn admit(&self, url: &Url) -> Result<(), Refusal> {
+        self.let_go().await;
+        let authority = authority(url);
+        let _place = self.place(&authority)?;
+        self.wait_for(authority).await
     }
 }
 
@@ -107,15 +132,18 @@ pub(super) struct PollGate<'p> {
 }
 
 impl<'p> PollGate<'p> {
-    pub(super) fn new(poller: &'p Poller, delay: Duration, obeys: bool) -> Self {
-        Self { clock: ClockGate::new(poller, Some(delay)), delay, obeys }
+    /// For the poll of a source of a site.
+    pub(super) fn new(poller: &'p Poller, site: &Site, source: &Url) -> Self {
+        let delay = site.host_delay;
+        let clock = ClockGate::of_source(poller, Some(delay), source);
+        Self { clock, delay, obeys: site.obey_robots }
     }
 
     /// The same for what is asked right after another place: with the patience of a
     /// redirect's hop.
-    pub(super) fn after_another(poller: &'p Poller, delay: Duration, obeys: bool) -> Self {
-        let mut gate = Self::new(poller, delay, obeys);
-        gate.clock.patience = patience_of_a_hop(Some(delay));
+    pub(super) fn after_another(poller: &'p Poller, site: &Site, source: &Url) -> Self {
+        let mut gate = Self::new(poller, site, source);
+        gate.clock.patience = patience_of_a_hop(Some(site.host_delay));
         gate
     }
 }
@@ -124,9 +152,11 @@ impl Gate for PollGate<'_> {
     async fn admit(&self, url: &Url) -> Result<(), Refusal> {
         // robots.txt may have to be fetched from this very host.
         self.clock.let_go().await;
+        let authority = authority(url);
+        let _place = self.clock.place(&authority)?;
         if self.obeys {
-            self.clock.poller.judge(url, &authority(url), self.delay).await?;
+            self.clock.poller.judge(url, &authority, self.delay).await?;
         }
-        self.clock.admit(url).await
+        self.clock.wait_for(authority).await
     }
 }

@@ -31,7 +31,7 @@ impl Poller {
         let began = self.clock.now();
         let Some(site) = self.site_of(target) else { return self.leave_alone(target).await };
         let Some(id) = target.site else { return self.leave_alone(target).await };
-        let gate = PollGate::new(self, site.host_delay, site.obey_robots);
+        let gate = PollGate::new(self, &site, &target.url);
         let request = Request {
             url: site.url.clone(),
             // Always read: what is made of it depends on the config too.

@@ -90,6 +90,8 @@ pub(crate) struct Poller {
     config: watch::Receiver<Arc<Config>>,
     /// One per scheme, host and port: one request in flight.
     locks: Locks,
+    /// Who waits for a host, or for its robots.txt.
+    lines: Locks,
     /// One at a time reads what a source says, be it polled or pushed.
     reading: Locks,
     robots: RobotsCache,
@@ -120,6 +122,7 @@ impl Poller {
             metrics,
             config,
             locks: Locks::default(),
+            lines: Locks::default(),
             reading: Locks::default(),
             robots: RobotsCache::default(),
             pushes: PushMemory::default(),

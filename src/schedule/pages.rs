@@ -68,7 +68,7 @@ impl Poll<'_> {
 
     /// One older page, as it came and as it was read.
     async fn page(&self, url: Url, before: Arc<Snapshot>) -> Option<(Arc<Fetched>, ReadDocument)> {
-        let gate = PollGate::new(self.poller, self.site.host_delay, self.site.obey_robots);
+        let gate = PollGate::new(self.poller, self.site, &self.target.url);
         let request = Request {
             headers: headers_for(self.site, &self.rules, self.target, &url),
             url,

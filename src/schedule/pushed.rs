@@ -115,7 +115,11 @@ impl Poll<'_> {
         let Ok(mut verdict) = compared else { return Ok(Err("comparing it panicked")) };
         let same = verdict.same;
         let restated = std::mem::take(&mut verdict.restated);
-        let signal = self.poller.store.moves_of(self.target.id, verdict.dates.clone()).await?;
+        let (signal, _) = self
+            .poller
+            .store
+            .moves_of(self.target.id, self.target.host, verdict.dates.clone())
+            .await?;
         let origin = Origin { moves: signal, ..self.origin(window) };
         let (next, counts) = self.apply(verdict, Some(&again), origin).await?;
         let talking = has_extensions.then(|| again.clone());

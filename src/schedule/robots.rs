@@ -220,7 +220,7 @@ impl Poller {
         };
         let own_delay = site.as_ref().map(|site| site.host_delay);
         let delay = own_delay.unwrap_or(config.politeness.host_delay);
-        let gate = ClockGate::new(self, own_delay);
+        let gate = ClockGate::of_source(self, own_delay, &target.url);
         let request = Request {
             url: target.url.clone(),
             validators: target.validators.clone(),

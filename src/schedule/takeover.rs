@@ -15,6 +15,7 @@ use super::outcome::{Ended, hints_of, hints_text};
 use super::pages::is_gap;
 use super::read::{ReadDocument, SMALL_DOCUMENT};
 use super::texts::Wanted;
+use crate::config::Order;
 use crate::diff::Rules;
 use crate::diff::snapshot::Snapshot;
 use crate::fetch::{Answer, FetchError, Fetched, Head, Validators};
@@ -88,7 +89,8 @@ impl Poll<'_> {
         let (shrunk, is_held) = (verdict.shrunk, verdict.held);
         let (rolled, learns, same) = (verdict.rolled, verdict.learned, verdict.same);
         let (restated, dates) = (std::mem::take(&mut verdict.restated), verdict.dates.clone());
-        let signal = self.poller.store.moves_of(self.target.id, dates.clone()).await?;
+        let (signal, is_proven) =
+            self.poller.store.moves_of(self.target.id, self.target.host, dates.clone()).await?;
         let origin = Origin { moves: signal, ..self.origin(window) };
         let (next, mut counts) = self.apply(verdict, Some(&again), origin).await?;
         let talking = has_extensions.then(|| again.clone());
@@ -105,8 +107,11 @@ impl Poll<'_> {
         };
         let complete = report.complete && !suddenly_empty;
         let moved = head.redirects.is_empty();
-        // Dates that are set anew at each request are no reason to ask more often.
-        let believed = if signal == Signal::Stamp { 0 } else { counts.changed };
+        // Dates that are all set anew at once are no reason to ask more often before
+        // fetches prove them right, if anybody learns that.
+        let order = self.poller.config.borrow().queue.order;
+        let is_doubtful = order == Order::Learned && signal == Signal::Stamp && !is_proven;
+        let believed = if is_doubtful { 0 } else { counts.changed };
         let news = Counts { changed: believed, ..counts };
         let of_pages = news.new + news.changed + news.touched + news.removed;
         let changed = of_pages + children.added + children.moved > 0;

@@ -86,8 +86,13 @@ impl Store {
 
     /// What the newer lastmods of a read are as signals, by the habit of its
     /// source; to be told with its effects.
-    pub async fn moves_of(&self, source: SourceId, dates: Dates) -> Result<Signal, StoreError> {
-        self.read(move |conn| learn::moves_of(conn, source, &dates)).await
+    pub async fn moves_of(
+        &self,
+        source: SourceId,
+        host: HostId,
+        dates: Dates,
+    ) -> Result<(Signal, bool), StoreError> {
+        self.read(move |conn| learn::moves_of(conn, (source, host), &dates)).await
     }
 
     /// Applies one chunk of a diff. What is on hosts of others' partitions they

@@ -406,14 +406,19 @@ impl State {
 }
 
 /// What the newer lastmods of a read are as signals, by the habit of its
-/// source. Nothing is kept: until a poll ends it has not happened.
+/// source, and whether such ones have proven true. Nothing is kept: until a poll ends
+/// it has not happened.
 pub(super) fn moves_of(
     conn: &Connection,
-    source: SourceId,
+    (source, host): (SourceId, HostId),
     dates: &Dates,
-) -> Result<Signal, StoreError> {
-    let mut habits = read(conn, Scope::Source(source))?.habits;
-    Ok(habits.read(&reading(dates)))
+) -> Result<(Signal, bool), StoreError> {
+    let Lessons { mut habits, trust, .. } = read(conn, Scope::Source(source))?;
+    let moves = habits.read(&reading(dates));
+    let of_host = read(conn, Scope::Host(host))?.trust;
+    let of_all = read(conn, Scope::All)?.trust;
+    let pulls = trust::pulls(&Trust::weights(&trust, &of_host, &of_all));
+    Ok((moves, pulls[moves] > 0.0))
 }
 
 fn reading(dates: &Dates) -> Reading<'_> {

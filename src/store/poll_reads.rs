@@ -62,7 +62,7 @@ pub(super) fn children(
     let mut query = conn
         .prepare_cached(
             "SELECT id, url, index_lastmod, index_precision, index_misses, dropped_at, state = 2,
-                 last_changed_at IS NOT NULL AND last_changed_at >= coalesce(last_complete_at, 0)
+                 last_changed_at
              FROM sources WHERE parent_id = ?1",
         )
         .map_err(engine)?;
@@ -75,7 +75,7 @@ pub(super) fn children(
                 misses: row.get(4)?,
                 dropped_at: row.get::<Option<i64>>(5)?.map(timestamp),
                 retired: row.get(6)?,
-                changed: row.get(7)?,
+                changed_at: row.get::<Option<i64>>(7)?.map(timestamp),
             })
         })
         .and_then(Iterator::collect)

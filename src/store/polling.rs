@@ -62,7 +62,7 @@ pub struct PollTarget {
     pub pending: u64,
     /// As its index lists it.
     pub index_lastmod: Option<Lastmod>,
-    /// When that index was last read; `None` where it fails or is given up.
+    /// When that index was last read; `None` where it is given up.
     pub index_read_at: Option<Timestamp>,
     /// When it was due.
     pub due_at: Timestamp,
@@ -296,7 +296,7 @@ pub(super) const TARGET: &str = "SELECT
     EXISTS (SELECT 1 FROM deliveries d WHERE d.source_id = s.id /*pg: AND d.part = s.part */),
     /*lite*/ 0 /*end*/ /*pg: (SELECT p.epoch FROM partitions p WHERE p.part = s.part) */,
     (SELECT i.last_success_at FROM sources i WHERE i.id = s.parent_id /*pg: AND i.part = (s.parent_id & 255) */
-        AND i.state = 0 AND i.failures = 0)
+        AND i.state = 0)
     FROM sources s LEFT JOIN sites n ON n.id = s.site_id 
     LEFT JOIN topics t ON t.source_id = s.id /*pg: AND t.part = s.part */
     LEFT JOIN callbacks k ON k.source_id = t.source_id /*pg: AND k.part = t.part */ AND k.state = 1";

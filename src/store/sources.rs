@@ -56,8 +56,8 @@ pub struct Child {
     pub dropped_at: Option<Timestamp>,
     /// Is it retired?
     pub retired: bool,
-    /// Did its last complete read bring anything?
-    pub changed: bool,
+    /// The last read that brought anything.
+    pub changed_at: Option<Timestamp>,
 }
 
 /// What a read of an index asks of a child.
@@ -428,10 +428,15 @@ impl State {
             return Err(StoreError::Gone("it was retired while it was read".to_owned()));
         }
         let now = self.now_ms();
-        let mut fresh = Vec::new();
+        let (mut fresh, mut refused) = (Vec::new(), 0);
         for effect in effects {
             match effect {
                 ChildEffect::Add(source) => fresh.push(source),
+                ChildEffect::Due { id, .. }
+                    if self.is_retired(id.0)? && self.has_all_sources(site)? =>
+                {
+                    refused += 1;
+                }
                 ChildEffect::Due { id, lastmod } => {
                     self.sources_moved = true;
                     let (second, precision) = lastmod_columns(lastmod);
@@ -476,7 +481,14 @@ impl State {
                 }
             }
         }
-        self.register(site, &fresh)
+        let (added, more) = self.register(site, &fresh)?;
+        Ok((added, refused + more))
+    }
+
+    /// Has a site as many sources that are polled as it may have?
+    fn has_all_sources(&self, site: SiteId) -> Result<bool, StoreError> {
+        let quota = self.policy.of(Some(site)).max_sources;
+        Ok(self.site_sources(site)? >= quota && self.living_sources(site)? >= quota)
     }
 
     /// The poll was not made: the host wants to be left alone until then, by the

@@ -179,7 +179,9 @@ impl State {
         if let Some(next) = next.filter(|next| *next <= at) {
             // Its poll may be under way, and have read what was there before.
             if next <= now && hinted.is_none_or(|hinted| hinted <= now) {
-                self.note_hint(source, at)?;
+                // No poll was made yet for one that has come since it was due.
+                let is_noted = hinted.is_some_and(|hinted| hinted > next);
+                self.note_hint(source, if is_noted { now } else { at })?;
             }
             return Ok(next);
         }

@@ -80,6 +80,12 @@ async fn two_hundred_hanging_hosts_delay_no_healthy_one_and_get_one_request_each
 
 #[tokio::test]
 async fn many_hosts_that_redirect_to_one_that_hangs_leave_others_their_slots() {
+    led_to_one_that_hangs("").await;
+    // But for its robots.txt.
+    led_to_one_that_hangs("/robots.txt").await;
+}
+
+async fn led_to_one_that_hangs(sound: &'static str) {
     // More than may be under way at once.
     const LED: usize = 12;
     let origin = Origin::start().await;
@@ -89,7 +95,7 @@ async fn many_hosts_that_redirect_to_one_that_hangs_leave_others_their_slots() {
         let name = host(seen).to_owned();
         let base = format!("http://{name}.test:{port}");
         match (name.as_str(), seen.path.as_str()) {
-            ("pit", "/there.xml") => Some(Reply::status(200).hang(&gate)),
+            ("pit", path) if path != sound => Some(Reply::status(200).hang(&gate)),
             (_, "/s.xml") if name.starts_with("led") => {
                 Some(Reply::redirect(302, format!("http://pit.test:{port}/there.xml")))
             }

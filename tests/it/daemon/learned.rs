@@ -74,8 +74,12 @@ async fn a_site_that_dates_every_page_anew_is_not_fetched_for_it() {
 
 #[tokio::test]
 async fn a_sitemap_that_dates_every_page_anew_is_not_asked_more_often_for_it() {
-    // Where the dates are true, it is.
-    for (stamps, bounds) in [(true, HOUR * 12..=DAY * 7), (false, MINUTE * 10..=HOUR * 2)] {
+    // Where the dates are true, it is; and where fetches prove that all changed at once.
+    for (stamps, proves, bounds) in [
+        (true, false, HOUR * 12..=DAY * 7),
+        (true, true, MINUTE * 10..=HOUR * 6),
+        (false, false, MINUTE * 10..=HOUR * 2),
+    ] {
         let origin = Origin::start().await;
         let base = origin.base();
         let world = World::new(&[&origin]);
@@ -94,11 +98,14 @@ async fn a_sitemap_that_dates_every_page_anew_is_not_asked_more_often_for_it() {
         for hour in 1..=5 * 24 {
             serve(hour);
             daemon.pass(HOUR).await;
+            if proves {
+                fetch(&daemon, |_| Outcome::Changed).await;
+            }
         }
         let source = daemon.source("/sitemap.xml").await;
         let (last, next) = (source.last_poll_at.unwrap(), source.next_poll_at.unwrap());
         let interval = Duration::try_from(next.duration_since(last)).unwrap();
-        assert!(bounds.contains(&interval), "{stamps}: {interval:?}, {}", source.why);
+        assert!(bounds.contains(&interval), "{stamps} {proves}: {interval:?}, {}", source.why);
         daemon.clock.advance(MINUTE);
         serve(0);
         let poll = daemon.poll("/sitemap.xml").await;

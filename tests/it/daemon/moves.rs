@@ -111,6 +111,17 @@ async fn what_has_moved_is_read_on_a_very_slow_host_too_once_its_old_place_is_go
         let source = daemon.source("/sitemap.xml").await;
         let pause = source.next_poll_at.unwrap().duration_since(source.last_poll_at.unwrap());
         assert!(pause.as_secs() >= 15 * 60, "{pause:?}");
+        // Whatever the old place says from now on, the new one is read.
+        let all = [("/a", "2026-11-01"), ("/b", "2026-11-02"), ("/c", "")];
+        origin.set("/new.xml", Reply::xml(sitemap(&origin.base(), &all)));
+        daemon.store.poll_source(id).await.unwrap();
+        let read = async {
+            while !daemon.knows(origin.url("/c").as_str()).await {
+                daemon.clock.advance(Duration::from_secs(1));
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), read).await.unwrap();
         daemon.stop().await;
     }
 }

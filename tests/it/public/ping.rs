@@ -1,6 +1,8 @@
 //! A ping is a hint: it brings polls forward within bounds, and never says
 //! what belongs to whom.
 
+use std::time::Duration;
+
 use sitemapd::store::submissions::Heard;
 
 use super::*;
@@ -83,6 +85,27 @@ async fn a_ping_that_comes_while_the_sitemap_is_read_is_not_lost() {
     assert!(daemon.knows(&format!("{base}/b")).await);
     daemon.pass(2 * HOUR).await;
     assert_eq!(polls().await, 3);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn pings_that_come_while_the_sitemap_is_read_for_another_reason_are_followed_at_once() {
+    let (_world, daemon, origin) = polled_once().await;
+    let url = format!("{}/sitemap.xml", origin.base());
+    let source = daemon.source("/sitemap.xml").await;
+    let hold = Hold::new();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&origin.base(), &[("/a", "")])).hang(&hold));
+    daemon.clock.advance(10 * MINUTE);
+    daemon.store.poll_source(source.id).await.unwrap();
+    hold.arrived(1).await;
+    for _ in 0..3 {
+        daemon.clock.advance(Duration::from_secs(1));
+        assert_eq!(ping(&daemon, &url).await.status, 200);
+    }
+    hold.release_all();
+    daemon.polled("/sitemap.xml", 3).await;
+    daemon.pass(30 * MINUTE).await;
+    assert_eq!(daemon.polls(source.id).await.len(), 3);
     daemon.stop().await;
 }
 

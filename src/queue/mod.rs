@@ -184,6 +184,19 @@ pub enum Claim {
     Spare,
 }
 
+impl Claim {
+    /// Is a URL fetched again for what that is worth?
+    pub fn is_refreshed(self) -> bool {
+        matches!(self, Self::Worth | Self::Overdue)
+    }
+
+    /// Is a URL of that band in line for another reason than its value, and nobody's
+    /// wish?
+    pub fn is_new(self, band: u8) -> bool {
+        self == Self::Fixed && band < crate::recrawl::FRESH_BAND
+    }
+}
+
 /// A URL that may be leased now or later, as the window sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {

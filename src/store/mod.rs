@@ -12,6 +12,7 @@ mod ahead;
 mod apply;
 mod at_hand;
 pub mod backup;
+mod behind;
 mod budget;
 mod changes;
 mod checkpoint;

@@ -7,16 +7,15 @@
 //! owed is owed whatever it is worth ([`State::is_owed`]). Nothing else ever moves a
 //! row because time passes or the price moves.
 
-use super::sql::params;
 use jiff::Timestamp;
 
+use super::behind::{Behind, lacks};
 use super::rows::{
     LISTED_WITH_ROWS, LISTED_WITH_VALUED, REST_WITH_VALUED, UrlRow, held, read_listed,
 };
 use super::state::State;
-use super::turns::Place;
 use super::walk::{AS_LISTED, Due, REST_AS_LISTED, Walk, read_place};
-use super::{StoreError, engine, timestamp};
+use super::{StoreError, timestamp};
 use crate::model::{CrawlId, HostId, Reason, UrlId};
 use crate::queue::window::{Extent, Valued};
 use crate::queue::{Candidate, Claim};
@@ -24,9 +23,6 @@ use crate::recrawl::value::TOO_CHEAP;
 
 /// Values are taken anew after so many seconds.
 const FRESH_S: i64 = 3_600;
-/// Rows behind the head that are looked at, one a band: what has been due for
-/// longest may be among them.
-const BEHIND: usize = 64;
 
 /// Of a host's URLs that are worth less than the price so many are kept at least, for
 /// when nothing else is wanted.
@@ -65,8 +61,11 @@ impl State {
         };
         let last = due.last().map(|(last, _)| *last).filter(|_| extent == Extent::Prefix);
         let behind = match &last {
-            Some(last) => self.behind(crawl, host, i64::from(last.band), now_s)?,
-            None => Vec::new(),
+            Some(last) => {
+                let wanted = lacks(due.iter().map(|(candidate, _)| candidate), limit);
+                self.behind((crawl, host), last.band, now_s, wanted)?
+            }
+            None => Behind::default(),
         };
         let fresh_until = now_s.saturating_add(FRESH_S);
         let soonest = next_due.into_iter().chain(passed.map(|passed| passed.stale_at)).min();
@@ -81,7 +80,7 @@ impl State {
         };
         let (before, may_spare) = (head.passed, self.may_spare());
         self.gathering(|state| {
-            state.read_rows_ahead(behind.iter().map(|candidate| candidate.id))?;
+            state.read_rows_ahead(behind.candidates.iter().map(|candidate| candidate.id))?;
             for (candidate, row) in due {
                 let valued = state.refine(candidate, row, now_s, &mut head.stale_at)?;
                 match valued {
@@ -93,13 +92,16 @@ impl State {
                     other => head.candidates.extend(other),
                 }
             }
-            for candidate in behind {
+            for candidate in behind.candidates {
                 let row = state.url_row(candidate.id)?.filter(UrlRow::is_queued).map(Box::new);
                 let valued = state.refine(candidate, row, now_s, &mut head.stale_at)?;
                 head.behind.extend(valued);
             }
             Ok(())
         })?;
+        let refreshed = head.behind.iter().filter(|behind| behind.claim.is_refreshed()).count();
+        // Or a look would find hardly any of it, time and again.
+        head.has_more_behind = behind.has_more && refreshed >= behind.wanted / 2;
         self.window(crawl).refill_by_value(host, &head);
         Ok(head.passed - before)
     }
@@ -223,62 +225,5 @@ impl State {
         })?;
         let due = self.with_rows(due, |head| head.claim != Claim::Fixed)?;
         Ok((due, extent, next_due))
-    }
-
-    /// What has been due for longest in each band below `band`.
-    fn behind(
-        &self,
-        crawl: CrawlId,
-        host: HostId,
-        band: i64,
-        now_s: i64,
-    ) -> Result<Vec<Candidate>, StoreError> {
-        if self.conn.server().is_some() {
-            return self.behind_at_once(crawl, host, band, now_s);
-        }
-        let (mut found, mut band) = (Vec::new(), band);
-        while found.len() < BEHIND
-            && let Some(next) = self.next_band(crawl, host, band)?
-        {
-            band = next;
-            let mut query = self
-                .conn
-                .prepare_cached(
-                    "SELECT due_s, url_id, site_id, valued FROM queue
-                     WHERE crawl_id = ?1 AND host_id = ?2
-                     /*pg: AND part = (?2 & 255) */ AND band = ?3 AND due_s <= ?4
-                     ORDER BY due_s, url_id LIMIT 1",
-                )
-                .map_err(engine)?;
-            let mut rows = query.query(params![crawl.0, host.0, band, now_s]).map_err(engine)?;
-            let Some(row) = rows.next().map_err(engine)? else { continue };
-            if !self.may_lease(row.get(2).map_err(engine)?, &[]) {
-                continue;
-            }
-            let place = Place {
-                crawl,
-                host,
-                band: u8::try_from(band).unwrap_or(u8::MAX),
-                due_s: row.get(0).map_err(engine)?,
-                url: UrlId(row.get(1).map_err(engine)?),
-                valued: row.get(3).map_err(engine)?,
-            };
-            found.push(place.candidate());
-        }
-        Ok(found)
-    }
-
-    /// The same of a server, by one statement.
-    fn behind_at_once(
-        &self,
-        crawl: CrawlId,
-        host: HostId,
-        band: i64,
-        now_s: i64,
-    ) -> Result<Vec<Candidate>, StoreError> {
-        let firsts = self.firsts_below(crawl, host, band, now_s)?;
-        let may_lease = |(_, site): &(Place, Option<i64>)| self.may_lease(*site, &[]);
-        let firsts = firsts.into_iter().filter(may_lease).take(BEHIND);
-        Ok(firsts.map(|(place, _)| place.candidate()).collect())
     }
 }

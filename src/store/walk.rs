@@ -32,7 +32,7 @@ pub(super) static REST_AS_LISTED: LazyLock<String> = LazyLock::new(|| {
 
 /// The first row of each band below one, the highest first, where it is due by then:
 /// for a server, a few probes of the index each.
-const FIRST_OF_BANDS: &str = "
+pub(super) const FIRST_OF_BANDS: &str = "
     SELECT first.band, first.due_s, first.url_id, first.site_id, first.valued
     FROM (WITH RECURSIVE found (band) AS (
               SELECT max(q.band) FROM queue q

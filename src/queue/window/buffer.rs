@@ -62,6 +62,8 @@ pub struct Valued {
     pub candidates: Vec<Candidate>,
     /// Some that are due and sort behind `last`.
     pub behind: Vec<Candidate>,
+    /// Is more of what is refreshed due there, for when those are used up?
+    pub has_more_behind: bool,
     /// The last one of the store's order that was loaded, where there is more.
     pub last: Option<Candidate>,
     /// Rows up to that one that are worth less than the price.
@@ -115,6 +117,8 @@ struct Buffer {
     entries: Vec<Key>,
     /// Some that are due and sort behind the frontier, if ordered by value.
     behind: Vec<Key>,
+    /// Is more of what is refreshed due there?
+    has_more_behind: bool,
     /// What sorts behind this is not known; all is known where there is none.
     frontier: Option<Stored>,
     /// Earliest due time of the URLs that are not held because they were not
@@ -161,11 +165,6 @@ impl Key {
     /// May it be had at `now`, in its turn?
     fn is_ready(&self, now: i64) -> bool {
         self.due_at <= now && self.claim != Claim::Spare
-    }
-
-    /// Is it fetched again for what that is worth?
-    fn is_refreshed(&self) -> bool {
-        matches!(self.claim, Claim::Worth | Claim::Overdue)
     }
 }
 
@@ -214,7 +213,12 @@ impl Buffer {
                 ready.min_by_key(|key| key.due_at).copied()
             } else if fetches % 2 == 1 && self.is_new(best) {
                 let all = self.entries.iter().chain(&self.behind);
-                all.filter(|key| key.is_ready(now) && key.is_refreshed()).min().copied()
+                let refreshed = all.filter(|key| key.is_ready(now) && key.claim.is_refreshed());
+                let chosen = refreshed.min().copied();
+                if chosen.is_none() && self.has_more_behind {
+                    self.stale_at = self.stale_at.min(now);
+                }
+                chosen
             } else {
                 None
             };
@@ -229,7 +233,7 @@ impl Buffer {
 
     /// Is it in line for another reason than its value, and nobody's wish?
     fn is_new(&self, index: usize) -> bool {
-        self.entries.get(index).is_some_and(|key| key.claim == Claim::Fixed && key.band <= 100)
+        self.entries.get(index).is_some_and(|key| key.claim.is_new(key.band))
     }
 
     /// Takes the best of what is worth less than the price. Behind the last that is
@@ -275,6 +279,7 @@ impl Buffers {
         let buffer = Buffer {
             entries,
             behind: Vec::new(),
+            has_more_behind: false,
             frontier,
             stale_at,
             by_value: false,
@@ -297,6 +302,7 @@ impl Buffers {
         let buffer = Buffer {
             entries: head.candidates.iter().map(Key::of).collect(),
             behind: head.behind.iter().map(Key::of).collect(),
+            has_more_behind: head.has_more_behind,
             frontier: head.last.as_ref().map(|last| Key::of(last).stored()),
             stale_at: head.stale_at,
             by_value: true,
@@ -339,6 +345,9 @@ impl Buffers {
         for fetch in (fetches..).take(n) {
             let Some(key) = buffer.take(now, fetch) else { break };
             taken.push(key.of_host(host));
+            if buffer.is_stale(now) {
+                break;
+            }
         }
         self.load -= before - buffer.load();
         self.touch(host);

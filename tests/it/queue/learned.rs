@@ -501,3 +501,44 @@ async fn what_is_to_spare_comes_after_all_that_is_worth_the_price_and_then_all_o
         assert_eq!(spare, pages);
     }
 }
+
+#[tokio::test]
+async fn a_batch_of_new_urls_does_not_drown_the_refreshing_of_its_host() {
+    let (queue, _) = with(300).await;
+    for _ in 0..3 {
+        queue.clock.advance(181 * DAY);
+        assert_eq!(fetch(&queue, Outcome::Unchanged).await, 300);
+    }
+    queue.clock.advance(181 * DAY);
+    // Each band from 50 to 80 is crowded, and most of what is refreshed below it.
+    let new = (0..3_000).map(|n| {
+        let priority = f64::from(n % 7) / 10.0;
+        entry(format!("http://a.test/new/{n}")).priority(priority)
+    });
+    queue.list("a", &new.collect::<Vec<_>>()).await;
+    let leased = queue.lease(600).await;
+    let refreshed = leased.iter().filter(|leased| leased.reason == Reason::Recrawl).count();
+    assert!((250..=300).contains(&refreshed), "{refreshed} of {}", leased.len());
+    // By then none is left.
+    let leased = queue.lease(600).await;
+    let refreshed = leased.iter().filter(|leased| leased.reason == Reason::Recrawl).count();
+    assert!(leased.len() == 600 && refreshed <= 50, "{refreshed} of {}", leased.len());
+}
+
+#[tokio::test]
+async fn refreshing_beside_new_urls_goes_on_when_what_was_read_of_it_is_used_up() {
+    let (queue, _) = with(900).await;
+    for _ in 0..2 {
+        queue.clock.advance(181 * DAY);
+        assert_eq!(fetch(&queue, Outcome::Unchanged).await, 900);
+    }
+    queue.clock.advance(181 * DAY);
+    queue.list_urls("a", (0..3_000).map(|n| format!("http://a.test/new/{n}"))).await;
+    let mut refreshed = 0;
+    for _ in 0..17 {
+        let leased = queue.lease(100).await;
+        assert_eq!(leased.len(), 100);
+        refreshed += leased.iter().filter(|leased| leased.reason == Reason::Recrawl).count();
+    }
+    assert!((750..=900).contains(&refreshed), "{refreshed} of 1,700");
+}

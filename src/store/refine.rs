@@ -153,9 +153,9 @@ impl State {
         Ok(Some(listed.valued(score, claim)))
     }
 
-    /// Is a look at a page, last seen then, owed whatever it is worth: was it gone
-    /// for the first time, did it change while it was leased last, or has the day
-    /// ended that its lastmod names?
+    /// Is a look at a page, last seen then, owed whatever it is worth: did its last
+    /// lease come to nothing, was it gone for the first time, did it change while it
+    /// was leased last, or has the day ended that its lastmod names?
     fn is_owed(
         &mut self,
         row: &UrlRow,
@@ -163,7 +163,7 @@ impl State {
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         let since_lease = row.reason == Reason::Changed && row.due_s <= seen.as_second();
-        if row.record.gone > 0 || since_lease {
+        if row.attempt > 0 || row.record.gone > 0 || since_lease {
             return Ok(true);
         }
         Ok(self.due_by_value(row, Timestamp::MAX, seen)? <= now)

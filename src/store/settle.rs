@@ -24,6 +24,7 @@ use crate::by_id::ById;
 use crate::metrics::Way;
 use crate::model::{CrawlId, HostId, Outcome, Reason, UrlId};
 use crate::queue::{Settlement, Token, TokenResult};
+use crate::recrawl::model::Look;
 use crate::recrawl::{self, Fate};
 use crate::url::authority;
 
@@ -143,7 +144,12 @@ impl State {
         self.pause_for(&row, &settlement, throttled, now)?;
         let hash = (settlement.content_hash, settlement.hash_kind);
         note_fetch(&mut row.record, fetched_at, outcome, hash);
-        row.record.gone = if outcome == Outcome::Gone { row.record.gone + 1 } else { 0 };
+        row.record.gone = match Look::of(outcome) {
+            Some(Look::Gone) => row.record.gone + 1,
+            Some(_) => 0,
+            // Nobody saw whether it is back.
+            None => row.record.gone,
+        };
         if let Some(fetched) = &mut row.record.fetched {
             fetched.status = settlement.status;
             fetched.noindex = settlement.noindex;

@@ -74,6 +74,39 @@ async fn what_was_gone_once_is_looked_at_a_day_later_whatever_it_is_worth() {
 }
 
 #[tokio::test]
+async fn a_look_that_is_owed_and_fails_is_owed_still() {
+    let (queue, _, leased) = leased_again().await;
+    settle(&queue, leased, Outcome::Gone).await;
+    let queue = queue.reopen(DAY + HOUR).await;
+    let again = queue.lease(100).await;
+    assert_eq!(paths(&again), ["/3"]);
+    queue.settle(again[0].token, Outcome::Failed).await;
+    let queue = queue.reopen(HOUR).await;
+    let again = queue.lease(100).await;
+    assert_eq!(paths(&again), ["/3"]);
+    assert_eq!(again[0].attempt, 2);
+    queue.settle(again[0].token, Outcome::Gone).await;
+    assert_eq!(queue.view(PAGE).await.state, UrlState::Parked, "twice gone");
+}
+
+#[tokio::test]
+async fn a_look_that_is_owed_and_whose_lease_expires_is_owed_still() {
+    let (queue, rows, leased) = leased_again().await;
+    queue.change(rows[3]).await;
+    settle(&queue, leased, Outcome::Unchanged).await;
+    let queue = queue.reopen(2 * HOUR).await;
+    assert_eq!(paths(&queue.lease(100).await), ["/3"]);
+    assert_eq!(queue.pass(HOUR).await, (1, 0));
+    let queue = queue.reopen(2 * HOUR).await;
+    let again = queue.lease(100).await;
+    assert_eq!(paths(&again), ["/3"]);
+    assert_eq!((again[0].attempt, again[0].reason), (2, Reason::Changed));
+    queue.settle(again[0].token, Outcome::Unchanged).await;
+    let queue = queue.reopen(2 * HOUR).await;
+    assert!(queue.lease(100).await.is_empty(), "once is enough");
+}
+
+#[tokio::test]
 async fn a_date_of_today_is_looked_at_after_its_day_whatever_it_is_worth() {
     let (queue, rows, leased) = leased_again().await;
     let today = Lastmod { at: queue.clock.now(), precision: Precision::Day };

@@ -42,7 +42,7 @@ pub const GONE_PARKS: u32 = 2;
 /// A URL that was reported gone once is looked at again after this.
 const GONE_AGAIN: Duration = Duration::from_secs(24 * 3600);
 /// A fetcher that was not let in tries again no sooner.
-const BLOCKED_AGAIN: Duration = Duration::from_secs(24 * 3600);
+pub const BLOCKED_AGAIN: Duration = Duration::from_secs(24 * 3600);
 
 /// The bounds and intervals that hold for a URL: its site's, or the daemon's.
 #[derive(Debug, Clone)]

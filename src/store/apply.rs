@@ -15,6 +15,7 @@ use super::abbreviations::Shortened;
 use super::admit::Admission;
 use super::changes::ChangeLog;
 use super::effect::{Applied, Effect, Origin};
+use super::ending::ceil_seconds;
 use super::rows::{UrlRow, held, lastmod_columns};
 use super::state::State;
 use super::told::Count;
@@ -23,9 +24,9 @@ use super::{StoreError, engine, timestamp};
 use crate::diff::snapshot::EntryHints;
 use crate::metrics::Way;
 use crate::model::{ChangeKind, Lastmod, Precision, Reason, UrlId, UrlKind};
-use crate::recrawl;
 use crate::recrawl::model::UrlState as Model;
 use crate::recrawl::signal::Signal;
+use crate::recrawl::{self, Fate};
 
 /// A chunk while it is applied.
 pub(super) struct Chunk {
@@ -390,7 +391,8 @@ impl State {
         Ok(row)
     }
 
-    /// Band and due time of a queued URL whose hints were `before`.
+    /// Band and due time of a queued URL whose hints were `before`; no sooner than a
+    /// fetcher has put it off.
     fn place_under_new_hints(
         &mut self,
         row: &UrlRow,
@@ -399,25 +401,34 @@ impl State {
     ) -> Result<(u8, i64), StoreError> {
         // What was gone once is owed a look, at its own time.
         let waits = row.reason == Reason::Recrawl && row.attempt == 0 && row.record.gone == 0;
+        let floor = row.record.floor_s().unwrap_or(i64::MIN);
         if let Some(valued) = self.valued(row)?
             && waits
         {
             let place = valued.place(timestamp(now_s.saturating_mul(1000)));
             let due = self.due_by_value(row, place.surfaces, valued.worth.seen)?;
-            return Ok((place.band, due.as_second()));
+            return Ok((place.band, due.as_second().max(floor)));
         }
         let band = self.rank(row, row.reason, now_s)?;
         if !waits || before.changefreq == row.hints.changefreq {
             return Ok((band, row.due_s));
         }
         // Another changefreq is another interval, counted from the same fetch.
-        let bounds = &self.policy.of(row.site).bounds;
-        let seconds = |hints: EntryHints| {
-            let known = UrlRow { hints, ..row.clone() }.known(0, now_s);
-            i64::try_from(recrawl::interval(&known, bounds).as_secs()).unwrap_or(i64::MAX)
-        };
-        let due_s = row.due_s.saturating_sub(seconds(before)).saturating_add(seconds(row.hints));
-        Ok((band, due_s))
+        let was = UrlRow { hints: before, ..row.clone() };
+        let (had, has) = (self.due_by_protocol(&was, now_s), self.due_by_protocol(row, now_s));
+        let moved = had.zip(has).map_or(0, |(had, has)| has.max(floor) - had.max(floor));
+        Ok((band, row.due_s.saturating_add(moved)))
+    }
+
+    /// When the protocol has a URL due that waits to be fetched again, by what was last
+    /// reported of it.
+    fn due_by_protocol(&self, row: &UrlRow, now_s: i64) -> Option<i64> {
+        let fetched = row.record.fetched.as_ref()?;
+        let (known, bounds) = (row.known(0, now_s), &self.policy.of(row.site).bounds);
+        match recrawl::after_settle(fetched.outcome, fetched.time(), &known, bounds) {
+            Fate::Queue { due, .. } => Some(ceil_seconds(due.as_millisecond())),
+            Fate::Park | Fate::Dead => None,
+        }
     }
 
     /// The source of the chunk lists a URL no longer; the row, when that was

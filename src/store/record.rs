@@ -7,11 +7,12 @@
 
 use jiff::Timestamp;
 
-use super::ending::End;
+use super::ending::{End, ceil_seconds};
 use super::rows::{decode, lastmod, lastmod_columns};
 use crate::model::{Lastmod, Outcome, UrlId};
 use crate::queue::Token;
 use crate::recrawl::model::{FIRST_LOOK, PACKED};
+use crate::recrawl::{BLOCKED_AGAIN, later};
 
 /// The status that most reports have.
 const OK: u16 = 200;
@@ -46,6 +47,7 @@ mod part {
     pub(super) const FOLDED: u64 = 1 << 16;
     pub(super) const CANONICAL: u64 = 1 << 17;
     pub(super) const ERROR: u64 = 1 << 18;
+    pub(super) const FLOOR: u64 = 1 << 19;
 }
 
 /// How the last lease of a URL ended.
@@ -120,9 +122,19 @@ pub(super) struct Record {
     pub(super) held_since: Option<i64>,
     /// The lastmod before the last one.
     pub(super) previous: Option<Lastmod>,
+    /// Its last fetcher wants it no sooner, Unix seconds.
+    pub(super) not_before_s: Option<i64>,
 }
 
 impl Record {
+    /// What a fetcher asked for, or did not get, puts the next fetch off until then.
+    pub(super) fn floor_s(&self) -> Option<i64> {
+        let fetched = self.fetched.as_ref();
+        let blocked = fetched.filter(|fetched| fetched.outcome == Outcome::Blocked);
+        let let_in = blocked.map(|fetched| later(fetched.time(), BLOCKED_AGAIN).as_millisecond());
+        self.not_before_s.max(let_in.map(ceil_seconds))
+    }
+
     pub(super) fn content_hash(&self) -> Option<&str> {
         self.fetched.as_ref()?.content_hash.as_deref()
     }
@@ -155,6 +167,9 @@ impl Record {
         if let (Some(second), Some(precision)) = lastmod_columns(self.previous) {
             packed.put_signed(part::PREVIOUS, second);
             packed.put_signed(part::PREVIOUS, precision);
+        }
+        if let Some(floor) = self.not_before_s {
+            packed.put_signed(part::FLOOR, floor);
         }
         packed.whole()
     }
@@ -231,6 +246,9 @@ impl Record {
         }
         if has(part::PREVIOUS) {
             record.previous = lastmod(Some(rest.signed()?), Some(rest.signed()?));
+        }
+        if has(part::FLOOR) {
+            record.not_before_s = Some(rest.signed()?);
         }
         Some(record)
     }

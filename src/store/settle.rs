@@ -161,11 +161,9 @@ impl State {
                 error: settlement.error,
             });
         }
-        let report = Report {
-            band,
-            has_failed: outcome == Outcome::Failed,
-            not_before_s: settlement.not_before.map(|at| ceil_seconds(at.as_millisecond())),
-        };
+        let not_before_s = settlement.not_before.map(|at| ceil_seconds(at.as_millisecond()));
+        row.record.not_before_s = not_before_s.filter(|floor| *floor > now_s);
+        let report = Report { band, has_failed: outcome == Outcome::Failed, not_before_s };
         self.end_lease(row, lease, End::Settled, fate, Some(report))?;
         Ok(TokenResult::Ok)
     }

@@ -48,6 +48,7 @@ prop_compose! {
         gone in 0..5_u32,
         held_since in of(0..4_000_000_000_000_i64),
         previous in of((-2_000_000_000..4_000_000_000_i64, 0..Precision::ALL.len())),
+        not_before_s in of(any::<i64>()),
     ) -> Record {
         Record {
             ended: ended.map(|(secret, how, at)| Ended::new(secret, End::ALL[how], at)),
@@ -56,6 +57,7 @@ prop_compose! {
             gone,
             held_since,
             previous: previous.and_then(|(s, p)| lastmod(Some(s), i64::try_from(p).ok())),
+            not_before_s,
         }
     }
 }

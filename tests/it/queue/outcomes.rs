@@ -193,6 +193,45 @@ async fn a_fetchers_floor_puts_the_next_fetch_off() {
 }
 
 #[tokio::test]
+async fn other_hints_undercut_no_floor() {
+    use sitemapd::diff::snapshot::EntryHints;
+    use sitemapd::model::{ChangeFreq, Priority};
+
+    for order in ["learned", "protocol"] {
+        for (outcome, days) in [(Outcome::Unchanged, 30), (Outcome::Blocked, 1)] {
+            let text = format!("[queue]\norder = \"{order}\"\n") + &site("a", "http://a.test/", "");
+            let queue = Queue::open(&text).await;
+            let weekly = entry(OLD).changefreq(ChangeFreq::Weekly);
+            let url = queue.list("a", &[weekly]).await[0];
+            for _ in 0..4 {
+                queue.settle(queue.lease_one().await.token, Outcome::Changed).await;
+                queue.clock.advance(180 * DAY);
+            }
+            let token = queue.lease_one().await.token;
+            let floor = queue.clock.now() + DAY * days;
+            let not_before = (days > 1).then_some(floor);
+            queue.settle_as(Settlement { not_before, ..report(token, outcome) }).await;
+            queue.clock.advance(HOUR);
+            for (changefreq, priority) in [(ChangeFreq::Weekly, 0.9), (ChangeFreq::Hourly, 0.9)] {
+                let hints = EntryHints {
+                    changefreq: Some(changefreq),
+                    priority: Priority::from_f64(priority),
+                };
+                queue.apply(Effect::Hints { url, lastmod: None, hints }).await;
+                let due = queue.view(OLD).await.due_at.unwrap();
+                assert!(due >= floor, "{order} {outcome:?} {changefreq:?}: {due} before {floor}");
+                let row = queue.look().number("SELECT min(due_s) FROM queue");
+                assert!(row >= floor.as_second(), "{order} {outcome:?} {changefreq:?}");
+            }
+            if order == "protocol" {
+                // The interval of hourly is over, and nothing but the floor holds it.
+                assert_eq!(queue.view(OLD).await.due_at, Some(floor), "{outcome:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_changed_while_it_was_leased_keeps_to_the_floor_too() {
     let queue = Queue::simple().await;
     let dated = entry(OLD).lastmod(queue.clock.now() - DAY);

@@ -217,6 +217,18 @@ impl UrlState {
         Estimate { alpha, total, settled, pull, looks }
     }
 
+    /// A fetcher saw the page at `at`, and nothing is learned of it: time and signals
+    /// start anew.
+    pub fn see(&mut self, at: Timestamp) {
+        (self.seen, self.pending) = (at, PerSignal::default());
+    }
+
+    /// The page was seen later than is known.
+    #[must_use]
+    pub fn seen_since(self, at: Timestamp) -> Self {
+        Self { seen: self.seen.max(at), ..self }
+    }
+
     /// Takes in what a fetcher saw at `at`; answers what it teaches beyond this
     /// URL. A look from before the last one teaches nothing.
     pub fn look(&mut self, at: Timestamp, look: Look, beliefs: &Beliefs) -> Option<Evidence> {

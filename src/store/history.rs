@@ -96,12 +96,11 @@ impl State {
         }
         let report = report(fetch, row.id);
         let outcome = report.outcome.unwrap_or_else(|| derive_outcome(&report, &row));
-        if self.policy.learns()
-            && let Some(look) = look_of(outcome, &report, &row)
-        {
+        if let Some(look) = look_of(outcome, &report, &row) {
             // What its date says was edited after that fetch is for the next one.
             let since = row.lastmod.is_some_and(|lastmod| lastmod.at > at);
-            row.record.looks = Some(self.look(&row, look, at, since)?.pack());
+            let learned = self.look(&row, look, at, since)?;
+            row.record.looks = learned.map(|learned| learned.pack());
         }
         let hash = (report.content_hash, report.hash_kind);
         note_fetch(&mut row.record, at.as_millisecond(), outcome, hash);

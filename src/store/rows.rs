@@ -22,7 +22,7 @@ use crate::model::{
 };
 use crate::queue::Token;
 use crate::recrawl;
-use crate::recrawl::model::UrlState;
+use crate::recrawl::model::{Look, UrlState};
 
 /// Codes of `feedback.state`.
 pub(super) mod held {
@@ -81,7 +81,12 @@ impl UrlRow {
 
     /// What looks taught of it.
     pub(super) fn learned(&self) -> Option<UrlState> {
-        UrlState::unpack(self.record.looks.as_ref()?)
+        let learned = UrlState::unpack(self.record.looks.as_ref()?)?;
+        // Reports that nobody learned of may have seen it since, in older stores.
+        let fetched = self.record.fetched.as_ref();
+        let saw = fetched.filter(|fetched| Look::of(fetched.outcome).is_some());
+        let seen = saw.and_then(|saw| Timestamp::from_second(saw.at.div_euclid(1000)).ok());
+        Some(seen.map_or(learned, |seen| learned.seen_since(seen)))
     }
 
     /// Is it in the queue?

@@ -98,11 +98,9 @@ impl State {
         let attempt = if throttled { lease.attempt.saturating_sub(1) } else { lease.attempt };
         let target = self.redirect_target(outcome, &settlement, &row)?;
         let now_s = now.div_euclid(1000);
-        if self.policy.learns()
-            && let Some(look) = look_of(outcome, &settlement, &row)
-        {
-            let since = lease.has_changed();
-            row.record.looks = Some(self.look(&row, look, timestamp(fetched_at), since)?.pack());
+        if let Some(look) = look_of(outcome, &settlement, &row) {
+            let learned = self.look(&row, look, timestamp(fetched_at), lease.has_changed())?;
+            row.record.looks = learned.map(|learned| learned.pack());
         }
         let mut fate = match target {
             Some(_) => Fate::Park,

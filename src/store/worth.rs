@@ -220,8 +220,8 @@ impl State {
         Ok(true)
     }
 
-    /// Takes in what a fetcher saw at `at`; what is known of the page after it. A
-    /// signal that came since the fetch began is for the look after this one: of
+    /// Takes in what a fetcher saw at `at`; what is known of the page after it. Where
+    /// nothing is learned, that is only that it was seen. A signal that came since the fetch began is for the look after this one: of
     /// those that wait, the one that is believed most.
     pub(super) fn look(
         &mut self,
@@ -229,8 +229,15 @@ impl State {
         look: Look,
         at: Timestamp,
         is_signalled_since: bool,
-    ) -> Result<UrlState, StoreError> {
-        let Some(mut learned) = row.learned() else { return Ok(UrlState::first(at)) };
+    ) -> Result<Option<UrlState>, StoreError> {
+        let learns = self.policy.learns();
+        let Some(mut learned) = row.learned() else {
+            return Ok(learns.then(|| UrlState::first(at)));
+        };
+        if !learns {
+            learned.see(at);
+            return Ok(Some(learned));
+        }
         let beliefs = self.beliefs_of(row)?;
         let pending = learned.pending().iter().filter(|(_, count)| **count > 0);
         let since = pending
@@ -247,7 +254,7 @@ impl State {
         if let Some(signal) = since {
             learned.signal(signal);
         }
-        Ok(learned)
+        Ok(Some(learned))
     }
 
     /// Would lastmods of its source, as they moved last, pull a URL forward?

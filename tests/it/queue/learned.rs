@@ -542,3 +542,32 @@ async fn refreshing_beside_new_urls_goes_on_when_what_was_read_of_it_is_used_up(
     }
     assert!((750..=900).contains(&refreshed), "{refreshed} of 1,700");
 }
+
+#[tokio::test]
+async fn a_time_in_the_protocols_order_is_no_look_of_that_length() {
+    let text = |order: &str| {
+        let site = site("a", "http://a.test/", "");
+        format!("[queue]\norder = \"{order}\"\n[recrawl]\nmax = \"1d\"\n{site}")
+    };
+    let queue = Queue::open(&text("learned")).await;
+    let url = queue.list_urls("a", ["http://a.test/0".to_owned()]).await[0];
+    let daily = async |days: u32| {
+        for _ in 0..days {
+            queue.settle(queue.lease_one().await.token, Outcome::Changed).await;
+            queue.clock.advance(DAY);
+        }
+    };
+    let learned = async || queue.view("http://a.test/0").await.learned.unwrap();
+    daily(10).await;
+    signal(&queue, url, Signal::Lastmod).await;
+    let before = learned().await;
+    queue.reload(&text("protocol")).await.unwrap();
+    daily(90).await;
+    queue.reload(&text("learned")).await.unwrap();
+    let after = learned().await;
+    assert_eq!((after.seen_at, after.pending.len()), (queue.clock.now() - DAY, 0));
+    assert_eq!(after.numbers.looks, before.numbers.looks);
+    queue.settle(queue.lease_one().await.token, Outcome::Unchanged).await;
+    let (was, is) = (before.numbers.silent_rate, learned().await.numbers.silent_rate);
+    assert!(is > 0.5 * was && is < 2.0 * was, "{was} became {is}");
+}

@@ -230,9 +230,14 @@ impl UrlState {
     }
 
     /// Takes in what a fetcher saw at `at`; answers what it teaches beyond this
-    /// URL. A look from before the last one teaches nothing.
+    /// URL. A look from before the last one teaches nothing; that one bore the time of a
+    /// clock that was ahead.
     pub fn look(&mut self, at: Timestamp, look: Look, beliefs: &Beliefs) -> Option<Evidence> {
-        if at <= self.seen {
+        if at == self.seen {
+            return None;
+        }
+        if at < self.seen {
+            self.see(at);
             return None;
         }
         let days = days_between(self.seen, at);

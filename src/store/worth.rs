@@ -325,7 +325,8 @@ pub(super) fn worth(
         protocol: bounds.changefreq.of(row.hints.changefreq).clamp(bounds.min, bounds.max),
         min: bounds.min,
         max: bounds.max,
-        seen: learned.seen(),
+        // A clock may have been ahead.
+        seen: learned.seen().min(now),
         id: row.id.0,
     }
 }

@@ -141,6 +141,17 @@ fn what_was_not_seen_teaches_nothing() {
 }
 
 #[test]
+fn a_look_before_the_last_one_teaches_nothing_and_is_where_time_goes_on_from() {
+    let mut state = looked(&[(3.0, true, 0), (4_000.0, false, 1)], &beliefs());
+    state.signal(Signal::Lastmod);
+    let before = state;
+    assert_eq!(state.look(at(9.0), Look::Changed, &beliefs()), None);
+    assert_eq!((state.seen(), *state.pending()), (at(9.0), PerSignal::default()));
+    assert_eq!((state.silent, state.exposure), (before.silent, before.exposure));
+    assert!(state.look(at(11.0), Look::Changed, &beliefs()).is_some());
+}
+
+#[test]
 fn a_page_that_went_is_a_change_of_its_own_and_none_of_its_host() {
     let mut state = UrlState::first(at(0.0));
     assert_eq!(state.look(at(2.0), Look::Gone, &beliefs()), None);

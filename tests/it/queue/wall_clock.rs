@@ -100,3 +100,30 @@ async fn a_wall_clock_that_was_ahead_once_keeps_no_history_for_ever() {
     }
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_page_that_was_settled_while_the_clock_was_ahead_is_learned_again() {
+    const PAGE: &str = "http://a.test/1";
+    let queue = Queue::simple().await;
+    let url = queue.list_urls("a", [PAGE.to_owned()]).await[0];
+    for _ in 0..4 {
+        queue.settle(queue.lease_one().await.token, Outcome::Changed).await;
+        queue.clock.advance(180 * DAY);
+    }
+    let ten_years = SignedDuration::from_hours(10 * 365 * 24);
+    let corrected = Clock::manual(queue.clock.now() - ten_years);
+    let queue = queue.reopen_at(corrected).await;
+    let seen = async || queue.view(PAGE).await.learned.unwrap().seen_at;
+    assert!(seen().await > queue.clock.now(), "by the wrong clock");
+    queue.store.requeue("default".to_owned(), vec![PAGE.to_owned()]).await.unwrap();
+    queue.settle(queue.lease_one().await.token, Outcome::Unchanged).await;
+    assert!(seen().await <= queue.clock.now());
+    let view = queue.view(PAGE).await;
+    assert!(view.due_at.unwrap() <= queue.clock.now() + 180 * DAY, "{:?}", view.due_at);
+    // From here on it is judged by the time that passes, and by what is said of it.
+    let looks = view.learned.unwrap().numbers.looks;
+    queue.clock.advance(20 * DAY);
+    queue.change(url).await;
+    queue.settle(queue.lease_one().await.token, Outcome::Changed).await;
+    assert_eq!(queue.view(PAGE).await.learned.unwrap().numbers.looks, looks + 1);
+}

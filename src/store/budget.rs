@@ -11,7 +11,6 @@ use super::learn::Learning;
 use super::ledger::{Asked, Ledger};
 use super::state::State;
 use super::{StoreError, engine};
-use crate::config::Budget;
 use crate::model::{CrawlId, HostId};
 use crate::queue::Claim;
 
@@ -211,10 +210,9 @@ impl State {
         Ok(total.unsigned_abs())
     }
 
-    /// May what is worth less than the price be leased? With a budget that was
-    /// named it is not: that is what the price is for.
+    /// May what is worth less than the price be leased?
     pub(super) fn may_spare(&self) -> bool {
-        self.policy.learns() && self.policy.budget == Budget::Auto
+        self.policy.learns() && !self.policy.is_capped()
     }
 }
 

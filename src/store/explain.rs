@@ -9,12 +9,12 @@ use jiff::Timestamp;
 
 use super::learn::{self, Lessons, Scope};
 use super::ledger::Ledger;
-use super::policy::Policy;
+use super::policy::{Policy, SitePolicy};
 use super::rows::{self, UrlRow};
 use super::views::{Learned, SignalView, SourceView, Trusted, UrlState, UrlView};
 use super::worth::{MEAN_PRIORITY, worth};
-use super::{StoreError, engine};
-use crate::model::{HostId, Reason};
+use super::{StoreError, engine, timestamp};
+use crate::model::{HostId, Reason, UrlId};
 use crate::recrawl;
 use crate::recrawl::explain::Explanation;
 use crate::recrawl::model::{Beliefs, UrlState as Model};
@@ -50,21 +50,15 @@ pub(super) fn explain(
     let model = row.learned();
     let state = model.unwrap_or_else(|| Model::first(view.first_seen));
     let worth = worth(&row, &state, &around.beliefs, site, around.mean, now);
-    let decides = view.state == UrlState::Queued
-        && model.is_some()
-        && row.listed
-        && row.attempt == 0
-        && !row.is_fresh(now.as_second())
-        && matches!(row.reason, Reason::Recrawl | Reason::Changed)
-        && worth.proof() > 0.0;
-    if decides && let Some(due) = view.due_at.filter(|due| *due > now) {
-        // The row may be looked at sooner, to see whether more is known by then, but
-        // for a look that is owed whatever it is worth: then its time is that.
-        let end = recrawl::day_end_after(row.lastmod, worth.seen, &site.bounds.timezone);
-        let soonest = recrawl::later(worth.seen, site.bounds.min);
-        let is_day_end = end.is_some_and(|end| due.as_second() <= end.max(soonest).as_second());
-        if row.record.gone == 0 && !is_day_end {
-            view.due_at = Some(due.max(worth.due(around.price * REFERENCE)));
+    let decides = view.state == UrlState::Queued && is_by_value(&row, &worth, now);
+    if decides && let Some(due) = view.due_at {
+        let is_passed_over = policy.is_capped() && !worth.at(now).is_due(around.price);
+        if due > now || is_passed_over {
+            // The row may be looked at sooner, to see whether more is known by then.
+            let price = around.price * if policy.is_capped() { 1.0 } else { REFERENCE };
+            let worth_it = due.max(worth.due(price)).max(after(now));
+            let owed = owed_at(&row, due, &worth, site);
+            view.due_at = Some(owed.map_or(worth_it, |owed| worth_it.min(owed)));
         }
     }
     let due = view.due_at.unwrap_or(now);
@@ -82,6 +76,64 @@ pub(super) fn explain(
         numbers: told,
     });
     Ok(())
+}
+
+/// Does its value decide when a URL of the queue is due?
+fn is_by_value(row: &UrlRow, worth: &Worth, now: Timestamp) -> bool {
+    row.record.looks.is_some()
+        && row.listed
+        && row.attempt == 0
+        && !row.is_fresh(now.as_second())
+        && matches!(row.reason, Reason::Recrawl | Reason::Changed)
+        && worth.proof() > 0.0
+}
+
+/// When a look at a URL is owed whatever it is worth, if one is; `due` is when its row
+/// is looked at.
+fn owed_at(row: &UrlRow, due: Timestamp, worth: &Worth, site: &SitePolicy) -> Option<Timestamp> {
+    let has_changed = row.reason == Reason::Changed && row.due_s <= worth.seen.as_second();
+    if row.record.gone > 0 || has_changed {
+        return Some(due);
+    }
+    let end = recrawl::day_end_after(row.lastmod, worth.seen, &site.bounds.timezone)?;
+    let owed = end.max(recrawl::later(worth.seen, site.bounds.min));
+    (due.as_second() <= owed.as_second()).then(|| owed.max(due))
+}
+
+/// When a URL that has surfaced is due, or since when, where nobody gets it for less than
+/// the price.
+pub(super) fn due_at_price(
+    conn: &Connection,
+    policy: &Policy,
+    url: UrlId,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, StoreError> {
+    let Some(row) = rows::read_url(conn, url)? else { return Ok(None) };
+    let due = timestamp(row.due_s.saturating_mul(1000));
+    let Some(state) = row.learned() else { return Ok(Some(due)) };
+    let around = around(conn, policy, &row)?;
+    let name: Option<String> = match row.site {
+        Some(site) => conn
+            .prepare_cached("SELECT name FROM sites WHERE id = ?1")
+            .and_then(|mut query| query.query_row([site.0], |row| row.get(0)).optional())
+            .map_err(engine)?,
+        None => None,
+    };
+    let site = policy.named(name.as_deref());
+    let worth = worth(&row, &state, &around.beliefs, site, around.mean, now);
+    if !is_by_value(&row, &worth, now) {
+        return Ok(Some(due));
+    }
+    let worth_it = due.max(worth.due(around.price));
+    let is_worth_it = worth.at(now).is_due(around.price);
+    let worth_it = if is_worth_it { worth_it.min(now) } else { worth_it.max(after(now)) };
+    let owed = owed_at(&row, due, &worth, site);
+    Ok(Some(owed.map_or(worth_it, |owed| worth_it.min(owed))))
+}
+
+/// A second later, for what rounding has due a moment too soon.
+fn after(now: Timestamp) -> Timestamp {
+    recrawl::later(now, std::time::Duration::from_secs(1))
 }
 
 fn around(conn: &Connection, policy: &Policy, row: &UrlRow) -> Result<Around, StoreError> {

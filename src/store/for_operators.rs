@@ -36,8 +36,8 @@ fn partition_of_text(url: &str) -> i64 {
 impl Store {
     /// Counts of the queue, per crawl (all crawls where `crawl` is `None`).
     pub async fn queue(&self, crawl: Option<String>) -> Result<Vec<QueueView>, StoreError> {
-        let now = self.inner.clock.steady();
-        self.read(move |conn| queue_reads::queue(conn, crawl.as_deref(), now)).await
+        let (policy, now) = (self.policy(), self.inner.clock.steady());
+        self.read(move |conn| queue_reads::queue(conn, &policy, crawl.as_deref(), now)).await
     }
 
     /// What is next in line, due or not, without leasing it: hosts by when
@@ -410,10 +410,11 @@ impl Store {
 
     /// The whole at a glance.
     pub async fn status(&self) -> Result<StatusView, StoreError> {
-        let inner = Arc::clone(&self.inner);
+        let (policy, inner) = (self.policy(), Arc::clone(&self.inner));
         self.read(move |conn| {
             poll_reads::status(
                 conn,
+                &policy,
                 &inner.path,
                 inner.started_at,
                 inner.clock.now(),

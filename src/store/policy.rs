@@ -173,6 +173,12 @@ impl Policy {
         self.delays.get(authority).copied()
     }
 
+    /// Is a value of its own no reason to lease a URL, as long as it is worth less than
+    /// the price? With a budget that was named: that is what the price is for.
+    pub(super) fn is_capped(&self) -> bool {
+        self.learns() && self.budget != Budget::Auto
+    }
+
     /// What holds for a site by its name, or for none.
     pub(super) fn named(&self, site: Option<&str>) -> &SitePolicy {
         site.and_then(|name| self.by_name.get(name)).unwrap_or(&self.default)

@@ -10,6 +10,7 @@ use url::Url;
 use super::checkpoint::{log_of, size};
 use super::hosts::partition;
 use super::log_order::{self, Log, Reach};
+use super::policy::Policy;
 use super::robots::{KeptRobots, changes_of_robots, kept_robots};
 use super::rows::lastmod;
 use super::sources::{Child, role};
@@ -367,6 +368,7 @@ fn change(
 
 pub(super) fn status(
     conn: &Connection,
+    policy: &Policy,
     path: &Path,
     started_at: Option<Timestamp>,
     now: Timestamp,
@@ -412,7 +414,7 @@ pub(super) fn status(
         wal_bytes: log,
         polls_24h,
         changes_24h: changes_since(conn, now_ms - DAY_MS)?,
-        queues: queue_reads::queue(conn, None, steady)?,
+        queues: queue_reads::queue(conn, policy, None, steady)?,
         nodes: match conn {
             Connection::Embedded(_) => Vec::new(),
             Connection::Server(_) => claim::read_nodes(conn)?,

@@ -4,7 +4,9 @@ use super::sql::{Connection, params};
 use jiff::Timestamp;
 
 use super::abbreviations::PathText;
+use super::explain;
 use super::hosts::page_text;
+use super::policy::Policy;
 use super::record::Record;
 use super::rows::{held, read_page, reason};
 use super::url_reads::crawl_id;
@@ -24,8 +26,13 @@ const PEEK_HOSTS: u32 = 1_000;
 const LEASED: &str = "(NOT EXISTS (SELECT 1 FROM sites WHERE state <> 0) OR q.site_id IS NULL
      OR q.site_id NOT IN (SELECT id FROM sites WHERE state <> 0))";
 
+/// URLs of a crawl that are due as far as their value goes, and are looked at for how
+/// many of them are worth the price, at most.
+const WEIGHED: usize = 64;
+
 pub(super) fn queue(
     conn: &Connection,
+    policy: &Policy,
     crawl: Option<&str>,
     now: Timestamp,
 ) -> Result<Vec<QueueView>, StoreError> {
@@ -43,11 +50,13 @@ pub(super) fn queue(
     {
         return Err(StoreError::NotFound(format!("no crawl is named {name:?}")));
     }
-    crawls.into_iter().map(|(id, name, paused)| one_queue(conn, id, name, paused, now)).collect()
+    let one = |(id, name, paused)| one_queue(conn, policy, id, name, paused, now);
+    crawls.into_iter().map(one).collect()
 }
 
 fn one_queue(
     conn: &Connection,
+    policy: &Policy,
     crawl: i64,
     name: String,
     paused: bool,
@@ -76,16 +85,26 @@ fn one_queue(
             .map_err(engine)
     };
     let oldest = optional("SELECT min(leased_at) FROM leases WHERE crawl_id = ?1")?;
-    let (due, next): (i64, Option<i64>) = conn
+    // What nobody gets for less than the price surfaces before it is worth that.
+    let (is_due, is_next) = if policy.is_capped() {
+        ("AND q.valued = 0", "WHERE q.valued = 0 OR q.due_s > ?2")
+    } else {
+        ("", "WHERE 1 = 1")
+    };
+    let (due, next, surfaced): (i64, Option<i64>, i64) = conn
         .prepare_cached(&format!(
-            "SELECT count(*) FILTER (WHERE q.due_s <= ?2), min(q.due_s) FROM queue q
-             WHERE q.crawl_id = ?1 AND {LEASED}"
+            "SELECT count(*) FILTER (WHERE q.due_s <= ?2 {is_due}),
+                 min(q.due_s) FILTER ({is_next}), count(*) FILTER (WHERE q.due_s <= ?2)
+             FROM queue q WHERE q.crawl_id = ?1 AND {LEASED}"
         ))
         .and_then(|mut query| {
-            query.query_row(params![crawl, now_s], |row| Ok((row.get(0)?, row.get(1)?)))
+            query
+                .query_row(params![crawl, now_s], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         })
         .map_err(engine)?;
-    let due = due.unsigned_abs();
+    let (worth_it, first) = weigh(conn, policy, crawl, now, surfaced - due)?;
+    let due = due.unsigned_abs() + worth_it;
+    let next = next.into_iter().chain(first).min();
     let oldest_due = next.filter(|due| *due <= now_s);
     Ok(QueueView {
         crawl: name,
@@ -108,6 +127,38 @@ fn one_queue(
         oldest_due_at: oldest_due.map(|due| timestamp(due.saturating_mul(1000))),
         oldest_lease_at: oldest.map(timestamp),
     })
+}
+
+/// Of so many URLs of a crawl that have surfaced, how many are worth the price, of more
+/// than are weighed by the share of those; and when the first of them is, in Unix seconds.
+fn weigh(
+    conn: &Connection,
+    policy: &Policy,
+    crawl: i64,
+    now: Timestamp,
+    surfaced: i64,
+) -> Result<(u64, Option<i64>), StoreError> {
+    if surfaced == 0 {
+        return Ok((0, None));
+    }
+    // In no order that hosts or times know of.
+    let sql = format!(
+        "SELECT q.url_id FROM queue q
+         WHERE q.crawl_id = ?1 AND q.valued = 1 AND q.due_s <= ?2 AND {LEASED}
+         ORDER BY (q.url_id % 65521) * 40503 % 65521, q.url_id LIMIT {WEIGHED}"
+    );
+    let mut query = conn.prepare_cached(&sql).map_err(engine)?;
+    let urls: Vec<i64> = query
+        .query_map(params![crawl, now.as_second()], |row| row.get(0))
+        .and_then(Iterator::collect)
+        .map_err(engine)?;
+    let mut times = Vec::new();
+    for url in &urls {
+        times.extend(explain::due_at_price(conn, policy, UrlId(*url), now)?);
+    }
+    let due = times.iter().filter(|at| **at <= now).count() as u64;
+    let worth_it = (surfaced.unsigned_abs() * due).div_ceil((urls.len() as u64).max(1));
+    Ok((worth_it, times.iter().map(|at| at.as_second()).min()))
 }
 
 pub(super) fn peek(

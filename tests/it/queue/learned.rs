@@ -352,6 +352,26 @@ async fn what_is_worth_less_than_the_price_is_leased_only_with_budget_to_spare()
 }
 
 #[tokio::test]
+async fn what_nobody_gets_for_less_than_the_price_is_not_said_to_be_due() {
+    let queue = below_the_price("1000/day", 3).await;
+    assert!(queue.lease(1).await.is_empty());
+    let (view, counts) = (queue.view("http://a.test/0").await, queue.counts().await);
+    let due = view.due_at.unwrap();
+    assert!(due > queue.clock.now() && view.why.starts_with("due in "), "{}", view.why);
+    assert_eq!((counts.due, counts.oldest_due_at), (0, None));
+    let next = counts.next_due_at.unwrap();
+    assert!(next > queue.clock.now() && next <= due, "{next}");
+    // When it is said to be due it is, and is counted so.
+    let wait = Duration::try_from(due - queue.clock.now()).unwrap();
+    let queue = queue.reopen(wait + HOUR).await;
+    let counts = queue.counts().await;
+    assert!(counts.due >= 1 && counts.oldest_due_at.is_some(), "{counts:?}");
+    let leased = queue.lease(3).await;
+    assert!(leased.len() as u64 >= counts.due, "{} of {counts:?}", leased.len());
+    assert!(leased.iter().any(|leased| leased.url == "http://a.test/0"));
+}
+
+#[tokio::test]
 async fn a_client_that_may_have_no_more_of_a_host_leaves_it_to_others() {
     let queue = below_the_price("auto", 2).await;
     let get =

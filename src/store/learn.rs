@@ -40,6 +40,10 @@ const WAITING: u32 = 1_024;
 /// there is anything else to do.
 const COUNTED_MS: i64 = 1_000;
 
+/// What the habits of a source that another daemon reads are in the table is asked again
+/// after so many milliseconds.
+const HEARD_MS: i64 = 60_000;
+
 /// Looks that what is believed of a host may lag behind at most, once so many
 /// have been seen that one more says next to nothing.
 const MATURE: u32 = 8;
@@ -87,6 +91,8 @@ pub(super) struct Lessons {
     written: u32,
     /// Has anything else moved, which does not wait?
     is_pressing: bool,
+    /// When it was read, by steady time; of what another daemon has, its habits.
+    heard_at: i64,
     /// How far its signals pull, as of those versions of its own and its host.
     pulls: Option<(u32, u32, PerSignal<f64>)>,
 }
@@ -249,6 +255,7 @@ impl State {
     fn load_lessons(&mut self, scope: Scope) -> Result<(), StoreError> {
         if !self.learning.records.contains_key(&scope) {
             let lessons = read(&self.conn, scope)?;
+            let lessons = Lessons { heard_at: self.steady_ms(), ..lessons };
             self.learning.records.insert(scope, lessons);
         }
         Ok(())
@@ -366,7 +373,16 @@ impl State {
         &mut self,
         source: SourceId,
     ) -> Result<(Habits, Option<Signal>), StoreError> {
-        let lessons = self.lessons(Scope::Source(source))?;
+        let scope = Scope::Source(source);
+        let (now, is_ours) = (self.steady_ms(), self.owns(scope.partition()));
+        let heard_at = self.lessons(scope)?.heard_at;
+        if !is_ours && !(0..HEARD_MS).contains(&(now - heard_at)) {
+            // Whoever reads the source learns them, and writes them at once.
+            let Lessons { habits, moves, .. } = read(&self.conn, scope)?;
+            let known = self.learning.records.entry(scope).or_default();
+            (known.habits, known.moves, known.heard_at) = (habits, moves, now);
+        }
+        let lessons = self.lessons(scope)?;
         Ok((lessons.habits, lessons.moves))
     }
 

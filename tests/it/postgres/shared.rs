@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sitemapd::config::Config;
-use sitemapd::model::Outcome;
+use sitemapd::model::{Outcome, Precision};
 use sitemapd::queue::{LeaseRequest, Leased, TokenResult};
+use sitemapd::recrawl::signal::Signal;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::support::daemon::{DAY, Daemon, World};
+use crate::support::daemon::{DAY, Daemon, MINUTE, World};
 use crate::support::engine::{self, Look};
 use crate::support::queue_daemon::report;
 use crate::support::relay::Relay;
@@ -327,4 +328,50 @@ async fn a_page_that_leaves_the_sitemap_is_removed_by_its_owner() {
     let told = "SELECT count(*) FROM queue q JOIN urls u ON u.id = q.url_id
                 LEFT JOIN feedback f ON f.url_id = u.id WHERE coalesce(f.reason, u.reason) = 4";
     assert_eq!(three.look.number(told), 1, "it is looked at once more");
+}
+
+#[tokio::test]
+async fn a_habit_that_the_owner_of_a_source_learned_is_heard_of_by_the_owner_of_its_pages() {
+    let Some(three) = Three::start("habits", sitemap()).await else { return };
+    three.wait_for_urls(URLS).await;
+    let first = &three.daemons[0];
+    for round in 0..4 {
+        if round > 0 {
+            first.clock.advance(181 * DAY);
+            first.settled().await;
+        }
+        let leased = lease(first, 1_000, None).await;
+        assert_eq!(leased.len(), URLS);
+        let reports = leased.iter().map(|url| report(url.token, Outcome::Unchanged)).collect();
+        first.store.settle(reports).await.unwrap();
+    }
+    let reader = three.owner("sources", "t.url LIKE '%/sitemap.xml'");
+    let owned = |n: &usize| three.owner("urls", &format!("t.path = '/{n}'")) != reader;
+    let page = (0..HOSTS).find(owned).expect("a page of another daemon");
+    let url = format!("http://h{page}.test/{page}");
+    let today = first.now().as_second().div_euclid(86_400) * 86_400;
+    // Each daemon remembers what it leased and settled; of this page nobody has any now.
+    three.look.change(&format!(
+        "UPDATE urls SET lastmod_s = {today}, lastmod_precision = {} WHERE path = '/{page}'",
+        Precision::Day as i64
+    ));
+    let due_again = async || {
+        let asked = vec![url.clone()];
+        first.store.requeue("default".to_owned(), asked).await.unwrap();
+        let leased = lease(first, 1, None).await;
+        assert_eq!(leased[0].url, url);
+        first.store.settle(vec![report(leased[0].token, Outcome::Unchanged)]).await.unwrap();
+        let row = format!("SELECT id FROM urls WHERE path = '/{page}'");
+        three.look.number(&format!("SELECT due_s FROM feedback WHERE url_id = ({row})"))
+    };
+    let midnight = today + 86_400;
+    assert_eq!(due_again().await, midnight, "its dates are believed");
+    // As the owner of the source writes it at the end of a read that was stamped.
+    let source = "SELECT id FROM sources WHERE url LIKE '%/sitemap.xml'";
+    three.look.change(&format!(
+        "UPDATE learned SET moves = {} WHERE scope = 2 AND id = ({source})",
+        Signal::Stamp as i64
+    ));
+    first.clock.advance(2 * MINUTE);
+    assert!(due_again().await > midnight + 86_400, "and now they are not");
 }

@@ -402,12 +402,8 @@ impl State {
         // What was gone once is owed a look, at its own time.
         let waits = row.reason == Reason::Recrawl && row.attempt == 0 && row.record.gone == 0;
         let floor = row.record.floor_s().unwrap_or(i64::MIN);
-        if let Some(valued) = self.valued(row)?
-            && waits
-        {
-            let place = valued.place(timestamp(now_s.saturating_mul(1000)));
-            let due = self.due_by_value(row, place.surfaces, valued.worth.seen)?;
-            return Ok((place.band, due.as_second().max(floor)));
+        if waits && let Some((band, due_s)) = self.place_by_value(row, now_s)? {
+            return Ok((band, due_s.max(floor)));
         }
         let band = self.rank(row, row.reason, now_s)?;
         if !waits || before.changefreq == row.hints.changefreq {
@@ -420,9 +416,22 @@ impl State {
         Ok((band, row.due_s.saturating_add(moved)))
     }
 
+    /// Band and due time of a URL that waits to be fetched again, where its value
+    /// decides.
+    pub(super) fn place_by_value(
+        &mut self,
+        row: &UrlRow,
+        now_s: i64,
+    ) -> Result<Option<(u8, i64)>, StoreError> {
+        let Some(valued) = self.valued(row)? else { return Ok(None) };
+        let place = valued.place(timestamp(now_s.saturating_mul(1000)));
+        let due = self.due_by_value(row, place.surfaces, valued.worth.seen)?;
+        Ok(Some((place.band, due.as_second())))
+    }
+
     /// When the protocol has a URL due that waits to be fetched again, by what was last
     /// reported of it.
-    fn due_by_protocol(&self, row: &UrlRow, now_s: i64) -> Option<i64> {
+    pub(super) fn due_by_protocol(&self, row: &UrlRow, now_s: i64) -> Option<i64> {
         let fetched = row.record.fetched.as_ref()?;
         let (known, bounds) = (row.known(0, now_s), &self.policy.of(row.site).bounds);
         match recrawl::after_settle(fetched.outcome, fetched.time(), &known, bounds) {

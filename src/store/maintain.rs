@@ -63,6 +63,7 @@ impl State {
             more |= self.forget_submissions(polls)?;
         }
         more |= self.recheck_forbidden()?;
+        more |= self.reseat_some()?;
         more |= self.hand_over_some()?;
         more |= self.unfold_some()?;
         more |= self.retire_dropped_children(now)?;

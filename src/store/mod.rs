@@ -67,6 +67,7 @@ mod readers;
 mod recheck;
 mod record;
 mod refine;
+mod reseat;
 mod robots;
 mod rows;
 mod schema;

@@ -60,6 +60,7 @@ impl State {
                 self.unregister(SiteId(id))?;
             }
         }
+        self.note_placing()?;
         self.read_paused_sites()
     }
 

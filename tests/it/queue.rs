@@ -10,6 +10,7 @@ mod learned;
 mod order;
 mod outcomes;
 mod owed;
+mod reseat;
 mod robots;
 mod sources;
 mod spellings;

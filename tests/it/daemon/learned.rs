@@ -77,7 +77,7 @@ async fn a_sitemap_that_dates_every_page_anew_is_not_asked_more_often_for_it() {
     // Where the dates are true, it is; and where fetches prove that all changed at once.
     for (stamps, proves, bounds) in [
         (true, false, HOUR * 12..=DAY * 7),
-        (true, true, MINUTE * 10..=HOUR * 6),
+        (true, true, MINUTE * 10..=HOUR * 8),
         (false, false, MINUTE * 10..=HOUR * 2),
     ] {
         let origin = Origin::start().await;
@@ -93,7 +93,8 @@ async fn a_sitemap_that_dates_every_page_anew_is_not_asked_more_often_for_it() {
             );
         };
         serve(0);
-        let daemon = world.start(&one_sitemap(&origin).replace("30d", "auto")).await;
+        let looks = "[recrawl.changefreq]\nabsent = \"12h\"\n".to_owned();
+        let daemon = world.start(&(looks + &one_sitemap(&origin).replace("30d", "auto"))).await;
         daemon.polled("/sitemap.xml", 1).await;
         for hour in 1..=5 * 24 {
             serve(hour);

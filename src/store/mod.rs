@@ -60,6 +60,7 @@ pub(crate) mod peers;
 mod pending;
 mod policy;
 mod poll_reads;
+mod poll_rules;
 mod polling;
 pub mod pushes;
 mod queue_reads;

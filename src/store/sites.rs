@@ -45,6 +45,7 @@ impl State {
                 self.policy.by_site.insert(id, policy.clone());
             }
             self.sync_sources(id, site)?;
+            self.heed_rule(id, site, &config.poll)?;
         }
         let mut query = self
             .conn

@@ -6,7 +6,7 @@ use sitemapd::store::views::UrlState;
 use sitemapd::store::{Store, StoreError};
 
 use super::{listed, one_sitemap};
-use crate::support::daemon::{DAY, World, counts, index, sitemap};
+use crate::support::daemon::{DAY, HOUR, MINUTE, World, counts, index, sitemap};
 use crate::support::{Origin, Reply, broken_off};
 
 const LIST: [(&str, &str); 4] =
@@ -261,5 +261,67 @@ async fn an_index_off_the_list_takes_its_children_with_it_and_brings_them_back()
     assert_eq!(states().await, "active active active active");
     daemon.settled().await;
     assert!(is_listed("/2").await);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_shorter_rule_of_polling_holds_for_what_waits_by_the_longer_one() {
+    let origin = Origin::start().await;
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&origin.base(), &LIST)));
+    let world = World::new(&[&origin]);
+    let monthly = one_sitemap(&origin);
+    let with = |rule: &str| monthly.replace("poll = \"30d\"", rule);
+    let daemon = world.start(&monthly).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.settled().await;
+    daemon.reload(&with("poll = \"15m\"")).await;
+    daemon.pass(16 * MINUTE).await;
+    daemon.polled("/sitemap.xml", 2).await;
+    // A longer one waits for the poll that is promised.
+    daemon.reload(&monthly).await;
+    daemon.pass(16 * MINUTE).await;
+    daemon.polled("/sitemap.xml", 3).await;
+    daemon.settled().await;
+    let next = async || daemon.source("/sitemap.xml").await.next_poll_at.unwrap();
+    assert!(next().await > daemon.now() + 29 * DAY);
+    // It is 12:32. A line that comes later than the poll would be in vain.
+    daemon.reload(&with("poll = \"cron: 0 13 * * *\"")).await;
+    assert_eq!(next().await.to_string(), "2026-11-21T13:00:00Z");
+    daemon.reload(&with("poll = \"cron: 0 14 * * *\"")).await;
+    assert_eq!(next().await.to_string(), "2026-11-21T13:00:00Z");
+    daemon.stop().await;
+    // Nothing but the start tells that the rule is another one now.
+    let daemon = world.start(&with("poll = \"15m\"")).await;
+    daemon.pass(16 * MINUTE).await;
+    let poll = daemon.polled("/sitemap.xml", 4).await;
+    assert!(poll.at < "2026-11-21T13:00:00Z".parse().unwrap(), "{poll:?}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_lower_bound_on_the_interval_holds_for_what_waits_by_the_higher_one() {
+    let origin = Origin::start().await;
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&origin.base(), &LIST)));
+    let world = World::new(&[&origin]);
+    let site = one_sitemap(&origin);
+    let adaptive = site.replace("poll = \"30d\"\n", "");
+    let with = |bounds: &str| format!("[poll]\njitter = 0.0\n{bounds}\n{adaptive}");
+    let daemon = world.start(&format!("[poll]\njitter = 0.0\n{site}")).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.settled().await;
+    let waits = async || {
+        let source = daemon.source("/sitemap.xml").await;
+        source.next_poll_at.unwrap().duration_since(source.last_poll_at.unwrap()).as_hours()
+    };
+    assert_eq!(waits().await, 30 * 24);
+    // Without a rule of its own it is where new sources begin.
+    daemon.reload(&with("first = \"8h\"")).await;
+    assert_eq!(waits().await, 8);
+    daemon.reload(&with("first = \"8h\"\nmax = \"9h\"")).await;
+    assert_eq!(waits().await, 8);
+    daemon.reload(&with("first = \"3h\"\nmax = \"4h\"")).await;
+    assert_eq!(waits().await, 4);
+    daemon.pass(4 * HOUR).await;
+    daemon.polled("/sitemap.xml", 2).await;
     daemon.stop().await;
 }

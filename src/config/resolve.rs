@@ -256,8 +256,14 @@ fn store(store: &mut Store, raw: &RawStore, reader: &mut Reader<'_>) {
 fn store_url(text: &str) -> Result<url::Url, String> {
     let allowed = "allowed is postgres://user:password@host/database";
     let url = url::Url::parse(text).map_err(|e| format!("{allowed} ({e})"))?;
-    let is_known = ["postgres", "postgresql"].contains(&url.scheme());
-    if is_known { Ok(url) } else { Err(allowed.to_owned()) }
+    if !["postgres", "postgresql"].contains(&url.scheme()) {
+        return Err(allowed.to_owned());
+    }
+    // As the store will read it again.
+    match crate::store::check_url(url.as_str()) {
+        Ok(()) => Ok(url),
+        Err(reason) => Err(format!("{allowed} ({reason})")),
+    }
 }
 
 fn log(log: &mut Log, raw: &RawLog, reader: &mut Reader<'_>) {

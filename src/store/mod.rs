@@ -512,12 +512,19 @@ const UNSYNCED: [std::ffi::c_int; 2] = [SQLITE_IOERR_FSYNC, SQLITE_IOERR_DIR_FSY
 
 /// What an engine error means for the caller.
 #[allow(clippy::needless_pass_by_value)] // it is what map_err hands on
+/// Says what is wrong with the URL of a database, as far as that shows before
+/// anybody is asked there.
+pub(crate) fn check_url(url: &str) -> Result<(), String> {
+    sql::Server::new(url).map(|_| ()).map_err(|error| error.to_string())
+}
+
 fn engine(error: impl Into<sql::Error>) -> StoreError {
     match error.into() {
         sql::Error::Embedded(error) => embedded(&error),
         sql::Error::Server(error) => server::meaning(&error),
         error @ sql::Error::Aborted => StoreError::Engine(error.to_string()),
         sql::Error::Away(why) => StoreError::Away(why),
+        sql::Error::Refused(why) => StoreError::Engine(why),
     }
 }
 

@@ -45,6 +45,9 @@ pub(super) enum Error {
     /// any more.
     #[error("the database server is away: {0}")]
     Away(String),
+    /// What the server was to be asked by does not do, and will not.
+    #[error("{0}")]
+    Refused(String),
 }
 
 impl Error {

@@ -28,7 +28,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
     ("threads", &[]),
     ("log", &["config"]),
     // A site's cron line is kept compiled.
-    ("config", &["log", "model", "schedule::cron"]),
+    ("config", &["log", "model", "schedule::cron", "store::check_url"]),
     // The verdicts of `url` are kept in snapshots.
     ("url", &["config", "diff::snapshot"]),
     // From left to right.

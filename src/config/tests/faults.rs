@@ -183,3 +183,18 @@ fn a_secret_is_in_no_fault() {
         assert!(!told(text).contains("s3cret"), "{}", told(text));
     }
 }
+
+#[test]
+fn a_database_that_no_connection_can_be_made_to_is_a_fault() {
+    for (more, why) in [
+        ("sslmode=verify-full", "invalid value for option `sslmode`"),
+        ("sslmod=require", "unknown option `sslmod`"),
+        ("sslrootcert=ca.pem", "unknown option `sslrootcert`"),
+    ] {
+        let told = told(&format!("[store]\nurl = \"postgres://u@db/s?{more}\""));
+        assert!(told.contains("2: store.url: ") && told.contains(why), "{told}");
+    }
+    assert!(told("[store]\nurl = \"postgres:///s\"").contains("names no host"));
+    let socket = "[store]\nurl = \"postgres:///s?host=/run/postgresql\"";
+    assert!(Config::from_toml_str(socket).is_ok());
+}

@@ -9,6 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::error::Error as _;
 use std::future::{Future, poll_fn};
+use std::iter::successors;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -55,6 +56,9 @@ impl Server {
     /// spoken to under TLS only, with a certificate that the system trusts.
     pub(in crate::store) fn new(url: &str) -> Result<Self> {
         let mut config: Config = url.parse()?;
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return Err(Error::Refused("it names no host".to_owned()));
+        }
         if !url.contains("sslmode=") {
             let is_near = config.get_hosts().iter().all(is_this_machine);
             config.ssl_mode(if is_near { SslMode::Disable } else { SslMode::Require });
@@ -81,7 +85,8 @@ impl Server {
                 let connecting = self.config.connect(MakeRustlsConnect::new(tls));
                 tokio::time::timeout(CONNECT * 2, connecting).await
             })
-            .map_err(|_| away(&"it does not answer"))??;
+            .map_err(|_| away(&"it does not answer"))?
+            .map_err(|error| if is_away(&error) { error.into() } else { refused(&error) })?;
         runtime.spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(error = describe(&error), "a connection to the database ended");
@@ -425,6 +430,19 @@ fn is_this_machine(host: &Host) -> bool {
     }
 }
 
+/// Has the server said what is wrong, or did it not come to that? Else what we
+/// were told of it is wrong, and waiting does not help: a password or TLS that
+/// one of the two does not have.
+fn is_away(error: &tokio_postgres::Error) -> bool {
+    let is_io = |cause: &(dyn std::error::Error + 'static)| cause.is::<std::io::Error>();
+    let mut causes = successors(error.source(), |&cause| cause.source());
+    error.code().is_some() || error.is_closed() || causes.any(is_io)
+}
+
+fn refused(error: &tokio_postgres::Error) -> Error {
+    Error::Refused(describe(error))
+}
+
 fn bound<'s>(sent: &'s [Sent<'_>]) -> Vec<&'s (dyn ToSql + Sync)> {
     sent.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
 }
@@ -435,5 +453,46 @@ pub(in crate::store) fn describe(error: &tokio_postgres::Error) -> String {
         (Some(told), _) => format!("{} ({})", told.message(), told.code().code()),
         (None, Some(source)) => format!("{error}: {source}"),
         (None, None) => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn who_cannot_be_let_in_as_things_stand_is_refused_and_not_waited_for() {
+        // What the server says to whoever comes, if anything, before it hangs up.
+        let ended = |answer: &'static [u8], more: &str| {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+            let port = listener.local_addr().expect("an address").port();
+            let serving = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().expect("somebody");
+                let _ = stream.read(&mut [0; 1_024]);
+                let _ = stream.write_all(answer);
+                // Until the other side has read it.
+                let _ = stream.shutdown(std::net::Shutdown::Write);
+                let _ = stream.read_to_end(&mut Vec::new());
+            });
+            let server = Server::new(&format!("postgres://u@127.0.0.1:{port}/db{more}"));
+            let error = server.and_then(|server| server.connect().map(|_| ())).expect_err(more);
+            serving.join().expect("it served");
+            crate::store::engine(error)
+        };
+        let cases: [(&[u8], &str, &str); 2] = [
+            (b"N", "?sslmode=require", "does not support TLS"),
+            // It wants a password, in the clear.
+            (b"R\0\0\0\x08\0\0\0\x03", "", "password missing"),
+        ];
+        for (answer, more, why) in cases {
+            let error = ended(answer, more);
+            assert!(matches!(error, crate::store::StoreError::Engine(_)), "{error:?}");
+            assert!(error.to_string().contains(why), "{error}");
+        }
+        let error = ended(b"", "");
+        assert!(matches!(error, crate::store::StoreError::Away(_)), "{error:?}");
     }
 }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::support::disk::{Disk, Fault, OPEN, WRITE};
 use crate::support::engine::is_embedded;
-use crate::support::process::{Daemon, complaints, refused, write_config};
+use crate::support::process::{Daemon, complaints, refused, write_config, write_config_at};
 use crate::support::queue_daemon::{Queue, site};
 
 fn home() -> String {
@@ -228,6 +228,16 @@ fn a_config_error_exits_78_and_names_file_line_and_key() {
     for words in ["config.toml", "weight", "-1"] {
         assert!(said.contains(words), "{words} is not in {said}");
     }
+}
+
+#[test]
+fn a_database_that_no_connection_can_be_made_to_exits_78() {
+    let (dir, _, _) = folder();
+    let url = url::Url::parse("postgres://u@db.invalid/s?sslmode=verify-full").unwrap();
+    let output = refused(&write_config_at(dir.path(), &home(), Some(url)));
+    let said = complaints(&output).join("\n");
+    assert_eq!(output.status.code(), Some(78), "{said}");
+    assert!(said.contains("store.url") && said.contains("sslmode"), "{said}");
 }
 
 #[tokio::test]

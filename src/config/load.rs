@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
 
@@ -149,16 +150,31 @@ fn expand(base: &Path, line: &str) -> Result<Vec<PathBuf>, String> {
     }
     let folder = path.parent().unwrap_or(base);
     let glob = Glob::new(pattern)?;
-    let Ok(entries) = fs::read_dir(folder) else {
+    let unread = |error| format!("the folder {} cannot be read: {error}", folder.display());
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
         // A folder that is not there yet holds no sites yet.
-        return Ok(Vec::new());
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        // Of one that cannot be read nobody knows: its sites may all be there still.
+        Err(error) => return Err(unread(error)),
     };
-    let mut files: Vec<PathBuf> = entries
-        .filter_map(Result::ok)
-        .map(|entry| entry.path())
-        .filter(|p| p.file_name().and_then(|n| n.to_str()).is_some_and(|n| glob.matches(n)))
-        .filter(|p| p.is_file())
-        .collect();
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(unread)?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        if name.is_some_and(|name| glob.matches(name)) && is_file(&path)? {
+            files.push(path);
+        }
+    }
     files.sort();
     Ok(files)
+}
+
+/// Is a file there? Links that lead nowhere are what editors lock files with.
+fn is_file(path: &Path) -> Result<bool, String> {
+    match fs::metadata(path) {
+        Ok(found) => Ok(found.is_file()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(format!("{} cannot be read: {error}", path.display())),
+    }
 }

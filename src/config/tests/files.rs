@@ -87,6 +87,27 @@ fn an_include_without_files_is_empty_and_a_named_file_must_be_there() {
 }
 
 #[test]
+fn a_folder_of_sites_that_cannot_be_read_is_a_fault_and_not_empty() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (main, sites) = (folder.path().join("c.toml"), folder.path().join("sites.d"));
+    fs::write(&main, "include = [\"sites.d/*.toml\"]").expect("written");
+    let told = || Config::load(&main, &Env::empty()).expect_err("a fault").to_string();
+    fs::write(&sites, "").expect("written");
+    assert!(told().contains("c.toml:1: include: ") && told().contains("cannot be read"));
+    fs::remove_file(&sites).expect("removed");
+    std::os::unix::fs::symlink("sites.d", &sites).expect("a link");
+    assert!(told().contains("c.toml:1: include: ") && told().contains("cannot be read"));
+    fs::remove_file(&sites).expect("removed");
+    fs::create_dir(&sites).expect("a folder");
+    // As an editor locks a file.
+    std::os::unix::fs::symlink("nobody@nowhere:1", sites.join(".#a.toml")).expect("a link");
+    fs::create_dir(sites.join("b.toml")).expect("a folder");
+    assert!(Config::load(&main, &Env::empty()).is_ok());
+    std::os::unix::fs::symlink("c.toml", sites.join("c.toml")).expect("a link");
+    assert!(told().contains("sites.d/c.toml cannot be read"), "{}", told());
+}
+
+#[test]
 fn the_environment_overrides_the_file() {
     let env = Env::from([
         ("SITEMAPD__POLL__MIN", "20m"),

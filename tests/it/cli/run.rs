@@ -122,6 +122,29 @@ fn a_reload_says_what_it_does_and_a_bad_file_changes_nothing() {
 }
 
 #[test]
+fn a_folder_of_sites_that_cannot_be_read_takes_no_site_away() {
+    let folder = folder();
+    let config = folder.path().join("config.toml");
+    let text = std::fs::read_to_string(&config).expect("a config");
+    std::fs::write(&config, format!("include = [\"sites.d/*.toml\"]\n{text}")).expect("a config");
+    let sites = folder.path().join("sites.d");
+    std::fs::create_dir(&sites).expect("a folder");
+    let site = "[[site]]\nname = \"mine\"\nurl = \"http://127.0.0.1:9/\"\n";
+    std::fs::write(sites.join("mine.toml"), site).expect("a site");
+    let mut daemon = Daemon::start(folder.path());
+    std::fs::rename(&sites, folder.path().join("away")).expect("moved");
+    std::fs::write(&sites, "").expect("a file");
+    daemon.signal("HUP");
+    assert!(daemon.wait_for("nothing is changed").contains("include"));
+    let (_, out, err) = outcome(sitemapd().args(["sites", "--api", &daemon.api]));
+    assert!(out.contains("mine"), "{out}{err}");
+    assert!(!out.contains("unregistered"), "{out}");
+    daemon.signal("TERM");
+    assert_eq!(daemon.exit_code(), Some(0));
+    assert_eq!(outcome(sitemapd_in(folder.path()).arg("run")).0, 78);
+}
+
+#[test]
 fn polling_by_hand_tells_of_all_changes_however_many() {
     let origin = Origin::start_blocking();
     let upto = |count: usize| -> String {

@@ -125,10 +125,13 @@ impl<'a> Reader<'a> {
 /// A value as it is shown in a fault: short, on one line, without userinfo.
 fn show(value: &Value) -> String {
     let text = match value {
-        // The Debug form escapes quotes and control characters.
-        Value::String(text) => format!("{:?}", without_userinfo(text)),
+        Value::String(text) => masked(text),
         Value::Table(_) => "a table".to_owned(),
-        Value::Array(_) => without_userinfo(&value.to_string().replace('\n', " ")),
+        Value::Array(list) => {
+            // One more character than is shown each has at least.
+            let shown: Vec<String> = list.iter().take(MAX_SHOWN).map(show).collect();
+            format!("[{}]", shown.join(", "))
+        }
         other => other.to_string(),
     };
     if text.chars().count() <= MAX_SHOWN {
@@ -137,14 +140,18 @@ fn show(value: &Value) -> String {
     text.chars().take(MAX_SHOWN).chain(['…']).collect()
 }
 
-/// Masks what stands between `://` and the last `@` before the path.
-fn without_userinfo(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
-    let end = rest.find(['/', '?', '#', ' ']).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
-    match authority.rsplit_once('@') {
-        Some((_, host)) => format!("{scheme}://***@{host}{path}"),
-        None => text.to_owned(),
+/// A string as a fault quotes it; the Debug form escapes quotes and control
+/// characters. What could be a password is masked: all from the scheme of a URL to
+/// the last `@`, since one that is not escaped may hold any character.
+pub(super) fn masked(text: &str) -> String {
+    let scheme = if text.starts_with("//") { Some(0) } else { text.find(':').map(|at| at + 1) };
+    let (Some(scheme), Some(end)) = (scheme, text.rfind('@')) else { return format!("{text:?}") };
+    let slashes = if text[scheme..].starts_with("//") { 2 } else { 0 };
+    match text.get(scheme + slashes..end) {
+        Some(hidden) if !hidden.trim().is_empty() => {
+            format!("{:?}", format!("{}***{}", &text[..scheme + slashes], &text[end..]))
+        }
+        _ => format!("{text:?}"),
     }
 }
 
@@ -173,10 +180,8 @@ pub(super) fn list<T>(
     read: impl Fn(&str) -> Result<T, String>,
 ) -> impl Fn(&Value) -> Result<Vec<T>, String> {
     move |value| {
-        let one = |text: &str| {
-            let shown = without_userinfo(text);
-            read(text).map_err(|e| format!("of which {shown:?} is wrong: {e}"))
-        };
+        let one =
+            |text: &str| read(text).map_err(|e| format!("of which {} is wrong: {e}", masked(text)));
         strings(value)?.into_iter().map(one).collect()
     }
 }

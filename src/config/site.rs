@@ -9,7 +9,8 @@ use super::env::Env;
 use super::glob::Glob;
 use super::raw::{Leaf, RawLimits, RawSite};
 use super::read::{
-    Reader, duration, flag, list, number, one_of, size, string, strings, timezone, web_url, whole,
+    Reader, duration, flag, list, masked, number, one_of, size, string, strings, timezone, web_url,
+    whole,
 };
 use super::resolve::{DELAYS, DOCUMENT_BYTES, ENTRIES, INTERVALS, URL_CHARS};
 use super::units::parse_duration;
@@ -225,8 +226,9 @@ fn source_list(value: &Value, base: &Url) -> Result<SourceList, String> {
     }
     let mut urls = Vec::new();
     for text in strings(value).map_err(|_| allowed)? {
-        let joined = base.join(text).map_err(|e| format!("{allowed}; {text:?}: {e}"))?;
-        urls.push(web_url(joined.as_str()).map_err(|e| format!("of which {text:?}: {e}"))?);
+        let shown = masked(text);
+        let joined = base.join(text).map_err(|e| format!("{allowed}; {shown}: {e}"))?;
+        urls.push(web_url(joined.as_str()).map_err(|e| format!("of which {shown}: {e}"))?);
     }
     Ok(SourceList::Listed(urls))
 }

@@ -179,9 +179,25 @@ fn a_secret_is_in_no_fault() {
     let token = with_site("") + "headers = { A = \"s3cret\\u0001\", Host = \"s3cret\" }";
     let user = "[[site]]\nname = \"a\"\nurl = \"https://me:s3cret@a.example/\"";
     let proxy = "[fetch]\nproxy = \"socks5://me:s3cret@p.example\"";
-    for text in [token.as_str(), user, proxy] {
+    let listed = |url: &str| with_site("") + &format!("sitemaps = [\"/s.xml\", \"{url}\"]");
+    let sitemap = listed("https://me:s3cret@a.example/s.xml");
+    let relative = listed("//me:s3cret@a.example/s.xml");
+    let terse = listed("http:me:s3cret@a.example/s.xml");
+    let servers = "[egress.nats]\nservers = [\"nats://a:4222\", \"nats://me:s3cret@b:4222\"]";
+    let mut texts = vec![&token, user, proxy, &sitemap, &relative, &terse, servers];
+    // What is not escaped as a URL wants it.
+    let slash = "[store]\nurl = \"postgres://sitemapd:ab/s3cret@db/s\"";
+    let hash = "[store]\nurl = \"postgres://sitemapd:ab#s3cret@db/s\"";
+    let query = "[fetch]\nproxy = \"http://me:ab?s3cret@p.example:x\"";
+    texts.extend([slash, hash, query]);
+    for text in texts {
         assert!(!told(text).contains("s3cret"), "{}", told(text));
     }
+    assert!(told(slash).contains("\"postgres://***@db/s\""), "{}", told(slash));
+    assert!(told(&relative).contains("\"//***@a.example/s.xml\""), "{}", told(&relative));
+    let env = Env::from([("SITEMAPD__STORE__URL", "postgres://sitemapd:ab/s3cret@db/s")]);
+    let told = Config::from_env(&env).expect_err("no URL").to_string();
+    assert!(!told.contains("s3cret"), "{told}");
 }
 
 #[test]

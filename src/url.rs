@@ -26,7 +26,7 @@ use crate::diff::snapshot::Rejection;
 
 /// Grows whenever a parser or a rule of this file reads the same bytes
 /// differently, so that every source is read anew and in full.
-pub const READER_VERSION: u32 = 4;
+pub const READER_VERSION: u32 = 5;
 
 /// Longest name of a host: 253 characters (RFC 1035, 2.3.4, as text), and a dot.
 const MAX_HOST: usize = 254;
@@ -173,7 +173,7 @@ impl SiteRules {
         let Some(host) = url.host_str() else { return false };
         self.hosts.iter().any(|own| {
             own == host
-                || url.port().is_some_and(|port| {
+                || url.port_or_known_default().is_some_and(|port| {
                     own.strip_prefix(host).and_then(|rest| rest.strip_prefix(':'))
                         == Some(port.to_string().as_str())
                 })
@@ -485,6 +485,10 @@ mod tests {
             ("", "https://www.example.org:8443/p", false),
             ("hosts = [\"blog.example.org\"]", "https://blog.example.org/p", true),
             ("hosts = [\"www.example.org:8443\"]", "https://www.example.org:8443/p", true),
+            ("hosts = [\"b.example.org:443\"]", "https://b.example.org/p", true),
+            ("hosts = [\"b.example.org:443\"]", "http://b.example.org/p", false),
+            ("hosts = [\"b.example.org:80\"]", "http://b.example.org/p", true),
+            ("hosts = [\"b.example.org:80\"]", "https://b.example.org/p", false),
             ("scope = \"domain\"", "https://blog.example.org/p", true),
             ("scope = \"domain\"", "https://example.com/p", false),
             ("scope = \"directory\"", "https://www.example.org/maps/p", true),

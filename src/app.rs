@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 use self::chores::{maintain, reap};
 pub use self::liveness::Liveness;
 use crate::clock::Clock;
-use crate::config::{Config, reload};
-use crate::egress::{Egress, EgressError};
+use crate::config::{Config, first_line, reload};
+use crate::egress::{self, Egress, EgressError};
 use crate::fetch::resolver::{Lookup, system_lookup};
 use crate::fetch::{FetchSetupError, Fetcher, Surroundings};
 use crate::metrics::Metrics;
@@ -68,6 +68,26 @@ pub enum AppError {
     /// A task ended that should not have.
     #[error("{0}")]
     Stopped(String),
+}
+
+impl AppError {
+    /// Is it the configuration that is wrong, or a file that it names? Then the next
+    /// start fails as this one did.
+    pub fn is_config(&self) -> bool {
+        match self {
+            Self::Token { .. } | Self::Egress(_) => true,
+            Self::Fetch(error) => !matches!(error, FetchSetupError::Client(_)),
+            Self::Store(_) | Self::Listen { .. } | Self::Threads(_) | Self::Stopped(_) => false,
+        }
+    }
+}
+
+/// Reads the files that a config names as [`App::build`] will, and says what is
+/// wrong with them.
+pub fn check_files(config: &Config) -> Result<(), AppError> {
+    read_token(config)?;
+    build_fetcher(config, &Clock::system(), system_lookup())?;
+    Ok(egress::check_files(&config.egress.nats)?)
 }
 
 /// A new config, checked, to take effect without a restart.
@@ -409,10 +429,5 @@ fn read_token(config: &Config) -> Result<Option<String>, AppError> {
         return Ok(config.listen.token.as_ref().map(|token| token.as_str().to_owned()));
     };
     let failed = |why: String| AppError::Token { path: path.display().to_string(), why };
-    let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
-    let token = text.lines().next().unwrap_or_default().trim();
-    if token.is_empty() {
-        return Err(failed("its first line is empty".to_owned()));
-    }
-    Ok(Some(token.to_owned()))
+    first_line(path).map(Some).map_err(failed)
 }

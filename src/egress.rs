@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::book::Unsettled;
 use crate::clock::Clock;
-use crate::config::Nats;
+use crate::config::{Nats, first_line};
 use crate::metrics::Metrics;
 use crate::queue::LeaseRequest;
 use crate::serve::LeaseDefaults;
@@ -197,24 +197,25 @@ impl Egress {
     }
 }
 
+/// Reads the files with secrets that a config names, and says what is wrong with
+/// them.
+pub fn check_files(config: &Nats) -> Result<(), EgressError> {
+    login(config).map(|_| ())
+}
+
 /// The secret of the config's own way to log in.
 fn login(config: &Nats) -> Result<Login, EgressError> {
     if config.servers.is_empty() {
         return Ok(Login::Nobody);
     }
     if let Some(path) = &config.credentials_file {
-        return read("credentials_file", path).map(Login::Credentials);
+        let text = std::fs::read_to_string(path);
+        return text
+            .map(Login::Credentials)
+            .map_err(|error| unread("credentials_file", path, error.to_string()));
     }
     let token = match &config.token_file {
-        Some(path) => {
-            let text = read("token_file", path)?;
-            let line = text.lines().next().unwrap_or_default().trim().to_owned();
-            if line.is_empty() {
-                let (key, path) = ("token_file", path.display().to_string());
-                return Err(EgressError { key, path, why: "its first line is empty".to_owned() });
-            }
-            Some(line)
-        }
+        Some(path) => Some(first_line(path).map_err(|why| unread("token_file", path, why))?),
         None => config.token.as_ref().map(|token| token.as_str().to_owned()),
     };
     Ok(match (config.user.clone(), token) {
@@ -225,13 +226,8 @@ fn login(config: &Nats) -> Result<Login, EgressError> {
     })
 }
 
-fn read(key: &'static str, path: &Path) -> Result<String, EgressError> {
-    let failed = |e: std::io::Error| EgressError {
-        key,
-        path: path.display().to_string(),
-        why: e.to_string(),
-    };
-    std::fs::read_to_string(path).map_err(failed)
+fn unread(key: &'static str, path: &Path, why: String) -> EgressError {
+    EgressError { key, path: path.display().to_string(), why }
 }
 
 #[cfg(test)]

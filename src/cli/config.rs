@@ -9,6 +9,7 @@ use super::humane;
 use super::output::{Output, Tone};
 use super::source_of_truth::{DEFAULT_CONFIG, config_path, load_config};
 use super::{Failure, Options};
+use crate::app::check_files;
 use crate::clock::Clock;
 use crate::config::{self, Config, PollRule};
 use crate::schedule::cron::CronSpec;
@@ -27,6 +28,7 @@ pub enum Command {
 pub fn run(command: &Command, options: &Options, out: &mut Output) -> Result<(), Failure> {
     let Command::Check = command;
     let config = load_config(options)?;
+    check_files(&config)?;
     let now = Clock::system().now();
     let resolved = config::resolved_toml(&config);
     let warnings = config::warnings(&config);

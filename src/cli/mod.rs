@@ -33,6 +33,7 @@ pub mod url;
 use std::io;
 use std::path::PathBuf;
 
+use crate::app::AppError;
 use crate::config::ConfigError;
 use output::{Color, Output};
 
@@ -148,6 +149,9 @@ pub enum Failure {
     /// A configuration is needed, and there is none.
     #[error("{0}")]
     NoConfig(String),
+    /// The configuration names what is not as it must be.
+    #[error("{0}")]
+    Misconfigured(AppError),
     /// It did not work.
     #[error("{}", with_causes(.0))]
     Runtime(#[from] anyhow::Error),
@@ -163,7 +167,7 @@ impl Failure {
         match self {
             Self::Runtime(_) | Self::Reported => 1,
             Self::Usage(_) => 2,
-            Self::Config(_) | Self::NoConfig(_) => 78,
+            Self::Config(_) | Self::NoConfig(_) | Self::Misconfigured(_) => 78,
         }
     }
 
@@ -174,6 +178,12 @@ impl Failure {
             .chain()
             .filter_map(|cause| cause.downcast_ref::<io::Error>())
             .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+impl From<AppError> for Failure {
+    fn from(error: AppError) -> Self {
+        if error.is_config() { Self::Misconfigured(error) } else { Self::Runtime(error.into()) }
     }
 }
 

@@ -54,7 +54,7 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
     let mut signals = Signals::new().context("signals")?;
     let building = App::build(config.clone(), Clock::system());
     let app = tokio::select! {
-        built = building => built.map_err(|error| anyhow!(error))?,
+        built = building => built?,
         // The database may be away for as long as it likes.
         name = signals.stop() => {
             info!(signal = name, "stopped before it began");

@@ -8,7 +8,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use super::order::{Call, Order};
 use super::question::{self, Question};
 use super::{Failure, Options};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, Env};
+use crate::config::{Config, ConfigError, Env, first_line};
 use crate::fetch::api::{ApiClient, ApiError};
 use crate::store::{Store, StoreError};
 
@@ -24,8 +24,6 @@ use crate::store::{Store, StoreError};
 pub const DEFAULT_CONFIG: &str = "config.toml";
 /// Rows asked for at once: the API's maximum.
 const PART: &str = "1000";
-/// Bytes of a token file; ours hold one short line.
-const MAX_TOKEN_BYTES: u64 = 4096;
 
 /// What answers questions and carries out orders.
 pub struct SourceOfTruth {
@@ -181,13 +179,9 @@ fn reachable(listen: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listen.port())
 }
 
+/// The token, as the daemon reads it.
 fn read_token(path: &Path) -> Result<String, Failure> {
-    use std::io::Read as _;
-    let mut token = String::new();
-    std::fs::File::open(path)
-        .and_then(|file| file.take(MAX_TOKEN_BYTES).read_to_string(&mut token))
-        .with_context(|| format!("token file {}", path.display()))?;
-    Ok(token.trim().to_owned())
+    first_line(path).map_err(|why| anyhow!("token file {}: {why}", path.display()).into())
 }
 
 fn explain(error: ApiError) -> Failure {

@@ -17,6 +17,7 @@ mod raw;
 mod read;
 pub mod reload;
 mod resolve;
+mod secret;
 mod show;
 mod site;
 pub mod subject;
@@ -35,6 +36,7 @@ pub use self::egress::{Egress, Nats};
 pub use self::env::Env;
 pub use self::error::{ConfigError, Fault, Place};
 pub use self::resolve::{MAX_SOURCE_BYTES, MAX_URL_CHARS};
+pub use self::secret::first_line;
 pub use self::show::resolved_toml;
 use crate::model::{ChangeFreq, Follow};
 

@@ -122,6 +122,25 @@ fn a_reload_says_what_it_does_and_a_bad_file_changes_nothing() {
 }
 
 #[test]
+fn the_first_line_of_a_token_file_is_the_token_for_all() {
+    let folder = folder();
+    let config = folder.path().join("config.toml");
+    let text = std::fs::read_to_string(&config).expect("a config");
+    let text = text.replace("[listen]\n", "[listen]\ntoken_file = \"token\"\n");
+    std::fs::write(&config, text).expect("a config");
+    std::fs::write(folder.path().join("token"), "t\nold\n").expect("a token");
+    let daemon = Daemon::start(folder.path());
+    let told = ["--token-file", "token"];
+    let (code, _, err) =
+        outcome(sitemapd_in(folder.path()).args(["status", "--api", &daemon.api]).args(told));
+    assert_eq!(code, 0, "{err}");
+    daemon.signal("TERM");
+    assert_eq!(daemon.exit_code(), Some(0));
+    let (code, _, err) = outcome(sitemapd_in(folder.path()).arg("sites"));
+    assert_eq!(code, 0, "{err}");
+}
+
+#[test]
 fn a_folder_of_sites_that_cannot_be_read_takes_no_site_away() {
     let folder = folder();
     let config = folder.path().join("config.toml");

@@ -10,7 +10,9 @@ use tempfile::TempDir;
 
 use crate::support::disk::{Disk, Fault, OPEN, WRITE};
 use crate::support::engine::is_embedded;
-use crate::support::process::{Daemon, complaints, refused, write_config, write_config_at};
+use crate::support::process::{
+    Daemon, complaints, refused, sitemapd, write_config, write_config_at,
+};
 use crate::support::queue_daemon::{Queue, site};
 
 fn home() -> String {
@@ -227,6 +229,30 @@ fn a_config_error_exits_78_and_names_file_line_and_key() {
     assert_eq!(output.status.code(), Some(78), "{said}");
     for words in ["config.toml", "weight", "-1"] {
         assert!(said.contains(words), "{words} is not in {said}");
+    }
+}
+
+#[test]
+fn a_file_that_the_configuration_names_and_that_is_wrong_exits_78() {
+    for (keys, named) in [
+        ("token_file = \"empty\"", "listen.token_file"),
+        ("[fetch]\nca_file = \"empty\"", "fetch.ca_file"),
+        (
+            "[egress.nats]\nservers = [\"nats://127.0.0.1:9\"]\ntoken_file = \"empty\"",
+            "egress.nats.token_file",
+        ),
+    ] {
+        let (dir, config, _) = folder();
+        std::fs::write(dir.path().join("empty"), "").unwrap();
+        let text = format!("[listen]\napi = \"127.0.0.1:0\"\n{keys}\n{}", home());
+        std::fs::write(&config, text).unwrap();
+        let output = refused(&config);
+        let said = complaints(&output);
+        assert_eq!(output.status.code(), Some(78), "{said:?}");
+        assert!(said.iter().any(|line| line.contains(named)), "{said:?}");
+        let checked = sitemapd(&config, &["config", "check"]).output().unwrap();
+        assert_eq!(checked.status.code(), Some(78), "{named}");
+        assert!(complaints(&checked).iter().any(|line| line.contains(named)), "{checked:?}");
     }
 }
 

@@ -17,6 +17,7 @@ mod budget;
 mod changes;
 mod checkpoint;
 mod claim;
+mod delays;
 mod due_reads;
 mod effect;
 mod elapsed;

@@ -47,6 +47,7 @@ impl State {
             self.sync_sources(id, site)?;
             self.heed_rule(id, site, &config.poll)?;
         }
+        self.heed_default_delay()?;
         let mut query = self
             .conn
             .prepare_cached("SELECT id, name FROM sites WHERE state <> ?1")
@@ -145,6 +146,7 @@ impl State {
         let delay = site.host_delay;
         let host = self.host_named(&authority(&site.url), delay)?;
         self.ensure_robots(host, Some(id))?;
+        self.heed_delay_of(id, host, site)?;
         if site.sitemaps == SourceList::Auto && !self.has_sitemaps(id)? {
             // Whoever asked for the robots.txt before, this site has not heard
             // what it names.

@@ -300,7 +300,8 @@ impl State {
         Ok(())
     }
 
-    fn note(&self, key: &str, value: i64) -> Result<(), StoreError> {
+    /// Keeps a number under a key of `meta`.
+    pub(in super::super) fn note(&self, key: &str, value: i64) -> Result<(), StoreError> {
         self.conn
             .execute(
                 "INSERT INTO meta (key, value)

@@ -1,10 +1,12 @@
 //! One clock per host, for leases and polls alike.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use sitemapd::model::Outcome;
 use sitemapd::queue::LeaseRequest;
+use sitemapd::store::frontier::Put;
 
 use crate::support::queue_daemon::{Queue, ask, report, site};
 
@@ -115,4 +117,67 @@ async fn a_pause_holds_its_own_host_only() {
     queue.store.pause_host("http://a.test".to_owned(), 60 * SECOND, "test").await.unwrap();
     let urls = queue.lease(5).await;
     assert_eq!((urls.len(), &*urls[0].host), (1, "http://b.test"));
+}
+
+/// How far apart what is leased now may be fetched, in seconds.
+async fn spacing(queue: &Queue) -> Vec<i64> {
+    let urls = queue.lease(3).await;
+    urls.windows(2)
+        .map(|two| two[1].not_before.duration_since(two[0].not_before).as_secs())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_changed_delay_of_a_site_holds_for_leases_at_once() {
+    let with = |delay: &str| site("a", "http://a.test/", &format!("host_delay = \"{delay}\""));
+    let mut queue = with_delay("1s", 20).await;
+    // One of its hosts that is not its home.
+    queue.list_urls("a", (0..9).map(|n| format!("http://b.test/{n}"))).await;
+    queue.lease(1).await;
+    queue.reload(&with("30s")).await.unwrap();
+    queue.clock.advance(5 * SECOND);
+    let urls = queue.lease(12).await;
+    for host in ["http://a.test", "http://b.test"] {
+        let times =
+            urls.iter().filter(|leased| &*leased.host == host).map(|leased| leased.not_before);
+        let times: Vec<_> = times.collect();
+        assert!(times.len() > 1, "{urls:?}");
+        assert!(times.windows(2).all(|two| two[1] == two[0] + 30 * SECOND), "{times:?}");
+    }
+    // The same where nothing but the start tells of it.
+    queue.config.sites.get_mut("a").unwrap().host_delay = 2 * SECOND;
+    let queue = queue.reopen(Duration::from_secs(3_600)).await;
+    queue.lease(1).await;
+    queue.clock.advance(60 * SECOND);
+    let urls = queue.lease(3).await;
+    let times: Vec<_> = urls.iter().filter(|leased| leased.host == urls[0].host).collect();
+    assert!(times.windows(2).all(|two| two[1].not_before == two[0].not_before + 2 * SECOND));
+}
+
+#[tokio::test]
+async fn a_changed_default_delay_holds_for_hosts_that_no_site_has() {
+    let with = |delay: &str| {
+        let own = "host_delay = \"2s\"";
+        format!("[politeness]\nhost_delay = \"{delay}\"\n{}", site("a", "http://a.test/", own))
+    };
+    let mut queue = Queue::open(&with("2s")).await;
+    let put = |n| Put {
+        crawl: "default".to_owned(),
+        key: None,
+        url: format!("http://pushed.test/{n}"),
+        metadata: BTreeMap::new(),
+        created: None,
+        known: None,
+    };
+    queue.store.frontier_put((0..20).map(put).collect()).await.unwrap();
+    assert_eq!(spacing(&queue).await, [2, 2]);
+    queue.reload(&with("30s")).await.unwrap();
+    queue.clock.advance(60 * SECOND);
+    assert_eq!(spacing(&queue).await, [30, 30]);
+    queue.config.politeness.host_delay = 3 * SECOND;
+    let queue = queue.reopen(Duration::from_secs(3_600)).await;
+    assert_eq!(spacing(&queue).await, [3, 3]);
+    // A site that has this delay of its own keeps it.
+    queue.list_urls("a", (0..3).map(|n| format!("http://a.test/{n}"))).await;
+    assert_eq!(spacing(&queue).await, [2, 2]);
 }

@@ -291,16 +291,22 @@ impl App {
         let mut failed = std::pin::pin!(failing.failed());
         let ended = loop {
             tokio::select! {
-                // In this order: a task that ends because of a stop, while a
-                // reload is taken over, has not ended by itself.
+                // In this order: a task that ends because of a stop has not ended
+                // by itself.
                 biased;
                 () = inner.cancelled() => break None,
                 error = &mut failed => break Some(Err(AppError::Store(error))),
                 (ended, index, _) = select_all(tasks.iter_mut()) => break Some(Ok((index, ended))),
                 Some(Reload { config: new, done }) = reload.recv() => {
-                    let taken = take_over(&store, &config, &defaults, new).await;
-                    // Who asked may have stopped caring.
-                    let _ = done.send(taken);
+                    tokio::select! {
+                        biased;
+                        // The store does what it was given yet; nobody else hears of it.
+                        () = inner.cancelled() => break None,
+                        taken = take_over(&store, &config, &defaults, new) => {
+                            // Who asked may have stopped caring.
+                            let _ = done.send(taken);
+                        }
+                    }
                 }
             }
         };

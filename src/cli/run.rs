@@ -83,18 +83,23 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
     tell(&[NotifyState::Ready]);
     // Ends with the process: a daemon that drains still lives.
     tokio::spawn(give_signs_of_life(liveness));
-    loop {
+    let signal = loop {
         tokio::select! {
             ended = &mut running => return finish(ended),
             heard = signals.next() => match heard {
-                Heard::Reload => reloader.reload().await,
-                Heard::Stop(name) => {
-                    info!(signal = name, "stopping");
-                    break;
+                Heard::Reload => {
+                    // It may take as long as a busy database does.
+                    tokio::select! {
+                        () = reloader.reload() => {}
+                        ended = &mut running => return finish(ended),
+                        name = signals.stop() => break name,
+                    }
                 }
+                Heard::Stop(name) => break name,
             }
         }
-    }
+    };
+    info!(signal, "stopping");
     tell(&[NotifyState::Stopping]);
     stop.cancel();
     drain(&mut running, &mut signals).await

@@ -37,12 +37,12 @@ impl Signals {
         }
     }
 
-    /// The name of the next signal that asks us to stop.
+    /// The name of the next signal that asks us to stop. One that asks for something
+    /// else is heard later.
     pub(super) async fn stop(&mut self) -> &'static str {
-        loop {
-            if let Heard::Stop(name) = self.next().await {
-                return name;
-            }
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
         }
     }
 }

@@ -164,6 +164,26 @@ fn a_folder_of_sites_that_cannot_be_read_takes_no_site_away() {
 }
 
 #[test]
+fn a_stop_is_heard_while_a_reload_waits() {
+    let folder = folder();
+    let mut daemon = Daemon::start(folder.path());
+    // Nobody else writes until this is dropped.
+    let held = rusqlite::Connection::open(folder.path().join("data/sitemapd.db")).expect("opened");
+    held.busy_timeout(std::time::Duration::from_secs(30)).expect("set");
+    held.execute_batch("BEGIN IMMEDIATE").expect("held");
+    write(folder.path(), "[[site]]\nname = \"mine\"\nurl = \"http://127.0.0.1:9/\"\n");
+    daemon.signal("HUP");
+    daemon.wait_for("a new site");
+    daemon.signal("TERM");
+    let lines = daemon.log.by_ref().map_while(Result::ok);
+    let before: Vec<_> = lines.take_while(|line| !line.contains("\"stopping\"")).collect();
+    let is_over = |line: &String| line.contains("nothing is changed") || line.contains("reloaded");
+    assert!(!before.iter().any(is_over), "{before:?}");
+    drop(held);
+    assert_eq!(daemon.exit_code(), Some(0));
+}
+
+#[test]
 fn polling_by_hand_tells_of_all_changes_however_many() {
     let origin = Origin::start_blocking();
     let upto = |count: usize| -> String {

@@ -282,7 +282,7 @@ impl Store {
 
     /// All sites, by name.
     pub async fn sites(&self) -> Result<Vec<SiteView>, StoreError> {
-        self.read(|conn| poll_reads::sites(conn, None)).await
+        self.read(poll_reads::sites).await
     }
 
     /// One site.

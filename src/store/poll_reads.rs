@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::sql::{self, Connection, OptionalExtension, Row, ToSql, params};
+use super::sql::{self, Connection, OptionalExtension, Params, Row, ToSql, params};
 use jiff::Timestamp;
 use url::Url;
 
@@ -129,30 +129,35 @@ pub(super) fn origin_of(conn: &Connection, site: SiteId) -> Result<Option<Url>, 
 }
 
 pub(super) fn site(conn: &Connection, name: &str) -> Result<SiteView, StoreError> {
-    sites(conn, Some(name))?
+    sites_where(conn, "WHERE n.name = ?1", [name])?
         .pop()
         .ok_or_else(|| StoreError::NotFound(format!("no site is named {name:?}")))
 }
 
-/// One site, or all by the bytes of their names, by which pages of them go on.
-pub(super) fn sites(conn: &Connection, name: Option<&str>) -> Result<Vec<SiteView>, StoreError> {
-    let mut query = conn
-        .prepare_cached(
-            "SELECT n.name, n.url, c.name, n.state, n.origin,
-                 count(s.id) FILTER (WHERE s.state <> 2),
-                 count(s.id) FILTER (WHERE s.state = 0 AND s.failures > 0),
-                 n.urls, max(s.last_poll_at),
-                 min(s.next_poll_at) FILTER (WHERE s.state = 0)
-             FROM sites n JOIN crawls c ON c.id = n.crawl_id LEFT JOIN sources s ON s.site_id = n.id
-             WHERE CAST(?1 AS TEXT) IS NULL OR n.name = ?1
-             GROUP BY n.id /*pg: , c.id */",
-        )
-        .map_err(engine)?;
-    let mut sites: Vec<SiteView> =
-        query.query_map([name], read_site).and_then(Iterator::collect).map_err(engine)?;
+/// All sites by the bytes of their names, by which pages of them go on.
+pub(super) fn sites(conn: &Connection) -> Result<Vec<SiteView>, StoreError> {
+    let mut sites = sites_where(conn, "", ())?;
     // A database may have been made with another collation than ours.
     sites.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     Ok(sites)
+}
+
+fn sites_where(
+    conn: &Connection,
+    which: &str,
+    args: impl Params,
+) -> Result<Vec<SiteView>, StoreError> {
+    conn.prepare_cached(&format!(
+        "SELECT n.name, n.url, c.name, n.state, n.origin,
+             count(s.id) FILTER (WHERE s.state <> 2),
+             count(s.id) FILTER (WHERE s.state = 0 AND s.failures > 0),
+             n.urls, max(s.last_poll_at),
+             min(s.next_poll_at) FILTER (WHERE s.state = 0)
+         FROM sites n JOIN crawls c ON c.id = n.crawl_id LEFT JOIN sources s ON s.site_id = n.id
+         {which} GROUP BY n.id /*pg: , c.id */"
+    ))
+    .and_then(|mut query| query.query_map(args, read_site)?.collect())
+    .map_err(engine)
 }
 
 pub(super) fn read_site(row: &Row<'_>) -> sql::Result<SiteView> {

@@ -364,9 +364,10 @@ async fn take_over(
     let old = Arc::clone(&config.borrow());
     let new = reload::until_restart(&old, new);
     let plan = reload::plan(&old, &new);
+    let touched = reload::touched_sites(&old, &new);
     // Before the store names their sources as due, polls must know new sites.
     config.send_replace(Arc::new(new.clone()));
-    if let Err(error) = store.reconfigure(new.clone()).await {
+    if let Err(error) = store.reconfigure(new.clone(), touched).await {
         config.send_replace(old);
         return Err(error);
     }

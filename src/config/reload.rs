@@ -4,6 +4,10 @@
 //! configuration; what needs a restart keeps its old value until then, for
 //! those too that could read the new one: half of a change is neither of both.
 
+use std::collections::{BTreeSet, HashSet};
+
+use url::Origin;
+
 use super::show::{Secrets, Setting, settings, site_settings};
 use super::{Config, Daemon, Fetch, Log, Politeness, Site, Store, site};
 use crate::model::product_token;
@@ -90,6 +94,22 @@ pub fn plan(old: &Config, new: &Config) -> ReloadPlan {
         sites_removed: missing_in(old, new),
         sites_changed,
     }
+}
+
+/// Names of the sites of `new` that mean something else than in `old`: their own
+/// keys, the keys that they take over, or who else has their home.
+pub fn touched_sites(old: &Config, new: &Config) -> BTreeSet<String> {
+    let bounds = |config: &Config| (config.poll.first, config.poll.max);
+    if bounds(old) != bounds(new) {
+        return new.sites.keys().cloned().collect();
+    }
+    let other = |from: &'_ Config, to: &Config| -> Vec<Origin> {
+        let differ = |site: &&Site| to.sites.get(&site.name) != Some(*site);
+        from.sites.values().filter(differ).map(|site| site.url.origin()).collect()
+    };
+    let homes: HashSet<Origin> = other(old, new).into_iter().chain(other(new, old)).collect();
+    let is_touched = |site: &&Site| homes.contains(&site.url.origin());
+    new.sites.values().filter(is_touched).map(|site| site.name.clone()).collect()
 }
 
 /// `new` as it holds until the next restart: with the old values of the keys

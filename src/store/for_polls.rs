@@ -1,5 +1,6 @@
 //! What the poll loop asks of the store: what is due, effects of a read, hosts.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -29,13 +30,18 @@ use crate::recrawl::signal::Signal;
 const SOURCES_PER_JOB: usize = 1_000;
 
 impl Store {
-    /// Sites, policies and limits are those of this config from now on.
-    pub async fn reconfigure(&self, config: Config) -> Result<(), StoreError> {
+    /// Sites, policies and limits are those of this config from now on. Sites that
+    /// are not `touched` are as the store has them.
+    pub async fn reconfigure(
+        &self,
+        config: Config,
+        touched: BTreeSet<String>,
+    ) -> Result<(), StoreError> {
         let policy = Policy::new(&config);
         self.write(Lane::Bulk, move |state| {
             state.replace_policy(Policy::new(&config));
             // Sites come, go and return, and with them what may be leased.
-            state.sync_sites(&config)?;
+            state.sync_sites(&config, |name| touched.contains(name))?;
             state.reload_windows()?;
             // In the same commit: a reload holds whole or not at all.
             state.note_settings()

@@ -336,7 +336,7 @@ impl Store {
             if !state.is_shared() {
                 state.mend_times()?;
             }
-            state.sync_sites(config)?;
+            state.sync_sites(config, |_| true)?;
             state.reload_windows()?;
             state.commit()?;
             Ok(state)

@@ -1,5 +1,7 @@
 //! Sites: registered by the config, learned, paused, forgotten.
 
+use std::collections::BTreeMap;
+
 use super::sql::{self, OptionalExtension, params};
 use url::Url;
 
@@ -7,6 +9,7 @@ use super::sources::NewSource;
 use super::state::State;
 use super::worth::thousandths;
 use super::{StoreError, engine};
+use crate::by_id::IdSet;
 use crate::config::{Config, Site, SourceList};
 use crate::diff::snapshot::EntryHints;
 use crate::model::{HostId, Role, SiteId, UrlId};
@@ -27,8 +30,13 @@ pub(super) mod site_state {
 impl State {
     /// Makes the sites of the store those of the config: new ones get their
     /// first sources, changed ones their new URL, missing ones stop being
-    /// polled and keep their rows.
-    pub(super) fn sync_sites(&mut self, config: &Config) -> Result<(), StoreError> {
+    /// polled and keep their rows. Those that are not `touched` are as the
+    /// store has them, unless they have lost something that may have to come back.
+    pub(super) fn sync_sites(
+        &mut self,
+        config: &Config,
+        touched: impl Fn(&str) -> bool,
+    ) -> Result<(), StoreError> {
         self.policy.by_site.clear();
         self.robots_known.clear();
         if self.engine.claim.is_some() {
@@ -39,31 +47,51 @@ impl State {
         }
         // There before anything is, so that fetchers may wait for it.
         self.crawl_named("default")?;
+        let active = self.active_sites()?;
+        let is_left_out = |name: &String| !touched(name) && active.contains_key(name);
+        let losses = if config.sites.keys().any(is_left_out) {
+            self.sites_with_losses()?
+        } else {
+            IdSet::default()
+        };
         for site in config.sites.values() {
-            let id = self.sync_site(site)?;
+            let known = active.get(&site.name).filter(|id| !losses.contains(id));
+            let as_it_was = known.filter(|_| !touched(&site.name)).copied();
+            let id = match as_it_was {
+                Some(id) => id,
+                None => self.sync_site(site)?,
+            };
             if let Some(policy) = self.policy.by_name.get(&site.name) {
                 self.policy.by_site.insert(id, policy.clone());
             }
-            self.sync_sources(id, site)?;
-            self.heed_rule(id, site, &config.poll)?;
+            if as_it_was.is_none() {
+                self.sync_sources(id, site)?;
+                self.heed_rule(id, site, &config.poll)?;
+            }
         }
         self.heed_default_delay()?;
-        let mut query = self
-            .conn
-            .prepare_cached("SELECT id, name FROM sites WHERE state <> ?1")
-            .map_err(engine)?;
-        let known: Vec<(i64, String)> = query
-            .query_map([site_state::UNREGISTERED], |row| Ok((row.get(0)?, row.get(1)?)))
-            .and_then(Iterator::collect)
-            .map_err(engine)?;
-        drop(query);
-        for (id, name) in known {
+        for (name, id) in active {
             if !config.sites.contains_key(&name) {
-                self.unregister(SiteId(id))?;
+                self.unregister(id)?;
             }
         }
         self.note_placing()?;
         self.read_paused_sites()
+    }
+
+    /// Sites that had not left when they were last looked at, paused ones among
+    /// them, in the order of their names.
+    fn active_sites(&self) -> Result<BTreeMap<String, SiteId>, StoreError> {
+        self.conn
+            .prepare_cached("SELECT name, id FROM sites WHERE state <> ?1")
+            .and_then(|mut query| {
+                query
+                    .query_map([site_state::UNREGISTERED], |row| {
+                        Ok((row.get(0)?, SiteId(row.get(1)?)))
+                    })?
+                    .collect()
+            })
+            .map_err(engine)
     }
 
     fn sync_site(&mut self, site: &Site) -> Result<SiteId, StoreError> {

@@ -9,6 +9,7 @@ use super::rows::{decode, lastmod_columns};
 use super::state::State;
 use super::sums::Sum;
 use super::{StoreError, engine};
+use crate::by_id::IdSet;
 use crate::config::MAX_SOURCE_BYTES;
 use crate::model::{HostId, Lastmod, Role, SiteId, SourceId};
 use crate::url::authority;
@@ -383,6 +384,14 @@ impl State {
             .map_err(engine)?;
         self.sources_moved |= probed > 0;
         Ok(())
+    }
+
+    /// Sites with anything that was given up, or that its index dropped: what their
+    /// config names of it may have to come back.
+    pub(super) fn sites_with_losses(&self) -> Result<IdSet<SiteId>, StoreError> {
+        let lost = "SELECT DISTINCT site_id FROM sources
+                    WHERE site_id IS NOT NULL AND (state = 2 OR dropped_at IS NOT NULL)";
+        Ok(self.column(lost, ())?.into_iter().map(SiteId).collect())
     }
 
     /// Makes a source due now because someone asked; an index that was deleted

@@ -1,7 +1,7 @@
 //! What a reload says it will do.
 
 use super::*;
-use crate::config::reload::{RESTART, ReloadPlan, plan, until_restart};
+use crate::config::reload::{RESTART, ReloadPlan, plan, touched_sites, until_restart};
 
 fn config(text: &str) -> Config {
     Config::from_toml_str(text).expect(text)
@@ -44,6 +44,26 @@ fn sites_come_go_and_change() {
     let changed = vec!["scope".to_owned(), "weight".to_owned()];
     assert_eq!(plan.sites_changed, [("c".to_owned(), changed)]);
     assert!(plan.live.is_empty() && plan.restart_needed.is_empty());
+}
+
+#[test]
+fn sites_are_touched_by_what_changes_for_them_and_by_who_shares_their_home() {
+    let site = |name: &str, host: &str, keys: &str| {
+        format!("[[site]]\nname = \"{name}\"\nurl = \"https://{host}.example/{name}\"\n{keys}\n")
+    };
+    let [a, b, c] = [("a", "x"), ("b", "x"), ("c", "y")].map(|(name, host)| site(name, host, ""));
+    let old = [a.clone(), b.clone(), c.clone()].concat();
+    let touched = |new: &str| Vec::from_iter(touched_sites(&config(&old), &config(new))).join(" ");
+    assert_eq!(touched(&old), "");
+    assert_eq!(touched(&format!("[log]\nlevel = \"debug\"\n{old}")), "");
+    assert_eq!(touched(&[a.clone(), b.clone(), site("c", "y", "weight = 2")].concat()), "c");
+    assert_eq!(touched(&[old.clone(), site("d", "y", "")].concat()), "c d");
+    assert_eq!(touched(&[a.clone(), c.clone()].concat()), "a");
+    assert_eq!(touched(&[a.clone(), site("b", "y", ""), c.clone()].concat()), "a b c");
+    for key in ["politeness]\nhost_delay = \"2s\"", "poll]\nmax = \"8d\"", "poll]\nfirst = \"2h\""]
+    {
+        assert_eq!(touched(&format!("[{key}\n{old}")), "a b c", "{key}");
+    }
 }
 
 #[test]

@@ -161,7 +161,8 @@ async fn what_was_held_back_for_one_token_is_judged_anew_for_another() {
         agent.unwrap_or_default().clone_into(&mut site.robots_agent);
     };
     judged(&mut queue, Some("otherbot"));
-    queue.store.reconfigure(queue.config.clone()).await.unwrap();
+    let touched = ["a".to_owned()].into();
+    queue.store.reconfigure(queue.config.clone(), touched).await.unwrap();
     while queue.store.maintain().await.unwrap() {}
     assert_eq!(paths(&queue.lease(10).await), ["/1"]);
     queue.list_urls("a", ["http://a.test/3".to_owned()]).await;

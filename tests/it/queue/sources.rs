@@ -8,7 +8,7 @@ use sitemapd::fetch::Validators;
 use sitemapd::model::{DocumentKind, Outcome, Role, SourceId};
 use sitemapd::store::frontier::{FrontierStats, Known, Put};
 use sitemapd::store::hubs::Named;
-use sitemapd::store::views::{Counts, UrlState};
+use sitemapd::store::views::{Counts, SourceFilter, UrlState};
 use sitemapd::store::{Effect, Kept, NewSource, NextPollAt, PollEnd, ReadResult};
 use url::Url;
 
@@ -341,4 +341,35 @@ async fn what_a_client_pushed_outlives_the_site_that_listed_it() {
     assert_eq!(queue.view(&done).await.state, UrlState::Parked);
     let leased = queue.lease(10).await;
     assert_eq!((paths(&leased), leased[0].site.as_deref()), (vec!["/waits"], None));
+}
+
+#[tokio::test]
+async fn a_reload_looks_at_sites_that_it_touches_and_at_those_that_lost_something() {
+    let text: String = ["a", "b", "c"].map(|n| site(n, &format!("http://{n}.test/"), "")).concat();
+    let queue = Queue::open(&text).await;
+    let mut config = queue.config.clone();
+    for site in config.sites.values_mut() {
+        site.url = Url::parse(&format!("http://new-{}.test/", site.name)).unwrap();
+    }
+    let homes = async || {
+        let sites = queue.store.sites().await.unwrap();
+        sites.iter().map(|site| site.url.clone()).collect::<Vec<_>>().join(" ")
+    };
+    let reload = async |touched: &[&str]| {
+        let touched = touched.iter().map(|name| (*name).to_owned()).collect();
+        queue.store.reconfigure(config.clone(), touched).await.unwrap();
+    };
+    reload(&["a"]).await;
+    assert_eq!(homes().await, "http://new-a.test/ http://b.test/ http://c.test/");
+    // As after a month of 404.
+    queue.look().change(
+        "UPDATE sources SET state = 2, retired_why = 'gone', retired_at = 0, next_poll_at = NULL
+         WHERE url = 'http://b.test/sitemap-b.xml'",
+    );
+    reload(&[]).await;
+    assert_eq!(homes().await, "http://new-a.test/ http://new-b.test/ http://c.test/");
+    let filter = SourceFilter { limit: 100, ..SourceFilter::default() };
+    let sources = queue.store.sources(filter).await.unwrap().items;
+    let listed = sources.iter().find(|source| source.url == "http://b.test/sitemap-b.xml");
+    assert!(listed.is_some_and(|source| source.state == "active"), "{sources:?}");
 }

@@ -146,7 +146,8 @@ impl Queue {
     pub async fn reload(&self, text: &str) -> Result<(), StoreError> {
         let mut config = Config::from_toml_str(text).unwrap();
         engine::place(&mut config, self.folder());
-        self.store.reconfigure(config).await
+        let all = config.sites.keys().cloned().collect();
+        self.store.reconfigure(config, all).await
     }
 
     /// All the housekeeping that there is to do.

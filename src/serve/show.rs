@@ -380,12 +380,13 @@ pub(crate) struct Health {
 }
 
 /// `GET /healthz`: should this process be left alone? Degraded is a yes: a
-/// restart frees no disk and unlocks no database.
+/// restart frees no disk, unlocks no database and brings no server back.
 pub(crate) async fn healthz(State(context): State<Arc<Context>>) -> Result<Json<Health>, Problem> {
     let detail = match timeout(PATIENCE, context.state.store.ping()).await {
         Ok(Ok(())) => None,
         Ok(Err(StoreError::Full)) => Some("the disk is full; reads work, writes are refused"),
         Ok(Err(StoreError::Busy)) | Err(_) => Some("the database is busy"),
+        Ok(Err(StoreError::Away(_))) => Some("the database server is away"),
         Ok(Err(error)) => return Err(error.into()),
     };
     let status = if detail.is_none() { "ok" } else { "degraded" };

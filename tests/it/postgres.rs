@@ -1,5 +1,6 @@
 //! What is so on a server only. Runs where `SITEMAPD_POSTGRES` names one.
 
+mod away;
 mod killed;
 mod orders;
 mod owners;

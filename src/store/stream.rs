@@ -19,7 +19,8 @@ use super::{StoreError, changes, engine, timestamp};
 use crate::model::{ChangeKind, CrawlId, Lastmod, SourceId, UrlId, UrlKind};
 use crate::parse::robots::Subject;
 
-/// Events looked at in one call at most, whatever the filter lets through.
+/// Events looked at in one call at most, whatever the filter lets through; a row of
+/// another crawl is as one.
 const MAX_SCANNED: usize = 50_000;
 /// In `meta`: the highest row of `changes` that retention has dropped.
 pub(super) const DROPPED: &str = "changes_dropped";
@@ -165,6 +166,13 @@ pub(super) fn after(
                 let site = &filter.site;
                 page.changes.extend(event.filter(|event| site.is_none() || event.site == *site));
             }
+        } else {
+            if scanned >= MAX_SCANNED {
+                page.more = true;
+                break;
+            }
+            // All of it is passed over, and costs a row.
+            scanned += 1;
         }
         // Where a row ends the next one begins: the cursor outlives the row.
         page.next = ChangeCursor { row: id + 1, taken: 0 };

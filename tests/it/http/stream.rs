@@ -7,6 +7,7 @@ use sitemapd::fetch::api::{ApiClient, ApiError};
 use tokio::time::timeout;
 
 use crate::support::daemon::{DAY, Daemon, World, sitemap};
+use crate::support::engine;
 use crate::support::{Origin, Reply};
 
 /// How long a test waits for a place in the stream, in real time.
@@ -310,6 +311,37 @@ async fn lines_hold_all_that_there_is_one_change_each() {
     let rest =
         send(&daemon, &format!("?after={last}"), &[("accept", "application/x-ndjson")]).await;
     assert_eq!(text(rest).await, "");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_passes_over_so_many_rows_of_other_crawls_and_no_more() {
+    if !engine::is_embedded("what one call reads") {
+        return;
+    }
+    let origin = Origin::start().await;
+    list(&origin, &[("/a", "")]);
+    let world = World::new(&[&origin]);
+    let daemon = started(&world, &origin).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let begin = get(&daemon, &[("after", "end")]).await.unwrap();
+    world.look().change(
+        "INSERT INTO crawls (name) VALUES ('other');
+         WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 60000)
+         INSERT INTO changes (at, crawl_id, generation, events, data)
+         SELECT 0, (SELECT id FROM crawls WHERE name = 'other'), 0, 1, X'000200' FROM numbers",
+    );
+    list(&origin, &[("/a", ""), ("/b", "")]);
+    daemon.poll("/sitemap.xml").await;
+    let of_crawl = async |after: &Value| {
+        let query = [("after", after.as_str().unwrap()), ("crawl", "default")];
+        let page = get(&daemon, &query).await.unwrap();
+        (told(page["changes"].as_array().unwrap()), page)
+    };
+    let (first, page) = of_crawl(&begin["next"]).await;
+    assert_eq!((first, &page["more"]), (Vec::new(), &Value::Bool(true)));
+    let (then, page) = of_crawl(&page["next"]).await;
+    assert_eq!((then, &page["more"]), (pairs(&[("new", "/b")]), &Value::Bool(false)));
     daemon.stop().await;
 }
 

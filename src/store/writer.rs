@@ -244,10 +244,12 @@ fn commit_group(state: &mut State, group: Vec<Waiting>, shared: &Shared) -> Resu
             Err(error)
         }
     };
-    let effects = u64::try_from(answers.len()).unwrap_or(u64::MAX);
-    state.metrics.commit_done(started.elapsed(), effects);
-    if let Err(error) = &committed {
-        tracing::error!(%error, jobs = answers.len(), "commit failed");
+    match &committed {
+        Ok(()) => {
+            let effects = u64::try_from(state.kept_jobs).unwrap_or(u64::MAX);
+            state.metrics.commit_done(started.elapsed(), effects);
+        }
+        Err(error) => tracing::error!(%error, jobs = answers.len(), "commit failed"),
     }
     for answer in answers {
         answer(committed.clone());

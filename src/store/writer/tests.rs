@@ -38,11 +38,21 @@ fn open() -> Open {
     Open { store, metrics, _dir: dir }
 }
 
+/// What a metric without labels has come to.
+fn counted(open: &Open, metric: &str) -> u64 {
+    let text = open.metrics.encode(None, crate::metrics::Format::Plain);
+    let line = text.lines().find(|line| line.starts_with(metric)).unwrap();
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
 /// Commits so far.
 fn commits(open: &Open) -> u64 {
-    let text = open.metrics.encode(None, crate::metrics::Format::Plain);
-    let line = text.lines().find(|line| line.contains("commit_duration_seconds_count")).unwrap();
-    line.rsplit(' ').next().unwrap().parse().unwrap()
+    counted(open, "sitemapd_commit_duration_seconds_count")
+}
+
+/// What they made last.
+fn effects(open: &Open) -> u64 {
+    counted(open, "sitemapd_commit_effects_total")
 }
 
 /// How a job ends.
@@ -383,6 +393,7 @@ async fn what_comes_to_nothing_is_not_counted() {
         tokio::spawn(async move { store.settle(batch).await })
     };
     let (go, holding) = hold(store).await;
+    let before = (commits(&open), effects(&open));
     let vain = settle(store.clone());
     until_waiting(store, (1, 0)).await;
     let failing = {
@@ -395,12 +406,37 @@ async fn what_comes_to_nothing_is_not_counted() {
     };
     until_waiting(store, (2, 0)).await;
     go.send(()).unwrap();
-    let _ = holding.await.unwrap();
+    // Whether or not it was of the same transaction.
+    let held = u64::from(holding.await.unwrap().is_ok());
     assert_eq!(vain.await.unwrap(), Err(StoreError::Busy));
     assert_eq!(failing.await.unwrap(), fail());
     assert_eq!(settled(), 0);
+    assert_eq!((commits(&open), effects(&open)), (before.0 + held, before.1 + held));
     assert_eq!(settle(store.clone()).await.unwrap(), Ok(vec![TokenResult::Ok; 2]));
     assert_eq!(settled(), 2);
+    assert_eq!(effects(&open), before.1 + held + 1);
+}
+
+#[tokio::test]
+async fn a_job_that_is_refused_is_no_effect_of_the_commit_that_it_waited_for() {
+    let open = open();
+    let store = &open.store;
+    let (go, holding) = hold(store).await;
+    let before = (commits(&open), effects(&open));
+    let mut jobs = Vec::new();
+    for (index, how) in [succeed as Way, fail, succeed].into_iter().enumerate() {
+        let name = ["http://one.test", "http://failed.test", "http://two.test"][index];
+        jobs.push(tokio::spawn(make_host(store.clone(), name, how)));
+        until_waiting(store, (index + 1, 0)).await;
+    }
+    go.send(()).unwrap();
+    holding.await.unwrap().unwrap();
+    for job in jobs {
+        let _ = job.await.unwrap();
+    }
+    assert!(commits(&open) > before.0);
+    // The job that held the writer, and two of the three.
+    assert_eq!(effects(&open) - before.1, 3);
 }
 
 #[tokio::test]

@@ -105,6 +105,16 @@ pub struct Leased {
     pub license: Option<Arc<str>>,
 }
 
+impl Leased {
+    /// How long something new or changed has waited since it was seen and due.
+    pub(crate) fn waited(&self) -> Option<Duration> {
+        let is_news = matches!(self.reason, Reason::New | Reason::Changed);
+        let given = self.expires_at.checked_sub(self.expires_in).ok()?;
+        let wait = Duration::try_from(given.duration_since(self.due_at)).unwrap_or_default();
+        (is_news && self.attempt == 1).then_some(wait)
+    }
+}
+
 /// What a fetcher reports of one lease.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct Settlement {

@@ -15,7 +15,7 @@ use super::wire::queue::{
 };
 use crate::metrics::{Metrics, TokenCall, Way};
 use crate::model::extension::Extensions;
-use crate::model::{Reason, UrlId};
+use crate::model::UrlId;
 use crate::queue::{LeaseBatch, LeaseRequest, Leased};
 
 /// First pause after a wake-up that yielded nothing (somebody else was faster,
@@ -49,16 +49,8 @@ pub(super) fn count(metrics: &Metrics, crawl: &str, batch: &LeaseBatch) {
         return;
     }
     metrics.leased(batch.urls.iter().map(|leased| leased.reason));
-    let waits = batch.urls.iter().filter_map(waited);
+    let waits = batch.urls.iter().filter_map(Leased::waited);
     metrics.came(Way::SeenToLeased, crawl, waits);
-}
-
-/// How long something new or changed has waited since it was seen and due.
-fn waited(leased: &Leased) -> Option<Duration> {
-    let is_news = matches!(leased.reason, Reason::New | Reason::Changed);
-    let given = leased.expires_at.checked_sub(leased.expires_in).ok()?;
-    let wait = Duration::try_from(given.duration_since(leased.due_at)).unwrap_or_default();
-    (is_news && leased.attempt == 1).then_some(wait)
 }
 
 /// What sources say of leased URLs. They are leased whether or not that can be

@@ -15,6 +15,7 @@ use super::state::State;
 use super::stream::{self, ChangeCursor, ChangeFilter, ChangePage};
 use super::writer::Lane;
 use super::{Store, StoreError, engine, extensions, timestamp};
+use crate::by_id::IdSet;
 use crate::model::UrlId;
 use crate::model::extension::Extensions;
 use crate::queue::{LeaseBatch, LeaseRequest, Settlement, Token, TokenResult};
@@ -150,7 +151,7 @@ impl Store {
     ) -> Result<Vec<TokenResult>, StoreError> {
         self.write_naming(Lane::Gathers, move |state| {
             results.iter().try_for_each(|result| state.must_own(result.token.url.0))?;
-            state.settle(results)
+            state.settle(results, &IdSet::default())
         })
         .await
     }

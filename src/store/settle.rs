@@ -20,7 +20,7 @@ use super::state::State;
 use super::told::Count;
 use super::worth::look_of;
 use super::{StoreError, engine, timestamp};
-use crate::by_id::ById;
+use crate::by_id::{ById, IdSet};
 use crate::metrics::Way;
 use crate::model::{CrawlId, HostId, Outcome, Reason, UrlId};
 use crate::queue::{Settlement, Token, TokenResult};
@@ -39,10 +39,12 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
 pub(super) type LeasedRows = ById<UrlId, Out>;
 
 impl State {
-    /// Settles leases; one result each, in order.
+    /// Settles leases; one result each, in order. Of `unheld` nobody had one: theirs
+    /// were made to be settled here, and count as none.
     pub(super) fn settle(
         &mut self,
         settlements: Vec<Settlement>,
+        unheld: &IdSet<UrlId>,
     ) -> Result<Vec<TokenResult>, StoreError> {
         let tokens: Vec<Token> = settlements.iter().map(|settlement| settlement.token).collect();
         let mut leased = self.read_leases(&tokens)?;
@@ -54,11 +56,13 @@ impl State {
             let current = self.current_of(&mut leased, token)?;
             let Some(current) = current else { return self.past_token(token, End::Settled) };
             let (row, lease) = current;
-            let held = self.steady_ms().abs_diff(lease.leased_at);
-            times.entry(row.crawl).or_default().push(Duration::from_millis(held));
-            match settled.iter_mut().find(|(outcome, _)| *outcome == settlement.outcome) {
-                Some((_, count)) => *count += 1,
-                None => settled.push((settlement.outcome, 1)),
+            if !unheld.contains(&row.id) {
+                let held = self.steady_ms().abs_diff(lease.leased_at);
+                times.entry(row.crawl).or_default().push(Duration::from_millis(held));
+                match settled.iter_mut().find(|(outcome, _)| *outcome == settlement.outcome) {
+                    Some((_, count)) => *count += 1,
+                    None => settled.push((settlement.outcome, 1)),
+                }
             }
             if matches!(lease.reason, Reason::Recrawl | Reason::Changed) {
                 *refreshed.entry(row.crawl).or_default() += 1;

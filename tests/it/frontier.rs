@@ -10,6 +10,8 @@ use sitemapd::serve::frontier::proto::{
     AckMessage, AnyCrawlId, DiscoveredUrlItem, GetParams, KnownUrlItem, Long,
     QueueWithinCrawlParams, Stats, StringList, UrlInfo, UrlItem, get_params, url_item,
 };
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
@@ -178,4 +180,14 @@ async fn started(text: &str) -> (World, Daemon, Client) {
     let daemon = world.start(text).await;
     let client = Client::of(&daemon).await;
     (world, daemon, client)
+}
+
+async fn metrics_of(daemon: &Daemon) -> String {
+    let mut stream = TcpStream::connect(daemon.api).await.unwrap();
+    let request =
+        format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", daemon.api);
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    text
 }

@@ -2,7 +2,9 @@
 //! protocol, and one delay for each serving of a queue, however many URLs it
 //! has: the client spaces those itself.
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use super::super::ending::End;
 use super::super::expiry::Of;
@@ -15,6 +17,7 @@ use super::super::told::Count;
 use super::super::{StoreError, engine, timestamp};
 use super::{Get, MAX_GET, Metadata, Progress, Served, WORKER};
 use crate::by_id::ById;
+use crate::metrics::Way;
 use crate::model::{CrawlId, HostId, UrlId};
 use crate::queue::{LeaseRequest, Leased};
 use crate::recrawl::Fate;
@@ -114,6 +117,7 @@ impl State {
         }
         let Serving { leased, passed, elsewhere, progress, .. } = serving;
         self.look_again_at(&passed)?;
+        self.tell_waits(&leased);
         Ok(Got { served: self.told(leased)?, progress, elsewhere })
     }
 
@@ -228,6 +232,17 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// Has it counted how long what is new or changed has waited.
+    fn tell_waits(&mut self, leased: &[(String, Leased)]) {
+        let mut waits: HashMap<&str, Vec<Duration>> = HashMap::new();
+        for (_, leased) in leased {
+            waits.entry(&leased.crawl).or_default().extend(leased.waited());
+        }
+        for (crawl, waits) in waits {
+            self.told.tell(Count::Came(Way::SeenToLeased, crawl.to_owned(), waits));
+        }
     }
 
     /// Leased URLs as the client is told of them.

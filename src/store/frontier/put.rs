@@ -253,7 +253,7 @@ impl State {
         if reports.is_empty() {
             return Ok(());
         }
-        self.lease_unleased(&reports)?;
+        let unheld = self.lease_unleased(&reports)?;
         let mut leases: ById<UrlId, Held> = ById::default();
         SECRETS
             .query(
@@ -275,7 +275,7 @@ impl State {
                 settlements.push(settlement(token, row, known));
             }
         }
-        self.settle(settlements)?;
+        self.settle(settlements, &unheld)?;
         self.write_pending()?;
         for Reported { row, known, metadata } in reports {
             let moved = leases.get(&row.id).is_some_and(|lease| lease.dirty);
@@ -288,12 +288,13 @@ impl State {
         Ok(())
     }
 
-    /// Makes leases, which end at once, for URLs that nobody has.
-    fn lease_unleased(&mut self, reports: &[Reported]) -> Result<(), StoreError> {
+    /// Makes leases, which end at once, for URLs that nobody has; says for which.
+    fn lease_unleased(&mut self, reports: &[Reported]) -> Result<IdSet<UrlId>, StoreError> {
         let now = self.steady_ms();
         let mut secret = [0; 16];
         getrandom::fill(&mut secret)
             .map_err(|e| StoreError::Engine(format!("no randomness: {e}")))?;
+        let mut unheld = IdSet::default();
         for Reported { row, .. } in reports {
             self.at_hand.forget(row.id);
             if row.leased {
@@ -310,6 +311,7 @@ impl State {
             if row.is_queued() {
                 self.dequeue(row.place())?;
             }
+            unheld.insert(row.id);
             self.pending.lease(NewLease {
                 url: row.id,
                 secret,
@@ -326,7 +328,8 @@ impl State {
                 request_id: None,
             });
         }
-        self.write_pending()
+        self.write_pending()?;
+        Ok(unheld)
     }
 
     /// Puts a URL where its client wants it, where that is to be obeyed: a URL

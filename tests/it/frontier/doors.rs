@@ -4,22 +4,10 @@ use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
 use sitemapd::serve::frontier::proto::{Empty, Local, LogLevelParams};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tonic::Code;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
 use super::*;
-
-async fn metrics_of(daemon: &Daemon) -> String {
-    let mut stream = TcpStream::connect(daemon.api).await.unwrap();
-    let request =
-        format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", daemon.api);
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).await.unwrap();
-    text
-}
 
 #[tokio::test]
 async fn a_token_is_asked_for_but_not_for_health() {

@@ -1,9 +1,11 @@
 //! What clients report, and what becomes of it.
 
+use std::time::Duration;
+
 use sitemapd::serve::frontier::proto::UrlStatusRequest;
 
 use super::*;
-use crate::support::daemon::{DAY, HOUR};
+use crate::support::daemon::{DAY, HOUR, MINUTE};
 
 async fn due(client: &mut Client, url: &str) -> u64 {
     let asked = UrlStatusRequest { url: url.to_owned(), ..Default::default() };
@@ -64,7 +66,7 @@ async fn a_date_is_obeyed_where_dates_are_and_orders_a_queue() {
         client.put(vec![known(info(url), later + 60)]).await;
         assert_eq!(due(&mut client, url).await, later + 60);
     }
-    daemon.clock.advance(2 * HOUR + crate::support::daemon::MINUTE * 2);
+    daemon.clock.advance(2 * HOUR + MINUTE * 2);
     assert_eq!(client.get(9, 0).await.first().unwrap(), "http://a.test/later");
     daemon.stop().await;
 }
@@ -186,5 +188,42 @@ async fn the_last_of_several_reports_in_one_stream_holds() {
     assert!(acks.iter().all(|(_, status)| *status == Ack::Ok));
     assert_eq!(due(&mut client, url).await, date);
     assert_eq!(client.stats("").await.counts["completed"], 0);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_report_that_comes_too_late_settles_no_lease_in_the_figures() {
+    let (_world, daemon, mut client) = started(&config("")).await;
+    let lines = async |name: &str| {
+        let text = metrics_of(&daemon).await;
+        let of_name = |line: &&str| line.starts_with(name);
+        text.lines().filter(of_name).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let [late, timely] = ["http://a.test/", "http://b.test/"];
+    let held = GetParams { delay_requestable: 1, ..GetParams::default() };
+    client.put(vec![discovered(info(late))]).await;
+    daemon.clock.advance(MINUTE);
+    assert_eq!(client.get_as(held.clone()).await.len(), 1);
+    daemon.clock.advance(Duration::from_secs(2));
+    client.put(vec![known(info(late), 0)]).await;
+    let waited = "sitemapd_seen_to_leased_seconds";
+    for (name, value) in [("_sum", 60), ("_count", 1)] {
+        let line = format!("{waited}{name}{{crawl=\"default\"}} {value}");
+        let said = lines(&format!("{waited}{name}")).await;
+        assert!(said == [line.clone()] || said == [line + ".0"], "{said:?}");
+    }
+    let settled = ["sitemapd_leased_to_settled_seconds_count", "sitemapd_settlements_total"];
+    for name in settled {
+        assert_eq!(lines(name).await, [""; 0]);
+    }
+    assert_eq!(lines("sitemapd_leases_expired_total").await, ["sitemapd_leases_expired_total 1"]);
+
+    client.put(vec![discovered(info(timely))]).await;
+    assert_eq!(client.get_as(held).await.len(), 1);
+    client.put(vec![known(info(timely), 0)]).await;
+    for name in settled {
+        let said = lines(name).await;
+        assert!(said.len() == 1 && said[0].ends_with(" 1"), "{said:?}");
+    }
     daemon.stop().await;
 }

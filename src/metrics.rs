@@ -3,7 +3,7 @@
 //! Names and labels are only here; the rest of the program calls methods with
 //! typed arguments. No label is ever a URL, a host, a site or a text from
 //! outside: the number of series is bounded by the program and the number of
-//! crawls in the config. What the store knows (queues, sizes) is not kept
+//! crawls that there are. What the store knows (queues, sizes) is not kept
 //! twice: [`Metrics::encode`] is given it at each scrape.
 
 mod gauges;
@@ -11,8 +11,11 @@ mod plain;
 mod process;
 mod words;
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{EncodeLabelSet, LabelSetEncoder};
 use prometheus_client::metrics::counter::Counter;
@@ -84,6 +87,9 @@ pub struct Metrics {
     published_to_seen: Times<CrawlLabel>,
     seen_to_leased: Times<CrawlLabel>,
     leased_to_settled: Times<CrawlLabel>,
+    /// Crawls that have such times, and the count of the store that first lacked
+    /// each, if one did.
+    crawls: Mutex<BTreeMap<String, Option<Timestamp>>>,
     commit_seconds: Histogram,
     commit_effects: Counter,
     api_requests: Family<ApiLabels, Counter>,
@@ -103,7 +109,7 @@ struct ApiLabels {
     status: u16,
 }
 
-/// A crawl of the config.
+/// A crawl that there is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CrawlLabel {
     crawl: String,
@@ -149,6 +155,7 @@ impl Metrics {
             published_to_seen: Family::new_with_constructor(|| Histogram::new(WAY_BUCKETS)),
             seen_to_leased: Family::new_with_constructor(|| Histogram::new(WAY_BUCKETS)),
             leased_to_settled: Family::new_with_constructor(|| Histogram::new(WORK_BUCKETS)),
+            crawls: Mutex::default(),
             commit_seconds: Histogram::new(COMMIT_BUCKETS),
             commit_effects: Counter::default(),
             api_requests: Family::default(),
@@ -328,8 +335,31 @@ impl Metrics {
             Way::SeenToLeased => &self.seen_to_leased,
             Way::LeasedToSettled => &self.leased_to_settled,
         };
+        // Held until it is counted, so that what is timed has its name there.
+        let mut crawls = self.crawls.lock().unwrap_or_else(PoisonError::into_inner);
+        crawls.insert(crawl.to_owned(), None);
         let histogram = family.get_or_create(&CrawlLabel { crawl: crawl.to_owned() });
         times.for_each(|took| histogram.observe(took.as_secs_f64()));
+    }
+
+    /// Drops the times of crawls that are gone. A count may be older than a crawl:
+    /// two of them must lack it.
+    fn forget_crawls(&self, status: &StatusView) {
+        let mut crawls = self.crawls.lock().unwrap_or_else(PoisonError::into_inner);
+        crawls.retain(|crawl, lacking| {
+            if status.queues.iter().any(|queue| queue.crawl == *crawl) {
+                *lacking = None;
+                return true;
+            }
+            if *lacking.get_or_insert(status.now) == status.now {
+                return true;
+            }
+            let label = CrawlLabel { crawl: crawl.clone() };
+            for family in [&self.published_to_seen, &self.seen_to_leased, &self.leased_to_settled] {
+                family.remove(&label);
+            }
+            false
+        });
     }
 
     /// A commit took so long and made so many effects last.
@@ -372,6 +402,9 @@ impl Metrics {
 
     /// Everything as text; the store's gauges only with `status`.
     pub fn encode(&self, status: Option<&StatusView>, format: Format) -> String {
+        if let Some(status) = status {
+            self.forget_crawls(status);
+        }
         let mut text = String::new();
         // Writing to a String cannot fail.
         let _ = encode_registry(&mut text, &self.registry);

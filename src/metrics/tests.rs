@@ -162,6 +162,32 @@ fn the_way_of_urls_is_timed_by_crawl() {
 }
 
 #[test]
+fn the_times_of_a_crawl_go_with_it_and_not_before() {
+    let metrics = Metrics::new();
+    let seconds = |all: &[u64]| all.iter().copied().map(Duration::from_secs).collect::<Vec<_>>();
+    for way in [Way::PublishedToSeen, Way::SeenToLeased, Way::LeasedToSettled] {
+        for crawl in ["a\"b", "pushed"] {
+            metrics.came(way, crawl, seconds(&[2]).into_iter());
+        }
+    }
+    let lines = |status: &StatusView, crawl: &str| {
+        let text = metrics.encode(Some(status), Format::Plain);
+        let of_crawl = format!("_count{{crawl=\"{crawl}\"}}");
+        text.lines().filter(|line| line.contains(&of_crawl)).count()
+    };
+    // The count may be from before the crawl was made, however often it is told.
+    let mut status = status();
+    for _ in 0..2 {
+        assert_eq!((lines(&status, "a\\\"b"), lines(&status, "pushed")), (3, 3));
+    }
+    status.now += Duration::from_secs(10);
+    assert_eq!((lines(&status, "a\\\"b"), lines(&status, "pushed")), (3, 0));
+    // One of the same name begins anew.
+    metrics.came(Way::LeasedToSettled, "pushed", seconds(&[2]).into_iter());
+    assert_eq!(lines(&status, "pushed"), 1);
+}
+
+#[test]
 fn the_older_format_has_the_same_samples() {
     let metrics = Metrics::new();
     metrics.saved(Saved::EqualHash, 1);

@@ -8,7 +8,7 @@ use sitemapd::serve::frontier::proto::{
 };
 
 use super::*;
-use crate::support::daemon::DAY;
+use crate::support::daemon::{DAY, MINUTE};
 
 fn delay(key: &str, seconds: u32) -> QueueDelayParams {
     QueueDelayParams { key: key.to_owned(), delay_requestable: seconds, ..Default::default() }
@@ -211,10 +211,18 @@ async fn crawls_are_kept_apart_and_can_be_removed() {
     assert_eq!((second.len(), second[0].crawl_id.as_str()), (1, "second"));
     let loose = GetParams { key: "a.test".to_owned(), ..Default::default() };
     assert!(client.get_as(loose).await.is_empty(), "a key is one of a crawl");
+    let of_second = "{crawl=\"second\"";
+    let waited = format!("sitemapd_seen_to_leased_seconds_count{of_second}");
+    assert!(metrics_of(&daemon).await.contains(&waited));
     let gone = DeleteCrawlMessage { value: "second".to_owned(), local: false };
     assert_eq!(client.count("DeleteCrawl", gone).await, 1);
     assert_eq!(crawls(client.one("ListCrawls", Local::default()).await.unwrap()), ["DEFAULT"]);
     assert_eq!(client.get_as(get("", "")).await.len(), 1);
+    // Two counts of the store lack it.
+    metrics_of(&daemon).await;
+    daemon.clock.advance(MINUTE);
+    let metrics = metrics_of(&daemon).await;
+    assert!(!metrics.contains(of_second), "{metrics}");
     daemon.stop().await;
 }
 

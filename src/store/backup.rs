@@ -3,7 +3,8 @@
 //! `VACUUM INTO` writes one state of it, whole and compact, in one read
 //! transaction: writers go on, and the log grows by what they write meanwhile.
 //! (The backup interface of SQLite would begin anew at each of their commits.)
-//! Until the copy is synced it has another name, and is locked: of two backups
+//! The copy says of itself that it is one: the store goes on after it, and who starts
+//! from it must not count on as if it had not. Until it is synced it has another name, and is locked: of two backups
 //! to one file the second is refused.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -11,6 +12,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use rusqlite::Connection;
+
+use super::log_order::COPIED;
 use super::schema;
 use super::{FILE, StoreError, engine};
 
@@ -69,7 +73,12 @@ fn write(from: &Path, to: &Path) -> Result<(), StoreError> {
     let conn = schema::open_reader(from)?;
     let to = to.to_str().ok_or_else(|| StoreError::Refused("the name is no text".to_owned()))?;
     conn.execute_batch("PRAGMA query_only = OFF").map_err(engine)?;
-    conn.execute("VACUUM INTO ?1", [to]).map(|_| ()).map_err(engine)
+    conn.execute("VACUUM INTO ?1", [to]).map_err(engine)?;
+    let copy = Connection::open(to).map_err(engine)?;
+    // It has no name yet: where this fails, there is no copy.
+    copy.execute_batch("PRAGMA journal_mode = OFF").map_err(engine)?;
+    let mark = "INSERT INTO meta (key, value) VALUES (?1, 1) ON CONFLICT (key) DO NOTHING";
+    copy.execute(mark, [COPIED]).map(|_| ()).map_err(engine)
 }
 
 /// Puts a whole copy on the disk, and then in its place.

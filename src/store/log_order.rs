@@ -1,7 +1,9 @@
 //! The order of the logs that are followed by their numbers: `changes`, and
 //! `polls`. (`robots_changes` is not: a change names its row, of the same commit.)
 //!
-//! A file has one writer, whose rows get the next number each. A server has
+//! A file has one writer, whose rows get the next number each. One that is a copy
+//! goes on far above the numbers that it has ([`go_on_above`]): what it was made of
+//! has given the next ones away, and cursors behind them. A server has
 //! several, and what is committed first need not have the lower number. So there
 //! a row's number is that of its transaction, by the server's own count, and its
 //! place in it; and a follower reads up to the first transaction that may still
@@ -15,7 +17,9 @@
 
 use std::time::Duration;
 
-use super::sql::Connection;
+use jiff::Timestamp;
+
+use super::sql::{Connection, params};
 use super::stream::DROPPED;
 use super::{Store, StoreError, engine};
 
@@ -45,6 +49,17 @@ pub(super) struct Reach {
     /// The highest number of a row that is committed; 0: none.
     pub(super) newest: i64,
 }
+
+/// Key of `meta`: the file is a copy, and no daemon has worked on it yet.
+pub(super) const COPIED: &str = "copied";
+
+/// So many transactions may have followed after the moment that a copy or a dump
+/// shows; of a file, so many rows.
+const SINCE: i64 = 1 << 32;
+
+/// And a file has fewer rows in a second than two to this power. So of two that
+/// go on from the same copy the later one has the higher numbers.
+const ROWS_A_SECOND_BITS: u32 = 20;
 
 /// Waits for transactions that hold rows back, each twice as long as the one
 /// before; what they hold longer is for the next call.
@@ -81,6 +96,11 @@ impl Log {
             Self::Changes => 20,
             Self::Polls => 12,
         }
+    }
+
+    /// A base above what may have followed on the last number that a dump has.
+    pub(super) fn above_copy(self, last: i64) -> i64 {
+        last + 1 + (SINCE << self.bits())
     }
 
     /// The first number of a transaction.
@@ -142,8 +162,34 @@ pub(super) fn mark(conn: &Connection) -> Result<(), StoreError> {
     }
 }
 
+/// Has a file that is a copy number its rows above whatever was numbered after it
+/// was made: a cursor of that time lies before all that it finds from now on. What
+/// a file was copied to by other means nobody tells us.
+pub(super) fn go_on_above(conn: &Connection, now: Timestamp) -> Result<(), StoreError> {
+    if conn.embedded().is_none() || read_number(conn, COPIED)? == 0 {
+        return Ok(());
+    }
+    conn.begin().map_err(engine)?;
+    let raised = Log::ALL.into_iter().try_for_each(|log| {
+        let by_time = now.as_second() << ROWS_A_SECOND_BITS;
+        let above = by_time.max(last_given(conn, log)? + SINCE);
+        conn.execute("DELETE FROM sqlite_sequence WHERE name = ?1", [log.table()])
+            .and_then(|_| {
+                let sql = "INSERT INTO sqlite_sequence (name, seq) VALUES (?1, ?2)";
+                conn.execute(sql, params![log.table(), above])
+            })
+            .map(|_| ())
+            .map_err(engine)
+    });
+    let raised = raised.and_then(|()| {
+        conn.execute("DELETE FROM meta WHERE key = ?1", [COPIED]).map(|_| ()).map_err(engine)
+    });
+    end_with(conn, raised)
+}
+
 /// Sees to it that the next transaction has higher numbers than all that there
-/// are: a server that a dump was restored into counts from anew.
+/// are, and than what may have followed on them: a server that a dump was restored
+/// into counts from anew.
 pub(super) fn establish(conn: &Connection) -> Result<(), StoreError> {
     if raises(conn)?.is_empty() {
         return Ok(());
@@ -157,7 +203,11 @@ pub(super) fn establish(conn: &Connection) -> Result<(), StoreError> {
         .and_then(|raises| {
             raises.into_iter().try_for_each(|(log, base)| write_base(conn, log, base))
         });
-    match raised {
+    end_with(conn, raised)
+}
+
+fn end_with(conn: &Connection, done: Result<(), StoreError>) -> Result<(), StoreError> {
+    match done {
         Ok(()) => conn.commit().map_err(engine),
         Err(error) => {
             // It may have ended already.
@@ -177,7 +227,7 @@ fn raises(conn: &Connection) -> Result<Vec<(Log, i64)>, StoreError> {
         let (_, next) = open_transactions(conn)?;
         let base = read_number(conn, log.base())?;
         if last >= log.first(next, base) {
-            raises.push((log, last + 1));
+            raises.push((log, log.above_copy(last)));
         }
     }
     Ok(raises)

@@ -25,7 +25,7 @@ use rusqlite::Connection;
 use url::Url;
 
 use super::lock::DataLock;
-use super::log_order::Log;
+use super::log_order::{COPIED, Log};
 use super::sql::Server;
 use super::{FILE, StoreError, apart, engine, schema};
 use crate::config::Durability;
@@ -191,11 +191,13 @@ fn numbers(file: &Connection, survey: &Survey) -> Result<Vec<(String, i64)>, Sto
 }
 
 /// The logs whose numbers are their transactions', and above what these have to
-/// begin.
+/// begin. Of a copy it is not the last number that was given out.
 fn followed(file: &Connection) -> Result<[(Log, i64); 2], StoreError> {
+    let is_copy = survey::meta(file, COPIED)?.is_some();
+    let above = |log: Log, last| (log, if is_copy { log.above_copy(last) } else { last });
     Ok([
-        (Log::Polls, survey::last_number(file, "polls")?),
-        (Log::Changes, survey::last_number(file, "changes")?),
+        above(Log::Polls, survey::last_number(file, "polls")?),
+        above(Log::Changes, survey::last_number(file, "changes")?),
     ])
 }
 

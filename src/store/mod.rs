@@ -303,6 +303,7 @@ impl Store {
         };
         let failure = Failure::default();
         let conn = home.open_writer(config.store.durability)?;
+        log_order::go_on_above(&conn, clock.now())?;
         let (checkpointer, log) = match &home {
             Home::File(path) => Checkpointer::start(path, failure.clone())
                 .map(|(thread, log)| (Some(thread), Some(log)))?,

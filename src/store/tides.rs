@@ -153,11 +153,16 @@ fn tide_part(
 /// A place that no more polls than are read at once lie before.
 fn step(conn: &Connection, from: i64, way: Way) -> Result<i64, StoreError> {
     if conn.embedded().is_some() {
-        // There each poll has the next number.
-        return Ok(match way {
-            Way::On => from + POLLS,
-            Way::Back => from - POLLS,
-        });
+        // There each poll has the next number, but for those that a copy left out.
+        let (sql, by) = match way {
+            Way::On => ("SELECT min(id) FROM polls WHERE id > ?1", POLLS),
+            Way::Back => ("SELECT max(id) FROM polls WHERE id <= ?1", -POLLS),
+        };
+        let next: Option<i64> = conn
+            .prepare_cached(sql)
+            .and_then(|mut query| query.query_row([from], |row| row.get(0)))
+            .map_err(engine)?;
+        return Ok(next.unwrap_or(from) + by);
     }
     let (sql, end) = match way {
         Way::On => ("SELECT id FROM polls WHERE id > ?1 ORDER BY id LIMIT 1 OFFSET ?2", i64::MAX),

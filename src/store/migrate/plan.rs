@@ -141,7 +141,8 @@ impl Step {
 }
 
 /// Keys of `meta` that say something of the machine or of the file.
-const OWN: &str = "WHERE t.key NOT IN ('schema', 'clock', 'probed_at', 'last_url', 'last_source')";
+const OWN: &str =
+    "WHERE t.key NOT IN ('schema', 'clock', 'probed_at', 'last_url', 'last_source', 'copied')";
 
 /// All that goes, in an order in which each row finds what it refers to.
 pub(super) fn steps() -> Vec<Step> {

@@ -191,7 +191,7 @@ fn count(file: &Connection, sql: &str) -> Result<u64, StoreError> {
 }
 
 /// A fact of the file, as text.
-fn meta(file: &Connection, key: &str) -> Result<Option<String>, StoreError> {
+pub(super) fn meta(file: &Connection, key: &str) -> Result<Option<String>, StoreError> {
     use rusqlite::OptionalExtension as _;
     let sql = "SELECT CAST(value AS TEXT) FROM meta WHERE key = ?1";
     file.query_row(sql, [key], |row| row.get(0)).optional().map_err(engine)

@@ -90,6 +90,19 @@ fn what_came_since_is_added_and_nothing_is_read_twice() {
 }
 
 #[test]
+fn numbers_that_were_left_out_are_no_steps() {
+    let far = 1 << 50;
+    let conn = table(&[(1, 3, "changed", 1), (far, 2, "changed", 1)]);
+    let mut tides = Tides::default();
+    read_on(&conn, &mut tides);
+    conn.execute("UPDATE polls SET id = ?1, at = at + ?2 WHERE id = ?3", [2 * far, HOUR_MS, far])
+        .expect("a newer poll");
+    read_on(&conn, &mut tides);
+    let found: Vec<u64> = tides.week(now()).map(|tide| tide.new).collect();
+    assert_eq!(found[164..], [1, 1, 1, 0]);
+}
+
+#[test]
 fn a_week_that_is_not_read_yet_says_since_when_it_is() {
     let conn =
         table(&[(1, 20, "changed", 1), (60_000, 10, "changed", 1), (110_000, 1, "changed", 1)]);

@@ -1,13 +1,15 @@
 //! A copy made while the daemon works is one state of it, and a daemon starts
 //! from it.
 
+use std::path::Path;
+
 use rusqlite::Connection;
 use sitemapd::model::Outcome;
-use sitemapd::store::StoreError;
 use sitemapd::store::backup::backup;
+use sitemapd::store::{ChangeCursor, ChangeFilter, StoreError};
 
 use super::one_sitemap;
-use crate::support::daemon::{DAY, HOUR, World, sitemap};
+use crate::support::daemon::{DAY, Daemon, HOUR, World, sitemap};
 use crate::support::engine;
 use crate::support::queue_daemon::{Queue, report};
 use crate::support::{Origin, Reply};
@@ -63,6 +65,65 @@ async fn a_backup_under_load_is_whole_and_a_daemon_starts_from_it() {
     daemon.pass(DAY * 60).await;
     assert_eq!(daemon.queued().await, 500);
     daemon.stop().await;
+}
+
+/// Puts a copy in the place of a store.
+fn restore(copy: &Path, database: &Path) {
+    for part in ["sitemapd.db-wal", "sitemapd.db-shm"] {
+        // It may have been folded and removed.
+        let _ = std::fs::remove_file(database.with_file_name(part));
+    }
+    std::fs::copy(copy, database).unwrap();
+}
+
+#[tokio::test]
+async fn a_cursor_from_after_a_backup_misses_nothing_that_what_was_restored_finds() {
+    if !engine::is_embedded("its backup") {
+        return;
+    }
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let world = World::new(&[&origin]);
+    let list = |paths: &[&str]| {
+        let entries: Vec<_> = paths.iter().map(|path| (*path, "")).collect();
+        origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &entries)));
+    };
+    // What was found after a cursor, and the place behind it.
+    let after = async |daemon: &Daemon, cursor: Option<ChangeCursor>| {
+        let page = daemon.store.changes_after(cursor, 100, ChangeFilter::default()).await.unwrap();
+        let urls = page.changes.iter().map(|change| change.url[base.len()..].to_owned());
+        (urls.collect::<Vec<_>>(), page.next)
+    };
+    list(&["/a"]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("copy.db");
+    backup(world.database().parent().unwrap(), &copy).unwrap();
+    for found in [&["/a", "/b"][..], &["/a", "/b", "/c"]] {
+        list(found);
+        daemon.poll("/sitemap.xml").await;
+    }
+    let (mut found, mut cursor) = after(&daemon, None).await;
+    assert_eq!(found, ["/a", "/b", "/c"]);
+    let last_poll = daemon.poll("/sitemap.xml").await.id;
+    daemon.stop().await;
+    // The same copy is put back twice; each time others go on from it.
+    for paths in [["/a", "/d", "/e", "/f"], ["/a", "/g", "/h", "/i"]] {
+        restore(&copy, &world.database());
+        world.clock.advance(HOUR);
+        let daemon = world.start(&one_sitemap(&origin)).await;
+        for count in 2..=4 {
+            list(&paths[..count]);
+            assert!(daemon.poll("/sitemap.xml").await.id > last_poll);
+        }
+        (found, cursor) = after(&daemon, Some(cursor)).await;
+        assert_eq!(found, paths[1..]);
+        daemon.stop().await;
+        let daemon = world.start(&one_sitemap(&origin)).await;
+        assert_eq!(after(&daemon, Some(cursor)).await, (Vec::new(), cursor), "once is enough");
+        daemon.stop().await;
+    }
 }
 
 #[test]

@@ -209,6 +209,9 @@ async fn a_store_whose_numbers_are_above_those_of_the_server_goes_on_above_them(
     assert!(highest("polls") > before.1);
     assert_eq!(followed.all_after(&end, "10").await, ["/b"]);
     assert_eq!(followed.polls_after(before.1).await.len(), 1);
+    // So is a place from after the dump: that server may have counted on.
+    let later = format!("c{:x}.0", before.0 + (1 << 45));
+    assert_eq!(followed.all_after(&later, "10").await, ["/b"]);
     let bases = "SELECT key, value FROM meta WHERE key IN ('changes_base', 'polls_base')
                  ORDER BY key";
     let raised = look.rows(bases);

@@ -119,6 +119,15 @@ impl Clock {
         self.now().saturating_add(ahead).unwrap_or(steady)
     }
 
+    /// The same for people and other machines, to the second that the wall clock was
+    /// stepped by: what is told twice is the same, unless it is stepped in between.
+    pub fn shown_at(&self, steady: Timestamp) -> Timestamp {
+        let stepped = self.now().duration_since(self.steady());
+        let seconds = (stepped.as_millis() + 500).div_euclid(1_000);
+        let seconds = i64::try_from(seconds).unwrap_or_default();
+        steady.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(steady)
+    }
+
     /// How long this machine has been up by the clock that steady time moves
     /// by, and since which boot: what two runs on one boot have in common,
     /// whatever became of the wall clock in between. `None` where the system
@@ -236,6 +245,16 @@ mod tests {
         assert_eq!(clock.now(), start() - Duration::from_secs(7190));
         clock.step_wall(jiff::SignedDuration::from_hours(5));
         assert_eq!(clock.steady(), before);
+    }
+
+    #[test]
+    fn a_steady_time_is_shown_as_the_wall_clock_will_show_it() {
+        let clock = Clock::manual(start());
+        let at = start() + Duration::from_secs(60);
+        for (step_ms, shown_s) in [(0, 60), (400, 60), (-800, 60), (400, 60), (25_000, 85)] {
+            clock.step_wall(SignedDuration::from_millis(step_ms));
+            assert_eq!(clock.shown_at(at), start() + Duration::from_secs(shown_s), "{step_ms}");
+        }
     }
 
     #[test]

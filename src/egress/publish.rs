@@ -198,7 +198,7 @@ impl<'a> Publisher<'a> {
         let filling =
             Filling { crawl: &leased.crawl, site: leased.site.as_deref(), host: &leased.host };
         let subject = self.egress.config.subject.fill(filling);
-        let payload = bytes::Bytes::from(message::of_lease(leased));
+        let payload = bytes::Bytes::from(message::of_lease(leased, &self.egress.clock));
         let publish = || {
             let message =
                 PublishMessage::build().message_id(token.to_string()).payload(payload.clone());

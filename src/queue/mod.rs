@@ -87,7 +87,7 @@ pub struct Leased {
     pub previous_lastmod: Option<Lastmod>,
     /// Hash of the content as last reported.
     pub content_hash: Option<String>,
-    /// When it came due.
+    /// When it came due; this and the other two times are steady ones.
     pub due_at: Timestamp,
     /// Politeness: not to be fetched before.
     pub not_before: Timestamp,
@@ -106,6 +106,13 @@ pub struct Leased {
 }
 
 impl Leased {
+    /// The same with times as they are told.
+    pub(crate) fn shown(self, at: impl Fn(Timestamp) -> Timestamp) -> Self {
+        let [due_at, not_before, expires_at] =
+            [self.due_at, self.not_before, self.expires_at].map(at);
+        Self { due_at, not_before, expires_at, ..self }
+    }
+
     /// How long something new or changed has waited since it was seen and due.
     pub(crate) fn waited(&self) -> Option<Duration> {
         let is_news = matches!(self.reason, Reason::New | Reason::Changed);

@@ -14,8 +14,8 @@ use super::wire::queue::{
     ExtendBody, LeaseAnswer, LeaseBody, ReleaseBody, SettleBody, TokensAnswer,
 };
 use crate::metrics::{Metrics, TokenCall, Way};
-use crate::model::extension::Extensions;
 use crate::model::UrlId;
+use crate::model::extension::Extensions;
 use crate::queue::{LeaseBatch, LeaseRequest, Leased};
 
 /// First pause after a wake-up that yielded nothing (somebody else was faster,
@@ -36,7 +36,7 @@ pub(crate) async fn lease(
     let batch = lease_within(&context, request, wait).await?;
     count(&context.state.metrics, &crawl, &batch);
     let urls: Vec<_> = batch.urls.iter().map(|leased| leased.id).collect();
-    let mut answer = LeaseAnswer::from(batch);
+    let mut answer = LeaseAnswer::of(batch, |at| context.state.store.shown_at(at));
     if include.any() && !urls.is_empty() {
         answer.include(include, said_of(&context, urls).await);
     }

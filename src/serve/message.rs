@@ -8,11 +8,13 @@ use serde_json::{Value, json};
 
 use super::lease::count;
 use super::wire::queue::{LeasedUrl, SettleBody, Tokens};
+use crate::clock::Clock;
 use crate::metrics::{Metrics, TokenCall};
 use crate::queue::{LeaseBatch, Leased, Settlement, TokenResult};
 
-/// A lease as JSON.
-pub fn of_lease(leased: Leased) -> Vec<u8> {
+/// A lease as JSON, with its times as a clock tells them.
+pub fn of_lease(leased: Leased, clock: &Clock) -> Vec<u8> {
+    let leased = leased.shown(|at| clock.shown_at(at));
     // Strings, numbers and times only: there is nothing that JSON cannot say.
     serde_json::to_vec(&LeasedUrl::from(leased)).unwrap_or_default()
 }

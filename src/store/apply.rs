@@ -40,6 +40,8 @@ pub(super) struct Chunk {
     /// By how much the sum of its priorities grows, in thousandths.
     pub(super) priorities: i64,
     pub(super) now_s: i64,
+    /// The same by the wall clock, which publishers go by.
+    wall_s: i64,
     /// Of what is new or changed: how long ago its publisher says that was.
     pub(super) ages: Vec<Duration>,
     /// The paths of its admissions.
@@ -54,7 +56,7 @@ impl Chunk {
             return;
         };
         if self.origin.generation > 1 {
-            let ago = self.now_s.saturating_sub(lastmod.at.as_second());
+            let ago = self.wall_s.saturating_sub(lastmod.at.as_second());
             // A publisher whose clock is ahead of ours was just now.
             self.ages.push(Duration::from_secs(u64::try_from(ago).unwrap_or(0)));
         }
@@ -98,6 +100,7 @@ impl State {
                 .saturating_sub((used + self.sums.of(origin.site).urls).unsigned_abs()),
             priorities: 0,
             now_s: self.steady_ms().div_euclid(1000),
+            wall_s: self.now_ms().div_euclid(1000),
             ages: Vec::new(),
             short,
         };

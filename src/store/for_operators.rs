@@ -37,14 +37,21 @@ impl Store {
     /// Counts of the queue, per crawl (all crawls where `crawl` is `None`).
     pub async fn queue(&self, crawl: Option<String>) -> Result<Vec<QueueView>, StoreError> {
         let (policy, now) = (self.policy(), self.inner.clock.steady());
-        self.read(move |conn| queue_reads::queue(conn, &policy, crawl.as_deref(), now)).await
+        let read =
+            self.read(move |conn| queue_reads::queue(conn, &policy, crawl.as_deref(), now)).await;
+        read.map(|queues| self.shown_queues(queues))
     }
 
     /// What is next in line, due or not, without leasing it: hosts by when
     /// they may be served, a few URLs of each in lease order.
     pub async fn peek(&self, crawl: String, limit: u32) -> Result<Vec<PeekView>, StoreError> {
         let now = self.inner.clock.steady();
-        self.read(move |conn| queue_reads::peek(conn, &crawl, limit, now)).await
+        let mut lines = self.read(move |conn| queue_reads::peek(conn, &crawl, limit, now)).await?;
+        for line in &mut lines {
+            [line.due_at, line.not_before] =
+                [line.due_at, line.not_before].map(|at| self.shown_at(at));
+        }
+        Ok(lines)
     }
 
     /// Dead letters, of one crawl or of all, oldest row first; `after` is the last
@@ -221,8 +228,10 @@ impl Store {
     pub async fn url(&self, crawl: Option<String>, url: Url) -> Result<UrlView, StoreError> {
         let (seed, now) = (self.inner.seed, self.inner.clock.steady());
         let policy = self.policy();
-        self.read(move |conn| url_reads::url(conn, seed, crawl.as_deref(), &url, &policy, now))
-            .await
+        let read = move |conn: &Connection| {
+            url_reads::url(conn, seed, crawl.as_deref(), &url, &policy, now)
+        };
+        self.read(read).await.map(|view| self.shown_url(view))
     }
 
     /// Everything known of the URLs after a row, `limit` of them, 1 to 1,000.
@@ -233,7 +242,11 @@ impl Store {
     ) -> Result<Page<UrlView>, StoreError> {
         let (policy, now) = (self.policy(), self.inner.clock.steady());
         let limit = limit.clamp(1, 1_000);
-        self.read(move |conn| history::urls(conn, &policy, limit, after, now)).await
+        let read = self.read(move |conn| history::urls(conn, &policy, limit, after, now)).await;
+        read.map(|page| Page {
+            items: page.items.into_iter().map(|view| self.shown_url(view)).collect(),
+            ..page
+        })
     }
 
     /// Takes in fetches of the past, a part at a time, so that leases get in
@@ -411,7 +424,7 @@ impl Store {
     /// The whole at a glance.
     pub async fn status(&self) -> Result<StatusView, StoreError> {
         let (policy, inner) = (self.policy(), Arc::clone(&self.inner));
-        self.read(move |conn| {
+        let read = self.read(move |conn| {
             poll_reads::status(
                 conn,
                 &policy,
@@ -420,8 +433,27 @@ impl Store {
                 inner.clock.now(),
                 inner.clock.steady(),
             )
-        })
-        .await
+        });
+        let status = read.await?;
+        Ok(StatusView { queues: self.shown_queues(status.queues), ..status })
+    }
+
+    /// Times of the queue beside those of the wall clock.
+    fn shown_queues(&self, mut queues: Vec<QueueView>) -> Vec<QueueView> {
+        for queue in &mut queues {
+            for at in [&mut queue.next_due_at, &mut queue.oldest_due_at, &mut queue.oldest_lease_at]
+            {
+                *at = at.map(|at| self.shown_at(at));
+            }
+        }
+        queues
+    }
+
+    /// The same of a URL.
+    fn shown_url(&self, view: UrlView) -> UrlView {
+        let [due_at, leased_until] =
+            [view.due_at, view.leased_until].map(|at| at.map(|at| self.shown_at(at)));
+        UrlView { due_at, leased_until, ..view }
     }
 
     /// Answers if the writer is alive and can commit.

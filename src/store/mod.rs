@@ -492,6 +492,12 @@ impl Store {
     pub fn now(&self) -> Timestamp {
         self.inner.clock.now()
     }
+
+    /// A time of leases or hosts, which go by steady time, as it is told beside
+    /// [`Self::now`].
+    pub fn shown_at(&self, steady: Timestamp) -> Timestamp {
+        self.inner.clock.shown_at(steady)
+    }
 }
 
 /// Runs what asks a database on a thread where no futures run, as the answers of

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::model::extension::Extensions;
@@ -202,16 +203,13 @@ struct RobotsSays {
     license: Option<Arc<str>>,
 }
 
-impl From<LeaseBatch> for LeaseAnswer {
-    fn from(batch: LeaseBatch) -> Self {
-        Self {
-            urls: batch.urls.into_iter().map(LeasedUrl::from).collect(),
-            next_due_at: batch.next_due_at.map(Time),
-        }
-    }
-}
-
 impl LeaseAnswer {
+    /// What was leased, with times as they are told.
+    pub(crate) fn of(batch: LeaseBatch, shown: impl Fn(Timestamp) -> Timestamp) -> Self {
+        let urls = batch.urls.into_iter().map(|leased| LeasedUrl::from(leased.shown(&shown)));
+        Self { urls: urls.collect(), next_due_at: batch.next_due_at.map(&shown).map(Time) }
+    }
+
     /// Adds what was asked for of each URL, in their order.
     pub(crate) fn include(&mut self, include: Include, said: Vec<Option<Extensions>>) {
         for (url, said) in self.urls.iter_mut().zip(said) {

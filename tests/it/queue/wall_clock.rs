@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
 use sitemapd::clock::Clock;
+use sitemapd::fetch::api::ApiClient;
 use sitemapd::model::Outcome;
 use sitemapd::queue::TokenResult;
 
-use crate::support::daemon::{DAY, World, sitemap};
+use crate::support::daemon::{DAY, Daemon, World, sitemap};
 use crate::support::queue_daemon::{Queue, site};
 use crate::support::{Origin, Reply};
 
@@ -56,6 +58,73 @@ async fn a_lease_from_before_a_restart_with_the_clock_set_back_does_not_live_on(
     let slot = wait.unwrap_or_else(|later| later);
     let ahead = slot.duration_since(queue.clock.now());
     assert!(ahead <= SignedDuration::from_hours(24), "the host is held for {ahead}");
+}
+
+#[tokio::test]
+async fn what_is_told_of_the_queue_goes_by_the_wall_clock_however_it_was_stepped() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let list =
+        |entries: &[(&str, &str)]| origin.set("/sitemap.xml", Reply::xml(sitemap(&base, entries)));
+    list(&[("/a", ""), ("/b", "")]);
+    let world = World::new(&[&origin]);
+    let text = format!(
+        "[[site]]\nname = \"site\"\nurl = \"{base}/\"\npoll = \"30d\"\n\
+         sitemaps = [\"{base}/sitemap.xml\"]\nfeeds = []\nobey_robots = false\n"
+    );
+    let daemon = world.start(&text).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.clock.advance(2 * MINUTE);
+    let client = ApiClient::new(&daemon.api.to_string(), None).unwrap();
+    let read = |value: &Value| value.as_str().unwrap().parse::<Timestamp>().unwrap();
+    for hours in [25, -50] {
+        daemon.clock.step_wall(SignedDuration::from_hours(hours));
+        let queue = &daemon.store.queue(None).await.unwrap()[0];
+        let waited = daemon.now().duration_since(queue.oldest_due_at.unwrap());
+        let minutes = [2, 3].map(SignedDuration::from_mins);
+        assert!((minutes[0]..=minutes[1]).contains(&waited), "{hours}: {waited}");
+        let page = text_of(&daemon, "/").await;
+        assert!(!page.contains("are due, the oldest for"), "{hours}: {page}");
+        let tile = |minutes| format!("<dt>Oldest due for</dt><dd>{minutes}m</dd>");
+        assert!([2, 3].map(tile).iter().any(|tile| page.contains(tile)), "{hours}: {page}");
+        let metrics = text_of(&daemon, "/metrics").await;
+        let oldest = "sitemapd_queue_oldest_due_seconds{crawl=\"default\"} 1";
+        assert!(metrics.contains(oldest), "{hours}: {metrics}");
+        let due = daemon.url(&format!("{base}/b")).await.due_at.unwrap();
+        assert!(daemon.now().duration_since(due) <= minutes[1], "{hours}: {due}");
+
+        let body = json!({ "max": 1, "ttl": "5m" });
+        let leased: Value = client.post("/v1/lease", &body).await.unwrap();
+        let url = &leased["urls"][0];
+        assert_eq!(read(&url["expires_at"]), daemon.now() + 5 * MINUTE, "{hours}");
+        assert_eq!(read(&url["not_before"]), daemon.now(), "{hours}");
+        assert!(read(&url["due_at"]) < daemon.now(), "{hours}");
+        let leased_until = daemon.url(url["url"].as_str().unwrap()).await.leased_until;
+        assert_eq!(leased_until, Some(daemon.now() + 5 * MINUTE), "{hours}");
+        let token = url["token"].as_str().unwrap();
+        let _: Value =
+            client.post("/v1/release", &json!({ "tokens": [token], "after": "0s" })).await.unwrap();
+        daemon.clock.advance(MINUTE);
+    }
+    // Half an hour after its publisher says so, by the clock that both read.
+    let published = (daemon.now() - 30 * MINUTE).to_string();
+    list(&[("/a", ""), ("/b", ""), ("/c", &published)]);
+    daemon.poll("/sitemap.xml").await;
+    let metrics = text_of(&daemon, "/metrics").await;
+    let seen = "sitemapd_published_to_seen_seconds_sum{crawl=\"default\"} 1";
+    assert!(metrics.contains(seen), "{metrics}");
+    daemon.stop().await;
+}
+
+/// What the daemon answers.
+async fn text_of(daemon: &Daemon, path: &str) -> String {
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let mut answer = client.get(format!("http://{}{path}", daemon.api)).send().await.unwrap();
+    let mut bytes = Vec::new();
+    while let Some(chunk) = answer.chunk().await.unwrap() {
+        bytes.extend_from_slice(&chunk);
+    }
+    String::from_utf8(bytes).unwrap()
 }
 
 #[tokio::test]

@@ -103,7 +103,7 @@ fn an_unknown_field_is_refused_with_the_known_ones() {
 #[test]
 fn a_leased_url_has_the_fields_of_the_contract() {
     let at = |text: &str| text.parse().expect("a timestamp");
-    let answer = LeaseAnswer::from(LeaseBatch {
+    let batch = LeaseBatch {
         is_again: false,
         urls: vec![Leased {
             token: token(),
@@ -131,7 +131,8 @@ fn a_leased_url_has_the_fields_of_the_contract() {
             license: None,
         }],
         next_due_at: None,
-    });
+    };
+    let answer = LeaseAnswer::of(batch, |at| at);
     let expected = json!({
         "urls": [{
             "token": token().to_string(), "id": 7, "kind": "page", "url": "https://example.org/", "site": null,

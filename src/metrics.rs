@@ -27,7 +27,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::model::{ChangeKind, Outcome, Reason};
 use crate::queue::TokenResult;
-use crate::store::views::StatusView;
+use crate::store::views::{Counts, StatusView};
 pub use words::{Egressed, Format, PollFigures, PushPart, Pushed, Saved, TokenCall, Way};
 
 /// Before every name.
@@ -260,7 +260,11 @@ impl Metrics {
         self.wire_bytes.inc_by(poll.wire_bytes);
         self.body_bytes.inc_by(poll.body_bytes);
         self.entries.inc_by(poll.entries);
-        let counts = &poll.counts;
+        self.changed(&poll.counts);
+    }
+
+    /// Changes were told, of so many URLs.
+    pub fn changed(&self, counts: &Counts) {
         for (kind, count) in [
             (ChangeKind::New, counts.new),
             (ChangeKind::Changed, counts.changed),

@@ -375,8 +375,12 @@ impl Store {
             return self.write(Lane::Bulk, move |state| state.let_go(left)).await;
         }
         let Leftover { source, origin, effects, taken } = left;
-        self.apply(origin, effects).await?;
-        self.write(Lane::Bulk, move |state| state.cut_retired(source, taken.as_ref())).await
+        let counts = self.apply(origin, effects).await?.counts;
+        self.write(Lane::Bulk, move |state| {
+            state.note_let_go(source, &counts)?;
+            state.cut_retired(source, taken.as_ref())
+        })
+        .await
     }
 
     /// Bytes free on the disk of the store.

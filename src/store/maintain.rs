@@ -10,9 +10,12 @@ use url::Url;
 use super::abbreviations::Shortened;
 use super::effect::{CHUNK, Effect, Origin};
 use super::hosts::millis;
+use super::log_order::{self, Log};
 use super::sources::{DELETED, GRACE_MS, INDEX_DELETED, NewSource, check_length};
 use super::state::State;
 use super::stream::DROPPED;
+use super::told::Count;
+use super::views::Counts;
 use super::{StoreError, engine};
 use crate::diff::snapshot::{Row, Snapshot};
 use crate::model::{CrawlId, Role, SiteId, SourceId};
@@ -28,6 +31,9 @@ const SPARE_PAGES: i64 = 4_096;
 const SPARE_SHARE: i64 = 4;
 /// Pages given back to the file system in one job at most.
 const GIVE_BACK: i64 = 256;
+
+/// The generation of changes that no read of their source has told.
+const OF_NO_READ: i64 = 0;
 
 /// Retired sources that still hold something when their grace is over.
 const RETIRED: &str = "SELECT s.id, s.site_id, n.crawl_id, s.window, x.data
@@ -199,7 +205,7 @@ impl State {
             site: SiteId(site),
             crawl: CrawlId(crawl),
             window: false,
-            generation: 0,
+            generation: OF_NO_READ,
             moves: Signal::Lastmod,
             tenure: 0,
         };
@@ -228,8 +234,30 @@ impl State {
         }
         left.effects.iter().try_for_each(|effect| self.must_own(effect.partition()))?;
         // It only drops what its source listed: no path is new.
-        self.apply(left.origin, left.effects, Shortened::default())?;
+        let applied = self.apply(left.origin, left.effects, Shortened::default())?;
+        self.note_let_go(left.source, &applied.counts)?;
         self.cut_retired(left.source, left.taken.as_ref())
+    }
+
+    /// What a retired source has let go of stands among its polls, though nobody
+    /// polled it: figures of what changed are those of polls.
+    pub(super) fn note_let_go(&mut self, source: i64, counts: &Counts) -> Result<(), StoreError> {
+        if counts.removed == 0 {
+            return Ok(());
+        }
+        self.told.tell(Count::Changed(*counts));
+        let told = serde_json::to_string(counts).unwrap_or_default();
+        let id = log_order::next(&self.conn, Log::Polls)?;
+        self.conn
+            .prepare_cached(
+                "INSERT INTO polls (/*pg: part, */ source_id, at, took_ms, result, counts, id, generation)
+                 VALUES (/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2, 0, 'let-go', ?3, ?4, ?5)",
+            )
+            .and_then(|mut insert| {
+                insert.execute(params![source, self.now_ms(), told, id, OF_NO_READ])
+            })
+            .map(|_| ())
+            .map_err(engine)
     }
 
     /// The entries that a retired source held of these keys have been let go. Where

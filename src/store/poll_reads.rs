@@ -384,7 +384,10 @@ pub(super) fn status(
     };
     let now_ms = now.as_millisecond();
     let mut query = conn
-        .prepare_cached("SELECT result, count(*) FROM polls WHERE at >= ?1 GROUP BY result")
+        .prepare_cached(
+            "SELECT result, count(*) FROM polls WHERE at >= ?1 AND result <> 'let-go'
+             GROUP BY result",
+        )
         .map_err(engine)?;
     let polls_24h = query
         .query_map([now_ms - DAY_MS], |row| Ok((row.get(0)?, count(row, 1)?)))

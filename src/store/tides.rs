@@ -194,8 +194,9 @@ fn sums(
     // counts worth the parsing.
     let mut query = conn
         .prepare_cached(
-            "SELECT at / 3600000 AS hour, count(*),
-                 sum(CASE WHEN result IN ('changed', 'unchanged', 'not-modified', 'incomplete', 'pushed')
+            "SELECT at / 3600000 AS hour, count(*) FILTER (WHERE result <> 'let-go'),
+                 sum(CASE WHEN result IN ('changed', 'unchanged', 'not-modified', 'incomplete', 'pushed',
+                                          'let-go')
                      THEN 0 ELSE 1 END),
                  sum(CAST(counts /*pg: ::jsonb */ ->> 'new' AS BIGINT)) FILTER (WHERE generation IS NOT NULL),
                  sum(CAST(counts /*pg: ::jsonb */ ->> 'changed' AS BIGINT)

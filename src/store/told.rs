@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use super::views::Counts;
 use crate::metrics::{Metrics, Way};
 use crate::model::Outcome;
 
@@ -16,6 +17,8 @@ pub(super) enum Count {
     Expired(u64, u64),
     /// URLs were given up by what was reported of them.
     DeadLettered(u64),
+    /// Changes that no poll has brought.
+    Changed(Counts),
     /// URLs of a crawl came along a part of their way in these times.
     Came(Way, String, Vec<Duration>),
 }
@@ -56,6 +59,7 @@ impl Told {
                 Count::Settled(outcome, leases) => metrics.settled(outcome, leases),
                 Count::Expired(leases, dead) => metrics.expired(leases, dead),
                 Count::DeadLettered(urls) => metrics.dead_lettered(urls),
+                Count::Changed(counts) => metrics.changed(&counts),
                 Count::Came(way, crawl, times) => metrics.came(way, &crawl, times.into_iter()),
             }
         }

@@ -379,7 +379,8 @@ pub struct PollView {
     pub at: Timestamp,
     /// How long it took, fetch to commit.
     pub took: Duration,
-    /// `changed`, `unchanged`, `not-modified`, `incomplete`, `unsupported`, `not-found`, `failed`, …
+    /// `changed`, `unchanged`, `not-modified`, `incomplete`, `unsupported`, `not-found`, `failed`,
+    /// `pushed` and `let-go` (which are none), …
     pub result: String,
     /// HTTP status.
     pub http_status: Option<u16>,

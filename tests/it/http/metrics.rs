@@ -2,14 +2,21 @@
 
 use std::process::{Command, Stdio};
 
+use sitemapd::store::views::Counts;
+
 use super::*;
 use crate::support::daemon::{World, sitemap};
 use crate::support::engine::is_embedded;
 use crate::support::{Origin, Reply};
 
 async fn scrape(api: SocketAddr) -> String {
+    text_of(api, "/metrics").await
+}
+
+/// What a daemon answers.
+async fn text_of(api: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(api).await.unwrap();
-    let head = format!("GET /metrics HTTP/1.1\r\nHost: {api}\r\nConnection: close\r\n\r\n");
+    let head = format!("GET {path} HTTP/1.1\r\nHost: {api}\r\nConnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.unwrap();
@@ -92,6 +99,46 @@ async fn a_call_that_is_repeated_is_work_once() {
             "sitemapd_tokens_total{call=\"settle\",result=\"ok\"} 4",
         ],
     );
+}
+
+#[tokio::test]
+async fn what_a_deleted_source_lets_go_of_counts_as_removed_and_as_no_poll() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let entries = [("/a", ""), ("/b", ""), ("/c", "")];
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &entries)));
+    let world = World::new(&[&origin]);
+    let text = format!(
+        "[[site]]\nname = \"a\"\nurl = \"{base}/\"\nfeeds = []\nobey_robots = false\n\
+         poll = \"30d\"\nsitemaps = [\"{base}/sitemap.xml\"]\n"
+    );
+    let daemon = world.start(&text).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.settled().await;
+    let before = daemon.store.status().await.unwrap();
+    let charts = async || {
+        let page = text_of(daemon.api, "/").await;
+        let sums = page.split("<figcaption>").skip(1).map(|figure| {
+            let sum = figure.split_once("<strong>").unwrap().1;
+            sum.split_once('<').unwrap().0.parse::<u64>().unwrap()
+        });
+        sums.collect::<Vec<_>>()
+    };
+    let [new, changed, removed, polls, failed] = charts().await[..] else { panic!("charts") };
+    assert_eq!((new, removed, polls), (3, 0, before.polls_24h.values().sum()));
+    let api = ApiClient::new(&daemon.api.to_string(), None).unwrap();
+    let id = daemon.source("/sitemap.xml").await.id;
+    let _: Value =
+        api.delete(&format!("/v1/sources/{id}"), &[("drop_urls", "true")]).await.unwrap();
+    assert_said(&scrape(daemon.api).await, &["sitemapd_changes_total{kind=\"removed\"} 3"]);
+    let status = daemon.store.status().await.unwrap();
+    assert_eq!(status.changes_24h, Counts { removed: 3, ..before.changes_24h });
+    assert_eq!(status.polls_24h, before.polls_24h);
+    assert_eq!(charts().await, [new, changed, 3, polls, failed]);
+    let told = daemon.polls(id).await.pop().unwrap();
+    assert_eq!((told.result.as_str(), told.counts.removed), ("let-go", 3));
+    assert_eq!(daemon.changes(&told).await, ["removed /a", "removed /b", "removed /c"]);
+    daemon.stop().await;
 }
 
 #[tokio::test]

@@ -84,6 +84,9 @@ async fn the_urls_of_a_source_that_is_dropped_with_them_go_before_the_answer() {
     let other = (three.owner("sources", &format!("t.id = {}", source.0)) + 1) % 3;
     three.daemons[other].store.delete_source(source, true).await.unwrap();
     assert_eq!(three.look.number("SELECT count(*) FROM urls WHERE listed <> 0"), 0);
+    // What each of them has let go of is one figure.
+    let status = three.daemons[0].store.status().await.unwrap();
+    assert_eq!(status.changes_24h.removed, URLS as u64);
     // Each is looked at once more, so that its fetchers hear of it.
     let leased = lease(&three.daemons[0], 1_000, None).await;
     assert_eq!(leased.len(), URLS);

@@ -117,7 +117,8 @@ type Asked = (HostId, Option<SourceId>, Bucket, std::time::Duration);
 /// What is remembered.
 #[derive(Debug, Default)]
 pub(super) struct Learning {
-    records: ById<Scope, Lessons>,
+    /// Boxed: the table doubles as it grows, and most hosts of a large store are new.
+    records: ById<Scope, Box<Lessons>>,
     pub(super) ledgers: ById<CrawlId, Ledger>,
     /// As the table has them.
     pub(super) bases: ById<CrawlId, Ledger>,
@@ -134,7 +135,7 @@ pub(super) struct Learning {
     /// When ledgers were last written, by steady time.
     ledgers_at: i64,
     /// As it was before the job that runs.
-    undo: ById<Scope, Lessons>,
+    undo: ById<Scope, Box<Lessons>>,
     undo_ledgers: ById<CrawlId, Ledger>,
 }
 
@@ -256,7 +257,7 @@ impl State {
         if !self.learning.records.contains_key(&scope) {
             let lessons = read(&self.conn, scope)?;
             let lessons = Lessons { heard_at: self.steady_ms(), ..lessons };
-            self.learning.records.insert(scope, lessons);
+            self.learning.records.insert(scope, Box::new(lessons));
         }
         Ok(())
     }

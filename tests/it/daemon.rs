@@ -11,6 +11,7 @@ mod extensions;
 mod follow;
 mod fresh;
 mod grants;
+mod heard;
 mod hostile;
 mod hosts;
 mod indexes;

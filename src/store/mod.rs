@@ -8,6 +8,7 @@
 
 mod abbreviations;
 mod admit;
+mod adopt;
 mod ahead;
 mod apply;
 mod at_hand;
@@ -109,6 +110,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::locks::Locks;
 use crate::metrics::Metrics;
+pub use adopt::GUESS;
 use checkpoint::Checkpointer;
 use claim::Claim;
 pub use effect::{Applied, CHUNK, Effect, Origin};
@@ -127,7 +129,7 @@ pub use polling::{
 };
 use readers::Readers;
 pub use robots::{FORBIDDEN, KeptRobots, RobotsRead, SavedRobots};
-pub use sources::{Child, ChildEffect, GUESS, NewSource};
+pub use sources::{Child, ChildEffect, NewSource};
 use state::{Ears, Engine, State};
 pub use stream::{ChangeCursor, ChangeEvent, ChangeFilter, ChangePage, NoCursor};
 pub use tombstones::Deletion;

@@ -89,9 +89,6 @@ pub enum ChildEffect {
 /// included: sitemaps whose names change with each page are none too many.
 const RETIRED_SHARE: u64 = 10;
 
-/// Who names what is looked for where sitemaps often are, though nobody says so.
-pub const GUESS: &str = "well-known";
-
 /// The state of a source that is polled, unless its site is paused.
 const AS_ITS_SITE: &str = "coalesce((SELECT CASE n.state WHEN 0 THEN 0 ELSE 1 END FROM sites n
     WHERE n.id = sources.site_id), 0)";
@@ -151,76 +148,6 @@ impl State {
             self.add_to_site(site, sum)?;
         }
         Ok((added, refused))
-    }
-
-    /// Why it is polled no more. What an operator deleted the site's own documents
-    /// do not bring back.
-    fn retired_why(&self, id: SourceId) -> Result<Option<String>, StoreError> {
-        self.conn
-            .prepare_cached(
-                "SELECT retired_why FROM sources WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
-            )
-            .and_then(|mut query| query.query_row([id.0], |row| row.get(0)))
-            .map_err(engine)
-    }
-
-    /// A child that its index dropped, or whose index was given up, and another one
-    /// lists is that one's from now on; says whether it is.
-    fn adopt(&mut self, id: SourceId, source: &NewSource) -> Result<bool, StoreError> {
-        let Some((parent, depth)) = source.parent else { return self.set_free(id, source) };
-        let (second, precision) = lastmod_columns(source.lastmod);
-        self.conn
-            .prepare_cached(
-                "UPDATE sources SET parent_id = ?2, depth = ?3, index_lastmod = ?4, index_precision = ?5
-                 WHERE id = ?1
-                 /*pg: AND part = (?1 & 255) */ AND parent_id <> ?2
-                 AND (dropped_at IS NOT NULL OR EXISTS (SELECT 1 FROM sources p WHERE p.id = sources.parent_id
-                     /*pg: AND p.part = (sources.parent_id & 255) */ AND p.state = 2))",
-            )
-            .and_then(|mut update| {
-                update.execute(params![id.0, parent.0, depth, second, precision])
-            })
-            .map(|adopted| adopted > 0)
-            .map_err(engine)
-    }
-
-    /// A child that its index dropped, or whose index was given up, and that the site
-    /// itself names is nobody's child from now on; says whether it is, and was given up.
-    fn set_free(&mut self, id: SourceId, source: &NewSource) -> Result<bool, StoreError> {
-        let was_retired = self.is_retired(id.0)?;
-        self.conn
-            .prepare_cached(
-                "UPDATE sources SET parent_id = NULL, depth = 0, named_by = ?2, dropped_at = NULL, index_misses = 0
-                 WHERE id = ?1
-                 /*pg: AND part = (?1 & 255) */ AND parent_id IS NOT NULL
-                 AND (dropped_at IS NOT NULL OR EXISTS (SELECT 1 FROM sources p WHERE p.id = sources.parent_id
-                     /*pg: AND p.part = (sources.parent_id & 255) */ AND p.state = 2))",
-            )
-            .and_then(|mut update| update.execute(params![id.0, source.named_by]))
-            .map(|freed| freed > 0 && was_retired)
-            .map_err(engine)
-    }
-
-    /// A guess at a well-known place where nothing was ever read is of whoever names it
-    /// now; says whether it was a guess.
-    fn take_guess(&mut self, id: SourceId, source: &NewSource) -> Result<bool, StoreError> {
-        if source.named_by == GUESS {
-            return Ok(false);
-        }
-        let (second, precision) = lastmod_columns(source.lastmod);
-        let (parent, depth) = source.parent.map_or((None, 0), |(id, depth)| (Some(id.0), depth));
-        self.conn
-            .prepare_cached(
-                "UPDATE sources SET named_by = ?2, parent_id = ?3, depth = ?4, index_lastmod = ?5, index_precision = ?6
-                 WHERE id = ?1
-                 /*pg: AND part = (?1 & 255) */ AND named_by = ?7 AND last_full_at IS NULL",
-            )
-            .and_then(|mut update| {
-                let named_by = source.named_by;
-                update.execute(params![id.0, named_by, parent, depth, second, precision, GUESS])
-            })
-            .map(|taken| taken > 0)
-            .map_err(engine)
     }
 
     fn site_sources(&self, site: SiteId) -> Result<u64, StoreError> {

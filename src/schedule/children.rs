@@ -75,10 +75,12 @@ impl Poll<'_> {
                 (_, None) => false,
             };
             if moved || before.misses > 0 {
-                moved_children += u64::from(moved);
+                // Of one that was given up nobody knows.
+                let counts = moved && !before.retired;
                 let said = before.lastmod.map(|lastmod| lastmod.at);
                 let was_right = said.is_some_and(|said| before.changed_at >= Some(said));
-                were_right += u64::from(moved && was_right);
+                moved_children += u64::from(counts);
+                were_right += u64::from(counts && was_right);
                 effects.push(ChildEffect::Due { id: before.id, lastmod: child.lastmod });
             } else if before.lastmod.is_some() && child.lastmod.is_none() {
                 effects.push(ChildEffect::Undated { id: before.id });

@@ -52,9 +52,10 @@ impl Poller {
         }
         let place = moves::place(target.moved.as_ref(), &target.url, began);
         let is_elsewhere = place != target.url;
-        // Its own place is asked in full once a week: it may have come back. One that
-        // throttles is not asked twice in a row, or the other would never be.
-        let is_tried = target.failing.as_deref() == Some("throttled");
+        // Its own place is asked in full once a week: it may have come back. Where one of
+        // the two throttles they are asked in turn, or the other would never be.
+        let is_throttled = target.failing.as_deref() == Some("throttled");
+        let is_tried = is_throttled && target.failures % 2 == 1;
         let (first, elsewhere) = match (read_in_full && !is_tried, is_elsewhere) {
             (true, true) => (target.url.clone(), Some(place)),
             _ => (place, None),

@@ -364,16 +364,23 @@ impl State {
             return Err(StoreError::Gone("it was retired while it was read".to_owned()));
         }
         let now = self.now_ms();
-        let (mut fresh, mut refused) = (Vec::new(), 0);
+        let (mut fresh, mut refused, mut room) = (Vec::new(), 0, None);
         for effect in effects {
             match effect {
                 ChildEffect::Add(source) => fresh.push(source),
-                ChildEffect::Due { id, .. }
-                    if self.is_retired(id.0)? && self.has_all_sources(site)? =>
-                {
-                    refused += 1;
-                }
                 ChildEffect::Due { id, lastmod } => {
+                    if self.is_retired(id.0)? {
+                        // Counted once: there may be very many.
+                        let left: &mut u64 = match &mut room {
+                            Some(left) => left,
+                            None => room.insert(self.room_for_sources(site)?),
+                        };
+                        if *left == 0 {
+                            refused += 1;
+                            continue;
+                        }
+                        *left -= 1;
+                    }
                     self.sources_moved = true;
                     let (second, precision) = lastmod_columns(lastmod);
                     self.conn
@@ -421,10 +428,12 @@ impl State {
         Ok((added, refused + more))
     }
 
-    /// Has a site as many sources that are polled as it may have?
-    fn has_all_sources(&self, site: SiteId) -> Result<bool, StoreError> {
+    /// How many more sources of a site may be polled.
+    fn room_for_sources(&self, site: SiteId) -> Result<u64, StoreError> {
         let quota = self.policy.of(Some(site)).max_sources;
-        Ok(self.site_sources(site)? >= quota && self.living_sources(site)? >= quota)
+        let rows = self.site_sources(site)?;
+        let used = if rows < quota { 0 } else { self.living_sources(site)? };
+        Ok(quota.saturating_sub(used))
     }
 
     /// The poll was not made: the host wants to be left alone until then, by the

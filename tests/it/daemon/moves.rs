@@ -88,6 +88,22 @@ async fn what_has_moved_lives_on_at_its_new_place_when_the_old_one_is_taken_down
 }
 
 #[tokio::test]
+async fn a_new_place_that_throttles_for_good_sends_us_back_to_the_old_one() {
+    let origin = Origin::start().await;
+    let (_world, daemon) = moved(&origin, 301, 3).await;
+    origin.set("/new.xml", Reply::status(503));
+    let all = [("/a", "2026-11-01"), ("/b", "2026-11-02"), ("/c", "")];
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&origin.base(), &all)));
+    daemon.clock.advance(DAY * 8);
+    for _ in 0..2 {
+        daemon.clock.advance(DAY);
+        daemon.poll("/sitemap.xml").await;
+    }
+    assert!(daemon.knows(origin.url("/c").as_str()).await);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn what_has_moved_is_read_on_a_very_slow_host_too_once_its_old_place_is_gone() {
     // Or the poll ends, where the host throttles at its old place.
     for (status, result) in [(404, "unchanged"), (503, "throttled")] {

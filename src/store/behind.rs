@@ -22,28 +22,23 @@ const FIRSTS: usize = 64;
 /// What is refreshed that is read at most, and rows of a band that are looked at for it:
 /// half of what a window holds of a host.
 const REFRESHED: usize = 512;
+/// Rows of a band that are looked at for each that is wanted.
+const LOOKED_AT: usize = 8;
 
 /// The first rows of a band that are due, as far as their value is to be taken anew.
-static REFRESHED_OF_BAND: LazyLock<String> = LazyLock::new(|| {
-    format!(
-        "SELECT band, due_s, url_id, site_id, valued FROM
+const REFRESHED_OF_BAND: &str = "SELECT band, due_s, url_id, site_id, valued FROM
              (SELECT band, due_s, url_id, site_id, valued FROM queue
               WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3 AND due_s <= ?4
-              ORDER BY due_s, url_id LIMIT {REFRESHED}) AS first
-         WHERE valued = 1 ORDER BY due_s, url_id"
-    )
-});
+              ORDER BY due_s, url_id LIMIT ?6) AS first
+         WHERE valued = 1 ORDER BY due_s, url_id LIMIT ?5";
 
 /// The same of all bands below one, for a server.
 static REFRESHED_BELOW: LazyLock<String> = LazyLock::new(|| {
-    let of_band = format!("LIMIT {REFRESHED}) AS first");
-    let all = walk::FIRST_OF_BANDS.replace("LIMIT 1) AS first", &of_band);
+    let all = walk::FIRST_OF_BANDS.replace("LIMIT 1) AS first", "LIMIT ?6) AS first");
     all.replace(
         "ORDER BY first.band DESC",
-        &format!(
-            "WHERE first.valued = 1
-             ORDER BY first.band DESC, first.due_s, first.url_id LIMIT {REFRESHED}"
-        ),
+        "WHERE first.valued = 1
+         ORDER BY first.band DESC, first.due_s, first.url_id LIMIT ?5",
     )
 });
 
@@ -97,10 +92,12 @@ impl State {
         let read = |row: &Row<'_>| -> sql::Result<(Place, Option<i64>)> {
             Ok((read_place(row, crawl, host)?, row.get(3)?))
         };
+        let rows = |rows: usize| i64::try_from(rows.min(REFRESHED)).unwrap_or(i64::MAX);
+        let (most, looks) = (rows(wanted), rows(wanted * LOOKED_AT));
         let read_all = |statement: &str, band: i64| -> Result<Vec<_>, StoreError> {
             let mut query = self.conn.prepare_cached(statement).map_err(engine)?;
             query
-                .query_map(params![crawl.0, host.0, band, now_s], read)
+                .query_map(params![crawl.0, host.0, band, now_s, most, looks], read)
                 .and_then(Iterator::collect)
                 .map_err(engine)
         };
@@ -116,7 +113,7 @@ impl State {
             let mut band = below;
             while let Some(next) = self.next_band(crawl, host, band)? {
                 band = next;
-                if take(read_all(&REFRESHED_OF_BAND, band)?) {
+                if take(read_all(REFRESHED_OF_BAND, band)?) {
                     break;
                 }
             }

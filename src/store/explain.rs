@@ -92,7 +92,7 @@ fn is_by_value(row: &UrlRow, worth: &Worth, now: Timestamp) -> bool {
 /// is looked at.
 fn owed_at(row: &UrlRow, due: Timestamp, worth: &Worth, site: &SitePolicy) -> Option<Timestamp> {
     let has_changed = row.reason == Reason::Changed && row.due_s <= worth.seen.as_second();
-    if row.record.gone > 0 || has_changed {
+    if row.attempt > 0 || row.record.came_to_nothing() || row.record.gone > 0 || has_changed {
         return Some(due);
     }
     let end = recrawl::day_end_after(row.lastmod, worth.seen, &site.bounds.timezone)?;

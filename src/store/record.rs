@@ -122,7 +122,7 @@ pub(super) struct Record {
     pub(super) held_since: Option<i64>,
     /// The lastmod before the last one.
     pub(super) previous: Option<Lastmod>,
-    /// Its last fetcher wants it no sooner, Unix seconds.
+    /// Who had it last wants it no sooner, or its server does, Unix seconds.
     pub(super) not_before_s: Option<i64>,
 }
 
@@ -133,6 +133,13 @@ impl Record {
         let blocked = fetched.filter(|fetched| fetched.outcome == Outcome::Blocked);
         let let_in = blocked.map(|fetched| later(fetched.time(), BLOCKED_AGAIN).as_millisecond());
         self.not_before_s.max(let_in.map(ceil_seconds))
+    }
+
+    /// Did its last lease end without a look at it?
+    pub(super) fn came_to_nothing(&self) -> bool {
+        let failed = |fetched: &Fetched| fetched.outcome == Outcome::Failed;
+        self.ended.as_ref().is_some_and(|ended| ended.how != End::Settled)
+            || self.fetched.as_ref().is_some_and(failed)
     }
 
     pub(super) fn content_hash(&self) -> Option<&str> {

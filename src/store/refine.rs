@@ -163,7 +163,7 @@ impl State {
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         let since_lease = row.reason == Reason::Changed && row.due_s <= seen.as_second();
-        if row.attempt > 0 || row.record.gone > 0 || since_lease {
+        if row.attempt > 0 || row.record.came_to_nothing() || row.record.gone > 0 || since_lease {
             return Ok(true);
         }
         Ok(self.due_by_value(row, Timestamp::MAX, seen)? <= now)

@@ -18,8 +18,9 @@ use crate::config::Order;
 use crate::model::{Reason, UrlId};
 use crate::recrawl::{Bounds, value};
 
-/// Rows looked at in one job at most.
+/// Rows looked at in one job at most, and on a server, where one takes longer.
 const BATCH: usize = 2_000;
+const BATCH_FAR: usize = 500;
 /// Key of `meta`: by what rows are placed.
 const PLACED_BY: &str = "placed_by";
 /// Keys of `meta`, with a partition: the row after which its walk goes on.
@@ -66,14 +67,18 @@ impl State {
         if self.meta(PLACED_BY)?.as_ref() != Some(&self.placing()) {
             return Ok(false);
         }
-        let rows = self.waiting_after(part, after)?;
-        self.read_rows_ahead(rows.iter().map(|(id, _)| *id))?;
-        for (id, valued) in &rows {
-            if let Some(row) = self.url_row(*id)?.filter(UrlRow::is_queued) {
-                self.reseat(&row, *valued)?;
+        let batch = if self.conn.server().is_some() { BATCH_FAR } else { BATCH };
+        let rows = self.waiting_after(part, after, batch)?;
+        self.gathering(|state| {
+            state.read_rows_ahead(rows.iter().map(|(id, _)| *id))?;
+            for (id, valued) in &rows {
+                if let Some(row) = state.url_row(*id)?.filter(UrlRow::is_queued) {
+                    state.reseat(&row, *valued)?;
+                }
             }
-        }
-        match rows.last().filter(|_| rows.len() == BATCH) {
+            Ok(())
+        })?;
+        match rows.last().filter(|_| rows.len() == batch) {
             Some((last, _)) => self.set_meta(&key, &last.0.to_string())?,
             None => {
                 self.conn
@@ -87,9 +92,14 @@ impl State {
 
     /// The next rows of a partition that wait to be fetched again, and whether the value
     /// of each is taken anew when it comes due.
-    fn waiting_after(&mut self, part: i64, after: i64) -> Result<Vec<(UrlId, bool)>, StoreError> {
+    fn waiting_after(
+        &mut self,
+        part: i64,
+        after: i64,
+        batch: usize,
+    ) -> Result<Vec<(UrlId, bool)>, StoreError> {
         self.write_pending()?;
-        let most = i64::try_from(BATCH).unwrap_or(i64::MAX);
+        let most = i64::try_from(batch).unwrap_or(i64::MAX);
         self.conn
             .prepare_cached(
                 "SELECT f.url_id, q.valued FROM feedback f
@@ -98,11 +108,13 @@ impl State {
                      AND q.host_id = u.host_id AND q.band = f.band AND q.due_s = f.due_s
                      AND q.url_id = f.url_id /*pg: AND q.part = f.part */
                  WHERE /*lite*/ ?4 >= 0 /*end*/ /*pg: f.part = CAST(?4 AS BIGINT) */
-                     AND f.url_id > ?1 AND f.state = 0 AND f.attempt = 0 AND f.reason = ?2
+                     AND f.url_id > ?1 AND f.state = 0 AND f.attempt = 0 AND f.reason IN (?2, ?5)
                  ORDER BY f.url_id LIMIT ?3",
             )
             .and_then(|mut query| {
-                let values = params![after, Reason::Recrawl as i64, most, part];
+                let [again, changed] =
+                    [Reason::Recrawl, Reason::Changed].map(|reason| reason as i64);
+                let values = params![after, again, most, part, changed];
                 query
                     .query_map(values, |row| Ok((UrlId(row.get(0)?), row.get(1)?)))
                     .and_then(Iterator::collect)
@@ -124,15 +136,20 @@ impl State {
             let moves = value::is_worth_a_write(seen, was, is);
             (band, if moves { due_s } else { row.due_s })
         } else {
-            let due = self.due_by_protocol(row, now_s).unwrap_or(row.due_s);
-            (self.rank(row, Reason::Recrawl, now_s)?, due)
+            let due = match row.reason {
+                // Without a value to weigh it by, a change is fetched at once.
+                Reason::Changed => now_s,
+                _ => self.due_by_protocol(row, now_s).unwrap_or(row.due_s),
+            };
+            (self.rank(row, row.reason, now_s)?, due)
         };
-        let due_s = if row.due_s <= now_s { row.due_s } else { due_s.max(floor) };
-        let is_valued = self.is_valued(row, Reason::Recrawl);
+        // It was not due until now.
+        let due_s = if row.due_s <= now_s { row.due_s } else { due_s.max(floor).max(now_s) };
+        let is_valued = self.is_valued(row, row.reason);
         // What is valued finds its band when it comes due.
         let has_moved = due_s != row.due_s || !is_valued && band != row.band;
         if has_moved || is_valued != was_valued {
-            self.place_url(row, held::QUEUED, Reason::Recrawl, band, due_s, 0)?;
+            self.place_url(row, held::QUEUED, row.reason, band, due_s, 0)?;
         }
         Ok(())
     }

@@ -164,7 +164,12 @@ impl State {
             });
         }
         let not_before_s = settlement.not_before.map(|at| ceil_seconds(at.as_millisecond()));
-        row.record.not_before_s = not_before_s.filter(|floor| *floor > now_s);
+        // Who asks to be left alone means any fetch of it.
+        let retry_s = match fate {
+            Fate::Queue { due, .. } if throttled => Some(ceil_seconds(due.as_millisecond())),
+            _ => None,
+        };
+        row.record.not_before_s = not_before_s.max(retry_s).filter(|floor| *floor > now_s);
         let report = Report { band, has_failed: outcome == Outcome::Failed, not_before_s };
         self.end_lease(row, lease, End::Settled, fate, Some(report))?;
         Ok(TokenResult::Ok)
@@ -250,10 +255,13 @@ impl State {
         let Some(current) = self.current_of(leased, token)? else {
             return self.past_token(token, End::Released);
         };
-        let (row, lease) = current;
+        let (mut row, lease) = current;
         let back = recrawl::later(timestamp(self.steady_ms()), after);
         let was_due = timestamp(lease.due_s.saturating_mul(1000));
         let due = if after.is_zero() { was_due } else { back };
+        if !after.is_zero() {
+            row.record.not_before_s = Some(ceil_seconds(back.as_millisecond()));
+        }
         let fate =
             Fate::Queue { due, reason: lease.reason, attempt: lease.attempt.saturating_sub(1) };
         self.end_lease(row, &lease, End::Released, fate, None)?;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use sitemapd::diff::snapshot::EntryHints;
 use sitemapd::model::{Lastmod, Outcome, Precision, Reason, UrlId};
-use sitemapd::queue::Leased;
+use sitemapd::queue::{Leased, Settlement};
 use sitemapd::store::Effect;
 use sitemapd::store::views::UrlState;
 
-use crate::support::queue_daemon::{Queue, entry, paths};
+use crate::support::queue_daemon::{Queue, entry, paths, report};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -104,6 +104,25 @@ async fn a_look_that_is_owed_and_whose_lease_expires_is_owed_still() {
     queue.settle(again[0].token, Outcome::Unchanged).await;
     let queue = queue.reopen(2 * HOUR).await;
     assert!(queue.lease(100).await.is_empty(), "once is enough");
+}
+
+#[tokio::test]
+async fn a_look_that_is_owed_is_owed_still_after_a_429_or_when_it_is_given_back_for_later() {
+    for is_throttled in [true, false] {
+        let (queue, rows, leased) = leased_again().await;
+        queue.change(rows[3]).await;
+        settle(&queue, leased, Outcome::Unchanged).await;
+        let queue = queue.reopen(2 * HOUR).await;
+        let token = queue.lease_one().await.token;
+        if is_throttled {
+            let throttled = Settlement { status: Some(429), ..report(token, Outcome::Failed) };
+            queue.settle_as(throttled).await;
+        } else {
+            queue.release(token, HOUR).await;
+        }
+        let queue = queue.reopen(2 * HOUR).await;
+        assert_eq!(paths(&queue.lease(100).await), ["/3"], "{is_throttled}");
+    }
 }
 
 #[tokio::test]

@@ -84,6 +84,31 @@ async fn other_bounds_undercut_no_floor() {
 }
 
 #[tokio::test]
+async fn other_bounds_bring_back_nothing_sooner_than_a_fetcher_gave_it_back_for() {
+    for order in ["learned", "protocol"] {
+        let queue = compared(order, 1).await;
+        queue.clock.advance(200 * DAY);
+        let token = queue.lease_one().await.token;
+        queue.release(token, 14 * DAY).await;
+        let back = queue.view("http://a.test/0").await.due_at;
+        queue.reload(&config(order, "max = \"7d\"")).await.unwrap();
+        queue.maintain().await;
+        assert_eq!(queue.view("http://a.test/0").await.due_at, back, "{order}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_due_by_other_bounds_is_so_from_then_on() {
+    let queue = compared("learned", 30).await;
+    queue.clock.advance(20 * DAY);
+    assert!(last_due(&queue) > 7);
+    queue.reload(&config("learned", "max = \"7d\"")).await.unwrap();
+    queue.maintain().await;
+    let first = queue.look().number("SELECT min(due_s) FROM queue");
+    assert_eq!(first, queue.clock.now().as_second());
+}
+
+#[tokio::test]
 async fn another_order_holds_for_what_waits() {
     let queue = compared("learned", 6).await;
     let hints = |priority| EntryHints {

@@ -122,10 +122,19 @@ impl Clock {
     /// The same for people and other machines, to the second that the wall clock was
     /// stepped by: what is told twice is the same, unless it is stepped in between.
     pub fn shown_at(&self, steady: Timestamp) -> Timestamp {
+        steady.saturating_add(self.stepped()).unwrap_or(steady)
+    }
+
+    /// What was told so, or named by the same clock, as steady time.
+    pub fn told_at(&self, shown: Timestamp) -> Timestamp {
+        shown.saturating_sub(self.stepped()).unwrap_or(shown)
+    }
+
+    /// By how many whole seconds the wall clock was stepped.
+    fn stepped(&self) -> SignedDuration {
         let stepped = self.now().duration_since(self.steady());
         let seconds = (stepped.as_millis() + 500).div_euclid(1_000);
-        let seconds = i64::try_from(seconds).unwrap_or_default();
-        steady.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(steady)
+        SignedDuration::from_secs(i64::try_from(seconds).unwrap_or_default())
     }
 
     /// How long this machine has been up by the clock that steady time moves

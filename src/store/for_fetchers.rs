@@ -140,6 +140,11 @@ impl Store {
 
     /// Settles leases; one result per settlement, in order.
     pub async fn settle(&self, results: Vec<Settlement>) -> Result<Vec<TokenResult>, StoreError> {
+        let mut results = results;
+        // They go by the times that they were told.
+        for floor in results.iter_mut().filter_map(|result| result.not_before.as_mut()) {
+            *floor = self.inner.clock.told_at(*floor);
+        }
         let count = results.len();
         let part = |result: &Settlement| partition_of_url(result.token.url);
         merged(count, self.spread(results, part, Order::Settle).await?)

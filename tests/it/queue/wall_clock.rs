@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use sitemapd::clock::Clock;
 use sitemapd::fetch::api::ApiClient;
 use sitemapd::model::Outcome;
-use sitemapd::queue::TokenResult;
+use sitemapd::queue::{Settlement, TokenResult};
 
-use crate::support::daemon::{DAY, Daemon, World, sitemap};
-use crate::support::queue_daemon::{Queue, site};
+use crate::support::daemon::{DAY, Daemon, HOUR, World, sitemap};
+use crate::support::queue_daemon::{Queue, report, site};
 use crate::support::{Origin, Reply};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -195,4 +195,23 @@ async fn a_page_that_was_settled_while_the_clock_was_ahead_is_learned_again() {
     queue.change(url).await;
     queue.settle(queue.lease_one().await.token, Outcome::Changed).await;
     assert_eq!(queue.view(PAGE).await.learned.unwrap().numbers.looks, looks + 1);
+}
+
+#[tokio::test]
+async fn what_a_fetcher_puts_off_waits_as_long_as_it_says_however_the_clock_was_stepped() {
+    for step in [3, -3] {
+        let queue = Queue::simple().await;
+        queue.list_urls("a", ["http://a.test/1".to_owned()]).await;
+        queue.clock.step_wall(SignedDuration::from_hours(step));
+        let leased = queue.lease_one().await;
+        let floor = queue.clock.now() + 6 * HOUR;
+        let failed =
+            Settlement { not_before: Some(floor), ..report(leased.token, Outcome::Failed) };
+        queue.settle_as(failed).await;
+        assert_eq!(queue.view("http://a.test/1").await.due_at, Some(floor), "{step}");
+        queue.clock.advance(6 * HOUR - HOUR / 2);
+        assert!(queue.lease(1).await.is_empty(), "{step}");
+        queue.clock.advance(HOUR);
+        assert_eq!(queue.lease(1).await.len(), 1, "{step}");
+    }
 }

@@ -4,6 +4,7 @@
 //! with a clause that says what is wrong and what is allowed. [`Reader`] adds
 //! the place and collects, so that one run tells everything.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
@@ -141,18 +142,36 @@ fn show(value: &Value) -> String {
 }
 
 /// A string as a fault quotes it; the Debug form escapes quotes and control
-/// characters. What could be a password is masked: all from the scheme of a URL to
-/// the last `@`, since one that is not escaped may hold any character.
+/// characters. What could be a password is masked.
 pub(super) fn masked(text: &str) -> String {
+    format!("{:?}", without_parameters(&without_user(text)))
+}
+
+/// Without all from the scheme of a URL to the last `@`, since a password that is not
+/// escaped may hold any character.
+fn without_user(text: &str) -> Cow<'_, str> {
     let scheme = if text.starts_with("//") { Some(0) } else { text.find(':').map(|at| at + 1) };
-    let (Some(scheme), Some(end)) = (scheme, text.rfind('@')) else { return format!("{text:?}") };
+    let (Some(scheme), Some(end)) = (scheme, text.rfind('@')) else { return text.into() };
     let slashes = if text[scheme..].starts_with("//") { 2 } else { 0 };
     match text.get(scheme + slashes..end) {
         Some(hidden) if !hidden.trim().is_empty() => {
-            format!("{:?}", format!("{}***{}", &text[..scheme + slashes], &text[end..]))
+            format!("{}***{}", &text[..scheme + slashes], &text[end..]).into()
         }
-        _ => format!("{text:?}"),
+        _ => text.into(),
     }
+}
+
+/// Without the values of parameters of that name.
+fn without_parameters(text: &str) -> String {
+    const NAME: &str = "password=";
+    let (mut shown, mut rest) = (String::new(), text);
+    while let Some(at) = rest.to_ascii_lowercase().find(NAME) {
+        let (before, hidden) = rest.split_at(at + NAME.len());
+        shown.push_str(before);
+        shown.push_str("***");
+        rest = hidden.find('&').map_or("", |end| &hidden[end..]);
+    }
+    shown + rest
 }
 
 fn allowed(what: &str) -> String {

@@ -189,12 +189,14 @@ fn a_secret_is_in_no_fault() {
     let slash = "[store]\nurl = \"postgres://sitemapd:ab/s3cret@db/s\"";
     let hash = "[store]\nurl = \"postgres://sitemapd:ab#s3cret@db/s\"";
     let query = "[fetch]\nproxy = \"http://me:ab?s3cret@p.example:x\"";
-    texts.extend([slash, hash, query]);
+    let named = "[store]\nurl = \"postgres://db/s?user=me&Password=s3cret&sslmode=verify-full\"";
+    texts.extend([slash, hash, query, named]);
     for text in texts {
         assert!(!told(text).contains("s3cret"), "{}", told(text));
     }
     assert!(told(slash).contains("\"postgres://***@db/s\""), "{}", told(slash));
     assert!(told(&relative).contains("\"//***@a.example/s.xml\""), "{}", told(&relative));
+    assert!(told(named).contains("Password=***&sslmode"), "{}", told(named));
     let env = Env::from([("SITEMAPD__STORE__URL", "postgres://sitemapd:ab/s3cret@db/s")]);
     let told = Config::from_env(&env).expect_err("no URL").to_string();
     assert!(!told.contains("s3cret"), "{told}");

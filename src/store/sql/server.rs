@@ -432,9 +432,13 @@ fn is_this_machine(host: &Host) -> bool {
 
 /// Has the server said what is wrong, or did it not come to that? Else what we
 /// were told of it is wrong, and waiting does not help: a password or TLS that
-/// one of the two does not have.
+/// one of the two does not have, a certificate that nobody trusts.
 fn is_away(error: &tokio_postgres::Error) -> bool {
-    let is_io = |cause: &(dyn std::error::Error + 'static)| cause.is::<std::io::Error>();
+    // What TLS refuses, a certificate above all, comes as an error of input, too.
+    let is_io = |cause: &(dyn std::error::Error + 'static)| {
+        let io = cause.downcast_ref::<std::io::Error>();
+        io.is_some_and(|io| !io.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()))
+    };
     let mut causes = successors(error.source(), |&cause| cause.source());
     error.code().is_some() || error.is_closed() || causes.any(is_io)
 }

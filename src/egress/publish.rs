@@ -198,7 +198,8 @@ impl<'a> Publisher<'a> {
         let filling =
             Filling { crawl: &leased.crawl, site: leased.site.as_deref(), host: &leased.host };
         let subject = self.egress.config.subject.fill(filling);
-        let payload = bytes::Bytes::from(message::of_lease(leased, &self.egress.clock));
+        let shown = |at| self.egress.clock.shown_at(at);
+        let payload = bytes::Bytes::from(message::of_lease(leased, shown));
         let publish = || {
             let message =
                 PublishMessage::build().message_id(token.to_string()).payload(payload.clone());

@@ -4,17 +4,17 @@
 //! `/v1/settle` takes: one of its `results`, a list of them, or its whole body.
 //! The limits are those of that call. Nothing here touches the store.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::lease::count;
 use super::wire::queue::{LeasedUrl, SettleBody, Tokens};
-use crate::clock::Clock;
 use crate::metrics::{Metrics, TokenCall};
 use crate::queue::{LeaseBatch, Leased, Settlement, TokenResult};
 
-/// A lease as JSON, with its times as a clock tells them.
-pub fn of_lease(leased: Leased, clock: &Clock) -> Vec<u8> {
-    let leased = leased.shown(|at| clock.shown_at(at));
+/// A lease as JSON, its times as `shown` tells them.
+pub fn of_lease(leased: Leased, shown: impl Fn(Timestamp) -> Timestamp) -> Vec<u8> {
+    let leased = leased.shown(shown);
     // Strings, numbers and times only: there is nothing that JSON cannot say.
     serde_json::to_vec(&LeasedUrl::from(leased)).unwrap_or_default()
 }

@@ -33,7 +33,7 @@ const SPARE_SHARE: i64 = 4;
 const GIVE_BACK: i64 = 256;
 
 /// The generation of changes that no read of their source has told.
-const OF_NO_READ: i64 = 0;
+pub(super) const OF_NO_READ: i64 = 0;
 
 /// Retired sources that still hold something when their grace is over.
 const RETIRED: &str = "SELECT s.id, s.site_id, n.crawl_id, s.window, x.data

@@ -10,6 +10,7 @@ use url::Url;
 use super::checkpoint::{log_of, size};
 use super::hosts::partition;
 use super::log_order::{self, Log, Reach};
+use super::maintain::OF_NO_READ;
 use super::policy::Policy;
 use super::robots::{KeptRobots, changes_of_robots, kept_robots};
 use super::rows::lastmod;
@@ -338,7 +339,9 @@ pub(super) fn changes_of_poll(
         let next = more.then(|| after.saturating_add_unsigned(items.len() as u64));
         Page { items, next }
     };
-    let Some(generation) = generation else { return Ok(page(Vec::new())) };
+    // What was let go of in parts has one generation for all of them.
+    let read = generation.filter(|generation| *generation != OF_NO_READ);
+    let Some(generation) = read else { return Ok(page(Vec::new())) };
     let of_robots = changes_of_robots(conn, SourceId(source), generation)?;
     if !of_robots.is_empty() {
         return Ok(page(of_robots.into_iter().skip(skipped).take(limit + 1).collect()));

@@ -137,7 +137,8 @@ async fn what_a_deleted_source_lets_go_of_counts_as_removed_and_as_no_poll() {
     assert_eq!(charts().await, [new, changed, 3, polls, failed]);
     let told = daemon.polls(id).await.pop().unwrap();
     assert_eq!((told.result.as_str(), told.counts.removed), ("let-go", 3));
-    assert_eq!(daemon.changes(&told).await, ["removed /a", "removed /b", "removed /c"]);
+    // It may be one part of many, so what it removed stands in the stream only.
+    assert_eq!(daemon.changes(&told).await, [""; 0]);
     daemon.stop().await;
 }
 

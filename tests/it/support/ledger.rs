@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::engine::Look;
 use rules::{Rows, check_order};
@@ -123,6 +123,21 @@ struct Book {
     polls: i64,
     rows: i64,
     is_of_several: bool,
+    /// One moment by two clocks, neither of them the daemon's.
+    began: Option<(Timestamp, Instant)>,
+}
+
+impl Book {
+    /// When a lease was given that the daemon's wall clock says was given then, by a
+    /// clock that nobody steps: it is stepped by hours only.
+    fn unstepped(&mut self, told: Timestamp, answered: Instant) -> Timestamp {
+        const STEP: i64 = 1_800;
+        let (start, began) = *self.began.get_or_insert((Timestamp::now(), answered));
+        let here = start + answered.duration_since(began);
+        let ahead = told.duration_since(here).as_secs();
+        let steps = (ahead + STEP / 2).div_euclid(STEP);
+        told - SignedDuration::from_secs(steps * STEP)
+    }
 }
 
 /// The book of all clients.
@@ -157,10 +172,11 @@ impl Ledger {
             assert!(book.tokens.insert(lease.token.clone()), "token {} twice", lease.token);
             let known = book.names.entry(lease.id).or_insert_with(|| lease.url.clone());
             assert_eq!(*known, lease.url, "row {} is two URLs", lease.id);
+            let granted = book.unstepped(lease.expires - ttl, answered);
             let delivery = Delivery {
                 token: lease.token.clone(),
                 life: book.life,
-                granted: lease.expires - ttl,
+                granted,
                 answered,
                 until: called + ttl,
                 latest: answered + ttl,

@@ -437,7 +437,8 @@ fn is_away(error: &tokio_postgres::Error) -> bool {
     // What TLS refuses, a certificate above all, comes as an error of input, too.
     let is_io = |cause: &(dyn std::error::Error + 'static)| {
         let io = cause.downcast_ref::<std::io::Error>();
-        io.is_some_and(|io| !io.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()))
+        let of_tls = |io: &std::io::Error| io.get_ref()?.downcast_ref::<rustls::Error>().cloned();
+        io.is_some_and(|io| of_tls(io).is_none())
     };
     let mut causes = successors(error.source(), |&cause| cause.source());
     error.code().is_some() || error.is_closed() || causes.any(is_io)

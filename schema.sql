@@ -1,4 +1,4 @@
--- sitemapd's store, version 1. Included in the binary; `PRAGMA user_version`
+-- sitemapd's store, version 3. Included in the binary; `PRAGMA user_version`
 -- tells which version a file has. Times are Unix milliseconds (UTC) in columns
 -- that end in _at or _until, Unix seconds in those that end in _s: the narrow
 -- ones. Enumerations are small integers in the order of the ALL constants in
@@ -26,6 +26,7 @@ CREATE TABLE sites (
     state      INTEGER NOT NULL DEFAULT 0,      -- 0 active, 1 paused, 2 unregistered
     origin     TEXT NOT NULL,                   -- scheme://host[:port] that its twins are folded into
     urls       INTEGER NOT NULL DEFAULT 0,      -- rows of urls, for the quota
+    unlisted   INTEGER NOT NULL DEFAULT 0,      -- those of them that no source lists, which count less for it
     sources    INTEGER NOT NULL DEFAULT 0,      -- rows of sources, for the quota
     priorities INTEGER NOT NULL DEFAULT 0,      -- sum over those urls in thousandths, for the mean; 500 where none is given
     judged_for TEXT,                            -- token that robots.txt judged its URLs for; null: it did not
@@ -137,6 +138,9 @@ CREATE INDEX sources_place ON sources (host_id, url) WHERE role <> 0;
 CREATE INDEX sources_due ON sources (next_poll_at, host_id) WHERE state = 0 AND next_poll_at IS NOT NULL;
 CREATE INDEX sources_turn ON sources (host_id, next_poll_at) WHERE state = 0 AND next_poll_at IS NOT NULL;
 CREATE INDEX sources_parent ON sources (parent_id) WHERE parent_id IS NOT NULL;
+-- What its index lists no more, which maintenance looks for all the time.
+CREATE INDEX sources_dropped ON sources (dropped_at) WHERE dropped_at IS NOT NULL;
+CREATE INDEX sources_retired ON sources (retired_at) WHERE state = 2;
 
 -- What a source listed last time, one packed blob each (src/diff/snapshot.rs):
 -- an unchanged document is merged with it in memory and writes nothing.

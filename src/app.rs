@@ -164,10 +164,14 @@ impl App {
             ready: ready.clone(),
             defaults: defaults_seen,
             refuses: Arc::new(move |url| guard.check_url(url).err().map(|why| why.to_string())),
-            push: Arc::new(move |push, client| {
+            push: Arc::new(move |push, client, held| {
                 let pusher = Arc::clone(&pusher);
                 // Not let go half done when its client goes away.
-                let taking = tokio::spawn(async move { pusher.take_push(push, client).await });
+                let taking = tokio::spawn(async move {
+                    let answer = pusher.take_push(push, client).await;
+                    drop(held);
+                    answer
+                });
                 let failed = |error| StoreError::Engine(format!("a push failed: {error}"));
                 Box::pin(async move { taking.await.map_err(failed)? })
             }),
@@ -398,7 +402,8 @@ fn lease_defaults(config: &Config) -> LeaseDefaults {
     LeaseDefaults { ttl: config.queue.lease, per_host: config.politeness.per_host }
 }
 
-/// Opens the store; waits while its server is away.
+/// Opens the store; waits while its server is away, or takes no writes, as a standby
+/// amid a failover.
 async fn open_store(
     config: &Config,
     clock: &Clock,
@@ -407,14 +412,18 @@ async fn open_store(
 ) -> Result<Store, AppError> {
     let mut is_told = false;
     loop {
+        let is_far = config.store.url.is_some();
         let (config, clock, metrics) = (config.clone(), clock.clone(), Arc::clone(metrics));
         let open = move || Store::open_at(&config, clock, metrics, address);
         let opened = tokio::task::spawn_blocking(open)
             .await
             .map_err(|e| AppError::Stopped(format!("the store did not open: {e}")))?;
-        let Err(error @ StoreError::Away(_)) = opened else { return Ok(opened?) };
+        let error = match opened {
+            Err(error) if is_far && error.passes() => error,
+            opened => return Ok(opened?),
+        };
         if !std::mem::replace(&mut is_told, true) {
-            tracing::warn!(%error, "the store is opened when it is back");
+            tracing::warn!(%error, "the store is opened when its server is back");
         }
         tokio::time::sleep(AWAY).await;
     }

@@ -43,7 +43,10 @@ impl<K: Hash + Eq, V, S: BuildHasher + Default> Bounded<K, V, S> {
     }
 
     /// Lets go of what is held under a key.
-    pub(crate) fn remove(&mut self, key: &K) {
+    pub(crate) fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q)
+    where
+        K: Borrow<Q>,
+    {
         if let Some((_, bytes)) = self.things.remove(key) {
             self.bytes -= bytes;
         }

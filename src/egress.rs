@@ -11,7 +11,8 @@
 //! A session is one connection. Whatever goes wrong ends it, and the next one
 //! begins after a pause; in between nothing is leased. A broker that lets us in
 //! and takes nothing is none: from a refusal until it acknowledges something
-//! again it is given one URL at a time, and each session waits longer.
+//! again it is given one URL at a time, and each session waits longer; so it
+//! does while the store takes nothing, which is no fault of the broker.
 
 mod book;
 mod publish;
@@ -88,6 +89,12 @@ pub struct Egress {
     is_refused: AtomicBool,
     /// It was there at some time of this session.
     was_there: AtomicBool,
+    /// That it is there has been said, and since then nothing else of it.
+    is_said: AtomicBool,
+    /// That the store takes nothing has been said, and since then it took nothing.
+    is_stuck: AtomicBool,
+    /// The store has taken something in this session.
+    has_written: AtomicBool,
 }
 
 impl Egress {
@@ -110,6 +117,9 @@ impl Egress {
             unsettled: Unsettled::default(),
             is_refused: AtomicBool::new(false),
             was_there: AtomicBool::new(false),
+            is_said: AtomicBool::new(false),
+            is_stuck: AtomicBool::new(false),
+            has_written: AtomicBool::new(false),
         })
     }
 
@@ -153,8 +163,26 @@ impl Egress {
         self.is_refused.store(false, Ordering::Relaxed);
         self.was_there.store(true, Ordering::Relaxed);
         self.metrics.egress_up(BROKER, true);
-        let stream = &self.config.stream;
-        tracing::info!(stream, "nats is there; URLs are published to it");
+        if !self.is_said.swap(true, Ordering::Relaxed) {
+            let stream = &self.config.stream;
+            tracing::info!(stream, "nats is there; URLs are published to it");
+        }
+    }
+
+    /// The store has leased or settled something.
+    fn written(&self) {
+        self.has_written.store(true, Ordering::Relaxed);
+        if self.is_stuck.swap(false, Ordering::Relaxed) {
+            tracing::info!("the store takes leases and results of nats again");
+        }
+    }
+
+    /// It takes none: said once until it does.
+    fn stuck(&self, error: &StoreError) {
+        if !self.is_stuck.swap(true, Ordering::Relaxed) {
+            let error = error.to_string();
+            tracing::warn!(error, "the store takes no leases or results of nats; they come again");
+        }
     }
 
     /// Publishes and settles until told to stop, over any number of sessions.
@@ -168,14 +196,19 @@ impl Egress {
         while !stop.is_cancelled() {
             let ended = self.session(&stop).await;
             self.metrics.egress_up(BROKER, false);
-            if self.was_there.swap(false, Ordering::Relaxed) {
+            let has_written = self.has_written.swap(false, Ordering::Relaxed);
+            let by_store = matches!(ended, Err(Trouble::Store(_)));
+            // A broker that is there says nothing of a store that takes nothing.
+            if self.was_there.swap(false, Ordering::Relaxed) && (has_written || !by_store) {
                 pause = MIN_PAUSE;
                 last.clear();
             }
             match ended {
                 Ok(()) => return,
                 Err(Trouble::Store(StoreError::Closed)) => return stop.cancelled().await,
+                Err(Trouble::Store(error)) => self.stuck(&error),
                 Err(trouble) => {
+                    self.is_said.store(false, Ordering::Relaxed);
                     // Once for each thing that is wrong, however long it is.
                     let error = trouble.to_string();
                     if error != last {

@@ -167,17 +167,7 @@ impl SiteRules {
     }
 
     fn is_own_host(&self, url: &Url) -> bool {
-        if url.origin() == self.origin.origin() {
-            return true;
-        }
-        let Some(host) = url.host_str() else { return false };
-        self.hosts.iter().any(|own| {
-            own == host
-                || url.port_or_known_default().is_some_and(|port| {
-                    own.strip_prefix(host).and_then(|rest| rest.strip_prefix(':'))
-                        == Some(port.to_string().as_str())
-                })
-        })
+        url.origin() == self.origin.origin() || is_listed_host(&self.hosts, url)
     }
 
     fn digest(&self, site: &Site) -> i64 {
@@ -208,6 +198,17 @@ impl SiteRules {
 /// politeness, robots.txt and turns.
 pub fn authority(url: &Url) -> String {
     url[..url::Position::BeforePath].to_owned()
+}
+
+/// Is its host one of these, which may name a port? That of a scheme is named
+/// by the scheme, too.
+pub fn is_listed_host(hosts: &[String], url: &Url) -> bool {
+    let Some(host) = url.host_str() else { return false };
+    let with_port = url.port_or_known_default().map(|port| format!("{host}:{port}"));
+    hosts.iter().any(|own| {
+        let is = |text: &str| own.eq_ignore_ascii_case(text);
+        is(host) || with_port.as_deref().is_some_and(is)
+    })
 }
 
 /// Is it the same page under http/https or www/bare? Both on the default port

@@ -21,6 +21,10 @@ pub(super) struct Signals {
 impl Signals {
     /// Listens from now on.
     pub(super) fn new() -> std::io::Result<Self> {
+        // Of a file that has reached its limit (`ulimit -f`): heard by anybody, it ends
+        // no process, and the write fails as one on a full disk does.
+        let limit = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+        drop(signal(limit)?);
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
             interrupt: signal(SignalKind::interrupt())?,

@@ -356,7 +356,17 @@ impl Document {
 
     /// Is a key listed?
     pub fn contains(&self, key: u64) -> bool {
-        self.entries.binary_search_by_key(&key, |entry| entry.key).is_ok()
+        self.listed(key).is_some()
+    }
+
+    /// Is a key listed, and as a page?
+    pub(super) fn lists_as_page(&self, key: u64) -> bool {
+        self.listed(key).is_some_and(|entry| entry.kind == UrlKind::Page)
+    }
+
+    fn listed(&self, key: u64) -> Option<&DocumentEntry> {
+        let index = self.entries.binary_search_by_key(&key, |entry| entry.key).ok()?;
+        self.entries.get(index)
     }
 
     /// Position in the document of the entry at an index of [`Self::entries`].

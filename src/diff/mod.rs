@@ -38,6 +38,8 @@ pub struct Rules {
     pub complete: bool,
     /// Is the source a window, whose absences mean nothing?
     pub window: bool,
+    /// Is the document only a part of what the source lists now, as hubs push it?
+    pub part: bool,
     /// Was the snapshot made by another reader or other rules? Then every
     /// entry is judged anew.
     pub new_epoch: bool,
@@ -119,8 +121,9 @@ pub struct Diff {
     pub unchanged: u64,
     /// Entries of the snapshot that this read did not list.
     pub missing: u64,
-    /// Is the source less than half of what it was?
-    pub shrunk: bool,
+    /// Is the source less than half of what it was? `None` where this read does
+    /// not tell.
+    pub shrunk: Option<bool>,
     /// Are its removals held for that?
     pub held: bool,
     /// Did only the oldest entries leave while new ones came? `None` when no
@@ -128,6 +131,9 @@ pub struct Diff {
     pub rolled: Option<bool>,
     /// Is the source a window by now, as this read shows?
     pub learned: bool,
+    /// Does the next snapshot hold entries of which this read does not tell? They
+    /// are as the rules of an earlier one judged them.
+    pub carried: bool,
 }
 
 impl Diff {
@@ -245,7 +251,7 @@ impl Diff {
     }
 
     fn absent(&mut self, was: &SnapshotEntry, absences: &Absences, rules: &Rules) {
-        if (rules.window || absences.learned) && rules.complete {
+        if absences.left {
             // It left the window. That is no removal, and if it comes back the
             // store still knows it.
             return;
@@ -258,6 +264,7 @@ impl Diff {
             return;
         }
         if !absences.count {
+            self.carried = true;
             self.next.push(next);
             return;
         }
@@ -287,8 +294,10 @@ impl Diff {
 struct Absences {
     /// Do they count at all?
     count: bool,
-    /// Are they too many at once?
-    shrunk: bool,
+    /// Have they left a window?
+    left: bool,
+    /// Are they too many at once? `None`: who knows.
+    shrunk: Option<bool>,
     /// Do they not count for that?
     held: bool,
     /// Are they the oldest only, with new entries beside them?
@@ -302,7 +311,16 @@ impl Absences {
         // A document that is suddenly empty is broken, not a farewell.
         let empty = document.entries().is_empty() && !rules.has_children;
         if !rules.complete || rules.window || empty {
-            return Self { count: false, shrunk: false, held: false, rolled: None, learned: false };
+            return Self {
+                count: false,
+                // What a broken document lost is found again as soon as it is back; to
+                // keep it would pile up where none is ever read to its end.
+                left: rules.window && !rules.part && (rules.complete || !empty),
+                shrunk: rules.window.then_some(false),
+                held: false,
+                rolled: None,
+                learned: false,
+            };
         }
         // What is followed comes and goes with its pages, and proves nothing.
         let real =
@@ -321,21 +339,42 @@ impl Absences {
                 gone.push(second);
             }
         }
-        let shrunk = listed_before >= SHRINK_GUARD_FROM
-            && kept.len() * 2 < listed_before
-            && document.pages * 2 < listed_before;
-        let newcomers = document.pages > kept.len();
+        let (refused, again) = refused_pages(before, document);
+        // What only waits for room, or for other rules, is a page of the site.
+        let is_few = |refused: usize| {
+            listed_before >= SHRINK_GUARD_FROM
+                && kept.len() * 2 < listed_before
+                && (document.pages - refused) * 2 < listed_before
+        };
+        let shrunk = is_few(refused - again);
+        // Under other rules, whatever was refused may be a page: the next read tells.
+        let shrunk = (!rules.new_epoch || shrunk == is_few(0)).then_some(shrunk);
+        let newcomers = document.pages - refused > kept.len();
         let oldest_only =
             newcomers && !undated && gone.iter().max().is_some_and(|last| are_after(&kept, *last));
         let rolled = (!gone.is_empty()).then_some(oldest_only);
+        let learned = rolled == Some(true) && rules.rolls + 1 >= ROLLS_OF_A_WINDOW;
         Self {
             count: true,
+            left: learned,
             shrunk,
-            held: shrunk && !rules.shrink_believed,
+            held: shrunk != Some(false) && !rules.shrink_believed,
             rolled,
-            learned: rolled == Some(true) && rules.rolls + 1 >= ROLLS_OF_A_WINDOW,
+            learned,
         }
     }
+}
+
+/// Pages of a document that were listed before and refused, and how many of those
+/// may be admitted at the next look. They are no pages that the source has, and
+/// none that came.
+fn refused_pages(before: &Snapshot, document: &Document) -> (usize, usize) {
+    let is_page = |entry: &&SnapshotEntry| {
+        matches!(entry.row, Row::Rejected(_)) && document.lists_as_page(entry.key)
+    };
+    before.entries().iter().filter(is_page).fold((0, 0), |(refused, again), entry| {
+        (refused + 1, again + usize::from(entry.row.may_be_admitted_later()))
+    })
 }
 
 /// Do these dates come after the last of what left? None may lie before it, and

@@ -9,8 +9,11 @@ mod codec;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 
+use super::document::is_followed;
 use crate::model::{ChangeFreq, Lastmod, Priority, UrlId};
 
 /// What one source listed last time, sorted by key.
@@ -39,7 +42,7 @@ pub struct SnapshotEntry {
 }
 
 /// What an entry became in the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Row {
     /// This row.
     Url(UrlId),
@@ -123,6 +126,28 @@ impl Snapshot {
     /// Has it none?
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// How many pages its successor lists that were none of it: not in another
+    /// spelling, and not given back by a window, where deletions let the oldest
+    /// come again.
+    pub fn newcomers(&self, next: &[SnapshotEntry], window: bool) -> u64 {
+        let fresh = |entry: &&SnapshotEntry| {
+            matches!(entry.row, Row::Url(_))
+                && !is_followed(entry.digest)
+                && !self.contains(entry.key)
+        };
+        let mut fresh = next.iter().filter(fresh).peekable();
+        if fresh.peek().is_none() {
+            return 0;
+        }
+        let known: HashSet<Row> = self.entries.iter().map(|entry| entry.row).collect();
+        let dates = self.entries.iter().filter_map(|entry| entry.lastmod);
+        let oldest = dates.map(|lastmod| lastmod.at).min().filter(|_| window);
+        let is_back = |entry: &SnapshotEntry| {
+            entry.lastmod.is_some_and(|lastmod| oldest.is_some_and(|oldest| lastmod.at < oldest))
+        };
+        fresh.filter(|entry| !known.contains(&entry.row) && !is_back(entry)).count() as u64
     }
 
     /// Writes the blob. 50,000 entries with distinct dates and digests take

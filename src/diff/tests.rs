@@ -21,6 +21,7 @@ fn rules() -> Rules {
         now: now(),
         complete: true,
         window: false,
+        part: false,
         new_epoch: false,
         removal_polls: 3,
         removal_after_s: DAY,
@@ -123,6 +124,38 @@ fn a_date_that_went_and_comes_back_unmoved_is_no_change() {
 }
 
 #[test]
+fn a_newcomer_is_a_page_that_its_source_did_not_list() {
+    let dated: [(&str, &str, u64); 2] =
+        [("http://e/b", "2026-11-10", 0), ("http://e/c", "2026-11-11", 0)];
+    let before = snapshot_of(&document(&dated));
+    let with = |more: &[(&str, &str, u64)], window: bool| {
+        let listed: Vec<_> = dated.iter().chain(more).copied().collect();
+        let rules = Rules { window, ..rules() };
+        with_rows(diff(&before, &document(&listed), &rules)).into_entries()
+    };
+    for (more, whole, window) in [
+        (&[][..], 0, 0),
+        (&[("http://e/d", "2026-11-12", 0), ("http://e/e", "", 0)][..], 2, 2),
+        // A window gives back what had left it.
+        (&[("http://e/a", "2026-11-09", 0)][..], 1, 0),
+        (&[("http://e/a", "2026-11-10", 0)][..], 1, 1),
+    ] {
+        assert_eq!(before.newcomers(&with(more, false), false), whole, "{more:?}");
+        assert_eq!(before.newcomers(&with(more, true), true), window, "{more:?}");
+    }
+    // Another spelling of a page, what is refused, what is followed.
+    let mut next = with(&[("http://e/d", "2026-11-12", 0)], false);
+    let at = next.iter().position(|entry| !before.contains(entry.key)).expect("it is new");
+    let known = before.entries()[0].row;
+    for row in [known, Row::Rejected(Rejection::Excluded)] {
+        next[at].row = row;
+        assert_eq!(before.newcomers(&next, false), 0, "{row:?}");
+    }
+    next[at] = SnapshotEntry { row: Row::Url(UrlId(7)), digest: u32::MAX, ..next[at] };
+    assert_eq!(before.newcomers(&next, false), 0);
+}
+
+#[test]
 fn priority_and_changefreq_are_hints() {
     let was = snapshot_of(&document(&[("http://e/a", "", 0)]));
     for (priority, changefreq) in [(Priority::from_f64(0.9), None), (None, Some(ChangeFreq::Daily))]
@@ -207,10 +240,33 @@ fn an_absence_counts_only_in_a_complete_read_of_a_full_source() {
     let cut = diff(&was, &is, &Rules { complete: false, ..rules() });
     assert_eq!((cut.missing, cut.steps.len(), cut.next.len()), (0, 0, 20));
     assert_eq!(cut.next, was.entries());
+    assert_eq!((full.shrunk, cut.shrunk), (Some(false), None));
     let window = diff(&was, &is, &Rules { window: true, ..rules() });
     assert_eq!((window.missing, window.steps.len(), window.next.len()), (0, 0, 19));
-    let cut_window = diff(&was, &is, &Rules { window: true, complete: false, ..rules() });
-    assert_eq!((cut_window.steps.len(), cut_window.next.len()), (0, 20));
+    // Of a window that is never read to its end, what left it would pile up.
+    let cut = Rules { window: true, complete: false, ..rules() };
+    let cut_window = diff(&was, &is, &cut);
+    assert_eq!((cut_window.steps.len(), cut_window.next.len()), (0, 19));
+    // A document that is suddenly empty is no document.
+    let empty = diff(&was, &Document::default(), &cut);
+    assert_eq!((empty.steps.len(), empty.next.len()), (0, 20));
+}
+
+#[test]
+fn entries_of_which_a_read_does_not_tell_are_carried_on() {
+    let was = snapshot_of(&list(&twenty()));
+    for (listed, complete, window, carried) in [
+        (20, true, false, false),
+        (20, false, false, false),
+        (19, true, false, false),
+        (19, false, false, true),
+        (19, false, true, false),
+        (0, false, true, true),
+    ] {
+        let rules = Rules { complete, window, new_epoch: true, ..rules() };
+        let diff = diff(&was, &list(&twenty()[..listed]), &rules);
+        assert_eq!(diff.carried, carried, "{listed} {complete} {window}");
+    }
 }
 
 #[test]
@@ -218,6 +274,7 @@ fn a_document_that_is_suddenly_empty_says_nothing() {
     let was = snapshot_of(&list(&twenty()));
     let diff = diff(&was, &Document::default(), &rules());
     assert_eq!((diff.missing, diff.steps.len(), diff.next.len()), (0, 0, 20));
+    assert_eq!(diff.shrunk, None);
 }
 
 #[test]
@@ -267,7 +324,7 @@ fn removals_are_held_when_more_than_half_goes_at_once() {
     let was = snapshot_of(&list(&twenty()));
     for (left, held) in [(11, false), (10, false), (9, true), (1, true)] {
         let diff = diff(&was, &list(&twenty()[20 - left..]), &rules());
-        assert_eq!((diff.shrunk, diff.held), (held, held), "{left}");
+        assert_eq!((diff.shrunk, diff.held), (Some(held), held), "{left}");
         let counted = diff.next.iter().filter(|entry| entry.misses > 0).count();
         assert_eq!(counted, if held { 0 } else { 20 - left }, "{left}");
         assert_eq!(diff.missing, 20 - left as u64, "{left}");
@@ -275,14 +332,49 @@ fn removals_are_held_when_more_than_half_goes_at_once() {
     let believed = Rules { shrink_believed: true, ..rules() };
     let diff = diff(&was, &list(&twenty()[15..]), &believed);
     // It is known for as long as it lasts, so that it stays believed.
-    assert_eq!((diff.shrunk, diff.held), (true, false));
+    assert_eq!((diff.shrunk, diff.held), (Some(true), false));
+}
+
+#[test]
+fn refused_pages_do_not_hide_a_shrink_once_they_are_known() {
+    let elsewhere: Vec<_> =
+        twenty().into_iter().map(|(loc, at)| (loc.replace("//e/", "//localhost/"), at)).collect();
+    let locs: Vec<_> = elsewhere.iter().map(|(loc, _)| loc.as_str()).collect();
+    for (why, is_held) in [(Rejection::OutOfScope, true), (Rejection::Quota, false)] {
+        let mut was = snapshot_of(&list(&twenty()));
+        for read in 0..5 {
+            let at = now().as_second() + read * DAY;
+            let rules = Rules { now: Timestamp::from_second(at).expect("a timestamp"), ..rules() };
+            // An answer that nothing has changed counts as one more read.
+            let is = if read == 3 { Document::of_snapshot(&was) } else { list(&elsewhere) };
+            let diff = diff(&was, &is, &rules);
+            let is_held = is_held && read > 0;
+            assert_eq!((diff.shrunk, diff.held), (Some(is_held), is_held), "{why:?} {read}");
+            let dropped = diff.steps.iter().filter(|step| matches!(step, Step::Drop { .. }));
+            assert_eq!(
+                dropped.count(),
+                if why == Rejection::Quota && read == 2 { 20 } else { 0 },
+                "{read}"
+            );
+            was = refusing(with_rows(diff), &locs, why);
+        }
+    }
+    // Under other rules, whatever was refused may be a page.
+    let mut both = twenty();
+    both.extend(elsewhere.clone());
+    let was = refusing(snapshot_of(&list(&both)), &locs, Rejection::OutOfScope);
+    for (new_epoch, shrunk) in [(false, Some(true)), (true, None)] {
+        let rules = Rules { new_epoch, ..rules() };
+        let diff = diff(&was, &list(&elsewhere), &rules);
+        assert_eq!((diff.shrunk, diff.held), (shrunk, true), "and no miss is counted");
+    }
 }
 
 #[test]
 fn few_entries_may_all_but_go() {
     let nine = &twenty()[..9];
     let diff = diff(&snapshot_of(&list(nine)), &list(&nine[..1]), &rules());
-    assert!(!diff.shrunk);
+    assert_eq!(diff.shrunk, Some(false));
 }
 
 #[test]
@@ -300,9 +392,29 @@ fn a_source_rolls_when_only_the_oldest_leave_and_new_ones_come() {
         (&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10], None),
     ];
     for (kept, rolled) in cases {
-        let is: Vec<_> = kept.iter().map(|n| all[*n].clone()).collect();
+        let mut is: Vec<_> = kept.iter().map(|n| all[*n].clone()).collect();
         assert_eq!(diff(&was, &list(&is), &rules()).rolled, rolled, "{kept:?}");
+        // What was refused before, and still is, did not come.
+        for why in Rejection::ALL {
+            let stranger = ("http://stranger/".to_owned(), "2026-10-01".to_owned());
+            let with = [&all[..10], std::slice::from_ref(&stranger)].concat();
+            let was = refusing(snapshot_of(&list(&with)), &[&stranger.0], why);
+            is.push(stranger);
+            assert_eq!(diff(&was, &list(&is), &rules()).rolled, rolled, "{kept:?} {why:?}");
+            is.pop();
+        }
     }
+}
+
+/// The snapshot where these were refused.
+fn refusing(snapshot: Snapshot, locs: &[&str], why: Rejection) -> Snapshot {
+    let mut entries = snapshot.into_entries();
+    for entry in &mut entries {
+        if locs.iter().any(|loc| loc_key(SEED, loc) == entry.key) {
+            entry.row = Row::Rejected(why);
+        }
+    }
+    Snapshot::from_unsorted(entries)
 }
 
 #[test]
@@ -526,7 +638,10 @@ fn images_that_go_do_not_hold_removals_and_make_no_window() {
     let was = snapshot_of(&followed(&with.collect::<Vec<_>>()));
     let without: Vec<_> = paths.iter().map(|(page, _)| (page.as_str(), "")).collect();
     let found = diff(&was, &followed(&without), &rules());
-    assert_eq!((found.shrunk, found.held, found.rolled, found.missing), (false, false, None, 60));
+    assert_eq!(
+        (found.shrunk, found.held, found.rolled, found.missing),
+        (Some(false), false, None, 60)
+    );
 }
 
 #[test]

@@ -150,6 +150,7 @@ impl<'a> Publisher<'a> {
                 Err(error) => return Err(error.into()),
             };
             if !batch.urls.is_empty() {
+                self.egress.written();
                 message::count_leased(metrics, crawl, &batch);
                 self.egress.unsettled.add(&batch.urls, self.egress.clock.steady());
                 return Ok(batch.urls);

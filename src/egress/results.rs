@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::session::broker;
 use super::{BROKER, Egress, Trouble};
 use crate::metrics::Egressed;
+use crate::queue::TokenResult;
 use crate::serve::message::Report;
 
 /// Messages that are settled together.
@@ -103,11 +104,14 @@ impl<'a> Settler<'a> {
             match store.settle(settlements).await {
                 Ok(said) => said,
                 Err(error) => {
-                    tracing::warn!(%error, "results are not taken; they come again");
+                    self.egress.stuck(&error);
                     return AckKind::Nak(Some(AGAIN));
                 }
             }
         };
+        if said.contains(&TokenResult::Ok) {
+            self.egress.written();
+        }
         unsettled.remove(tokens.into_iter());
         metrics.egress_unsettled(BROKER, unsettled.len());
         metrics.egressed(Egressed::Result, report.settled(metrics, said));

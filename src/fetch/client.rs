@@ -1,7 +1,8 @@
 //! The HTTP client: one GET at a time, through every gate, within every limit.
 //!
-//! Each hop is judged by the guard, admitted by the caller's [`Gate`], resolved
-//! to checked addresses, given a turn at them, and only then sent. A body that
+//! Each hop is judged by the guard and the caller's [`Gate`], resolved to checked
+//! addresses, given a place in the line at them, admitted by the gate, given its
+//! turn there, and only then sent. A body that
 //! did not arrive whole is an error, never a short document; a connection that
 //! broke the protocol or was cut is closed, not used again. Decoding is
 //! [`super::body`]'s, politeness between polls the caller's.
@@ -21,18 +22,27 @@ use url::Url;
 
 use super::guard::Guard;
 use super::redirect::{self, Trail};
-use super::resolver::{self, Resolver};
+use super::resolver::{self, LookupTurn, Resolver};
 use super::setup::{self, Clock, FetchSetupError, Surroundings};
 use super::turns::{Turn, Turns};
 use super::warm::Warm;
 use super::wire::{self, Body, LARGE_BODIES, Room};
-use super::{Answer, FetchError, Fetched, Gate, Head, Request, Validators, failure, headers};
+use super::{
+    Answer, FetchError, Fetched, Gate, Head, Refusal, Request, Validators, failure, headers,
+};
 use crate::config;
 
 pub use post::{Form, Told};
 
 /// Longest wait for the headers, and between two pieces of a body.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Longest wait for a turn at an address, or to look up a name; beyond that the
+/// request comes back.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// And comes back after this, as does one that finds the line at an address full.
+const CROWDED: Refusal = Refusal::Crowded { wait: Duration::from_secs(60) };
 
 /// The one door to the network. Cheap to clone.
 #[derive(Clone)]
@@ -76,7 +86,8 @@ struct Spent {
 
 impl Fetcher {
     /// A fetcher as configured; `per_address` is `politeness.per_address`, the
-    /// requests in flight to one public address.
+    /// requests in flight to one public address. As many as `fetch.concurrency`
+    /// are or wait there at most: others of the polls under way go elsewhere.
     pub fn new(
         fetch: &config::Fetch,
         daemon: &config::Daemon,
@@ -105,7 +116,7 @@ impl Fetcher {
                 closing: setup::client(fetch, daemon, &limits, lookup.clone(), 0)?,
                 resolver: Resolver::new(guard.clone(), lookup, fetch.connect_timeout),
                 guard,
-                turns: Turns::new(per_address),
+                turns: Turns::new(per_address, fetch.concurrency),
                 room: Room::new(LARGE_BODIES),
                 warm: Warm::new(setup::IDLE_TIMEOUT),
                 limits,
@@ -122,16 +133,14 @@ impl Fetcher {
     }
 
     /// Fetches one document, following redirects. Waiting for the gate, for a
-    /// turn at the address or for room does not count against
-    /// `fetch.total_timeout`, which holds for all hops together.
+    /// turn to look up the name or at the address, or for room, does not count
+    /// against `fetch.total_timeout`, which holds for all hops together.
     pub async fn fetch<G: Gate>(&self, request: Request, gate: &G) -> Result<Answer, FetchError> {
         let inner = &*self.inner;
         let mut trail = Trail::new(request.url.clone(), request.max_redirects);
         let mut spent = Spent { took: Duration::ZERO, total: inner.limits.total };
         loop {
-            inner.guard.check_url(trail.current())?;
-            gate.admit(trail.current()).await?;
-            match inner.hop(&request, &trail, &mut spent).await? {
+            match inner.hop(&request, &trail, &mut spent, gate).await? {
                 Hop::Redirect(status, location) => trail.follow(status, &location)?,
                 Hop::End(mut answer) => {
                     answer.head_mut().took = spent.took;
@@ -173,14 +182,14 @@ impl Spent {
 
 impl Inner {
     /// One request and its answer.
-    async fn hop(
+    async fn hop<G: Gate>(
         &self,
         request: &Request,
         trail: &Trail,
         spent: &mut Spent,
+        gate: &G,
     ) -> Result<Hop, FetchError> {
-        let addresses = spent.on(&self.limits, self.addresses(trail.current())).await?;
-        let _turns = self.turns(&addresses).await;
+        let (addresses, _turns) = self.enter(trail.current(), spent, gate).await?;
         let begun = spent.on(&self.limits, self.begin(request, trail, addresses)).await?;
         let (mut head, content_encoding, mut body) = match begun {
             Begun::Hop(hop) => return Ok(hop),
@@ -197,25 +206,55 @@ impl Inner {
         Ok(Hop::End(Box::new(Answer::Document(fetched))))
     }
 
+    /// Every gate before a request to this URL: the addresses that it may connect
+    /// to, and its turns at them.
+    async fn enter<G: Gate>(
+        &self,
+        url: &Url,
+        spent: &mut Spent,
+        gate: &G,
+    ) -> Result<(Arc<[SocketAddr]>, Vec<Turn>), FetchError> {
+        self.guard.check_url(url)?;
+        gate.approach(url).await?;
+        let turn = self.resolver.turn(url);
+        let turn = tokio::time::timeout(PATIENCE, turn).await.map_err(|_| CROWDED)?;
+        let addresses = spent.on(&self.limits, self.addresses(url, turn)).await?;
+        let counted = self.counted(&addresses);
+        // Before its host's slot is taken, which would be lost. Whoever waits for that
+        // has no place in the line: others would wait for a clock that is not theirs.
+        if self.turns.are_crowded(&counted) {
+            return Err(CROWDED.into());
+        }
+        gate.admit(url).await?;
+        let places = self.turns.places(counted).ok_or(CROWDED)?;
+        let turns = match places.free() {
+            Ok(turns) => turns,
+            Err(places) => {
+                let waited = tokio::time::timeout(PATIENCE, places.wait()).await;
+                waited.map_err(|_| CROWDED)?
+            }
+        };
+        Ok((addresses, turns))
+    }
+
     /// The addresses that this hop may connect to. Through a proxy they are
     /// the proxy's to choose: a name that only the proxy can resolve is let
     /// through, one that resolves here to nothing public is not.
-    async fn addresses(&self, url: &Url) -> Result<Arc<[SocketAddr]>, FetchError> {
-        match self.resolver.addresses(url).await {
+    async fn addresses(
+        &self,
+        url: &Url,
+        turn: LookupTurn,
+    ) -> Result<Arc<[SocketAddr]>, FetchError> {
+        match self.resolver.addresses(url, turn).await {
             Err(FetchError::Dns(_) | FetchError::Timeout(_)) if self.proxied => Ok(Arc::new([])),
             other => other,
         }
     }
 
-    /// Turns at all addresses but those of `fetch.allow`, which are the
-    /// operator's own machines.
-    async fn turns(&self, addresses: &[SocketAddr]) -> Vec<Turn> {
-        let counted: Vec<IpAddr> = addresses
-            .iter()
-            .filter(|&&addr| !self.guard.is_allowed(addr))
-            .map(SocketAddr::ip)
-            .collect();
-        self.turns.take(counted).await
+    /// All addresses but those of `fetch.allow`, which are the operator's own machines.
+    fn counted(&self, addresses: &[SocketAddr]) -> Vec<IpAddr> {
+        let counted = addresses.iter().filter(|&&addr| !self.guard.is_allowed(addr));
+        counted.map(SocketAddr::ip).collect()
     }
 
     /// Sends the request and reads the answer, of a large document the first part.

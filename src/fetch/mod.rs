@@ -106,10 +106,17 @@ pub struct Fetched {
 /// Asked before every hop: may this URL be fetched, and not before when?
 ///
 /// The poll loop answers from robots.txt and the host clock; it waits until
-/// the host may be asked. While it is asked nothing is held, neither a
-/// connection nor a turn at an address: it may fetch a robots.txt itself.
+/// the host may be asked.
 pub trait Gate: Send + Sync {
-    /// Returns when the request may be sent, or why it may not be.
+    /// Asked first: returns when the host is free for this request, or why it may
+    /// not be asked. Nothing is held meanwhile, neither a connection nor a place
+    /// in the line at an address: a robots.txt may be fetched for it.
+    fn approach(&self, _url: &Url) -> impl Future<Output = Result<(), Refusal>> + Send {
+        async { Ok(()) }
+    }
+
+    /// Asked once the name is looked up: returns when the request may be sent, if it
+    /// has a turn at its address by then.
     fn admit(&self, url: &Url) -> impl Future<Output = Result<(), Refusal>> + Send;
 }
 
@@ -133,6 +140,13 @@ pub enum Refusal {
     Later {
         /// When it may be asked again.
         until: Timestamp,
+    },
+    /// Too many requests of ours wait before this one, for the same address or to
+    /// look up a name.
+    #[error("many other requests wait before it; it is to be asked again after {wait:?}")]
+    Crowded {
+        /// After how long it may be asked again.
+        wait: Duration,
     },
 }
 

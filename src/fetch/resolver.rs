@@ -10,21 +10,28 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use url::{Host, Url};
 
 use super::guard::{Blocked, Guard};
 use super::{FetchError, outside};
+use crate::bounded::Bounded;
 
 /// Addresses of one name that are tried; the rest of a longer answer is ignored.
 const MAX_ADDRESSES: usize = 8;
 
 /// Lookups at once. They block a thread each, of a pool that parsing shares.
 const MAX_LOOKUPS: usize = 32;
+
+/// Of these, so many of names whose last lookup ran out of time: others come through.
+const MAX_SLOW_LOOKUPS: usize = MAX_LOOKUPS / 2;
+
+/// Names remembered whose lookup ran out of time, and the bytes that these may take.
+const SLOW_NAMES: (usize, usize) = (10_000, 1 << 20);
 
 /// The future of a [`Lookup`].
 pub type LookingUp = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
@@ -105,17 +112,50 @@ pub(super) struct Resolver {
     guard: Guard,
     lookup: Lookup,
     lookups: Arc<Semaphore>,
+    slow_lookups: Arc<Semaphore>,
+    slow: Mutex<Bounded<String, ()>>,
     timeout: Duration,
 }
 
+/// The right to look up one name; given back when that is over.
+pub(super) struct LookupTurn {
+    _slow: Option<OwnedSemaphorePermit>,
+    _any: Option<OwnedSemaphorePermit>,
+}
+
 impl Resolver {
-    /// `timeout` bounds one lookup, waiting for its turn included.
+    /// `timeout` bounds one lookup.
     pub(super) fn new(guard: Guard, lookup: Lookup, timeout: Duration) -> Self {
-        Self { guard, lookup, lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)), timeout }
+        let turns = |most| Arc::new(Semaphore::new(most));
+        Self {
+            guard,
+            lookup,
+            lookups: turns(MAX_LOOKUPS),
+            slow_lookups: turns(MAX_SLOW_LOOKUPS),
+            slow: Mutex::new(Bounded::new(SLOW_NAMES.0, SLOW_NAMES.1)),
+            timeout,
+        }
+    }
+
+    /// Waits until the name of this URL may be looked up, which is no time that its
+    /// servers take.
+    pub(super) async fn turn(&self, url: &Url) -> LookupTurn {
+        let Some(Host::Domain(host)) = url.host() else {
+            return LookupTurn { _slow: None, _any: None };
+        };
+        // The semaphores are never closed; if they were, the caps would be off.
+        let is_slow = self.slow().get(host).is_some();
+        let slow =
+            if is_slow { self.slow_lookups.clone().acquire_owned().await.ok() } else { None };
+        LookupTurn { _slow: slow, _any: self.lookups.clone().acquire_owned().await.ok() }
     }
 
     /// The addresses that may be connected to for this URL, at least one.
-    pub(super) async fn addresses(&self, url: &Url) -> Result<Arc<[SocketAddr]>, FetchError> {
+    pub(super) async fn addresses(
+        &self,
+        url: &Url,
+        turn: LookupTurn,
+    ) -> Result<Arc<[SocketAddr]>, FetchError> {
         let port = url.port_or_known_default().unwrap_or_default();
         let host = match url.host() {
             Some(Host::Domain(host)) => host,
@@ -123,15 +163,21 @@ impl Resolver {
             Some(Host::Ipv6(ip)) => return self.only(SocketAddr::new(ip.into(), port)),
             None => return Err(Blocked::NoHost.into()),
         };
-        let found =
-            tokio::time::timeout(self.timeout, self.look_up(host)).await.map_err(|_| {
-                FetchError::Timeout(format!(
-                    "looking up {} took longer than fetch.connect_timeout ({:?})",
-                    outside::text(host),
-                    self.timeout
-                ))
-            })??;
-        self.check(host, &found, port)
+        let Ok(found) = tokio::time::timeout(self.timeout, self.look_up(host, turn)).await else {
+            self.slow().insert(host.to_owned(), (), host.len());
+            return Err(FetchError::Timeout(format!(
+                "looking up {} took longer than fetch.connect_timeout ({:?})",
+                outside::text(host),
+                self.timeout
+            )));
+        };
+        self.slow().remove(host);
+        self.check(host, &found?, port)
+    }
+
+    /// Nothing that panics is done while this lock is held.
+    fn slow(&self) -> MutexGuard<'_, Bounded<String, ()>> {
+        self.slow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn only(&self, addr: SocketAddr) -> Result<Arc<[SocketAddr]>, FetchError> {
@@ -161,11 +207,10 @@ impl Resolver {
     /// The lookup runs as a task of its own that holds its turn to the end:
     /// getaddrinfo cannot be cancelled, and giving its turn away when the hop
     /// gives up would pile up blocked threads.
-    async fn look_up(&self, host: &str) -> Result<Vec<IpAddr>, FetchError> {
+    async fn look_up(&self, host: &str, turn: LookupTurn) -> Result<Vec<IpAddr>, FetchError> {
         let failed = |error: &dyn std::fmt::Display| {
             FetchError::Dns(outside::text(&format!("{host}: {error}")))
         };
-        let turn = self.lookups.clone().acquire_owned().await.map_err(|e| failed(&e))?;
         let looking_up = (self.lookup)(host.to_owned());
         let task = tokio::spawn(async move {
             let found = looking_up.await;

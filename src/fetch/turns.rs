@@ -1,5 +1,6 @@
 //! Turns at an address: so many requests in flight to one IP address, over all
-//! the hosts that share it.
+//! the hosts that share it, and a line for them that is no longer than it may be:
+//! an address that is dead, or slow, keeps only so many from asking elsewhere.
 //!
 //! The map holds an entry only while somebody uses or awaits it, so that it
 //! never grows beyond the requests in flight.
@@ -14,6 +15,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 #[derive(Clone)]
 pub(super) struct Turns {
     per_address: usize,
+    /// Places at one address: of those who have a turn, and of those who wait.
+    places: usize,
     slots: Arc<Mutex<HashMap<IpAddr, Slot>>>,
 }
 
@@ -29,6 +32,9 @@ pub(super) struct Turn {
     _slot: SlotUse,
 }
 
+/// A place in the line at each address that a request may go to; given back on drop.
+pub(super) struct Places(Vec<(SlotUse, Arc<Semaphore>)>);
+
 struct SlotUse {
     turns: Turns,
     ip: IpAddr,
@@ -36,35 +42,61 @@ struct SlotUse {
 
 impl Turns {
     /// At most `per_address` requests in flight to one address; 0 counts as 1.
-    pub(super) fn new(per_address: u32) -> Self {
+    /// At most `places` are or wait there, if that is more.
+    pub(super) fn new(per_address: u32, places: usize) -> Self {
         let per_address = usize::try_from(per_address).unwrap_or(usize::MAX);
-        Self { per_address: per_address.clamp(1, Semaphore::MAX_PERMITS), slots: Arc::default() }
+        let per_address = per_address.clamp(1, Semaphore::MAX_PERMITS);
+        Self { per_address, places: places.max(per_address), slots: Arc::default() }
     }
 
-    /// Waits for a turn at every one of these addresses, since the client may
-    /// connect to any. They are taken in the order of the addresses, so that
-    /// two requests never wait for each other.
-    pub(super) async fn take(&self, mut addresses: Vec<IpAddr>) -> Vec<Turn> {
+    /// A place at every one of these addresses, since the client may connect to
+    /// any; none where all are taken at one of them.
+    pub(super) fn places(&self, mut addresses: Vec<IpAddr>) -> Option<Places> {
         addresses.sort_unstable();
         addresses.dedup();
-        let mut taken = Vec::with_capacity(addresses.len());
-        for ip in addresses {
-            let (slot, free) = self.enter(ip);
+        addresses.into_iter().map(|ip| self.enter(ip)).collect::<Option<_>>().map(Places)
+    }
+
+    /// Are all places taken at one of these addresses, just now?
+    pub(super) fn are_crowded(&self, addresses: &[IpAddr]) -> bool {
+        let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        addresses.iter().any(|ip| slots.get(ip).is_some_and(|slot| slot.users >= self.places))
+    }
+
+    fn enter(&self, ip: IpAddr) -> Option<(SlotUse, Arc<Semaphore>)> {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = slots
+            .entry(ip)
+            .or_insert_with(|| Slot { free: Arc::new(Semaphore::new(self.per_address)), users: 0 });
+        if slot.users >= self.places {
+            return None;
+        }
+        slot.users += 1;
+        Some((SlotUse { turns: self.clone(), ip }, slot.free.clone()))
+    }
+}
+
+impl Places {
+    /// The turns, where all are free just now and nobody waits for them.
+    pub(super) fn free(self) -> Result<Vec<Turn>, Self> {
+        let permits: Result<Vec<_>, _> =
+            self.0.iter().map(|(_, free)| Arc::clone(free).try_acquire_owned()).collect();
+        let Ok(permits) = permits else { return Err(self) };
+        let turns = self.0.into_iter().zip(permits);
+        Ok(turns.map(|((slot, _), permit)| Turn { _permit: permit, _slot: slot }).collect())
+    }
+
+    /// Waits for all turns. They are taken in the order of the addresses, so
+    /// that two requests never wait for each other.
+    pub(super) async fn wait(self) -> Vec<Turn> {
+        let mut taken = Vec::with_capacity(self.0.len());
+        for (slot, free) in self.0 {
             // The semaphore is never closed; if it were, the cap would be off.
             if let Ok(permit) = free.acquire_owned().await {
                 taken.push(Turn { _permit: permit, _slot: slot });
             }
         }
         taken
-    }
-
-    fn enter(&self, ip: IpAddr) -> (SlotUse, Arc<Semaphore>) {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let slot = slots
-            .entry(ip)
-            .or_insert_with(|| Slot { free: Arc::new(Semaphore::new(self.per_address)), users: 0 });
-        slot.users += 1;
-        (SlotUse { turns: self.clone(), ip }, slot.free.clone())
     }
 }
 
@@ -102,25 +134,49 @@ mod tests {
         turns.slots.lock().unwrap().len()
     }
 
+    /// Turns at these addresses, if they are to be had at once.
+    fn take(turns: &Turns, addresses: &[IpAddr]) -> Option<Vec<Turn>> {
+        now_or_never(turns.places(addresses.to_vec()).unwrap().wait())
+    }
+
     #[test]
     fn an_address_has_so_many_turns_and_no_more() {
-        let turns = Turns::new(2);
-        let first = now_or_never(turns.take(vec![ip(1)])).unwrap();
-        let _second = now_or_never(turns.take(vec![ip(1)])).unwrap();
-        assert!(now_or_never(turns.take(vec![ip(1)])).is_none());
-        assert!(now_or_never(turns.take(vec![ip(2)])).is_some(), "other addresses are free");
+        let turns = Turns::new(2, 9);
+        let first = take(&turns, &[ip(1)]).unwrap();
+        let _second = take(&turns, &[ip(1)]).unwrap();
+        assert!(take(&turns, &[ip(1)]).is_none());
+        assert!(turns.places(vec![ip(1), ip(2)]).unwrap().free().is_err());
+        assert!(take(&turns, &[ip(2)]).is_some(), "other addresses are free");
         drop(first);
-        assert!(now_or_never(turns.take(vec![ip(1)])).is_some());
+        let third = turns.places(vec![ip(1)]).unwrap().free();
+        assert!(third.is_ok() && take(&turns, &[ip(1)]).is_none());
     }
 
     #[test]
     fn a_request_that_gives_up_waiting_leaves_nothing_behind() {
-        let turns = Turns::new(1);
-        let held = now_or_never(turns.take(vec![ip(3), ip(1), ip(3)])).unwrap();
+        let turns = Turns::new(1, 9);
+        let held = take(&turns, &[ip(3), ip(1), ip(3)]).unwrap();
         assert_eq!(slots(&turns), 2);
-        assert!(now_or_never(turns.take(vec![ip(1), ip(2)])).is_none());
+        assert!(take(&turns, &[ip(1), ip(2)]).is_none());
         assert_eq!(slots(&turns), 2);
         drop(held);
         assert_eq!(slots(&turns), 0);
+    }
+
+    #[test]
+    fn only_so_many_have_a_place_at_an_address() {
+        let turns = Turns::new(1, 2);
+        let held = take(&turns, &[ip(1)]).unwrap();
+        let waiting = turns.places(vec![ip(1), ip(2)]).unwrap();
+        assert!(turns.places(vec![ip(1), ip(3)]).is_none());
+        assert!(turns.are_crowded(&[ip(3), ip(1)]) && !turns.are_crowded(&[ip(2), ip(3)]));
+        assert!(turns.places(vec![ip(0), ip(1)]).is_none());
+        assert_eq!(slots(&turns), 2, "who has no place at one has none at the others");
+        drop(waiting);
+        assert!(turns.places(vec![ip(1)]).is_some());
+        drop(held);
+        assert_eq!(slots(&turns), 0);
+        // Who may have a turn has a place.
+        assert!(Turns::new(3, 0).places(vec![ip(1)]).is_some());
     }
 }

@@ -347,7 +347,9 @@ impl Reading {
             self.close();
         }
         self.has_agents = true;
-        let token = if value.starts_with('*') { "*".to_owned() } else { token_of(value) };
+        // `*bot` is no pattern, and names nobody.
+        let is_star = value.split_whitespace().next() == Some("*");
+        let token = if is_star { "*".to_owned() } else { token_of(value) };
         self.group.get_or_insert_default().agents.push(token);
     }
 

@@ -160,7 +160,13 @@ pub(super) fn index_says_unchanged(target: &PollTarget) -> bool {
     let (Some(lastmod), Some(read)) = (target.index_lastmod, target.last_complete_at) else {
         return false;
     };
-    target.pending == 0 && target.failures == 0 && end_of(lastmod) < read && is_heard(target)
+    // What has no hash is to be read anew, whatever is said of it.
+    let is_known = target.body_hash.is_some();
+    is_known
+        && target.pending == 0
+        && target.failures == 0
+        && end_of(lastmod) < read
+        && is_heard(target)
 }
 
 /// Has the index been read of late, so that what it says may be held against the

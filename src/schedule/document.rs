@@ -18,11 +18,11 @@ use super::interval::PollEvent;
 use super::interval::hints::Hints;
 use super::moves;
 use super::outcome::{Ended, kept_hints};
-use super::read::{self, Manner, ReadDocument};
+use super::read::{self, Manner, ReadDocument, Verdict};
 use super::takeover::Came;
 use crate::config::Site;
 use crate::diff::Rules;
-use crate::fetch::{Answer, FetchError, Fetched, Refusal, Request, Validators};
+use crate::fetch::{Answer, FetchError, Fetched, Request, Validators};
 use crate::metrics::Saved;
 use crate::model::{DocumentKind, SiteId};
 use crate::parse::Limits;
@@ -64,7 +64,7 @@ impl Poller {
             Poll { poller: self, target, site: &site, id, rules, began, read_in_full, elsewhere };
         let gate = PollGate::new(self, &site, &target.url);
         let answer = poll.ask(first, gate).await;
-        poll.judge(answer).await
+        Box::pin(poll.judge(answer)).await
     }
 
     /// The index says that the child is as we read it.
@@ -106,8 +106,8 @@ impl Poll<'_> {
     }
 
     async fn judge(&self, mut answer: Result<Answer, FetchError>) -> Result<(), StoreError> {
-        if let Err(FetchError::Deferred(Refusal::Later { until })) = &answer {
-            return self.poller.defer(self.target, *until).await;
+        if let Some(until) = self.poller.put_off(&answer, self.target.id.0) {
+            return self.poller.defer(self.target, until).await;
         }
         let document = match &mut answer {
             Ok(Answer::Document(fetched)) => Some(take_body(fetched)),
@@ -264,18 +264,27 @@ impl Poll<'_> {
         // An index that listed pages once lists none now, and that is no accident.
         let rules = Rules { has_children: self.target.kind == Some(DocumentKind::Index), ..rules };
         let verdict = self.compare(before, document, rules).await.map_err(StoreError::Engine)?;
-        let (shrunk_at, is_held) = (self.shrunk_at(verdict.shrunk), verdict.held);
+        let (shrunk_at, is_held) = self.shrink(&verdict, &rules);
         let origin = self.origin(self.target.window > 0);
         let (next, counts) = self.apply(verdict, None, origin).await?;
         let sums = self.sum_up(next, false).await?;
+        let has_made_room = read::has_made_room(&counts, &sums);
         let snapshot = sums.data.unwrap_or_default();
-        let recounted = Recounted { pending: sums.pending, shrunk_at, held: is_held, snapshot };
+        let recounted =
+            Recounted { pending: sums.pending, shrunk_at, held: is_held, has_made_room, snapshot };
         Ok((recounted, counts))
     }
 
-    /// Since when the source has been less than half of what it was.
-    pub(super) fn shrunk_at(&self, shrunk: bool) -> Option<Timestamp> {
-        shrunk.then(|| self.target.shrunk_at.unwrap_or(self.began))
+    /// Since when the source has been less than half of what it was, and whether its
+    /// removals are held for that. A read that does not tell, such as one that was cut,
+    /// leaves it as it is: the days until it is believed are not counted anew.
+    pub(super) fn shrink(&self, verdict: &Verdict, rules: &Rules) -> (Option<Timestamp>, bool) {
+        let known = self.target.shrunk_at;
+        match verdict.shrunk {
+            Some(true) => (Some(known.unwrap_or(self.began)), verdict.held),
+            Some(false) => (None, false),
+            None => (known, known.is_some() && !rules.shrink_believed),
+        }
     }
 
     /// Not a sitemap, not a feed: whatever it is, it changes no URL.

@@ -29,6 +29,22 @@ impl Poll<'_> {
         self.on_cpu(move || read::sum_up(next, same)).await.map_err(StoreError::Engine)
     }
 
+    /// How many pages are new to the source, where `before` is given; and what
+    /// was counted.
+    pub(super) async fn newcomers(
+        &self,
+        before: Option<Arc<Snapshot>>,
+        next: Vec<SnapshotEntry>,
+        window: bool,
+    ) -> Result<(Vec<SnapshotEntry>, u64), StoreError> {
+        let Some(before) = before else { return Ok((next, 0)) };
+        let counting = self.on_cpu(move || {
+            let newcomers = before.newcomers(&next, window);
+            (next, newcomers)
+        });
+        counting.await.map_err(StoreError::Engine)
+    }
+
     pub(super) async fn compare(
         &self,
         before: Arc<Snapshot>,
@@ -127,6 +143,7 @@ impl Poll<'_> {
             now: self.began,
             complete,
             window,
+            part: false,
             new_epoch: may_be_new_epoch && self.target.epoch != self.rules.epoch(),
             removal_polls: config.poll.removal_polls,
             removal_after_s,

@@ -21,7 +21,7 @@ const PATIENCE_OF_A_HOP: Duration = Duration::from_secs(150);
 
 /// One request at a time per host, and never before its clock: the gate of
 /// robots.txt itself, which no robots.txt forbids. Holds the host's lock until
-/// the next hop, or its end.
+/// the next hop, or its end; its slot is taken last, when nothing else is in the way.
 pub(super) struct ClockGate<'p> {
     poller: &'p Poller,
     /// Between requests to the host that is asked first; where a redirect leads
@@ -32,7 +32,15 @@ pub(super) struct ClockGate<'p> {
     /// The authority of the source that is polled: elsewhere only so many may wait.
     own: Option<String>,
     hops: AtomicU32,
-    held: Mutex<Option<OwnedMutexGuard<()>>>,
+    held: Mutex<Option<Held>>,
+}
+
+/// A host that is ours for one hop.
+struct Held {
+    _lock: OwnedMutexGuard<()>,
+    /// The delay and the patience of this hop.
+    manners: (Option<Duration>, Duration),
+    has_slot: bool,
 }
 
 impl<'p> ClockGate<'p> {
@@ -79,7 +87,7 @@ impl<'p> ClockGate<'p> {
 
     /// May a request be under way? Before, its turn had not come.
     pub(super) async fn has_admitted(&self) -> bool {
-        self.held.lock().await.is_some()
+        self.held.lock().await.as_ref().is_some_and(|held| held.has_slot)
     }
 
     /// The hop before is over: its host is free for others.
@@ -87,15 +95,24 @@ impl<'p> ClockGate<'p> {
         drop(self.held.lock().await.take());
     }
 
-    /// Waits for the host's turn.
-    async fn wait_for(&self, authority: String) -> Result<(), Refusal> {
-        let lock = self.poller.locks.take(&authority).await;
-        let (delay, patience) = self.manners();
+    /// Waits until nobody else of ours asks the host.
+    async fn take(&self, authority: &str) {
+        let lock = self.poller.locks.take(authority).await;
+        let held = Held { _lock: lock, manners: self.manners(), has_slot: false };
+        *self.held.lock().await = Some(held);
+    }
+
+    /// Waits for the next slot of the host that is held.
+    async fn wait_for_slot(&self, authority: String) -> Result<(), Refusal> {
+        let mut held = self.held.lock().await;
+        let (delay, patience) = held.as_ref().map_or((None, self.patience), |held| held.manners);
         let slot = self.poller.store.reserve(authority.clone(), delay, patience).await;
         match slot {
             Ok(Ok(at)) => {
                 self.poller.clock.sleep_until(at).await;
-                *self.held.lock().await = Some(lock);
+                if let Some(held) = held.as_mut() {
+                    held.has_slot = true;
+                }
                 Ok(())
             }
             Ok(Err(until)) => Err(Refusal::Later { until }),
@@ -111,11 +128,16 @@ impl<'p> ClockGate<'p> {
 }
 
 impl Gate for ClockGate<'_> {
-    async fn admit(&self, url: &Url) -> Result<(), Refusal> {
+    async fn approach(&self, url: &Url) -> Result<(), Refusal> {
         self.let_go().await;
         let authority = authority(url);
         let _place = self.place(&authority)?;
-        self.wait_for(authority).await
+        self.take(&authority).await;
+        Ok(())
+    }
+
+    async fn admit(&self, url: &Url) -> Result<(), Refusal> {
+        self.wait_for_slot(authority(url)).await
     }
 }
 
@@ -149,7 +171,7 @@ impl<'p> PollGate<'p> {
 }
 
 impl Gate for PollGate<'_> {
-    async fn admit(&self, url: &Url) -> Result<(), Refusal> {
+    async fn approach(&self, url: &Url) -> Result<(), Refusal> {
         // robots.txt may have to be fetched from this very host.
         self.clock.let_go().await;
         let authority = authority(url);
@@ -157,6 +179,11 @@ impl Gate for PollGate<'_> {
         if self.obeys {
             self.clock.poller.judge(url, &authority, self.delay).await?;
         }
-        self.clock.wait_for(authority).await
+        self.clock.take(&authority).await;
+        Ok(())
+    }
+
+    async fn admit(&self, url: &Url) -> Result<(), Refusal> {
+        self.clock.admit(url).await
     }
 }

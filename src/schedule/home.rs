@@ -12,7 +12,7 @@ use super::outcome::Ended;
 use super::robots::found;
 use crate::config::{SourceList, Twins};
 use crate::fetch::body::Decoded;
-use crate::fetch::{Answer, FetchError, Fetched, Refusal, Request, Validators};
+use crate::fetch::{Answer, Fetched, Request, Validators};
 use crate::model::{Role, SiteId};
 use crate::parse::html;
 use crate::store::{PollTarget, StoreError};
@@ -42,8 +42,8 @@ impl Poller {
         };
         let answer = self.fetcher.fetch(request, &gate).await;
         drop(gate);
-        if let Err(FetchError::Deferred(Refusal::Later { until })) = &answer {
-            return self.defer(target, *until).await;
+        if let Some(until) = self.put_off(&answer, target.id.0) {
+            return self.defer(target, until).await;
         }
         let mut ended = Ended::of(&answer, &site.url);
         if let Ok(Answer::Document(fetched)) = &answer {

@@ -16,6 +16,7 @@ use crate::fetch::{Answer, FetchError, Head, Refusal, Validators};
 use crate::metrics::PollFigures;
 use crate::model::Role;
 use crate::parse::{self, Report, Severity};
+use crate::recrawl::later;
 use crate::store::hubs::rules::Push;
 use crate::store::views::Counts;
 use crate::store::{FORBIDDEN, Kept, Moved, NextPollAt, PollEnd, PollTarget, StoreError};
@@ -34,6 +35,8 @@ pub(super) struct Ended {
     pub(super) result: &'static str,
     pub(super) status: &'static str,
     pub(super) error: Option<String>,
+    /// Has it found what a hub should have pushed?
+    pub(super) missed_push: bool,
 }
 
 /// How a poll of a robots.txt went.
@@ -74,11 +77,12 @@ impl Ended {
     }
 
     pub(super) fn good(event: PollEvent, result: &'static str) -> Self {
-        Self { event, result, status: "success", error: None }
+        Self { event, result, status: "success", error: None, missed_push: false }
     }
 
     pub(super) fn bad(event: PollEvent, result: &'static str, error: String) -> Self {
-        Self { event, result, status: "could-not-fetch", error: Some(error) }
+        let status = "could-not-fetch";
+        Self { event, result, status, error: Some(error), missed_push: false }
     }
 
     /// What a document means that was read.
@@ -136,6 +140,20 @@ impl Ended {
 }
 
 impl Poller {
+    /// Until when, in steady time, where it was not our turn to ask. `who` asked: a
+    /// number of its own.
+    pub(super) fn put_off<T>(&self, answer: &Result<T, FetchError>, who: i64) -> Option<Timestamp> {
+        match answer {
+            Err(FetchError::Deferred(Refusal::Later { until })) => Some(*until),
+            Err(FetchError::Deferred(Refusal::Crowded { wait })) => {
+                let now = self.clock.steady();
+                // Not all at once who were put off at once.
+                Some(later(now, wait.mul_f64(0.5 + chance(who, now))))
+            }
+            _ => None,
+        }
+    }
+
     /// Not now: the host wants to be left alone until then, in steady time.
     /// Nothing has happened.
     pub(super) async fn defer(
@@ -197,7 +215,7 @@ impl Poller {
         };
         let next = next_poll(&input);
         let is_pushed = target.push.is_some_and(|push| push.is_healthy(input.now));
-        let next = if is_pushed && !failed && !self.has_missed(target, ended) {
+        let next = if is_pushed && !failed && !ended.missed_push {
             push::slowed(next, &input)
         } else {
             next
@@ -224,12 +242,11 @@ impl Poller {
         }
     }
 
-    /// Has this poll found what a hub should have pushed?
-    pub(super) fn has_missed(&self, target: &PollTarget, ended: &Ended) -> bool {
-        let is_news = matches!(ended.event, PollEvent::Changed { new: 1.., .. });
-        let missed =
-            |push: &Push| push.has_missed(target.last_success_at, self.clock.now()) && is_news;
-        target.push.as_ref().is_some_and(missed)
+    /// Would a hub have pushed what is new in this source?
+    pub(super) fn is_promised(&self, target: &PollTarget) -> bool {
+        let now = self.clock.now();
+        let misses = |push: &Push| push.has_missed(target.last_success_at, now);
+        target.push.as_ref().is_some_and(misses)
     }
 
     /// Ends the poll of a robots.txt: it is due again when its copy expires.
@@ -487,7 +504,12 @@ fn kept_rhythm(text: &str) -> Option<Rhythm> {
 
 /// Chance in [0, 1), the same for the same source and read.
 fn phase(target: &PollTarget) -> f64 {
-    let seed = target.id.0.rotate_left(32) ^ target.due_at.as_millisecond();
+    chance(target.id.0, target.due_at)
+}
+
+/// Chance in [0, 1), the same for the same number and time.
+fn chance(number: i64, at: Timestamp) -> f64 {
+    let seed = number.rotate_left(32) ^ at.as_millisecond();
     let hash = xxhash_rust::xxh3::xxh3_64(&seed.to_le_bytes());
     // 53 bits make every value of the range exactly once.
     #[allow(clippy::cast_precision_loss)]

@@ -25,7 +25,7 @@ use crate::fetch::{Answer, FetchError, Request, Validators};
 use crate::recrawl::later;
 use crate::store::StoreError;
 use crate::store::pushes::{Heeded, Push, Pushed, PushedUrl, SiteRow};
-use crate::url::{SiteRules, are_twins};
+use crate::url::{SiteRules, are_twins, is_listed_host};
 
 /// Pushes of one URL that come closer count as one; so long a wrong key is
 /// remembered (`IndexNow` asks for no more than a push a URL in ten minutes).
@@ -45,6 +45,10 @@ const MAX_FILE: u64 = 4 << 10;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Keys checked at once.
 const AT_ONCE: usize = 8;
+/// Sites of one host that hear of a push at most.
+const MOST_SITES: usize = 256;
+/// URLs judged before others get their turn.
+const JUDGED_AT_ONCE: usize = 64;
 /// Pushes that wait are looked at this often.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
@@ -125,15 +129,15 @@ struct Owner {
 impl Poller {
     /// Takes in a push of a client, if its key is that of its host.
     pub(crate) async fn take_push(&self, push: Push, client: u128) -> Result<Pushed, StoreError> {
-        let owners = self.owners(&push).await?;
-        if owners.is_empty() {
+        // One is enough to ask its host: who has no key makes us read no more.
+        if self.owners(self.sites_of(&push), 1).await?.is_empty() {
             return Ok(Pushed::InvalidKey("no site here has this host".to_owned()));
         }
         if !self.is_known_key(&push) && !self.may_check(&push.host, client) {
             return Ok(Pushed::TooMany(DEBOUNCE));
         }
         match self.verdict(&push).await {
-            Verdict::Right => self.note(push, &owners).await.map(Pushed::Taken),
+            Verdict::Right => self.note(push).await.map(Pushed::Taken),
             Verdict::Wrong(why) => Ok(Pushed::InvalidKey(why)),
             Verdict::Unknown => {
                 let is_kept = self.store.keep_push(push).await?;
@@ -164,15 +168,18 @@ impl Poller {
 
     async fn retry_pushes(&self) -> Result<(), StoreError> {
         for (row, push) in self.store.waiting_pushes().await? {
-            let owners = self.owners(&push).await?;
-            let verdict = if owners.is_empty() {
+            let sites = self.sites_of(&push);
+            let verdict = if sites.is_empty() {
                 Verdict::Wrong("the site is gone".to_owned())
+            } else if self.owners(sites, 1).await?.is_empty() {
+                // What is paused goes on, and the push was answered.
+                continue;
             } else {
                 self.verdict(&push).await
             };
             match verdict {
                 Verdict::Right => {
-                    self.note(push, &owners).await?;
+                    self.note(push).await?;
                 }
                 Verdict::Wrong(why) => tracing::info!(host = push.host, why, "push dropped"),
                 Verdict::Unknown => continue,
@@ -182,17 +189,28 @@ impl Poller {
         Ok(())
     }
 
-    /// The active sites that have this host, the one with that home first.
-    async fn owners(&self, push: &Push) -> Result<Vec<Owner>, StoreError> {
+    /// Names of the sites that have the host of a push, the one with that home
+    /// first.
+    fn sites_of(&self, push: &Push) -> Vec<String> {
         let config = Arc::clone(&self.config.borrow());
         let mut sites: Vec<&Site> =
             config.sites.values().filter(|site| has_host(site, &push.key_url)).collect();
         sites.sort_by_key(|site| site.url.host() != push.key_url.host());
+        sites.into_iter().map(|site| site.name.clone()).collect()
+    }
+
+    /// The active ones of these sites, so many at most.
+    async fn owners(&self, sites: Vec<String>, most: usize) -> Result<Vec<Owner>, StoreError> {
+        let config = Arc::clone(&self.config.borrow());
         let mut owners = Vec::new();
-        for site in sites.into_iter().take(AT_ONCE) {
-            let Some(row) = self.store.site_row(site.name.clone()).await? else { continue };
+        for name in sites {
+            let Some(site) = config.sites.get(&name) else { continue };
+            let Some(row) = self.store.site_row(name).await? else { continue };
             let rules = SiteRules::new(site, row.origin.as_ref());
             owners.push(Owner { row, rules, home: site.url.clone() });
+            if owners.len() >= most {
+                break;
+            }
         }
         Ok(owners)
     }
@@ -226,6 +244,11 @@ impl Poller {
             recent.checks.put(whose, until, made + 1);
         }
         true
+    }
+
+    fn page_hash(&self, page: &PushedUrl) -> u64 {
+        let text = format!("{} {}{}", page.crawl.0, page.url.authority, page.url.path);
+        xxh3_64_with_seed(text.as_bytes(), self.store.seed())
     }
 
     async fn verdict(&self, push: &Push) -> Verdict {
@@ -287,29 +310,39 @@ impl Poller {
         }
     }
 
-    /// The URLs of a push whose key is right.
-    async fn note(&self, push: Push, owners: &[Owner]) -> Result<Heeded, StoreError> {
+    /// The URLs of a push whose key is right, each for every site that admits it.
+    async fn note(&self, push: Push) -> Result<Heeded, StoreError> {
+        let owners = self.owners(self.sites_of(&push), MOST_SITES).await?;
         let now = self.clock.steady();
         let mut heeded = Heeded::default();
-        let (mut fresh, mut keys) = (Vec::new(), HashSet::new());
-        for url in &push.urls {
-            let admit = |owner: &Owner| {
-                let url = owner.rules.admit(url.as_str(), &owner.home).ok()?;
-                Some(PushedUrl { site: owner.row.id, crawl: owner.row.crawl, url })
-            };
-            let Some(pushed) = owners.iter().find_map(admit) else {
+        // Which of the URLs that are neither repeated nor outside each one is.
+        let (mut fresh, mut urls_of, mut urls) = (Vec::new(), Vec::new(), 0);
+        let mut keys = HashSet::new();
+        for (at, url) in push.urls.iter().enumerate() {
+            if at % JUDGED_AT_ONCE == 0 {
+                tokio::task::yield_now().await;
+            }
+            let mut pages = pages_of(url, &owners);
+            if pages.is_empty() {
                 heeded.outside += 1;
                 continue;
-            };
-            let text = format!("{}{}", pushed.url.authority, pushed.url.path);
-            let key = xxh3_64_with_seed(text.as_bytes(), self.store.seed());
-            if self.pushes.guard().urls.get(key, now).is_some() || !keys.insert(key) {
+            }
+            pages.retain(|page| {
+                let key = self.page_hash(page);
+                self.pushes.guard().urls.get(key, now).is_none() && keys.insert(key)
+            });
+            if pages.is_empty() {
                 heeded.repeated += 1;
                 continue;
             }
-            fresh.push(pushed);
+            urls_of.extend(pages.iter().map(|_| urls));
+            fresh.append(&mut pages);
+            urls += 1;
         }
-        (heeded.known, heeded.unknown) = self.store.heed(fresh).await?;
+        let known = self.store.heed(fresh).await?;
+        let known = known.into_iter().zip(&urls_of).filter(|(is_known, _)| *is_known);
+        heeded.known = known.map(|(_, url)| url).collect::<HashSet<_>>().len() as u64;
+        heeded.unknown = urls - heeded.known;
         let mut recent = self.pushes.guard();
         for key in keys {
             recent.urls.put(key, later(now, DEBOUNCE), ());
@@ -327,15 +360,29 @@ impl Poller {
     }
 }
 
+/// What a URL is for the sites that admit it: one page a crawl and identity.
+fn pages_of(url: &Url, owners: &[Owner]) -> Vec<PushedUrl> {
+    let mut pages: Vec<PushedUrl> = Vec::new();
+    for Owner { row, rules, home } in owners {
+        let Ok(url) = rules.admit(url.as_str(), home) else { continue };
+        let is_it = |page: &&mut PushedUrl| {
+            let known = (&page.url.authority, &page.url.path);
+            page.crawl == row.crawl && known == (&url.authority, &url.path)
+        };
+        match pages.iter_mut().find(is_it) {
+            Some(page) => page.sites.push(row.id),
+            None => pages.push(PushedUrl { sites: vec![row.id], crawl: row.crawl, url }),
+        }
+    }
+    pages
+}
+
 /// Is it a host of the site? A scope of "any" makes no host the site's own.
 fn has_host(site: &Site, at: &Url) -> bool {
-    let host = at.host_str().unwrap_or_default();
-    let port = at.port().map(|port| format!("{host}:{port}"));
-    let is_listed = |own: &String| own == host || Some(own) == port.as_ref();
     let domain = |url: &Url| url.domain().and_then(psl::domain_str).map(str::to_owned);
     (site.url.host() == at.host() && site.url.port() == at.port())
         || are_twins(at, &site.url)
-        || site.hosts.iter().any(is_listed)
+        || is_listed_host(&site.hosts, at)
         || site.scope == Scope::Domain
             && domain(at).is_some_and(|own| domain(&site.url) == Some(own))
 }
@@ -343,6 +390,28 @@ fn has_host(site: &Site, at: &Url) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_is_that_of_a_site_by_the_port_of_its_scheme_too() {
+        let text = "[[site]]\nname = \"a\"\nurl = \"https://a.example/\"\n\
+                    hosts = [\"shop.example.org:443\", \"b.example:8080\", \"C.example\"]\n";
+        let config = crate::config::Config::from_toml_str(text).expect("a config");
+        let site = config.sites.values().next().expect("a site");
+        for (at, expected) in [
+            ("https://a.example/k", true),
+            ("http://www.a.example/k", true),
+            ("https://a.example:8443/k", false),
+            ("https://shop.example.org/k", true),
+            ("http://shop.example.org/k", false),
+            ("http://b.example:8080/k", true),
+            ("http://b.example/k", false),
+            ("http://c.example:99/k", true),
+            ("https://d.example/k", false),
+        ] {
+            let at = Url::parse(at).expect("a URL");
+            assert_eq!(has_host(site, &at), expected, "{at}");
+        }
+    }
 
     #[test]
     fn only_the_latest_is_remembered_and_only_for_its_time() {

@@ -18,6 +18,7 @@ use super::outcome::{Ended, kept_hints};
 use super::read::{self, ReadDocument};
 use super::texts::Wanted;
 use super::{Poller, STORE_PAUSE};
+use crate::diff::Rules;
 use crate::diff::snapshot::Snapshot;
 use crate::fetch::{Fetched, Head, Validators};
 use crate::metrics::{PollFigures, PushPart, Pushed};
@@ -110,7 +111,7 @@ impl Poll<'_> {
         let has_extensions = document.has_extensions;
         let window = report.window || self.target.window > 0;
         // Part of the document, whatever it is: nothing that it leaves out is gone.
-        let rules = self.diff_rules(false, window, siblings, false);
+        let rules = Rules { part: true, ..self.diff_rules(false, window, siblings, false) };
         let compared = self.compare(before, document, rules).await;
         let Ok(mut verdict) = compared else { return Ok(Err("comparing it panicked")) };
         let same = verdict.same;
@@ -200,12 +201,9 @@ impl Poll<'_> {
     }
 
     /// What a document says of hubs, as far as they may be asked.
-    pub(super) fn hubs_of(&self, report: &Report, head: &Head) -> Named {
-        // Known also where it is not wanted, so that wanting it later finds it.
-        let is_reached = self.poller.config.borrow().listen.public_url.is_some();
-        let wanted = is_reached && self.site.websub;
+    pub(super) async fn hubs_of(&self, report: &Report, head: &Head) -> Result<Named, StoreError> {
         if !report.complete {
-            return Named::Unknown;
+            return Ok(Named::Unknown);
         }
         let guard = self.poller.fetcher.guard();
         let hubs = report.hints.hubs.iter().filter_map(|hub| Url::parse(hub).ok());
@@ -213,7 +211,14 @@ impl Poll<'_> {
         // One that does not name itself is taken for what was asked for.
         let own = report.hints.self_url.as_deref().filter(|own| own.len() <= MAX_URL);
         let topic = own.unwrap_or(head.final_url.as_str()).to_owned();
-        if hubs.is_empty() { Named::Nothing } else { Named::Hubs { topic, hubs, wanted } }
+        if hubs.is_empty() {
+            return Ok(Named::Nothing);
+        }
+        // Known also where it is not wanted, so that wanting it later finds it.
+        let is_own = self.poller.config.borrow().listen.public_url.is_some();
+        let is_reached = is_own || self.poller.store.hub_base().await?.is_some();
+        let wanted = is_reached && self.site.websub;
+        Ok(Named::Hubs { topic, hubs, wanted })
     }
 }
 

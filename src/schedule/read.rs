@@ -15,7 +15,7 @@ use super::defects;
 use crate::config::MAX_SOURCE_BYTES;
 use crate::diff::dates::{Dates, dates};
 use crate::diff::document::{Collector, loc_key};
-use crate::diff::snapshot::{Row, Snapshot, SnapshotEntry};
+use crate::diff::snapshot::{Rejection, Row, Snapshot, SnapshotEntry};
 use crate::diff::{self, Document, Rules, Step};
 use crate::fetch::Fetched;
 use crate::fetch::body::{Decoded, Decoding, Strict};
@@ -159,10 +159,13 @@ pub(super) struct Verdict {
     pub(super) restated: Vec<u32>,
     /// What needs no effect.
     pub(super) counts: Counts,
-    pub(super) shrunk: bool,
+    /// As [`diff::Diff::shrunk`].
+    pub(super) shrunk: Option<bool>,
     pub(super) held: bool,
     pub(super) rolled: Option<bool>,
     pub(super) learned: bool,
+    /// As [`diff::Diff::carried`].
+    pub(super) carried: bool,
     /// How its lastmods compare with those of the read before.
     pub(super) dates: Dates,
     /// Is it entry by entry what it was? Then the snapshot need not be written.
@@ -224,6 +227,7 @@ pub(super) fn compare(before: &Snapshot, document: Document, rules: &Rules) -> V
         held: diff.held,
         rolled: diff.rolled,
         learned: diff.learned,
+        carried: diff.carried,
         dates,
         same,
     }
@@ -352,6 +356,11 @@ pub(super) fn sum_up(next: Vec<SnapshotEntry>, same: bool) -> Sums {
     let (admitted, pending) = (admitted(&next), pending(&next));
     let data = (!same).then(|| Snapshot::from_unsorted(next).encode());
     Sums { admitted, pending, data }
+}
+
+/// Did a read let go of URLs while the quota refused others, which may have room now?
+pub(super) fn has_made_room(counts: &Counts, sums: &Sums) -> bool {
+    counts.removed > 0 && sums.admitted.contains_key(Rejection::Quota.as_str())
 }
 
 /// Entries of a snapshot by what became of them, for the report.

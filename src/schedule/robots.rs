@@ -230,12 +230,16 @@ impl Poller {
         };
         let answer = self.fetcher.fetch(request, &gate).await;
         drop(gate);
-        if let Err(FetchError::Deferred(Refusal::Later { until })) = &answer {
-            return self.defer(target, *until).await;
+        if let Some(until) = self.put_off(&answer, target.id.0) {
+            return self.defer(target, until).await;
         }
         let mut ended = Ended::of(&answer, &target.url);
         let (read, is_whole) = self.robots_read(&answer);
         let is_unreachable = matches!(read, RobotsRead::Unreachable { .. });
+        if is_unreachable && !ended.failed() {
+            let why = "robots.txt: its compressed data is broken".to_owned();
+            ended = Ended::bad(PollEvent::Failed, "failed", why);
+        }
         // A file that is away for a day takes back no grant, nor does one that broke off,
         // or a page that stands where it should be.
         let is_file = is_whole
@@ -294,11 +298,16 @@ impl Poller {
                     &fetched.content_encoding,
                     4 * MAX_BODY as u64,
                 );
-                // What could be decoded counts; a broken tail is a cut file. One byte more
-                // than is read tells that there is more.
+                // One byte more than is read tells that there is more.
                 let _ = decoded.by_ref().take(MAX_BODY as u64 + 1).read_to_end(&mut body);
+                let end = decoded.outcome().end;
+                let is_broken = matches!(end, End::Truncated | End::Corrupt(_));
+                if is_broken && !fetched.cut && body.len() <= MAX_BODY {
+                    // Nobody can tell what the rest forbids: it is like a body that broke off.
+                    return (RobotsRead::Unreachable { status: fetched.head.status }, false);
+                }
                 let robots = Robots::parse(&body);
-                is_whole = !fetched.cut && decoded.outcome().end == End::Whole && robots.is_one();
+                is_whole = !fetched.cut && end == End::Whole && robots.is_one();
                 let crawl_delay = robots.crawl_delay(&self.own_token());
                 RobotsRead::Rules { body, status: fetched.head.status, crawl_delay }
             }

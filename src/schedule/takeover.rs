@@ -13,7 +13,7 @@ use super::interval::PollEvent;
 use super::issues::{self, Beside};
 use super::outcome::{Ended, hints_of, hints_text};
 use super::pages::is_gap;
-use super::read::{ReadDocument, SMALL_DOCUMENT};
+use super::read::{ReadDocument, SMALL_DOCUMENT, has_made_room};
 use super::texts::Wanted;
 use crate::config::Order;
 use crate::diff::Rules;
@@ -21,6 +21,7 @@ use crate::diff::snapshot::Snapshot;
 use crate::fetch::{Answer, FetchError, Fetched, Head, Validators};
 use crate::model::DocumentKind;
 use crate::recrawl::signal::Signal;
+use crate::store::hubs::Named;
 use crate::store::views::Counts;
 use crate::store::{Kept, Origin, ReadResult, StoreError};
 
@@ -76,9 +77,13 @@ impl Poll<'_> {
             document = self.bridge(&before, document, &mut report, &mut again).await;
         }
         let suddenly_empty = is_empty && !before.is_empty() && (report.window || !by_kind);
-        let rules = self.diff_rules(report.complete && !suddenly_empty, window, siblings, true);
+        let complete = report.complete && !suddenly_empty;
+        let rules = self.diff_rules(complete, window, siblings, true);
         let rules = Rules { has_children: !children.is_empty(), ..rules };
         let has_extensions = document.has_extensions;
+        // Not under other rules than before: what those had refused is no news.
+        let is_promised = complete && !rules.new_epoch && self.poller.is_promised(self.target);
+        let promised_after = is_promised.then(|| Arc::clone(&before));
         let verdict = self.compare(before, document, rules).await;
         let mut verdict = match verdict {
             Ok(verdict) => verdict,
@@ -86,8 +91,9 @@ impl Poll<'_> {
                 return self.failure(Ended::bad(PollEvent::Failed, "failed", why), answer).await;
             }
         };
-        let (shrunk, is_held) = (verdict.shrunk, verdict.held);
+        let (shrunk_at, is_held) = self.shrink(&verdict, &rules);
         let (rolled, learns, same) = (verdict.rolled, verdict.learned, verdict.same);
+        let all_judged = !verdict.carried;
         let (restated, dates) = (std::mem::take(&mut verdict.restated), verdict.dates.clone());
         let (signal, is_proven) =
             self.poller.store.moves_of(self.target.id, self.target.host, dates.clone()).await?;
@@ -105,7 +111,6 @@ impl Poll<'_> {
             Some(false) => 0,
             None => self.target.rolls,
         };
-        let complete = report.complete && !suddenly_empty;
         let moved = head.redirects.is_empty();
         // Dates that are all set anew at once are no reason to ask more often before
         // fetches prove them right, if anybody learns that.
@@ -115,16 +120,23 @@ impl Poll<'_> {
         let news = Counts { changed: believed, ..counts };
         let of_pages = news.new + news.changed + news.touched + news.removed;
         let changed = of_pages + children.added + children.moved > 0;
+        // New to the source, whoever has named it before: a hub pushes what its own
+        // document lists.
+        let (next, newcomers) = self.newcomers(promised_after, next, window).await?;
+        let missed_push = is_promised && newcomers + children.added > 0;
         let mut ended = Ended::by_document(&report, complete, suddenly_empty, news, children);
+        ended.missed_push = missed_push;
         if counts.changed > 0 && ended.event == PollEvent::Unchanged {
             ended.result = "changed";
         }
         let sums = self.sum_up(next, same).await?;
+        let has_made_room = has_made_room(&counts, &sums);
         drop(room);
         let refused_urls = sums.admitted.iter().filter(|(fate, _)| **fate != "accepted");
         counts.rejected += refused_urls.map(|(_, urls)| urls).sum::<u64>();
-        let hubs = self.hubs_of(&report, &head);
-        let missed_push = self.poller.has_missed(self.target, &ended);
+        let hubs = self.hubs_of(&report, &head).await?;
+        // Its topic is where it was found: the same bytes found elsewhere have another.
+        let is_placed = !moved && hubs != Named::Nothing && report.hints.self_url.is_none();
         let hints = hints_of(&report.hints, &head);
         let beside = Beside {
             held: is_held,
@@ -133,21 +145,23 @@ impl Poll<'_> {
             long_sitemaps,
             followed_cut,
         };
+        // It is read anew each time, by however deep indexes may go then.
+        let is_known = complete && !beside.too_deep;
         let result = ReadResult {
             kind: report.kind,
             window: if by_kind { BY_KIND } else { u8::from(learned || learns) * 2 },
             rolls,
-            shrunk_at: self.shrunk_at(shrunk),
+            shrunk_at,
             pending: sums.pending,
             complete,
-            epoch: self.rules.epoch(),
-            validators: if complete && moved {
+            epoch: all_judged.then(|| self.rules.epoch()),
+            validators: if is_known && moved {
                 head.validators.clone()
             } else {
                 Validators::default()
             },
-            wire_hash: wire.filter(|_| complete),
-            body_hash: complete.then_some(decoding.hash),
+            wire_hash: wire.filter(|_| is_known && !is_placed),
+            body_hash: (is_known && !is_placed).then_some(decoding.hash),
             bytes: decoding.bytes,
             entries: (report.entries_total + report.sitemaps_total) as u64,
             admitted: serde_json::to_string(&sums.admitted).unwrap_or_default(),
@@ -158,6 +172,7 @@ impl Poll<'_> {
             dates: Box::new(dates),
             hubs: Box::new(hubs),
             missed_push,
+            has_made_room,
         };
         let next_poll = self.poller.next(self.target, &ended, &hints);
         self.poller

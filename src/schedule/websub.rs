@@ -18,7 +18,7 @@ use url::Url;
 
 use super::gate::ClockGate;
 use super::{Poller, STORE_PAUSE};
-use crate::fetch::{FetchError, Form, Refusal, Told};
+use crate::fetch::{Form, Told};
 use crate::model::SourceId;
 use crate::recrawl::later;
 use crate::store::StoreError;
@@ -75,8 +75,13 @@ impl Poller {
                         config.mark_changed();
                     })?;
                 }
-                match &base {
-                    Some(base) => self.start_hub_work(base, &mut work).await,
+                // Of daemons that share a store one may be reached for all.
+                let reached = match &base {
+                    Some(base) => Some(base.clone()),
+                    None => self.store.hub_base().await?,
+                };
+                match reached {
+                    Some(base) => self.start_hub_work(&base, &mut work).await,
                     None => Ok(()),
                 }
             };
@@ -187,13 +192,13 @@ impl Poller {
             }
             return HubAnswer::Failed("the hub did not answer in time".to_owned());
         };
+        if let Some(until) = self.put_off(&told, call.row) {
+            return HubAnswer::Later(self.clock.wall_at(until));
+        }
         match told {
             Ok(Told { status: 200..=299, .. }) => HubAnswer::Accepted,
             Ok(Told { status, said, retry_after }) => {
                 HubAnswer::Refused { status, why: said, retry_after }
-            }
-            Err(FetchError::Deferred(Refusal::Later { until })) => {
-                HubAnswer::Later(self.clock.wall_at(until))
             }
             Err(error) => HubAnswer::Failed(error.to_string()),
         }

@@ -12,6 +12,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedSemaphorePermit;
 use url::{Position, Url};
 
 use super::Context;
@@ -99,14 +100,14 @@ pub(crate) async fn push_one(
     let url = read_url(&params.url)?;
     let host = url[Position::BeforeHost..Position::AfterPort].to_owned();
     let push = checked(host, params.key, params.key_location.as_deref(), vec![url])?;
-    take(&context, client, push).await
+    take(&context, client, push, None).await
 }
 
 /// `POST /indexnow`
 pub(crate) async fn push_many(
     State(context): State<Arc<Context>>,
     client: Client,
-    Payload { value: body, held: _held }: Payload<PushBody, MAX_BODY>,
+    Payload { value: body, held }: Payload<PushBody, MAX_BODY>,
 ) -> Result<Taken, Problem> {
     let urls = body.urls.take("urlList")?;
     if urls.is_empty() {
@@ -120,7 +121,7 @@ pub(crate) async fn push_many(
     let host = named[Position::BeforeHost..Position::AfterPort].to_owned();
     let urls: Result<Vec<Url>, Problem> = urls.iter().map(|text| read_url(text)).collect();
     let push = checked(host, body.key, body.key_location.as_deref(), urls?)?;
-    take(&context, client, push).await
+    take(&context, client, push, held).await
 }
 
 fn read_url(text: &str) -> Result<Url, Problem> {
@@ -172,7 +173,12 @@ fn checked(
     Ok(Push { host, key, key_url, urls })
 }
 
-async fn take(context: &Context, client: Client, push: Push) -> Result<Taken, Problem> {
+async fn take(
+    context: &Context,
+    client: Client,
+    push: Push,
+    held: Option<OwnedSemaphorePermit>,
+) -> Result<Taken, Problem> {
     let store = &context.state.store;
     let now = store.now();
     let received = push.urls.len() as u64;
@@ -185,7 +191,7 @@ async fn take(context: &Context, client: Client, push: Push) -> Result<Taken, Pr
     };
     budgets.urls_of_client.take(client.0, tokens, now).map_err(over("by you"))?;
     budgets.urls_of_host.look(whose, tokens, now).map_err(over("for this host"))?;
-    let (status, heeded) = match (context.state.push)(push, client.0).await? {
+    let (status, heeded) = match (context.state.push)(push, client.0, held).await? {
         Pushed::Taken(heeded) => {
             // Only who has the key takes of the host's share. What others pushed
             // meanwhile may have left less of it: it is done all the same.

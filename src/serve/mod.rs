@@ -41,7 +41,7 @@ use axum::http::{Method, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use tokio::sync::{Semaphore, watch as channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch as channel};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
@@ -101,9 +101,16 @@ pub struct ServeState {
     pub levels: frontier::LevelDoor,
 }
 
-/// Checks the key of a push by a client, and takes in its URLs.
-pub type PushDoor =
-    Arc<dyn Fn(Push, u128) -> BoxFuture<'static, Result<Pushed, StoreError>> + Send + Sync>;
+/// Checks the key of a push by a client, and takes in its URLs. That goes on when
+/// the client has gone, and so long its share of the memory for bodies is taken.
+pub type PushDoor = Arc<
+    dyn Fn(Push, u128, Option<OwnedSemaphorePermit>) -> BoxFuture<'static, PushAnswer>
+        + Send
+        + Sync,
+>;
+
+/// What it came to.
+pub type PushAnswer = Result<Pushed, StoreError>;
 
 /// Says why a URL is never fetched, by what the URL itself shows.
 pub type Refuses = Arc<dyn Fn(&url::Url) -> Option<String> + Send + Sync>;

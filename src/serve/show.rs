@@ -387,6 +387,7 @@ pub(crate) async fn healthz(State(context): State<Arc<Context>>) -> Result<Json<
         Ok(Err(StoreError::Full)) => Some("the disk is full; reads work, writes are refused"),
         Ok(Err(StoreError::Busy)) | Err(_) => Some("the database is busy"),
         Ok(Err(StoreError::Away(_))) => Some("the database server is away"),
+        Ok(Err(StoreError::Engine(_))) => Some("the database does not commit; the log says why"),
         Ok(Err(error)) => return Err(error.into()),
     };
     let status = if detail.is_none() { "ok" } else { "degraded" };
@@ -402,6 +403,9 @@ pub(crate) async fn readyz(State(context): State<Arc<Context>>) -> Result<Json<H
         return Err(Problem::new(Kind::Unavailable, "The daemon is starting."));
     }
     match timeout(PATIENCE, context.state.store.ping()).await {
+        Ok(Err(StoreError::Engine(_))) => {
+            return Err(Problem::new(Kind::Unavailable, "The database does not commit."));
+        }
         Ok(answer) => answer?,
         Err(_) => return Err(StoreError::Busy.into()),
     }

@@ -55,12 +55,17 @@ async fn id_of(parts: &mut Parts, context: &Arc<Context>) -> Result<CallbackId, 
     }
 }
 
-/// There is no such callback. Who tries many has the share of any client.
+/// There is no such callback.
 fn no_callback(context: &Context, parts: &Parts) -> Problem {
-    let Client(client) = parts.extensions.get().copied().unwrap_or(Client(0));
+    let client = parts.extensions.get().copied().unwrap_or(Client(0));
+    to_stranger(context, client, Problem::new(Kind::Gone, "Nobody is subscribed here."))
+}
+
+/// What who has no callback hears. Who tries many has the share of any client.
+fn to_stranger(context: &Context, Client(client): Client, problem: Problem) -> Problem {
     context.state.metrics.pushed(Pushed::Unknown);
     match context.budgets.clients.take(client, 1.0, context.state.store.now()) {
-        Ok(()) => Problem::new(Kind::Gone, "Nobody is subscribed here."),
+        Ok(()) => problem,
         Err(wait) => Problem::too_many(wait, "Too many requests; come again later."),
     }
 }
@@ -140,13 +145,16 @@ impl Output for Echo {
 /// `GET /websub/{id}`
 pub(crate) async fn verify(
     State(context): State<Arc<Context>>,
+    client: Client,
     Question { id, intent, challenge }: Question,
 ) -> Result<Echo, Problem> {
-    if context.state.store.confirm(id, intent).await? {
-        return Ok(Echo(challenge));
-    }
     // 404 disagrees (section 5.3.1).
-    Err(Problem::new(Kind::NotFound, "Nobody here has asked for that."))
+    let refusal = Problem::new(Kind::NotFound, "Nobody here has asked for that.");
+    match context.state.store.confirm(id, intent).await? {
+        Some(true) => Ok(Echo(challenge)),
+        Some(false) => Err(refusal),
+        None => Err(to_stranger(&context, client, refusal)),
+    }
 }
 
 /// What a hub has pushed to a callback that is listened to.

@@ -22,7 +22,7 @@ use super::state::State;
 use super::turns::Place;
 use super::worth::thousandths;
 use super::{StoreError, engine};
-use crate::diff::snapshot::{EntryHints, Rejection, Row};
+use crate::diff::snapshot::{EntryHints, Row};
 use crate::model::{ChangeKind, HostId, Lastmod, Reason, SiteId, UrlId, UrlKind};
 use crate::url::Admitted;
 
@@ -101,12 +101,12 @@ impl State {
             if is_known {
                 continue;
             }
-            if chunk.quota_left == 0 {
-                chunk.applied.counts.rejected += 1;
-                chunk.applied.rows.push((listed.slot, Row::Rejected(Rejection::Quota)));
+            if chunk.quota_left == 0 || chunk.rows_left == 0 {
+                chunk.refuse_for_quota(listed.slot);
                 continue;
             }
             chunk.quota_left -= 1;
+            chunk.rows_left -= 1;
             chunk.priorities += thousandths(listed.hints.priority);
             self.poll_robots_of(chunk.origin.site, host)?;
             let band = self.rank_of_new(host, listed.hints.priority)?;
@@ -195,6 +195,10 @@ impl State {
             row.crawl == chunk.origin.crawl && row.host == host && row.path == listed.url.path
         };
         let Some(row) = self.url_row(id)?.filter(is_it) else { return Ok(false) };
+        if !row.listed && chunk.quota_left == 0 {
+            chunk.refuse_for_quota(listed.slot);
+            return Ok(true);
+        }
         self.list_again(chunk, row, listed)?;
         chunk.applied.rows.push((listed.slot, Row::Url(id)));
         Ok(true)

@@ -7,21 +7,23 @@
 //! newest counts; of equal ones the more precise; a date that merely appears,
 //! or goes, is no signal.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use super::sql::params;
 
 use super::abbreviations::Shortened;
 use super::admit::Admission;
-use super::changes::ChangeLog;
+use super::changes::{self, ChangeLog};
 use super::effect::{Applied, Effect, Origin};
 use super::ending::ceil_seconds;
+use super::maintain::OF_NO_READ;
 use super::rows::{UrlRow, held, lastmod_columns};
 use super::state::State;
 use super::told::Count;
 use super::worth::thousandths;
 use super::{StoreError, engine, timestamp};
-use crate::diff::snapshot::EntryHints;
+use crate::diff::snapshot::{EntryHints, Rejection, Row};
 use crate::metrics::Way;
 use crate::model::{ChangeKind, Lastmod, Precision, Reason, UrlId, UrlKind};
 use crate::recrawl::model::UrlState as Model;
@@ -35,8 +37,12 @@ pub(super) struct Chunk {
     pub(super) log: ChangeLog,
     /// Rows made by this chunk.
     pub(super) made: usize,
-    /// Rows that the site may still get.
+    /// Rows that sources of the site may still come to list.
     pub(super) quota_left: u64,
+    /// Rows that may still be made for it.
+    pub(super) rows_left: u64,
+    /// How many more of its rows no source lists.
+    unlisted: i64,
     /// By how much the sum of its priorities grows, in thousandths.
     pub(super) priorities: i64,
     pub(super) now_s: i64,
@@ -46,6 +52,8 @@ pub(super) struct Chunk {
     pub(super) ages: Vec<Duration>,
     /// The paths of its admissions.
     pub(super) short: Shortened,
+    /// What its read has told already, where the rows cannot show it.
+    told: HashSet<(ChangeKind, UrlId)>,
 }
 
 impl Chunk {
@@ -62,6 +70,18 @@ impl Chunk {
         }
     }
 }
+
+impl Chunk {
+    /// There is no room for what is listed.
+    pub(super) fn refuse_for_quota(&mut self, slot: u32) {
+        self.applied.counts.rejected += 1;
+        self.applied.rows.push((slot, Row::Rejected(Rejection::Quota)));
+    }
+}
+
+/// Of so many times its quota a site may have rows of URLs, those included that no
+/// source lists any more: pages that come and go are none too many.
+const UNLISTED_SHARE: u64 = 10;
 
 /// A further source shows an edit within this time of its date, as a rule.
 const SAME_EDIT_S: i64 = 6 * 3_600;
@@ -86,23 +106,30 @@ impl State {
     ) -> Result<Applied, StoreError> {
         self.look_ahead(&effects)?;
         let quota = self.policy.of(Some(origin.site)).max_urls;
-        let used: i64 = self
+        let (urls, unlisted): (i64, i64) = self
             .conn
-            .prepare_cached("SELECT urls FROM sites WHERE id = ?1")
-            .and_then(|mut query| query.query_row([origin.site.0], |row| row.get(0)))
+            .prepare_cached("SELECT urls, unlisted FROM sites WHERE id = ?1")
+            .and_then(|mut query| {
+                query.query_row([origin.site.0], |row| Ok((row.get(0)?, row.get(1)?)))
+            })
             .map_err(engine)?;
+        let more = self.sums.of(origin.site);
+        let (urls, unlisted) = (urls + more.urls, unlisted + more.unlisted);
+        let listed = (urls - unlisted).max(0).unsigned_abs();
         let mut chunk = Chunk {
             origin,
             applied: Applied::default(),
             log: ChangeLog::default(),
             made: 0,
-            quota_left: quota
-                .saturating_sub((used + self.sums.of(origin.site).urls).unsigned_abs()),
+            quota_left: quota.saturating_sub(listed),
+            rows_left: quota.saturating_mul(UNLISTED_SHARE).saturating_sub(urls.unsigned_abs()),
+            unlisted: 0,
             priorities: 0,
             now_s: self.steady_ms().div_euclid(1000),
             wall_s: self.now_ms().div_euclid(1000),
             ages: Vec::new(),
             short,
+            told: self.told_before(origin, &effects)?,
         };
         let mut admissions = Vec::new();
         let mut numbers = 0..;
@@ -120,6 +147,9 @@ impl State {
             let made = i64::try_from(chunk.made).unwrap_or(i64::MAX);
             self.count_urls(origin.site, made, chunk.priorities)?;
         }
+        if chunk.unlisted != 0 {
+            self.count_unlisted(origin.site, chunk.unlisted)?;
+        }
         let Origin { crawl, source, generation, .. } = origin;
         if let Some(crawl) = self.crawls.get(&crawl) {
             self.told.tell(Count::Came(Way::PublishedToSeen, crawl.name.clone(), chunk.ages));
@@ -127,6 +157,29 @@ impl State {
         self.changes_moved |=
             chunk.log.write(&self.conn, self.now_ms(), crawl, source, generation)?;
         Ok(chunk.applied)
+    }
+
+    /// What the read has told already of a chunk that has come before: on a server
+    /// whoever gave it may not have heard that it was applied. Of a file, who reads
+    /// asks once, before the first chunk.
+    fn told_before(
+        &self,
+        origin: Origin,
+        effects: &[Effect],
+    ) -> Result<HashSet<(ChangeKind, UrlId)>, StoreError> {
+        let is_told_only = |effect: &Effect| {
+            matches!(
+                effect,
+                Effect::Touched { .. } | Effect::Regressed { .. } | Effect::Missing { .. }
+            )
+        };
+        if self.conn.embedded().is_some()
+            || origin.generation == OF_NO_READ
+            || !effects.iter().any(is_told_only)
+        {
+            return Ok(HashSet::new());
+        }
+        changes::logged(&self.conn, origin.source, origin.generation)
     }
 
     /// Reads ahead what a chunk will ask for, where each question is a journey.
@@ -155,6 +208,9 @@ impl State {
                 let row = self.take_hints(chunk, row, hints)?;
                 self.take_lastmod_silently(&row, lastmod)?;
                 chunk.applied.counts.touched += 1;
+                if chunk.told.contains(&(ChangeKind::Touched, url)) {
+                    return Ok(());
+                }
                 chunk.log.push(ChangeKind::Touched, url);
                 if self.is_told_already(&row, chunk.origin) {
                     return Ok(());
@@ -166,7 +222,9 @@ impl State {
                     self.take_hints(chunk, row, hints)?;
                 }
                 chunk.applied.counts.regressed += 1;
-                chunk.log.push(ChangeKind::Regressed, url);
+                if !chunk.told.contains(&(ChangeKind::Regressed, url)) {
+                    chunk.log.push(ChangeKind::Regressed, url);
+                }
                 Ok(())
             }
             Effect::Hints { url, lastmod, hints } => {
@@ -177,7 +235,9 @@ impl State {
                 Ok(())
             }
             Effect::Missing { url } => {
-                chunk.log.push(ChangeKind::Missing, url);
+                if !chunk.told.contains(&(ChangeKind::Missing, url)) {
+                    chunk.log.push(ChangeKind::Missing, url);
+                }
                 Ok(())
             }
             Effect::Drop { url } => {
@@ -229,6 +289,9 @@ impl State {
         let mut row = self.take_hints(chunk, row, listing.hints)?;
         if !row.listed {
             self.write_listed(row.id, true)?;
+            // Whose source lists again what none did has it.
+            chunk.unlisted -= 1;
+            chunk.quota_left = chunk.quota_left.saturating_sub(1);
             self.take_lastmod_silently(&row, lastmod)?;
             if row.expires_s.is_some() || row.fresh_s.is_some() {
                 // Said by those who listed it before.
@@ -455,6 +518,11 @@ impl State {
             return Ok(None);
         }
         self.write_listed(url, false)?;
+        match row.site {
+            Some(site) if site == chunk.origin.site => chunk.unlisted += 1,
+            Some(site) => self.count_unlisted(site, 1)?,
+            None => {}
+        }
         chunk.applied.counts.removed += 1;
         chunk.log.push(ChangeKind::Removed, url);
         Ok(Some(UrlRow { listed: false, ..row }))

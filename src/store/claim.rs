@@ -116,11 +116,11 @@ impl Claim {
 
     /// Goes on over another connection, with what the tables say is ours: whether
     /// the last look was committed is not known. Where others have taken over, the
-    /// fence of the next transaction finds that.
+    /// fence of the next transaction finds that. `true` as of [`Self::take_over`].
     ///
     /// The server may still be at the last transaction of the lost connection, and
     /// even commit it: what is read before it ends would be without its rows.
-    pub(super) fn go_on(&mut self, conn: &Connection) -> Result<(), StoreError> {
+    pub(super) fn go_on(&mut self, conn: &Connection) -> Result<bool, StoreError> {
         let settings = format!(
             "SET idle_in_transaction_session_timeout = {STOPPED_MS}; SET lock_timeout = {ENDED_MS}"
         );
@@ -146,8 +146,7 @@ impl Claim {
         )
         .map_err(engine)?;
         let look = self.read(conn)?;
-        self.take_over(look);
-        Ok(())
+        Ok(self.take_over(look))
     }
 
     /// The server's time, if the transaction that has just begun is ours; none

@@ -6,14 +6,20 @@
 use std::collections::HashSet;
 
 use super::sql::params;
+use url::Url;
 
+use super::adopt::GUESS;
 use super::state::State;
 use super::{StoreError, engine};
 use crate::config::{Site, SourceList};
 use crate::model::{DocumentKind, Role, SiteId, SourceId};
+use crate::url::SiteRules;
 
 /// Why a source is retired that is not in the list of the config.
 const UNLISTED: &str = "the config does not list it";
+
+/// Why that is retired which only the address that a site had before spoke for.
+pub(super) const MOVED_AWAY: &str = "the site has another address now";
 
 impl State {
     /// A source and what lies below it, so far as it is retired for this reason;
@@ -115,6 +121,52 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// The address that the site had before speaks for it no more, and may be a
+    /// stranger's by now: its home page is given up, and what was found on hosts that
+    /// are none of the site's, until it is found anew. Says whether there was one.
+    pub(super) fn leave_old_address(
+        &mut self,
+        id: SiteId,
+        site: &Site,
+    ) -> Result<bool, StoreError> {
+        let homes = self
+            .conn
+            .prepare_cached(
+                "UPDATE sources SET state = 2, next_poll_at = NULL, retired_why = ?3, why = ?3,
+                     rule = 'retired', retired_at = coalesce(retired_at, ?4)
+                 WHERE site_id = ?1 AND role = 1 AND url <> ?2 AND retired_why IS DISTINCT FROM ?3",
+            )
+            .and_then(|mut update| {
+                update.execute(params![id.0, site.url.as_str(), MOVED_AWAY, self.now_ms()])
+            })
+            .map_err(engine)?;
+        if homes == 0 {
+            return Ok(false);
+        }
+        let rules = SiteRules::new(site, None);
+        for (root, url) in self.found(id)? {
+            if Url::parse(&url).is_ok_and(|url| rules.is_foreign(&url)) {
+                self.retire_below(root, MOVED_AWAY)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// What was found for a site and is polled, but for what indexes name.
+    fn found(&self, id: SiteId) -> Result<Vec<(SourceId, String)>, StoreError> {
+        self.conn
+            .prepare_cached(
+                "SELECT id, url FROM sources WHERE site_id = ?1 AND parent_id IS NULL
+                     AND named_by IN ('robots.txt', 'home page', ?2) AND role <> 0 AND state <> 2",
+            )
+            .and_then(|mut query| {
+                query
+                    .query_map(params![id.0, GUESS], |row| Ok((SourceId(row.get(0)?), row.get(1)?)))
+                    .and_then(Iterator::collect)
+            })
+            .map_err(engine)
     }
 
     /// What the lists of a site name, and what that named: it may stand in an

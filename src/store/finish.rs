@@ -20,6 +20,9 @@ const ASKED: &str = "(rule IN ('asked', 'index', 'pinged') AND next_poll_at > ?2
 const PINGED: &str =
     "(hinted_at IS NOT NULL AND hinted_at > ?2 AND hinted_at < coalesce(?6, hinted_at + 1))";
 
+/// It is asked at its own place again: validators are those of the other one.
+const RETURNS: &str = "moved_to IS NOT NULL AND CAST(?13 AS TEXT) IS NULL";
+
 static FINISH: LazyLock<String> = LazyLock::new(|| {
     let retires = format!("?6 IS NULL AND role <> 0 AND NOT {ASKED} AND NOT {PINGED}");
     let next = |stays: &str, pinged: &str, else_: &str| {
@@ -37,6 +40,8 @@ static FINISH: LazyLock<String> = LazyLock::new(|| {
              state = CASE WHEN {retires} THEN 2 ELSE state END,
              retired_why = CASE WHEN state = 2 THEN retired_why WHEN {retires} THEN ?9 END,
              retired_at = CASE WHEN state = 2 THEN retired_at WHEN {retires} THEN ?2 END,
+             etag = CASE WHEN {RETURNS} THEN NULL ELSE etag END,
+             last_modified = CASE WHEN {RETURNS} THEN NULL ELSE last_modified END,
              rhythm = ?12, moved_to = ?13, moved_polls = ?14, moved_since = ?15
          WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
         next("next_poll_at", "hinted_at", "?6"),
@@ -132,6 +137,7 @@ impl State {
         self.conn
             .prepare_cached(
                 "UPDATE sources SET generation = generation + 1, pending = ?2, shrunk_at = ?3,
+                     last_full_at = CASE WHEN ?5 = 1 THEN 0 ELSE last_full_at END,
                      issues = CASE WHEN ?4 = 1 OR issues IS NULL THEN issues ELSE /*lite*/
                          (SELECT json_group_array(json(value)) FROM json_each(issues)
                           WHERE value ->> 'code' <> 'shrunk') /*end*/ /*pg:
@@ -146,6 +152,7 @@ impl State {
                     recounted.pending.cast_signed(),
                     recounted.shrunk_at.map(Timestamp::as_millisecond),
                     recounted.held,
+                    recounted.has_made_room,
                 ])
             })
             .map_err(engine)?;
@@ -170,10 +177,10 @@ impl State {
             .prepare_cached(
                 "UPDATE sources SET kind = ?2, \"window\" = ?3, rolls = ?4, shrunk_at = ?5, pending = ?6,
                      generation = generation + 1,
-                     epoch = CASE WHEN ?7 = 1 THEN ?8 ELSE epoch END,
+                     epoch = coalesce(?8, epoch),
                      etag = ?9, last_modified = ?10, wire_hash = ?11, body_hash = ?12, bytes = ?13,
                      entries = ?14, admitted = ?15, issues = ?16,
-                     last_full_at = CASE WHEN rule = 'index' AND next_poll_at > ?17 THEN NULL ELSE ?17 END,
+                     last_full_at = CASE WHEN ?20 = 1 THEN 0 WHEN rule = 'index' AND next_poll_at > ?17 THEN NULL ELSE ?17 END,
                      last_complete_at = CASE WHEN ?7 = 1 THEN ?17 ELSE last_complete_at END,
                      last_changed_at = CASE WHEN ?18 = 1 THEN ?17 ELSE last_changed_at END,
                      hints = ?19
@@ -200,6 +207,7 @@ impl State {
                     at,
                     read.changed,
                     read.hints,
+                    read.has_made_room,
                 ])
             })
             .map_err(engine)?;

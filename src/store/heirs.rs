@@ -13,13 +13,41 @@ use super::effect::Origin;
 use super::orders::{START, Spot};
 use super::rows::{UrlRow, held};
 use super::state::State;
+use super::sums::Sum;
 use super::turns::Place;
 use super::worth::thousandths;
 use super::{StoreError, engine};
+use crate::diff::snapshot::EntryHints;
 use crate::model::{SiteId, SourceId, UrlId};
 
 /// Further sources of URLs that are looked at in one job.
 const LOOK: i64 = 1_000;
+/// URLs of any site that are looked at in one job while a site is forgotten.
+const SEEK: i64 = 10_000;
+/// Those of it that are dropped in one job at most.
+const FORGET: i64 = 2_000;
+/// The same on a server, to which each row is some journeys.
+const FORGET_FAR: i64 = 400;
+
+/// URLs of a site among the next ones of all.
+const SOME_OF_SITE: &str = "SELECT id, hints, listed FROM (
+        SELECT id, hints, listed, site_id FROM urls WHERE id > ?2 /*pg: AND part = (?2 & 255) */
+        ORDER BY id LIMIT ?3) AS looked
+    WHERE site_id = ?1 ORDER BY id LIMIT ?4";
+
+/// The last of those next ones, where there are so many.
+const LAST_LOOKED_AT: &str = "SELECT id FROM urls
+    WHERE id > ?1 /*pg: AND part = (?1 & 255) */ ORDER BY id LIMIT 1 OFFSET ?2";
+
+/// Partitions whose end is reached in one job at most.
+const PARTS: usize = 16;
+
+/// In place of a source, where a walk is still at the URLs themselves.
+const OF_URLS: i64 = -1;
+
+fn of_urls(behind: i64) -> Spot {
+    (behind, OF_URLS)
+}
 
 /// One further source of a URL.
 #[derive(Debug, Clone, Copy)]
@@ -109,7 +137,7 @@ impl State {
             self.remember_side(row.id, before)?;
         }
         if let Some(from) = from {
-            self.count_urls(from, -1, -thousandths(row.hints.priority))?;
+            self.count_row(from, &row, false)?;
         }
         Ok(row)
     }
@@ -157,27 +185,87 @@ impl State {
     ) -> Result<(u64, Option<Spot>), StoreError> {
         // Where somebody else's walk has come to is of no use.
         let is_begun = behind != START && self.owns(behind.0 & 255);
-        let behind = is_begun.then_some(Side { url: behind.0, source: behind.1 });
-        if behind.is_none() {
-            let (dropped, more) = self.forget_some(name)?;
-            if more {
-                return Ok((dropped, Some(START)));
+        let behind = if is_begun { Some(behind) } else { self.walk_from(0).map(of_urls) };
+        let Some((url, source)) = behind else { return Ok((0, None)) };
+        if source != OF_URLS {
+            let next = self.forget_sides(name, Side { url, source })?;
+            return Ok((0, next.map(|side| (side.url, side.source))));
+        }
+        let (dropped, next) = self.forget_some(name, url)?;
+        // Behind the last URL the sides begin.
+        let sides = || self.walk_from(0).map(|url| (url, i64::MAX));
+        Ok((dropped, next.map(of_urls).or_else(sides)))
+    }
+
+    /// Drops a part of a site's URLs, those behind a row: it looks at so many of any
+    /// site, and drops so many, at most. `None` where there is no more.
+    fn forget_some(&mut self, name: &str, behind: i64) -> Result<(u64, Option<i64>), StoreError> {
+        let id = self.unregistered(name)?;
+        let most = if self.conn.server().is_some() { FORGET_FAR } else { FORGET };
+        let mut rows = Vec::new();
+        let mut next = Some(behind);
+        for _ in 0..PARTS {
+            let Some(behind) = next else { break };
+            let reached = self.find_some(id, behind, most, &mut rows)?;
+            next = reached.or_else(|| self.walk_from((behind & 255) + 1));
+            if reached.is_some() {
+                break;
             }
         }
-        let next = self.forget_sides(name, behind)?;
-        Ok((0, next.map(|side| (side.url, side.source))))
+        self.keep_row_numbers()?;
+        let mut gone = Vec::with_capacity(rows.len());
+        let mut sum = Sum::default();
+        for (row, hints, listed) in &rows {
+            sum.urls -= 1;
+            sum.unlisted -= i64::from(!listed);
+            sum.priorities -= thousandths(hints.priority);
+            if !self.hand_over(*row, id)? && !self.leave_to_client(*row, id)? {
+                gone.push(*row);
+            }
+        }
+        self.forget_urls(&gone)?;
+        if !rows.is_empty() {
+            self.add_to_site(id, sum)?;
+        }
+        Ok((rows.len() as u64, next))
+    }
+
+    /// URLs of a site among the next ones behind a row, until there are `most`; says
+    /// where it goes on, or that the partition ends there.
+    fn find_some(
+        &self,
+        site: SiteId,
+        behind: i64,
+        most: i64,
+        rows: &mut Vec<(UrlId, EntryHints, bool)>,
+    ) -> Result<Option<i64>, StoreError> {
+        let wanted = most.saturating_sub(i64::try_from(rows.len()).unwrap_or(i64::MAX));
+        let found: Vec<(UrlId, EntryHints, bool)> = self
+            .conn
+            .prepare_cached(SOME_OF_SITE)
+            .and_then(|mut query| {
+                query
+                    .query_map(params![site.0, behind, SEEK, wanted], |row| {
+                        let hints = EntryHints::from_bits(row.get(1)?).unwrap_or_default();
+                        Ok((UrlId(row.get(0)?), hints, row.get(2)?))
+                    })?
+                    .collect()
+            })
+            .map_err(engine)?;
+        let is_full = i64::try_from(found.len()).is_ok_and(|count| count == wanted);
+        let last = found.last().map(|(last, ..)| last.0);
+        rows.extend(found);
+        match last {
+            Some(last) if is_full => Ok(Some(last)),
+            _ => Ok(self.column(LAST_LOOKED_AT, [behind, SEEK - 1])?.pop()),
+        }
     }
 
     /// What a site that is forgotten lists besides others is theirs alone, a part at a
-    /// time: the first part, or that behind a row. `None` where there is no more.
-    fn forget_sides(
-        &mut self,
-        name: &str,
-        behind: Option<Side>,
-    ) -> Result<Option<Side>, StoreError> {
+    /// time: that behind a row. `None` where there is no more.
+    fn forget_sides(&mut self, name: &str, behind: Side) -> Result<Option<Side>, StoreError> {
         let site = self.unregistered(name)?;
         let first = |url| Side { url, source: i64::MAX };
-        let Some(behind) = behind.or_else(|| self.walk_from(0).map(first)) else { return Ok(None) };
         let sources: HashSet<i64> = self
             .column("SELECT id FROM sources WHERE site_id = ?1", [site.0])?
             .into_iter()
@@ -251,7 +339,7 @@ impl State {
             .and_then(|mut update| update.execute(params![row.id.0, site.0, source.0]))
             .map_err(engine)?;
         self.forget_side(row.id, source)?;
-        self.count_urls(site, 1, thousandths(row.hints.priority))?;
+        self.count_row(site, &row, true)?;
         self.settle_in(UrlRow { site: Some(site), source: Some(source), ..row })
     }
 
@@ -279,5 +367,41 @@ impl State {
             return self.sum_up_marks(row);
         }
         Ok(row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_forgetting_looks_at_no_more_urls_than_it_says() {
+        let conn = rusqlite::Connection::open_in_memory().unwrap();
+        conn.execute_batch(include_str!("../../schema.sql")).unwrap();
+        conn.execute_batch(
+            "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 50000)
+             INSERT INTO urls (id, crawl_id, host_id, site_id, path, first_seen_s, reason, band)
+                 SELECT n, 1, 1, n > 45000, x'', 0, 0, 0 FROM n",
+        )
+        .unwrap();
+        let steps = |sql: &str, args: &[i64]| {
+            let mut query = conn.prepare(sql).unwrap();
+            let rows = query.query_map(rusqlite::params_from_iter(args), |row| row.get(0));
+            let rows: Vec<i64> = rows.unwrap().map(Result::unwrap).collect();
+            (rows, query.get_status(rusqlite::StatementStatus::VmStep))
+        };
+        // The work of one part does not depend on where in the table it is.
+        for (behind, found, last) in [
+            (-1, 0, Some(10_000)),
+            (39_000, 2_000, Some(49_000)),
+            (46_000, 2_000, None),
+            (49_500, 500, None),
+        ] {
+            let (rows, first) = steps(SOME_OF_SITE, &[1, behind, SEEK, FORGET]);
+            let (reached, second) = steps(LAST_LOOKED_AT, &[behind, SEEK - 1]);
+            assert_eq!((rows.len(), reached.first().copied()), (found, last), "{behind}");
+            let most = i32::try_from(SEEK).unwrap() * 15;
+            assert!(first < most && second < most, "{behind}: {first} and {second} steps");
+        }
     }
 }

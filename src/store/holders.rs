@@ -10,7 +10,6 @@ use super::sql::{OptionalExtension, Row, params};
 use super::effect::Origin;
 use super::rows::UrlRow;
 use super::state::State;
-use super::worth::thousandths;
 use super::{StoreError, engine};
 use crate::model::{SiteId, SourceId, UrlId};
 
@@ -117,7 +116,7 @@ impl State {
     ) -> Result<UrlRow, StoreError> {
         if row.site != Some(site) {
             if let Some(from) = row.site {
-                self.count_urls(from, -1, -thousandths(row.hints.priority))?;
+                self.count_row(from, &row, false)?;
             }
             return self.give_to(row, source, site);
         }

@@ -184,8 +184,9 @@ impl Store {
     }
 
     /// The callbacks are below `base` from now on: those elsewhere are replaced.
-    /// Without one nobody can push, and all subscriptions are forgotten. The
-    /// sites named want no push, all others do.
+    /// Without one nobody can push, and all subscriptions are forgotten, unless
+    /// another daemon on the same store is reached. The sites named want no push,
+    /// all others do.
     pub async fn want_hubs(
         &self,
         base: Option<Url>,
@@ -193,21 +194,38 @@ impl Store {
     ) -> Result<(), StoreError> {
         self.write(super::Lane::Bulk, move |state| match base {
             Some(base) => {
+                state.keep_hub_base(Some(&base))?;
                 state.want_hubs(&without)?;
                 state.call_back_at(&base)
             }
-            None => state.want_no_hubs(),
+            None if state.is_shared() && hub_base(&state.conn)?.is_some() => {
+                state.want_hubs(&without)
+            }
+            None => {
+                state.keep_hub_base(None)?;
+                state.want_no_hubs()
+            }
         })
         .await
     }
 
-    /// A hub asks whether we want what it was asked for; `true` agrees.
-    pub async fn confirm(&self, id: CallbackId, intent: Intent) -> Result<bool, StoreError> {
+    /// Where hubs reach one of the daemons on this store, if they do.
+    pub async fn hub_base(&self) -> Result<Option<Url>, StoreError> {
+        self.read(hub_base).await
+    }
+
+    /// A hub asks whether we want what it was asked for; `true` agrees, and `None`
+    /// is for who has no callback.
+    pub async fn confirm(
+        &self,
+        id: CallbackId,
+        intent: Intent,
+    ) -> Result<Option<bool>, StoreError> {
         let known = self.read(move |conn| callbacks::is_known(conn, id)).await?;
         if !known {
-            return Ok(false);
+            return Ok(None);
         }
-        self.write(super::Lane::Hot, move |state| state.confirm(id, &intent)).await
+        self.write(super::Lane::Hot, move |state| state.confirm(id, &intent)).await.map(Some)
     }
 
     /// A callback that may be pushed to; `None` where there is none.
@@ -264,6 +282,14 @@ impl Store {
         })
         .await
     }
+}
+
+fn hub_base(conn: &Connection) -> Result<Option<Url>, StoreError> {
+    let base: Option<String> = conn
+        .prepare_cached("SELECT value FROM meta WHERE key = 'public_url'")
+        .and_then(|mut query| query.query_row((), |row| row.get(0)).optional())
+        .map_err(engine)?;
+    Ok(base.and_then(|base| Url::parse(&base).ok()))
 }
 
 /// How push does for a source, for people; `None` where it names no hub.

@@ -35,11 +35,24 @@ const GIVE_BACK: i64 = 256;
 /// The generation of changes that no read of their source has told.
 pub(super) const OF_NO_READ: i64 = 0;
 
+/// Children that their indexes have not listed for so long.
+const DROPPED_LONG_AGO: &str = "SELECT id FROM sources
+    WHERE dropped_at <= ?1 AND index_misses >= ?2 AND state <> 2 /*ours: part */ LIMIT ?3";
+
 /// Retired sources that still hold something when their grace is over.
 const RETIRED: &str = "SELECT s.id, s.site_id, n.crawl_id, s.window, x.data
     FROM sources s JOIN snapshots x ON x.source_id = s.id /*pg: AND x.part = s.part */
         JOIN sites n ON n.id = s.site_id
     WHERE s.state = 2 AND s.retired_at <= ?1";
+
+/// A part of a history that is too old.
+#[derive(Debug)]
+struct OldPart {
+    /// Its last row.
+    last: i64,
+    /// Is it as many rows as a job drops, so that there may be more of them?
+    is_full: bool,
+}
 
 /// A part of what a retired source still holds.
 #[derive(Debug)]
@@ -63,9 +76,9 @@ impl State {
         let mut more = false;
         // Histories are of all: of those who share a store one tends them.
         if self.owns(0) {
-            more |= self.drop_history("polls", polls)?.is_some();
+            more |= self.drop_history("polls", polls)?.is_some_and(|part| part.is_full);
             more |= self.drop_changes(changes)?;
-            more |= self.drop_history("robots_changes", changes)?.is_some();
+            more |= self.drop_history("robots_changes", changes)?.is_some_and(|part| part.is_full);
             more |= self.forget_submissions(polls)?;
         }
         more |= self.recheck_forbidden()?;
@@ -101,43 +114,49 @@ impl State {
 
     /// Drops old changes, and remembers which: a cursor before them is too old.
     fn drop_changes(&mut self, before: i64) -> Result<bool, StoreError> {
-        let Some(last) = self.drop_history("changes", before)? else { return Ok(false) };
+        let Some(part) = self.drop_history("changes", before)? else { return Ok(false) };
         self.conn
             .prepare_cached(
                 "INSERT INTO meta (key, value) VALUES (?1, ?2)
                  ON CONFLICT (key) DO UPDATE SET value = excluded.value",
             )
-            .and_then(|mut insert| insert.execute(params![DROPPED, last.to_string()]))
-            .map(|_| true)
+            .and_then(|mut insert| insert.execute(params![DROPPED, part.last.to_string()]))
+            .map(|_| part.is_full)
             .map_err(engine)
     }
 
-    /// Drops a part of what is old; says which row was the last of it.
-    fn drop_history(&mut self, table: &str, before: i64) -> Result<Option<i64>, StoreError> {
-        let Some(last) = self.last_of_history(table, before)? else { return Ok(None) };
+    /// Drops a part of what is old, if anything is.
+    fn drop_history(&mut self, table: &str, before: i64) -> Result<Option<OldPart>, StoreError> {
+        let Some(part) = self.old_part(table, before)? else { return Ok(None) };
         self.conn
             .prepare_cached(&format!("DELETE FROM {table} WHERE id <= ?1"))
-            .and_then(|mut delete| delete.execute([last]))
-            .map(|_| Some(last))
+            .and_then(|mut delete| delete.execute([part.last]))
+            .map(|_| Some(part))
             .map_err(engine)
     }
 
-    /// The last row of a part of the history that is old as a whole. Ids grow with
-    /// time, so a look at the oldest tells, but where its time is yet to come: the
-    /// clock was ahead once, and those after it say how old it is.
-    fn last_of_history(&self, table: &str, before: i64) -> Result<Option<i64>, StoreError> {
+    /// A part of the history that is old as a whole. Ids grow with time, so a look at
+    /// the oldest tells, but where its time is yet to come: the clock was ahead once,
+    /// and those after it say how old it is.
+    fn old_part(&self, table: &str, before: i64) -> Result<Option<OldPart>, StoreError> {
         let now = self.now_ms();
         let oldest = self.oldest(table, 1)?;
         if oldest.first().is_none_or(|(_, at)| (before..=now).contains(at)) {
             return Ok(None);
         }
         let rows = self.oldest(table, DROP)?;
-        if rows.iter().any(|(_, at)| *at <= now) {
-            return Ok(end_of_old(&rows, before, now));
-        }
-        let sql = format!("SELECT at FROM {table} WHERE at <= ?1 ORDER BY id LIMIT 1");
-        let is_old = self.column(&sql, [now])?.first().is_some_and(|at| *at < before);
-        Ok(rows.last().filter(|_| is_old).map(|(id, _)| *id))
+        let end = rows.last().map(|(id, _)| *id);
+        let last = if rows.iter().any(|(_, at)| *at <= now) {
+            end_of_old(&rows, before, now)
+        } else {
+            let sql = format!("SELECT at FROM {table} WHERE at <= ?1 ORDER BY id LIMIT 1");
+            let is_old = self.column(&sql, [now])?.first().is_some_and(|at| *at < before);
+            end.filter(|_| is_old)
+        };
+        // As fast as polls were made when it began, what it keeps becomes too old: a
+        // few rows are no reason to come again at once.
+        let is_whole = i64::try_from(rows.len()).is_ok_and(|count| count == DROP);
+        Ok(last.map(|last| OldPart { last, is_full: is_whole && end == Some(last) }))
     }
 
     /// The first rows of a history: their numbers and times.
@@ -153,10 +172,7 @@ impl State {
     /// A child that its index has not listed for the grace period is retired.
     fn retire_dropped_children(&mut self, now: i64) -> Result<bool, StoreError> {
         let polls = self.policy.removal_polls;
-        let dropped = self.column(
-            "SELECT id FROM sources WHERE dropped_at <= ?1 AND index_misses >= ?2 AND state <> 2 /*ours: part */ LIMIT ?3",
-            params![now - GRACE_MS, polls, RETIRE],
-        )?;
+        let dropped = self.column(DROPPED_LONG_AGO, params![now - GRACE_MS, polls, RETIRE])?;
         for source in &dropped {
             self.retire(*source, "its index does not list it any more")?;
             // It has had its grace already.
@@ -168,7 +184,7 @@ impl State {
                 .and_then(|mut update| update.execute(params![source, now - GRACE_MS]))
                 .map_err(engine)?;
         }
-        Ok(!dropped.is_empty())
+        Ok(i64::try_from(dropped.len()).is_ok_and(|count| count == RETIRE))
     }
 
     /// A part of what one retired source of ours still holds, if there is any.
@@ -418,6 +434,27 @@ fn end_of_old(rows: &[(i64, i64)], before: i64, now: i64) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_looked_for_all_the_time_is_found_without_a_walk_over_the_sources() {
+        let conn = rusqlite::Connection::open_in_memory().unwrap();
+        conn.execute_batch(include_str!("../../schema.sql")).unwrap();
+        let plan = |sql: &str| -> Vec<String> {
+            let mut query = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let nulls = vec![None::<i64>; query.parameter_count()];
+            let rows = query.query_map(rusqlite::params_from_iter(nulls), |row| row.get(3));
+            rows.unwrap().map(Result::unwrap).collect()
+        };
+        let (all, one) = (format!("{RETIRED} LIMIT 1"), format!("{RETIRED} AND s.id = ?2"));
+        for (sql, index) in [
+            (DROPPED_LONG_AGO, "INDEX sources_dropped"),
+            (&all, "INDEX sources_retired"),
+            (&one, "INTEGER PRIMARY KEY"),
+        ] {
+            let plan = plan(sql);
+            assert!(plan[0].starts_with("SEARCH s") && plan[0].contains(index), "{plan:?}\n{sql}");
+        }
+    }
 
     #[test]
     fn what_is_old_ends_where_something_young_begins() {

@@ -520,14 +520,13 @@ fn timestamp(ms: i64) -> Timestamp {
 /// Engine errors after which nobody knows what is on the disk.
 const UNSYNCED: [std::ffi::c_int; 2] = [SQLITE_IOERR_FSYNC, SQLITE_IOERR_DIR_FSYNC];
 
-/// What an engine error means for the caller.
-#[allow(clippy::needless_pass_by_value)] // it is what map_err hands on
 /// Says what is wrong with the URL of a database, as far as that shows before
 /// anybody is asked there.
 pub(crate) fn check_url(url: &str) -> Result<(), String> {
     sql::Server::new(url).map(|_| ()).map_err(|error| error.to_string())
 }
 
+/// What an engine error means for the caller.
 fn engine(error: impl Into<sql::Error>) -> StoreError {
     match error.into() {
         sql::Error::Embedded(error) => embedded(&error),

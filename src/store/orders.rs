@@ -115,7 +115,7 @@ pub(super) enum Reply {
     Tokens(Vec<TokenResult>),
     Applied(Applied),
     Count(u64),
-    Counts(u64, u64),
+    Known(Vec<bool>),
     Slot(Result<jiff::Timestamp, jiff::Timestamp>),
     Imported(Imported),
     Taken(Vec<Taken>),
@@ -145,8 +145,8 @@ impl Reply {
         if let Self::Count(count) = self { Ok(count) } else { Err(self.unexpected()) }
     }
 
-    pub(super) fn counts(self) -> Result<(u64, u64), StoreError> {
-        if let Self::Counts(one, two) = self { Ok((one, two)) } else { Err(self.unexpected()) }
+    pub(super) fn known(self) -> Result<Vec<bool>, StoreError> {
+        if let Self::Known(known) = self { Ok(known) } else { Err(self.unexpected()) }
     }
 
     pub(super) fn imported(self) -> Result<Imported, StoreError> {
@@ -208,10 +208,7 @@ impl Store {
                 self.pause_host_here(authority, pause, why).await?;
                 Reply::Done
             }
-            Order::Heed(urls) => {
-                let (known, unknown) = self.heed_here(urls).await?;
-                Reply::Counts(known, unknown)
-            }
+            Order::Heed(urls) => Reply::Known(self.heed_here(urls).await?),
             Order::Replay { crawl, urls } => Reply::Count(self.replay_here(crawl, urls).await?),
             Order::Requeue { crawl, urls } => Reply::Count(self.requeue_here(crawl, urls).await?),
             Order::Block { crawl, pattern, prefix } => {

@@ -110,8 +110,8 @@ pub(super) fn sites_at(
     let mut query = conn
         .prepare_cached(
             "SELECT n.id, n.name FROM sites n JOIN hosts h ON h.id = ?1 /*pg: AND h.part = (?1 & 255) */
-             WHERE n.state = 0 AND (n.origin = h.authority OR n.id IN
-                 (SELECT site_id FROM sources WHERE host_id = ?1 /*pg: AND part = (?1 & 255) */
+             WHERE n.state = 0 AND (n.origin = h.authority OR (n.id, n.url) IN
+                 (SELECT site_id, url FROM sources WHERE host_id = ?1 /*pg: AND part = (?1 & 255) */
                   AND role = 1))",
         )
         .map_err(engine)?;

@@ -156,6 +156,7 @@ pub struct NextPollAt {
 
 /// What a successful read leaves behind.
 #[derive(Debug, Clone)]
+#[allow(clippy::struct_excessive_bools)] // independent facts, each told by its name
 pub struct ReadResult {
     /// What the document turned out to be.
     pub kind: DocumentKind,
@@ -169,8 +170,9 @@ pub struct ReadResult {
     pub pending: u64,
     /// Was it read to its end?
     pub complete: bool,
-    /// Reader and rules of this read.
-    pub epoch: i64,
+    /// Reader and rules of this read; `None` where entries stay that it did not judge,
+    /// and those before may have been others.
+    pub epoch: Option<i64>,
     /// Validators to send next time: only of a whole read, without redirects.
     pub validators: Validators,
     /// Of the bytes as sent.
@@ -197,6 +199,9 @@ pub struct ReadResult {
     pub hubs: Box<Named>,
     /// Has it found something new that a push should have brought?
     pub missed_push: bool,
+    /// Did it let go of URLs while the quota refused others? Then the next read is
+    /// one in full, though the document is the same.
+    pub has_made_room: bool,
 }
 
 /// How a poll ended.
@@ -281,6 +286,8 @@ pub struct Recounted {
     pub shrunk_at: Option<Timestamp>,
     /// Are its removals held for that?
     pub held: bool,
+    /// As [`ReadResult::has_made_room`].
+    pub has_made_room: bool,
 }
 
 pub(super) const TARGET: &str = "SELECT

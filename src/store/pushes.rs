@@ -6,6 +6,8 @@
 //! site has beyond what its own sitemaps name. A push whose key could not be
 //! checked yet waits here, bounded, and for a day at most.
 
+use std::collections::HashSet;
+
 use super::sql::{OptionalExtension, params};
 use url::Url;
 
@@ -73,12 +75,12 @@ pub struct Heeded {
     pub outside: u64,
 }
 
-/// One pushed URL, as its site knows it.
+/// One pushed URL, as sites of one crawl know it.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct PushedUrl {
-    /// Its site.
-    pub site: SiteId,
-    /// The site's crawl.
+    /// The sites.
+    pub sites: Vec<SiteId>,
+    /// Their crawl.
     pub crawl: CrawlId,
     /// Its identity.
     pub url: Admitted,
@@ -116,28 +118,28 @@ impl Store {
         .await
     }
 
-    /// Notes that these may have changed; says how many are known. The sources
-    /// of sites with others are looked at sooner.
-    pub async fn heed(&self, urls: Vec<PushedUrl>) -> Result<(u64, u64), StoreError> {
+    /// Notes that these may have changed; says which are known. The sources of
+    /// sites with others are looked at sooner.
+    pub async fn heed(&self, urls: Vec<PushedUrl>) -> Result<Vec<bool>, StoreError> {
         let part = |pushed: &PushedUrl| partition(&pushed.url.authority);
-        let (mut known, mut unknown) = (0, 0);
-        for (_, reply) in self.spread(urls, part, Order::Heed).await? {
-            let (some, others) = reply.counts()?;
-            known += some;
-            unknown += others;
+        let mut known = vec![false; urls.len()];
+        for (places, reply) in self.spread(urls, part, Order::Heed).await? {
+            for (place, is_known) in places.into_iter().zip(reply.known()?) {
+                if let Some(known) = known.get_mut(place) {
+                    *known = is_known;
+                }
+            }
         }
-        Ok((known, unknown))
+        Ok(known)
     }
 
-    pub(super) async fn heed_here(&self, urls: Vec<PushedUrl>) -> Result<(u64, u64), StoreError> {
-        let (mut known, mut unknown) = (0, 0);
+    pub(super) async fn heed_here(&self, urls: Vec<PushedUrl>) -> Result<Vec<bool>, StoreError> {
+        let mut known = Vec::with_capacity(urls.len());
         for part in urls.chunks(AT_ONCE) {
             let part = part.to_vec();
-            let (some, others) = self.write(Lane::Bulk, move |state| state.heed(&part)).await?;
-            known += some;
-            unknown += others;
+            known.extend(self.write(Lane::Bulk, move |state| state.heed(&part)).await?);
         }
-        Ok((known, unknown))
+        Ok(known)
     }
 
     /// Keeps a push until its key can be checked; `false` where there is no room.
@@ -176,10 +178,10 @@ impl Store {
 }
 
 impl State {
-    fn heed(&mut self, urls: &[PushedUrl]) -> Result<(u64, u64), StoreError> {
-        let (mut known, mut unknown) = (0, 0);
-        let mut sites: Vec<SiteId> = Vec::new();
-        for PushedUrl { site, crawl, url } in urls {
+    fn heed(&mut self, urls: &[PushedUrl]) -> Result<Vec<bool>, StoreError> {
+        let mut known = Vec::with_capacity(urls.len());
+        let mut hinted = HashSet::new();
+        for PushedUrl { sites, crawl, url } in urls {
             self.must_own(partition(&url.authority))?;
             let row = match self.find_host(&url.authority)? {
                 Some(host) => {
@@ -188,20 +190,18 @@ impl State {
                 }
                 None => None,
             };
+            known.push(row.is_some());
             if let Some(row) = row {
                 self.take_signal(row, Signal::Pushed, false)?;
-                known += 1;
                 continue;
             }
-            unknown += 1;
-            if !sites.contains(site) {
-                sites.push(*site);
+            for site in sites {
+                if hinted.insert(*site) {
+                    self.hint_site(*site)?;
+                }
             }
         }
-        for site in sites {
-            self.hint_site(site)?;
-        }
-        Ok((known, unknown))
+        Ok(known)
     }
 
     /// Has the sources of a site looked at that changed last, as a ping would.

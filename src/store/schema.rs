@@ -19,11 +19,19 @@ const SCHEMA: &str = include_str!("../../schema.sql");
 const APPLICATION_ID: i32 = 0x736d_7064;
 
 /// Version of [`SCHEMA`]; a file of another version is migrated or refused.
-const VERSION: i32 = 1;
+const VERSION: i32 = 3;
 
 /// Steps from version n to n + 1, applied in one transaction each. The first
 /// entry leads from version 1 to 2.
-const MIGRATIONS: &[&str] = &[];
+const MIGRATIONS: &[&str] = &[
+    "CREATE INDEX sources_dropped ON sources (dropped_at) WHERE dropped_at IS NOT NULL;
+     CREATE INDEX sources_retired ON sources (retired_at) WHERE state = 2;",
+    // Which rows count less for the quota of their site.
+    "ALTER TABLE sites ADD COLUMN unlisted INTEGER NOT NULL DEFAULT 0;
+     UPDATE sites SET unlisted = counted.rows
+     FROM (SELECT site_id, count(*) AS rows FROM urls WHERE listed = 0 GROUP BY site_id) AS counted
+     WHERE sites.id = counted.site_id;",
+];
 
 /// `SQLite` before this loses committed transactions when a writer races a
 /// checkpoint (the WAL-reset bug, fixed in 3.51.3).
@@ -141,8 +149,9 @@ fn prepare_schema(conn: &mut Connection, path: &Path) -> Result<(), StoreError> 
         return tx.commit().map_err(|e| unusable(path, &e));
     }
     let version = check_version(conn, path)?;
-    migrate(conn, path, version, MIGRATIONS)?;
-    quick_check(conn, path)
+    // Nothing is written into a file that is damaged.
+    quick_check(conn, path)?;
+    migrate(conn, path, version, MIGRATIONS)
 }
 
 /// Takes the steps that lead on from `version`. One that is broken off, by an
@@ -252,19 +261,55 @@ mod tests {
         let first = "CREATE TABLE one (n INTEGER); INSERT INTO one VALUES (1);";
         let second = "ALTER TABLE one ADD COLUMN m INTEGER; UPDATE one SET m = n;";
         let broken = "ALTER TABLE one ADD COLUMN m INTEGER; UPDATE nothing SET m = n;";
-        assert!(migrate(&mut conn, &path, VERSION, &[first, broken]).is_err());
+        let beyond = |steps: [&'static str; 2]| [MIGRATIONS, &steps].concat();
+        assert!(migrate(&mut conn, &path, VERSION, &beyond([first, broken])).is_err());
         // The first step stands, of the second there is nothing.
         assert_eq!(check_version(&conn, &path), Err(newer(&path, VERSION + 1)));
         assert!(conn.prepare("SELECT m FROM one").is_err());
         drop(conn);
         let mut conn = Connection::open(&path).unwrap();
-        migrate(&mut conn, &path, VERSION + 1, &[first, second]).unwrap();
+        migrate(&mut conn, &path, VERSION + 1, &beyond([first, second])).unwrap();
         let kept: (i64, i64) = conn
             .query_row("SELECT n, m FROM one", [], |row| Ok((row.get(0)?, row.get(1)?)))
             .unwrap();
         assert_eq!(kept, (1, 1));
         // And it is what an older program refuses.
         assert_eq!(check_version(&conn, &path), Err(newer(&path, VERSION + 2)));
+    }
+
+    #[test]
+    fn a_file_of_any_older_version_becomes_as_a_new_one() {
+        assert_eq!(i32::try_from(MIGRATIONS.len()).unwrap() + 1, VERSION);
+        let dir = tempfile::TempDir::new().unwrap();
+        // Columns by their names, as those that were added come last.
+        let schema = |conn: &Connection| -> Vec<(String, String)> {
+            let sql =
+                "SELECT m.name, coalesce(m.sql, '') FROM sqlite_schema m WHERE m.type <> 'table'
+                       UNION ALL
+                       SELECT m.name || '.' || c.name,
+                              c.type || c.\"notnull\" || coalesce(c.dflt_value, '') || c.pk
+                       FROM sqlite_schema m, pragma_table_info(m.name) c WHERE m.type = 'table'
+                       ORDER BY 1";
+            let mut query = conn.prepare(sql).unwrap();
+            let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+            rows.map(Result::unwrap).collect()
+        };
+        let new = open_writer(&dir.path().join("new.db"), Durability::Normal).unwrap();
+        // As the first version was.
+        let path = dir.path().join("old.db");
+        let old = open_writer(&path, Durability::Normal).unwrap();
+        old.execute_batch(
+            "DROP INDEX sources_dropped; DROP INDEX sources_retired;
+             ALTER TABLE sites DROP COLUMN unlisted;
+             INSERT INTO meta VALUES ('kept', 1); PRAGMA user_version = 1;",
+        )
+        .unwrap();
+        drop(old);
+        let old = open_writer(&path, Durability::Normal).unwrap();
+        assert_eq!(check_version(&old, &path), Ok(VERSION));
+        assert_eq!(schema(&old), schema(&new));
+        let kept = "SELECT value FROM meta WHERE key = 'kept'";
+        assert_eq!(old.query_row(kept, [], |row| row.get(0)), Ok(1));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use jiff::Timestamp;
 use tokio_postgres::error::SqlState;
 
-use super::sql::{Connection, OptionalExtension, Server, Session};
+use super::sql::{self, Connection, OptionalExtension, Server, Session};
 use super::{StoreError, engine, log_order, timestamp};
 use crate::config::Durability;
 
@@ -16,7 +16,14 @@ use crate::config::Durability;
 pub(super) const SCHEMA: &str = include_str!("postgres/schema.sql");
 
 /// Version of [`SCHEMA`]; a database of another one is migrated or refused.
-pub(super) const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 2;
+
+/// Steps from version n to n + 1, as those of the file. The first entry leads from
+/// version 1 to 2.
+const MIGRATIONS: &[&str] = &["ALTER TABLE sites ADD COLUMN unlisted BIGINT NOT NULL DEFAULT 0;
+     UPDATE sites SET unlisted = counted.rows
+     FROM (SELECT site_id, count(*) AS rows FROM urls WHERE listed = 0 GROUP BY site_id) AS counted
+     WHERE sites.id = counted.site_id;"];
 
 /// Servers before 13 lack what the schema asks for; 15 is what is tested.
 const LEAST_SERVER: i64 = 130_000;
@@ -118,10 +125,13 @@ pub(super) fn secret(conn: &Connection) -> Result<String, StoreError> {
 }
 
 fn make_schema(conn: &Connection) -> Result<(), StoreError> {
-    if let Some(version) = read_version(conn)? {
-        return check_version(version);
-    }
     let Some(session) = conn.server() else { return Ok(()) };
+    if let Some(version) = read_version(conn)? {
+        if version < VERSION {
+            migrate(conn, session, MIGRATIONS)?;
+        }
+        return read_version(conn)?.map_or(Ok(()), check_version);
+    }
     conn.begin().map_err(engine)?;
     let made = session.batch(SCHEMA).and_then(|()| {
         conn.execute("INSERT INTO meta (key, value) VALUES ('schema', ?1)", [VERSION]).map(|_| ())
@@ -134,9 +144,48 @@ fn make_schema(conn: &Connection) -> Result<(), StoreError> {
             match read_version(conn)? {
                 // Another daemon that starts as well was faster.
                 Some(version) => check_version(version),
-                None => Err(StoreError::Unusable(format!("the tables cannot be made: {error}"))),
+                None => Err(unless_it_passes(error, "the tables cannot be made")),
             }
         }
+    }
+}
+
+/// Takes the steps that lead on from the version that is there, in one transaction
+/// each; of daemons that start at once one takes a step, and the others wait for it.
+fn migrate(conn: &Connection, session: &Session, steps: &[&str]) -> Result<(), StoreError> {
+    for (from, step) in (1_i64..).zip(steps) {
+        conn.begin().map_err(engine)?;
+        let taken = conn
+            .query_row("SELECT value FROM meta WHERE key = 'schema' FOR UPDATE", (), |row| {
+                row.get::<String>(0)
+            })
+            .and_then(|version| {
+                if version != from.to_string() {
+                    return Ok(());
+                }
+                session.batch(step)?;
+                let next = (from + 1).to_string();
+                conn.execute("UPDATE meta SET value = ?1 WHERE key = 'schema'", [next]).map(|_| ())
+            });
+        match taken {
+            Ok(()) => conn.commit().map_err(engine)?,
+            Err(error) => {
+                // It may have ended already.
+                let _ = conn.rollback();
+                let what = "the store in the database cannot be brought up to date";
+                return Err(unless_it_passes(error, what));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What stands in the way of a start: the same tried again later may work.
+fn unless_it_passes(error: sql::Error, what: &str) -> StoreError {
+    let why = error.to_string();
+    match engine(error) {
+        passing if passing.passes() => passing,
+        _ => StoreError::Unusable(format!("{what}: {why}")),
     }
 }
 

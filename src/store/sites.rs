@@ -7,18 +7,14 @@ use url::Url;
 
 use super::sources::NewSource;
 use super::state::State;
-use super::worth::thousandths;
 use super::{StoreError, engine};
 use crate::by_id::IdSet;
 use crate::config::{Config, Site, SourceList};
-use crate::diff::snapshot::EntryHints;
-use crate::model::{HostId, Role, SiteId, UrlId};
+use crate::model::{HostId, Role, SiteId};
 use crate::url::authority;
 
 /// Rows dropped in one job while a site is forgotten.
 const FORGET: i64 = 2_000;
-/// The same on a server, to which each row is some journeys.
-const FORGET_FAR: i64 = 400;
 
 /// Codes of `sites.state`.
 pub(super) mod site_state {
@@ -204,28 +200,36 @@ impl State {
         if let SourceList::Listed(urls) = &site.feeds {
             sources.extend(urls.iter().map(|url| named(url, Role::Feed)));
         }
+        let has_moved = self.leave_old_address(id, site)?;
         self.register(id, &sources)?;
         self.retire_unlisted(id, site)?;
         self.revive_listed(id, site)?;
         if site.sitemaps == SourceList::Auto {
-            self.ask_robots_for_sitemaps(id, host)?;
+            self.ask_robots_for_sitemaps(id, host, has_moved)?;
         }
         Ok(())
     }
 
     /// The robots.txt of a host may have been read before this site was there
-    /// to hear of the sitemaps that it names.
-    fn ask_robots_for_sitemaps(&mut self, id: SiteId, host: HostId) -> Result<(), StoreError> {
+    /// to hear of the sitemaps that it names, or while it had another address.
+    fn ask_robots_for_sitemaps(
+        &mut self,
+        id: SiteId,
+        host: HostId,
+        has_moved: bool,
+    ) -> Result<(), StoreError> {
         let due = self
             .conn
             .prepare_cached(
                 "UPDATE sources SET next_poll_at = ?3, rule = 'new-site',
                      why = 'a site on this host wants to know its sitemaps'
                  WHERE host_id = ?2 /*pg: AND part = (?2 & 255) */ AND role = 0 AND state = 0 AND last_poll_at IS NOT NULL
-                   AND NOT EXISTS (SELECT 1 FROM sources s WHERE s.site_id = ?1 AND s.role = 2
-                       AND s.named_by IN ('robots.txt', 'well-known', 'home page'))",
+                   AND (?4 = 1 OR NOT EXISTS (SELECT 1 FROM sources s WHERE s.site_id = ?1 AND s.role = 2
+                       AND s.named_by IN ('robots.txt', 'well-known', 'home page')))",
             )
-            .and_then(|mut update| update.execute(params![id.0, host.0, self.now_ms()]))
+            .and_then(|mut update| {
+                update.execute(params![id.0, host.0, self.now_ms(), has_moved])
+            })
             .map_err(engine)?;
         self.sources_moved |= due > 0;
         Ok(())
@@ -395,57 +399,22 @@ impl State {
         Ok(id)
     }
 
-    /// Drops a part of a site's URLs; `true` while there is more.
-    pub(super) fn forget_some(&mut self, name: &str) -> Result<(u64, bool), StoreError> {
-        let id = self.unregistered(name)?;
-        let most = if self.conn.server().is_some() { FORGET_FAR } else { FORGET };
-        let rows: Vec<(UrlId, EntryHints)> = self
-            .conn
-            .prepare_cached(
-                "SELECT id, hints FROM urls WHERE site_id = ?1 /*ours: part */ LIMIT ?2",
-            )
-            .and_then(|mut query| {
-                query
-                    .query_map(params![id.0, most], |row| {
-                        let hints = EntryHints::from_bits(row.get(1)?).unwrap_or_default();
-                        Ok((UrlId(row.get(0)?), hints))
-                    })?
-                    .collect()
-            })
-            .map_err(engine)?;
-        self.keep_row_numbers()?;
-        let mut gone = Vec::with_capacity(rows.len());
-        let mut priorities = 0;
-        for (row, hints) in &rows {
-            priorities += thousandths(hints.priority);
-            if !self.hand_over(*row, id)? && !self.leave_to_client(*row, id)? {
-                gone.push(*row);
-            }
-        }
-        self.forget_urls(&gone)?;
-        let urls = i64::try_from(rows.len()).unwrap_or(i64::MAX);
-        self.count_urls(id, -urls, -priorities)?;
-        Ok((rows.len() as u64, !rows.is_empty()))
-    }
-
     /// Drops what else there is of a site without URLs, a part at a time; `true`
     /// while there is more.
     pub(super) fn forget_rest(&mut self, name: &str) -> Result<bool, StoreError> {
-        let id = self.site_named(name)?;
-        let is_left =
-            !self.column("SELECT 1 FROM urls WHERE site_id = ?1 LIMIT 1", [id.0])?.is_empty();
-        if is_left {
-            return Err(StoreError::Elsewhere);
-        }
+        let id = self.unregistered(name)?;
         let sources = self.column("SELECT id FROM sources WHERE site_id = ?1", [id.0])?;
         for source in sources {
             if self.forget_some_said(source, FORGET)? > 0 {
                 return Ok(true);
             }
         }
-        for table in
-            ["snapshots", "polls", "changes", "robots_changes", "topics", "callbacks", "deliveries"]
-        {
+        if self.has_urls(id)? {
+            return Err(StoreError::Elsewhere);
+        }
+        // Not `changes`: what its sources told of URLs that others list too is not heard
+        // by all who follow yet. Of rows that are gone nothing is told anyway.
+        for table in ["snapshots", "polls", "robots_changes", "topics", "callbacks", "deliveries"] {
             let sql = format!(
                 "DELETE FROM {table} WHERE /*lite*/ source_id /*end*/ /*pg: (part, source_id) */ IN
                      (SELECT /*pg: part, */ id FROM sources WHERE site_id = ?1)"
@@ -471,6 +440,17 @@ impl State {
         self.robots_known.clear();
         self.conn.execute("DELETE FROM sites WHERE id = ?1", [id.0]).map_err(engine)?;
         Ok(false)
+    }
+
+    /// Is any URL a site's? That it has none is what it counts: a look through all
+    /// URLs is only for one of which that cannot be believed.
+    fn has_urls(&self, id: SiteId) -> Result<bool, StoreError> {
+        let counted = self.column("SELECT urls FROM sites WHERE id = ?1", [id.0])?;
+        if counted.iter().sum::<i64>() + self.sums.of(id).urls == 0 {
+            return Ok(false);
+        }
+        let left = self.column("SELECT 1 FROM urls WHERE site_id = ?1 LIMIT 1", [id.0])?;
+        Ok(!left.is_empty())
     }
 
     /// One column of numbers.

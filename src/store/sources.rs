@@ -4,6 +4,7 @@ use super::sql::{OptionalExtension, params};
 use jiff::Timestamp;
 use url::Url;
 
+use super::families::MOVED_AWAY;
 use super::polling::NextPollAt;
 use super::rows::{decode, lastmod_columns};
 use super::state::State;
@@ -124,6 +125,7 @@ impl State {
                     || self.take_guess(id, source)? && retired_at.is_some()
                     || is_long_dead;
                 let went_for = self.retired_why(id)?;
+                let is_wanted = is_wanted || went_for.as_deref() == Some(MOVED_AWAY);
                 let is_deleted = went_for.as_deref() == Some(DELETED);
                 if is_wanted && (source.named_by == "config" || !is_deleted) {
                     self.revive(id)?;

@@ -330,9 +330,9 @@ impl State {
     /// Drops what nobody has named for long; `true` if there was any.
     pub(super) fn forget_submissions(&mut self, known_before: i64) -> Result<bool, StoreError> {
         let pending_before = self.now_ms() - PENDING_MS;
-        let mut dropped = 0;
+        let mut more = false;
         for (known, before) in [(0, pending_before), (1, known_before)] {
-            dropped += self
+            let dropped = self
                 .conn
                 .prepare_cached(
                     "DELETE FROM submissions WHERE id IN (SELECT id FROM submissions
@@ -340,8 +340,9 @@ impl State {
                 )
                 .and_then(|mut delete| delete.execute(params![known, before, DROP]))
                 .map_err(engine)?;
+            more |= i64::try_from(dropped).is_ok_and(|count| count == DROP);
         }
-        Ok(dropped > 0)
+        Ok(more)
     }
 }
 

@@ -16,6 +16,8 @@ use crate::model::{CrawlId, SiteId};
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Sum {
     pub(super) urls: i64,
+    /// Of these, what no source lists.
+    pub(super) unlisted: i64,
     pub(super) priorities: i64,
     pub(super) sources: i64,
 }
@@ -41,6 +43,7 @@ pub(super) struct Sums {
 impl Sum {
     fn add(&mut self, more: Self) {
         self.urls += more.urls;
+        self.unlisted += more.unlisted;
         self.priorities += more.priorities;
         self.sources += more.sources;
     }
@@ -138,10 +141,11 @@ impl State {
         self.conn
             .prepare_cached(
                 "UPDATE sites SET urls = urls + ?2, priorities = priorities + ?3,
-                     sources = sources + ?4 WHERE id = ?1",
+                     sources = sources + ?4, unlisted = unlisted + ?5 WHERE id = ?1",
             )
             .and_then(|mut update| {
-                update.send(params![site.0, sum.urls, sum.priorities, sum.sources])
+                let Sum { urls, unlisted, priorities, sources } = sum;
+                update.send(params![site.0, urls, priorities, sources, unlisted])
             })
             .map_err(engine)
     }

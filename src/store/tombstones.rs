@@ -80,6 +80,9 @@ impl State {
                 )
                 .and_then(|mut update| update.execute([row.id.0]))
                 .map_err(engine)?;
+            if let Some(site) = row.site {
+                self.count_unlisted(site, 1)?;
+            }
             log.push(ChangeKind::Removed, row.id);
             removed += 1;
             if !is_over {

@@ -36,8 +36,9 @@ const BEHIND_MS: i64 = 1_000;
 pub(super) struct Trouble {
     /// Could memory not be read again when it should have been?
     pub(super) is_stale: bool,
-    /// Did the last commit that had something to write find no room?
-    pub(super) is_full: bool,
+    /// Did the last commit that had something to write find no room, or fail otherwise
+    /// than for a moment?
+    pub(super) has_failed: bool,
     /// When it was last said that no transaction could be begun.
     said: Option<Instant>,
     /// Transactions to come in which each job waits for its writes.
@@ -118,6 +119,9 @@ impl State {
             fenced?;
             tracing::warn!("others have taken over what was ours; this daemon joins them anew");
             self.trouble.is_stale = true;
+            // What others have learned meanwhile, and where they took the price, is in
+            // the tables.
+            self.learning = Learning::default();
             claim.join_again(&self.conn)?;
             self.remember()?;
         }
@@ -133,8 +137,10 @@ impl State {
         }
         self.trouble.is_stale = true;
         let conn = self.engine.home.open_writer(self.engine.durability)?;
-        if let Some(claim) = &mut self.engine.claim {
-            claim.go_on(&conn)?;
+        if let Some(claim) = &mut self.engine.claim
+            && claim.go_on(&conn)?
+        {
+            self.learning = Learning::default();
         }
         self.conn = conn;
         tracing::info!("connected to the database again");
@@ -208,7 +214,7 @@ impl State {
         self.policies.committed();
         self.told.count(&self.metrics);
         if self.conn.total_changes() != self.written_before {
-            self.trouble.is_full = false;
+            self.trouble.has_failed = false;
         }
         self.announce();
         if (self.sources_moved || self.hubs_moved) && self.is_shared() {
@@ -228,7 +234,7 @@ impl State {
 
     /// Takes back the whole transaction, which may have ended already.
     pub(super) fn give_up(&mut self, why: &StoreError) {
-        self.trouble.is_full |= *why == StoreError::Full;
+        self.trouble.has_failed |= matches!(why, StoreError::Full | StoreError::Engine(_));
         self.trouble.careful = CAREFUL;
         if !self.conn.is_autocommit() {
             // Where even this fails, so does the next transaction.
@@ -245,9 +251,9 @@ impl State {
         }
     }
 
-    /// Does a commit work? Writes a little only where the last one found no room.
+    /// Does a commit work? Writes a little only where the last one did not.
     pub(super) fn probe(&mut self) -> Result<(), StoreError> {
-        if !self.trouble.is_full {
+        if !self.trouble.has_failed {
             return Ok(());
         }
         let now = self.now_ms();
@@ -431,7 +437,10 @@ impl State {
             }
         }
         if let Some(claim) = &self.engine.claim {
-            return claim.give_back(&self.conn);
+            return claim.give_back(&self.conn).or_else(|error| {
+                tracing::debug!(%error, "what was ours is nobody's only when its time is over");
+                if error.is_fatal() { Err(error) } else { Ok(()) }
+            });
         }
         // Whoever reads is in the way of folding the log.
         self.at_hand.ahead = Ahead::default();

@@ -292,7 +292,30 @@ impl State {
         urls: i64,
         priorities: i64,
     ) -> Result<(), StoreError> {
-        self.add_to_site(site, Sum { urls, priorities, sources: 0 })
+        self.add_to_site(site, Sum { urls, priorities, ..Sum::default() })
+    }
+
+    /// A site gets a row, or has it no more.
+    pub(super) fn count_row(
+        &mut self,
+        site: SiteId,
+        row: &UrlRow,
+        is_taken: bool,
+    ) -> Result<(), StoreError> {
+        let sign = if is_taken { 1 } else { -1 };
+        let (unlisted, priorities) = (i64::from(!row.listed), thousandths(row.hints.priority));
+        let sum = Sum {
+            urls: sign,
+            unlisted: sign * unlisted,
+            priorities: sign * priorities,
+            ..Sum::default()
+        };
+        self.add_to_site(site, sum)
+    }
+
+    /// So many more (or fewer) rows of a site are listed by no source.
+    pub(super) fn count_unlisted(&mut self, site: SiteId, rows: i64) -> Result<(), StoreError> {
+        self.add_to_site(site, Sum { unlisted: rows, ..Sum::default() })
     }
 
     /// Looks that a page of a host can be judged by.

@@ -6,6 +6,7 @@ mod calls;
 mod expiry;
 mod history;
 mod host_clock;
+mod housekeeping;
 mod learned;
 mod order;
 mod outcomes;

@@ -32,7 +32,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
     // The verdicts of `url` are kept in snapshots.
     ("url", &["config", "diff::snapshot"]),
     // From left to right.
-    ("fetch", &["config"]),
+    ("fetch", &["bounded", "config"]),
     ("parse", &["date", "model"]),
     ("diff", &["bitpack", "model", "parse"]),
     ("recrawl", &["config", "model"]),

@@ -94,7 +94,13 @@ impl Reading {
     /// broke off before the first usable entry.
     pub fn is_usable(&self) -> bool {
         let issues = &self.report.issues;
-        let broke_off = issues.iter().any(|issue| issue.code == IssueCode::IncompleteBody);
+        // What its body lacks has a name of its own where that is known.
+        let broke_off = issues.iter().any(|issue| {
+            matches!(
+                issue.code,
+                IssueCode::IncompleteBody | IssueCode::CompressionError | IssueCode::FileTooLarge
+            )
+        });
         let nothing = self.entries_total + self.sitemaps_total == 0;
         self.report.kind != DocumentKind::Unsupported
             && !issues.iter().any(|issue| issue.severity == Severity::Fatal)

@@ -140,12 +140,16 @@ impl Manners {
 }
 
 impl Gate for Manners {
-    async fn admit(&self, url: &Url) -> Result<(), Refusal> {
+    async fn approach(&self, url: &Url) -> Result<(), Refusal> {
         let rules = self.rules(url).await;
         if !rules.allow(&self.agent, url) {
             let authority = url.origin().ascii_serialization();
             return Err(Refusal::Robots { authority });
         }
+        Ok(())
+    }
+
+    async fn admit(&self, _url: &Url) -> Result<(), Refusal> {
         self.turn().await;
         Ok(())
     }

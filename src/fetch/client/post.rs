@@ -58,25 +58,23 @@ impl Fetcher {
             if form.is_secret && url.scheme() != "https" {
                 return Err(FetchError::Blocked("a secret is sent over https only".to_owned()));
             }
-            self.inner.guard.check_url(url)?;
-            gate.admit(url).await?;
-            match self.post(&trail, &body, &mut spent).await? {
+            match self.post(&trail, &body, &mut spent, gate).await? {
                 Posted::Elsewhere(status, location) => trail.follow(status, &location)?,
                 Posted::Told(told) => return Ok(told),
             }
         }
     }
 
-    async fn post(
+    async fn post<G: Gate>(
         &self,
         trail: &Trail,
         body: &str,
         spent: &mut Spent,
+        gate: &G,
     ) -> Result<Posted, FetchError> {
         let inner = &*self.inner;
         let url = trail.current();
-        let addresses = spent.on(&inner.limits, inner.addresses(url)).await?;
-        let _turns = inner.turns(&addresses).await;
+        let (addresses, _turns) = inner.enter(url, spent, gate).await?;
         let asking = async {
             let host = url.host_str().unwrap_or_default();
             let once = || {

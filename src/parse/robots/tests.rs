@@ -26,6 +26,18 @@ fn a_sitemap_line_does_not_end_a_group_and_an_empty_disallow_allows_all() {
 }
 
 #[test]
+fn only_a_star_by_itself_stands_for_everybody() {
+    for (agent, is_allowed) in
+        [("*", false), ("* x", false), ("*\t# all", false), ("*bot", true), ("**", true)]
+    {
+        let text = format!("User-agent: {agent}\nDisallow: /\n\nUser-agent: b\nAllow: /\n");
+        let robots = Robots::parse(text.as_bytes());
+        assert_eq!(robots.allows("a", "/x"), is_allowed, "{agent:?}");
+        assert!(robots.allows("b", "/x"), "{agent:?}");
+    }
+}
+
+#[test]
 fn rules_before_any_agent_bind_nobody() {
     let robots = Robots::parse(b"Disallow: /\nUser-agent: *\nDisallow: /a\n");
     assert!(robots.allows("x", "/b"));

@@ -279,7 +279,8 @@ pub(super) fn pushed(
              JOIN urls u ON u.id = s.url_id /*pg: AND u.part = s.part */
              JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
              WHERE s.url_id > ?1 AND s.url_id <= ?2 /*pg: AND s.part = (?1 & 255) */ AND s.pushed = 1 AND u.crawl_id = ?3
-                 AND u.source_id IS NULL
+                 AND u.source_id IS NULL AND NOT EXISTS
+                     (SELECT 1 FROM url_sources x WHERE x.url_id = u.id /*pg: AND x.part = u.part */)
                  AND (CAST(?4 AS TEXT) IS NULL OR h.name = ?4) AND (CAST(?5 AS BIGINT) IS NULL OR u.first_seen_s < ?5)",
         )
         .and_then(|mut query| {

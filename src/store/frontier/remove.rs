@@ -1,23 +1,45 @@
 //! Removing what clients pushed. What a source lists stays: it would only come
 //! back with the next poll.
 
-use super::super::sql::params;
+use std::sync::LazyLock;
+
+use super::super::sql::{Many, params};
 
 use super::super::state::State;
 use super::super::{StoreError, engine};
+use crate::by_id::IdSet;
 use crate::model::{CrawlId, UrlId};
 
 /// The crawl that is always there.
 const DEFAULT: &str = "default";
 
+/// Those of URLs that sources list which have no row to themselves, as feeds do.
+static BESIDE: LazyLock<Many> =
+    LazyLock::new(|| Many::of_ids("SELECT url_id FROM url_sources WHERE", "url_id"));
+
 impl State {
     /// Removes URLs that no source lists; says how many.
     pub(super) fn remove_pushed(&mut self, rows: &[UrlId]) -> Result<u64, StoreError> {
         self.keep_row_numbers()?;
+        let mut beside = IdSet::default();
+        BESIDE
+            .query(
+                &self.conn,
+                rows,
+                |id, row| row.bind(id.0),
+                |row| {
+                    beside.insert(UrlId(row.get(0)?));
+                    Ok(())
+                },
+            )
+            .map_err(engine)?;
         let mut gone = Vec::with_capacity(rows.len());
-        for id in rows {
-            if self.url_row(*id)?.is_some_and(|row| row.source.is_none()) {
-                gone.push(*id);
+        for id in rows.iter().filter(|id| !beside.contains(id)) {
+            let Some(row) = self.url_row(*id)?.filter(|row| row.source.is_none()) else { continue };
+            gone.push(*id);
+            // A site that listed it once has it still.
+            if let Some(site) = row.site {
+                self.count_row(site, &row, false)?;
             }
         }
         self.forget_urls(&gone)?;

@@ -191,7 +191,8 @@ impl State {
         source.map_or(Ok(()), |source| self.push_hint(SourceId(source)))
     }
 
-    /// Has a source polled sooner, as a ping would, where it is polled at all.
+    /// Has a source polled sooner, as a ping would, where it is polled at all; one
+    /// that is paused, as soon as it goes on.
     fn push_hint(&mut self, source: SourceId) -> Result<(), StoreError> {
         let now = self.now_ms();
         self.run(
@@ -203,7 +204,7 @@ impl State {
             .conn
             .prepare_cached(
                 "SELECT EXISTS (SELECT 1 FROM sources WHERE id = ?1
-                 /*pg: AND part = (?1 & 255) */ AND state = 0)",
+                 /*pg: AND part = (?1 & 255) */ AND state <> 2)",
             )
             .and_then(|mut query| query.query_row([source.0], |row| row.get(0)))
             .map_err(engine)?;

@@ -44,11 +44,17 @@ impl State {
         if known.as_ref().is_some_and(|(t, h, _, w)| t == topic && *h == hubs && *w == wanted) {
             return Ok(());
         }
-        if wanted && self.is_pushed_by(source, topic, &hubs)? {
-            // Others are named beside the hub that pushes: nothing to ask for.
-            let sql = "UPDATE topics SET hubs = ?2 WHERE source_id = ?1
+        if wanted && let Some(turn) = self.pushed_by(source, topic, &hubs)? {
+            // Others are named beside the hub that pushes: nothing to ask for. What
+            // was asked for while something else was named is not to replace it.
+            let sql = "UPDATE topics SET hubs = ?2, turn = ?3 WHERE source_id = ?1
                        /*pg: AND part = (?1 & 255) */";
-            return self.run(sql, params![source.0, hubs]);
+            self.run(sql, params![source.0, hubs, turn])?;
+            let is_elsewhere = known.is_some_and(|(named, ..)| named != *topic);
+            if self.drop_other_requests(source, topic, &hubs)? || is_elsewhere {
+                return self.renew_soon(source, topic);
+            }
+            return Ok(());
         }
         if !wanted {
             self.end_push(source.0)?;
@@ -71,8 +77,13 @@ impl State {
         )
     }
 
-    /// Does one of these hubs push this topic, and is nothing else asked for?
-    fn is_pushed_by(&self, source: SourceId, topic: &str, hubs: &str) -> Result<bool, StoreError> {
+    /// Which of these hubs pushes this topic, if one does?
+    fn pushed_by(
+        &self,
+        source: SourceId,
+        topic: &str,
+        hubs: &str,
+    ) -> Result<Option<i64>, StoreError> {
         let active: Option<(String, String)> = self
             .conn
             .prepare_cached(
@@ -83,7 +94,51 @@ impl State {
                 query.query_row([source.0], |row| Ok((row.get(0)?, row.get(1)?))).optional()
             })
             .map_err(engine)?;
-        Ok(active.is_some_and(|(of, hub)| of == topic && hubs.lines().any(|one| one == hub)))
+        let Some((_, active)) = active.filter(|(of, _)| of == topic) else { return Ok(None) };
+        let place = hubs.lines().position(|hub| hub == active);
+        Ok(place.and_then(|place| i64::try_from(place).ok()))
+    }
+
+    /// Forgets what was asked for and is neither this topic nor of these hubs; was
+    /// there any?
+    fn drop_other_requests(
+        &self,
+        source: SourceId,
+        topic: &str,
+        hubs: &str,
+    ) -> Result<bool, StoreError> {
+        let asked: Vec<(i64, String, String)> = self
+            .conn
+            .prepare_cached(
+                "SELECT id, topic, hub FROM callbacks WHERE source_id = ?1
+                 /*pg: AND part = (?1 & 255) */ AND state = 0",
+            )
+            .and_then(|mut query| {
+                let read = |row: &sql::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+                query.query_map([source.0], read)?.collect()
+            })
+            .map_err(engine)?;
+        let mut any = false;
+        for (row, of, hub) in asked {
+            if of != topic || !hubs.lines().any(|one| one == hub) {
+                self.run("DELETE FROM callbacks WHERE id = ?1", [row])?;
+                any = true;
+            }
+        }
+        Ok(any)
+    }
+
+    /// The lease of a topic that is named again is renewed at the next chance: when
+    /// it would have been was lost to what was asked for meanwhile.
+    fn renew_soon(&mut self, source: SourceId, topic: &str) -> Result<(), StoreError> {
+        let now = self.now_ms();
+        self.hubs_moved = true;
+        self.run(
+            "UPDATE topics SET topic = ?2, failures = 0, error = NULL, denied_at = NULL,
+                 next_at = /*lite*/ max /*end*/ /*pg: GREATEST */ (?3, coalesce(asked_at, 0) + ?4)
+             WHERE source_id = ?1 /*pg: AND part = (?1 & 255) */",
+            params![source.0, topic, now, SPACING_MS],
+        )
     }
 
     /// A poll has found what a push should have brought: until the next good
@@ -192,6 +247,18 @@ impl State {
         self.run("UPDATE topics SET wanted = 0 WHERE wanted = 1", ())?;
         self.run("DELETE FROM callbacks", ())?;
         self.run("DELETE FROM deliveries", ())
+    }
+
+    /// Where one of the daemons on this store is reached, for all of them.
+    pub(super) fn keep_hub_base(&mut self, base: Option<&Url>) -> Result<(), StoreError> {
+        match base {
+            Some(base) => self.run(
+                "INSERT INTO meta (key, value) VALUES ('public_url', ?1)
+                 ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                [base.as_str()],
+            ),
+            None => self.run("DELETE FROM meta WHERE key = 'public_url'", ()),
+        }
     }
 
     /// Callbacks are below `base` from now on.

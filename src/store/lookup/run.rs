@@ -6,8 +6,7 @@
 
 use std::cell::{Cell, OnceCell};
 
-use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, ffi, params};
 
 use super::chunk::{self, Corrupt};
 use super::filter::{self, Piece};
@@ -303,6 +302,7 @@ pub(super) fn read_all(conn: &Connection) -> rusqlite::Result<Vec<Run>> {
     runs.collect()
 }
 
+/// As of a damaged page: what meets it in writing must not go on.
 pub(super) fn corrupt(error: Corrupt) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(0, Type::Blob, Box::new(error))
+    rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), Some(error.to_string()))
 }

@@ -160,7 +160,7 @@ fn of_sites() -> Vec<Step> {
         Step::of("meta", "t.key").plain("key").kind(Kind::Text, "value").only(OWN),
         Step::of("crawls", "t.id").plain("id name paused"),
         Step::of("sites", "t.id")
-            .plain("id name crawl_id url state origin urls sources priorities judged_for added_at"),
+            .plain("id name crawl_id url state origin urls unlisted sources priorities judged_for added_at"),
         Step::of("hosts", "t.id")
             .part(Host, "id")
             .plain("authority name next_at paused_until pause_reason delay_ms robots"),

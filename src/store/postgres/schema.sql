@@ -1,4 +1,4 @@
--- sitemapd's store on PostgreSQL, version 1, and on what speaks it. The tables
+-- sitemapd's store on PostgreSQL, version 2, and on what speaks it. The tables
 -- are those of schema.sql, which says what they are for; here is what differs.
 --
 -- A table that belongs to hosts begins with their partition, and each of its
@@ -63,6 +63,7 @@ CREATE TABLE sites (
     state      SMALLINT NOT NULL DEFAULT 0,     -- 0 active, 1 paused, 2 unregistered
     origin     TEXT NOT NULL,                   -- scheme://host[:port] that its twins are folded into
     urls       BIGINT NOT NULL DEFAULT 0,       -- rows of urls, for the quota
+    unlisted   BIGINT NOT NULL DEFAULT 0,       -- those of them that no source lists, which count less for it
     sources    BIGINT NOT NULL DEFAULT 0,       -- rows of sources, for the quota
     priorities BIGINT NOT NULL DEFAULT 0,       -- sum over those urls in thousandths, for the mean; 500 where none is given
     judged_for TEXT,                            -- token that robots.txt judged its URLs for; null: it did not

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::support::pack::gzip;
-use super::super::support::{Canary, Origin, Reply};
+use super::super::support::{Canary, Origin, Reply, incompressible};
 use super::{outcome, sitemapd, sitemapd_in};
 
 const SITEMAP: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
@@ -88,6 +88,21 @@ fn a_packed_document_is_unpacked_and_says_so() {
     let (code, value) = json_of(&[], broken);
     assert_eq!((code, &value["complete"]), (0, &json!(false)), "{value}");
     assert!(value["entries_total"].as_u64() > Some(0), "{value}");
+}
+
+#[test]
+fn a_packed_document_that_breaks_before_its_first_url_exits_1_with_a_report() {
+    let path = incompressible(1_900);
+    let whole = format!(
+        "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\">\n\
+         <url><loc>https://example.org/{path}</loc></url></urlset>"
+    );
+    let mut broken = gzip(whole.as_bytes());
+    assert_eq!(json_of(&[], broken.clone()).1["entries_total"], 1);
+    broken.truncate(broken.len() / 2);
+    let (code, value) = json_of(&[], broken);
+    assert_eq!((code, &value["kind"]), (1, &json!("urlset")), "{value}");
+    assert_eq!((&value["entries_total"], &value["complete"]), (&json!(0), &json!(false)));
 }
 
 #[test]

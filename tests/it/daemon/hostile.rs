@@ -246,6 +246,11 @@ async fn what_a_robots_txt_answers_decides_whether_the_sitemap_is_asked() {
         ("a mark at its start", Box::new(rules("\u{feff}User-agent: *\nDisallow: /")), false),
         ("old line ends", Box::new(rules("User-agent: *\rDisallow: /")), false),
         ("packed", Box::new(is(Reply::text("User-agent: *\nDisallow: /").gzip())), false),
+        (
+            "half of a pack",
+            Box::new(is(Reply::text("User-agent: *\nAllow: /").half_of_gzip())),
+            false,
+        ),
         ("five redirects", Box::new(redirects(5)), false),
         // RFC 9309 section 2.3.1.2: more may count as no file.
         ("six redirects", Box::new(redirects(6)), true),

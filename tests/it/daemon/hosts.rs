@@ -3,6 +3,10 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use sitemapd::fetch::resolver::Lookup;
 
 use crate::support::daemon::{DAY, World, index, sitemap};
 use crate::support::origin::Seen;
@@ -116,6 +120,50 @@ async fn led_to_one_that_hangs(sound: &'static str) {
             polls.iter().any(|poll| poll.result == "changed").then_some(())
         })
         .await;
+    hold.release_all();
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn many_hosts_at_an_address_that_hangs_leave_others_their_slots() {
+    // More than may be under way at once.
+    const DEAD: usize = 12;
+    // Through a proxy, so that addresses can be public without leaving here.
+    let proxy = Origin::start().await;
+    let hold = Hold::new();
+    let gate = hold.clone();
+    proxy.route(move |seen| {
+        if host(seen).starts_with("dead") {
+            return Some(Reply::status(200).hang(&gate));
+        }
+        seen.path.ends_with("/s.xml").then(|| {
+            let base = format!("http://{}.test", host(seen));
+            Reply::xml(sitemap(&base, &[("/a", "")]))
+        })
+    });
+    let lookup: Lookup = Arc::new(|name| {
+        let last = if name.starts_with("dead") { 1 } else { 2 };
+        Box::pin(async move { Ok(vec![IpAddr::from([1, 1, 1, last])]) })
+    });
+    let world = World::with_lookup(&[], lookup);
+    // In this order: it is due last.
+    let dead = (0..DEAD).map(|n| format!("dead{n}"));
+    let sites = dead.chain(["sound".to_owned()]).map(|name| site(&name, 80, &["/s.xml"]));
+    let mut config = world.config(&sites.collect::<String>());
+    config.fetch.concurrency = 2;
+    config.fetch.proxy = Some(proxy.url("/"));
+    let per_address = usize::try_from(config.politeness.per_address).unwrap();
+    let daemon = world.start_with(config).await;
+    daemon
+        .wait("the healthy one", async || {
+            let polls = daemon.store.polls_after(None, 0, 1_000).await.unwrap();
+            polls.iter().any(|poll| poll.result == "changed").then_some(())
+        })
+        .await;
+    assert_eq!(hold.waits(), per_address);
+    // Whoever found no place there has not failed, and nor has its host's clock moved.
+    let polls = daemon.store.polls_after(None, 0, 1_000).await.unwrap();
+    assert!(polls.iter().all(|poll| !poll.url.contains("dead")), "{polls:?}");
     hold.release_all();
     daemon.stop().await;
 }

@@ -9,6 +9,36 @@ fn site(origin: &Origin) -> String {
 }
 
 #[tokio::test]
+async fn a_raised_depth_of_indexes_finds_what_was_too_deep_though_nothing_else_has_changed() {
+    // Asked by an operator, and by itself where the index says that it is as it was.
+    for (date, is_asked) in [("", true), ("2026-11-01", false)] {
+        let origin = Origin::start().await;
+        let base = origin.base();
+        origin.set("/outer.xml", Reply::xml(index(&base, &[("/inner.xml", date)])).etag("\"1\""));
+        origin.set("/inner.xml", Reply::xml(index(&base, &[("/deep.xml", "")])).etag("\"1\""));
+        origin.set("/deep.xml", Reply::xml(sitemap(&base, &[("/a", "")])));
+        let world = World::new(&[&origin]);
+        let text = listed(&origin, &["/outer.xml"], &[], "").replace("30d", "1d");
+        let mut config = world.config(&text);
+        config.fetch.max_index_depth = 1;
+        let daemon = world.start_with(config).await;
+        daemon.polled("/inner.xml", 1).await;
+        daemon.settled().await;
+        let inner = daemon.source("/inner.xml").await;
+        assert!(inner.issues.iter().any(|issue| issue.code.as_str() == "nested-indexes"));
+        assert!(daemon.find_source("/deep.xml").await.is_none());
+        daemon.reload(&text).await;
+        if is_asked {
+            daemon.poll("/inner.xml").await;
+        } else {
+            daemon.pass(DAY + HOUR).await;
+        }
+        assert!(daemon.find_source("/deep.xml").await.is_some(), "{date:?}");
+        daemon.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn each_child_has_its_own_status_and_a_bad_one_spoils_nothing() {
     let origin = Origin::start().await;
     let base = origin.base();

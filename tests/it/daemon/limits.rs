@@ -1,7 +1,9 @@
 //! Quotas and limits: what is over is refused, counted and reported.
 
-use super::listed;
+use super::extensions::settle_all;
+use super::{extended, listed};
 use crate::support::daemon::{DAY, World, index, sitemap};
+use crate::support::engine::Look;
 use crate::support::{Origin, Reply, incompressible};
 
 #[tokio::test]
@@ -27,6 +29,69 @@ async fn a_site_takes_no_more_urls_than_its_quota_and_says_so() {
     assert_eq!((poll.counts.new, poll.counts.rejected), (1, 0));
     assert_eq!(daemon.poll("/sitemap.xml").await.http_status, Some(304));
     assert_eq!(daemon.queued().await, 5);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_nobody_lists_any_more_makes_room_for_what_is_listed() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let list = |paths: &[&str]| {
+        let entries: Vec<_> = paths.iter().map(|path| (*path, "")).collect();
+        origin.set(
+            "/sitemap.xml",
+            Reply::xml(sitemap(&base, &entries)).etag(&format!("\"{}\"", paths.join(""))),
+        );
+    };
+    list(&["/a?r=1", "/b?r=1", "/c?r=1"]);
+    let world = World::new(&[&origin]);
+    let site = |more: &str| {
+        let keys = format!("max_urls = 4\nobey_robots = false\n{more}");
+        listed(&origin, &["/sitemap.xml"], &[], &keys)
+    };
+    let daemon = world.start(&site("")).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let look = world.look();
+    let counted = || {
+        let sums = ["urls", "unlisted"].map(|sum| format!("SELECT {sum} FROM sites"));
+        let rows =
+            ["1 = 1", "listed = 0"].map(|of| format!("SELECT count(*) FROM urls WHERE {of}"));
+        let [sums, rows] = [sums, rows].map(|queries| queries.map(|sql| look.number(&sql)));
+        assert_eq!(sums, rows);
+        sums
+    };
+    assert_eq!(counted(), [3, 0]);
+    // All of them are other pages now, for which the old ones leave no room yet.
+    daemon.reload(&site("strip_params = [\"r\"]")).await;
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!((poll.counts.new, poll.counts.removed, poll.counts.rejected), (1, 3, 2));
+    assert_eq!(counted(), [4, 3]);
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!((poll.counts.new, poll.counts.rejected), (2, 0));
+    assert_eq!(counted(), [6, 3]);
+    // The same where others take their places, though the document moves no more.
+    list(&["/d", "/e", "/f"]);
+    let mut news = Vec::new();
+    for _ in 0..5 {
+        news.push(daemon.poll("/sitemap.xml").await.counts.new);
+        daemon.pass(DAY).await;
+    }
+    assert_eq!(news, [1, 0, 0, 2, 0]);
+    assert_eq!(counted(), [9, 6]);
+    // What comes back takes room again.
+    list(&["/d", "/e", "/f", "/a", "/b"]);
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!((poll.counts.new, poll.counts.rejected), (1, 1));
+    assert_eq!(counted(), [9, 5]);
+    daemon.stop().await;
+    // A store of before it was counted is brought up to date.
+    look.change("ALTER TABLE sites DROP COLUMN unlisted");
+    look.change(match &look {
+        Look::File(_) => "PRAGMA user_version = 2",
+        Look::Server(_) => "UPDATE meta SET value = '1' WHERE key = 'schema'",
+    });
+    let daemon = world.start(&site("strip_params = [\"r\"]")).await;
+    assert_eq!(counted(), [9, 5]);
     daemon.stop().await;
 }
 
@@ -116,6 +181,50 @@ async fn a_document_over_its_limits_is_cut_there_and_reported() {
     let source = daemon.source("/sitemap.xml").await;
     assert!(source.issues.iter().any(|issue| issue.code.as_str() == "too-many-urls"));
     assert_eq!(source.status, "has-errors");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_moves_in_a_sitemap_that_is_never_read_whole_is_told() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let list = |caption: &str| {
+        let entries = [("/a", caption), ("/b", "b"), ("/c", "c")];
+        let entries = entries.map(|(path, caption)| {
+            let image = format!(
+                "<image:image><image:loc>{base}/i.png</image:loc>\
+                 <image:caption>{caption}</image:caption></image:image>"
+            );
+            (path, image)
+        });
+        origin.set("/sitemap.xml", Reply::xml(extended(&base, &entries)));
+    };
+    list("a");
+    let world = World::new(&[&origin]);
+    let text = listed(&origin, &["/sitemap.xml"], &[], "");
+    let cut = |text: &str| {
+        let mut config = world.config(text);
+        config.sites.get_mut("site").unwrap().limits.max_urls = 2;
+        config
+    };
+    let daemon = world.start_with(cut(&text)).await;
+    let poll = daemon.polled("/sitemap.xml", 1).await;
+    assert_eq!((poll.result.as_str(), poll.counts.new), ("incomplete", 2));
+    settle_all(&daemon).await;
+    list("another");
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!((poll.counts.touched, poll.counts.unchanged), (1, 1));
+    assert_eq!(daemon.changes(&poll).await, ["touched /a"]);
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!((poll.counts.touched, poll.counts.unchanged), (0, 2));
+    assert!(daemon.changes(&poll).await.is_empty());
+    daemon.stop().await;
+    // Under other rules all of it is judged anew, once.
+    let daemon = world.start_with(cut(&format!("{text}exclude = [\"*/b\"]\n"))).await;
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!((poll.counts.rejected, poll.counts.unchanged), (1, 1));
+    list("one more");
+    assert_eq!(daemon.poll("/sitemap.xml").await.counts.touched, 1);
     daemon.stop().await;
 }
 

@@ -46,10 +46,18 @@ async fn a_permanent_move_is_asked_at_its_target_once_it_is_proven() {
 async fn a_new_place_that_is_gone_sends_us_back_to_the_old_one() {
     let origin = Origin::start().await;
     let (_world, daemon) = moved(&origin, 308, 3).await;
+    // Asked there itself, it has the validators of that place.
+    daemon.poll("/sitemap.xml").await;
     origin.set("/new.xml", Reply::status(404));
     assert_eq!(daemon.poll("/sitemap.xml").await.http_status, Some(404));
     origin.set("/sitemap.xml", Reply::xml(sitemap(&origin.base(), &ALL)));
     let poll = daemon.poll("/sitemap.xml").await;
+    let validators = |path: &str| {
+        let last = origin.requests(path).pop().expect("a request");
+        last.header("if-none-match").map(str::to_owned)
+    };
+    assert_eq!(validators("/new.xml").as_deref(), Some("\"1\""));
+    assert_eq!(validators("/sitemap.xml"), None, "they are not for the old one");
     assert_eq!((poll.http_status, poll.counts), (Some(200), counts([0, 0, 0, 0, 2, 0, 0, 0])));
     daemon.stop().await;
 }

@@ -325,3 +325,40 @@ async fn a_lower_bound_on_the_interval_holds_for_what_waits_by_the_higher_one() 
     daemon.polled("/sitemap.xml", 2).await;
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn the_address_that_a_site_had_before_speaks_for_it_no_more() {
+    let (old, new) = (Origin::start().await, Origin::start().await);
+    let named = Reply::text("Sitemap: /named.xml\n");
+    old.set("/robots.txt", named.clone());
+    old.set("/named.xml", Reply::xml(sitemap(&old.base(), &[("/a", "")])));
+    let world = World::new(&[&old, &new]);
+    let at = |origin: &Origin| format!("[[site]]\nname = \"site\"\nurl = \"{}/\"\n", origin.base());
+    let daemon = world.start(&at(&old)).await;
+    daemon.polled("/named.xml", 1).await;
+    daemon.settled().await;
+    daemon.reload(&at(&new)).await;
+    // Its next owner names what he likes; of the new address there is no robots.txt.
+    let strangers = Reply::xml(sitemap(&new.base(), &[("/made-up", "")]));
+    old.set("/named.xml", strangers.clone());
+    old.set("/more.xml", strangers);
+    old.set("/robots.txt", Reply::text("Sitemap: /named.xml\nSitemap: /more.xml\n"));
+    for _ in 0..3 {
+        daemon.pass(DAY).await;
+    }
+    let sources = daemon.sources().await;
+    let homes = sources.iter().filter(|source| source.role.as_str() == "home");
+    let mut homes: Vec<_> = homes.map(|home| (&*home.state, home.url.clone())).collect();
+    homes.sort_unstable();
+    let page = |origin: &Origin| format!("{}/", origin.base());
+    assert_eq!(homes, [("active", page(&new)), ("retired", page(&old))]);
+    assert!(daemon.find_source("/more.xml").await.is_none());
+    assert_eq!(daemon.source("/named.xml").await.state, "retired");
+    assert!(!daemon.knows(&format!("{}/made-up", new.base())).await);
+    // It moves back, and is found anew.
+    old.set("/robots.txt", named);
+    daemon.reload(&at(&old)).await;
+    daemon.polled("/named.xml", 2).await;
+    assert_eq!(daemon.source("/named.xml").await.state, "active");
+    daemon.stop().await;
+}

@@ -1,5 +1,7 @@
 //! One URL that several sources list: one row, one signal, held by each full one.
 
+use sitemapd::store::ChangeFilter;
+
 use super::listed;
 use crate::support::daemon::{DAY, Daemon, HOUR, World, sitemap};
 use crate::support::{Origin, Reply};
@@ -144,6 +146,23 @@ async fn what_a_source_in_its_week_of_grace_lists_outlives_the_site_that_had_it(
     daemon.pass(8 * DAY).await;
     while daemon.store.maintain().await.unwrap() {}
     assert!(!daemon.url(&format!("{base}/both")).await.listed);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn who_follows_changes_hears_of_what_outlives_a_forgotten_site() {
+    let Sites { origin: _origin, base, world: _world, daemon, two, .. } = two_sites().await;
+    daemon.reload(&two).await;
+    assert_eq!(daemon.store.forget_site("site".to_owned()).await.unwrap(), 2);
+    // From the first event on, as with a cursor of before the first read.
+    let page = daemon.store.changes_after(None, 100, ChangeFilter::default()).await.unwrap();
+    let mut told: Vec<_> = page.changes.iter().map(|event| (event.kind, &*event.url)).collect();
+    told.sort_unstable();
+    // The page that was the forgotten site's alone is gone, and with it what was told.
+    assert_eq!(told, [("new", &*format!("{base}/both")), ("new", &*format!("{base}/two.xml"))]);
+    let both = page.changes.iter().find(|event| event.url.ends_with("/both")).unwrap();
+    // Its site is the one that has it now; the source that told is gone.
+    assert_eq!((both.site.as_deref(), both.source.as_ref()), (Some("other"), None));
     daemon.stop().await;
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::{Value, json};
 use sitemapd::fetch::api::{ApiClient, ApiError};
 use tempfile::TempDir;
@@ -119,6 +120,39 @@ async fn a_full_disk_refuses_writes_serves_reads_and_work_resumes_by_itself() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_on_which_nothing_grows_is_a_full_one() {
     fills_up(true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_on_the_size_of_files_fails_writes_and_ends_nothing() {
+    if !engine::is_embedded("a limit on the size of files") {
+        return;
+    }
+    let mut script = Script::new("full").await;
+    let mut daemon = Daemon::start(&script.config);
+    let api = daemon.client();
+    let last = script.polled(&api, None, 0).await.unwrap();
+    let pid = Pid::from_raw(i32::try_from(daemon.id()).unwrap());
+    let limit = |current| {
+        prlimit(pid, Resource::Fsize, Rlimit { current, maximum: None }).unwrap();
+    };
+    limit(Some(0));
+    let body: Value = serde_json::from_str(LEASE).unwrap();
+    let (status, _, _) = refusal(&daemon, "/v1/lease", &body).await;
+    assert!((500..600).contains(&status), "{status}");
+    let _: Value = api.get("/v1/sites", &[]).await.unwrap();
+    health(&api, "degraded").await;
+    let ready: Result<Value, _> = api.get("/readyz", &[]).await;
+    assert!(matches!(ready, Err(ApiError::Refused { status: 503, .. })), "{ready:?}");
+    limit(None);
+    let _: Value = api.get("/readyz", &[]).await.unwrap();
+    script.publish();
+    script.poll(&api).await;
+    script.polled(&api, None, last).await.unwrap();
+    script.round(&api, None, 0).await;
+    assert!(script.refusals.is_empty(), "{:?}", script.refusals);
+    daemon.signal("TERM");
+    assert_eq!(daemon.wait().code(), Some(0));
+    audit(&Look::File(script.data().join("sitemapd.db")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -72,6 +72,12 @@ impl Nats {
         jetstream::new(options.connect(self.url()).await.unwrap())
     }
 
+    /// How many clients it has had since it began, who asks included.
+    pub(super) async fn clients(&self) -> u64 {
+        let client = self.options().connect(self.url()).await.unwrap();
+        client.server_info().client_id
+    }
+
     fn options(&self) -> ConnectOptions {
         let options = ConnectOptions::new();
         self.token.map_or(options.clone(), |token| options.token(token.to_owned()))

@@ -1,5 +1,8 @@
 //! What comes back is wrong, or comes twice; and streams that are not there.
 
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
 use async_nats::jetstream::{Context, stream};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
@@ -7,6 +10,9 @@ use serde_json::{Value, json};
 use super::consumer::consumer;
 use super::server::Nats;
 use super::{Setup, egressed, is_done, metric, wait};
+use crate::support::disk::Disk;
+use crate::support::engine::Look;
+use crate::support::process::Daemon;
 
 /// The leases in the stream, without taking them as a fetcher would.
 async fn published(context: &Context, count: usize) -> Vec<Value> {
@@ -176,4 +182,35 @@ async fn what_is_too_large_for_the_stream_waits_and_is_no_refusal() {
     assert_eq!(egressed(&daemon, "published").await, 40);
     assert_eq!(metric(&daemon, UP).await, 1);
     assert!(is_done(&daemon.client()).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_takes_nothing_is_said_once_and_the_broker_is_left_alone() {
+    let Some(mut nats) = Nats::start().await else { return };
+    let setup = Setup::new(&nats, 1, "", "").await;
+    let Look::File(file) = &setup.look else { return };
+    let Some(disk) = Disk::below(file.parent().unwrap()) else { return };
+    nats.kill();
+    let daemon = Daemon::start_on(&setup.config, Some(&disk));
+    daemon.hear("nats is away");
+    disk.fill(true);
+    nats.again().await;
+    daemon.hear("nats is there");
+    daemon.hear("the store takes no leases");
+    let began = Instant::now();
+    // Each look is a client, too.
+    let looks = Cell::new(0);
+    let others = async || {
+        looks.set(looks.get() + 1);
+        nats.clients().await - looks.get()
+    };
+    let first = others().await;
+    wait("further sessions", async || (others().await >= first + 3).then_some(())).await;
+    assert!(began.elapsed() > Duration::from_millis(1_500), "{:?}", began.elapsed());
+    disk.fill(false);
+    let heard = daemon.hear_all("the store takes leases");
+    let told = heard.iter().filter(|event| event.to_string().contains("nats"));
+    assert_eq!(told.count(), 1, "{heard:#?}");
+    wait("the message", async || (egressed(&daemon, "acknowledged").await == 1).then_some(()))
+        .await;
 }

@@ -5,12 +5,13 @@ use std::net::IpAddr;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use sitemapd::fetch::resolver::Lookup;
-use sitemapd::fetch::{FetchError, Fetcher, Surroundings};
+use sitemapd::fetch::{FetchError, Fetcher, Gate, Refusal, Surroundings};
 use url::Url;
 
-use super::{config, document, fetcher, get, shown};
+use super::{config, document, fetcher, get, request, shown};
 use crate::support::{Canary, Hold, Origin, Reply};
 
 /// All spellings of this machine and of inner networks that URLs know.
@@ -305,6 +306,7 @@ async fn hosts_that_share_an_address_share_its_turns() {
     });
     let (mut fetch, daemon) = config(&[]);
     fetch.proxy = Some(proxy.url("/"));
+    fetch.concurrency = 8;
     let names: Vec<String> = (0..8).map(|n| format!("shared{n}.test")).collect();
     let mut script: Vec<(&str, &[&[&str]])> = names
         .iter()
@@ -328,6 +330,107 @@ async fn hosts_that_share_an_address_share_its_turns() {
         tasks.join_next().await.unwrap().unwrap();
     }
     assert_eq!((hold.waits(), asked.load(Ordering::SeqCst)), (8, 9));
+}
+
+#[tokio::test]
+async fn who_finds_the_line_at_an_address_full_comes_back_and_spends_no_slot() {
+    /// How often a request was to be sent.
+    #[derive(Default)]
+    struct Counting(AtomicUsize);
+    impl Gate for Counting {
+        async fn admit(&self, _: &Url) -> Result<(), Refusal> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }
+    }
+    let proxy = Origin::start().await;
+    let hold = Hold::new();
+    let gate = hold.clone();
+    proxy.route(move |_| Some(Reply::text("x").hang(&gate)));
+    let (mut fetch, daemon) = config(&[]);
+    fetch.proxy = Some(proxy.url("/"));
+    fetch.concurrency = 2;
+    let (lookup, _) = scripted(&[("a.test", &[&["1.1.1.1"]]), ("b.test", &[&["1.1.1.1"]])]);
+    let surroundings = Surroundings { lookup, ..Surroundings::default() };
+    let fetcher = Fetcher::with_surroundings(&fetch, &daemon, 1, surroundings).unwrap();
+    let [first, second, third] = [(); 3].map(|()| Counting::default());
+    let ask = |name: &str| request(Url::parse(&format!("http://{name}.test/")).unwrap());
+    let waiting = async {
+        hold.arrived(1).await;
+        let waiting = fetcher.fetch(ask("b"), &second);
+        let refused = async {
+            let refused = fetcher.fetch(ask("b"), &third).await.unwrap_err();
+            assert!(matches!(refused, FetchError::Deferred(Refusal::Crowded { .. })), "{refused}");
+            hold.release_all();
+        };
+        // Polled in this order: one takes the last place, the other finds none.
+        tokio::join!(biased; waiting, refused).0
+    };
+    let (one, two) = tokio::join!(biased; fetcher.fetch(ask("a"), &first), waiting);
+    document(one.unwrap());
+    document(two.unwrap());
+    let admitted = [&first, &second, &third].map(|gate| gate.0.load(Ordering::SeqCst));
+    assert_eq!(admitted, [1, 1, 0], "no slot is spent where the line is full");
+}
+
+#[tokio::test]
+async fn waiting_behind_names_whose_servers_do_not_answer_is_no_failure_of_a_name() {
+    // More than are looked up at once, by so many.
+    const DEAD: usize = 40;
+    const AT_ONCE: usize = 32;
+    let origin = Origin::start().await;
+    origin.set("/x", Reply::xml("<a/>"));
+    let (mut fetch, daemon) = config(&[origin.port()]);
+    fetch.connect_timeout = Duration::from_millis(100);
+    let (hold, again) = (Hold::new(), Hold::new());
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let lookup: Lookup = Arc::new({
+        let (holds, asked) = ((hold.clone(), again.clone()), asked.clone());
+        move |name| {
+            let mut asked = asked.lock().unwrap();
+            let is_first = !asked.contains(&name);
+            asked.push(name.clone());
+            let hold = if is_first { holds.0.clone() } else { holds.1.clone() };
+            Box::pin(async move {
+                if name.starts_with("dead") {
+                    hold.pass().await;
+                }
+                Ok(vec![IpAddr::from([127, 0, 0, 1])])
+            })
+        }
+    });
+    let surroundings = Surroundings { lookup, ..Surroundings::default() };
+    let fetcher = Fetcher::with_surroundings(&fetch, &daemon, 4, surroundings).unwrap();
+    let ask = |name: String| {
+        let url = Url::parse(&format!("http://{name}.test:{}/x", origin.port())).unwrap();
+        let fetcher = fetcher.clone();
+        tokio::spawn(async move { get(&fetcher, url).await })
+    };
+    let dead: Vec<_> = (0..DEAD).map(|n| ask(format!("dead{n}"))).collect();
+    hold.arrived(AT_ONCE).await;
+    let good = ask("good".to_owned());
+    // Those who were first have given up, and still nobody else has had a turn.
+    let mut timed_out = Vec::new();
+    for (n, dead) in dead.into_iter().enumerate() {
+        if asked.lock().unwrap().contains(&format!("dead{n}.test")) {
+            assert!(matches!(dead.await.unwrap().unwrap_err(), FetchError::Timeout(_)));
+            timed_out.push(n);
+        }
+    }
+    assert_eq!((timed_out.len(), asked.lock().unwrap().len()), (AT_ONCE, AT_ONCE));
+    hold.release_all();
+    document(good.await.unwrap().unwrap());
+
+    // Known for it, they leave half of the turns to others.
+    let dead: Vec<_> = timed_out.iter().map(|n| ask(format!("dead{n}"))).collect();
+    again.arrived(AT_ONCE / 2).await;
+    document(ask("sound".to_owned()).await.unwrap().unwrap());
+    assert_eq!(again.waits(), AT_ONCE / 2);
+    again.release_all();
+    for dead in dead {
+        // Some have given up meanwhile.
+        let _ = dead.await.unwrap();
+    }
 }
 
 /// The environment of a process cannot be changed safely while it runs, so the

@@ -4,7 +4,7 @@ use sitemapd::model::Outcome;
 use sitemapd::queue::Settlement;
 
 use super::*;
-use crate::support::daemon::{DAY, MINUTE, sitemap};
+use crate::support::daemon::{DAY, MINUTE, rss, sitemap};
 use crate::support::{Origin, Reply};
 
 fn site(origin: &Origin) -> String {
@@ -86,6 +86,44 @@ async fn a_pushed_url_is_not_removed_when_a_source_stops_listing_it() {
     origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &both)));
     let poll = daemon.poll("/sitemap.xml").await;
     assert_eq!(daemon.changes(&poll).await, ["new /listed"]);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_removed_counts_for_no_site_and_what_a_feed_lists_stays() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let (gone, in_feed) = (format!("{base}/gone"), format!("{base}/feed"));
+    let pushed = [("/gone", ""), ("/feed", "")];
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[])));
+    let feed = rss(&base, &[("/feed", "")]);
+    origin.set("/rss.xml", Reply::xml(rss(&base, &[])));
+    let world = World::new(&[&origin]);
+    let with_feed = format!("feeds = [\"{base}/rss.xml\"]");
+    let daemon = world.start(&site(&origin).replace("feeds = []", &with_feed)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.polled("/rss.xml", 1).await;
+    let mut client = Client::of(&daemon).await;
+    client.put(vec![discovered(info(&gone)), discovered(info(&in_feed))]).await;
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &pushed)));
+    daemon.poll("/sitemap.xml").await;
+    origin.set("/rss.xml", Reply::xml(feed));
+    daemon.poll("/rss.xml").await;
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/x", "")])));
+    for _ in 0..8 {
+        daemon.poll("/sitemap.xml").await;
+        daemon.pass(DAY).await;
+    }
+    let urls = async || daemon.store.site("a".to_owned()).await.unwrap().urls;
+    assert_eq!(urls().await, 3);
+    let host = base[7..].split(':').next().unwrap().to_owned();
+    let queue = QueueWithinCrawlParams { key: host, ..Default::default() };
+    assert_eq!(client.count("DeleteQueue", queue).await, 1);
+    assert!(!daemon.knows(&gone).await);
+    assert!(daemon.knows(&in_feed).await);
+    assert_eq!(urls().await, 2);
+    let priorities = world.look().number("SELECT priorities FROM sites");
+    assert_eq!(priorities, 2 * 500, "of one that says none");
     daemon.stop().await;
 }
 

@@ -36,7 +36,7 @@ async fn a_daemon_whose_server_is_away_is_alive_and_not_ready() {
     let line = Relay::to(url.socket_addrs(|| Some(5_432)).unwrap());
     url.set_host(Some("127.0.0.1")).unwrap();
     url.set_port(Some(line.addr.port())).unwrap();
-    let daemon = Daemon::start(&write_config_at(dir.path(), "", Some(url)));
+    let mut daemon = Daemon::start(&write_config_at(dir.path(), "", Some(url)));
     let api = daemon.client();
     health(&api, ("ok", None)).await;
 
@@ -48,4 +48,40 @@ async fn a_daemon_whose_server_is_away_is_alive_and_not_ready() {
     line.kill(false);
     health(&api, ("ok", None)).await;
     let _: Value = api.get("/readyz", &[]).await.unwrap();
+
+    // What is stopped while it is away has nothing to give back, and did not fail.
+    line.kill(true);
+    health(&api, ("degraded", Some("the database server is away"))).await;
+    daemon.signal("TERM");
+    assert_eq!(daemon.wait().code(), Some(0), "{:?}", daemon.complaints());
+}
+
+#[tokio::test]
+async fn a_daemon_that_starts_on_a_standby_waits_until_that_takes_writes() {
+    let dir = TempDir::new().unwrap();
+    let Some(url) = engine::server_for(&dir.path().join("data")) else {
+        eprintln!("SKIPPED: a standby is one of a server that SITEMAPD_POSTGRES names");
+        return;
+    };
+    let config = write_config_at(dir.path(), "", Some(url.clone()));
+    let mut daemon = Daemon::start(&config);
+    daemon.signal("TERM");
+    assert_eq!(daemon.wait().code(), Some(0));
+
+    let role = format!("standby_{}", std::process::id());
+    let ask = |sql: &str| {
+        drop(engine::ask(url.as_str(), &sql.replace("ROLE x", &format!("ROLE {role}"))));
+    };
+    ask("CREATE ROLE x SUPERUSER LOGIN");
+    ask("ALTER ROLE x SET default_transaction_read_only = on");
+    let mut by_role = url.clone();
+    by_role.set_username(&role).unwrap();
+    let config = write_config_at(dir.path(), "", Some(by_role));
+    let mut daemon = Daemon::launch(&config, None);
+    daemon.hear("the store is opened when its server is back");
+    ask("ALTER ROLE x RESET default_transaction_read_only");
+    daemon.hear("\"listening\"");
+    daemon.signal("TERM");
+    assert_eq!(daemon.wait().code(), Some(0));
+    ask("DROP ROLE x");
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use sitemapd::clock::Clock;
 use sitemapd::config::Config;
 use sitemapd::metrics::Metrics;
+use sitemapd::model::Outcome;
 use sitemapd::queue::LeaseRequest;
 use sitemapd::store::{Store, StoreError};
 use tempfile::TempDir;
@@ -101,6 +102,28 @@ async fn who_was_taken_over_from_commits_nothing_more_and_joins_anew() {
     assert_eq!(look.number("SELECT count(*) FROM crawls"), known);
     assert_eq!(look.text("SELECT name FROM nodes").unwrap(), name);
     assert_eq!(look.rows("SELECT DISTINCT epoch FROM partitions"), [vec![Some("3".to_owned())]]);
+}
+
+#[tokio::test]
+async fn who_gets_all_back_at_once_goes_by_what_others_have_learned() {
+    if engine::is_embedded("what others learned") {
+        return;
+    }
+    let queue = Queue::simple().await;
+    queue.list_urls("a", (0..2).map(|n| format!("http://a.test/{n}"))).await;
+    queue.settle(queue.lease_one().await.token, Outcome::Changed).await;
+    let look = queue.look();
+    let price = || look.text("SELECT price FROM prices").unwrap().parse::<f64>().unwrap();
+    let before = price();
+    // Others had it for a while, and are gone again.
+    look.change(
+        "BEGIN; DELETE FROM nodes; UPDATE partitions SET node = 'other', epoch = epoch + 1;
+         UPDATE prices SET price = price * 1000; COMMIT",
+    );
+    queue.clock.advance(Duration::from_secs(2 * 3_600));
+    queue.settle(queue.lease_one().await.token, Outcome::Changed).await;
+    queue.store.close();
+    assert!(price() > before * 100.0, "{} was {before}", price());
 }
 
 #[tokio::test]

@@ -160,6 +160,8 @@ fn faults(node: &Value, is_first_row: bool, found: &mut Vec<String>) {
 async fn no_statement_of_a_daemon_at_work_walks_a_large_table_or_sorts_one() {
     let origin = Origin::start().await;
     origin.set("/sitemap.xml", Reply::xml(pages(&origin.base(), 0)));
+    let of_other = [("http://b.test/1", ""), ("http://b.test/2", "")];
+    origin.set("/b.xml", Reply::xml(sitemap(&origin.base(), &of_other)));
     let world = World::new(&[&origin]);
     let Look::Server(server) = world.look() else {
         eprintln!("SKIPPED: SITEMAPD_POSTGRES names no server");
@@ -170,9 +172,16 @@ async fn no_statement_of_a_daemon_at_work_walks_a_large_table_or_sorts_one() {
         "[[site]]\nname = \"a\"\nurl = \"{base}/\"\nsitemaps = [\"{base}/sitemap.xml\"]\n\
          feeds = []\nobey_robots = false\nscope = \"any\"\nmax_urls = 100000000\n"
     );
-    let daemon = world.start(&text).await;
+    let leaving = format!(
+        "[[site]]\nname = \"b\"\nurl = \"{base}/\"\nsitemaps = [\"{base}/b.xml\"]\n\
+         feeds = []\nobey_robots = false\nscope = \"any\"\n"
+    );
+    let daemon = world.start(&format!("{text}{leaving}")).await;
     daemon.polled("/sitemap.xml", 1).await;
+    daemon.polled("/b.xml", 1).await;
     daemon.stop().await;
+    // The other one leaves before there is much.
+    world.start(&text).await.stop().await;
     let rows = std::env::var("SITEMAPD_ROWS").map_or(ROWS, |text| text.parse().unwrap());
     world.look().change(&FILL.replace("1000000", &rows.to_string()));
 
@@ -181,15 +190,22 @@ async fn no_statement_of_a_daemon_at_work_walks_a_large_table_or_sorts_one() {
     config.store.url = Some(through);
     let daemon = world.start_with(config).await;
     work(&daemon, &origin).await;
+    let statements = wire.statements();
+    assert_eq!(daemon.store.forget_site("b".to_owned()).await.unwrap(), 2);
     daemon.stop().await;
 
-    let statements = wire.statements();
+    let forgetting: Vec<_> = wire.statements().difference(&statements).cloned().collect();
+    assert!(forgetting.iter().any(|sql| sql.contains("FROM urls")), "{forgetting:#?}");
     assert!(statements.len() > 60, "only {} statements were sent", statements.len());
     let mut all = Vec::new();
-    for statement in &statements {
+    for statement in statements.iter().chain(&forgetting) {
         let plan = plan(&server, statement);
         let mut found = Vec::new();
         faults(&plan[0]["Plan"], false, &mut found);
+        if !statements.contains(statement) {
+            // Of two sites one has half of the sources, as the planner guesses.
+            found.retain(|fault| fault.contains("url"));
+        }
         if !found.is_empty() {
             all.push(format!("{found:?}\n{statement}\n{plan:#}"));
         }

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sitemapd::config::Config;
-use sitemapd::model::{Outcome, Precision};
+use sitemapd::diff::snapshot::EntryHints;
+use sitemapd::model::{Outcome, Precision, UrlId};
 use sitemapd::queue::{LeaseRequest, Leased, TokenResult};
 use sitemapd::recrawl::signal::Signal;
+use sitemapd::store::{ChangeFilter, Effect};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -129,6 +131,44 @@ pub(super) async fn lease(daemon: &Daemon, max: u32, id: Option<&str>) -> Vec<Le
 
 fn texts(leased: &[Leased]) -> BTreeSet<String> {
     leased.iter().map(|url| url.url.clone()).collect()
+}
+
+#[tokio::test]
+async fn a_chunk_that_is_given_again_tells_nothing_twice() {
+    let Some(three) = Three::start("a chunk given again", sitemap()).await else { return };
+    three.wait_for_urls(URLS).await;
+    let reader = &three.daemons[three.owner("sources", "t.url LIKE '%/sitemap.xml'")];
+    reader.polled("/sitemap.xml", 1).await;
+    let source = reader.source("/sitemap.xml").await.id;
+    let origin = reader.store.poll_target(source).await.unwrap().origin(false).unwrap();
+    let urls = three.look.rows("SELECT id FROM urls ORDER BY id");
+    let effects: Vec<Effect> = (0..)
+        .zip(urls)
+        .map(|(nth, mut id): (usize, _)| {
+            let url = UrlId(id[0].take().unwrap().parse().unwrap());
+            let hints = EntryHints::default();
+            match nth % 3 {
+                0 => Effect::Touched { url, lastmod: None, hints },
+                1 => Effect::Regressed { url, hints },
+                _ => Effect::Missing { url },
+            }
+        })
+        .collect();
+    let told = async || {
+        let filter = ChangeFilter::default;
+        let page = reader.store.changes_after(None, 10_000, filter()).await.unwrap();
+        page.changes.iter().filter(|event| event.kind != "new").count()
+    };
+    // As where the answer of an owner is lost.
+    for _ in 0..2 {
+        let counts = reader.store.apply(origin, effects.clone()).await.unwrap().counts;
+        assert_eq!((counts.touched, counts.regressed), (URLS as u64 / 3, URLS as u64 / 3));
+        assert_eq!(told().await, URLS);
+    }
+    // The next read is another one.
+    let next = sitemapd::store::Origin { generation: origin.generation + 1, ..origin };
+    reader.store.apply(next, effects).await.unwrap();
+    assert_eq!(told().await, 2 * URLS);
 }
 
 #[tokio::test]

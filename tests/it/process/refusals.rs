@@ -8,12 +8,14 @@ use std::path::Path;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
+use crate::support::daemon::sitemap;
 use crate::support::disk::{Disk, Fault, OPEN, WRITE};
 use crate::support::engine::is_embedded;
 use crate::support::process::{
     Daemon, complaints, refused, sitemapd, write_config, write_config_at,
 };
 use crate::support::queue_daemon::{Queue, site};
+use crate::support::{Origin, Reply};
 
 fn home() -> String {
     site("a", "http://127.0.0.1:9/", "")
@@ -30,8 +32,13 @@ fn folder() -> (TempDir, std::path::PathBuf, std::path::PathBuf) {
 
 /// A store with some URLs, at `database`.
 async fn make_store(database: &Path) {
-    let queue = Queue::open(&home()).await;
-    queue.list_urls("a", (0..2_000).map(|n| format!("http://a.test/{n}"))).await;
+    make_store_of(database, &home(), (0..2_000).map(|n| format!("http://a.test/{n}"))).await;
+}
+
+/// The same of this site and these URLs.
+async fn make_store_of(database: &Path, site: &str, urls: impl Iterator<Item = String>) {
+    let queue = Queue::open(site).await;
+    queue.list_urls("a", urls).await;
     queue.store.close();
     std::fs::copy(queue.folder().join("sitemapd.db"), database).unwrap();
 }
@@ -148,6 +155,36 @@ async fn a_damaged_page_that_is_met_at_work_ends_the_daemon() {
     assert_eq!(daemon.wait().code(), Some(1));
     let said = daemon.complaints();
     assert!(said.len() == 1 && said[0].contains("damaged"), "{said:?}");
+}
+
+#[tokio::test]
+async fn a_damaged_lookup_that_is_met_at_work_ends_the_daemon() {
+    if !is_embedded("a refused database") {
+        return;
+    }
+    for damage in [
+        "UPDATE lookup_chunks SET data = CAST(data || x'00' AS BLOB)",
+        "UPDATE lookup_filters SET bits = CAST(bits || x'00' AS BLOB)",
+    ] {
+        let (dir, config, database) = folder();
+        let origin = Origin::start().await;
+        let base = origin.base();
+        // More than wait outside of the packed part.
+        let paths: Vec<_> = (0..6_000).map(|n| format!("/{n}")).collect();
+        let all: Vec<_> = paths.iter().map(|path| (path.as_str(), "")).collect();
+        origin.set("/sitemap-a.xml", Reply::xml(sitemap(&base, &all)));
+        let home = site("a", &format!("{base}/"), "");
+        let text = format!("[fetch]\nallow = [\"{}\"]\n{home}", origin.addr());
+        assert_eq!(write_config(dir.path(), &text), config);
+        make_store_of(&database, &home, paths.iter().map(|path| format!("{base}{path}"))).await;
+        let conn = Connection::open(&database).unwrap();
+        assert!(conn.execute(damage, []).unwrap() > 0, "{damage}");
+        conn.close().unwrap();
+        let mut daemon = Daemon::start(&config);
+        assert_eq!(daemon.wait().code(), Some(1), "{damage}");
+        let said = daemon.complaints();
+        assert!(said.len() == 1 && said[0].contains("lookup is damaged"), "{said:?}");
+    }
 }
 
 #[tokio::test]

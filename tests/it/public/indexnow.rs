@@ -1,6 +1,8 @@
 //! What owners push is taken when the host itself shows their key, and moves
 //! what is known: answers per code, bounds, and nothing beyond them.
 
+use sitemapd::queue::{LeaseRequest, Leased};
+
 use super::*;
 use crate::support::daemon::{DAY, HOUR, MINUTE, World, sitemap};
 use crate::support::{Hold, Reply};
@@ -45,7 +47,12 @@ fn body(origin: &Origin, urls: &[String]) -> Value {
 /// Leases all that is due, and says that nothing of it has changed; how much
 /// that was.
 async fn settle_all(daemon: &Daemon) -> usize {
-    let leased = daemon.lease().await;
+    settle_of(daemon, "default").await.len()
+}
+
+/// The same of one crawl; which URLs that were.
+async fn settle_of(daemon: &Daemon, crawl: &str) -> Vec<String> {
+    let leased = lease_of(daemon, crawl).await;
     let results: Vec<_> = leased
         .iter()
         .map(|lease| {
@@ -57,7 +64,20 @@ async fn settle_all(daemon: &Daemon) -> usize {
     let head = "POST http://localhost/v1/settle HTTP/1.1\r\nContent-Type: application/json";
     let answer = send(daemon.api, head, &settled.to_string()).await;
     assert_eq!(answer.status, 200, "{}", answer.body);
-    leased.len()
+    leased.into_iter().map(|lease| lease.url).collect()
+}
+
+async fn lease_of(daemon: &Daemon, crawl: &str) -> Vec<Leased> {
+    let request = LeaseRequest {
+        max: 1_000,
+        ttl: 5 * MINUTE,
+        per_host: 1_000,
+        crawl: crawl.to_owned(),
+        sites: Vec::new(),
+        worker: None,
+        request_id: None,
+    };
+    daemon.store.lease(request).await.unwrap().urls
 }
 
 #[tokio::test]
@@ -103,6 +123,131 @@ async fn a_pushed_url_that_is_known_is_due_and_pushes_of_it_count_once_in_ten_mi
     daemon.clock.advance(DAY);
     get(&daemon, &target(&url, KEY)).await;
     assert_eq!(origin.requests(&format!("/{KEY}.txt")).len(), 2);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_push_reaches_every_site_that_has_its_urls() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/robots.txt", Reply::text("User-agent: *\n"));
+    origin.set(&format!("/{KEY}.txt"), Reply::text(KEY));
+    let listed = || Reply::xml(sitemap(&base, &[("/p9/x", "")]));
+    for path in ["/p9/own.xml", "/other.xml", "/beside.xml"] {
+        origin.set(path, listed());
+    }
+    let mut keys = site(&origin, &format!("sitemaps = [\"{base}/beside.xml\"]"));
+    for n in 0..10 {
+        let sitemaps = if n == 9 { format!("\"{base}/p9/own.xml\"") } else { String::new() };
+        let directory = format!(
+            "[[site]]\nname = \"p{n}\"\nurl = \"{base}/p{n}/\"\nscope = \"directory\"\n\
+             feeds = []\nsitemaps = [{sitemaps}]\n"
+        );
+        keys += &directory;
+    }
+    let other = format!(
+        "[[site]]\nname = \"other\"\nurl = \"{base}/\"\ncrawl = \"other\"\nfeeds = []\n\
+         sitemaps = [\"{base}/other.xml\"]\n"
+    );
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&(keys + &other)).await;
+    for path in ["/p9/own.xml", "/other.xml", "/beside.xml"] {
+        daemon.polled(path, 1).await;
+    }
+    daemon.settled().await;
+    let url = format!("{base}/p9/x");
+    for crawl in ["default", "other"] {
+        assert_eq!(settle_of(&daemon, crawl).await, std::slice::from_ref(&url));
+    }
+    daemon.clock.advance(HOUR);
+    let urls = [url.clone(), format!("{base}/p9/new"), format!("{base}/p9/new")];
+    let pushed = post(&daemon, &body(&origin, &urls)).await;
+    let counted = ["known", "unknown", "repeated", "outside"].map(|of| pushed.json()[of].clone());
+    assert_eq!(counted, [1, 1, 1, 0].map(Value::from), "by URL, not by site");
+    for crawl in ["default", "other"] {
+        let leased: Vec<_> =
+            lease_of(&daemon, crawl).await.into_iter().map(|one| one.url).collect();
+        assert_eq!(leased, std::slice::from_ref(&url), "{crawl}");
+    }
+    for path in ["/p9/own.xml", "/other.xml", "/beside.xml"] {
+        daemon.polled(path, 2).await;
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_push_of_a_paused_site_waits_until_it_goes_on() {
+    let (world, daemon, origin) = known().await;
+    let file = format!("/{KEY}.txt");
+    origin.set(&file, Reply::status(503));
+    let url = origin.base() + "/a";
+    assert_eq!(get(&daemon, &target(&url, KEY)).await.status, 202);
+    daemon.store.pause_site("a".to_owned(), true).await.unwrap();
+    origin.set(&file, Reply::text(KEY));
+    daemon.clock.advance(11 * MINUTE);
+    let (look, now) = (world.look(), daemon.now().as_millisecond());
+    daemon
+        .wait("a try", async || {
+            let waits = look.number("SELECT count(*) FROM pushes");
+            let later = format!("SELECT count(*) FROM pushes WHERE next_at > {now}");
+            (waits == 0 || look.number(&later) == 1).then_some(())
+        })
+        .await;
+    daemon.store.pause_site("a".to_owned(), false).await.unwrap();
+    daemon.clock.advance(11 * MINUTE);
+    daemon
+        .wait("the push", async || (look.number("SELECT count(*) FROM pushes") == 0).then_some(()))
+        .await;
+    let pushed = get_as(&daemon, "192.0.2.9", &target(&url, KEY)).await;
+    assert_eq!(pushed.json()["repeated"], 1, "{}", pushed.body);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_takes_its_share_of_memory_until_its_push_has_ended() {
+    let origins = [Origin::start().await, Origin::start().await];
+    let mut keys = site(&origins[0], "sitemaps = []");
+    let other = format!(
+        "[[site]]\nname = \"b\"\nurl = \"{}/\"\nfeeds = []\nsitemaps = []\n",
+        origins[1].base()
+    );
+    keys += &other;
+    let hold = Hold::new();
+    let file = format!("/{KEY}.txt");
+    for origin in &origins {
+        origin.set("/robots.txt", Reply::text("User-agent: *\n"));
+        origin.set(&file, Reply::text(KEY).hang(&hold));
+    }
+    let world = World::new(&[&origins[0], &origins[1]]);
+    let daemon = world.start(&keys).await;
+    daemon.settled().await;
+    // What the body holds besides is not looked at, and takes its share.
+    let large = |origin: &Origin| {
+        let mut body = body(origin, &[origin.base() + "/a"]);
+        body["more"] = " ".repeat(23 << 20).into();
+        body
+    };
+    for origin in &origins {
+        let body = large(origin).to_string();
+        let head = format!(
+            "POST /indexnow HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let mut stream = TcpStream::connect(daemon.public.unwrap()).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(body.as_bytes()).await.unwrap();
+        origin.wait_for(&file, 1).await;
+        drop(stream);
+    }
+    let mut third = body(&origins[0], &[origins[0].base() + "/a"]);
+    third["more"] = " ".repeat(4 << 20).into();
+    // Often, so that who has gone is known to have gone.
+    for _ in 0..9 {
+        assert_eq!(post(&daemon, &third).await.status, 503);
+    }
+    hold.release_all();
+    daemon.wait("room", async || (post(&daemon, &third).await.status == 200).then_some(())).await;
     daemon.stop().await;
 }
 

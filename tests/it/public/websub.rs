@@ -12,6 +12,7 @@ use crate::support::{Origin, Reply};
 
 mod hostile;
 mod pushes;
+mod shared;
 mod subscribing;
 
 /// Where the daemon says that its public listener is reached.
@@ -64,19 +65,29 @@ fn config(origin: &Origin, keys: &str) -> String {
 impl Stage {
     /// The feed has been polled once, with `/1` in it, and names the hub.
     async fn set() -> Self {
+        Self::set_with("sitemaps = []").await
+    }
+
+    /// The same with these keys of the site; `BASE` is where it is.
+    async fn set_with(keys: &str) -> Self {
         let (origin, hub) = (Origin::start().await, Origin::start().await);
         origin.set("/robots.txt", Reply::text("User-agent: *\n"));
         origin.set("/feed", feed(&origin, &[format!("{}/hub", hub.base())], &["/1"]));
         hub.set("/hub", Reply::status(202));
         let world = World::new(&[&origin, &hub]);
-        let daemon = world.start(&config(&origin, "")).await;
+        let keys = keys.replace("BASE", &origin.base());
+        let daemon = world.start(&config(&origin, "").replace("sitemaps = []", &keys)).await;
         daemon.polled("/feed", 1).await;
         Self { world, daemon, origin, hub }
     }
 
     /// The same, and the hub has promised to push for ten days.
     async fn subscribed() -> (Self, String) {
-        let stage = Self::set().await;
+        Self::subscribed_with("sitemaps = []").await
+    }
+
+    async fn subscribed_with(keys: &str) -> (Self, String) {
+        let stage = Self::set_with(keys).await;
         let callback = stage.asked(1).await["hub.callback"].clone();
         assert_eq!(stage.verify(&callback, "subscribe", 864_000).await.status, 200);
         (stage, callback)

@@ -180,6 +180,31 @@ async fn a_site_that_is_forgotten_leaves_nothing_of_what_it_listed_besides_other
     assert_eq!(queue.store.status().await.unwrap().urls, 2_500);
 }
 
+#[tokio::test]
+async fn a_site_is_forgotten_whole_though_its_urls_lie_behind_many_of_others() {
+    let [a, b] = sites(["a", "b"]);
+    let queue = Queue::open(&(a.clone() + &b)).await;
+    let pages = |host: &str, range: std::ops::Range<u32>| -> Vec<String> {
+        range.map(|n| format!("http://{host}.test/{n}")).collect()
+    };
+    // More than one part looks at, and of one host: one partition, on a server.
+    queue.list_urls("a", pages("a", 0..10_500)).await;
+    queue.list_urls("b", pages("a", 20_000..22_500)).await;
+    for host in ["c", "d", "e"] {
+        queue.list_urls("b", pages(host, 0..100)).await;
+        queue.list_urls("a", pages(host, 100..110)).await;
+        queue.list_urls("b", pages(host, 110..111)).await;
+    }
+    queue.list_urls("b", pages("a", 0..1)).await;
+    queue.reload(&a).await.unwrap();
+    assert_eq!(queue.store.forget_site("b".to_owned()).await.unwrap(), 2_500 + 3 * 101);
+    let look = queue.look();
+    let left = look.rows("SELECT count(*), min(site_id), max(site_id) FROM urls");
+    assert_eq!(left, [["10530", "1", "1"].map(|text| Some(text.to_owned()))]);
+    assert_eq!(look.number("SELECT count(*) FROM url_sources"), 0);
+    assert_eq!(look.number("SELECT count(*) FROM sites"), 1);
+}
+
 /// The end of a poll that began then and read an index in full.
 fn index_read(source: SourceId, tenure: i64, at: Timestamp) -> PollEnd {
     let next = NextPollAt {
@@ -206,7 +231,7 @@ fn index_read(source: SourceId, tenure: i64, at: Timestamp) -> PollEnd {
         shrunk_at: None,
         pending: 0,
         complete: true,
-        epoch: 1,
+        epoch: Some(1),
         validators: Validators::default(),
         wire_hash: None,
         body_hash: None,
@@ -220,6 +245,7 @@ fn index_read(source: SourceId, tenure: i64, at: Timestamp) -> PollEnd {
         dates: Box::new(dates),
         hubs: Box::new(Named::Unknown),
         missed_push: false,
+        has_made_room: false,
     };
     PollEnd {
         source,

@@ -82,7 +82,8 @@ impl World {
         Self::with_lookup(origins, lookup)
     }
 
-    fn with_lookup(origins: &[&Origin], lookup: Lookup) -> Self {
+    /// The same where names have the addresses that this says.
+    pub fn with_lookup(origins: &[&Origin], lookup: Lookup) -> Self {
         let allow = origins.iter().map(|origin| origin.port()).collect();
         let clock = Clock::manual(START.parse().unwrap());
         Self { dir: TempDir::new().unwrap(), clock, lookup, allow }

@@ -129,7 +129,8 @@ impl Daemon {
         }
     }
 
-    fn launch(config: &Path, disk: Option<&Disk>) -> Self {
+    /// The same without a wait.
+    pub fn launch(config: &Path, disk: Option<&Disk>) -> Self {
         let mut command = sitemapd(config, &["run"]);
         if let Some(disk) = disk {
             disk.serve(&mut command);
@@ -170,13 +171,23 @@ impl Daemon {
 
     /// The next log event whose text contains `words`.
     pub fn hear(&self, words: &str) -> Value {
+        self.hear_all(words).pop().unwrap()
+    }
+
+    /// All log events up to that one, which is the last.
+    pub fn hear_all(&self, words: &str) -> Vec<Value> {
         let deadline = Instant::now() + DEADLINE;
         let mut heard = Vec::new();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.events.recv_timeout(left) {
-                Ok(event) if event.to_string().contains(words) => return event,
-                Ok(event) => heard.push(event),
+                Ok(event) => {
+                    let is_it = event.to_string().contains(words);
+                    heard.push(event);
+                    if is_it {
+                        return heard;
+                    }
+                }
                 Err(why) => panic!("{words:?} was not logged ({why}), but {heard:#?}"),
             }
         }

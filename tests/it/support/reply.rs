@@ -145,6 +145,13 @@ impl Reply {
         self.header("Content-Encoding", "gzip")
     }
 
+    /// Packed, and only the first half of that: the answer itself is whole.
+    pub fn half_of_gzip(self) -> Self {
+        let mut reply = self.gzip();
+        reply.body.truncate(reply.body.len() / 2);
+        reply
+    }
+
     /// Packed as a file is: nothing says so but the bytes.
     pub fn gz_file(mut self) -> Self {
         self.body = pack::gzip(&self.body);

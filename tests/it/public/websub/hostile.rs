@@ -244,3 +244,21 @@ async fn strangers_cost_little_and_have_a_share() {
     assert!(kept <= 4, "{kept}");
     stage.daemon.stop().await;
 }
+
+#[tokio::test]
+async fn strangers_who_ask_as_hubs_do_have_no_more() {
+    let (stage, callback) = Stage::subscribed().await;
+    let mut statuses = Vec::new();
+    for n in 0..70 {
+        let callback = format!("{REACHED}/websub/{n:032x}");
+        statuses.push(stage.verify(&callback, "denied", 9_999).await.status);
+    }
+    assert_eq!(statuses.iter().filter(|status| **status == 404).count(), 60);
+    assert_eq!(statuses.last(), Some(&429));
+    // Who has a callback is answered all the same.
+    assert_eq!(stage.verify(&callback, "subscribe", 9_999).await.status, 200);
+    let whole = format!("GET http://{}/metrics HTTP/1.1", stage.daemon.api);
+    let told = send(stage.daemon.api, &whole, "").await.body;
+    assert!(told.contains("sitemapd_hub_pushes_total{result=\"unknown\"} 70"), "{told}");
+    stage.daemon.stop().await;
+}

@@ -106,6 +106,51 @@ async fn polling_slows_while_push_does_well_and_returns_when_it_misses_something
 }
 
 #[tokio::test]
+async fn a_silent_hub_is_found_out_though_a_sitemap_had_the_news_first() {
+    let (stage, callback) = Stage::subscribed_with("sitemaps = [\"BASE/sitemap.xml\"]").await;
+    let base = stage.origin.base();
+    let listed = |paths: &[&str]| {
+        let entries: Vec<_> = paths.iter().map(|path| (*path, "")).collect();
+        Reply::xml(crate::support::daemon::sitemap(&base, &entries))
+    };
+    stage.origin.set("/sitemap.xml", listed(&["/1"]));
+    stage.daemon.poll("/sitemap.xml").await;
+    assert_eq!(stage.push(&callback, &["/2"]).await, 202);
+    stage.until_state("healthy").await;
+    stage.origin.set("/sitemap.xml", listed(&["/9", "/2", "/1"]));
+    assert_eq!(stage.daemon.poll("/sitemap.xml").await.counts.new, 1);
+    stage.origin.set("/feed", feed(&stage.origin, &stage.hubs(), &["/9", "/2", "/1"]));
+    assert_eq!(stage.daemon.poll("/feed").await.counts.new, 0);
+    assert_eq!(stage.state().await, "broken");
+    assert!(stage.next_poll().await < stage.daemon.now() + 20 * HOUR, "its own rhythm");
+    stage.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_hub_has_missed_nothing_that_only_other_rules_let_in() {
+    let (stage, callback) =
+        Stage::subscribed_with("sitemaps = []\nexclude = [\"/x\", \"/y\"]").await;
+    stage.origin.set("/feed", feed(&stage.origin, &stage.hubs(), &["/x", "/1"]));
+    stage.daemon.poll("/feed").await;
+    // The push leaves /x out, and is what is known of the feed from then on.
+    assert_eq!(stage.push(&callback, &["/y", "/2"]).await, 202);
+    stage.until_state("healthy").await;
+    let all = ["/y", "/2", "/x", "/1"];
+    stage.origin.set("/feed", feed(&stage.origin, &stage.hubs(), &all));
+    assert_eq!(stage.daemon.poll("/feed").await.counts.new, 0);
+    assert_eq!(stage.state().await, "healthy");
+    stage.daemon.reload(&config(&stage.origin, "")).await;
+    stage.daemon.poll("/feed").await;
+    assert!(stage.knows("/x").await && stage.knows("/y").await);
+    assert_eq!(stage.state().await, "healthy");
+    // Under the same rules it is held to its promise again.
+    stage.origin.set("/feed", feed(&stage.origin, &stage.hubs(), &["/3", "/2", "/1"]));
+    assert_eq!(stage.daemon.poll("/feed").await.counts.new, 1);
+    assert_eq!(stage.state().await, "broken");
+    stage.daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_push_that_cannot_be_read_brings_the_poll_forward() {
     let (stage, callback) = Stage::subscribed().await;
     stage.daemon.settled().await;
@@ -149,6 +194,31 @@ async fn a_source_is_read_by_one_at_a_time_be_it_polled_or_pushed() {
     stage.origin.set("/feed", feed(&stage.origin, &stage.hubs(), &["/3", "/2", "/1"]));
     let poll = stage.daemon.poll("/feed").await;
     assert_eq!((poll.counts.new, poll.counts.unchanged), (0, 3));
+    stage.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_push_to_a_paused_site_has_its_source_polled_when_it_goes_on() {
+    let (stage, callback) = Stage::subscribed().await;
+    assert_eq!(stage.push(&callback, &["/2"]).await, 202);
+    stage.until_state("healthy").await;
+    stage.origin.set("/feed", feed(&stage.origin, &stage.hubs(), &["/2", "/1"]));
+    stage.daemon.poll("/feed").await;
+    stage.daemon.store.pause_site("a".to_owned(), true).await.unwrap();
+    assert_eq!(stage.push(&callback, &["/3"]).await, 202);
+    stage
+        .daemon
+        .wait("the push", async || {
+            stage.daemon.store.deliveries().await.unwrap().is_empty().then_some(())
+        })
+        .await;
+    stage.daemon.settled().await;
+    assert!(!stage.knows("/3").await, "what is paused is not polled");
+    stage.origin.set("/feed", feed(&stage.origin, &stage.hubs(), &["/3", "/2", "/1"]));
+    stage.daemon.store.pause_site("a".to_owned(), false).await.unwrap();
+    // A day before its next poll.
+    stage.daemon.polled("/feed", 4).await;
+    assert!(stage.knows("/3").await);
     stage.daemon.stop().await;
 }
 

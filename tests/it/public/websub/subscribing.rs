@@ -155,6 +155,65 @@ async fn a_hub_that_is_named_beside_the_one_that_pushes_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_topic_that_changes_and_changes_back_stays_subscribed() {
+    let (stage, mut callback) = Stage::subscribed().await;
+    let (base, topic) = (stage.origin.base(), stage.topic());
+    let listing = |tail: &str| {
+        let text = feed_text(&base, &stage.hubs(), &["/1"]) + tail;
+        let own = format!("<atom:link rel=\"self\" href=\"{topic}\"/>");
+        assert!(text.contains(&own));
+        Reply::xml(text.replace(&own, ""))
+    };
+    let requests = || {
+        let forms = stage
+            .hub
+            .requests("/hub")
+            .into_iter()
+            .map(|seen| url::form_urlencoded::parse(&seen.body).into_owned().collect::<Form>());
+        forms.filter(|form| form["hub.mode"] == "subscribe").collect::<Vec<_>>()
+    };
+    let request = async |nth: usize| {
+        let what = format!("subscription {nth}");
+        stage.daemon.wait(&what, async || requests().into_iter().nth(nth - 1)).await
+    };
+    // The same bytes are found at both places, and others.
+    for (round, (hub_says, tail)) in [(202, ""), (404, "<!-- -->")].into_iter().enumerate() {
+        stage.daemon.clock.advance(HOUR);
+        stage.hub.set("/hub", Reply::status(hub_says));
+        stage.origin.set("/elsewhere", listing(tail));
+        stage.origin.set("/feed", Reply::redirect(302, "/elsewhere"));
+        stage.daemon.poll("/feed").await;
+        let other = request(2 * round + 2).await;
+        assert_eq!(other["hub.topic"], format!("{base}/elsewhere"));
+        if hub_says == 404 {
+            stage
+                .daemon
+                .wait("its answer", async || stage.view().await.unwrap().error.map(drop))
+                .await;
+        }
+        stage.origin.set("/feed", listing(""));
+        stage.daemon.poll("/feed").await;
+        // What the feed is not any more does not take the place of what it is.
+        let late = &other["hub.callback"];
+        assert_eq!(
+            verify(&stage.daemon, late, "subscribe", &other["hub.topic"], 9_999).await.status,
+            404
+        );
+        let view = stage.view().await.unwrap();
+        assert_eq!((view.state, &view.topic, view.error), ("unproven", &topic, None));
+        stage.hub.set("/hub", Reply::status(202));
+        stage.daemon.pass(HOUR).await;
+        let renewal = request(2 * round + 3).await;
+        assert_eq!(renewal["hub.topic"], topic);
+        callback = renewal["hub.callback"].clone();
+        assert_eq!(stage.verify(&callback, "subscribe", 864_000).await.status, 200);
+    }
+    assert_eq!(stage.push(&callback, &["/2"]).await, 202);
+    stage.until_state("healthy").await;
+    stage.daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_site_that_wants_no_push_or_leaves_is_unsubscribed() {
     let (stage, _) = Stage::subscribed().await;
     let polls = stage.origin.requests("/feed").len();

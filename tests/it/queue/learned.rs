@@ -9,7 +9,7 @@ use sitemapd::queue::LeaseRequest;
 use sitemapd::recrawl::signal::Signal;
 use sitemapd::store::frontier::{Get, Progress};
 use sitemapd::store::views::{SignalView, SourceFilter};
-use sitemapd::store::{Effect, PastFetch};
+use sitemapd::store::{Effect, Origin, PastFetch};
 
 use crate::support::engine::Look;
 use crate::support::queue_daemon::{Queue, ask, entry, paths, report, site};
@@ -418,8 +418,10 @@ async fn one_edit_that_two_sources_show_touches_a_page_once() {
     queue.list_urls("b", ["http://a.test/0".to_owned()]).await;
     queue.settle(queue.lease_one().await.token, Outcome::Unchanged).await;
     let touch = || Effect::Touched { url, lastmod: None, hints: EntryHints::default() };
-    let touched = async |site: &str| {
-        queue.store.apply(queue.origin(site), vec![touch()]).await.unwrap();
+    let mut reads = 1..;
+    let mut touched = async |site: &str| {
+        let origin = Origin { generation: reads.next().unwrap(), ..queue.origin(site) };
+        queue.store.apply(origin, vec![touch()]).await.unwrap();
         queue.view("http://a.test/0").await.learned.unwrap().pending.get("touched").copied()
     };
     assert_eq!(touched("a").await, Some(1));

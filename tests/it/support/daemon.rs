@@ -70,9 +70,17 @@ pub struct Daemon {
 }
 
 impl World {
-    /// A new folder; the ports of these origins may be fetched from.
+    /// A new folder; the ports of these origins may be fetched from. No name exists
+    /// but `localhost`, whatever the servers of this machine make of others.
     pub fn new(origins: &[&Origin]) -> Self {
-        Self::with_lookup(origins, system_lookup())
+        let system = system_lookup();
+        let lookup: Lookup = Arc::new(move |name| {
+            if name == "localhost" {
+                return system(name);
+            }
+            Box::pin(async { Err(std::io::Error::other("no such name")) })
+        });
+        Self::with_lookup(origins, lookup)
     }
 
     /// The same where names lead to the origins.

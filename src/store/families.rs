@@ -62,7 +62,8 @@ impl State {
             let asked = self
                 .conn
                 .prepare_cached(&format!(
-                    "UPDATE sources SET last_full_at = NULL, next_poll_at = ?2, rule = 'index',
+                    "UPDATE sources SET last_full_at = CASE WHEN last_full_at IS NULL THEN NULL ELSE 0 END,
+                         next_poll_at = ?2, rule = 'index',
                          why = 'another index of its site was given up: what that one listed may be here'
                      WHERE kind = ?3 AND state = {state} AND next_poll_at IS NOT NULL
                          AND site_id = (SELECT g.site_id FROM sources g WHERE g.id = ?1

@@ -180,7 +180,7 @@ impl State {
                      epoch = coalesce(?8, epoch),
                      etag = ?9, last_modified = ?10, wire_hash = ?11, body_hash = ?12, bytes = ?13,
                      entries = ?14, admitted = ?15, issues = ?16,
-                     last_full_at = CASE WHEN ?20 = 1 THEN 0 WHEN rule = 'index' AND next_poll_at > ?17 THEN NULL ELSE ?17 END,
+                     last_full_at = CASE WHEN ?20 = 1 OR rule = 'index' AND next_poll_at > ?17 THEN 0 ELSE ?17 END,
                      last_complete_at = CASE WHEN ?7 = 1 THEN ?17 ELSE last_complete_at END,
                      last_changed_at = CASE WHEN ?18 = 1 THEN ?17 ELSE last_changed_at END,
                      hints = ?19

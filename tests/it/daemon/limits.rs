@@ -96,6 +96,34 @@ async fn what_nobody_lists_any_more_makes_room_for_what_is_listed() {
 }
 
 #[tokio::test]
+async fn a_guess_that_was_read_outlives_a_404_after_it_has_made_room() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let list = |paths: [&str; 3]| {
+        let entries = paths.map(|path| (path, ""));
+        origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &entries)));
+    };
+    list(["/a", "/b", "/c"]);
+    let world = World::new(&[&origin]);
+    let site = format!("[[site]]\nname = \"site\"\nurl = \"{base}/\"\nmax_urls = 3\n");
+    let daemon = world.start(&site).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    list(["/d", "/e", "/f"]);
+    let mut poll = daemon.poll("/sitemap.xml").await;
+    while poll.counts.removed == 0 {
+        daemon.pass(DAY).await;
+        poll = daemon.poll("/sitemap.xml").await;
+    }
+    assert_eq!(daemon.source("/sitemap.xml").await.admitted.get("quota"), Some(&3));
+    origin.set("/sitemap.xml", Reply::status(404));
+    daemon.poll("/sitemap.xml").await;
+    let source = daemon.source("/sitemap.xml").await;
+    assert_eq!(source.named_by, "well-known");
+    assert!(source.next_poll_at.is_some(), "{source:?}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_site_takes_no_more_sources_than_its_quota() {
     let origin = Origin::start().await;
     let base = origin.base();

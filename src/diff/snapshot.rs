@@ -50,6 +50,16 @@ pub enum Row {
     Rejected(Rejection),
 }
 
+impl Row {
+    /// The row, if it became one.
+    fn url(self) -> Option<UrlId> {
+        match self {
+            Self::Url(id) => Some(id),
+            Self::Rejected(_) => None,
+        }
+    }
+}
+
 /// Why an entry was not admitted. Remembered, so that an unchanged document
 /// judges no URL twice; a new reader epoch judges all of them again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -143,9 +153,15 @@ impl Snapshot {
         }
         let known: HashSet<Row> = self.entries.iter().map(|entry| entry.row).collect();
         let dates = self.entries.iter().filter_map(|entry| entry.lastmod);
-        let oldest = dates.map(|lastmod| lastmod.at).min().filter(|_| window);
+        let oldest = dates.map(|lastmod| lastmod.at).min();
+        // Rows are numbered as they are made.
+        let made_last = self.entries.iter().filter_map(|entry| entry.row.url()).max();
         let is_back = |entry: &SnapshotEntry| {
-            entry.lastmod.is_some_and(|lastmod| oldest.is_some_and(|oldest| lastmod.at < oldest))
+            window
+                && match entry.lastmod {
+                    Some(lastmod) => oldest.is_some_and(|oldest| lastmod.at < oldest),
+                    None => entry.row.url() < made_last,
+                }
         };
         fresh.filter(|entry| !known.contains(&entry.row) && !is_back(entry)).count() as u64
     }

@@ -135,13 +135,25 @@ fn a_newcomer_is_a_page_that_its_source_did_not_list() {
     };
     for (more, whole, window) in [
         (&[][..], 0, 0),
-        (&[("http://e/d", "2026-11-12", 0), ("http://e/e", "", 0)][..], 2, 2),
+        (&[("http://e/d", "2026-11-12", 0), ("http://e/e", "2026-11-13", 0)][..], 2, 2),
         // A window gives back what had left it.
         (&[("http://e/a", "2026-11-09", 0)][..], 1, 0),
         (&[("http://e/a", "2026-11-10", 0)][..], 1, 1),
     ] {
         assert_eq!(before.newcomers(&with(more, false), false), whole, "{more:?}");
         assert_eq!(before.newcomers(&with(more, true), true), window, "{more:?}");
+    }
+    // Without dates the order in which rows were made tells.
+    let id = |entry: &SnapshotEntry| match entry.row {
+        Row::Url(UrlId(id)) => Some(id),
+        Row::Rejected(_) => None,
+    };
+    let last = before.entries().iter().filter_map(id).max().expect("it has rows");
+    for (row, newcomers) in [(last + 1, 1), (last - 1, 0)] {
+        let mut next = with(&[("http://e/e", "", 0)], true);
+        let new = next.iter_mut().find(|entry| !before.contains(entry.key)).expect("it is new");
+        new.row = Row::Url(UrlId(row));
+        assert_eq!((before.newcomers(&next, true), before.newcomers(&next, false)), (newcomers, 1));
     }
     // Another spelling of a page, what is refused, what is followed.
     let mut next = with(&[("http://e/d", "2026-11-12", 0)], false);

@@ -62,6 +62,7 @@ impl Poller {
         config.mark_changed();
         let mut moved = self.store.hubs_changed();
         let mut work = Work::default();
+        let mut starts = true;
         loop {
             moved.mark_unchanged();
             // From before the look: what comes due while it lasts is not slept over.
@@ -71,9 +72,12 @@ impl Poller {
                     let sites = config.borrow_and_update().sites.clone();
                     let without = sites.values().filter(|site| !site.websub);
                     let without = without.map(|site| site.name.clone()).collect();
-                    self.store.want_hubs(base.clone(), without).await.inspect_err(|_| {
-                        config.mark_changed();
-                    })?;
+                    self.store.want_hubs(base.clone(), without, starts).await.inspect_err(
+                        |_| {
+                            config.mark_changed();
+                        },
+                    )?;
+                    starts = false;
                 }
                 // Of daemons that share a store one may be reached for all.
                 let reached = match &base {

@@ -45,6 +45,8 @@ const ENDED_MS: i64 = 2 * STOPPED_MS;
 #[derive(Debug)]
 pub(super) struct Claim {
     peers: Arc<Peers>,
+    /// Name of the daemon that had our data folder before.
+    last: Option<String>,
     renewed: Instant,
     looked: Instant,
     /// Of what is ours the epoch, which grows with each owner; else 0.
@@ -75,7 +77,9 @@ impl Claim {
         }
         let now = Instant::now();
         let epochs = [0; PARTITIONS];
-        let mut claim = Self { peers, renewed: now, looked: now, epochs, seen: HashMap::new() };
+        let last = last.map(str::to_owned);
+        let seen = HashMap::new();
+        let mut claim = Self { peers, last, renewed: now, looked: now, epochs, seen };
         claim.join_again(conn)?;
         Ok(claim)
     }
@@ -187,6 +191,16 @@ impl Claim {
     /// Are there others?
     pub(super) fn is_shared(&self) -> bool {
         self.peers.deal().nodes.len() > 1
+    }
+
+    /// What it is called.
+    pub(super) fn name(&self) -> &str {
+        &self.peers.name
+    }
+
+    /// Was this the daemon that had its data folder before?
+    pub(super) fn was(&self, name: &str) -> bool {
+        self.last.as_deref() == Some(name)
     }
 
     /// The epoch of a partition that is ours.

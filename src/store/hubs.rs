@@ -185,12 +185,14 @@ impl Store {
 
     /// The callbacks are below `base` from now on: those elsewhere are replaced.
     /// Without one nobody can push, and all subscriptions are forgotten, unless
-    /// another daemon on the same store is reached. The sites named want no push,
-    /// all others do.
+    /// another daemon on the same store is reached, or was: then only by who `starts`
+    /// alone, or was the one that was reached. The sites named want no push, all
+    /// others do.
     pub async fn want_hubs(
         &self,
         base: Option<Url>,
         without: Vec<String>,
+        starts: bool,
     ) -> Result<(), StoreError> {
         self.write(super::Lane::Bulk, move |state| match base {
             Some(base) => {
@@ -198,7 +200,8 @@ impl Store {
                 state.want_hubs(&without)?;
                 state.call_back_at(&base)
             }
-            None if state.is_shared() && hub_base(&state.conn)?.is_some() => {
+            // Whoever is reached may only be away just now.
+            None if hub_base(&state.conn)?.is_some() && !(starts && state.may_forget_hubs()?) => {
                 state.want_hubs(&without)
             }
             None => {

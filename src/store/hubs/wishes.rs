@@ -9,6 +9,7 @@ use url::Url;
 
 use super::{Named, SPACING_MS};
 use crate::model::SourceId;
+use crate::store::claim::Claim;
 use crate::store::state::State;
 use crate::store::{StoreError, engine};
 
@@ -251,14 +252,27 @@ impl State {
 
     /// Where one of the daemons on this store is reached, for all of them.
     pub(super) fn keep_hub_base(&mut self, base: Option<&Url>) -> Result<(), StoreError> {
+        let me = self.engine.claim.as_ref().map_or("", Claim::name).to_owned();
         match base {
             Some(base) => self.run(
-                "INSERT INTO meta (key, value) VALUES ('public_url', ?1)
+                "INSERT INTO meta (key, value) VALUES ('public_url', ?1), ('public_url_of', ?2)
                  ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-                [base.as_str()],
+                [base.as_str(), &me],
             ),
-            None => self.run("DELETE FROM meta WHERE key = 'public_url'", ()),
+            None => self.run("DELETE FROM meta WHERE key IN ('public_url', 'public_url_of')", ()),
         }
+    }
+
+    /// Is none of the daemons on this store reached any more, where this one starts and
+    /// is not? It may work alone, or have been the one that was reached.
+    pub(super) fn may_forget_hubs(&self) -> Result<bool, StoreError> {
+        let Some(claim) = &self.engine.claim else { return Ok(true) };
+        let of: Option<String> = self
+            .conn
+            .prepare_cached("SELECT value FROM meta WHERE key = 'public_url_of'")
+            .and_then(|mut query| query.query_row((), |row| row.get(0)).optional())
+            .map_err(engine)?;
+        Ok(!claim.is_shared() || of.is_some_and(|of| claim.was(&of)))
     }
 
     /// Callbacks are below `base` from now on.

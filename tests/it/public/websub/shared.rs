@@ -77,6 +77,20 @@ async fn a_daemon_that_nobody_reaches_keeps_the_subscriptions_of_one_that_is() {
         assert_eq!((&form["hub.mode"], &form["hub.topic"]), (&"subscribe".to_owned(), &own(n)));
         assert!(form["hub.callback"].starts_with(REACHED));
     }
-    other.stop().await;
     reached.stop().await;
+    // Whoever is reached is only away, as far as the other one knows.
+    let alone = "SELECT count(DISTINCT node) FROM partitions WHERE node IS NOT NULL";
+    other.wait("all of it", async || (look.number(alone) == 1).then_some(())).await;
+    other.reload(&silent).await;
+    other.settled().await;
+    assert_ne!(look.number("SELECT count(*) FROM callbacks"), 0);
+    // It comes back, and says itself that nobody reaches it any more.
+    let mut gone = world.config(&silent);
+    folder.path().clone_into(&mut gone.daemon.data_dir);
+    let gone = world.start_with(gone).await;
+    let forgotten = async || (look.number("SELECT count(*) FROM callbacks") == 0).then_some(());
+    gone.wait("no subscription", forgotten).await;
+    assert_eq!(look.number("SELECT count(*) FROM meta WHERE key LIKE 'public_url%'"), 0);
+    gone.stop().await;
+    other.stop().await;
 }

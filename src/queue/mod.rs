@@ -31,7 +31,7 @@ pub struct LeaseRequest {
     pub max: u32,
     /// How long the lease lasts.
     pub ttl: Duration,
-    /// Most URLs of one host.
+    /// Most URLs of one host at a turn, of which a host with a delay has one in a call.
     pub per_host: u32,
     /// Whose queue.
     pub crawl: String,

@@ -32,7 +32,7 @@ use crate::queue::Candidate;
 use buffer::Buffers;
 pub use buffer::{Extent, Follows, MAX_BUFFERED, MAX_BUFFERED_PER_HOST, Passed, Tally, Valued};
 use turns::Turns;
-pub use turns::{MAX_WEIGHT, MIN_WEIGHT};
+pub use turns::{MAX_WEIGHT, MIN_WEIGHT, Rank};
 
 /// Host turns and buffered candidates of one crawl. Times are unix
 /// milliseconds where the name ends in `_ms`, else unix seconds.
@@ -74,14 +74,28 @@ impl Window {
         self.turns.next(now_ms)
     }
 
-    /// The same among these hosts only, for a lease that asks for some sites.
-    /// Costs a look at each of them.
+    /// The same among these few hosts only. Costs a look at each of them.
     pub fn next_turn_among(
         &mut self,
         now_ms: i64,
         hosts: impl IntoIterator<Item = HostId>,
     ) -> Option<HostId> {
         self.turns.next_among(now_ms, hosts)
+    }
+
+    /// Where a host stands among those that may be served, the greatest first; `None`
+    /// where it may not be.
+    pub fn rank(&mut self, host: HostId, now_ms: i64) -> Option<Rank> {
+        self.turns.rank(host, now_ms)
+    }
+
+    /// When the first of these hosts may be served of those that may not be now.
+    pub fn next_ready_among(
+        &self,
+        now_ms: i64,
+        hosts: impl IntoIterator<Item = HostId>,
+    ) -> Option<i64> {
+        self.turns.next_ready_among(now_ms, hosts)
     }
 
     /// `urls` of the host were leased: it goes behind the others by that many

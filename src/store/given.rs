@@ -1,6 +1,7 @@
 //! Making a lease, and saying what was leased: to who asked, and again to who
 //! lost the answer.
 
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use super::rows::{UrlRow, reason};
 use super::state::State;
 use super::{StoreError, engine, timestamp};
 use crate::model::{CrawlId, HostId, Priority, Reason, SiteId, SourceId, UrlId};
+use crate::queue::window::Rank;
 use crate::queue::{Candidate, LeaseBatch, LeaseRequest, Leased, Token};
 
 /// One call of lease while it is worked on.
@@ -21,8 +23,10 @@ pub(super) struct Call {
     pub(super) crawl_name: Arc<str>,
     /// Only URLs of these sites; empty means all.
     pub(super) sites: Vec<SiteId>,
-    /// Where those sites have URLs that this call has not looked at in vain.
+    /// Where those sites have URLs.
     pub(super) hosts: Vec<HostId>,
+    /// Those of them that may be served, the next one on top, once that was asked.
+    pub(super) line: Option<BinaryHeap<(Rank, HostId)>>,
     /// The same, to be looked at once nothing is left of those.
     pub(super) later: Vec<HostId>,
     /// Is it the turn of what is worth less than the price?
@@ -65,6 +69,7 @@ impl Call {
             crawl_name: Arc::from(request.crawl.as_str()),
             sites: Vec::new(),
             hosts: Vec::new(),
+            line: None,
             later: Vec::new(),
             spare: false,
             held: 0,

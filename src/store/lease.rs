@@ -38,6 +38,20 @@ const LIKELY: usize = 128;
 const WAIT_SHARE: u32 = 2;
 
 impl Call {
+    /// The host of these sites whose turn it is, which leaves the line.
+    fn next_of_sites(&mut self, window: &mut Window) -> Option<HostId> {
+        let now = self.now;
+        let ranked = |host: &HostId| Some((window.rank(*host, now)?, *host));
+        let line = self.line.get_or_insert_with(|| self.hosts.iter().filter_map(ranked).collect());
+        line.pop().map(|(_, host)| host)
+    }
+
+    /// Lines up a host again that may have more for these sites.
+    fn line_up(&mut self, window: &mut Window, host: HostId) {
+        let Some(line) = &mut self.line else { return };
+        line.extend(window.rank(host, self.now).map(|rank| (rank, host)));
+    }
+
     /// Has it looked at so much that nobody may have that the rest must wait? What is
     /// to spare has been looked at before.
     pub(super) fn has_passed_enough(&self) -> bool {
@@ -78,7 +92,7 @@ impl State {
             return Ok(again);
         }
         let mut call = Call::new(crawl, request, self.steady_ms());
-        call.sites = self.site_ids(&request.sites)?;
+        call.sites = self.site_ids(crawl, &request.sites)?;
         call.sites.sort_unstable();
         call.sites.dedup();
         for site in &call.sites {
@@ -86,6 +100,7 @@ impl State {
         }
         call.hosts.sort_unstable();
         call.hosts.dedup();
+        let hosts_of_sites = call.hosts.clone();
         if !call.sites.is_empty() {
             call.later = self.site_walks.take_apart(crawl, &mut call.hosts, &call.sites);
         }
@@ -107,7 +122,13 @@ impl State {
         } else {
             self.note_asked(crawl, Asked::Something)?;
         }
-        let ready = self.windows.get(&crawl).and_then(Window::next_ready_at);
+        let ready = match self.windows.get(&crawl) {
+            // What is ready there by now is of other sites.
+            Some(window) if is_short && !call.sites.is_empty() => {
+                window.next_ready_among(call.now, hosts_of_sites)
+            }
+            window => window.and_then(Window::next_ready_at),
+        };
         batch.next_due_at = ready.map(|ms| timestamp(ms.max(call.now)));
         Ok(batch)
     }
@@ -151,13 +172,14 @@ impl State {
             } else if call.sites.is_empty() {
                 window.next_turn(call.now)
             } else {
-                window.next_turn_among(call.now, call.hosts.iter().copied())
+                call.next_of_sites(window)
             };
             let Some(host) = next else {
                 if call.later.is_empty() {
                     break;
                 }
                 call.hosts = std::mem::take(&mut call.later);
+                call.line = None;
                 continue;
             };
             let clock = self.host(host)?.not_before().max(self.held_until(call.crawl, host)?);
@@ -191,11 +213,11 @@ impl State {
         }
         if taken == 0 && !call.sites.is_empty() {
             // Nothing here for this caller; the host's turn is for the others.
-            call.hosts.retain(|other| *other != host);
             return Ok(());
         }
         if taken > 0 || !unjudged {
             self.end_turn(call, host, taken, start, delay)?;
+            call.line_up(self.window(call.crawl), host);
         }
         if unjudged {
             self.wait_for_robots(call, host);
@@ -428,10 +450,20 @@ impl State {
         }
     }
 
-    fn site_ids(&self, names: &[String]) -> Result<Vec<SiteId>, StoreError> {
+    fn site_ids(&self, crawl: CrawlId, names: &[String]) -> Result<Vec<SiteId>, StoreError> {
         let mut ids = Vec::with_capacity(names.len());
         for name in names {
-            ids.push(self.site_named(name)?);
+            let site = self.site_named(name)?;
+            let of: Option<i64> = self
+                .conn
+                .prepare_cached("SELECT crawl_id FROM sites WHERE id = ?1")
+                .and_then(|mut query| query.query_row([site.0], |row| row.get(0)))
+                .map_err(engine)?;
+            if of.is_some_and(|of| of != crawl.0) {
+                let message = format!("the site {name:?} is of another crawl");
+                return Err(StoreError::NotFound(message));
+            }
+            ids.push(site);
         }
         Ok(ids)
     }

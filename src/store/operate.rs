@@ -1,5 +1,8 @@
 //! What operators ask of the queue: block, lift, replay, submit, pause.
 
+use std::collections::{BTreeSet, HashSet};
+use std::ops::Bound;
+
 use super::sql::params;
 use url::Url;
 
@@ -17,16 +20,50 @@ pub const MAX_NAMED: usize = 10_000;
 /// Rows put back in one job at most.
 const BATCH: i64 = 2_000;
 
-/// One block, as the gate of leasing looks for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Block {
-    pub(super) pattern: String,
-    pub(super) prefix: bool,
+/// The blocks of a crawl, as the gate of leasing looks for them: what one URL costs
+/// does not grow with their number.
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    urls: HashSet<String>,
+    prefixes: BTreeSet<String>,
 }
 
-impl Block {
-    fn holds(&self, url: &str) -> bool {
-        if self.prefix { url.starts_with(&self.pattern) } else { url == self.pattern }
+impl Blocks {
+    fn add(&mut self, pattern: String, prefix: bool) {
+        if prefix {
+            self.prefixes.insert(pattern)
+        } else {
+            self.urls.insert(pattern)
+        };
+    }
+
+    fn remove(&mut self, pattern: &str, prefix: bool) {
+        if prefix {
+            self.prefixes.remove(pattern)
+        } else {
+            self.urls.remove(pattern)
+        };
+    }
+
+    fn hold(&self, url: &str) -> bool {
+        self.urls.contains(url) || self.has_prefix_of(url)
+    }
+
+    /// Of the patterns up to what may still begin the URL, the last one begins it, or
+    /// shares less with it: only what it shares may begin it then.
+    fn has_prefix_of(&self, url: &str) -> bool {
+        let mut shared = url;
+        while let Some(last) =
+            self.prefixes.range::<str, _>((Bound::Unbounded, Bound::Included(shared))).next_back()
+        {
+            let alike = last.bytes().zip(url.bytes()).take_while(|(a, b)| a == b).count();
+            if alike == last.len() {
+                return true;
+            }
+            let cut = (0..=alike).rev().find(|at| url.is_char_boundary(*at));
+            shared = &url[..cut.unwrap_or(0)];
+        }
+        false
     }
 }
 
@@ -37,10 +74,7 @@ impl State {
             return Ok(false);
         }
         let url = page_text(&self.host(row.host)?.authority, &row.path);
-        Ok(self
-            .blocks
-            .get(&row.crawl)
-            .is_some_and(|blocks| blocks.iter().any(|block| block.holds(&url))))
+        Ok(self.blocks.get(&row.crawl).is_some_and(|blocks| blocks.hold(&url)))
     }
 
     /// Reads the blocks in force.
@@ -51,13 +85,11 @@ impl State {
             .prepare_cached("SELECT crawl_id, pattern, prefix FROM blocks")
             .map_err(engine)?;
         let rows = query
-            .query_map((), |row| {
-                Ok((CrawlId(row.get(0)?), Block { pattern: row.get(1)?, prefix: row.get(2)? }))
-            })
+            .query_map((), |row| Ok((CrawlId(row.get(0)?), row.get(1)?, row.get(2)?)))
             .map_err(engine)?;
         for row in rows {
-            let (crawl, block) = row.map_err(engine)?;
-            self.blocks.entry(crawl).or_default().push(block);
+            let (crawl, pattern, prefix) = row.map_err(engine)?;
+            self.blocks.entry(crawl).or_default().add(pattern, prefix);
         }
         Ok(())
     }
@@ -85,7 +117,7 @@ impl State {
                 params![crawl.0, pattern, prefix, now],
             )
             .map_err(engine)?;
-        self.read_blocks()?;
+        self.blocks.entry(crawl).or_default().add(pattern, prefix);
         let Some(row) = row.filter(UrlRow::is_queued) else { return Ok(0) };
         self.place_url(&row, held::BLOCKED, row.reason, row.band, row.due_s, row.attempt)?;
         Ok(1)
@@ -118,9 +150,11 @@ impl State {
                         params![crawl.0, text, prefix],
                     )
                     .map_err(engine)?;
+                if let Some(blocks) = self.blocks.get_mut(&crawl) {
+                    blocks.remove(text, prefix);
+                }
             }
         }
-        self.read_blocks()?;
         Ok(lifted > 0)
     }
 
@@ -242,4 +276,35 @@ fn respell(pattern: &str, prefix: bool) -> Result<String, StoreError> {
     crate::url::normalise(&mut url, steps, &ParamSet::default())
         .map_err(|_| StoreError::Refused(format!("{pattern:?} is not a URL of the web")))?;
     Ok(url.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn blocks_hold_what_is_named_and_what_begins_so(
+            blocks in prop::collection::vec(("[aä/]{0,5}", any::<bool>()), 0..12),
+            lifted in prop::collection::vec(0_usize..12, 0..4),
+            url in "[aä/]{0,8}",
+        ) {
+            let mut held = Blocks::default();
+            let mut named: HashSet<(String, bool)> = HashSet::new();
+            for (pattern, prefix) in &blocks {
+                held.add(pattern.clone(), *prefix);
+                named.insert((pattern.clone(), *prefix));
+            }
+            for (pattern, prefix) in lifted.iter().filter_map(|at| blocks.get(*at)) {
+                held.remove(pattern, *prefix);
+                named.remove(&(pattern.clone(), *prefix));
+            }
+            let is_held = |(pattern, prefix): &(String, bool)| {
+                if *prefix { url.starts_with(pattern) } else { url == *pattern }
+            };
+            prop_assert_eq!(held.hold(&url), named.iter().any(is_held));
+        }
+    }
 }

@@ -441,7 +441,9 @@ impl State {
         throttled: bool,
         now: i64,
     ) -> Result<(), StoreError> {
-        let asked = settlement.retry_after.or(throttled.then_some(THROTTLED));
+        // A host that wants no pause does not throttle.
+        let asked = settlement.retry_after.filter(|pause| !pause.is_zero());
+        let asked = asked.or(throttled.then_some(THROTTLED));
         let Some(pause) = asked else { return Ok(()) };
         let until = now.saturating_add(millis(pause.min(LONGEST_PAUSE)));
         let host: HostId = row.host;
@@ -471,7 +473,7 @@ pub(super) fn derive_outcome(settlement: &Settlement, row: &UrlRow) -> Outcome {
 }
 
 /// Adds one report to a record, with its hash and what kind of hash that is; one
-/// without a hash leaves the last.
+/// without a hash, or of something else than the page, leaves the last.
 pub(super) fn note_fetch(
     record: &mut Record,
     at: i64,
@@ -482,7 +484,7 @@ pub(super) fn note_fetch(
     (fetched.at, fetched.outcome) = (at, outcome);
     fetched.fetches = fetched.fetches.saturating_add(1);
     fetched.changes = fetched.changes.saturating_add(u64::from(outcome == Outcome::Changed));
-    if content_hash.is_some() {
+    if content_hash.is_some() && is_regular(outcome) {
         fetched.content_hash = content_hash;
         let rare = fetched.rare.take().map_or_else(Rare::default, |rare| *rare);
         fetched.set_rare(Rare { hash_kind, ..rare });

@@ -20,7 +20,7 @@ use super::hosts::Hosts;
 use super::known::Known;
 use super::learn::Learning;
 use super::numbers::Numbers;
-use super::operate::Block;
+use super::operate::Blocks;
 use super::pending::Pending;
 use super::policy::{Policies, Policy};
 use super::site_walks::SiteWalks;
@@ -108,7 +108,7 @@ pub(super) struct State {
     /// Some of the hosts that a site has URLs on and whose robots.txt is polled.
     pub(super) robots_known: IdSet<(SiteId, HostId)>,
     /// Blocks in force, of the crawls that have any.
-    pub(super) blocks: ById<CrawlId, Vec<Block>>,
+    pub(super) blocks: ById<CrawlId, Blocks>,
     /// What clients of the frontier set.
     pub(super) frontier: super::frontier::Memory,
     /// What looks and reads have taught.

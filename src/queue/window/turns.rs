@@ -29,11 +29,14 @@ const STRIDE: f64 = 1000.0;
 /// Hosts with nothing queued that are looked through at the earliest.
 const FIRST_SWEEP: usize = 1024;
 
+/// Where a host stands among those that may be served: its pass, then since when.
+pub type Rank = Reverse<(u64, u64)>;
+
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     hosts: ById<HostId, Host>,
     /// Hosts that were ready when last looked at: lowest pass first.
-    ready: PriorityQueue<HostId, Reverse<(u64, u64)>>,
+    ready: PriorityQueue<HostId, Rank>,
     /// Hosts that were not: earliest first.
     waiting: PriorityQueue<HostId, Reverse<(i64, u64)>>,
     /// Hosts with something that is worth less than the price: by their clocks.
@@ -185,19 +188,24 @@ impl Turns {
         None
     }
 
+    /// Where a host stands among those that may be served, the greatest first.
+    pub(super) fn rank(&mut self, host: HostId, now_ms: i64) -> Option<Rank> {
+        self.admit(now_ms);
+        // The present stays: the hosts passed over have not been served.
+        if self.may_be_served(host, now_ms) {
+            self.ready.get_priority(&host).copied()
+        } else {
+            None
+        }
+    }
+
     pub(super) fn next_among(
         &mut self,
         now_ms: i64,
         hosts: impl IntoIterator<Item = HostId>,
     ) -> Option<HostId> {
-        self.admit(now_ms);
-        // The present stays: the hosts passed over have not been served.
-        hosts
-            .into_iter()
-            .filter(|&host| self.may_be_served(host, now_ms))
-            .filter_map(|host| Some((self.ready.get_priority(&host)?, host)))
-            .max_by_key(|&(priority, _)| priority)
-            .map(|(_, host)| host)
+        let ranked = hosts.into_iter().filter_map(|host| Some((self.rank(host, now_ms)?, host)));
+        ranked.max_by_key(|&(rank, _)| rank).map(|(_, host)| host)
     }
 
     pub(super) fn served(
@@ -238,6 +246,16 @@ impl Turns {
         let ready = (!self.ready.is_empty()).then_some(self.latest_now_ms);
         let spare = self.spare.peek().map(|(_, &Reverse((at, _)))| at);
         waiting.into_iter().chain(ready).chain(spare).min()
+    }
+
+    /// When the first of these may be served of those that may not be now.
+    pub(super) fn next_ready_among(
+        &self,
+        now_ms: i64,
+        hosts: impl IntoIterator<Item = HostId>,
+    ) -> Option<i64> {
+        let ready = hosts.into_iter().filter_map(|host| self.hosts.get(&host)?.ready_at());
+        ready.filter(|at| *at > now_ms).min()
     }
 
     fn state(&mut self, host: HostId) -> &mut Host {

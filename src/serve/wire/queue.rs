@@ -35,7 +35,7 @@ const MIN_TTL: Duration = Duration::from_secs(1);
 const MAX_AFTER: Duration = Duration::from_secs(30 * 86_400);
 /// Longest that a page's `Retry-After` pauses its host; the rest is cut off,
 /// because the page decides it and it holds back the whole host.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(7 * 86_400);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(86_400);
 /// Names in the `sites` of one lease.
 const MAX_SITES: usize = 100;
 /// Characters of a content hash; a SHA-512 in hexadecimal has as many.
@@ -56,7 +56,8 @@ pub(crate) struct LeaseBody {
     ttl: Option<Span>,
     /// How long to wait for something to be due, up to 60 s.
     wait: Option<Span>,
-    /// Most URLs of one host; `politeness.per_host` where not said.
+    /// Most URLs of one host at a turn; `politeness.per_host` where not said. A host
+    /// without a delay may have several turns in one lease.
     #[schemars(range(min = 1))]
     per_host: Option<u64>,
     /// Which queue; `default` where not said.

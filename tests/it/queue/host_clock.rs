@@ -105,6 +105,7 @@ async fn a_429_pauses_its_host_and_is_no_delivery_of_the_page() {
     let leased = queue.lease_one().await;
     let mut settlement = report(leased.token, Outcome::Failed);
     settlement.status = Some(429);
+    settlement.retry_after = Some(Duration::ZERO);
     queue.settle_as(settlement).await;
     assert!(queue.lease(5).await.is_empty());
     assert_eq!(queue.view(&leased.url).await.attempt, 0);

@@ -64,6 +64,19 @@ async fn a_report_without_a_hash_keeps_the_hash_of_before() {
 }
 
 #[tokio::test]
+async fn what_a_failure_looks_like_is_no_content_of_the_page() {
+    let queue = with(&[OLD]).await;
+    hash(&queue, "1", Some("raw")).await;
+    for outcome in [Outcome::Failed, Outcome::Gone, Outcome::Blocked] {
+        let mut settlement = report(queue.lease_one().await.token, outcome);
+        settlement.content_hash = Some("a page of errors".to_owned());
+        queue.settle_as(settlement).await;
+        queue.clock.advance(30 * DAY);
+        assert_eq!(hash(&queue, "1", Some("raw")).await, Outcome::Unchanged, "{outcome:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_second_gone_parks_and_a_success_between_two_does_not_count() {
     let queue = with(&[OLD]).await;
     for outcome in [Outcome::Gone, Outcome::Unchanged, Outcome::Gone] {

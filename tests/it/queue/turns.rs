@@ -130,6 +130,37 @@ async fn a_lease_for_an_unknown_site_says_so() {
 }
 
 #[tokio::test]
+async fn a_lease_for_a_site_of_another_crawl_says_so() {
+    let text = site("a", "http://a.test/", "") + &site("b", "http://b.test/", "crawl = \"news\"");
+    let queue = Queue::open(&text).await;
+    let request = LeaseRequest { sites: vec!["b".to_owned()], ..ask(1) };
+    let error = queue.store.lease(request.clone()).await.unwrap_err();
+    assert!(error.to_string().contains("another crawl"), "{error}");
+    let request = LeaseRequest { crawl: "news".to_owned(), ..request };
+    assert!(queue.lease_as(request).await.urls.is_empty());
+}
+
+#[tokio::test]
+async fn what_is_due_next_of_some_sites_is_not_what_others_have_due_now() {
+    let text = site("a", "http://a.test/", "")
+        + &site("b", "http://b.test/", "host_delay = \"2s\"")
+        + &site("c", "http://c.test/", "");
+    let queue = Queue::open(&text).await;
+    for host in ["a", "b"] {
+        let urls = (0..4).map(|n| format!("http://{host}.test/{n}"));
+        queue.list_urls(host, urls).await;
+    }
+    let only = |name: &str, max| LeaseRequest { sites: vec![name.to_owned()], ..ask(max) };
+    assert_eq!(queue.lease_as(only("c", 9)).await.next_due_at, None);
+    // A host waits for its clock.
+    let batch = queue.lease_as(LeaseRequest { per_host: 1, ..only("b", 9) }).await;
+    assert_eq!(batch.urls.len(), 1);
+    assert_eq!(batch.next_due_at, Some(queue.clock.now() + Duration::from_secs(2)));
+    // There may be more of what was asked for.
+    assert_eq!(queue.lease_as(only("a", 2)).await.next_due_at, Some(queue.clock.now()));
+}
+
+#[tokio::test]
 async fn a_paused_site_gives_nothing_and_comes_back_when_resumed() {
     let queue = Queue::simple().await;
     queue.list_urls("a", (0..3).map(|n| format!("http://a.test/{n}"))).await;

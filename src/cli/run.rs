@@ -19,7 +19,7 @@ use tracing::{error, info, warn};
 
 use super::signals::{Heard, Signals};
 use super::source_of_truth::{DEFAULT_CONFIG, config_path};
-use super::systemd::{give_signs_of_life, tell, tell_reloading};
+use super::systemd::{ask_for_time, give_signs_of_life, tell, tell_reloading};
 use super::{Failure, Options};
 use crate::app::{App, AppError, Reload};
 use crate::clock::Clock;
@@ -60,6 +60,7 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
             info!(signal = name, "stopped before it began");
             return Ok(());
         }
+        never = ask_for_time() => match never {},
     };
     info!(api = %app.api_addr(), sites = config.sites.len(), "listening");
     if let Some(public) = app.public_addr() {

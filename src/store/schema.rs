@@ -151,6 +151,13 @@ fn prepare_schema(conn: &mut Connection, path: &Path) -> Result<(), StoreError> 
     let version = check_version(conn, path)?;
     // Nothing is written into a file that is damaged.
     quick_check(conn, path)?;
+    if version < VERSION {
+        tracing::info!(
+            from = version,
+            to = VERSION,
+            "the store is brought up to date, which takes a time that is not known"
+        );
+    }
     migrate(conn, path, version, MIGRATIONS)
 }
 

@@ -25,6 +25,14 @@ const MIGRATIONS: &[&str] = &["ALTER TABLE sites ADD COLUMN unlisted BIGINT NOT 
      FROM (SELECT site_id, count(*) AS rows FROM urls WHERE listed = 0 GROUP BY site_id) AS counted
      WHERE sites.id = counted.site_id;"];
 
+/// A step goes through whole tables, unlike what our sessions are set to, and takes
+/// as long as that takes.
+const FOR_STEPS: &str = "SET LOCAL statement_timeout = 0;
+    SET LOCAL lock_timeout = 0;
+    SET LOCAL enable_seqscan = on;
+    SET LOCAL enable_hashjoin = on;
+    SET LOCAL enable_mergejoin = on";
+
 /// Servers before 13 lack what the schema asks for; 15 is what is tested.
 const LEAST_SERVER: i64 = 130_000;
 
@@ -128,7 +136,12 @@ fn make_schema(conn: &Connection) -> Result<(), StoreError> {
     let Some(session) = conn.server() else { return Ok(()) };
     if let Some(version) = read_version(conn)? {
         if version < VERSION {
-            migrate(conn, session, MIGRATIONS)?;
+            tracing::info!(
+                from = version,
+                to = VERSION,
+                "the store is brought up to date, which takes a time that is not known"
+            );
+            session.unhurried(|| migrate(conn, session, MIGRATIONS))?;
         }
         return read_version(conn)?.map_or(Ok(()), check_version);
     }
@@ -155,9 +168,11 @@ fn make_schema(conn: &Connection) -> Result<(), StoreError> {
 fn migrate(conn: &Connection, session: &Session, steps: &[&str]) -> Result<(), StoreError> {
     for (from, step) in (1_i64..).zip(steps) {
         conn.begin().map_err(engine)?;
-        let taken = conn
-            .query_row("SELECT value FROM meta WHERE key = 'schema' FOR UPDATE", (), |row| {
-                row.get::<String>(0)
+        let taken = session
+            .batch(FOR_STEPS)
+            .and_then(|()| {
+                let locked = "SELECT value FROM meta WHERE key = 'schema' FOR UPDATE";
+                conn.query_row(locked, (), |row| row.get::<String>(0))
             })
             .and_then(|version| {
                 if version != from.to_string() {

@@ -64,6 +64,8 @@ impl Server {
             config.ssl_mode(if is_near { SslMode::Disable } else { SslMode::Require });
         }
         config.connect_timeout(CONNECT).tcp_user_timeout(ANSWER);
+        // What is waited for without end ends with the line.
+        config.keepalives_idle(ANSWER).keepalives_interval(ANSWER / 6);
         if config.get_application_name().is_none() {
             config.application_name("sitemapd");
         }
@@ -103,6 +105,7 @@ impl Server {
             is_aborted: Cell::new(false),
             numbering: Cell::default(),
             is_broken: Cell::new(false),
+            patience: Cell::new(Some(ANSWER)),
         };
         if let Some(node) = &self.node {
             // Made by us of letters, digits and dashes (`Peers::new`).
@@ -137,6 +140,8 @@ pub(in crate::store) struct Session {
     /// What rows of the logs are numbered by in the transaction that is open.
     numbering: Cell<Numbering>,
     is_broken: Cell<bool>,
+    /// How long an answer is waited for; `None`: as long as it takes.
+    patience: Cell<Option<Duration>>,
 }
 
 impl Session {
@@ -297,6 +302,15 @@ impl Session {
         Ok(count)
     }
 
+    /// Does what may take the server any time, of which an answer is waited for as
+    /// long as the line holds.
+    pub(in crate::store) fn unhurried<T>(&self, work: impl FnOnce() -> T) -> T {
+        let before = self.patience.replace(None);
+        let done = work();
+        self.patience.set(before);
+        done
+    }
+
     /// Runs statements without parameters.
     pub(in crate::store) fn batch(&self, sql: &str) -> Result<()> {
         self.drive(self.client.batch_execute(sql))
@@ -382,8 +396,13 @@ impl Session {
             let (before, answered) = join(join_all(before), answer).await;
             before.into_iter().collect::<std::result::Result<(), _>>().and(answered)
         };
-        let waited = runtime.block_on(async { tokio::time::timeout(ANSWER, both).await });
-        let Ok(answered) = waited else {
+        let waited = runtime.block_on(async {
+            match self.patience.get() {
+                Some(limit) => tokio::time::timeout(limit, both).await.ok(),
+                None => Some(both.await),
+            }
+        });
+        let Some(answered) = waited else {
             self.is_broken.set(true);
             return Err(Error::Away("it does not answer".to_owned()));
         };
@@ -465,8 +484,58 @@ pub(in crate::store) fn describe(error: &tokio_postgres::Error) -> String {
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
+    use std::sync::mpsc::{Receiver, channel};
 
     use super::*;
+
+    #[test]
+    fn what_takes_the_server_any_time_is_waited_for_longer_than_all_else() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let connect = || {
+            let server = Server::new(&format!("postgres://u@127.0.0.1:{port}/db"));
+            let session = server.and_then(|server| server.connect()).expect("it is let in");
+            session.patience.set(Some(Duration::from_millis(50)));
+            session
+        };
+        // Answers the first statement of a connection once it is told to.
+        let (asked, is_asked) = channel();
+        let serve = |told: Receiver<()>| {
+            let (mut stream, _) = listener.accept().expect("somebody");
+            let asked = asked.clone();
+            let mut take = move || -> std::io::Result<()> {
+                let mut length = [0; 4];
+                stream.read_exact(&mut length)?;
+                let mut rest = vec![0; u32::from_be_bytes(length) as usize - 4];
+                stream.read_exact(&mut rest)?;
+                stream.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I")?;
+                stream.read_exact(&mut [0])?;
+                asked.send(()).expect("a test");
+                let _ = told.recv();
+                stream.write_all(b"C\0\0\0\x08SET\0Z\0\0\0\x05I")
+            };
+            // Who did not wait is gone.
+            move || drop(take())
+        };
+        let ((tell, told), (never_told, never)) = (channel(), channel());
+        std::thread::scope(|scope| {
+            let first = scope.spawn(connect);
+            scope.spawn(serve(told));
+            let first = first.join().expect("a session");
+            let waiting = scope.spawn(move || {
+                let answered = first.unhurried(|| first.batch("SET a = b"));
+                (answered.is_ok(), first.patience.get().is_some())
+            });
+            is_asked.recv().expect("a statement");
+            let second = scope.spawn(connect);
+            scope.spawn(serve(never));
+            let second = second.join().expect("a session");
+            assert!(matches!(second.batch("SET a = b"), Err(Error::Away(_))));
+            tell.send(()).expect("a server");
+            assert_eq!(waiting.join().expect("an answer"), (true, true));
+            drop(never_told);
+        });
+    }
 
     #[test]
     fn who_cannot_be_let_in_as_things_stand_is_refused_and_not_waited_for() {

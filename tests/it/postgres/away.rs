@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use sitemapd::fetch::api::{ApiClient, ApiError};
 use tempfile::TempDir;
+use tokio_postgres::NoTls;
 
 use crate::support::engine;
 use crate::support::process::{Daemon, write_config_at};
@@ -84,4 +85,37 @@ async fn a_daemon_that_starts_on_a_standby_waits_until_that_takes_writes() {
     daemon.signal("TERM");
     assert_eq!(daemon.wait().code(), Some(0));
     ask("DROP ROLE x");
+}
+
+#[tokio::test]
+async fn daemons_that_start_wait_while_the_store_is_brought_up_to_date() {
+    let dirs = [TempDir::new().unwrap(), TempDir::new().unwrap()];
+    let Some(url) = engine::server_for(&dirs[0].path().join("data")) else {
+        eprintln!("SKIPPED: the store of several daemons is one that SITEMAPD_POSTGRES names");
+        return;
+    };
+    let [one, two] = dirs.each_ref().map(|dir| write_config_at(dir.path(), "", Some(url.clone())));
+    let mut daemon = Daemon::start(&one);
+    daemon.signal("TERM");
+    assert_eq!(daemon.wait().code(), Some(0));
+    let ask = |sql: &str| drop(engine::ask(url.as_str(), sql));
+    ask("ALTER TABLE sites DROP COLUMN unlisted; UPDATE meta SET value = '1' WHERE key = 'schema'");
+    // Somebody is at it.
+    let (client, connection) = tokio_postgres::connect(url.as_str(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+        .batch_execute("BEGIN; SELECT 1 FROM meta WHERE key = 'schema' FOR UPDATE")
+        .await
+        .unwrap();
+    let daemons = [one, two].map(|config| Daemon::launch(&config, None));
+    for daemon in &daemons {
+        let told = daemon.hear("the store is brought up to date");
+        assert_eq!((&told["level"], &told["from"]), (&"INFO".into(), &1.into()), "{told}");
+    }
+    client.batch_execute("COMMIT").await.unwrap();
+    for mut daemon in daemons {
+        daemon.hear("\"listening\"");
+        daemon.signal("TERM");
+        assert_eq!(daemon.wait().code(), Some(0));
+    }
 }

@@ -3,6 +3,8 @@
 //! A file that is newer than we are, damaged or not ours is refused with one
 //! clear line; it is never overwritten or re-created.
 
+mod recount;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,16 +23,22 @@ const APPLICATION_ID: i32 = 0x736d_7064;
 /// Version of [`SCHEMA`]; a file of another version is migrated or refused.
 const VERSION: i32 = 3;
 
+/// What leads from one version to the next.
+type Step = fn(&Connection) -> rusqlite::Result<()>;
+
 /// Steps from version n to n + 1, applied in one transaction each. The first
 /// entry leads from version 1 to 2.
-const MIGRATIONS: &[&str] = &[
-    "CREATE INDEX sources_dropped ON sources (dropped_at) WHERE dropped_at IS NOT NULL;
-     CREATE INDEX sources_retired ON sources (retired_at) WHERE state = 2;",
-    // Which rows count less for the quota of their site.
-    "ALTER TABLE sites ADD COLUMN unlisted INTEGER NOT NULL DEFAULT 0;
-     UPDATE sites SET unlisted = counted.rows
-     FROM (SELECT site_id, count(*) AS rows FROM urls WHERE listed = 0 GROUP BY site_id) AS counted
-     WHERE sites.id = counted.site_id;",
+const MIGRATIONS: &[Step] = &[
+    |conn| {
+        conn.execute_batch(
+            "CREATE INDEX sources_dropped ON sources (dropped_at) WHERE dropped_at IS NOT NULL;
+             CREATE INDEX sources_retired ON sources (retired_at) WHERE state = 2;",
+        )
+    },
+    |conn| {
+        conn.execute_batch("ALTER TABLE sites ADD COLUMN unlisted INTEGER NOT NULL DEFAULT 0")?;
+        recount::sites(conn)
+    },
 ];
 
 /// `SQLite` before this loses committed transactions when a writer races a
@@ -168,13 +176,13 @@ fn migrate(
     conn: &mut Connection,
     path: &Path,
     version: i32,
-    steps: &[&str],
+    steps: &[Step],
 ) -> Result<(), StoreError> {
     for (from, step) in (1..).zip(steps).skip_while(|(from, _)| *from < version) {
         let tx = conn
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(|e| unusable(path, &e))?;
-        tx.execute_batch(step).map_err(|e| unusable(path, &e))?;
+        step(&tx).map_err(|e| unusable(path, &e))?;
         tx.execute_batch(&format!("PRAGMA user_version = {};", from + 1))
             .map_err(|e| unusable(path, &e))?;
         tx.commit().map_err(|e| unusable(path, &e))?;
@@ -265,10 +273,15 @@ mod tests {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("test.db");
         let mut conn = open_writer(&path, Durability::Full).unwrap();
-        let first = "CREATE TABLE one (n INTEGER); INSERT INTO one VALUES (1);";
-        let second = "ALTER TABLE one ADD COLUMN m INTEGER; UPDATE one SET m = n;";
-        let broken = "ALTER TABLE one ADD COLUMN m INTEGER; UPDATE nothing SET m = n;";
-        let beyond = |steps: [&'static str; 2]| [MIGRATIONS, &steps].concat();
+        let first: Step =
+            |conn| conn.execute_batch("CREATE TABLE one (n INTEGER); INSERT INTO one VALUES (1);");
+        let second: Step = |conn| {
+            conn.execute_batch("ALTER TABLE one ADD COLUMN m INTEGER; UPDATE one SET m = n;")
+        };
+        let broken: Step = |conn| {
+            conn.execute_batch("ALTER TABLE one ADD COLUMN m INTEGER; UPDATE nothing SET m = n;")
+        };
+        let beyond = |steps: [Step; 2]| [MIGRATIONS, &steps].concat();
         assert!(migrate(&mut conn, &path, VERSION, &beyond([first, broken])).is_err());
         // The first step stands, of the second there is nothing.
         assert_eq!(check_version(&conn, &path), Err(newer(&path, VERSION + 1)));

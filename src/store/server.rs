@@ -20,10 +20,18 @@ pub(super) const VERSION: i64 = 2;
 
 /// Steps from version n to n + 1, as those of the file. The first entry leads from
 /// version 1 to 2.
-const MIGRATIONS: &[&str] = &["ALTER TABLE sites ADD COLUMN unlisted BIGINT NOT NULL DEFAULT 0;
-     UPDATE sites SET unlisted = counted.rows
-     FROM (SELECT site_id, count(*) AS rows FROM urls WHERE listed = 0 GROUP BY site_id) AS counted
-     WHERE sites.id = counted.site_id;"];
+const MIGRATIONS: &[&str] = &[
+    // Which rows count less for the quota of their site; what it counts of them was
+    // not kept true before.
+    "ALTER TABLE sites ADD COLUMN unlisted BIGINT NOT NULL DEFAULT 0;
+     UPDATE sites SET urls = 0, priorities = 0;
+     UPDATE sites SET urls = counted.rows, unlisted = counted.unlisted,
+         priorities = counted.priorities
+     FROM (SELECT site_id, count(*) AS rows, count(*) FILTER (WHERE listed = 0) AS unlisted,
+               sum(CASE WHEN hints < 8 THEN 500 ELSE hints / 8 - 1 END) AS priorities
+           FROM urls WHERE site_id IS NOT NULL GROUP BY site_id) AS counted
+     WHERE sites.id = counted.site_id;",
+];
 
 /// A step goes through whole tables, unlike what our sessions are set to, and takes
 /// as long as that takes.

@@ -266,9 +266,10 @@ impl Poll<'_> {
         let verdict = self.compare(before, document, rules).await.map_err(StoreError::Engine)?;
         let (shrunk_at, is_held) = self.shrink(&verdict, &rules);
         let origin = self.origin(self.target.window > 0);
+        let lets_go = verdict.lets_go();
         let (next, counts) = self.apply(verdict, None, origin).await?;
         let sums = self.sum_up(next, false).await?;
-        let has_made_room = read::has_made_room(&counts, &sums);
+        let has_made_room = read::has_made_room(lets_go, &sums);
         let snapshot = sums.data.unwrap_or_default();
         let recounted =
             Recounted { pending: sums.pending, shrunk_at, held: is_held, has_made_room, snapshot };

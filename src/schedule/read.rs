@@ -193,6 +193,14 @@ impl Absence {
     }
 }
 
+impl Verdict {
+    /// Does it let go of URLs, whoever else has them then? What a client pushed is
+    /// the site's no more, and is not removed.
+    pub(super) fn lets_go(&self) -> bool {
+        self.absences.iter().any(|absence| !matches!(absence, Absence::Missing(_)))
+    }
+}
+
 /// Compares a document with what its source listed before.
 pub(super) fn compare(before: &Snapshot, document: Document, rules: &Rules) -> Verdict {
     let mut diff = diff::diff(before, &document, rules);
@@ -359,8 +367,8 @@ pub(super) fn sum_up(next: Vec<SnapshotEntry>, same: bool) -> Sums {
 }
 
 /// Did a read let go of URLs while the quota refused others, which may have room now?
-pub(super) fn has_made_room(counts: &Counts, sums: &Sums) -> bool {
-    counts.removed > 0 && sums.admitted.contains_key(Rejection::Quota.as_str())
+pub(super) fn has_made_room(has_let_go: bool, sums: &Sums) -> bool {
+    has_let_go && sums.admitted.contains_key(Rejection::Quota.as_str())
 }
 
 /// Entries of a snapshot by what became of them, for the report.

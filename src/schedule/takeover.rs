@@ -98,6 +98,7 @@ impl Poll<'_> {
         let (signal, is_proven) =
             self.poller.store.moves_of(self.target.id, self.target.host, dates.clone()).await?;
         let origin = Origin { moves: signal, ..self.origin(window) };
+        let lets_go = verdict.lets_go();
         let (next, mut counts) = self.apply(verdict, Some(&again), origin).await?;
         let talking = has_extensions.then(|| again.clone());
         self.take_texts(talking, Wanted::of(&restated, &next), origin).await?;
@@ -130,7 +131,7 @@ impl Poll<'_> {
             ended.result = "changed";
         }
         let sums = self.sum_up(next, same).await?;
-        let has_made_room = has_made_room(&counts, &sums);
+        let has_made_room = has_made_room(lets_go || counts.removed > 0, &sums);
         drop(room);
         let refused_urls = sums.admitted.iter().filter(|(fate, _)| **fate != "accepted");
         counts.rejected += refused_urls.map(|(_, urls)| urls).sum::<u64>();

@@ -195,10 +195,15 @@ impl State {
             row.crawl == chunk.origin.crawl && row.host == host && row.path == listed.url.path
         };
         let Some(row) = self.url_row(id)?.filter(is_it) else { return Ok(false) };
-        if !row.listed && chunk.quota_left == 0 {
+        // A client may have pushed it, or another site had it: a row like any new one.
+        let is_new_here = self.comes_over(chunk.origin, &row)?;
+        let is_one_more = is_new_here || !row.listed;
+        if is_one_more && chunk.quota_left == 0 || is_new_here && chunk.rows_left == 0 {
             chunk.refuse_for_quota(listed.slot);
             return Ok(true);
         }
+        chunk.quota_left -= u64::from(is_one_more);
+        chunk.rows_left -= u64::from(is_new_here);
         self.list_again(chunk, row, listed)?;
         chunk.applied.rows.push((listed.slot, Row::Url(id)));
         Ok(true)

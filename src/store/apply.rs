@@ -291,7 +291,6 @@ impl State {
             self.write_listed(row.id, true)?;
             // Whose source lists again what none did has it.
             chunk.unlisted -= 1;
-            chunk.quota_left = chunk.quota_left.saturating_sub(1);
             self.take_lastmod_silently(&row, lastmod)?;
             if row.expires_s.is_some() || row.fresh_s.is_some() {
                 // Said by those who listed it before.

@@ -116,11 +116,16 @@ impl State {
         row: UrlRow,
         origin: Origin,
     ) -> Result<UrlRow, StoreError> {
-        let has_left = |site: SiteId| self.left_sites.contains(&site);
-        if !row.site.is_some_and(has_left) || has_left(origin.site) {
-            return Ok(row);
+        if self.is_left_to(origin, &row) {
+            return self.inherit(row, origin.source, origin.site);
         }
-        self.inherit(row, origin.source, origin.site)
+        Ok(row)
+    }
+
+    /// Has the site of a URL left the config, and that of the source not?
+    pub(super) fn is_left_to(&self, origin: Origin, row: &UrlRow) -> bool {
+        let has_left = |site: SiteId| self.left_sites.contains(&site);
+        row.site.is_some_and(has_left) && !has_left(origin.site)
     }
 
     /// Takes a URL over from a site that has left, and may come back: what listed it
@@ -151,20 +156,25 @@ impl State {
         Ok(true)
     }
 
-    /// A URL of a site that is forgotten stays, without a site, where a client of the
+    /// A URL that no source holds any more stays, without a site, where a client of the
     /// frontier made it known; says whether one did.
-    pub(super) fn leave_to_client(&mut self, url: UrlId, from: SiteId) -> Result<bool, StoreError> {
+    pub(super) fn leave_to_client(&mut self, row: &UrlRow) -> Result<bool, StoreError> {
+        if !self.keep_pushed(row.id)? {
+            return Ok(false);
+        }
+        if let Some(from) = row.site {
+            self.count_row(from, row, false)?;
+        }
+        self.part_with_site(row.clone())?;
+        Ok(true)
+    }
+
+    /// The same where its site is forgotten, with whatever lists it there. The sums of
+    /// that site are for the caller.
+    fn leave_forgotten(&mut self, url: UrlId, from: SiteId) -> Result<bool, StoreError> {
         if !self.keep_pushed(url)? {
             return Ok(false);
         }
-        let Some(row) = self.url_row(url)? else { return Ok(false) };
-        self.requeue_for(&row, None)?;
-        self.conn
-            .prepare_cached(
-                "UPDATE urls SET site_id = NULL WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
-            )
-            .and_then(|mut update| update.execute([url.0]))
-            .map_err(engine)?;
         self.conn
             .prepare_cached(
                 "DELETE FROM url_sources WHERE url_id = ?1 /*pg: AND part = (?1 & 255) */
@@ -172,8 +182,16 @@ impl State {
             )
             .and_then(|mut delete| delete.execute(params![url.0, from.0]))
             .map_err(engine)?;
-        self.settle_in(UrlRow { site: None, ..row })?;
+        if let Some(row) = self.url_row(url)? {
+            self.part_with_site(row)?;
+        }
         Ok(true)
+    }
+
+    /// What follows for a URL that is no site's any more.
+    fn part_with_site(&mut self, row: UrlRow) -> Result<(), StoreError> {
+        self.requeue_for(&row, None)?;
+        self.settle_in(UrlRow { site: None, source: None, ..row }).map(|_| ())
     }
 
     /// Drops a part of what is ours of a site that is forgotten, its URLs first; says
@@ -219,7 +237,7 @@ impl State {
             sum.urls -= 1;
             sum.unlisted -= i64::from(!listed);
             sum.priorities -= thousandths(hints.priority);
-            if !self.hand_over(*row, id)? && !self.leave_to_client(*row, id)? {
+            if !self.hand_over(*row, id)? && !self.leave_forgotten(*row, id)? {
                 gone.push(*row);
             }
         }

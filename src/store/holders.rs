@@ -37,6 +37,18 @@ impl State {
         Ok(row)
     }
 
+    /// Would a URL that is not of a source's site be of it, were it listed there?
+    pub(super) fn comes_over(&mut self, origin: Origin, row: &UrlRow) -> Result<bool, StoreError> {
+        if row.site == Some(origin.site) {
+            return Ok(false);
+        }
+        let Some(primary) = row.source.filter(|_| row.listed) else { return Ok(true) };
+        if self.is_left_to(origin, row) {
+            return Ok(true);
+        }
+        Ok(primary != origin.source && !origin.window && !self.is_full(primary)?)
+    }
+
     /// The source lists the URL no longer; says whether another full one does.
     pub(super) fn remove_holder(
         &mut self,
@@ -60,7 +72,7 @@ impl State {
                 return Ok(true);
             }
         }
-        let Some((heir, site)) = self.full_side(row.id)? else { return self.keep_pushed(row.id) };
+        let Some((heir, site)) = self.full_side(row.id)? else { return self.leave_to_client(row) };
         self.make_primary(row.clone(), heir, site)?;
         self.forget_side(row.id, heir)?;
         if primary != source {

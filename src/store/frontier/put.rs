@@ -347,12 +347,12 @@ impl State {
     }
 
     /// A URL that a client made known is not removed because no source lists it any
-    /// more: says whether it is one, and lets it go from its last source.
+    /// more: says whether it is one, and lets it go from its last source and its site.
     pub(in super::super) fn keep_pushed(&mut self, id: UrlId) -> Result<bool, StoreError> {
         self.at_hand.forget(id);
         self.conn
             .prepare_cached(
-                "UPDATE urls SET source_id = NULL WHERE id = ?1 /*pg: AND part = (?1 & 255) */
+                "UPDATE urls SET source_id = NULL, site_id = NULL WHERE id = ?1 /*pg: AND part = (?1 & 255) */
                      AND EXISTS (SELECT 1 FROM frontier_urls
                                  WHERE url_id = ?1 /*pg: AND part = (?1 & 255) */ AND pushed = 1)",
             )

@@ -150,6 +150,29 @@ async fn what_a_source_in_its_week_of_grace_lists_outlives_the_site_that_had_it(
 }
 
 #[tokio::test]
+async fn a_quota_holds_for_what_comes_over_from_another_site() {
+    let Sites { origin, base, world, daemon, one, two } = two_sites().await;
+    let two = format!("{two}max_urls = 2\n");
+    origin.set("/two.xml", Reply::xml(sitemap(&base, &[("/two.xml", ""), ("/three", "")])));
+    daemon.reload(&format!("{one}{two}")).await;
+    daemon.poll("/two.xml").await;
+    // Of a site that has left, a page is whose sitemap lists it, if that has room.
+    daemon.reload(&two).await;
+    let both = [("/two.xml", ""), ("/three", ""), ("/one.xml", "")];
+    origin.set("/two.xml", Reply::xml(sitemap(&base, &both)));
+    let poll = daemon.poll("/two.xml").await;
+    assert_eq!((poll.counts.new, poll.counts.rejected), (0, 1));
+    let counted = || world.look().number("SELECT urls FROM sites WHERE name = 'other'");
+    assert_eq!(counted(), 2);
+    daemon.reload(&two.replace("max_urls = 2", "max_urls = 3")).await;
+    assert_eq!(daemon.poll("/two.xml").await.counts.rejected, 0);
+    assert_eq!(counted(), 3);
+    let one = daemon.url(&format!("{base}/one.xml")).await;
+    assert_eq!(one.site.as_deref(), Some("other"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn who_follows_changes_hears_of_what_outlives_a_forgotten_site() {
     let Sites { origin: _origin, base, world: _world, daemon, two, .. } = two_sites().await;
     daemon.reload(&two).await;

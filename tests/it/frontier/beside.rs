@@ -115,15 +115,69 @@ async fn what_is_removed_counts_for_no_site_and_what_a_feed_lists_stays() {
         daemon.pass(DAY).await;
     }
     let urls = async || daemon.store.site("a".to_owned()).await.unwrap().urls;
-    assert_eq!(urls().await, 3);
+    assert_eq!(urls().await, 1, "what a client pushed is a site's while that holds it");
     let host = base[7..].split(':').next().unwrap().to_owned();
     let queue = QueueWithinCrawlParams { key: host, ..Default::default() };
     assert_eq!(client.count("DeleteQueue", queue).await, 1);
     assert!(!daemon.knows(&gone).await);
     assert!(daemon.knows(&in_feed).await);
-    assert_eq!(urls().await, 2);
+    assert_eq!(urls().await, 1);
     let priorities = world.look().number("SELECT priorities FROM sites");
-    assert_eq!(priorities, 2 * 500, "of one that says none");
+    assert_eq!(priorities, 500, "of one that says none");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_was_pushed_takes_room_while_it_is_listed_and_no_more_than_there_is() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let list = |paths: &[&str]| {
+        let entries: Vec<_> = paths.iter().map(|path| (*path, "")).collect();
+        let etag = format!("\"{}\"", paths.join(""));
+        origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &entries)).etag(&etag));
+    };
+    list(&[]);
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&format!("{}max_urls = 3\n", site(&origin))).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let mut client = Client::of(&daemon).await;
+    let pushed = ["/a", "/b", "/c", "/d", "/e"];
+    let push = |path: &str| discovered(info(&format!("{base}{path}")));
+    client.put(pushed.iter().map(|path| push(path)).collect()).await;
+    let look = world.look();
+    let counted = || {
+        let sums = ["urls", "unlisted", "priorities"];
+        let sums = sums.map(|sum| look.number(&format!("SELECT {sum} FROM sites")));
+        let of_site = "FROM urls WHERE site_id IS NOT NULL";
+        let rows = look.number(&format!("SELECT count(*) {of_site}"));
+        let unlisted = look.number(&format!("SELECT count(*) {of_site} AND listed = 0"));
+        assert_eq!(sums, [rows, unlisted, 500 * rows]);
+        // Where it waits it is the same site's.
+        assert_eq!(look.number("SELECT count(*) FROM queue WHERE site_id IS NOT NULL"), rows);
+        (rows, unlisted)
+    };
+    // One that is spelled in two ways takes room once.
+    list(&["/a", "/%61", "/b", "/c", "/d", "/e"]);
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!((poll.counts.new, poll.counts.rejected, counted()), (0, 2, (3, 0)));
+    assert_eq!(daemon.url(&format!("{base}/c")).await.site.as_deref(), Some("a"));
+    assert_eq!(daemon.url(&format!("{base}/d")).await.site, None);
+    // What is listed in their place finds room once they are let go of.
+    list(&["/f", "/g", "/h"]);
+    for _ in 0..4 {
+        daemon.poll("/sitemap.xml").await;
+        daemon.pass(DAY).await;
+    }
+    assert_eq!(counted(), (3, 0));
+    for (path, owner) in pushed.map(|path| (path, None)).into_iter().chain([("/h", Some("a"))]) {
+        let url = daemon.url(&format!("{base}{path}")).await;
+        assert_eq!((url.site.as_deref(), url.listed), (owner, true), "{path}");
+    }
+    // And they are the site's again where it has room for them.
+    list(&["/f", "/g", "/h", "/a", "/b"]);
+    daemon.reload(&format!("{}max_urls = 4\n", site(&origin))).await;
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!((poll.counts.rejected, counted()), (1, (4, 0)));
     daemon.stop().await;
 }
 

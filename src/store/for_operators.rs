@@ -313,12 +313,27 @@ impl Store {
     pub async fn forget_site(&self, name: String) -> Result<u64, StoreError> {
         let unread = name.clone();
         self.write(Lane::Bulk, move |state| state.forget_reads(&unread)).await?;
-        let dropped = self.walk(Walk::Forget { site: name.clone() }).await?;
+        let mut dropped = 0;
         loop {
-            let name = name.clone();
-            if !self.set_here(Lane::Bulk, move |state| state.forget_rest(&name)).await? {
+            let of = name.clone();
+            let counted = self.read(move |conn| poll_reads::counted_urls(conn, &of)).await?;
+            let walked = self.walk(Walk::Forget { site: name.clone() }).await?;
+            dropped += walked;
+            let none = (walked == 0).then_some(counted);
+            match self.forget_all_else(&name, none).await {
+                // It counts some yet: wrongly, or they came behind the walk.
+                Err(StoreError::Elsewhere) if walked > 0 => {}
+                forgotten => return forgotten.map(|()| dropped),
+            }
+        }
+    }
+
+    async fn forget_all_else(&self, name: &str, none: Option<i64>) -> Result<(), StoreError> {
+        loop {
+            let name = name.to_owned();
+            if !self.set_here(Lane::Bulk, move |state| state.forget_rest(&name, none)).await? {
                 self.tell_settings().await;
-                return Ok(dropped);
+                return Ok(());
             }
         }
     }

@@ -135,6 +135,14 @@ pub(super) fn site(conn: &Connection, name: &str) -> Result<SiteView, StoreError
         .ok_or_else(|| StoreError::NotFound(format!("no site is named {name:?}")))
 }
 
+/// How many URLs a site counts, where there is one of that name.
+pub(super) fn counted_urls(conn: &Connection, name: &str) -> Result<i64, StoreError> {
+    conn.prepare_cached("SELECT urls FROM sites WHERE name = ?1")
+        .and_then(|mut query| query.query_row([name], |row| row.get(0)).optional())
+        .map(Option::unwrap_or_default)
+        .map_err(engine)
+}
+
 /// All sites by the bytes of their names, by which pages of them go on.
 pub(super) fn sites(conn: &Connection) -> Result<Vec<SiteView>, StoreError> {
     let mut sites = sites_where(conn, "", ())?;

@@ -400,8 +400,13 @@ impl State {
     }
 
     /// Drops what else there is of a site without URLs, a part at a time; `true`
-    /// while there is more.
-    pub(super) fn forget_rest(&mut self, name: &str) -> Result<bool, StoreError> {
+    /// while there is more. It counted `none` as a walk through all URLs found none
+    /// of it.
+    pub(super) fn forget_rest(
+        &mut self,
+        name: &str,
+        none: Option<i64>,
+    ) -> Result<bool, StoreError> {
         let id = self.unregistered(name)?;
         let sources = self.column("SELECT id FROM sources WHERE site_id = ?1", [id.0])?;
         for source in sources {
@@ -409,7 +414,7 @@ impl State {
                 return Ok(true);
             }
         }
-        if self.has_urls(id)? {
+        if self.may_have_urls(id, none)? {
             return Err(StoreError::Elsewhere);
         }
         // Not `changes`: what its sources told of URLs that others list too is not heard
@@ -442,15 +447,13 @@ impl State {
         Ok(false)
     }
 
-    /// Is any URL a site's? That it has none is what it counts: a look through all
-    /// URLs is only for one of which that cannot be believed.
-    fn has_urls(&self, id: SiteId) -> Result<bool, StoreError> {
+    /// May any URL be a site's? That it has none is what it counts, or what it counted
+    /// when none was found, which is wrong then: with a URL that came since it would
+    /// count another number.
+    fn may_have_urls(&self, id: SiteId, none: Option<i64>) -> Result<bool, StoreError> {
         let counted = self.column("SELECT urls FROM sites WHERE id = ?1", [id.0])?;
-        if counted.iter().sum::<i64>() + self.sums.of(id).urls == 0 {
-            return Ok(false);
-        }
-        let left = self.column("SELECT 1 FROM urls WHERE site_id = ?1 LIMIT 1", [id.0])?;
-        Ok(!left.is_empty())
+        let urls = counted.iter().sum::<i64>() + self.sums.of(id).urls;
+        Ok(urls != 0 && Some(urls) != none)
     }
 
     /// One column of numbers.

@@ -150,6 +150,17 @@ async fn what_a_source_in_its_week_of_grace_lists_outlives_the_site_that_had_it(
 }
 
 #[tokio::test]
+async fn a_site_that_counts_more_urls_than_there_are_is_forgotten() {
+    let Sites { origin: _origin, world, daemon, two, .. } = two_sites().await;
+    daemon.reload(&two).await;
+    let look = world.look();
+    look.change("UPDATE sites SET urls = urls + 5 WHERE name = 'site'");
+    assert_eq!(daemon.store.forget_site("site".to_owned()).await.unwrap(), 2);
+    assert_eq!(look.number("SELECT count(*) FROM sites"), 1);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_quota_holds_for_what_comes_over_from_another_site() {
     let Sites { origin, base, world, daemon, one, two } = two_sites().await;
     let two = format!("{two}max_urls = 2\n");

@@ -141,9 +141,10 @@ impl State {
             }
             let host = self.host_named(&authority(&source.url), delay)?;
             self.ensure_robots(host, Some(site))?;
-            self.insert_source(Some(site), host, source)?;
-            used += 1;
-            added += 1;
+            // Another daemon may just have made it, too.
+            let made = u64::from(self.insert_source(Some(site), host, source)?);
+            used += made;
+            added += made;
         }
         if added > 0 {
             let sum = Sum { sources: added.cast_signed(), ..Sum::default() };
@@ -189,12 +190,13 @@ impl State {
             .map_err(engine)
     }
 
+    /// Makes a source; says whether it did.
     fn insert_source(
         &mut self,
         site: Option<SiteId>,
         host: HostId,
         source: &NewSource,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         self.sources_moved = true;
         let now = self.now_ms();
         let (second, precision) = lastmod_columns(source.lastmod);
@@ -227,8 +229,7 @@ impl State {
                 ];
                 insert.execute(values)
             })
-            // Another daemon may just have made it, too.
-            .map(|_| ())
+            .map(|made| made > 0)
             .map_err(engine)
     }
 
@@ -254,7 +255,7 @@ impl State {
         let Ok(url) = Url::parse(&format!("{authority}/robots.txt")) else { return Ok(()) };
         let source =
             NewSource { url, role: Role::Robots, named_by: "config", parent: None, lastmod: None };
-        self.insert_source(site, host, &source)
+        self.insert_source(site, host, &source).map(|_| ())
     }
 
     /// robots.txt whose own site left the config is polled on behalf of the next

@@ -4,8 +4,10 @@
 use sitemapd::queue::{LeaseRequest, Leased};
 use sitemapd::store::StoreError;
 
-use crate::support::engine;
+use crate::support::daemon::{World, index, sitemap};
+use crate::support::engine::{self, Look};
 use crate::support::queue_daemon::{Queue, ask};
+use crate::support::{Origin, Reply};
 
 /// Has the server refuse leases of one worker.
 const REFUSE: &str = "
@@ -63,4 +65,38 @@ async fn a_lease_that_the_server_will_not_write_fails_alone_when_it_comes_again(
         }
     }
     assert_eq!(rest, 100, "what was refused is not in the queue any more");
+}
+
+/// Keeps a source from being made, as one does that another daemon makes just then.
+const TAKE: &str = "
+    CREATE FUNCTION take() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+    CREATE TRIGGER take BEFORE INSERT ON sources
+        FOR EACH ROW WHEN (NEW.url LIKE '%/taken.xml') EXECUTE FUNCTION take()";
+
+#[tokio::test]
+async fn a_source_that_another_daemon_makes_is_not_counted_twice() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/index.xml", Reply::xml(index(&base, &[])));
+    let world = World::new(&[&origin]);
+    let look = world.look();
+    if matches!(look, Look::File(_)) {
+        eprintln!("SKIPPED: two daemons need a server, which SITEMAPD_POSTGRES names");
+        return;
+    }
+    let site = format!(
+        "[[site]]\nname = \"a\"\nurl = \"{base}/\"\nsitemaps = [\"{base}/index.xml\"]\n\
+         feeds = []\nobey_robots = false\n"
+    );
+    let daemon = world.start(&site).await;
+    daemon.polled("/index.xml", 1).await;
+    look.change(TAKE);
+    origin.set("/mine.xml", Reply::xml(sitemap(&base, &[])));
+    let children = [("/taken.xml", ""), ("/mine.xml", "")];
+    origin.set("/index.xml", Reply::xml(index(&base, &children)));
+    daemon.poll("/index.xml").await;
+    let rows = look.number("SELECT count(*) FROM sources WHERE role <> 0");
+    assert_eq!(rows, 3, "home page, index and the one that was made");
+    assert_eq!(look.number("SELECT sources FROM sites"), rows);
+    daemon.stop().await;
 }

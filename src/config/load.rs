@@ -139,8 +139,8 @@ fn included_files(leaf: &Leaf, reader: &mut Reader<'_>) -> Vec<PathBuf> {
 
 fn expand(base: &Path, line: &str) -> Result<Vec<PathBuf>, String> {
     let path = base.join(line);
-    let above = Path::new(line).parent().unwrap_or(Path::new("")).to_string_lossy();
-    if above.contains(['*', '?']) {
+    let folders = Path::new(line).parent().unwrap_or(Path::new("")).to_string_lossy();
+    if folders.contains(['*', '?']) {
         return Err("allowed are wildcards in the last part of the path only".to_owned());
     }
     let pattern = path.file_name().and_then(|name| name.to_str()).ok_or("names no file")?;
@@ -148,7 +148,10 @@ fn expand(base: &Path, line: &str) -> Result<Vec<PathBuf>, String> {
         let found = path.is_file().then(|| vec![path.clone()]);
         return found.ok_or_else(|| format!("there is no file {}", path.display()));
     }
-    let folder = path.parent().unwrap_or(base);
+    // A config named by its bare file name has an empty folder: the current one,
+    // which can be listed under no name but this.
+    let above = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = above.unwrap_or(Path::new("."));
     let glob = Glob::new(pattern)?;
     let unread = |error| format!("the folder {} cannot be read: {error}", folder.display());
     let entries = match fs::read_dir(folder) {
@@ -160,7 +163,7 @@ fn expand(base: &Path, line: &str) -> Result<Vec<PathBuf>, String> {
     };
     let mut files = Vec::new();
     for entry in entries {
-        let path = entry.map_err(unread)?.path();
+        let path = path.with_file_name(entry.map_err(unread)?.file_name());
         let name = path.file_name().and_then(|name| name.to_str());
         if name.is_some_and(|name| glob.matches(name)) && is_file(&path)? {
             files.push(path);

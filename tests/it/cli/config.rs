@@ -36,6 +36,38 @@ fn a_configuration_that_is_not_there_exits_78() {
 }
 
 #[test]
+fn files_beside_the_configuration_are_included_however_it_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str, text: &str| std::fs::write(folder.path().join(name), text);
+    file("config.toml", "include = [\"site-*.toml\"]\n").expect("a file");
+    file("site-a.toml", "[[site]]\nname = \"a\"\nurl = \"https://a.example/\"\n").expect("a file");
+    let whole = folder.path().join("config.toml").display().to_string();
+    for named in [
+        &[][..],
+        &["--config", "config.toml"],
+        &["--config", "./config.toml"],
+        &["--config", &whole],
+    ] {
+        let (code, out, err) =
+            outcome(sitemapd_in(folder.path()).args(["config", "check"]).args(named));
+        assert_eq!(code, 0, "{named:?}: {err}");
+        assert!(out.contains("is valid: 1 site"), "{named:?}: {out}");
+    }
+    let (code, out, err) = outcome(
+        sitemapd_in(folder.path())
+            .args(["config", "check"])
+            .env("SITEMAPD__INCLUDE", "[\"site-*.toml\"]"),
+    );
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("is valid: 1 site"), "{out}");
+    // Its own file is not one of them.
+    file("config.toml", "include = [\"*.toml\"]\n").expect("a file");
+    let (code, _, err) = outcome(sitemapd_in(folder.path()).args(["config", "check"]));
+    assert_eq!(code, 78, "{err}");
+    assert!(err.contains("config.toml:1: include: unknown key"), "{err}");
+}
+
+#[test]
 fn checking_prints_the_resolved_values_and_three_times_of_each_cron_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let text =

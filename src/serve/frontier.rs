@@ -21,7 +21,8 @@ use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use futures_util::Stream;
-use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::sync::mpsc::error::SendTimeoutError;
+use tokio::sync::mpsc::{self, OwnedPermit, Receiver, Sender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -223,16 +224,86 @@ fn status_of(error: &StoreError) -> Status {
     }
 }
 
-/// Hands an answer to a client; `false` where it has gone, or takes none.
-async fn hand<T>(sender: &Sender<Result<T, Status>>, answer: Result<T, Status>) -> bool {
-    sender.send_timeout(answer, STALLED).await.is_ok()
+/// Where the answers of a stream are put.
+struct Answering<T> {
+    sender: Sender<Result<T, Status>>,
+    /// Room for the word that ends it, however little of the others is read.
+    last: Option<OwnedPermit<Result<T, Status>>>,
+    /// Longest wait for room.
+    patience: Duration,
+}
+
+impl<T> Answering<T> {
+    /// Hands an answer to a client; `false` where it has gone, or takes none.
+    async fn hand(&mut self, answer: T) -> bool {
+        match self.sender.send_timeout(Ok(answer), self.patience).await {
+            Ok(()) => true,
+            Err(SendTimeoutError::Closed(_)) => false,
+            Err(SendTimeoutError::Timeout(_)) => {
+                let seconds = self.patience.as_secs();
+                self.end(Status::aborted(format!("no answer was taken for {seconds} seconds")));
+                false
+            }
+        }
+    }
+
+    /// Ends the stream with a word on why there is no more. One that ends without
+    /// is whole.
+    fn end(&mut self, why: Status) {
+        if let Some(room) = self.last.take() {
+            room.send(Err(why));
+        }
+    }
+
+    /// Has the client gone?
+    fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+}
+
+/// How streams end at a stop.
+fn stopping() -> Status {
+    Status::unavailable("the daemon stops")
 }
 
 /// A bounded stream of answers, and where to put them.
-fn answers<T: Send + 'static>() -> (Sender<Result<T, Status>>, Answers<T>) {
-    let (sender, receiver) = mpsc::channel(WAITING);
+fn answers<T: Send + 'static>() -> (Answering<T>, Answers<T>) {
+    let (sender, receiver) = mpsc::channel(WAITING + 1);
     let stream = futures_util::stream::unfold(receiver, |mut receiver: Receiver<_>| async move {
         receiver.recv().await.map(|answer| (answer, receiver))
     });
-    (sender, Box::pin(stream))
+    let last = sender.clone().try_reserve_owned().ok();
+    (Answering { sender, last, patience: STALLED }, Box::pin(stream))
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stream_that_nobody_reads_does_not_end_as_if_it_were_whole() {
+        let (mut answering, stream) = answers();
+        answering.patience = Duration::ZERO;
+        let mut handed = 0;
+        while answering.hand(handed).await {
+            handed += 1;
+        }
+        assert_eq!(handed, WAITING);
+        drop(answering);
+        let mut told: Vec<Result<usize, Status>> = stream.collect().await;
+        let last = told.pop().map(|last| last.map_err(|status| status.code()));
+        assert_eq!(last, Some(Err(Code::Aborted)));
+        assert!(told.len() == WAITING && told.iter().all(Result::is_ok));
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_is_whole_ends_without_a_word() {
+        let (mut answering, stream) = answers();
+        assert!(answering.hand(7).await);
+        drop(answering);
+        let told: Vec<Result<i32, Status>> = stream.collect().await;
+        assert!(matches!(told[..], [Ok(7)]));
+    }
 }

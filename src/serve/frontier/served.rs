@@ -1,16 +1,15 @@
 //! Streams that go out: URLs to fetch, and URLs as they are known. Each goes on
-//! only as fast as it is read, and ends when there is no more.
+//! only as fast as it is read, and ends well only when there is no more.
 
 use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::sync::mpsc::Sender;
 use tonic::Status;
 
 use super::proto::get_params::Item;
 use super::proto::{GetParams, ListUrlParams, UrlInfo, UrlItem};
 use super::words::{crawl_id, info_to_fetch, item_of, key_of, our_crawl};
-use super::{Answers, Frontier, answers, hand, status_of};
+use super::{Answering, Answers, Frontier, answers, status_of, stopping};
 use crate::queue::MAX_TTL;
 use crate::store::frontier::{Get, Progress, Sought};
 
@@ -40,9 +39,9 @@ impl Frontier {
     /// URLs to fetch now.
     pub(super) fn serve(&self, params: GetParams) -> Result<Answers<UrlInfo>, Status> {
         let place = self.place()?;
-        let (sender, stream) = answers();
+        let (answering, stream) = answers();
         if let Some(get) = get_of(params) {
-            tokio::spawn(self.clone().serve_all(get, sender, place));
+            tokio::spawn(self.clone().serve_all(get, answering, place));
         }
         Ok(stream)
     }
@@ -50,16 +49,20 @@ impl Frontier {
     async fn serve_all(
         self,
         get: Get,
-        sender: Sender<Result<UrlInfo, Status>>,
+        mut answering: Answering<UrlInfo>,
         _place: OwnedSemaphorePermit,
     ) {
         let mut progress = Progress::default();
-        while !self.stop.is_cancelled() && !sender.is_closed() {
+        while !answering.is_closed() {
+            if self.stop.is_cancelled() {
+                answering.end(stopping());
+                return;
+            }
             let (urls, so_far) = match self.store.frontier_get(get.clone(), progress).await {
                 Ok(served) => served,
                 Err(error) => {
                     // Who has gone hears nothing.
-                    hand(&sender, Err(status_of(&error))).await;
+                    answering.end(status_of(&error));
                     return;
                 }
             };
@@ -71,7 +74,7 @@ impl Frontier {
             let mut urls = urls.into_iter();
             while let Some(url) = urls.next() {
                 let token = url.token;
-                if !hand(&sender, Ok(info_to_fetch(url))).await {
+                if !answering.hand(info_to_fetch(url)).await {
                     // What cannot be handed over is for others.
                     let left = std::iter::once(token).chain(urls.map(|url| url.token)).collect();
                     if let Err(error) = self.store.release(left, Duration::ZERO).await {
@@ -86,15 +89,15 @@ impl Frontier {
     /// URLs as they are known.
     pub(super) fn list(&self, params: ListUrlParams) -> Result<Answers<UrlItem>, Status> {
         let place = self.place()?;
-        let (sender, stream) = answers();
-        tokio::spawn(self.clone().list_all(params, sender, place));
+        let (answering, stream) = answers();
+        tokio::spawn(self.clone().list_all(params, answering, place));
         Ok(stream)
     }
 
     async fn list_all(
         self,
         params: ListUrlParams,
-        sender: Sender<Result<UrlItem, Status>>,
+        mut answering: Answering<UrlItem>,
         _place: OwnedSemaphorePermit,
     ) {
         let mut skip = params.start as usize;
@@ -107,11 +110,16 @@ impl Frontier {
         };
         let crawl = crawl_id(&sought.crawl);
         let mut after = Some(0);
-        while let Some(row) = after.filter(|_| left > 0 && !self.stop.is_cancelled()) {
+        while let Some(row) = after.filter(|_| left > 0) {
+            // Who dumps all that is known would take a part of it for the whole.
+            if self.stop.is_cancelled() {
+                answering.end(stopping());
+                return;
+            }
             let page = match self.store.frontier_list(sought.clone(), row).await {
                 Ok(page) => page,
                 Err(error) => {
-                    hand(&sender, Err(status_of(&error))).await;
+                    answering.end(status_of(&error));
                     return;
                 }
             };
@@ -120,7 +128,7 @@ impl Frontier {
             skip -= passed;
             for listed in page.urls.into_iter().skip(passed).take(left) {
                 left -= 1;
-                if !hand(&sender, Ok(item_of(listed, &crawl))).await {
+                if !answering.hand(item_of(listed, &crawl)).await {
                     return;
                 }
             }

@@ -8,14 +8,13 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use prost::Message as _;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, timeout_at};
 use tonic::{Status, Streaming};
 
 use super::proto::ack_message::Status as Ack;
 use super::proto::{AckMessage, BatchAck, DiscoveredBatch, UrlItem};
 use super::words::{ack_id, discovered_of, put_of};
-use super::{Answers, Frontier, answers, hand};
+use super::{Answering, Answers, Frontier, answers, stopping};
 use crate::store::StoreError;
 use crate::store::frontier::{MAX_PUT, Put, Taken};
 
@@ -30,18 +29,18 @@ impl Frontier {
     /// Takes in items, and acknowledges each.
     pub(super) fn take(&self, items: Streaming<UrlItem>) -> Result<Answers<AckMessage>, Status> {
         let place = self.place()?;
-        let (sender, stream) = answers();
-        tokio::spawn(self.clone().take_items(items, sender, place));
+        let (answering, stream) = answers();
+        tokio::spawn(self.clone().take_items(items, answering, place));
         Ok(stream)
     }
 
     async fn take_items(
         self,
         mut items: Streaming<UrlItem>,
-        sender: Sender<Result<AckMessage, Status>>,
+        mut answering: Answering<AckMessage>,
         _place: OwnedSemaphorePermit,
     ) {
-        while let Some(first) = self.next(&mut items, &sender).await {
+        while let Some(first) = self.next(&mut items, &mut answering).await {
             let batch = gather(first, &mut items).await;
             let mut acks = Vec::with_capacity(batch.len());
             let mut puts = Vec::with_capacity(batch.len());
@@ -55,7 +54,7 @@ impl Frontier {
             for (id, is_put) in acks {
                 let status = if is_put { taken.next().unwrap_or(Ack::Fail) } else { Ack::Skipped };
                 let ack = AckMessage { id, status: status.into() };
-                if !hand(&sender, Ok(ack)).await {
+                if !answering.hand(ack).await {
                     return;
                 }
             }
@@ -68,18 +67,20 @@ impl Frontier {
         batches: Streaming<DiscoveredBatch>,
     ) -> Result<Answers<BatchAck>, Status> {
         let place = self.place()?;
-        let (sender, stream) = answers();
-        tokio::spawn(self.clone().take_discovered(batches, sender, place));
+        let (answering, stream) = answers();
+        tokio::spawn(self.clone().take_discovered(batches, answering, place));
         Ok(stream)
     }
 
     async fn take_discovered(
         self,
         mut batches: Streaming<DiscoveredBatch>,
-        sender: Sender<Result<BatchAck, Status>>,
+        mut answering: Answering<BatchAck>,
         _place: OwnedSemaphorePermit,
     ) {
-        while let Some(DiscoveredBatch { id, items }) = self.next(&mut batches, &sender).await {
+        while let Some(DiscoveredBatch { id, items }) =
+            self.next(&mut batches, &mut answering).await
+        {
             let mut statuses = Vec::with_capacity(items.len());
             let mut items = items.into_iter().map(discovered_of);
             loop {
@@ -89,7 +90,7 @@ impl Frontier {
                 }
                 statuses.extend(self.put(part).await.into_iter().map(i32::from));
             }
-            if !hand(&sender, Ok(BatchAck { id, statuses })).await {
+            if !answering.hand(BatchAck { id, statuses }).await {
                 return;
             }
         }
@@ -99,13 +100,13 @@ impl Frontier {
     async fn next<M, A>(
         &self,
         messages: &mut Streaming<M>,
-        sender: &Sender<Result<A, Status>>,
+        answering: &mut Answering<A>,
     ) -> Option<M> {
         let next = {
             let message = std::pin::pin!(messages.message());
             let stopped = std::pin::pin!(self.stop.cancelled());
             match select(stopped, message).await {
-                Either::Left(_) => Err(Status::unavailable("the daemon stops")),
+                Either::Left(_) => Err(stopping()),
                 Either::Right((message, _)) => message,
             }
         };
@@ -113,7 +114,7 @@ impl Frontier {
             Ok(message) => message,
             Err(status) => {
                 // Who has gone hears nothing.
-                hand(sender, Err(status)).await;
+                answering.end(status);
                 None
             }
         }

@@ -70,6 +70,36 @@ async fn an_acknowledgement_comes_while_the_stream_is_open() {
 }
 
 #[tokio::test]
+async fn a_dump_that_a_stop_cuts_does_not_end_as_if_it_were_whole() {
+    let (_world, daemon, mut client) = started(&config("")).await;
+    // More than one page, of which buffers on the way hold a part.
+    let text = "x".repeat(2_000);
+    let items = (0..1_500)
+        .map(|n| discovered(saying(&format!("http://h{}.test/{n}", n % 50), &[("t", &text)])));
+    client.put(items.collect()).await;
+    let path = client.ready("ListURLs").await;
+    let codec: ProstCodec<ListUrlParams, UrlItem> = ProstCodec::new();
+    let all = Request::new(ListUrlParams { size: u32::MAX, ..Default::default() });
+    let mut dump = client.grpc.server_streaming(all, path, codec).await.unwrap().into_inner();
+    dump.message().await.unwrap().unwrap();
+    let reading = async {
+        let mut read = 1;
+        loop {
+            match dump.message().await {
+                Ok(Some(_)) => read += 1,
+                Ok(None) => return (read, None),
+                Err(status) => return (read, Some(status.code())),
+            }
+        }
+    };
+    let stopping = tokio::time::timeout(Duration::from_secs(20), daemon.stop());
+    let (stopped, (read, told)) = tokio::join!(stopping, reading);
+    assert!(stopped.is_ok());
+    assert!(read < 1_500, "the stop came too late to cut it");
+    assert_eq!(told, Some(tonic::Code::Unavailable));
+}
+
+#[tokio::test]
 async fn a_batch_has_a_status_for_each_url_and_an_empty_one_is_an_answer_too() {
     let (_world, daemon, mut client) = started(&config("")).await;
     let batch = |id: &str, urls: &[&str]| DiscoveredBatch {

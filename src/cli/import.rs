@@ -7,16 +7,22 @@ use anyhow::{Context as _, anyhow};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use url::Url;
 
 use super::humane::{self, count};
-use super::order::{Order, web_url};
+use super::order::Order;
 use super::output::Output;
 use super::source_of_truth::SourceOfTruth;
 use super::{Failure, Options};
+use crate::serve::wire::queue::check_hash;
+use crate::serve::wire::web_url;
 use crate::store::PastFetch;
 
 /// Fetches handed over at once; the API takes 10,000.
 const BATCH: usize = 5_000;
+/// Bytes of their texts from which on no more are gathered. As JSON, where a control
+/// character takes six, they stay below the 16 MiB that the API takes.
+const BATCH_BYTES: usize = 4 << 20;
 /// Bytes of one line: a line of an export has all that sources say of a URL, its
 /// thousands of images too.
 const MAX_LINE: u64 = 16 * 1024 * 1024;
@@ -82,11 +88,24 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
     let mut lines = Lines { reader: BufReader::new(reader), number: 0, unfetched: 0 };
     let mut sums = Sums::default();
     loop {
-        let (fetches, wrong) = lines.batch();
+        let unfetched = lines.unfetched;
+        let Batch { fetches, first, wrong } = lines.batch();
         let is_last = fetches.is_empty();
         if !is_last {
             let order = Order::Import { crawl: args.crawl.clone(), fetches };
-            sums.add(&truth.order(&order).await?);
+            let answer = truth.order(&order).await;
+            let answer = answer.map_err(|failure| match failure {
+                Failure::Runtime(_) if first > 1 => {
+                    let told = sums.in_words(unfetched);
+                    Failure::Runtime(anyhow!(
+                        "lines {first} to {}: {failure}; of the lines before them {told}; to \
+                         import all of it again does no harm",
+                        lines.number
+                    ))
+                }
+                other => other,
+            })?;
+            sums.add(&answer);
         }
         if let Some(why) = wrong {
             let told = sums.in_words(lines.unfetched);
@@ -147,27 +166,49 @@ struct Lines {
     unfetched: u64,
 }
 
+/// Fetches that are handed over at once.
+#[derive(Debug)]
+struct Batch {
+    fetches: Vec<PastFetch>,
+    /// The line that they begin at.
+    first: u64,
+    /// What is wrong with the line after them, if that is why there are no more.
+    wrong: Option<String>,
+}
+
 impl Lines {
-    /// The next fetches, and what is wrong with the line after them, if that is
-    /// why there are no more.
-    fn batch(&mut self) -> (Vec<PastFetch>, Option<String>) {
-        let mut fetches = Vec::new();
-        while fetches.len() < BATCH {
-            let line = match self.next() {
-                Ok(Some(line)) => line,
+    /// The next fetches.
+    fn batch(&mut self) -> Batch {
+        let mut batch = Batch { fetches: Vec::new(), first: self.number + 1, wrong: None };
+        let mut bytes = 0;
+        while batch.fetches.len() < BATCH && bytes < BATCH_BYTES {
+            match self.fetch() {
+                Ok(Some(fetch)) => {
+                    bytes += bytes_of(&fetch);
+                    batch.fetches.push(fetch);
+                }
                 Ok(None) => break,
-                Err(why) => return (fetches, Some(format!("line {}: {why}", self.number))),
-            };
+                Err(why) => {
+                    batch.wrong = Some(format!("line {}: {why}", self.number));
+                    break;
+                }
+            }
+        }
+        batch
+    }
+
+    /// The next fetch that a line tells of.
+    fn fetch(&mut self) -> Result<Option<PastFetch>, String> {
+        while let Some(line) = self.next()? {
             if line.trim().is_empty() {
                 continue;
             }
-            match read(&line) {
-                Ok(Some(fetch)) => fetches.push(fetch),
-                Ok(None) => self.unfetched += 1,
-                Err(why) => return (fetches, Some(format!("line {}: {why}", self.number))),
+            match read(&line)? {
+                Some(fetch) => return Ok(Some(fetch)),
+                None => self.unfetched += 1,
             }
         }
-        (fetches, None)
+        Ok(None)
     }
 
     fn next(&mut self) -> Result<Option<String>, String> {
@@ -178,14 +219,18 @@ impl Lines {
         if read as u64 == MAX_LINE && line.last() != Some(&b'\n') {
             return Err(format!("it is longer than {MAX_LINE} bytes"));
         }
-        Ok((read > 0).then(|| String::from_utf8_lossy(&line).into_owned()))
+        if read == 0 {
+            self.number -= 1;
+            return Ok(None);
+        }
+        Ok(Some(String::from_utf8_lossy(&line).into_owned()))
     }
 }
 
 /// The fetch that a line tells of, if it tells of one.
 fn read(line: &str) -> Result<Option<PastFetch>, String> {
     let line: Line = serde_json::from_str(line).map_err(|error| error.to_string())?;
-    let url = web_url(&line.url).map_err(|error| error.to_string())?;
+    let url = url(&line.url)?;
     let (at, hash) = match (line.time, line.fetched_at) {
         (Some(at), _) => (at, line.hash),
         (None, Field::There(Value::Null)) => return Ok(None),
@@ -195,19 +240,42 @@ fn read(line: &str) -> Result<Option<PastFetch>, String> {
         }
         (None, Field::Missing) => return Err("missing field `time`".to_owned()),
     };
-    let some = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let some = |name, text: Option<String>| {
+        let text = text.filter(|text| !text.is_empty());
+        check_hash(name, text.as_deref()).map_err(|refused| in_words(refused.detail()))?;
+        Ok::<_, String>(text)
+    };
     Ok(Some(PastFetch {
         url,
         at,
         changed: line.changed,
-        content_hash: some(hash),
-        hash_kind: some(line.hash_kind),
+        content_hash: some("hash", hash)?,
+        hash_kind: some("hash_kind", line.hash_kind)?,
     }))
+}
+
+/// A URL that the API takes, as it is sent there: escapes have made it longer. One
+/// that it does not would cost all that are sent together with it.
+fn url(text: &str) -> Result<Url, String> {
+    let url = web_url("url", text).and_then(|url| web_url("url", url.as_str()));
+    url.map_err(|refused| in_words(refused.detail()))
+}
+
+/// A sentence of the API within one of ours.
+fn in_words(sentence: &str) -> String {
+    humane::safe(sentence.trim_end_matches('.'))
+}
+
+/// Bytes of the texts of a fetch.
+fn bytes_of(fetch: &PastFetch) -> usize {
+    let hashes = [&fetch.content_hash, &fetch.hash_kind];
+    fetch.url.as_str().len() + hashes.into_iter().flatten().map(String::len).sum::<usize>()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::order::Call;
 
     #[test]
     fn a_line_of_a_log_may_say_more_than_is_asked() {
@@ -239,15 +307,61 @@ mod tests {
         }
     }
 
+    fn lines(log: impl Into<Vec<u8>>) -> Lines {
+        let reader: Box<dyn Read + Send> = Box::new(std::io::Cursor::new(log.into()));
+        Lines { reader: BufReader::new(reader), number: 0, unfetched: 0 }
+    }
+
     #[test]
     fn a_wrong_line_is_told_by_its_number() {
-        let log =
-            "{\"url\": \"https://a.test/\", \"time\": \"2026-11-21T08:30:00Z\"}\n\n{\"url\": 3}\n";
-        let reader: Box<dyn Read + Send> = Box::new(log.as_bytes());
-        let mut lines = Lines { reader: BufReader::new(reader), number: 0, unfetched: 0 };
-        let (fetches, wrong) = lines.batch();
-        let told = wrong.expect("a wrong line");
-        assert_eq!(fetches.len(), 1);
-        assert!(told.starts_with("line 3: "), "{told}");
+        let good = "{\"url\": \"https://a.test/\", \"time\": \"2026-11-21T08:30:00Z\"}";
+        let with = |fields: &str| good.replacen('{', &format!("{{{fields}, "), 1);
+        let hash = format!("\"hash\": \"{}\"", "é".repeat(129));
+        let kind = format!("\"hash_kind\": \"{}\"", "k".repeat(129));
+        let long = good.replace("a.test/", &format!("a.test/{}", "é".repeat(20_000)));
+        for (wrong, told) in [
+            ("{\"url\": 3}".to_owned(), "invalid type"),
+            (with(&hash), "hash is longer than 128 characters"),
+            (with(&kind), "hash_kind is longer than 128 characters"),
+            (long, "url is longer than 65,536 characters"),
+            (good.replace("a.test", "me:s3cret@a.test"), "url holds a user name"),
+            (good.replace("https", "ftp"), "url begins with ftp:"),
+        ] {
+            let batch = lines(format!("{good}\n\n{wrong}\n")).batch();
+            let expected = format!("line 3: {told}");
+            assert_eq!(batch.fetches.len(), 1, "{told}");
+            assert!(batch.wrong.is_some_and(|said| said.starts_with(&expected)), "{told}");
+        }
+        assert!(read(&with(&hash.replacen('é', "", 1))).is_ok());
+    }
+
+    #[test]
+    fn the_api_takes_each_batch_however_long_its_lines_are() {
+        let path = "\\\\".repeat(1_600);
+        // No text grows as much in JSON as control characters do.
+        let hash = "\\u0001".repeat(128);
+        let fetch = |n: usize| {
+            let path = if n < 6_000 { &path } else { "" };
+            let url = format!("\"url\": \"https://a.test/{n}?{path}\"");
+            let hashes = format!("\"hash\": \"{hash}\", \"hash_kind\": \"{hash}\"");
+            format!("{{{url}, \"time\": \"2026-11-21T08:30:00Z\", {hashes}}}")
+        };
+        let log = (0..12_000).map(fetch).collect::<Vec<_>>().join("\n");
+        let (mut lines, mut fetches, mut batches) = (lines(log), 0, 0);
+        loop {
+            let batch = lines.batch();
+            assert_eq!((batch.wrong, batch.first), (None, fetches as u64 + 1));
+            if batch.fetches.is_empty() {
+                break;
+            }
+            fetches += batch.fetches.len();
+            batches += 1;
+            let order = Order::Import { crawl: "default".to_owned(), fetches: batch.fetches };
+            let Call::Post(_, body) = order.call() else { panic!("a body is sent") };
+            let bytes = body.to_string().len();
+            assert!(bytes < 16 << 20, "{bytes}");
+        }
+        assert_eq!(fetches, 12_000);
+        assert!(batches > 3, "{batches}");
     }
 }

@@ -6,6 +6,7 @@ mod check;
 mod config;
 mod demo;
 mod discover;
+mod ends;
 mod generate;
 mod run;
 mod store;

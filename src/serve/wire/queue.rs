@@ -408,7 +408,7 @@ impl PastFetchItem {
 }
 
 /// Refuses a hash, or the name of one, that is empty or too long.
-fn check_hash(field: &str, hash: Option<&str>) -> Result<(), Problem> {
+pub(crate) fn check_hash(field: &str, hash: Option<&str>) -> Result<(), Problem> {
     let Some(text) = hash else { return Ok(()) };
     if text.is_empty() {
         return Err(Problem::field(format!("{field} is empty; leave it out.")));

@@ -27,6 +27,7 @@ const SHOWN: usize = 20;
 
 /// What to poll.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXIT)]
 pub struct Args {
     /// Name of a site, or URL of one of the sources
     #[arg(value_name = "SITE|URL")]
@@ -35,6 +36,9 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     wait: Duration,
 }
+
+const EXIT: &str = "Exits 1 where not all were polled in time, and where the URL that is named could \
+not be fetched.";
 
 /// Asks for the polls, waits, and shows what changed.
 pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(), Failure> {
@@ -58,11 +62,23 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
     if waiting.is_empty() {
         return Err(anyhow!("nothing of {} is polled", humane::safe(&args.what)).into());
     }
-    let polls = follow(&truth, &query, waiting, args.wait, options.json, out).await?;
-    if options.json {
+    let mut seen = Seen { gathered: options.json.then(Vec::new), has_failed: false };
+    let followed = follow(&truth, &query, waiting, args.wait, &mut seen, out).await;
+    // What came before the wait was over stands in no other answer.
+    if let Some(polls) = &seen.gathered {
         out.json(&json!({ "polls": polls }))?;
     }
-    Ok(())
+    followed?;
+    // Of a site some place or other is always empty; a URL is meant by whoever names it.
+    if filter == "url" && seen.has_failed { Err(Failure::Reported) } else { Ok(()) }
+}
+
+/// What came of the polls so far.
+struct Seen {
+    /// For programs, which get them in one answer; people see each as it comes.
+    gathered: Option<Vec<Value>>,
+    /// Was there one that could not be read?
+    has_failed: bool,
 }
 
 /// Waits for one poll of each source; prints each as it comes, or gathers it.
@@ -71,11 +87,10 @@ async fn follow(
     query: &[(&str, &str)],
     mut waiting: BTreeMap<i64, Option<Timestamp>>,
     patience: Duration,
-    gather: bool,
+    seen: &mut Seen,
     out: &mut Output,
-) -> Result<Vec<Value>, Failure> {
+) -> Result<(), Failure> {
     let deadline = Instant::now() + patience;
-    let mut gathered = Vec::new();
     loop {
         for source in matching(truth, query).await? {
             let polled =
@@ -86,19 +101,21 @@ async fn follow(
             waiting.remove(&source.id);
             let poll = latest(truth, source.id).await?;
             let path = format!("/v1/polls/{}/changes", id(&poll));
-            if gather {
+            let told: Poll = answers::read(&poll)?;
+            seen.has_failed |= tone_of(&told) == Tone::Bad;
+            if let Some(gathered) = &mut seen.gathered {
                 let answer = truth.list(&path, &[], "changes").await?;
                 gathered.push(json!({ "poll": poll, "changes": answer["changes"] }));
             } else {
                 let answer = truth.get(&path, &[("limit", &SHOWN.to_string())]).await?;
                 let changes: Vec<Change> = answers::rows(&answer, "changes")?;
                 let has_more = answer.get("next").is_some_and(|next| !next.is_null());
-                print(&answers::read(&poll)?, &changes, has_more, out)?;
+                print(&told, &changes, has_more, out)?;
                 out.flush()?;
             }
         }
         if waiting.is_empty() {
-            return Ok(gathered);
+            return Ok(());
         }
         if Instant::now() >= deadline {
             return Err(anyhow!(

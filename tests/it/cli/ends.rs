@@ -1,8 +1,8 @@
 //! What commands say of what they have done when the rest fails.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{outcome, sitemapd_in};
+use super::{outcome, sitemapd, sitemapd_in};
 use crate::support::origin::Origin;
 use crate::support::reply::Reply;
 
@@ -24,4 +24,35 @@ fn an_import_that_the_daemon_ends_says_the_lines_and_what_was_taken_in_before() 
     assert_eq!((code, out.as_str()), (1, ""));
     assert!(err.contains("lines 5001 to 6000: The disk is full"), "{err}");
     assert!(err.contains("took in 4,990 fetches; 10 of URLs that no source lists"), "{err}");
+}
+
+#[test]
+fn polls_that_came_are_told_to_programs_though_others_are_late() {
+    let api = Origin::start_blocking();
+    let source = |id: i64, at: &str| {
+        json!({
+            "id": id, "url": format!("http://a.test/{id}"), "site": "a", "role": "sitemap",
+            "kind": null, "state": "active", "last_poll_at": at,
+        })
+    };
+    let sources = |at: &str| {
+        let rows = [source(1, at), source(2, "2026-11-01T00:00:00Z")];
+        Reply::json(json!({ "sources": rows, "next": null }).to_string())
+    };
+    api.set_sequence(
+        "/v1/sources?site=a&limit=1000",
+        ["2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z"].map(sources),
+    );
+    api.set("/v1/sites/a/poll", Reply::json("{}"));
+    let poll = json!({ "id": 7, "source": 1, "url": "http://a.test/1", "result": "changed" });
+    api.set("/v1/sources/1", Reply::json(json!({ "polls": [poll] }).to_string()));
+    let changes = json!({ "changes": [{ "url": "http://a.test/p", "kind": "new" }], "next": null });
+    api.set("/v1/polls/7/changes?limit=1000", Reply::json(changes.to_string()));
+    let args = ["poll", "a", "--json", "--wait", "1ms", "--api", &api.base()];
+    let (code, out, err) = outcome(sitemapd().args(args));
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("1 source was not polled within 1 ms"), "{err}");
+    let told: Value = serde_json::from_str(&out).expect("json");
+    assert_eq!(told["polls"][0]["poll"]["id"], 7, "{out}");
+    assert_eq!(told["polls"][0]["changes"][0]["url"], "http://a.test/p", "{out}");
 }

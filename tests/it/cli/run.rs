@@ -255,6 +255,13 @@ fn polling_by_hand_shows_what_changed() {
     assert!(code == 0 && out.contains("new") && out.contains("list.txt"), "{out}");
     let (_, out, _) = outcome(sitemapd().args(["queue", "peek", "--api", &daemon.api]));
     assert!(out.contains("/one") && out.contains("/two"), "{out}");
+    // A URL is meant by whoever names it; of a site some place or other is always empty.
+    origin.unset("/list.txt");
+    for (what, code) in [(list_url.as_str(), 1), ("mine", 0)] {
+        let told = outcome(sitemapd().args(["poll", what, "--api", &daemon.api]));
+        assert_eq!((told.0, told.2.as_str()), (code, ""), "{told:?}");
+        assert!(told.1.contains("not-found"), "{told:?}");
+    }
     daemon.signal("TERM");
     assert_eq!(daemon.exit_code(), Some(0));
 }

@@ -136,19 +136,91 @@ async fn streams(context: &Context, config: &Nats) -> Result<PullConsumer, Troub
     };
     ensure(context, urls, config.create).await?;
     let results = ensure(context, results, config.create).await?;
+    let filter = config.results.to_string();
     let wanted = pull::Config {
         durable_name: Some(CONSUMER.to_owned()),
         ack_policy: AckPolicy::Explicit,
         ack_wait: COMES_AGAIN,
-        filter_subject: config.results.to_string(),
+        filter_subject: filter.clone(),
         ..pull::Config::default()
     };
-    results.get_or_create_consumer(CONSUMER, wanted).await.map_err(|error| {
+    let consumer = results.get_or_create_consumer(CONSUMER, wanted).await.map_err(|error| {
         Trouble::Broker(format!(
             "the consumer {CONSUMER} of stream {} is not there and cannot be made: {error}",
             config.results_stream
         ))
-    })
+    })?;
+    let found = &consumer.cached_info().config.filter_subject;
+    if !found.is_empty() && !covers(found, &filter) {
+        tracing::warn!(
+            stream = config.results_stream,
+            consumer = CONSUMER,
+            found,
+            "the consumer gets nothing of egress.nats.results; delete it, and it is made anew"
+        );
+    }
+    Ok(consumer)
+}
+
+/// Has a stream that is there what the configuration asks for? What it lacks it is
+/// given where it may be made, too; otherwise the log says so. It works in any case.
+async fn agree(context: &Context, found: &stream::Config, wanted: &stream::Config, may: bool) {
+    let mut better = found.clone();
+    // One that takes its messages from others hears no subject itself.
+    let hears = found.mirror.is_none() && found.sources.is_none();
+    for subject in wanted.subjects.iter().filter(|_| hears) {
+        if !found.subjects.iter().any(|pattern| covers(pattern, subject)) {
+            better.subjects.push(subject.clone());
+        }
+    }
+    // A stream that keeps what was acknowledged has other readers, perhaps an archive's:
+    // to keep less would be theirs to say.
+    let is_work = found.retention == RetentionPolicy::WorkQueue;
+    let is_shorter = !found.max_age.is_zero() && found.max_age < wanted.max_age;
+    if !wanted.max_age.is_zero() && found.max_age != wanted.max_age && (is_work || is_shorter) {
+        better.max_age = wanted.max_age;
+        better.duplicate_window =
+            better.duplicate_window.max(wanted.duplicate_window).min(wanted.max_age);
+    }
+    if better == *found {
+        return;
+    }
+    let (name, subjects) = (&found.name, found.subjects.join(", "));
+    let lacks = if may {
+        match context.update_stream(&better).await {
+            Ok(_) => {
+                tracing::info!(stream = name, max_age = ?better.max_age, "stream changed as configured");
+                return;
+            }
+            Err(error) => error.to_string(),
+        }
+    } else {
+        "egress.nats.create is false".to_owned()
+    };
+    // What is dropped before its lease is over nobody can fetch until it is; what is kept
+    // longer is fetched in vain.
+    tracing::warn!(
+        stream = name,
+        max_age = ?found.max_age,
+        lease = ?wanted.max_age,
+        subjects,
+        wanted = wanted.subjects.join(", "),
+        error = lacks,
+        "the stream is not as configured: messages are lost, or outlive their leases"
+    );
+}
+
+/// Does a subject of NATS, wildcards and all, match all that another one does?
+fn covers(pattern: &str, subject: &str) -> bool {
+    let (mut pattern, mut subject) = (pattern.split('.'), subject.split('.'));
+    loop {
+        match (pattern.next(), subject.next()) {
+            (Some(">"), Some(_)) | (None, None) => return true,
+            (Some("*"), Some(token)) if token != ">" => {}
+            (Some(own), Some(token)) if own == token => {}
+            _ => return false,
+        }
+    }
 }
 
 async fn ensure(
@@ -157,7 +229,10 @@ async fn ensure(
     may_create: bool,
 ) -> Result<Stream, Trouble> {
     let error = match context.get_stream(&wanted.name).await {
-        Ok(stream) => return Ok(stream),
+        Ok(stream) => {
+            agree(context, &stream.cached_info().config, &wanted, may_create).await;
+            return Ok(stream);
+        }
         Err(error) => error,
     };
     let is_missing = match error.kind() {
@@ -186,4 +261,26 @@ async fn ensure(
 /// What the broker's client says, as trouble.
 pub(super) fn broker(error: impl std::fmt::Display) -> Trouble {
     Trouble::Broker(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subject_covers_what_it_matches_and_no_more() {
+        for (pattern, subject, expected) in [
+            ("s.urls", "s.urls", true),
+            ("s.urls", "s.url", false),
+            ("s.>", "s.*.*", true),
+            ("s.*.*", "s.*.*", true),
+            ("s.*", "s.*.*", false),
+            ("s.*", "s.>", false),
+            ("s.a.*", "s.*.*", false),
+            (">", "s.urls", true),
+            ("s.>", "s", false),
+        ] {
+            assert_eq!(covers(pattern, subject), expected, "{pattern} {subject}");
+        }
+    }
 }

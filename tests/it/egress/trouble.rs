@@ -62,6 +62,53 @@ async fn what_is_no_result_is_dropped_and_what_comes_twice_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn another_lease_reaches_the_stream_that_is_there() {
+    let Some(nats) = Nats::start().await else { return };
+    let context = nats.context().await;
+    let kept_for = async || {
+        let stream = context.get_stream("SITEMAPD").await.ok()?;
+        Some(stream.cached_info().config.max_age)
+    };
+    for (lease, seconds) in [("10s", 10), ("10m", 600), ("30s", 30)] {
+        let setup = Setup::new(&nats, 1, "", &format!("lease = \"{lease}\"")).await;
+        let _daemon = setup.start();
+        let wanted = Duration::from_secs(seconds);
+        wait("its max_age", async || (kept_for().await? == wanted).then_some(())).await;
+    }
+    let setup = Setup::new(&nats, 1, "", "lease = \"10m\"\ncreate = false").await;
+    let daemon = setup.start();
+    let told = daemon.hear("not as configured");
+    assert_eq!((told["level"].as_str(), told["max_age"].as_str()), (Some("WARN"), Some("30s")));
+    assert_eq!(kept_for().await, Some(Duration::from_secs(30)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_subject_is_added_to_a_stream_that_is_there() {
+    let Some(nats) = Nats::start().await else { return };
+    let context = nats.context().await;
+    // What is kept for others after it was read is not cut short.
+    let archive = stream::Config {
+        name: "SITEMAPD".to_owned(),
+        subjects: vec!["old.urls".to_owned()],
+        max_age: Duration::from_secs(86_400),
+        ..stream::Config::default()
+    };
+    context.create_stream(archive).await.unwrap();
+    let setup = Setup::new(&nats, 2, "", "").await;
+    let daemon = setup.start();
+    wait("all messages", async || (egressed(&daemon, "acknowledged").await == 2).then_some(()))
+        .await;
+    let config = context.get_stream("SITEMAPD").await.unwrap().cached_info().config.clone();
+    assert_eq!(config.subjects, ["old.urls", "sitemapd.urls"]);
+    assert_eq!(config.max_age, Duration::from_secs(86_400));
+    drop(daemon);
+    // The consumer is of the old subject still.
+    let setup = Setup::new(&nats, 1, "", "results = \"other.results\"").await;
+    let told = setup.start().hear("the consumer gets nothing");
+    assert_eq!(told["found"], "sitemapd.results", "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_result_of_a_lease_that_is_over_is_stale_and_taken_off() {
     let Some(nats) = Nats::start().await else { return };
     let setup = Setup::new(&nats, 1, "", "").await;

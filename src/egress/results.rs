@@ -16,7 +16,7 @@ use super::session::broker;
 use super::{BROKER, Egress, Trouble};
 use crate::metrics::Egressed;
 use crate::queue::TokenResult;
-use crate::serve::message::Report;
+use crate::serve::message::{Poison, Report};
 
 /// Messages that are settled together.
 const TOGETHER: usize = 64;
@@ -28,8 +28,8 @@ const STANDS: Duration = Duration::from_secs(30);
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// What the store could not take comes again after this.
 const AGAIN: Duration = Duration::from_secs(5);
-/// Characters of a message that is no result, in the log.
-const MAX_SHOWN: usize = 80;
+/// Characters of what is no result, and of why, in the log.
+const MAX_SHOWN: usize = 200;
 
 /// Settles during one session.
 pub(super) struct Settler<'a> {
@@ -81,12 +81,9 @@ impl<'a> Settler<'a> {
     /// Settles what a message says, and answers it.
     async fn settle(&self, message: Message) {
         let kind = match Report::read(&message.payload) {
-            Ok(report) => self.take(report).await,
-            Err(why) => {
-                let text = String::from_utf8_lossy(&message.payload);
-                let shown: String = text.chars().take(MAX_SHOWN).collect();
-                tracing::warn!(why, shown, "a message is no result and is dropped");
-                self.egress.metrics.egressed(Egressed::Poison, 1);
+            Ok(report) => self.take(report, &message.payload).await,
+            Err(poison) => {
+                self.drop_poison(&poison, &message.payload);
                 AckKind::Term
             }
         };
@@ -94,7 +91,15 @@ impl<'a> Settler<'a> {
         let _ = message.ack_with(kind).await;
     }
 
-    async fn take(&self, mut report: Report) -> AckKind {
+    /// Says, and counts, what of a message is no result.
+    fn drop_poison(&self, poison: &Poison, payload: &[u8]) {
+        let short = |text: &str| text.chars().take(MAX_SHOWN).collect::<String>();
+        let (why, shown) = (short(&poison.why), short(&String::from_utf8_lossy(payload)));
+        tracing::warn!(results = poison.results, why, shown, "what is no result is dropped");
+        self.egress.metrics.egressed(Egressed::Poison, poison.results);
+    }
+
+    async fn take(&self, mut report: Report, payload: &[u8]) -> AckKind {
         let Egress { store, metrics, unsettled, .. } = self.egress;
         let settlements = std::mem::take(&mut report.settlements);
         let tokens: Vec<_> = settlements.iter().map(|settlement| settlement.token).collect();
@@ -111,6 +116,10 @@ impl<'a> Settler<'a> {
         };
         if said.contains(&TokenResult::Ok) {
             self.egress.written();
+        }
+        // Not before: a message that the store could not take comes once more.
+        if let Some(poison) = report.poison.take() {
+            self.drop_poison(&poison, payload);
         }
         unsettled.remove(tokens.into_iter());
         metrics.egress_unsettled(BROKER, unsettled.len());

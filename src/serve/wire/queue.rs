@@ -262,7 +262,7 @@ pub(crate) struct SettleBody {
 /// What was seen of one leased URL.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct SettleItem {
+pub(crate) struct SettleItem {
     /// Of the lease.
     token: String,
     /// What was seen; may be left out where `content_hash` tells.
@@ -313,16 +313,26 @@ impl SettleBody {
         let items = self.results.take("results")?;
         let mut tokens = Tokens::with_capacity(items.len());
         let mut settlements = Vec::with_capacity(items.len());
-        for (index, mut item) in items.into_iter().enumerate() {
-            let token = tokens.push(std::mem::take(&mut item.token));
-            let settlement = item.check(index, token)?;
-            settlements.extend(settlement);
+        for (index, item) in items.into_iter().enumerate() {
+            settlements.extend(item.settlement(index, &mut tokens)?);
         }
         Ok((tokens, settlements))
     }
 }
 
 impl SettleItem {
+    /// What is to be settled, if the token is one, which is noted.
+    pub(crate) fn settlement(
+        mut self,
+        index: usize,
+        tokens: &mut Tokens,
+    ) -> Result<Option<Settlement>, Problem> {
+        let token = std::mem::take(&mut self.token);
+        let settlement = self.check(index, token.parse().ok())?;
+        tokens.push(token);
+        Ok(settlement)
+    }
+
     /// What is to be settled, if the token is one; the other fields are
     /// checked in any case, so that a client's mistake shows at once.
     fn check(self, index: usize, token: Option<Token>) -> Result<Option<Settlement>, Problem> {
@@ -480,7 +490,7 @@ fn read_tokens(texts: Vec<String>) -> (Tokens, Vec<Token>) {
 }
 
 /// Tokens as a client wrote them, so that each gets an answer in its place.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Tokens(Vec<(String, bool)>);
 
 /// Answer of settle, extend and release.

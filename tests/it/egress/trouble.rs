@@ -62,6 +62,30 @@ async fn what_is_no_result_is_dropped_and_what_comes_twice_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_wrong_result_of_a_list_costs_none_of_the_others() {
+    let Some(nats) = Nats::start().await else { return };
+    let setup = Setup::new(&nats, 3, "", "").await;
+    let daemon = setup.start();
+    let context = nats.context().await;
+    wait("all messages", async || (egressed(&daemon, "acknowledged").await == 3).then_some(()))
+        .await;
+    let leases = published(&context, 3).await;
+    let mut list: Vec<_> = leases
+        .iter()
+        .map(|lease| json!({ "token": lease["token"], "outcome": "changed", "status": 200 }))
+        .collect();
+    list[1]["status"] = json!(0);
+    report(&context, &json!(list).to_string()).await;
+    let told = daemon.hear("is no result");
+    assert_eq!(told["results"], 1, "{told}");
+    assert!(told["why"].as_str().unwrap().contains("results[1].status"), "{told}");
+    wait("the others", async || (setup.leases() == 1).then_some(())).await;
+    wait("an empty stream", async || (left(&context).await == 0).then_some(())).await;
+    assert_eq!(egressed(&daemon, "result").await, 2);
+    assert_eq!(egressed(&daemon, "poison").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn another_lease_reaches_the_stream_that_is_there() {
     let Some(nats) = Nats::start().await else { return };
     let context = nats.context().await;

@@ -17,7 +17,7 @@ pub struct Args {
 
 /// Writes the copy, on this machine only: the store is a file of it.
 pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(), Failure> {
-    let config = super::source_of_truth::load_config(options)?;
+    let config = super::source_of_truth::load_config_to_ask(options)?;
     if config.store.url.is_some() {
         let why =
             "the store is in a PostgreSQL database: copy it by the server's means, as pg_dump";

@@ -11,6 +11,7 @@ mod report;
 mod scope;
 
 use super::output::Output;
+use super::source_of_truth::{load_config, load_config_to_ask};
 use super::{Failure, Options};
 use crate::clock::Clock;
 
@@ -38,7 +39,12 @@ pub struct Args {
 
 /// Reads and reports. Fails when the document is unsupported or broken beyond use.
 pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(), Failure> {
-    let config = super::source_of_truth::load_config(options)?;
+    // To a site's own document go its headers, secrets and all.
+    let config = if input::as_url(&args.input).is_some() {
+        load_config(options)?
+    } else {
+        load_config_to_ask(options)?
+    };
     let document = input::open(args, &config).await?;
     let known = document.has_url().then_some(&document.base);
     // As a poll: what was asked for is the site's, wherever it redirects to.

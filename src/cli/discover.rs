@@ -14,7 +14,7 @@ use anyhow::anyhow;
 use url::Url;
 
 use super::output::Output;
-use super::source_of_truth::load_config;
+use super::source_of_truth::load_config_to_ask;
 use super::{Failure, Options};
 use explorer::Explorer;
 
@@ -28,7 +28,7 @@ pub struct Args {
 /// Explores the site and reports.
 pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(), Failure> {
     let home = home_of(&args.url)?;
-    let config = load_config(options)?;
+    let config = load_config_to_ask(options)?;
     let mut explorer = Explorer::new(&home, &config)?;
     let findings = explorer.explore(options, out).await?;
     if options.json {

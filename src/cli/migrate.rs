@@ -57,7 +57,7 @@ fn from_and_to(args: &Args, options: &Options) -> Result<(PathBuf, Url), Failure
     if let (Some(from), Some(to)) = (&from, &to) {
         return Ok((from.clone(), to.clone()));
     }
-    let config = super::source_of_truth::load_config(options)?;
+    let config = super::source_of_truth::load_config_to_ask(options)?;
     let to = to.or(config.store.url).ok_or_else(|| {
         Failure::Usage("the configuration has no store.url: say --to postgres://…".to_owned())
     })?;

@@ -40,7 +40,7 @@ impl SourceOfTruth {
         let (address, local) = if let Some(api) = &options.api {
             (api.clone(), None)
         } else {
-            let config = load_config(options)?;
+            let config = load_config_to_ask(options)?;
             token_file = token_file.or(config.listen.token_file.clone());
             (format!("http://{}", reachable(config.listen.api)), Some(config))
         };
@@ -157,10 +157,19 @@ pub fn config_path(options: &Options) -> Option<PathBuf> {
 /// Loads the config file that is meant, or the defaults where there is none,
 /// with the overrides of the environment.
 pub fn load_config(options: &Options) -> Result<Config, ConfigError> {
-    let env = Env::of_process();
+    load_with(options, &Env::of_process())
+}
+
+/// The same for commands that send no header of a site, and need not know what is
+/// secret in them.
+pub fn load_config_to_ask(options: &Options) -> Result<Config, ConfigError> {
+    load_with(options, &Env::of_process().sending_nothing())
+}
+
+fn load_with(options: &Options, env: &Env) -> Result<Config, ConfigError> {
     match config_path(options) {
-        Some(path) => Config::load(&path, &env),
-        None => Config::from_env(&env),
+        Some(path) => Config::load(&path, env),
+        None => Config::from_env(env),
     }
 }
 

@@ -38,6 +38,7 @@ impl std::fmt::Debug for Token {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Env {
     variables: BTreeMap<String, String>,
+    sends_nothing: bool,
 }
 
 impl Env {
@@ -54,6 +55,18 @@ impl Env {
     /// No variables at all.
     pub fn empty() -> Self {
         Self::default()
+    }
+
+    /// The same for who sends no headers of sites: those that take a variable which is
+    /// not set are left out. Their secrets are in the service's environment only.
+    #[must_use]
+    pub fn sending_nothing(self) -> Self {
+        Self { sends_nothing: true, ..self }
+    }
+
+    /// May headers of sites be left out?
+    pub(super) fn sends_nothing(&self) -> bool {
+        self.sends_nothing
     }
 
     /// The value of one variable.
@@ -88,7 +101,7 @@ impl Env {
 
 impl FromIterator<(String, String)> for Env {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(variables: I) -> Self {
-        Self { variables: variables.into_iter().collect() }
+        Self { variables: variables.into_iter().collect(), sends_nothing: false }
     }
 }
 

@@ -277,14 +277,15 @@ fn headers(leaf: &Leaf, env: &Env, reader: &mut Reader<'_>) -> Vec<(String, Stri
     let mut headers = Vec::new();
     for (name, value) in table {
         match header(name, value, env) {
-            Ok(value) => headers.push((name.clone(), value)),
+            Ok(value) => headers.extend(value.map(|value| (name.clone(), value))),
             Err(message) => reader.fault(&leaf.span(), format!("header {name:?}: {message}")),
         }
     }
     headers
 }
 
-fn header(name: &str, value: &Value, env: &Env) -> Result<String, String> {
+/// The value of a header; `None` where a variable that is not set is no matter.
+fn header(name: &str, value: &Value, env: &Env) -> Result<Option<String>, String> {
     let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     if name.is_empty() || !name.bytes().all(token) {
         return Err("allowed is the name of an HTTP header".to_owned());
@@ -294,23 +295,30 @@ fn header(name: &str, value: &Value, env: &Env) -> Result<String, String> {
         return Err("this header is set by sitemapd itself; allowed is any other".to_owned());
     }
     let text = value.as_str().ok_or("allowed is a string")?;
-    let filled = fill_in(text, env)?;
+    let filled = match fill_in(text, env)? {
+        Ok(filled) => filled,
+        Err(_) if env.sends_nothing() => return Ok(None),
+        Err(name) => return Err(format!("the environment variable {name} is not set")),
+    };
     let visible = filled.bytes().all(|b| b == b'\t' || (b' '..=b'~').contains(&b));
-    if visible { Ok(filled) } else { Err("allowed are visible ASCII characters".to_owned()) }
+    if visible { Ok(Some(filled)) } else { Err("allowed are visible ASCII characters".to_owned()) }
 }
 
-/// Replaces each `${NAME}` by the value of that variable.
-fn fill_in(text: &str, env: &Env) -> Result<String, String> {
+/// Replaces each `${NAME}` by the value of that variable; within, the name of the
+/// first that is not set.
+fn fill_in<'a>(text: &'a str, env: &Env) -> Result<Result<String, &'a str>, String> {
     let mut filled = String::new();
+    let mut unset = None;
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
         let (name, after) = after.split_once('}').ok_or("a ${ has no }")?;
-        let value =
-            env.get(name).ok_or_else(|| format!("the environment variable {name} is not set"))?;
         filled.push_str(before);
-        filled.push_str(value);
+        match env.get(name) {
+            Some(value) => filled.push_str(value),
+            None => unset = unset.or(Some(name)),
+        }
         rest = after;
     }
     filled.push_str(rest);
-    Ok(filled)
+    Ok(unset.map_or(Ok(filled), Err))
 }

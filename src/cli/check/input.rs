@@ -117,7 +117,7 @@ pub(super) async fn open(args: &Args, config: &Config) -> Result<Document, Failu
 }
 
 /// A URL to fetch, if it is meant as one; anything else is a file name.
-fn as_url(input: &str) -> Option<Url> {
+pub(super) fn as_url(input: &str) -> Option<Url> {
     let url = Url::parse(input).ok()?;
     matches!(url.scheme(), "http" | "https").then_some(url)
 }

@@ -68,6 +68,32 @@ fn files_beside_the_configuration_are_included_however_it_is_named() {
 }
 
 #[test]
+fn what_is_secret_in_headers_is_asked_for_where_they_are_sent_and_nowhere_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = "[listen]\napi = \"127.0.0.1:9\"\n[[site]]\nname = \"a\"\n\
+                url = \"http://127.0.0.1:9/\"\nheaders = { Authorization = \"Bearer ${NO_SUCH}\" }\n";
+    std::fs::write(folder.path().join("config.toml"), text).expect("a file");
+    std::fs::write(folder.path().join("list.txt"), "http://127.0.0.1:9/1\n").expect("a file");
+    let run = |args: &[&str]| outcome(sitemapd_in(folder.path()).args(args));
+    for sends in [&["run"][..], &["config", "check"], &["check", "http://127.0.0.1:9/s.xml"]] {
+        let (code, _, err) = run(sends);
+        assert_eq!(code, 78, "{sends:?}: {err}");
+        assert!(err.contains("the environment variable NO_SUCH is not set"), "{sends:?}: {err}");
+    }
+    assert_eq!(run(&["check", "list.txt"]).0, 0);
+    for other in [
+        &["status"][..],
+        &["queue", "stats"],
+        &["backup", "b.db"],
+        &["discover", "http://127.0.0.1:9/"],
+    ] {
+        let (code, _, err) = run(other);
+        assert_eq!(code, 1, "{other:?}: {err}");
+        assert!(!err.contains("NO_SUCH"), "{other:?}: {err}");
+    }
+}
+
+#[test]
 fn checking_prints_the_resolved_values_and_three_times_of_each_cron_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let text =

@@ -70,7 +70,7 @@ pub struct Options {
     /// Address of the daemon's API [default: the configuration's]
     #[arg(long, global = true, value_name = "URL", env = "SITEMAPD_API", hide_env_values = true)]
     pub api: Option<String>,
-    /// File that holds the API's token [default: the configuration's]
+    /// File that holds the API's token [default: the configuration's, without --api]
     #[arg(
         long,
         global = true,

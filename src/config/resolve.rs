@@ -3,6 +3,7 @@
 //! Starts from the defaults and sets what is there, so a key that is left
 //! out keeps its default and nothing has two sources.
 
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -56,6 +57,7 @@ pub(super) fn sections(raw: &RawConfig, env: &Env, reader: &mut Reader<'_>) -> C
     store(&mut config.store, &raw.store, reader);
     log(&mut config.log, &raw.log, reader);
     super::egress::nats(&mut config.egress.nats, &raw.egress.nats, env, reader);
+    one_address_each(&config, &raw.listen, reader);
     config
 }
 
@@ -116,6 +118,36 @@ fn listen(listen: &mut Listen, raw: &RawListen, env: &Env, reader: &mut Reader<'
             reader.fault_at(&[leaf], message);
         }
     }
+}
+
+/// Two listeners at one address cannot both be bound, which would end the start.
+fn one_address_each(config: &Config, raw: &RawListen, reader: &mut Reader<'_>) {
+    let listen = &config.listen;
+    // Nobody but daemons that share a server's store listens there.
+    let internal = config.store.url.is_some().then_some(listen.internal);
+    let mut taken: Vec<(&str, SocketAddr)> = Vec::new();
+    for (key, address, leaf) in [
+        ("listen.api", Some(listen.api), &raw.api),
+        ("listen.public", listen.public, &raw.public),
+        ("listen.internal", internal, &raw.internal),
+        ("listen.grpc", listen.grpc, &raw.grpc),
+    ] {
+        let Some(address) = address.filter(|address| address.port() != 0) else { continue };
+        if let Some((other, _)) = taken.iter().find(|(_, other)| clash(*other, address)) {
+            let message = format!(
+                "found \"{address}\", where {other} listens; allowed is an address of its own"
+            );
+            reader.fault_at(&[leaf, &raw.api], message);
+        }
+        taken.push((key, address));
+    }
+}
+
+/// Is one of two addresses part of the other?
+fn clash(one: SocketAddr, other: SocketAddr) -> bool {
+    let (a, b) = (one.ip(), other.ip());
+    let all = a.is_ipv4() == b.is_ipv4() && (a.is_unspecified() || b.is_unspecified());
+    one.port() == other.port() && (a == b || all)
 }
 
 /// A URL that paths are put below.
@@ -207,6 +239,9 @@ fn recrawl(recrawl: &mut Recrawl, raw: &RawRecrawl, reader: &mut Reader<'_>) {
     changefreq(&mut recrawl.changefreq, &raw.changefreq, reader);
 }
 
+/// Most fetches of a budget, a day or an hour.
+pub(super) const MAX_BUDGET: u32 = 1_000_000_000;
+
 /// "auto", or whole fetches a day or an hour.
 fn budget(text: &str) -> Result<Budget, String> {
     let allowed =
@@ -220,7 +255,7 @@ fn budget(text: &str) -> Result<Budget, String> {
         _ => return Err(allowed.to_owned()),
     };
     match number.trim().parse::<u32>() {
-        Ok(fetches @ 1..=1_000_000_000) => Ok(Budget::Daily(f64::from(fetches) * 24.0 / hours)),
+        Ok(fetches @ 1..=MAX_BUDGET) => Ok(Budget::Daily(f64::from(fetches) * 24.0 / hours)),
         _ => Err(allowed.to_owned()),
     }
 }

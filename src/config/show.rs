@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use toml::{Table, Value};
 
+use super::resolve::MAX_BUDGET;
 use super::units::{format_duration, format_size};
 use super::{
     AllowedAddress, Budget, Config, Durability, Fetch, FetchLimits, LogFormat, Nats, Order,
@@ -123,6 +124,10 @@ fn schedule(config: &Config, list: &mut List) {
     list.add("poll.removal_after", duration(poll.removal_after));
     let budget = match recrawl.budget {
         Budget::Auto => "auto".to_owned(),
+        // More a day than may be said so was said by the hour.
+        Budget::Daily(fetches) if fetches > f64::from(MAX_BUDGET) => {
+            format!("{}/hour", fetches / 24.0)
+        }
         Budget::Daily(fetches) => format!("{fetches}/day"),
     };
     list.add("recrawl.budget", budget);

@@ -139,6 +139,32 @@ fn an_unknown_key_is_refused_with_the_nearest_and_the_known_ones() {
 }
 
 #[test]
+fn listeners_have_an_address_each() {
+    for (text, expected) in [
+        (
+            "public = \"127.0.0.1:7070\"",
+            "public: found \"127.0.0.1:7070\", where listen.api listens",
+        ),
+        ("public = \"0.0.0.0:7070\"", "public: found \"0.0.0.0:7070\", where listen.api"),
+        (
+            "public = \"[::1]:1\"\ngrpc = \"[::1]:1\"",
+            "grpc: found \"[::1]:1\", where listen.public",
+        ),
+    ] {
+        let told = told(&format!("[listen]\n{text}"));
+        assert!(told.contains(expected), "{text}\n{told}");
+        assert_eq!(told.lines().count(), 1, "{told}");
+    }
+    let apart = "api = \"127.0.0.1:0\"\npublic = \"127.0.0.1:0\"\ngrpc = \"[::1]:7071\"\n\
+                 internal = \"127.0.0.1:7071\"";
+    assert!(Config::from_toml_str(&format!("[listen]\n{apart}")).is_ok());
+    let inner = "[listen]\ninternal = \"127.0.0.1:7070\"\n";
+    assert!(Config::from_toml_str(inner).is_ok(), "nobody listens there");
+    let shared = told(&format!("{inner}[store]\nurl = \"postgres://a@127.0.0.1/b\""));
+    assert!(shared.contains("listen.internal: found \"127.0.0.1:7070\""), "{shared}");
+}
+
+#[test]
 fn the_api_beyond_loopback_needs_a_token_file() {
     let text = "[listen]\napi = \"0.0.0.0:7070\"";
     assert!(told(text).contains("2: listen.api: found \"0.0.0.0:7070\", which others can reach"));

@@ -94,6 +94,18 @@ fn what_is_secret_in_headers_is_asked_for_where_they_are_sent_and_nowhere_else()
 }
 
 #[test]
+fn a_budget_by_the_hour_is_printed_as_it_can_be_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (typed, printed) in [("1000000000/hour", "1000000000/hour"), ("100/hour", "2400/day")] {
+        let text = format!("[recrawl]\nbudget = \"{typed}\"\n");
+        std::fs::write(folder.path().join("config.toml"), text).expect("a file");
+        let (code, out, err) = outcome(sitemapd_in(folder.path()).args(["config", "check"]));
+        assert_eq!(code, 0, "{err}");
+        assert!(out.contains(&format!("budget = \"{printed}\"")), "{out}");
+    }
+}
+
+#[test]
 fn checking_prints_the_resolved_values_and_three_times_of_each_cron_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let text =

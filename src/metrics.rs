@@ -71,6 +71,7 @@ type Word = [(&'static str, &'static str); 1];
 pub struct Metrics {
     registry: Registry,
     polls: Family<Word, Counter>,
+    put_off: Family<Word, Counter>,
     poll_seconds: Histogram,
     wire_bytes: Counter,
     body_bytes: Counter,
@@ -139,6 +140,7 @@ impl Metrics {
         let mut metrics = Self {
             registry: Registry::with_prefix(PREFIX),
             polls: Family::default(),
+            put_off: Family::default(),
             poll_seconds: Histogram::new(POLL_BUCKETS),
             wire_bytes: Counter::default(),
             body_bytes: Counter::default(),
@@ -174,6 +176,7 @@ impl Metrics {
     fn register_polls(&mut self) {
         let to = &mut self.registry;
         to.register("polls", "Polls done, by result", self.polls.clone());
+        to.register("polls_put_off", "Polls put off, by what they wait for", self.put_off.clone());
         to.register_with_unit(
             "poll_duration",
             "Time of a poll, fetch to commit",
@@ -251,6 +254,11 @@ impl Metrics {
         );
         let version: Word = [("version", env!("CARGO_PKG_VERSION"))];
         to.register("build", "The running program", Info::new(version));
+    }
+
+    /// A poll was put off for what it waits for.
+    pub fn poll_put_off(&self, wait: &'static str) {
+        self.put_off.get_or_create(&[("by", wait)]).inc();
     }
 
     /// A poll was done.

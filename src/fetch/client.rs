@@ -1,11 +1,11 @@
 //! The HTTP client: one GET at a time, through every gate, within every limit.
 //!
 //! Each hop is judged by the guard and the caller's [`Gate`], resolved to checked
-//! addresses, given a place in the line at them, admitted by the gate, given its
-//! turn there, and only then sent. A body that
-//! did not arrive whole is an error, never a short document; a connection that
-//! broke the protocol or was cut is closed, not used again. Decoding is
-//! [`super::body`]'s, politeness between polls the caller's.
+//! addresses, admitted by the gate, given its turn at them, and only then sent,
+//! if its time has not passed meanwhile. A body that did not arrive whole is an
+//! error, never a short document; a connection that broke the protocol or was cut
+//! is closed, not used again. Decoding is [`super::body`]'s, politeness between
+//! polls the caller's.
 
 mod post;
 
@@ -28,7 +28,7 @@ use super::turns::{Turn, Turns};
 use super::warm::Warm;
 use super::wire::{self, Body, LARGE_BODIES, Room};
 use super::{
-    Answer, FetchError, Fetched, Gate, Head, Refusal, Request, Validators, failure, headers,
+    Answer, FetchError, Fetched, Gate, Head, Refusal, Request, Validators, Wait, failure, headers,
 };
 use crate::config;
 
@@ -37,12 +37,28 @@ pub use post::{Form, Told};
 /// Longest wait for the headers, and between two pieces of a body.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Longest wait for a turn at an address, or to look up a name; beyond that the
-/// request comes back.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How a hop waits for a turn at an address, or to look up a name.
+struct Manners {
+    /// No longer than this; beyond that the request comes back.
+    patience: Duration,
+    /// In a line at the address that may be so many times as long as for most.
+    times: usize,
+    /// Comes back after this, as does one that finds that line full.
+    pause: Duration,
+}
 
-/// And comes back after this, as does one that finds the line at an address full.
-const CROWDED: Refusal = Refusal::Crowded { wait: Duration::from_secs(60) };
+/// Of a hop that is asked first.
+const FIRST: Manners =
+    Manners { patience: Duration::from_secs(30), times: 1, pause: Duration::from_secs(60) };
+
+/// Of one that another place led to, which would be asked again each time. The line
+/// is half of the polls that may be under way, as that for one host is.
+const LED: Manners =
+    Manners { patience: Duration::from_secs(150), times: 2, pause: Duration::from_secs(15 * 60) };
+
+/// A request whose host's time has passed each time that it had its turn at the address
+/// comes back after so many.
+const TRIES: usize = 3;
 
 /// The one door to the network. Cheap to clone.
 #[derive(Clone)]
@@ -166,6 +182,12 @@ impl Answer {
     }
 }
 
+impl Manners {
+    fn crowded(&self, wait: Wait) -> Refusal {
+        Refusal::Crowded { pause: self.pause, wait }
+    }
+}
+
 impl Spent {
     /// Lets the origin work while there is time left, and adds what it took.
     async fn on<T>(
@@ -189,7 +211,7 @@ impl Inner {
         spent: &mut Spent,
         gate: &G,
     ) -> Result<Hop, FetchError> {
-        let (addresses, _turns) = self.enter(trail.current(), spent, gate).await?;
+        let (addresses, _turns) = self.enter(trail, spent, gate).await?;
         let begun = spent.on(&self.limits, self.begin(request, trail, addresses)).await?;
         let (mut head, content_encoding, mut body) = match begun {
             Begun::Hop(hop) => return Ok(hop),
@@ -210,31 +232,74 @@ impl Inner {
     /// to, and its turns at them.
     async fn enter<G: Gate>(
         &self,
-        url: &Url,
+        trail: &Trail,
         spent: &mut Spent,
         gate: &G,
     ) -> Result<(Arc<[SocketAddr]>, Vec<Turn>), FetchError> {
+        let url = trail.current();
+        let manners = if trail.is_first() && !gate.is_led() { &FIRST } else { &LED };
         self.guard.check_url(url)?;
         gate.approach(url).await?;
-        let turn = self.resolver.turn(url);
-        let turn = tokio::time::timeout(PATIENCE, turn).await.map_err(|_| CROWDED)?;
-        let addresses = spent.on(&self.limits, self.addresses(url, turn)).await?;
-        let counted = self.counted(&addresses);
-        // Before its host's slot is taken, which would be lost. Whoever waits for that
-        // has no place in the line: others would wait for a clock that is not theirs.
-        if self.turns.are_crowded(&counted) {
-            return Err(CROWDED.into());
-        }
-        gate.admit(url).await?;
-        let places = self.turns.places(counted).ok_or(CROWDED)?;
-        let turns = match places.free() {
-            Ok(turns) => turns,
-            Err(places) => {
-                let waited = tokio::time::timeout(PATIENCE, places.wait()).await;
-                waited.map_err(|_| CROWDED)?
-            }
-        };
+        let addresses = self.resolve(url, spent, manners).await?;
+        let turns = self.turns_at(&self.counted(&addresses), url, manners, gate).await?;
         Ok((addresses, turns))
+    }
+
+    /// Its turns at these addresses, when its host may be asked. Whoever waits for its
+    /// host's clock has no place in the line: others would wait for a clock that is not
+    /// theirs. So its own may have passed when the turn comes: it is not sent then right
+    /// before others who have the next slot.
+    async fn turns_at<G: Gate>(
+        &self,
+        counted: &[IpAddr],
+        url: &Url,
+        manners: &Manners,
+        gate: &G,
+    ) -> Result<Vec<Turn>, FetchError> {
+        for _ in 0..TRIES {
+            if self.turns.are_crowded(counted, manners.times) {
+                break;
+            }
+            gate.admit(url).await?;
+            let turns = match self.turns.places(counted.to_vec(), manners.times) {
+                Some(places) => match places.free() {
+                    Ok(turns) => Some(turns),
+                    Err(places) => tokio::time::timeout(manners.patience, places.wait()).await.ok(),
+                },
+                None => None,
+            };
+            let Some(turns) = turns else {
+                gate.give_back(url).await;
+                break;
+            };
+            if gate.is_on_time(url).await? {
+                return Ok(turns);
+            }
+        }
+        Err(manners.crowded(Wait::Address).into())
+    }
+
+    /// Waits for its turn to look up the name, and does. Through a proxy that is no
+    /// more than a look at whether it leads to an inner address: who has no turn in the
+    /// time that a lookup may take does without, as whose name is not answered for.
+    async fn resolve(
+        &self,
+        url: &Url,
+        spent: &mut Spent,
+        manners: &Manners,
+    ) -> Result<Arc<[SocketAddr]>, FetchError> {
+        if self.proxied && self.resolver.is_silent(url) {
+            return Ok(Arc::new([]));
+        }
+        let patience = if self.proxied { self.limits.connect } else { manners.patience };
+        match tokio::time::timeout(patience, self.resolver.turn(url)).await {
+            Ok(turn) => spent.on(&self.limits, self.addresses(url, turn)).await,
+            Err(_) if self.proxied => {
+                self.resolver.pass_over(url);
+                Ok(Arc::new([]))
+            }
+            Err(_) => Err(manners.crowded(Wait::Lookup).into()),
+        }
     }
 
     /// The addresses that this hop may connect to. Through a proxy they are

@@ -118,6 +118,59 @@ pub trait Gate: Send + Sync {
     /// Asked once the name is looked up: returns when the request may be sent, if it
     /// has a turn at its address by then.
     fn admit(&self, url: &Url) -> impl Future<Output = Result<(), Refusal>> + Send;
+
+    /// Asked once it has that turn, before it is sent: returns within a moment. Where
+    /// its time has passed, and the next one is not near, it gives the turn up and asks
+    /// to be admitted again.
+    fn is_on_time(&self, _url: &Url) -> impl Future<Output = Result<bool, Refusal>> + Send {
+        async { Ok(true) }
+    }
+
+    /// Told instead where it has no turn: what was admitted is not sent.
+    fn give_back(&self, _url: &Url) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
+    /// Was another place asked right before this one? Who comes back is led through
+    /// that again, and so waits longer rather.
+    fn is_led(&self) -> bool {
+        false
+    }
+}
+
+/// What a request that is put off waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Its host: its clock, its pause, or others of ours that ask it.
+    Host,
+    /// A turn at its address.
+    Address,
+    /// A turn to look up its name.
+    Lookup,
+    /// A robots.txt that has not been read.
+    Robots,
+}
+
+impl Wait {
+    /// A word for metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Address => "address",
+            Self::Lookup => "lookup",
+            Self::Robots => "robots",
+        }
+    }
+
+    /// What people are told.
+    pub fn why(self) -> &'static str {
+        match self {
+            Self::Host => "its host is to be left alone until then",
+            Self::Address => "many other requests wait for the same address",
+            Self::Lookup => "many other names wait to be looked up",
+            Self::Robots => "the robots.txt of its host has not been read yet",
+        }
+    }
 }
 
 /// Why a gate refuses a hop.
@@ -135,18 +188,22 @@ pub enum Refusal {
         /// Scheme, host and port of that robots.txt.
         authority: String,
     },
-    /// The host must be left alone for longer than a poll waits.
-    #[error("host is to be left alone until {until}")]
+    /// What it waits for is further off than a poll waits.
+    #[error("{}; it is to be asked again at {until}", .wait.why())]
     Later {
         /// When it may be asked again.
         until: Timestamp,
+        /// What for.
+        wait: Wait,
     },
     /// Too many requests of ours wait before this one, for the same address or to
     /// look up a name.
-    #[error("many other requests wait before it; it is to be asked again after {wait:?}")]
+    #[error("{}; it is to be asked again after {pause:?}", .wait.why())]
     Crowded {
         /// After how long it may be asked again.
-        wait: Duration,
+        pause: Duration,
+        /// What for.
+        wait: Wait,
     },
 }
 

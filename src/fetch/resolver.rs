@@ -11,7 +11,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -27,10 +27,17 @@ const MAX_ADDRESSES: usize = 8;
 /// Lookups at once. They block a thread each, of a pool that parsing shares.
 const MAX_LOOKUPS: usize = 32;
 
-/// Of these, so many of names whose last lookup ran out of time: others come through.
+/// Of these, so many of names whose last lookup was slow: others come through.
 const MAX_SLOW_LOOKUPS: usize = MAX_LOOKUPS / 2;
 
-/// Names remembered whose lookup ran out of time, and the bytes that these may take.
+/// A lookup is slow from here on, whatever came of it: a resolver that has asked dead
+/// servers says so after some seconds, mostly before `fetch.connect_timeout`.
+const SLOW_LOOKUP: Duration = Duration::from_secs(2);
+
+/// A name that was not answered for is silent so long.
+const SILENCE: Duration = Duration::from_secs(300);
+
+/// Names remembered whose lookup was slow, and the bytes that these may take.
 const SLOW_NAMES: (usize, usize) = (10_000, 1 << 20);
 
 /// The future of a [`Lookup`].
@@ -113,7 +120,8 @@ pub(super) struct Resolver {
     lookup: Lookup,
     lookups: Arc<Semaphore>,
     slow_lookups: Arc<Semaphore>,
-    slow: Mutex<Bounded<String, ()>>,
+    /// Names that were slow, and since when one is silent that had no answer.
+    slow: Mutex<Bounded<String, Option<Instant>>>,
     timeout: Duration,
 }
 
@@ -163,20 +171,46 @@ impl Resolver {
             Some(Host::Ipv6(ip)) => return self.only(SocketAddr::new(ip.into(), port)),
             None => return Err(Blocked::NoHost.into()),
         };
+        let began = Instant::now();
         let Ok(found) = tokio::time::timeout(self.timeout, self.look_up(host, turn)).await else {
-            self.slow().insert(host.to_owned(), (), host.len());
+            self.remember(host, SLOW_LOOKUP.max(self.timeout), false);
             return Err(FetchError::Timeout(format!(
                 "looking up {} took longer than fetch.connect_timeout ({:?})",
                 outside::text(host),
                 self.timeout
             )));
         };
-        self.slow().remove(host);
+        self.remember(host, began.elapsed(), found.is_ok());
         self.check(host, &found?, port)
     }
 
+    /// Did nobody answer for this name a short while ago?
+    pub(super) fn is_silent(&self, url: &Url) -> bool {
+        let Some(Host::Domain(host)) = url.host() else { return false };
+        let since = self.slow().get(host).copied().flatten();
+        since.is_some_and(|since| since.elapsed() < SILENCE)
+    }
+
+    /// The name had no turn in time: it counts as not answered for.
+    pub(super) fn pass_over(&self, url: &Url) {
+        if let Some(Host::Domain(host)) = url.host() {
+            self.remember(host, SLOW_LOOKUP, false);
+        }
+    }
+
+    /// Only who answers quickly is no longer slow.
+    fn remember(&self, host: &str, took: Duration, is_answered: bool) {
+        let mut slow = self.slow();
+        if took >= SLOW_LOOKUP {
+            let silent_since = (!is_answered).then(Instant::now);
+            slow.insert(host.to_owned(), silent_since, host.len());
+        } else {
+            slow.remove(host);
+        }
+    }
+
     /// Nothing that panics is done while this lock is held.
-    fn slow(&self) -> MutexGuard<'_, Bounded<String, ()>> {
+    fn slow(&self) -> MutexGuard<'_, Bounded<String, Option<Instant>>> {
         self.slow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -252,5 +286,30 @@ mod tests {
         assert_eq!(right.unwrap(), *checked);
         assert_eq!(wrong.unwrap_err(), "no checked address of b.example");
         assert!(asked(&resolver, "a.example").await.is_err(), "outside of a hop");
+    }
+
+    #[test]
+    fn names_that_are_slow_leave_half_of_all_lookups_to_others_whatever_came_of_theirs() {
+        use std::pin::pin;
+        use std::task::{Context, Poll, Waker};
+
+        let resolver = Resolver::new(Guard::new(&[]), system_lookup(), Duration::from_secs(10));
+        let url = |name: &str| Url::parse(&format!("http://{name}.test/")).unwrap();
+        let turn = |name: &str| {
+            let url = url(name);
+            let poll = pin!(resolver.turn(&url)).poll(&mut Context::from_waker(Waker::noop()));
+            if let Poll::Ready(turn) = poll { Some(turn) } else { None }
+        };
+        // Its servers are dead, and the resolver says so after some seconds.
+        resolver.remember("dead.test", Duration::from_secs(5), false);
+        resolver.remember("late.test", Duration::from_secs(5), true);
+        let held: Vec<_> = (0..MAX_SLOW_LOOKUPS).map_while(|_| turn("dead")).collect();
+        assert_eq!(held.len(), MAX_SLOW_LOOKUPS);
+        assert!(turn("dead").is_none() && turn("late").is_none() && turn("sound").is_some());
+        assert!(resolver.is_silent(&url("dead")) && !resolver.is_silent(&url("late")));
+        // A quick answer of any kind is an end of it.
+        resolver.remember("dead.test", Duration::from_millis(20), false);
+        assert!(turn("dead").is_some() && turn("late").is_none());
+        assert!(!resolver.is_silent(&url("dead")));
     }
 }

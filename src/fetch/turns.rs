@@ -50,25 +50,28 @@ impl Turns {
     }
 
     /// A place at every one of these addresses, since the client may connect to
-    /// any; none where all are taken at one of them.
-    pub(super) fn places(&self, mut addresses: Vec<IpAddr>) -> Option<Places> {
+    /// any; none where all are taken at one of them. For whom a line may be `times`
+    /// as long as for others.
+    pub(super) fn places(&self, mut addresses: Vec<IpAddr>, times: usize) -> Option<Places> {
         addresses.sort_unstable();
         addresses.dedup();
-        addresses.into_iter().map(|ip| self.enter(ip)).collect::<Option<_>>().map(Places)
+        let most = self.places.saturating_mul(times);
+        addresses.into_iter().map(|ip| self.enter(ip, most)).collect::<Option<_>>().map(Places)
     }
 
     /// Are all places taken at one of these addresses, just now?
-    pub(super) fn are_crowded(&self, addresses: &[IpAddr]) -> bool {
+    pub(super) fn are_crowded(&self, addresses: &[IpAddr], times: usize) -> bool {
+        let most = self.places.saturating_mul(times);
         let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        addresses.iter().any(|ip| slots.get(ip).is_some_and(|slot| slot.users >= self.places))
+        addresses.iter().any(|ip| slots.get(ip).is_some_and(|slot| slot.users >= most))
     }
 
-    fn enter(&self, ip: IpAddr) -> Option<(SlotUse, Arc<Semaphore>)> {
+    fn enter(&self, ip: IpAddr, most: usize) -> Option<(SlotUse, Arc<Semaphore>)> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = slots
             .entry(ip)
             .or_insert_with(|| Slot { free: Arc::new(Semaphore::new(self.per_address)), users: 0 });
-        if slot.users >= self.places {
+        if slot.users >= most {
             return None;
         }
         slot.users += 1;
@@ -136,7 +139,7 @@ mod tests {
 
     /// Turns at these addresses, if they are to be had at once.
     fn take(turns: &Turns, addresses: &[IpAddr]) -> Option<Vec<Turn>> {
-        now_or_never(turns.places(addresses.to_vec()).unwrap().wait())
+        now_or_never(turns.places(addresses.to_vec(), 1).unwrap().wait())
     }
 
     #[test]
@@ -145,10 +148,10 @@ mod tests {
         let first = take(&turns, &[ip(1)]).unwrap();
         let _second = take(&turns, &[ip(1)]).unwrap();
         assert!(take(&turns, &[ip(1)]).is_none());
-        assert!(turns.places(vec![ip(1), ip(2)]).unwrap().free().is_err());
+        assert!(turns.places(vec![ip(1), ip(2)], 1).unwrap().free().is_err());
         assert!(take(&turns, &[ip(2)]).is_some(), "other addresses are free");
         drop(first);
-        let third = turns.places(vec![ip(1)]).unwrap().free();
+        let third = turns.places(vec![ip(1)], 1).unwrap().free();
         assert!(third.is_ok() && take(&turns, &[ip(1)]).is_none());
     }
 
@@ -167,16 +170,18 @@ mod tests {
     fn only_so_many_have_a_place_at_an_address() {
         let turns = Turns::new(1, 2);
         let held = take(&turns, &[ip(1)]).unwrap();
-        let waiting = turns.places(vec![ip(1), ip(2)]).unwrap();
-        assert!(turns.places(vec![ip(1), ip(3)]).is_none());
-        assert!(turns.are_crowded(&[ip(3), ip(1)]) && !turns.are_crowded(&[ip(2), ip(3)]));
-        assert!(turns.places(vec![ip(0), ip(1)]).is_none());
+        let waiting = turns.places(vec![ip(1), ip(2)], 1).unwrap();
+        assert!(turns.places(vec![ip(1), ip(3)], 1).is_none());
+        assert!(turns.are_crowded(&[ip(3), ip(1)], 1) && !turns.are_crowded(&[ip(2), ip(3)], 1));
+        assert!(turns.places(vec![ip(0), ip(1)], 1).is_none());
+        // But for those who may wait in a longer line.
+        assert!(!turns.are_crowded(&[ip(1)], 2) && turns.places(vec![ip(1)], 2).is_some());
         assert_eq!(slots(&turns), 2, "who has no place at one has none at the others");
         drop(waiting);
-        assert!(turns.places(vec![ip(1)]).is_some());
+        assert!(turns.places(vec![ip(1)], 1).is_some());
         drop(held);
         assert_eq!(slots(&turns), 0);
         // Who may have a turn has a place.
-        assert!(Turns::new(3, 0).places(vec![ip(1)]).is_some());
+        assert!(Turns::new(3, 0).places(vec![ip(1)], 1).is_some());
     }
 }

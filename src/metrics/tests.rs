@@ -50,10 +50,12 @@ fn a_poll_counts_its_result_its_bytes_and_its_changes() {
         counts: Counts { new: 2, removed: 1, ..Counts::default() },
     });
     metrics.saved(Saved::EqualHash, 1);
+    metrics.poll_put_off("address");
     assert_lines(
         &metrics.encode(None, Format::OpenMetrics),
         &[
             "sitemapd_polls_total{result=\"changed\"} 1",
+            "sitemapd_polls_put_off_total{by=\"address\"} 1",
             "sitemapd_poll_duration_seconds_count 1",
             "sitemapd_poll_wire_bytes_total 10",
             "sitemapd_poll_body_bytes_total 100",

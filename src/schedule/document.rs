@@ -106,8 +106,8 @@ impl Poll<'_> {
     }
 
     async fn judge(&self, mut answer: Result<Answer, FetchError>) -> Result<(), StoreError> {
-        if let Some(until) = self.poller.put_off(&answer, self.target.id.0) {
-            return self.poller.defer(self.target, until).await;
+        if let Some(off) = self.poller.put_off(&answer, self.target.id.0) {
+            return self.poller.defer(self.target, off).await;
         }
         let document = match &mut answer {
             Ok(Answer::Document(fetched)) => Some(take_body(fetched)),

@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use url::Url;
 
 use super::{Poller, SLOW_POLLS, STORE_PAUSE};
 use crate::config::Site;
-use crate::fetch::{Gate, Refusal};
+use crate::fetch::{Gate, Refusal, Wait};
 use crate::locks::Place;
 use crate::recrawl::later;
 use crate::url::authority;
@@ -18,10 +19,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// And this long for a further hop of a redirect, longer than any Crawl-delay:
 /// a poll that came back later would only be led to the same hop again.
 const PATIENCE_OF_A_HOP: Duration = Duration::from_secs(150);
+/// A request that is sent so long after its slot came is sent in it.
+const LATE: Duration = Duration::from_millis(100);
+/// With a turn at its address, a request waits for another slot no longer than this:
+/// others want that turn.
+const NEAR: Duration = Duration::from_secs(2);
 
 /// One request at a time per host, and never before its clock: the gate of
 /// robots.txt itself, which no robots.txt forbids. Holds the host's lock until
-/// the next hop, or its end; its slot is taken last, when nothing else is in the way.
+/// the next hop, or its end; its slot is taken last but for the turn at its address,
+/// and taken anew where that comes late.
 pub(super) struct ClockGate<'p> {
     poller: &'p Poller,
     /// Between requests to the host that is asked first; where a redirect leads
@@ -29,6 +36,8 @@ pub(super) struct ClockGate<'p> {
     delay: Option<Duration>,
     /// Of the first hop.
     patience: Duration,
+    /// Was another place asked before the first hop?
+    is_led: bool,
     /// The authority of the source that is polled: elsewhere only so many may wait.
     own: Option<String>,
     hops: AtomicU32,
@@ -40,7 +49,16 @@ struct Held {
     _lock: OwnedMutexGuard<()>,
     /// The delay and the patience of this hop.
     manners: (Option<Duration>, Duration),
-    has_slot: bool,
+    slot: Option<Slot>,
+    is_sent: bool,
+}
+
+/// The time of a host that is ours for one request.
+#[derive(Clone, Copy)]
+struct Slot {
+    at: Timestamp,
+    /// When it was waited for, and the request could be sent.
+    came: Timestamp,
 }
 
 impl<'p> ClockGate<'p> {
@@ -51,6 +69,7 @@ impl<'p> ClockGate<'p> {
             poller,
             delay,
             patience: PATIENCE,
+            is_led: false,
             own: None,
             hops: AtomicU32::new(0),
             held: Mutex::new(None),
@@ -61,6 +80,17 @@ impl<'p> ClockGate<'p> {
     /// led to, and that is slow, leaves others theirs.
     pub(super) fn of_source(poller: &'p Poller, delay: Option<Duration>, source: &Url) -> Self {
         Self { own: Some(authority(source)), ..Self::new(poller, delay) }
+    }
+
+    /// The same for what is asked right after another place: with the patience of a
+    /// redirect's hop.
+    pub(super) fn led(self) -> Self {
+        Self { patience: patience_of_a_hop(self.delay), is_led: true, ..self }
+    }
+
+    /// Was another place asked before the hop that comes?
+    fn is_led_there(&self) -> bool {
+        self.is_led || self.hops.load(Ordering::Relaxed) > 0
     }
 
     /// The delay and the patience of the hop that comes.
@@ -81,13 +111,14 @@ impl<'p> ClockGate<'p> {
             // Until then they have had their turns, if it is not the host that is slow.
             let a_turn = config.politeness.host_delay.max(Duration::from_secs(1));
             let line = a_turn.saturating_mul(u32::try_from(waiting).unwrap_or(u32::MAX));
-            Refusal::Later { until: later(self.poller.clock.steady(), line.max(PATIENCE)) }
+            let until = later(self.poller.clock.steady(), line.max(PATIENCE));
+            Refusal::Later { until, wait: Wait::Host }
         })
     }
 
     /// May a request be under way? Before, its turn had not come.
     pub(super) async fn has_admitted(&self) -> bool {
-        self.held.lock().await.as_ref().is_some_and(|held| held.has_slot)
+        self.held.lock().await.as_ref().is_some_and(|held| held.is_sent)
     }
 
     /// The hop before is over: its host is free for others.
@@ -98,30 +129,39 @@ impl<'p> ClockGate<'p> {
     /// Waits until nobody else of ours asks the host.
     async fn take(&self, authority: &str) {
         let lock = self.poller.locks.take(authority).await;
-        let held = Held { _lock: lock, manners: self.manners(), has_slot: false };
+        let held = Held { _lock: lock, manners: self.manners(), slot: None, is_sent: false };
         *self.held.lock().await = Some(held);
     }
 
-    /// Waits for the next slot of the host that is held.
-    async fn wait_for_slot(&self, authority: String) -> Result<(), Refusal> {
-        let mut held = self.held.lock().await;
-        let (delay, patience) = held.as_ref().map_or((None, self.patience), |held| held.manners);
-        let slot = self.poller.store.reserve(authority.clone(), delay, patience).await;
-        match slot {
+    /// Waits for the next slot of the host that is held, and says whether there was one
+    /// within `patience`; `Err` where there is none within that of the hop either. One
+    /// that was taken before, and not used, is given back for it.
+    async fn wait_for_slot(
+        &self,
+        held: &mut Held,
+        authority: String,
+        patience: Option<Duration>,
+    ) -> Result<bool, Refusal> {
+        let Poller { store, clock, .. } = self.poller;
+        let (delay, longest) = held.manners;
+        let unused = held.slot.take().map(|slot| slot.at);
+        let patience = patience.unwrap_or(longest).min(longest);
+        match store.reserve(authority.clone(), delay, patience, unused).await {
             Ok(Ok(at)) => {
-                self.poller.clock.sleep_until(at).await;
-                if let Some(held) = held.as_mut() {
-                    held.has_slot = true;
-                }
-                Ok(())
+                clock.sleep_until(at).await;
+                held.slot = Some(Slot { at, came: clock.steady() });
+                Ok(true)
             }
-            Ok(Err(until)) => Err(Refusal::Later { until }),
+            Ok(Err(until)) if patience < longest && until <= later(clock.steady(), longest) => {
+                Ok(false)
+            }
+            Ok(Err(until)) => Err(Refusal::Later { until, wait: Wait::Host }),
             Err(error) => {
                 tracing::error!(%error, authority, "no slot could be taken");
                 // What passes has passed soon; what does not is asked no more often
                 // than a busy host.
                 let pause = if error.passes() { STORE_PAUSE } else { PATIENCE };
-                Err(Refusal::Later { until: later(self.poller.clock.steady(), pause) })
+                Err(Refusal::Later { until: later(clock.steady(), pause), wait: Wait::Host })
             }
         }
     }
@@ -137,7 +177,31 @@ impl Gate for ClockGate<'_> {
     }
 
     async fn admit(&self, url: &Url) -> Result<(), Refusal> {
-        self.wait_for_slot(authority(url)).await
+        let mut held = self.held.lock().await;
+        let Some(held) = held.as_mut() else { return Ok(()) };
+        self.wait_for_slot(held, authority(url), None).await.map(|_| ())
+    }
+
+    async fn is_on_time(&self, url: &Url) -> Result<bool, Refusal> {
+        let mut held = self.held.lock().await;
+        let Some(held) = held.as_mut() else { return Ok(true) };
+        let in_time = |slot: Slot| self.poller.clock.steady() <= later(slot.came, LATE);
+        let is_on_time = held.slot.is_some_and(in_time)
+            || self.wait_for_slot(held, authority(url), Some(NEAR)).await?;
+        held.is_sent = is_on_time;
+        Ok(is_on_time)
+    }
+
+    async fn give_back(&self, url: &Url) {
+        let mut held = self.held.lock().await;
+        let Some(slot) = held.as_mut().and_then(|held| held.slot.take()) else { return };
+        if let Err(error) = self.poller.store.give_back(authority(url), slot.at).await {
+            tracing::debug!(%error, url = %url, "a slot that was not used is not given back");
+        }
+    }
+
+    fn is_led(&self) -> bool {
+        self.is_led
     }
 }
 
@@ -164,9 +228,8 @@ impl<'p> PollGate<'p> {
     /// The same for what is asked right after another place: with the patience of a
     /// redirect's hop.
     pub(super) fn after_another(poller: &'p Poller, site: &Site, source: &Url) -> Self {
-        let mut gate = Self::new(poller, site, source);
-        gate.clock.patience = patience_of_a_hop(Some(site.host_delay));
-        gate
+        let gate = Self::new(poller, site, source);
+        Self { clock: gate.clock.led(), ..gate }
     }
 }
 
@@ -177,7 +240,8 @@ impl Gate for PollGate<'_> {
         let authority = authority(url);
         let _place = self.clock.place(&authority)?;
         if self.obeys {
-            self.clock.poller.judge(url, &authority, self.delay).await?;
+            let is_led = self.clock.is_led_there();
+            self.clock.poller.judge(url, &authority, self.delay, is_led).await?;
         }
         self.clock.take(&authority).await;
         Ok(())
@@ -185,5 +249,17 @@ impl Gate for PollGate<'_> {
 
     async fn admit(&self, url: &Url) -> Result<(), Refusal> {
         self.clock.admit(url).await
+    }
+
+    async fn is_on_time(&self, url: &Url) -> Result<bool, Refusal> {
+        self.clock.is_on_time(url).await
+    }
+
+    async fn give_back(&self, url: &Url) {
+        self.clock.give_back(url).await;
+    }
+
+    fn is_led(&self) -> bool {
+        self.clock.is_led
     }
 }

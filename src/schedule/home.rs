@@ -42,8 +42,8 @@ impl Poller {
         };
         let answer = self.fetcher.fetch(request, &gate).await;
         drop(gate);
-        if let Some(until) = self.put_off(&answer, target.id.0) {
-            return self.defer(target, until).await;
+        if let Some(off) = self.put_off(&answer, target.id.0) {
+            return self.defer(target, off).await;
         }
         let mut ended = Ended::of(&answer, &site.url);
         if let Ok(Answer::Document(fetched)) = &answer {
@@ -119,8 +119,8 @@ impl Poller {
     /// A source of a site that left the config while it was due.
     pub(super) async fn leave_alone(&self, target: &PollTarget) -> Result<(), StoreError> {
         // The store stops naming it in a moment; should the site return, it is due.
-        let until = crate::recrawl::later(self.clock.steady(), MOMENT);
-        self.defer(target, until).await
+        let until = crate::recrawl::later(self.clock.now(), MOMENT);
+        self.store.defer_poll(target.id, until, "its site has left the configuration").await
     }
 }
 

@@ -12,7 +12,7 @@ use super::interval::hints::{Hints, Skip};
 use super::interval::{Next, PollEvent, PollInput, Rhythm, next_poll, push};
 use super::moves;
 use crate::config::PollRule;
-use crate::fetch::{Answer, FetchError, Head, Refusal, Validators};
+use crate::fetch::{Answer, FetchError, Head, Refusal, Validators, Wait};
 use crate::metrics::PollFigures;
 use crate::model::Role;
 use crate::parse::{self, Report, Severity};
@@ -37,6 +37,14 @@ pub(super) struct Ended {
     pub(super) error: Option<String>,
     /// Has it found what a hub should have pushed?
     pub(super) missed_push: bool,
+}
+
+/// A poll that was not made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PutOff {
+    /// In steady time.
+    pub(super) until: Timestamp,
+    pub(super) wait: Wait,
 }
 
 /// How a poll of a robots.txt went.
@@ -140,30 +148,29 @@ impl Ended {
 }
 
 impl Poller {
-    /// Until when, in steady time, where it was not our turn to ask. `who` asked: a
+    /// Until when, and what for, where it was not our turn to ask. `who` asked: a
     /// number of its own.
-    pub(super) fn put_off<T>(&self, answer: &Result<T, FetchError>, who: i64) -> Option<Timestamp> {
+    pub(super) fn put_off<T>(&self, answer: &Result<T, FetchError>, who: i64) -> Option<PutOff> {
         match answer {
-            Err(FetchError::Deferred(Refusal::Later { until })) => Some(*until),
-            Err(FetchError::Deferred(Refusal::Crowded { wait })) => {
+            Err(FetchError::Deferred(Refusal::Later { until, wait })) => {
+                Some(PutOff { until: *until, wait: *wait })
+            }
+            Err(FetchError::Deferred(Refusal::Crowded { pause, wait })) => {
                 let now = self.clock.steady();
                 // Not all at once who were put off at once.
-                Some(later(now, wait.mul_f64(0.5 + chance(who, now))))
+                let until = later(now, pause.mul_f64(0.5 + chance(who, now)));
+                Some(PutOff { until, wait: *wait })
             }
             _ => None,
         }
     }
 
-    /// Not now: the host wants to be left alone until then, in steady time.
-    /// Nothing has happened.
-    pub(super) async fn defer(
-        &self,
-        target: &PollTarget,
-        until: Timestamp,
-    ) -> Result<(), StoreError> {
-        let until = self.clock.wall_at(until);
-        tracing::debug!(source = %target.id, %until, "poll put off");
-        self.store.defer_poll(target.id, until).await
+    /// Not now, says what the poll waits for. Nothing has happened.
+    pub(super) async fn defer(&self, target: &PollTarget, off: PutOff) -> Result<(), StoreError> {
+        let (until, why) = (self.clock.wall_at(off.until), off.wait.why());
+        tracing::debug!(source = %target.id, %until, why, "poll put off");
+        self.metrics.poll_put_off(off.wait.as_str());
+        self.store.defer_poll(target.id, until, why).await
     }
 
     /// 429 and Retry-After are meant for the whole host.

@@ -15,12 +15,12 @@ use url::Url;
 
 use super::gate::ClockGate;
 use super::interval::PollEvent;
-use super::outcome::{Ended, RobotsPoll};
+use super::outcome::{Ended, PutOff, RobotsPoll};
 use super::{Poller, STORE_PAUSE};
 use crate::bounded::Bounded;
 use crate::config::{Site, SourceList};
 use crate::fetch::body::{Decoded, End};
-use crate::fetch::{Answer, FetchError, Refusal, Request};
+use crate::fetch::{Answer, FetchError, Refusal, Request, Wait};
 use crate::model::{Role, SiteId, SourceId};
 use crate::parse::robots::{Robots, Rules, WELL_KNOWN};
 use crate::recrawl::later;
@@ -60,7 +60,8 @@ pub(super) struct RobotsCache {
 #[derive(Default)]
 struct Asked {
     times: AtomicU64,
-    turn: tokio::sync::Mutex<()>,
+    /// Holds what the last one had to wait for, if it could not be asked.
+    turn: tokio::sync::Mutex<Option<PutOff>>,
 }
 
 /// The copy of one host.
@@ -129,24 +130,31 @@ impl RobotsCache {
 }
 
 impl Poller {
-    /// May we fetch this URL, says the robots.txt of its authority?
+    /// May we fetch this URL, says the robots.txt of its authority? `is_led` where
+    /// another place was asked before, and would be again.
     pub(super) async fn judge(
         &self,
         url: &Url,
         authority: &str,
         delay: Duration,
+        is_led: bool,
     ) -> Result<(), Refusal> {
-        let copy = match self.fresh_robots(authority, delay).await {
-            Ok(Some(copy)) if !copy.unreachable => copy,
+        let not_yet = |pause| {
+            let until = later(self.clock.steady(), pause);
+            Err(Refusal::Later { until, wait: Wait::Robots })
+        };
+        let copy = match self.fresh_robots(authority, delay, is_led).await {
+            Ok(Ok(copy)) if !copy.unreachable => copy,
             // Put off rather than failed: whatever it says is not known yet.
-            Ok(None) => {
-                return Err(Refusal::Later { until: later(self.clock.steady(), UNKNOWN) });
+            Ok(Err(None)) => return not_yet(UNKNOWN),
+            Ok(Err(Some(PutOff { until, wait }))) => {
+                let soonest = later(self.clock.steady(), UNKNOWN);
+                // Who comes back sooner would only be led here again.
+                let until = if is_led { until.max(soonest) } else { soonest };
+                return Err(Refusal::Later { until, wait });
             }
-            Err(error) => {
-                let pause = if error.passes() { STORE_PAUSE } else { UNKNOWN };
-                return Err(Refusal::Later { until: later(self.clock.steady(), pause) });
-            }
-            Ok(Some(_)) => {
+            Err(error) => return not_yet(if error.passes() { STORE_PAUSE } else { UNKNOWN }),
+            Ok(Ok(_)) => {
                 return Err(Refusal::Unreadable { authority: authority.to_owned() });
             }
         };
@@ -163,54 +171,67 @@ impl Poller {
         self.config.borrow().daemon.user_agent.clone()
     }
 
-    /// The kept copy, fetched first when there is none or it is old.
+    /// The kept copy, fetched first when there is none or it is old. `Err` in the
+    /// result where there is none, with what its poll waits for.
     async fn fresh_robots(
         &self,
         authority: &str,
         delay: Duration,
-    ) -> Result<Option<HostRules>, StoreError> {
+        is_led: bool,
+    ) -> Result<Result<HostRules, Option<PutOff>>, StoreError> {
         let now = self.clock.now();
         if let Some(copy) = self.robots.get(authority).filter(|copy| copy.holds(now)) {
-            return Ok(Some(copy));
+            return Ok(Ok(copy));
         }
         let (source, kept) = self.store.robots(authority.to_owned(), delay).await?;
         if let Some(copy) = kept.map(|kept| self.robots.put(authority, &kept, &self.own_token()))
             && copy.holds(now)
         {
-            return Ok(Some(copy));
+            return Ok(Ok(copy));
         }
         if !self.store.may_ask_robots(authority.to_owned()).await? {
             // Its owner asks for it; whoever waits for it comes back.
-            return Ok(None);
+            return Ok(Err(None));
         }
         let asked = self.robots.asked(source);
-        let turn = asked.turn.lock().await;
+        let before = asked.times.load(Ordering::Relaxed);
+        let mut turn = asked.turn.lock().await;
         if let Some(copy) = self.robots.get(authority).filter(|copy| copy.holds(now)) {
-            return Ok(Some(copy));
+            return Ok(Ok(copy));
         }
-        let target = self.store.poll_target(source).await?;
-        self.ask_robots(&target).await?;
-        asked.times.fetch_add(1, Ordering::Relaxed);
+        // Whoever was put off has waited for all who stand here.
+        if asked.times.load(Ordering::Relaxed) == before || turn.is_none() {
+            let target = self.store.poll_target(source).await?;
+            *turn = self.ask_robots(&target, is_led).await?;
+            asked.times.fetch_add(1, Ordering::Relaxed);
+        }
+        let put_off = *turn;
         drop(turn);
         let (_, kept) = self.store.robots(authority.to_owned(), delay).await?;
-        Ok(kept.map(|kept| self.robots.put(authority, &kept, &self.own_token())))
+        let kept = kept.map(|kept| self.robots.put(authority, &kept, &self.own_token()));
+        Ok(kept.ok_or(put_off))
     }
 
     /// Polls a robots.txt whose turn has come, unless it is being asked already.
     pub(super) async fn poll_robots(&self, target: &PollTarget) -> Result<(), StoreError> {
         let asked = self.robots.asked(target.id);
         let before = asked.times.load(Ordering::Relaxed);
-        let _turn = asked.turn.lock().await;
+        let mut turn = asked.turn.lock().await;
         if asked.times.load(Ordering::Relaxed) != before {
             return Ok(());
         }
-        self.ask_robots(target).await?;
+        *turn = self.ask_robots(target, false).await?;
         asked.times.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Asks for a robots.txt: keeps its rules, registers the sitemaps it names.
-    async fn ask_robots(&self, target: &PollTarget) -> Result<(), StoreError> {
+    /// Asks for a robots.txt: keeps its rules, registers the sitemaps it names. Says
+    /// what it waits for, if it could not be asked.
+    async fn ask_robots(
+        &self,
+        target: &PollTarget,
+        is_led: bool,
+    ) -> Result<Option<PutOff>, StoreError> {
         let began = self.clock.now();
         let config = Arc::clone(&self.config.borrow());
         let site = self.site_of(target);
@@ -221,6 +242,7 @@ impl Poller {
         let own_delay = site.as_ref().map(|site| site.host_delay);
         let delay = own_delay.unwrap_or(config.politeness.host_delay);
         let gate = ClockGate::of_source(self, own_delay, &target.url);
+        let gate = if is_led { gate.led() } else { gate };
         let request = Request {
             url: target.url.clone(),
             validators: target.validators.clone(),
@@ -230,8 +252,9 @@ impl Poller {
         };
         let answer = self.fetcher.fetch(request, &gate).await;
         drop(gate);
-        if let Some(until) = self.put_off(&answer, target.id.0) {
-            return self.defer(target, until).await;
+        if let Some(off) = self.put_off(&answer, target.id.0) {
+            self.defer(target, off).await?;
+            return Ok(Some(off));
         }
         let mut ended = Ended::of(&answer, &target.url);
         let (read, is_whole) = self.robots_read(&answer);
@@ -269,7 +292,8 @@ impl Poller {
             tracing::info!(host, what, "robots.txt says something else than before");
         }
         let read = RobotsPoll { ended, answer: &answer, expires_at, is_whole };
-        self.finish_robots(target, began, read, saved.version).await
+        self.finish_robots(target, began, read, saved.version).await?;
+        Ok(None)
     }
 
     /// What holds from now on, remembered.

@@ -196,8 +196,8 @@ impl Poller {
             }
             return HubAnswer::Failed("the hub did not answer in time".to_owned());
         };
-        if let Some(until) = self.put_off(&told, call.row) {
-            return HubAnswer::Later(self.clock.wall_at(until));
+        if let Some(off) = self.put_off(&told, call.row) {
+            return HubAnswer::Later(self.clock.wall_at(off.until));
         }
         match told {
             Ok(Told { status: 200..=299, .. }) => HubAnswer::Accepted,

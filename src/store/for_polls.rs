@@ -201,9 +201,14 @@ impl Store {
         .await
     }
 
-    /// The poll was not made: it is due again at `until`.
-    pub async fn defer_poll(&self, source: SourceId, until: Timestamp) -> Result<(), StoreError> {
-        self.write_naming(Lane::Hot, move |state| state.defer_poll(source, until)).await
+    /// The poll was not made: it is due again at `until`, and why.
+    pub async fn defer_poll(
+        &self,
+        source: SourceId,
+        until: Timestamp,
+        why: &'static str,
+    ) -> Result<(), StoreError> {
+        self.write_naming(Lane::Hot, move |state| state.defer_poll(source, until, why)).await
     }
 
     /// The poll was not needed, says the index.
@@ -224,17 +229,19 @@ impl Store {
     /// Takes a host's next slot for one request: when it may be sent. `Err` in
     /// the result holds that time when it is further off than `patience`.
     /// `delay` is the least between two requests, where the host is nobody's
-    /// home; `None` goes by what it is already.
+    /// home; `None` goes by what it is already. `unused` is a slot that was taken
+    /// before and not used, which is given back for it.
     pub async fn reserve(
         &self,
         authority: String,
         delay: Option<Duration>,
         patience: Duration,
+        unused: Option<Timestamp>,
     ) -> Result<Result<Timestamp, Timestamp>, StoreError> {
         if !self.is_shared() {
-            return self.reserve_here(authority, delay, patience).await;
+            return self.reserve_here(authority, delay, patience, unused).await;
         }
-        let order = Order::Reserve { authority: authority.clone(), delay, patience };
+        let order = Order::Reserve { authority: authority.clone(), delay, patience, unused };
         self.on_host(&authority, order).await?.slot()
     }
 
@@ -243,14 +250,37 @@ impl Store {
         authority: String,
         delay: Option<Duration>,
         patience: Duration,
+        unused: Option<Timestamp>,
     ) -> Result<Result<Timestamp, Timestamp>, StoreError> {
         let slot = self
             .write_naming(Lane::Hot, move |state| {
                 state.must_own(partition(&authority))?;
-                state.reserve(&authority, delay, patience)
+                let unused = unused.map(Timestamp::as_millisecond);
+                state.reserve(&authority, delay, patience, unused)
             })
             .await?;
         Ok(slot.map(timestamp).map_err(timestamp))
+    }
+
+    /// Gives back a slot of a host that was not used, unless somebody has one after it.
+    pub async fn give_back(&self, authority: String, slot: Timestamp) -> Result<(), StoreError> {
+        if !self.is_shared() {
+            return self.give_back_here(authority, slot).await;
+        }
+        let order = Order::GiveBack { authority: authority.clone(), slot };
+        self.on_host(&authority, order).await.map(|_| ())
+    }
+
+    pub(super) async fn give_back_here(
+        &self,
+        authority: String,
+        slot: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.write_naming(Lane::Hot, move |state| {
+            state.must_own(partition(&authority))?;
+            state.give_back(&authority, slot.as_millisecond())
+        })
+        .await
     }
 
     /// Leaves a host alone for a while, polls and leases alike.

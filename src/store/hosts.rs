@@ -260,13 +260,18 @@ impl State {
     /// Takes the host's next slot for one request: when it may be sent. `Err`
     /// holds that time when it is further off than `patience` and nothing was
     /// taken. The least delay is from then on that of the sites whose home it
-    /// is, else the one that is asked with; asked without, it stays.
+    /// is, else the one that is asked with; asked without, it stays. A slot that was
+    /// taken before, and not used, is given back for it.
     pub(super) fn reserve(
         &mut self,
         authority: &str,
         delay: Option<Duration>,
         patience: Duration,
+        unused: Option<i64>,
     ) -> Result<Result<i64, i64>, StoreError> {
+        if let Some(slot) = unused {
+            self.give_back(authority, slot)?;
+        }
         let delay = self.policy.delay_at(authority).or(delay);
         let id = self.host_named(authority, delay.unwrap_or(self.policy.default.host_delay))?;
         if let Some(delay) = delay {
@@ -281,6 +286,14 @@ impl State {
         let next = at + host.delay_ms;
         self.set_clock(id, next)?;
         Ok(Ok(at))
+    }
+
+    /// Gives back a slot that was not used, unless somebody has one after it.
+    pub(super) fn give_back(&mut self, authority: &str, slot: i64) -> Result<(), StoreError> {
+        let Some(id) = self.find_host(authority)? else { return Ok(()) };
+        let host = self.host(id)?;
+        let is_last = host.next_at == slot.saturating_add(host.delay_ms);
+        if is_last { self.set_clock(id, slot) } else { Ok(()) }
     }
 
     /// The least delay of a host: the site's, or the host's own Crawl-delay

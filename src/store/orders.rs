@@ -66,6 +66,11 @@ pub(super) enum Order {
         authority: String,
         delay: Option<Duration>,
         patience: Duration,
+        unused: Option<jiff::Timestamp>,
+    },
+    GiveBack {
+        authority: String,
+        slot: jiff::Timestamp,
     },
     PauseHost {
         authority: String,
@@ -201,8 +206,12 @@ impl Store {
                 Reply::Applied(self.apply_here(origin, effects).await?)
             }
             Order::Bury(origin, deleted) => Reply::Count(self.bury_here(origin, deleted).await?),
-            Order::Reserve { authority, delay, patience } => {
-                Reply::Slot(self.reserve_here(authority, delay, patience).await?)
+            Order::Reserve { authority, delay, patience, unused } => {
+                Reply::Slot(self.reserve_here(authority, delay, patience, unused).await?)
+            }
+            Order::GiveBack { authority, slot } => {
+                self.give_back_here(authority, slot).await?;
+                Reply::Done
             }
             Order::PauseHost { authority, pause, why } => {
                 self.pause_host_here(authority, pause, why).await?;

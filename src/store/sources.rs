@@ -439,17 +439,21 @@ impl State {
         Ok(quota.saturating_sub(used))
     }
 
-    /// The poll was not made: the host wants to be left alone until then, by the
-    /// wall clock.
-    pub(super) fn defer_poll(&mut self, id: SourceId, until: Timestamp) -> Result<(), StoreError> {
+    /// The poll was not made: it is due again then, by the wall clock, and why.
+    pub(super) fn defer_poll(
+        &mut self,
+        id: SourceId,
+        until: Timestamp,
+        why: &str,
+    ) -> Result<(), StoreError> {
         self.conn
             .prepare_cached(
                 "UPDATE sources SET next_poll_at = ?2,
                      rule = CASE WHEN rule IN ('asked', 'pinged', 'index') THEN rule ELSE 'deferred' END,
-                     why = 'its host is to be left alone until then' WHERE id = ?1
+                     why = ?3 WHERE id = ?1
                      /*pg: AND part = (?1 & 255) */",
             )
-            .and_then(|mut update| update.execute(params![id.0, until.as_millisecond()]))
+            .and_then(|mut update| update.execute(params![id.0, until.as_millisecond(), why]))
             .map(|_| ())
             .map_err(engine)
     }

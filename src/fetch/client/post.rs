@@ -74,7 +74,7 @@ impl Fetcher {
     ) -> Result<Posted, FetchError> {
         let inner = &*self.inner;
         let url = trail.current();
-        let (addresses, _turns) = inner.enter(url, spent, gate).await?;
+        let (addresses, _turns) = inner.enter(trail, spent, gate).await?;
         let asking = async {
             let host = url.host_str().unwrap_or_default();
             let once = || {

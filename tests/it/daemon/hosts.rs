@@ -5,8 +5,10 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sitemapd::fetch::resolver::Lookup;
+use sitemapd::store::views::SourceView;
 
 use crate::support::daemon::{DAY, World, index, sitemap};
 use crate::support::origin::Seen;
@@ -164,6 +166,108 @@ async fn many_hosts_at_an_address_that_hangs_leave_others_their_slots() {
     // Whoever found no place there has not failed, and nor has its host's clock moved.
     let polls = daemon.store.polls_after(None, 0, 1_000).await.unwrap();
     assert!(polls.iter().all(|poll| !poll.url.contains("dead")), "{polls:?}");
+    // And says what it waits for.
+    let sources = daemon.sources().await;
+    let is_told = sources.iter().any(|source| {
+        source.url.contains("dead") && source.why == "many other requests wait for the same address"
+    });
+    assert!(is_told, "{sources:?}");
+    hold.release_all();
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn who_is_led_to_a_crowded_address_leaves_the_first_host_alone_for_longer() {
+    let proxy = Origin::start().await;
+    let hold = Hold::new();
+    let gate = hold.clone();
+    proxy.route(move |seen| match (host(seen), seen.path.ends_with("/s.xml")) {
+        (name, true) if name.starts_with("led") => {
+            Some(Reply::redirect(302, format!("http://{name}-there.test/")))
+        }
+        (name, _) if name.starts_with("led") && !name.ends_with("-there") => None,
+        _ => Some(Reply::status(404).hang(&gate)),
+    });
+    // One may ask there and one may wait, all for a robots.txt first.
+    let lookup: Lookup = Arc::new(|name| {
+        let last = if name.contains("-there") { 1 } else { 2 };
+        Box::pin(async move { Ok(vec![IpAddr::from([1, 1, 1, last])]) })
+    });
+    let world = World::with_lookup(&[], lookup);
+    let sites = ["led1", "led2", "led3"].map(|name| site(name, 80, &["/s.xml"])).concat();
+    let mut config = world.config(&sites);
+    config.fetch.proxy = Some(proxy.url("/"));
+    config.fetch.concurrency = 1;
+    config.politeness.per_address = 1;
+    let daemon = world.start_with(config).await;
+    let put_off = async || {
+        let is_put_off = |source: &SourceView| {
+            let is_led = source.url.contains("led") && source.url.ends_with("/s.xml");
+            is_led && source.why == "many other requests wait for the same address"
+        };
+        daemon.sources().await.into_iter().find(is_put_off)
+    };
+    let until = daemon.wait("one that is put off", put_off).await.next_poll_at.unwrap();
+    // A quarter of an hour but for chance.
+    assert!(until >= daemon.clock.now() + Duration::from_secs(450), "{until}");
+    hold.release_all();
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_that_waited_for_its_turn_at_an_address_moves_its_hosts_clock_from_then_on() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let proxy = Origin::start().await;
+    let hold = Hold::new();
+    let gate = hold.clone();
+    proxy.route(move |seen| (host(seen) == "slow").then(|| Reply::status(404).hang(&gate)));
+    // Each has a place at the address before the next is looked up.
+    let (late, third) = (Hold::new(), Hold::new());
+    let lookup: Lookup = Arc::new({
+        let (late, third) = (late.clone(), third.clone());
+        move |name| {
+            let turn = match name.split('.').next() {
+                Some("late") => Some(late.clone()),
+                Some("third") => Some(third.clone()),
+                _ => None,
+            };
+            Box::pin(async move {
+                if let Some(turn) = turn {
+                    turn.pass().await;
+                }
+                Ok(vec![IpAddr::from([1, 1, 1, 1])])
+            })
+        }
+    });
+    let world = World::with_lookup(&[], lookup);
+    let names = ["slow", "late", "third"];
+    let sites: String = names.map(|name| site(name, 80, &["/s.xml"])).concat();
+    let mut config = world.config(&format!("[politeness]\nhost_delay = \"60s\"\n{sites}"));
+    config.fetch.proxy = Some(proxy.url("/"));
+    config.fetch.connect_timeout = MINUTE;
+    config.fetch.concurrency = 2;
+    config.politeness.per_address = 1;
+    let daemon = world.start_with(config).await;
+    let start = daemon.clock.steady();
+    let next = |at: Duration| Some((start + at).as_millisecond().to_string());
+    let next_of_late = "SELECT next_at FROM hosts WHERE authority = 'http://late.test'";
+    hold.arrived(1).await;
+    late.release_all();
+    let has_slot = async || (world.look().text(next_of_late) == next(MINUTE)).then_some(());
+    daemon.wait("its slot", has_slot).await;
+    third.release_all();
+    let is_full = async || {
+        let why = "many other requests wait for the same address";
+        daemon.sources().await.iter().any(|source| source.why == why).then_some(())
+    };
+    daemon.wait("a full line", is_full).await;
+
+    daemon.clock.advance(MINUTE / 2);
+    hold.release(1);
+    let is_sent =
+        async || proxy.all_requests().iter().any(|seen| host(seen) == "late").then_some(());
+    daemon.wait("its request", is_sent).await;
+    assert_eq!(world.look().text(next_of_late), next(MINUTE / 2 + MINUTE));
     hold.release_all();
     daemon.stop().await;
 }
@@ -197,7 +301,7 @@ async fn an_index_of_many_children_keeps_to_its_host_and_delays_no_other() {
                 (asked("many") == turn && asked("other") == turn).then_some(())
             })
             .await;
-        daemon.clock.advance(std::time::Duration::from_secs(10));
+        daemon.clock.advance(Duration::from_secs(10));
     }
     daemon
         .wait("all children", async || {
@@ -217,7 +321,7 @@ async fn an_index_of_many_children_keeps_to_its_host_and_delays_no_other() {
             .wait("a turn of many", async || (asked("many") >= before + turn - 1).then_some(()))
             .await;
         assert!(asked("many") <= before + turn, "{} in {turn} turns", asked("many") - before);
-        daemon.clock.advance(std::time::Duration::from_secs(10));
+        daemon.clock.advance(Duration::from_secs(10));
     }
     daemon.stop().await;
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sitemapd::fetch::resolver::Lookup;
-use sitemapd::fetch::{FetchError, Fetcher, Gate, Refusal, Surroundings};
+use sitemapd::fetch::{FetchError, Fetcher, Gate, Refusal, Surroundings, Wait};
 use url::Url;
 
 use super::{config, document, fetcher, get, request, shown};
@@ -332,45 +332,199 @@ async fn hosts_that_share_an_address_share_its_turns() {
     assert_eq!((hold.waits(), asked.load(Ordering::SeqCst)), (8, 9));
 }
 
+/// Counts what it is asked; its host's time has passed so often when it has a turn.
+#[derive(Default)]
+struct Counting {
+    admitted: AtomicUsize,
+    given_back: AtomicUsize,
+    asked_again: AtomicUsize,
+    late: usize,
+    /// What its host's time is waited for with.
+    hold: Option<Hold>,
+}
+
+impl Counting {
+    fn counts(&self) -> [usize; 3] {
+        [&self.admitted, &self.asked_again, &self.given_back].map(|n| n.load(Ordering::SeqCst))
+    }
+}
+
+impl Gate for Counting {
+    async fn admit(&self, _: &Url) -> Result<(), Refusal> {
+        self.admitted.fetch_add(1, Ordering::SeqCst);
+        if let Some(hold) = &self.hold {
+            hold.pass().await;
+        }
+        Ok(())
+    }
+
+    async fn is_on_time(&self, _: &Url) -> Result<bool, Refusal> {
+        Ok(self.asked_again.fetch_add(1, Ordering::SeqCst) >= self.late)
+    }
+
+    async fn give_back(&self, _: &Url) {
+        self.given_back.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// A fetcher that asks a proxy, so that addresses can be public without leaving here:
+/// one request at a time to an address, and so many there at most.
+fn one_at_a_time(proxy: &Origin, script: &[(&str, &[&[&str]])], places: usize) -> Fetcher {
+    let (mut fetch, daemon) = config(&[]);
+    fetch.proxy = Some(proxy.url("/"));
+    fetch.concurrency = places;
+    let (lookup, _) = scripted(script);
+    let surroundings = Surroundings { lookup, ..Surroundings::default() };
+    Fetcher::with_surroundings(&fetch, &daemon, 1, surroundings).unwrap()
+}
+
+fn is_crowded(answer: &Result<sitemapd::fetch::Answer, FetchError>) -> bool {
+    let of = |refusal: &Refusal| matches!(refusal, Refusal::Crowded { wait: Wait::Address, .. });
+    matches!(answer, Err(FetchError::Deferred(refusal)) if of(refusal))
+}
+
 #[tokio::test]
 async fn who_finds_the_line_at_an_address_full_comes_back_and_spends_no_slot() {
-    /// How often a request was to be sent.
-    #[derive(Default)]
-    struct Counting(AtomicUsize);
-    impl Gate for Counting {
-        async fn admit(&self, _: &Url) -> Result<(), Refusal> {
-            self.0.fetch_add(1, Ordering::SeqCst);
-            Ok(())
-        }
-    }
     let proxy = Origin::start().await;
     let hold = Hold::new();
     let gate = hold.clone();
     proxy.route(move |_| Some(Reply::text("x").hang(&gate)));
-    let (mut fetch, daemon) = config(&[]);
-    fetch.proxy = Some(proxy.url("/"));
-    fetch.concurrency = 2;
-    let (lookup, _) = scripted(&[("a.test", &[&["1.1.1.1"]]), ("b.test", &[&["1.1.1.1"]])]);
-    let surroundings = Surroundings { lookup, ..Surroundings::default() };
-    let fetcher = Fetcher::with_surroundings(&fetch, &daemon, 1, surroundings).unwrap();
+    let script: [(&str, &[&[&str]]); 2] =
+        [("a.test", &[&["1.1.1.1"]]), ("b.test", &[&["1.1.1.1"]])];
+    let fetcher = one_at_a_time(&proxy, &script, 2);
     let [first, second, third] = [(); 3].map(|()| Counting::default());
+    let clock = Hold::new();
+    let fourth = Counting { hold: Some(clock.clone()), ..Counting::default() };
     let ask = |name: &str| request(Url::parse(&format!("http://{name}.test/")).unwrap());
     let waiting = async {
-        hold.arrived(1).await;
-        let waiting = fetcher.fetch(ask("b"), &second);
-        let refused = async {
-            let refused = fetcher.fetch(ask("b"), &third).await.unwrap_err();
-            assert!(matches!(refused, FetchError::Deferred(Refusal::Crowded { .. })), "{refused}");
-            hold.release_all();
+        // Nobody is there yet while it waits for its host.
+        clock.arrived(1).await;
+        let first = fetcher.fetch(ask("a"), &first);
+        let others = async {
+            hold.arrived(1).await;
+            let refused = async {
+                let refused = fetcher.fetch(ask("b"), &third).await;
+                clock.release_all();
+                refused
+            };
+            // Polled in this order: one takes the last place, the other finds none.
+            tokio::join!(biased; fetcher.fetch(ask("b"), &second), refused)
         };
-        // Polled in this order: one takes the last place, the other finds none.
-        tokio::join!(biased; waiting, refused).0
+        tokio::join!(biased; first, others)
     };
-    let (one, two) = tokio::join!(biased; fetcher.fetch(ask("a"), &first), waiting);
+    let overtaken = async {
+        let overtaken = fetcher.fetch(ask("a"), &fourth).await;
+        hold.release_all();
+        overtaken
+    };
+    let (overtaken, (one, (two, refused))) = tokio::join!(biased; overtaken, waiting);
     document(one.unwrap());
     document(two.unwrap());
-    let admitted = [&first, &second, &third].map(|gate| gate.0.load(Ordering::SeqCst));
-    assert_eq!(admitted, [1, 1, 0], "no slot is spent where the line is full");
+    assert!(is_crowded(&refused) && is_crowded(&overtaken));
+    let counts = [&first, &second, &third, &fourth].map(Counting::counts);
+    // No slot is spent where the line is full, or was full when its time had come.
+    assert_eq!(counts, [[1, 1, 0], [1, 1, 0], [0, 0, 0], [1, 0, 1]]);
+}
+
+#[tokio::test]
+async fn a_turn_at_an_address_that_comes_after_the_hosts_time_is_given_up_and_waited_for_again() {
+    let proxy = Origin::start().await;
+    proxy.route(|_| Some(Reply::text("x")));
+    let fetcher = one_at_a_time(&proxy, &[("a.test", &[&["1.1.1.1"]])], 2);
+    let ask = || request(Url::parse("http://a.test/").unwrap());
+    let clock = Hold::new();
+    let late = Counting { late: 1, hold: Some(clock.clone()), ..Counting::default() };
+    clock.release(1);
+    let other = async {
+        clock.arrived(2).await;
+        let other = get(&fetcher, ask().url).await;
+        clock.release_all();
+        other
+    };
+    let (late_one, other) = tokio::join!(fetcher.fetch(ask(), &late), other);
+    document(late_one.unwrap());
+    // The address was free for it meanwhile.
+    document(other.unwrap());
+    assert_eq!(late.counts(), [2, 2, 0]);
+    // A host whose time has always passed is not waited for without end.
+    let never = Counting { late: usize::MAX, ..Counting::default() };
+    assert!(is_crowded(&fetcher.fetch(ask(), &never).await));
+    assert_eq!(never.counts(), [3, 3, 0]);
+}
+
+#[tokio::test]
+async fn where_a_redirect_leads_to_a_crowded_address_its_place_is_in_a_longer_line() {
+    let proxy = Origin::start().await;
+    let hold = Hold::new();
+    let gate = hold.clone();
+    proxy.route(move |seen| {
+        if seen.path.contains("from.test") {
+            return Some(Reply::redirect(302, "http://to.test/"));
+        }
+        Some(Reply::text("x").hang(&gate))
+    });
+    let script: [(&str, &[&[&str]]); 2] =
+        [("from.test", &[&["1.0.0.1"]]), ("to.test", &[&["1.1.1.1"]])];
+    let fetcher = one_at_a_time(&proxy, &script, 1);
+    let ask = |name: &str| Url::parse(&format!("http://{name}.test/")).unwrap();
+    let led = Counting::default();
+    let waiting = async {
+        hold.arrived(1).await;
+        let refused = async {
+            while led.counts()[0] < 2 {
+                tokio::task::yield_now().await;
+            }
+            let answers = [get(&fetcher, ask("to")).await, get(&fetcher, ask("from")).await];
+            hold.release_all();
+            answers
+        };
+        tokio::join!(fetcher.fetch(request(ask("from")), &led), refused)
+    };
+    let (first, (answer, [refused, led_too])) = tokio::join!(get(&fetcher, ask("to")), waiting);
+    document(first.unwrap());
+    document(answer.unwrap());
+    assert!(is_crowded(&refused), "it is asked first, and comes back");
+    // Where that line is full as well, the first place is not asked again each minute.
+    let Err(FetchError::Deferred(Refusal::Crowded { pause, .. })) = led_too else {
+        panic!("{led_too:?}");
+    };
+    assert_eq!(pause, Duration::from_secs(900));
+}
+
+#[tokio::test]
+async fn behind_a_proxy_names_that_nobody_answers_for_keep_no_document_away() {
+    // More than are looked up at once.
+    const NAMES: usize = 40;
+    let proxy = Origin::start().await;
+    proxy.route(|_| Some(Reply::text("x")));
+    let (mut fetch, daemon) = config(&[]);
+    fetch.proxy = Some(proxy.url("/"));
+    fetch.connect_timeout = Duration::from_millis(100);
+    let (hold, asked) = (Hold::new(), Arc::new(AtomicUsize::new(0)));
+    let lookup: Lookup = Arc::new({
+        let (hold, asked) = (hold.clone(), asked.clone());
+        move |_| {
+            asked.fetch_add(1, Ordering::SeqCst);
+            let hold = hold.clone();
+            Box::pin(async move {
+                hold.pass().await;
+                Ok(Vec::new())
+            })
+        }
+    });
+    let surroundings = Surroundings { lookup, ..Surroundings::default() };
+    let fetcher = Fetcher::with_surroundings(&fetch, &daemon, 4, surroundings).unwrap();
+    let all = async || {
+        let ask = |n| get(&fetcher, Url::parse(&format!("http://h{n}.test/")).unwrap());
+        for answer in futures_util::future::join_all((0..NAMES).map(ask)).await {
+            document(answer.unwrap());
+        }
+        asked.load(Ordering::SeqCst)
+    };
+    let looked_up = all().await;
+    // The answer is known by now, and their lookups are not over yet.
+    assert_eq!((all().await, proxy.all_requests().len()), (looked_up, 2 * NAMES));
+    hold.release_all();
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ async fn with_delay(delay: &str, urls: usize) -> Queue {
 /// When a poll of the host would be sent.
 async fn next_poll(queue: &Queue) -> Timestamp {
     let none = Duration::ZERO;
-    match queue.store.reserve("http://a.test".to_owned(), None, none).await.unwrap() {
+    match queue.store.reserve("http://a.test".to_owned(), None, none, None).await.unwrap() {
         Ok(now) => now,
         Err(later) => later,
     }
@@ -47,11 +47,31 @@ async fn n_leased_urls_are_spaced_by_the_delay_and_move_the_clock_by_n_delays() 
 async fn a_poll_takes_its_slot_from_the_leases_of_its_host() {
     let queue = with_delay("2s", 2).await;
     let start = queue.clock.now();
-    let slot = queue.store.reserve("http://a.test".to_owned(), None, SECOND).await.unwrap();
+    let slot = queue.store.reserve("http://a.test".to_owned(), None, SECOND, None).await.unwrap();
     assert_eq!(slot, Ok(start));
     assert!(queue.lease(1).await.is_empty());
     queue.clock.advance(2 * SECOND);
     assert_eq!(queue.lease(1).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_slot_that_was_not_used_is_given_back_or_moved_unless_somebody_has_the_next() {
+    let host = || "http://a.test".to_owned();
+    let queue = with_delay("10s", 2).await;
+    let start = queue.clock.now();
+    let slot = queue.store.reserve(host(), None, SECOND, None).await.unwrap().unwrap();
+    queue.clock.advance(4 * SECOND);
+    // The request is sent that much later, and so is what comes after it.
+    let moved = queue.store.reserve(host(), None, SECOND, Some(slot)).await.unwrap();
+    assert_eq!(moved, Ok(start + 4 * SECOND));
+    assert_eq!(next_poll(&queue).await, start + 14 * SECOND);
+    queue.store.give_back(host(), moved.unwrap()).await.unwrap();
+    assert_eq!(queue.lease(1).await[0].not_before, start + 4 * SECOND);
+    // That lease has the slot which was given back: ours is gone.
+    let taken = queue.store.reserve(host(), None, SECOND, Some(slot)).await.unwrap();
+    assert_eq!(taken, Err(start + 14 * SECOND));
+    queue.store.give_back(host(), slot).await.unwrap();
+    assert_eq!(next_poll(&queue).await, start + 14 * SECOND);
 }
 
 #[tokio::test]

@@ -54,7 +54,8 @@ async fn a_lease_from_before_a_restart_with_the_clock_set_back_does_not_live_on(
     let queue = queue.reopen_at(clock).await;
     assert_eq!(queue.pass(5 * MINUTE).await, (1, 0));
     assert_eq!(queue.settle(token, Outcome::Changed).await, TokenResult::Stale);
-    let wait = queue.store.reserve("http://a.test".to_owned(), None, Duration::ZERO).await.unwrap();
+    let wait =
+        queue.store.reserve("http://a.test".to_owned(), None, Duration::ZERO, None).await.unwrap();
     let slot = wait.unwrap_or_else(|later| later);
     let ahead = slot.duration_since(queue.clock.now());
     assert!(ahead <= SignedDuration::from_hours(24), "the host is held for {ahead}");

@@ -471,9 +471,12 @@ async fn where_a_redirect_leads_to_a_crowded_address_its_place_is_in_a_longer_li
     let waiting = async {
         hold.arrived(1).await;
         let refused = async {
-            while led.counts()[0] < 2 {
-                tokio::task::yield_now().await;
-            }
+            let is_there = async {
+                while led.counts()[0] < 2 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(30), is_there).await.unwrap();
             let answers = [get(&fetcher, ask("to")).await, get(&fetcher, ask("from")).await];
             hold.release_all();
             answers

@@ -17,8 +17,6 @@ pub(super) const LONGEST_REFERENCE: usize = 16;
 const MAX_REOPENS: usize = 4;
 /// Roots of sitemaps, and of parts of one without its root.
 const SITEMAP_ROOTS: [&str; 4] = ["urlset", "sitemapindex", "url", "sitemap"];
-/// HTML elements that never have an end tag; people paste them unescaped.
-const VOID: [&str; 6] = ["br", "hr", "img", "input", "wbr", "meta"];
 
 /// The elements of a document as they open and close.
 pub(super) struct Elements {
@@ -152,7 +150,7 @@ impl Elements {
         visitor: &mut V,
         cx: &mut Cx<'_>,
     ) -> ControlFlow<()> {
-        if self.stack.depth() >= MAX_DEPTH || VOID.contains(&name) {
+        if self.stack.depth() >= MAX_DEPTH {
             return self.tag(name, "", false, visitor, cx);
         }
         self.seen_root = true;
@@ -163,7 +161,7 @@ impl Elements {
         ControlFlow::Continue(())
     }
 
-    /// A start tag: its name, the rest of it, and whether it ends in `/`.
+    /// A start tag: its name, the rest of it, and whether it is all of its element.
     pub(super) fn tag<V: Visitor>(
         &mut self,
         name: &str,
@@ -195,11 +193,10 @@ impl Elements {
             visitor,
             cx,
         );
-        let void = prefix.is_none() && VOID.contains(&local);
         self.lower = lower;
         flow?;
         self.stack.push(name);
-        if empty || void {
+        if empty {
             self.close_to(self.stack.depth() - 1, true, visitor, cx)
         } else {
             ControlFlow::Continue(())

@@ -6,10 +6,11 @@
 /// The character of `name`, as it stands between `&` and `;`.
 pub(super) fn resolve(name: &str) -> Option<char> {
     match name {
-        "amp" => Some('&'),
-        "lt" => Some('<'),
-        "gt" => Some('>'),
-        "quot" => Some('"'),
+        // HTML has these four in capitals, too.
+        "amp" | "AMP" => Some('&'),
+        "lt" | "LT" => Some('<'),
+        "gt" | "GT" => Some('>'),
+        "quot" | "QUOT" => Some('"'),
         "apos" => Some('\''),
         _ => numeric(name).or_else(|| named(name)),
     }

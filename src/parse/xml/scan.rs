@@ -8,6 +8,7 @@
 
 mod bang;
 mod plain;
+mod void;
 
 use std::ops::ControlFlow;
 
@@ -208,23 +209,32 @@ impl Scan {
         {
             return flow;
         }
-        if self.show_tag(raw, visitor, cx).is_break() { Flow::Stop(end) } else { Flow::At(end) }
+        self.show_tag(w, start, raw, end, visitor, cx)
     }
 
-    /// Shows a tag, given without its angle brackets.
+    /// Shows the tag at `start`, given without its angle brackets, and goes on at `next`.
     fn show_tag<V: Visitor>(
         &mut self,
+        w: &Window<'_>,
+        start: usize,
         raw: &str,
+        next: usize,
         visitor: &mut V,
         cx: &mut Cx<'_>,
-    ) -> ControlFlow<()> {
-        if let Some(name) = raw.strip_prefix('/') {
-            return self.elements.end(name, visitor, cx);
-        }
-        let (raw, empty) = raw.strip_suffix('/').map_or((raw, false), |raw| (raw, true));
-        let end = raw.bytes().position(|b| b.is_ascii_whitespace() || b == b'/');
-        let (name, attributes) = raw.split_at(end.unwrap_or(raw.len()));
-        self.elements.tag(name, attributes, empty, visitor, cx)
+    ) -> Flow {
+        let flow = if let Some(name) = raw.strip_prefix('/') {
+            self.elements.end(name, visitor, cx)
+        } else {
+            let (raw, mut empty) = raw.strip_suffix('/').map_or((raw, false), |raw| (raw, true));
+            let end = raw.bytes().position(|b| b.is_ascii_whitespace() || b == b'/');
+            let (name, attributes) = raw.split_at(end.unwrap_or(raw.len()));
+            if !empty && void::is_void(name) {
+                let Some(void) = void::has_no_end(w, next, name) else { return Flow::Need(start) };
+                empty = void;
+            }
+            self.elements.tag(name, attributes, empty, visitor, cx)
+        };
+        if flow.is_break() { Flow::Stop(next) } else { Flow::At(next) }
     }
 
     /// A `<` that begins nothing is text.
@@ -295,8 +305,7 @@ impl Scan {
             Cut::Open => return self.open_tag(w, start, visitor, cx),
         };
         let raw = w.rest.get(start + 1..end).unwrap_or_default();
-        let flow = self.show_tag(raw, visitor, cx);
-        if flow.is_break() { Flow::Stop(next) } else { Flow::At(next) }
+        self.show_tag(w, start, raw, next, visitor, cx)
     }
 
     /// Is a `<` and what follows it text, where another one stands at `end`? It is if

@@ -9,6 +9,7 @@ use memchr::{memchr, memchr2};
 
 use super::super::bounds::{NameLen, blanks};
 use super::super::elements::LONGEST_REFERENCE;
+use super::void::is_void;
 use super::{Cx, Flow, Scan, Visitor, Window, boundary};
 
 impl Scan {
@@ -28,8 +29,11 @@ impl Scan {
         if bytes.get(end) != Some(&b'>') {
             return None;
         }
-        *start = end + 1;
         let name = w.rest.get(inner..end)?;
+        if is_void(name) {
+            return None;
+        }
+        *start = end + 1;
         Some(if found.simple {
             self.elements.simple_tag(name, visitor, cx)
         } else {

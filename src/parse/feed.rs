@@ -32,6 +32,17 @@ enum Role {
     Feed(Hint),
 }
 
+/// What tells an item that is part of the open one from the next one.
+#[derive(Default)]
+struct Nesting {
+    /// Is the open child of the item of a vocabulary that is not the feed's?
+    in_foreign: bool,
+    /// Is the open field XML of its own, which may hold items?
+    inline: bool,
+    /// Was there text since the last tag?
+    has_text: bool,
+}
+
 /// The reader of feeds.
 pub(crate) struct FeedReader<'a, 's> {
     ctx: &'a Context<'a>,
@@ -50,6 +61,7 @@ pub(crate) struct FeedReader<'a, 's> {
     /// that are open in the item, one in the other. More than one is open only
     /// where end tags are missing.
     leaf: Option<usize>,
+    nesting: Nesting,
     tombstones: Tombstones,
     /// Depth of the open `at:deleted-entry`.
     tombstone_depth: Option<usize>,
@@ -94,6 +106,7 @@ impl<'a, 's> FeedReader<'a, 's> {
             item_at: 0,
             item: Item::default(),
             leaf: None,
+            nesting: Nesting::default(),
             tombstones: Tombstones::default(),
             tombstone_depth: None,
             field: None,
@@ -137,6 +150,15 @@ impl<'a, 's> FeedReader<'a, 's> {
         }
     }
 
+    /// Is an item at this depth part of what the open one says? Not where end tags
+    /// are missing: right behind text, or in an element that holds none.
+    fn is_nested(&self, depth: usize, had_text: bool) -> bool {
+        let Some(item_depth) = self.item_depth else { return false };
+        let nesting = &self.nesting;
+        let holds = if self.field.is_some() { nesting.inline } else { nesting.in_foreign };
+        holds && depth > item_depth + 1 && !had_text && self.leaf != Some(depth - 1)
+    }
+
     pub(crate) fn start(&mut self, tag: &Tag<'_>, depth: usize, cx: &mut Cx<'_>) -> Next {
         if self.channel_ns.is_none() && self.item_depth.is_none() {
             self.learn_namespace(tag, depth);
@@ -144,10 +166,12 @@ impl<'a, 's> FeedReader<'a, 's> {
         let core = self.is_core(tag.ns);
         let is_tombstone = tombstone::is_one(tag);
         let is_item = core && matches!(tag.local, "item" | "entry") || is_tombstone;
+        let had_text = std::mem::take(&mut self.nesting.has_text);
+        let is_next = is_item && !self.is_nested(depth, had_text);
         if let Some((role, at)) = self.field {
             let closes = match role {
                 Role::Item(field) => {
-                    is_item || (core && depth == at + 1 && field.ends_before(tag.local))
+                    is_next || (core && depth == at + 1 && field.ends_before(tag, self.kind))
                 }
                 Role::Feed(_) => is_item,
             };
@@ -156,9 +180,11 @@ impl<'a, 's> FeedReader<'a, 's> {
             }
         }
         if let Some(item_depth) = self.item_depth {
-            let nested = depth > item_depth + 1 && self.kind == DocumentKind::Atom;
-            if is_item && !nested {
+            if is_next {
                 return Next::Close(item_depth);
+            }
+            if depth == item_depth + 1 {
+                self.nesting.in_foreign = !core;
             }
             if self.leaf.is_some_and(|leaf| depth == leaf + 1)
                 && item::ends_leaf(tag, self.kind, core)
@@ -231,6 +257,7 @@ impl<'a, 's> FeedReader<'a, 's> {
         };
         if let Some(field) = field {
             self.open_field(Role::Item(field), depth, cx);
+            self.nesting.inline = item::is_inline(tag);
         }
     }
 
@@ -254,6 +281,12 @@ impl<'a, 's> FeedReader<'a, 's> {
     }
 
     pub(crate) fn text(&mut self, text: &str) {
+        self.nesting.has_text = true;
+        self.blank(text);
+    }
+
+    /// Text of white space only.
+    pub(crate) fn blank(&mut self, text: &str) {
         match self.field {
             Some((Role::Item(Field::Hashed), _)) => self.item.hash(text),
             Some(_) if self.text.len() + text.len() > MAX_FIELD => self.oversized = true,
@@ -263,6 +296,7 @@ impl<'a, 's> FeedReader<'a, 's> {
     }
 
     pub(crate) fn end(&mut self, depth: usize, cx: &mut Cx<'_>) -> ControlFlow<()> {
+        self.nesting.has_text = false;
         if let Some((role, at)) = self.field
             && at == depth
         {

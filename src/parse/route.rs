@@ -34,13 +34,23 @@ pub(super) fn sniff(window: &str, at_end: bool) -> Shape {
     if text.starts_with('<') || has_xml_start(text) {
         return Shape::Xml;
     }
-    if text.contains('\0') {
+    if is_binary(text) {
         return Shape::Unknown;
     }
     if robots::has_robots_line(text) {
         return Shape::Robots;
     }
     if plain::has_url_line(text) { Shape::Text } else { Shape::Unknown }
+}
+
+/// Has this a NUL in a line that would mean nothing without it?
+fn is_binary(text: &str) -> bool {
+    text.contains('\0')
+        && text.split(['\n', '\r']).filter(|line| line.contains('\0')).any(|line| {
+            let line = line.replace('\0', "");
+            let blank = super::loc::trim(&line).is_empty();
+            !blank && !plain::has_url_line(&line) && !robots::has_robots_line(&line)
+        })
 }
 
 /// Does XML begin behind something else, such as a warning of the server?
@@ -160,7 +170,7 @@ impl Visitor for Router<'_, '_> {
     fn blank(&mut self, text: &str, cx: &mut Cx<'_>) {
         match self {
             Self::Sitemap(reader) => reader.blank(text, cx),
-            Self::Feed(reader) => reader.text(text),
+            Self::Feed(reader) => reader.blank(text),
             Self::Open { .. } | Self::Refused => {}
         }
     }

@@ -80,12 +80,31 @@ impl Field {
     }
 
     /// Does the start of this sibling show that the end tag is missing?
-    pub(super) fn ends_before(self, local: &str) -> bool {
+    pub(super) fn ends_before(self, tag: &Tag<'_>, kind: DocumentKind) -> bool {
         match self {
-            Self::Hashed => matches!(local, "guid" | "pubdate" | "updated" | "published" | "id"),
-            _ => is_child(local),
+            Self::Hashed => match tag.local {
+                "guid" | "pubdate" | "updated" | "published" | "id" => true,
+                "link" => is_own_link(tag, kind),
+                _ => false,
+            },
+            _ => is_child(tag.local),
         }
     }
+}
+
+/// Is this `link` the item's, and none of HTML pasted into a text? Those have
+/// attributes, and lead to style sheets and the like.
+fn is_own_link(tag: &Tag<'_>, kind: DocumentKind) -> bool {
+    match kind {
+        DocumentKind::Atom => LinkTag::of(tag).alternate().is_some(),
+        _ => tag.attributes().next().is_none(),
+    }
+}
+
+/// Is this content XML of another kind, which may be a feed (RFC 4287 section 4.1.3)?
+pub(super) fn is_inline(tag: &Tag<'_>) -> bool {
+    let kind = || tag.attr("type").unwrap_or_default().to_ascii_lowercase();
+    tag.local == "content" && kind().split_once('/').is_some_and(|(_, kind)| kind.contains("xml"))
 }
 
 /// Is this a child that items of the feed's own vocabulary have?
@@ -139,8 +158,12 @@ impl LinkTag {
     pub(super) fn of(tag: &Tag<'_>) -> Self {
         let href = tag.attr("href").unwrap_or_default().trim().to_owned();
         let rel = tag.attr("rel").unwrap_or_default();
-        let rel = rel.trim().rsplit('/').next().unwrap_or_default();
-        let alternate = rel.is_empty() || rel.eq_ignore_ascii_case("alternate");
+        // One relation, or several as in HTML.
+        let is_alternate = |rel: &str| {
+            let name = rel.rsplit('/').next().unwrap_or_default();
+            name.eq_ignore_ascii_case("alternate")
+        };
+        let alternate = rel.trim().is_empty() || rel.split_whitespace().any(is_alternate);
         let kind = tag.attr("type").unwrap_or_default().trim().to_ascii_lowercase();
         let page = kind.is_empty() || kind.contains("html");
         let rank = if page { Rank::Alternate } else { Rank::TypedAlternate };

@@ -161,16 +161,18 @@ impl<'r> Text<'r> {
 
     fn decode_raw(&mut self) {
         let mut raw = self.raw.get(..self.held).unwrap_or_default();
+        let mut later = 0;
         self.newline = self.newline.or_else(|| line_end(raw));
         if let Some(mut start) = self.start.take() {
-            let (decode, mark) = start.decide(raw, self.ended);
+            let (decode, now) = start.decide(raw, self.ended);
             self.decode = decode;
             self.start = start.undecided().then_some(start);
-            raw = raw.get(mark..).unwrap_or_default();
+            later = raw.len() - now.end;
+            raw = raw.get(now).unwrap_or_default();
         }
         let before = self.window.len();
         let (used, wrong) = self.decode.run(raw, &mut self.window, self.ended);
-        let left = raw.len() - used;
+        let left = raw.len() - used + later;
         self.raw.copy_within(self.held - left..self.held, 0);
         self.held = left;
         if let Some(wrong) = wrong {

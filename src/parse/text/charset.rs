@@ -3,10 +3,15 @@
 //! Pure: bytes in, text out. A decoder keeps what it cannot yet decode in the
 //! raw buffer, so a character may straddle two reads.
 
+use std::ops::Range;
+
 use encoding_rs::{
     CoderResult, Decoder, Encoding, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252,
 };
 
+/// Bytes from the first that is not ASCII on without which nothing is decided: a few
+/// letters of a legacy encoding may look like UTF-8, or like its start.
+const EVIDENCE: usize = 4 * 1024;
 /// How far a declaration is looked for.
 const DECLARATION_WITHIN: usize = 1024;
 
@@ -29,36 +34,41 @@ impl<'a> Start<'a> {
         self.open
     }
 
-    /// Looks at the next raw bytes. Also says how many of them are a byte order
-    /// mark, and no text.
-    pub(super) fn decide(&mut self, raw: &[u8], ended: bool) -> (Decode, usize) {
+    /// Looks at the next raw bytes. Also says which of them are to be decoded now:
+    /// not a byte order mark, and not what must be looked at with more.
+    pub(super) fn decide(&mut self, raw: &[u8], ended: bool) -> (Decode, Range<usize>) {
+        let all = 0..raw.len();
         if self.first {
             self.first = false;
-            if let Some(found) = by_shape(raw) {
+            if let Some((decode, mark)) = by_shape(raw) {
                 self.open = false;
-                return found;
+                return (decode, mark..raw.len());
             }
             self.declared = declaration(raw);
             let http = self.content_type.and_then(charset_param);
             if http.or(self.declared) == Some(ISO_2022_JP) {
                 self.open = false;
-                return (Decode::labelled(ISO_2022_JP), 0);
+                return (Decode::labelled(ISO_2022_JP), all);
             }
         }
         if raw.is_ascii() {
-            return (Decode::utf8(), 0);
+            return (Decode::utf8(), all);
         }
-        self.open = false;
+        let odd = raw.iter().position(|b| !b.is_ascii()).unwrap_or_default();
         let label = self
             .content_type
             .and_then(charset_param)
             .filter(|e| says_something(e))
             .or(self.declared.filter(|e| says_something(e)));
+        if label.is_some() && !ended && raw.len() - odd < EVIDENCE {
+            return (Decode::utf8(), 0..odd);
+        }
+        self.open = false;
         let decode = match label {
             Some(encoding) if !mostly_utf8(raw, ended) => Decode::labelled(encoding),
             _ => Decode::utf8(),
         };
-        (decode, 0)
+        (decode, all)
     }
 }
 

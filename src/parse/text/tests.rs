@@ -112,6 +112,20 @@ fn legacy_encodings_are_read_by_http_label_then_by_declaration() {
 }
 
 #[test]
+fn where_the_first_letter_stands_does_not_change_the_encoding() {
+    for (label, word) in [("windows-1251", "дом"), ("gb2312", "模新闻网站"), ("utf-8", "дом")]
+    {
+        let declared = format!("<?xml version='1.0' encoding='{label}'?><a>");
+        for at in (RAW - 8..RAW + 2).chain([2 * RAW - 1]) {
+            let blanks = " ".repeat(at - declared.len());
+            let text = format!("{declared}{blanks}{word}{}</a>", " ".repeat(2 * RAW));
+            let (found, _, bad) = decode(&encoded(label, &text), None);
+            assert!(found == text && bad == 0, "{label} at {at}");
+        }
+    }
+}
+
+#[test]
 fn without_a_label_stray_bytes_are_windows_1252_and_the_rest_stays_utf8() {
     assert_eq!(
         decode(b"<a>caf\xe9 \x93x\x94</a>", None),

@@ -200,7 +200,7 @@ impl<'a, 's> SitemapReader<'a, 's> {
         core: bool,
         cx: &mut Cx<'_>,
     ) -> Next {
-        if let Some(at) = self.extension.ended_by(tag.local, core) {
+        if let Some(at) = self.extension.ended_by(tag, core) {
             return Next::Close(at);
         }
         // Inside an element that nobody knows, a `url` may be anything.

@@ -37,6 +37,22 @@ enum List {
     Skip,
 }
 
+impl List {
+    fn of(tag: &Tag<'_>) -> Self {
+        match (tag.ns, tag.local) {
+            (Ns::Image, "image") => Self::Images,
+            (Ns::Video, "video") => Self::Videos,
+            (Ns::News, "news") => Self::News,
+            _ => Self::Skip,
+        }
+    }
+}
+
+/// Is this a link to another version of the page?
+fn is_link(tag: &Tag<'_>) -> bool {
+    tag.ns == Ns::Xhtml && tag.local == "link"
+}
+
 #[derive(Debug)]
 struct Item {
     list: List,
@@ -105,11 +121,12 @@ impl Extension {
 
     /// The depth of the open element, if the start of this tag inside it shows
     /// that its end tag is missing.
-    pub(super) fn ended_by(&self, local: &str, core: bool) -> Option<usize> {
+    pub(super) fn ended_by(&self, tag: &Tag<'_>, core: bool) -> Option<usize> {
         let item = self.open.as_ref()?;
         // A `loc` is more likely the item's own, with its prefix forgotten.
-        let of_entry = matches!(local, "lastmod" | "changefreq" | "priority");
-        let ends = item.empty || core && of_entry && item.list != List::Skip;
+        let of_entry = core && matches!(tag.local, "lastmod" | "changefreq" | "priority");
+        let another = List::of(tag) != List::Skip || is_link(tag);
+        let ends = item.empty || (of_entry || another) && item.list != List::Skip;
         ends.then_some(item.depth)
     }
 
@@ -128,13 +145,8 @@ impl Extension {
             if depth != entry_depth + 1 {
                 return;
             }
-            let list = match (tag.ns, tag.local) {
-                (Ns::Image, "image") => List::Images,
-                (Ns::Video, "video") => List::Videos,
-                (Ns::News, "news") => List::News,
-                _ => List::Skip,
-            };
-            let link = tag.ns == Ns::Xhtml && tag.local == "link";
+            let list = List::of(tag);
+            let link = is_link(tag);
             if link {
                 self.alternate(tag, cx);
             }

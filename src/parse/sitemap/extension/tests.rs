@@ -254,3 +254,20 @@ fn extensions_are_known_in_the_wrong_namespaces_that_sites_give_them() {
         assert_eq!(found.count(wrong), issues, "{xhtml} {image}: {:?}", found.issues);
     }
 }
+
+#[test]
+fn an_extension_without_its_end_tag_hides_none_behind_it() {
+    let image = |n: u8| format!("<image:image><image:loc>https://e.com/{n}.png</image:loc>");
+    let video = "<video:video><video:title>x</video:title></video:video>";
+    let link = "<xhtml:link rel='alternate' hreflang='de' href='https://e.com/de'/>";
+    let found = read(&format!(
+        "<url><loc>https://e.com/a</loc>{}{}{video}{}{link}</url>",
+        image(1),
+        image(2),
+        image(3)
+    ));
+    let extensions = &found.extensions[0];
+    let counts = [extensions.images.len(), extensions.videos.len(), extensions.alternates.len()];
+    assert_eq!((found.locs.len(), counts), (1, [3, 1, 1]));
+    assert!(extensions.images.iter().all(|image| image.loc.is_some()));
+}

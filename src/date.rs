@@ -55,9 +55,19 @@ fn general(text: &str) -> Option<Lastmod> {
     match (digits, text.as_bytes().get(digits)) {
         (4, None | Some(b'-' | b'/' | b'.')) => w3c(text),
         (8, None | Some(b'T' | b't' | b' ')) => compact(text),
+        (14, None) => compact(&format!("{}T{}", text.get(..8)?, text.get(8..)?)),
         (10 | 13, None) => epoch(text),
+        (4, Some(0x80..)) => w3c(&east_asian(text)?),
         _ => words::read(text),
     }
+}
+
+/// `2023年11月21日` and `2023년 11월 21일`, with a time or without, as digits and hyphens.
+fn east_asian(text: &str) -> Option<String> {
+    let (year, rest) = text.split_once(['年', '년'])?;
+    let (month, rest) = rest.split_once(['月', '월'])?;
+    let (day, time) = rest.split_once(['日', '일'])?;
+    Some(format!("{year}-{}-{} {}", month.trim(), day.trim(), time.trim()).trim().to_owned())
 }
 
 /// The forms that nearly all software writes: `2026-11-21`, and
@@ -110,7 +120,7 @@ struct Scan<'a> {
     rest: &'a str,
 }
 
-impl<'a> Scan<'a> {
+impl Scan<'_> {
     fn eat(&mut self, set: &[u8]) -> bool {
         let hit = self.rest.bytes().next().is_some_and(|b| set.contains(&b));
         if hit {
@@ -135,13 +145,6 @@ impl<'a> Scan<'a> {
         let any = trimmed.len() < self.rest.len();
         self.rest = trimmed;
         any
-    }
-
-    fn word(&mut self) -> &'a str {
-        let len = self.rest.bytes().take_while(u8::is_ascii_alphabetic).count();
-        let (word, rest) = self.rest.split_at(len);
-        self.rest = rest;
-        word
     }
 }
 
@@ -257,7 +260,10 @@ fn clock(scan: &mut Scan<'_>) -> Option<Clock> {
     }
     let before = scan.rest;
     scan.blanks();
-    match scan.word().to_ascii_lowercase().as_str() {
+    let half = |b: &u8| b.is_ascii_alphabetic() || *b == b'.';
+    let (word, rest) = scan.rest.split_at(scan.rest.bytes().take_while(|b| half(b)).count());
+    scan.rest = rest;
+    match word.replace('.', "").to_ascii_lowercase().as_str() {
         "am" if (1..=12).contains(&hour) => hour %= 12,
         "pm" if (1..=12).contains(&hour) => hour = hour % 12 + 12,
         // Some write 24 hours and PM.

@@ -229,8 +229,18 @@ fn month(word: &str) -> Option<i64> {
         return Some(7);
     }
     let plain = lower.trim_end_matches('.');
+    // Finnish says more than the others before it differs: `marraskuu`, `maaliskuu`.
+    if let Some(finnish) = FINNISH.iter().zip(1..).find(|(name, _)| plain.starts_with(*name)) {
+        return Some(finnish.1);
+    }
     NAMES.iter().find(|(name, _)| plain.starts_with(name)).map(|(_, month)| *month)
 }
+
+/// The months of Finnish, up to the `kuu` in each.
+const FINNISH: [&str; 12] = [
+    "tammik", "helmik", "maalisk", "huhtik", "toukok", "kesäk", "heinäk", "elok", "syysk", "lokak",
+    "marrask", "jouluk",
+];
 
 /// Seconds east of UTC for a zone by its name; `None` for an unknown one.
 pub(super) fn zone(name: &str) -> Option<i64> {

@@ -145,11 +145,13 @@ impl Collector {
 
     /// Takes one entry.
     pub fn push(&mut self, entry: &Entry<'_>) {
+        let is_past = |date: &Lastmod| date.at.duration_since(self.now) <= FUTURE;
         let written = entry.effective_lastmod();
-        let lastmod = written
-            .filter(|lastmod| lastmod.at.duration_since(self.now) <= FUTURE)
-            .map(to_the_second);
-        self.future += u64::from(written.is_some() && lastmod.is_none());
+        // One to come is none, so the next one that the entry gives counts.
+        let is_future = written.is_some_and(|date| !is_past(&date));
+        let lastmod = if is_future { entry.lastmod_if(is_past) } else { written };
+        let lastmod = lastmod.map(to_the_second);
+        self.future += u64::from(is_future);
         self.add(
             DocumentEntry {
                 key: loc_key(self.seed, entry.loc),

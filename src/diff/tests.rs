@@ -45,6 +45,16 @@ fn document(entries: &[(&str, &str, u64)]) -> Document {
     collector.finish()
 }
 
+#[test]
+fn a_date_to_come_leaves_the_one_beside_it() {
+    let mut collector = Collector::new(SEED, now());
+    let (published, updated) = (date("2023-11-21"), date("2099-01-01"));
+    collector.push(&Entry { loc: "http://e/a", published, updated, ..Entry::default() });
+    let document = collector.finish();
+    assert_eq!(document.entries()[0].lastmod, published);
+    assert_eq!(document.future_lastmods, 1);
+}
+
 /// The snapshot that a document leaves behind, every entry with a row.
 fn snapshot_of(document: &Document) -> Snapshot {
     let diff = diff(&Snapshot::new(), document, &rules());

@@ -27,7 +27,11 @@ pub(crate) fn admit(
         out.push_str(trimmed);
         return true;
     }
-    if clean(trimmed, out) {
+    let (one, more) = if is_web(trimmed) { first(trimmed) } else { (trimmed, "") };
+    if !more.is_empty() {
+        cx.note(IssueCode::TrailingContent, more);
+    }
+    if clean(one, out) {
         cx.note(IssueCode::IllegalCharacter, trimmed);
     }
     let verdict = check(base, max_chars, out);
@@ -47,6 +51,25 @@ pub(crate) fn resolve(raw: &str, base: &Url) -> Option<Url> {
     clean(trim(raw), &mut url);
     check(base, usize::MAX, &mut url).ok()?;
     Url::parse(&url).ok()
+}
+
+/// The first of several URLs in a place for one, and what is behind it. Blanks may be
+/// in a URL, but the next absolute one is no part of it.
+pub(crate) fn first(text: &str) -> (&str, &str) {
+    // As in `admit`: nearly every text has no blank.
+    if text.bytes().fold(true, |all, b| all & b.is_ascii_graphic()) {
+        return (text, "");
+    }
+    let mut blank = false;
+    for (at, c) in text.char_indices() {
+        let begins = blank && !c.is_whitespace();
+        blank = c.is_whitespace();
+        let (one, more) = text.split_at(at);
+        if begins && is_web(more) && more.get(..8).is_some_and(|start| start.contains("://")) {
+            return (one.trim_end().trim_end_matches([',', ';']), more);
+        }
+    }
+    (text, "")
 }
 
 /// Does this text begin like a URL of the web?
@@ -90,6 +113,9 @@ fn check(base: &Url, max_chars: usize, url: &mut String) -> Result<Kept, IssueCo
         let good = plain_host(url) || Url::parse(url).is_ok_and(|u| u.has_host());
         return if good { Ok(Kept::AsWritten) } else { Err(IssueCode::InvalidUrl) };
     }
+    if is_no_path(url) {
+        return Err(IssueCode::InvalidUrl);
+    }
     let resolved = if lacks_scheme(url, base) {
         // Nobody has a directory of that name: the scheme was forgotten.
         Url::parse(&format!("{}://{url}", base.scheme()))
@@ -104,6 +130,15 @@ fn check(base: &Url, max_chars: usize, url: &mut String) -> Result<Kept, IssueCo
     url.push_str(resolved.as_str());
     too_long(url, max_chars)?;
     Ok(Kept::Resolved)
+}
+
+/// Is this markup, or an absolute URL with something before it or escaped? As a path
+/// it would be a page that nobody has.
+fn is_no_path(url: &str) -> bool {
+    let first = url.split(['/', '?', '#']).next().unwrap_or_default().to_ascii_lowercase();
+    let absolute = ["http:", "https:"].iter().any(|scheme| first.ends_with(scheme));
+    let escaped = ["http%3a", "https%3a"].iter().any(|scheme| first.starts_with(scheme));
+    absolute || escaped || first.starts_with('<')
 }
 
 /// Does a URL without a scheme begin with a host: `www.` and what follows, or
@@ -161,10 +196,31 @@ fn is_port(text: &str) -> bool {
     digits && !port.is_empty() && (port.len() < 5 || port.parse::<u16>().is_ok() && port.len() == 5)
 }
 
-/// Takes off the quotes that a URL stands in, and joins one that was broken over
+/// What a URL stands in where nothing should be around it; the first is a CDATA
+/// section that was escaped.
+const AROUND: [(&str, &str); 7] = [
+    ("<![CDATA[", "]]>"),
+    ("<", ">"),
+    ("(", ")"),
+    ("[", "]"),
+    ("\u{201c}", "\u{201d}"),
+    ("\u{201e}", "\u{201c}"),
+    ("\u{ab}", "\u{bb}"),
+];
+
+/// The absolute URL that stands in brackets or the like.
+fn unwrap(text: &str) -> &str {
+    let inner = |(open, close): &(&str, &str)| {
+        Some(trim(text.strip_prefix(open)?.strip_suffix(close)?)).filter(|inner| is_web(inner))
+    };
+    AROUND.iter().find_map(inner).unwrap_or(text)
+}
+
+/// Takes off what a URL stands in, such as quotes, and joins one that was broken over
 /// lines: a line end goes with the blanks around it, other control characters go
 /// alone. Says whether any of these was no blank.
 fn clean(text: &str, out: &mut String) -> bool {
+    let text = unwrap(text);
     let quotes = ['"', '\''];
     let text = if text.starts_with(quotes) { trim(text.trim_matches(quotes)) } else { text };
     if !text.bytes().any(|b| b.is_ascii_control()) {
@@ -194,7 +250,9 @@ mod tests {
 
     #[test]
     fn urls_are_kept_resolved_or_dropped_by_rule() {
-        use IssueCode::{IllegalCharacter, InvalidUrl, MissingTag, RelativeUrl, UrlTooLong};
+        use IssueCode::{
+            IllegalCharacter, InvalidUrl, MissingTag, RelativeUrl, TrailingContent, UrlTooLong,
+        };
         let long = format!("https://example.com/{}", "x".repeat(100));
         let table: &[(&str, &str, &[IssueCode])] = &[
             ("https://example.com/a", "https://example.com/a", &[]),
@@ -219,6 +277,21 @@ mod tests {
             ("https://example.com/a'", "https://example.com/a'", &[]),
             ("\"/a\"", "https://example.com/a", &[RelativeUrl]),
             ("''", "", &[MissingTag]),
+            ("https://e.com/a\n  https://e.com/b", "https://e.com/a", &[TrailingContent]),
+            ("https://e.com/a, HTTP://e.com/b", "https://e.com/a", &[TrailingContent]),
+            ("https://e.com/?u=https://e.com/b", "https://e.com/?u=https://e.com/b", &[]),
+            ("https://e.com/a http: b", "https://e.com/a http: b", &[]),
+            ("<![CDATA[ https://e.com/a ]]>", "https://e.com/a", &[]),
+            ("<https://e.com/a>", "https://e.com/a", &[]),
+            ("(https://e.com/a_(b))", "https://e.com/a_(b)", &[]),
+            ("“https://e.com/a”", "https://e.com/a", &[]),
+            ("(https://e.com/a", "", &[InvalidUrl]),
+            ("URL https://e.com/a", "", &[InvalidUrl]),
+            ("https%3A%2F%2Fe.com/a", "", &[InvalidUrl]),
+            ("<a href='/a'>", "", &[InvalidUrl]),
+            ("<![CDATA[/a]]>", "", &[InvalidUrl]),
+            ("/go/https://e.com/", "https://example.com/go/https://e.com/", &[RelativeUrl]),
+            ("(a)", "https://example.com/dir/(a)", &[RelativeUrl]),
             ("&s;/a", "", &[InvalidUrl]),
             ("\"&x;\"", "", &[InvalidUrl]),
             ("https://example.com/&x;", "https://example.com/&x;", &[]),

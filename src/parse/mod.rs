@@ -109,7 +109,12 @@ impl Entry<'_> {
     /// The date that counts as this entry's lastmod: a sitemap's `lastmod`,
     /// else a feed's `updated`, else its `published`.
     pub fn effective_lastmod(&self) -> Option<Lastmod> {
-        self.lastmod.or(self.updated).or(self.published)
+        self.lastmod_if(|_| true)
+    }
+
+    /// The first of these dates that is believed.
+    pub fn lastmod_if(&self, believed: impl Fn(&Lastmod) -> bool) -> Option<Lastmod> {
+        [self.lastmod, self.updated, self.published].into_iter().flatten().find(believed)
     }
 }
 
@@ -196,7 +201,12 @@ pub fn parse(reader: &mut dyn Read, ctx: &Context<'_>, sink: &mut Sink<'_>) -> R
     let mut text = Text::new(reader, ctx.content_type);
     let mut issues = Issues::default();
     text.fill(WINDOW);
-    let read = match route::sniff(text.rest(), text.at_end()) {
+    let shape = if robots::is_at(ctx.base) && robots::Robots::read(&mut text).is_one() {
+        Shape::Robots
+    } else {
+        route::sniff(text.rest(), text.at_end())
+    };
+    let read = match shape {
         Shape::Xml => read_xml(&mut text, &mut issues, ctx, sink),
         Shape::Json => read_json(&mut text, &mut issues, ctx, sink),
         Shape::Robots => read_robots(&mut text, &mut issues, ctx, sink),

@@ -2,7 +2,7 @@
 //!
 //! Line ends of every kind; blank lines and comments are passed over; a line
 //! that is no URL is counted and costs only itself. A URL may hold blanks, so
-//! only another URL or a date is no part of the one before it. A line is bounded,
+//! only another URL, a date or a remark is no part of the one before it. A line is bounded,
 //! so one without an end takes no memory.
 
 use std::ops::ControlFlow;
@@ -101,14 +101,13 @@ fn boundary(rest: &str) -> usize {
 
 /// The URL that a line begins with, and the rest of the line, if that is one more.
 fn first(line: &str) -> (&str, &str) {
-    let blanks = || line.match_indices(' ').map(|(at, _)| line.split_at(at));
-    let another = |rest: &str| loc::is_web(rest) && rest.contains("://");
-    let (one, more) = match blanks().find(|(_, rest)| another(rest.trim_start())) {
-        Some((one, more)) if !line.starts_with('#') => (one, more.trim_start()),
-        _ => (line, ""),
-    };
-    let dated = blanks().find(|(before, _)| one.get(before.len()..).is_some_and(is_date));
-    (dated.map_or(one, |(before, _)| before), more)
+    if line.starts_with('#') {
+        return (line, "");
+    }
+    let (one, more) = loc::first(line);
+    let ends = |rest: &str| is_date(rest) || rest.starts_with(" #");
+    let end = one.match_indices(' ').map(|(at, _)| one.split_at(at)).find(|(_, rest)| ends(rest));
+    (end.map_or(one, |(before, _)| before), more)
 }
 
 /// Is this a day, with a time or without? A number alone may be part of a name.
@@ -127,6 +126,11 @@ fn admit(line: &str, ctx: &Context<'_>, url: &mut String, cx: &mut Cx<'_>) -> bo
         return false;
     }
     let line = line.trim_matches(['"', '\'']);
+    // The end of the first column, where all are quoted.
+    let (line, more) = line.split_once('"').unwrap_or((line, ""));
+    if !more.is_empty() {
+        cx.note(IssueCode::TrailingContent, more);
+    }
     if !loc::is_web(line) {
         cx.note(IssueCode::InvalidUrl, line);
         return false;
@@ -195,6 +199,10 @@ mod tests {
             ("https://e.com/5 2024-01-01 https://e.com/6", &["https://e.com/5", "https://e.com/6"]),
             ("https://e.com/5 2024-01-01 a.pdf", &["https://e.com/5 2024-01-01 a.pdf"]),
             ("https://e.com/a b.html", &["https://e.com/a b.html"]),
+            ("https://e.com/a # once", &["https://e.com/a"]),
+            ("https://e.com/a#b", &["https://e.com/a#b"]),
+            ("https://e.com/a, https://e.com/b", &["https://e.com/a", "https://e.com/b"]),
+            ("# a # b", &["# a # b"]),
             ("https://e.com/report 2024", &["https://e.com/report 2024"]),
             ("https://e.com/report 2024-01-01.pdf", &["https://e.com/report 2024-01-01.pdf"]),
             ("https://e.com/?u=https://e.com/x", &["https://e.com/?u=https://e.com/x"]),

@@ -115,7 +115,7 @@ impl Robots {
     }
 
     /// Reads a decoded document.
-    fn read(text: &mut Text<'_>) -> Self {
+    pub(super) fn read(text: &mut Text<'_>) -> Self {
         Self::read_with_places(text).0
     }
 
@@ -279,12 +279,18 @@ pub(crate) fn has_robots_line(window: &str) -> bool {
         key_value(line).is_some_and(|(key, value)| match key {
             // Prose has a word and a colon, too, but no such value.
             Key::Sitemap => {
-                value.is_empty() || (value.contains(['/', '.']) && !value.contains(' '))
+                let absolute = loc::is_web(value) && value.contains("://");
+                absolute || value.is_empty() || value.contains(['/', '.']) && !value.contains(' ')
             }
             Key::License => false,
             _ => true,
         })
     })
+}
+
+/// Is this where a host has its robots.txt?
+pub(crate) fn is_at(url: &Url) -> bool {
+    url.path() == "/robots.txt"
 }
 
 /// Has a file a line that belongs in a robots.txt, or nothing to say at all?
@@ -358,6 +364,8 @@ impl Reading {
     fn sitemap(&mut self, value: &str, at: usize) {
         for (index, word) in value.split_whitespace().enumerate() {
             let url = word.trim_matches(['"', '\'', '<', '>', ',', ';']);
+            // A page that shows the file puts tags behind it.
+            let url = url.split('<').next().unwrap_or_default();
             if url.is_empty() || index > 0 && !loc::is_web(url) {
                 continue;
             }

@@ -94,6 +94,9 @@ fn sitemap_entries_are_read_by_the_rules() {
         ("<url><loc>https://e.com/a<b.html</loc></url>", &["https://e.com/a<b.html "]),
         ("<url><loc>\"https://e.com/a\"</loc></url>", &["https://e.com/a "]),
         ("<url><loc>&x;/a</loc></url>", &[]),
+        ("<url><loc>https://e.com/?a=1&AMP;b=2</loc></url>", &["https://e.com/?a=1&b=2 "]),
+        ("<url><loc>&lt;![CDATA[https://e.com/a]]&gt;</loc></url>", &["https://e.com/a "]),
+        ("<url><loc>\nhttps://e.com/a\nhttps://e.com/b\n</loc></url>", &["https://e.com/a "]),
         ("<sitemap><loc>https://e.com/s.xml</loc></sitemap>", &["sitemap https://e.com/s.xml"]),
         ("<url><loc>ftp://e.com/a</loc></url>", &[]),
         (
@@ -111,6 +114,14 @@ fn sitemap_entries_are_read_by_the_rules() {
         ),
         (
             "<url><loc>https://e.com/a</loc><foo><url>https://e.com/x</url><lastmod>2020</lastmod></foo><lastmod>2026</lastmod></url>",
+            &["https://e.com/a 2026"],
+        ),
+        (
+            "<url><loc>https://e.com/a</loc><img xmlns='urn:x'><loc>https://e.com/x</loc></img></url>",
+            &["https://e.com/a "],
+        ),
+        (
+            "<url><loc>https://e.com/a</loc><meta><loc>https://e.com/x</loc></meta><hr><lastmod>2026</lastmod></url>",
             &["https://e.com/a 2026"],
         ),
     ];
@@ -168,6 +179,34 @@ fn the_link_of_an_rss_item_is_chosen_by_the_rules() {
             "<item><atom:source><atom:link href='https://e.com/x'/><atom:id>https://e.com/x</atom:id></atom:source>             <link>https://e.com/a</link></item>",
             &["https://e.com/a "],
         ),
+        (
+            "<item><meta><link>https://e.com/x</link></meta><br><link>https://e.com/a</link></item>",
+            &["https://e.com/a "],
+        ),
+        (
+            "<item><x:related xmlns:x='urn:x'><item><link>https://e.com/x</link></item></x:related>\
+             <link>https://e.com/a</link></item><item><link>https://e.com/b</link></item>",
+            &["https://e.com/a ", "https://e.com/b "],
+        ),
+        // Without its end tags an item costs itself only.
+        (
+            "<item><link>https://e.com/a</link><dc:creator>x<item><link>https://e.com/b</link></item>\
+             <item><link>https://e.com/c</link></item>",
+            &["https://e.com/a ", "https://e.com/b ", "https://e.com/c "],
+        ),
+        (
+            "<item><link>https://e.com/a</link><enclosure url='x'><item><link>https://e.com/b</link></item>",
+            &["https://e.com/a ", "https://e.com/b "],
+        ),
+        (
+            "<item><link>https://e.com/a</link><description>x<item><link>https://e.com/b</link></item>",
+            &["https://e.com/a ", "https://e.com/b "],
+        ),
+        ("<item><description>x<link>https://e.com/a</link></item>", &["https://e.com/a "]),
+        (
+            "<item><description>x<link rel='stylesheet' href='/s'>y</description><link>https://e.com/a</link></item>",
+            &["https://e.com/a "],
+        ),
     ];
     for (item, want) in table {
         assert_eq!(rss(item), *want, "{item}");
@@ -211,6 +250,10 @@ fn the_link_of_an_atom_entry_is_chosen_by_the_rules() {
             "<link rel='http://www.iana.org/assignments/relation/alternate' href='/a'/>",
             &["https://example.com/a "],
         ),
+        (
+            "<link rel='nofollow alternate' href='/a'/><id>https://e.com/id</id>",
+            &["https://example.com/a "],
+        ),
         ("<link rel='enclosure' href='/e'/><id>https://e.com/id</id>", &["https://e.com/id "]),
         ("<id>urn:x</id>", &[]),
         ("<link>https://e.com/text</link>", &["https://e.com/text "]),
@@ -239,6 +282,25 @@ fn the_link_of_an_atom_entry_is_chosen_by_the_rules() {
             "<activity:object><id>https://e.com/o</id><link href='/o'/><published>2020-01-01</published></activity:object>             <link href='/a'/>",
             &["https://example.com/a "],
         ),
+        (
+            "<content type='application/atom+xml'><entry><link href='/x'/></entry></content>\
+             <link href='/a'/><updated>2026-11-21</updated>",
+            &["https://example.com/a 2026-11-21"],
+        ),
+        (
+            "<link href='/a'/><content type='application/atom+xml'><feed><entry><link href='/x'/></entry>\
+             </feed></content><updated>2026-11-21</updated>",
+            &["https://example.com/a 2026-11-21"],
+        ),
+        (
+            "<link href='/a'/><content type='html'>x<entry><link href='/b'/></entry>",
+            &["https://example.com/a ", "https://example.com/b "],
+        ),
+        (
+            "<link href='/a'/><author><name>x<entry><link href='/b'/></entry><entry><link href='/c'/></entry>",
+            &["https://example.com/a ", "https://example.com/b ", "https://example.com/c "],
+        ),
+        ("<summary>x<link rel='self' href='/s'/><link href='/a'/>", &["https://example.com/a "]),
     ];
     for (entry, want) in table {
         assert_eq!(atom(entry), *want, "{entry}");
@@ -334,6 +396,69 @@ fn two_urls_in_a_line_of_text_are_two() {
     let counts: Vec<_> = report.issues.iter().map(|issue| (issue.code, issue.count)).collect();
     assert_eq!(counts, [(IssueCode::TrailingContent, 2)]);
     assert!(report.complete);
+}
+
+#[test]
+fn a_nul_costs_a_list_of_urls_nothing_but_itself() {
+    let (found, report) = listed("https://e.com/a\0\nhttps://e.com/b\0c\n\0\0\n");
+    assert_eq!(found, ["https://e.com/a ", "https://e.com/bc "]);
+    assert!(report.complete);
+    let codes: Vec<IssueCode> = report.issues.iter().map(|issue| issue.code).collect();
+    assert_eq!(codes, [IssueCode::IllegalCharacter]);
+    let (found, report) = listed("\u{1}\0x\nhttps://e.com/a\nx\0y\n");
+    assert_eq!((found.len(), report.kind), (0, DocumentKind::Unsupported));
+}
+
+#[test]
+fn a_quoted_column_of_a_list_ends_at_its_quote() {
+    let (found, report) = listed("\"https://e.com/a\",\"2020-01-01\"\n'https://e.com/b'\n");
+    assert_eq!(found, ["https://e.com/a ", "https://e.com/b "]);
+    let codes: Vec<IssueCode> = report.issues.iter().map(|issue| issue.code).collect();
+    assert_eq!(codes, [IssueCode::TrailingContent]);
+}
+
+#[test]
+fn what_a_host_has_as_its_robots_txt_is_read_as_one() {
+    let at = |url: &str, document: &str| {
+        let base = url::Url::parse(url).expect("a url");
+        let ctx = Context { base: &base, content_type: None, limits: Limits::default() };
+        let mut sitemaps = Vec::new();
+        let report = parse(&mut document.as_bytes(), &ctx, &mut |item| {
+            if let Item::Sitemap(sitemap) = item {
+                sitemaps.push(sitemap.loc.to_owned());
+            }
+            ControlFlow::Continue(())
+        });
+        (report.kind, sitemaps)
+    };
+    let rules = "User-agent: *\nDisallow: /\nSitemap: https://e.com/s.xml\n";
+    let comments = "# x\n".repeat(20_000);
+    for document in [
+        format!("<!-- x -->\n{rules}"),
+        format!("<pre>\n{rules}</pre>"),
+        format!("x\0y\n{rules}"),
+        format!("{comments}{rules}"),
+    ] {
+        let (kind, sitemaps) = at("https://e.com/robots.txt", &document);
+        assert_eq!((kind, sitemaps.len()), (DocumentKind::Robots, 1), "{document:.40}");
+    }
+    for document in ["# x\n", "", "\n"] {
+        assert_eq!(at("https://e.com/robots.txt", document).0, DocumentKind::Robots);
+        assert_eq!(at("https://e.com/s.txt", document).0, DocumentKind::Unsupported);
+    }
+    let page = "<html><body>no such page</body></html>";
+    assert_eq!(at("https://e.com/robots.txt", page).0, DocumentKind::Unsupported);
+    let sitemap = "<urlset><url><loc>https://e.com/a</loc></url></urlset>";
+    assert_eq!(at("https://e.com/robots.txt", sitemap).0, DocumentKind::Urlset);
+    for (line, many) in [
+        ("Sitemap: https://e.com/s.xml https://e.com/t.xml", 2),
+        ("Sitemap: https://e.com/s.xml our pages", 1),
+        ("Sitemap: https://e.com/s.xml<br>", 1),
+    ] {
+        let (kind, sitemaps) = at("https://e.com/any", line);
+        assert_eq!((kind, sitemaps.len()), (DocumentKind::Robots, many), "{line}");
+        assert_eq!(sitemaps.first().map(String::as_str), Some("https://e.com/s.xml"));
+    }
 }
 
 /// The digest of the last entry of a document.

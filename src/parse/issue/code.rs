@@ -62,7 +62,7 @@ pub enum IssueCode {
     IllegalCharacter,
     /// Blanks, a comment or other text before the XML declaration.
     LeadingWhitespace,
-    /// Text after the end of the root element, or of a URL in its line.
+    /// Text after the end of the root element, or of a URL in its place.
     TrailingContent,
     /// A namespace other than the protocol's, or a prefix never declared.
     IncorrectNamespace,

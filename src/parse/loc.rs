@@ -56,12 +56,11 @@ pub(crate) fn resolve(raw: &str, base: &Url) -> Option<Url> {
 /// The first of several URLs in a place for one, and what is behind it. Blanks may be
 /// in a URL, but the next absolute one is no part of it.
 pub(crate) fn first(text: &str) -> (&str, &str) {
-    // As in `admit`: nearly every text has no blank.
-    if text.bytes().fold(true, |all, b| all & b.is_ascii_graphic()) {
-        return (text, "");
-    }
+    // Nearly every text has no blank, and one of many URLs is not looked through for each.
+    let Some(odd) = text.bytes().position(|b| !b.is_ascii_graphic()) else { return (text, "") };
     let mut blank = false;
-    for (at, c) in text.char_indices() {
+    for (at, c) in text.get(odd..).unwrap_or_default().char_indices() {
+        let at = odd + at;
         let begins = blank && !c.is_whitespace();
         blank = c.is_whitespace();
         let (one, more) = text.split_at(at);

@@ -51,6 +51,7 @@ pub(super) struct Scan {
     no_instruction_end: u64,
     /// The same of a style sheet's, outside quotes.
     no_stylesheet_end: u64,
+    void_ends: void::Ends,
     lost: bool,
 }
 
@@ -73,6 +74,7 @@ impl Scan {
             no_comment_end: 0,
             no_instruction_end: 0,
             no_stylesheet_end: 0,
+            void_ends: void::Ends::new(),
             lost: false,
         }
     }
@@ -229,8 +231,10 @@ impl Scan {
             let end = raw.bytes().position(|b| b.is_ascii_whitespace() || b == b'/');
             let (name, attributes) = raw.split_at(end.unwrap_or(raw.len()));
             if !empty && void::is_void(name) {
-                let Some(void) = void::has_no_end(w, next, name) else { return Flow::Need(start) };
-                empty = void;
+                match self.void_ends.is_all(w, next, name) {
+                    Some(is_all) => empty = is_all,
+                    None => return Flow::Need(start),
+                }
             }
             self.elements.tag(name, attributes, empty, visitor, cx)
         };

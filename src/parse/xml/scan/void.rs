@@ -2,12 +2,15 @@
 //!
 //! Their names are also those of elements that hold something (`img`, `meta`), so
 //! a look ahead tells the two apart: what has an end tag of its own is no such
-//! element. The look is short, so that a flood of them stays linear.
+//! element. The look is short, and taken only where there are such end tags at all, so
+//! that a flood of them stays linear.
 
 use super::Window;
 
 /// HTML elements that never have an end tag.
 const VOID: [&str; 6] = ["br", "hr", "img", "input", "wbr", "meta"];
+/// Bytes of the longest end tag.
+const LONGEST_END: usize = "</input>".len();
 /// What is skipped on the way, by its begin and end.
 const TEXT: [(&[u8], &[u8]); 2] = [(b"![CDATA[", b"]]>"), (b"!--", b"-->")];
 /// Bytes in which the end tag is looked for.
@@ -24,15 +27,40 @@ pub(super) fn is_void(name: &str) -> bool {
         && VOID.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Of an element with such a name, whose start tag ends at `end`: is that all of it?
-/// `None` if that cannot be told yet.
-pub(super) fn has_no_end(w: &Window<'_>, end: usize, name: &str) -> Option<bool> {
-    let after = w.from(end);
-    if after.len() < AHEAD && !w.last {
-        return None;
+/// What is known of end tags with such names.
+pub(super) struct Ends {
+    /// Before this offset none begins that was not passed.
+    none_before: u64,
+}
+
+impl Ends {
+    pub(super) fn new() -> Self {
+        Self { none_before: 0 }
     }
-    let near = after.as_bytes().get(..AHEAD).unwrap_or(after.as_bytes());
-    Some(!is_closed(near, name.as_bytes()))
+
+    /// Of an element with such a name, whose start tag ends at `end`: is that all of
+    /// it? `None` if that cannot be told yet.
+    pub(super) fn is_all(&mut self, w: &Window<'_>, end: usize, name: &str) -> Option<bool> {
+        let after = w.from(end);
+        if after.len() < AHEAD && !w.last {
+            return None;
+        }
+        let near = after.as_bytes().get(..AHEAD).unwrap_or(after.as_bytes());
+        let known = w.until(end, self.none_before).min(near.len());
+        let next = near.get(known..).and_then(next_end);
+        // A name may be cut at the end of what is looked at.
+        let none = next.map_or(near.len().saturating_sub(LONGEST_END), |at| known + at);
+        self.none_before = self.none_before.max(w.offset(end + none));
+        Some(next.is_none() || !is_closed(near, name.as_bytes()))
+    }
+}
+
+/// Where an end tag with such a name begins.
+fn next_end(bytes: &[u8]) -> Option<usize> {
+    memchr::memmem::find_iter(bytes, b"</").find(|at| {
+        let named = name_of(bytes.get(at + 2..).unwrap_or_default());
+        VOID.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(named))
+    })
 }
 
 /// Is there an end tag of this name before one that closes what is around it?

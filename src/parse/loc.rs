@@ -56,7 +56,7 @@ pub(crate) fn resolve(raw: &str, base: &Url) -> Option<Url> {
 /// The first of several URLs in a place for one, and what is behind it. Blanks may be
 /// in a URL, but the next absolute one is no part of it.
 pub(crate) fn first(text: &str) -> (&str, &str) {
-    // Nearly every text has no blank, and one of many URLs is not looked through for each.
+    // One of many URLs is not looked through for each.
     let Some(odd) = text.bytes().position(|b| !b.is_ascii_graphic()) else { return (text, "") };
     let mut blank = false;
     for (at, c) in text.get(odd..).unwrap_or_default().char_indices() {

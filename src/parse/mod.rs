@@ -109,7 +109,7 @@ impl Entry<'_> {
     /// The date that counts as this entry's lastmod: a sitemap's `lastmod`,
     /// else a feed's `updated`, else its `published`.
     pub fn effective_lastmod(&self) -> Option<Lastmod> {
-        self.lastmod_if(|_| true)
+        self.lastmod.or(self.updated).or(self.published)
     }
 
     /// The first of these dates that is believed.

@@ -69,8 +69,10 @@ pub(crate) fn read(
         } else if !cut && !too_long {
             // Columns after the URL are not part of it.
             let mut rest = loc::trim(line).split('\t').next().unwrap_or_default();
+            // No early exit, so that it is vectorised: nearly every line is one URL.
+            let graphic = rest.bytes().fold(true, |all, b| all & b.is_ascii_graphic());
             while !rest.is_empty() && !listed.stopped {
-                let (one, more) = first(rest);
+                let (one, more) = if graphic { (rest, "") } else { first(rest) };
                 if one.len() < rest.len() {
                     cx.note(IssueCode::TrailingContent, rest);
                 }
@@ -125,11 +127,12 @@ fn admit(line: &str, ctx: &Context<'_>, url: &mut String, cx: &mut Cx<'_>) -> bo
     if line.is_empty() || line.starts_with('#') {
         return false;
     }
-    let line = line.trim_matches(['"', '\'']);
-    // The end of the first column, where all are quoted.
-    let (line, more) = line.split_once('"').unwrap_or((line, ""));
-    if !more.is_empty() {
+    let is_quoted = line.starts_with('"');
+    let mut line = line.trim_matches(['"', '\'']);
+    if is_quoted && let Some((first, more)) = line.split_once('"') {
+        // The first of several columns.
         cx.note(IssueCode::TrailingContent, more);
+        line = first;
     }
     if !loc::is_web(line) {
         cx.note(IssueCode::InvalidUrl, line);

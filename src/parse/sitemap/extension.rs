@@ -193,19 +193,11 @@ impl Extension {
             return;
         }
         let fields = std::mem::take(&mut self.fields);
-        // One that says nothing may be an end tag without its slash.
-        let says = !fields.is_empty();
         self.any = true;
         let found = &mut self.found;
         let over = match list {
-            List::Images => {
-                let image = fields::image(fields, note);
-                says && add(&mut found.images, image)
-            }
-            List::Videos => {
-                let video = fields::video(fields, note);
-                says && add(&mut found.videos, video)
-            }
+            List::Images => add(&mut found.images, fields::image(fields, note)),
+            List::Videos => add(&mut found.videos, fields::video(fields, note)),
             List::News => {
                 self.news_total += 1;
                 add(&mut found.news, fields::news(fields, note))

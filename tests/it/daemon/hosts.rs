@@ -10,7 +10,7 @@ use std::time::Duration;
 use sitemapd::fetch::resolver::Lookup;
 use sitemapd::store::views::SourceView;
 
-use crate::support::daemon::{DAY, World, index, sitemap};
+use crate::support::daemon::{DAY, Daemon, World, index, sitemap};
 use crate::support::origin::Seen;
 use crate::support::{Hold, Origin, Reply};
 
@@ -29,6 +29,15 @@ fn site(name: &str, port: u16, lists: &[&str]) -> String {
 
 fn host(seen: &Seen) -> &str {
     seen.header("host").unwrap_or_default().split('.').next().unwrap_or_default()
+}
+
+/// Waits until a poll has found something.
+async fn the_healthy_one_is_read(daemon: &Daemon) {
+    let is_read = async || {
+        let polls = daemon.store.polls_after(None, 0, 1_000).await.unwrap();
+        polls.iter().any(|poll| poll.result == "changed").then_some(())
+    };
+    daemon.wait("the healthy one", is_read).await;
 }
 
 #[tokio::test]
@@ -116,12 +125,7 @@ async fn led_to_one_that_hangs(sound: &'static str) {
     let mut config = world.config(&sites.collect::<String>());
     config.fetch.concurrency = 2;
     let daemon = world.start_with(config).await;
-    daemon
-        .wait("the healthy one", async || {
-            let polls = daemon.store.polls_after(None, 0, 1_000).await.unwrap();
-            polls.iter().any(|poll| poll.result == "changed").then_some(())
-        })
-        .await;
+    the_healthy_one_is_read(&daemon).await;
     hold.release_all();
     daemon.stop().await;
 }
@@ -156,12 +160,7 @@ async fn many_hosts_at_an_address_that_hangs_leave_others_their_slots() {
     config.fetch.proxy = Some(proxy.url("/"));
     let per_address = usize::try_from(config.politeness.per_address).unwrap();
     let daemon = world.start_with(config).await;
-    daemon
-        .wait("the healthy one", async || {
-            let polls = daemon.store.polls_after(None, 0, 1_000).await.unwrap();
-            polls.iter().any(|poll| poll.result == "changed").then_some(())
-        })
-        .await;
+    the_healthy_one_is_read(&daemon).await;
     assert_eq!(hold.waits(), per_address);
     // Whoever found no place there has not failed, and nor has its host's clock moved.
     let polls = daemon.store.polls_after(None, 0, 1_000).await.unwrap();

@@ -121,8 +121,12 @@ pub trait Gate: Send + Sync {
 
     /// Asked once it has that turn, before it is sent: returns within a moment. Where
     /// its time has passed, and the next one is not near, it gives the turn up and asks
-    /// to be admitted again.
-    fn is_on_time(&self, _url: &Url) -> impl Future<Output = Result<bool, Refusal>> + Send {
+    /// to be admitted again, if this is not the `last` time.
+    fn is_on_time(
+        &self,
+        _url: &Url,
+        _last: bool,
+    ) -> impl Future<Output = Result<bool, Refusal>> + Send {
         async { Ok(true) }
     }
 

@@ -35,7 +35,7 @@ enum Role {
 /// What tells an item that is part of the open one from the next one.
 #[derive(Default)]
 struct Nesting {
-    /// Is the open child of the item of a vocabulary that is not the feed's?
+    /// Has an element of another vocabulary begun in the open child of the item?
     in_foreign: bool,
     /// Is the open field XML of its own, which may hold items?
     inline: bool,
@@ -151,12 +151,16 @@ impl<'a, 's> FeedReader<'a, 's> {
     }
 
     /// Is an item at this depth part of what the open one says? Not where end tags
-    /// are missing: right behind text, or in an element that holds none.
+    /// are missing: right behind text, or in an element that holds none; nor in RSS, where a
+    /// missing end tag is likelier than an item in another.
     fn is_nested(&self, depth: usize, had_text: bool) -> bool {
         let Some(item_depth) = self.item_depth else { return false };
         let nesting = &self.nesting;
-        let holds = if self.field.is_some() { nesting.inline } else { nesting.in_foreign };
-        holds && depth > item_depth + 1 && !had_text && self.leaf != Some(depth - 1)
+        let holds = match self.field {
+            Some(_) => nesting.inline && !had_text,
+            None => self.kind == DocumentKind::Atom && (nesting.in_foreign || !had_text),
+        };
+        holds && depth > item_depth + 1 && self.leaf != Some(depth - 1)
     }
 
     pub(crate) fn start(&mut self, tag: &Tag<'_>, depth: usize, cx: &mut Cx<'_>) -> Next {
@@ -171,7 +175,8 @@ impl<'a, 's> FeedReader<'a, 's> {
         if let Some((role, at)) = self.field {
             let closes = match role {
                 Role::Item(field) => {
-                    is_next || (core && depth == at + 1 && field.ends_before(tag, self.kind))
+                    let is_sibling = core && depth == at + 1 && !self.nesting.inline;
+                    is_next || is_sibling && field.ends_before(tag, self.kind)
                 }
                 Role::Feed(_) => is_item,
             };
@@ -184,8 +189,9 @@ impl<'a, 's> FeedReader<'a, 's> {
                 return Next::Close(item_depth);
             }
             if depth == item_depth + 1 {
-                self.nesting.in_foreign = !core;
+                self.nesting.in_foreign = false;
             }
+            self.nesting.in_foreign |= !core;
             if self.leaf.is_some_and(|leaf| depth == leaf + 1)
                 && item::ends_leaf(tag, self.kind, core)
             {

@@ -183,10 +183,11 @@ fn the_link_of_an_rss_item_is_chosen_by_the_rules() {
             "<item><meta><link>https://e.com/x</link></meta><br><link>https://e.com/a</link></item>",
             &["https://e.com/a "],
         ),
+        // In RSS an item in another is the next one: an end tag was forgotten.
         (
-            "<item><x:related xmlns:x='urn:x'><item><link>https://e.com/x</link></item></x:related>\
-             <link>https://e.com/a</link></item><item><link>https://e.com/b</link></item>",
-            &["https://e.com/a ", "https://e.com/b "],
+            "<item><link>https://e.com/a</link><x:group xmlns:x='urn:x'><x:y/>\
+             <item><link>https://e.com/b</link></item><item><link>https://e.com/c</link></item>",
+            &["https://e.com/a ", "https://e.com/b ", "https://e.com/c "],
         ),
         // Without its end tags an item costs itself only.
         (
@@ -280,6 +281,15 @@ fn the_link_of_an_atom_entry_is_chosen_by_the_rules() {
         ),
         (
             "<activity:object><id>https://e.com/o</id><link href='/o'/><published>2020-01-01</published></activity:object>             <link href='/a'/>",
+            &["https://example.com/a "],
+        ),
+        (
+            "<link rel='related' href='/r'><m:inline xmlns:m='urn:m'>x<entry><link href='/x'/></entry></m:inline></link>\
+             <link href='/a'/>",
+            &["https://example.com/a "],
+        ),
+        (
+            "<content type='xml'><link href='/x'/></content><link href='/a'/>",
             &["https://example.com/a "],
         ),
         (

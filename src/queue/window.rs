@@ -89,13 +89,15 @@ impl Window {
         self.turns.rank(host, now_ms)
     }
 
-    /// When the first of these hosts may be served of those that may not be now.
+    /// When the first of these hosts may be served; those that may be now count from
+    /// `again_ms` on. `None` where none of them has anything queued.
     pub fn next_ready_among(
         &self,
         now_ms: i64,
+        again_ms: i64,
         hosts: impl IntoIterator<Item = HostId>,
     ) -> Option<i64> {
-        self.turns.next_ready_among(now_ms, hosts)
+        self.turns.next_ready_among(now_ms, again_ms, hosts)
     }
 
     /// `urls` of the host were leased: it goes behind the others by that many

@@ -182,12 +182,16 @@ impl Gate for ClockGate<'_> {
         self.wait_for_slot(held, authority(url), None).await.map(|_| ())
     }
 
-    async fn is_on_time(&self, url: &Url) -> Result<bool, Refusal> {
+    async fn is_on_time(&self, url: &Url, last: bool) -> Result<bool, Refusal> {
         let mut held = self.held.lock().await;
         let Some(held) = held.as_mut() else { return Ok(true) };
         let in_time = |slot: Slot| self.poller.clock.steady() <= later(slot.came, LATE);
-        let is_on_time = held.slot.is_some_and(in_time)
-            || self.wait_for_slot(held, authority(url), Some(NEAR)).await?;
+        let is_on_time = if held.slot.is_some_and(in_time) {
+            true
+        } else {
+            let another = self.wait_for_slot(held, authority(url), Some(NEAR)).await;
+            last || another?
+        };
         held.is_sent = is_on_time;
         Ok(is_on_time)
     }
@@ -251,8 +255,8 @@ impl Gate for PollGate<'_> {
         self.clock.admit(url).await
     }
 
-    async fn is_on_time(&self, url: &Url) -> Result<bool, Refusal> {
-        self.clock.is_on_time(url).await
+    async fn is_on_time(&self, url: &Url, last: bool) -> Result<bool, Refusal> {
+        self.clock.is_on_time(url, last).await
     }
 
     async fn give_back(&self, url: &Url) {

@@ -72,7 +72,14 @@ impl State {
                 return Ok(true);
             }
         }
-        let Some((heir, site)) = self.full_side(row.id)? else { return self.leave_to_client(row) };
+        let heir = match self.side(row.id, false)? {
+            None if !self.is_pushed(row.id)? => return Ok(false),
+            // What a client pushed is a site's while anything of that shows it.
+            None if primary != source => return Ok(true),
+            None => self.side(row.id, true)?,
+            full => full,
+        };
+        let Some((heir, site)) = heir else { return self.leave_to_client(row) };
         self.make_primary(row.clone(), heir, site)?;
         self.forget_side(row.id, heir)?;
         if primary != source {
@@ -101,19 +108,31 @@ impl State {
         Ok(is_full)
     }
 
-    fn full_side(&self, url: UrlId) -> Result<Option<(SourceId, SiteId)>, StoreError> {
+    /// Has a client of the frontier made a URL known?
+    fn is_pushed(&self, url: UrlId) -> Result<bool, StoreError> {
+        self.conn
+            .prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM frontier_urls
+                 WHERE url_id = ?1 /*pg: AND part = (?1 & 255) */ AND pushed = 1)",
+            )
+            .and_then(|mut query| query.query_row([url.0], |row| row.get(0)))
+            .map_err(engine)
+    }
+
+    /// A further source that lists a URL: one that shows the whole, or a window.
+    fn side(&self, url: UrlId, window: bool) -> Result<Option<(SourceId, SiteId)>, StoreError> {
         self.conn
             .prepare_cached(
                 "SELECT x.source_id, s.site_id FROM url_sources x JOIN sources s ON s.id = x.source_id
                      /*pg: AND s.part = (x.source_id & 255) */
                  JOIN sites n ON n.id = s.site_id AND n.state <> 2
-                 WHERE x.url_id = ?1 /*pg: AND x.part = (?1 & 255) */ AND s.window = 0 AND (s.state <> 2 OR EXISTS
+                 WHERE x.url_id = ?1 /*pg: AND x.part = (?1 & 255) */ AND CASE WHEN s.window = 0 THEN 0 ELSE 1 END = ?2 AND (s.state <> 2 OR EXISTS
                      (SELECT 1 FROM snapshots p WHERE p.source_id = s.id /*pg: AND p.part = s.part */))
                  ORDER BY s.state = 2, x.source_id LIMIT 1",
             )
             .and_then(|mut query| {
                 let read = |row: &Row<'_>| Ok((SourceId(row.get(0)?), SiteId(row.get(1)?)));
-                query.query_row([url.0], read).optional()
+                query.query_row(params![url.0, window], read).optional()
             })
             .map_err(engine)
     }

@@ -185,9 +185,9 @@ impl Store {
 
     /// The callbacks are below `base` from now on: those elsewhere are replaced.
     /// Without one nobody can push, and all subscriptions are forgotten, unless
-    /// another daemon on the same store is reached, or was: then only by who `starts`
-    /// alone, or was the one that was reached. The sites named want no push, all
-    /// others do.
+    /// another daemon on the same store may be reached: then only by who `starts`
+    /// alone, and leases run out where whoever was reached starts and is not. The
+    /// sites named want no push, all others do.
     pub async fn want_hubs(
         &self,
         base: Option<Url>,
@@ -201,7 +201,10 @@ impl Store {
                 state.call_back_at(&base)
             }
             // Whoever is reached may only be away just now.
-            None if hub_base(&state.conn)?.is_some() && !(starts && state.may_forget_hubs()?) => {
+            None if state.is_shared() || hub_base(&state.conn)?.is_some() && !starts => {
+                if starts && state.was_reached()? {
+                    state.keep_hub_base(None)?;
+                }
                 state.want_hubs(&without)
             }
             None => {

@@ -14,6 +14,7 @@ use super::given::Call;
 use super::hosts::millis;
 use super::ledger::Asked;
 use super::rows::{UrlRow, held, read_url, read_urls};
+use super::site_walks::PASSED_PER_LOOK;
 use super::state::State;
 use super::{StoreError, engine, timestamp};
 use crate::by_id::ById;
@@ -32,6 +33,9 @@ pub(super) const PASSED_PER_CALL: usize = 16_384;
 /// A host whose robots.txt is not known yet is looked at again after this;
 /// its arrival wakes the host sooner.
 const ROBOTS_WAIT_MS: i64 = 60_000;
+/// A host that had nothing for the sites that a call names is worth another look after
+/// this, as the call is told.
+const IN_VAIN_MS: i64 = 1_000;
 /// URLs for which there is room from the beginning.
 const LIKELY: usize = 128;
 /// Of a lease's time, the part that the waits between a host's URLs may take.
@@ -123,9 +127,11 @@ impl State {
             self.note_asked(crawl, Asked::Something)?;
         }
         let ready = match self.windows.get(&crawl) {
-            // What is ready there by now is of other sites.
             Some(window) if is_short && !call.sites.is_empty() => {
-                window.next_ready_among(call.now, hosts_of_sites)
+                // What is ready there by now is of other sites, or not looked through yet.
+                let goes_on = call.held > 0 || call.passed >= PASSED_PER_LOOK;
+                let again = if goes_on { call.now } else { call.now + IN_VAIN_MS };
+                window.next_ready_among(call.now, again, hosts_of_sites)
             }
             window => window.and_then(Window::next_ready_at),
         };

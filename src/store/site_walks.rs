@@ -21,7 +21,7 @@ use crate::queue::Candidate;
 
 /// URLs of others stepped over in one look at a host at most, so that one host is
 /// not in the way of all others.
-const PASSED_PER_LOOK: usize = PASSED_PER_CALL / 2;
+pub(super) const PASSED_PER_LOOK: usize = PASSED_PER_CALL / 2;
 /// Of these, where a walk goes on, before which the head of the list is looked at.
 const PASSED_AT_HEAD: usize = PASSED_PER_LOOK / 4;
 /// Where all was stepped over in vain, the host is looked at again after this: a URL

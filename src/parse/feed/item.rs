@@ -104,7 +104,10 @@ fn is_own_link(tag: &Tag<'_>, kind: DocumentKind) -> bool {
 /// Is this content XML of another kind, which may be a feed (RFC 4287 section 4.1.3)?
 pub(super) fn is_inline(tag: &Tag<'_>) -> bool {
     let kind = || tag.attr("type").unwrap_or_default().to_ascii_lowercase();
-    tag.local == "content" && kind().split_once('/').is_some_and(|(_, kind)| kind.contains("xml"))
+    let is_xml = |kind: &str| {
+        kind == "xml" || kind.split_once('/').is_some_and(|(_, kind)| kind.contains("xml"))
+    };
+    tag.local == "content" && is_xml(kind().trim())
 }
 
 /// Is this a child that items of the feed's own vocabulary have?

@@ -125,7 +125,10 @@ impl Extension {
         let item = self.open.as_ref()?;
         // A `loc` is more likely the item's own, with its prefix forgotten.
         let of_entry = core && matches!(tag.local, "lastmod" | "changefreq" | "priority");
-        let another = List::of(tag) != List::Skip || is_link(tag);
+        // None is in another of its kind, and none at all in an image.
+        let list = List::of(tag);
+        let another =
+            list == item.list || item.list == List::Images && (list != List::Skip || is_link(tag));
         let ends = item.empty || (of_entry || another) && item.list != List::Skip;
         ends.then_some(item.depth)
     }

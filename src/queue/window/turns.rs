@@ -248,14 +248,14 @@ impl Turns {
         waiting.into_iter().chain(ready).chain(spare).min()
     }
 
-    /// When the first of these may be served of those that may not be now.
     pub(super) fn next_ready_among(
         &self,
         now_ms: i64,
+        again_ms: i64,
         hosts: impl IntoIterator<Item = HostId>,
     ) -> Option<i64> {
         let ready = hosts.into_iter().filter_map(|host| self.hosts.get(&host)?.ready_at());
-        ready.filter(|at| *at > now_ms).min()
+        ready.map(|at| if at > now_ms { at } else { again_ms }).min()
     }
 
     fn state(&mut self, host: HostId) -> &mut Host {

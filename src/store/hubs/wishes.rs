@@ -263,16 +263,15 @@ impl State {
         }
     }
 
-    /// Is none of the daemons on this store reached any more, where this one starts and
-    /// is not? It may work alone, or have been the one that was reached.
-    pub(super) fn may_forget_hubs(&self) -> Result<bool, StoreError> {
-        let Some(claim) = &self.engine.claim else { return Ok(true) };
+    /// Was this daemon the last that said where it is reached, before it started?
+    pub(super) fn was_reached(&self) -> Result<bool, StoreError> {
+        let Some(claim) = &self.engine.claim else { return Ok(false) };
         let of: Option<String> = self
             .conn
             .prepare_cached("SELECT value FROM meta WHERE key = 'public_url_of'")
             .and_then(|mut query| query.query_row((), |row| row.get(0)).optional())
             .map_err(engine)?;
-        Ok(!claim.is_shared() || of.is_some_and(|of| claim.was(&of)))
+        Ok(of.is_some_and(|of| claim.was(&of)))
     }
 
     /// Callbacks are below `base` from now on.

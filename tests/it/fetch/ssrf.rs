@@ -358,7 +358,7 @@ impl Gate for Counting {
         Ok(())
     }
 
-    async fn is_on_time(&self, _: &Url) -> Result<bool, Refusal> {
+    async fn is_on_time(&self, _: &Url, _: bool) -> Result<bool, Refusal> {
         Ok(self.asked_again.fetch_add(1, Ordering::SeqCst) >= self.late)
     }
 

@@ -158,6 +158,11 @@ async fn what_is_due_next_of_some_sites_is_not_what_others_have_due_now() {
     assert_eq!(batch.next_due_at, Some(queue.clock.now() + Duration::from_secs(2)));
     // There may be more of what was asked for.
     assert_eq!(queue.lease_as(only("a", 2)).await.next_due_at, Some(queue.clock.now()));
+    // Others of a host that is shared have something due.
+    let queue = shared_host().await;
+    assert_eq!(queue.lease_as(only("b", 9)).await.urls.len(), 3);
+    let in_vain = queue.lease_as(only("b", 9)).await.next_due_at;
+    assert_eq!(in_vain, Some(queue.clock.now() + Duration::from_secs(1)));
 }
 
 #[tokio::test]

@@ -271,3 +271,16 @@ fn an_extension_without_its_end_tag_hides_none_behind_it() {
     assert_eq!((found.locs.len(), counts), (1, [3, 1, 1]));
     assert!(extensions.images.iter().all(|image| image.loc.is_some()));
 }
+
+#[test]
+fn what_stands_in_a_video_or_news_does_not_end_it() {
+    let image = "<image:image><image:loc>https://e.com/1.png</image:loc></image:image>";
+    let link = "<xhtml:link rel='alternate' hreflang='de' href='https://e.com/de'/>";
+    let found = read(&format!(
+        "<url><loc>https://e.com/a</loc><news:news>{image}{link}<news:title>T</news:title></news:news>\
+         <video:video>{image}<video:title>V</video:title></video:video></url>"
+    ));
+    let extensions = &found.extensions[0];
+    assert_eq!(extensions.news[0].title.as_deref(), Some("T"));
+    assert_eq!(extensions.videos[0].title.as_deref(), Some("V"));
+}

@@ -69,9 +69,7 @@ impl Chunk {
             self.ages.push(Duration::from_secs(u64::try_from(ago).unwrap_or(0)));
         }
     }
-}
 
-impl Chunk {
     /// There is no room for what is listed.
     pub(super) fn refuse_for_quota(&mut self, slot: u32) {
         self.applied.counts.rejected += 1;

@@ -26,7 +26,7 @@ use super::resolver::{self, LookupTurn, Resolver};
 use super::setup::{self, Clock, FetchSetupError, Surroundings};
 use super::turns::{Turn, Turns};
 use super::warm::Warm;
-use super::wire::{self, Body, LARGE_BODIES, Room};
+use super::wire::{self, Body, LARGE_BODIES, MIDDLING_BODIES, Room};
 use super::{
     Answer, FetchError, Fetched, Gate, Head, Refusal, Request, Validators, Wait, failure, headers,
 };
@@ -74,6 +74,9 @@ struct Inner {
     guard: Guard,
     resolver: Resolver,
     turns: Turns,
+    /// For bodies in memory.
+    memory: Room,
+    /// For large ones on the disk.
     room: Room,
     warm: Warm,
     limits: failure::Limits,
@@ -133,6 +136,7 @@ impl Fetcher {
                 resolver: Resolver::new(guard.clone(), lookup, fetch.connect_timeout),
                 guard,
                 turns: Turns::new(per_address, fetch.concurrency),
+                memory: Room::new(MIDDLING_BODIES),
                 room: Room::new(LARGE_BODIES),
                 warm: Warm::new(setup::IDLE_TIMEOUT),
                 limits,
@@ -346,7 +350,7 @@ impl Inner {
             200..=299 => {
                 let content_encoding = headers::content_encoding(response.headers());
                 let mut body = Body::new(response, request.max_wire_bytes);
-                body.read_start(&self.limits).await?;
+                body.read_start(&self.memory, &self.spool, &self.limits).await?;
                 Ok(Begun::Body(Box::new(head), content_encoding, body))
             }
             300.. => {

@@ -24,7 +24,11 @@ pub struct WireBody(Data);
 
 #[derive(Debug, Clone)]
 enum Data {
-    Memory(Bytes),
+    Memory {
+        bytes: Bytes,
+        /// Its share of the room in memory, given back on drop.
+        _share: Option<Arc<OwnedSemaphorePermit>>,
+    },
     File(Arc<Kept>),
 }
 
@@ -59,10 +63,15 @@ impl WireBody {
         Self(Data::File(Arc::new(Kept { file, len, hash: None, _room: None })))
     }
 
+    /// Bytes in memory, and their share of the room there.
+    pub(super) fn of_memory(bytes: Vec<u8>, share: Option<OwnedSemaphorePermit>) -> Self {
+        Self(Data::Memory { bytes: bytes.into(), _share: share.map(Arc::new) })
+    }
+
     /// How many bytes.
     pub fn len(&self) -> u64 {
         match &self.0 {
-            Data::Memory(bytes) => bytes.len() as u64,
+            Data::Memory { bytes, .. } => bytes.len() as u64,
             Data::File(kept) => kept.len,
         }
     }
@@ -76,7 +85,7 @@ impl WireBody {
     /// before anything is decoded (xxh3-128); `None` of a file as it is.
     pub fn hash(&self) -> Option<u128> {
         match &self.0 {
-            Data::Memory(bytes) => Some(xxh3_128(bytes)),
+            Data::Memory { bytes, .. } => Some(xxh3_128(bytes)),
             Data::File(kept) => kept.hash,
         }
     }
@@ -84,7 +93,7 @@ impl WireBody {
     /// The bytes, where they are in memory.
     pub fn in_memory(&self) -> Option<&Bytes> {
         match &self.0 {
-            Data::Memory(bytes) => Some(bytes),
+            Data::Memory { bytes, .. } => Some(bytes),
             Data::File(_) => None,
         }
     }
@@ -92,7 +101,7 @@ impl WireBody {
     /// Reads some bytes from a place on; 0 is the end.
     pub(super) fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<usize> {
         match &self.0 {
-            Data::Memory(bytes) => {
+            Data::Memory { bytes, .. } => {
                 let from = usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
                 let n = out.len().min(bytes.len() - from);
                 out[..n].copy_from_slice(&bytes[from..from + n]);
@@ -114,7 +123,7 @@ impl WireBody {
 
 impl<T: Into<Bytes>> From<T> for WireBody {
     fn from(bytes: T) -> Self {
-        Self(Data::Memory(bytes.into()))
+        Self(Data::Memory { bytes: bytes.into(), _share: None })
     }
 }
 

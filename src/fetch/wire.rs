@@ -1,10 +1,12 @@
 //! Reading bodies from the wire: small ones into memory, larger ones into files,
 //! both bounded as a whole.
 //!
-//! Small bodies are read at once. A larger one waits until its share of
-//! [`LARGE_BODIES`] is free and keeps it until the last reader of its bytes is
-//! done, decoding included: a hundred origins that send without end take no
-//! more of the disk than a few, and next to nothing of the memory.
+//! Small bodies are read at once. One over [`SMALL`] is kept in memory while its share
+//! of [`MIDDLING_BODIES`] is free, or else in a file, where it waits to be compared as
+//! well. One over [`IN_MEMORY`] waits until its share of [`LARGE_BODIES`] is free.
+//! Each keeps its share until the last reader of its bytes is done, decoding included:
+//! a hundred origins that send without end take no more of the disk than a few, and
+//! next to nothing of the memory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,9 +19,15 @@ use super::FetchError;
 use super::failure::Limits;
 use super::spool::{Growing, IN_MEMORY, WireBody};
 
-/// Bytes of all larger bodies on the disk together. One body alone may have more
-/// if its own limit says so; it is then the only one.
+/// Bytes of all bodies over [`IN_MEMORY`] on the disk together. One body alone may
+/// have more if its own limit says so; it is then the only one.
 pub(super) const LARGE_BODIES: usize = 1024 * 1024 * 1024;
+
+/// Bytes of all bodies in memory together, without small ones.
+pub(super) const MIDDLING_BODIES: usize = 8 * 1024 * 1024;
+
+/// Bytes that a body may have in memory, however many others there are.
+const SMALL: usize = 32 * 1024;
 
 /// The unit in which room is given: a permit.
 const ROOM_UNIT: usize = 64 * 1024;
@@ -32,7 +40,7 @@ const PIECE: usize = 256 * 1024;
 const MAX_UNWANTED_BYTES: u64 = 16 * 1024;
 const MAX_UNWANTED_TIME: Duration = Duration::from_secs(2);
 
-/// Room for large bodies. Cheap to clone.
+/// Room for bodies. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Room {
     free: Arc<Semaphore>,
@@ -44,6 +52,8 @@ pub(super) struct Body {
     response: Response,
     /// What was read and is in no file.
     read: Vec<u8>,
+    /// Its share of the room in memory.
+    share: Option<OwnedSemaphorePermit>,
     file: Option<Growing>,
     total: usize,
     max: usize,
@@ -62,6 +72,19 @@ impl Room {
     pub(super) fn new(bytes: usize) -> Self {
         let units = bytes.div_ceil(ROOM_UNIT).max(1);
         Self { free: Arc::new(Semaphore::new(units)), units }
+    }
+
+    /// Adds room for so many bytes to a share, if there is any now.
+    fn extend(&self, share: &mut Option<OwnedSemaphorePermit>, bytes: usize) -> bool {
+        let has = share.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let lacks = bytes.div_ceil(ROOM_UNIT).saturating_sub(has);
+        let lacks = u32::try_from(lacks).unwrap_or(u32::MAX);
+        let Ok(more) = self.free.clone().try_acquire_many_owned(lacks) else { return false };
+        match share {
+            Some(share) => share.merge(more),
+            None => *share = Some(more),
+        }
+        true
     }
 
     /// Waits for room for a body that may have so many bytes.
@@ -85,19 +108,44 @@ impl Body {
     /// A body of which nothing is read yet, and the limit on its bytes.
     pub(super) fn new(response: Response, max_wire_bytes: u64) -> Self {
         let max = usize::try_from(max_wire_bytes).unwrap_or(usize::MAX);
-        Self { response, read: Vec::new(), file: None, total: 0, max, state: State::Reading }
+        let (read, share, file) = (Vec::new(), None, None);
+        Self { response, read, share, file, total: 0, max, state: State::Reading }
     }
 
-    /// Reads as much as is kept in memory.
-    pub(super) async fn read_start(&mut self, limits: &Limits) -> Result<(), FetchError> {
+    /// Reads as much as there may be of it in memory: there, if it has room, or else
+    /// into a file without a name in this folder.
+    pub(super) async fn read_start(
+        &mut self,
+        memory: &Room,
+        folder: &Path,
+        limits: &Limits,
+    ) -> Result<(), FetchError> {
         // All at once where the origin says how much it is: growing would take up to
         // twice of it, and many bodies wait to be read.
-        let claimed = self.claimed().filter(|bytes| *bytes <= IN_MEMORY.min(self.max));
-        self.read.reserve_exact(claimed.unwrap_or(0));
-        while self.state == State::Reading && self.read.len() < IN_MEMORY {
+        let claimed = self.claimed().map_or(0, |bytes| bytes.min(self.max));
+        let claimed = if claimed <= IN_MEMORY { claimed } else { 0 };
+        if self.may_have(claimed, memory) {
+            self.read.reserve_exact(claimed);
+        }
+        while self.state == State::Reading && self.total < IN_MEMORY {
+            let is_out = match self.file {
+                Some(_) => self.read.len() >= 2 * SMALL,
+                None => !self.may_have(claimed.max(self.read.len()), memory),
+            };
+            if is_out && self.read.len() >= SMALL {
+                self.write_out(folder).await?;
+            }
             self.read_chunk(limits).await?;
         }
+        if self.file.is_some() && self.state != State::Reading {
+            self.write_out(folder).await?;
+        }
         Ok(())
+    }
+
+    /// May it have so many bytes in memory?
+    fn may_have(&mut self, bytes: usize, memory: &Room) -> bool {
+        bytes <= SMALL || memory.extend(&mut self.share, bytes)
     }
 
     /// Reads the rest into a file without a name in this folder.
@@ -143,9 +191,13 @@ impl Body {
         });
         let written = writing.await.map_err(std::io::Error::other).flatten();
         let file = written.map_err(|error| {
-            FetchError::NotKept(format!("no file for a body over {IN_MEMORY} bytes: {error}"))
+            FetchError::NotKept(format!(
+                "no file for a body of {} bytes and more: {error}",
+                self.total
+            ))
         })?;
         self.file = Some(file);
+        self.share = None;
         Ok(())
     }
 
@@ -167,7 +219,7 @@ impl Body {
     pub(super) fn finish(self, room: Option<OwnedSemaphorePermit>) -> (WireBody, bool) {
         let body = match self.file {
             Some(file) => file.finish(room),
-            None => self.read.into(),
+            None => WireBody::of_memory(self.read, self.share),
         };
         (body, self.state == State::Cut)
     }

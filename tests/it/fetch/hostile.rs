@@ -351,3 +351,33 @@ async fn two_hundred_hanging_origins_do_not_delay_a_healthy_one() {
     assert_eq!(hanging.len(), 200);
     assert!(hanging.try_join_next().is_none(), "all of them still hang");
 }
+
+#[tokio::test]
+async fn bodies_that_wait_together_are_in_memory_up_to_a_bound_and_then_in_files() {
+    let origin = Origin::start().await;
+    let fetcher = fetcher(&[origin.port()]);
+    let (small, large) = ("s".repeat(32 * 1024), "0123456789".repeat(60_000));
+    origin.set("/small", Reply::text(&small));
+    for (path, reply) in [
+        ("/long", Reply::text(&large)),
+        ("/chunked", Reply::text(&large).chunked(10_000)),
+        ("/until-close", Reply::text(&large).until_close()),
+    ] {
+        origin.set(path, reply);
+        let (mut kept, mut in_memory) = (Vec::new(), 0);
+        for _ in 0..20 {
+            let body = document(get(&fetcher, origin.url(path)).await.unwrap()).body;
+            let read = Decoded::new(body.clone(), &[], 1 << 20);
+            assert_eq!(std::io::read_to_string(read).unwrap(), large, "{path}");
+            in_memory += body.in_memory().map_or(0, |bytes| bytes.len());
+            kept.push(body);
+        }
+        assert!((4 << 20..=8 << 20).contains(&in_memory), "{path}: {in_memory}");
+        assert!(kept.windows(2).all(|two| two[0].hash() == two[1].hash()), "{path}");
+        let body = document(get(&fetcher, origin.url("/small")).await.unwrap()).body;
+        assert!(body.in_memory().is_some(), "a small one always is");
+        drop(kept);
+        let body = document(get(&fetcher, origin.url(path)).await.unwrap()).body;
+        assert!(body.in_memory().is_some(), "{path}: there is room again");
+    }
+}

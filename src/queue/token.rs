@@ -19,10 +19,14 @@ pub struct Token {
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for byte in self.secret {
-            write!(f, "{byte:02x}")?;
+        // In one piece: as many are written as URLs are leased.
+        let digit = |bits: u8| b"0123456789abcdef"[usize::from(bits & 15)];
+        let mut text = [0; 48];
+        let bytes = self.secret.into_iter().chain(self.url.0.to_be_bytes());
+        for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
+            pair.copy_from_slice(&[digit(byte >> 4), digit(byte)]);
         }
-        write!(f, "{:016x}", self.url.0)
+        f.write_str(str::from_utf8(&text).unwrap_or_default())
     }
 }
 

@@ -224,9 +224,11 @@ impl Abbreviator {
 }
 
 /// The path that was abbreviated; nothing where a byte has no word.
-fn expand(short: &[u8]) -> Option<String> {
+fn expand(short: &[u8], room: String) -> Option<String> {
     let tables = &*TABLES;
-    let mut text = Vec::with_capacity(short.len() * 3);
+    let mut text = room.into_bytes();
+    text.clear();
+    text.reserve(short.len() * 3);
     let mut kind = usize::from(BEGINNING);
     for &byte in short {
         if PLAIN.contains(&byte) {
@@ -303,11 +305,22 @@ pub(super) struct PathText(pub(super) String);
 
 impl FromSql for PathText {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        Self::in_room(value, String::new())
+    }
+}
+
+impl PathText {
+    /// The same in memory that another text had.
+    pub(super) fn in_room(value: ValueRef<'_>, mut room: String) -> FromSqlResult<Self> {
         let text = match value {
-            ValueRef::Blob(short) => expand(short).ok_or_else(|| {
+            ValueRef::Blob(short) => expand(short, room).ok_or_else(|| {
                 FromSqlError::Other("a path that was abbreviated by other words".into())
             })?,
-            text => text.as_str()?.to_owned(),
+            text => {
+                room.clear();
+                room.push_str(text.as_str()?);
+                room
+            }
         };
         Ok(Self(text))
     }

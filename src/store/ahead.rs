@@ -31,6 +31,9 @@ const OPEN: usize = 16;
 /// of no use.
 const NOTED: usize = 65_536;
 
+/// Rows that were used and wait to be filled anew, at most, about 300 bytes each.
+const SPENT: usize = 8_192;
+
 /// Lists of which it is noted that rows were taken over, at most.
 const LISTS: usize = 4_096;
 
@@ -51,6 +54,8 @@ struct Order {
     now_s: i64,
     limit: usize,
     paused: IdSet<SiteId>,
+    /// Rows to fill.
+    spent: Vec<Box<UrlRow>>,
     /// See [`Ahead::epoch`].
     epoch: u64,
 }
@@ -79,6 +84,9 @@ pub(super) struct Ahead {
     /// Lists that rows were taken over of since the writer read them last, and
     /// behind what.
     rows_of: ById<List, Last>,
+    /// Rows to fill: where one thread takes memory and another lets it go, both wait
+    /// for the allocator.
+    spent: Vec<Box<UrlRow>>,
     /// Grows when nothing that was asked for before is of use any more.
     epoch: u64,
 }
@@ -120,6 +128,13 @@ impl Ahead {
         self.asked.clear();
         self.touched.clear();
         self.rows_of.clear();
+    }
+
+    /// A row that nobody needs any more.
+    pub(super) fn give_back(&mut self, row: Box<UrlRow>) {
+        if self.reader.is_some() && self.spent.len() < SPENT {
+            self.spent.push(row);
+        }
     }
 
     /// Were rows of a list taken over since this was asked last?
@@ -199,14 +214,17 @@ impl State {
                 continue;
             }
             let (paused, epoch) = (self.paused_sites.clone(), self.at_hand.ahead.epoch);
-            let order = Order { list, behind, now_s, limit, paused, epoch };
+            let spent = &mut self.at_hand.ahead.spent;
+            let spent = spent.split_off(spent.len().saturating_sub(limit));
+            let order = Order { list, behind, now_s, limit, paused, spent, epoch };
             self.at_hand.ahead.ask(&self.engine.home, order);
         }
     }
 
     /// Takes over what has been read ahead.
     pub(super) fn take_over_what_was_read(&mut self) -> Result<(), StoreError> {
-        while let Some((order, read)) = self.at_hand.ahead.answer() {
+        while let Some((mut order, read)) = self.at_hand.ahead.answer() {
+            self.at_hand.ahead.spent.append(&mut order.spent);
             if order.epoch != self.at_hand.ahead.epoch {
                 continue;
             }
@@ -263,9 +281,9 @@ impl Reader {
         let (done, read) = sync_channel(OPEN);
         let work = move || {
             let mut conn = None;
-            for order in waiting {
+            for mut order in waiting {
                 // Whatever is wrong, the writer meets it too, and says so.
-                let list = read_list(&home, &mut conn, &order).ok();
+                let list = read_list(&home, &mut conn, &mut order).ok();
                 if list.is_none() {
                     conn = None;
                 }
@@ -282,17 +300,17 @@ impl Reader {
 fn read_list(
     home: &Home,
     conn: &mut Option<Connection>,
-    order: &Order,
+    order: &mut Order,
 ) -> Result<Read, StoreError> {
     let conn = match conn {
         Some(conn) => conn,
         None => conn.insert(home.open_reader()?),
     };
-    let (crawl, host) = order.list;
+    let ((crawl, host), spent) = (order.list, &mut order.spent);
     let walk = Walk::on_from(Some(order.behind), &LISTED_WITH_ROWS, &REST_WITH_ROWS);
     conn.begin_reading().map_err(engine)?;
     let read = |row: &Row<'_>| {
-        let (place, url) = read_listed(row, crawl, host)?;
+        let (place, url) = read_listed(row, crawl, host, spent)?;
         Ok((place.candidate(), url))
     };
     let due = walk_due((conn, &order.paused), walk, order.list, order.now_s, order.limit, read);

@@ -81,7 +81,7 @@ impl State {
     /// Says whether the URL is given up.
     pub(super) fn end_lease(
         &mut self,
-        row: Box<UrlRow>,
+        mut row: Box<UrlRow>,
         lease: &Lease,
         end: End,
         fate: Fate,
@@ -128,8 +128,9 @@ impl State {
         let record = Record {
             ended: Some(Ended::new(lease.secret, end, now)),
             held_since: (state != held::QUEUED).then_some(now),
-            ..row.record
+            ..std::mem::take(&mut row.record)
         };
+        self.at_hand.ahead.give_back(row);
         self.pending.end(EndedLease { place, state, reason, attempt, record });
         if state == held::QUEUED {
             self.enqueue_ended(place, site)?;

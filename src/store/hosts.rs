@@ -400,7 +400,7 @@ pub(super) fn name_of(authority: &str) -> &str {
 
 /// The text of a URL. Under a key of a client's own its path is all of it.
 pub(super) fn page_text(authority: &str, path: &str) -> String {
-    if authority.starts_with(KEYED) { path.to_owned() } else { format!("{authority}{path}") }
+    if authority.starts_with(KEYED) { path.to_owned() } else { [authority, path].concat() }
 }
 
 /// A duration in whole milliseconds.

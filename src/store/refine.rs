@@ -181,7 +181,7 @@ impl State {
         let listed = (crawl, host);
         let walk = Walk { statement: &LISTED_WITH_ROWS, behind: None };
         let (due, extent, next_due) = self.walk_due(walk, listed, now_s, limit, |row| {
-            let (place, url) = read_listed(row, crawl, host)?;
+            let (place, url) = read_listed(row, crawl, host, &mut Vec::new())?;
             Ok((place.candidate(), url))
         })?;
         let mut candidates = Vec::with_capacity(due.len());
@@ -206,7 +206,7 @@ impl State {
     ) -> Result<Head, StoreError> {
         let walk = Walk::on_from(last, &LISTED_WITH_VALUED, &REST_WITH_VALUED);
         self.walk_due(walk, (crawl, host), now_s, limit, |row| {
-            let (place, url) = read_listed(row, crawl, host)?;
+            let (place, url) = read_listed(row, crawl, host, &mut Vec::new())?;
             Ok((place.candidate(), url))
         })
     }

@@ -389,7 +389,7 @@ pub(super) fn read_urls(
     mut each: impl FnMut(UrlRow),
 ) -> Result<(), StoreError> {
     let read = |row: &Row<'_>| {
-        each(UrlRow { leased: row.get(WIDTH)?, ..read_row(row, 0)? });
+        each(UrlRow { leased: row.get(WIDTH)?, ..read_row(row, 0, String::new())? });
         Ok(())
     };
     BY_NUMBER.query(conn, ids, |id, values| values.bind(id.0), read).map_err(engine)
@@ -412,30 +412,39 @@ pub(super) fn read_leased(
             dirty: row.get(WIDTH + 5)?,
             secret: row.get(WIDTH + 6)?,
         };
-        each(UrlRow { leased: true, ..read_row(row, 0)? }, lease);
+        each(UrlRow { leased: true, ..read_row(row, 0, String::new())? }, lease);
         Ok(())
     };
     LEASED.query(conn, tokens, |token, values| values.bind(token.url.0), read).map_err(engine)
 }
 
 /// A row of [`LISTED_WITH_VALUED`] or [`LISTED_WITH_ROWS`]: its place, and the URL
-/// as it is in the queue.
+/// as it is in the queue, in the memory of one that is spent if there is any.
 pub(super) fn read_listed(
     row: &Row<'_>,
     crawl: CrawlId,
     host: HostId,
+    spent: &mut Vec<Box<UrlRow>>,
 ) -> sql::Result<(Place, Option<Box<UrlRow>>)> {
     const PLACE: usize = 5;
     let place = read_place(row, crawl, host)?;
-    let is_joined = row.get_ref(PLACE)? != ValueRef::Null;
-    let url = if is_joined { Some(Box::new(read_row(row, PLACE)?)) } else { None };
+    if row.get_ref(PLACE)? == ValueRef::Null {
+        return Ok((place, None));
+    }
+    let url = match spent.pop() {
+        Some(mut spent) => {
+            *spent = read_row(row, PLACE, std::mem::take(&mut spent.path))?;
+            spent
+        }
+        None => Box::new(read_row(row, PLACE, String::new())?),
+    };
     // One that is held back is looked at closely when it is leased.
-    Ok((place, url.filter(|url| url.is_queued())))
+    Ok((place, Some(url).filter(|url| url.is_queued())))
 }
 
-/// Reads [`COLUMNS`], the first of which stands at `at`; of leases they say
-/// nothing.
-fn read_row(row: &Row<'_>, at: usize) -> sql::Result<UrlRow> {
+/// Reads [`COLUMNS`], the first of which stands at `at`, with the path in the memory
+/// of another; of leases they say nothing.
+fn read_row(row: &Row<'_>, at: usize, path: String) -> sql::Result<UrlRow> {
     let packed = row.get_ref(at + WIDTH - 1)?.as_blob_or_null()?;
     let record = packed.map(Record::unpack);
     Ok(UrlRow {
@@ -444,7 +453,7 @@ fn read_row(row: &Row<'_>, at: usize) -> sql::Result<UrlRow> {
         host: HostId(row.get(at + 2)?),
         site: row.get::<Option<i64>>(at + 3)?.map(SiteId),
         source: row.get::<Option<i64>>(at + 4)?.map(SourceId),
-        path: row.get::<PathText>(at + 5)?.0,
+        path: PathText::in_room(row.get_ref(at + 5)?, path)?.0,
         listed: row.get(at + 6)?,
         lastmod: lastmod(row.get(at + 7)?, row.get(at + 8)?),
         hints: EntryHints::from_bits(row.get(at + 9)?).unwrap_or_default(),

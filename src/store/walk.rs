@@ -104,7 +104,7 @@ impl State {
         list: (CrawlId, HostId),
         now_s: i64,
         limit: usize,
-        read: impl Fn(&Row<'_>) -> sql::Result<T>,
+        read: impl FnMut(&Row<'_>) -> sql::Result<T>,
     ) -> Result<Due<T>, StoreError> {
         walk_due((&self.conn, &self.paused_sites), walk, list, now_s, limit, read)
     }
@@ -210,7 +210,7 @@ pub(super) fn walk_due<T>(
     (crawl, host): (CrawlId, HostId),
     now_s: i64,
     limit: usize,
-    read: impl Fn(&Row<'_>) -> sql::Result<T>,
+    mut read: impl FnMut(&Row<'_>) -> sql::Result<T>,
 ) -> Result<Due<T>, StoreError> {
     let mut due = Vec::new();
     let mut next_due: Option<i64> = None;

@@ -36,7 +36,10 @@ fn path() -> impl Strategy<Value = String> {
 fn kept(path: &str) -> String {
     let kept = near(path);
     let ToSqlOutput::Borrowed(value) = kept.to_sql().unwrap() else { panic!("it is borrowed") };
-    PathText::column_result(value).unwrap().0
+    let anew = PathText::column_result(value).unwrap().0;
+    // In the memory of another it is the same.
+    assert_eq!(PathText::in_room(value, "/another".to_owned()).unwrap().0, anew);
+    anew
 }
 
 fn near(path: &str) -> Kept<'_> {
@@ -62,7 +65,7 @@ proptest! {
 
     #[test]
     fn bytes_that_nobody_wrote_are_text_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
-        let text = expand(&bytes);
+        let text = expand(&bytes, "another that was here".to_owned());
         prop_assert!(text.is_none_or(|text| text.bytes().all(|byte| PLAIN.contains(&byte))));
     }
 }

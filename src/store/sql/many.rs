@@ -4,7 +4,8 @@
 //! Rows go in groups of a few sizes, so that few statements are kept prepared.
 //! Statements that insert say `OR FAIL` to the embedded engine: what a job did
 //! is taken back as a whole, and the engine need not keep copies of pages for
-//! one statement.
+//! one statement. It keeps them all the same where rows name their number, so the
+//! groups are large.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
@@ -20,7 +21,7 @@ use super::text::{Text, near_text};
 use super::{Connection, Result, Row};
 
 /// Rows of one statement of the embedded engine.
-const GROUPS: [usize; 3] = [25, 5, 1];
+const GROUPS: [usize; 4] = [100, 25, 5, 1];
 
 /// A statement for any number of rows.
 pub(in crate::store) struct Many {

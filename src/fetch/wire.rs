@@ -4,9 +4,9 @@
 //! Small bodies are read at once. One over [`SMALL`] is kept in memory while its share
 //! of [`MIDDLING_BODIES`] is free, or else in a file, where it waits to be compared as
 //! well. One over [`IN_MEMORY`] waits until its share of [`LARGE_BODIES`] is free.
-//! Each keeps its share until the last reader of its bytes is done, decoding included:
-//! a hundred origins that send without end take no more of the disk than a few, and
-//! next to nothing of the memory.
+//! Each keeps its share until the body is let go, decoding mostly included: a hundred
+//! origins that send without end take no more of the disk than a few, and next to
+//! nothing of the memory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -54,6 +54,8 @@ pub(super) struct Body {
     read: Vec<u8>,
     /// Its share of the room in memory.
     share: Option<OwnedSemaphorePermit>,
+    /// There could be no file for it: it stays in memory while it may.
+    stays: bool,
     file: Option<Growing>,
     total: usize,
     max: usize,
@@ -108,8 +110,8 @@ impl Body {
     /// A body of which nothing is read yet, and the limit on its bytes.
     pub(super) fn new(response: Response, max_wire_bytes: u64) -> Self {
         let max = usize::try_from(max_wire_bytes).unwrap_or(usize::MAX);
-        let (read, share, file) = (Vec::new(), None, None);
-        Self { response, read, share, file, total: 0, max, state: State::Reading }
+        let (read, share, file, stays) = (Vec::new(), None, None, false);
+        Self { response, read, share, stays, file, total: 0, max, state: State::Reading }
     }
 
     /// Reads as much as there may be of it in memory: there, if it has room, or else
@@ -130,14 +132,19 @@ impl Body {
         while self.state == State::Reading && self.total < IN_MEMORY {
             let is_out = match self.file {
                 Some(_) => self.read.len() >= 2 * SMALL,
-                None => !self.may_have(claimed.max(self.read.len()), memory),
+                None => !self.stays && !self.may_have(claimed.max(self.read.len()), memory),
             };
             if is_out && self.read.len() >= SMALL {
-                self.write_out(folder).await?;
+                match self.write_out(folder).await {
+                    // Nothing of it is lost, and none is better off if it is not read.
+                    Err(_) if !self.read.is_empty() => self.stays = true,
+                    written => written?,
+                }
             }
             self.read_chunk(limits).await?;
         }
-        if self.file.is_some() && self.state != State::Reading {
+        // A large one may wait long for room on the disk, and needs none here meanwhile.
+        if self.file.is_some() || self.state == State::Reading {
             self.write_out(folder).await?;
         }
         Ok(())
@@ -182,14 +189,20 @@ impl Body {
         Ok(())
     }
 
+    /// Writes what was read into the file. Where there can be none, what was read stays.
     async fn write_out(&mut self, folder: &Path) -> Result<(), FetchError> {
         let (file, bytes) = (self.file.take(), std::mem::take(&mut self.read));
         let folder = folder.to_owned();
         let writing = tokio::task::spawn_blocking(move || match file {
-            Some(mut file) => file.write(&bytes).map(|()| file),
-            None => Growing::new(&folder, &bytes),
+            Some(mut file) => (file.write(&bytes).map(|()| file), Vec::new()),
+            None => match Growing::new(&folder, &bytes) {
+                Ok(file) => (Ok(file), Vec::new()),
+                failed => (failed, bytes),
+            },
         });
-        let written = writing.await.map_err(std::io::Error::other).flatten();
+        let (written, left) =
+            writing.await.unwrap_or_else(|error| (Err(std::io::Error::other(error)), Vec::new()));
+        self.read = left;
         let file = written.map_err(|error| {
             FetchError::NotKept(format!(
                 "no file for a body of {} bytes and more: {error}",

@@ -33,6 +33,8 @@ const NOTED: usize = 65_536;
 
 /// Rows that were used and wait to be filled anew, at most, about 300 bytes each.
 const SPENT: usize = 8_192;
+/// Bytes that their paths have room for, at most.
+const PATH: usize = 512;
 
 /// Lists of which it is noted that rows were taken over, at most.
 const LISTS: usize = 4_096;
@@ -132,7 +134,9 @@ impl Ahead {
 
     /// A row that nobody needs any more.
     pub(super) fn give_back(&mut self, row: Box<UrlRow>) {
-        if self.reader.is_some() && self.spent.len() < SPENT {
+        // One with much room for its path would keep it for ever.
+        let is_plain = row.path.capacity() <= PATH;
+        if self.reader.is_some() && self.spent.len() < SPENT && is_plain {
             self.spent.push(row);
         }
     }

@@ -444,8 +444,7 @@ impl State {
         }
         // Whoever reads is in the way of folding the log.
         self.at_hand.ahead = Ahead::default();
-        let tidy = "PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);";
-        self.conn.execute_batch(tidy).map_err(engine).or_else(|error| {
+        self.conn.execute_batch("PRAGMA wal_checkpoint(TRUNCATE);").map_err(engine).or_else(|error| {
             tracing::debug!(%error, "the log was not folded into the database; the next start does it");
             if error.is_fatal() { Err(error) } else { Ok(()) }
         })

@@ -1,9 +1,9 @@
 //! Answers that are broken, endless, too large or too slow.
 
 use sitemapd::fetch::body::{Decoded, End};
-use sitemapd::fetch::{FetchError, Request};
+use sitemapd::fetch::{FetchError, Fetcher, Request, Surroundings};
 
-use super::{Open, document, fetcher, get, hasty, request, shown};
+use super::{Open, config, document, fetcher, get, hasty, request, shown};
 use crate::support::{Hold, Origin, Reply, pack};
 
 const XML: &str = "<urlset><url><loc>http://a.example/</loc></url></urlset>";
@@ -380,4 +380,26 @@ async fn bodies_that_wait_together_are_in_memory_up_to_a_bound_and_then_in_files
         let body = document(get(&fetcher, origin.url(path)).await.unwrap()).body;
         assert!(body.in_memory().is_some(), "{path}: there is room again");
     }
+}
+
+#[tokio::test]
+async fn where_there_can_be_no_file_a_body_stays_in_memory_up_to_a_mebibyte() {
+    let origin = Origin::start().await;
+    let (fetch, daemon) = config(&[origin.port()]);
+    let nowhere = tempfile::tempdir().unwrap().path().join("nothing-here");
+    let surroundings = Surroundings { spool: nowhere, ..Surroundings::default() };
+    let fetcher = Fetcher::with_surroundings(&fetch, &daemon, 4, surroundings).unwrap();
+    let large = "0123456789".repeat(60_000);
+    origin.set("/large", Reply::text(&large).chunked(10_000));
+    let mut kept = Vec::new();
+    for _ in 0..20 {
+        let body = document(get(&fetcher, origin.url("/large")).await.unwrap()).body;
+        assert_eq!(*body.in_memory().unwrap(), large);
+        kept.push(body);
+    }
+    origin.set("/larger", Reply::text(large.repeat(2)));
+    let mut two = request(origin.url("/larger"));
+    two.max_wire_bytes = 1 << 22;
+    let error = fetcher.fetch(two, &Open).await.unwrap_err();
+    assert!(matches!(error, FetchError::NotKept(_)), "{error}");
 }

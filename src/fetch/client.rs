@@ -94,7 +94,7 @@ enum Hop {
 /// What the headers of a hop announce.
 enum Begun {
     Hop(Hop),
-    Body(Box<Head>, Vec<String>, Body),
+    Body(Box<Head>, Vec<String>, Box<Body>),
 }
 
 /// The time that origins have taken of the time they have.
@@ -351,7 +351,7 @@ impl Inner {
                 let content_encoding = headers::content_encoding(response.headers());
                 let mut body = Body::new(response, request.max_wire_bytes);
                 body.read_start(&self.memory, &self.spool, &self.limits).await?;
-                Ok(Begun::Body(Box::new(head), content_encoding, body))
+                Ok(Begun::Body(Box::new(head), content_encoding, Box::new(body)))
             }
             300.. => {
                 head.wire_bytes = wire::drain(response).await;

@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
 use super::home::Home;
-use super::rows::{LISTED_WITH_ROWS, REST_WITH_ROWS, UrlRow, read_listed};
+use super::rows::{LISTED_WITH_ROWS, REST_WITH_ROWS, Spent, UrlRow, read_listed};
 use super::sql::{Connection, Row};
 use super::state::State;
 use super::turns::Place;
@@ -57,7 +57,7 @@ struct Order {
     limit: usize,
     paused: IdSet<SiteId>,
     /// Rows to fill.
-    spent: Vec<Box<UrlRow>>,
+    spent: Spent,
     /// See [`Ahead::epoch`].
     epoch: u64,
 }
@@ -88,7 +88,7 @@ pub(super) struct Ahead {
     rows_of: ById<List, Last>,
     /// Rows to fill: where one thread takes memory and another lets it go, both wait
     /// for the allocator.
-    spent: Vec<Box<UrlRow>>,
+    spent: Spent,
     /// Grows when nothing that was asked for before is of use any more.
     epoch: u64,
 }

@@ -418,13 +418,17 @@ pub(super) fn read_leased(
     LEASED.query(conn, tokens, |token, values| values.bind(token.url.0), read).map_err(engine)
 }
 
+/// Rows that nobody needs any more, to be filled anew.
+#[allow(clippy::vec_box)] // each goes on in its box
+pub(super) type Spent = Vec<Box<UrlRow>>;
+
 /// A row of [`LISTED_WITH_VALUED`] or [`LISTED_WITH_ROWS`]: its place, and the URL
 /// as it is in the queue, in the memory of one that is spent if there is any.
 pub(super) fn read_listed(
     row: &Row<'_>,
     crawl: CrawlId,
     host: HostId,
-    spent: &mut Vec<Box<UrlRow>>,
+    spent: &mut Spent,
 ) -> sql::Result<(Place, Option<Box<UrlRow>>)> {
     const PLACE: usize = 5;
     let place = read_place(row, crawl, host)?;

@@ -4,6 +4,7 @@
 //! clear line; it is never overwritten or re-created.
 
 mod recount;
+mod statistics;
 
 use std::path::Path;
 use std::time::Duration;
@@ -82,25 +83,11 @@ pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
          PRAGMA cache_size = -{CACHE_KIB};"
     );
     conn.execute_batch(&pragmas).map_err(|e| unusable(path, &e))?;
-    forget_statistics(&conn).map_err(engine).or_else(|error| {
+    statistics::forget(&conn).map_err(engine).or_else(|error| {
         tracing::warn!(%error, "what is known of the sizes of tables is out of date");
         if error.is_fatal() { Err(error) } else { Ok(()) }
     })?;
     Ok(conn)
-}
-
-/// The statements are made for tables of which nothing is known. By the sizes that
-/// an earlier version wrote at its end, or somebody's `ANALYZE`, a table that was
-/// small then is read whole for a hundred of its rows, however large it is by now.
-fn forget_statistics(conn: &Connection) -> rusqlite::Result<()> {
-    let is_there = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat1')";
-    if conn.query_row(is_there, [], |row| row.get(0))?
-        && conn.query_row("SELECT EXISTS (SELECT 1 FROM sqlite_stat1)", [], |row| row.get(0))?
-    {
-        // The second has this connection hear of it.
-        conn.execute_batch("DELETE FROM sqlite_stat1; ANALYZE sqlite_schema;")?;
-    }
-    Ok(())
 }
 
 /// All rows of a pragma. It commits after the last of them: who reads but the
@@ -284,30 +271,6 @@ mod tests {
         assert_eq!(check_engine(3_051_003, "3.51.3"), Ok(()));
         // The one that is built in.
         assert_eq!(check_engine(rusqlite::version_number(), rusqlite::version()), Ok(()));
-    }
-
-    #[test]
-    fn no_table_is_read_whole_because_it_was_small_once() {
-        let dir = tempfile::TempDir::new().unwrap();
-        let path = dir.path().join("test.db");
-        let places = vec!["?"; 100].join(", ");
-        let plan = |conn: &Connection| -> String {
-            let sql = format!("EXPLAIN QUERY PLAN DELETE FROM feedback WHERE url_id IN ({places})");
-            let values = rusqlite::params_from_iter(0..100);
-            conn.query_row(&sql, values, |row| row.get("detail")).unwrap()
-        };
-        let conn = open_writer(&path, Durability::Full).unwrap();
-        let rows = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 200)
-            INSERT INTO feedback (url_id, state, reason, band, due_s, record)
-            SELECT n, 0, 0, 0, 0, x'00' FROM n;";
-        conn.execute_batch(&format!("{rows} ANALYZE;")).unwrap();
-        assert!(plan(&conn).starts_with("SCAN"), "{}", plan(&conn));
-        drop(conn);
-        for _ in 0..2 {
-            let conn = open_writer(&path, Durability::Full).unwrap();
-            assert!(plan(&conn).starts_with("SEARCH"), "{}", plan(&conn));
-            drop(conn);
-        }
     }
 
     #[test]

@@ -48,6 +48,7 @@ pub mod hubs;
 mod known;
 mod learn;
 mod lease;
+mod leaving;
 mod ledger;
 mod lock;
 mod log_order;

@@ -8,11 +8,12 @@
 use std::sync::LazyLock;
 
 use super::gathered::Gathered;
+use super::leaving::{write_left, write_unleased};
 use super::record::Record;
 use super::sql::{
     self,
     Kind::{Bytes as B, Number as N, Text as T},
-    Many, Set, ToSql, Values,
+    Many,
 };
 use super::state::State;
 use super::turns::Place;
@@ -126,9 +127,6 @@ static LEASE: LazyLock<Many> = LazyLock::new(|| {
     Many::of_pattern(head, row, 13, "").in_columns(&[N, B, N, N, N, N, N, N, N, N, N, T, T])
 });
 
-static UNLEASE: LazyLock<Many> =
-    LazyLock::new(|| Many::of_ids("DELETE FROM leases WHERE", "url_id"));
-
 static PLACE: LazyLock<Many> = LazyLock::new(|| {
     let head =
         "INSERT /*lite*/ OR IGNORE /*end*/ INTO queue (/*pg: part, */ crawl_id, host_id, band,
@@ -147,25 +145,6 @@ static END: LazyLock<Many> = LazyLock::new(|| {
     let row = "(/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     Many::of_pattern(head, row, 7, tail).in_columns(&[N, N, N, N, N, N, B])
 });
-
-static LEAVE: LazyLock<Many> = LazyLock::new(|| {
-    let near = "DELETE FROM queue
-        WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3 AND due_s = ?4 AND url_id = ?5";
-    let far = "DELETE FROM queue WHERE (part, crawl_id, host_id, band, due_s, url_id) IN
-                   (SELECT url & 255, crawl, host, band, due, url
-                    FROM unnest(?1::BIGINT[], ?2::BIGINT[], ?3::BIGINT[], ?4::BIGINT[], ?5::BIGINT[])
-                        AS gone (crawl, host, band, due, url))";
-    Many::one_by_one(near, 5, Set::new(far, 5))
-});
-
-/// Rows of one host, band and due time, for the embedded engine.
-static LEAVE_ALIKE: LazyLock<Many> = LazyLock::new(|| {
-    let head = "DELETE FROM queue
-        WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3 AND due_s = ?4 AND url_id IN (";
-    Many::of_pattern_sharing(head, "?5", (4, 1), ")")
-});
-/// So many rows that are alike are worth a statement of their own.
-const ALIKE: usize = 5;
 
 impl State {
     /// Writes what has been gathered.
@@ -187,7 +166,7 @@ impl State {
     fn write_all_of(&mut self, pending: &mut Pending) -> Result<(), StoreError> {
         let mut kept = Vec::new();
         self.write_gathered(&mut pending.places, &mut kept).map_err(engine)?;
-        self.write_left(&mut pending.left).map_err(engine)?;
+        write_left(&self.conn, &mut pending.left).map_err(engine)?;
         self.write_ends(&mut pending.ended).map_err(engine)?;
         self.write_kept(&mut kept).map_err(engine)?;
         self.write_places(&mut pending.places).map_err(engine)?;
@@ -205,32 +184,6 @@ impl State {
     /// The same where any of it may be of a host whose list is about to be read.
     pub(super) fn write_pending_of(&mut self, host: HostId) -> Result<(), StoreError> {
         if self.pending.touches(host) { self.write_pending() } else { Ok(()) }
-    }
-
-    fn write_left(&self, left: &mut [Place]) -> sql::Result<()> {
-        let bind = |place: &Place, row: &mut Values<'_, '_>| {
-            row.bind(place.crawl.0)?;
-            row.bind(place.host.0)?;
-            row.bind(place.band)?;
-            row.bind(place.due_s)?;
-            row.bind(place.url.0)
-        };
-        if self.conn.embedded().is_none() {
-            return LEAVE.execute(&self.conn, left, bind);
-        }
-        left.sort_unstable_by_key(Place::in_order);
-        let mut others = Vec::new();
-        for alike in left.chunk_by(Place::is_alike) {
-            let (Some(first), true) = (alike.first(), alike.len() >= ALIKE) else {
-                others.extend_from_slice(alike);
-                continue;
-            };
-            let shared: [&dyn ToSql; 4] =
-                [&first.crawl.0, &first.host.0, &first.band, &first.due_s];
-            LEAVE_ALIKE
-                .execute_sharing(&self.conn, &shared, alike, |place, row| row.bind(place.url.0))?;
-        }
-        LEAVE.execute(&self.conn, &others, bind)
     }
 
     fn write_leases(&self, leases: &mut [NewLease]) -> sql::Result<()> {
@@ -268,7 +221,7 @@ impl State {
 
     fn write_ends(&self, ended: &mut [EndedLease]) -> sql::Result<()> {
         ended.sort_unstable_by_key(|ended| ended.place.url);
-        UNLEASE.execute(&self.conn, ended, |ended, row| row.bind(ended.place.url.0))?;
+        write_unleased(&self.conn, ended)?;
         self.write_sorted(ended)
     }
 

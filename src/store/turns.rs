@@ -52,6 +52,11 @@ impl Place {
         (self.crawl, self.host, u8::MAX - self.band, self.due_s, self.url)
     }
 
+    /// Are both in the same band of a host's list?
+    pub(super) fn is_of_same_band(&self, other: &Self) -> bool {
+        (self.crawl, self.host, self.band) == (other.crawl, other.host, other.band)
+    }
+
     /// Does it differ by its URL only?
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         let Self { crawl, host, band, due_s, .. } = *self;

@@ -100,6 +100,14 @@ impl Window {
         self.turns.next_ready_among(now_ms, again_ms, hosts)
     }
 
+    /// The hosts whose turns come next, `most` of them, but for those of which
+    /// something is buffered. Nothing that is found here has been asked to be served.
+    pub fn coming(&mut self, most: usize) -> Vec<HostId> {
+        let mut hosts = self.turns.coming(most);
+        hosts.retain(|host| self.buffers.known_due_ms(*host).is_none());
+        hosts
+    }
+
     /// `urls` of the host were leased: it goes behind the others by that many
     /// over its weight. `next_due_ms` bounds what is left from below (`None`
     /// when nothing is), `not_before_ms` is its clock from now on. A turn that

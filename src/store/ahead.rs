@@ -1,7 +1,8 @@
 //! The rest of a host's list, read before its window wants it, on a thread of its
 //! own: reading rows took a fifth of what a lease and its end cost the writer.
 //!
-//! When a buffer runs low, what follows it is asked for between two transactions.
+//! When a buffer runs low, what follows it is asked for between two transactions,
+//! and so is what hosts begin with whose turns come next.
 //! It is read as of then or later. Meanwhile the writer notes what it changes: a
 //! row that it touched is not taken over, and a list that something came into, or
 //! that lost anything behind its buffer, is read by the writer as ever. For the
@@ -36,6 +37,13 @@ const SPENT: usize = 8_192;
 /// Bytes that their paths have room for, at most.
 const PATH: usize = 512;
 
+/// Hosts whose turns come next that are looked at. Four clients that ask for a hundred
+/// URLs each are given those of eight, where a host has fifty.
+const COMING: usize = 32;
+/// Where what was read of these came to nothing, none are asked for in so many
+/// transactions.
+const RESTS: u32 = 64;
+
 /// Lists of which it is noted that rows were taken over, at most.
 const LISTS: usize = 4_096;
 
@@ -51,8 +59,8 @@ type Answer = (Order, Option<Read>);
 /// What is asked for.
 struct Order {
     list: List,
-    /// The last that the buffer had.
-    behind: Last,
+    /// The last that the buffer had; none where there is no buffer.
+    behind: Option<Last>,
     now_s: i64,
     limit: usize,
     paused: IdSet<SiteId>,
@@ -64,7 +72,7 @@ struct Order {
 
 /// What happened to a list since it was asked for.
 struct Asked {
-    behind: Last,
+    behind: Option<Last>,
     now_s: i64,
     /// Nothing came into what is read, and nothing of it left.
     is_whole: bool,
@@ -78,6 +86,11 @@ pub(super) struct Ahead {
     reader: Option<Reader>,
     /// Buffers that run low: what they end with, and how much more is wanted.
     low: Vec<(List, Last, usize)>,
+    /// A crawl whose leases come to hosts without a buffer, and how much is wanted of
+    /// each.
+    goes_on: Option<(CrawlId, usize)>,
+    /// Transactions to come in which nothing is read of hosts without a buffer.
+    rests: u32,
     asked: ById<List, Asked>,
     /// Orders that are not answered yet.
     open: usize,
@@ -85,7 +98,7 @@ pub(super) struct Ahead {
     touched: IdSet<UrlId>,
     /// Lists that rows were taken over of since the writer read them last, and
     /// behind what.
-    rows_of: ById<List, Last>,
+    rows_of: ById<List, Option<Last>>,
     /// Rows to fill: where one thread takes memory and another lets it go, both wait
     /// for the allocator.
     spent: Spent,
@@ -146,7 +159,7 @@ impl Ahead {
         self.rows_of.remove(&list).is_some()
     }
 
-    fn note_rows(&mut self, list: List, behind: Last) {
+    fn note_rows(&mut self, list: List, behind: Option<Last>) {
         if self.rows_of.len() >= LISTS {
             self.rows_of.clear();
         }
@@ -154,7 +167,7 @@ impl Ahead {
     }
 
     /// Is what follows a place to be asked for?
-    fn wants(&self, list: List, behind: Last) -> bool {
+    fn wants(&self, list: List, behind: Option<Last>) -> bool {
         let has_rows = self.rows_of.get(&list) == Some(&behind);
         self.open < OPEN && !has_rows && !self.asked.contains_key(&list)
     }
@@ -188,9 +201,11 @@ impl Ahead {
     }
 }
 
-/// Does a place come after another of its list?
-fn is_behind(place: Place, (band, due_s, url): Last) -> bool {
-    (u8::MAX - place.band, place.due_s, place.url) > (u8::MAX - band, due_s, url)
+/// Does a place come after another of its list, if there is one?
+fn is_behind(place: Place, other: Option<Last>) -> bool {
+    other.is_none_or(|(band, due_s, url)| {
+        (u8::MAX - place.band, place.due_s, place.url) > (u8::MAX - band, due_s, url)
+    })
 }
 
 impl State {
@@ -208,21 +223,43 @@ impl State {
         }
     }
 
-    /// Asks for what buffers that run low will want next; between transactions.
+    /// A lease came to a host of which nothing was buffered, or would have.
+    pub(super) fn note_unread(&mut self, crawl: CrawlId, per_host: usize) {
+        if self.conn.embedded().is_some() {
+            self.at_hand.ahead.goes_on = Some((crawl, per_host));
+        }
+    }
+
+    /// Asks for what buffers that run low will want next, and for what hosts begin
+    /// with whose turns come; between transactions.
     pub(super) fn read_ahead(&mut self) {
         let low = std::mem::take(&mut self.at_hand.ahead.low);
-        let now_s = self.steady_ms().div_euclid(1000);
         for (list, behind, limit) in low {
-            // Without room for them, rows are read as they are wanted.
-            if !self.at_hand.ahead.wants(list, behind) || !self.at_hand.has_room(limit) {
-                continue;
-            }
-            let (paused, epoch) = (self.paused_sites.clone(), self.at_hand.ahead.epoch);
-            let spent = &mut self.at_hand.ahead.spent;
-            let spent = spent.split_off(spent.len().saturating_sub(limit));
-            let order = Order { list, behind, now_s, limit, paused, spent, epoch };
-            self.at_hand.ahead.ask(&self.engine.home, order);
+            self.read_list_ahead(list, Some(behind), limit);
         }
+        let ahead = &mut self.at_hand.ahead;
+        ahead.rests = ahead.rests.saturating_sub(1);
+        let Some((crawl, per_host)) = ahead.goes_on.take().filter(|_| ahead.rests == 0) else {
+            return;
+        };
+        let Some(window) = self.windows.get_mut(&crawl) else { return };
+        let limit = window.refill_size(per_host);
+        for host in window.coming(COMING) {
+            self.read_list_ahead((crawl, host), None, limit);
+        }
+    }
+
+    fn read_list_ahead(&mut self, list: List, behind: Option<Last>, limit: usize) {
+        // Without room for them, rows are read as they are wanted.
+        if !self.at_hand.ahead.wants(list, behind) || !self.at_hand.has_room(limit) {
+            return;
+        }
+        let now_s = self.steady_ms().div_euclid(1000);
+        let (paused, epoch) = (self.paused_sites.clone(), self.at_hand.ahead.epoch);
+        let spent = &mut self.at_hand.ahead.spent;
+        let spent = spent.split_off(spent.len().saturating_sub(limit));
+        let order = Order { list, behind, now_s, limit, paused, spent, epoch };
+        self.at_hand.ahead.ask(&self.engine.home, order);
     }
 
     /// Takes over what has been read ahead.
@@ -230,6 +267,9 @@ impl State {
         while let Some((mut order, read)) = self.at_hand.ahead.answer() {
             self.at_hand.ahead.spent.append(&mut order.spent);
             if order.epoch != self.at_hand.ahead.epoch {
+                if order.behind.is_none() {
+                    self.at_hand.ahead.rests = RESTS;
+                }
                 continue;
             }
             let asked = self.at_hand.ahead.asked.remove(&order.list);
@@ -246,11 +286,26 @@ impl State {
             let next_due_at = next_due.into_iter().chain(asked.next_due).min();
             let now_ms = self.steady_ms();
             let (crawl, host) = order.list;
-            let follows = Follows { behind: order.behind, candidates, extent, next_due_at };
             // The buffer is filled by value as soon as there is anything to take it by.
             is_whole &= !self.is_by_value(host)?;
-            if !(is_whole && self.window(crawl).extend(host, &follows, now_ms)) {
+            let window = self.window(crawl);
+            let is_used = is_whole
+                && match order.behind {
+                    Some(behind) => {
+                        let follows = Follows { behind, candidates, extent, next_due_at };
+                        window.extend(host, &follows, now_ms)
+                    }
+                    None if window.known_due_ms(host).is_none() => {
+                        window.refill(host, &candidates, extent, next_due_at);
+                        true
+                    }
+                    None => false,
+                };
+            if !is_used {
                 self.at_hand.ahead.note_rows(order.list, order.behind);
+            }
+            if order.behind.is_none() {
+                self.note_unread(crawl, order.limit);
             }
         }
         if self.at_hand.ahead.open == 0 {
@@ -311,7 +366,7 @@ fn read_list(
         None => conn.insert(home.open_reader()?),
     };
     let ((crawl, host), spent) = (order.list, &mut order.spent);
-    let walk = Walk::on_from(Some(order.behind), &LISTED_WITH_ROWS, &REST_WITH_ROWS);
+    let walk = Walk::on_from(order.behind, &LISTED_WITH_ROWS, &REST_WITH_ROWS);
     conn.begin_reading().map_err(engine)?;
     let read = |row: &Row<'_>| {
         let (place, url) = read_listed(row, crawl, host, spent)?;

@@ -74,7 +74,8 @@ impl Call {
             spare: false,
             held: 0,
             passed: 0,
-            per_host: request.per_host.max(1) as usize,
+            // More is never given to it, and need not be read for it.
+            per_host: request.per_host.min(request.max).max(1) as usize,
             max: request.max as usize,
             ttl: request.ttl,
             worker: request.worker.clone(),

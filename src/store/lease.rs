@@ -415,6 +415,9 @@ impl State {
         if !buffered.is_empty() || !self.window(call.crawl).wants_refill(host, call.now) {
             return Ok(buffered);
         }
+        if self.window(call.crawl).known_due_ms(host).is_none() {
+            self.note_unread(call.crawl, call.per_host);
+        }
         let limit = self.window(call.crawl).refill_size(call.per_host);
         call.passed += self.fill(call.crawl, host, now_s, limit)?;
         Ok(self.window(call.crawl).take(host, wanted, call.now))

@@ -188,6 +188,14 @@ impl Turns {
         None
     }
 
+    /// The hosts whose turns come next, as far as they are known to be ready.
+    pub(super) fn coming(&mut self, most: usize) -> Vec<HostId> {
+        let next: Vec<_> = std::iter::from_fn(|| self.ready.pop()).take(most).collect();
+        let hosts = next.iter().map(|(host, _)| *host).collect();
+        self.ready.extend(next);
+        hosts
+    }
+
     /// Where a host stands among those that may be served, the greatest first.
     pub(super) fn rank(&mut self, host: HostId, now_ms: i64) -> Option<Rank> {
         self.admit(now_ms);

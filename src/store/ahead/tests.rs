@@ -33,6 +33,11 @@ struct Queue {
 impl Queue {
     /// One host with [`URLS`] due URLs of five priorities.
     async fn new(order: &str) -> Self {
+        Self::of_hosts(order, 1).await
+    }
+
+    /// The same URLs, spread over so many hosts.
+    async fn of_hosts(order: &str, hosts: usize) -> Self {
         let dir = tempfile::TempDir::new().unwrap();
         let text = format!(
             "[queue]\norder = \"{order}\"\n[store]\ndurability = \"normal\"\n\
@@ -59,7 +64,7 @@ impl Queue {
         let effects = (0..URLS).map(|number| Effect::Admit {
             slot: u32::try_from(number).unwrap(),
             url: Admitted {
-                authority: "http://a.test".into(),
+                authority: authority(number, hosts).into(),
                 path: format!("/{number}"),
                 respelled: false,
             },
@@ -86,11 +91,15 @@ impl Queue {
     }
 
     async fn lease(&self, max: u32) -> Vec<Leased> {
+        self.lease_of_each(max, max).await
+    }
+
+    async fn lease_of_each(&self, max: u32, per_host: u32) -> Vec<Leased> {
         let ttl = Duration::from_secs(40 * 3_600);
         let request = LeaseRequest {
             crawl: "default".into(),
             max,
-            per_host: max,
+            per_host,
             ttl,
             sites: Vec::new(),
             worker: None,
@@ -108,6 +117,50 @@ impl Queue {
             let mut query = state.conn.prepare_cached(sql).unwrap();
             let due = query.query_map([now_s, i64::from(max)], |row| Ok(UrlId(row.get(0)?)));
             due.unwrap().collect::<Result<_, _>>().unwrap()
+        })
+        .await
+    }
+
+    /// What is due of each host, in its order, by the table.
+    async fn due_of_hosts(&self) -> Vec<Vec<UrlId>> {
+        self.inside(|state| {
+            let now_s = state.steady_ms().div_euclid(1000);
+            let sql = "SELECT host_id, url_id FROM queue WHERE due_s <= ?1
+                       ORDER BY host_id, band DESC, due_s, url_id";
+            let mut query = state.conn.prepare_cached(sql).unwrap();
+            let read = |row: &crate::store::sql::Row<'_>| Ok((row.get(0)?, UrlId(row.get(1)?)));
+            let due: Vec<(i64, UrlId)> =
+                query.query_map([now_s], read).unwrap().collect::<Result<_, _>>().unwrap();
+            let of_hosts = due.chunk_by(|one, next| one.0 == next.0);
+            of_hosts.map(|of_host| of_host.iter().map(|(_, url)| *url).collect()).collect()
+        })
+        .await
+    }
+
+    /// Leases up to `per_host` of each host, which are what its order says.
+    async fn lease_in_order(&self, max: u32, per_host: u32) -> Vec<Leased> {
+        let due = self.due_of_hosts().await;
+        let leased = self.lease_of_each(max, per_host).await;
+        let got = ids(&leased);
+        let mut found = 0;
+        for of_host in &due {
+            let of_this: Vec<UrlId> =
+                got.iter().copied().filter(|url| of_host.contains(url)).collect();
+            assert_eq!(of_this, of_host[..of_this.len()]);
+            found += of_this.len();
+        }
+        let wanted = due.iter().map(Vec::len).sum::<usize>().min(max as usize);
+        assert_eq!((found, got.len()), (wanted, wanted));
+        leased
+    }
+
+    /// Hosts of which something is buffered.
+    async fn buffered(&self) -> usize {
+        let crawl = self.origin.crawl;
+        self.inside(move |state| {
+            let now_ms = state.steady_ms();
+            let window = state.window(crawl);
+            window.hosts() - window.unknown_hosts_due(now_ms).count()
         })
         .await
     }
@@ -140,6 +193,13 @@ impl Queue {
             state.window(crawl).ends_with(host).map(|(_, held)| held)
         })
         .await
+    }
+}
+
+fn authority(number: usize, hosts: usize) -> String {
+    match number % hosts {
+        0 => "http://a.test".to_owned(),
+        other => format!("http://a{other}.test"),
     }
 }
 
@@ -270,6 +330,40 @@ async fn a_buffer_in_the_order_of_the_list_is_not_added_to_once_values_count() {
     assert_eq!(queue.held().await, Some(423));
 }
 
+#[tokio::test]
+async fn what_hosts_begin_with_whose_turns_come_next_is_read_before_them() {
+    let queue = Queue::of_hosts("protocol", 50).await;
+    queue.lease_in_order(10, 5).await;
+    assert_eq!(queue.buffered().await, 2);
+    queue.catch_up().await;
+    assert_eq!(queue.buffered().await, 2 + OPEN);
+    // And so it goes on.
+    queue.lease_in_order(10, 5).await;
+    queue.catch_up().await;
+    assert!(queue.buffered().await > 2 + OPEN);
+    while !queue.lease_in_order(100, 7).await.is_empty() {}
+}
+
+#[tokio::test]
+async fn nothing_is_read_of_coming_hosts_for_a_while_after_it_was_of_no_use() {
+    let queue = Queue::of_hosts("protocol", 50).await;
+    queue.lease_in_order(10, 5).await;
+    queue.inside(|state| state.at_hand.clear()).await;
+    queue.catch_up().await;
+    assert_eq!(queue.buffered().await, 2);
+    for _ in 0..RESTS / 4 {
+        queue.lease_in_order(10, 5).await;
+    }
+    queue.catch_up().await;
+    let before = queue.buffered().await;
+    // Each lease read its own two.
+    assert_eq!(before, 2 + 2 * RESTS as usize / 4);
+    while queue.buffered().await <= before + 2 {
+        queue.lease_in_order(10, 5).await;
+        queue.catch_up().await;
+    }
+}
+
 /// What can happen to the queue.
 #[derive(Debug, Clone)]
 enum Step {
@@ -293,11 +387,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-async fn follow(steps: Vec<Step>) -> Result<(), TestCaseError> {
-    let queue = Queue::new("protocol").await;
+async fn follow(steps: Vec<Step>, hosts: usize) -> Result<(), TestCaseError> {
+    let queue = Queue::of_hosts("protocol", hosts).await;
     let mut held = Vec::new();
     for step in steps {
         match step {
+            Step::Lease(max) if hosts > 1 => {
+                held.extend(queue.lease_in_order(max, max / 8 + 1).await);
+            }
             Step::Lease(max) => {
                 let expected = queue.due(max).await;
                 let leased = queue.lease(max).await;
@@ -306,7 +403,8 @@ async fn follow(steps: Vec<Step>) -> Result<(), TestCaseError> {
             }
             Step::CatchUp => queue.catch_up().await,
             Step::Ask(which) => {
-                let url = format!("http://a.test/{}", which.index(URLS));
+                let number = which.index(URLS);
+                let url = format!("{}/{number}", authority(number, hosts));
                 queue.store.requeue("default".to_owned(), vec![url]).await.unwrap();
             }
             Step::Prioritise(which, level) => {
@@ -332,6 +430,14 @@ proptest! {
         steps in prop::collection::vec(step(), 1..40)
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(follow(steps))?;
+        runtime.block_on(follow(steps, 1))?;
+    }
+
+    #[test]
+    fn whatever_happens_while_hosts_without_a_buffer_are_read_leases_follow_their_lists(
+        steps in prop::collection::vec(step(), 1..40)
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(follow(steps, 40))?;
     }
 }

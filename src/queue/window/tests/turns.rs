@@ -125,6 +125,7 @@ enum Op {
     Serve { urls: u32, next_due_in: Option<i64>, delay: i64 },
     Skip { until_in: i64 },
     Among { hosts: Vec<i64> },
+    Coming { most: usize },
     Advance { ms: i64 },
 }
 
@@ -139,6 +140,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(urls, next_due_in, delay)| Op::Serve { urls, next_due_in, delay }),
         1 => (-10_i64..50).prop_map(|until_in| Op::Skip { until_in }),
         1 => prop::collection::vec(host, 0..4).prop_map(|hosts| Op::Among { hosts }),
+        2 => (0_usize..8).prop_map(|most| Op::Coming { most }),
         4 => (-20_i64..60).prop_map(|ms| Op::Advance { ms }),
     ]
 }
@@ -205,6 +207,14 @@ proptest! {
                         .min();
                     let found = window.next_turn_among(now, hosts.into_iter().map(HostId));
                     prop_assert_eq!(found, wanted.map(|(_, _, id)| HostId(id)));
+                }
+                Op::Coming { most } => {
+                    // Nothing is moved by it, as what follows shows.
+                    let first = naive.next(now).map(HostId);
+                    prop_assert_eq!(window.next_turn(now), first);
+                    let coming = window.coming(most);
+                    prop_assert_eq!(coming.first().copied(), first.filter(|_| most > 0));
+                    prop_assert!(coming.len() <= most);
                 }
                 Op::Advance { ms } => now += ms,
             }
@@ -300,6 +310,21 @@ fn equal_hosts_are_served_in_the_order_they_came() {
             assert_eq!(window.next_turn(0), Some(HostId(host)));
             window.served(HostId(host), 2, Some(0), 0);
         }
+    }
+}
+
+#[test]
+fn hosts_are_known_to_come_in_their_order_until_something_of_them_is_buffered() {
+    let mut window = Window::new();
+    for host in [3, 1, 2, 4] {
+        window.wake(HostId(host), 0, 1.0);
+    }
+    assert_eq!(window.next_turn(10), Some(HostId(3)));
+    window.refill(HostId(1), &[], crate::queue::window::Extent::Complete, Some(100));
+    assert_eq!(window.coming(3), [3, 2].map(HostId));
+    for host in [3, 1, 2, 4] {
+        assert_eq!(window.next_turn(10), Some(HostId(host)));
+        window.served(HostId(host), 1, Some(0), 0);
     }
 }
 

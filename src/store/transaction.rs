@@ -79,6 +79,9 @@ impl Trouble {
 
 impl State {
     pub(super) fn begin(&mut self) -> Result<(), StoreError> {
+        // Now that there is something to do here, and not where a commit ends: whoever
+        // waited for that is to have the other core.
+        self.read_ahead();
         self.forget_lessons();
         self.kept_jobs = 0;
         self.trouble.careful = self.trouble.careful.saturating_sub(1);
@@ -210,7 +213,6 @@ impl State {
             self.give_up(error);
             return committed;
         }
-        self.read_ahead();
         self.policies.committed();
         self.told.count(&self.metrics);
         if self.conn.total_changes() != self.written_before {

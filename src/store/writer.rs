@@ -303,6 +303,7 @@ fn refuse_waiting(shared: &Shared) {
 
 /// A quiet moment.
 fn rest(state: &mut State) -> Result<(), StoreError> {
+    state.read_ahead();
     state.write_what_waits().or_else(|error| {
         tracing::warn!(%error, "what was learned could not be written");
         unless_fatal(error)

@@ -206,6 +206,11 @@ impl Window {
         taken
     }
 
+    /// Is what is buffered of the host ordered by value, and not as listed?
+    pub fn is_by_value(&self, host: HostId) -> bool {
+        self.buffers.is_by_value(host)
+    }
+
     /// Is anything of the host due that is worth less than the price?
     pub fn has_passed(&self, host: HostId) -> bool {
         self.buffers.has_passed(host)

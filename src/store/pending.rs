@@ -166,7 +166,10 @@ impl State {
     fn write_all_of(&mut self, pending: &mut Pending) -> Result<(), StoreError> {
         let mut kept = Vec::new();
         self.write_gathered(&mut pending.places, &mut kept).map_err(engine)?;
-        write_left(&self.conn, &mut pending.left).map_err(engine)?;
+        let is_by_value = |place: &Place| {
+            self.windows.get(&place.crawl).is_some_and(|window| window.is_by_value(place.host))
+        };
+        write_left(&self.conn, &mut pending.left, |place| !is_by_value(place)).map_err(engine)?;
         self.write_ends(&mut pending.ended).map_err(engine)?;
         self.write_kept(&mut kept).map_err(engine)?;
         self.write_places(&mut pending.places).map_err(engine)?;

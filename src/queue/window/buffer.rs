@@ -379,6 +379,10 @@ impl Buffers {
     }
 
     /// Is anything of the host due that is worth less than the price?
+    pub(super) fn is_by_value(&self, host: HostId) -> bool {
+        self.of_host.get(&host).is_some_and(|buffer| buffer.by_value)
+    }
+
     pub(super) fn has_passed(&self, host: HostId) -> bool {
         self.of_host.get(&host).is_some_and(|buffer| buffer.passed > 0)
     }

@@ -40,8 +40,8 @@ const PATH: usize = 512;
 /// Hosts whose turns come next that are looked at. Four clients that ask for a hundred
 /// URLs each are given those of eight, where a host has fifty.
 const COMING: usize = 32;
-/// Where what was read of these came to nothing, none are asked for in so many
-/// transactions.
+/// Where anything may have changed before what was read of these was taken over, none are
+/// asked for in so many transactions.
 const RESTS: u32 = 64;
 
 /// Lists of which it is noted that rows were taken over, at most.
@@ -86,9 +86,10 @@ pub(super) struct Ahead {
     reader: Option<Reader>,
     /// Buffers that run low: what they end with, and how much more is wanted.
     low: Vec<(List, Last, usize)>,
-    /// A crawl whose leases come to hosts without a buffer, and how much is wanted of
-    /// each.
-    goes_on: Option<(CrawlId, usize)>,
+    /// A crawl whose leases come to hosts without a buffer.
+    goes_on: Option<CrawlId>,
+    /// How much the last of these leases wanted of each host.
+    per_host: usize,
     /// Transactions to come in which nothing is read of hosts without a buffer.
     rests: u32,
     asked: ById<List, Asked>,
@@ -140,6 +141,7 @@ impl Ahead {
     pub(super) fn forget_all(&mut self) {
         self.epoch += 1;
         self.low.clear();
+        self.goes_on = None;
         self.asked.clear();
         self.touched.clear();
         self.rows_of.clear();
@@ -226,7 +228,8 @@ impl State {
     /// A lease came to a host of which nothing was buffered, or would have.
     pub(super) fn note_unread(&mut self, crawl: CrawlId, per_host: usize) {
         if self.conn.embedded().is_some() {
-            self.at_hand.ahead.goes_on = Some((crawl, per_host));
+            self.at_hand.ahead.goes_on = Some(crawl);
+            self.at_hand.ahead.per_host = per_host;
         }
     }
 
@@ -239,9 +242,8 @@ impl State {
         }
         let ahead = &mut self.at_hand.ahead;
         ahead.rests = ahead.rests.saturating_sub(1);
-        let Some((crawl, per_host)) = ahead.goes_on.take().filter(|_| ahead.rests == 0) else {
-            return;
-        };
+        let per_host = ahead.per_host;
+        let Some(crawl) = ahead.goes_on.take().filter(|_| ahead.rests == 0) else { return };
         let Some(window) = self.windows.get_mut(&crawl) else { return };
         let limit = window.refill_size(per_host);
         for host in window.coming(COMING) {
@@ -305,7 +307,7 @@ impl State {
                 self.at_hand.ahead.note_rows(order.list, order.behind);
             }
             if order.behind.is_none() {
-                self.note_unread(crawl, order.limit);
+                self.at_hand.ahead.goes_on = Some(crawl);
             }
         }
         if self.at_hand.ahead.open == 0 {

@@ -378,11 +378,12 @@ impl Buffers {
         (taken, has_more)
     }
 
-    /// Is anything of the host due that is worth less than the price?
+    /// Is what is held of the host ordered by value?
     pub(super) fn is_by_value(&self, host: HostId) -> bool {
         self.of_host.get(&host).is_some_and(|buffer| buffer.by_value)
     }
 
+    /// Is anything of the host due that is worth less than the price?
     pub(super) fn has_passed(&self, host: HostId) -> bool {
         self.of_host.get(&host).is_some_and(|buffer| buffer.passed > 0)
     }

@@ -83,6 +83,7 @@ impl State {
         get: &Get,
         progress: Progress,
     ) -> Result<Got, StoreError> {
+        self.take_over_what_was_read()?;
         let (expired, dead) = self.return_expired()?;
         self.told.tell(Count::Expired(expired as u64, dead as u64));
         let (leased, passed, elsewhere) = (Vec::new(), Vec::new(), Vec::new());

@@ -5,6 +5,7 @@
 //! written before the commit, before a job of another kind, and when a job comes to
 //! a URL again, or reads the queue ([`State::write_pending`]).
 
+use std::cell::RefCell;
 use std::sync::LazyLock;
 
 use super::gathered::Gathered;
@@ -20,6 +21,9 @@ use super::turns::Place;
 use super::{StoreError, engine};
 use crate::by_id::IdSet;
 use crate::model::{CrawlId, HostId, Reason, SiteId, UrlId};
+
+/// Of each kind there is room kept for so many, which the next need not take anew.
+const ROOM: usize = 2_048;
 
 /// A row of `leases`.
 pub(super) struct NewLease {
@@ -112,10 +116,26 @@ impl Pending {
         &self.left
     }
 
+    /// All leases and their ends that were gathered are written.
+    fn empty(&mut self) {
+        let Self { leases, ended, places, left, urls, gathered: _, is_touched: _ } = self;
+        empty(leases);
+        empty(ended);
+        empty(places);
+        empty(left);
+        urls.clear();
+        urls.shrink_to(ROOM);
+    }
+
     /// Forgets what a job that is taken back has gathered.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
+}
+
+fn empty<T>(gathered: &mut Vec<T>) {
+    gathered.clear();
+    gathered.shrink_to(ROOM);
 }
 
 static LEASE: LazyLock<Many> = LazyLock::new(|| {
@@ -157,7 +177,9 @@ impl State {
         self.pending.is_touched = true;
         let before = self.conn.total_changes();
         self.write_all_of(&mut pending)?;
-        self.pending.is_touched = pending.is_touched;
+        pending.empty();
+        pending.gathered = self.pending.gathered.take();
+        self.pending = pending;
         // Of jobs before, where the one that runs has gathered nothing.
         self.job.note_writes(self.conn.total_changes() - before);
         Ok(())
@@ -235,6 +257,7 @@ impl State {
 
     /// Writes where URLs stand.
     fn write_sorted(&self, kept: &[EndedLease]) -> sql::Result<()> {
+        let room = RefCell::default();
         END.execute(&self.conn, kept, |ended, row| {
             row.bind(ended.place.url.0)?;
             row.bind(ended.state)?;
@@ -242,7 +265,7 @@ impl State {
             row.bind(ended.place.band)?;
             row.bind(ended.place.due_s)?;
             row.bind(ended.attempt)?;
-            row.bind(ended.record.pack())
+            row.bind(ended.record.pack_in(&mut room.borrow_mut()))
         })
     }
 }

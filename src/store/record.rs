@@ -157,7 +157,12 @@ impl Record {
     /// The bytes for the table: about 23 of a URL that was fetched once, up to
     /// ten more from its second look on.
     pub(super) fn pack(&self) -> Vec<u8> {
-        let mut packed = Packed { parts: 0, bytes: Vec::with_capacity(64) };
+        self.pack_in(&mut Vec::new()).to_vec()
+    }
+
+    /// The same, in room that was used before: as many are packed as leases end.
+    pub(super) fn pack_in<'r>(&self, room: &'r mut Vec<u8>) -> &'r [u8] {
+        let mut packed = Packed::new(room);
         self.pack_times(&mut packed);
         if let Some(looks) = &self.looks {
             self.pack_looks(looks, &mut packed);
@@ -306,12 +311,22 @@ impl Record {
 }
 
 /// A record as it is written: which parts it has, and these.
-struct Packed {
+struct Packed<'r> {
     parts: u64,
-    bytes: Vec<u8>,
+    /// Those parts, behind room for [`Self::PARTS`].
+    bytes: &'r mut Vec<u8>,
 }
 
-impl Packed {
+impl<'r> Packed<'r> {
+    /// Bytes that say which parts there are, at most.
+    const PARTS: usize = 3;
+
+    fn new(room: &'r mut Vec<u8>) -> Self {
+        room.clear();
+        room.extend([0; Self::PARTS]);
+        Self { parts: 0, bytes: room }
+    }
+
     fn extend(&mut self, part: u64, bytes: &[u8]) {
         self.parts |= part;
         self.bytes.extend(bytes);
@@ -319,7 +334,7 @@ impl Packed {
 
     fn put(&mut self, part: u64, number: u64) {
         self.parts |= part;
-        put(&mut self.bytes, number);
+        put(self.bytes, number);
     }
 
     /// Of numbers with a sign, which becomes the lowest bit.
@@ -327,18 +342,22 @@ impl Packed {
         self.put(part, (number.cast_unsigned() << 1) ^ (number >> 63).cast_unsigned());
     }
 
-    fn put_bytes(&mut self, part: u64, bytes: &[u8]) {
+    fn put_bytes(&mut self, part: u64, bytes: impl ExactSizeIterator<Item = u8>) {
         self.put(part, bytes.len() as u64);
         self.bytes.extend(bytes);
     }
 
-    fn whole(self) -> Vec<u8> {
-        let mut whole = Vec::with_capacity(self.bytes.len() + 3);
-        put(&mut whole, self.parts);
-        whole.extend(self.bytes);
-        whole
+    fn whole(self) -> &'r [u8] {
+        let end = self.bytes.len();
+        put(self.bytes, self.parts);
+        let start = Self::PARTS.saturating_sub(self.bytes.len() - end);
+        self.bytes.copy_within(end.., start);
+        self.bytes.truncate(end);
+        self.bytes.get(start..).unwrap_or_default()
     }
 }
+
+const _: () = assert!(part::FLOOR < 1 << (7 * Packed::PARTS));
 
 /// Seconds from 1970 to 2106; what is before or after is their first or last.
 fn short_second(second: i64) -> u32 {
@@ -381,8 +400,8 @@ impl Fetched {
         }
         if let Some(hash) = &self.content_hash {
             match from_hex(hash) {
-                Some(bytes) => packed.put_bytes(part::HEX, &bytes),
-                None => packed.put_bytes(part::HASH, hash.as_bytes()),
+                Some(bytes) => packed.put_bytes(part::HEX, bytes),
+                None => packed.put_bytes(part::HASH, hash.bytes()),
             }
         }
         let Some(rare) = &self.rare else { return };
@@ -393,7 +412,7 @@ impl Fetched {
         ];
         for (part, text) in texts {
             if let Some(text) = text {
-                packed.put_bytes(part, text.as_bytes());
+                packed.put_bytes(part, text.bytes());
             }
         }
         if let Some(target) = rare.folded_into {
@@ -432,17 +451,12 @@ impl Fetched {
 }
 
 /// The bytes that an even number of lower-case hexadecimal digits says.
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
+fn from_hex(text: &str) -> Option<impl ExactSizeIterator<Item = u8>> {
+    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let digit = |byte: u8| if byte < b'a' { byte - b'0' } else { byte - b'a' + 10 };
     let (pairs, odd) = text.as_bytes().as_chunks::<2>();
-    if !odd.is_empty() {
-        return None;
-    }
-    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
+    let is_all = odd.is_empty() && pairs.as_flattened().iter().all(is_digit);
+    is_all.then(|| pairs.iter().map(move |[high, low]| digit(*high) << 4 | digit(*low)))
 }
 
 fn to_hex(bytes: &[u8]) -> String {

@@ -51,11 +51,13 @@ impl State {
         let mut times: ById<CrawlId, Vec<Duration>> = ById::default();
         let mut settled: Vec<(Option<Outcome>, u64)> = Vec::new();
         let mut refreshed: ById<CrawlId, u32> = ById::default();
-        let results = settlements.into_iter().map(|settlement| {
+        let mut results = Vec::with_capacity(settlements.len());
+        for settlement in settlements {
             let token = settlement.token;
-            let current = self.current_of(&mut leased, token)?;
-            let Some(current) = current else { return self.past_token(token, End::Settled) };
-            let (row, lease) = current;
+            let Some((row, lease)) = self.current_of(&mut leased, token)? else {
+                results.push(self.past_token(token, End::Settled)?);
+                continue;
+            };
             if !unheld.contains(&row.id) {
                 let held = self.steady_ms().abs_diff(lease.leased_at);
                 times.entry(row.crawl).or_default().push(Duration::from_millis(held));
@@ -67,9 +69,8 @@ impl State {
             if matches!(lease.reason, Reason::Recrawl | Reason::Changed) {
                 *refreshed.entry(row.crawl).or_default() += 1;
             }
-            self.settle_one(settlement, row, &lease)
-        });
-        let results = results.collect::<Result<_, _>>()?;
+            results.push(self.settle_one(settlement, row, &lease)?);
+        }
         for (crawl, fetches) in refreshed {
             self.account(crawl, |ledger| ledger.settled(fetches))?;
         }
@@ -290,6 +291,7 @@ impl State {
     /// The leases of the URLs that tokens name.
     pub(super) fn read_leases(&mut self, tokens: &[Token]) -> Result<LeasedRows, StoreError> {
         let mut leased = LeasedRows::default();
+        leased.reserve(tokens.len());
         for token in tokens {
             leased.extend(self.at_hand.take_leased(token.url).map(|out| (token.url, out)));
         }

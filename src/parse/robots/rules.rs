@@ -109,7 +109,8 @@ impl Rules {
         if self.rules.is_empty() {
             return true;
         }
-        let path = path_and_query.split('#').next().unwrap_or_default();
+        let fragment = memchr::memchr(b'#', path_and_query.as_bytes());
+        let path = fragment.map_or(path_and_query, |at| &path_and_query[..at]);
         if path == "/robots.txt" {
             return true;
         }

@@ -31,8 +31,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const FEW: i64 = 1_024;
 /// So many are moved without waiting for the next look.
 const WORTHWHILE: i64 = 2_048;
-/// Pages of a log that may begin anew: 16 MiB.
-const ROUND: i64 = 4_096;
+/// Pages of a log that may begin anew: 48 MiB. Each time the writer waits for the disk.
+const ROUND: i64 = 12_288;
 /// Pages that the writer moves itself, of a log of [`ROUND`] pages; of a longer
 /// one more, as a large document may add so many with each commit.
 const REST: i64 = 512;

@@ -29,8 +29,10 @@ mod turns;
 
 use crate::model::{HostId, UrlId};
 use crate::queue::Candidate;
-use buffer::Buffers;
-pub use buffer::{Extent, Follows, MAX_BUFFERED, MAX_BUFFERED_PER_HOST, Passed, Tally, Valued};
+use buffer::{Buffers, CHOICE, LEAST_CHOICE};
+pub use buffer::{
+    Extent, Follows, MAX_AHEAD, MAX_BUFFERED, MAX_BUFFERED_PER_HOST, Passed, Tally, Valued,
+};
 use turns::Turns;
 pub use turns::{MAX_WEIGHT, MIN_WEIGHT, Rank};
 
@@ -142,10 +144,13 @@ impl Window {
     }
 
     /// How many URLs to load for a [`Window::refill`] when `wanted` are asked
-    /// for: some in advance, but fewer the more hosts share the window.
-    pub fn refill_size(&self, wanted: usize) -> usize {
-        let share = MAX_BUFFERED / self.hosts().max(1);
-        wanted.max(share.min(MAX_BUFFERED_PER_HOST))
+    /// for: some in advance, but fewer the more hosts share the window; and some to
+    /// choose from where they are taken by value.
+    pub fn refill_size(&self, wanted: usize, by_value: bool) -> usize {
+        let hosts = self.hosts().max(1);
+        let choice = if by_value { wanted.saturating_mul(CHOICE).max(LEAST_CHOICE) } else { 0 };
+        let size = choice.min(MAX_BUFFERED / hosts).max(MAX_AHEAD / hosts);
+        wanted.max(size.min(MAX_BUFFERED_PER_HOST))
     }
 
     /// Fills the host's buffer with the head of its due list, in lease order

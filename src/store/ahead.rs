@@ -217,7 +217,7 @@ impl State {
             return;
         }
         let Some(window) = self.windows.get(&list.0) else { return };
-        let most = window.refill_size(per_host);
+        let most = window.refill_size(per_host, window.is_by_value(list.1));
         if let Some((last, held)) = window.ends_with(list.1)
             && held < most / 2
         {
@@ -245,7 +245,7 @@ impl State {
         let per_host = ahead.per_host;
         let Some(crawl) = ahead.goes_on.take().filter(|_| ahead.rests == 0) else { return };
         let Some(window) = self.windows.get_mut(&crawl) else { return };
-        let limit = window.refill_size(per_host);
+        let limit = window.refill_size(per_host, false);
         for host in window.coming(COMING) {
             self.read_list_ahead((crawl, host), None, limit);
         }

@@ -15,10 +15,10 @@ use super::ending::Lease;
 use super::rows::UrlRow;
 use crate::by_id::ById;
 use crate::model::{SiteId, SourceId, UrlId};
+use crate::queue::window::MAX_AHEAD;
 
-/// Waiting rows kept at most, about 300 bytes each; with more, all are read
-/// again when needed.
-const WAITING: usize = 32_768;
+/// Waiting rows kept at most, about 400 bytes each; others are read again when needed.
+const WAITING: usize = MAX_AHEAD;
 /// Leased rows kept at most, about 400 bytes each; others are read again when
 /// their lease ends.
 const LEASED: usize = 32_768;
@@ -32,6 +32,10 @@ pub(super) type Out = (Box<UrlRow>, Lease);
 #[derive(Default)]
 pub(super) struct AtHand {
     waiting: ById<UrlId, Box<UrlRow>>,
+    /// Those that there is no room for.
+    beyond: Vec<UrlId>,
+    /// Rows let go of for want of room, less those that were taken.
+    unused: usize,
     leased: ById<UrlId, Out>,
     sites: ById<SiteId, Option<Arc<str>>>,
     sources: ById<SourceId, Option<Arc<str>>>,
@@ -71,18 +75,34 @@ impl AtHand {
         self.waiting.len() + rows <= WAITING
     }
 
-    /// Keeps the row of a URL that is in the queue.
+    /// Keeps the row of a URL that is in the queue; where there is no room, only until
+    /// [`Self::fit`].
     pub(super) fn keep(&mut self, row: Box<UrlRow>) {
-        if self.waiting.len() >= WAITING {
-            self.waiting.clear();
+        if !self.has_room(1) {
+            self.beyond.push(row.id);
         }
         self.waiting.insert(row.id, row);
+    }
+
+    /// Lets go of rows that there was no room for and that nobody has taken: others are
+    /// taken before them, as a rule.
+    pub(super) fn fit(&mut self) {
+        for url in self.beyond.drain(..) {
+            self.unused += usize::from(self.waiting.remove(&url).is_some());
+        }
+        if self.unused > WAITING {
+            // Those that have the room are not taken: their buffers are forgotten.
+            self.waiting.clear();
+            self.unused = 0;
+        }
     }
 
     /// The row of a URL that is about to leave the queue.
     pub(super) fn take(&mut self, url: UrlId) -> Option<Box<UrlRow>> {
         self.ahead.touch(url);
-        if self.stays { self.waiting.remove(&url) } else { None }
+        let row = if self.stays { self.waiting.remove(&url) } else { None };
+        self.unused = self.unused.saturating_sub(usize::from(row.is_some()));
+        row
     }
 
     /// Keeps a URL that has just been leased.
@@ -118,6 +138,8 @@ impl AtHand {
     pub(super) fn clear(&mut self) {
         self.ahead.forget_all();
         self.waiting.clear();
+        self.beyond.clear();
+        self.unused = 0;
         self.leased.clear();
         self.sites.clear();
         self.sources.clear();
@@ -138,4 +160,70 @@ fn named<K: std::hash::Hash + Eq>(
     let name = read()?.map(Arc::from);
     names.insert(id, name.clone());
     Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diff::snapshot::EntryHints;
+    use crate::model::{CrawlId, HostId, Reason, UrlKind};
+    use crate::store::record::Record;
+    use crate::store::rows::held;
+
+    fn row(number: usize) -> Box<UrlRow> {
+        Box::new(UrlRow {
+            id: id(number),
+            crawl: CrawlId(1),
+            host: HostId(1),
+            site: None,
+            source: None,
+            path: "/".to_owned(),
+            listed: true,
+            lastmod: None,
+            hints: EntryHints::default(),
+            reason: Reason::New,
+            band: 50,
+            due_s: 0,
+            attempt: 0,
+            has_feedback: false,
+            leased: false,
+            state: held::QUEUED,
+            kind: UrlKind::Page,
+            expires_s: None,
+            fresh_s: None,
+            record: Record::default(),
+        })
+    }
+
+    fn id(number: usize) -> UrlId {
+        UrlId(i64::try_from(number).unwrap())
+    }
+
+    fn full() -> AtHand {
+        let mut at_hand = AtHand { stays: true, ..AtHand::default() };
+        (0..WAITING).for_each(|number| at_hand.keep(row(number)));
+        at_hand
+    }
+
+    #[test]
+    fn rows_without_room_stay_until_what_they_were_read_for_is_done() {
+        let mut at_hand = full();
+        at_hand.keep(row(WAITING));
+        at_hand.keep(row(WAITING + 1));
+        assert!(at_hand.take(id(WAITING)).is_some());
+        at_hand.fit();
+        assert!(at_hand.take(id(WAITING + 1)).is_none());
+        assert!(at_hand.take(id(0)).is_some(), "those that were here have the room");
+        assert!(at_hand.has_room(1));
+    }
+
+    #[test]
+    fn rows_that_nobody_takes_do_not_keep_the_room_for_ever() {
+        let mut at_hand = full();
+        for number in WAITING..=2 * WAITING {
+            at_hand.keep(row(number));
+            at_hand.fit();
+        }
+        assert!(at_hand.has_room(WAITING));
+    }
 }

@@ -418,7 +418,8 @@ impl State {
         if self.window(call.crawl).known_due_ms(host).is_none() {
             self.note_unread(call.crawl, call.per_host);
         }
-        let limit = self.window(call.crawl).refill_size(call.per_host);
+        let by_value = self.is_by_value(host)?;
+        let limit = self.window(call.crawl).refill_size(call.per_host, by_value);
         call.passed += self.fill(call.crawl, host, now_s, limit)?;
         Ok(self.window(call.crawl).take(host, wanted, call.now))
     }

@@ -42,6 +42,7 @@ impl State {
         limit: usize,
     ) -> Result<usize, StoreError> {
         self.write_pending_of(host)?;
+        self.at_hand.fit();
         if !self.is_by_value(host)? {
             let is_read = self.at_hand.ahead.has_rows_of((crawl, host));
             let (due, extent, next_due) = if !is_read && self.at_hand.has_room(limit) {

@@ -185,6 +185,25 @@ fn insertions_never_grow_one_buffer_over_its_limit() {
 }
 
 #[test]
+fn the_more_hosts_there_are_the_less_is_loaded_of_each_in_advance() {
+    for (hosts, wanted, in_order, by_value) in [
+        (1, 100, MAX_BUFFERED_PER_HOST, MAX_BUFFERED_PER_HOST),
+        (100, 10, 327, 327),
+        (100, 100, 327, 400),
+        (1_000, 10, 32, 64),
+        (1_000, 100, 100, 262),
+        (10_000, 1, 3, 26),
+        (10_000, 100, 100, 100),
+        (1, 5_000, 5_000, 5_000),
+    ] {
+        let mut window = Window::new();
+        (0..hosts).for_each(|host| window.wake(HostId(host), 0, 1.0));
+        let sizes = [false, true].map(|by_value| window.refill_size(wanted, by_value));
+        assert_eq!(sizes, [in_order, by_value], "{hosts} hosts, {wanted} wanted");
+    }
+}
+
+#[test]
 fn the_buffers_of_the_hosts_unused_for_longest_are_dropped_first() {
     let mut window = Window::new();
     let per_host = i64::try_from(MAX_BUFFERED_PER_HOST).expect("small");

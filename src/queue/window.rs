@@ -29,12 +29,19 @@ mod turns;
 
 use crate::model::{HostId, UrlId};
 use crate::queue::Candidate;
-use buffer::{Buffers, CHOICE, LEAST_CHOICE};
-pub use buffer::{
-    Extent, Follows, MAX_AHEAD, MAX_BUFFERED, MAX_BUFFERED_PER_HOST, Passed, Tally, Valued,
-};
+use buffer::Buffers;
+pub use buffer::{Extent, Follows, MAX_BUFFERED, MAX_BUFFERED_PER_HOST, Passed, Tally, Valued};
 use turns::Turns;
 pub use turns::{MAX_WEIGHT, MIN_WEIGHT, Rank};
+
+/// Most URLs loaded in advance over all hosts, about: whoever loads them keeps their rows
+/// until they are taken, where they are no more.
+pub const MAX_AHEAD: usize = 32_768;
+/// Of so many that are due for each that is wanted, and of [`LEAST_CHOICE`] at least,
+/// those of most value are taken, where there are not too many hosts for it.
+const CHOICE: usize = 4;
+/// As many as the simulation has (`examples/freshness`).
+const LEAST_CHOICE: usize = 64;
 
 /// Host turns and buffered candidates of one crawl. Times are unix
 /// milliseconds where the name ends in `_ms`, else unix seconds.

@@ -33,15 +33,6 @@ pub const MAX_BUFFERED: usize = 262_144;
 /// Most URLs buffered of one host.
 pub const MAX_BUFFERED_PER_HOST: usize = 1024;
 
-/// Most URLs loaded in advance over all hosts, about: whoever loads them keeps their rows
-/// until they are taken, where they are no more.
-pub const MAX_AHEAD: usize = 32_768;
-/// Of so many that are due for each that is wanted, and of [`LEAST_CHOICE`] at least,
-/// those of most value are taken, where there are not too many hosts for it.
-pub(super) const CHOICE: usize = 4;
-/// As many as the simulation has (`examples/freshness`).
-pub(super) const LEAST_CHOICE: usize = 64;
-
 /// How much of a host's due list was loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {

@@ -128,7 +128,7 @@ impl State {
     }
 
     /// URLs that are worth the price and could be served within the hour. What
-    /// lies beyond memory is taken to be as what lies in it.
+    /// lies beyond memory is taken to be as what lay in it when it was looked at.
     fn backlog(&mut self, crawl: CrawlId) -> Result<f64, StoreError> {
         let now_ms = self.steady_ms();
         let sampled = self.sample(crawl)?;
@@ -137,11 +137,11 @@ impl State {
         let hosts_due = window.hosts_due(now_ms);
         let (mut sum, mut counted, mut hosts) = (0.0, 0, 0_usize);
         for (host, tally) in &tallies {
-            if tally.held == 0 {
+            if tally.held == 0 && tally.is_all {
                 continue;
             }
             hosts += 1;
-            let mut times = 1.0;
+            let mut worth = count(tally.worth as u64);
             if !tally.is_all {
                 let due = if counted < COUNTED_HOSTS {
                     counted += 1;
@@ -149,9 +149,9 @@ impl State {
                 } else {
                     COUNTED_ROWS.unsigned_abs()
                 };
-                times = count(due) / count(tally.held as u64);
+                worth += count(due.saturating_sub(tally.held as u64)) * tally.share;
             }
-            sum += (count(tally.worth as u64) * f64::max(times, 1.0)).min(self.hourly(*host)?);
+            sum += worth.min(self.hourly(*host)?);
         }
         let unseen = hosts_due.saturating_sub(tallies.len());
         for host in &sampled {

@@ -99,6 +99,9 @@ pub struct Tally {
     pub held: usize,
     /// Is nothing else due?
     pub is_all: bool,
+    /// Of what was due when it was looked at, the share that was worth the price: what is
+    /// taken leaves the rest as it was.
+    pub share: f64,
 }
 
 #[derive(Debug, Default)]
@@ -130,6 +133,8 @@ struct Buffer {
     passed: usize,
     /// The best of these, if anybody may have them; best last.
     spare: Vec<Key>,
+    /// What was worth the price when it was loaded, of how many that were looked at.
+    looked_at: (usize, usize),
     last_use: u64,
 }
 
@@ -285,6 +290,7 @@ impl Buffers {
             by_value: false,
             passed: 0,
             spare: Vec::new(),
+            looked_at: (0, 0),
             last_use: 0,
         };
         self.put(host, buffer);
@@ -308,6 +314,7 @@ impl Buffers {
             by_value: true,
             passed: head.passed,
             spare,
+            looked_at: (0, 0),
             last_use: 0,
         };
         self.put(host, buffer);
@@ -320,6 +327,8 @@ impl Buffers {
             buffer.entries.dedup();
         }
         buffer.cut(MAX_BUFFERED_PER_HOST);
+        let worth = buffer.entries.iter().filter(|key| key.claim == Claim::Worth).count();
+        buffer.looked_at = (worth, buffer.entries.len() + buffer.passed);
         self.load += buffer.load();
         self.of_host.insert(host, buffer);
         self.touch(host);
@@ -401,7 +410,10 @@ impl Buffers {
             let held = buffer.entries.iter().filter(|key| key.due_at <= now);
             let worth = held.clone().filter(|key| key.claim == Claim::Worth).count();
             let held = held.count() + buffer.passed;
-            (*host, Tally { worth, held, is_all: buffer.frontier.is_none() })
+            // At most some thousands.
+            #[allow(clippy::cast_precision_loss)]
+            let share = buffer.looked_at.0 as f64 / buffer.looked_at.1.max(1) as f64;
+            (*host, Tally { worth, held, is_all: buffer.frontier.is_none(), share })
         })
     }
 

@@ -65,3 +65,17 @@ fn it_is_in_the_way_of_nothing_behind_it() {
     assert_eq!(ids(&window.take(HOST, 10, 1)), [3]);
     assert_eq!(ids(&window.take_spare(HOST, 10, 1)), [2, 1]);
 }
+
+#[test]
+fn how_much_of_a_list_is_worth_the_price_is_what_the_look_found_however_much_is_taken() {
+    let worth = |id: i64| candidate(1, id, 50, 0).valued(60.0, Claim::Worth);
+    let mut window = Window::new();
+    look(&mut window, &[worth(1), spare(2, 10.0), worth(3), worth(4)], false, 1_000);
+    let tally = |window: &Window| window.tally(1_000).next().map(|(_, tally)| tally).unwrap();
+    let before = tally(&window);
+    assert_eq!((before.worth, before.held, before.is_all), (3, 4, false));
+    assert_eq!(window.take(HOST, 2, 1_000).len(), 2);
+    let after = tally(&window);
+    assert_eq!((after.worth, after.held), (1, 2));
+    assert!((before.share - 0.75).abs() < 1e-9 && (after.share - 0.75).abs() < 1e-9);
+}

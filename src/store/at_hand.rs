@@ -78,7 +78,7 @@ impl AtHand {
     /// Keeps the row of a URL that is in the queue; where there is no room, only until
     /// [`Self::fit`].
     pub(super) fn keep(&mut self, row: Box<UrlRow>) {
-        if !self.has_room(1) {
+        if !self.has_room(1) && !self.waiting.contains_key(&row.id) {
             self.beyond.push(row.id);
         }
         self.waiting.insert(row.id, row);

@@ -12,6 +12,7 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
+use super::checkpoint::KEPT;
 use super::{StoreError, abbreviations, engine};
 use crate::config::Durability;
 
@@ -78,7 +79,7 @@ pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
     let pragmas = format!(
         "PRAGMA synchronous = {sync};
          PRAGMA wal_autocheckpoint = 0;
-         PRAGMA journal_size_limit = 67108864;
+         PRAGMA journal_size_limit = {KEPT};
          PRAGMA temp_store = MEMORY;
          PRAGMA cache_size = -{CACHE_KIB};"
     );
@@ -120,6 +121,8 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
 pub(super) fn open_checkpointer(path: &Path) -> Result<Connection, StoreError> {
     let conn = Connection::open(path).map_err(|e| unusable(path, &e))?;
     configure(&conn).map_err(|e| unusable(path, &e))?;
+    // With the first read it learns that there is a log.
+    check_version(&conn, path)?;
     Ok(conn)
 }
 

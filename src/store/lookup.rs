@@ -27,12 +27,13 @@ mod run;
 mod tests;
 
 use std::cell::Cell;
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Transaction, params};
 
 use crate::model::UrlId;
-use filter::PIECE_BYTES;
+use filter::{Bits, PIECE_BYTES};
 use run::{END, Run, corrupt};
 
 /// Entries of the tail; more become a run.
@@ -58,15 +59,45 @@ pub(crate) struct Lookup {
 }
 
 /// One row of one (cut) hash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry {
     hash: i64,
     id: i64,
 }
 
+/// A (cut) hash that is looked for.
+struct Sought {
+    hash: i64,
+    bits: Bits,
+}
+
+impl Sought {
+    fn new(hash: u64) -> Self {
+        let hash = cut(hash);
+        Self { hash, bits: Bits::of(hash) }
+    }
+}
+
 impl Entry {
     fn new(hash: u64, id: UrlId) -> Self {
         Self { hash: cut(hash), id: id.0 }
+    }
+
+    /// Sorts as hash and row do, which are not negative, in one comparison.
+    fn in_order(self) -> u128 {
+        u128::from(self.hash.cast_unsigned()) << 64 | u128::from(self.id.cast_unsigned())
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.in_order().cmp(&other.in_order())
+    }
+}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
@@ -119,7 +150,7 @@ impl Lookup {
         debug_assert!(hashes.is_sorted());
         if !self.tail.is_empty() {
             for (index, &hash) in hashes.iter().enumerate() {
-                for entry in self.tail.range(Entry { hash: cut(hash), id: i64::MIN }..) {
+                for entry in self.tail.range(Entry { hash: cut(hash), id: 0 }..) {
                     if entry.hash != cut(hash) {
                         break;
                     }
@@ -130,9 +161,10 @@ impl Lookup {
         if self.runs.is_empty() {
             return Ok(());
         }
+        let sought: Vec<Sought> = hashes.iter().map(|&hash| Sought::new(hash)).collect();
         let mut reader = Reader::new(conn)?;
         for run in &self.runs {
-            reader.find_in(run, hashes, Some(&self.resident), out)?;
+            reader.find_in(run, &sought, Some(&self.resident), out)?;
         }
         Ok(())
     }
@@ -209,15 +241,16 @@ impl<'c> Reader<'c> {
     fn find_in(
         &mut self,
         run: &Run,
-        hashes: &[u64],
+        sought: &[Sought],
         resident: Option<&Cell<usize>>,
         out: &mut impl FnMut(usize, UrlId),
     ) -> rusqlite::Result<()> {
         let mut loaded = None;
-        for (index, hash) in hashes.iter().map(|&hash| cut(hash)).enumerate() {
-            if !run.may_have(self.conn, hash, resident)? {
+        for (index, sought) in sought.iter().enumerate() {
+            if !run.may_have(self.conn, sought, resident)? {
                 continue;
             }
+            let hash = sought.hash;
             let number = run.chunks.part_of(hash);
             if loaded != Some(number) {
                 self.load(run, number)?;
@@ -254,7 +287,7 @@ pub(crate) fn find_on_disk(conn: &Connection, hash: u64) -> rusqlite::Result<Vec
         .collect::<rusqlite::Result<_>>()?;
     let mut reader = Reader::new(conn)?;
     for run in run::read_all(conn)? {
-        reader.find_in(&run, &[hash], None, &mut |_, id| found.push(id))?;
+        reader.find_in(&run, &[Sought::new(hash)], None, &mut |_, id| found.push(id))?;
     }
     found.sort_unstable();
     found.dedup();

@@ -26,6 +26,20 @@ const SALT: [u32; 8] = [
 
 type Block = [u32; 8];
 
+/// The bits of a hash, the same in every filter: worked out once for all runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bits(Block);
+
+impl Bits {
+    pub(super) fn of(hash: i64) -> Self {
+        // The high half of the product depends on all bits of the hash.
+        let [_, _, _, _, mixed @ ..] =
+            hash.cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+        let mixed = u32::from_le_bytes(mixed);
+        Self(SALT.map(|salt| 1 << (mixed.wrapping_mul(salt) >> 27)))
+    }
+}
+
 /// A part of a run's filter. Grows as blocks are set; those beyond are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Piece {
@@ -40,18 +54,17 @@ impl Piece {
             self.blocks.resize(index + 1, [0; 8]);
         }
         if let Some(words) = self.blocks.get_mut(index) {
-            for (word, bit) in words.iter_mut().zip(bits_of(hash)) {
+            for (word, bit) in words.iter_mut().zip(Bits::of(hash).0) {
                 *word |= bit;
             }
         }
     }
 
-    /// Is the hash perhaps in this block of the run?
+    /// Is the hash with these bits perhaps in this block of the run?
     #[inline]
-    pub(super) fn may_have(&self, block: u32, hash: i64) -> bool {
+    pub(super) fn may_have(&self, block: u32, bits: &Bits) -> bool {
         self.blocks.get((block % BLOCKS_PER_PIECE) as usize).is_some_and(|words| {
-            let missing =
-                words.iter().zip(bits_of(hash)).fold(0, |all, (word, bit)| all | (bit & !word));
+            let missing = words.iter().zip(bits.0).fold(0, |all, (word, bit)| all | (bit & !word));
             missing == 0
         })
     }
@@ -103,14 +116,6 @@ pub(super) fn blocks_for(entries: usize, level: u32) -> u32 {
     u32::try_from(blocks).unwrap_or(u32::MAX).max(1)
 }
 
-fn bits_of(hash: i64) -> Block {
-    // The high half of the product depends on all bits of the hash.
-    let [_, _, _, _, mixed @ ..] =
-        hash.cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
-    let mixed = u32::from_le_bytes(mixed);
-    SALT.map(|salt| 1 << (mixed.wrapping_mul(salt) >> 27))
-}
-
 #[cfg(test)]
 mod tests {
     use xxhash_rust::xxh3::xxh3_64;
@@ -134,7 +139,7 @@ mod tests {
             }
             let may_have = |hash: i64| {
                 let block = split.part_of(hash);
-                filter[piece_of(block) as usize].may_have(block, hash)
+                filter[piece_of(block) as usize].may_have(block, &Bits::of(hash))
             };
             assert!((0..20_000).map(hash).all(may_have));
             let wrong = (20_000..120_000).map(hash).filter(|&hash| may_have(hash)).count();

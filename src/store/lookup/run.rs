@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, ffi, params};
 
 use super::chunk::{self, Corrupt};
 use super::filter::{self, Piece};
-use super::{Entry, HASH_BITS, MAX_RESIDENT, PIECE_BYTES};
+use super::{Entry, HASH_BITS, MAX_RESIDENT, PIECE_BYTES, Sought};
 
 /// Above every hash.
 pub(super) const END: i64 = 1 << HASH_BITS;
@@ -124,7 +124,7 @@ impl Run {
     pub(super) fn may_have(
         &self,
         conn: &Connection,
-        hash: i64,
+        &Sought { hash, ref bits }: &Sought,
         resident: Option<&Cell<usize>>,
     ) -> rusqlite::Result<bool> {
         if hash < self.lo || hash >= self.hi {
@@ -134,10 +134,10 @@ impl Run {
         let number = filter::piece_of(block);
         let Some(place) = self.filter.get(number as usize) else { return Ok(false) };
         if let Some(piece) = place.get() {
-            return Ok(piece.may_have(block, hash));
+            return Ok(piece.may_have(block, bits));
         }
         let piece = self.read_piece(conn, number)?;
-        let may_have = piece.may_have(block, hash);
+        let may_have = piece.may_have(block, bits);
         if let Some(resident) = resident
             && resident.get() + PIECE_BYTES <= MAX_RESIDENT
         {

@@ -6,6 +6,7 @@
 //! of many rows: `urls` in document order, `queue` in the order of its key.
 //! Counts, numbers and events are those of one row after the other.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
@@ -20,8 +21,9 @@ use super::apply::Chunk;
 use super::rows::{UrlRow, lastmod_columns, url_key};
 use super::state::State;
 use super::turns::Place;
-use super::worth::thousandths;
+use super::worth::{rank_by, thousandths};
 use super::{StoreError, engine};
+use crate::by_id::ById;
 use crate::diff::snapshot::{EntryHints, Row};
 use crate::model::{ChangeKind, HostId, Lastmod, Reason, SiteId, UrlId, UrlKind};
 use crate::url::Admitted;
@@ -68,6 +70,29 @@ struct FreshRow {
     band: u8,
 }
 
+impl FreshRow {
+    /// Sorts as the key of the queue does, in one comparison; of one chunk all are due
+    /// at once.
+    fn in_order(&self) -> u128 {
+        let band = u128::from(u8::MAX - self.band);
+        u128::from(self.host.0.cast_unsigned()) << 72
+            | band << 64
+            | u128::from(self.id.0.cast_unsigned())
+    }
+}
+
+/// Keys with their indexes, ascending.
+fn in_order(keys: impl Iterator<Item = u64>) -> Vec<(u64, usize)> {
+    // As one number, which is one comparison.
+    let mut order: Vec<u128> =
+        keys.zip(0_u64..).map(|(key, index)| u128::from(key) << 64 | u128::from(index)).collect();
+    order.sort_unstable();
+    // Both halves.
+    #[allow(clippy::cast_possible_truncation)]
+    let halves = |both: u128| ((both >> 64) as u64, both as u64 as usize);
+    order.into_iter().map(halves).collect()
+}
+
 impl State {
     /// Finds or makes the rows of what a source lists, in its order.
     pub(super) fn admit_all(
@@ -83,6 +108,8 @@ impl State {
         let mut candidates = sought.candidates.as_slice();
         let mut fresh = Fresh::default();
         let mut made = Vec::with_capacity(admissions.len());
+        // How far looks decide, by host: asked once a chunk.
+        let mut proofs: ById<HostId, f64> = ById::default();
         for (index, (listed, &(host, key))) in admissions.iter().zip(&sought.places).enumerate() {
             let mine = candidates.partition_point(|(of, _)| *of == index);
             let (mine, others) = candidates.split_at(mine);
@@ -108,8 +135,14 @@ impl State {
             chunk.quota_left -= 1;
             chunk.rows_left -= 1;
             chunk.priorities += thousandths(listed.hints.priority);
-            self.poll_robots_of(chunk.origin.site, host)?;
-            let band = self.rank_of_new(host, listed.hints.priority)?;
+            let proof = match proofs.entry(host) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(place) => {
+                    self.poll_robots_of(chunk.origin.site, host)?;
+                    *place.insert(self.proof_of_host(host)?)
+                }
+            };
+            let band = rank_by(proof, Reason::New, listed.hints.priority);
             let id = self.next_url(host)?;
             fresh.rows.push(FreshRow { index, id, host, key, band });
             made.push((key, id));
@@ -158,9 +191,7 @@ impl State {
             let key = url_key(self.seed, origin.crawl, &url.authority, &url.path);
             places.push((host, key));
         }
-        let mut order: Vec<(u64, usize)> =
-            places.iter().enumerate().map(|(index, (_, key))| (*key, index)).collect();
-        order.sort_unstable();
+        let order = in_order(places.iter().map(|(_, key)| *key));
         let repeated = order.windows(2).filter_map(|pair| match pair {
             [(one, _), (other, _)] if one == other => Some(*one),
             _ => None,
@@ -221,8 +252,7 @@ impl State {
             return Ok(());
         }
         insert_urls(&self.conn, chunk, admissions, &rows).map_err(engine)?;
-        // As the key of the queue has it; of one chunk all are due at once.
-        rows.sort_unstable_by_key(|row| (row.host, u8::MAX - row.band, row.id));
+        rows.sort_unstable_by_key(FreshRow::in_order);
         insert_places(&self.conn, chunk, &rows).map_err(engine)?;
         for of_host in rows.chunk_by(|a, b| a.host == b.host) {
             let place = |row: &FreshRow| Place {

@@ -50,7 +50,7 @@ const RULES_BYTES: usize = 64 << 20;
 /// What the writer remembers of hosts.
 pub(super) struct Hosts {
     by_id: ById<HostId, Host>,
-    by_authority: HashMap<String, HostId>,
+    by_authority: HashMap<Arc<str>, HostId>,
     /// Rules of the version that pages are judged by, for one agent, compiled when
     /// first needed.
     rules: Bounded<HostId, Arc<HostRules>, BuildHasherDefault<IdHasher>>,
@@ -201,7 +201,7 @@ impl State {
                 })
             })
             .map_err(engine)?;
-        self.hosts.by_authority.insert(host.authority.to_string(), id);
+        self.hosts.by_authority.insert(Arc::clone(&host.authority), id);
         self.hosts.by_id.insert(id, host);
         Ok(())
     }

@@ -109,7 +109,7 @@ impl State {
 
     /// Do values count among the URLs of a host?
     pub(super) fn is_by_value(&mut self, host: HostId) -> Result<bool, StoreError> {
-        Ok(self.policy.learns() && self.proof_of_host(host)? > 0.0)
+        Ok(self.proof_of_host(host)? > 0.0)
     }
 
     /// The candidate at its value; `None` when that is too little and its row

@@ -3,7 +3,9 @@
 //! Rows of `queue` and counts of `turns` change in the same transaction, and
 //! the window in memory hears of each row.
 
-use super::sql::params;
+use std::sync::LazyLock;
+
+use super::sql::{Many, params};
 
 use super::state::State;
 use super::{StoreError, engine};
@@ -33,6 +35,26 @@ struct Delta {
     earliest: Option<i64>,
     weight: Option<f64>,
 }
+
+/// A host that has rows more, or as many as before, and not fewer: what a read of a
+/// document brings is written by statements of many hosts.
+struct More {
+    crawl: CrawlId,
+    host: HostId,
+    rows: i64,
+    due_s: i64,
+    weight: f64,
+}
+
+static MORE: LazyLock<Many> = LazyLock::new(|| {
+    let head = "INSERT INTO turns (crawl_id, host_id, queued, due_s, weight) VALUES";
+    let tail = "ON CONFLICT (crawl_id, host_id) DO UPDATE SET
+        queued = turns.queued + excluded.queued,
+        due_s = CASE WHEN turns.queued > 0 THEN min(turns.due_s, excluded.due_s)
+            ELSE excluded.due_s END,
+        weight = excluded.weight";
+    Many::of_pattern(head, "(?1, ?2, ?3, ?4, ?5)", 5, tail)
+});
 
 /// A URL's place in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -234,9 +256,19 @@ impl State {
 
     /// Writes what the job that just ran did to the counts.
     pub(super) fn flush_deltas(&mut self) -> Result<(), StoreError> {
-        for ((crawl, host), delta) in std::mem::take(&mut self.deltas).changes {
+        let mut changes: Vec<_> = std::mem::take(&mut self.deltas).changes.into_iter().collect();
+        // In the order of the table: neighbours are written together.
+        changes.sort_unstable_by_key(|(place, _)| *place);
+        let mut more = Vec::new();
+        for ((crawl, host), delta) in changes {
             // Whoever comes here with what is another's must not go on.
             self.must_own(host.0)?;
+            if self.conn.embedded().is_some()
+                && let Delta { rows: 0.., earliest: Some(due_s), weight: Some(weight) } = delta
+            {
+                more.push(More { crawl, host, rows: delta.rows, due_s, weight });
+                continue;
+            }
             self.conn
                 .prepare_cached(
                     "INSERT INTO turns (/*pg: part, */ crawl_id, host_id, queued, due_s, weight)
@@ -261,7 +293,14 @@ impl State {
                 })
                 .map_err(engine)?;
         }
-        Ok(())
+        MORE.execute(&self.conn, &more, |more, row| {
+            row.bind(more.crawl.0)?;
+            row.bind(more.host.0)?;
+            row.bind(more.rows)?;
+            row.bind(more.due_s)?;
+            row.bind(more.weight)
+        })
+        .map_err(engine)
     }
 
     /// Reads the hosts of a crawl that have anything queued: as much work as

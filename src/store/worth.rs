@@ -146,16 +146,14 @@ impl State {
         reason: Reason,
         priority: Option<Priority>,
     ) -> Result<u8, StoreError> {
-        let listed = recrawl::band(priority);
-        if !self.policy.learns() {
-            return Ok(listed);
-        }
-        let proof = self.proof_of_host(host)?;
-        Ok(value::band_for(reason, f64::from(listed), proof, AT_PRICE))
+        Ok(rank_by(self.proof_of_host(host)?, reason, priority))
     }
 
-    /// How far looks, and not the protocol, decide over what is new of a host.
+    /// How far looks, and not the protocol, decide over what is new of a host: 0 to 1.
     pub(super) fn proof_of_host(&mut self, host: HostId) -> Result<f64, StoreError> {
+        if !self.policy.learns() {
+            return Ok(0.0);
+        }
         let looks = self.looks_at(host)?;
         Ok((looks / PROOF).clamp(0.0, 1.0))
     }
@@ -323,6 +321,11 @@ impl State {
         let all = self.lessons(Scope::All)?.priors;
         Ok(self.lessons(Scope::Host(host))?.priors.looks(&all))
     }
+}
+
+/// The place in line of a URL of a host on which looks decide that far.
+pub(super) fn rank_by(proof: f64, reason: Reason, priority: Option<Priority>) -> u8 {
+    value::band_for(reason, f64::from(recrawl::band(priority)), proof, AT_PRICE)
 }
 
 /// Mean priority of the URLs of a site.

@@ -33,6 +33,9 @@ use crate::recrawl::trust::{self, Trust};
 /// are read again when needed.
 const REMEMBERED: usize = 20_000;
 
+/// Hosts of which nothing is known that are remembered as such, 8 bytes each.
+const UNTAUGHT: usize = 200_000;
+
 /// Looks that a record may be ahead of the table at most.
 const WAITING: u32 = 1_024;
 
@@ -119,6 +122,8 @@ type Asked = (HostId, Option<SourceId>, Bucket, std::time::Duration);
 pub(super) struct Learning {
     /// Boxed: the table doubles as it grows, and most hosts of a large store are new.
     records: ById<Scope, Box<Lessons>>,
+    /// Hosts that have no record in the table, and maybe one here by now.
+    untaught: IdSet<HostId>,
     pub(super) ledgers: ById<CrawlId, Ledger>,
     /// As the table has them.
     pub(super) bases: ById<CrawlId, Ledger>,
@@ -137,6 +142,14 @@ pub(super) struct Learning {
     /// As it was before the job that runs.
     undo: ById<Scope, Box<Lessons>>,
     undo_ledgers: ById<CrawlId, Ledger>,
+}
+
+#[cfg(test)]
+impl Learning {
+    /// How many records are remembered.
+    pub(super) fn remembered(&self) -> usize {
+        self.records.len()
+    }
 }
 
 impl Learning {
@@ -260,6 +273,26 @@ impl State {
             self.learning.records.insert(scope, Box::new(lessons));
         }
         Ok(())
+    }
+
+    /// How the pages of a host have changed. Of most hosts of a large store nothing is
+    /// known, and no record of that is kept but a number.
+    pub(super) fn priors_of_host(&mut self, host: HostId) -> Result<Priors, StoreError> {
+        let scope = Scope::Host(host);
+        if let Some(lessons) = self.learning.records.get(&scope) {
+            return Ok(lessons.priors);
+        }
+        if self.learning.untaught.contains(&host) {
+            return Ok(Priors::default());
+        }
+        if read_kept(&self.conn, scope)?.is_some() {
+            return Ok(self.lessons(scope)?.priors);
+        }
+        if self.learning.untaught.len() >= UNTAUGHT {
+            self.learning.untaught.clear();
+        }
+        self.learning.untaught.insert(host);
+        Ok(Priors::default())
     }
 
     /// A record, as it is now.
@@ -448,6 +481,11 @@ type Columns = (Vec<u8>, Option<Vec<u8>>, Option<Vec<u8>>, i64);
 
 /// The record as the table has it; nothing learned where it has none.
 pub(super) fn read(conn: &Connection, scope: Scope) -> Result<Lessons, StoreError> {
+    Ok(read_kept(conn, scope)?.unwrap_or_default())
+}
+
+/// The record, if the table has it.
+fn read_kept(conn: &Connection, scope: Scope) -> Result<Option<Lessons>, StoreError> {
     let (kind, id) = scope.columns();
     let kept: Option<Columns> = conn
         .prepare_cached(
@@ -462,15 +500,13 @@ pub(super) fn read(conn: &Connection, scope: Scope) -> Result<Lessons, StoreErro
                 .optional()
         })
         .map_err(engine)?;
-    let Some((trust, priors, habits, moves)) = kept else { return Ok(Lessons::default()) };
-    let has_read = habits.is_some();
-    Ok(Lessons {
+    Ok(kept.map(|(trust, priors, habits, moves)| Lessons {
+        moves: decode(&Signal::ALL, moves).filter(|_| habits.is_some()),
         trust: Trust::unpack(&trust).unwrap_or_default(),
         priors: priors.as_deref().and_then(Priors::unpack).unwrap_or_default(),
         habits: habits.as_deref().and_then(Habits::unpack).unwrap_or_default(),
-        moves: decode(&Signal::ALL, moves).filter(|_| has_read),
         ..Lessons::default()
-    })
+    }))
 }
 
 fn write(conn: &Connection, scope: Scope, lessons: &Lessons) -> Result<(), StoreError> {

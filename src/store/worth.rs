@@ -319,7 +319,7 @@ impl State {
     /// Looks that a page of a host can be judged by.
     fn looks_at(&mut self, host: HostId) -> Result<f64, StoreError> {
         let all = self.lessons(Scope::All)?.priors;
-        Ok(self.lessons(Scope::Host(host))?.priors.looks(&all))
+        Ok(self.priors_of_host(host)?.looks(&all))
     }
 }
 

@@ -518,3 +518,20 @@ async fn a_refused_request_makes_the_writer_forget_nothing() {
     let remembered = store.write(Lane::Hot, |state| Ok(state.hosts.remembered())).await.unwrap();
     assert!(remembered > 0);
 }
+
+#[tokio::test]
+async fn of_a_host_of_which_nothing_is_known_no_record_is_kept() {
+    let open = open();
+    let store = &open.store;
+    let counts = store.write(Lane::Hot, |state| {
+        let before = state.learning.remembered();
+        let host = state.host_named("http://one.test", DELAY)?;
+        for _ in 0..2 {
+            assert!(state.proof_of_host(host)? <= 0.0);
+        }
+        Ok((before, state.learning.remembered()))
+    });
+    let (before, after) = counts.await.unwrap();
+    // But for that of all hosts.
+    assert!(after <= before + 1, "{before}, {after}");
+}

@@ -1,3 +1,5 @@
+//! The log of a store that is written to, by the room that its disk has.
+
 use tempfile::TempDir;
 
 use super::*;

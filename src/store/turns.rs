@@ -293,6 +293,10 @@ impl State {
                 })
                 .map_err(engine)?;
         }
+        // A server has been told of each.
+        if more.is_empty() {
+            return Ok(());
+        }
         MORE.execute(&self.conn, &more, |more, row| {
             row.bind(more.crawl.0)?;
             row.bind(more.host.0)?;

@@ -32,6 +32,8 @@ use crate::queue::{LeaseBatch, LeaseRequest, Settlement, TokenResult};
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Between two looks at whose it is now.
 const PAUSE: Duration = Duration::from_millis(200);
+/// A daemon that did not hear that it is to look is told again after this long.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// Where a walk goes on: behind a row, and the second number of one that has two.
 pub(super) type Spot = (i64, i64);
@@ -253,13 +255,29 @@ impl Store {
 
     /// Tells those who share the store when something may have come due to them
     /// by what we did. Runs until it is dropped.
+    ///
+    /// Who they are is known as of the last look: one that joins meanwhile may
+    /// have looked for what is due before we wrote it, and is told once it is
+    /// seen. One that did not answer is told again, as long as it seems to be up.
     pub async fn tell_peers(&self) {
+        let Some(peers) = &self.inner.peers else { return std::future::pending().await };
         let mut moved = self.inner.moved.subscribe();
-        // The sender cannot go away: we hold it.
-        while moved.changed().await.is_ok() {
-            if self.is_shared() {
-                self.on_others(Order::Look).await;
+        let mut all_know = true;
+        loop {
+            // What moves while they are told is told next time.
+            let happened = async {
+                tokio::select! {
+                    // The sender cannot go away: we hold it.
+                    _ = moved.changed() => {}
+                    () = peers.joined() => {}
+                }
+            };
+            if all_know {
+                happened.await;
+            } else {
+                let _ = tokio::time::timeout(AGAIN, happened).await;
             }
+            all_know = self.on_others(Order::Look).await.len() == peers.others().len();
             tokio::time::sleep(PAUSE).await;
         }
     }

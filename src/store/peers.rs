@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::sync::Notify;
 
 use super::StoreError;
 use super::orders::{Order, Reply};
@@ -67,6 +68,8 @@ pub(super) struct Peers {
     /// Where others reach us.
     address: OnceLock<String>,
     deal: RwLock<Arc<Deal>>,
+    /// Others are up that were not.
+    joined: Notify,
     secret: RwLock<String>,
     client: PeerClient,
 }
@@ -88,6 +91,7 @@ impl Peers {
             name: format!("{}-{random:016x}", whereabouts()),
             address: OnceLock::new(),
             deal: RwLock::default(),
+            joined: Notify::new(),
             secret: RwLock::default(),
             client,
         })
@@ -110,7 +114,21 @@ impl Peers {
     }
 
     pub(super) fn set(&self, deal: Deal) {
+        let known = self.deal();
+        let is_new = |node: &Node| {
+            node.name != self.name && !known.nodes.iter().any(|old| old.name == node.name)
+        };
+        let has_joined = deal.nodes.iter().any(is_new);
         *self.deal.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(deal);
+        if has_joined {
+            self.joined.notify_one();
+        }
+    }
+
+    /// Resolves when others are seen to be up that were not when this was last
+    /// waited for. Safe to drop and to wait for again.
+    pub(super) async fn joined(&self) {
+        self.joined.notified().await;
     }
 
     pub(super) fn set_secret(&self, secret: String) {
@@ -268,5 +286,28 @@ mod tests {
         assert_eq!(peers.owner(255), Owner::Nobody);
         assert_eq!(peers.owner(256), Owner::Nobody);
         assert_eq!(peers.others(), ["10.0.0.1:1"]);
+    }
+
+    #[tokio::test]
+    async fn who_joins_is_noticed_once_also_in_the_place_of_one_that_has_left() {
+        let peers = Peers::new().unwrap();
+        let owners = [None; PARTITIONS];
+        let us = node(&peers.name, Some("10.0.0.2:1"));
+        let noticed = async || {
+            tokio::select! {
+                biased;
+                () = peers.joined() => true,
+                () = std::future::ready(()) => false,
+            }
+        };
+        for (others, joins) in [(vec![], false), (vec!["a"], true), (vec!["a"], false)]
+            .into_iter()
+            .chain([(vec!["b"], true), (vec![], false), (vec!["b"], true)])
+        {
+            let nodes = others.iter().map(|name| node(name, Some("10.0.0.1:1")));
+            peers.set(Deal { nodes: nodes.chain([us.clone()]).collect(), owners });
+            assert_eq!(noticed().await, joins, "{others:?}");
+            assert!(!noticed().await, "{others:?}");
+        }
     }
 }

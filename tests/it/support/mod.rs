@@ -24,10 +24,12 @@ pub mod relay;
 pub mod reply;
 pub mod site;
 
-use std::future::poll_fn;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::pin::Pin;
-use std::task::Poll;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
+use std::time::{Duration, Instant};
 
 #[allow(unused_imports, reason = "shared by test modules that each use a part")]
 pub use {
@@ -36,20 +38,40 @@ pub use {
     reply::{Hold, Reply},
 };
 
-/// Looks at how far something is before it may ask for anything further.
-const LOOKS: usize = 300;
+/// How long something may take to come as far as it is broken off.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Set when what is waited for can go on.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
 
 /// Lets something run until `is_far`. Whoever drops it then has broken it off
-/// there: it asks for nothing while nobody waits for it.
+/// there: it asks for nothing while nobody waits for it, and before it is let go
+/// on after an answer, it is looked at whether it is far enough.
 pub async fn broken_off<F: Future>(mut work: Pin<&mut F>, is_far: impl Fn() -> bool) {
-    for _ in 0..100 {
-        let is_over = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx).is_ready())).await;
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(woken.clone());
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let is_over = work.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         assert!(!is_over, "it ended before it came so far");
-        if (0..LOOKS).any(|_| is_far()) {
+        while !woken.0.swap(false, Ordering::SeqCst) {
+            if is_far() {
+                return;
+            }
+            assert!(Instant::now() < deadline, "it does not come so far");
+            tokio::task::yield_now().await;
+        }
+        if is_far() {
             return;
         }
     }
-    panic!("it does not come so far");
 }
 
 /// Text that no engine makes any shorter.

@@ -149,6 +149,7 @@ impl Poller {
     /// Checks the keys of pushes that wait, until told to stop.
     pub(crate) async fn mind_pushes(self: Arc<Self>, stop: CancellationToken) {
         loop {
+            let looked = self.clock.steady();
             // Let go half done nothing is lost: what was not dropped is tried again.
             let tried = tokio::select! {
                 () = stop.cancelled() => return,
@@ -161,7 +162,7 @@ impl Poller {
             }
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = self.clock.sleep(LOOK_AGAIN) => {}
+                () = self.clock.sleep_until(later(looked, LOOK_AGAIN)) => {}
             }
         }
     }

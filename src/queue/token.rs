@@ -39,15 +39,41 @@ impl FromStr for Token {
     type Err = NotAToken;
 
     fn from_str(text: &str) -> Result<Self, NotAToken> {
-        if text.len() != 48 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+        let digits: &[u8; 48] = text.as_bytes().try_into().map_err(|_| NotAToken)?;
+        let mut bytes = [0; 24];
+        // Of all digits together: as many are read as URLs are settled.
+        let mut strangers = 0;
+        for (byte, [high, low]) in bytes.iter_mut().zip(digits.as_chunks::<2>().0) {
+            let (high, low) = (value_of(*high), value_of(*low));
+            strangers |= high | low;
+            *byte = high << 4 | low & 15;
+        }
+        if strangers > 15 {
             return Err(NotAToken);
         }
-        let (secret, row) = text.split_at(32);
-        let secret = u128::from_str_radix(secret, 16).map_err(|_| NotAToken)?;
-        let row = u64::from_str_radix(row, 16).map_err(|_| NotAToken)?;
-        let row = i64::try_from(row).map_err(|_| NotAToken)?;
-        Ok(Self { url: UrlId(row), secret: secret.to_be_bytes() })
+        let (mut secret, mut row) = ([0; 16], [0; 8]);
+        let (random, named) = bytes.split_at(secret.len());
+        secret.copy_from_slice(random);
+        row.copy_from_slice(named);
+        let row = i64::try_from(u64::from_be_bytes(row)).map_err(|_| NotAToken)?;
+        Ok(Self { url: UrlId(row), secret })
     }
+}
+
+/// Of a hexadecimal digit; of anything else over 15.
+fn value_of(digit: u8) -> u8 {
+    static VALUES: [u8; 256] = {
+        let mut values = [u8::MAX; 256];
+        let mut value = 0;
+        while value < 16 {
+            let digit = b"0123456789abcdef"[value as usize];
+            values[digit as usize] = value;
+            values[digit.to_ascii_uppercase() as usize] = value;
+            value += 1;
+        }
+        values
+    };
+    VALUES[usize::from(digit)]
 }
 
 #[cfg(test)]
@@ -64,6 +90,16 @@ mod tests {
     fn anything_else_is_no_token() {
         for text in ["", "x", &"g".repeat(48), &"f".repeat(48), &"a".repeat(47), &"é".repeat(24)] {
             assert_eq!(text.parse::<Token>(), Err(NotAToken), "{text}");
+        }
+        let good = Token { url: UrlId(0x0123_4567_89ab_cdef), secret: [0xfe; 16] }.to_string();
+        assert!(good.parse::<Token>().is_ok());
+        assert_eq!(good.to_uppercase().parse::<Token>(), good.parse());
+        for place in 0..good.len() {
+            for stranger in ["g", "@", "/", ":", "`", "G", "\0", " ", "+", "-"] {
+                let mut bad = good.clone();
+                bad.replace_range(place..=place, stranger);
+                assert_eq!(bad.parse::<Token>(), Err(NotAToken), "{bad}");
+            }
         }
     }
 }

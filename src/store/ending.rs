@@ -130,8 +130,9 @@ impl State {
             held_since: (state != held::QUEUED).then_some(now),
             ..std::mem::take(&mut row.record)
         };
+        let is_new = !row.has_feedback;
         self.at_hand.ahead.give_back(row);
-        self.pending.end(EndedLease { place, state, reason, attempt, record });
+        self.pending.end(EndedLease { place, state, reason, attempt, record, is_new });
         if state == held::QUEUED {
             self.enqueue_ended(place, site)?;
         }

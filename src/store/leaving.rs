@@ -224,6 +224,7 @@ mod tests {
                 reason: crate::model::Reason::New,
                 attempt: 0,
                 record: crate::store::record::Record::default(),
+                is_new: true,
             };
             write_unleased(&conn, &left.iter().map(ended).collect::<Vec<_>>()).unwrap();
             let stay: Vec<i64> =

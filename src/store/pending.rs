@@ -49,6 +49,8 @@ pub(super) struct EndedLease {
     pub(super) reason: Reason,
     pub(super) attempt: u32,
     pub(super) record: Record,
+    /// Has it no row there yet?
+    pub(super) is_new: bool,
 }
 
 /// What has been gathered.
@@ -155,15 +157,19 @@ static PLACE: LazyLock<Many> = LazyLock::new(|| {
     Many::of_pattern(head, row, 7, "/*pg: ON CONFLICT DO NOTHING */").in_columns(&[N; 7])
 });
 
+const END_HEAD: &str = "INSERT /*lite*/ OR FAIL /*end*/ INTO feedback
+    (/*pg: part, */ url_id, state, reason, band, due_s, attempt, record) VALUES";
+const END_ROW: &str = "(/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+
+/// Of URLs that have no row, for the embedded engine: what may update keeps a copy of
+/// each page that it changes until it has ended.
+static FIRST_END: LazyLock<Many> = LazyLock::new(|| Many::of_pattern(END_HEAD, END_ROW, 7, ""));
+
 static END: LazyLock<Many> = LazyLock::new(|| {
-    let head =
-        "INSERT /*lite*/ OR FAIL /*end*/ INTO feedback (/*pg: part, */ url_id, state, reason,
-                    band, due_s, attempt, record) VALUES";
     let tail = "ON CONFLICT (/*pg: part, */ url_id) DO UPDATE SET
         state = excluded.state, reason = excluded.reason, band = excluded.band,
         due_s = excluded.due_s, attempt = excluded.attempt, record = excluded.record";
-    let row = "(/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    Many::of_pattern(head, row, 7, tail).in_columns(&[N, N, N, N, N, N, B])
+    Many::of_pattern(END_HEAD, END_ROW, 7, tail).in_columns(&[N, N, N, N, N, N, B])
 });
 
 impl State {
@@ -247,25 +253,26 @@ impl State {
     fn write_ends(&self, ended: &mut [EndedLease]) -> sql::Result<()> {
         ended.sort_unstable_by_key(|ended| ended.place.url);
         write_unleased(&self.conn, ended)?;
-        self.write_sorted(ended)
-    }
-
-    fn write_kept(&self, kept: &mut [EndedLease]) -> sql::Result<()> {
-        kept.sort_unstable_by_key(|kept| kept.place.url);
-        self.write_sorted(kept)
+        self.write_kept(ended)
     }
 
     /// Writes where URLs stand.
-    fn write_sorted(&self, kept: &[EndedLease]) -> sql::Result<()> {
-        let room = RefCell::default();
-        END.execute(&self.conn, kept, |ended, row| {
-            row.bind(ended.place.url.0)?;
-            row.bind(ended.state)?;
-            row.bind(ended.reason as i64)?;
-            row.bind(ended.place.band)?;
-            row.bind(ended.place.due_s)?;
-            row.bind(ended.attempt)?;
-            row.bind(ended.record.pack_in(&mut room.borrow_mut()))
-        })
+    fn write_kept(&self, kept: &mut [EndedLease]) -> sql::Result<()> {
+        let is_first = |kept: &EndedLease| kept.is_new && self.conn.embedded().is_some();
+        kept.sort_unstable_by_key(|kept| (!is_first(kept), kept.place.url));
+        let (new, known) = kept.split_at(kept.partition_point(is_first));
+        for (statement, rows) in [(&FIRST_END, new), (&END, known)] {
+            let room = RefCell::default();
+            statement.execute(&self.conn, rows, |ended, row| {
+                row.bind(ended.place.url.0)?;
+                row.bind(ended.state)?;
+                row.bind(ended.reason as i64)?;
+                row.bind(ended.place.band)?;
+                row.bind(ended.place.due_s)?;
+                row.bind(ended.attempt)?;
+                row.bind(ended.record.pack_in(&mut room.borrow_mut()))
+            })?;
+        }
+        Ok(())
     }
 }

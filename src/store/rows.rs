@@ -299,7 +299,8 @@ impl State {
         self.at_hand.forget(place.url);
         if self.pending.gathered.is_some() {
             let record = record.clone();
-            self.pending.keep(EndedLease { place, state, reason, attempt, record });
+            let kept = EndedLease { place, state, reason, attempt, record, is_new: false };
+            self.pending.keep(kept);
             return Ok(());
         }
         let Place { url, band, due_s, .. } = place;

@@ -5,7 +5,7 @@
 //! (RFC 9112 section 9.3.1 allows it for GET); a request on a connection of its
 //! own is not, since then the failure is the origin's answer.
 //!
-//! Idle connections are bounded: each holds a file and about 30 KB, and a daemon
+//! Idle connections are bounded: each holds a file and some 60 KB, and a daemon
 //! that polls thousands of hosts a second would hold one of each. Beyond the
 //! bound a connection is closed after its request.
 
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use url::{Position, Url};
 
 /// Idle connections kept at most, to one authority each.
-const KEPT: usize = 256;
+const KEPT: usize = 128;
 /// When none is left, those that are closed by now are looked for this often.
 const SWEEP: Duration = Duration::from_millis(100);
 

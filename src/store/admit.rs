@@ -10,7 +10,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-use super::hosts::partition_of;
+use super::hosts::{ShortSite, partition_of};
 use super::sql::{
     self, Connection,
     Kind::{Number as N, Text as T},
@@ -162,15 +162,26 @@ impl State {
     /// Sees to it that the robots.txt of a host is polled on which a site has
     /// URLs. Asked once: only what happens to sites undoes it.
     pub(super) fn poll_robots_of(&mut self, site: SiteId, host: HostId) -> Result<(), StoreError> {
-        if self.robots_known.contains(&(site, host)) {
+        let first = self.host(host)?.done.robots;
+        if first.is(site) || self.robots_known.contains(&(site, host)) {
             return Ok(());
         }
         self.ensure_robots(host, Some(site))?;
+        if !first.is_some() {
+            self.host(host)?.done.robots = ShortSite::of(site);
+            return Ok(());
+        }
         if self.robots_known.len() >= REMEMBERED {
             self.robots_known.clear();
         }
         self.robots_known.insert((site, host));
         Ok(())
+    }
+
+    /// What happened to sites may have put an end to polls of robots.txt.
+    pub(super) fn doubt_robots(&mut self) {
+        self.robots_known.clear();
+        self.hosts.done().for_each(|done| done.robots = ShortSite::default());
     }
 
     /// Hosts, keys and candidates of all admissions.

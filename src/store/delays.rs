@@ -71,7 +71,7 @@ impl State {
             .map_err(engine)?;
         if moved > 0 {
             // As they are now they are read when they are needed.
-            self.hosts = Hosts::default();
+            self.hosts = Hosts::new(self.seed);
         }
         self.note(DEFAULT, delay)
     }

@@ -76,7 +76,7 @@ impl State {
         let hosts = "UPDATE hosts SET next_at = next_at + ?1, paused_until = paused_until + ?1
                      WHERE next_at > 0 OR paused_until > 0";
         self.conn.execute(hosts, [by]).map_err(engine)?;
-        self.hosts = Hosts::default();
+        self.hosts = Hosts::new(self.seed);
         Ok(())
     }
 
@@ -92,7 +92,7 @@ impl State {
                  paused_until = CASE WHEN paused_until > ?1 THEN ?1 ELSE paused_until END
                      WHERE next_at > ?1 OR paused_until > ?1";
         self.conn.execute(freed, [latest]).map_err(engine)?;
-        self.hosts = Hosts::default();
+        self.hosts = Hosts::new(self.seed);
         Ok(())
     }
 }

@@ -4,18 +4,18 @@
 //! move it, in the database, so that it survives a restart.
 
 use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::sql::{OptionalExtension, params};
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::state::State;
 use super::{StoreError, engine};
 use crate::bounded::Bounded;
 use crate::by_id::{ById, IdHasher};
-use crate::model::{HostId, UrlId};
+use crate::model::{HostId, SiteId, UrlId};
 use crate::parse::robots::{Robots, Rules};
 
 /// Partitions that hosts are dealt to, for when one machine is not enough.
@@ -50,20 +50,47 @@ const RULES_BYTES: usize = 64 << 20;
 /// What the writer remembers of hosts.
 pub(super) struct Hosts {
     by_id: ById<HostId, Host>,
-    by_authority: HashMap<Arc<str>, HostId>,
+    by_authority: HashMap<Arc<str>, HostId, Seeded>,
     /// Rules of the version that pages are judged by, for one agent, compiled when
     /// first needed.
     rules: Bounded<HostId, Arc<HostRules>, BuildHasherDefault<IdHasher>>,
 }
 
-impl Default for Hosts {
-    fn default() -> Self {
+impl Hosts {
+    /// None, whose authorities are hashed with a seed.
+    pub(super) fn new(seed: u64) -> Self {
         Self {
             by_id: ById::default(),
-            by_authority: HashMap::new(),
+            by_authority: HashMap::with_hasher(Seeded(seed)),
             rules: Bounded::new(REMEMBERED, RULES_BYTES),
         }
     }
+}
+
+/// Hashes one text quickly, by a seed that strangers do not know: authorities are
+/// asked for with each URL that is new.
+#[derive(Debug, Clone, Copy)]
+struct Seeded(u64);
+
+impl BuildHasher for Seeded {
+    type Hasher = Self;
+
+    fn build_hasher(&self) -> Self {
+        *self
+    }
+}
+
+impl Hasher for Seeded {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = xxh3_64_with_seed(bytes, self.0);
+    }
+
+    /// The end of a text, which is all that is hashed.
+    fn write_u8(&mut self, _end: u8) {}
 }
 
 /// One host as the writer remembers it.
@@ -78,6 +105,38 @@ pub(super) struct Host {
     pub(super) delay_ms: i64,
     /// Version of robots.txt that pages are judged by; 0 unknown.
     pub(super) robots: i64,
+    /// What was done once for the first site that came to it.
+    pub(super) done: Done,
+}
+
+/// For which site something was done that is to be done once a site and host: most
+/// hosts have one site, and what is done for the others of a host stands in sets.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Done {
+    /// `site_hosts` has it.
+    pub(super) noted: ShortSite,
+    /// Its robots.txt is polled.
+    pub(super) robots: ShortSite,
+}
+
+/// A site in half the room, or none: all hosts are remembered at once, and the
+/// processor reads memory by lines of 64 bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct ShortSite(u32);
+
+impl ShortSite {
+    /// What is too large is none, and asked for again each time.
+    pub(super) fn of(site: SiteId) -> Self {
+        Self(u32::try_from(site.0).unwrap_or_default())
+    }
+
+    pub(super) fn is(self, site: SiteId) -> bool {
+        self.is_some() && i64::from(self.0) == site.0
+    }
+
+    pub(super) fn is_some(self) -> bool {
+        self != Self::default()
+    }
 }
 
 /// robots.txt of a host as it judges pages for one agent.
@@ -104,9 +163,14 @@ impl HostRules {
     }
 }
 
-#[cfg(test)]
 impl Hosts {
+    /// What was done for the first sites of hosts.
+    pub(super) fn done(&mut self) -> impl Iterator<Item = &mut Done> {
+        self.by_id.values_mut().map(|host| &mut host.done)
+    }
+
     /// How many are remembered.
+    #[cfg(test)]
     pub(super) fn remembered(&self) -> usize {
         self.by_id.len()
     }
@@ -180,7 +244,7 @@ impl State {
 
     fn read_host(&mut self, id: HostId) -> Result<(), StoreError> {
         if self.hosts.by_id.len() >= REMEMBERED {
-            self.hosts = Hosts::default();
+            self.hosts = Hosts::new(self.seed);
         }
         let host = self
             .conn
@@ -197,6 +261,7 @@ impl State {
                         paused_until: row.get(2)?,
                         delay_ms: row.get(3)?,
                         robots: row.get(4)?,
+                        done: Done::default(),
                     })
                 })
             })

@@ -34,7 +34,7 @@ impl State {
         touched: impl Fn(&str) -> bool,
     ) -> Result<(), StoreError> {
         self.policy.by_site.clear();
-        self.robots_known.clear();
+        self.doubt_robots();
         if self.engine.claim.is_some() {
             // Of those who start with one configuration one after the other.
             self.conn
@@ -295,7 +295,7 @@ impl State {
     /// Stops, or starts again, polling and leasing of a site.
     pub(super) fn pause_site(&mut self, name: &str, paused: bool) -> Result<(), StoreError> {
         let id = self.site_named(name)?;
-        self.robots_known.clear();
+        self.doubt_robots();
         let (from, to) = if paused { (0, 1) } else { (1, 0) };
         let changed = self
             .conn
@@ -441,8 +441,8 @@ impl State {
         self.keep_source_numbers()?;
         self.conn.execute("DELETE FROM sources WHERE site_id = ?1", [id.0]).map_err(engine)?;
         self.conn.execute("DELETE FROM site_hosts WHERE site_id = ?1", [id.0]).map_err(engine)?;
-        self.site_hosts.retain(|(site, _)| *site != id);
-        self.robots_known.clear();
+        self.forget_site_hosts(id);
+        self.doubt_robots();
         self.conn.execute("DELETE FROM sites WHERE id = ?1", [id.0]).map_err(engine)?;
         Ok(false)
     }

@@ -103,9 +103,10 @@ pub(super) struct State {
     pub(super) told: Told,
     /// How far lists were walked for leases that ask for some sites.
     pub(super) site_walks: SiteWalks,
-    /// Some of the pairs that `site_hosts` has.
+    /// Some of the pairs that `site_hosts` has, beyond the first of each host.
     pub(super) site_hosts: IdSet<(SiteId, HostId)>,
-    /// Some of the hosts that a site has URLs on and whose robots.txt is polled.
+    /// Some of the hosts that a site has URLs on and whose robots.txt is polled,
+    /// beyond the first site of each.
     pub(super) robots_known: IdSet<(SiteId, HostId)>,
     /// Blocks in force, of the crawls that have any.
     pub(super) blocks: ById<CrawlId, Blocks>,
@@ -154,7 +155,7 @@ impl State {
             metrics,
             seed,
             lookup,
-            hosts: Hosts::default(),
+            hosts: Hosts::new(seed),
             crawls: ById::default(),
             windows: ById::default(),
             at_hand: AtHand::default(),
@@ -298,7 +299,7 @@ impl State {
     pub(super) fn remember(&mut self) -> Result<(), StoreError> {
         self.trouble.is_stale = true;
         self.deltas = TurnDeltas::default();
-        self.hosts = Hosts::default();
+        self.hosts = Hosts::new(self.seed);
         self.windows.clear();
         self.at_hand.clear();
         self.expiry = Expiry::default();

@@ -5,6 +5,7 @@
 
 use std::sync::LazyLock;
 
+use super::hosts::ShortSite;
 use super::sql::{Many, params};
 
 use super::state::State;
@@ -167,7 +168,8 @@ impl State {
 
     /// Remembers where a site has URLs.
     fn note_site_host(&mut self, site: SiteId, host: HostId) -> Result<(), StoreError> {
-        if self.site_hosts.contains(&(site, host)) {
+        let first = self.host(host)?.done.noted;
+        if first.is(site) || self.site_hosts.contains(&(site, host)) {
             return Ok(());
         }
         self.conn
@@ -177,11 +179,22 @@ impl State {
             )
             .and_then(|mut insert| insert.execute(params![site.0, host.0]))
             .map_err(engine)?;
+        if !first.is_some() {
+            self.host(host)?.done.noted = ShortSite::of(site);
+            return Ok(());
+        }
         if self.site_hosts.len() >= REMEMBERED {
             self.site_hosts.clear();
         }
         self.site_hosts.insert((site, host));
         Ok(())
+    }
+
+    /// A site is nowhere any more.
+    pub(super) fn forget_site_hosts(&mut self, site: SiteId) {
+        self.site_hosts.retain(|(other, _)| *other != site);
+        let of_site = self.hosts.done().filter(|done| done.noted.is(site));
+        of_site.for_each(|done| done.noted = ShortSite::default());
     }
 
     /// Hosts of a crawl where a site may have something queued.

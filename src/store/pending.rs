@@ -261,18 +261,22 @@ impl State {
         let is_first = |kept: &EndedLease| kept.is_new && self.conn.embedded().is_some();
         kept.sort_unstable_by_key(|kept| (!is_first(kept), kept.place.url));
         let (new, known) = kept.split_at(kept.partition_point(is_first));
-        for (statement, rows) in [(&FIRST_END, new), (&END, known)] {
-            let room = RefCell::default();
-            statement.execute(&self.conn, rows, |ended, row| {
-                row.bind(ended.place.url.0)?;
-                row.bind(ended.state)?;
-                row.bind(ended.reason as i64)?;
-                row.bind(ended.place.band)?;
-                row.bind(ended.place.due_s)?;
-                row.bind(ended.attempt)?;
-                row.bind(ended.record.pack_in(&mut room.borrow_mut()))
-            })?;
+        if !new.is_empty() {
+            self.write_rows(&FIRST_END, new)?;
         }
-        Ok(())
+        self.write_rows(&END, known)
+    }
+
+    fn write_rows(&self, statement: &Many, rows: &[EndedLease]) -> sql::Result<()> {
+        let room = RefCell::default();
+        statement.execute(&self.conn, rows, |ended, row| {
+            row.bind(ended.place.url.0)?;
+            row.bind(ended.state)?;
+            row.bind(ended.reason as i64)?;
+            row.bind(ended.place.band)?;
+            row.bind(ended.place.due_s)?;
+            row.bind(ended.attempt)?;
+            row.bind(ended.record.pack_in(&mut room.borrow_mut()))
+        })
     }
 }

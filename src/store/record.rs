@@ -17,6 +17,11 @@ use crate::recrawl::{BLOCKED_AGAIN, later};
 /// The status that most reports have.
 const OK: u16 = 200;
 
+/// In place of the code of [`End::Settled`] where the lease ended in the second of
+/// its report, as most do: how long after it is left out.
+const AT_ONCE: u16 = 3;
+const _: () = assert!(End::ALL.len() == AT_ONCE as usize);
+
 /// Which parts follow, a bit each. Seven bits of these take a byte, so those
 /// that most records have come first.
 mod part {
@@ -154,7 +159,7 @@ impl Record {
         self.fetched.as_ref()?.rare.as_deref()
     }
 
-    /// The bytes for the table: about 23 of a URL that was fetched once, up to
+    /// The bytes for the table: about 22 of a URL that was fetched once, up to
     /// ten more from its second look on.
     pub(super) fn pack(&self) -> Vec<u8> {
         self.pack_in(&mut Vec::new()).to_vec()
@@ -187,22 +192,24 @@ impl Record {
     }
 
     /// How the last lease ended and when the last report was made, which as a rule
-    /// is one moment: the time of the report, and how long after it the lease
-    /// ended.
+    /// is one moment: the time of the report, and, where they are not one, how long
+    /// after it the lease ended.
     fn pack_times(&self, packed: &mut Packed) {
         let (second, ms) = match (&self.fetched, self.ended) {
             (None, None) => return,
             (Some(fetched), _) => (fetched.at.div_euclid(1000), fetched.at.rem_euclid(1000)),
             (None, Some(ended)) => (ended.at_s, 0),
         };
-        let how = self.ended.map_or(0, |ended| ended.how as u16);
+        let is_one = self.fetched.is_some()
+            && self.ended.is_some_and(|ended| ended.how == End::Settled && ended.at_s == second);
+        let how = if is_one { AT_ONCE } else { self.ended.map_or(0, |ended| ended.how as u16) };
         let outcome = self.fetched.as_ref().map_or(0, |fetched| fetched.outcome as u16);
         let ms = u16::try_from(ms).unwrap_or(0);
         packed.extend(0, &(ms << 6 | outcome << 2 | how).to_le_bytes());
         packed.extend(0, &short_second(second).to_le_bytes());
         if let Some(ended) = self.ended {
             packed.extend(part::ENDED, &ended.tag);
-            if self.fetched.is_some() {
+            if self.fetched.is_some() && !is_one {
                 packed.put_signed(part::ENDED, ended.at_s.saturating_sub(second));
             }
         }
@@ -273,9 +280,10 @@ impl Record {
         let word = u16::from_le_bytes(rest.array()?);
         let second = i64::from(u32::from_le_bytes(rest.array()?));
         if is_ended {
-            let how = End::ALL.get(usize::from(word & 3)).copied()?;
+            let is_one = word & 3 == AT_ONCE;
+            let how = End::ALL.get(usize::from(word & 3)).copied().unwrap_or(End::Settled);
             let tag = rest.array()?;
-            let after = if is_fetched { rest.signed()? } else { 0 };
+            let after = if is_fetched && !is_one { rest.signed()? } else { 0 };
             self.ended = Some(Ended { tag, how, at_s: second.checked_add(after)? });
         }
         if is_fetched {

@@ -49,9 +49,14 @@ prop_compose! {
         held_since in of(0..4_000_000_000_000_i64),
         previous in of((-2_000_000_000..4_000_000_000_i64, 0..Precision::ALL.len())),
         not_before_s in of(any::<i64>()),
+        is_one in any::<bool>(),
     ) -> Record {
+        // As a rule the report and the end of the lease are one moment.
+        let reported = fetched.as_ref().map(|fetched| fetched.at).filter(|_| is_one);
         Record {
-            ended: ended.map(|(secret, how, at)| Ended::new(secret, End::ALL[how], at)),
+            ended: ended.map(|(secret, how, at)| {
+                Ended::new(secret, End::ALL[how], reported.unwrap_or(at))
+            }),
             fetched,
             looks,
             gone,
@@ -97,6 +102,8 @@ fn a_record_takes_no_bytes_for_what_says_nothing() {
         ..Record::default()
     };
     assert_eq!(once.pack().len(), 22);
+    let at_once = Ended::new([7; 16], End::Settled, at);
+    assert_eq!(Record { ended: Some(at_once), ..once.clone() }.pack().len(), 21);
 
     let mut unchanged = looks;
     unchanged[8] = 9;
@@ -108,6 +115,18 @@ fn a_record_takes_no_bytes_for_what_says_nothing() {
     earlier[0] ^= 1;
     assert_eq!(Record { looks: Some(earlier), ..once }.pack().len(), 37);
     assert_eq!(Record::default().pack().len(), 1);
+}
+
+/// The form of records that were written when this was always said.
+#[test]
+fn how_long_after_its_report_a_lease_ended_may_be_said_to_be_none() {
+    let second = 1_795_000_000_u32.to_le_bytes();
+    let (parts, word) = ([3], [0, 0]);
+    let said = [&parts[..], &word, &second, &[7; 3], &[0], &[1, 0]].concat();
+    let record = Record::unpack(&said);
+    assert_eq!(record.ended, Some(Ended::new([7; 16], End::Settled, 1_795_000_000_000)));
+    assert_eq!(record.fetched.as_ref().map(|fetched| fetched.fetches), Some(1));
+    assert_eq!(record.pack().len(), said.len() - 1);
 }
 
 #[test]

@@ -22,6 +22,11 @@ const OK: u16 = 200;
 const AT_ONCE: u16 = 3;
 const _: () = assert!(End::ALL.len() == AT_ONCE as usize);
 
+/// In the word of the times, beside the outcome, of which there are seven: the
+/// counts of reports and of changes are both less than 16, and share a byte.
+const FEW: u16 = 1 << 5;
+const _: () = assert!(Outcome::ALL.len() << 2 <= FEW as usize);
+
 /// Which parts follow, a bit each. Seven bits of these take a byte, so those
 /// that most records have come first.
 mod part {
@@ -159,7 +164,7 @@ impl Record {
         self.fetched.as_ref()?.rare.as_deref()
     }
 
-    /// The bytes for the table: about 22 of a URL that was fetched once, up to
+    /// The bytes for the table: about 20 of a URL that was fetched once, up to
     /// ten more from its second look on.
     pub(super) fn pack(&self) -> Vec<u8> {
         self.pack_in(&mut Vec::new()).to_vec()
@@ -204,8 +209,10 @@ impl Record {
             && self.ended.is_some_and(|ended| ended.how == End::Settled && ended.at_s == second);
         let how = if is_one { AT_ONCE } else { self.ended.map_or(0, |ended| ended.how as u16) };
         let outcome = self.fetched.as_ref().map_or(0, |fetched| fetched.outcome as u16);
+        let counts = self.fetched.as_ref().and_then(Fetched::few);
+        let few = if counts.is_some() { FEW } else { 0 };
         let ms = u16::try_from(ms).unwrap_or(0);
-        packed.extend(0, &(ms << 6 | outcome << 2 | how).to_le_bytes());
+        packed.extend(0, &(ms << 6 | few | outcome << 2 | how).to_le_bytes());
         packed.extend(0, &short_second(second).to_le_bytes());
         if let Some(ended) = self.ended {
             packed.extend(part::ENDED, &ended.tag);
@@ -213,7 +220,9 @@ impl Record {
                 packed.put_signed(part::ENDED, ended.at_s.saturating_sub(second));
             }
         }
-        if let Some(fetched) = &self.fetched {
+        if let Some(counts) = counts {
+            packed.extend(part::FETCHED, &[counts]);
+        } else if let Some(fetched) = &self.fetched {
             packed.put(part::FETCHED, fetched.fetches);
             packed.put(part::FETCHED, fetched.changes);
         }
@@ -287,11 +296,17 @@ impl Record {
             self.ended = Some(Ended { tag, how, at_s: second.checked_add(after)? });
         }
         if is_fetched {
+            let (fetches, changes) = if word & FEW == 0 {
+                (rest.number()?, rest.number()?)
+            } else {
+                let counts = u64::from(rest.byte()?);
+                (counts & 15, counts >> 4)
+            };
             self.fetched = Some(Fetched {
                 at: second * 1000 + i64::from(word >> 6),
-                outcome: decode(&Outcome::ALL, i64::from(word >> 2 & 15))?,
-                fetches: rest.number()?,
-                changes: rest.number()?,
+                outcome: decode(&Outcome::ALL, i64::from(word >> 2 & 7))?,
+                fetches,
+                changes,
                 status: (parts & part::OK != 0).then_some(OK),
                 noindex: parts & part::NOINDEX != 0,
                 content_hash: None,
@@ -390,6 +405,12 @@ impl Fetched {
     /// Sets what most reports say nothing of.
     pub(super) fn set_rare(&mut self, rare: Rare) {
         self.rare = (rare != Rare::default()).then(|| Box::new(rare));
+    }
+
+    /// Reports and changes in a byte, where they fit.
+    fn few(&self) -> Option<u8> {
+        let fits = |count| u8::try_from(count).ok().filter(|count| *count < 16);
+        Some(fits(self.changes)? << 4 | fits(self.fetches)?)
     }
 
     /// The second of [`Self::at`], as it is written.

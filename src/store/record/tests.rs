@@ -27,8 +27,8 @@ prop_compose! {
         at in 0..4_000_000_000_000_i64,
         outcome in proptest::sample::select(Outcome::ALL.to_vec()),
         status in of(100..600_u16),
-        fetches in any::<u64>(),
-        changes in 0..1_000_u64,
+        fetches in prop_oneof![any::<u64>(), 0..20_u64],
+        changes in prop_oneof![0..1_000_u64, 0..20_u64],
         noindex in any::<bool>(),
         content_hash in of(hash()),
         rare in rare(),
@@ -103,7 +103,12 @@ fn a_record_takes_no_bytes_for_what_says_nothing() {
     };
     assert_eq!(once.pack().len(), 22);
     let at_once = Ended::new([7; 16], End::Settled, at);
-    assert_eq!(Record { ended: Some(at_once), ..once.clone() }.pack().len(), 21);
+    let mut at_once = Record { ended: Some(at_once), ..once.clone() };
+    assert_eq!(at_once.pack().len(), 21);
+    at_once.fetched.as_mut().unwrap().fetches = 15;
+    assert_eq!(at_once.pack().len(), 20);
+    at_once.fetched.as_mut().unwrap().changes = 16;
+    assert_eq!(at_once.pack().len(), 21);
 
     let mut unchanged = looks;
     unchanged[8] = 9;
@@ -117,16 +122,17 @@ fn a_record_takes_no_bytes_for_what_says_nothing() {
     assert_eq!(Record::default().pack().len(), 1);
 }
 
-/// The form of records that were written when this was always said.
+/// The form of records that were written when everything was said in full.
 #[test]
-fn how_long_after_its_report_a_lease_ended_may_be_said_to_be_none() {
+fn how_long_after_its_report_a_lease_ended_and_small_counts_may_be_said_in_full() {
     let second = 1_795_000_000_u32.to_le_bytes();
     let (parts, word) = ([3], [0, 0]);
     let said = [&parts[..], &word, &second, &[7; 3], &[0], &[1, 0]].concat();
     let record = Record::unpack(&said);
     assert_eq!(record.ended, Some(Ended::new([7; 16], End::Settled, 1_795_000_000_000)));
-    assert_eq!(record.fetched.as_ref().map(|fetched| fetched.fetches), Some(1));
-    assert_eq!(record.pack().len(), said.len() - 1);
+    let counts = record.fetched.as_ref().map(|fetched| (fetched.fetches, fetched.changes));
+    assert_eq!(counts, Some((1, 0)));
+    assert_eq!(record.pack().len(), said.len() - 2);
 }
 
 #[test]

@@ -42,20 +42,27 @@ impl Kept {
         if !is_ended && !is_fetched {
             return kept;
         }
-        // Two bits of how, four of the outcome, and milliseconds; then seconds.
+        // Two bits of how, three of the outcome, one that both counts are in one
+        // byte, and milliseconds; then seconds.
         let low = rest.next().unwrap();
+        let (at_once, few) = (3, 1 << 5);
         rest.by_ref().take(5).for_each(drop);
         if is_ended {
             let tag = rest.by_ref().take(3).fold(0_u32, |tag, byte| tag << 8 | u32::from(byte));
             kept.token = Some(format!("{tag:06x}"));
-            kept.how = low & 3;
-            if is_fetched {
+            kept.how = if low & 3 == at_once { 0 } else { low & 3 };
+            // How long after the report, where that is not at once.
+            if is_fetched && low & 3 != at_once {
                 number(&mut rest);
             }
         }
         if is_fetched {
-            kept.outcome = low >> 2 & 15;
-            kept.fetches = number(&mut rest);
+            kept.outcome = low >> 2 & 7;
+            kept.fetches = if low & few == 0 {
+                number(&mut rest)
+            } else {
+                u64::from(rest.next().unwrap() & 15)
+            };
         }
         kept
     }

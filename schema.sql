@@ -1,4 +1,4 @@
--- sitemapd's store, version 3. Included in the binary; `PRAGMA user_version`
+-- sitemapd's store, version 4. Included in the binary; `PRAGMA user_version`
 -- tells which version a file has. Times are Unix milliseconds (UTC) in columns
 -- that end in _at or _until, Unix seconds in those that end in _s: the narrow
 -- ones. Enumerations are small integers in the order of the ALL constants in
@@ -315,7 +315,7 @@ CREATE TABLE polls (
     http_status INTEGER,
     wire_bytes  INTEGER NOT NULL DEFAULT 0,
     entries     INTEGER NOT NULL DEFAULT 0,
-    counts      TEXT NOT NULL,                  -- JSON
+    counts      TEXT NOT NULL,                  -- JSON: those that are not 0
     error       TEXT
 ) STRICT;
 

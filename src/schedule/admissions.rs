@@ -18,7 +18,7 @@ use crate::diff::document::{DocumentEntry, each_followed, loc_key};
 use crate::diff::snapshot::{Rejection, Row, SnapshotEntry};
 use crate::parse::Item;
 use crate::store::views::Counts;
-use crate::store::{CHUNK, Effect, Origin, StoreError};
+use crate::store::{BATCH, Effect, Origin, StoreError};
 use crate::url::{Judge, SiteRules};
 
 /// Text of the effects of one chunk, after which it is handed on.
@@ -135,7 +135,7 @@ impl Judged {
     }
 
     fn is_full(&self) -> bool {
-        self.effects.len() + self.refused.len() >= CHUNK || self.bytes >= MAX_BYTES
+        self.effects.len() + self.refused.len() >= BATCH || self.bytes >= MAX_BYTES
     }
 }
 

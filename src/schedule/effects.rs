@@ -13,7 +13,7 @@ use crate::diff::snapshot::{Snapshot, SnapshotEntry};
 use crate::diff::{Document, Rules};
 use crate::recrawl::later;
 use crate::store::views::Counts;
-use crate::store::{CHUNK, Effect, Origin, StoreError};
+use crate::store::{BATCH, Effect, Origin, StoreError};
 
 /// Removals held back by a shrink are believed after this.
 const SHRINK_GRACE: Duration = Duration::from_secs(7 * 24 * 3_600);
@@ -69,7 +69,7 @@ impl Poll<'_> {
             self.poller.store.logged(origin).await?
         };
         self.admit_all(admissions, again, origin, &mut next, &mut counts).await?;
-        for chunk in signals.chunks(CHUNK) {
+        for chunk in signals.chunks(BATCH) {
             let mut effects: Vec<Effect> =
                 chunk.iter().filter_map(|step| read::signal(*step, &next)).collect();
             let told = read::without_logged(&mut effects, &logged);
@@ -80,7 +80,7 @@ impl Poll<'_> {
         drop(signals);
         let judging = self.on_cpu(move || (read::really_absent(absences, &previous, &next), next));
         let (absences, mut next) = judging.await.map_err(StoreError::Engine)?;
-        for chunk in absences.chunks(CHUNK) {
+        for chunk in absences.chunks(BATCH) {
             let mut effects: Vec<Effect> = chunk.iter().map(|absence| absence.effect()).collect();
             read::without_logged(&mut effects, &logged);
             self.apply_chunk(effects, origin, &mut next, &mut counts).await?;

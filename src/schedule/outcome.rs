@@ -266,6 +266,8 @@ impl Poller {
     ) -> Result<(), StoreError> {
         let RobotsPoll { ended, answer, expires_at, is_whole } = read;
         let mut next = self.next(target, &ended, &Hints::default());
+        // It has none, and there may be as many of them as there are pages.
+        next.rhythm = None;
         if !ended.failed() {
             next.at = Some(expires_at);
             "fixed".clone_into(&mut next.rule);

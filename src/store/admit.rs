@@ -33,7 +33,7 @@ const REMEMBERED: usize = 200_000;
 
 /// One entry that is to have a row.
 pub(super) struct Admission {
-    /// Admissions of the chunk before it.
+    /// Admissions before it that were handed on with it.
     pub(super) number: usize,
     pub(super) slot: u32,
     pub(super) url: Admitted,

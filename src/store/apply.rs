@@ -15,7 +15,7 @@ use super::sql::params;
 use super::abbreviations::Shortened;
 use super::admit::Admission;
 use super::changes::{self, ChangeLog};
-use super::effect::{Applied, Effect, Origin};
+use super::effect::{Applied, BATCH, CHUNK, Effect, Origin, Unapplied};
 use super::ending::ceil_seconds;
 use super::maintain::OF_NO_READ;
 use super::rows::{UrlRow, held, lastmod_columns};
@@ -50,8 +50,10 @@ pub(super) struct Chunk {
     wall_s: i64,
     /// Of what is new or changed: how long ago its publisher says that was.
     pub(super) ages: Vec<Duration>,
-    /// The paths of its admissions.
+    /// The paths of its admissions, among others.
     pub(super) short: Shortened,
+    /// Admissions so far.
+    admitted: usize,
     /// What its read has told already, where the rows cannot show it.
     told: HashSet<(ChangeKind, UrlId)>,
 }
@@ -85,15 +87,27 @@ const UNLISTED_SHARE: u64 = 10;
 const SAME_EDIT_S: i64 = 6 * 3_600;
 
 impl State {
-    /// Applies one chunk.
+    /// Applies a chunk of what is left.
     pub(super) fn apply(
         &mut self,
         origin: Origin,
-        effects: Vec<Effect>,
-        short: Shortened,
+        left: &mut Unapplied,
     ) -> Result<Applied, StoreError> {
+        let is_cut = self.is_leased_from() || self.conn.embedded().is_none();
+        let at_most = if is_cut { CHUNK } else { BATCH };
+        // The rest goes on in the memory that it is in.
+        let effects: Vec<Effect> = if left.effects.len() <= at_most {
+            std::mem::take(&mut left.effects).collect()
+        } else {
+            left.effects.by_ref().take(at_most).collect()
+        };
         self.make_room_for_texts(&effects)?;
-        self.gathering(|state| state.apply_all(origin, effects, short))
+        let short = std::mem::take(&mut left.short);
+        let first = left.admitted;
+        let chunk = self.gathering(|state| state.apply_all(origin, effects, short, first))?;
+        left.short = chunk.short;
+        left.admitted += chunk.admitted;
+        Ok(chunk.applied)
     }
 
     fn apply_all(
@@ -101,7 +115,8 @@ impl State {
         origin: Origin,
         effects: Vec<Effect>,
         short: Shortened,
-    ) -> Result<Applied, StoreError> {
+        first: usize,
+    ) -> Result<Chunk, StoreError> {
         self.look_ahead(&effects)?;
         let quota = self.policy.of(Some(origin.site)).max_urls;
         let (urls, unlisted): (i64, i64) = self
@@ -127,13 +142,14 @@ impl State {
             wall_s: self.now_ms().div_euclid(1000),
             ages: Vec::new(),
             short,
+            admitted: 0,
             told: self.told_before(origin, &effects)?,
         };
         let mut admissions = Vec::new();
-        let mut numbers = 0..;
         for effect in effects {
             if let Effect::Admit { slot, url, raw, lastmod, hints, kind } = effect {
-                let number = numbers.next().unwrap_or_default();
+                let number = first + chunk.admitted;
+                chunk.admitted += 1;
                 admissions.push(Admission { number, slot, url, raw, lastmod, hints, kind });
                 continue;
             }
@@ -150,11 +166,17 @@ impl State {
         }
         let Origin { crawl, source, generation, .. } = origin;
         if let Some(crawl) = self.crawls.get(&crawl) {
-            self.told.tell(Count::Came(Way::PublishedToSeen, crawl.name.clone(), chunk.ages));
+            let ages = std::mem::take(&mut chunk.ages);
+            self.told.tell(Count::Came(Way::PublishedToSeen, crawl.name.clone(), ages));
         }
-        self.changes_moved |=
-            chunk.log.write(&self.conn, self.now_ms(), crawl, source, generation)?;
-        Ok(chunk.applied)
+        self.changes_moved |= std::mem::take(&mut chunk.log).write(
+            &self.conn,
+            self.now_ms(),
+            crawl,
+            source,
+            generation,
+        )?;
+        Ok(chunk)
     }
 
     /// What the read has told already of a chunk that has come before: on a server

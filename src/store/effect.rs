@@ -3,6 +3,7 @@
 //! Each says what a source lists, not what becomes of the row: that is for
 //! `apply`, which does nothing where the row says so already.
 
+use super::abbreviations::Shortened;
 use super::extensions::Said;
 use super::hosts::partition;
 use super::views::Counts;
@@ -11,10 +12,14 @@ use crate::model::{CrawlId, Lastmod, SiteId, SourceId, UrlId, UrlKind};
 use crate::recrawl::signal::Signal;
 use crate::url::Admitted;
 
-/// Effects in one chunk at most: a chunk holds the writer for a few tens of
-/// milliseconds, and leases get in between two of them. More than the tail of
-/// the lookup takes, so that what is admitted goes straight to a run.
+/// Effects in one chunk at most while leases are made: a chunk holds the writer
+/// for some ten milliseconds, and leases get in between two of them. More than the
+/// tail of the lookup takes, so that what is admitted goes straight to a run.
 pub const CHUNK: usize = 5_000;
+/// Effects that a read hands on at once. Where nobody leases they are one chunk,
+/// which costs the writer less: rows of one host stand together, and the lookup has
+/// a run instead of two.
+pub const BATCH: usize = 2 * CHUNK;
 
 /// What a chunk belongs to.
 #[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
@@ -162,11 +167,33 @@ impl Effect {
     }
 }
 
-/// What became of a chunk.
+/// What became of effects.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
 pub struct Applied {
     /// Rows for the slots of [`Effect::Admit`].
     pub rows: Vec<(u32, Row)>,
     /// Effects by what they turned out to be.
     pub counts: Counts,
+}
+
+impl Applied {
+    pub(super) fn add(&mut self, more: Self) {
+        self.rows.extend(more.rows);
+        self.counts.add(&more.counts);
+    }
+}
+
+/// Effects of one read that are yet to be applied, in their order.
+pub(super) struct Unapplied {
+    pub(super) effects: std::vec::IntoIter<Effect>,
+    /// The paths of all admissions, those that are applied included.
+    pub(super) short: Shortened,
+    /// Admissions that are applied.
+    pub(super) admitted: usize,
+}
+
+impl Unapplied {
+    pub(super) fn new(effects: Vec<Effect>, short: Shortened) -> Self {
+        Self { effects: effects.into_iter(), short, admitted: 0 }
+    }
 }

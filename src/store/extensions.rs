@@ -9,7 +9,7 @@
 
 use super::sql::{Connection, params};
 
-use super::effect::Effect;
+use super::effect::{CHUNK, Effect};
 use super::rows::{UrlRow, held};
 use super::state::State;
 use super::{StoreError, engine};
@@ -20,7 +20,7 @@ use crate::model::{Reason, SourceId, UrlId};
 const MAX_SOURCES: i64 = 8;
 /// Text of extensions read for one lease; the URLs past it come without.
 const MAX_LEASE_BYTES: usize = 8 * 1024 * 1024;
-/// Text of a part that is worth making room for.
+/// Text of a part of [`CHUNK`] effects or fewer that is worth making room for.
 const LARGE_PART: usize = 256 * 1024;
 /// `extensions.expires_s` of a video without an end: no date that is read lies
 /// so far back.
@@ -45,7 +45,8 @@ impl State {
             Effect::Admit { url, .. } => url.path.len(),
             _ => 0,
         };
-        if effects.iter().map(length).sum::<usize>() < LARGE_PART {
+        let chunks = effects.len().div_ceil(CHUNK);
+        if effects.iter().map(length).sum::<usize>() < LARGE_PART * chunks {
             return Ok(());
         }
         // A server keeps its pages in memory of its own.

@@ -223,7 +223,7 @@ impl State {
     }
 
     fn record_poll(&mut self, end: &PollEnd) -> Result<i64, StoreError> {
-        let counts = serde_json::to_string(&end.counts).unwrap_or_default();
+        let counts = end.counts.kept();
         let (entries, counted, version) = match &end.kept {
             Kept::Read(read) => (read.entries.cast_signed(), true, None),
             Kept::Seen(seen) => (0, seen.recounted.is_some(), None),

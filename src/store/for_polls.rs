@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use url::Url;
 
 use super::abbreviations::Shortened;
-use super::effect::{Applied, Effect, Origin};
+use super::effect::{Applied, CHUNK, Effect, Origin, Unapplied};
 use super::hosts::partition;
 use super::maintain::Leftover;
 use super::orders::Order;
@@ -101,18 +101,20 @@ impl Store {
         self.read(move |conn| learn::moves_of(conn, (source, host), &dates)).await
     }
 
-    /// Applies one chunk of a diff. What is on hosts of others' partitions they
-    /// apply; a chunk that is told twice changes nothing the second time.
+    /// Applies effects of a diff, a chunk at a time. What is on hosts of others'
+    /// partitions they apply; what is told twice changes nothing the second time.
     pub async fn apply(&self, origin: Origin, effects: Vec<Effect>) -> Result<Applied, StoreError> {
         if !self.is_shared() {
             return self.apply_here(origin, effects).await;
         }
         let order = |effects| Order::Apply(origin, effects);
         let mut all = Applied::default();
-        for (_, reply) in self.spread(effects, Effect::partition, order).await? {
-            let Applied { rows, counts } = reply.applied()?;
-            all.rows.extend(rows);
-            all.counts.add(&counts);
+        let mut rest = effects.into_iter();
+        while !rest.as_slice().is_empty() {
+            let chunk: Vec<_> = rest.by_ref().take(CHUNK).collect();
+            for (_, reply) in self.spread(chunk, Effect::partition, order).await? {
+                all.add(reply.applied()?);
+            }
         }
         Ok(all)
     }
@@ -125,14 +127,26 @@ impl Store {
         let mut short = Shortened::default();
         // Of a server the rows have the text.
         if self.inner.peers.is_none() {
-            effects.iter().filter_map(Effect::path).for_each(|path| short.push(path));
+            for chunk in effects.chunks(CHUNK) {
+                chunk.iter().filter_map(Effect::path).for_each(|path| short.push(path));
+                tokio::task::yield_now().await;
+            }
         }
-        self.write_naming(Lane::Bulk, move |state| {
-            state.must_hold(origin.source, origin.tenure)?;
-            effects.iter().try_for_each(|effect| state.must_own(effect.partition()))?;
-            state.apply(origin, effects, short)
-        })
-        .await
+        let mut all = Applied::default();
+        let mut left = Unapplied::new(effects, short);
+        while !left.effects.as_slice().is_empty() {
+            let mut rest = left;
+            let chunk = self.write_naming(Lane::Bulk, move |state| {
+                state.must_hold(origin.source, origin.tenure)?;
+                let mut partitions = rest.effects.as_slice().iter().map(Effect::partition);
+                partitions.try_for_each(|partition| state.must_own(partition))?;
+                Ok((state.apply(origin, &mut rest)?, rest))
+            });
+            let (applied, rest) = chunk.await?;
+            all.add(applied);
+            left = rest;
+        }
+        Ok(all)
     }
 
     /// Events that this very read of a source has logged already: of a process

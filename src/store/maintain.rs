@@ -8,7 +8,7 @@ use super::sql::{self, OptionalExtension, params};
 use url::Url;
 
 use super::abbreviations::Shortened;
-use super::effect::{CHUNK, Effect, Origin};
+use super::effect::{CHUNK, Effect, Origin, Unapplied};
 use super::hosts::millis;
 use super::log_order::{self, Log};
 use super::sources::{DELETED, GRACE_MS, INDEX_DELETED, NewSource, check_length};
@@ -249,8 +249,9 @@ impl State {
             return Ok(());
         }
         left.effects.iter().try_for_each(|effect| self.must_own(effect.partition()))?;
-        // It only drops what its source listed: no path is new.
-        let applied = self.apply(left.origin, left.effects, Shortened::default())?;
+        // It only drops what its source listed: no path is new. At most a chunk.
+        let mut effects = Unapplied::new(left.effects, Shortened::default());
+        let applied = self.apply(left.origin, &mut effects)?;
         self.note_let_go(left.source, &applied.counts)?;
         self.cut_retired(left.source, left.taken.as_ref())
     }
@@ -262,7 +263,6 @@ impl State {
             return Ok(());
         }
         self.told.tell(Count::Changed(*counts));
-        let told = serde_json::to_string(counts).unwrap_or_default();
         let id = log_order::next(&self.conn, Log::Polls)?;
         self.conn
             .prepare_cached(
@@ -270,7 +270,7 @@ impl State {
                  VALUES (/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2, 0, 'let-go', ?3, ?4, ?5)",
             )
             .and_then(|mut insert| {
-                insert.execute(params![source, self.now_ms(), told, id, OF_NO_READ])
+                insert.execute(params![source, self.now_ms(), counts.kept(), id, OF_NO_READ])
             })
             .map(|_| ())
             .map_err(engine)

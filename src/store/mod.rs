@@ -114,7 +114,7 @@ use crate::metrics::Metrics;
 pub use adopt::GUESS;
 use checkpoint::Checkpointer;
 use claim::Claim;
-pub use effect::{Applied, CHUNK, Effect, Origin};
+pub use effect::{Applied, BATCH, CHUNK, Effect, Origin};
 pub use extensions::Said;
 use failure::Failure;
 use figures::Figures;

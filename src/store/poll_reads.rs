@@ -318,7 +318,9 @@ fn read_poll(row: &Row<'_>) -> sql::Result<PollView> {
         http_status: row.get(7)?,
         wire_bytes: count(row, 8)?,
         entries: count(row, 9)?,
-        counts: json(row.get(10)?),
+        counts: row
+            .get::<Option<String>>(10)?
+            .map_or_else(Counts::default, |c| Counts::of_kept(&c)),
         error: row.get(11)?,
     })
 }

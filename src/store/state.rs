@@ -7,6 +7,7 @@
 //! memory as it is.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::sql::{Connection, OptionalExtension, params};
 
@@ -124,6 +125,8 @@ pub(super) struct State {
     /// Has anything been added to the log of changes?
     pub(super) changes_moved: bool,
     pub(super) job: Running,
+    /// When a lease was made, or ended, last.
+    pub(super) leased_at: Option<Instant>,
     /// Jobs of this transaction whose writes stay.
     pub(super) kept_jobs: usize,
     /// Rows written by this connection before the transaction.
@@ -179,6 +182,7 @@ impl State {
             hubs_moved: false,
             changes_moved: false,
             job: Running::default(),
+            leased_at: None,
             kept_jobs: 0,
             written_before: 0,
             trouble: Trouble::default(),

@@ -199,8 +199,8 @@ fn sums(
                                           'let-go')
                      THEN 0 ELSE 1 END),
                  sum(CAST(counts /*pg: ::jsonb */ ->> 'new' AS BIGINT)) FILTER (WHERE generation IS NOT NULL),
-                 sum(CAST(counts /*pg: ::jsonb */ ->> 'changed' AS BIGINT)
-                     + CAST(counts /*pg: ::jsonb */ ->> 'touched' AS BIGINT))
+                 sum(coalesce(CAST(counts /*pg: ::jsonb */ ->> 'changed' AS BIGINT), 0)
+                     + coalesce(CAST(counts /*pg: ::jsonb */ ->> 'touched' AS BIGINT), 0))
                      FILTER (WHERE generation IS NOT NULL),
                  sum(CAST(counts /*pg: ::jsonb */ ->> 'removed' AS BIGINT))
                      FILTER (WHERE generation IS NOT NULL)

@@ -28,6 +28,9 @@ const MOST_GATHERED: usize = 2_000;
 /// so that one that cannot be written fails alone when it comes again.
 const CAREFUL: u32 = 64;
 
+/// Whoever leased, or settled, is taken to do so again for this long.
+const IN_DEMAND: Duration = Duration::from_secs(1);
+
 /// A clock that was so much behind the server's is worth a line in the log.
 const BEHIND_MS: i64 = 1_000;
 
@@ -276,6 +279,9 @@ impl State {
     pub(super) fn savepoint(&mut self, lane: Lane) -> Result<(), StoreError> {
         let can_gather = self.conn.embedded().is_some() && self.trouble.careful == 0;
         self.job.gathers = lane == Lane::Gathers && can_gather;
+        if lane == Lane::Gathers {
+            self.leased_at = Some(Instant::now());
+        }
         if !self.job.gathers {
             self.write_gathered_jobs()?;
         }
@@ -295,6 +301,11 @@ impl State {
             (false, false) => Ok(()),
             (false, true) => self.begin_as_owner(),
         }
+    }
+
+    /// Is somebody leasing, or settling, who would wait for a long job?
+    pub(super) fn is_leased_from(&self) -> bool {
+        self.leased_at.is_some_and(|at| at.elapsed() < IN_DEMAND)
     }
 
     /// The savepoint of the job that runs. Each has a name of its own: where a

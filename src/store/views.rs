@@ -2,6 +2,8 @@
 //! the status page. Times are instants, durations are durations; how they are
 //! written is for those who serve them.
 
+mod counts;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -17,6 +19,7 @@ use crate::recrawl::explain::Explanation;
 use crate::recrawl::habit::Habit;
 use crate::recrawl::signal::Signal;
 use crate::recrawl::trust::Record;
+pub use counts::Counts;
 
 /// A part of a list, and where the next part starts.
 #[derive(Debug, Clone)]
@@ -392,67 +395,6 @@ pub struct PollView {
     pub counts: Counts,
     /// What went wrong.
     pub error: Option<String>,
-}
-
-/// URLs by what a poll made of them.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    serde::Serialize,
-    serde::Deserialize,
-    schemars::JsonSchema,
-)]
-pub struct Counts {
-    /// Listed by this source for the first time.
-    pub new: u64,
-    /// With a strictly newer lastmod.
-    pub changed: u64,
-    /// With another content digest and no newer lastmod.
-    pub touched: u64,
-    /// With a lastmod that went backwards.
-    pub regressed: u64,
-    /// As before.
-    pub unchanged: u64,
-    /// Absent from a complete read of a full source.
-    pub missing: u64,
-    /// Absent for long enough.
-    pub removed: u64,
-    /// Not admitted: out of scope, excluded, invalid, over quota.
-    pub rejected: u64,
-}
-
-impl Counts {
-    /// The same with these added.
-    pub(super) fn add(&mut self, more: &Self) {
-        let Self { new, changed, touched, regressed, unchanged, missing, removed, rejected } = more;
-        self.new += new;
-        self.changed += changed;
-        self.touched += touched;
-        self.regressed += regressed;
-        self.unchanged += unchanged;
-        self.missing += missing;
-        self.removed += removed;
-        self.rejected += rejected;
-    }
-
-    /// What happened, without what did not, each with its word.
-    pub fn told(&self) -> impl Iterator<Item = (u64, &'static str)> + use<> {
-        [
-            (self.new, "new"),
-            (self.changed, "changed"),
-            (self.touched, "touched"),
-            (self.regressed, "regressed"),
-            (self.missing, "missing"),
-            (self.removed, "removed"),
-            (self.rejected, "rejected"),
-        ]
-        .into_iter()
-        .filter(|(urls, _)| *urls > 0)
-    }
 }
 
 /// One change event.

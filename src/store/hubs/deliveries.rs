@@ -296,7 +296,7 @@ impl State {
                 end.took_ms,
                 end.bytes.cast_signed(),
                 end.entries.cast_signed(),
-                serde_json::to_string(&end.counts).unwrap_or_default(),
+                end.counts.kept(),
                 id,
             ],
         )

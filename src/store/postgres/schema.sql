@@ -1,4 +1,4 @@
--- sitemapd's store on PostgreSQL, version 2, and on what speaks it. The tables
+-- sitemapd's store on PostgreSQL, version 3, and on what speaks it. The tables
 -- are those of schema.sql, which says what they are for; here is what differs.
 --
 -- A table that belongs to hosts begins with their partition, and each of its
@@ -395,7 +395,7 @@ CREATE TABLE polls (
     http_status SMALLINT,
     wire_bytes  BIGINT NOT NULL DEFAULT 0,
     entries     BIGINT NOT NULL DEFAULT 0,
-    counts      TEXT NOT NULL,                  -- JSON
+    counts      TEXT NOT NULL,                  -- JSON: those that are not 0
     error       TEXT,
     PRIMARY KEY (id, part)
 );

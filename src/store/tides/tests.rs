@@ -10,7 +10,12 @@ fn table(polls: &[(i64, i64, &str, u64)]) -> Connection {
     conn.execute_batch(include_str!("../../../schema.sql")).expect("the schema");
     for (id, hours_ago, result, new) in polls {
         let at = now().as_millisecond() - hours_ago * HOUR_MS;
-        let counts = format!("{{\"new\":{new},\"changed\":1,\"touched\":1,\"removed\":0}}");
+        // Those that are not 0, or all, as builds before wrote them.
+        let counts = if id % 2 == 0 {
+            format!("{{\"new\":{new},\"changed\":2}}")
+        } else {
+            format!("{{\"new\":{new},\"changed\":1,\"touched\":1,\"removed\":0}}")
+        };
         conn.execute(
             "INSERT INTO polls (id, source_id, generation, at, took_ms, result, counts)
              VALUES (?1, 1, 1, ?2, 1, ?3, ?4)",

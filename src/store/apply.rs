@@ -557,3 +557,6 @@ impl State {
         self.pull_forward(row, Reason::Removed).map(|_| ())
     }
 }
+
+#[cfg(test)]
+mod tests;

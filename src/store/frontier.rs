@@ -203,7 +203,10 @@ impl Store {
         get: Get,
         progress: Progress,
     ) -> Result<(Vec<Served>, Progress), StoreError> {
-        let job = move |state: &mut State| state.frontier_get(&get, progress);
+        let job = move |state: &mut State| {
+            state.note_demand();
+            state.frontier_get(&get, progress)
+        };
         let got = self.write_naming(Lane::Hot, job).await?;
         if !got.elsewhere.is_empty() {
             let part = |(host, _): &Delay| partition_of(*host);

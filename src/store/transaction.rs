@@ -280,7 +280,7 @@ impl State {
         let can_gather = self.conn.embedded().is_some() && self.trouble.careful == 0;
         self.job.gathers = lane == Lane::Gathers && can_gather;
         if lane == Lane::Gathers {
-            self.leased_at = Some(Instant::now());
+            self.note_demand();
         }
         if !self.job.gathers {
             self.write_gathered_jobs()?;
@@ -301,6 +301,11 @@ impl State {
             (false, false) => Ok(()),
             (false, true) => self.begin_as_owner(),
         }
+    }
+
+    /// Somebody leases, or settles.
+    pub(super) fn note_demand(&mut self) {
+        self.leased_at = Some(Instant::now());
     }
 
     /// Is somebody leasing, or settling, who would wait for a long job?

@@ -91,7 +91,11 @@ impl Site {
 
 /// Some are words that are abbreviated, and some are not.
 fn path(number: usize) -> String {
-    if number % 3 == 0 { format!("/articles/{number}.html") } else { format!("/{number}/zq-é") }
+    if number.is_multiple_of(3) {
+        format!("/articles/{number}.html")
+    } else {
+        format!("/{number}/zq-é")
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use super::sql::params;
+use super::sql::{OptionalExtension, params};
 use url::Url;
 
 use super::adopt::GUESS;
@@ -49,12 +49,28 @@ impl State {
         for source in self.with_descendants(root, None)? {
             self.retire(source.0, why)?;
         }
-        self.ask_other_indexes(root)
+        match self.site_of_index(root)? {
+            Some(site) => self.ask_other_indexes(site),
+            None => Ok(()),
+        }
+    }
+
+    /// The site of a source that named others.
+    fn site_of_index(&self, source: SourceId) -> Result<Option<SiteId>, StoreError> {
+        self.conn
+            .prepare_cached(
+                "SELECT g.site_id FROM sources g WHERE g.id = ?1 /*pg: AND g.part = (?1 & 255) */
+                     AND EXISTS (SELECT 1 FROM sources c WHERE c.parent_id = g.id)",
+            )
+            .and_then(|mut query| {
+                query.query_row([source.0], |row| row.get(0).map(SiteId)).optional()
+            })
+            .map_err(engine)
     }
 
     /// What was given up with an index may stand in another one of its site, which
     /// need not have changed for that: those are read in full, now.
-    fn ask_other_indexes(&mut self, given_up: SourceId) -> Result<(), StoreError> {
+    fn ask_other_indexes(&mut self, site: SiteId) -> Result<(), StoreError> {
         // Those of a paused site by a statement of their own, since the indexes know
         // what is polled.
         let states: &[&str] = if self.paused_sites.is_empty() { &["0"] } else { &["0", "1"] };
@@ -65,12 +81,10 @@ impl State {
                     "UPDATE sources SET last_full_at = CASE WHEN last_full_at IS NULL THEN NULL ELSE 0 END,
                          next_poll_at = ?2, rule = 'index',
                          why = 'another index of its site was given up: what that one listed may be here'
-                     WHERE kind = ?3 AND state = {state} AND next_poll_at IS NOT NULL
-                         AND site_id = (SELECT g.site_id FROM sources g WHERE g.id = ?1
-                             /*pg: AND g.part = (?1 & 255) */ AND EXISTS (SELECT 1 FROM sources c WHERE c.parent_id = g.id))"
+                     WHERE site_id = ?1 AND kind = ?3 AND state = {state} AND next_poll_at IS NOT NULL"
                 ))
                 .and_then(|mut update| {
-                    update.execute(params![given_up.0, self.now_ms(), DocumentKind::Index.as_str()])
+                    update.execute(params![site.0, self.now_ms(), DocumentKind::Index.as_str()])
                 })
                 .map_err(engine)?;
             self.sources_moved |= asked > 0;
@@ -113,15 +127,17 @@ impl State {
             return Ok(());
         }
         let kept = self.listed_below(id, site)?;
+        let mut has_lost_an_index = false;
         for (root, _) in unlisted {
             for source in self.with_descendants(SourceId(root), None)? {
                 if !kept.contains(&source) {
                     self.retire(source.0, UNLISTED)?;
-                    self.ask_other_indexes(source)?;
+                    has_lost_an_index = has_lost_an_index || self.site_of_index(source)?.is_some();
                 }
             }
         }
-        Ok(())
+        // Once, since a site may lose very many at a time.
+        if has_lost_an_index { self.ask_other_indexes(id) } else { Ok(()) }
     }
 
     /// The address that the site had before speaks for it no more, and may be a

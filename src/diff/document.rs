@@ -19,7 +19,7 @@ use url::Url;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::keys::Keys;
-use crate::diff::snapshot::{EntryHints, Snapshot, to_the_second};
+use crate::diff::snapshot::{EntryHints, KEY_BITS, Snapshot, to_the_second};
 use crate::model::{Follow, Lastmod, UrlKind};
 use crate::parse::{Entry, Extensions};
 
@@ -377,9 +377,10 @@ impl Document {
     }
 }
 
-/// The key of an entry in a snapshot: a keyed hash of the loc as listed.
+/// The key of an entry in a snapshot: a keyed hash of the loc as listed, the first
+/// [`KEY_BITS`] of it.
 pub fn loc_key(seed: u64, loc: &str) -> u64 {
-    xxh3_64_with_seed(loc.as_bytes(), seed)
+    xxh3_64_with_seed(loc.as_bytes(), seed) >> (u64::BITS - KEY_BITS)
 }
 
 /// What an entry with this digest is.

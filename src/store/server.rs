@@ -16,7 +16,7 @@ use crate::config::Durability;
 pub(super) const SCHEMA: &str = include_str!("postgres/schema.sql");
 
 /// Version of [`SCHEMA`]; a database of another one is migrated or refused.
-pub(super) const VERSION: i64 = 3;
+pub(super) const VERSION: i64 = 4;
 
 /// Steps from version n to n + 1, as those of the file. The first entry leads from
 /// version 1 to 2.
@@ -32,6 +32,8 @@ const MIGRATIONS: &[&str] = &[
            FROM urls WHERE site_id IS NOT NULL GROUP BY site_id) AS counted
      WHERE sites.id = counted.site_id;",
     // Shorter forms of records, as in the file.
+    "SELECT 1",
+    // Shorter keys of snapshots.
     "SELECT 1",
 ];
 
@@ -173,11 +175,16 @@ fn make_schema(conn: &Connection) -> Result<(), StoreError> {
     }
 }
 
+/// Daemons that are up. What is of this version joins once no step is left; what is
+/// older would misread what this one writes, and write it anew.
+const AT_WORK: &str = "SELECT count(*) FROM nodes WHERE until >= clock_timestamp()";
+
 /// Takes the steps that lead on from the version that is there, in one transaction
 /// each; of daemons that start at once one takes a step, and the others wait for it.
 fn migrate(conn: &Connection, session: &Session, steps: &[&str]) -> Result<(), StoreError> {
     for (from, step) in (1_i64..).zip(steps) {
         conn.begin().map_err(engine)?;
+        let mut at_work = 0;
         let taken = session
             .batch(FOR_STEPS)
             .and_then(|()| {
@@ -188,11 +195,23 @@ fn migrate(conn: &Connection, session: &Session, steps: &[&str]) -> Result<(), S
                 if version != from.to_string() {
                     return Ok(());
                 }
+                at_work = conn.query_row(AT_WORK, (), |row| row.get(0))?;
+                if at_work > 0 {
+                    return Ok(());
+                }
                 session.batch(step)?;
                 let next = (from + 1).to_string();
                 conn.execute("UPDATE meta SET value = ?1 WHERE key = 'schema'", [next]).map(|_| ())
             });
         match taken {
+            Ok(()) if at_work > 0 => {
+                let _ = conn.rollback();
+                return Err(StoreError::Unusable(format!(
+                    "the store in the database is of an older version, and daemons of that version \
+                     work on it ({at_work}): stop them first; one that was killed counts until its \
+                     time is over, half a minute at most"
+                )));
+            }
             Ok(()) => conn.commit().map_err(engine)?,
             Err(error) => {
                 // It may have ended already.

@@ -14,11 +14,13 @@
 use jiff::Timestamp;
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::{CorruptSnapshot, EntryHints, Rejection, Row, SnapshotEntry};
+use super::{CorruptSnapshot, EntryHints, KEY_BITS, Rejection, Row, SnapshotEntry};
 use crate::bitpack::{Packed, pack, width_of};
 use crate::model::{Lastmod, Precision, UrlId};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The same with keys of all 64 bits of the hash, which may be there still.
+const WIDE: u8 = 1;
 const HEADER: usize = 1 + 8;
 const KEYS_PER_BLOCK: usize = 128;
 /// Keys are hashes, so their gaps are wide anyhow; that they take at least a
@@ -56,7 +58,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Vec<SnapshotEntry>, CorruptSnapshot
     if checksum(Some(version), Some(body)) != u64::from_le_bytes(*claimed) {
         return Err(CorruptSnapshot("the checksum differs"));
     }
-    if version != VERSION {
+    if !matches!(version, VERSION | WIDE) {
         return Err(CorruptSnapshot("unknown version"));
     }
     let mut cursor = Cursor { rest: body };
@@ -64,12 +66,21 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Vec<SnapshotEntry>, CorruptSnapshot
     if count > body.len() {
         return Err(CorruptSnapshot("more entries than bytes"));
     }
-    let keys = cursor.keys(count)?;
+    let mut keys = cursor.keys(count)?;
+    if version == WIDE {
+        keys.iter_mut().for_each(|key| *key >>= u64::BITS - KEY_BITS);
+    }
+    if keys.last().is_some_and(|last| last >> KEY_BITS > 0) {
+        return Err(CorruptSnapshot("keys out of range"));
+    }
     let columns = Columns::read(&mut cursor, count)?;
     if !cursor.rest.is_empty() {
         return Err(CorruptSnapshot("bytes after the end"));
     }
-    columns.into_entries(&keys)
+    let mut entries = columns.into_entries(&keys)?;
+    // Of keys that were not alike before.
+    entries.dedup_by_key(|entry| entry.key);
+    Ok(entries)
 }
 
 fn checksum(version: Option<u8>, body: Option<&[u8]>) -> u64 {

@@ -100,6 +100,12 @@ async fn daemons_that_start_wait_while_the_store_is_brought_up_to_date() {
     assert_eq!(daemon.wait().code(), Some(0));
     let ask = |sql: &str| drop(engine::ask(url.as_str(), sql));
     ask("ALTER TABLE sites DROP COLUMN unlisted; UPDATE meta SET value = '1' WHERE key = 'schema'");
+    // One of that version works on it, which would misread what newer ones write.
+    ask("INSERT INTO nodes VALUES ('old', '', 0, now(), now() + interval '1 hour')");
+    let mut early = Daemon::launch(&one, None);
+    early.hear("daemons of that version work on it (1): stop them first");
+    assert_eq!(early.wait().code(), Some(1));
+    ask("DELETE FROM nodes");
     // Somebody is at it.
     let (client, connection) = tokio_postgres::connect(url.as_str(), NoTls).await.unwrap();
     tokio::spawn(connection);

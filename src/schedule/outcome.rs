@@ -271,7 +271,7 @@ impl Poller {
         if !ended.failed() {
             next.at = Some(expires_at);
             "fixed".clone_into(&mut next.rule);
-            "robots.txt is asked for once a day".clone_into(&mut next.why);
+            "once a day".clone_into(&mut next.why);
         }
         if next.at.is_none() {
             // It is never given up: whatever the host serves depends on it.

@@ -14,9 +14,9 @@ use super::{Entry, HASH_BITS, MAX_RESIDENT, PIECE_BYTES, Sought};
 
 /// Above every hash.
 pub(super) const END: i64 = 1 << HASH_BITS;
-/// Entries that a chunk has on average. Four such chunks fill a page; larger
-/// ones save little and cost more to read for one hash.
-pub(super) const MEAN_CHUNK: usize = 128;
+/// Entries that a chunk has on average. Five such chunks fill a page, nearly always;
+/// larger ones save little and cost more to read for one hash.
+pub(super) const MEAN_CHUNK: usize = 114;
 
 /// All hashes cut into ranges of equal size.
 #[derive(Debug, Clone, Copy)]

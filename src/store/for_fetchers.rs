@@ -178,6 +178,7 @@ impl Store {
         ttl: Duration,
     ) -> Result<Vec<TokenResult>, StoreError> {
         self.write_naming(Lane::Hot, move |state| {
+            state.note_demand();
             tokens.iter().try_for_each(|token| state.must_own(token.url.0))?;
             state.extend(&tokens, ttl)
         })

@@ -162,7 +162,13 @@ impl Store {
     ) -> Result<Vec<Taken>, StoreError> {
         let is_report = items.iter().any(|item| item.known.is_some());
         let lane = if is_report { Lane::Hot } else { Lane::Bulk };
-        self.write_naming(lane, move |state| state.frontier_put(items)).await
+        let put = move |state: &mut State| {
+            if is_report {
+                state.note_demand();
+            }
+            state.frontier_put(items)
+        };
+        self.write_naming(lane, put).await
     }
 
     /// Leases URLs of the queues whose turn it is and that this call has not

@@ -303,7 +303,7 @@ impl State {
         }
     }
 
-    /// Somebody leases, or settles.
+    /// Somebody leases, settles, or holds on to what was leased.
     pub(super) fn note_demand(&mut self) {
         self.leased_at = Some(Instant::now());
     }

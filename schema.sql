@@ -1,4 +1,4 @@
--- sitemapd's store, version 4. Included in the binary; `PRAGMA user_version`
+-- sitemapd's store, version 5. Included in the binary; `PRAGMA user_version`
 -- tells which version a file has. Times are Unix milliseconds (UTC) in columns
 -- that end in _at or _until, Unix seconds in those that end in _s: the narrow
 -- ones. Enumerations are small integers in the order of the ALL constants in
@@ -168,15 +168,13 @@ CREATE TABLE urls (
     site_id            INTEGER,                 -- null: pushed, not listed
     source_id          INTEGER,                 -- the source whose evidence counts first
     path               BLOB NOT NULL,           -- from the first slash on, normalised, all of the URL under a key of a client: abbreviated, or text as it is
-    first_seen_s       INTEGER NOT NULL,
-    listed             INTEGER NOT NULL DEFAULT 1,
-    kind               INTEGER NOT NULL DEFAULT 0, -- what it is listed as: 0 page, else followed
+    -- What else its sources say, in one (src/store/packed.rs), from the lowest bit on:
+    -- 1 is it listed?; 3 as what: 0 page, else followed; 3 precision of the lastmod, 0 none;
+    -- 13 changefreq and priority (src/diff/snapshot.rs); its place in the queue until it has
+    -- another: 3 reason, 7 band, 33 since when it is due, when it was first seen (Unix seconds).
+    -- No columns are computed of them here, which would keep nulls at the end of rows.
+    said               INTEGER NOT NULL,
     lastmod_s          INTEGER,
-    lastmod_precision  INTEGER,
-    hints              INTEGER NOT NULL DEFAULT 0, -- changefreq and priority, packed (src/diff/snapshot.rs)
-    -- its place in the queue, due since it was first seen, until it has another
-    reason             INTEGER NOT NULL,
-    band               INTEGER NOT NULL,
     -- null as a rule
     raw                TEXT,                    -- the loc as listed, where that differs
     -- what its rows of extensions mean together
@@ -207,12 +205,13 @@ CREATE TABLE extensions (
 -- the URL stands.
 CREATE TABLE feedback (
     url_id  INTEGER PRIMARY KEY,
-    state   INTEGER NOT NULL,                   -- 0 queued, 1 leased, 2 parked, 3 dead, 4 blocked, 5 forbidden
-    reason  INTEGER NOT NULL,
-    band    INTEGER NOT NULL,
-    due_s   INTEGER NOT NULL,
-    attempt INTEGER NOT NULL DEFAULT 0,         -- deliveries in a row without success
-    record  BLOB NOT NULL                       -- all else, packed (src/store/record.rs)
+    place   INTEGER NOT NULL,                   -- the fields at the end, in one (src/store/packed.rs)
+    record  BLOB NOT NULL,                      -- all else, packed (src/store/record.rs)
+    state   INTEGER NOT NULL AS (place & 7) VIRTUAL, -- 0 queued, 1 leased, 2 parked, 3 dead, 4 blocked, 5 forbidden
+    reason  INTEGER NOT NULL AS (place >> 3 & 15) VIRTUAL,
+    band    INTEGER NOT NULL AS (place >> 7 & 127) VIRTUAL,
+    due_s   INTEGER NOT NULL AS (place >> 14 & 274877906943) VIRTUAL,
+    attempt INTEGER NOT NULL AS (place >> 52) VIRTUAL -- deliveries in a row without success
 ) STRICT;
 
 -- Only what is out of the queue is indexed, so the hot path never pays for it.
@@ -225,8 +224,9 @@ CREATE TABLE queue (
     band     INTEGER NOT NULL,                  -- priority in hundredths; higher first
     due_s    INTEGER NOT NULL,
     url_id   INTEGER NOT NULL,
-    site_id  INTEGER,                           -- as in urls: a lease may ask for some sites only
-    valued   INTEGER NOT NULL DEFAULT 0,        -- 1: its value is taken anew when it comes due
+    owner    INTEGER NOT NULL DEFAULT 0,        -- the two fields that follow, in one (src/store/packed.rs)
+    site_id  INTEGER AS (CASE WHEN owner > 1 THEN owner >> 1 END) VIRTUAL, -- as in urls: a lease may ask for some sites only
+    valued   INTEGER NOT NULL AS (owner & 1) VIRTUAL, -- 1: its value is taken anew when it comes due
     PRIMARY KEY (crawl_id, host_id, band DESC, due_s, url_id)
 ) STRICT, WITHOUT ROWID;
 
@@ -499,20 +499,20 @@ SELECT
         )
         SELECT text FROM spelled WHERE at > length(u.path)
     ) END AS url,
-    CASE u.kind WHEN 0 THEN 'page' WHEN 1 THEN 'image' WHEN 2 THEN 'video' ELSE 'alternate' END AS kind,
+    CASE u.said >> 1 & 7 WHEN 0 THEN 'page' WHEN 1 THEN 'image' WHEN 2 THEN 'video' ELSE 'alternate' END AS kind,
     c.name AS crawl,
     s.name AS site,
     datetime(u.lastmod_s, 'unixepoch') AS lastmod,
-    CASE (u.hints & 7)
+    CASE u.said >> 7 & 7
         WHEN 1 THEN 'always' WHEN 2 THEN 'hourly' WHEN 3 THEN 'daily' WHEN 4 THEN 'weekly'
         WHEN 5 THEN 'monthly' WHEN 6 THEN 'yearly' WHEN 7 THEN 'never' END AS changefreq,
-    CASE WHEN (u.hints >> 3) > 0 THEN ((u.hints >> 3) - 1) / 1000.0 END AS priority,
-    u.listed,
+    CASE WHEN (u.said >> 10 & 1023) > 0 THEN ((u.said >> 10 & 1023) - 1) / 1000.0 END AS priority,
+    u.said & 1 AS listed,
     (u.source_id IS NOT NULL) + (SELECT count(*) FROM url_sources x WHERE x.url_id = u.id) AS sources,
     CASE coalesce(f.state, CASE WHEN l.url_id IS NULL THEN 0 ELSE 1 END)
         WHEN 0 THEN 'queued' WHEN 1 THEN 'leased' WHEN 2 THEN 'parked'
         WHEN 3 THEN 'dead' WHEN 4 THEN 'blocked' ELSE 'forbidden' END AS state,
-    datetime(coalesce(f.due_s, u.first_seen_s), 'unixepoch') AS due
+    datetime(coalesce(f.due_s, u.said >> 30), 'unixepoch') AS due
 FROM urls u
 JOIN hosts h ON h.id = u.host_id
 JOIN crawls c ON c.id = u.crawl_id

@@ -148,7 +148,8 @@ async fn quiet(daemon: &Daemon, told: &str, truth: Truth) -> anyhow::Result<f64>
 /// further host, without a date.
 fn check(look: &Look, further: u64, truth: Truth, when: &str) -> anyhow::Result<()> {
     let of_listed = |what: &str| {
-        let listed = "FROM urls WHERE listed = 1 AND lastmod_s IS NOT NULL";
+        let is_listed = look.listed();
+        let listed = format!("FROM urls WHERE {is_listed} AND lastmod_s IS NOT NULL");
         look.number(&format!("SELECT {what} {listed}"))
     };
     let listed = (of_listed("count(*)")?, of_listed("sum(lastmod_s)")?);

@@ -31,6 +31,14 @@ impl Look {
         }
     }
 
+    /// Is a URL listed?
+    pub(crate) fn listed(&self) -> &'static str {
+        match self {
+            Self::File(_) => "said & 1",
+            Self::Server(_) => "listed = 1",
+        }
+    }
+
     /// A count of a poll, by its name.
     pub(crate) fn count(&self, kind: &str) -> String {
         match self {

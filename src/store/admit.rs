@@ -18,7 +18,8 @@ use super::sql::{
 };
 
 use super::apply::Chunk;
-use super::rows::{UrlRow, lastmod_columns, url_key};
+use super::packed::{Listing, OWNER_NAMES, SAID_NAMES, owner, owner_of, said_of};
+use super::rows::{UrlRow, url_key};
 use super::state::State;
 use super::turns::Place;
 use super::worth::{rank_by, thousandths};
@@ -281,23 +282,26 @@ impl State {
 }
 
 static URLS: LazyLock<Many> = LazyLock::new(|| {
-    let head = "INSERT /*lite*/ OR FAIL /*end*/ INTO urls (/*pg: part, key, */ crawl_id, site_id,
-                    source_id, first_seen_s, reason, id, host_id, path, raw, lastmod_s,
-                    lastmod_precision, hints, band, kind) VALUES";
-    let row = format!(
-        "(/*pg: CAST(?5 AS BIGINT) & 255, ?7, */ ?1, ?2, ?3, ?4, {}, ?5, ?6, ?8, ?9, ?10, ?11, ?12,
-          ?13, ?14)",
-        Reason::New as i64
+    let head = format!(
+        "INSERT /*lite*/ OR FAIL /*end*/ INTO urls (/*pg: part, key, */ crawl_id, site_id,
+             source_id, id, host_id, path, raw, lastmod_s, {}) VALUES",
+        *SAID_NAMES
     );
-    Many::of_pattern_sharing(head, &row, (4, 10), "").in_columns(&[N, N, N, T, T, N, N, N, N, N])
+    let row = format!(
+        "(/*pg: CAST(?4 AS BIGINT) & 255, ?6, */ ?1, ?2, ?3, ?4, ?5, ?7, ?8, ?9, {})",
+        said_of("?10")
+    );
+    Many::of_pattern_sharing(&head, &row, (3, 7), "").in_columns(&[N, N, N, T, T, N, N])
 });
 
 static PLACES: LazyLock<Many> = LazyLock::new(|| {
-    let head =
-        "INSERT /*lite*/ OR FAIL /*end*/ INTO queue (/*pg: part, */ crawl_id, due_s, site_id,
-                    valued, host_id, band, url_id) VALUES";
-    let row = "(/*pg: CAST(?4 AS BIGINT) & 255, */ ?1, ?2, ?3, 0, ?4, ?5, ?6)";
-    Many::of_pattern_sharing(head, row, (3, 3), "").in_columns(&[N; 3])
+    let head = format!(
+        "INSERT /*lite*/ OR FAIL /*end*/ INTO queue (/*pg: part, */ crawl_id, due_s,
+             {OWNER_NAMES}, host_id, band, url_id) VALUES"
+    );
+    let row =
+        format!("(/*pg: CAST(?4 AS BIGINT) & 255, */ ?1, ?2, {}, ?4, ?5, ?6)", owner_of("?3"));
+    Many::of_pattern_sharing(&head, &row, (3, 3), "").in_columns(&[N; 3])
 });
 
 /// Inserts rows into `urls`.
@@ -308,27 +312,33 @@ fn insert_urls(
     rows: &[FreshRow],
 ) -> sql::Result<()> {
     let origin = chunk.origin;
-    let shared: [&dyn ToSql; 4] = [&origin.crawl.0, &origin.site.0, &origin.source.0, &chunk.now_s];
+    let shared: [&dyn ToSql; 3] = [&origin.crawl.0, &origin.site.0, &origin.source.0];
     URLS.execute_sharing(conn, &shared, rows, |fresh, values| {
         let Some(listed) = admissions.get(fresh.index) else { return Ok(()) };
-        let (second, precision) = lastmod_columns(listed.lastmod);
+        let said = Listing {
+            listed: true,
+            kind: listed.kind,
+            precision: listed.lastmod.map(|lastmod| lastmod.precision),
+            hints: listed.hints,
+            reason: Reason::New,
+            band: fresh.band,
+            first_seen_s: chunk.now_s,
+        };
         values.bind(fresh.id.0)?;
         values.bind(fresh.host.0)?;
         values.bind(fresh.key.cast_signed())?;
         values.bind(chunk.short.kept(listed.number, &listed.url.path))?;
         values.bind(&listed.raw)?;
-        values.bind(second)?;
-        values.bind(precision)?;
-        values.bind(listed.hints.to_bits())?;
-        values.bind(fresh.band)?;
-        values.bind(listed.kind as i64)
+        values.bind(listed.lastmod.map(|lastmod| lastmod.at.as_second()))?;
+        values.bind(said.pack())
     })
 }
 
 /// Inserts rows into `queue`.
 fn insert_places(conn: &Connection, chunk: &Chunk, rows: &[FreshRow]) -> sql::Result<()> {
     let origin = chunk.origin;
-    let shared: [&dyn ToSql; 3] = [&origin.crawl.0, &chunk.now_s, &origin.site.0];
+    let owner = owner(Some(origin.site), false);
+    let shared: [&dyn ToSql; 3] = [&origin.crawl.0, &chunk.now_s, &owner];
     PLACES.execute_sharing(conn, &shared, rows, |fresh, values| {
         values.bind(fresh.host.0)?;
         values.bind(fresh.band)?;

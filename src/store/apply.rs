@@ -8,6 +8,7 @@
 //! or goes, is no signal.
 
 use std::collections::HashSet;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::sql::params;
@@ -18,6 +19,7 @@ use super::changes::{self, ChangeLog};
 use super::effect::{Applied, BATCH, CHUNK, Effect, Origin, Unapplied};
 use super::ending::ceil_seconds;
 use super::maintain::OF_NO_READ;
+use super::packed::{Field, said, set_said};
 use super::rows::{UrlRow, held, lastmod_columns};
 use super::state::State;
 use super::told::Count;
@@ -29,6 +31,19 @@ use crate::model::{ChangeKind, Lastmod, Precision, Reason, UrlId, UrlKind};
 use crate::recrawl::model::UrlState as Model;
 use crate::recrawl::signal::Signal;
 use crate::recrawl::{self, Fate};
+
+static TAKE_KIND: LazyLock<String> = LazyLock::new(|| change(&[(said::KIND, "?2")], ""));
+static TAKE_HINTS: LazyLock<String> = LazyLock::new(|| change(&[(said::HINTS, "?2")], ""));
+static TAKE_LASTMOD: LazyLock<String> =
+    LazyLock::new(|| change(&[(said::PRECISION, "?3")], "lastmod_s = ?2,"));
+/// Says whether a URL is listed.
+pub(super) static LIST: LazyLock<String> = LazyLock::new(|| change(&[(said::LISTED, "?2")], ""));
+
+/// A statement that changes fields of the row of a URL.
+fn change(fields: &[(Field, &str)], more: &str) -> String {
+    let fields = set_said(fields);
+    format!("UPDATE urls SET {more} {fields} WHERE id = ?1 /*pg: AND part = (?1 & 255) */")
+}
 
 /// A chunk while it is applied.
 pub(super) struct Chunk {
@@ -337,10 +352,7 @@ impl State {
             return Ok(());
         }
         self.conn
-            .prepare_cached(
-                "UPDATE urls SET kind = ?2 WHERE id = ?1
-                 /*pg: AND part = (?1 & 255) */",
-            )
+            .prepare_cached(&TAKE_KIND)
             .and_then(|mut update| update.execute(params![row.id.0, kind as i64]))
             .map(|_| ())
             .map_err(engine)
@@ -396,10 +408,7 @@ impl State {
         }
         let (second, precision) = lastmod_columns(lastmod);
         self.conn
-            .prepare_cached(
-                "UPDATE urls SET lastmod_s = ?2, lastmod_precision = ?3 WHERE id = ?1
-                 /*pg: AND part = (?1 & 255) */",
-            )
+            .prepare_cached(&TAKE_LASTMOD)
             .and_then(|mut update| update.execute(params![url.0, second, precision]))
             .map(|_| ())
             .map_err(engine)
@@ -412,10 +421,7 @@ impl State {
             return Ok(());
         }
         self.conn
-            .prepare_cached(
-                "UPDATE urls SET hints = ?2 WHERE id = ?1
-                 /*pg: AND part = (?1 & 255) */",
-            )
+            .prepare_cached(&TAKE_HINTS)
             .and_then(|mut update| update.execute(params![url.0, hints.to_bits()]))
             .map(|_| ())
             .map_err(engine)
@@ -428,10 +434,7 @@ impl State {
             return Ok(());
         }
         self.conn
-            .prepare_cached(
-                "UPDATE urls SET listed = ?2 WHERE id = ?1
-                 /*pg: AND part = (?1 & 255) */",
-            )
+            .prepare_cached(&LIST)
             .and_then(|mut update| update.execute(params![url.0, listed]))
             .map(|_| ())
             .map_err(engine)

@@ -6,11 +6,13 @@
 //! with other partitions, and finds what was left.
 
 use std::collections::HashSet;
+use std::sync::LazyLock;
 
 use super::sql::{OptionalExtension, params};
 
 use super::effect::Origin;
 use super::orders::{START, Spot};
+use super::packed::{Listing, SAID};
 use super::rows::{UrlRow, held};
 use super::state::State;
 use super::sums::Sum;
@@ -30,10 +32,16 @@ const FORGET: i64 = 2_000;
 const FORGET_FAR: i64 = 400;
 
 /// URLs of a site among the next ones of all.
-const SOME_OF_SITE: &str = "SELECT id, hints, listed FROM (
-        SELECT id, hints, listed, site_id FROM urls WHERE id > ?2 /*pg: AND part = (?2 & 255) */
-        ORDER BY id LIMIT ?3) AS looked
-    WHERE site_id = ?1 ORDER BY id LIMIT ?4";
+static SOME_OF_SITE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT id, said FROM (
+             SELECT u.id, {} AS said, u.site_id FROM urls u
+             WHERE u.id > ?2 /*pg: AND u.part = (?2 & 255) */
+             ORDER BY u.id LIMIT ?3) AS looked
+         WHERE site_id = ?1 ORDER BY id LIMIT ?4",
+        *SAID
+    )
+});
 
 /// The last of those next ones, where there are so many.
 const LAST_LOOKED_AT: &str = "SELECT id FROM urls
@@ -260,12 +268,12 @@ impl State {
         let wanted = most.saturating_sub(i64::try_from(rows.len()).unwrap_or(i64::MAX));
         let found: Vec<(UrlId, EntryHints, bool)> = self
             .conn
-            .prepare_cached(SOME_OF_SITE)
+            .prepare_cached(&SOME_OF_SITE)
             .and_then(|mut query| {
                 query
                     .query_map(params![site.0, behind, SEEK, wanted], |row| {
-                        let hints = EntryHints::from_bits(row.get(1)?).unwrap_or_default();
-                        Ok((UrlId(row.get(0)?), hints, row.get(2)?))
+                        let said = Listing::unpack(row.get(1)?);
+                        Ok((UrlId(row.get(0)?), said.hints, said.listed))
                     })?
                     .collect()
             })
@@ -398,8 +406,8 @@ mod tests {
         conn.execute_batch(include_str!("../../schema.sql")).unwrap();
         conn.execute_batch(
             "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 50000)
-             INSERT INTO urls (id, crawl_id, host_id, site_id, path, first_seen_s, reason, band)
-                 SELECT n, 1, 1, n > 45000, x'', 0, 0, 0 FROM n",
+             INSERT INTO urls (id, crawl_id, host_id, site_id, path, said)
+                 SELECT n, 1, 1, n > 45000, x'', 0 FROM n",
         )
         .unwrap();
         let steps = |sql: &str, args: &[i64]| {
@@ -415,7 +423,7 @@ mod tests {
             (46_000, 2_000, None),
             (49_500, 500, None),
         ] {
-            let (rows, first) = steps(SOME_OF_SITE, &[1, behind, SEEK, FORGET]);
+            let (rows, first) = steps(&SOME_OF_SITE, &[1, behind, SEEK, FORGET]);
             let (reached, second) = steps(LAST_LOOKED_AT, &[behind, SEEK - 1]);
             assert_eq!((rows.len(), reached.first().copied()), (found, last), "{behind}");
             let most = i32::try_from(SEEK).unwrap() * 15;

@@ -58,6 +58,7 @@ pub mod migrate;
 mod numbers;
 mod operate;
 mod orders;
+mod packed;
 pub mod pages;
 pub(crate) mod peers;
 mod pending;

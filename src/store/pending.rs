@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 
 use super::gathered::Gathered;
 use super::leaving::{write_left, write_unleased};
+use super::packed::{OWNER_NAMES, PLACE_AGAIN, PLACE_NAMES, Standing, owner, owner_of, place_of};
 use super::record::Record;
 use super::sql::{
     self,
@@ -51,6 +52,13 @@ pub(super) struct EndedLease {
     pub(super) record: Record,
     /// Has it no row there yet?
     pub(super) is_new: bool,
+}
+
+impl EndedLease {
+    fn standing(&self) -> Standing {
+        let Self { state, reason, attempt, place: Place { band, due_s, .. }, .. } = *self;
+        Standing { state, reason, band, due_s, attempt }
+    }
 }
 
 /// What has been gathered.
@@ -150,26 +158,35 @@ static LEASE: LazyLock<Many> = LazyLock::new(|| {
 });
 
 static PLACE: LazyLock<Many> = LazyLock::new(|| {
-    let head =
+    let head = format!(
         "INSERT /*lite*/ OR IGNORE /*end*/ INTO queue (/*pg: part, */ crawl_id, host_id, band,
-                    due_s, url_id, site_id, valued) VALUES";
-    let row = "(/*pg: CAST(?2 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    Many::of_pattern(head, row, 7, "/*pg: ON CONFLICT DO NOTHING */").in_columns(&[N; 7])
+             due_s, url_id, {OWNER_NAMES}) VALUES"
+    );
+    let row =
+        format!("(/*pg: CAST(?2 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, {})", owner_of("?6"));
+    Many::of_pattern(&head, &row, 6, "/*pg: ON CONFLICT DO NOTHING */").in_columns(&[N; 6])
 });
 
-const END_HEAD: &str = "INSERT /*lite*/ OR FAIL /*end*/ INTO feedback
-    (/*pg: part, */ url_id, state, reason, band, due_s, attempt, record) VALUES";
-const END_ROW: &str = "(/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+static END_HEAD: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "INSERT /*lite*/ OR FAIL /*end*/ INTO feedback
+             (/*pg: part, */ url_id, {}, record) VALUES",
+        *PLACE_NAMES
+    )
+});
+static END_ROW: LazyLock<String> =
+    LazyLock::new(|| format!("(/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, {}, ?3)", place_of("?2")));
 
 /// Of URLs that have no row, for the embedded engine: what may update keeps a copy of
 /// each page that it changes until it has ended.
-static FIRST_END: LazyLock<Many> = LazyLock::new(|| Many::of_pattern(END_HEAD, END_ROW, 7, ""));
+static FIRST_END: LazyLock<Many> = LazyLock::new(|| Many::of_pattern(&END_HEAD, &END_ROW, 3, ""));
 
 static END: LazyLock<Many> = LazyLock::new(|| {
-    let tail = "ON CONFLICT (/*pg: part, */ url_id) DO UPDATE SET
-        state = excluded.state, reason = excluded.reason, band = excluded.band,
-        due_s = excluded.due_s, attempt = excluded.attempt, record = excluded.record";
-    Many::of_pattern(END_HEAD, END_ROW, 7, tail).in_columns(&[N, N, N, N, N, N, B])
+    let tail = format!(
+        "ON CONFLICT (/*pg: part, */ url_id) DO UPDATE SET {}, record = excluded.record",
+        *PLACE_AGAIN
+    );
+    Many::of_pattern(&END_HEAD, &END_ROW, 3, &tail).in_columns(&[N, N, B])
 });
 
 impl State {
@@ -245,8 +262,7 @@ impl State {
             row.bind(place.band)?;
             row.bind(place.due_s)?;
             row.bind(place.url.0)?;
-            row.bind(site.map(|site| site.0))?;
-            row.bind(place.valued)
+            row.bind(owner(*site, place.valued))
         })
     }
 
@@ -271,11 +287,7 @@ impl State {
         let room = RefCell::default();
         statement.execute(&self.conn, rows, |ended, row| {
             row.bind(ended.place.url.0)?;
-            row.bind(ended.state)?;
-            row.bind(ended.reason as i64)?;
-            row.bind(ended.place.band)?;
-            row.bind(ended.place.due_s)?;
-            row.bind(ended.attempt)?;
+            row.bind(ended.standing().pack())?;
             row.bind(ended.record.pack_in(&mut room.borrow_mut()))
         })
     }

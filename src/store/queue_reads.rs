@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use super::abbreviations::PathText;
 use super::explain;
 use super::hosts::page_text;
+use super::packed::said;
 use super::policy::Policy;
 use super::record::Record;
 use super::rows::{held, read_page, reason};
@@ -215,13 +216,15 @@ fn peek_host(
         (">", "q.due_s, q.url_id")
     };
     let sql = format!(
-        "SELECT q.url_id, u.path, n.name, coalesce(f.reason, u.reason), u.hints, q.due_s, coalesce(f.attempt, 0)
+        "SELECT q.url_id, u.path, n.name, coalesce(f.reason, {}), {}, q.due_s, coalesce(f.attempt, 0)
          FROM queue q JOIN urls u ON u.id = q.url_id /*pg: AND u.part = q.part */
          LEFT JOIN sites n ON n.id = u.site_id
          LEFT JOIN feedback f ON f.url_id = u.id /*pg: AND f.part = u.part */
          WHERE q.crawl_id = ?1 AND q.host_id = ?2 /*pg: AND q.part = (?2 & 255) */ AND q.due_s {range} ?3
              AND {LEASED}
-         ORDER BY {order} LIMIT ?4"
+         ORDER BY {order} LIMIT ?4",
+        said::REASON.of("u"),
+        said::HINTS.of("u")
     );
     let mut query = conn.prepare_cached(&sql).map_err(engine)?;
     query

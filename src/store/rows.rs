@@ -10,6 +10,9 @@ use rusqlite::types::ValueRef;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::ending::Lease;
+use super::packed::{
+    Listing, PLACE, PLACE_AGAIN, PLACE_NAMES, SAID, Standing, place_of, said, set_said,
+};
 use super::pending::EndedLease;
 use super::record::Record;
 use super::state::State;
@@ -125,16 +128,20 @@ impl UrlRow {
 }
 
 /// What [`read_row`] reads, of `urls u` and `feedback f`.
-const COLUMNS: &str = "u.id, u.crawl_id, u.host_id, u.site_id, u.source_id, u.path, u.listed,
-    u.lastmod_s, u.lastmod_precision, u.hints, coalesce(f.reason, u.reason),
-    coalesce(f.band, u.band), coalesce(f.due_s, u.first_seen_s), coalesce(f.attempt, 0),
-    coalesce(f.state, 0), u.kind, u.expires_s, u.fresh_s, f.record";
+static COLUMNS: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "u.id, u.crawl_id, u.host_id, u.site_id, u.source_id, u.path, {}, u.lastmod_s, {},
+         u.expires_s, u.fresh_s, f.record",
+        *SAID, *PLACE
+    )
+});
 /// How many these are.
-const WIDTH: usize = 19;
+const WIDTH: usize = 12;
 
 static BY_NUMBER: LazyLock<Many> = LazyLock::new(|| {
+    let columns = &*COLUMNS;
     let head = format!(
-        "SELECT {COLUMNS}, l.url_id IS NOT NULL
+        "SELECT {columns}, l.url_id IS NOT NULL
          FROM urls u
          LEFT JOIN feedback f ON f.url_id = u.id /*pg: AND f.part = u.part */
          LEFT JOIN leases l ON l.url_id = u.id /*pg: AND l.part = u.part */
@@ -144,8 +151,9 @@ static BY_NUMBER: LazyLock<Many> = LazyLock::new(|| {
 });
 
 static LEASED: LazyLock<Many> = LazyLock::new(|| {
+    let columns = &*COLUMNS;
     let head = format!(
-        "SELECT {COLUMNS}, l.reason, l.due_s, l.attempt, l.leased_at, l.expires_at, l.dirty, l.token
+        "SELECT {columns}, l.reason, l.due_s, l.attempt, l.leased_at, l.expires_at, l.dirty, l.token
          FROM leases l
          /*lite*/ CROSS /*end*/ JOIN urls u ON u.id = l.url_id /*pg: AND u.part = l.part */
          LEFT JOIN feedback f ON f.url_id = l.url_id /*pg: AND f.part = l.part */
@@ -175,8 +183,9 @@ fn rest_of(listed: &str) -> String {
 }
 
 fn listed_with(joined: &str) -> String {
+    let columns = &*COLUMNS;
     format!(
-        "SELECT q.band, q.due_s, q.url_id, q.site_id, q.valued, {COLUMNS}
+        "SELECT q.band, q.due_s, q.url_id, q.site_id, q.valued, {columns}
          FROM queue q
          LEFT JOIN urls u ON {joined} AND u.id = q.url_id /*pg: AND u.part = q.part */
          LEFT JOIN feedback f ON {joined} AND f.url_id = q.url_id /*pg: AND f.part = q.part */
@@ -186,6 +195,22 @@ fn listed_with(joined: &str) -> String {
          ORDER BY q.band DESC, q.due_s, q.url_id /*pg: LIMIT ?5 */"
     )
 }
+
+static REPLACE: LazyLock<String> = LazyLock::new(|| {
+    let place = set_said(&[(said::REASON, "?2"), (said::BAND, "?3")]);
+    format!("UPDATE urls SET {place} WHERE id = ?1 /*pg: AND part = (?1 & 255) */")
+});
+
+static KEEP: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "INSERT INTO feedback (/*pg: part, */ url_id, {}, record)
+         VALUES (/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, {}, ?3)
+         ON CONFLICT (/*pg: part, */ url_id) DO UPDATE SET {}, record = excluded.record",
+        *PLACE_NAMES,
+        place_of("?2"),
+        *PLACE_AGAIN
+    )
+});
 
 impl State {
     /// A URL row by number.
@@ -273,10 +298,7 @@ impl State {
             return Ok(());
         }
         self.conn
-            .prepare_cached(
-                "UPDATE urls SET reason = ?2, band = ?3 WHERE id = ?1
-                 /*pg: AND part = (?1 & 255) */",
-            )
+            .prepare_cached(&REPLACE)
             .and_then(|mut update| update.execute(params![url.0, reason as i64, band]))
             .map(|_| ())
             .map_err(engine)
@@ -305,15 +327,10 @@ impl State {
         }
         let Place { url, band, due_s, .. } = place;
         self.conn
-            .prepare_cached(
-                "INSERT INTO feedback (/*pg: part, */ url_id, state, reason, band, due_s, attempt, record)
-                 VALUES (/*pg: CAST(?1 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7)
-                 ON CONFLICT (/*pg: part, */ url_id) DO UPDATE SET state = ?2, reason = ?3, band = ?4, due_s = ?5,
-                     attempt = ?6, record = ?7",
-            )
+            .prepare_cached(&KEEP)
             .and_then(|mut upsert| {
-                let reason = reason as i64;
-                upsert.execute(params![url.0, state, reason, band, due_s, attempt, record.pack()])
+                let standing = Standing { state, reason, band, due_s, attempt };
+                upsert.execute(params![url.0, standing.pack(), record.pack()])
             })
             .map(|_| ())
             .map_err(engine)
@@ -452,6 +469,15 @@ pub(super) fn read_listed(
 fn read_row(row: &Row<'_>, at: usize, path: String) -> sql::Result<UrlRow> {
     let packed = row.get_ref(at + WIDTH - 1)?.as_blob_or_null()?;
     let record = packed.map(Record::unpack);
+    let said = Listing::unpack(row.get(at + 6)?);
+    let at_first = Standing {
+        state: held::QUEUED,
+        reason: said.reason,
+        band: said.band,
+        due_s: said.first_seen_s,
+        attempt: 0,
+    };
+    let stands = row.get::<Option<i64>>(at + 8)?.map_or(at_first, Standing::unpack);
     Ok(UrlRow {
         id: UrlId(row.get(at)?),
         crawl: CrawlId(row.get(at + 1)?),
@@ -459,18 +485,18 @@ fn read_row(row: &Row<'_>, at: usize, path: String) -> sql::Result<UrlRow> {
         site: row.get::<Option<i64>>(at + 3)?.map(SiteId),
         source: row.get::<Option<i64>>(at + 4)?.map(SourceId),
         path: PathText::in_room(row.get_ref(at + 5)?, path)?.0,
-        listed: row.get(at + 6)?,
-        lastmod: lastmod(row.get(at + 7)?, row.get(at + 8)?),
-        hints: EntryHints::from_bits(row.get(at + 9)?).unwrap_or_default(),
-        reason: reason(row.get(at + 10)?),
-        band: row.get(at + 11)?,
-        due_s: row.get(at + 12)?,
-        attempt: row.get(at + 13)?,
+        listed: said.listed,
+        lastmod: at_precision(row.get(at + 7)?, said.precision),
+        hints: said.hints,
+        reason: stands.reason,
+        band: stands.band,
+        due_s: stands.due_s,
+        attempt: stands.attempt,
         leased: false,
-        state: row.get(at + 14)?,
-        kind: kind(row.get(at + 15)?),
-        expires_s: row.get(at + 16)?,
-        fresh_s: row.get(at + 17)?,
+        state: stands.state,
+        kind: said.kind,
+        expires_s: row.get(at + 9)?,
+        fresh_s: row.get(at + 10)?,
         has_feedback: record.is_some(),
         record: record.unwrap_or_default(),
     })
@@ -486,8 +512,12 @@ pub(super) fn read_page(row: &Row<'_>, at: usize) -> sql::Result<String> {
 
 /// The two columns that keep a lastmod.
 pub(super) fn lastmod(second: Option<i64>, precision: Option<i64>) -> Option<Lastmod> {
-    let at = Timestamp::from_second(second?).ok()?;
-    Some(Lastmod { at, precision: decode(&Precision::ALL, precision?)? })
+    at_precision(second, decode(&Precision::ALL, precision?))
+}
+
+/// The same, read already.
+pub(super) fn at_precision(second: Option<i64>, precision: Option<Precision>) -> Option<Lastmod> {
+    Some(Lastmod { at: Timestamp::from_second(second?).ok()?, precision: precision? })
 }
 
 /// What the two columns hold for a lastmod.

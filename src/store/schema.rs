@@ -23,7 +23,7 @@ const SCHEMA: &str = include_str!("../../schema.sql");
 const APPLICATION_ID: i32 = 0x736d_7064;
 
 /// Version of [`SCHEMA`]; a file of another version is migrated or refused.
-const VERSION: i32 = 4;
+const VERSION: i32 = 5;
 
 /// What leads from one version to the next.
 type Step = fn(&Connection) -> rusqlite::Result<()>;
@@ -44,6 +44,7 @@ const MIGRATIONS: &[Step] = &[
     // Records of URLs have shorter forms since, which a build before cannot read;
     // those that are there are read as they are.
     |_| Ok(()),
+    |conn| conn.execute_batch(include_str!("schema/pack.sql")),
 ];
 
 /// `SQLite` before this loses committed transactions when a writer races a
@@ -265,8 +266,13 @@ fn unusable(path: &Path, error: &rusqlite::Error) -> StoreError {
 #[cfg(test)]
 mod tests {
     use rusqlite::StatementStatus;
+    use rusqlite::types::Value;
+
+    use super::super::packed::Listing;
 
     use super::*;
+    use crate::diff::snapshot::EntryHints;
+    use crate::model::{ChangeFreq, Precision, Priority, Reason, UrlKind};
 
     #[test]
     fn an_engine_that_can_lose_committed_data_is_refused() {
@@ -335,12 +341,116 @@ mod tests {
              INSERT INTO meta VALUES ('kept', 1); PRAGMA user_version = 1;",
         )
         .unwrap();
+        unpack(&old);
         drop(old);
         let old = open_writer(&path, Durability::Normal).unwrap();
         assert_eq!(check_version(&old, &path), Ok(VERSION));
         assert_eq!(schema(&old), schema(&new));
         let kept = "SELECT value FROM meta WHERE key = 'kept'";
         assert_eq!(old.query_row(kept, [], |row| row.get(0)), Ok(1));
+        let kept = |sql: &str| -> String {
+            let mut query = old.prepare(sql).unwrap();
+            let columns = query.column_count();
+            let row = |row: &rusqlite::Row<'_>| {
+                let value = |n| row.get(n).map(|value: Value| format!("{value:?}"));
+                (0..columns).map(value).collect::<rusqlite::Result<Vec<_>>>()
+            };
+            let rows = query.query_map([], row).unwrap().map(Result::unwrap);
+            rows.map(|row| row.join(" ")).collect::<Vec<_>>().join("\n").replace("Integer", "")
+        };
+        assert_eq!(
+            kept(
+                "SELECT id, site_id, source_id, path, lastmod_s, raw, expires_s, fresh_s
+                  FROM urls"
+            ),
+            "(7) (5) (6) Blob([47]) (1600000000) Text(\"/A\") (8) (9)\n\
+             (8) Null Null Blob([47, 97]) Null Null Null Null"
+        );
+        let said = kept("SELECT said FROM urls");
+        let said =
+            said.lines().map(|said| Listing::unpack(said[1..said.len() - 1].parse().unwrap()));
+        let first = Listing {
+            listed: false,
+            kind: UrlKind::Alternate,
+            precision: Some(Precision::Fraction),
+            hints: EntryHints {
+                changefreq: Some(ChangeFreq::Never),
+                priority: Priority::from_thousandths(1_000),
+            },
+            reason: Reason::Removed,
+            band: 102,
+            first_seen_s: 1_700_000_000,
+        };
+        let second = Listing {
+            listed: true,
+            kind: UrlKind::Page,
+            precision: None,
+            hints: EntryHints::default(),
+            reason: Reason::New,
+            band: 0,
+            first_seen_s: 0,
+        };
+        assert_eq!(said.collect::<Vec<_>>(), [first, second]);
+        assert_eq!(
+            kept("SELECT urls, unlisted, priorities FROM sites"),
+            "(1) (1) (1000)\n(0) (0) (0)",
+            "counts that have drifted"
+        );
+        assert_eq!(
+            kept("SELECT url_id, state, reason, band, due_s, attempt, record FROM feedback"),
+            "(7) (5) (4) (102) (253402300799) (1001) Blob([1, 2])\n\
+             (8) (0) (0) (0) (0) (0) Blob([])"
+        );
+        assert_eq!(
+            kept("SELECT crawl_id, host_id, band, due_s, url_id, site_id, valued FROM queue"),
+            "(1) (3) (102) (9) (7) (5) (1)\n(1) (3) (0) (-4) (8) Null (0)"
+        );
+        assert_eq!(
+            kept("SELECT url, kind, changefreq, priority, listed, state FROM url_view"),
+            "Text(\"http://a.test/\") Text(\"alternate\") Text(\"never\") Real(1.0) (0) \
+             Text(\"forbidden\")\n\
+             Text(\"http://a.test/a\") Text(\"page\") Null Null (1) Text(\"queued\")"
+        );
+    }
+
+    /// Makes tables as they were up to version 4, with rows at the ends of what there
+    /// may be.
+    fn unpack(conn: &Connection) {
+        conn.execute_batch(
+            "DROP INDEX feedback_held;
+             DROP VIEW url_view; DROP TABLE urls; DROP TABLE feedback; DROP TABLE queue;
+             CREATE TABLE urls (
+                 id INTEGER PRIMARY KEY, crawl_id INTEGER NOT NULL, host_id INTEGER NOT NULL,
+                 site_id INTEGER, source_id INTEGER, path BLOB NOT NULL,
+                 first_seen_s INTEGER NOT NULL, listed INTEGER NOT NULL DEFAULT 1,
+                 kind INTEGER NOT NULL DEFAULT 0, lastmod_s INTEGER, lastmod_precision INTEGER,
+                 hints INTEGER NOT NULL DEFAULT 0, reason INTEGER NOT NULL, band INTEGER NOT NULL,
+                 raw TEXT, expires_s INTEGER, fresh_s INTEGER);
+             CREATE TABLE feedback (
+                 url_id INTEGER PRIMARY KEY, state INTEGER NOT NULL, reason INTEGER NOT NULL,
+                 band INTEGER NOT NULL, due_s INTEGER NOT NULL,
+                 attempt INTEGER NOT NULL DEFAULT 0, record BLOB NOT NULL) STRICT;
+             CREATE INDEX feedback_held ON feedback (state, url_id) WHERE state > 1;
+             CREATE TABLE queue (
+                 crawl_id INTEGER NOT NULL, host_id INTEGER NOT NULL, band INTEGER NOT NULL,
+                 due_s INTEGER NOT NULL, url_id INTEGER NOT NULL, site_id INTEGER,
+                 valued INTEGER NOT NULL DEFAULT 0,
+                 PRIMARY KEY (crawl_id, host_id, band DESC, due_s, url_id)) STRICT, WITHOUT ROWID;
+             CREATE VIEW url_view AS SELECT id, listed FROM urls;
+             INSERT INTO crawls (id, name) VALUES (1, 'default');
+             INSERT INTO sites (id, name, crawl_id, url, origin, urls, priorities, added_at)
+                 VALUES (5, 'a', 1, 'http://a.test/', 'http://a.test', 9, 9, 0),
+                     (6, 'b', 1, 'http://b.test/', 'http://b.test', 9, 9, 0);
+             INSERT INTO hosts (id, authority, name, part, delay_ms)
+                 VALUES (3, 'http://a.test', 'a.test', 0, 0);
+             INSERT INTO urls VALUES
+                 (7, 1, 3, 5, 6, x'2f', 1700000000, 0, 3, 1600000000, 5, 8015, 4, 102, '/A', 8, 9),
+                 (8, 1, 3, NULL, NULL, x'2f61', 0, 1, 0, NULL, NULL, 0, 0, 0, NULL, NULL, NULL);
+             INSERT INTO feedback VALUES
+                 (7, 5, 4, 102, 253402300799, 1001, x'0102'), (8, 0, 0, 0, 0, 0, x'');
+             INSERT INTO queue VALUES (1, 3, 102, 9, 7, 5, 1), (1, 3, 0, -4, 8, NULL, 0);",
+        )
+        .unwrap();
     }
 
     #[test]

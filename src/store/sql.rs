@@ -28,6 +28,7 @@ pub(super) use many::{Many, Values};
 pub(super) use params::Params;
 pub(super) use server::{Copier, Server, Session, describe};
 pub(super) use set::Set;
+pub(super) use text::near_text;
 
 /// Why a statement failed.
 #[derive(Debug, thiserror::Error)]

@@ -7,13 +7,15 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use super::sql::{Connection, OptionalExtension, Row};
 use jiff::Timestamp;
 
 use super::changes::Told;
 use super::log_order::{self, Log, Reach};
-use super::rows::{decode, lastmod, read_page};
+use super::packed::{Listing, SAID};
+use super::rows::{at_precision, decode, read_page};
 use super::views::Said;
 use super::{StoreError, changes, engine, timestamp};
 use crate::model::{ChangeKind, CrawlId, Lastmod, SourceId, UrlId, UrlKind};
@@ -204,6 +206,16 @@ fn end_of(conn: &Connection, reach: Reach) -> Result<ChangeCursor, StoreError> {
     Ok(behind.max(end_of_dropped(conn)?).min(end))
 }
 
+static PAGE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT h.authority, u.path, u.lastmod_s, {}, s.name
+         FROM urls u JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
+         LEFT JOIN sites s ON s.id = u.site_id
+         WHERE u.id = ?1 /*pg: AND u.part = (?1 & 255) */",
+        *SAID
+    )
+});
+
 fn event(
     conn: &Connection,
     row: &Row<'_>,
@@ -215,32 +227,28 @@ fn event(
     let source_url: Option<String> = row.get(5).map_err(engine)?;
     let at = timestamp(row.get(1).map_err(engine)?);
     let crawl: String = row.get(3).map_err(engine)?;
-    conn.prepare_cached(
-        "SELECT h.authority, u.path, u.lastmod_s, u.lastmod_precision, u.kind, s.name
-         FROM urls u JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
-         LEFT JOIN sites s ON s.id = u.site_id
-         WHERE u.id = ?1 /*pg: AND u.part = (?1 & 255) */",
-    )
-    .and_then(|mut query| {
-        query
-            .query_row([id.0], |url| {
-                Ok(ChangeEvent {
-                    cursor,
-                    kind: kind.as_str(),
-                    at,
-                    id: Some(id),
-                    url: read_page(url, 0)?,
-                    listed_as: decode(&UrlKind::ALL, url.get(4)?),
-                    crawl,
-                    site: url.get(5)?,
-                    source: source.map(SourceId).zip(source_url),
-                    lastmod: lastmod(url.get(2)?, url.get(3)?),
-                    said: None,
+    conn.prepare_cached(&PAGE)
+        .and_then(|mut query| {
+            query
+                .query_row([id.0], |url| {
+                    let said = Listing::unpack(url.get(3)?);
+                    Ok(ChangeEvent {
+                        cursor,
+                        kind: kind.as_str(),
+                        at,
+                        id: Some(id),
+                        url: read_page(url, 0)?,
+                        listed_as: Some(said.kind),
+                        crawl,
+                        site: url.get(4)?,
+                        source: source.map(SourceId).zip(source_url),
+                        lastmod: at_precision(url.get(2)?, said.precision),
+                        said: None,
+                    })
                 })
-            })
-            .optional()
-    })
-    .map_err(engine)
+                .optional()
+        })
+        .map_err(engine)
 }
 
 fn event_of_robots(

@@ -7,11 +7,13 @@
 
 use jiff::Timestamp;
 
+use super::apply::LIST;
 use super::changes::ChangeLog;
 use super::effect::Origin;
 use super::hosts::partition;
 use super::orders::Order;
 use super::rows::{UrlRow, held, url_key};
+use super::sql::params;
 use super::state::State;
 use super::writer::Lane;
 use super::{Store, StoreError, engine};
@@ -74,11 +76,8 @@ impl State {
                 continue;
             }
             self.conn
-                .prepare_cached(
-                    "UPDATE urls SET listed = 0 WHERE id = ?1
-                     /*pg: AND part = (?1 & 255) */",
-                )
-                .and_then(|mut update| update.execute([row.id.0]))
+                .prepare_cached(&LIST)
+                .and_then(|mut update| update.execute(params![row.id.0, false]))
                 .map_err(engine)?;
             if let Some(site) = row.site {
                 self.count_unlisted(site, 1)?;

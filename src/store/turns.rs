@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use super::hosts::ShortSite;
 use super::sql::{Many, params};
 
+use super::packed::{OWNER_NAMES, owner, owner_of};
 use super::state::State;
 use super::{StoreError, engine};
 use crate::by_id::ById;
@@ -92,6 +93,16 @@ impl Place {
     }
 }
 
+static ENQUEUE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "INSERT /*lite*/ OR IGNORE /*end*/
+             INTO queue (/*pg: part, */ crawl_id, host_id, band, due_s, url_id, {OWNER_NAMES})
+         VALUES (/*pg: CAST(?2 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, {})
+         /*pg: ON CONFLICT DO NOTHING */",
+        owner_of("?6")
+    )
+});
+
 impl State {
     /// Puts a URL into the queue.
     pub(super) fn enqueue(&mut self, place: Place, site: Option<SiteId>) -> Result<(), StoreError> {
@@ -100,11 +111,7 @@ impl State {
         }
         let added = self
             .conn
-            .prepare_cached(
-                "INSERT /*lite*/ OR IGNORE /*end*/
-                     INTO queue (/*pg: part, */ crawl_id, host_id, band, due_s, url_id, site_id, valued)
-                 VALUES (/*pg: CAST(?2 AS BIGINT) & 255, */ ?1, ?2, ?3, ?4, ?5, ?6, ?7) /*pg: ON CONFLICT DO NOTHING */",
-            )
+            .prepare_cached(&ENQUEUE)
             .and_then(|mut insert| {
                 insert.execute(params![
                     place.crawl.0,
@@ -112,8 +119,7 @@ impl State {
                     place.band,
                     place.due_s,
                     place.url.0,
-                    site.map(|site| site.0),
-                    place.valued,
+                    owner(site, place.valued),
                 ])
             })
             .map_err(engine)?;

@@ -10,12 +10,12 @@ use url::{Position, Url};
 use super::abbreviations::PathText;
 use super::hosts::{page_text, partition};
 use super::known::find_on_disk;
+use super::packed::{Listing, SAID};
 use super::policy::Policy;
 use super::record::{Fetched, Record};
-use super::rows::{held, kind, lastmod, read_page, reason, url_key};
+use super::rows::{at_precision, held, read_page, reason, url_key};
 use super::views::{UrlState, UrlView};
 use super::{StoreError, engine, explain, extensions, timestamp};
-use crate::diff::snapshot::EntryHints;
 use crate::model::extension::Extensions;
 use crate::model::{CrawlId, Outcome, Priority, Reason, SourceId, UrlId};
 use crate::recrawl::GONE_PARKS;
@@ -213,11 +213,10 @@ pub(super) fn view(
     now: Timestamp,
 ) -> Result<(UrlView, usize), StoreError> {
     let (mut view, ends) = conn
-        .prepare_cached(
-            "SELECT u.id, h.authority, u.path, u.raw, c.name, n.name, u.listed, u.first_seen_s,
-                 u.lastmod_s, u.lastmod_precision, u.hints, coalesce(f.reason, u.reason),
-                 coalesce(f.due_s, u.first_seen_s), coalesce(f.attempt, 0), coalesce(f.state, 0),
-                 l.expires_at, l.worker, l.url_id IS NOT NULL, l.reason, u.kind, u.expires_s,
+        .prepare_cached(&format!(
+            "SELECT u.id, h.authority, u.path, u.raw, c.name, n.name, {SAID}, u.lastmod_s,
+                 f.reason, f.due_s, coalesce(f.attempt, 0), coalesce(f.state, 0),
+                 l.expires_at, l.worker, l.url_id IS NOT NULL, l.reason, u.expires_s,
                  u.fresh_s, f.record, p.completed
              FROM urls u JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
              JOIN crawls c ON c.id = u.crawl_id LEFT JOIN sites n ON n.id = u.site_id
@@ -225,7 +224,8 @@ pub(super) fn view(
              LEFT JOIN leases l ON l.url_id = u.id /*pg: AND l.part = u.part */
              LEFT JOIN frontier_urls p ON p.url_id = u.id /*pg: AND p.part = u.part */
              WHERE u.id = ?1 /*pg: AND u.part = (?1 & 255) */",
-        )
+            SAID = *SAID
+        ))
         .and_then(|mut query| query.query_row([id.0], read_view))
         .map_err(engine)?;
     view.sources = sources_of(conn, id)?;
@@ -248,9 +248,9 @@ struct Ends {
 fn read_view(row: &Row<'_>) -> sql::Result<(UrlView, Ends)> {
     let host: String = row.get(1)?;
     let PathText(path) = row.get(2)?;
-    let hints = EntryHints::from_bits(row.get(10)?).unwrap_or_default();
-    let leased: bool = row.get(17)?;
-    let state = match row.get(14)? {
+    let said = Listing::unpack(row.get(6)?);
+    let leased: bool = row.get(14)?;
+    let state = match row.get(11)? {
         _ if leased => UrlState::Leased,
         held::PARKED => UrlState::Parked,
         held::DEAD => UrlState::Dead,
@@ -258,16 +258,18 @@ fn read_view(row: &Row<'_>) -> sql::Result<(UrlView, Ends)> {
         held::FORBIDDEN => UrlState::Forbidden,
         _ => UrlState::Queued,
     };
-    let due: i64 = row.get(12)?;
-    let why = row.get::<Option<i64>>(18)?.map_or(row.get(11)?, |leased_for| leased_for);
+    let due = row.get::<Option<i64>>(9)?.unwrap_or(said.first_seen_s);
+    let kept_for: Option<i64> = row.get(8)?;
+    let leased_for: Option<i64> = row.get(15)?;
+    let why = leased_for.or(kept_for).map_or(said.reason, reason);
     let second = |column| -> sql::Result<Option<Timestamp>> {
         let second: Option<i64> = row.get(column)?;
         Ok(second.map(|second| timestamp(second.saturating_mul(1000))))
     };
-    let record = row.get_ref(22)?.as_blob_or_null()?.map_or_else(Record::default, Record::unpack);
+    let record = row.get_ref(18)?.as_blob_or_null()?.map_or_else(Record::default, Record::unpack);
     let fetched = record.fetched.as_ref();
     let ends = Ends {
-        is_completed: row.get::<Option<bool>>(23)?.unwrap_or(false),
+        is_completed: row.get::<Option<bool>>(19)?.unwrap_or(false),
         is_gone: record.gone >= GONE_PARKS,
     };
     let view = UrlView {
@@ -278,18 +280,18 @@ fn read_view(row: &Row<'_>) -> sql::Result<(UrlView, Ends)> {
         site: row.get(5)?,
         host,
         state,
-        listed: row.get(6)?,
+        listed: said.listed,
         sources: Vec::new(),
-        first_seen: timestamp(row.get::<i64>(7)?.saturating_mul(1000)),
-        lastmod: lastmod(row.get(8)?, row.get(9)?),
+        first_seen: timestamp(said.first_seen_s.saturating_mul(1000)),
+        lastmod: at_precision(row.get(7)?, said.precision),
         previous_lastmod: record.previous,
-        changefreq: hints.changefreq,
-        priority: hints.priority,
-        reason: reason(why),
+        changefreq: said.hints.changefreq,
+        priority: said.hints.priority,
+        reason: why,
         due_at: (state == UrlState::Queued).then(|| timestamp(due.saturating_mul(1000))),
-        attempt: row.get(13)?,
-        leased_until: row.get::<Option<i64>>(15)?.map(timestamp),
-        worker: row.get(16)?,
+        attempt: row.get(10)?,
+        leased_until: row.get::<Option<i64>>(12)?.map(timestamp),
+        worker: row.get(13)?,
         fetched_at: fetched.map(Fetched::time),
         outcome: fetched.map(|fetched| fetched.outcome),
         status: fetched.and_then(|fetched| fetched.status),
@@ -297,10 +299,10 @@ fn read_view(row: &Row<'_>) -> sql::Result<(UrlView, Ends)> {
         hash_kind: record.hash_kind().map(str::to_owned),
         fetches: fetched.map_or(0, |fetched| fetched.fetches),
         changes: fetched.map_or(0, |fetched| fetched.changes),
-        kind: kind(row.get(19)?),
+        kind: said.kind,
         extensions: Extensions::default(),
-        expires_at: second(20)?,
-        fresh_until: second(21)?,
+        expires_at: second(16)?,
+        fresh_until: second(17)?,
         why: String::new(),
         learned: None,
     };
@@ -311,7 +313,8 @@ fn sources_of(conn: &Connection, id: UrlId) -> Result<Vec<(SourceId, String)>, S
     let mut query = conn
         .prepare_cached(
             "SELECT s.id, s.url FROM sources s WHERE s.id = (SELECT source_id FROM urls
-                 WHERE id = ?1 /*pg: AND part = (?1 & 255) */ AND listed = 1)
+                 WHERE id = ?1 /*pg: AND part = (?1 & 255) */
+                     AND /*lite*/ said & 1 /*end*/ /*pg: listed = 1 */)
              UNION ALL
              SELECT s.id, s.url FROM url_sources x JOIN sources s ON s.id = x.source_id
                  /*pg: AND s.part = (x.source_id & 255) */

@@ -101,8 +101,8 @@ fn the_view_for_people_unpacks_hints_as_the_program_packs_them() {
             let hints = EntryHints { changefreq, priority };
             db.execute(
                 "INSERT OR REPLACE INTO urls
-                     (id, crawl_id, host_id, path, first_seen_s, hints, reason, band)
-                 VALUES (?1, 1, 1, '/', 0, ?2, 0, 50)",
+                     (id, crawl_id, host_id, path, said)
+                 VALUES (?1, 1, 1, '/', 1 | (?2 << 7))",
                 (id, hints.to_bits()),
             )
             .unwrap();

@@ -154,8 +154,7 @@ fn the_view_spells_paths_out_as_the_daemon_does() {
     });
     let plain = ["/", "/grüße", "/A0~^|{9Z"].map(str::to_owned);
     let paths: Vec<String> = words.chain(PATHS.map(str::to_owned)).chain(plain).collect();
-    let insert = "INSERT INTO urls (id, crawl_id, host_id, path, first_seen_s, reason, band)
-                  VALUES (?1, 1, 1, ?2, 0, 0, 0)";
+    let insert = "INSERT INTO urls (id, crawl_id, host_id, path, said) VALUES (?1, 1, 1, ?2, 0)";
     for (id, path) in (0_i64..).zip(&paths) {
         file.execute(insert, rusqlite::params![id, near(path)]).unwrap();
     }

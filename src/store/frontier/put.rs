@@ -13,6 +13,7 @@ use url::Url;
 
 use super::super::abbreviations::Kept;
 use super::super::hosts::{page_text, partition};
+use super::super::packed::{Listing, SAID_NAMES, said_of};
 use super::super::pending::NewLease;
 use super::super::record::Record;
 use super::super::rows::{UrlRow, held, url_key};
@@ -27,7 +28,7 @@ use crate::by_id::{ById, IdSet};
 use crate::config::glob::ParamSet;
 use crate::config::{MAX_URL_CHARS, Steps};
 use crate::diff::snapshot::EntryHints;
-use crate::model::{CrawlId, HostId, Outcome, Reason, UrlId};
+use crate::model::{CrawlId, HostId, Outcome, Reason, UrlId, UrlKind};
 use crate::queue::{Settlement, Token};
 use crate::recrawl;
 use crate::url::{authority, normalise};
@@ -36,6 +37,15 @@ use crate::url::{authority, normalise};
 const MOMENT_MS: i64 = 60_000;
 /// What signatures are hashes over.
 const SIGNATURE: &str = "urlfrontier";
+
+static INSERT: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "INSERT INTO urls (/*pg: part, key, */ id, crawl_id, host_id, path, {})
+         VALUES (/*pg: CAST(?1 AS BIGINT) & 255, ?5, */ ?1, ?2, ?3, ?4, {})",
+        *SAID_NAMES,
+        said_of("?6")
+    )
+});
 
 /// Where a URL is, or would be.
 pub(super) struct Spot {
@@ -194,25 +204,27 @@ impl State {
         let id = self.next_url(host)?;
         let key = url_key(self.seed, crawl, &spot.authority, &spot.path);
         self.conn
-            .prepare_cached(
-                "INSERT INTO urls (/*pg: part, key, */ id, crawl_id, host_id, path, first_seen_s, hints,
-                     reason, band)
-                 VALUES (/*pg: CAST(?1 AS BIGINT) & 255, ?5, */ ?1, ?2, ?3, ?4, ?6, ?7, ?8, ?9)",
-            )
+            .prepare_cached(&INSERT)
             .and_then(|mut insert| {
+                let said = Listing {
+                    listed: true,
+                    kind: UrlKind::Page,
+                    precision: None,
+                    hints: EntryHints::default(),
+                    reason,
+                    band,
+                    first_seen_s: first_s,
+                };
                 insert.execute(params![
                     id.0,
                     crawl.0,
                     host.0,
                     Kept::by(&self.conn, &spot.path),
                     key.cast_signed(),
-                    first_s,
-                    EntryHints::default().to_bits(),
-                    reason as i64,
-                    band,
+                    said.pack(),
                 ])
             })
-                        .map_err(engine)?;
+            .map_err(engine)?;
         self.lookup.insert(&self.conn, &[(key, id)]).map_err(engine)?;
         if again.is_some() {
             let place = Place { crawl, host, band, due_s, url: id, valued: false };

@@ -1,12 +1,15 @@
 //! What is shown of queues and URLs: pages of bounded size, each of one short
 //! read, so that a dump of millions of URLs holds nobody up.
 
+use std::sync::LazyLock;
+
 use super::super::sql::{self, Connection, OptionalExtension, Row, params};
 use jiff::Timestamp;
 
 use super::super::abbreviations::PathText;
 use super::super::hosts::{KEYED, partition};
 use super::super::known::find_on_disk;
+use super::super::packed::said;
 use super::super::rows::{held, read_page, url_key};
 use super::super::{StoreError, engine, timestamp};
 use super::Metadata;
@@ -89,9 +92,13 @@ pub struct ListedPage {
     pub next: Option<i64>,
 }
 
-const COLUMNS: &str =
-    "u.id, h.authority, u.path, s.spelled, h.name, s.metadata, coalesce(f.state, 0),
-    coalesce(f.due_s, u.first_seen_s), u.first_seen_s";
+static COLUMNS: LazyLock<String> = LazyLock::new(|| {
+    let first_seen = said::FIRST_SEEN.of("u");
+    format!(
+        "u.id, h.authority, u.path, s.spelled, h.name, s.metadata, coalesce(f.state, 0),
+         coalesce(f.due_s, {first_seen}), {first_seen}"
+    )
+});
 const TABLES: &str = "FROM urls u JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
     LEFT JOIN feedback f ON f.url_id = u.id /*pg: AND f.part = u.part */
     LEFT JOIN frontier_urls s ON s.url_id = u.id /*pg: AND s.part = u.part */";
@@ -212,8 +219,9 @@ fn url_at(
     authority: &str,
     path: &str,
 ) -> Result<Option<Listed>, StoreError> {
+    let columns = &*COLUMNS;
     let sql = format!(
-        "SELECT {COLUMNS} {TABLES}
+        "SELECT {columns} {TABLES}
          WHERE u.id = ?1 /*pg: AND u.part = (?1 & 255) */ AND u.crawl_id = ?2 AND h.authority = ?3"
     );
     let hash = url_key(seed, crawl, authority, path);
@@ -242,8 +250,9 @@ pub(super) fn list(
         return Ok(ListedPage { urls: Vec::new(), next: None });
     };
     let end = after.saturating_add(span(conn, SPAN));
+    let columns = &*COLUMNS;
     let sql = format!(
-        "SELECT {COLUMNS} {TABLES}
+        "SELECT {columns} {TABLES}
          WHERE u.id > ?1 AND u.id <= ?2 /*pg: AND u.part = (?1 & 255) */ AND u.crawl_id = ?3
              AND (CAST(?4 AS TEXT) IS NULL OR h.name = ?4)
          ORDER BY u.id"
@@ -275,13 +284,14 @@ pub(super) fn pushed(
     let end = after.saturating_add(span(conn, SPAN / 10));
     let rows = conn
         .prepare_cached(
-            "SELECT u.id FROM frontier_urls s
+            &format!("SELECT u.id FROM frontier_urls s
              JOIN urls u ON u.id = s.url_id /*pg: AND u.part = s.part */
              JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
              WHERE s.url_id > ?1 AND s.url_id <= ?2 /*pg: AND s.part = (?1 & 255) */ AND s.pushed = 1 AND u.crawl_id = ?3
                  AND u.source_id IS NULL AND NOT EXISTS
                      (SELECT 1 FROM url_sources x WHERE x.url_id = u.id /*pg: AND x.part = u.part */)
-                 AND (CAST(?4 AS TEXT) IS NULL OR h.name = ?4) AND (CAST(?5 AS BIGINT) IS NULL OR u.first_seen_s < ?5)",
+                 AND (CAST(?4 AS TEXT) IS NULL OR h.name = ?4) AND (CAST(?5 AS BIGINT) IS NULL OR {} < ?5)",
+                said::FIRST_SEEN.of("u")),
         )
         .and_then(|mut query| {
             let before = before.map(Timestamp::as_second);

@@ -7,6 +7,8 @@
 
 use crate::model::Reason;
 use crate::recrawl::SUBMITTED_BAND;
+use crate::store::packed::{Field, said};
+use crate::store::sql::near_text;
 
 /// What becomes of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -208,6 +210,11 @@ fn band_of(kept: &str) -> String {
     format!("CASE WHEN l.dirty = {asked} THEN {SUBMITTED_BAND} ELSE {kept} END")
 }
 
+/// A field of a row of `urls`, of a file.
+fn near(field: Field, row: &str) -> String {
+    near_text(&field.of(row))
+}
+
 fn of_urls() -> Vec<Step> {
     use Kind::{Host, Plain, Record, Source, Url};
     vec![
@@ -216,12 +223,14 @@ fn of_urls() -> Vec<Step> {
             .kind(Host, "host_id")
             .kind(Source, "source_id")
             .kind(Kind::Path, "path")
-            .plain(
-                "crawl_id site_id first_seen_s listed kind lastmod_s lastmod_precision hints
-                 raw expires_s fresh_s",
-            )
-            .said(Plain, "reason", &reason_of("t.reason"))
-            .said(Plain, "band", &band_of("t.band"))
+            .plain("crawl_id site_id lastmod_s raw expires_s fresh_s")
+            .said(Plain, "first_seen_s", &near(said::FIRST_SEEN, "t"))
+            .said(Plain, "listed", &near(said::LISTED, "t"))
+            .said(Plain, "kind", &near(said::KIND, "t"))
+            .said(Plain, "lastmod_precision", &near(said::PRECISION, "t"))
+            .said(Plain, "hints", &near(said::HINTS, "t"))
+            .said(Plain, "reason", &reason_of(&near(said::REASON, "t")))
+            .said(Plain, "band", &band_of(&near(said::BAND, "t")))
             .said(Kind::Key, "key", "h.authority")
             .joined("LEFT JOIN hosts h ON h.id = t.host_id LEFT JOIN leases l ON l.url_id = t.id"),
         Step::of("url_sources", "t.url_id, t.source_id")
@@ -247,18 +256,21 @@ fn of_urls() -> Vec<Step> {
 
 fn of_queue() -> Vec<Step> {
     use Kind::{Host, Looks, Plain, Url};
-    let reason = reason_of("coalesce(f.reason, u.reason)");
+    let kept = |name: &str, first| format!("coalesce(f.{name}, {})", near(first, "u"));
+    let reason = reason_of(&kept("reason", said::REASON));
+    let due = kept("due_s", said::FIRST_SEEN);
     let refreshed = format!("{}, {}", Reason::Recrawl as i64, Reason::Changed as i64);
     // As `State::is_valued` has it.
-    let looks = format!("CASE WHEN u.listed = 1 AND {reason} IN ({refreshed}) THEN f.record END");
+    let listed = near(said::LISTED, "u");
+    let looks = format!("CASE WHEN {listed} = 1 AND {reason} IN ({refreshed}) THEN f.record END");
     let returned = Step {
         name: "leases",
         read: "leases",
         ..Step::of("queue", "t.url_id")
             .said(Plain, "crawl_id", "u.crawl_id")
             .said(Host, "host_id", "u.host_id")
-            .said(Plain, "band", &band_of("coalesce(f.band, u.band)").replace("l.dirty", "t.dirty"))
-            .said(Plain, "due_s", "coalesce(f.due_s, u.first_seen_s)")
+            .said(Plain, "band", &band_of(&kept("band", said::BAND)).replace("l.dirty", "t.dirty"))
+            .said(Plain, "due_s", &due)
             .kind(Url, "url_id")
             .said(Plain, "site_id", "u.site_id")
             .said(Looks, "valued", &looks.replace("l.dirty", "t.dirty"))
@@ -287,7 +299,7 @@ fn of_queue() -> Vec<Step> {
             .plain("weight")
             .joined(
                 "LEFT JOIN (SELECT u.crawl_id, u.host_id, count(*) AS urls,
-                     min(coalesce(f.due_s, u.first_seen_s)) AS due_s
+                     min(coalesce(f.due_s, u.said >> 30)) AS due_s
                  FROM leases x CROSS JOIN urls u ON u.id = x.url_id
                  LEFT JOIN feedback f ON f.url_id = x.url_id
                  GROUP BY u.crawl_id, u.host_id) l

@@ -133,7 +133,7 @@ fn literal(values: &[Value], number: usize) -> i64 {
 }
 
 /// A statement without what is for a server.
-pub(super) fn near_text(sql: &str) -> String {
+pub(in crate::store) fn near_text(sql: &str) -> String {
     let mut chosen = String::with_capacity(sql.len());
     let mut rest = sql;
     while let Some((before, own)) = rest.split_once(SERVER) {

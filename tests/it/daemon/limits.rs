@@ -84,25 +84,21 @@ async fn what_nobody_lists_any_more_makes_room_for_what_is_listed() {
     assert_eq!((poll.counts.new, poll.counts.rejected), (1, 1));
     assert_eq!(counted(), [9, 5]);
     daemon.stop().await;
-    // A store of before it was counted, whose counts had drifted, is brought up to date.
+    // A store of before it was counted, whose counts had drifted, is brought up to date:
+    // a file, whose rows were others then, by a test of its own (src/store/schema.rs).
+    let Look::Server(_) = look else { return };
     let of_priorities = || look.number("SELECT priorities FROM sites");
     let priorities = of_priorities();
     look.change("ALTER TABLE sites DROP COLUMN unlisted");
     look.change("UPDATE sites SET urls = urls + 7, priorities = priorities + 3500");
-    look.change(match &look {
-        Look::File(_) => "PRAGMA user_version = 2",
-        Look::Server(_) => "UPDATE meta SET value = '1' WHERE key = 'schema'",
-    });
+    look.change("UPDATE meta SET value = '1' WHERE key = 'schema'");
     let daemon = world.start(&site("strip_params = [\"r\"]")).await;
     assert_eq!((counted(), of_priorities()), ([9, 5], priorities));
     daemon.stop().await;
     look.change("DELETE FROM queue");
     look.change("DELETE FROM urls");
     look.change("ALTER TABLE sites DROP COLUMN unlisted");
-    look.change(match &look {
-        Look::File(_) => "PRAGMA user_version = 2",
-        Look::Server(_) => "UPDATE meta SET value = '1' WHERE key = 'schema'",
-    });
+    look.change("UPDATE meta SET value = '1' WHERE key = 'schema'");
     let daemon = world.start(&site("strip_params = [\"r\"]")).await;
     assert_eq!((counted(), of_priorities()), ([0, 0], 0));
     daemon.stop().await;

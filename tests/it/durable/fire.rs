@@ -140,10 +140,13 @@ async fn what_always_fails_is_given_up_listed_and_delays_nobody() {
         daemon.kill();
         // A day passes.
         let sql = "UPDATE queue SET due_s = due_s - 86400;
-                   UPDATE feedback SET due_s = due_s - 86400;
                    UPDATE turns SET due_s = due_s - 86400;";
         look.let_go();
         look.change(sql);
+        look.change_packed(
+            "UPDATE feedback SET place = place - (86400 << 14)",
+            "UPDATE feedback SET due_s = due_s - 86400",
+        );
     }
     let daemon = Daemon::start(&config);
     let api = daemon.client();

@@ -114,7 +114,7 @@ async fn drain(store: &Store, clock: &Clock, history: &History) {
 async fn thirty_two_consumers_never_hold_one_url_twice_and_lose_none() {
     let (queue, ids) = filled(600).await;
     // changefreq never: done URLs do not come due again while the clock runs.
-    queue.look().change("UPDATE urls SET hints = 7");
+    queue.look().set_hints(7);
     let history = Arc::new(History::default());
     let tasks: Vec<_> = (0..32)
         .map(|seed| {
@@ -204,7 +204,7 @@ fn record(history: &History, leased: &Value) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn eight_concurrent_consumers_over_http_never_hold_one_url_twice_and_lose_none() {
     let (queue, ids) = filled(300).await;
-    queue.look().change("UPDATE urls SET hints = 7");
+    queue.look().set_hints(7);
     let daemon = QueueDaemon::over(queue, Clock::manual(START.parse().unwrap())).await;
     let history = Arc::new(History::default());
     let tasks: Vec<_> = (0..8)

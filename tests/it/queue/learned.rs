@@ -483,11 +483,19 @@ async fn with_one_that_is_worth_it(budget: &str, pages: usize) -> Queue {
     let now = queue.clock.now();
     let (due, soon) = (now.as_second() - 100, now.as_millisecond());
     let best = "(SELECT id FROM url_view WHERE url = 'http://a.test/best')";
+    queue.look().change_packed(
+        &format!(
+            "UPDATE feedback SET place = (place & ~(127 << 7) & ~(274877906943 << 14)) | (40 << 7)
+                 | (({due} + iif(url_id = {best}, 10, 0)) << 14)"
+        ),
+        &format!(
+            "UPDATE feedback SET band = 40,
+                 due_s = {due} + CASE WHEN url_id = {best} THEN 10 ELSE 0 END"
+        ),
+    );
     queue.look().change(&format!(
         "UPDATE queue SET band = 40, due_s = {due};
-         UPDATE feedback SET band = 40, due_s = {due};
          UPDATE queue SET due_s = {due} + 10 WHERE url_id = {best};
-         UPDATE feedback SET due_s = {due} + 10 WHERE url_id = {best};
          UPDATE turns SET due_s = {due};
          UPDATE prices SET price = {value} / 0.8, ticked_at = {soon}"
     ));

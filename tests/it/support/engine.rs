@@ -100,6 +100,22 @@ impl Look {
         self.text(sql).expect("a number").parse().unwrap()
     }
 
+    /// The same, where a file has packed what a server has columns for.
+    pub fn change_packed(&self, file: &str, server: &str) {
+        self.change(match self {
+            Self::File(_) => file,
+            Self::Server(_) => server,
+        });
+    }
+
+    /// All URLs are to be what their sources say with these hints, packed.
+    pub fn set_hints(&self, hints: u16) {
+        self.change_packed(
+            &format!("UPDATE urls SET said = (said & ~(8191 << 7)) | ({hints} << 7)"),
+            &format!("UPDATE urls SET hints = {hints}"),
+        );
+    }
+
     /// Runs statements that change something, one after the other.
     pub fn change(&self, sql: &str) {
         match self {
@@ -115,8 +131,16 @@ fn open(path: &Path) -> rusqlite::Connection {
     conn
 }
 
+/// What a file has packed of a URL, as the columns that a server has.
+const APART: &str = "CREATE TEMP VIEW urls AS
+    SELECT *, said & 1 AS listed, said >> 1 & 7 AS kind,
+        nullif(said >> 4 & 7, 0) - 1 AS lastmod_precision, said >> 7 & 8191 AS hints,
+        said >> 20 & 7 AS reason, said >> 23 & 127 AS band, said >> 30 AS first_seen_s
+    FROM main.urls";
+
 fn rows_of_file(path: &Path, sql: &str) -> Vec<Row> {
     let conn = open(path);
+    conn.execute_batch(APART).unwrap();
     let mut query = conn.prepare(sql).unwrap();
     let columns = query.column_count();
     let column = |row: &rusqlite::Row<'_>, n: usize| match row.get_ref(n).unwrap() {

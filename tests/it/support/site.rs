@@ -56,7 +56,7 @@ impl Site {
         let entries: Vec<Entry> =
             self.listed.iter().map(|(url, lastmod)| entry(url).lastmod(*lastmod)).collect();
         queue.list("a", &entries).await;
-        queue.look().change("UPDATE urls SET hints = 7");
+        queue.look().set_hints(7);
         let (dir, look) = queue.into_folder();
         look.change("UPDATE sources SET next_poll_at = 0 WHERE role <> 0");
         (text, dir, look)

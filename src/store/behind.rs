@@ -7,6 +7,7 @@
 
 use std::sync::LazyLock;
 
+use super::packed::site_of;
 use super::sql::{self, Row, params};
 use super::state::State;
 use super::turns::Place;
@@ -26,18 +27,18 @@ const REFRESHED: usize = 512;
 const LOOKED_AT: usize = 8;
 
 /// The first rows of a band that are due, as far as their value is to be taken anew.
-const REFRESHED_OF_BAND: &str = "SELECT band, due_s, url_id, site_id, valued FROM
-             (SELECT band, due_s, url_id, site_id, valued FROM queue
+const REFRESHED_OF_BAND: &str = "SELECT band, due_s, url_id, owner FROM
+             (SELECT band, due_s, url_id, owner FROM queue
               WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3 AND due_s <= ?4
               ORDER BY due_s, url_id LIMIT ?6) AS first
-         WHERE valued = 1 ORDER BY due_s, url_id LIMIT ?5";
+         WHERE owner & 1 ORDER BY due_s, url_id LIMIT ?5";
 
 /// The same of all bands below one, for a server.
 static REFRESHED_BELOW: LazyLock<String> = LazyLock::new(|| {
     let all = walk::FIRST_OF_BANDS.replace("LIMIT 1) AS first", "LIMIT ?6) AS first");
     all.replace(
         "ORDER BY first.band DESC",
-        "WHERE first.valued = 1
+        "WHERE first.owner & 1 = 1
          ORDER BY first.band DESC, first.due_s, first.url_id LIMIT ?5",
     )
 });
@@ -90,7 +91,7 @@ impl State {
         wanted: usize,
     ) -> Result<Vec<Candidate>, StoreError> {
         let read = |row: &Row<'_>| -> sql::Result<(Place, Option<i64>)> {
-            Ok((read_place(row, crawl, host)?, row.get(3)?))
+            Ok((read_place(row, crawl, host)?, site_of(row.get(3)?)))
         };
         let rows = |rows: usize| i64::try_from(rows.min(REFRESHED)).unwrap_or(i64::MAX);
         let (most, looks) = (rows(wanted), rows(wanted * LOOKED_AT));

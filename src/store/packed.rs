@@ -163,6 +163,16 @@ pub(super) fn owner(site: Option<SiteId>, valued: bool) -> i64 {
     site.map_or(0, |site| site.0) << 1 | i64::from(valued)
 }
 
+/// The site that `queue.owner` has.
+pub(super) fn site_of(owner: i64) -> Option<i64> {
+    Some(owner >> 1).filter(|site| *site > 0)
+}
+
+/// Whether the value of a row with this `queue.owner` is to be taken anew.
+pub(super) fn valued_of(owner: i64) -> bool {
+    owner & 1 != 0
+}
+
 /// The names under which a row of `queue` is inserted with what [`owner_of`] says.
 pub(super) const OWNER_NAMES: &str = "/*lite*/ owner /*end*/ /*pg: site_id, valued */";
 
@@ -359,7 +369,9 @@ mod tests {
                  VALUES (1, 1, 1, 1, 1, {})",
                 owner_of("?1")
             );
-            conn.execute(&insert, [owner(site.map(SiteId), valued)]).unwrap();
+            let packed = owner(site.map(SiteId), valued);
+            prop_assert_eq!((site_of(packed), valued_of(packed)), (site, valued));
+            conn.execute(&insert, [packed]).unwrap();
             let there = conn.query_row("SELECT site_id, valued FROM queue", (), |row| {
                 Ok((row.get(0)?, row.get(1)?))
             });

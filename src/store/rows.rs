@@ -165,7 +165,7 @@ static LEASED: LazyLock<Many> = LazyLock::new(|| {
 /// A host's list below a band, with the rows of those whose value is to be
 /// taken anew.
 pub(super) static LISTED_WITH_VALUED: LazyLock<String> =
-    LazyLock::new(|| listed_with("q.valued = 1"));
+    LazyLock::new(|| listed_with("/*lite*/ q.owner & 1 /*end*/ /*pg: q.valued = 1 */"));
 
 /// The same of one band behind a row; for the embedded engine.
 pub(super) static REST_WITH_VALUED: LazyLock<String> =
@@ -185,7 +185,8 @@ fn rest_of(listed: &str) -> String {
 fn listed_with(joined: &str) -> String {
     let columns = &*COLUMNS;
     format!(
-        "SELECT q.band, q.due_s, q.url_id, q.site_id, q.valued, {columns}
+        "SELECT q.band, q.due_s, q.url_id,
+             /*lite*/ q.owner /*end*/ /*pg: (coalesce(q.site_id, 0) << 1) | q.valued */, {columns}
          FROM queue q
          LEFT JOIN urls u ON {joined} AND u.id = q.url_id /*pg: AND u.part = q.part */
          LEFT JOIN feedback f ON {joined} AND f.url_id = q.url_id /*pg: AND f.part = q.part */
@@ -448,7 +449,7 @@ pub(super) fn read_listed(
     host: HostId,
     spent: &mut Spent,
 ) -> sql::Result<(Place, Option<Box<UrlRow>>)> {
-    const PLACE: usize = 5;
+    const PLACE: usize = 4;
     let place = read_place(row, crawl, host)?;
     if row.get_ref(PLACE)? == ValueRef::Null {
         return Ok((place, None));

@@ -11,6 +11,7 @@
 use std::collections::HashSet;
 
 use super::lease::PASSED_PER_CALL;
+use super::packed::site_of;
 use super::sql::params;
 use super::state::State;
 use super::walk::{AS_LISTED, BEHIND_ALL, PAGE, read_place};
@@ -222,7 +223,7 @@ impl State {
                     (below, after, is_rest) = (spot.0, BEHIND_ALL, false);
                     continue 'bands;
                 }
-                if self.may_lease(row.get(3).map_err(engine)?, sites) {
+                if self.may_lease(site_of(row.get(3).map_err(engine)?), sites) {
                     due.push(place.candidate());
                 } else {
                     passed += 1;
@@ -245,6 +246,6 @@ impl State {
 }
 
 /// The rest of one band of a host's list behind a row, for the embedded engine.
-const REST_AS_LISTED: &str = "SELECT band, due_s, url_id, site_id, valued FROM queue
+const REST_AS_LISTED: &str = "SELECT band, due_s, url_id, owner FROM queue
     WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?6 AND (due_s, url_id) > (?3, ?4)
     ORDER BY due_s, url_id";

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 
 use super::sql::{self, Connection, Row, params};
 
+use super::packed::{site_of, valued_of};
 use super::state::State;
 use super::turns::Place;
 use super::{StoreError, engine};
@@ -18,7 +19,9 @@ use crate::queue::Candidate;
 use crate::queue::window::Extent;
 
 /// A host's list below a band, as it is listed; of a server, a page of it.
-pub(super) const AS_LISTED: &str = "SELECT band, due_s, url_id, site_id, valued FROM queue
+pub(super) const AS_LISTED: &str = "SELECT band, due_s, url_id,
+        /*lite*/ owner /*end*/
+        /*pg: (coalesce(site_id, 0) << 1) | valued */ FROM queue
     WHERE crawl_id = ?1 AND host_id = ?2 /*pg: AND part = (?2 & 255) */
         AND /*lite*/ band < ?6 /*end*/
         /*pg: band <= ?6 AND (band < ?6 OR (due_s, url_id) > (?3, ?4)) */
@@ -33,7 +36,7 @@ pub(super) static REST_AS_LISTED: LazyLock<String> = LazyLock::new(|| {
 /// The first row of each band below one, the highest first, where it is due by then:
 /// for a server, a few probes of the index each.
 pub(super) const FIRST_OF_BANDS: &str = "
-    SELECT first.band, first.due_s, first.url_id, first.site_id, first.valued
+    SELECT first.band, first.due_s, first.url_id, first.owner
     FROM (WITH RECURSIVE found (band) AS (
               SELECT max(q.band) FROM queue q
               WHERE q.crawl_id = ?1 AND q.host_id = ?2 AND q.part = (?2 & 255) AND q.band < ?3
@@ -44,7 +47,8 @@ pub(super) const FIRST_OF_BANDS: &str = "
               FROM found WHERE found.band IS NOT NULL)
           SELECT band FROM found WHERE band IS NOT NULL) AS bands
     CROSS JOIN LATERAL
-        (SELECT q.band, q.due_s, q.url_id, q.site_id, q.valued FROM queue q
+        (SELECT q.band, q.due_s, q.url_id, (coalesce(q.site_id, 0) << 1) | q.valued AS owner
+         FROM queue q
          WHERE q.crawl_id = ?1 AND q.host_id = ?2 AND q.part = (?2 & 255)
              AND q.band = bands.band AND q.due_s <= ?4
          ORDER BY q.due_s, q.url_id LIMIT 1) AS first
@@ -238,11 +242,8 @@ pub(super) fn walk_due<T>(
             if taken == page && conn.embedded().is_none() {
                 page_end = Some(place_in_list(&row).map_err(engine)?);
             }
-            if row
-                .get::<Option<i64>>(3)
-                .map_err(engine)?
-                .is_some_and(|site| paused.contains(&SiteId(site)))
-            {
+            let owner = row.get(3).map_err(engine)?;
+            if site_of(owner).is_some_and(|site| paused.contains(&SiteId(site))) {
                 continue;
             }
             let (band, due_s): (i64, i64) =
@@ -288,7 +289,7 @@ fn firsts_below(
     let mut query = conn.prepare_cached(FIRST_OF_BANDS).map_err(engine)?;
     query
         .query_map(params![crawl.0, host.0, band, due_s], |row| {
-            Ok((read_place(row, crawl, host)?, row.get(3)?))
+            Ok((read_place(row, crawl, host)?, site_of(row.get(3)?)))
         })
         .and_then(Iterator::collect)
         .map_err(engine)
@@ -309,7 +310,7 @@ fn split_at_due(
     (below.into_iter().map(|(first, _)| first.due_s).collect(), due)
 }
 
-/// Band, due time, row, site and whether it is valued: of a walk, or alike.
+/// Band, due time, row and owner: of a walk, or alike.
 pub(super) fn read_place(row: &Row<'_>, crawl: CrawlId, host: HostId) -> sql::Result<Place> {
     Ok(Place {
         crawl,
@@ -317,7 +318,7 @@ pub(super) fn read_place(row: &Row<'_>, crawl: CrawlId, host: HostId) -> sql::Re
         band: u8::try_from(row.get::<i64>(0)?).unwrap_or(u8::MAX),
         due_s: row.get(1)?,
         url: UrlId(row.get(2)?),
-        valued: row.get(4)?,
+        valued: valued_of(row.get(3)?),
     })
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! version u8 · checksum u64 (xxh3 of version, and of all that follows) · count varint · columns
 //! column    width u8 · base zigzag varint · unit varint · packed (value - base) / unit
-//! keys      first u64, then per 128 keys: width u8 · packed gaps to the key before, less 1
+//! keys      of 56 bits: first u64, then per 128 keys: width u8 · packed gaps to the key before, less 1
 //! ```
 //!
 //! A column whose values are all equal has width 0 and costs three bytes. The
@@ -68,7 +68,9 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Vec<SnapshotEntry>, CorruptSnapshot
     }
     let mut keys = cursor.keys(count)?;
     if version == WIDE {
-        keys.iter_mut().for_each(|key| *key >>= u64::BITS - KEY_BITS);
+        for key in &mut keys {
+            *key >>= u64::BITS - KEY_BITS;
+        }
     }
     if keys.last().is_some_and(|last| last >> KEY_BITS > 0) {
         return Err(CorruptSnapshot("keys out of range"));

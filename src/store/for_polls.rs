@@ -104,7 +104,7 @@ impl Store {
     /// Applies effects of a diff, a chunk at a time. What is on hosts of others'
     /// partitions they apply; what is told twice changes nothing the second time.
     pub async fn apply(&self, origin: Origin, effects: Vec<Effect>) -> Result<Applied, StoreError> {
-        if !self.is_shared() {
+        if self.inner.peers.is_none() {
             return self.apply_here(origin, effects).await;
         }
         let order = |effects| Order::Apply(origin, effects);
@@ -112,6 +112,11 @@ impl Store {
         let mut rest = effects.into_iter();
         while !rest.as_slice().is_empty() {
             let chunk: Vec<_> = rest.by_ref().take(CHUNK).collect();
+            // Others may have joined since the last one.
+            if !self.is_shared() {
+                all.add(self.apply_here(origin, chunk).await?);
+                continue;
+            }
             for (_, reply) in self.spread(chunk, Effect::partition, order).await? {
                 all.add(reply.applied()?);
             }

@@ -34,6 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(200);
 /// A daemon that did not hear that it is to look is told again after this long.
 const AGAIN: Duration = Duration::from_secs(2);
+/// and twice as long after each further time, up to this.
+const LATEST: Duration = Duration::from_secs(60);
 
 /// Where a walk goes on: behind a row, and the second number of one that has two.
 pub(super) type Spot = (i64, i64);
@@ -258,11 +260,12 @@ impl Store {
     ///
     /// Who they are is known as of the last look: one that joins meanwhile may
     /// have looked for what is due before we wrote it, and is told once it is
-    /// seen. One that did not answer is told again, as long as it seems to be up.
+    /// seen. One that did not answer is told again, as long as it seems to be up, and
+    /// ever less often: it may be up and out of our reach.
     pub async fn tell_peers(&self) {
         let Some(peers) = &self.inner.peers else { return std::future::pending().await };
         let mut moved = self.inner.moved.subscribe();
-        let mut all_know = true;
+        let (mut all_know, mut again) = (true, AGAIN);
         loop {
             // What moves while they are told is told next time.
             let happened = async {
@@ -275,9 +278,10 @@ impl Store {
             if all_know {
                 happened.await;
             } else {
-                let _ = tokio::time::timeout(AGAIN, happened).await;
+                let _ = tokio::time::timeout(again, happened).await;
             }
             all_know = self.on_others(Order::Look).await.len() == peers.others().len();
+            again = if all_know { AGAIN } else { LATEST.min(again * 2) };
             tokio::time::sleep(PAUSE).await;
         }
     }

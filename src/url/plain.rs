@@ -1,10 +1,11 @@
 //! Judging many URLs of one document.
 //!
-//! Most listed URLs are spelled as they are kept, and lie where the one before
-//! lay. What [`SiteRules::admit`] has found of scheme, host and port then holds
-//! for them too, and the rest need not be parsed when no step could change it.
+//! Most listed URLs are spelled as they are kept, and lie where others of their
+//! document lie. What [`SiteRules::admit`] has found of scheme, host and port then
+//! holds for them too, and the rest need not be parsed when no step could change it.
 //! Keeps: what it says is what [`SiteRules::admit`] says, for any text.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use url::Url;
@@ -13,27 +14,30 @@ use super::{Admitted, SiteRules};
 use crate::config::Scope;
 use crate::diff::snapshot::Rejection;
 
+/// Places that are remembered: more than a document of 50,000 URLs has, as a rule.
+const PLACES: usize = 4_096;
+/// Bytes of a place that is: any host and its port are shorter.
+const LONGEST: usize = 300;
+
 /// Judges the URLs of one document, in any order.
 #[derive(Debug)]
 pub struct Judge<'r> {
     rules: &'r SiteRules,
     source: &'r Url,
-    last: Option<Place>,
+    /// What is known of URLs that begin like one that was judged, by scheme, host and
+    /// port as listed, up to the first slash of the path.
+    places: HashMap<String, Kept>,
+    /// The last that was asked for.
+    last: Option<(String, Kept)>,
 }
 
-/// What is known of URLs that begin like one that was judged.
-#[derive(Debug)]
-struct Place {
-    /// Scheme, host and port as listed, up to the first slash of the path.
-    listed: String,
-    /// The authority that they are kept under, or why they are not.
-    kept: Result<Arc<str>, Rejection>,
-}
+/// The authority that URLs are kept under, or why they are not.
+type Kept = Result<Arc<str>, Rejection>;
 
 impl<'r> Judge<'r> {
     /// For the URLs that the document at `source` lists.
     pub fn new(rules: &'r SiteRules, source: &'r Url) -> Self {
-        Self { rules, source, last: None }
+        Self { rules, source, places: HashMap::new(), last: None }
     }
 
     /// Judges one listed URL, as [`SiteRules::admit`] does.
@@ -41,22 +45,47 @@ impl<'r> Judge<'r> {
         let Some((listed, path)) = split(raw).filter(|(_, path)| self.stays(path)) else {
             return self.rules.admit(raw, self.source);
         };
-        let known = self.last.as_ref().filter(|place| place.listed == listed);
-        let Some(place) = known else {
+        let Some(kept) = self.place(listed) else {
             let judged = self.rules.admit(raw, self.source);
-            self.last = kept(&judged).map(|kept| Place { listed: listed.to_owned(), kept });
+            if let Some(kept) = kept(&judged) {
+                self.remember(listed, kept);
+            }
             return judged;
         };
         if raw.len() > self.rules.max_url_chars {
             return Err(Rejection::TooLong);
         }
-        let authority = place.kept.clone()?;
+        let authority = kept?;
         if !self.rules.filter.is_empty() && !self.rules.filter.admits(&format!("{authority}{path}"))
         {
             return Err(Rejection::Excluded);
         }
-        let respelled = *authority != place.listed;
+        let respelled = &*authority != listed;
         Ok(Admitted { authority, path: path.to_owned(), respelled })
+    }
+
+    /// What is known of a place.
+    fn place(&mut self, listed: &str) -> Option<Kept> {
+        if let Some((last, kept)) = &self.last
+            && last == listed
+        {
+            return Some(kept.clone());
+        }
+        let kept = self.places.get(listed)?;
+        let (last, of_last) = self.last.get_or_insert_with(|| (String::new(), kept.clone()));
+        listed.clone_into(last);
+        of_last.clone_from(kept);
+        Some(kept.clone())
+    }
+
+    fn remember(&mut self, listed: &str, kept: Kept) {
+        if listed.len() > LONGEST {
+            return;
+        }
+        if self.places.len() >= PLACES {
+            self.places.clear();
+        }
+        self.places.insert(listed.to_owned(), kept);
     }
 
     /// Is this what is kept of the URL, whatever its host?

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use super::peers::{Deal, Node, PARTITIONS, Peers};
-use super::server::TIME;
+use super::server::{TIME, check_version};
 use super::sql::{self, Connection, OptionalExtension, Row, params};
 use super::{StoreError, engine, timestamp};
 
@@ -102,8 +102,10 @@ impl Claim {
     }
 
     fn enter(&mut self, conn: &Connection) -> Result<Look, StoreError> {
-        conn.query_row("SELECT key FROM meta WHERE key = 'schema' FOR UPDATE", (), |_| Ok(()))
-            .map_err(engine)?;
+        // Another daemon may have brought the store up to a version of its own since
+        // we last looked.
+        let locked = "SELECT CAST(value AS BIGINT) FROM meta WHERE key = 'schema' FOR UPDATE";
+        check_version(conn.query_row(locked, (), |row| row.get(0)).map_err(engine)?)?;
         self.bury(conn, true)?;
         conn.execute(
             "INSERT INTO nodes (name, address, backend, since, until)

@@ -44,7 +44,11 @@ impl Home {
     /// A connection that only reads. Blocks.
     pub(super) fn open_reader(&self) -> Result<Connection, StoreError> {
         match self {
-            Self::File(path) => schema::open_reader(path).map(Connection::Embedded),
+            Self::File(path) => {
+                let conn = schema::open_reader(path)?;
+                schema::check_up_to_date(&conn, path)?;
+                Ok(Connection::Embedded(conn))
+            }
             Self::Server(server) => server::open_reader(server),
         }
     }

@@ -276,12 +276,12 @@ impl Store {
                 }
             };
             if all_know {
+                again = AGAIN;
                 happened.await;
-            } else {
-                let _ = tokio::time::timeout(again, happened).await;
+            } else if tokio::time::timeout(again, happened).await.is_err() {
+                again = LATEST.min(again * 2);
             }
             all_know = self.on_others(Order::Look).await.len() == peers.others().len();
-            again = if all_know { AGAIN } else { LATEST.min(again * 2) };
             tokio::time::sleep(PAUSE).await;
         }
     }

@@ -219,6 +219,20 @@ fn check_version(conn: &Connection, path: &Path) -> Result<i32, StoreError> {
     Ok(version)
 }
 
+/// Finds a file that an older program wrote and no newer one has begun with since:
+/// our statements do not read it.
+pub(super) fn check_up_to_date(conn: &Connection, path: &Path) -> Result<(), StoreError> {
+    let version = check_version(conn, path)?;
+    if version == VERSION {
+        return Ok(());
+    }
+    Err(StoreError::Unusable(format!(
+        "{} was written by an older sitemapd (schema {version}, this one reads {VERSION}): it is \
+         brought up to date when the daemon starts",
+        path.display()
+    )))
+}
+
 fn newer(path: &Path, version: i32) -> StoreError {
     StoreError::Unusable(format!(
         "{} was written by a newer sitemapd (schema {version}, this one knows {VERSION})",
@@ -411,6 +425,18 @@ mod tests {
              Text(\"forbidden\")\n\
              Text(\"http://a.test/a\") Text(\"page\") Null Null (1) Text(\"queued\")"
         );
+    }
+
+    #[test]
+    fn an_older_file_is_not_looked_into_before_it_is_brought_up_to_date() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("old.db");
+        let conn = open_writer(&path, Durability::Normal).unwrap();
+        assert_eq!(check_up_to_date(&conn, &path), Ok(()));
+        conn.execute_batch("PRAGMA user_version = 4;").unwrap();
+        let home = super::super::home::Home::File(path);
+        let refused = home.open_reader().err().unwrap().to_string();
+        assert!(refused.contains("an older sitemapd (schema 4, this one reads 5)"), "{refused}");
     }
 
     /// Makes tables as they were up to version 4, with rows at the ends of what there

@@ -263,7 +263,7 @@ pub(super) fn has_table(conn: &Connection, name: &str) -> Result<bool, StoreErro
     conn.query_row(there, [name], |row| row.get(0)).map_err(engine)
 }
 
-fn check_version(version: i64) -> Result<(), StoreError> {
+pub(super) fn check_version(version: i64) -> Result<(), StoreError> {
     if version == VERSION {
         return Ok(());
     }

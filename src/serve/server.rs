@@ -21,6 +21,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
@@ -56,6 +57,8 @@ const MAX_HEADERS: usize = 64;
 const LIFETIME: Duration = Duration::from_secs(600);
 /// Time for the last request of a connection, its answer read by the client.
 const LAST_REQUEST: Duration = REQUEST_TIMEOUT.saturating_add(Duration::from_secs(30));
+/// Time for a client of HTTP/2 to read our last words and close its side.
+const LINGER: Duration = Duration::from_secs(2);
 /// Pause after a failed accept: descriptors come back when requests end.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 /// Connections at once to the public listener, unless that is over a fourth of
@@ -309,9 +312,20 @@ impl Connections {
         }
     }
 
-    async fn serve_http2(self, stream: TcpStream) {
+    async fn serve_http2(&self, mut stream: TcpStream) {
+        if self.serve_calls(&mut stream).await {
+            tokio::select! {
+                () = linger(&mut stream) => {}
+                () = self.cut.cancelled() => {}
+                () = sleep(LINGER) => {}
+            }
+        }
+    }
+
+    /// Says whether it was us who ended it, and all calls have had their answers.
+    async fn serve_calls(&self, stream: &mut TcpStream) -> bool {
         let called = Arc::new(AtomicBool::new(false));
-        let inner = TowerToHyperService::new(self.router);
+        let inner = TowerToHyperService::new(self.router.clone());
         let service = service_fn({
             let called = Arc::clone(&called);
             move |request: hyper::Request<Incoming>| {
@@ -337,15 +351,22 @@ impl Connections {
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
         tokio::select! {
-            ended = connection.as_mut() => return log_end(ended),
-            () = idle.as_mut() => return,
+            ended = connection.as_mut() => {
+                log_end(ended);
+                return false;
+            }
+            () = idle.as_mut() => return false,
             () = self.stop.cancelled() => {}
         }
         connection.as_mut().graceful_shutdown();
         tokio::select! {
-            ended = connection => log_end(ended),
-            () = idle => {}
-            () = self.cut.cancelled() => {}
+            ended = connection => {
+                let is_whole = ended.is_ok();
+                log_end(ended);
+                is_whole
+            }
+            () = idle => false,
+            () = self.cut.cancelled() => false,
         }
     }
 
@@ -396,6 +417,16 @@ impl Drop for PlaceOfClient {
 }
 
 /// A broken connection is the client's affair, and common.
+/// Reads over what a client still sends, until it has closed its side. To close a socket
+/// of which anything is unread, or arrives later, resets the connection, and the client
+/// loses what it has not read of our last words (RFC 9112, section 9.6): over HTTP/2 it
+/// says all the time how much it has read.
+async fn linger(stream: &mut TcpStream) {
+    let _ = stream.shutdown().await;
+    let mut waste = [0; 4_096];
+    while let Ok(1..) = stream.read(&mut waste).await {}
+}
+
 fn log_end(ended: hyper::Result<()>) {
     if let Err(error) = ended {
         tracing::debug!(%error, "connection ended early");

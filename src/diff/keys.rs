@@ -19,8 +19,8 @@ pub(super) struct Keys {
 impl Keys {
     pub(super) fn of(snapshot: &Snapshot) -> Self {
         let entries = snapshot.entries();
-        let bits = (usize::BITS - entries.len().leading_zeros()).max(1);
-        let rest = KEY_BITS - bits.min(KEY_BITS);
+        let bits = usize::BITS - entries.len().leading_zeros();
+        let rest = KEY_BITS.saturating_sub(bits);
         let mut starts = Vec::with_capacity((1 << bits) + 1);
         let tags = entries.iter().map(|entry| tag(entry.key, rest)).collect();
         for (at, entry) in (0_u32..).zip(entries) {

@@ -197,7 +197,7 @@ fn listed_with(joined: &str) -> String {
     )
 }
 
-static REPLACE: LazyLock<String> = LazyLock::new(|| {
+static RERANK: LazyLock<String> = LazyLock::new(|| {
     let place = set_said(&[(said::REASON, "?2"), (said::BAND, "?3")]);
     format!("UPDATE urls SET {place} WHERE id = ?1 /*pg: AND part = (?1 & 255) */")
 });
@@ -299,7 +299,7 @@ impl State {
             return Ok(());
         }
         self.conn
-            .prepare_cached(&REPLACE)
+            .prepare_cached(&RERANK)
             .and_then(|mut update| update.execute(params![url.0, reason as i64, band]))
             .map(|_| ())
             .map_err(engine)

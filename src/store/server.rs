@@ -209,7 +209,7 @@ fn migrate(conn: &Connection, session: &Session, steps: &[&str]) -> Result<(), S
                 return Err(StoreError::Unusable(format!(
                     "the store in the database is of an older version, and daemons of that version \
                      work on it ({at_work}): stop them first; one that was killed counts until its \
-                     time is over, half a minute at most"
+                     time is over, some ten seconds"
                 )));
             }
             Ok(()) => conn.commit().map_err(engine)?,

@@ -99,6 +99,22 @@ static COLUMNS: LazyLock<String> = LazyLock::new(|| {
          coalesce(f.due_s, {first_seen}), {first_seen}"
     )
 });
+/// Rows of a crawl, and of a key, that clients alone made known, before a time.
+static PUSHED: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT u.id FROM frontier_urls s
+         JOIN urls u ON u.id = s.url_id /*pg: AND u.part = s.part */
+         JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
+         WHERE s.url_id > ?1 AND s.url_id <= ?2 /*pg: AND s.part = (?1 & 255) */
+             AND s.pushed = 1 AND u.crawl_id = ?3 AND u.source_id IS NULL
+             AND NOT EXISTS (SELECT 1 FROM url_sources x
+                             WHERE x.url_id = u.id /*pg: AND x.part = u.part */)
+             AND (CAST(?4 AS TEXT) IS NULL OR h.name = ?4)
+             AND (CAST(?5 AS BIGINT) IS NULL OR {} < ?5)",
+        said::FIRST_SEEN.of("u")
+    )
+});
+
 const TABLES: &str = "FROM urls u JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
     LEFT JOIN feedback f ON f.url_id = u.id /*pg: AND f.part = u.part */
     LEFT JOIN frontier_urls s ON s.url_id = u.id /*pg: AND s.part = u.part */";
@@ -283,16 +299,7 @@ pub(super) fn pushed(
     let Some(crawl) = crawl_named(conn, &sought.crawl)? else { return Ok((Vec::new(), None)) };
     let end = after.saturating_add(span(conn, SPAN / 10));
     let rows = conn
-        .prepare_cached(
-            &format!("SELECT u.id FROM frontier_urls s
-             JOIN urls u ON u.id = s.url_id /*pg: AND u.part = s.part */
-             JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
-             WHERE s.url_id > ?1 AND s.url_id <= ?2 /*pg: AND s.part = (?1 & 255) */ AND s.pushed = 1 AND u.crawl_id = ?3
-                 AND u.source_id IS NULL AND NOT EXISTS
-                     (SELECT 1 FROM url_sources x WHERE x.url_id = u.id /*pg: AND x.part = u.part */)
-                 AND (CAST(?4 AS TEXT) IS NULL OR h.name = ?4) AND (CAST(?5 AS BIGINT) IS NULL OR {} < ?5)",
-                said::FIRST_SEEN.of("u")),
-        )
+        .prepare_cached(&PUSHED)
         .and_then(|mut query| {
             let before = before.map(Timestamp::as_second);
             query

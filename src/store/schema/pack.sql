@@ -43,7 +43,7 @@ CREATE TABLE feedback (
 
 INSERT INTO feedback (url_id, place, record)
 SELECT url_id,
-    (state) | (reason << 3) | (band << 7) | (min(max(due_s, 0), 274877906943) << 14) | (min(attempt, 2047) << 52),
+    state | (reason << 3) | (band << 7) | (min(max(due_s, 0), 274877906943) << 14) | (min(attempt, 2047) << 52),
     record
 FROM feedback_4 ORDER BY url_id;
 

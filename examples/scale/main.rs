@@ -63,8 +63,9 @@ struct Args {
     /// An interpreter that has Scrapy.
     #[arg(long, default_value = "python3")]
     python: PathBuf,
-    /// URLs that the peer reads; 0 for none.
-    #[arg(long, default_value_t = 500_000)]
+    /// URLs of each layout that the peer reads, no more than there are; 0 for
+    /// none. Its table of URLs grows slower with its size, as ours do.
+    #[arg(long, default_value_t = 5_000_000)]
     peer_urls: u64,
     /// Where the figures go for machines.
     #[arg(long)]
@@ -147,13 +148,11 @@ async fn measure(args: &Args) -> anyhow::Result<()> {
         let shape = shape(name, args.urls)?;
         let files = folder.join(format!("{name}-{}", args.urls));
         let truths = generate(shape, &files, args.port).await?;
-        if name == "few" && args.peer_urls > 0 {
-            figures.peer = Some(peer(args, &files)?);
-        }
+        let peer = (args.peer_urls > 0).then(|| peer(args, &files)).transpose()?;
         let web = Web::start(args, name, &files)?;
         let done = layout(args, shape, &folder.join("store"), truths);
         drop(web);
-        figures.layouts.push(Layout { name: name.clone(), shape, figures: done? });
+        figures.layouts.push(Layout { name: name.clone(), shape, peer, figures: done? });
         // Shown as they come: the whole takes many minutes.
         eprintln!("{}", table::text(&report::rows(&figures)));
         if args.folder.is_none() {

@@ -11,7 +11,6 @@ use crate::table::{Better, Row};
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Figures {
     pub(crate) urls: u64,
-    pub(crate) peer: Option<Peer>,
     pub(crate) layouts: Vec<Layout>,
 }
 
@@ -20,6 +19,8 @@ pub(crate) struct Figures {
 pub(crate) struct Layout {
     pub(crate) name: String,
     pub(crate) shape: Shape,
+    /// What the peer had of the same files.
+    pub(crate) peer: Option<Peer>,
     pub(crate) figures: OfLayout,
 }
 
@@ -47,13 +48,12 @@ type Bars = (Better, f64, f64);
 /// The table so far.
 pub(crate) fn rows(figures: &Figures) -> Vec<Row> {
     let mut rows = Vec::new();
-    let peer = figures.peer.as_ref();
-    let cold = peer.and_then(|peer| peer.cold);
-    let unchanged = peer.and_then(|peer| peer.unchanged);
-    if let Some(peer) = peer {
-        of_peer(peer, &mut rows);
-    }
-    for Layout { name, figures, .. } in &figures.layouts {
+    for Layout { name, peer, figures, .. } in &figures.layouts {
+        if let Some(peer) = peer {
+            of_peer(name, peer, &mut rows);
+        }
+        let cold = peer.as_ref().and_then(|peer| peer.cold);
+        let unchanged = peer.as_ref().and_then(|peer| peer.unchanged);
         if let Some(done) = &figures.ingested {
             of_reading(name, done, [cold, unchanged], &mut rows);
         }
@@ -91,14 +91,14 @@ pub(crate) fn rows(figures: &Figures) -> Vec<Row> {
     rows
 }
 
-fn of_peer(peer: &Peer, rows: &mut Vec<Row>) {
+fn of_peer(name: &str, peer: &Peer, rows: &mut Vec<Row>) {
     for (what, timed) in [("cold", peer.cold), ("unchanged", peer.unchanged)] {
         let (rate, note) = match timed {
             Some(timed) => (rate(timed), format!("{} URLs, {:.1} s CPU", timed.0, timed.2)),
             None => (f64::NAN, "not installed".to_owned()),
         };
         let what = format!("peer: Scrapy's parser with sqlite3, {what}");
-        rows.push(Row::new("few", &what, (rate, "URL/s"), (Better::Neither, 0.0, 0.0), note));
+        rows.push(Row::new(name, &what, (rate, "URL/s"), (Better::Neither, 0.0, 0.0), note));
     }
 }
 

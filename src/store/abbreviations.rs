@@ -42,13 +42,21 @@ struct Tables {
     kinds: [u8; 256],
     /// By kind and code.
     words: Vec<[Word; 256]>,
-    /// By kind and first character: which of the next tables; the first is empty.
-    firsts: Vec<[u16; 256]>,
-    /// By second character: the first of the words that begin so.
-    seconds: Vec<[u16; 256]>,
-    /// Words that begin alike are linked; the first is none.
-    starts: Vec<Start>,
+    /// By kind and two characters: what stands for just these.
+    pairs: Vec<[[u8; VISIBLE]; VISIBLE]>,
+    /// By kind and three characters, hashed: the first of the longer words that begin so.
+    heads: Vec<u16>,
+    /// Those of one hash follow each other; the first of all is none.
+    longer: Vec<Longer>,
 }
+
+/// Characters from a space on, which is none of a path, to the last one.
+const VISIBLE: usize = 0x7f - 0x20;
+/// Of a pair that nothing stands for: no code is a character.
+const NONE: u8 = 0x20 + 1;
+/// A few times as many as there are words, so that most places that begin none are told
+/// by a look here. Of 16 bits they fit the nearest cache.
+const HEADS: usize = 1 << 14;
 
 /// What a code stands for.
 #[derive(Debug, Clone, Copy, Default)]
@@ -60,16 +68,38 @@ struct Word {
     last: u8,
 }
 
-/// A word, as it is looked for.
+/// A word of three characters or more, as it is looked for.
 #[derive(Debug, Clone, Copy, Default)]
-struct Start {
-    /// Its bytes, the first one lowest, and which bits of a text these take.
+struct Longer {
+    /// Its bytes, the first one lowest.
     text: u64,
-    mask: u64,
     len: u8,
     code: u8,
-    /// Another one that begins alike, or 0.
-    next: u16,
+    /// What it may stand behind.
+    kind: u8,
+    /// Has the next one the same hash?
+    more: bool,
+}
+
+impl Longer {
+    fn new(kind: u8, code: u8, word: &[u8]) -> Option<Self> {
+        let text = word.iter().rev().fold(0, |text, byte| text << 8 | u64::from(*byte));
+        Some(Self { text, len: u8::try_from(word.len()).ok()?, code, kind, more: false })
+    }
+
+    /// Does a text begin with it, the lowest byte of which is its first?
+    fn begins(&self, kind: u8, ahead: u64) -> bool {
+        let behind = u64::BITS.saturating_sub(8 * u32::from(self.len));
+        kind == self.kind && ahead.checked_shl(behind) == self.text.checked_shl(behind)
+    }
+
+    /// Where those are to be looked for that stand behind a kind and begin as a text does.
+    fn head(kind: u8, ahead: u64) -> usize {
+        let [first, second, third, ..] = ahead.to_le_bytes();
+        let key = u32::from_le_bytes([first, second, third, kind]);
+        // By the golden ratio; the high bits are the good ones.
+        (key.wrapping_mul(0x9e37_79b1) >> (u32::BITS - HEADS.ilog2())) as usize
+    }
 }
 
 /// From a place in a text: bytes that the rest of it takes, and the one that
@@ -101,51 +131,74 @@ impl Tables {
         let mut tables = Self {
             kinds,
             words: lines.iter().map(|line| words_of(line, &kinds)).collect(),
-            firsts: vec![[0; 256]; lines.len()],
-            seconds: vec![[0; 256]],
-            starts: vec![Start::default()],
+            pairs: vec![[[NONE; VISIBLE]; VISIBLE]; lines.len()],
+            heads: vec![0; HEADS],
+            longer: vec![Longer::default()],
         };
-        for (kind, line) in lines.iter().enumerate() {
+        let mut longer = Vec::new();
+        for (kind, line) in (0..).zip(&lines) {
             for (code, word) in listed(line) {
-                tables.link(kind, code, word.as_bytes());
+                if let [first, second] = *word.as_bytes() {
+                    tables.pair(kind, first, second).into_iter().for_each(|pair| *pair = code);
+                } else {
+                    longer.extend(Longer::new(kind, code, word.as_bytes()));
+                }
             }
         }
+        longer.sort_by_key(|word| Longer::head(word.kind, word.text));
+        tables.link(&longer);
         tables
     }
 
-    /// Makes a word one that is found by its first two characters.
-    fn link(&mut self, kind: usize, code: u8, word: &[u8]) -> Option<()> {
-        let &[first, second, ..] = word else { return None };
-        let row = self.firsts.get_mut(kind)?.get_mut(usize::from(first))?;
-        if *row == 0 {
-            *row = u16::try_from(self.seconds.len()).ok()?;
-            self.seconds.push([0; 256]);
+    fn pair(&mut self, kind: u8, first: u8, second: u8) -> Option<&mut u8> {
+        let of_first = self.pairs.get_mut(usize::from(kind))?.get_mut(visible(first))?;
+        of_first.get_mut(visible(second))
+    }
+
+    /// Takes words in the order of their heads.
+    fn link(&mut self, words: &[Longer]) {
+        let head = |word: &Longer| Longer::head(word.kind, word.text);
+        for alike in words.chunk_by(|a, b| head(a) == head(b)) {
+            let place = alike.first().and_then(|word| self.heads.get_mut(head(word)));
+            if let (Some(place), Ok(at)) = (place, u16::try_from(self.longer.len())) {
+                *place = at;
+            }
+            self.longer.extend(alike.iter().map(|word| Longer { more: true, ..*word }));
+            self.longer.iter_mut().rev().take(1).for_each(|last| last.more = false);
         }
-        let head = self.seconds.get_mut(usize::from(*row))?.get_mut(usize::from(second))?;
-        let len = u8::try_from(word.len()).ok()?;
-        let mask = u64::MAX.checked_shr(u64::BITS - 8 * u32::from(len))?;
-        let text = word.iter().rev().fold(0, |text, byte| text << 8 | u64::from(*byte));
-        self.starts.push(Start { text, mask, len, code, next: *head });
-        *head = u16::try_from(self.starts.len() - 1).ok()?;
-        Some(())
     }
 
-    fn kind(&self, character: Option<u8>) -> usize {
-        let kind = character.and_then(|byte| self.kinds.get(usize::from(byte)));
-        usize::from(kind.copied().unwrap_or(BEGINNING))
+    fn kind(&self, character: u8) -> u8 {
+        self.kinds.get(usize::from(character)).copied().unwrap_or(BEGINNING)
     }
 
-    /// The first word, or none, of those that may stand behind a character and
-    /// begin as a text does, the lowest byte of which is its first.
-    fn first(&self, before: Option<u8>, ahead: u64) -> Option<&Start> {
+    /// What stands for the first two characters of a text, the lowest byte of which is
+    /// its first, if anything does.
+    fn code_of_two(&self, kind: u8, ahead: u64) -> u8 {
         let [first, second, ..] = ahead.to_le_bytes();
-        let row = self.firsts.get(self.kind(before))?.get(usize::from(first))?;
-        self.start(*self.seconds.get(usize::from(*row))?.get(usize::from(second))?)
+        let of_kind = self.pairs.get(usize::from(kind));
+        let of_first = of_kind.and_then(|rows| rows.get(visible(first)));
+        of_first.and_then(|row| row.get(visible(second))).copied().unwrap_or(NONE)
     }
 
-    fn start(&self, at: u16) -> Option<&Start> {
-        if at == 0 { None } else { self.starts.get(usize::from(at)) }
+    /// Hands on each longer word that may stand behind a kind and begins a text.
+    fn each_longer(&self, kind: u8, ahead: u64, mut take: impl FnMut(&Longer)) {
+        let head = self.heads.get(Longer::head(kind, ahead));
+        let mut at = head.map_or(0, |at| usize::from(*at));
+        while at != 0
+            && let Some(word) = self.longer.get(at)
+        {
+            if word.begins(kind, ahead) {
+                take(word);
+            }
+            at = if word.more { at + 1 } else { 0 };
+        }
     }
+}
+
+/// The number of a character of a path; of other bytes none.
+fn visible(byte: u8) -> usize {
+    usize::from(byte.wrapping_sub(0x20))
 }
 
 /// Bytes that are no characters of a path, in order.
@@ -184,7 +237,7 @@ impl Abbreviator {
     /// characters than those of one.
     fn write(&mut self, path: &str, short: &mut Vec<u8>) -> bool {
         let text = path.as_bytes();
-        if !text.iter().all(|byte| PLAIN.contains(byte)) {
+        if !text.iter().fold(true, |all, byte| all & PLAIN.contains(byte)) {
             return false;
         }
         let tables = &*TABLES;
@@ -193,21 +246,27 @@ impl Abbreviator {
         // From the end: by then it is known what the rest costs. Which words may
         // stand at a place does not depend on the steps that lead there.
         let mut ahead = 0;
-        let before = text.iter().rev().skip(1).copied().map(Some).chain([None]);
-        for (&byte, before) in text.iter().rev().zip(before) {
+        // What is left behind one character, and behind two.
+        let (mut one, mut two) = (0, 0);
+        let mut rest = text;
+        while let Some((&byte, before)) = rest.split_last() {
+            rest = before;
             ahead = ahead << 8 | u64::from(byte);
-            let cost = |len: u8| {
-                let past = steps.len().checked_sub(usize::from(len));
-                past.and_then(|past| steps.get(past)).map_or(0, |step| step.cost) + 1
-            };
-            let mut best = Step { cost: cost(1), len: 1, code: byte };
-            let mut start = tables.first(before, ahead);
-            while let Some(word) = start {
-                if ahead & word.mask == word.text && cost(word.len) < best.cost {
-                    best = Step { cost: cost(word.len), len: word.len, code: word.code };
-                }
-                start = tables.start(word.next);
+            let kind = before.last().map_or(BEGINNING, |byte| tables.kind(*byte));
+            let mut best = Step { cost: one, len: 1, code: byte };
+            let code = tables.code_of_two(kind, ahead);
+            if code != NONE && two < best.cost {
+                best = Step { cost: two, len: 2, code };
             }
+            tables.each_longer(kind, ahead, |word| {
+                let past = steps.len().checked_sub(usize::from(word.len));
+                let cost = past.and_then(|past| steps.get(past)).map_or(0, |step| step.cost);
+                if cost < best.cost {
+                    best = Step { cost, len: word.len, code: word.code };
+                }
+            });
+            best.cost += 1;
+            (one, two) = (best.cost, one);
             steps.push(best);
         }
         let cost = steps.last().map_or(0, |step| step.cost) as usize;
@@ -229,16 +288,16 @@ fn expand(short: &[u8], room: String) -> Option<String> {
     let mut text = room.into_bytes();
     text.clear();
     text.reserve(short.len() * 3);
-    let mut kind = usize::from(BEGINNING);
+    let mut kind = BEGINNING;
     for &byte in short {
         if PLAIN.contains(&byte) {
             text.push(byte);
-            kind = tables.kind(Some(byte));
+            kind = tables.kind(byte);
             continue;
         }
-        let word = tables.words.get(kind)?.get(usize::from(byte))?;
+        let word = tables.words.get(usize::from(kind))?.get(usize::from(byte))?;
         text.extend_from_slice(word.text.get(..usize::from(word.len))?);
-        kind = usize::from(word.last);
+        kind = word.last;
         if word.len == 0 {
             return None;
         }

@@ -101,8 +101,8 @@ fn least(text: &[u8]) -> usize {
     let mut least = vec![usize::MAX; text.len() + 1];
     least[0] = 0;
     for at in 0..text.len() {
-        let kind = TABLES.kind(at.checked_sub(1).map(|before| text[before]));
-        let words = TABLES.words[kind].iter().filter(|word| word.len > 0);
+        let kind = at.checked_sub(1).map_or(BEGINNING, |before| TABLES.kind(text[before]));
+        let words = TABLES.words[usize::from(kind)].iter().filter(|word| word.len > 0);
         let fitting = words.map(|word| &word.text[..usize::from(word.len)]);
         for len in fitting.filter(|word| text[at..].starts_with(word)).map(<[u8]>::len).chain([1]) {
             least[at + len] = least[at + len].min(least[at] + 1);

@@ -189,10 +189,11 @@ fn plain_host(url: &str) -> bool {
 
 /// Does this begin with a port that needs no parser to be believed?
 fn is_port(text: &str) -> bool {
-    let port = text.find(['/', '?', '#']).and_then(|end| text.get(..end)).unwrap_or(text);
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (port, rest) = text.split_at_checked(digits).unwrap_or((text, ""));
+    let ends = rest.bytes().next().is_none_or(|b| matches!(b, b'/' | b'?' | b'#'));
     // Four digits are always in range; no digit at all is for the parser.
-    let digits = port.bytes().all(|b| b.is_ascii_digit());
-    digits && !port.is_empty() && (port.len() < 5 || port.parse::<u16>().is_ok() && port.len() == 5)
+    ends && (matches!(digits, 1..5) || digits == 5 && port.parse::<u16>().is_ok())
 }
 
 /// What a URL stands in where nothing should be around it; the first is a CDATA

@@ -160,7 +160,9 @@ impl State {
             admitted: 0,
             told: self.told_before(origin, &effects)?,
         };
-        let mut admissions = Vec::new();
+        // As a rule a chunk is nothing else, or has none.
+        let are_admissions = matches!(effects.first(), Some(Effect::Admit { .. }));
+        let mut admissions = Vec::with_capacity(if are_admissions { effects.len() } else { 0 });
         for effect in effects {
             if let Effect::Admit { slot, url, raw, lastmod, hints, kind } = effect {
                 let number = first + chunk.admitted;

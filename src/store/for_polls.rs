@@ -143,8 +143,11 @@ impl Store {
             let mut rest = left;
             let chunk = self.write_naming(Lane::Bulk, move |state| {
                 state.must_hold(origin.source, origin.tenure)?;
-                let mut partitions = rest.effects.as_slice().iter().map(Effect::partition);
-                partitions.try_for_each(|partition| state.must_own(partition))?;
+                // Of a file all partitions are ours.
+                if state.conn.embedded().is_none() {
+                    let mut partitions = rest.effects.as_slice().iter().map(Effect::partition);
+                    partitions.try_for_each(|partition| state.must_own(partition))?;
+                }
                 Ok((state.apply(origin, &mut rest)?, rest))
             });
             let (applied, rest) = chunk.await?;

@@ -91,17 +91,17 @@ impl<'r> Judge<'r> {
     /// Is this what is kept of the URL, whatever its host?
     fn stays(&self, path: &str) -> bool {
         // Whether a document may list it depends on the path as well.
-        if self.rules.scope == Scope::Directory || !path.bytes().all(is_plain) {
+        let bytes = path.as_bytes();
+        if self.rules.scope == Scope::Directory || !bytes.iter().all(|byte| is_plain(*byte)) {
             return false;
         }
-        let (path, query) = match path.split_once('?') {
-            Some((path, query)) => (path, Some(query)),
-            None => (path, None),
-        };
+        let query = memchr::memchr(b'?', bytes);
         // A segment of dots is resolved.
-        if path.contains("/.") {
+        let in_path = bytes.get(..query.unwrap_or(bytes.len())).unwrap_or_default();
+        if in_path.windows(2).any(|pair| pair == b"/.") {
             return false;
         }
+        let query = query.and_then(|at| path.get(at + 1..));
         let name = |part: &str| part.split_once('=').map_or(part, |(name, _)| name).to_owned();
         query.is_none_or(|query| {
             !query.is_empty()
@@ -131,9 +131,28 @@ fn split(raw: &str) -> Option<(&str, &str)> {
     (end > start && listed.bytes().skip(start).all(usual)).then_some((listed, path))
 }
 
+/// [`may_stay`] of each byte.
+static PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0;
+    while byte < plain.len() {
+        // Below 256.
+        #[allow(clippy::cast_possible_truncation, clippy::indexing_slicing)]
+        {
+            plain[byte] = may_stay(byte as u8);
+        }
+        byte += 1;
+    }
+    plain
+};
+
+fn is_plain(byte: u8) -> bool {
+    PLAIN.get(usize::from(byte)).copied().unwrap_or(false)
+}
+
 /// Is it a byte that neither the parser nor any step changes, in path and
 /// query alike?
-fn is_plain(byte: u8) -> bool {
+const fn may_stay(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(
             byte,

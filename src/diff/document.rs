@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::keys::Keys;
 use crate::diff::snapshot::{EntryHints, KEY_BITS, Snapshot, to_the_second};
-use crate::model::{Follow, Lastmod, UrlKind};
+use crate::model::{Follow, Lastmod, Precision, UrlKind};
 use crate::parse::{Entry, Extensions};
 
 /// A lastmod further ahead than this is no lastmod.
@@ -325,9 +325,25 @@ impl Document {
     }
 
     /// The raw decoded loc of an entry of this document, if it was kept.
-    pub fn loc(&self, entry: &DocumentEntry) -> Option<&str> {
+    #[cfg(test)]
+    pub(super) fn loc(&self, entry: &DocumentEntry) -> Option<&str> {
         let start = entry.start as usize;
         self.arena.get(start..start + entry.len as usize).filter(|loc| !loc.is_empty())
+    }
+
+    /// The texts, and what is to be judged: entries by their index, with their slots in
+    /// the next snapshot. They are copied, since entries lie by key, so that each look
+    /// at the next one of a document waits for memory.
+    pub fn into_listed(self, wanted: Vec<(u32, u32)>) -> (Texts, Vec<Listed>) {
+        let listed = |(entry, slot): (u32, u32)| {
+            let DocumentEntry { start, len, lastmod, hints, kind, .. } =
+                *self.entries.get(entry as usize)?;
+            let second = lastmod.map_or(0, |lastmod| lastmod.at.as_second());
+            let precision = lastmod.map(|lastmod| lastmod.precision);
+            Some(Listed { second, slot, start, len, precision, hints, kind })
+        };
+        let listed = wanted.into_iter().filter_map(listed).collect();
+        (Texts(self.arena), listed)
     }
 
     /// This document with the entries of an older page of it behind its own. Of
@@ -374,6 +390,41 @@ impl Document {
     /// Position in the document of the entry at an index of [`Self::entries`].
     pub fn position(&self, index: u32) -> u32 {
         self.entries.get(index as usize).map_or(u32::MAX, |entry| entry.position)
+    }
+}
+
+/// The raw decoded locs of a document, as far as they were kept.
+#[derive(Debug)]
+pub struct Texts(String);
+
+/// An entry as it is judged.
+#[derive(Debug, Clone, Copy)]
+pub struct Listed {
+    second: i64,
+    /// Index into the next snapshot.
+    pub slot: u32,
+    start: u32,
+    len: u32,
+    precision: Option<Precision>,
+    /// changefreq and priority.
+    pub hints: EntryHints,
+    /// What it is.
+    pub kind: UrlKind,
+}
+
+impl Texts {
+    /// The loc of an entry, if it was kept.
+    pub fn loc(&self, listed: &Listed) -> Option<&str> {
+        let start = listed.start as usize;
+        self.0.get(start..start + listed.len as usize).filter(|loc| !loc.is_empty())
+    }
+}
+
+impl Listed {
+    /// The date that counts, if it is believable at all; to the second.
+    pub fn lastmod(&self) -> Option<Lastmod> {
+        let at = Timestamp::from_second(self.second).ok()?;
+        Some(Lastmod { at, precision: self.precision? })
     }
 }
 

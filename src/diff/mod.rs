@@ -181,7 +181,8 @@ pub fn diff(before: &Snapshot, document: &Document, rules: &Rules) -> Diff {
             }
         }
     }
-    diff.steps.sort_by_key(|step| match step {
+    // Stable, and asked once a step: entries lie by key, not by position.
+    diff.steps.sort_by_cached_key(|step| match step {
         Step::Admit { entry, .. } => document.position(*entry),
         _ => u32::MAX,
     });

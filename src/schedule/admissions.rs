@@ -3,9 +3,10 @@
 //!
 //! Effects are made a chunk at a time, from the texts that the first reading
 //! kept, or where it did not keep them all from a second reading. Both yield the
-//! same effects in the same order.
+//! same effects: from the texts host by host, for a chunk of many hosts costs the
+//! store several times what one of few does, and the pages of a host lie together.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use url::Url;
 use super::again::{Again, HandOn};
 use super::document::Poll;
 use crate::diff::Document;
-use crate::diff::document::{DocumentEntry, each_followed, loc_key};
+use crate::diff::document::{Listed, Texts, each_followed, loc_key};
 use crate::diff::snapshot::{Rejection, Row, SnapshotEntry};
 use crate::parse::Item;
 use crate::store::views::Counts;
@@ -24,13 +25,12 @@ use crate::url::{Judge, SiteRules};
 /// Text of the effects of one chunk, after which it is handed on.
 const MAX_BYTES: usize = 1024 * 1024;
 
-/// The entries to be judged, and where their texts are.
+/// The entries to be judged, and their texts.
 #[derive(Debug)]
 pub(super) struct Admissions {
-    document: Document,
-    /// Entries of the document and their slots in the next snapshot, in the
-    /// order of the document.
-    wanted: Vec<(u32, u32)>,
+    texts: Texts,
+    /// In the order of the document until they are sorted.
+    wanted: Vec<Listed>,
 }
 
 /// A chunk of judgements.
@@ -42,18 +42,41 @@ pub(super) struct Judged {
 }
 
 impl Admissions {
+    /// What is wanted of a document: indexes of entries, and their slots.
     pub(super) fn new(document: Document, wanted: Vec<(u32, u32)>) -> Self {
-        Self { document, wanted }
-    }
-
-    fn entry(&self, at: usize) -> Option<(&DocumentEntry, u32)> {
-        let (entry, slot) = self.wanted.get(at)?;
-        Some((self.document.entries().get(*entry as usize)?, *slot))
+        let (texts, wanted) = document.into_listed(wanted);
+        Self { texts, wanted }
     }
 
     fn has_all_texts(&self) -> bool {
-        let mut entries = (0..self.wanted.len()).filter_map(|at| self.entry(at));
-        entries.all(|(entry, _)| self.document.loc(entry).is_some())
+        self.wanted.iter().all(|listed| self.texts.loc(listed).is_some())
+    }
+
+    /// Host by host, those in the order of their first entries: of each host in the
+    /// order of the document. Hosts are told apart as they are spelled.
+    #[must_use]
+    fn by_host(mut self) -> Self {
+        let mut hosts: HashMap<&[u8], u32> = HashMap::new();
+        let mut last = None;
+        let mut order: Vec<(u32, u32)> = Vec::with_capacity(self.wanted.len());
+        for (at, listed) in (0..).zip(&self.wanted) {
+            let host = host_as_spelled(self.texts.loc(listed).unwrap_or_default());
+            let number = match last {
+                Some((same, number)) if same == host => number,
+                _ => {
+                    let next = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
+                    *hosts.entry(host).or_insert(next)
+                }
+            };
+            last = Some((host, number));
+            order.push((number, at));
+        }
+        if hosts.len() > 1 {
+            order.sort_unstable();
+            let sorted = order.iter().filter_map(|(_, at)| self.wanted.get(*at as usize).copied());
+            self.wanted = sorted.collect();
+        }
+        self
     }
 
     /// Judges from the texts that were kept, from an entry on; says which one
@@ -61,13 +84,22 @@ impl Admissions {
     fn judge_from(&self, from: usize, rules: &SiteRules, source: &Url) -> (Judged, usize) {
         let (mut judged, mut at) = (Judged::default(), from);
         let mut judge = Judge::new(rules, source);
-        while let Some((entry, slot)) = self.entry(at).filter(|_| !judged.is_full()) {
-            if let Some(loc) = self.document.loc(entry) {
-                judged.add(entry, slot, loc, &mut judge);
+        while let Some(listed) = self.wanted.get(at).filter(|_| !judged.is_full()) {
+            if let Some(loc) = self.texts.loc(listed) {
+                judged.add(listed, loc, &mut judge);
             }
             at += 1;
         }
         (judged, at)
+    }
+
+    /// Where each is wanted, by its key in the next snapshot, ascending.
+    fn by_key(&self, next: &[SnapshotEntry]) -> Vec<(u64, usize)> {
+        let mut by_key = Vec::with_capacity(self.wanted.len());
+        let keys = self.wanted.iter().map(|listed| next.get(listed.slot as usize));
+        by_key.extend(keys.zip(0..).filter_map(|(entry, at)| Some((entry?.key, at))));
+        by_key.sort_unstable();
+        by_key
     }
 
     /// Judges while the document is read once more; of two spellings with one
@@ -77,11 +109,9 @@ impl Admissions {
         again: &Again,
         rules: &SiteRules,
         source: &Url,
+        by_key: &[(u64, usize)],
         hand_on: &mut HandOn<'_, Judged>,
     ) {
-        let mut by_key: Vec<(u64, usize)> = Vec::with_capacity(self.wanted.len());
-        by_key.extend((0..self.wanted.len()).filter_map(|at| Some((self.entry(at)?.0.key, at))));
-        by_key.sort_unstable();
         let mut done = HashSet::new();
         let mut judged = Judged::default();
         let mut judge = Judge::new(rules, source);
@@ -91,13 +121,13 @@ impl Admissions {
                 return ControlFlow::Continue(());
             };
             let at = by_key.get(place).map(|(_, at)| *at);
-            let Some((entry, slot)) = at.and_then(|at| self.entry(at)) else {
+            let Some(listed) = at.and_then(|at| self.wanted.get(at)) else {
                 return ControlFlow::Continue(());
             };
-            if !done.insert(slot) {
+            if !done.insert(listed.slot) {
                 return ControlFlow::Continue(());
             }
-            judged.add(entry, slot, loc, &mut judge);
+            judged.add(listed, loc, &mut judge);
             if judged.is_full() {
                 hand_on(std::mem::take(&mut judged))
             } else {
@@ -121,13 +151,23 @@ impl Admissions {
     }
 }
 
+/// What stands before the path of a URL, which begins where the scheme and its
+/// slashes have ended; of what is no URL of the web, anything.
+fn host_as_spelled(loc: &str) -> &[u8] {
+    let loc = loc.as_bytes();
+    let rest = loc.get("https://".len()..).unwrap_or_default();
+    let path = memchr::memchr(b'/', rest).unwrap_or(rest.len());
+    loc.get(..loc.len() - rest.len() + path).unwrap_or(loc)
+}
+
 impl Judged {
-    fn add(&mut self, entry: &DocumentEntry, slot: u32, loc: &str, judge: &mut Judge<'_>) {
+    fn add(&mut self, listed: &Listed, loc: &str, judge: &mut Judge<'_>) {
+        let Listed { slot, hints, kind, .. } = *listed;
         match judge.admit(loc) {
             Ok(url) => {
                 let raw = url.respelled.then(|| loc.to_owned());
                 self.bytes += url.path.len() + raw.as_ref().map_or(0, String::len);
-                let DocumentEntry { lastmod, hints, kind, .. } = *entry;
+                let lastmod = listed.lastmod();
                 self.effects.push(Effect::Admit { slot, url, raw, lastmod, hints, kind });
             }
             Err(why) => self.refused.push((slot, why)),
@@ -157,8 +197,9 @@ impl Poll<'_> {
         match again {
             Some(again) if !admissions.has_all_texts() => {
                 let again = again.clone();
+                let by_key = admissions.by_key(next);
                 let reading = self.in_parts(move |hand_on| {
-                    admissions.judge_again(&again, &rules, &source, hand_on);
+                    admissions.judge_again(&again, &rules, &source, &by_key, hand_on);
                 });
                 let mut parts = reading.await;
                 while let Some(judged) = parts.next().await {
@@ -167,6 +208,8 @@ impl Poll<'_> {
                 parts.end().await
             }
             _ => {
+                let sorting = self.on_cpu(move || admissions.by_host());
+                let admissions = sorting.await.map_err(StoreError::Engine)?;
                 let (shared, mut from) = (Arc::new((admissions, rules, source)), 0);
                 while from < shared.0.wanted.len() {
                     let shared = Arc::clone(&shared);
@@ -194,5 +237,108 @@ impl Poll<'_> {
             }
         }
         self.apply_chunk(judged.effects, origin, next, counts).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::diff::document::Collector;
+    use crate::model::{Lastmod, Precision};
+    use crate::parse::Entry;
+
+    /// What is listed, with a second that tells each apart.
+    fn admissions(locs: &[String]) -> Admissions {
+        let mut collector = Collector::new(7, Timestamp::MAX);
+        for (second, loc) in (1..).zip(locs) {
+            let at = Timestamp::from_second(second).unwrap();
+            let lastmod = Some(Lastmod { at, precision: Precision::Second });
+            collector.push(&Entry { loc, lastmod, ..Entry::default() });
+        }
+        let document = collector.finish();
+        // Slots are those of the entries, and what is wanted comes in document order.
+        let mut wanted: Vec<_> = (0..).zip(document.entries()).collect();
+        wanted.sort_by_key(|(_, entry)| entry.position);
+        let wanted = wanted.into_iter().map(|(at, _)| (at, at)).collect();
+        Admissions::new(document, wanted)
+    }
+
+    fn locs(admissions: &Admissions) -> Vec<&str> {
+        let locs = admissions.wanted.iter().map(|listed| admissions.texts.loc(listed));
+        locs.map(Option::unwrap).collect()
+    }
+
+    #[test]
+    fn hosts_come_in_the_order_of_their_first_entries_and_entries_in_that_of_the_document() {
+        let listed = [
+            "https://b.test/2",
+            "https://a.test/1",
+            "http://b.test/9",
+            "https://b.test/1",
+            "https://a.test/0",
+            "ftp:",
+            "https://b.test",
+            "/3",
+            "https://a.test:80/5",
+        ];
+        let sorted = admissions(&listed.map(str::to_owned)).by_host();
+        assert_eq!(
+            locs(&sorted),
+            [
+                "https://b.test/2",
+                "https://b.test/1",
+                "https://b.test",
+                "https://a.test/1",
+                "https://a.test/0",
+                "http://b.test/9",
+                "ftp:",
+                "/3",
+                "https://a.test:80/5",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_document_of_one_host_stays_as_it_is() {
+        let listed: Vec<String> =
+            (0..300).rev().map(|n| format!("https://a.test/{n}//x")).collect();
+        assert_eq!(locs(&admissions(&listed).by_host()), listed);
+    }
+
+    #[test]
+    fn each_entry_is_judged_once_with_what_it_says() {
+        let text = "[[site]]\nname = \"a\"\nurl = \"https://a.test/\"\nscope = \"any\"\n";
+        let config = Config::from_toml_str(text).unwrap();
+        let rules = SiteRules::new(config.sites.get("a").unwrap(), None);
+        let source = Url::parse("https://a.test/sitemap.xml").unwrap();
+        // Three hosts by turns, and more than one batch.
+        let listed: Vec<String> =
+            (0..BATCH + 100).map(|n| format!("https://{}.test/{n}", n % 3)).collect();
+        let sorted = admissions(&listed).by_host();
+        let (mut said, mut hosts, mut from, mut batches) = (BTreeMap::new(), Vec::new(), 0, 0);
+        while from < listed.len() {
+            let (judged, next) = sorted.judge_from(from, &rules, &source);
+            assert!(judged.refused.is_empty());
+            for effect in judged.effects {
+                let Effect::Admit { slot, url, lastmod, .. } = effect else { panic!("{effect:?}") };
+                hosts.push(url.authority.to_string());
+                let url = format!("{}{}", url.authority, url.path);
+                assert_eq!(said.insert(url, (lastmod.unwrap().at.as_second(), slot)), None);
+            }
+            (from, batches) = (next, batches + 1);
+        }
+        assert_eq!(batches, 2);
+        hosts.dedup();
+        assert_eq!(hosts, ["https://0.test", "https://1.test", "https://2.test"]);
+        let slots: HashSet<u32> = said.values().map(|(_, slot)| *slot).collect();
+        assert_eq!(slots.len(), listed.len());
+        for (second, url) in (1..).zip(&listed) {
+            assert_eq!(said[url].0, second, "{url}");
+        }
     }
 }

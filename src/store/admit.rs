@@ -3,7 +3,7 @@
 //!
 //! Most of what is listed for the first time is new to the store too. So all of
 //! a chunk is looked up in one pass, and what is new is written by statements
-//! of many rows: `urls` in document order, `queue` in the order of its key.
+//! of many rows: `urls` in the order in which they come, `queue` in the order of its key.
 //! Counts, numbers and events are those of one row after the other.
 
 use std::collections::hash_map::Entry;

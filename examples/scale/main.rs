@@ -148,7 +148,8 @@ async fn measure(args: &Args) -> anyhow::Result<()> {
         let shape = shape(name, args.urls)?;
         let files = folder.join(format!("{name}-{}", args.urls));
         let truths = generate(shape, &files, args.port).await?;
-        let peer = (args.peer_urls > 0).then(|| peer(args, &files)).transpose()?;
+        let reads = args.parts.iter().any(|part| part == "reading" || part == "cold");
+        let peer = (reads && args.peer_urls > 0).then(|| peer(args, &files)).transpose()?;
         let web = Web::start(args, name, &files)?;
         let done = layout(args, shape, &folder.join("store"), truths);
         drop(web);

@@ -335,14 +335,14 @@ impl Document {
     /// the next snapshot. They are copied, since entries lie by key, so that each look
     /// at the next one of a document waits for memory.
     pub fn into_listed(self, wanted: Vec<(u32, u32)>) -> (Texts, Vec<Listed>) {
-        let listed = |(entry, slot): (u32, u32)| {
-            let DocumentEntry { start, len, lastmod, hints, kind, .. } =
+        let mut listed = Vec::with_capacity(wanted.len());
+        listed.extend(wanted.into_iter().filter_map(|(entry, slot)| {
+            let DocumentEntry { key, start, len, lastmod, hints, kind, .. } =
                 *self.entries.get(entry as usize)?;
             let second = lastmod.map_or(0, |lastmod| lastmod.at.as_second());
             let precision = lastmod.map(|lastmod| lastmod.precision);
-            Some(Listed { second, slot, start, len, precision, hints, kind })
-        };
-        let listed = wanted.into_iter().filter_map(listed).collect();
+            Some(Listed { key, second, slot, start, len, precision, hints, kind })
+        }));
         (Texts(self.arena), listed)
     }
 
@@ -400,6 +400,8 @@ pub struct Texts(String);
 /// An entry as it is judged.
 #[derive(Debug, Clone, Copy)]
 pub struct Listed {
+    /// Keyed hash of the raw decoded loc.
+    pub key: u64,
     second: i64,
     /// Index into the next snapshot.
     pub slot: u32,

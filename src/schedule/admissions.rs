@@ -3,8 +3,8 @@
 //!
 //! Effects are made a chunk at a time, from the texts that the first reading
 //! kept, or where it did not keep them all from a second reading. Both yield the
-//! same effects: from the texts host by host, for a chunk of many hosts costs the
-//! store several times what one of few does, and the pages of a host lie together.
+//! same effects, from the texts host by host: a chunk of many hosts costs the store
+//! more than one of few does, and the pages of a host lie together then.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -53,14 +53,15 @@ impl Admissions {
     }
 
     /// Host by host, those in the order of their first entries: of each host in the
-    /// order of the document. Hosts are told apart as they are spelled.
+    /// order of the document, so that of two spellings of a page the first is taken
+    /// first. Where a host may have more than one spelling nothing moves.
     #[must_use]
     fn by_host(mut self) -> Self {
-        let mut hosts: HashMap<&[u8], u32> = HashMap::new();
+        let mut hosts: HashMap<&str, u32> = HashMap::new();
         let mut last = None;
         let mut order: Vec<(u32, u32)> = Vec::with_capacity(self.wanted.len());
         for (at, listed) in (0..).zip(&self.wanted) {
-            let host = host_as_spelled(self.texts.loc(listed).unwrap_or_default());
+            let Some(host) = self.texts.loc(listed).and_then(host_of) else { return self };
             let number = match last {
                 Some((same, number)) if same == host => number,
                 _ => {
@@ -73,8 +74,9 @@ impl Admissions {
         }
         if hosts.len() > 1 {
             order.sort_unstable();
-            let sorted = order.iter().filter_map(|(_, at)| self.wanted.get(*at as usize).copied());
-            self.wanted = sorted.collect();
+            let mut sorted = Vec::with_capacity(order.len());
+            sorted.extend(order.iter().filter_map(|(_, at)| self.wanted.get(*at as usize)));
+            self.wanted = sorted;
         }
         self
     }
@@ -93,15 +95,6 @@ impl Admissions {
         (judged, at)
     }
 
-    /// Where each is wanted, by its key in the next snapshot, ascending.
-    fn by_key(&self, next: &[SnapshotEntry]) -> Vec<(u64, usize)> {
-        let mut by_key = Vec::with_capacity(self.wanted.len());
-        let keys = self.wanted.iter().map(|listed| next.get(listed.slot as usize));
-        by_key.extend(keys.zip(0..).filter_map(|(entry, at)| Some((entry?.key, at))));
-        by_key.sort_unstable();
-        by_key
-    }
-
     /// Judges while the document is read once more; of two spellings with one
     /// key the first counts, as in the first reading.
     fn judge_again(
@@ -109,9 +102,11 @@ impl Admissions {
         again: &Again,
         rules: &SiteRules,
         source: &Url,
-        by_key: &[(u64, usize)],
         hand_on: &mut HandOn<'_, Judged>,
     ) {
+        let mut by_key: Vec<(u64, usize)> = Vec::with_capacity(self.wanted.len());
+        by_key.extend(self.wanted.iter().zip(0..).map(|(listed, at)| (listed.key, at)));
+        by_key.sort_unstable();
         let mut done = HashSet::new();
         let mut judged = Judged::default();
         let mut judge = Judge::new(rules, source);
@@ -151,13 +146,31 @@ impl Admissions {
     }
 }
 
-/// What stands before the path of a URL, which begins where the scheme and its
-/// slashes have ended; of what is no URL of the web, anything.
-fn host_as_spelled(loc: &str) -> &[u8] {
-    let loc = loc.as_bytes();
-    let rest = loc.get("https://".len()..).unwrap_or_default();
-    let path = memchr::memchr(b'/', rest).unwrap_or(rest.len());
-    loc.get(..loc.len() - rest.len() + path).unwrap_or(loc)
+/// The host of a URL, without `www.`: pages of twins may be one. `None` where it may
+/// be spelled in another way too.
+fn host_of(loc: &str) -> Option<&str> {
+    let rest = loc.strip_prefix("https://").or_else(|| loc.strip_prefix("http://"))?;
+    let bytes = rest.as_bytes();
+    let end = memchr::memchr3(b'/', b'?', b'#', bytes).unwrap_or(bytes.len());
+    let authority = rest.get(..end)?;
+    let host = match memchr::memchr(b':', authority.as_bytes()) {
+        Some(colon) => authority.get(..colon)?,
+        None => authority,
+    };
+    let usual = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    // Whether the last label begins with a letter: else it is a number or nothing.
+    let mut begins = true;
+    let mut is_name = false;
+    for byte in host.bytes() {
+        if begins {
+            is_name = byte.is_ascii_lowercase();
+        }
+        begins = byte == b'.';
+        if !begins && !usual(byte) {
+            return None;
+        }
+    }
+    (is_name && !begins).then(|| host.strip_prefix("www.").unwrap_or(host))
 }
 
 impl Judged {
@@ -197,9 +210,8 @@ impl Poll<'_> {
         match again {
             Some(again) if !admissions.has_all_texts() => {
                 let again = again.clone();
-                let by_key = admissions.by_key(next);
                 let reading = self.in_parts(move |hand_on| {
-                    admissions.judge_again(&again, &rules, &source, &by_key, hand_on);
+                    admissions.judge_again(&again, &rules, &source, hand_on);
                 });
                 let mut parts = reading.await;
                 while let Some(judged) = parts.next().await {
@@ -208,8 +220,13 @@ impl Poll<'_> {
                 parts.end().await
             }
             _ => {
-                let sorting = self.on_cpu(move || admissions.by_host());
-                let admissions = sorting.await.map_err(StoreError::Engine)?;
+                // Daemons that share a store take parts of a chunk at the same time.
+                let admissions = if self.poller.store.is_shared() {
+                    admissions
+                } else {
+                    let sorting = self.on_cpu(move || admissions.by_host());
+                    sorting.await.map_err(StoreError::Engine)?
+                };
                 let (shared, mut from) = (Arc::new((admissions, rules, source)), 0);
                 while from < shared.0.wanted.len() {
                     let shared = Arc::clone(&shared);
@@ -273,34 +290,56 @@ mod tests {
         locs.map(Option::unwrap).collect()
     }
 
+    fn sorted(listed: &[&str]) -> Vec<String> {
+        let listed: Vec<String> = listed.iter().map(|loc| (*loc).to_owned()).collect();
+        locs(&admissions(&listed).by_host()).into_iter().map(str::to_owned).collect()
+    }
+
     #[test]
     fn hosts_come_in_the_order_of_their_first_entries_and_entries_in_that_of_the_document() {
         let listed = [
             "https://b.test/2",
             "https://a.test/1",
-            "http://b.test/9",
+            "http://c.test/9",
             "https://b.test/1",
             "https://a.test/0",
-            "ftp:",
             "https://b.test",
-            "/3",
-            "https://a.test:80/5",
+            "https://c.test?q=/x:y",
         ];
-        let sorted = admissions(&listed.map(str::to_owned)).by_host();
-        assert_eq!(
-            locs(&sorted),
-            [
-                "https://b.test/2",
-                "https://b.test/1",
-                "https://b.test",
-                "https://a.test/1",
-                "https://a.test/0",
-                "http://b.test/9",
-                "ftp:",
-                "/3",
-                "https://a.test:80/5",
-            ]
-        );
+        let expected = [
+            "https://b.test/2",
+            "https://b.test/1",
+            "https://b.test",
+            "https://a.test/1",
+            "https://a.test/0",
+            "http://c.test/9",
+            "https://c.test?q=/x:y",
+        ];
+        assert_eq!(sorted(&listed), expected);
+    }
+
+    #[test]
+    fn what_may_be_one_page_in_two_spellings_stays_in_the_order_of_the_document() {
+        // Twins are one host.
+        let listed = ["https://b.test/q", "http://www.b.test:80/p", "https://b.test/p"];
+        assert_eq!(sorted(&listed), listed);
+        for odd in [
+            "https://A.test/p",
+            "https://a.test./p",
+            "https://%61.test/p",
+            "//a.test/p",
+            "https://ａ.test/p",
+            "https://u@a.test/p",
+            "HTTPS://a.test/p",
+            "https://0x7f.1/p",
+            "https://[::1]/p",
+            "/p",
+            "https://",
+            "https://a..7/",
+        ] {
+            let listed = ["https://a.test/1", "https://b.test/1", odd, "https://a.test/2"];
+            assert_eq!(sorted(&listed), listed, "{odd}");
+        }
     }
 
     #[test]

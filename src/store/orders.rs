@@ -287,7 +287,7 @@ impl Store {
     }
 
     /// Is the store shared with others just now?
-    pub(super) fn is_shared(&self) -> bool {
+    pub fn is_shared(&self) -> bool {
         self.inner.peers.as_ref().is_some_and(|peers| peers.deal().nodes.len() > 1)
     }
 

@@ -61,7 +61,7 @@ const CHECKED_WHOLE: u64 = 16 << 20;
 /// a database under 1 GiB a commit after pages were balanced looks at all of them
 /// (the engine moves a page by way of the number of the one at 1 GiB, and drops
 /// what is numbered beyond the end), and what is not here is in the system's cache.
-const CACHE_KIB: u32 = 16_384;
+const CACHE_KIB: u32 = 4_096;
 
 /// Statements kept prepared per connection.
 const STATEMENTS: usize = 128;

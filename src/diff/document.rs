@@ -327,8 +327,7 @@ impl Document {
     /// The raw decoded loc of an entry of this document, if it was kept.
     #[cfg(test)]
     pub(super) fn loc(&self, entry: &DocumentEntry) -> Option<&str> {
-        let start = entry.start as usize;
-        self.arena.get(start..start + entry.len as usize).filter(|loc| !loc.is_empty())
+        text_of(&self.arena, entry.start, entry.len)
     }
 
     /// The texts, and what is to be judged: entries by their index, with their slots in
@@ -417,9 +416,13 @@ pub struct Listed {
 impl Texts {
     /// The loc of an entry, if it was kept.
     pub fn loc(&self, listed: &Listed) -> Option<&str> {
-        let start = listed.start as usize;
-        self.0.get(start..start + listed.len as usize).filter(|loc| !loc.is_empty())
+        text_of(&self.0, listed.start, listed.len)
     }
+}
+
+fn text_of(texts: &str, start: u32, len: u32) -> Option<&str> {
+    let start = start as usize;
+    texts.get(start..start + len as usize).filter(|loc| !loc.is_empty())
 }
 
 impl Listed {

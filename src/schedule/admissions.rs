@@ -55,13 +55,12 @@ impl Admissions {
     /// Host by host, those in the order of their first entries: of each host in the
     /// order of the document, so that of two spellings of a page the first is taken
     /// first. Where a host may have more than one spelling nothing moves.
-    #[must_use]
-    fn by_host(mut self) -> Self {
+    pub(super) fn sort_by_host(&mut self) {
         let mut hosts: HashMap<&str, u32> = HashMap::new();
         let mut last = None;
         let mut order: Vec<(u32, u32)> = Vec::with_capacity(self.wanted.len());
         for (at, listed) in (0..).zip(&self.wanted) {
-            let Some(host) = self.texts.loc(listed).and_then(host_of) else { return self };
+            let Some(host) = self.texts.loc(listed).and_then(host_of) else { return };
             let number = match last {
                 Some((same, number)) if same == host => number,
                 _ => {
@@ -78,7 +77,6 @@ impl Admissions {
             sorted.extend(order.iter().filter_map(|(_, at)| self.wanted.get(*at as usize)));
             self.wanted = sorted;
         }
-        self
     }
 
     /// Judges from the texts that were kept, from an entry on; says which one
@@ -220,13 +218,6 @@ impl Poll<'_> {
                 parts.end().await
             }
             _ => {
-                // Daemons that share a store take parts of a chunk at the same time.
-                let admissions = if self.poller.store.is_shared() {
-                    admissions
-                } else {
-                    let sorting = self.on_cpu(move || admissions.by_host());
-                    sorting.await.map_err(StoreError::Engine)?
-                };
                 let (shared, mut from) = (Arc::new((admissions, rules, source)), 0);
                 while from < shared.0.wanted.len() {
                     let shared = Arc::clone(&shared);
@@ -292,7 +283,9 @@ mod tests {
 
     fn sorted(listed: &[&str]) -> Vec<String> {
         let listed: Vec<String> = listed.iter().map(|loc| (*loc).to_owned()).collect();
-        locs(&admissions(&listed).by_host()).into_iter().map(str::to_owned).collect()
+        let mut admissions = admissions(&listed);
+        admissions.sort_by_host();
+        locs(&admissions).into_iter().map(str::to_owned).collect()
     }
 
     #[test]
@@ -346,7 +339,9 @@ mod tests {
     fn a_document_of_one_host_stays_as_it_is() {
         let listed: Vec<String> =
             (0..300).rev().map(|n| format!("https://a.test/{n}//x")).collect();
-        assert_eq!(locs(&admissions(&listed).by_host()), listed);
+        let mut admissions = admissions(&listed);
+        admissions.sort_by_host();
+        assert_eq!(locs(&admissions), listed);
     }
 
     #[test]
@@ -358,7 +353,8 @@ mod tests {
         // Three hosts by turns, and more than one batch.
         let listed: Vec<String> =
             (0..BATCH + 100).map(|n| format!("https://{}.test/{n}", n % 3)).collect();
-        let sorted = admissions(&listed).by_host();
+        let mut sorted = admissions(&listed);
+        sorted.sort_by_host();
         let (mut said, mut hosts, mut from, mut batches) = (BTreeMap::new(), Vec::new(), 0, 0);
         while from < listed.len() {
             let (judged, next) = sorted.judge_from(from, &rules, &source);

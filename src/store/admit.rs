@@ -3,8 +3,9 @@
 //!
 //! Most of what is listed for the first time is new to the store too. So all of
 //! a chunk is looked up in one pass, and what is new is written by statements
-//! of many rows: `urls` in the order in which they come, `queue` in the order of its key.
-//! Counts, numbers and events are those of one row after the other.
+//! of many rows. New rows have their numbers in the order in which the queue has
+//! them: by host and band, and of one band as they come. So what is leased together
+//! stands together, in `urls` and in all that is kept by URL.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -58,12 +59,15 @@ struct Sought {
 #[derive(Default)]
 struct Fresh {
     rows: Vec<FreshRow>,
-    /// Those whose key comes again.
-    by_key: HashMap<u64, UrlId>,
+    /// Those whose key comes again: none before it is written.
+    by_key: HashMap<u64, Option<UrlId>>,
+    /// Key and number of all that have been written.
+    made: Vec<(u64, UrlId)>,
 }
 
 struct FreshRow {
     index: usize,
+    /// Of no URL until it is written.
     id: UrlId,
     host: HostId,
     /// Its keyed hash; a column on PostgreSQL only, SQLite has the lookup.
@@ -73,12 +77,11 @@ struct FreshRow {
 
 impl FreshRow {
     /// Sorts as the key of the queue does, in one comparison; of one chunk all are due
-    /// at once.
+    /// at once, and have their numbers in this order.
     fn in_order(&self) -> u128 {
         let band = u128::from(u8::MAX - self.band);
-        u128::from(self.host.0.cast_unsigned()) << 72
-            | band << 64
-            | u128::from(self.id.0.cast_unsigned())
+        // No index is beyond 64 bits.
+        u128::from(self.host.0.cast_unsigned()) << 72 | band << 64 | self.index as u128
     }
 }
 
@@ -108,17 +111,19 @@ impl State {
         self.read_rows_ahead(sought.candidates.iter().map(|(_, id)| *id))?;
         let mut candidates = sought.candidates.as_slice();
         let mut fresh = Fresh::default();
-        let mut made = Vec::with_capacity(admissions.len());
         // How far looks decide, by host: asked once a chunk.
         let mut proofs: ById<HostId, f64> = ById::default();
         for (index, (listed, &(host, key))) in admissions.iter().zip(&sought.places).enumerate() {
             let mine = candidates.partition_point(|(of, _)| *of == index);
             let (mine, others) = candidates.split_at(mine);
             candidates = others;
-            if let Some(id) = fresh.by_key.get(&key).copied() {
+            if fresh.by_key.contains_key(&key) {
                 // Two spellings of one page: the second needs the row of the first.
                 self.write_fresh(chunk, admissions, &mut fresh)?;
-                if self.admit_known(chunk, listed, host, id)? {
+                let first = fresh.by_key.get(&key).copied().flatten();
+                if let Some(id) = first
+                    && self.admit_known(chunk, listed, host, id)?
+                {
                     continue;
                 }
             }
@@ -144,20 +149,16 @@ impl State {
                 }
             };
             let band = rank_by(proof, Reason::New, listed.hints.priority);
-            let id = self.next_url(host)?;
-            fresh.rows.push(FreshRow { index, id, host, key, band });
-            made.push((key, id));
+            fresh.rows.push(FreshRow { index, id: UrlId(0), host, key, band });
             if sought.repeated.contains(&key) {
-                fresh.by_key.insert(key, id);
+                fresh.by_key.insert(key, None);
             }
             chunk.applied.counts.new += 1;
             chunk.note_published(listed.lastmod);
-            chunk.log.push(ChangeKind::New, id);
-            chunk.applied.rows.push((listed.slot, Row::Url(id)));
         }
         self.write_fresh(chunk, admissions, &mut fresh)?;
-        chunk.made += made.len();
-        self.lookup.insert(&self.conn, &made).map_err(engine)
+        chunk.made += fresh.made.len();
+        self.lookup.insert(&self.conn, &fresh.made).map_err(engine)
     }
 
     /// Sees to it that the robots.txt of a host is polled on which a site has
@@ -252,10 +253,10 @@ impl State {
         Ok(true)
     }
 
-    /// Writes the rows that were made since the last time.
+    /// Gives the rows that were made since the last time their numbers, and writes them.
     fn write_fresh(
         &mut self,
-        chunk: &Chunk,
+        chunk: &mut Chunk,
         admissions: &[Admission],
         fresh: &mut Fresh,
     ) -> Result<(), StoreError> {
@@ -263,8 +264,19 @@ impl State {
         if rows.is_empty() {
             return Ok(());
         }
-        insert_urls(&self.conn, chunk, admissions, &rows).map_err(engine)?;
         rows.sort_unstable_by_key(FreshRow::in_order);
+        fresh.made.reserve(rows.len());
+        for row in &mut rows {
+            row.id = self.next_url(row.host)?;
+            fresh.made.push((row.key, row.id));
+            chunk.log.push(ChangeKind::New, row.id);
+            let slot = admissions.get(row.index).map(|listed| listed.slot);
+            chunk.applied.rows.extend(slot.map(|slot| (slot, Row::Url(row.id))));
+            if let Some(id) = fresh.by_key.get_mut(&row.key) {
+                *id = Some(row.id);
+            }
+        }
+        insert_urls(&self.conn, chunk, admissions, &rows).map_err(engine)?;
         insert_places(&self.conn, chunk, &rows).map_err(engine)?;
         for of_host in rows.chunk_by(|a, b| a.host == b.host) {
             let place = |row: &FreshRow| Place {

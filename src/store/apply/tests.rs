@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::diff::snapshot::{EntryHints, Row};
 use crate::metrics::Metrics;
-use crate::model::{Role, UrlId, UrlKind};
+use crate::model::{Priority, Role, UrlId, UrlKind};
 use crate::queue::LeaseRequest;
 use crate::recrawl::signal::Signal;
 use crate::store::rows::read_url;
@@ -52,16 +52,20 @@ impl Site {
 
     /// Is told of a whole batch; says of each slot which row it has.
     async fn list(&self) -> Vec<(u32, UrlId)> {
-        let effects = (0..BATCH).map(|number| Effect::Admit {
-            slot: u32::try_from(number).unwrap(),
-            url: Admitted {
-                authority: "http://a.test".into(),
-                path: path(number),
-                respelled: false,
-            },
+        self.admit((0..BATCH).map(|number| ("http://a.test", path(number), None))).await
+    }
+
+    /// The same of these: host, path and priority.
+    async fn admit(
+        &self,
+        listed: impl Iterator<Item = (&str, String, Option<Priority>)>,
+    ) -> Vec<(u32, UrlId)> {
+        let effects = (0..).zip(listed).map(|(slot, (host, path, priority))| Effect::Admit {
+            slot,
+            url: Admitted { authority: host.into(), path, respelled: false },
             raw: None,
             lastmod: None,
-            hints: EntryHints::default(),
+            hints: EntryHints { changefreq: None, priority },
             kind: UrlKind::Page,
         });
         let applied = self.store.apply(self.origin, effects.collect()).await.unwrap();
@@ -148,4 +152,24 @@ async fn each_row_has_its_own_path_wherever_a_read_is_cut() {
     }
     // The same once more changes nothing.
     assert_eq!(site.list().await, rows);
+}
+
+#[tokio::test]
+async fn what_the_queue_has_together_has_neighbouring_numbers() {
+    let site = Site::new().await;
+    let hosts = ["http://a.test", "http://b.test"];
+    let tenths = |slot: usize| [5, 9, 1][slot / 2 % 3];
+    let listed = (0..60).map(|slot| {
+        let priority = Priority::from_thousandths(tenths(slot) * 100);
+        (hosts[slot % 2], path(slot / 2), priority)
+    });
+    let mut rows = site.admit(listed).await;
+    rows.sort_unstable_by_key(|(_, url)| *url);
+    let mut expected: Vec<usize> = (0..60).collect();
+    expected.sort_by_key(|slot| (slot % 2, std::cmp::Reverse(tenths(*slot)), *slot));
+    let slots: Vec<usize> = rows.iter().map(|(slot, _)| usize::try_from(*slot).unwrap()).collect();
+    assert_eq!(slots, expected);
+    assert_eq!(rows.last().unwrap().1.0 - rows[0].1.0, 59);
+    let row = site.with_state(move |state| read_url(&state.conn, rows[0].1)).await.unwrap();
+    assert_eq!((row.path, row.band), (path(slots[0] / 2), 90));
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::sql::{OptionalExtension, params};
 
 use super::ending::Lease;
-use super::hosts::{millis, page_text};
+use super::hosts::{HostRules, millis, page_text};
 use super::pending::NewLease;
 use super::rows::{UrlRow, reason};
 use super::state::State;
@@ -38,8 +38,8 @@ pub(super) struct Call {
     pub(super) per_host: usize,
     pub(super) max: usize,
     pub(super) ttl: Duration,
-    pub(super) worker: Option<String>,
-    pub(super) request_id: Option<String>,
+    pub(super) worker: Option<Arc<str>>,
+    pub(super) request_id: Option<Arc<str>>,
     pub(super) now: i64,
     secrets: Secrets,
 }
@@ -78,8 +78,8 @@ impl Call {
             per_host: request.per_host.min(request.max).max(1) as usize,
             max: request.max as usize,
             ttl: request.ttl,
-            worker: request.worker.clone(),
-            request_id: request.request_id.clone(),
+            worker: request.worker.as_deref().map(Arc::from),
+            request_id: request.request_id.as_deref().map(Arc::from),
             now,
             secrets: Secrets { bits: [[0; 16]; 32], left: 0 },
         }
@@ -88,6 +88,37 @@ impl Call {
 
 /// Names of a URL's site and of its source.
 type Names = (Option<Arc<str>>, Option<Arc<str>>);
+
+/// What URLs of one host, site and source have in common.
+pub(super) struct Common {
+    of: (HostId, Option<SiteId>, Option<SourceId>),
+    authority: Arc<str>,
+    names: Names,
+    pub(super) robots: Robots,
+}
+
+/// What the robots.txt of a host says to the agent of a site.
+pub(super) enum Robots {
+    /// The site does not ask.
+    Unasked,
+    /// It is not known yet.
+    Unknown,
+    Known(Arc<HostRules>),
+}
+
+impl Common {
+    pub(super) fn is_of(&self, row: &UrlRow) -> bool {
+        self.of == (row.host, row.site, row.source)
+    }
+
+    /// What robots.txt says beside its rules.
+    fn said(&self, line: impl Fn(&HostRules) -> Option<&Arc<str>>) -> Option<Arc<str>> {
+        match &self.robots {
+            Robots::Known(rules) => line(rules).cloned(),
+            Robots::Unasked | Robots::Unknown => None,
+        }
+    }
+}
 
 /// A lease that was given before, as the table has it.
 struct Repeat {
@@ -105,6 +136,7 @@ impl State {
     pub(super) fn give(
         &mut self,
         call: &mut Call,
+        common: &Common,
         mut row: Box<UrlRow>,
         candidate: &Candidate,
         not_before: i64,
@@ -130,7 +162,7 @@ impl State {
             worker: call.worker.clone(),
             request_id: call.request_id.clone(),
         });
-        let leased = self.leased(call, &row, token, attempt, not_before, expires_at)?;
+        let leased = leased(call, common, &row, token, attempt, not_before, expires_at);
         let lease = Lease {
             reason: row.reason,
             due_s: row.due_s,
@@ -145,49 +177,17 @@ impl State {
         Ok(Leased { value, ..leased })
     }
 
-    /// What the fetcher is told of a lease.
-    fn leased(
-        &mut self,
-        call: &mut Call,
-        row: &UrlRow,
-        token: Token,
-        attempt: u32,
-        not_before: i64,
-        expires_at: i64,
-    ) -> Result<Leased, StoreError> {
-        let agent = self.policy.of(row.site).robots_agent.clone();
-        let rules = match &agent {
-            Some(agent) => self.host_rules(row.host, agent)?,
-            None => None,
+    /// What this URL has in common with others of its host.
+    pub(super) fn common(&mut self, row: &UrlRow) -> Result<Common, StoreError> {
+        let robots = match self.policy.of(row.site).robots_agent.clone() {
+            None => Robots::Unasked,
+            Some(agent) => {
+                self.host_rules(row.host, &agent)?.map_or(Robots::Unknown, Robots::Known)
+            }
         };
         let authority = Arc::clone(&self.host(row.host)?.authority);
-        let (site, source) = self.names(row)?;
-        let left = u64::try_from(expires_at - call.now).unwrap_or(0);
-        Ok(Leased {
-            token,
-            id: row.id,
-            kind: row.kind,
-            url: page_text(&authority, &row.path),
-            site,
-            source,
-            host: authority,
-            crawl: Arc::clone(&call.crawl_name),
-            reason: row.reason,
-            priority: row.hints.priority.unwrap_or(Priority::DEFAULT),
-            value: f64::from(row.band) / 100.0,
-            changefreq: row.hints.changefreq,
-            lastmod: row.lastmod,
-            previous_lastmod: row.record.previous,
-            content_hash: row.record.content_hash().map(str::to_owned),
-            due_at: timestamp(row.due_s.saturating_mul(1000)),
-            not_before: timestamp(not_before),
-            attempt,
-            expires_at: timestamp(expires_at),
-            expires_in: Duration::from_millis(left),
-            content_signal: rules.as_ref().and_then(|rules| rules.content_signal.clone()),
-            content_usage: rules.as_ref().and_then(|rules| rules.content_usage.clone()),
-            license: rules.as_ref().and_then(|rules| rules.license.clone()),
-        })
+        let names = self.names(row)?;
+        Ok(Common { of: (row.host, row.site, row.source), authority, names, robots })
     }
 
     /// Names of a URL's site and of the source that comes first for it.
@@ -251,15 +251,55 @@ impl State {
         if rows.is_empty() {
             return Ok(None);
         }
-        let mut call = Call::new(crawl, request, now);
+        let call = Call::new(crawl, request, now);
         let mut batch = LeaseBatch { is_again: true, ..LeaseBatch::default() };
         for repeat in rows {
             let Repeat { token, reason, band, due_s, attempt, not_before, expires_at } = repeat;
             let Some(row) = self.url_row(token.url)? else { continue };
             let row = UrlRow { reason, band, due_s, ..row };
-            batch.urls.push(self.leased(&mut call, &row, token, attempt, not_before, expires_at)?);
+            let common = self.common(&row)?;
+            batch.urls.push(leased(&call, &common, &row, token, attempt, not_before, expires_at));
         }
         Ok(Some(batch))
+    }
+}
+
+/// What the fetcher is told of a lease.
+fn leased(
+    call: &Call,
+    common: &Common,
+    row: &UrlRow,
+    token: Token,
+    attempt: u32,
+    not_before: i64,
+    expires_at: i64,
+) -> Leased {
+    let left = u64::try_from(expires_at - call.now).unwrap_or(0);
+    let (site, source) = common.names.clone();
+    Leased {
+        token,
+        id: row.id,
+        kind: row.kind,
+        url: page_text(&common.authority, &row.path),
+        site,
+        source,
+        host: Arc::clone(&common.authority),
+        crawl: Arc::clone(&call.crawl_name),
+        reason: row.reason,
+        priority: row.hints.priority.unwrap_or(Priority::DEFAULT),
+        value: f64::from(row.band) / 100.0,
+        changefreq: row.hints.changefreq,
+        lastmod: row.lastmod,
+        previous_lastmod: row.record.previous,
+        content_hash: row.record.content_hash().map(str::to_owned),
+        due_at: timestamp(row.due_s.saturating_mul(1000)),
+        not_before: timestamp(not_before),
+        attempt,
+        expires_at: timestamp(expires_at),
+        expires_in: Duration::from_millis(left),
+        content_signal: common.said(|rules| rules.content_signal.as_ref()),
+        content_usage: common.said(|rules| rules.content_usage.as_ref()),
+        license: common.said(|rules| rules.license.as_ref()),
     }
 }
 

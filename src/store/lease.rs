@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::sql::params;
 
-use super::given::Call;
+use super::given::{Call, Common, Robots};
 use super::hosts::millis;
 use super::ledger::Asked;
 use super::rows::{UrlRow, held, read_url, read_urls};
@@ -245,6 +245,7 @@ impl State {
         let mut taken = TakenHeads { leased: Vec::with_capacity(likely), unjudged: false };
         let mut claims = Vec::with_capacity(likely);
         let mut heads = VecDeque::new();
+        let mut shared: Option<Common> = None;
         while taken.leased.len() < room && call.held < most_held {
             if heads.is_empty() {
                 if call.has_passed_enough() {
@@ -258,11 +259,15 @@ impl State {
                 self.dequeue_stray(call.crawl, candidate)?;
                 continue;
             };
-            match self.gate(&row)? {
+            let common = match shared.take().filter(|common| common.is_of(&row)) {
+                Some(common) => shared.insert(common),
+                None => shared.insert(self.common(&row)?),
+            };
+            match self.gate(&row, common)? {
                 Gate::Open => {
                     let before = i64::try_from(taken.leased.len()).unwrap_or(0);
                     let not_before = start + step * before;
-                    taken.leased.push(self.give(call, row, &candidate, not_before)?);
+                    taken.leased.push(self.give(call, common, row, &candidate, not_before)?);
                     claims.push(candidate.claim);
                 }
                 Gate::Held(state) => {
@@ -440,7 +445,7 @@ impl State {
         self.windows.entry(crawl).or_default()
     }
 
-    fn gate(&mut self, row: &UrlRow) -> Result<Gate, StoreError> {
+    fn gate(&mut self, row: &UrlRow, common: &Common) -> Result<Gate, StoreError> {
         if row.expires_s.is_some()
             && row.reason != Reason::Submitted
             && row.is_expired(self.steady_ms().div_euclid(1000))
@@ -450,14 +455,11 @@ impl State {
         if self.is_blocked(row)? {
             return Ok(Gate::Held(held::BLOCKED));
         }
-        let Some(agent) = self.policy.of(row.site).robots_agent.clone() else {
-            return Ok(Gate::Open);
-        };
-        match self.host_rules(row.host, &agent)? {
-            None => Ok(Gate::Unjudged),
-            Some(rules) if rules.allows(&row.path) => Ok(Gate::Open),
-            Some(_) => Ok(Gate::Held(held::FORBIDDEN)),
-        }
+        Ok(match &common.robots {
+            Robots::Unknown => Gate::Unjudged,
+            Robots::Known(rules) if !rules.allows(&row.path) => Gate::Held(held::FORBIDDEN),
+            Robots::Known(_) | Robots::Unasked => Gate::Open,
+        })
     }
 
     fn site_ids(&self, crawl: CrawlId, names: &[String]) -> Result<Vec<SiteId>, StoreError> {

@@ -6,7 +6,7 @@
 //! a URL again, or reads the queue ([`State::write_pending`]).
 
 use std::cell::RefCell;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use super::gathered::Gathered;
 use super::leaving::{write_left, write_unleased};
@@ -39,8 +39,8 @@ pub(super) struct NewLease {
     pub(super) leased_at: i64,
     pub(super) expires_at: i64,
     pub(super) not_before: i64,
-    pub(super) worker: Option<String>,
-    pub(super) request_id: Option<String>,
+    pub(super) worker: Option<Arc<str>>,
+    pub(super) request_id: Option<Arc<str>>,
 }
 
 /// Where a URL stands, as `feedback` keeps it: at the end of a lease, as a rule.
@@ -249,8 +249,8 @@ impl State {
             row.bind(lease.leased_at)?;
             row.bind(lease.expires_at)?;
             row.bind(lease.not_before)?;
-            row.bind(&lease.worker)?;
-            row.bind(&lease.request_id)
+            row.bind(lease.worker.as_deref())?;
+            row.bind(lease.request_id.as_deref())
         })
     }
 

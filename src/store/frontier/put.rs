@@ -5,7 +5,7 @@
 //! teaches the same, and the URL goes where it would have gone. Reports of one
 //! job are settled together, and no URL twice at once.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use super::super::sql::{OptionalExtension, params};
 use jiff::Timestamp;
@@ -336,7 +336,7 @@ impl State {
                 leased_at: now,
                 expires_at: now + MOMENT_MS,
                 not_before: now,
-                worker: Some(WORKER.to_owned()),
+                worker: Some(Arc::from(WORKER)),
                 request_id: None,
             });
         }

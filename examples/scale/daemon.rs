@@ -98,7 +98,9 @@ impl Daemon {
     pub(crate) async fn settle(&self, told: &str) -> anyhow::Result<()> {
         let began = Instant::now();
         let all = self.setup.shape.files;
-        let before = polls(&self.connect()?)?;
+        // Asked when there is something to show: a round is shorter, as a rule, and
+        // opening a store of its own is no part of it.
+        let mut before = None;
         let mut quiet = 0;
         while quiet < 3 {
             if began.elapsed() > PATIENCE {
@@ -112,7 +114,8 @@ impl Daemon {
                 // Moved by hand in the moment in which the loop falls asleep, the
                 // clock wakes it only when it is moved again.
                 self.clock.advance(Duration::from_secs(1));
-                let done = polls(&self.connect()?)? - before;
+                let ended = polls(&self.connect()?)?;
+                let done = ended - *before.get_or_insert(ended);
                 eprint!("\r{told}: {done} polls, {all} files  ");
             }
         }

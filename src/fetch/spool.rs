@@ -64,8 +64,8 @@ impl WireBody {
     }
 
     /// Bytes in memory, and their share of the room there.
-    pub(super) fn of_memory(bytes: Vec<u8>, share: Option<OwnedSemaphorePermit>) -> Self {
-        Self(Data::Memory { bytes: bytes.into(), _share: share.map(Arc::new) })
+    pub(super) fn of_memory(bytes: Bytes, share: Option<OwnedSemaphorePermit>) -> Self {
+        Self(Data::Memory { bytes, _share: share.map(Arc::new) })
     }
 
     /// How many bytes.

@@ -9,9 +9,10 @@
 //! nothing of the memory.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use reqwest::Response;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -29,6 +30,10 @@ pub(super) const MIDDLING_BODIES: usize = 8 * 1024 * 1024;
 /// Bytes that a body may have in memory, however many others there are.
 const SMALL: usize = 32 * 1024;
 
+/// Bytes of buffers that wait for the next body, at most. Memory that is taken anew
+/// for each is filled with zeros first, a page at a time.
+const SPARE: usize = 4 * 1024 * 1024;
+
 /// The unit in which room is given: a permit.
 const ROOM_UNIT: usize = 64 * 1024;
 
@@ -45,6 +50,53 @@ const MAX_UNWANTED_TIME: Duration = Duration::from_secs(2);
 pub(super) struct Room {
     free: Arc<Semaphore>,
     units: usize,
+    used: Arc<Used>,
+}
+
+/// Buffers of bodies that were let go of.
+#[derive(Default)]
+struct Used(Mutex<Vec<Vec<u8>>>);
+
+/// The bytes of a body in memory.
+struct Buffer {
+    bytes: Vec<u8>,
+    used: Arc<Used>,
+}
+
+impl Used {
+    /// An empty one for so many bytes.
+    fn take(&self, bytes: usize) -> Vec<u8> {
+        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fitting = (0..).zip(spare.iter()).filter(|(_, buffer)| buffer.capacity() >= bytes);
+        let smallest = fitting.min_by_key(|(_, buffer)| buffer.capacity()).map(|(at, _)| at);
+        if let Some(at) = smallest {
+            return spare.swap_remove(at);
+        }
+        drop(spare);
+        // Of sizes of which the next is not quite the same.
+        Vec::with_capacity(bytes.next_multiple_of(ROOM_UNIT))
+    }
+
+    fn put(&self, mut buffer: Vec<u8>) {
+        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept: usize = spare.iter().map(Vec::capacity).sum();
+        if buffer.capacity() > SMALL && kept + buffer.capacity() <= SPARE {
+            buffer.clear();
+            spare.push(buffer);
+        }
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.used.put(std::mem::take(&mut self.bytes));
+    }
 }
 
 /// A body being read.
@@ -54,6 +106,8 @@ pub(super) struct Body {
     read: Vec<u8>,
     /// Its share of the room in memory.
     share: Option<OwnedSemaphorePermit>,
+    /// Where its buffer goes.
+    used: Arc<Used>,
     /// There could be no file for it: it stays in memory while it may.
     stays: bool,
     file: Option<Growing>,
@@ -73,7 +127,7 @@ impl Room {
     /// Room for so many bytes of large bodies.
     pub(super) fn new(bytes: usize) -> Self {
         let units = bytes.div_ceil(ROOM_UNIT).max(1);
-        Self { free: Arc::new(Semaphore::new(units)), units }
+        Self { free: Arc::new(Semaphore::new(units)), units, used: Arc::default() }
     }
 
     /// Adds room for so many bytes to a share, if there is any now.
@@ -111,7 +165,8 @@ impl Body {
     pub(super) fn new(response: Response, max_wire_bytes: u64) -> Self {
         let max = usize::try_from(max_wire_bytes).unwrap_or(usize::MAX);
         let (read, share, file, stays) = (Vec::new(), None, None, false);
-        Self { response, read, share, stays, file, total: 0, max, state: State::Reading }
+        let used = Arc::default();
+        Self { response, read, share, used, stays, file, total: 0, max, state: State::Reading }
     }
 
     /// Reads as much as there may be of it in memory: there, if it has room, or else
@@ -126,8 +181,10 @@ impl Body {
         // twice of it, and many bodies wait to be read.
         let claimed = self.claimed().map_or(0, |bytes| bytes.min(self.max));
         let claimed = if claimed <= IN_MEMORY { claimed } else { 0 };
+        self.used = Arc::clone(&memory.used);
         if self.may_have(claimed, memory) {
-            self.read.reserve_exact(claimed);
+            self.read =
+                if claimed > SMALL { self.used.take(claimed) } else { Vec::with_capacity(claimed) };
         }
         while self.state == State::Reading && self.total < IN_MEMORY {
             let is_out = match self.file {
@@ -232,7 +289,11 @@ impl Body {
     pub(super) fn finish(self, room: Option<OwnedSemaphorePermit>) -> (WireBody, bool) {
         let body = match self.file {
             Some(file) => file.finish(room),
-            None => WireBody::of_memory(self.read, self.share),
+            None if self.read.capacity() > SMALL => {
+                let buffer = Buffer { bytes: self.read, used: self.used };
+                WireBody::of_memory(Bytes::from_owner(buffer), self.share)
+            }
+            None => WireBody::of_memory(self.read.into(), self.share),
         };
         (body, self.state == State::Cut)
     }
@@ -274,6 +335,29 @@ mod tests {
         assert_eq!(part.len(), 10);
         drop(part);
         assert!(room.wait(4 * ROOM_UNIT, SOON).await.is_ok());
+    }
+
+    #[test]
+    fn the_buffer_of_a_body_that_was_let_go_of_is_that_of_the_next() {
+        let used = Arc::<Used>::default();
+        let body = |bytes: usize| {
+            let mut buffer = used.take(bytes);
+            buffer.resize(bytes, 7);
+            Bytes::from_owner(Buffer { bytes: buffer, used: Arc::clone(&used) })
+        };
+        let first = body(900_000);
+        let place = first.as_ptr();
+        let part = first.slice(..10);
+        drop(first);
+        assert!(used.0.lock().unwrap().is_empty(), "a part of it is still used");
+        drop(part);
+        let second = body(901_000);
+        assert_eq!((second.as_ptr(), second.len()), (place, 901_000));
+        // What is larger has one of its own, and only so much is kept.
+        let others: Vec<Bytes> = (0..6).map(|_| body(1_000_000)).collect();
+        drop((second, others));
+        let kept: usize = used.0.lock().unwrap().iter().map(Vec::capacity).sum();
+        assert!((3 * 1024 * 1024..=SPARE).contains(&kept), "{kept}");
     }
 
     #[tokio::test]

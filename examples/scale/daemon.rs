@@ -24,6 +24,9 @@ use crate::web::manner;
 
 /// When the clock of the first stage starts.
 const START: &str = "2026-11-21T12:00:00Z";
+/// Progress is shown of what takes longer: most rounds do not, and opening a store
+/// for it is no part of them.
+const SHOWN: Duration = Duration::from_secs(1);
 /// All sources are due again after this.
 pub(crate) const ROUND: Duration = Duration::from_secs(1_000);
 /// A pass that has not ended by then has gone wrong.
@@ -98,8 +101,6 @@ impl Daemon {
     pub(crate) async fn settle(&self, told: &str) -> anyhow::Result<()> {
         let began = Instant::now();
         let all = self.setup.shape.files;
-        // Asked when there is something to show: a round is shorter, as a rule, and
-        // opening a store of its own is no part of it.
         let mut before = None;
         let mut quiet = 0;
         while quiet < 3 {
@@ -114,9 +115,11 @@ impl Daemon {
                 // Moved by hand in the moment in which the loop falls asleep, the
                 // clock wakes it only when it is moved again.
                 self.clock.advance(Duration::from_secs(1));
-                let ended = polls(&self.connect()?)?;
-                let done = ended - *before.get_or_insert(ended);
-                eprint!("\r{told}: {done} polls, {all} files  ");
+                if began.elapsed() >= SHOWN {
+                    let ended = polls(&self.connect()?)?;
+                    let done = ended - *before.get_or_insert(ended);
+                    eprint!("\r{told}: {done} polls, {all} files  ");
+                }
             }
         }
         eprintln!("\r{told}: {:.1} s                    ", began.elapsed().as_secs_f64());

@@ -130,7 +130,7 @@ impl Connection {
     /// nothing.
     pub(super) fn begin_reading(&self) -> Result<()> {
         match self {
-            Self::Embedded(conn) => Ok(conn.execute_batch("BEGIN")?),
+            Self::Embedded(conn) => run(conn, "BEGIN"),
             Self::Server(session) => {
                 session.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             }

@@ -101,7 +101,6 @@ impl Daemon {
     pub(crate) async fn settle(&self, told: &str) -> anyhow::Result<()> {
         let began = Instant::now();
         let all = self.setup.shape.files;
-        let mut before = None;
         let mut quiet = 0;
         while quiet < 3 {
             if began.elapsed() > PATIENCE {
@@ -117,8 +116,7 @@ impl Daemon {
                 self.clock.advance(Duration::from_secs(1));
                 if began.elapsed() >= SHOWN {
                     let ended = polls(&self.connect()?)?;
-                    let done = ended - *before.get_or_insert(ended);
-                    eprint!("\r{told}: {done} polls, {all} files  ");
+                    eprint!("\r{told}: {ended} polls so far, {all} files  ");
                 }
             }
         }

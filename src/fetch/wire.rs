@@ -4,12 +4,14 @@
 //! Small bodies are read at once. One over [`SMALL`] is kept in memory while its share
 //! of [`MIDDLING_BODIES`] is free, or else in a file, where it waits to be compared as
 //! well. One over [`IN_MEMORY`] waits until its share of [`LARGE_BODIES`] is free.
-//! Each keeps its share until the body is let go, decoding mostly included: a hundred
+//! Each keeps its share until the body is let go, decoding mostly included (its buffer
+//! is then that of another one of its size, and [`SPARE`] bytes of such wait): a hundred
 //! origins that send without end take no more of the disk than a few, and next to
 //! nothing of the memory.
 
+use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -53,9 +55,9 @@ pub(super) struct Room {
     used: Arc<Used>,
 }
 
-/// Buffers of bodies that were let go of.
+/// Buffers of bodies that were let go of, the latest at the end.
 #[derive(Default)]
-struct Used(Mutex<Vec<Vec<u8>>>);
+struct Used(Mutex<VecDeque<Vec<u8>>>);
 
 /// The bytes of a body in memory.
 struct Buffer {
@@ -64,26 +66,35 @@ struct Buffer {
 }
 
 impl Used {
-    /// An empty one for so many bytes.
+    /// An empty one for so many bytes, which is no larger than their share of the room.
     fn take(&self, bytes: usize) -> Vec<u8> {
-        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fitting = (0..).zip(spare.iter()).filter(|(_, buffer)| buffer.capacity() >= bytes);
-        let smallest = fitting.min_by_key(|(_, buffer)| buffer.capacity()).map(|(at, _)| at);
-        if let Some(at) = smallest {
-            return spare.swap_remove(at);
-        }
+        let size = bytes.next_multiple_of(ROOM_UNIT);
+        let mut spare = self.lock();
+        let place = spare.iter().rposition(|buffer| buffer.capacity() == size);
+        let found = place.and_then(|at| spare.remove(at));
         drop(spare);
-        // Of sizes of which the next is not quite the same.
-        Vec::with_capacity(bytes.next_multiple_of(ROOM_UNIT))
+        found.unwrap_or_else(|| Vec::with_capacity(size))
     }
 
+    /// Keeps one for the next body of its size; those that wait longest make room.
     fn put(&self, mut buffer: Vec<u8>) {
-        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept: usize = spare.iter().map(Vec::capacity).sum();
-        if buffer.capacity() > SMALL && kept + buffer.capacity() <= SPARE {
-            buffer.clear();
-            spare.push(buffer);
+        let size = buffer.capacity();
+        if size > IN_MEMORY || !size.is_multiple_of(ROOM_UNIT) {
+            return;
         }
+        buffer.clear();
+        let mut spare = self.lock();
+        let mut kept: usize = spare.iter().map(Vec::capacity).sum();
+        while kept + size > SPARE {
+            let Some(oldest) = spare.pop_front() else { break };
+            kept -= oldest.capacity();
+        }
+        spare.push_back(buffer);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Vec<u8>>> {
+        // A panic never happens while it is held, so poison means nothing.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -106,8 +117,8 @@ pub(super) struct Body {
     read: Vec<u8>,
     /// Its share of the room in memory.
     share: Option<OwnedSemaphorePermit>,
-    /// Where its buffer goes.
-    used: Arc<Used>,
+    /// Where its buffer goes, if it is one of those.
+    used: Option<Arc<Used>>,
     /// There could be no file for it: it stays in memory while it may.
     stays: bool,
     file: Option<Growing>,
@@ -164,8 +175,7 @@ impl Body {
     /// A body of which nothing is read yet, and the limit on its bytes.
     pub(super) fn new(response: Response, max_wire_bytes: u64) -> Self {
         let max = usize::try_from(max_wire_bytes).unwrap_or(usize::MAX);
-        let (read, share, file, stays) = (Vec::new(), None, None, false);
-        let used = Arc::default();
+        let (read, share, used, file, stays) = (Vec::new(), None, None, None, false);
         Self { response, read, share, used, stays, file, total: 0, max, state: State::Reading }
     }
 
@@ -181,10 +191,13 @@ impl Body {
         // twice of it, and many bodies wait to be read.
         let claimed = self.claimed().map_or(0, |bytes| bytes.min(self.max));
         let claimed = if claimed <= IN_MEMORY { claimed } else { 0 };
-        self.used = Arc::clone(&memory.used);
         if self.may_have(claimed, memory) {
-            self.read =
-                if claimed > SMALL { self.used.take(claimed) } else { Vec::with_capacity(claimed) };
+            if claimed > SMALL {
+                self.read = memory.used.take(claimed);
+                self.used = Some(Arc::clone(&memory.used));
+            } else {
+                self.read.reserve_exact(claimed);
+            }
         }
         while self.state == State::Reading && self.total < IN_MEMORY {
             let is_out = match self.file {
@@ -287,13 +300,14 @@ impl Body {
     /// connection goes, if anything in it is unread. The room is given back
     /// with the last clone of the body.
     pub(super) fn finish(self, room: Option<OwnedSemaphorePermit>) -> (WireBody, bool) {
-        let body = match self.file {
-            Some(file) => file.finish(room),
-            None if self.read.capacity() > SMALL => {
-                let buffer = Buffer { bytes: self.read, used: self.used };
-                WireBody::of_memory(Bytes::from_owner(buffer), self.share)
-            }
-            None => WireBody::of_memory(self.read.into(), self.share),
+        let body = if let Some(file) = self.file {
+            file.finish(room)
+        } else {
+            let bytes = match self.used {
+                Some(used) => Bytes::from_owner(Buffer { bytes: self.read, used }),
+                None => self.read.into(),
+            };
+            WireBody::of_memory(bytes, self.share)
         };
         (body, self.state == State::Cut)
     }
@@ -349,15 +363,16 @@ mod tests {
         let place = first.as_ptr();
         let part = first.slice(..10);
         drop(first);
-        assert!(used.0.lock().unwrap().is_empty(), "a part of it is still used");
+        assert!(used.lock().is_empty(), "a part of it is still used");
         drop(part);
         let second = body(901_000);
         assert_eq!((second.as_ptr(), second.len()), (place, 901_000));
-        // What is larger has one of its own, and only so much is kept.
-        let others: Vec<Bytes> = (0..6).map(|_| body(1_000_000)).collect();
-        drop((second, others));
-        let kept: usize = used.0.lock().unwrap().iter().map(Vec::capacity).sum();
-        assert!((3 * 1024 * 1024..=SPARE).contains(&kept), "{kept}");
+        drop(second);
+        assert_eq!(used.take(40_000).capacity(), ROOM_UNIT, "no more than its share");
+        // Only so much is kept, and the latest.
+        drop((0..6).map(|_| body(1_000_000)).collect::<Vec<_>>());
+        let sizes: Vec<usize> = used.lock().iter().map(Vec::capacity).collect();
+        assert_eq!(sizes, [IN_MEMORY; SPARE / IN_MEMORY]);
     }
 
     #[tokio::test]

@@ -90,20 +90,27 @@ fn texts(again: &Again, wanted: &Wanted, hand_on: &mut HandOn<'_, Vec<Effect>>) 
             Some(Said { data, marks: all.marks(manner.now) })
         });
         bytes += said.as_ref().map_or(0, |said| said.data.len());
-        part.push(Effect::Extensions { url: *url, said });
+        part.push((*url, said));
         if part.len() < MAX_ENTRIES && bytes < MAX_BYTES {
             return ControlFlow::Continue(());
         }
         bytes = 0;
-        hand_on(std::mem::take(&mut part))
+        hand_on(in_order(std::mem::take(&mut part)))
     });
     // What is followed has no text of its own.
     let silent = wanted.0.iter().filter(|(_, url)| done.insert(*url));
-    part.extend(silent.map(|(_, url)| Effect::Extensions { url: *url, said: None }));
+    part.extend(silent.map(|(_, url)| (*url, None)));
     while !part.is_empty() {
         let rest = part.split_off(part.len().min(MAX_ENTRIES));
-        if hand_on(std::mem::replace(&mut part, rest)).is_break() {
+        if hand_on(in_order(std::mem::replace(&mut part, rest))).is_break() {
             return;
         }
     }
+}
+
+/// In the order of the table: rows of a document are numbered otherwise than it lists
+/// them.
+fn in_order(mut part: Vec<(UrlId, Option<Said>)>) -> Vec<Effect> {
+    part.sort_unstable_by_key(|(url, _)| *url);
+    part.into_iter().map(|(url, said)| Effect::Extensions { url, said }).collect()
 }

@@ -55,9 +55,10 @@ struct Sought {
     repeated: HashSet<u64>,
 }
 
-/// Rows that are made and not yet written.
+/// What is new of a chunk.
 #[derive(Default)]
 struct Fresh {
+    /// Rows that are not written yet.
     rows: Vec<FreshRow>,
     /// Those whose key comes again: none before it is written.
     by_key: HashMap<u64, Option<UrlId>>,
@@ -98,7 +99,8 @@ fn in_order(keys: impl Iterator<Item = u64>) -> Vec<(u64, usize)> {
 }
 
 impl State {
-    /// Finds or makes the rows of what a source lists, in its order.
+    /// Finds or makes the rows of what a source lists: what is known in its order, then
+    /// what is new.
     pub(super) fn admit_all(
         &mut self,
         chunk: &mut Chunk,
@@ -117,9 +119,11 @@ impl State {
             let mine = candidates.partition_point(|(of, _)| *of == index);
             let (mine, others) = candidates.split_at(mine);
             candidates = others;
-            if fresh.by_key.contains_key(&key) {
+            if let Some(first) = fresh.by_key.get(&key) {
                 // Two spellings of one page: the second needs the row of the first.
-                self.write_fresh(chunk, admissions, &mut fresh)?;
+                if first.is_none() {
+                    self.write_fresh(chunk, admissions, &mut fresh)?;
+                }
                 let first = fresh.by_key.get(&key).copied().flatten();
                 if let Some(id) = first
                     && self.admit_known(chunk, listed, host, id)?
@@ -270,8 +274,9 @@ impl State {
             row.id = self.next_url(row.host)?;
             fresh.made.push((row.key, row.id));
             chunk.log.push(ChangeKind::New, row.id);
-            let slot = admissions.get(row.index).map(|listed| listed.slot);
-            chunk.applied.rows.extend(slot.map(|slot| (slot, Row::Url(row.id))));
+            if let Some(listed) = admissions.get(row.index) {
+                chunk.applied.rows.push((listed.slot, Row::Url(row.id)));
+            }
             if let Some(id) = fresh.by_key.get_mut(&row.key) {
                 *id = Some(row.id);
             }

@@ -94,11 +94,11 @@ pub(super) struct Common {
     of: (HostId, Option<SiteId>, Option<SourceId>),
     authority: Arc<str>,
     names: Names,
-    pub(super) robots: Robots,
+    pub(super) robots: Verdict,
 }
 
 /// What the robots.txt of a host says to the agent of a site.
-pub(super) enum Robots {
+pub(super) enum Verdict {
     /// The site does not ask.
     Unasked,
     /// It is not known yet.
@@ -114,8 +114,8 @@ impl Common {
     /// What robots.txt says beside its rules.
     fn said(&self, line: impl Fn(&HostRules) -> Option<&Arc<str>>) -> Option<Arc<str>> {
         match &self.robots {
-            Robots::Known(rules) => line(rules).cloned(),
-            Robots::Unasked | Robots::Unknown => None,
+            Verdict::Known(rules) => line(rules).cloned(),
+            Verdict::Unasked | Verdict::Unknown => None,
         }
     }
 }
@@ -180,9 +180,9 @@ impl State {
     /// What this URL has in common with others of its host.
     pub(super) fn common(&mut self, row: &UrlRow) -> Result<Common, StoreError> {
         let robots = match self.policy.of(row.site).robots_agent.clone() {
-            None => Robots::Unasked,
+            None => Verdict::Unasked,
             Some(agent) => {
-                self.host_rules(row.host, &agent)?.map_or(Robots::Unknown, Robots::Known)
+                self.host_rules(row.host, &agent)?.map_or(Verdict::Unknown, Verdict::Known)
             }
         };
         let authority = Arc::clone(&self.host(row.host)?.authority);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::sql::params;
 
-use super::given::{Call, Common, Robots};
+use super::given::{Call, Common, Verdict};
 use super::hosts::millis;
 use super::ledger::Asked;
 use super::rows::{UrlRow, held, read_url, read_urls};
@@ -259,6 +259,7 @@ impl State {
                 self.dequeue_stray(call.crawl, candidate)?;
                 continue;
             };
+            // That of the row before, as a rule.
             let common = match shared.take().filter(|common| common.is_of(&row)) {
                 Some(common) => shared.insert(common),
                 None => shared.insert(self.common(&row)?),
@@ -457,9 +458,9 @@ impl State {
             return Ok(Gate::Held(held::BLOCKED));
         }
         Ok(match &common.robots {
-            Robots::Unknown => Gate::Unjudged,
-            Robots::Known(rules) if !rules.allows(&row.path) => Gate::Held(held::FORBIDDEN),
-            Robots::Known(_) | Robots::Unasked => Gate::Open,
+            Verdict::Unknown => Gate::Unjudged,
+            Verdict::Known(rules) if !rules.allows(&row.path) => Gate::Held(held::FORBIDDEN),
+            Verdict::Known(_) | Verdict::Unasked => Gate::Open,
         })
     }
 

@@ -226,7 +226,8 @@ async fn origin(store: &Store) -> anyhow::Result<Origin> {
     })
 }
 
-async fn list(store: &Store, origin: Origin, size: Size) -> anyhow::Result<Vec<UrlId>> {
+/// Lists all URLs; says which row each number has.
+async fn list(store: &Store, origin: Origin, size: Size) -> anyhow::Result<Vec<(UrlId, usize)>> {
     let lastmod =
         Some(Lastmod { at: "2026-01-01T00:00:00Z".parse()?, precision: Precision::Second });
     let mut rows = Vec::with_capacity(size.urls);
@@ -246,8 +247,8 @@ async fn list(store: &Store, origin: Origin, size: Size) -> anyhow::Result<Vec<U
             kind: UrlKind::Page,
         });
         let applied = store.apply(origin, effects.collect()).await?;
-        rows.extend(applied.rows.into_iter().filter_map(|(_, row)| match row {
-            Row::Url(url) => Some(url),
+        rows.extend(applied.rows.into_iter().filter_map(|(slot, row)| match row {
+            Row::Url(url) => Some((url, *part.get(slot as usize)?)),
             Row::Rejected(_) => None,
         }));
     }
@@ -298,18 +299,15 @@ fn request() -> LeaseRequest {
 async fn signal(
     store: &Store,
     origin: Origin,
-    rows: &[UrlId],
+    rows: &[(UrlId, usize)],
     at: Timestamp,
 ) -> anyhow::Result<()> {
     let lastmod = Lastmod { at, precision: Precision::Second };
     for part in rows.chunks(CHUNK) {
-        let changed = |url: &UrlId| Effect::Changed {
+        let changed = |(url, number): &(UrlId, usize)| Effect::Changed {
             url: *url,
             lastmod,
-            hints: EntryHints {
-                changefreq: None,
-                priority: usize::try_from(url.0 - 1).ok().and_then(priority),
-            },
+            hints: EntryHints { changefreq: None, priority: priority(*number) },
         };
         store.apply(origin, part.iter().map(changed).collect()).await?;
     }

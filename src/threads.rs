@@ -24,8 +24,11 @@ impl Threads {
     /// At most `count` of that name, each started when it is needed. An error
     /// is the system's.
     pub(crate) fn new(name: &str, count: usize) -> std::io::Result<Self> {
-        let pool =
-            Builder::new_current_thread().max_blocking_threads(count).thread_name(name).build()?;
+        let pool = Builder::new_current_thread()
+            .max_blocking_threads(count)
+            .thread_name(name)
+            .on_thread_start(stand_back)
+            .build()?;
         Ok(Self {
             handle: pool.handle().clone(),
             pool: Some(pool),
@@ -54,6 +57,20 @@ impl Drop for Threads {
         if let Some(pool) = self.pool.take() {
             pool.shutdown_background();
         }
+    }
+}
+
+/// How far such threads stand back behind the others: a tenth of their share of a
+/// processor that both want.
+#[cfg(target_os = "linux")]
+const NICE: i32 = 10;
+
+/// Lets the writer and the async workers have the processor first: what is slow to
+/// parse delays no lease. Elsewhere this would be for the whole process.
+fn stand_back() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::nice(NICE) {
+        tracing::debug!(%error, "threads that parse have the same priority as others");
     }
 }
 
@@ -91,5 +108,16 @@ mod tests {
             assert!(threads.start(|| panic!("as a bug would")).await.await.unwrap_err().is_panic());
         }
         assert_eq!(threads.start(|| 7).await.await.unwrap(), 7);
+    }
+
+    /// The system bounds it to 19, where whoever started the tests stands back, too.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn such_threads_stand_back_behind_others_and_only_they() {
+        let ours = || rustix::process::getpriority_process(None).unwrap();
+        let before = ours();
+        let threads = Threads::new("few", 1).unwrap();
+        assert_eq!(threads.start(ours).await.await.unwrap(), (before + NICE).min(19));
+        assert_eq!(ours(), before);
     }
 }

@@ -14,12 +14,14 @@ use url::Url;
 
 use super::again::{Again, HandOn};
 use super::document::Poll;
+use super::effects::take_over;
 use crate::diff::Document;
 use crate::diff::document::{Listed, Texts, each_followed, loc_key};
 use crate::diff::snapshot::{Rejection, Row, SnapshotEntry};
+use crate::model::CrawlId;
 use crate::parse::Item;
 use crate::store::views::Counts;
-use crate::store::{BATCH, Effect, Origin, StoreError};
+use crate::store::{BATCH, Effect, Origin, Prepared, Preparer, StoreError};
 use crate::url::{Judge, SiteRules};
 
 /// Text of the effects of one chunk, after which it is handed on.
@@ -39,6 +41,12 @@ pub(super) struct Judged {
     effects: Vec<Effect>,
     refused: Vec<(u32, Rejection)>,
     bytes: usize,
+}
+
+/// The same, prepared for the store.
+struct Ready {
+    effects: Prepared,
+    refused: Vec<(u32, Rejection)>,
 }
 
 impl Admissions {
@@ -188,6 +196,10 @@ impl Judged {
     fn is_full(&self) -> bool {
         self.effects.len() + self.refused.len() >= BATCH || self.bytes >= MAX_BYTES
     }
+
+    fn ready(self, preparer: Preparer, crawl: CrawlId) -> Ready {
+        Ready { effects: preparer.prepare(crawl, self.effects), refused: self.refused }
+    }
 }
 
 impl Poll<'_> {
@@ -205,15 +217,17 @@ impl Poll<'_> {
             return Ok(());
         }
         let (rules, source) = (self.rules.clone(), self.target.url.clone());
+        let (preparer, crawl) = (self.poller.store.preparer(), origin.crawl);
         match again {
             Some(again) if !admissions.has_all_texts() => {
                 let again = again.clone();
                 let reading = self.in_parts(move |hand_on| {
-                    admissions.judge_again(&again, &rules, &source, hand_on);
+                    let mut ready = |judged: Judged| hand_on(judged.ready(preparer, crawl));
+                    admissions.judge_again(&again, &rules, &source, &mut ready);
                 });
                 let mut parts = reading.await;
-                while let Some(judged) = parts.next().await {
-                    self.apply_judged(judged, origin, next, counts).await?;
+                while let Some(ready) = parts.next().await {
+                    self.apply_ready(ready, origin, next, counts).await?;
                 }
                 parts.end().await
             }
@@ -221,10 +235,12 @@ impl Poll<'_> {
                 let (shared, mut from) = (Arc::new((admissions, rules, source)), 0);
                 while from < shared.0.wanted.len() {
                     let shared = Arc::clone(&shared);
-                    let judging =
-                        self.on_cpu(move || shared.0.judge_from(from, &shared.1, &shared.2));
-                    let (judged, then) = judging.await.map_err(StoreError::Engine)?;
-                    self.apply_judged(judged, origin, next, counts).await?;
+                    let judging = self.on_cpu(move || {
+                        let (judged, then) = shared.0.judge_from(from, &shared.1, &shared.2);
+                        (judged.ready(preparer, crawl), then)
+                    });
+                    let (ready, then) = judging.await.map_err(StoreError::Engine)?;
+                    self.apply_ready(ready, origin, next, counts).await?;
                     from = then;
                 }
                 Ok(())
@@ -232,19 +248,23 @@ impl Poll<'_> {
         }
     }
 
-    async fn apply_judged(
+    async fn apply_ready(
         &self,
-        judged: Judged,
+        ready: Ready,
         origin: Origin,
         next: &mut [SnapshotEntry],
         counts: &mut Counts,
     ) -> Result<(), StoreError> {
-        for (slot, why) in judged.refused {
+        for (slot, why) in ready.refused {
             if let Some(entry) = next.get_mut(slot as usize) {
                 entry.row = Row::Rejected(why);
             }
         }
-        self.apply_chunk(judged.effects, origin, next, counts).await
+        if !ready.effects.is_empty() {
+            let applied = self.poller.store.apply_prepared(origin, ready.effects).await?;
+            take_over(applied, next, counts);
+        }
+        Ok(())
     }
 }
 

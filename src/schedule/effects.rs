@@ -13,7 +13,7 @@ use crate::diff::snapshot::{Snapshot, SnapshotEntry};
 use crate::diff::{Document, Rules};
 use crate::recrawl::later;
 use crate::store::views::Counts;
-use crate::store::{BATCH, Effect, Origin, StoreError};
+use crate::store::{Applied, BATCH, Effect, Origin, StoreError};
 
 /// Removals held back by a shrink are believed after this.
 const SHRINK_GRACE: Duration = Duration::from_secs(7 * 24 * 3_600);
@@ -108,19 +108,7 @@ impl Poll<'_> {
         if chunk.is_empty() {
             return Ok(());
         }
-        let applied = self.poller.store.apply(origin, chunk).await?;
-        for (slot, row) in applied.rows {
-            if let Some(entry) = next.get_mut(slot as usize) {
-                entry.row = row;
-            }
-        }
-        let more = applied.counts;
-        counts.new += more.new;
-        counts.changed += more.changed;
-        counts.touched += more.touched;
-        counts.regressed += more.regressed;
-        counts.unchanged += more.unchanged;
-        counts.removed += more.removed;
+        take_over(self.poller.store.apply(origin, chunk).await?, next, counts);
         Ok(())
     }
 
@@ -165,4 +153,20 @@ impl Poll<'_> {
             has_children: false,
         }
     }
+}
+
+/// Fills in the rows that a chunk made, and counts what became of it.
+pub(super) fn take_over(applied: Applied, next: &mut [SnapshotEntry], counts: &mut Counts) {
+    for (slot, row) in applied.rows {
+        if let Some(entry) = next.get_mut(slot as usize) {
+            entry.row = row;
+        }
+    }
+    let more = applied.counts;
+    counts.new += more.new;
+    counts.changed += more.changed;
+    counts.touched += more.touched;
+    counts.regressed += more.regressed;
+    counts.unchanged += more.unchanged;
+    counts.removed += more.removed;
 }

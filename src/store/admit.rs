@@ -20,7 +20,7 @@ use super::sql::{
 
 use super::apply::Chunk;
 use super::packed::{Listing, OWNER_NAMES, SAID_NAMES, owner, owner_of, said_of};
-use super::rows::{UrlRow, url_key};
+use super::rows::UrlRow;
 use super::state::State;
 use super::turns::Place;
 use super::worth::{rank_by, thousandths};
@@ -84,18 +84,6 @@ impl FreshRow {
         // No index is beyond 64 bits.
         u128::from(self.host.0.cast_unsigned()) << 72 | band << 64 | self.index as u128
     }
-}
-
-/// Keys with their indexes, ascending.
-fn in_order(keys: impl Iterator<Item = u64>) -> Vec<(u64, usize)> {
-    // As one number, which is one comparison.
-    let mut order: Vec<u128> =
-        keys.zip(0_u64..).map(|(key, index)| u128::from(key) << 64 | u128::from(index)).collect();
-    order.sort_unstable();
-    // Both halves.
-    #[allow(clippy::cast_possible_truncation)]
-    let halves = |both: u128| ((both >> 64) as u64, both as u64 as usize);
-    order.into_iter().map(halves).collect()
 }
 
 impl State {
@@ -194,9 +182,12 @@ impl State {
     fn seek(&mut self, chunk: &Chunk, admissions: &[Admission]) -> Result<Sought, StoreError> {
         let origin = chunk.origin;
         let delay = self.policy.of(Some(origin.site)).host_delay;
+        let first = admissions.first().map_or(0, |admission| admission.number);
+        let numbers = first..first + admissions.len();
         let mut places = Vec::with_capacity(admissions.len());
         let mut last: Option<(&str, HostId)> = None;
-        for Admission { url, .. } in admissions {
+        for (Admission { url, .. }, key) in admissions.iter().zip(chunk.paths.keys(numbers.clone()))
+        {
             let host = match last {
                 Some((authority, host)) if *authority == *url.authority => host,
                 _ => match self.find_host(&url.authority)? {
@@ -205,22 +196,22 @@ impl State {
                 },
             };
             last = Some((&url.authority, host));
-            let key = url_key(self.seed, origin.crawl, &url.authority, &url.path);
-            places.push((host, key));
+            places.push((host, *key));
         }
-        let order = in_order(places.iter().map(|(_, key)| *key));
+        let order = chunk.paths.order(numbers);
         let repeated = order.windows(2).filter_map(|pair| match pair {
             [(one, _), (other, _)] if one == other => Some(*one),
             _ => None,
         });
         let repeated = repeated.collect();
-        let part_of = |index: usize| places.get(index).map_or(0, |(host, _)| partition_of(*host));
-        let keys: Vec<_> = order.iter().map(|(key, index)| (part_of(*index), *key)).collect();
+        let part_of =
+            |number: usize| places.get(number - first).map_or(0, |(host, _)| partition_of(*host));
+        let keys: Vec<_> = order.iter().map(|(key, number)| (part_of(*number), *key)).collect();
         let mut candidates = Vec::new();
         self.lookup
             .find_sorted(&self.conn, &keys, &mut |at, id| {
-                if let Some((_, index)) = order.get(at) {
-                    candidates.push((*index, id));
+                if let Some((_, number)) = order.get(at) {
+                    candidates.push((*number - first, id));
                 }
             })
             .map_err(engine)?;
@@ -344,7 +335,7 @@ fn insert_urls(
         values.bind(fresh.id.0)?;
         values.bind(fresh.host.0)?;
         values.bind(fresh.key.cast_signed())?;
-        values.bind(chunk.short.kept(listed.number, &listed.url.path))?;
+        values.bind(chunk.paths.kept(listed.number, &listed.url.path))?;
         values.bind(&listed.raw)?;
         values.bind(listed.lastmod.map(|lastmod| lastmod.at.as_second()))?;
         values.bind(said.pack())

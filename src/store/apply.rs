@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use super::sql::params;
 
-use super::abbreviations::Shortened;
 use super::admit::Admission;
 use super::changes::{self, ChangeLog};
 use super::effect::{Applied, BATCH, CHUNK, Effect, Origin, Unapplied};
 use super::ending::ceil_seconds;
 use super::maintain::OF_NO_READ;
 use super::packed::{Field, said, set_said};
+use super::prepared::Paths;
 use super::rows::{UrlRow, held, lastmod_columns};
 use super::state::State;
 use super::told::Count;
@@ -65,8 +65,8 @@ pub(super) struct Chunk {
     wall_s: i64,
     /// Of what is new or changed: how long ago its publisher says that was.
     pub(super) ages: Vec<Duration>,
-    /// The paths of its admissions, among others.
-    pub(super) short: Shortened,
+    /// Those of its admissions, among others.
+    pub(super) paths: Paths,
     /// Admissions so far.
     admitted: usize,
     /// What its read has told already, where the rows cannot show it.
@@ -117,10 +117,10 @@ impl State {
             left.effects.by_ref().take(at_most).collect()
         };
         self.make_room_for_texts(&effects)?;
-        let short = std::mem::take(&mut left.short);
+        let paths = std::mem::take(&mut left.paths);
         let first = left.admitted;
-        let chunk = self.gathering(|state| state.apply_all(origin, effects, short, first))?;
-        left.short = chunk.short;
+        let chunk = self.gathering(|state| state.apply_all(origin, effects, paths, first))?;
+        left.paths = chunk.paths;
         left.admitted += chunk.admitted;
         Ok(chunk.applied)
     }
@@ -129,7 +129,7 @@ impl State {
         &mut self,
         origin: Origin,
         effects: Vec<Effect>,
-        short: Shortened,
+        paths: Paths,
         first: usize,
     ) -> Result<Chunk, StoreError> {
         self.look_ahead(&effects)?;
@@ -156,7 +156,7 @@ impl State {
             now_s: self.steady_ms().div_euclid(1000),
             wall_s: self.now_ms().div_euclid(1000),
             ages: Vec::new(),
-            short,
+            paths,
             admitted: 0,
             told: self.told_before(origin, &effects)?,
         };

@@ -3,9 +3,9 @@
 //! Each says what a source lists, not what becomes of the row: that is for
 //! `apply`, which does nothing where the row says so already.
 
-use super::abbreviations::Shortened;
 use super::extensions::Said;
 use super::hosts::partition;
+use super::prepared::Paths;
 use super::views::Counts;
 use crate::diff::snapshot::{EntryHints, Row};
 use crate::model::{CrawlId, Lastmod, SiteId, SourceId, UrlId, UrlKind};
@@ -42,9 +42,9 @@ pub struct Origin {
 }
 
 impl Effect {
-    /// The path of the URL, where it may be a new one.
-    pub(super) fn path(&self) -> Option<&str> {
-        if let Self::Admit { url, .. } = self { Some(&url.path) } else { None }
+    /// The URL, where it may be a new one.
+    pub(super) fn admitted(&self) -> Option<&Admitted> {
+        if let Self::Admit { url, .. } = self { Some(url) } else { None }
     }
 
     /// The partition of its URL, on a server.
@@ -186,14 +186,14 @@ impl Applied {
 /// Effects of one read that are yet to be applied, in their order.
 pub(super) struct Unapplied {
     pub(super) effects: std::vec::IntoIter<Effect>,
-    /// The paths of all admissions, those that are applied included.
-    pub(super) short: Shortened,
+    /// Those of all admissions, what is applied included.
+    pub(super) paths: Paths,
     /// Admissions that are applied.
     pub(super) admitted: usize,
 }
 
 impl Unapplied {
-    pub(super) fn new(effects: Vec<Effect>, short: Shortened) -> Self {
-        Self { effects: effects.into_iter(), short, admitted: 0 }
+    pub(super) fn new(effects: Vec<Effect>, paths: Paths) -> Self {
+        Self { effects: effects.into_iter(), paths, admitted: 0 }
     }
 }

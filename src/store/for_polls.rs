@@ -6,7 +6,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use url::Url;
 
-use super::abbreviations::Shortened;
 use super::effect::{Applied, CHUNK, Effect, Origin, Unapplied};
 use super::hosts::partition;
 use super::maintain::Leftover;
@@ -14,6 +13,7 @@ use super::orders::Order;
 use super::peers::Owner;
 use super::policy::Policy;
 use super::polling::{DueSource, NextPollAt, PollEnd, PollTarget};
+use super::prepared::{Paths, Prepared, Preparer};
 use super::robots::{KeptRobots, RobotsRead, SavedRobots};
 use super::sources::{Child, ChildEffect, NewSource};
 use super::state::State;
@@ -124,21 +124,37 @@ impl Store {
         Ok(all)
     }
 
+    /// The same for effects that were prepared, which spares the time to do so: for
+    /// long ones.
+    pub async fn apply_prepared(
+        &self,
+        origin: Origin,
+        prepared: Prepared,
+    ) -> Result<Applied, StoreError> {
+        match prepared.paths {
+            Some(paths) => self.apply_own(origin, Unapplied::new(prepared.effects, paths)).await,
+            None => self.apply(origin, prepared.effects).await,
+        }
+    }
+
+    /// Prepares effects for [`Store::apply_prepared`].
+    pub fn preparer(&self) -> Preparer {
+        Preparer { seed: self.seed(), is_embedded: self.inner.peers.is_none() }
+    }
+
     pub(super) async fn apply_here(
         &self,
         origin: Origin,
         effects: Vec<Effect>,
     ) -> Result<Applied, StoreError> {
-        let mut short = Shortened::default();
         // Of a server the rows have the text.
-        if self.inner.peers.is_none() {
-            for chunk in effects.chunks(CHUNK) {
-                chunk.iter().filter_map(Effect::path).for_each(|path| short.push(path));
-                tokio::task::yield_now().await;
-            }
-        }
+        let abbreviates = self.inner.peers.is_none();
+        let paths = Paths::of(self.seed(), origin.crawl, &effects, abbreviates);
+        self.apply_own(origin, Unapplied::new(effects, paths)).await
+    }
+
+    async fn apply_own(&self, origin: Origin, mut left: Unapplied) -> Result<Applied, StoreError> {
         let mut all = Applied::default();
-        let mut left = Unapplied::new(effects, short);
         while !left.effects.as_slice().is_empty() {
             let mut rest = left;
             let chunk = self.write_naming(Lane::Bulk, move |state| {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::sql::{self, OptionalExtension, params};
 use url::Url;
 
-use super::abbreviations::Shortened;
 use super::effect::{CHUNK, Effect, Origin, Unapplied};
 use super::hosts::millis;
 use super::log_order::{self, Log};
+use super::prepared::Paths;
 use super::sources::{DELETED, GRACE_MS, INDEX_DELETED, NewSource, check_length};
 use super::state::State;
 use super::stream::DROPPED;
@@ -250,7 +250,7 @@ impl State {
         }
         left.effects.iter().try_for_each(|effect| self.must_own(effect.partition()))?;
         // It only drops what its source listed: no path is new. At most a chunk.
-        let mut effects = Unapplied::new(left.effects, Shortened::default());
+        let mut effects = Unapplied::new(left.effects, Paths::default());
         let applied = self.apply(left.origin, &mut effects)?;
         self.note_let_go(left.source, &applied.counts)?;
         self.cut_retired(left.source, left.taken.as_ref())

@@ -66,6 +66,7 @@ mod policy;
 mod poll_reads;
 mod poll_rules;
 mod polling;
+mod prepared;
 pub mod pushes;
 mod queue_reads;
 mod readers;
@@ -129,6 +130,7 @@ use policy::Policy;
 pub use polling::{
     DueSource, Kept, Moved, NextPollAt, PollEnd, PollTarget, ReadResult, Recounted, SeenAgain,
 };
+pub use prepared::{Prepared, Preparer};
 use readers::Readers;
 pub use robots::{FORBIDDEN, KeptRobots, RobotsRead, SavedRobots};
 pub use sources::{Child, ChildEffect, NewSource};

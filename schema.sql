@@ -1,4 +1,4 @@
--- sitemapd's store, version 5. Included in the binary; `PRAGMA user_version`
+-- sitemapd's store, version 6. Included in the binary; `PRAGMA user_version`
 -- tells which version a file has. Times are Unix milliseconds (UTC) in columns
 -- that end in _at or _until, Unix seconds in those that end in _s: the narrow
 -- ones. Enumerations are small integers in the order of the ALL constants in
@@ -205,17 +205,16 @@ CREATE TABLE extensions (
 -- the URL stands.
 CREATE TABLE feedback (
     url_id  INTEGER PRIMARY KEY,
-    place   INTEGER NOT NULL,                   -- the fields at the end, in one (src/store/packed.rs)
-    record  BLOB NOT NULL,                      -- all else, packed (src/store/record.rs)
-    state   INTEGER NOT NULL AS (place & 7) VIRTUAL, -- 0 queued, 1 leased, 2 parked, 3 dead, 4 blocked, 5 forbidden
-    reason  INTEGER NOT NULL AS (place >> 3 & 15) VIRTUAL,
-    band    INTEGER NOT NULL AS (place >> 7 & 127) VIRTUAL,
-    due_s   INTEGER NOT NULL AS (place >> 14 & 274877906943) VIRTUAL,
-    attempt INTEGER NOT NULL AS (place >> 52) VIRTUAL -- deliveries in a row without success
+    -- Its place in one (src/store/packed.rs), from the lowest bit on: 3 state (0 queued,
+    -- 1 leased, 2 parked, 3 dead, 4 blocked, 5 forbidden), 4 reason, 7 band, 38 since when it
+    -- is due (Unix seconds), 11 deliveries in a row without success. No columns are computed
+    -- of them, which would be worked out whenever a row is written.
+    place   INTEGER NOT NULL,
+    record  BLOB NOT NULL                       -- all else, packed (src/store/record.rs)
 ) STRICT;
 
 -- Only what is out of the queue is indexed, so the hot path never pays for it.
-CREATE INDEX feedback_held ON feedback (state, url_id) WHERE state > 1;
+CREATE INDEX feedback_held ON feedback (place & 7, url_id) WHERE place & 7 > 1;
 
 -- The queue, in lease order: one walk gives the next URL of a host.
 CREATE TABLE queue (
@@ -224,9 +223,9 @@ CREATE TABLE queue (
     band     INTEGER NOT NULL,                  -- priority in hundredths; higher first
     due_s    INTEGER NOT NULL,
     url_id   INTEGER NOT NULL,
-    owner    INTEGER NOT NULL DEFAULT 0,        -- the two fields that follow, in one (src/store/packed.rs)
-    site_id  INTEGER AS (CASE WHEN owner > 1 THEN owner >> 1 END) VIRTUAL, -- as in urls: a lease may ask for some sites only
-    valued   INTEGER NOT NULL AS (owner & 1) VIRTUAL, -- 1: its value is taken anew when it comes due
+    -- In one (src/store/packed.rs): 1 bit whether its value is taken anew when it comes
+    -- due, and above it the site as in urls, 0 none: a lease may ask for some sites only.
+    owner    INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (crawl_id, host_id, band DESC, due_s, url_id)
 ) STRICT, WITHOUT ROWID;
 
@@ -509,10 +508,10 @@ SELECT
     CASE WHEN (u.said >> 10 & 1023) > 0 THEN ((u.said >> 10 & 1023) - 1) / 1000.0 END AS priority,
     u.said & 1 AS listed,
     (u.source_id IS NOT NULL) + (SELECT count(*) FROM url_sources x WHERE x.url_id = u.id) AS sources,
-    CASE coalesce(f.state, CASE WHEN l.url_id IS NULL THEN 0 ELSE 1 END)
+    CASE coalesce(f.place & 7, CASE WHEN l.url_id IS NULL THEN 0 ELSE 1 END)
         WHEN 0 THEN 'queued' WHEN 1 THEN 'leased' WHEN 2 THEN 'parked'
         WHEN 3 THEN 'dead' WHEN 4 THEN 'blocked' ELSE 'forbidden' END AS state,
-    datetime(coalesce(f.due_s, u.said >> 30), 'unixepoch') AS due
+    datetime(coalesce(f.place >> 14 & 274877906943, u.said >> 30), 'unixepoch') AS due
 FROM urls u
 JOIN hosts h ON h.id = u.host_id
 JOIN crawls c ON c.id = u.crawl_id

@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use super::packed::site_of;
+use super::packed::{site_of, valued_of};
 use super::sql::{self, Row, params};
 use super::state::State;
 use super::turns::Place;
@@ -140,7 +140,8 @@ impl State {
             let mut query = self
                 .conn
                 .prepare_cached(
-                    "SELECT due_s, url_id, site_id, valued FROM queue
+                    "SELECT due_s, url_id, /*lite*/ owner /*end*/
+                         /*pg: (coalesce(site_id, 0) << 1) | valued */ FROM queue
                      WHERE crawl_id = ?1 AND host_id = ?2
                      /*pg: AND part = (?2 & 255) */ AND band = ?3 AND due_s <= ?4
                      ORDER BY due_s, url_id LIMIT 1",
@@ -148,7 +149,8 @@ impl State {
                 .map_err(engine)?;
             let mut rows = query.query(params![crawl.0, host.0, band, now_s]).map_err(engine)?;
             let Some(row) = rows.next().map_err(engine)? else { continue };
-            if !self.may_lease(row.get(2).map_err(engine)?, &[]) {
+            let owner = row.get(2).map_err(engine)?;
+            if !self.may_lease(site_of(owner), &[]) {
                 continue;
             }
             let place = Place {
@@ -157,7 +159,7 @@ impl State {
                 band: u8::try_from(band).unwrap_or(u8::MAX),
                 due_s: row.get(0).map_err(engine)?,
                 url: UrlId(row.get(1).map_err(engine)?),
-                valued: row.get(3).map_err(engine)?,
+                valued: valued_of(owner),
             };
             found.push(place.candidate());
         }

@@ -4,6 +4,7 @@
 //! the queue. A redirect may have been for an hour only (to a login, to the home page).
 
 use super::StoreError;
+use super::packed::HELD_BEHIND;
 use super::rows::held;
 use super::sql::params;
 use super::state::State;
@@ -34,11 +35,7 @@ impl State {
             self.folds = Folds { behind: Some(0), next_ms: now.saturating_add(EVERY_MS) };
         }
         let behind = self.folds.behind.unwrap_or_default();
-        let parked = self.column(
-            "SELECT url_id FROM feedback WHERE state = ?1 AND state > 1 AND url_id > ?2 /*ours: part */
-             ORDER BY url_id LIMIT ?3",
-            params![held::PARKED, behind, LOOK],
-        )?;
+        let parked = self.column(&HELD_BEHIND, params![held::PARKED, behind, LOOK])?;
         for url in &parked {
             self.unfold(UrlId(*url), now)?;
         }

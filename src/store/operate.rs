@@ -8,6 +8,7 @@ use url::Url;
 
 use super::hosts::page_text;
 use super::orders::{START, Spot};
+use super::packed::HELD_BEHIND;
 use super::rows::{UrlRow, held};
 use super::state::State;
 use super::{StoreError, engine};
@@ -186,10 +187,7 @@ impl State {
     }
 
     fn held_rows(&self, state: i64, behind: Spot) -> Result<Vec<i64>, StoreError> {
-        self.column(
-            "SELECT url_id FROM feedback WHERE state = ?1 AND state > 1 AND url_id > ?2 /*ours: part */ ORDER BY url_id LIMIT ?3",
-            params![state, behind.0, BATCH],
-        )
+        self.column(&HELD_BEHIND, params![state, behind.0, BATCH])
     }
 
     /// Puts the dead letters back that are named.

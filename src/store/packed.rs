@@ -16,6 +16,8 @@ use crate::model::{Precision, Reason, SiteId, UrlKind};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Field {
     name: &'static str,
+    /// What it is packed into.
+    within: &'static str,
     /// Bits below it.
     at: u32,
     width: u32,
@@ -24,8 +26,12 @@ pub(super) struct Field {
 }
 
 impl Field {
-    const fn new(name: &'static str, at: u32, width: u32) -> Self {
-        Self { name, at, width, is_nullable: false }
+    const fn said(name: &'static str, at: u32, width: u32) -> Self {
+        Self { name, within: "said", at, width, is_nullable: false }
+    }
+
+    const fn place(name: &'static str, at: u32, width: u32) -> Self {
+        Self { within: "place", ..Self::said(name, at, width) }
     }
 
     #[cfg(test)]
@@ -33,10 +39,12 @@ impl Field {
         self.name
     }
 
-    /// It, of a row of `urls` of this name; of those of `feedback` there are columns.
+    /// It, of a row by this name; null where there is no row.
     pub(super) fn of(self, row: &str) -> String {
-        let Self { name, at, is_nullable, .. } = self;
-        let code = format!("{row}.said >> {at} & {}", self.max());
+        let Self { name, within, at, is_nullable, .. } = self;
+        // As the index of what is held has it.
+        let shifted = if at == 0 { String::new() } else { format!(" >> {at}") };
+        let code = format!("{row}.{within}{shifted} & {}", self.max());
         let near = if is_nullable { format!("NULLIF({code}, 0) - 1") } else { code };
         format!("/*lite*/ ({near}) /*end*/ /*pg: {row}.{name} */")
     }
@@ -65,30 +73,30 @@ impl Field {
 pub(super) mod said {
     use super::Field;
 
-    pub(in crate::store) const LISTED: Field = Field::new("listed", 0, 1);
-    pub(in crate::store) const KIND: Field = Field::new("kind", 1, 3);
+    pub(in crate::store) const LISTED: Field = Field::said("listed", 0, 1);
+    pub(in crate::store) const KIND: Field = Field::said("kind", 1, 3);
     pub(in crate::store) const PRECISION: Field =
-        Field { is_nullable: true, ..Field::new("lastmod_precision", 4, 3) };
-    pub(in crate::store) const HINTS: Field = Field::new("hints", 7, 13);
-    pub(in crate::store) const REASON: Field = Field::new("reason", 20, 3);
-    pub(in crate::store) const BAND: Field = Field::new("band", 23, 7);
+        Field { is_nullable: true, ..Field::said("lastmod_precision", 4, 3) };
+    pub(in crate::store) const HINTS: Field = Field::said("hints", 7, 13);
+    pub(in crate::store) const REASON: Field = Field::said("reason", 20, 3);
+    pub(in crate::store) const BAND: Field = Field::said("band", 23, 7);
     /// Up to the year 2242.
-    pub(in crate::store) const FIRST_SEEN: Field = Field::new("first_seen_s", 30, 33);
+    pub(in crate::store) const FIRST_SEEN: Field = Field::said("first_seen_s", 30, 33);
     pub(in crate::store) const ALL: [Field; 7] =
         [LISTED, KIND, PRECISION, HINTS, REASON, BAND, FIRST_SEEN];
 }
 
 /// Fields of `feedback.place`, of which the last is 0 as a rule, so that six bytes do.
-mod place {
+pub(super) mod place {
     use super::Field;
 
-    pub(super) const STATE: Field = Field::new("state", 0, 3);
-    pub(super) const REASON: Field = Field::new("reason", 3, 4);
-    pub(super) const BAND: Field = Field::new("band", 7, 7);
+    pub(in crate::store) const STATE: Field = Field::place("state", 0, 3);
+    pub(in crate::store) const REASON: Field = Field::place("reason", 3, 4);
+    pub(in crate::store) const BAND: Field = Field::place("band", 7, 7);
     /// Up to the year 9999.
-    pub(super) const DUE: Field = Field::new("due_s", 14, 38);
-    pub(super) const ATTEMPT: Field = Field::new("attempt", 52, 11);
-    pub(super) const ALL: [Field; 5] = [STATE, REASON, BAND, DUE, ATTEMPT];
+    pub(in crate::store) const DUE: Field = Field::place("due_s", 14, 38);
+    pub(in crate::store) const ATTEMPT: Field = Field::place("attempt", 52, 11);
+    pub(in crate::store) const ALL: [Field; 5] = [STATE, REASON, BAND, DUE, ATTEMPT];
 }
 
 /// What `urls.said` has of a URL beside its text, its owners and its date.
@@ -172,6 +180,32 @@ pub(super) fn site_of(owner: i64) -> Option<i64> {
 pub(super) fn valued_of(owner: i64) -> bool {
     owner & 1 != 0
 }
+
+/// The site of a row of `queue` by this name, null where it has none.
+pub(super) fn site_in(row: &str) -> String {
+    format!("/*lite*/ NULLIF({row}.owner >> 1, 0) /*end*/ /*pg: {row}.site_id */")
+}
+
+/// Whether the value of a row of `queue` by this name is to be taken anew: 0 or 1.
+pub(super) fn is_valued(row: &str) -> String {
+    format!("/*lite*/ ({row}.owner & 1) /*end*/ /*pg: {row}.valued */")
+}
+
+/// Whether a row of `feedback` by this name is out of the queue, in the state that a
+/// parameter says: by the index of those.
+pub(super) fn is_held(row: &str, parameter: &str) -> String {
+    let state = place::STATE.of(row);
+    format!("{state} = {parameter} AND {state} > 1")
+}
+
+/// URLs that are held in the state ?1 behind ?2, at most ?3.
+pub(super) static HELD_BEHIND: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT f.url_id FROM feedback f WHERE {} AND f.url_id > ?2 /*ours: f.part */
+         ORDER BY f.url_id LIMIT ?3",
+        is_held("f", "?1")
+    )
+});
 
 /// The names under which a row of `queue` is inserted with what [`owner_of`] says.
 pub(super) const OWNER_NAMES: &str = "/*lite*/ owner /*end*/ /*pg: site_id, valued */";
@@ -317,11 +351,7 @@ mod tests {
 
     /// The columns of the first row of a table, by their names.
     fn read(conn: &Connection, table: &str, fields: &[Field]) -> Vec<Option<i64>> {
-        let name = |field: &Field| match table {
-            "urls" => field.of("urls"),
-            _ => field.name.to_owned(),
-        };
-        let names: Vec<_> = fields.iter().map(name).collect();
+        let names: Vec<_> = fields.iter().map(|field| field.of(table)).collect();
         let sql = format!("SELECT {} FROM {table}", names.join(", "));
         let row = |row: &rusqlite::Row<'_>| (0..names.len()).map(|n| row.get(n)).collect();
         conn.query_row(&sql, (), row).unwrap()
@@ -341,7 +371,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_columns_of_the_schema_are_what_was_packed(
+        fn what_was_packed_is_read_again_by_field(
             said in said(),
             standing in standing(),
             site in prop::option::of(1_i64..1 << 40),
@@ -372,7 +402,8 @@ mod tests {
             let packed = owner(site.map(SiteId), valued);
             prop_assert_eq!((site_of(packed), valued_of(packed)), (site, valued));
             conn.execute(&insert, [packed]).unwrap();
-            let there = conn.query_row("SELECT site_id, valued FROM queue", (), |row| {
+            let sql = format!("SELECT {}, {} FROM queue q", site_in("q"), is_valued("q"));
+            let there = conn.query_row(&sql, (), |row| {
                 Ok((row.get(0)?, row.get(1)?))
             });
             prop_assert_eq!(there, Ok((site, valued)));

@@ -1,12 +1,14 @@
 //! Reads about the queue: its figures, what is next in it, and what is out of it.
 
+use std::sync::LazyLock;
+
 use super::sql::{Connection, params};
 use jiff::Timestamp;
 
 use super::abbreviations::PathText;
 use super::explain;
 use super::hosts::page_text;
-use super::packed::said;
+use super::packed::{is_held, is_valued, place, said, site_in};
 use super::policy::Policy;
 use super::record::Record;
 use super::rows::{held, read_page, reason};
@@ -24,8 +26,13 @@ const PEEK_HOSTS: u32 = 1_000;
 /// Of the rows of `queue` those that leases do not pass over: a site that is paused,
 /// or has left the configuration, keeps its rows. Whether there is such a site is
 /// asked once: as a rule there is none.
-const LEASED: &str = "(NOT EXISTS (SELECT 1 FROM sites WHERE state <> 0) OR q.site_id IS NULL
-     OR q.site_id NOT IN (SELECT id FROM sites WHERE state <> 0))";
+static LEASED: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "(NOT EXISTS (SELECT 1 FROM sites WHERE state <> 0) OR {site} IS NULL
+         OR {site} NOT IN (SELECT id FROM sites WHERE state <> 0))",
+        site = site_in("q")
+    )
+});
 
 /// URLs of a crawl that are due as far as their value goes, and are looked at for how
 /// many of them are worth the price, at most.
@@ -72,12 +79,12 @@ fn one_queue(
             .map_err(engine)
     };
     let held = |state: i64| {
-        number(
+        let sql = format!(
             "SELECT count(*) FROM feedback f JOIN urls u ON u.id = f.url_id /*pg: AND u.part = f.part */
-             WHERE f.state = ?2 AND f.state > 1 AND u.crawl_id = ?1",
-            state,
-        )
-        .map(i64::unsigned_abs)
+             WHERE {} AND u.crawl_id = ?1",
+            is_held("f", "?2")
+        );
+        number(&sql, state).map(i64::unsigned_abs)
     };
     let now_s = now.as_second();
     let optional = |sql: &str| -> Result<Option<i64>, StoreError> {
@@ -88,15 +95,17 @@ fn one_queue(
     let oldest = optional("SELECT min(leased_at) FROM leases WHERE crawl_id = ?1")?;
     // What nobody gets for less than the price surfaces before it is worth that.
     let (is_due, is_next) = if policy.is_capped() {
-        ("AND q.valued = 0", "WHERE q.valued = 0 OR q.due_s > ?2")
+        let by_rank = format!("{} = 0", is_valued("q"));
+        (format!("AND {by_rank}"), format!("WHERE {by_rank} OR q.due_s > ?2"))
     } else {
-        ("", "WHERE 1 = 1")
+        (String::new(), "WHERE 1 = 1".to_owned())
     };
     let (due, next, surfaced): (i64, Option<i64>, i64) = conn
         .prepare_cached(&format!(
             "SELECT count(*) FILTER (WHERE q.due_s <= ?2 {is_due}),
                  min(q.due_s) FILTER ({is_next}), count(*) FILTER (WHERE q.due_s <= ?2)
-             FROM queue q WHERE q.crawl_id = ?1 AND {LEASED}"
+             FROM queue q WHERE q.crawl_id = ?1 AND {}",
+            *LEASED
         ))
         .and_then(|mut query| {
             query
@@ -145,8 +154,10 @@ fn weigh(
     // In no order that hosts or times know of.
     let sql = format!(
         "SELECT q.url_id FROM queue q
-         WHERE q.crawl_id = ?1 AND q.valued = 1 AND q.due_s <= ?2 AND {LEASED}
-         ORDER BY (q.url_id % 65521) * 40503 % 65521, q.url_id LIMIT {WEIGHED}"
+         WHERE q.crawl_id = ?1 AND {} = 1 AND q.due_s <= ?2 AND {}
+         ORDER BY (q.url_id % 65521) * 40503 % 65521, q.url_id LIMIT {WEIGHED}",
+        is_valued("q"),
+        *LEASED
     );
     let mut query = conn.prepare_cached(&sql).map_err(engine)?;
     let urls: Vec<i64> = query
@@ -216,15 +227,18 @@ fn peek_host(
         (">", "q.due_s, q.url_id")
     };
     let sql = format!(
-        "SELECT q.url_id, u.path, n.name, coalesce(f.reason, {}), {}, q.due_s, coalesce(f.attempt, 0)
+        "SELECT q.url_id, u.path, n.name, coalesce({}, {}), {}, q.due_s, coalesce({}, 0)
          FROM queue q JOIN urls u ON u.id = q.url_id /*pg: AND u.part = q.part */
          LEFT JOIN sites n ON n.id = u.site_id
          LEFT JOIN feedback f ON f.url_id = u.id /*pg: AND f.part = u.part */
          WHERE q.crawl_id = ?1 AND q.host_id = ?2 /*pg: AND q.part = (?2 & 255) */ AND q.due_s {range} ?3
-             AND {LEASED}
+             AND {}
          ORDER BY {order} LIMIT ?4",
+        place::REASON.of("f"),
         said::REASON.of("u"),
-        said::HINTS.of("u")
+        said::HINTS.of("u"),
+        place::ATTEMPT.of("f"),
+        *LEASED
     );
     let mut query = conn.prepare_cached(&sql).map_err(engine)?;
     query
@@ -258,14 +272,16 @@ pub(super) fn dead(
     // No crawl has the number 0.
     let crawl = crawl.map_or(Ok(CrawlId(0)), |name| crawl_id(conn, name))?;
     let mut query = conn
-        .prepare_cached(
-            "SELECT u.id, h.authority, u.path, c.name, n.name, f.attempt, f.record
+        .prepare_cached(&format!(
+            "SELECT u.id, h.authority, u.path, c.name, n.name, {}, f.record
              FROM feedback f JOIN urls u ON u.id = f.url_id /*pg: AND u.part = f.part */
              JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
              JOIN crawls c ON c.id = u.crawl_id LEFT JOIN sites n ON n.id = u.site_id
-             WHERE f.state = ?1 AND f.state > 1 AND f.url_id > ?2 AND (?4 = 0 OR u.crawl_id = ?4)
+             WHERE {} AND f.url_id > ?2 AND (?4 = 0 OR u.crawl_id = ?4)
              ORDER BY f.url_id LIMIT ?3",
-        )
+            place::ATTEMPT.of("f"),
+            is_held("f", "?1")
+        ))
         .map_err(engine)?;
     let after = after.map_or(0, |id| id.0);
     let mut items: Vec<DeadView> = query

@@ -7,6 +7,7 @@
 //! began; those that come meanwhile wait for the next one. What the walk frees
 //! goes back into the queue, and the gate of leasing judges it.
 
+use super::packed::is_held;
 use super::rows::held;
 use super::sql::params;
 use super::state::State;
@@ -71,14 +72,15 @@ impl State {
         let after = furthest.max(0);
         let rows: Vec<(i64, bool)> = self
             .conn
-            .prepare_cached(
+            .prepare_cached(&format!(
                 "SELECT f.url_id, r.host_id IS NOT NULL FROM feedback f
                  LEFT JOIN urls u ON u.id = f.url_id /*pg: AND u.part = f.part */
                  LEFT JOIN rechecks r ON r.host_id = u.host_id /*pg: AND r.part = u.part */
                      AND r.after_id = ?2
-                 WHERE f.state = ?1 AND f.state > 1 AND f.url_id > ?2 /*ours: f.part */
+                 WHERE {} AND f.url_id > ?2 /*ours: f.part */
                  ORDER BY f.url_id LIMIT ?3",
-            )
+                is_held("f", "?1")
+            ))
             .and_then(|mut query| {
                 let most = i64::try_from(BATCH).unwrap_or(i64::MAX);
                 query

@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::packed::{is_valued, place};
 use super::rows::{UrlRow, held};
 use super::sql::{OptionalExtension, params};
 use super::state::State;
@@ -101,16 +102,22 @@ impl State {
         self.write_pending()?;
         let most = i64::try_from(batch).unwrap_or(i64::MAX);
         self.conn
-            .prepare_cached(
-                "SELECT f.url_id, q.valued FROM feedback f
+            .prepare_cached(&format!(
+                "SELECT f.url_id, {valued} FROM feedback f
                  /*lite*/ CROSS /*end*/ JOIN urls u ON u.id = f.url_id /*pg: AND u.part = f.part */
                  /*lite*/ CROSS /*end*/ JOIN queue q ON q.crawl_id = u.crawl_id
-                     AND q.host_id = u.host_id AND q.band = f.band AND q.due_s = f.due_s
+                     AND q.host_id = u.host_id AND q.band = {band} AND q.due_s = {due}
                      AND q.url_id = f.url_id /*pg: AND q.part = f.part */
                  WHERE /*lite*/ ?4 >= 0 /*end*/ /*pg: f.part = CAST(?4 AS BIGINT) */
-                     AND f.url_id > ?1 AND f.state = 0 AND f.attempt = 0 AND f.reason IN (?2, ?5)
+                     AND f.url_id > ?1 AND {state} = 0 AND {attempt} = 0 AND {reason} IN (?2, ?5)
                  ORDER BY f.url_id LIMIT ?3",
-            )
+                valued = is_valued("q"),
+                band = place::BAND.of("f"),
+                due = place::DUE.of("f"),
+                state = place::STATE.of("f"),
+                attempt = place::ATTEMPT.of("f"),
+                reason = place::REASON.of("f"),
+            ))
             .and_then(|mut query| {
                 let [again, changed] =
                     [Reason::Recrawl, Reason::Changed].map(|reason| reason as i64);

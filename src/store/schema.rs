@@ -23,7 +23,7 @@ const SCHEMA: &str = include_str!("../../schema.sql");
 const APPLICATION_ID: i32 = 0x736d_7064;
 
 /// Version of [`SCHEMA`]; a file of another version is migrated or refused.
-const VERSION: i32 = 5;
+const VERSION: i32 = 6;
 
 /// What leads from one version to the next.
 type Step = fn(&Connection) -> rusqlite::Result<()>;
@@ -45,6 +45,7 @@ const MIGRATIONS: &[Step] = &[
     // those that are there are read as they are.
     |_| Ok(()),
     |conn| conn.execute_batch(include_str!("schema/pack.sql")),
+    |conn| conn.execute_batch(include_str!("schema/bare.sql")),
 ];
 
 /// `SQLite` before this loses committed transactions when a writer races a
@@ -411,13 +412,16 @@ mod tests {
             "counts that have drifted"
         );
         assert_eq!(
-            kept("SELECT url_id, state, reason, band, due_s, attempt, record FROM feedback"),
+            kept(
+                "SELECT url_id, place & 7, place >> 3 & 15, place >> 7 & 127,
+                     place >> 14 & 274877906943, place >> 52, record FROM feedback"
+            ),
             "(7) (5) (4) (102) (253402300799) (1001) Blob([1, 2])\n\
              (8) (0) (0) (0) (0) (0) Blob([])"
         );
         assert_eq!(
-            kept("SELECT crawl_id, host_id, band, due_s, url_id, site_id, valued FROM queue"),
-            "(1) (3) (102) (9) (7) (5) (1)\n(1) (3) (0) (-4) (8) Null (0)"
+            kept("SELECT crawl_id, host_id, band, due_s, url_id, owner FROM queue"),
+            "(1) (3) (102) (9) (7) (11)\n(1) (3) (0) (-4) (8) (0)"
         );
         assert_eq!(
             kept("SELECT url, kind, changefreq, priority, listed, state FROM url_view"),
@@ -436,7 +440,7 @@ mod tests {
         conn.execute_batch("PRAGMA user_version = 4;").unwrap();
         let home = super::super::home::Home::File(path);
         let refused = home.open_reader().err().unwrap().to_string();
-        assert!(refused.contains("an older sitemapd (schema 4, this one reads 5)"), "{refused}");
+        assert!(refused.contains("an older sitemapd (schema 4, this one reads 6)"), "{refused}");
     }
 
     /// Makes tables as they were up to version 4, with rows at the ends of what there
@@ -483,7 +487,7 @@ mod tests {
     fn a_statement_is_planned_once_whatever_is_bound() {
         let dir = tempfile::TempDir::new().unwrap();
         let conn = open_writer(&dir.path().join("test.db"), Durability::Normal).unwrap();
-        let sql = "SELECT u.id, coalesce(f.state, 0) FROM urls u
+        let sql = "SELECT u.id, coalesce(f.place, 0) FROM urls u
                    LEFT JOIN feedback f ON f.url_id = u.id
                    LEFT JOIN leases l ON l.url_id = u.id WHERE u.id = ?1";
         let mut query = conn.prepare(sql).unwrap();

@@ -10,7 +10,7 @@ use url::{Position, Url};
 use super::abbreviations::PathText;
 use super::hosts::{page_text, partition};
 use super::known::find_on_disk;
-use super::packed::{Listing, SAID};
+use super::packed::{Listing, SAID, place};
 use super::policy::Policy;
 use super::record::{Fetched, Record};
 use super::rows::{at_precision, held, read_page, reason, url_key};
@@ -215,7 +215,7 @@ pub(super) fn view(
     let (mut view, ends) = conn
         .prepare_cached(&format!(
             "SELECT u.id, h.authority, u.path, u.raw, c.name, n.name, {SAID}, u.lastmod_s,
-                 f.reason, f.due_s, coalesce(f.attempt, 0), coalesce(f.state, 0),
+                 {reason}, {due}, coalesce({attempt}, 0), coalesce({state}, 0),
                  l.expires_at, l.worker, l.url_id IS NOT NULL, l.reason, u.expires_s,
                  u.fresh_s, f.record, p.completed
              FROM urls u JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
@@ -224,7 +224,11 @@ pub(super) fn view(
              LEFT JOIN leases l ON l.url_id = u.id /*pg: AND l.part = u.part */
              LEFT JOIN frontier_urls p ON p.url_id = u.id /*pg: AND p.part = u.part */
              WHERE u.id = ?1 /*pg: AND u.part = (?1 & 255) */",
-            SAID = *SAID
+            SAID = *SAID,
+            reason = place::REASON.of("f"),
+            due = place::DUE.of("f"),
+            attempt = place::ATTEMPT.of("f"),
+            state = place::STATE.of("f"),
         ))
         .and_then(|mut query| query.query_row([id.0], read_view))
         .map_err(engine)?;

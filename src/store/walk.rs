@@ -160,7 +160,8 @@ impl State {
         let mut query = self
             .conn
             .prepare_cached(
-                "SELECT due_s, site_id, url_id FROM queue
+                "SELECT due_s, /*lite*/ owner /*end*/ /*pg: coalesce(site_id, 0) << 1 */, url_id
+                 FROM queue
                  WHERE crawl_id = ?1 AND host_id = ?2 /*pg: AND part = (?2 & 255) */
                      /*pg: AND (due_s, url_id) > (?3, ?4) */ AND band = ?6
                  ORDER BY due_s, url_id /*pg: LIMIT ?5 */",
@@ -173,7 +174,7 @@ impl State {
             let mut taken = 0;
             while let Some(row) = rows.next().map_err(engine)? {
                 let due: i64 = row.get(0).map_err(engine)?;
-                if self.may_lease(row.get(1).map_err(engine)?, &[]) {
+                if self.may_lease(site_of(row.get(1).map_err(engine)?), &[]) {
                     return Ok(Some(due));
                 }
                 taken += 1;

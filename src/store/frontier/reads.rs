@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::super::abbreviations::PathText;
 use super::super::hosts::{KEYED, partition};
 use super::super::known::find_on_disk;
-use super::super::packed::said;
+use super::super::packed::{place, said};
 use super::super::rows::{held, read_page, url_key};
 use super::super::{StoreError, engine, timestamp};
 use super::Metadata;
@@ -95,8 +95,10 @@ pub struct ListedPage {
 static COLUMNS: LazyLock<String> = LazyLock::new(|| {
     let first_seen = said::FIRST_SEEN.of("u");
     format!(
-        "u.id, h.authority, u.path, s.spelled, h.name, s.metadata, coalesce(f.state, 0),
-         coalesce(f.due_s, {first_seen}), {first_seen}"
+        "u.id, h.authority, u.path, s.spelled, h.name, s.metadata, coalesce({}, 0),
+         coalesce({}, {first_seen}), {first_seen}",
+        place::STATE.of("f"),
+        place::DUE.of("f")
     )
 });
 /// Rows of a crawl, and of a key, that clients alone made known, before a time.

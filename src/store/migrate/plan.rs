@@ -7,7 +7,7 @@
 
 use crate::model::Reason;
 use crate::recrawl::SUBMITTED_BAND;
-use crate::store::packed::{Field, said};
+use crate::store::packed::{Field, is_valued, place, said, site_in};
 use crate::store::sql::near_text;
 
 /// What becomes of a value.
@@ -217,6 +217,7 @@ fn near(field: Field, row: &str) -> String {
 
 fn of_urls() -> Vec<Step> {
     use Kind::{Host, Plain, Record, Source, Url};
+    let state = near(place::STATE, "t");
     vec![
         Step::of("urls", "t.id")
             .part(Url, "id")
@@ -242,10 +243,11 @@ fn of_urls() -> Vec<Step> {
             .plain("expires_s fresh_s data"),
         Step::of("feedback", "t.url_id")
             .part(Url, "url_id")
-            .said(Plain, "state", "CASE WHEN l.url_id IS NULL THEN t.state ELSE 0 END")
-            .said(Plain, "reason", &reason_of("t.reason"))
-            .said(Plain, "band", &band_of("t.band"))
-            .plain("due_s attempt")
+            .said(Plain, "state", &format!("CASE WHEN l.url_id IS NULL THEN {state} ELSE 0 END"))
+            .said(Plain, "reason", &reason_of(&near(place::REASON, "t")))
+            .said(Plain, "band", &band_of(&near(place::BAND, "t")))
+            .said(Plain, "due_s", &near(place::DUE, "t"))
+            .said(Plain, "attempt", &near(place::ATTEMPT, "t"))
             .kind(Record, "record")
             .joined("LEFT JOIN leases l ON l.url_id = t.url_id"),
         Step::of("frontier_urls", "t.url_id")
@@ -256,9 +258,9 @@ fn of_urls() -> Vec<Step> {
 
 fn of_queue() -> Vec<Step> {
     use Kind::{Host, Looks, Plain, Url};
-    let kept = |name: &str, first| format!("coalesce(f.{name}, {})", near(first, "u"));
-    let reason = reason_of(&kept("reason", said::REASON));
-    let due = kept("due_s", said::FIRST_SEEN);
+    let kept = |field, first| format!("coalesce({}, {})", near(field, "f"), near(first, "u"));
+    let reason = reason_of(&kept(place::REASON, said::REASON));
+    let due = kept(place::DUE, said::FIRST_SEEN);
     let refreshed = format!("{}, {}", Reason::Recrawl as i64, Reason::Changed as i64);
     // As `State::is_valued` has it.
     let listed = near(said::LISTED, "u");
@@ -269,7 +271,11 @@ fn of_queue() -> Vec<Step> {
         ..Step::of("queue", "t.url_id")
             .said(Plain, "crawl_id", "u.crawl_id")
             .said(Host, "host_id", "u.host_id")
-            .said(Plain, "band", &band_of(&kept("band", said::BAND)).replace("l.dirty", "t.dirty"))
+            .said(
+                Plain,
+                "band",
+                &band_of(&kept(place::BAND, said::BAND)).replace("l.dirty", "t.dirty"),
+            )
             .said(Plain, "due_s", &due)
             .kind(Url, "url_id")
             .said(Plain, "site_id", "u.site_id")
@@ -284,7 +290,8 @@ fn of_queue() -> Vec<Step> {
             .part(Host, "host_id")
             .plain("band due_s")
             .kind(Url, "url_id")
-            .plain("site_id valued"),
+            .said(Plain, "site_id", &near_text(&site_in("t")))
+            .said(Plain, "valued", &near_text(&is_valued("t"))),
         Step { part: Some("host_id"), ..returned },
         Step::of("turns", "t.crawl_id, t.host_id")
             .plain("crawl_id")
@@ -299,7 +306,7 @@ fn of_queue() -> Vec<Step> {
             .plain("weight")
             .joined(
                 "LEFT JOIN (SELECT u.crawl_id, u.host_id, count(*) AS urls,
-                     min(coalesce(f.due_s, u.said >> 30)) AS due_s
+                     min(coalesce(f.place >> 14 & 274877906943, u.said >> 30)) AS due_s
                  FROM leases x CROSS JOIN urls u ON u.id = x.url_id
                  LEFT JOIN feedback f ON f.url_id = x.url_id
                  GROUP BY u.crawl_id, u.host_id) l

@@ -131,12 +131,18 @@ fn open(path: &Path) -> rusqlite::Connection {
     conn
 }
 
-/// What a file has packed of a URL, as the columns that a server has.
+/// What a file has packed, as the columns that a server has.
 const APART: &str = "CREATE TEMP VIEW urls AS
     SELECT *, said & 1 AS listed, said >> 1 & 7 AS kind,
         nullif(said >> 4 & 7, 0) - 1 AS lastmod_precision, said >> 7 & 8191 AS hints,
         said >> 20 & 7 AS reason, said >> 23 & 127 AS band, said >> 30 AS first_seen_s
-    FROM main.urls";
+    FROM main.urls;
+    CREATE TEMP VIEW feedback AS
+    SELECT *, place & 7 AS state, place >> 3 & 15 AS reason, place >> 7 & 127 AS band,
+        place >> 14 & 274877906943 AS due_s, place >> 52 AS attempt
+    FROM main.feedback;
+    CREATE TEMP VIEW queue AS
+    SELECT *, nullif(owner >> 1, 0) AS site_id, owner & 1 AS valued FROM main.queue";
 
 fn rows_of_file(path: &Path, sql: &str) -> Vec<Row> {
     let conn = open(path);

@@ -197,7 +197,7 @@ impl Judged {
         self.effects.len() + self.refused.len() >= BATCH || self.bytes >= MAX_BYTES
     }
 
-    fn ready(self, preparer: Preparer, crawl: CrawlId) -> Ready {
+    fn ready(self, preparer: &Preparer, crawl: CrawlId) -> Ready {
         Ready { effects: preparer.prepare(crawl, self.effects), refused: self.refused }
     }
 }
@@ -222,7 +222,7 @@ impl Poll<'_> {
             Some(again) if !admissions.has_all_texts() => {
                 let again = again.clone();
                 let reading = self.in_parts(move |hand_on| {
-                    let mut ready = |judged: Judged| hand_on(judged.ready(preparer, crawl));
+                    let mut ready = |judged: Judged| hand_on(judged.ready(&preparer, crawl));
                     admissions.judge_again(&again, &rules, &source, &mut ready);
                 });
                 let mut parts = reading.await;
@@ -235,9 +235,10 @@ impl Poll<'_> {
                 let (shared, mut from) = (Arc::new((admissions, rules, source)), 0);
                 while from < shared.0.wanted.len() {
                     let shared = Arc::clone(&shared);
+                    let preparer = preparer.clone();
                     let judging = self.on_cpu(move || {
                         let (judged, then) = shared.0.judge_from(from, &shared.1, &shared.2);
-                        (judged.ready(preparer, crawl), then)
+                        (judged.ready(&preparer, crawl), then)
                     });
                     let (ready, then) = judging.await.map_err(StoreError::Engine)?;
                     self.apply_ready(ready, origin, next, counts).await?;

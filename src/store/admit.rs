@@ -198,7 +198,7 @@ impl State {
             last = Some((&url.authority, host));
             places.push((host, *key));
         }
-        let order = chunk.paths.order(numbers);
+        let order = chunk.paths.order(numbers.clone());
         let repeated = order.windows(2).filter_map(|pair| match pair {
             [(one, _), (other, _)] if one == other => Some(*one),
             _ => None,
@@ -206,13 +206,11 @@ impl State {
         let repeated = repeated.collect();
         let part_of =
             |number: usize| places.get(number - first).map_or(0, |(host, _)| partition_of(*host));
-        let keys: Vec<_> = order.iter().map(|(key, number)| (part_of(*number), *key)).collect();
         let mut candidates = Vec::new();
+        let sifted = (chunk.paths.sifted(), numbers.clone());
         self.lookup
-            .find_sorted(&self.conn, &keys, &mut |at, id| {
-                if let Some((_, number)) = order.get(at) {
-                    candidates.push((*number - first, id));
-                }
+            .find_sorted(&self.conn, &order, sifted, part_of, &mut |number, id| {
+                candidates.push((number - first, id));
             })
             .map_err(engine)?;
         // A row may be named by two runs.

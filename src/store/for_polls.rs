@@ -1,6 +1,7 @@
 //! What the poll loop asks of the store: what is due, effects of a read, hosts.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -139,7 +140,9 @@ impl Store {
 
     /// Prepares effects for [`Store::apply_prepared`].
     pub fn preparer(&self) -> Preparer {
-        Preparer { seed: self.seed(), is_embedded: self.inner.peers.is_none() }
+        let is_one_file = self.inner.peers.is_none();
+        let sieves = is_one_file.then(|| Arc::clone(&self.inner.sieves));
+        Preparer { seed: self.seed(), sieves }
     }
 
     pub(super) async fn apply_here(

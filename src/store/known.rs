@@ -3,9 +3,10 @@
 //! For the embedded engine it is an index of our own making (`lookup`); a server
 //! has one over the keys, which stand in the rows themselves.
 
-use std::sync::LazyLock;
+use std::ops::Range;
+use std::sync::{Arc, LazyLock};
 
-use super::lookup::{self, Lookup};
+use super::lookup::{self, Lookup, Sieves, Sifted};
 use super::sql::{Connection, Result, Set};
 use crate::model::UrlId;
 
@@ -52,21 +53,38 @@ impl Known {
         }
     }
 
-    /// The same for many, whose hashes must ascend. Calls `out` with the index of
-    /// the hash; a row may come more than once.
+    /// The same for many hashes with their numbers, which must ascend; for these
+    /// numbers runs may have been sifted. Calls `out` with the number of the hash; a
+    /// row may come more than once.
     pub(super) fn find_sorted(
         &self,
         conn: &Connection,
-        sought: &[(i64, u64)],
+        order: &[(u64, usize)],
+        sifted: (&Sifted, Range<usize>),
+        part_of: impl Fn(usize) -> i64,
         out: &mut impl FnMut(usize, UrlId),
     ) -> Result<()> {
-        match (self, conn) {
-            (Self::Embedded(lookup), Connection::Embedded(conn)) => {
-                let hashes: Vec<u64> = sought.iter().map(|(_, hash)| *hash).collect();
-                Ok(lookup.find_sorted(conn, &hashes, out)?)
-            }
-            _ => find_far(conn, sought, out),
+        if let (Self::Embedded(lookup), Connection::Embedded(conn)) = (self, conn) {
+            return Ok(lookup.find_sorted(conn, order, sifted, out)?);
         }
+        let sought = order.iter().map(|(hash, number)| (part_of(*number), *hash));
+        find_far(conn, &sought.collect::<Vec<_>>(), &mut |at, id| {
+            if let Some((_, number)) = order.get(at) {
+                out(*number, id);
+            }
+        })
+    }
+
+    /// Lets others know of what is committed.
+    pub(super) fn publish(&mut self) {
+        if let Self::Embedded(lookup) = self {
+            lookup.publish();
+        }
+    }
+
+    /// What others may ask before the writer does; of a server nothing.
+    pub(super) fn sieves(&self) -> Arc<Sieves> {
+        if let Self::Embedded(lookup) = self { lookup.sieves() } else { Arc::default() }
     }
 
     /// Adds rows to the index, where it is not one of the rows themselves.
@@ -88,6 +106,7 @@ impl Known {
             let tx = conn.unchecked_transaction()?;
             lookup.merge_step(&tx, budget)?;
             tx.commit()?;
+            lookup.publish();
         }
         Ok(())
     }

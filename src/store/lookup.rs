@@ -23,18 +23,22 @@ mod chunk;
 mod filter;
 mod merge;
 mod run;
+mod sieve;
 #[cfg(test)]
 mod tests;
 
 use std::cell::Cell;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Transaction, params};
 
 use crate::model::UrlId;
 use filter::{Bits, PIECE_BYTES};
 use run::{END, Run, corrupt};
+pub(crate) use sieve::{Sieves, Sifted};
 
 /// Entries of the tail; more become a run.
 pub(crate) const TAIL_LIMIT: usize = 4096;
@@ -56,6 +60,10 @@ pub(crate) struct Lookup {
     tail_limit: usize,
     /// Bytes of filters in memory.
     resident: Cell<usize>,
+    /// What others know of the runs.
+    sieves: Arc<Sieves>,
+    /// Have runs come or gone since?
+    is_ahead: bool,
 }
 
 /// One row of one (cut) hash.
@@ -104,22 +112,26 @@ impl PartialOrd for Entry {
 impl Lookup {
     /// Reads what runs there are, and the tail; filters are read when first needed.
     pub(crate) fn open(conn: &Connection) -> rusqlite::Result<Self> {
-        Self::open_with(conn, TAIL_LIMIT)
+        Self::open_with(conn, TAIL_LIMIT, Arc::default())
     }
 
-    fn open_with(conn: &Connection, tail_limit: usize) -> rusqlite::Result<Self> {
+    fn open_with(
+        conn: &Connection,
+        tail_limit: usize,
+        sieves: Arc<Sieves>,
+    ) -> rusqlite::Result<Self> {
         let mut tail = conn.prepare_cached("SELECT hash, url_id FROM lookup_tail")?;
         let tail = tail
             .query_map([], |row| Ok(Entry { hash: row.get(0)?, id: row.get(1)? }))?
             .collect::<rusqlite::Result<_>>()?;
         let runs = run::read_all(conn)?;
-        Ok(Self { tail, runs, tail_limit, resident: Cell::new(0) })
+        Ok(Self { tail, runs, tail_limit, resident: Cell::new(0), sieves, is_ahead: true })
     }
 
     /// Takes the state from the database again. To be called when the
     /// transaction of an insertion or a merge step was rolled back.
     pub(crate) fn reload(&mut self, conn: &Connection) -> rusqlite::Result<()> {
-        *self = Self::open_with(conn, self.tail_limit)?;
+        *self = Self::open_with(conn, self.tail_limit, Arc::clone(&self.sieves))?;
         Ok(())
     }
 
@@ -131,40 +143,53 @@ impl Lookup {
         out: &mut Vec<UrlId>,
     ) -> rusqlite::Result<()> {
         let known = out.len();
-        self.find_sorted(conn, &[hash], &mut |_, id| {
+        self.find_sorted(conn, &[(hash, 0)], (&Sifted::default(), 0..1), &mut |_, id| {
             if !out.get(known..).unwrap_or_default().contains(&id) {
                 out.push(id);
             }
         })
     }
 
-    /// The same for many hashes, which must ascend: one pass over each run.
-    /// Calls `out` with the index of the hash; a row may come more than once if
-    /// it was inserted more than once.
+    /// The same for many hashes, which come with numbers and must ascend: one pass
+    /// over each run, or over what was sifted of it for these numbers. Calls `out`
+    /// with the number of the hash; a row may come more than once if it was inserted
+    /// more than once.
     pub(crate) fn find_sorted(
         &self,
         conn: &Connection,
-        hashes: &[u64],
+        order: &[(u64, usize)],
+        (sifted, numbers): (&Sifted, Range<usize>),
         out: &mut impl FnMut(usize, UrlId),
     ) -> rusqlite::Result<()> {
-        debug_assert!(hashes.is_sorted());
+        debug_assert!(order.is_sorted());
         if !self.tail.is_empty() {
-            for (index, &hash) in hashes.iter().enumerate() {
+            for &(hash, number) in order {
                 for entry in self.tail.range(Entry { hash: cut(hash), id: 0 }..) {
                     if entry.hash != cut(hash) {
                         break;
                     }
-                    out(index, UrlId(entry.id));
+                    out(number, UrlId(entry.id));
                 }
             }
         }
-        if self.runs.is_empty() {
-            return Ok(());
-        }
-        let sought: Vec<Sought> = hashes.iter().map(|&hash| Sought::new(hash)).collect();
+        let mut sought = Vec::new();
         let mut reader = Reader::new(conn)?;
         for run in &self.runs {
-            reader.find_in(run, &sought, Some(&self.resident), out)?;
+            if let Some(perhaps) = sifted.of(run.id) {
+                let mine = perhaps.iter().filter(|(_, number)| numbers.contains(number));
+                for &(hash, number) in mine {
+                    reader.find_one(run, cut(hash), &mut |id| out(number, id))?;
+                }
+                continue;
+            }
+            if sought.is_empty() {
+                sought.extend(order.iter().map(|(hash, _)| Sought::new(*hash)));
+            }
+            for (sought, (_, number)) in sought.iter().zip(order) {
+                if run.may_have(conn, sought, Some(&self.resident))? {
+                    reader.find_one(run, sought.hash, &mut |id| out(*number, id))?;
+                }
+            }
         }
         Ok(())
     }
@@ -194,6 +219,7 @@ impl Lookup {
         run.append(conn, &all, END, &self.resident)?;
         run.save(conn)?;
         self.runs.push(run);
+        self.is_ahead = true;
         conn.prepare_cached("DELETE FROM lookup_tail")?.execute([])?;
         self.tail.clear();
         if self.runs.len() > MAX_RUNS {
@@ -214,6 +240,18 @@ impl Lookup {
         Ok(self.has_merge())
     }
 
+    /// Lets others know of the runs, once they are committed.
+    pub(crate) fn publish(&mut self) {
+        if std::mem::take(&mut self.is_ahead) {
+            self.sieves.replace(self.runs.iter().filter_map(Run::sieve).collect());
+        }
+    }
+
+    /// What others may ask.
+    pub(crate) fn sieves(&self) -> Arc<Sieves> {
+        Arc::clone(&self.sieves)
+    }
+
     fn next_id(&self) -> i64 {
         self.runs.iter().map(|run| run.id).max().unwrap_or(0) + 1
     }
@@ -227,40 +265,38 @@ impl Lookup {
 
 /// Reads chunks for a series of lookups.
 struct Reader<'c> {
-    conn: &'c Connection,
     chunks: CachedStatement<'c>,
     chunk: Vec<Entry>,
+    /// Whose it is: the run, and its number there.
+    loaded: Option<(i64, u32)>,
 }
 
 impl<'c> Reader<'c> {
     fn new(conn: &'c Connection) -> rusqlite::Result<Self> {
         let chunks = conn.prepare_cached("SELECT data FROM lookup_chunks WHERE id = ?1")?;
-        Ok(Self { conn, chunks, chunk: Vec::new() })
+        Ok(Self { chunks, chunk: Vec::new(), loaded: None })
     }
 
-    fn find_in(
+    /// Finds what a run has of a hash, if that is its.
+    fn find_one(
         &mut self,
         run: &Run,
-        sought: &[Sought],
-        resident: Option<&Cell<usize>>,
-        out: &mut impl FnMut(usize, UrlId),
+        hash: i64,
+        out: &mut impl FnMut(UrlId),
     ) -> rusqlite::Result<()> {
-        let mut loaded = None;
-        for (index, sought) in sought.iter().enumerate() {
-            if !run.may_have(self.conn, sought, resident)? {
-                continue;
-            }
-            let hash = sought.hash;
-            let number = run.chunks.part_of(hash);
-            if loaded != Some(number) {
-                self.load(run, number)?;
-                loaded = Some(number);
-            }
-            let first = self.chunk.partition_point(|entry| entry.hash < hash);
-            let tail = self.chunk.get(first..).unwrap_or_default();
-            for entry in tail.iter().take_while(|entry| entry.hash == hash) {
-                out(index, UrlId(entry.id));
-            }
+        if !run.is_of(hash) {
+            return Ok(());
+        }
+        let place = (run.id, run.chunks.part_of(hash));
+        if self.loaded != Some(place) {
+            self.loaded = None;
+            self.load(run, place.1)?;
+            self.loaded = Some(place);
+        }
+        let first = self.chunk.partition_point(|entry| entry.hash < hash);
+        let tail = self.chunk.get(first..).unwrap_or_default();
+        for entry in tail.iter().take_while(|entry| entry.hash == hash) {
+            out(UrlId(entry.id));
         }
         Ok(())
     }
@@ -286,8 +322,11 @@ pub(crate) fn find_on_disk(conn: &Connection, hash: u64) -> rusqlite::Result<Vec
         .query_map([cut(hash)], |row| row.get(0).map(UrlId))?
         .collect::<rusqlite::Result<_>>()?;
     let mut reader = Reader::new(conn)?;
+    let sought = Sought::new(hash);
     for run in run::read_all(conn)? {
-        reader.find_in(&run, &[Sought::new(hash)], None, &mut |_, id| found.push(id))?;
+        if run.may_have(conn, &sought, None)? {
+            reader.find_one(&run, sought.hash, &mut |id| found.push(id))?;
+        }
     }
     found.sort_unstable();
     found.dedup();

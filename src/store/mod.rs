@@ -242,6 +242,8 @@ struct Inner {
     clock: Clock,
     path: PathBuf,
     seed: u64,
+    /// What the writer's index lets others know.
+    sieves: Arc<lookup::Sieves>,
     started_at: Option<Timestamp>,
     _lock: Option<DataLock>,
 }
@@ -348,7 +350,7 @@ impl Store {
             state.commit()?;
             Ok(state)
         })?;
-        let seed = state.seed;
+        let (seed, sieves) = (state.seed, state.lookup.sieves());
         let writer = Writer::start(state, failure.clone())
             .map_err(|e| StoreError::Engine(format!("the writer cannot start: {e}")))?;
         let inner = Inner {
@@ -369,6 +371,7 @@ impl Store {
             clock,
             path,
             seed,
+            sieves,
             started_at: Some(started_at),
             _lock: Some(lock),
         };
@@ -410,6 +413,7 @@ impl Store {
             clock,
             path,
             seed,
+            sieves: Arc::default(),
             started_at: None,
             _lock: None,
         };

@@ -3,9 +3,11 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::abbreviations::{Kept, Shortened};
 use super::effect::Effect;
+use super::lookup::{Sieves, Sifted};
 use super::rows::url_key;
 use crate::model::CrawlId;
 
@@ -25,17 +27,22 @@ impl Prepared {
 }
 
 /// Prepares effects, on any thread.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Preparer {
     pub(super) seed: u64,
-    pub(super) is_embedded: bool,
+    /// Of a store that is one file.
+    pub(super) sieves: Option<Arc<Sieves>>,
 }
 
 impl Preparer {
-    /// Works out what there is of effects of a source in that crawl: some 500 ns for
+    /// Works out what there is of effects of a source in that crawl: some 600 ns for
     /// each admission.
     pub fn prepare(&self, crawl: CrawlId, effects: Vec<Effect>) -> Prepared {
-        let paths = self.is_embedded.then(|| Paths::of(self.seed, crawl, &effects, true));
+        let paths = self.sieves.as_ref().map(|sieves| {
+            let mut paths = Paths::of(self.seed, crawl, &effects, true);
+            paths.sifted = sieves.sift(&paths.order);
+            paths
+        });
         Prepared { effects, paths }
     }
 }
@@ -49,6 +56,8 @@ pub(super) struct Paths {
     keys: Vec<u64>,
     /// Keys with their numbers, ascending.
     order: Vec<(u64, usize)>,
+    /// Which of them runs may have.
+    sifted: Sifted,
 }
 
 impl Paths {
@@ -67,6 +76,11 @@ impl Paths {
     /// A path as it is kept.
     pub(super) fn kept<'p>(&'p self, number: usize, path: &'p str) -> Kept<'p> {
         self.short.kept(number, path)
+    }
+
+    /// Which keys runs may have, by number.
+    pub(super) fn sifted(&self) -> &Sifted {
+        &self.sifted
     }
 
     /// What the URLs of these admissions are known by.
@@ -114,8 +128,8 @@ mod tests {
         ) {
             let paths = Paths {
                 order: in_order(keys.iter().copied().zip(0..)),
-                short: Shortened::default(),
                 keys,
+                ..Paths::default()
             };
             let start = cut.0.min(paths.keys.len());
             let numbers = start..(start + cut.1).min(paths.keys.len());

@@ -217,6 +217,7 @@ impl State {
             return committed;
         }
         self.policies.committed();
+        self.lookup.publish();
         self.told.count(&self.metrics);
         if self.conn.total_changes() != self.written_before {
             self.trouble.has_failed = false;

@@ -68,6 +68,7 @@ impl Lookup {
     /// Moves the next `budget` entries or so from the inputs to the run.
     fn advance(&mut self, conn: &Connection, id: i64, budget: usize) -> rusqlite::Result<()> {
         let Some(place) = self.runs.iter().position(|run| run.id == id) else { return Ok(()) };
+        self.is_ahead = true;
         let mut output = self.runs.swap_remove(place);
         let chunks = u32::try_from(budget / MEAN_CHUNK).unwrap_or(u32::MAX).max(1);
         let from = output.hi;

@@ -5,11 +5,13 @@
 //! is merged into another one, `lo` follows that one's `hi`.
 
 use std::cell::{Cell, OnceCell};
+use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, ffi, params};
 
 use super::chunk::{self, Corrupt};
 use super::filter::{self, Piece};
+use super::sieve::Sieve;
 use super::{Entry, HASH_BITS, MAX_RESIDENT, PIECE_BYTES, Sought};
 
 /// Above every hash.
@@ -61,7 +63,9 @@ pub(super) struct Run {
     pub(super) hi: i64,
     pub(super) merged_into: Option<i64>,
     /// The pieces of the filter that are in memory.
-    filter: Vec<OnceCell<Piece>>,
+    filter: Vec<OnceCell<Arc<Piece>>>,
+    /// The same for others, once it is whole.
+    sieve: OnceCell<Arc<Sieve>>,
 }
 
 impl Run {
@@ -83,6 +87,7 @@ impl Run {
             hi: 0,
             merged_into: None,
             filter: Vec::new(),
+            sieve: OnceCell::new(),
         };
         conn.prepare_cached("INSERT INTO lookup_runs VALUES (?1, ?2, ?3, ?4, ?5, 0, 0, NULL)")?
             .execute(params![
@@ -119,6 +124,24 @@ impl Run {
         self.id << 32 | i64::from(number)
     }
 
+    /// Would a hash be in this run, if it is in one that this is merged with?
+    pub(super) fn is_of(&self, hash: i64) -> bool {
+        self.lo <= hash && hash < self.hi
+    }
+
+    /// Its filter, if it is whole and all of that is in memory.
+    pub(super) fn sieve(&self) -> Option<Arc<Sieve>> {
+        if !self.is_whole() {
+            return None;
+        }
+        if let Some(sieve) = self.sieve.get() {
+            return Some(Arc::clone(sieve));
+        }
+        let pieces = self.filter.iter().map(|place| place.get().map(Arc::clone));
+        let sieve = Arc::new(Sieve::new(self.id, self.blocks, pieces.collect::<Option<_>>()?));
+        Some(Arc::clone(self.sieve.get_or_init(|| sieve)))
+    }
+
     /// Is the hash perhaps in this run? `resident` counts the bytes of filters
     /// in memory; without it none is kept.
     pub(super) fn may_have(
@@ -127,7 +150,7 @@ impl Run {
         &Sought { hash, ref bits }: &Sought,
         resident: Option<&Cell<usize>>,
     ) -> rusqlite::Result<bool> {
-        if hash < self.lo || hash >= self.hi {
+        if !self.is_of(hash) {
             return Ok(false);
         }
         let block = self.blocks.part_of(hash);
@@ -143,7 +166,7 @@ impl Run {
         {
             resident.update(|bytes| bytes + piece.bytes());
             // It was empty a moment ago.
-            let _ = place.set(piece);
+            let _ = place.set(Arc::new(piece));
         }
         Ok(may_have)
     }
@@ -177,6 +200,7 @@ impl Run {
             if begun && piece.is_none() {
                 piece = Some(self.read_piece(conn, number)?);
             }
+            // Nobody else has one of a run that is not whole.
             let mut piece = piece.unwrap_or_default();
             for entry in part {
                 piece.insert(blocks.part_of(entry.hash), entry.hash);
@@ -222,6 +246,7 @@ impl Run {
         to: i64,
         resident: &Cell<usize>,
     ) -> rusqlite::Result<()> {
+        self.sieve.take();
         let chunks = self.chunks.part_of(self.lo)..self.chunks.part_of(to);
         conn.prepare_cached("DELETE FROM lookup_chunks WHERE id >= ?1 AND id < ?2")?
             .execute([self.row_id(chunks.start), self.row_id(chunks.end)])?;
@@ -241,7 +266,7 @@ impl Run {
 
     #[cfg(test)]
     pub(super) fn resident_bytes(&self) -> usize {
-        self.filter.iter().filter_map(OnceCell::get).map(Piece::bytes).sum()
+        self.filter.iter().filter_map(OnceCell::get).map(|piece| piece.bytes()).sum()
     }
 
     fn read_piece(&self, conn: &Connection, number: u32) -> rusqlite::Result<Piece> {
@@ -268,7 +293,7 @@ impl Run {
         {
             resident.update(|bytes| bytes + piece.bytes());
             // It was taken out before it was changed.
-            let _ = place.set(piece);
+            let _ = place.set(Arc::new(piece));
         }
         Ok(())
     }
@@ -276,7 +301,7 @@ impl Run {
     fn forget_piece(&mut self, number: u32, resident: &Cell<usize>) -> Option<Piece> {
         let piece = self.filter.get_mut(number as usize)?.take()?;
         resident.update(|bytes| bytes.saturating_sub(piece.bytes()));
-        Some(piece)
+        Some(Arc::unwrap_or_clone(piece))
     }
 }
 
@@ -296,6 +321,7 @@ pub(super) fn read_all(conn: &Connection) -> rusqlite::Result<Vec<Run>> {
             hi: row.get(6)?,
             merged_into: row.get(7)?,
             filter: Vec::new(),
+            sieve: OnceCell::new(),
         };
         Ok(run.with_room())
     })?;

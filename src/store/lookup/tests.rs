@@ -48,21 +48,40 @@ fn found(lookup: &Lookup, conn: &Connection, hash: u64) -> Vec<UrlId> {
     out
 }
 
-fn assert_equal(lookup: &Lookup, conn: &Connection, model: &Model, probes: &[u64]) {
+fn in_order(probes: &[u64]) -> Vec<(u64, usize)> {
+    let mut order: Vec<_> = probes.iter().copied().zip(0..).collect();
+    order.sort_unstable();
+    order
+}
+
+/// `sifted` may be that of a time before.
+fn assert_equal(
+    lookup: &Lookup,
+    conn: &Connection,
+    model: &Model,
+    probes: &[u64],
+    sifted: &Sifted,
+) {
     for &hash in probes {
         let wanted = model.find(hash);
         assert_eq!(found(lookup, conn, hash), wanted);
         assert_eq!(find_on_disk(conn, hash).expect("found"), wanted);
     }
-    let mut sorted = probes.to_vec();
-    sorted.sort_unstable();
-    let mut batch = vec![BTreeSet::new(); sorted.len()];
-    let mut take = |index: usize, id| {
-        batch[index].insert(id);
-    };
-    lookup.find_sorted(conn, &sorted, &mut take).expect("found");
-    for (hash, found) in sorted.iter().zip(batch) {
-        assert_eq!(found.into_iter().collect::<Vec<_>>(), model.find(*hash));
+    let order = in_order(probes);
+    // Whole, and as if it had been cut.
+    let cut = probes.len() / 3;
+    for numbers in [0..probes.len(), 0..cut, cut..probes.len()] {
+        let mut batch = vec![BTreeSet::new(); probes.len()];
+        let mut take = |number: usize, id| {
+            batch[number].insert(id);
+        };
+        let mut order = order.clone();
+        order.retain(|(_, number)| numbers.contains(number));
+        lookup.find_sorted(conn, &order, (sifted, numbers.clone()), &mut take).expect("found");
+        for ((number, hash), found) in probes.iter().enumerate().zip(batch) {
+            let wanted = if numbers.contains(&number) { model.find(*hash) } else { Vec::new() };
+            assert_eq!(found.into_iter().collect::<Vec<_>>(), wanted);
+        }
     }
 }
 
@@ -99,6 +118,8 @@ enum Op {
         rollback: bool,
     },
     Reopen,
+    /// What is committed is asked beforehand from now on.
+    Sift,
     Probe,
 }
 
@@ -112,6 +133,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0_u64..2_000, any::<u16>()).prop_map(|(seed, low)| Op::Collide { seed, low }),
         8 => (1_usize..1_500, rollback).prop_map(|(budget, rollback)| Op::Merge { budget, rollback }),
         1 => Just(Op::Reopen),
+        2 => Just(Op::Sift),
         2 => Just(Op::Probe),
     ]
 }
@@ -121,10 +143,11 @@ proptest! {
     #[test]
     fn the_lookup_finds_what_a_map_would(ops in prop::collection::vec(op(), 1..60)) {
         let mut conn = database();
-        let mut lookup = Lookup::open_with(&conn, TEST_TAIL).expect("opened");
+        let mut lookup = Lookup::open_with(&conn, TEST_TAIL, Arc::default()).expect("opened");
         let mut model = Model::default();
         let mut next_id = 1;
         let probes: Vec<u64> = (0..3_000).step_by(23).map(hash).collect();
+        let mut sifted = Sifted::default();
         for op in ops {
             match op {
                 Op::Insert { from, count, rollback } => {
@@ -138,6 +161,7 @@ proptest! {
                         lookup.reload(&conn).expect("reloaded");
                     } else {
                         tx.commit().expect("committed");
+                        lookup.publish();
                         model.entries.extend(fresh);
                         next_id += count.cast_signed();
                     }
@@ -148,6 +172,7 @@ proptest! {
                     let tx = conn.transaction().expect("begun");
                     lookup.insert(&tx, &[fresh, fresh]).expect("inserted");
                     tx.commit().expect("committed");
+                    lookup.publish();
                     model.entries.insert(fresh);
                 }
                 Op::Merge { budget, rollback } => {
@@ -158,14 +183,16 @@ proptest! {
                         lookup.reload(&conn).expect("reloaded");
                     } else {
                         tx.commit().expect("committed");
+                        lookup.publish();
                     }
                 }
-                Op::Reopen => lookup = Lookup::open_with(&conn, TEST_TAIL).expect("opened"),
-                Op::Probe => assert_equal(&lookup, &conn, &model, &probes[..20]),
+                Op::Reopen => lookup = Lookup::open_with(&conn, TEST_TAIL, Arc::default()).expect("opened"),
+                Op::Sift => sifted = lookup.sieves().sift(&in_order(&probes)),
+                Op::Probe => assert_equal(&lookup, &conn, &model, &probes, &sifted),
             }
             assert_tidy(&lookup, &conn);
         }
-        assert_equal(&lookup, &conn, &model, &probes);
+        assert_equal(&lookup, &conn, &model, &probes, &sifted);
         while {
             let tx = conn.transaction().expect("begun");
             let more = lookup.merge_step(&tx, 5_000).expect("merged");
@@ -173,7 +200,7 @@ proptest! {
             more
         } {}
         assert_tidy(&lookup, &conn);
-        assert_equal(&lookup, &conn, &model, &probes);
+        assert_equal(&lookup, &conn, &model, &probes, &sifted);
     }
 
     #[test]
@@ -193,7 +220,7 @@ proptest! {
 #[test]
 fn merging_writes_an_entry_once_per_power_of_the_fan_out() {
     let mut conn = database();
-    let mut lookup = Lookup::open_with(&conn, 64).expect("opened");
+    let mut lookup = Lookup::open_with(&conn, 64, Arc::default()).expect("opened");
     let batches = 512_u64;
     for batch in 0..batches {
         let fresh: Vec<_> =
@@ -216,7 +243,7 @@ fn merging_writes_an_entry_once_per_power_of_the_fan_out() {
 #[test]
 fn an_insertion_takes_part_when_merging_is_far_behind() {
     let conn = database();
-    let mut lookup = Lookup::open_with(&conn, TEST_TAIL).expect("opened");
+    let mut lookup = Lookup::open_with(&conn, TEST_TAIL, Arc::default()).expect("opened");
     for batch in 0..500_u64 {
         let fresh: Vec<_> = (0..20)
             .map(|n| (hash(batch * 20 + n), UrlId((batch * 20 + n).cast_signed())))
@@ -248,7 +275,7 @@ fn an_entry_takes_at_most_eleven_bytes_on_the_disk() {
 fn a_flipped_bit_is_an_error_and_not_a_lost_url() {
     for table in ["lookup_chunks SET data", "lookup_filters SET bits"] {
         let conn = database();
-        let mut lookup = Lookup::open_with(&conn, TEST_TAIL).expect("opened");
+        let mut lookup = Lookup::open_with(&conn, TEST_TAIL, Arc::default()).expect("opened");
         let fresh: Vec<_> = (0..20).map(|n| (hash(n), UrlId(n.cast_signed()))).collect();
         lookup.insert(&conn, &fresh).expect("inserted");
         let (_, column) = table.split_once(" SET ").expect("a column");
@@ -259,4 +286,27 @@ fn a_flipped_bit_is_an_error_and_not_a_lost_url() {
         assert!(error.to_string().contains("the URL lookup is damaged"), "{error}");
         assert!(find_on_disk(&conn, hash(3)).is_err());
     }
+}
+
+#[test]
+fn whoever_asks_the_filters_of_whole_runs_leaves_little_to_ask() {
+    let mut conn = database();
+    let mut lookup = Lookup::open_with(&conn, TEST_TAIL, Arc::default()).expect("opened");
+    for run in 0..5_u64 {
+        let tx = conn.transaction().expect("begun");
+        let fresh = (run * 100..run * 100 + 100).map(|n| (hash(n), UrlId(n.cast_signed())));
+        lookup.insert(&tx, &fresh.collect::<Vec<_>>()).expect("inserted");
+        tx.commit().expect("committed");
+    }
+    let probes: Vec<u64> = (400..1_400).map(hash).collect();
+    let sieves = lookup.sieves();
+    assert!(lookup.runs.iter().all(|run| sieves.sift(&in_order(&probes)).of(run.id).is_none()));
+    lookup.publish();
+    let sifted = sieves.sift(&in_order(&probes));
+    let perhaps = lookup.runs.iter().map(|run| sifted.of(run.id).expect("sifted").len());
+    let perhaps: Vec<usize> = perhaps.collect();
+    // The last has a hundred of them, and of others a few seem to be there.
+    assert_eq!(perhaps.len(), 5);
+    assert!((100..110).contains(&perhaps[4]), "{perhaps:?}");
+    assert!(perhaps[..4].iter().all(|few| *few < 10), "{perhaps:?}");
 }

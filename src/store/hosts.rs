@@ -271,15 +271,20 @@ impl State {
         Ok(())
     }
 
-    /// Moves the clock of a host.
+    /// Moves the clock of a host. From one time that has passed to another it moves in
+    /// memory only, where it tells whose turn it is: nobody has to wait for either, and
+    /// hosts without a delay have no other.
     pub(super) fn set_clock(&mut self, id: HostId, next_at: i64) -> Result<(), StoreError> {
-        self.conn
-            .prepare_cached(
-                "UPDATE hosts SET next_at = ?2 WHERE id = ?1
-                 /*pg: AND part = (?1 & 255) */",
-            )
-            .and_then(|mut update| update.send(params![id.0, next_at]))
-            .map_err(engine)?;
+        let now = self.steady_ms();
+        if next_at > now || self.host(id)?.next_at > now {
+            self.conn
+                .prepare_cached(
+                    "UPDATE hosts SET next_at = ?2 WHERE id = ?1
+                     /*pg: AND part = (?1 & 255) */",
+                )
+                .and_then(|mut update| update.send(params![id.0, next_at]))
+                .map_err(engine)?;
+        }
         let host = self.host(id)?;
         host.next_at = next_at;
         let not_before = host.not_before();

@@ -535,3 +535,28 @@ async fn of_a_host_of_which_nothing_is_known_no_record_is_kept() {
     // But for that of all hosts.
     assert!(after <= before + 1, "{before}, {after}");
 }
+
+#[tokio::test]
+async fn a_host_without_a_delay_has_its_clock_written_only_where_somebody_waits_for_it() {
+    let open = open();
+    // Of no site, so that the delay is what is asked for.
+    let host = "http://b.test".to_owned();
+    let reserve = |delay| open.store.reserve(host.clone(), Some(delay), DELAY * 10, None);
+    let kept = || async {
+        let read =
+            |state: &mut State| state.column("SELECT next_at FROM hosts WHERE name = 'b.test'", ());
+        open.store.write(Lane::Hot, read).await.unwrap()
+    };
+    let first = reserve(Duration::ZERO).await.unwrap().unwrap();
+    let before = kept().await;
+    let second = reserve(Duration::ZERO).await.unwrap().unwrap();
+    assert!(second >= first);
+    assert_eq!(kept().await, before, "nobody has to wait");
+    // Polls and leases wait for this one, after a restart, too.
+    let third = reserve(DELAY).await.unwrap().unwrap();
+    let waits = third.as_millisecond() + 1_000;
+    assert_eq!(kept().await, [waits]);
+    // Given back, it is nobody's.
+    open.store.give_back(host.clone(), third).await.unwrap();
+    assert_eq!(kept().await, [third.as_millisecond()]);
+}

@@ -24,10 +24,24 @@ impl Threads {
     /// At most `count` of that name, each started when it is needed. An error
     /// is the system's.
     pub(crate) fn new(name: &str, count: usize) -> std::io::Result<Self> {
+        Self::starting(name, count, || ())
+    }
+
+    /// The same for work that nobody waits for, and that would fill a processor: on
+    /// Linux others have it first.
+    pub(crate) fn in_background(name: &str, count: usize) -> std::io::Result<Self> {
+        Self::starting(name, count, stand_back)
+    }
+
+    fn starting(
+        name: &str,
+        count: usize,
+        begin: impl Fn() + Send + Sync + 'static,
+    ) -> std::io::Result<Self> {
         let pool = Builder::new_current_thread()
             .max_blocking_threads(count)
             .thread_name(name)
-            .on_thread_start(stand_back)
+            .on_thread_start(begin)
             .build()?;
         Ok(Self {
             handle: pool.handle().clone(),
@@ -65,12 +79,12 @@ impl Drop for Threads {
 #[cfg(target_os = "linux")]
 const NICE: i32 = 10;
 
-/// Lets the writer and the async workers have the processor first: what is slow to
-/// parse delays no lease. Elsewhere this would be for the whole process.
+/// Lets other threads have the processor first. Elsewhere than on Linux this would be
+/// for the whole process.
 fn stand_back() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::nice(NICE) {
-        tracing::debug!(%error, "threads that parse have the same priority as others");
+        tracing::debug!(%error, "threads in the background have the same priority as others");
     }
 }
 
@@ -113,11 +127,13 @@ mod tests {
     /// The system bounds it to 19, where whoever started the tests stands back, too.
     #[cfg(target_os = "linux")]
     #[tokio::test]
-    async fn such_threads_stand_back_behind_others_and_only_they() {
+    async fn threads_in_the_background_stand_back_and_only_they() {
         let ours = || rustix::process::getpriority_process(None).unwrap();
         let before = ours();
-        let threads = Threads::new("few", 1).unwrap();
+        let threads = Threads::in_background("few", 1).unwrap();
         assert_eq!(threads.start(ours).await.await.unwrap(), (before + NICE).min(19));
+        let threads = Threads::new("few", 1).unwrap();
+        assert_eq!(threads.start(ours).await.await.unwrap(), before);
         assert_eq!(ours(), before);
     }
 }

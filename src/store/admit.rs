@@ -198,6 +198,7 @@ impl State {
             last = Some((&url.authority, host));
             places.push((host, *key));
         }
+        debug_assert_eq!(places.len(), admissions.len(), "all were prepared");
         let order = chunk.paths.order(numbers.clone());
         let repeated = order.windows(2).filter_map(|pair| match pair {
             [(one, _), (other, _)] if one == other => Some(*one),

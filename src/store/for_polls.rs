@@ -153,6 +153,7 @@ impl Store {
         // Of a server the rows have the text.
         let abbreviates = self.inner.peers.is_none();
         let paths = Paths::of(self.seed(), origin.crawl, &effects, abbreviates);
+        tokio::task::yield_now().await;
         self.apply_own(origin, Unapplied::new(effects, paths)).await
     }
 

@@ -1,7 +1,8 @@
 //! Hosts: the shared clock, pauses, delays, and which robots.txt judges pages.
 //!
 //! One row, and one clock, per scheme, host and port. Polls and leases both
-//! move it, in the database, so that it survives a restart.
+//! move it, in the database where anybody has to wait for it, so that it survives a
+//! restart.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};

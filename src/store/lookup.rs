@@ -17,7 +17,8 @@
 //! a row that is gone or has another text is no match. `clear` starts anew.
 //!
 //! In memory: the tail, and about 1.6 bytes an entry for the filters that have
-//! been used, at most [`MAX_RESIDENT`] of them; others are read when needed.
+//! been used, at most [`MAX_RESIDENT`] of them; others are read when needed. Who
+//! prepares chunks may have those of runs that are gone by now, for a moment.
 
 mod chunk;
 mod filter;

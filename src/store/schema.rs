@@ -432,6 +432,42 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_version_5_loses_what_was_computed_and_nothing_else() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("old.db");
+        let old = open_writer(&path, Durability::Normal).unwrap();
+        // With the comments that it has, which the engine edits.
+        old.execute_batch(&format!(
+            "DROP VIEW url_view; DROP TABLE feedback; DROP TABLE queue; {}
+             CREATE VIEW url_view AS SELECT state, due_s FROM feedback;
+             INSERT INTO feedback (url_id, place, record) VALUES (7, 3 | (5 << 14), x'01');
+             INSERT INTO queue (crawl_id, host_id, band, due_s, url_id, owner)
+                 VALUES (1, 3, 50, 9, 8, 11);
+             PRAGMA user_version = 5;",
+            include_str!("schema/computed.sql")
+        ))
+        .unwrap();
+        drop(old);
+        let conn = open_writer(&path, Durability::Normal).unwrap();
+        assert_eq!(check_version(&conn, &path), Ok(VERSION));
+        let columns = |table: &str| -> String {
+            let sql = "SELECT group_concat(name, ' ') FROM pragma_table_xinfo(?1)";
+            conn.query_row(sql, [table], |row| row.get(0)).unwrap()
+        };
+        assert_eq!(columns("feedback"), "url_id place record");
+        assert_eq!(columns("queue"), "crawl_id host_id band due_s url_id owner");
+        let held = "SELECT url_id, record FROM feedback INDEXED BY feedback_held
+                    WHERE place & 7 = 3 AND place & 7 > 1";
+        let held = conn.query_row(held, [], |row| Ok((row.get(0)?, row.get(1)?)));
+        assert_eq!(held, Ok((7, vec![1_u8])));
+        let queued = "SELECT band, owner FROM queue WHERE url_id = 8";
+        assert_eq!(conn.query_row(queued, [], |row| Ok((row.get(0)?, row.get(1)?))), Ok((50, 11)));
+        let whole = conn.query_row("PRAGMA integrity_check", [], |row| row.get::<_, String>(0));
+        assert_eq!(whole.as_deref(), Ok("ok"));
+        conn.prepare("SELECT * FROM url_view").unwrap();
+    }
+
+    #[test]
     fn an_older_file_is_not_looked_into_before_it_is_brought_up_to_date() {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("old.db");

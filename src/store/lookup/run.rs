@@ -196,7 +196,7 @@ impl Run {
             let number = piece_of(first);
             // The first piece may have been begun by the step before.
             let begun = self.hi > 0 && number == filter::piece_of(blocks.part_of(self.hi));
-            let mut piece = self.forget_piece(number, resident);
+            let mut piece = self.forget_piece(number, resident).map(Arc::unwrap_or_clone);
             if begun && piece.is_none() {
                 piece = Some(self.read_piece(conn, number)?);
             }
@@ -258,7 +258,8 @@ impl Run {
         conn.prepare_cached("DELETE FROM lookup_filters WHERE id >= ?1 AND id < ?2")?
             .execute([self.row_id(first), self.row_id(end)])?;
         for number in first..end {
-            self.forget_piece(number, resident);
+            // Others may still have it.
+            drop(self.forget_piece(number, resident));
         }
         self.lo = to;
         Ok(())
@@ -298,10 +299,10 @@ impl Run {
         Ok(())
     }
 
-    fn forget_piece(&mut self, number: u32, resident: &Cell<usize>) -> Option<Piece> {
+    fn forget_piece(&mut self, number: u32, resident: &Cell<usize>) -> Option<Arc<Piece>> {
         let piece = self.filter.get_mut(number as usize)?.take()?;
         resident.update(|bytes| bytes.saturating_sub(piece.bytes()));
-        Some(Arc::unwrap_or_clone(piece))
+        Some(piece)
     }
 }
 

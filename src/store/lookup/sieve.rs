@@ -1,8 +1,8 @@
 //! The filters of whole runs, for who brings new URLs: most of what the writer would
 //! ask of them is asked before it has the chunk.
 //!
-//! A whole run gets no further entries, and no two runs ever have one number. So what
-//! its filter once denied it has not, however much time has passed; the writer asks
+//! A whole run gets no further entries, and no two that were committed ever have one
+//! number. So what its filter once denied it has not, however much time has passed; the writer asks
 //! those runs that were not there, or not whole, when the chunk was sifted.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -210,7 +210,7 @@ fn band_of(kept: &str) -> String {
     format!("CASE WHEN l.dirty = {asked} THEN {SUBMITTED_BAND} ELSE {kept} END")
 }
 
-/// A field of a row of `urls`, of a file.
+/// A field that is packed, of a row of a file.
 fn near(field: Field, row: &str) -> String {
     near_text(&field.of(row))
 }

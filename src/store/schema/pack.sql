@@ -1,6 +1,6 @@
 -- From version 4 to 5: the small columns of the three tables that have a row for
 -- each URL become one (src/store/packed.rs). Frozen: later versions have steps of
--- their own.
+-- their own, the next of which makes the view anew.
 DROP VIEW url_view;
 DROP INDEX feedback_held;
 ALTER TABLE urls RENAME TO urls_4;

@@ -162,6 +162,7 @@ pub(super) fn take_over(applied: Applied, next: &mut [SnapshotEntry], counts: &m
             entry.row = row;
         }
     }
+    // What is missing or rejected is counted over the whole document, not by chunks.
     let more = applied.counts;
     counts.new += more.new;
     counts.changed += more.changed;

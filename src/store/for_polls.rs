@@ -125,8 +125,8 @@ impl Store {
         Ok(all)
     }
 
-    /// The same for effects that were prepared, which spares the time to do so: for
-    /// long ones.
+    /// The same for effects that were prepared elsewhere than on an async worker, as
+    /// many admissions are to be.
     pub async fn apply_prepared(
         &self,
         origin: Origin,

@@ -35,8 +35,8 @@ pub struct Preparer {
 }
 
 impl Preparer {
-    /// Works out what there is of effects of a source in that crawl: some 600 ns for
-    /// each admission.
+    /// Works out what there is of effects of a source in that crawl. Of an admission
+    /// that is mostly its path abbreviated, some 300 ns.
     pub fn prepare(&self, crawl: CrawlId, effects: Vec<Effect>) -> Prepared {
         let paths = self.sieves.as_ref().map(|sieves| {
             let mut paths = Paths::of(self.seed, crawl, &effects, true);

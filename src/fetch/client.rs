@@ -23,10 +23,11 @@ use url::Url;
 use super::guard::Guard;
 use super::redirect::{self, Trail};
 use super::resolver::{self, LookupTurn, Resolver};
+use super::room::{LARGE_BODIES, MIDDLING_BODIES, Room};
 use super::setup::{self, Clock, FetchSetupError, Surroundings};
 use super::turns::{Turn, Turns};
 use super::warm::Warm;
-use super::wire::{self, Body, LARGE_BODIES, MIDDLING_BODIES, Room};
+use super::wire::{self, Body};
 use super::{
     Answer, FetchError, Fetched, Gate, Head, Refusal, Request, Validators, Wait, failure, headers,
 };
@@ -181,7 +182,7 @@ impl Answer {
     fn head_mut(&mut self) -> &mut Head {
         match self {
             Self::Document(fetched) => &mut fetched.head,
-            Self::NotModified(head) | Self::Refused(head) => head,
+            Self::Same(head) | Self::NotModified(head) | Self::Refused(head) => head,
         }
     }
 }
@@ -226,10 +227,12 @@ impl Inner {
             room = Some(self.room.wait(bytes, self.limits.total).await?);
             spent.on(&self.limits, body.read_rest(&self.spool, &self.limits)).await?;
         }
-        let (body, cut) = body.finish(room);
         head.wire_bytes = body.len();
-        let fetched = Fetched { head, content_encoding, body, cut };
-        Ok(Hop::End(Box::new(Answer::Document(fetched))))
+        let answer = match body.finish(room) {
+            Some((body, cut)) => Answer::Document(Fetched { head, content_encoding, body, cut }),
+            None => Answer::Same(head),
+        };
+        Ok(Hop::End(Box::new(answer)))
     }
 
     /// Every gate before a request to this URL: the addresses that it may connect
@@ -349,8 +352,8 @@ impl Inner {
             206 => Err(protocol("status 206 to a request without a range")),
             200..=299 => {
                 let content_encoding = headers::content_encoding(response.headers());
-                let mut body = Body::new(response, request.max_wire_bytes);
-                body.read_start(&self.memory, &self.spool, &self.limits).await?;
+                let mut body = Body::new(response, request, &self.memory);
+                body.read_start(&self.spool, &self.limits).await?;
                 Ok(Begun::Body(Box::new(head), content_encoding, Box::new(body)))
             }
             300.. => {

@@ -14,6 +14,7 @@ mod outside;
 pub mod peers;
 mod redirect;
 pub mod resolver;
+mod room;
 pub mod setup;
 pub mod spool;
 mod turns;
@@ -46,6 +47,9 @@ pub struct Request {
     pub url: Url,
     /// Sent with the first hop only, never across a redirect.
     pub validators: Validators,
+    /// The hash of the bytes that came last time ([`WireBody::hash`]), if it is enough
+    /// to hear that they are the same.
+    pub known: Option<u128>,
     /// Further headers of the site; never sent to another authority.
     pub headers: Vec<(String, String)>,
     /// Limit on the bytes of the body as they come over the wire.
@@ -59,6 +63,8 @@ pub struct Request {
 pub enum Answer {
     /// 2xx with a body.
     Document(Fetched),
+    /// 2xx with the body that is known.
+    Same(Head),
     /// 304 to our validators.
     NotModified(Head),
     /// Any other status: 404, 410, 403, 429, 503, …

@@ -26,6 +26,8 @@ pub struct WireBody(Data);
 enum Data {
     Memory {
         bytes: Bytes,
+        /// Where it was worked out as they came.
+        hash: Option<u128>,
         /// Its share of the room in memory, given back on drop.
         _share: Option<Arc<OwnedSemaphorePermit>>,
     },
@@ -48,14 +50,17 @@ pub struct Spool<'d> {
     folder: &'d Path,
     start: Vec<u8>,
     file: Option<Growing>,
+    hash: WireHash,
 }
 
 /// A file while it grows.
 pub(super) struct Growing {
     file: File,
     len: u64,
-    hash: Box<Xxh3>,
 }
+
+/// The hash of a body while it comes in: of bytes that the processor has at hand.
+pub(super) struct WireHash(Box<Xxh3>);
 
 impl WireBody {
     /// A file as it is, up to so many bytes of it.
@@ -63,9 +68,14 @@ impl WireBody {
         Self(Data::File(Arc::new(Kept { file, len, hash: None, _room: None })))
     }
 
-    /// Bytes in memory, and their share of the room there.
-    pub(super) fn of_memory(bytes: Bytes, share: Option<OwnedSemaphorePermit>) -> Self {
-        Self(Data::Memory { bytes, _share: share.map(Arc::new) })
+    /// Bytes in memory, their hash, and their share of the room there.
+    pub(super) fn of_memory(
+        bytes: Bytes,
+        hash: &WireHash,
+        share: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        let hash = Some(hash.digest());
+        Self(Data::Memory { bytes, hash, _share: share.map(Arc::new) })
     }
 
     /// How many bytes.
@@ -85,7 +95,7 @@ impl WireBody {
     /// before anything is decoded (xxh3-128); `None` of a file as it is.
     pub fn hash(&self) -> Option<u128> {
         match &self.0 {
-            Data::Memory { bytes, .. } => Some(xxh3_128(bytes)),
+            Data::Memory { bytes, hash, .. } => Some(hash.unwrap_or_else(|| xxh3_128(bytes))),
             Data::File(kept) => kept.hash,
         }
     }
@@ -123,7 +133,7 @@ impl WireBody {
 
 impl<T: Into<Bytes>> From<T> for WireBody {
     fn from(bytes: T) -> Self {
-        Self(Data::Memory { bytes: bytes.into(), _share: None })
+        Self(Data::Memory { bytes: bytes.into(), hash: None, _share: None })
     }
 }
 
@@ -131,11 +141,12 @@ impl<'d> Spool<'d> {
     /// An empty body; what is over [`IN_MEMORY`] goes into a file on the file
     /// system of `folder`.
     pub fn new(folder: &'d Path) -> Self {
-        Self { folder, start: Vec::new(), file: None }
+        Self { folder, start: Vec::new(), file: None, hash: WireHash::new() }
     }
 
     /// Takes further bytes. Fails where the file cannot be written.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.hash.update(bytes);
         if self.file.is_none() && self.start.len() + bytes.len() <= IN_MEMORY {
             self.start.extend_from_slice(bytes);
             return Ok(());
@@ -150,8 +161,8 @@ impl<'d> Spool<'d> {
     /// The whole body.
     pub fn finish(self) -> WireBody {
         match self.file {
-            Some(file) => file.finish(None),
-            None => self.start.into(),
+            Some(file) => file.finish(&self.hash, None),
+            None => WireBody::of_memory(self.start.into(), &self.hash, None),
         }
     }
 }
@@ -160,7 +171,7 @@ impl Growing {
     /// A file without a name that begins with these bytes.
     pub(super) fn new(folder: &Path, start: &[u8]) -> io::Result<Self> {
         let file = tempfile::tempfile_in(folder)?;
-        let mut growing = Self { file, len: 0, hash: Box::new(Xxh3::new()) };
+        let mut growing = Self { file, len: 0 };
         growing.write(start)?;
         Ok(growing)
     }
@@ -168,13 +179,27 @@ impl Growing {
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, self.len)?;
         self.len += bytes.len() as u64;
-        self.hash.update(bytes);
         Ok(())
     }
 
-    pub(super) fn finish(self, room: Option<OwnedSemaphorePermit>) -> WireBody {
-        let hash = Some(self.hash.digest128());
+    /// The body, the hash of all of it, and its share of the room for such.
+    pub(super) fn finish(self, hash: &WireHash, room: Option<OwnedSemaphorePermit>) -> WireBody {
+        let hash = Some(hash.digest());
         WireBody(Data::File(Arc::new(Kept { file: self.file, len: self.len, hash, _room: room })))
+    }
+}
+
+impl WireHash {
+    pub(super) fn new() -> Self {
+        Self(Box::new(Xxh3::new()))
+    }
+
+    pub(super) fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub(super) fn digest(&self) -> u128 {
+        self.0.digest128()
     }
 }
 

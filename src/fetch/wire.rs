@@ -4,40 +4,41 @@
 //! Small bodies are read at once. One over [`SMALL`] is kept in memory while its share
 //! of [`MIDDLING_BODIES`] is free, or else in a file, where it waits to be compared as
 //! well. One over [`IN_MEMORY`] waits until its share of [`LARGE_BODIES`] is free.
-//! Each keeps its share until the body is let go, decoding mostly included (its buffer
-//! is then that of another one of its size, and [`SPARE`] bytes of such wait): a hundred
+//! Each keeps its share until the body is let go, decoding mostly included: a hundred
 //! origins that send without end take no more of the disk than a few, and next to
 //! nothing of the memory.
+//!
+//! One whose hash is that of last time is let go of as soon as all of it has come.
+//! While it may be that one it stays in the pieces that it came in, and is not copied.
 
-use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::Response;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
-use super::FetchError;
 use super::failure::Limits;
-use super::spool::{Growing, IN_MEMORY, WireBody};
-
-/// Bytes of all bodies over [`IN_MEMORY`] on the disk together. One body alone may
-/// have more if its own limit says so; it is then the only one.
-pub(super) const LARGE_BODIES: usize = 1024 * 1024 * 1024;
-
-/// Bytes of all bodies in memory together, without small ones.
-pub(super) const MIDDLING_BODIES: usize = 8 * 1024 * 1024;
+use super::room::{Buffer, Room};
+#[cfg(doc)]
+use super::room::{LARGE_BODIES, MIDDLING_BODIES};
+use super::spool::{Growing, IN_MEMORY, WireBody, WireHash};
+use super::{FetchError, Request};
 
 /// Bytes that a body may have in memory, however many others there are.
 const SMALL: usize = 32 * 1024;
 
-/// Bytes of buffers that wait for the next body, at most. Memory that is taken anew
-/// for each is filled with zeros first, a page at a time.
-const SPARE: usize = 4 * 1024 * 1024;
+/// Memory that a piece of a body keeps while it is as it came: no more than the largest
+/// buffer that hyper reads HTTP/1.1 into, if no other is asked for.
+const READ_BUFFER: usize = 408 * 1024;
 
-/// The unit in which room is given: a permit.
-const ROOM_UNIT: usize = 64 * 1024;
+/// A body that may be one that is known is kept in pieces from so many bytes on: that of
+/// a smaller one is copied in no time.
+const IN_PIECES: usize = 256 * 1024;
+
+/// A body waits so long for memory before it goes into a file: many are only compared
+/// with what they were, and then let go of at once.
+const MOMENT: Duration = Duration::from_millis(100);
 
 /// Bytes of a large body written to its file at once.
 const PIECE: usize = 256 * 1024;
@@ -47,81 +48,27 @@ const PIECE: usize = 256 * 1024;
 const MAX_UNWANTED_BYTES: u64 = 16 * 1024;
 const MAX_UNWANTED_TIME: Duration = Duration::from_secs(2);
 
-/// Room for bodies. Cheap to clone.
-#[derive(Clone)]
-pub(super) struct Room {
-    free: Arc<Semaphore>,
-    units: usize,
-    used: Arc<Used>,
-}
-
-/// Buffers of bodies that were let go of, the latest at the end.
-#[derive(Default)]
-struct Used(Mutex<VecDeque<Vec<u8>>>);
-
-/// The bytes of a body in memory.
-struct Buffer {
-    bytes: Vec<u8>,
-    used: Arc<Used>,
-}
-
-impl Used {
-    /// An empty one for so many bytes, which is no larger than their share of the room.
-    fn take(&self, bytes: usize) -> Vec<u8> {
-        let size = bytes.next_multiple_of(ROOM_UNIT);
-        let mut spare = self.lock();
-        let place = spare.iter().rposition(|buffer| buffer.capacity() == size);
-        let found = place.and_then(|at| spare.remove(at));
-        drop(spare);
-        found.unwrap_or_else(|| Vec::with_capacity(size))
-    }
-
-    /// Keeps one for the next body of its size; those that wait longest make room.
-    fn put(&self, mut buffer: Vec<u8>) {
-        let size = buffer.capacity();
-        if size > IN_MEMORY || !size.is_multiple_of(ROOM_UNIT) {
-            return;
-        }
-        buffer.clear();
-        let mut spare = self.lock();
-        let mut kept: usize = spare.iter().map(Vec::capacity).sum();
-        while kept + size > SPARE {
-            let Some(oldest) = spare.pop_front() else { break };
-            kept -= oldest.capacity();
-        }
-        spare.push_back(buffer);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Vec<u8>>> {
-        // A panic never happens while it is held, so poison means nothing.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl AsRef<[u8]> for Buffer {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        self.used.put(std::mem::take(&mut self.bytes));
-    }
-}
-
 /// A body being read.
 pub(super) struct Body {
     response: Response,
+    /// The hash of one that need not be kept.
+    known: Option<u128>,
+    /// What was read, as it came, while it may be the one that is known.
+    pieces: Vec<Bytes>,
+    /// So many of them have room.
+    most_pieces: usize,
     /// What was read and is in no file.
-    read: Vec<u8>,
-    /// Its share of the room in memory.
+    read: Buffer,
+    /// Room for bodies in memory.
+    memory: Room,
+    /// Its share of that.
     share: Option<OwnedSemaphorePermit>,
-    /// Where its buffer goes, if it is one of those.
-    used: Option<Arc<Used>>,
+    /// How long it will be, if it says so and may be in memory.
+    whole: usize,
     /// There could be no file for it: it stays in memory while it may.
     stays: bool,
     file: Option<Growing>,
+    hash: WireHash,
     total: usize,
     max: usize,
     state: State,
@@ -134,75 +81,41 @@ enum State {
     Cut,
 }
 
-impl Room {
-    /// Room for so many bytes of large bodies.
-    pub(super) fn new(bytes: usize) -> Self {
-        let units = bytes.div_ceil(ROOM_UNIT).max(1);
-        Self { free: Arc::new(Semaphore::new(units)), units, used: Arc::default() }
-    }
-
-    /// Adds room for so many bytes to a share, if there is any now.
-    fn extend(&self, share: &mut Option<OwnedSemaphorePermit>, bytes: usize) -> bool {
-        let has = share.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let lacks = bytes.div_ceil(ROOM_UNIT).saturating_sub(has);
-        let lacks = u32::try_from(lacks).unwrap_or(u32::MAX);
-        let Ok(more) = self.free.clone().try_acquire_many_owned(lacks) else { return false };
-        match share {
-            Some(share) => share.merge(more),
-            None => *share = Some(more),
-        }
-        true
-    }
-
-    /// Waits for room for a body that may have so many bytes.
-    pub(super) async fn wait(
-        &self,
-        bytes: usize,
-        patience: Duration,
-    ) -> Result<OwnedSemaphorePermit, FetchError> {
-        let units = u32::try_from(bytes.div_ceil(ROOM_UNIT).clamp(1, self.units));
-        let waiting = self.free.clone().acquire_many_owned(units.unwrap_or(u32::MAX));
-        match tokio::time::timeout(patience, waiting).await {
-            Ok(Ok(permit)) => Ok(permit),
-            Ok(Err(_)) | Err(_) => Err(FetchError::Timeout(format!(
-                "no room for a body of up to {bytes} bytes within {patience:?} (large bodies have {LARGE_BODIES} bytes together)"
-            ))),
-        }
-    }
-}
-
 impl Body {
-    /// A body of which nothing is read yet, and the limit on its bytes.
-    pub(super) fn new(response: Response, max_wire_bytes: u64) -> Self {
-        let max = usize::try_from(max_wire_bytes).unwrap_or(usize::MAX);
-        let (read, share, used, file, stays) = (Vec::new(), None, None, None, false);
-        Self { response, read, share, used, stays, file, total: 0, max, state: State::Reading }
+    /// A body of which nothing is read yet.
+    pub(super) fn new(response: Response, request: &Request, memory: &Room) -> Self {
+        Self {
+            response,
+            known: request.known,
+            pieces: Vec::new(),
+            most_pieces: 0,
+            read: Buffer::default(),
+            memory: memory.clone(),
+            share: None,
+            whole: 0,
+            stays: false,
+            file: None,
+            hash: WireHash::new(),
+            total: 0,
+            max: usize::try_from(request.max_wire_bytes).unwrap_or(usize::MAX),
+            state: State::Reading,
+        }
     }
 
     /// Reads as much as there may be of it in memory: there, if it has room, or else
     /// into a file without a name in this folder.
     pub(super) async fn read_start(
         &mut self,
-        memory: &Room,
         folder: &Path,
         limits: &Limits,
     ) -> Result<(), FetchError> {
-        // All at once where the origin says how much it is: growing would take up to
-        // twice of it, and many bodies wait to be read.
         let claimed = self.claimed().map_or(0, |bytes| bytes.min(self.max));
-        let claimed = if claimed <= IN_MEMORY { claimed } else { 0 };
-        if self.may_have(claimed, memory) {
-            if claimed > SMALL {
-                self.read = memory.used.take(claimed);
-                self.used = Some(Arc::clone(&memory.used));
-            } else {
-                self.read.reserve_exact(claimed);
-            }
-        }
+        self.whole = if claimed <= IN_MEMORY { claimed } else { 0 };
+        self.make_room().await;
         while self.state == State::Reading && self.total < IN_MEMORY {
             let is_out = match self.file {
                 Some(_) => self.read.len() >= 2 * SMALL,
-                None => !self.stays && !self.may_have(claimed.max(self.read.len()), memory),
+                None => !self.stays && !self.may_have(self.whole.max(self.read.len())),
             };
             if is_out && self.read.len() >= SMALL {
                 match self.write_out(folder).await {
@@ -213,6 +126,10 @@ impl Body {
             }
             self.read_chunk(limits).await?;
         }
+        if self.is_known() {
+            return Ok(());
+        }
+        self.gather();
         // A large one may wait long for room on the disk, and needs none here meanwhile.
         if self.file.is_some() || self.state == State::Reading {
             self.write_out(folder).await?;
@@ -221,8 +138,42 @@ impl Body {
     }
 
     /// May it have so many bytes in memory?
-    fn may_have(&mut self, bytes: usize, memory: &Room) -> bool {
-        bytes <= SMALL || memory.extend(&mut self.share, bytes)
+    fn may_have(&mut self, bytes: usize) -> bool {
+        bytes <= SMALL || self.memory.extend(&mut self.share, bytes)
+    }
+
+    /// Room for all of it at once where the origin says how much it is: growing would
+    /// take up to twice of it, and many bodies wait to be read. In pieces it takes more.
+    async fn make_room(&mut self) {
+        if self.whole <= SMALL {
+            self.read.reserve_exact(self.whole);
+            return;
+        }
+        let may_be_known = self.known.is_some() && self.whole >= IN_PIECES;
+        let pieces = if may_be_known { 2 * self.whole / READ_BUFFER + 1 } else { 0 };
+        let bytes = self.whole.max(pieces * READ_BUFFER);
+        if !self.may_have(bytes) {
+            // Many of the others are only compared, and let go of at once.
+            self.share = self.memory.wait(bytes, MOMENT).await.ok();
+        }
+        if self.share.is_some() {
+            self.most_pieces = pieces;
+        }
+        if self.most_pieces == 0 && self.may_have(self.whole) {
+            self.read = self.memory.buffer(self.whole);
+        }
+    }
+
+    /// Copies the pieces into one buffer: it is not the one that is known, or too many.
+    fn gather(&mut self) {
+        if std::mem::take(&mut self.most_pieces) == 0 {
+            return;
+        }
+        self.read = self.memory.buffer(self.whole);
+        for piece in std::mem::take(&mut self.pieces) {
+            self.read.extend_from_slice(&piece);
+        }
+        Room::shrink(&mut self.share, self.whole);
     }
 
     /// Reads the rest into a file without a name in this folder.
@@ -253,9 +204,15 @@ impl Body {
         if chunk.len() > room {
             self.state = State::Cut;
         }
-        let taken = room.min(chunk.len());
-        self.read.extend_from_slice(&chunk[..taken]);
-        self.total += taken;
+        let piece = chunk.slice(..room.min(chunk.len()));
+        self.total += piece.len();
+        self.hash.update(&piece);
+        if self.pieces.len() < self.most_pieces {
+            self.pieces.push(piece);
+        } else {
+            self.gather();
+            self.read.extend_from_slice(&piece);
+        }
         Ok(())
     }
 
@@ -264,14 +221,15 @@ impl Body {
         let (file, bytes) = (self.file.take(), std::mem::take(&mut self.read));
         let folder = folder.to_owned();
         let writing = tokio::task::spawn_blocking(move || match file {
-            Some(mut file) => (file.write(&bytes).map(|()| file), Vec::new()),
+            Some(mut file) => (file.write(&bytes).map(|()| file), Buffer::default()),
             None => match Growing::new(&folder, &bytes) {
-                Ok(file) => (Ok(file), Vec::new()),
+                Ok(file) => (Ok(file), Buffer::default()),
                 failed => (failed, bytes),
             },
         });
-        let (written, left) =
-            writing.await.unwrap_or_else(|error| (Err(std::io::Error::other(error)), Vec::new()));
+        let (written, left) = writing
+            .await
+            .unwrap_or_else(|error| (Err(std::io::Error::other(error)), Buffer::default()));
         self.read = left;
         let file = written.map_err(|error| {
             FetchError::NotKept(format!(
@@ -296,20 +254,26 @@ impl Body {
         self.response.content_length().and_then(|n| usize::try_from(n).ok())
     }
 
-    /// The bytes, and whether they were cut at the limit. With the response the
-    /// connection goes, if anything in it is unread. The room is given back
-    /// with the last clone of the body.
-    pub(super) fn finish(self, room: Option<OwnedSemaphorePermit>) -> (WireBody, bool) {
+    /// Bytes read so far.
+    pub(super) fn len(&self) -> u64 {
+        self.total as u64
+    }
+
+    fn is_known(&self) -> bool {
+        self.state == State::Whole && self.known.is_some_and(|known| known == self.hash.digest())
+    }
+
+    /// The bytes, and whether they were cut at the limit; `None` where they are those
+    /// that are known. With the response the connection goes, if anything in it is
+    /// unread. The room is given back with the last clone of the body.
+    pub(super) fn finish(self, room: Option<OwnedSemaphorePermit>) -> Option<(WireBody, bool)> {
+        let is_known = self.is_known();
         let body = if let Some(file) = self.file {
-            file.finish(room)
+            file.finish(&self.hash, room)
         } else {
-            let bytes = match self.used {
-                Some(used) => Bytes::from_owner(Buffer { bytes: self.read, used }),
-                None => self.read.into(),
-            };
-            WireBody::of_memory(bytes, self.share)
+            WireBody::of_memory(Bytes::from_owner(self.read), &self.hash, self.share)
         };
-        (body, self.state == State::Cut)
+        (!is_known).then_some((body, self.state == State::Cut))
     }
 }
 
@@ -332,55 +296,76 @@ pub(super) async fn drain(mut response: Response) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::fetch::Validators;
 
-    const SOON: Duration = Duration::from_millis(1);
+    const LONG: usize = 600_000;
 
-    #[tokio::test]
-    async fn room_comes_back_with_the_last_clone_of_the_body() {
-        let room = Room::new(4 * ROOM_UNIT);
-        let permit = room.wait(3 * ROOM_UNIT, SOON).await.unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let body = Growing::new(folder.path(), &[1; 10]).unwrap().finish(Some(permit));
-        let part = body.clone();
-        drop(body);
-        let error = room.wait(2 * ROOM_UNIT, SOON).await.unwrap_err().to_string();
-        assert!(error.contains("no room for a body of up to 131072 bytes"), "{error}");
-        assert_eq!(part.len(), 10);
-        drop(part);
-        assert!(room.wait(4 * ROOM_UNIT, SOON).await.is_ok());
+    fn limits() -> Limits {
+        let second = Duration::from_secs(1);
+        Limits { connect: second, read: second, total: second }
     }
 
-    #[test]
-    fn the_buffer_of_a_body_that_was_let_go_of_is_that_of_the_next() {
-        let used = Arc::<Used>::default();
-        let body = |bytes: usize| {
-            let mut buffer = used.take(bytes);
-            buffer.resize(bytes, 7);
-            Bytes::from_owner(Buffer { bytes: buffer, used: Arc::clone(&used) })
+    fn body(known: Option<u128>, memory: &Room) -> Body {
+        let request = Request {
+            url: url::Url::parse("https://a.test/").unwrap(),
+            validators: Validators::default(),
+            known,
+            headers: Vec::new(),
+            max_wire_bytes: 1 << 20,
+            max_redirects: 0,
         };
-        let first = body(900_000);
-        let place = first.as_ptr();
-        let part = first.slice(..10);
-        drop(first);
-        assert!(used.lock().is_empty(), "a part of it is still used");
-        drop(part);
-        let second = body(901_000);
-        assert_eq!((second.as_ptr(), second.len()), (place, 901_000));
-        drop(second);
-        assert_eq!(used.take(40_000).capacity(), ROOM_UNIT, "no more than its share");
-        // Only so much is kept, and the latest.
-        drop((0..6).map(|_| body(1_000_000)).collect::<Vec<_>>());
-        let sizes: Vec<usize> = used.lock().iter().map(Vec::capacity).collect();
-        assert_eq!(sizes, [IN_MEMORY; SPARE / IN_MEMORY]);
+        let response = axum::http::Response::new(vec![7_u8; LONG]);
+        Body::new(response.into(), &request, memory)
+    }
+
+    /// The clock of the runtime goes on only when all else waits.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_waits_a_moment_for_memory_and_then_goes_into_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        for known in [None, Some(0)] {
+            let memory = Room::new(4 << 20);
+            let taken = Arc::new(memory.wait(4 << 20, MOMENT).await.unwrap());
+            let mut late = body(known, &memory);
+            let began = tokio::time::Instant::now();
+            late.read_start(folder.path(), &limits()).await.unwrap();
+            assert_eq!(began.elapsed(), MOMENT);
+            let (late, _) = late.finish(None).unwrap();
+            assert!(late.in_memory().is_none() && late.len() == LONG as u64);
+
+            let mut waits = body(known, &memory);
+            let (folder, limits) = (folder.path(), limits());
+            let (read, ()) = tokio::join!(waits.read_start(folder, &limits), async {
+                tokio::time::sleep(MOMENT / 2).await;
+                drop(taken);
+            });
+            read.unwrap();
+            let (waits, _) = waits.finish(None).unwrap();
+            assert!(waits.in_memory().is_some_and(|bytes| bytes.len() == LONG));
+        }
     }
 
     #[tokio::test]
-    async fn a_body_larger_than_all_room_gets_all_of_it() {
-        let room = Room::new(4 * ROOM_UNIT);
-        let permit = room.wait(usize::MAX, SOON).await.unwrap();
-        assert!(room.wait(1, SOON).await.is_err());
-        drop(permit);
-        assert!(room.wait(1, SOON).await.is_ok());
+    async fn a_body_has_its_share_while_it_is_there_and_one_that_is_known_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = Room::new(4 << 20);
+        let hash = WireBody::from(vec![7_u8; LONG]).hash();
+        let all_is_free = async || memory.wait(4 << 20, Duration::ZERO).await.is_ok();
+        let mut known = body(hash, &memory);
+        known.read_start(folder.path(), &limits()).await.unwrap();
+        assert!(known.finish(None).is_none());
+        assert!(all_is_free().await);
+
+        let mut other = body(Some(0), &memory);
+        other.read_start(folder.path(), &limits()).await.unwrap();
+        let (other, _) = other.finish(None).unwrap();
+        // No more than it takes, now that it is in one piece.
+        let rest = (4 << 20) - LONG.next_multiple_of(64 * 1024);
+        assert!(memory.wait(rest, Duration::ZERO).await.is_ok());
+        assert!(!all_is_free().await);
+        drop(other);
+        assert!(all_is_free().await);
     }
 }

@@ -97,6 +97,7 @@ impl Poll<'_> {
             if self.read_in_full { Validators::default() } else { self.target.validators.clone() };
         let request = Request {
             validators,
+            known: self.target.wire_hash.filter(|_| !self.read_in_full),
             headers: headers_for(self.site, &self.rules, self.target, &url),
             url,
             max_wire_bytes: self.site.limits.max_wire_bytes,
@@ -115,6 +116,7 @@ impl Poll<'_> {
         };
         match (document, &answer) {
             (Some(fetched), _) => self.document(fetched, &answer).await,
+            (None, Ok(Answer::Same(_))) => self.same_bytes(&answer).await,
             (None, Ok(Answer::NotModified(_))) => {
                 self.poller.metrics.saved(Saved::NotModified, 1);
                 let ended = Ended::good(PollEvent::Unchanged, "not-modified");
@@ -153,9 +155,6 @@ impl Poll<'_> {
     ) -> Result<(), StoreError> {
         let wire = fetched.body.hash();
         let head = fetched.head.clone();
-        if !self.read_in_full && wire.is_some() && self.target.wire_hash == wire && !fetched.cut {
-            return self.same_bytes(answer).await;
-        }
         let room = self.room_for(&fetched).await?;
         let (before, siblings) = self.snapshot().await?;
         let again = Again::new(Arc::new(fetched), self.manner());
@@ -221,7 +220,7 @@ impl Poll<'_> {
         }
         let head = match answer {
             Ok(Answer::Document(fetched)) => Some(&fetched.head),
-            Ok(Answer::NotModified(head)) => Some(head),
+            Ok(Answer::Same(head) | Answer::NotModified(head)) => Some(head),
             _ => None,
         };
         // What the document said holds on; the freshness is the answer's own.
@@ -248,8 +247,10 @@ impl Poll<'_> {
                     .clone()
                     .or_else(|| known.last_modified.clone()),
             },
-            Ok(Answer::Document(fetched)) if fetched.head.redirects.is_empty() => {
-                fetched.head.validators.clone()
+            Ok(Answer::Document(Fetched { head, .. }) | Answer::Same(head))
+                if head.redirects.is_empty() =>
+            {
+                head.validators.clone()
             }
             _ => Validators::default(),
         }

@@ -37,6 +37,7 @@ impl Poller {
             // Always read: what is made of it depends on the config too.
             validators: Validators::default(),
             headers: site.headers.clone(),
+            known: None,
             max_wire_bytes: MAX_PAGE,
             max_redirects: self.config.borrow().fetch.max_redirects,
         };

@@ -65,6 +65,7 @@ impl Ended {
             Ok(Answer::Document(_)) => {
                 Self::good(PollEvent::Changed { new: 0, changed: 0 }, "changed")
             }
+            Ok(Answer::Same(_)) => Self::good(PollEvent::Unchanged, "unchanged"),
             Ok(Answer::NotModified(_)) => Self::good(PollEvent::Unchanged, "not-modified"),
             Ok(Answer::Refused(head)) => Self::refused(head),
             Err(FetchError::Deferred(refusal @ Refusal::Robots { .. })) => {
@@ -323,7 +324,9 @@ impl Poller {
     ) -> Result<i64, StoreError> {
         let head = match answer {
             Ok(Answer::Document(fetched)) => Some(&fetched.head),
-            Ok(Answer::NotModified(head) | Answer::Refused(head)) => Some(head),
+            Ok(Answer::Same(head) | Answer::NotModified(head) | Answer::Refused(head)) => {
+                Some(head)
+            }
             Err(_) => None,
         };
         if let Some(head) = head {

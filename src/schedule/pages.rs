@@ -73,6 +73,7 @@ impl Poll<'_> {
             headers: headers_for(self.site, &self.rules, self.target, &url),
             url,
             validators: Validators::default(),
+            known: None,
             max_wire_bytes: self.site.limits.max_wire_bytes,
             max_redirects: self.poller.config.borrow().fetch.max_redirects,
         };
@@ -80,7 +81,7 @@ impl Poll<'_> {
         drop(gate);
         let fetched = match answer {
             Ok(Answer::Document(fetched)) => Arc::new(fetched),
-            Ok(Answer::NotModified(head) | Answer::Refused(head)) => {
+            Ok(Answer::Same(head) | Answer::NotModified(head) | Answer::Refused(head)) => {
                 // A 429 is meant for the host, whatever was asked for.
                 if let Err(error) = self.poller.heed(&head).await {
                     tracing::error!(%error, "a pause was not kept");

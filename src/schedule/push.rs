@@ -279,6 +279,7 @@ impl Poller {
             url: push.key_url.clone(),
             validators: Validators::default(),
             headers: Vec::new(),
+            known: None,
             max_wire_bytes: MAX_FILE,
             max_redirects: 0,
         };
@@ -301,7 +302,7 @@ impl Poller {
             Ok(Answer::Refused(head)) => {
                 Verdict::Wrong(format!("the key file answers with HTTP status {}", head.status))
             }
-            Ok(Answer::NotModified(_)) | Err(FetchError::Redirects(_)) => {
+            Ok(Answer::Same(_) | Answer::NotModified(_)) | Err(FetchError::Redirects(_)) => {
                 Verdict::Wrong("the key file must answer by itself, without a redirect".to_owned())
             }
             Err(FetchError::Blocked(_)) => {

@@ -247,6 +247,7 @@ impl Poller {
             url: target.url.clone(),
             validators: target.validators.clone(),
             headers: site.filter(is_confidant).map_or_else(Vec::new, |site| site.headers),
+            known: None,
             max_wire_bytes: config.fetch.limits.max_wire_bytes.min(2 * MAX_BODY as u64),
             max_redirects: REDIRECTS,
         };
@@ -314,7 +315,7 @@ impl Poller {
     fn robots_read(&self, answer: &Result<Answer, FetchError>) -> (RobotsRead, bool) {
         let mut is_whole = true;
         let read = match answer {
-            Ok(Answer::NotModified(_)) => RobotsRead::Same,
+            Ok(Answer::Same(_) | Answer::NotModified(_)) => RobotsRead::Same,
             Ok(Answer::Document(fetched)) => {
                 let mut body = Vec::new();
                 let mut decoded = Decoded::new(

@@ -11,6 +11,7 @@ use url::Url;
 use crate::support::{Hold, Origin, Reply};
 
 mod hostile;
+mod known;
 mod redirects;
 mod ssrf;
 
@@ -68,6 +69,7 @@ fn request(url: Url) -> Request {
         url,
         validators: Validators::default(),
         headers: Vec::new(),
+        known: None,
         max_wire_bytes: 1 << 20,
         max_redirects: 5,
     }

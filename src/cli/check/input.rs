@@ -169,11 +169,13 @@ async fn fetch(url: &Url, config: &Config) -> Result<Document, Failure> {
     }
     match door.fetch(request, &OneHost).await {
         Ok(Answer::Document(fetched)) => Ok(Document::fetched(fetched)),
-        Ok(Answer::NotModified(head) | Answer::Refused(head)) => Err(Failure::Runtime(anyhow!(
-            "{}: HTTP error {}: there is nothing to read",
-            head.final_url,
-            head.status
-        ))),
+        Ok(Answer::Same(head) | Answer::NotModified(head) | Answer::Refused(head)) => {
+            Err(Failure::Runtime(anyhow!(
+                "{}: HTTP error {}: there is nothing to read",
+                head.final_url,
+                head.status
+            )))
+        }
         Err(error) => Err(anyhow!(error).context(url.to_string()).into()),
     }
 }
@@ -184,6 +186,7 @@ pub fn fetch_request(url: Url, config: &Config) -> Request {
         url,
         validators: Validators::default(),
         headers: Vec::new(),
+        known: None,
         max_wire_bytes: config.fetch.limits.max_wire_bytes,
         max_redirects: config.fetch.max_redirects,
     }

@@ -153,6 +153,7 @@ impl ExampleFetcher {
             url,
             validators: Validators::default(),
             headers: Vec::new(),
+            known: None,
             max_wire_bytes: MAX_PAGE,
             max_redirects: 0,
         };
@@ -167,7 +168,7 @@ impl ExampleFetcher {
                     error: None,
                 }
             }
-            Ok(Answer::NotModified(head) | Answer::Refused(head)) => {
+            Ok(Answer::Same(head) | Answer::NotModified(head) | Answer::Refused(head)) => {
                 let gone = matches!(head.status, 404 | 410);
                 let outcome = if gone { "gone" } else { "failed" };
                 Seen { outcome, status: Some(head.status), ..Seen::default() }

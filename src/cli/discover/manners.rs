@@ -74,7 +74,7 @@ impl Manners {
         let request = fetch_request(url.clone(), &self.config);
         match self.fetcher.fetch(request, self).await {
             Ok(Answer::Document(fetched)) => Ok(fetched),
-            Ok(Answer::NotModified(head) | Answer::Refused(head)) => {
+            Ok(Answer::Same(head) | Answer::NotModified(head) | Answer::Refused(head)) => {
                 Err(format!("status {}", head.status))
             }
             Err(error) => Err(error.to_string()),
@@ -114,10 +114,14 @@ impl Manners {
                 let limit = self.config.fetch.limits.max_body_bytes;
                 Rules::File(Box::new(Robots::parse(&decode(fetched, limit))))
             }
-            Ok(Answer::NotModified(head) | Answer::Refused(head)) => match head.status {
-                429 | 500.. => Rules::Unreachable(format!("robots.txt: status {}", head.status)),
-                _ => Rules::Absent,
-            },
+            Ok(Answer::Same(head) | Answer::NotModified(head) | Answer::Refused(head)) => {
+                match head.status {
+                    429 | 500.. => {
+                        Rules::Unreachable(format!("robots.txt: status {}", head.status))
+                    }
+                    _ => Rules::Absent,
+                }
+            }
             Err(error) => Rules::Unreachable(format!("robots.txt: {error}")),
         }
     }

@@ -164,7 +164,8 @@ impl Body {
         }
     }
 
-    /// Copies the pieces into one buffer: it is not the one that is known, or too many.
+    /// Copies the pieces into one buffer: it is not the one that is known, or they are too
+    /// many, as records of TLS and frames of HTTP/2 are, of 16 KiB as a rule.
     fn gather(&mut self) {
         if std::mem::take(&mut self.most_pieces) == 0 {
             return;

@@ -222,6 +222,8 @@ impl Inner {
             Begun::Hop(hop) => return Ok(hop),
             Begun::Body(head, content_encoding, body) => (*head, content_encoding, body),
         };
+        body.make_room().await;
+        spent.on(&self.limits, body.read_start(&self.spool, &self.limits)).await?;
         let mut room = None;
         if let Some(bytes) = body.needs_room() {
             room = Some(self.room.wait(bytes, self.limits.total).await?);
@@ -329,7 +331,7 @@ impl Inner {
         counted.map(SocketAddr::ip).collect()
     }
 
-    /// Sends the request and reads the answer, of a large document the first part.
+    /// Sends the request and reads the answer, but for the body of a document.
     async fn begin(
         &self,
         request: &Request,
@@ -352,8 +354,7 @@ impl Inner {
             206 => Err(protocol("status 206 to a request without a range")),
             200..=299 => {
                 let content_encoding = headers::content_encoding(response.headers());
-                let mut body = Body::new(response, request, &self.memory);
-                body.read_start(&self.spool, &self.limits).await?;
+                let body = Body::new(response, request, &self.memory);
                 Ok(Begun::Body(Box::new(head), content_encoding, Box::new(body)))
             }
             300.. => {

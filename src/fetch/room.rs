@@ -106,7 +106,7 @@ impl DerefMut for Buffer {
 }
 
 impl Room {
-    /// Room for so many bytes of large bodies.
+    /// Room for so many bytes.
     pub(super) fn new(bytes: usize) -> Self {
         let units = bytes.div_ceil(ROOM_UNIT).max(1);
         Self { free: Arc::new(Semaphore::new(units)), units, used: Arc::default() }
@@ -149,7 +149,8 @@ impl Room {
         match tokio::time::timeout(patience, waiting).await {
             Ok(Ok(permit)) => Ok(permit),
             Ok(Err(_)) | Err(_) => Err(FetchError::Timeout(format!(
-                "no room for a body of up to {bytes} bytes within {patience:?} (large bodies have {LARGE_BODIES} bytes together)"
+                "no room for a body of up to {bytes} bytes within {patience:?} (such bodies have {} bytes together)",
+                self.units * ROOM_UNIT
             ))),
         }
     }

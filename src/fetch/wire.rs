@@ -1,15 +1,17 @@
 //! Reading bodies from the wire: small ones into memory, larger ones into files,
 //! both bounded as a whole.
 //!
-//! Small bodies are read at once. One over [`SMALL`] is kept in memory while its share
-//! of [`MIDDLING_BODIES`] is free, or else in a file, where it waits to be compared as
-//! well. One over [`IN_MEMORY`] waits until its share of [`LARGE_BODIES`] is free.
+//! Small bodies are read at once. One over [`SMALL`] is kept in memory where its share
+//! of [`MIDDLING_BODIES`] is free, or is so within [`MOMENT`] if it says how long it is,
+//! or else in a file, where it waits to be compared as well. One over [`IN_MEMORY`] waits
+//! until its share of [`LARGE_BODIES`] is free.
 //! Each keeps its share until the body is let go, decoding mostly included: a hundred
 //! origins that send without end take no more of the disk than a few, and next to
 //! nothing of the memory.
 //!
-//! One whose hash is that of last time is let go of as soon as all of it has come.
-//! While it may be that one it stays in the pieces that it came in, and is not copied.
+//! One whose hash is that of last time is let go of as soon as all of it has come. While
+//! it may be that one, and comes in few pieces and within [`MOMENT`], it stays in these:
+//! to copy them together costs more than all else that is done with it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,6 +19,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use reqwest::Response;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
 use super::failure::Limits;
 use super::room::{Buffer, Room};
@@ -28,16 +31,17 @@ use super::{FetchError, Request};
 /// Bytes that a body may have in memory, however many others there are.
 const SMALL: usize = 32 * 1024;
 
-/// Memory that a piece of a body keeps while it is as it came: no more than the largest
-/// buffer that hyper reads HTTP/1.1 into, if no other is asked for.
+/// Memory that a piece of a body keeps while it is as it came: of most the largest buffer
+/// that hyper reads HTTP/1.1 into, if no other is asked for. The first one may keep up to
+/// 256 KiB more, of the body before on its connection.
 const READ_BUFFER: usize = 408 * 1024;
 
 /// A body that may be one that is known is kept in pieces from so many bytes on: that of
 /// a smaller one is copied in no time.
 const IN_PIECES: usize = 256 * 1024;
 
-/// A body waits so long for memory before it goes into a file: many are only compared
-/// with what they were, and then let go of at once.
+/// A body waits so long for memory before it goes into a file, and stays in pieces, which
+/// take more: many are only compared with what they were, and then let go of at once.
 const MOMENT: Duration = Duration::from_millis(100);
 
 /// Bytes of a large body written to its file at once.
@@ -55,8 +59,9 @@ pub(super) struct Body {
     known: Option<u128>,
     /// What was read, as it came, while it may be the one that is known.
     pieces: Vec<Bytes>,
-    /// So many of them have room.
+    /// So many of them have room, until then.
     most_pieces: usize,
+    gathered_at: Instant,
     /// What was read and is in no file.
     read: Buffer,
     /// Room for bodies in memory.
@@ -89,6 +94,7 @@ impl Body {
             known: request.known,
             pieces: Vec::new(),
             most_pieces: 0,
+            gathered_at: Instant::now(),
             read: Buffer::default(),
             memory: memory.clone(),
             share: None,
@@ -102,6 +108,34 @@ impl Body {
         }
     }
 
+    /// Room in memory for all of it at once where the origin says how much it is: growing
+    /// would take up to twice of it, and many bodies wait to be read. Waits for it a moment.
+    pub(super) async fn make_room(&mut self) {
+        let claimed = self.claimed().unwrap_or(0);
+        self.whole = Some(claimed.min(self.max)).filter(|n| *n <= IN_MEMORY).unwrap_or(0);
+        if self.whole <= SMALL {
+            self.read.reserve_exact(self.whole);
+            return;
+        }
+        // One of a mebibyte is large until its end has been seen.
+        let may_be_known = self.known.is_some()
+            && claimed <= self.max
+            && (IN_PIECES..IN_MEMORY).contains(&self.whole);
+        let pieces = if may_be_known { 2 * self.whole / READ_BUFFER + 1 } else { 0 };
+        let bytes = self.whole.max(pieces * READ_BUFFER);
+        let mut has_it = self.may_have(bytes);
+        if !has_it && !self.may_have(self.whole) {
+            // Many of the others are only compared, and let go of at once.
+            self.share = self.memory.wait(bytes, MOMENT).await.ok();
+            has_it = self.share.is_some();
+        }
+        if has_it && pieces > 0 {
+            (self.most_pieces, self.gathered_at) = (pieces, Instant::now() + MOMENT);
+        } else if self.may_have(self.whole) {
+            self.read = self.memory.buffer(self.whole);
+        }
+    }
+
     /// Reads as much as there may be of it in memory: there, if it has room, or else
     /// into a file without a name in this folder.
     pub(super) async fn read_start(
@@ -109,9 +143,6 @@ impl Body {
         folder: &Path,
         limits: &Limits,
     ) -> Result<(), FetchError> {
-        let claimed = self.claimed().map_or(0, |bytes| bytes.min(self.max));
-        self.whole = if claimed <= IN_MEMORY { claimed } else { 0 };
-        self.make_room().await;
         while self.state == State::Reading && self.total < IN_MEMORY {
             let is_out = match self.file {
                 Some(_) => self.read.len() >= 2 * SMALL,
@@ -142,30 +173,8 @@ impl Body {
         bytes <= SMALL || self.memory.extend(&mut self.share, bytes)
     }
 
-    /// Room for all of it at once where the origin says how much it is: growing would
-    /// take up to twice of it, and many bodies wait to be read. In pieces it takes more.
-    async fn make_room(&mut self) {
-        if self.whole <= SMALL {
-            self.read.reserve_exact(self.whole);
-            return;
-        }
-        let may_be_known = self.known.is_some() && self.whole >= IN_PIECES;
-        let pieces = if may_be_known { 2 * self.whole / READ_BUFFER + 1 } else { 0 };
-        let bytes = self.whole.max(pieces * READ_BUFFER);
-        if !self.may_have(bytes) {
-            // Many of the others are only compared, and let go of at once.
-            self.share = self.memory.wait(bytes, MOMENT).await.ok();
-        }
-        if self.share.is_some() {
-            self.most_pieces = pieces;
-        }
-        if self.most_pieces == 0 && self.may_have(self.whole) {
-            self.read = self.memory.buffer(self.whole);
-        }
-    }
-
-    /// Copies the pieces into one buffer: it is not the one that is known, or they are too
-    /// many, as records of TLS and frames of HTTP/2 are, of 16 KiB as a rule.
+    /// Copies the pieces into one buffer: it is not the one that is known, it is slow, or
+    /// they are too many, as records of TLS and frames of HTTP/2 are, of 16 KiB as a rule.
     fn gather(&mut self) {
         if std::mem::take(&mut self.most_pieces) == 0 {
             return;
@@ -193,7 +202,18 @@ impl Body {
     }
 
     async fn read_chunk(&mut self, limits: &Limits) -> Result<(), FetchError> {
-        let chunk = match self.response.chunk().await {
+        let mut came = None;
+        if self.most_pieces > 0 {
+            came = tokio::time::timeout_at(self.gathered_at, self.response.chunk()).await.ok();
+            if came.is_none() {
+                self.gather();
+            }
+        }
+        let chunk = match came {
+            Some(came) => came,
+            None => self.response.chunk().await,
+        };
+        let chunk = match chunk {
             Ok(Some(chunk)) => chunk,
             Ok(None) => {
                 self.state = State::Whole;
@@ -268,13 +288,15 @@ impl Body {
     /// that are known. With the response the connection goes, if anything in it is
     /// unread. The room is given back with the last clone of the body.
     pub(super) fn finish(self, room: Option<OwnedSemaphorePermit>) -> Option<(WireBody, bool)> {
-        let is_known = self.is_known();
+        if self.is_known() {
+            return None;
+        }
         let body = if let Some(file) = self.file {
             file.finish(&self.hash, room)
         } else {
             WireBody::of_memory(Bytes::from_owner(self.read), &self.hash, self.share)
         };
-        (!is_known).then_some((body, self.state == State::Cut))
+        Some((body, self.state == State::Cut))
     }
 }
 
@@ -297,7 +319,12 @@ pub(super) async fn drain(mut response: Response) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::collections::VecDeque;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, ready};
+
+    use http_body::{Frame, SizeHint};
+    use tokio::time::Sleep;
 
     use super::*;
     use crate::fetch::Validators;
@@ -309,7 +336,39 @@ mod tests {
         Limits { connect: second, read: second, total: second }
     }
 
+    /// Pieces of a body of which the origin says how long it is, each after a while.
+    struct Pieces(VecDeque<(Duration, Bytes)>, Option<Pin<Box<Sleep>>>);
+
+    impl http_body::Body for Pieces {
+        type Data = Bytes;
+        type Error = std::io::Error;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<std::io::Result<Frame<Bytes>>>> {
+            let Some((after, _)) = self.0.front() else { return Poll::Ready(None) };
+            let after = *after;
+            let sleep = self.1.get_or_insert_with(|| Box::pin(tokio::time::sleep(after)));
+            ready!(sleep.as_mut().poll(cx));
+            self.1 = None;
+            Poll::Ready(self.0.pop_front().map(|(_, piece)| Ok(Frame::data(piece))))
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            SizeHint::with_exact(self.0.iter().map(|(_, piece)| piece.len() as u64).sum())
+        }
+    }
+
     fn body(known: Option<u128>, memory: &Room) -> Body {
+        body_of([(Duration::ZERO, vec![7_u8; LONG].into())], known, memory)
+    }
+
+    fn body_of(
+        pieces: impl IntoIterator<Item = (Duration, Bytes)>,
+        known: Option<u128>,
+        memory: &Room,
+    ) -> Body {
         let request = Request {
             url: url::Url::parse("https://a.test/").unwrap(),
             validators: Validators::default(),
@@ -318,7 +377,8 @@ mod tests {
             max_wire_bytes: 1 << 20,
             max_redirects: 0,
         };
-        let response = axum::http::Response::new(vec![7_u8; LONG]);
+        let pieces = Pieces(pieces.into_iter().collect(), None);
+        let response = axum::http::Response::new(reqwest::Body::wrap(pieces));
         Body::new(response.into(), &request, memory)
     }
 
@@ -328,21 +388,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for known in [None, Some(0)] {
             let memory = Room::new(4 << 20);
-            let taken = Arc::new(memory.wait(4 << 20, MOMENT).await.unwrap());
+            let taken = memory.wait(4 << 20, MOMENT).await.unwrap();
             let mut late = body(known, &memory);
-            let began = tokio::time::Instant::now();
-            late.read_start(folder.path(), &limits()).await.unwrap();
+            let began = Instant::now();
+            late.make_room().await;
             assert_eq!(began.elapsed(), MOMENT);
+            late.read_start(folder.path(), &limits()).await.unwrap();
             let (late, _) = late.finish(None).unwrap();
             assert!(late.in_memory().is_none() && late.len() == LONG as u64);
 
             let mut waits = body(known, &memory);
-            let (folder, limits) = (folder.path(), limits());
-            let (read, ()) = tokio::join!(waits.read_start(folder, &limits), async {
+            tokio::join!(waits.make_room(), async {
                 tokio::time::sleep(MOMENT / 2).await;
                 drop(taken);
             });
-            read.unwrap();
+            waits.read_start(folder.path(), &limits()).await.unwrap();
             let (waits, _) = waits.finish(None).unwrap();
             assert!(waits.in_memory().is_some_and(|bytes| bytes.len() == LONG));
         }
@@ -355,11 +415,13 @@ mod tests {
         let hash = WireBody::from(vec![7_u8; LONG]).hash();
         let all_is_free = async || memory.wait(4 << 20, Duration::ZERO).await.is_ok();
         let mut known = body(hash, &memory);
+        known.make_room().await;
         known.read_start(folder.path(), &limits()).await.unwrap();
         assert!(known.finish(None).is_none());
         assert!(all_is_free().await);
 
         let mut other = body(Some(0), &memory);
+        other.make_room().await;
         other.read_start(folder.path(), &limits()).await.unwrap();
         let (other, _) = other.finish(None).unwrap();
         // No more than it takes, now that it is in one piece.
@@ -368,5 +430,35 @@ mod tests {
         assert!(!all_is_free().await);
         drop(other);
         assert!(all_is_free().await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn few_pieces_and_many_and_slow_ones_come_together_as_they_were() {
+        let folder = tempfile::tempdir().unwrap();
+        let whole: Vec<u8> = (0..LONG / 8).flat_map(usize::to_le_bytes).collect();
+        let hash = WireBody::from(whole.clone()).hash();
+        for pieces in [1, 2, 3, 4, 5, 9] {
+            for (after, known) in [(Duration::ZERO, Some(0)), (MOMENT, Some(0)), (MOMENT, hash)] {
+                let memory = Room::new(4 << 20);
+                let parts = whole.chunks(LONG.div_ceil(pieces));
+                let parts = parts.map(|part| (after, Bytes::copy_from_slice(part)));
+                let mut body = body_of(parts, known, &memory);
+                body.make_room().await;
+                let rest = (4 << 20) - LONG.next_multiple_of(64 * 1024);
+                let (folder, limits) = (folder.path(), limits());
+                let (read, has_shrunk) = tokio::join!(body.read_start(folder, &limits), async {
+                    tokio::time::sleep(MOMENT + MOMENT / 2).await;
+                    memory.wait(rest, Duration::ZERO).await.is_ok()
+                });
+                read.unwrap();
+                // All of a known body has come by then, in one piece.
+                let is_done = pieces == 1 && known == hash;
+                assert!(has_shrunk || is_done, "{pieces} pieces, {after:?}");
+                let body = body.finish(None).map(|(body, _)| body);
+                let bytes = body.as_ref().map(|body| &body.in_memory().unwrap()[..]);
+                assert_eq!(bytes.is_none(), known == hash, "{pieces} pieces, {after:?}");
+                assert!(bytes.is_none_or(|bytes| bytes == whole), "{pieces} pieces, {after:?}");
+            }
+        }
     }
 }

@@ -459,6 +459,7 @@ fn validators_of_robots(
                 last_modified: new.last_modified.or(old.last_modified),
             })
         }
+        Ok(Answer::Same(head)) if head.redirects.is_empty() => Some(head.validators.clone()),
         Ok(Answer::Document(fetched)) if fetched.head.redirects.is_empty() && is_whole => {
             Some(fetched.head.validators.clone())
         }

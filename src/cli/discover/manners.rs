@@ -114,13 +114,9 @@ impl Manners {
                 let limit = self.config.fetch.limits.max_body_bytes;
                 Rules::File(Box::new(Robots::parse(&decode(fetched, limit))))
             }
+            Ok(Answer::Refused(head)) if !matches!(head.status, 429 | 500..) => Rules::Absent,
             Ok(Answer::Same(head) | Answer::NotModified(head) | Answer::Refused(head)) => {
-                match head.status {
-                    429 | 500.. => {
-                        Rules::Unreachable(format!("robots.txt: status {}", head.status))
-                    }
-                    _ => Rules::Absent,
-                }
+                Rules::Unreachable(format!("robots.txt: status {}", head.status))
             }
             Err(error) => Rules::Unreachable(format!("robots.txt: {error}")),
         }

@@ -23,7 +23,7 @@ pub(super) const MIDDLING_BODIES: usize = 8 * 1024 * 1024;
 const SPARE: usize = 4 * 1024 * 1024;
 
 /// The unit in which room is given: a permit.
-pub(super) const ROOM_UNIT: usize = 64 * 1024;
+const ROOM_UNIT: usize = 64 * 1024;
 
 /// Room for bodies. Cheap to clone.
 #[derive(Clone)]

@@ -201,19 +201,19 @@ impl Body {
         self.write_out(folder).await
     }
 
-    async fn read_chunk(&mut self, limits: &Limits) -> Result<(), FetchError> {
-        let mut came = None;
+    /// What comes next; pieces do not wait for it longer than they may.
+    async fn next_chunk(&mut self) -> reqwest::Result<Option<Bytes>> {
         if self.most_pieces > 0 {
-            came = tokio::time::timeout_at(self.gathered_at, self.response.chunk()).await.ok();
-            if came.is_none() {
-                self.gather();
+            match tokio::time::timeout_at(self.gathered_at, self.response.chunk()).await {
+                Ok(came) => return came,
+                Err(_) => self.gather(),
             }
         }
-        let chunk = match came {
-            Some(came) => came,
-            None => self.response.chunk().await,
-        };
-        let chunk = match chunk {
+        self.response.chunk().await
+    }
+
+    async fn read_chunk(&mut self, limits: &Limits) -> Result<(), FetchError> {
+        let chunk = match self.next_chunk().await {
             Ok(Some(chunk)) => chunk,
             Ok(None) => {
                 self.state = State::Whole;
@@ -323,7 +323,7 @@ mod tests {
     use std::pin::Pin;
     use std::task::{Context, Poll, ready};
 
-    use http_body::{Frame, SizeHint};
+    use hyper::body::{Frame, SizeHint};
     use tokio::time::Sleep;
 
     use super::*;
@@ -339,7 +339,7 @@ mod tests {
     /// Pieces of a body of which the origin says how long it is, each after a while.
     struct Pieces(VecDeque<(Duration, Bytes)>, Option<Pin<Box<Sleep>>>);
 
-    impl http_body::Body for Pieces {
+    impl hyper::body::Body for Pieces {
         type Data = Bytes;
         type Error = std::io::Error;
 
@@ -378,7 +378,7 @@ mod tests {
             max_redirects: 0,
         };
         let pieces = Pieces(pieces.into_iter().collect(), None);
-        let response = axum::http::Response::new(reqwest::Body::wrap(pieces));
+        let response = hyper::Response::new(reqwest::Body::wrap(pieces));
         Body::new(response.into(), &request, memory)
     }
 

@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use sitemapd::config::{self, AllowedAddress};
-use sitemapd::fetch::{Answer, FetchError, Fetched, Fetcher, Gate, Refusal, Request, Validators};
+use sitemapd::fetch::{
+    Answer, FetchError, Fetched, Fetcher, Gate, Refusal, Request, Surroundings, Validators,
+};
 use url::Url;
 
 use crate::support::{Hold, Origin, Reply};
@@ -62,6 +64,14 @@ fn hasty(allow: &[u16]) -> Fetcher {
     let (mut fetch, daemon) = config(allow);
     fetch.total_timeout = Duration::from_millis(500);
     Fetcher::new(&fetch, &daemon, 4).unwrap()
+}
+
+/// Has no folder for large bodies.
+fn without_files(allow: &[u16]) -> Fetcher {
+    let (fetch, daemon) = config(allow);
+    let nowhere = tempfile::tempdir().unwrap().path().join("nothing-here");
+    let surroundings = Surroundings { spool: nowhere, ..Surroundings::default() };
+    Fetcher::with_surroundings(&fetch, &daemon, 4, surroundings).unwrap()
 }
 
 fn request(url: Url) -> Request {

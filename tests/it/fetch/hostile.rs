@@ -1,9 +1,9 @@
 //! Answers that are broken, endless, too large or too slow.
 
 use sitemapd::fetch::body::{Decoded, End};
-use sitemapd::fetch::{FetchError, Fetcher, Request, Surroundings};
+use sitemapd::fetch::{FetchError, Request};
 
-use super::{Open, config, document, fetcher, get, hasty, request, shown};
+use super::{Open, document, fetcher, get, hasty, request, shown, without_files};
 use crate::support::{Hold, Origin, Reply, pack};
 
 const XML: &str = "<urlset><url><loc>http://a.example/</loc></url></urlset>";
@@ -387,10 +387,7 @@ async fn bodies_that_wait_together_are_in_memory_up_to_a_bound_and_then_in_files
 #[tokio::test]
 async fn where_there_can_be_no_file_a_body_stays_in_memory_up_to_a_mebibyte() {
     let origin = Origin::start().await;
-    let (fetch, daemon) = config(&[origin.port()]);
-    let nowhere = tempfile::tempdir().unwrap().path().join("nothing-here");
-    let surroundings = Surroundings { spool: nowhere, ..Surroundings::default() };
-    let fetcher = Fetcher::with_surroundings(&fetch, &daemon, 4, surroundings).unwrap();
+    let fetcher = without_files(&[origin.port()]);
     let large = "0123456789".repeat(60_000);
     origin.set("/large", Reply::text(&large).chunked(10_000));
     let mut kept = Vec::new();

@@ -1,7 +1,7 @@
 //! Bodies that are known: their hash is that of last time.
 
 use super::*;
-use sitemapd::fetch::{Surroundings, WireBody};
+use sitemapd::fetch::WireBody;
 
 /// A mebibyte is what a body may have in memory.
 const MIB: usize = 1 << 20;
@@ -118,10 +118,7 @@ async fn bodies_that_turn_out_to_be_others_have_no_more_memory_than_any() {
 #[tokio::test]
 async fn where_there_can_be_no_file_a_body_that_may_be_known_stays_in_memory() {
     let origin = Origin::start().await;
-    let (fetch, daemon) = config(&[origin.port()]);
-    let nowhere = tempfile::tempdir().unwrap().path().join("nothing-here");
-    let surroundings = Surroundings { spool: nowhere, ..Surroundings::default() };
-    let fetcher = Fetcher::with_surroundings(&fetch, &daemon, 4, surroundings).unwrap();
+    let fetcher = without_files(&[origin.port()]);
     let bytes = body(600_000);
     origin.set("/a", Reply::bytes("application/octet-stream", &bytes[..]));
     let mut kept = Vec::new();

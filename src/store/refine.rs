@@ -15,6 +15,7 @@ use super::rows::{
 };
 use super::state::State;
 use super::walk::{AS_LISTED, Due, REST_AS_LISTED, Walk, read_place};
+use super::worth::Basis;
 use super::{StoreError, timestamp};
 use crate::model::{CrawlId, HostId, Reason, UrlId};
 use crate::queue::window::{Extent, Valued};
@@ -28,8 +29,8 @@ const FRESH_S: i64 = 3_600;
 /// when nothing else is wanted.
 const LEAST_SPARE: usize = 256;
 
-/// What is due, what of it is known, whether that is all, and when the next is.
-type Head = Due<(Candidate, Option<Box<UrlRow>>)>;
+/// A row of a host's list, and what its value rests on, if that counts.
+type Based = (Candidate, Option<Basis>);
 
 impl State {
     /// Fills the window's buffer of a host with what is due of it; says how many rows
@@ -82,8 +83,8 @@ impl State {
         let (before, may_spare) = (head.passed, self.may_spare());
         self.gathering(|state| {
             state.read_rows_ahead(behind.candidates.iter().map(|candidate| candidate.id))?;
-            for (candidate, row) in due {
-                let valued = state.refine(candidate, row, now_s, &mut head.stale_at)?;
+            for (candidate, basis) in due {
+                let valued = state.refine(candidate, basis, now_s, &mut head.stale_at)?;
                 match valued {
                     // It is in the way of nothing that is behind it.
                     Some(spare) if spare.claim == Claim::Spare => {
@@ -94,8 +95,10 @@ impl State {
                 }
             }
             for candidate in behind.candidates {
-                let row = state.url_row(candidate.id)?.filter(UrlRow::is_queued).map(Box::new);
-                let valued = state.refine(candidate, row, now_s, &mut head.stale_at)?;
+                let row = state.row_in_queue(candidate.id)?;
+                let basis = row.as_deref().and_then(Basis::of);
+                row.into_iter().for_each(|row| state.at_hand.keep(row));
+                let valued = state.refine(candidate, basis, now_s, &mut head.stale_at)?;
                 head.behind.extend(valued);
             }
             Ok(())
@@ -117,7 +120,7 @@ impl State {
     fn refine(
         &mut self,
         listed: Candidate,
-        row: Option<Box<UrlRow>>,
+        basis: Option<Basis>,
         now_s: i64,
         stale_at: &mut i64,
     ) -> Result<Option<Candidate>, StoreError> {
@@ -125,23 +128,27 @@ impl State {
             return Ok(Some(listed));
         }
         let as_listed = Candidate::as_listed(listed.id, listed.host, listed.band, listed.due_at);
-        let Some(row) = row else { return Ok(Some(as_listed)) };
-        let Some(valued) = self.valued_at(&row, now_s)? else {
-            self.at_hand.keep(row);
-            return Ok(Some(as_listed));
-        };
+        let Some(basis) = basis else { return Ok(Some(as_listed)) };
+        let Some(valued) = self.valued_by(&basis, now_s)? else { return Ok(Some(as_listed)) };
         let (now, price) = (timestamp(now_s.saturating_mul(1000)), valued.price);
         let worth = valued.worth.at(now);
         let (is_due, is_overdue) = (worth.is_due(price), worth.is_overdue());
-        let is_owed = !is_due && self.is_owed(&row, valued.worth.seen, now)?;
-        if !is_due && !is_overdue && !is_owed && !worth.is_due(price * TOO_CHEAP) {
-            let place = valued.place(now);
-            let due = self.due_by_value(&row, place.surfaces, valued.worth.seen)?;
-            // Later than now, or it would be looked at again at once.
-            let due_s = due.as_second().max(now_s + 1);
-            self.place_url(&row, held::QUEUED, row.reason, place.band, due_s, row.attempt)?;
-            *stale_at = (*stale_at).min(due_s);
-            return Ok(None);
+        let mut is_owed = false;
+        if !is_due {
+            let at_hand = self.at_hand.take(listed.id);
+            let row = at_hand.map_or_else(|| self.row_in_queue(listed.id), |row| Ok(Some(row)))?;
+            let Some(row) = row else { return Ok(Some(as_listed)) };
+            is_owed = self.is_owed(&row, valued.worth.seen, now)?;
+            if !is_overdue && !is_owed && !worth.is_due(price * TOO_CHEAP) {
+                let place = valued.place(now);
+                let due = self.due_by_value(&row, place.surfaces, valued.worth.seen)?;
+                // Later than now, or it would be looked at again at once.
+                let due_s = due.as_second().max(now_s + 1);
+                self.place_url(&row, held::QUEUED, row.reason, place.band, due_s, row.attempt)?;
+                *stale_at = (*stale_at).min(due_s);
+                return Ok(None);
+            }
+            self.at_hand.keep(row);
         }
         let claim = match is_due {
             false if is_owed => Claim::Overdue,
@@ -149,9 +156,11 @@ impl State {
             true if is_overdue && worth.value < price => Claim::Overdue,
             true => Claim::Worth,
         };
-        let score = worth.score(price);
-        self.at_hand.keep(row);
-        Ok(Some(listed.valued(score, claim)))
+        Ok(Some(listed.valued(worth.score(price), claim)))
+    }
+
+    fn row_in_queue(&mut self, url: UrlId) -> Result<Option<Box<UrlRow>>, StoreError> {
+        Ok(self.url_row(url)?.filter(UrlRow::is_queued).map(Box::new))
     }
 
     /// Is a look at a page, last seen then, owed whatever it is worth: did its last
@@ -199,17 +208,22 @@ impl State {
     /// of those whose value is to be taken anew, behind a row where one is named: one
     /// statement a band, since this is read for every row that comes due.
     fn due_with_looks(
-        &self,
+        &mut self,
         (crawl, host): (CrawlId, HostId),
         now_s: i64,
         limit: usize,
         last: Option<(u8, i64, UrlId)>,
-    ) -> Result<Head, StoreError> {
+    ) -> Result<Due<Based>, StoreError> {
         let walk = Walk::on_from(last, &LISTED_WITH_VALUED, &REST_WITH_VALUED);
-        self.walk_due(walk, (crawl, host), now_s, limit, |row| {
+        let mut rows = Vec::new();
+        let due = self.walk_due(walk, (crawl, host), now_s, limit, |row| {
             let (place, url) = read_listed(row, crawl, host, &mut Vec::new())?;
-            Ok((place.candidate(), url))
-        })
+            let basis = url.as_deref().and_then(Basis::of);
+            rows.extend(url);
+            Ok((place.candidate(), basis))
+        })?;
+        rows.into_iter().for_each(|row| self.at_hand.keep(row));
+        Ok(due)
     }
 
     /// The same where rows of it have been read ahead.
@@ -219,12 +233,22 @@ impl State {
         now_s: i64,
         limit: usize,
         last: Option<(u8, i64, UrlId)>,
-    ) -> Result<Head, StoreError> {
+    ) -> Result<Due<Based>, StoreError> {
         let walk = Walk::on_from(last, AS_LISTED, &REST_AS_LISTED);
         let (due, extent, next_due) = self.walk_due(walk, (crawl, host), now_s, limit, |row| {
             Ok(read_place(row, crawl, host)?.candidate())
         })?;
-        let due = self.with_rows(due, |head| head.claim != Claim::Fixed)?;
-        Ok((due, extent, next_due))
+        Ok((self.based(due)?, extent, next_due))
+    }
+
+    /// What values rest on, by rows that are at hand from then on.
+    fn based(&mut self, due: Vec<Candidate>) -> Result<Vec<Based>, StoreError> {
+        let rows = self.with_rows(due, |head| head.claim != Claim::Fixed)?;
+        let based = rows.into_iter().map(|(head, row)| {
+            let basis = row.as_deref().and_then(Basis::of);
+            row.into_iter().for_each(|row| self.at_hand.keep(row));
+            (head, basis)
+        });
+        Ok(based.collect())
     }
 }

@@ -18,7 +18,7 @@ use super::record::{Fetched, Rare, Record};
 use super::rows::{UrlRow, read_leased, url_key};
 use super::state::State;
 use super::told::Count;
-use super::worth::look_of;
+use super::worth::{Basis, look_of};
 use super::{StoreError, engine, timestamp};
 use crate::by_id::{ById, IdSet};
 use crate::metrics::Way;
@@ -103,10 +103,15 @@ impl State {
         let attempt = if throttled { lease.attempt.saturating_sub(1) } else { lease.attempt };
         let target = self.redirect_target(outcome, &settlement, &row)?;
         let now_s = now.div_euclid(1000);
-        if let Some(look) = look_of(outcome, &settlement, &row) {
-            let learned = self.look(&row, look, timestamp(fetched_at), lease.has_changed())?;
-            row.record.looks = learned.map(|learned| learned.pack());
-        }
+        let learned = match look_of(outcome, &settlement, &row) {
+            Some(look) => {
+                let at = timestamp(fetched_at);
+                let learned = self.look(&row, look, at, lease.has_changed())?;
+                row.record.looks = learned.map(|learned| learned.pack());
+                learned
+            }
+            None => row.learned(),
+        };
         let mut fate = match target {
             Some(_) => Fate::Park,
             None => recrawl::after_settle(
@@ -116,7 +121,10 @@ impl State {
                 &bounds,
             ),
         };
-        let valued = if fate.is_queued() { self.valued(&row)? } else { None };
+        let valued = match learned.filter(|_| fate.is_queued()) {
+            Some(learned) => self.valued_by(&Basis::by(&row, learned), now_s)?,
+            None => None,
+        };
         let place = valued.map(|valued| valued.place(timestamp(now)));
         if let Some(place) = &place
             && is_regular(outcome)

@@ -1,7 +1,7 @@
 //! What the learned order costs: leases, settlements and listings a second with
 //! it and with the protocol's, in turns in one process.
 //!
-//!     cargo run --release --example rates -- [--urls 20000] [--hosts 50] [--rounds 5] [--full] [--only learned]
+//!     cargo run --release --example rates -- [--urls 20000] [--hosts 50] [--rounds 5] [--full] [--api] [--only learned]
 //!
 //! Each round fills a store of its own for each order. *list*: URLs are listed
 //! for the first time. *first*: all of them are leased and settled, which
@@ -13,6 +13,14 @@
 //! has to give, and by the clock, which is what fetchers wait for. With `--full`
 //! each commit is synced, as the daemon does by default; the clock then counts
 //! the disk. Quotients are those of the best rounds.
+//!
+//! One caller leases and settles within this process: that is the store alone. With
+//! `--api` it is the whole daemon, with each commit synced, and four fetchers at once
+//! over HTTP, which have the processor's other part.
+
+mod daemon;
+#[path = "../scale/http.rs"]
+mod http;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,8 +39,14 @@ use sitemapd::store::views::SourceFilter;
 use sitemapd::store::{CHUNK, Effect, Origin, Store};
 use sitemapd::url::Admitted;
 
+use crate::daemon::Daemon;
+
 /// URLs of one lease, and reports of one settlement.
 const BATCH: u32 = 100;
+/// Of these, URLs of one host at a turn.
+const PER_HOST: u32 = 10;
+/// Milliseconds that the clock is moved between a lease and its settlement.
+const STEP: u64 = 50;
 /// When the clock of a store starts.
 const START: &str = "2026-11-21T00:00:00Z";
 /// Between two rounds of fetches: longer than the longest interval.
@@ -67,6 +81,8 @@ struct Size {
     only: Option<Order>,
     /// Sync each commit.
     full: bool,
+    /// Over HTTP.
+    api: bool,
     urls: usize,
     hosts: usize,
     rounds: usize,
@@ -116,7 +132,11 @@ impl Began {
 #[allow(clippy::print_stdout)] // the table is what it is run for
 fn main() -> anyhow::Result<()> {
     let size = read_size()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = if size.api {
+        tokio::runtime::Runtime::new()?
+    } else {
+        tokio::runtime::Builder::new_current_thread().enable_all().build()?
+    };
     let mut best = [[Cost::WORST; 4]; 2];
     for round in 1..=size.rounds {
         for (order, best) in [Order::Protocol, Order::Learned].iter().zip(&mut best) {
@@ -145,11 +165,12 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn read_size() -> anyhow::Result<Size> {
-    let mut size = Size { only: None, full: false, urls: 20_000, hosts: 50, rounds: 5 };
+    let mut size = Size { only: None, full: false, api: false, urls: 20_000, hosts: 50, rounds: 5 };
     let mut args = std::env::args().skip(1);
     while let Some(name) = args.next() {
-        if name == "--full" {
+        if name == "--full" || name == "--api" {
             size.full = true;
+            size.api |= name == "--api";
             continue;
         }
         let value = args.next().with_context(|| format!("{name} needs a value"))?;
@@ -159,7 +180,8 @@ fn read_size() -> anyhow::Result<Size> {
             "--rounds" => size.rounds = value.parse()?,
             "--only" => size.only = Some(Order::named(&value)?),
             _ => bail!(
-                "no argument is named {name}; there is --urls, --hosts, --rounds, --full, --only"
+                "no argument is named {name}; there is --urls, --hosts, --rounds, --full, --api, \
+                 --only"
             ),
         }
     }
@@ -171,7 +193,12 @@ async fn measure(order: Order, size: Size) -> anyhow::Result<[Cost; 4]> {
     let dir = tempfile::TempDir::new()?;
     let config = config(order, size.full, dir.path())?;
     let clock = Clock::manual(START.parse()?);
-    let store = Store::open(&config, clock.clone(), Arc::new(Metrics::new()))?;
+    let mut queue = if size.api {
+        Queue::Daemon(Daemon::start(config, clock.clone()).await?)
+    } else {
+        Queue::Store(Store::open(&config, clock.clone(), Arc::new(Metrics::new()))?)
+    };
+    let store = queue.store();
     let origin = origin(&store).await?;
 
     let began = Began::now();
@@ -179,13 +206,13 @@ async fn measure(order: Order, size: Size) -> anyhow::Result<[Cost; 4]> {
     let list = began.cost(size.urls);
 
     let began = Began::now();
-    fetch_all(&store, &clock, size.urls).await?;
+    queue.fetch_all(&clock, size.urls).await?;
     let first = began.cost(size.urls);
 
     let began = Began::now();
     for _ in 0..4 {
         clock.advance(YEAR);
-        fetch_all(&store, &clock, size.urls).await?;
+        queue.fetch_all(&clock, size.urls).await?;
     }
     let again = began.cost(4 * size.urls);
 
@@ -193,15 +220,48 @@ async fn measure(order: Order, size: Size) -> anyhow::Result<[Cost; 4]> {
     let began = Began::now();
     signal(&store, origin, &rows, clock.now()).await?;
     let signals = began.cost(size.urls);
-    store.close();
+    queue.end().await?;
     Ok([list, first, again, signals])
+}
+
+/// Where URLs are leased.
+enum Queue {
+    Store(Store),
+    Daemon(Daemon),
+}
+
+impl Queue {
+    fn store(&self) -> Store {
+        match self {
+            Self::Store(store) => store.clone(),
+            Self::Daemon(daemon) => daemon.store.clone(),
+        }
+    }
+
+    /// Leases and settles until all have been fetched once.
+    async fn fetch_all(&mut self, clock: &Clock, urls: usize) -> anyhow::Result<()> {
+        match self {
+            Self::Store(store) => fetch_all(store, clock, urls).await,
+            Self::Daemon(daemon) => daemon.fetch_all(urls).await,
+        }
+    }
+
+    async fn end(self) -> anyhow::Result<()> {
+        match self {
+            Self::Store(store) => {
+                store.close();
+                Ok(())
+            }
+            Self::Daemon(daemon) => daemon.end().await,
+        }
+    }
 }
 
 fn config(order: Order, full: bool, folder: &Path) -> anyhow::Result<Config> {
     let order = order.name();
     let durability = if full { "full" } else { "normal" };
     let text = format!(
-        "[queue]\norder = \"{order}\"\n[store]\ndurability = \"{durability}\"\n\
+        "[listen]\napi = \"127.0.0.1:0\"\n[queue]\norder = \"{order}\"\n[store]\ndurability = \"{durability}\"\n\
          [[site]]\nname = \"a\"\nurl = \"http://a.test/\"\nfeeds = []\nscope = \"any\"\n\
          sitemaps = [\"http://a.test/sitemap.xml\"]\nobey_robots = false\nhost_delay = \"0s\"\n"
     );
@@ -260,7 +320,11 @@ fn priority(number: usize) -> Option<Priority> {
     u16::try_from(number * 7919 % 11 * 100).ok().and_then(Priority::from_thousandths)
 }
 
-/// Leases and settles until all have been fetched once.
+/// What a fetcher finds: a third of the pages is another one each time.
+fn changed(url: UrlId) -> bool {
+    url.0 % 3 == 0
+}
+
 async fn fetch_all(store: &Store, clock: &Clock, urls: usize) -> anyhow::Result<()> {
     let mut fetched = 0;
     while fetched < urls {
@@ -269,10 +333,9 @@ async fn fetch_all(store: &Store, clock: &Clock, urls: usize) -> anyhow::Result<
             bail!("only {fetched} of {urls} were due");
         }
         fetched += batch.urls.len();
-        clock.advance(Duration::from_millis(50));
+        clock.advance(Duration::from_millis(STEP));
         let reports = batch.urls.into_iter().map(|leased| {
-            let changed = leased.id.0 % 3 == 0;
-            let outcome = if changed { Outcome::Changed } else { Outcome::Unchanged };
+            let outcome = if changed(leased.id) { Outcome::Changed } else { Outcome::Unchanged };
             Settlement {
                 status: Some(200),
                 content_hash: Some("0123456789abcdef".to_owned()),
@@ -288,7 +351,7 @@ fn request() -> LeaseRequest {
     LeaseRequest {
         max: BATCH,
         ttl: Duration::from_secs(300),
-        per_host: 10,
+        per_host: PER_HOST,
         crawl: "default".to_owned(),
         sites: Vec::new(),
         worker: None,

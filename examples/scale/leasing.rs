@@ -2,7 +2,6 @@
 //! the daemon's process or over HTTP, and a lease now and then while documents
 //! are read as fast as they can be.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,10 +12,9 @@ use sitemapd::clock::Clock;
 use sitemapd::model::Outcome;
 use sitemapd::queue::{LeaseRequest, Settlement, Token};
 use sitemapd::store::Store;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
 use crate::daemon::{Daemon, Setup, Usage, forget_peak, peak_mb, resident_mb};
+use crate::http::Http;
 use crate::web::manner;
 
 /// How leases are taken.
@@ -56,7 +54,7 @@ impl Leased {
 /// One who leases and settles.
 enum Client {
     Within(Store),
-    Http(TcpStream, Vec<u8>),
+    Http(Http),
 }
 
 /// Starts the daemon on a store that is there and puts a load on it.
@@ -165,9 +163,7 @@ impl Client {
         if !over_http {
             return Ok(Self::Within(daemon.store.clone()));
         }
-        let stream = TcpStream::connect::<SocketAddr>(daemon.api).await?;
-        stream.set_nodelay(true)?;
-        Ok(Self::Http(stream, Vec::new()))
+        Ok(Self::Http(Http::connect(daemon.api).await?))
     }
 
     async fn lease(&mut self, max: u32) -> anyhow::Result<Vec<String>> {
@@ -185,11 +181,7 @@ impl Client {
                 let batch = store.lease(request).await?;
                 Ok(batch.urls.into_iter().map(|leased| leased.token.to_string()).collect())
             }
-            Self::Http(stream, answer) => {
-                let body = format!("{{\"max\":{max},\"per_host\":100}}");
-                post(stream, answer, "/v1/lease", &body).await?;
-                Ok(tokens_in(answer))
-            }
+            Self::Http(api) => api.lease(max, 100).await,
         }
     }
 
@@ -198,20 +190,10 @@ impl Client {
             Self::Within(store) => {
                 let reports: Result<_, _> = tokens.iter().map(|token| settlement(token)).collect();
                 store.settle(reports?).await?;
+                Ok(())
             }
-            Self::Http(stream, answer) => {
-                let one = |token: &String| {
-                    format!(
-                        "{{\"token\":\"{token}\",\"outcome\":\"unchanged\",\"status\":200,\
-                         \"content_hash\":\"0123456789abcdef\"}}"
-                    )
-                };
-                let all: Vec<_> = tokens.iter().map(one).collect();
-                let body = format!("{{\"results\":[{}]}}", all.join(","));
-                post(stream, answer, "/v1/settle", &body).await?;
-            }
+            Self::Http(api) => api.settle(&tokens, |_| Ok("unchanged")).await,
         }
-        Ok(())
     }
 }
 
@@ -222,39 +204,4 @@ fn settlement(token: &str) -> anyhow::Result<Settlement> {
         content_hash: Some("0123456789abcdef".to_owned()),
         ..Settlement::new(token, Some(Outcome::Unchanged))
     })
-}
-
-/// Sends a body and reads the answer's.
-async fn post(
-    stream: &mut TcpStream,
-    answer: &mut Vec<u8>,
-    path: &str,
-    body: &str,
-) -> anyhow::Result<()> {
-    let request = format!(
-        "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n\
-         Content-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    stream.write_all(request.as_bytes()).await?;
-    answer.clear();
-    loop {
-        ensure!(stream.read_buf(answer).await? > 0, "the API closed the connection");
-        let Some(head) = answer.windows(4).position(|end| end == b"\r\n\r\n") else { continue };
-        let text = String::from_utf8_lossy(&answer[..head]).to_ascii_lowercase();
-        ensure!(text.starts_with("http/1.1 200"), "{path}: {text}");
-        let length = text.lines().find_map(|line| line.strip_prefix("content-length:"));
-        let length: usize = length.context("an answer without a length")?.trim().parse()?;
-        while answer.len() < head + 4 + length {
-            ensure!(stream.read_buf(answer).await? > 0, "the API closed the connection");
-        }
-        return Ok(());
-    }
-}
-
-/// The tokens in the answer to a lease.
-fn tokens_in(answer: &[u8]) -> Vec<String> {
-    let text = String::from_utf8_lossy(answer);
-    let after = text.split("\"token\":\"").skip(1);
-    after.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())).collect()
 }

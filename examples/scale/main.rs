@@ -17,6 +17,7 @@
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
 mod daemon;
+mod http;
 mod ingest;
 mod input;
 mod leasing;

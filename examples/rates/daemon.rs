@@ -70,13 +70,13 @@ impl Daemon {
 }
 
 /// Leases and settles until nothing is due.
-async fn fetch(mut fetcher: Http, clock: Clock, fetched: Arc<AtomicUsize>) -> anyhow::Result<Http> {
+async fn fetch(mut fetcher: Http, clock: Clock, urls: Arc<AtomicUsize>) -> anyhow::Result<Http> {
     loop {
         let tokens = fetcher.lease(BATCH, PER_HOST).await?;
         if tokens.is_empty() {
             return Ok(fetcher);
         }
-        fetched.fetch_add(tokens.len(), Ordering::Relaxed);
+        urls.fetch_add(tokens.len(), Ordering::Relaxed);
         clock.advance(Duration::from_millis(STEP));
         let outcome = |token: &str| {
             let token: Token = token.parse().ok().context("no token")?;

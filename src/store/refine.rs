@@ -97,7 +97,9 @@ impl State {
             for candidate in behind.candidates {
                 let row = state.row_in_queue(candidate.id)?;
                 let basis = row.as_deref().and_then(Basis::of);
-                row.into_iter().for_each(|row| state.at_hand.keep(row));
+                if let Some(row) = row {
+                    state.at_hand.keep(row);
+                }
                 let valued = state.refine(candidate, basis, now_s, &mut head.stale_at)?;
                 head.behind.extend(valued);
             }
@@ -222,7 +224,9 @@ impl State {
             rows.extend(url);
             Ok((place.candidate(), basis))
         })?;
-        rows.into_iter().for_each(|row| self.at_hand.keep(row));
+        for row in rows {
+            self.at_hand.keep(row);
+        }
         Ok(due)
     }
 
@@ -246,7 +250,9 @@ impl State {
         let rows = self.with_rows(due, |head| head.claim != Claim::Fixed)?;
         let based = rows.into_iter().map(|(head, row)| {
             let basis = row.as_deref().and_then(Basis::of);
-            row.into_iter().for_each(|row| self.at_hand.keep(row));
+            if let Some(row) = row {
+                self.at_hand.keep(row);
+            }
             (head, basis)
         });
         Ok(based.collect())

@@ -15,7 +15,7 @@ use sitemapd::recrawl::model::{Beliefs, Look, UrlState, days_after};
 use sitemapd::recrawl::price::{Pace, Price};
 use sitemapd::recrawl::prior::{Bucket, Priors};
 use sitemapd::recrawl::signal::PerSignal;
-use sitemapd::recrawl::trust::{self, Lesson, Trust};
+use sitemapd::recrawl::trust::{self, Trust};
 use sitemapd::recrawl::value::{self, Worth};
 
 use crate::policy::{Caps, Policy};
@@ -374,10 +374,10 @@ impl Policy for Learned {
         let host = self.rows[page].host;
         if let Some(evidence) = state.look(now, look, &beliefs) {
             let bucket = Bucket::of(self.rows[page].changefreq);
-            let (site, lesson) = (&mut self.sites[host], Lesson::of(&evidence, &beliefs));
-            site.trust.learn(&lesson);
+            let site = &mut self.sites[host];
+            site.trust.learn(&evidence, &beliefs);
             site.priors.learn(bucket, &evidence);
-            self.all_trust.learn(&lesson);
+            self.all_trust.learn(&evidence, &beliefs);
             self.all_priors.learn(bucket, &evidence);
             self.weigh(host);
         }

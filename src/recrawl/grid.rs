@@ -15,16 +15,6 @@ const LEAST: f64 = 1e-6;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Grid<const N: usize>(pub(super) [f64; N]);
 
-/// How surprising it is to each value that a page changed, or did not: minus the
-/// logarithm of the probability of that. `expected` are the changes that each would have
-/// made expect.
-pub(super) fn surprises<const N: usize>(expected: [f64; N], changed: bool) -> [f64; N] {
-    expected.map(|expected| {
-        let expected = expected.max(LEAST);
-        if changed { -(-(-expected).exp_m1()).ln() } else { expected }
-    })
-}
-
 impl<const N: usize> Default for Grid<N> {
     fn default() -> Self {
         Self([0.0; N])
@@ -37,10 +27,14 @@ impl<const N: usize> Grid<N> {
         Self(worse.map(|worse| worse.min(DEEPEST)))
     }
 
-    /// Takes in one look by its [`surprises`]; `memory` is what is left of earlier looks.
-    pub(super) fn learn(&mut self, surprises: &[f64; N], memory: f64) {
+    /// Takes in one look: `expected` are the changes that each value would have
+    /// made expect, `memory` what is left of earlier looks.
+    pub(super) fn learn(&mut self, expected: [f64; N], changed: bool, memory: f64) {
         let mut best = f64::INFINITY;
-        for (worse, surprise) in self.0.iter_mut().zip(surprises) {
+        for (worse, expected) in self.0.iter_mut().zip(expected) {
+            let expected = expected.max(LEAST);
+            // Minus the logarithm of the probability of what was found.
+            let surprise = if changed { -(-(-expected).exp_m1()).ln() } else { expected };
             *worse = *worse * memory + surprise;
             best = best.min(*worse);
         }

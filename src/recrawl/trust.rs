@@ -13,7 +13,7 @@
 
 use std::sync::LazyLock;
 
-use super::grid::{Grid, surprises};
+use super::grid::Grid;
 use super::model::{Beliefs, Evidence};
 use super::pack::{numbers, put};
 use super::signal::{PerSignal, Signal};
@@ -98,41 +98,22 @@ pub struct Record {
     pub looks: f64,
 }
 
-/// What a look says of trust: worked out once, for each record that takes it in.
-#[derive(Debug, Clone, Copy)]
-pub struct Lesson {
-    changed: bool,
-    /// How surprising what was found is to each value, of the signals that there were.
-    signals: PerSignal<Option<[f64; 8]>>,
-    silent: [f64; 5],
-}
-
-impl Lesson {
-    /// That of a look at a page; `beliefs` are those it was made with.
-    pub fn of(evidence: &Evidence, beliefs: &Beliefs) -> Self {
-        let changed = evidence.changed;
-        let expected = evidence.expected_silent + evidence.expected_signalled;
-        let signals = PerSignal::from_fn(|signal| {
-            let count = f64::from(Some(evidence.signals[signal]).filter(|count| *count > 0)?);
-            let others = expected - count * beliefs.pulls[signal];
-            Some(surprises(WEIGHTS.map(|weight| others + count * weight), changed))
-        });
-        let whole = evidence.expected_silent / beliefs.silent.max(SILENT[0]);
-        let by_value = SILENT.map(|share| whole * share + evidence.expected_signalled);
-        Self { changed, signals, silent: surprises(by_value, changed) }
-    }
-}
-
 impl Trust {
-    /// Takes in what a look taught.
-    pub fn learn(&mut self, lesson: &Lesson) {
-        for (tally, surprises) in self.signals.0.iter_mut().zip(&lesson.signals.0) {
-            let Some(surprises) = surprises else { continue };
-            tally.grid.learn(surprises, MEMORY);
-            tally.hits = tally.hits * MEMORY + f64::from(u8::from(lesson.changed));
+    /// Takes in what a look taught. `beliefs` are those it was made with.
+    pub fn learn(&mut self, evidence: &Evidence, beliefs: &Beliefs) {
+        let expected = evidence.expected_silent + evidence.expected_signalled;
+        for (signal, count) in evidence.signals.iter().filter(|(_, count)| **count > 0) {
+            let count = f64::from(*count);
+            let others = expected - count * beliefs.pulls[signal];
+            let tally = &mut self.signals[signal];
+            let by_value = WEIGHTS.map(|weight| others + count * weight);
+            tally.grid.learn(by_value, evidence.changed, MEMORY);
+            tally.hits = tally.hits * MEMORY + f64::from(u8::from(evidence.changed));
             tally.looks = tally.looks * MEMORY + 1.0;
         }
-        self.silent.learn(&lesson.silent, SILENT_MEMORY);
+        let whole = evidence.expected_silent / beliefs.silent.max(SILENT[0]);
+        let by_value = SILENT.map(|share| whole * share + evidence.expected_signalled);
+        self.silent.learn(by_value, evidence.changed, SILENT_MEMORY);
     }
 
     /// The weights as learned: of what is listed by a source, from the source's

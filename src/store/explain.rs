@@ -12,7 +12,7 @@ use super::ledger::Ledger;
 use super::policy::{Policy, SitePolicy};
 use super::rows::{self, UrlRow};
 use super::views::{Learned, SignalView, SourceView, Trusted, UrlState, UrlView};
-use super::worth::{Basis, MEAN_PRIORITY, worth};
+use super::worth::{MEAN_PRIORITY, worth};
 use super::{StoreError, engine, timestamp};
 use crate::model::{HostId, Reason, UrlId};
 use crate::recrawl;
@@ -49,7 +49,7 @@ pub(super) fn explain(
     // What nobody has seen is judged as if it had been when it was first listed.
     let model = row.learned();
     let state = model.unwrap_or_else(|| Model::first(view.first_seen));
-    let worth = worth(&Basis::by(&row, state), &around.beliefs, site, around.mean, now);
+    let worth = worth(&row, &state, &around.beliefs, site, around.mean, now);
     let decides = view.state == UrlState::Queued && is_by_value(&row, &worth, now);
     if decides && let Some(due) = view.due_at {
         let is_passed_over = policy.is_capped() && !worth.at(now).is_due(around.price);
@@ -120,7 +120,7 @@ pub(super) fn due_at_price(
         None => None,
     };
     let site = policy.named(name.as_deref());
-    let worth = worth(&Basis::by(&row, state), &around.beliefs, site, around.mean, now);
+    let worth = worth(&row, &state, &around.beliefs, site, around.mean, now);
     if !is_by_value(&row, &worth, now) {
         return Ok(Some(due));
     }

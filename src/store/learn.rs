@@ -27,7 +27,7 @@ use crate::recrawl::habit::{Habits, Reading};
 use crate::recrawl::model::{Beliefs, Evidence};
 use crate::recrawl::prior::{Bucket, Priors};
 use crate::recrawl::signal::{PerSignal, Signal};
-use crate::recrawl::trust::{self, Lesson, Trust};
+use crate::recrawl::trust::{self, Trust};
 
 /// Sources and hosts remembered at most, about 600 bytes each; beyond that all
 /// are read again when needed.
@@ -117,15 +117,6 @@ impl Lessons {
 /// What beliefs are asked for.
 type Asked = (HostId, Option<SourceId>, Bucket, std::time::Duration);
 
-/// What a look at a page taught of its host and of the source that lists it.
-#[derive(Debug)]
-struct Heard {
-    of: (HostId, Option<SourceId>),
-    bucket: Bucket,
-    evidence: Evidence,
-    of_trust: Lesson,
-}
-
 /// What is remembered.
 #[derive(Debug, Default)]
 pub(super) struct Learning {
@@ -139,9 +130,6 @@ pub(super) struct Learning {
     /// The beliefs asked for last, for as long as hardly anything is learned:
     /// rows of one host come one after another.
     last: Option<(Asked, Beliefs)>,
-    /// What looks have taught since, that no record has taken in yet: about as many as
-    /// those beliefs are good for.
-    heard: Vec<Heard>,
     /// Looks that may be taken in before these are worked out anew.
     still_good: u32,
     /// Mean priority of sites, 0 to 1.
@@ -167,14 +155,12 @@ impl Learning {
 impl Learning {
     /// A job begins.
     pub(super) fn begin_job(&mut self) {
-        self.take_in();
         self.undo.clear();
         self.undo_ledgers.clear();
     }
 
     /// The job was taken back.
     pub(super) fn take_back(&mut self) {
-        self.heard.clear();
         self.records.extend(self.undo.drain());
         self.ledgers.extend(self.undo_ledgers.drain());
         self.means.clear();
@@ -193,28 +179,6 @@ impl Learning {
         self.ledgers.entry(crawl).or_insert(before)
     }
 
-    /// Takes in what was heard, into records that were loaded: looks at pages of one
-    /// host come one after another, and their records are looked up once.
-    fn take_in(&mut self) {
-        let mut heard = std::mem::take(&mut self.heard);
-        for run in heard.chunk_by(|one, next| one.of == next.of) {
-            let Some(Heard { of: (host, source), .. }) = run.first() else { continue };
-            let scopes = [Scope::All, Scope::Host(*host)];
-            for scope in scopes.into_iter().chain(source.map(Scope::Source)) {
-                let lessons = self.change(scope);
-                for Heard { bucket, evidence, of_trust, .. } in run {
-                    lessons.trust.learn(of_trust);
-                    if !matches!(scope, Scope::Source(_)) {
-                        lessons.priors.learn(*bucket, evidence);
-                    }
-                    lessons.version = lessons.version.wrapping_add(1);
-                }
-            }
-        }
-        heard.clear();
-        self.heard = heard;
-    }
-
     /// A record that was loaded, to be changed.
     fn change(&mut self, scope: Scope) -> &mut Lessons {
         let lessons = self.records.entry(scope).or_default();
@@ -227,7 +191,6 @@ impl Learning {
 impl State {
     /// Forgets what is remembered when it has become much and the table has it.
     pub(super) fn forget_lessons(&mut self) {
-        self.learning.take_in();
         if self.learning.records.len() >= REMEMBERED && self.learning.changed.is_empty() {
             self.learning = Learning::default();
         }
@@ -236,7 +199,6 @@ impl State {
     /// Writes what the jobs of this transaction changed, as far as that is worth
     /// it.
     pub(super) fn write_lessons(&mut self) -> Result<(), StoreError> {
-        self.learning.take_in();
         if self.learning.records.len() >= REMEMBERED {
             self.write_all_lessons()?;
         }
@@ -290,13 +252,11 @@ impl State {
 
     /// Does anything that was learned wait to be written?
     pub(super) fn has_lessons_waiting(&self) -> bool {
-        let Learning { heard, changed, changed_ledgers, .. } = &self.learning;
-        !(heard.is_empty() && changed.is_empty() && changed_ledgers.is_empty())
+        !self.learning.changed.is_empty() || !self.learning.changed_ledgers.is_empty()
     }
 
     /// Writes all that waits to be written.
     pub(super) fn write_all_lessons(&mut self) -> Result<(), StoreError> {
-        self.learning.take_in();
         let claim = self.engine.claim.as_ref();
         let Learning { records, changed, .. } = &mut self.learning;
         for scope in changed.drain().filter(|scope| owns(claim, scope.partition())) {
@@ -318,7 +278,6 @@ impl State {
     /// How the pages of a host have changed. Of most hosts of a large store nothing is
     /// known, and no record of that is kept but a number.
     pub(super) fn priors_of_host(&mut self, host: HostId) -> Result<Priors, StoreError> {
-        self.learning.take_in();
         let scope = Scope::Host(host);
         if let Some(lessons) = self.learning.records.get(&scope) {
             return Ok(lessons.priors);
@@ -338,7 +297,6 @@ impl State {
 
     /// A record, as it is now.
     pub(super) fn lessons(&mut self, scope: Scope) -> Result<&Lessons, StoreError> {
-        self.learning.take_in();
         self.load_lessons(scope)?;
         Ok(self.learning.records.entry(scope).or_default())
     }
@@ -368,7 +326,6 @@ impl State {
 
     fn work_out_beliefs(&mut self, asked: Asked) -> Result<Beliefs, StoreError> {
         let (host, source, bucket, assumed) = asked;
-        self.learning.take_in();
         self.load_lessons(Scope::All)?;
         self.load_lessons(Scope::Host(host))?;
         if let Some(source) = source {
@@ -427,16 +384,20 @@ impl State {
             Some(left) => self.learning.still_good = left,
             None => self.learning.last = None,
         }
-        let of = (host, source);
-        if self.learning.heard.last().is_none_or(|before| before.of != of) {
-            self.load_lessons(Scope::All)?;
-            self.load_lessons(Scope::Host(host))?;
-            if let Some(source) = source {
-                self.load_lessons(Scope::Source(source))?;
-            }
+        self.load_lessons(Scope::All)?;
+        self.load_lessons(Scope::Host(host))?;
+        for scope in [Scope::All, Scope::Host(host)] {
+            let lessons = self.learning.change(scope);
+            lessons.trust.learn(evidence, beliefs);
+            lessons.priors.learn(bucket, evidence);
+            lessons.version = lessons.version.wrapping_add(1);
         }
-        let (evidence, of_trust) = (*evidence, Lesson::of(evidence, beliefs));
-        self.learning.heard.push(Heard { of, bucket, evidence, of_trust });
+        if let Some(source) = source {
+            self.load_lessons(Scope::Source(source))?;
+            let lessons = self.learning.change(Scope::Source(source));
+            lessons.trust.learn(evidence, beliefs);
+            lessons.version = lessons.version.wrapping_add(1);
+        }
         Ok(())
     }
 
@@ -461,7 +422,6 @@ impl State {
 
     /// Drops what was learned of the sources of a site that is forgotten.
     pub(super) fn forget_lessons_of(&mut self, site: SiteId) -> Result<(), StoreError> {
-        self.learning.take_in();
         for source in self.column("SELECT id FROM sources WHERE site_id = ?1", [site.0])? {
             let scope = Scope::Source(SourceId(source));
             self.learning.changed.remove(&scope);

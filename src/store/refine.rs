@@ -15,7 +15,6 @@ use super::rows::{
 };
 use super::state::State;
 use super::walk::{AS_LISTED, Due, REST_AS_LISTED, Walk, read_place};
-use super::worth::Basis;
 use super::{StoreError, timestamp};
 use crate::model::{CrawlId, HostId, Reason, UrlId};
 use crate::queue::window::{Extent, Valued};
@@ -29,8 +28,8 @@ const FRESH_S: i64 = 3_600;
 /// when nothing else is wanted.
 const LEAST_SPARE: usize = 256;
 
-/// A row of a host's list, and what its value rests on, if that counts.
-type Based = (Candidate, Option<Basis>);
+/// What is due, what of it is known, whether that is all, and when the next is.
+type Head = Due<(Candidate, Option<Box<UrlRow>>)>;
 
 impl State {
     /// Fills the window's buffer of a host with what is due of it; says how many rows
@@ -83,8 +82,8 @@ impl State {
         let (before, may_spare) = (head.passed, self.may_spare());
         self.gathering(|state| {
             state.read_rows_ahead(behind.candidates.iter().map(|candidate| candidate.id))?;
-            for (candidate, basis) in due {
-                let valued = state.refine(candidate, basis, now_s, &mut head.stale_at)?;
+            for (candidate, row) in due {
+                let valued = state.refine(candidate, row, now_s, &mut head.stale_at)?;
                 match valued {
                     // It is in the way of nothing that is behind it.
                     Some(spare) if spare.claim == Claim::Spare => {
@@ -95,12 +94,8 @@ impl State {
                 }
             }
             for candidate in behind.candidates {
-                let row = state.row_in_queue(candidate.id)?;
-                let basis = row.as_deref().and_then(Basis::of);
-                if let Some(row) = row {
-                    state.at_hand.keep(row);
-                }
-                let valued = state.refine(candidate, basis, now_s, &mut head.stale_at)?;
+                let row = state.url_row(candidate.id)?.filter(UrlRow::is_queued).map(Box::new);
+                let valued = state.refine(candidate, row, now_s, &mut head.stale_at)?;
                 head.behind.extend(valued);
             }
             Ok(())
@@ -122,7 +117,7 @@ impl State {
     fn refine(
         &mut self,
         listed: Candidate,
-        basis: Option<Basis>,
+        row: Option<Box<UrlRow>>,
         now_s: i64,
         stale_at: &mut i64,
     ) -> Result<Option<Candidate>, StoreError> {
@@ -130,27 +125,23 @@ impl State {
             return Ok(Some(listed));
         }
         let as_listed = Candidate::as_listed(listed.id, listed.host, listed.band, listed.due_at);
-        let Some(basis) = basis else { return Ok(Some(as_listed)) };
-        let Some(valued) = self.valued_by(&basis, now_s)? else { return Ok(Some(as_listed)) };
+        let Some(row) = row else { return Ok(Some(as_listed)) };
+        let Some(valued) = self.valued_at(&row, now_s)? else {
+            self.at_hand.keep(row);
+            return Ok(Some(as_listed));
+        };
         let (now, price) = (timestamp(now_s.saturating_mul(1000)), valued.price);
         let worth = valued.worth.at(now);
         let (is_due, is_overdue) = (worth.is_due(price), worth.is_overdue());
-        let mut is_owed = false;
-        if !is_due {
-            let at_hand = self.at_hand.take(listed.id);
-            let row = at_hand.map_or_else(|| self.row_in_queue(listed.id), |row| Ok(Some(row)))?;
-            let Some(row) = row else { return Ok(Some(as_listed)) };
-            is_owed = self.is_owed(&row, valued.worth.seen, now)?;
-            if !is_overdue && !is_owed && !worth.is_due(price * TOO_CHEAP) {
-                let place = valued.place(now);
-                let due = self.due_by_value(&row, place.surfaces, valued.worth.seen)?;
-                // Later than now, or it would be looked at again at once.
-                let due_s = due.as_second().max(now_s + 1);
-                self.place_url(&row, held::QUEUED, row.reason, place.band, due_s, row.attempt)?;
-                *stale_at = (*stale_at).min(due_s);
-                return Ok(None);
-            }
-            self.at_hand.keep(row);
+        let is_owed = !is_due && self.is_owed(&row, valued.worth.seen, now)?;
+        if !is_due && !is_overdue && !is_owed && !worth.is_due(price * TOO_CHEAP) {
+            let place = valued.place(now);
+            let due = self.due_by_value(&row, place.surfaces, valued.worth.seen)?;
+            // Later than now, or it would be looked at again at once.
+            let due_s = due.as_second().max(now_s + 1);
+            self.place_url(&row, held::QUEUED, row.reason, place.band, due_s, row.attempt)?;
+            *stale_at = (*stale_at).min(due_s);
+            return Ok(None);
         }
         let claim = match is_due {
             false if is_owed => Claim::Overdue,
@@ -158,11 +149,9 @@ impl State {
             true if is_overdue && worth.value < price => Claim::Overdue,
             true => Claim::Worth,
         };
-        Ok(Some(listed.valued(worth.score(price), claim)))
-    }
-
-    fn row_in_queue(&mut self, url: UrlId) -> Result<Option<Box<UrlRow>>, StoreError> {
-        Ok(self.url_row(url)?.filter(UrlRow::is_queued).map(Box::new))
+        let score = worth.score(price);
+        self.at_hand.keep(row);
+        Ok(Some(listed.valued(score, claim)))
     }
 
     /// Is a look at a page, last seen then, owed whatever it is worth: did its last
@@ -210,24 +199,17 @@ impl State {
     /// of those whose value is to be taken anew, behind a row where one is named: one
     /// statement a band, since this is read for every row that comes due.
     fn due_with_looks(
-        &mut self,
+        &self,
         (crawl, host): (CrawlId, HostId),
         now_s: i64,
         limit: usize,
         last: Option<(u8, i64, UrlId)>,
-    ) -> Result<Due<Based>, StoreError> {
+    ) -> Result<Head, StoreError> {
         let walk = Walk::on_from(last, &LISTED_WITH_VALUED, &REST_WITH_VALUED);
-        let mut rows = Vec::new();
-        let due = self.walk_due(walk, (crawl, host), now_s, limit, |row| {
+        self.walk_due(walk, (crawl, host), now_s, limit, |row| {
             let (place, url) = read_listed(row, crawl, host, &mut Vec::new())?;
-            let basis = url.as_deref().and_then(Basis::of);
-            rows.extend(url);
-            Ok((place.candidate(), basis))
-        })?;
-        for row in rows {
-            self.at_hand.keep(row);
-        }
-        Ok(due)
+            Ok((place.candidate(), url))
+        })
     }
 
     /// The same where rows of it have been read ahead.
@@ -237,24 +219,12 @@ impl State {
         now_s: i64,
         limit: usize,
         last: Option<(u8, i64, UrlId)>,
-    ) -> Result<Due<Based>, StoreError> {
+    ) -> Result<Head, StoreError> {
         let walk = Walk::on_from(last, AS_LISTED, &REST_AS_LISTED);
         let (due, extent, next_due) = self.walk_due(walk, (crawl, host), now_s, limit, |row| {
             Ok(read_place(row, crawl, host)?.candidate())
         })?;
-        Ok((self.based(due)?, extent, next_due))
-    }
-
-    /// What values rest on, by rows that are at hand from then on.
-    fn based(&mut self, due: Vec<Candidate>) -> Result<Vec<Based>, StoreError> {
-        let rows = self.with_rows(due, |head| head.claim != Claim::Fixed)?;
-        let based = rows.into_iter().map(|(head, row)| {
-            let basis = row.as_deref().and_then(Basis::of);
-            if let Some(row) = row {
-                self.at_hand.keep(row);
-            }
-            (head, basis)
-        });
-        Ok(based.collect())
+        let due = self.with_rows(due, |head| head.claim != Claim::Fixed)?;
+        Ok((due, extent, next_due))
     }
 }

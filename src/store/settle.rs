@@ -18,7 +18,7 @@ use super::record::{Fetched, Rare, Record};
 use super::rows::{UrlRow, read_leased, url_key};
 use super::state::State;
 use super::told::Count;
-use super::worth::{Basis, look_of};
+use super::worth::look_of;
 use super::{StoreError, engine, timestamp};
 use crate::by_id::{ById, IdSet};
 use crate::metrics::Way;
@@ -122,7 +122,7 @@ impl State {
             ),
         };
         let valued = match learned.filter(|_| fate.is_queued()) {
-            Some(learned) => self.valued_by(&Basis::by(&row, learned), now_s)?,
+            Some(learned) => self.valued_by(&row, &learned, now_s)?,
             None => None,
         };
         let place = valued.map(|valued| valued.place(timestamp(now)));

@@ -13,10 +13,7 @@ use super::rows::{UrlRow, held};
 use super::state::State;
 use super::sums::Sum;
 use super::{StoreError, engine, timestamp};
-use crate::diff::snapshot::EntryHints;
-use crate::model::{
-    ChangeFreq, CrawlId, HostId, Outcome, Priority, Reason, SiteId, SourceId, UrlId,
-};
+use crate::model::{HostId, Outcome, Priority, Reason, SiteId};
 use crate::queue::{BANDS_ALIKE, Settlement};
 use crate::recrawl::model::{Beliefs, Look, UrlState};
 use crate::recrawl::prior::Bucket;
@@ -29,33 +26,6 @@ use crate::recrawl::{self};
 pub(super) const SIGNIFICANT: f64 = 0.05;
 /// The place of a page that is looked at for no reason of its own.
 const AT_PRICE: f64 = 50.0;
-
-/// What the value of a URL rests on, of its row: small enough to be kept side by side.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Basis {
-    id: UrlId,
-    crawl: CrawlId,
-    host: HostId,
-    site: Option<SiteId>,
-    source: Option<SourceId>,
-    hints: EntryHints,
-    listed: bool,
-    fresh_s: Option<i64>,
-    learned: UrlState,
-}
-
-impl Basis {
-    /// Of a page that somebody has looked at.
-    pub(super) fn of(row: &UrlRow) -> Option<Self> {
-        Some(Self::by(row, row.learned()?))
-    }
-
-    /// The same where looks have taught this of it.
-    pub(super) fn by(row: &UrlRow, learned: UrlState) -> Self {
-        let UrlRow { id, crawl, host, site, source, hints, listed, fresh_s, .. } = *row;
-        Self { id, crawl, host, site, source, hints, listed, fresh_s, learned }
-    }
-}
 
 /// A URL that is ordered by its value.
 pub(super) struct Valued {
@@ -88,45 +58,44 @@ impl State {
         if !self.policy.learns() {
             return Ok(None);
         }
-        match Basis::of(row) {
-            Some(basis) => self.valued_by(&basis, self.steady_ms().div_euclid(1000)),
+        self.valued_at(row, self.steady_ms().div_euclid(1000))
+    }
+
+    /// The same as of some second.
+    pub(super) fn valued_at(
+        &mut self,
+        row: &UrlRow,
+        now_s: i64,
+    ) -> Result<Option<Valued>, StoreError> {
+        match row.learned() {
+            Some(learned) => self.valued_by(row, &learned, now_s),
             None => Ok(None),
         }
     }
 
-    /// The same by what that rests on, as of some second.
+    /// The same by what looks have taught of it.
     pub(super) fn valued_by(
         &mut self,
-        basis: &Basis,
+        row: &UrlRow,
+        learned: &UrlState,
         now_s: i64,
     ) -> Result<Option<Valued>, StoreError> {
-        let is_fresh = basis.fresh_s.is_some_and(|end| end > now_s);
-        if !self.policy.learns() || !basis.listed || is_fresh {
+        if !self.policy.learns() || !row.listed || row.is_fresh(now_s) {
             return Ok(None);
         }
-        let Basis { crawl, host, site, source, hints, .. } = *basis;
-        let beliefs = self.beliefs_among(host, source, site, hints.changefreq)?;
-        let mean = self.mean_priority(site)?;
-        let price = self.price(crawl)?;
+        let beliefs = self.beliefs_of(row)?;
+        let mean = self.mean_priority(row.site)?;
+        let price = self.price(row.crawl)?;
+        let site = self.policy.of(row.site);
         let now = timestamp(now_s.saturating_mul(1000));
-        let worth = worth(basis, &beliefs, self.policy.of(site), mean, now);
+        let worth = worth(row, learned, &beliefs, site, mean, now);
         Ok((worth.proof() > 0.0).then_some(Valued { worth, price }))
     }
 
     /// What a URL is to be judged by.
     pub(super) fn beliefs_of(&mut self, row: &UrlRow) -> Result<Beliefs, StoreError> {
-        self.beliefs_among(row.host, row.source, row.site, row.hints.changefreq)
-    }
-
-    fn beliefs_among(
-        &mut self,
-        host: HostId,
-        source: Option<SourceId>,
-        site: Option<SiteId>,
-        changefreq: Option<ChangeFreq>,
-    ) -> Result<Beliefs, StoreError> {
-        let assumed = self.policy.of(site).bounds.changefreq.of(changefreq);
-        self.beliefs(host, source, Bucket::of(changefreq), assumed)
+        let assumed = self.policy.of(row.site).bounds.changefreq.of(row.hints.changefreq);
+        self.beliefs(row.host, row.source, Bucket::of(row.hints.changefreq), assumed)
     }
 
     /// The place in line of a URL that is queued for a reason, as of now.
@@ -368,27 +337,27 @@ pub(super) const MEAN_PRIORITY: &str =
     "SELECT CASE WHEN urls > 0 THEN CAST(priorities AS DOUBLE PRECISION) / 1000.0 / urls
                  ELSE 0.5 END FROM sites WHERE id = ?1";
 
-/// What a URL is worth, among pages that change like that and pages of its site.
+/// What the value of a URL rests on.
 pub(super) fn worth(
-    basis: &Basis,
+    row: &UrlRow,
+    learned: &UrlState,
     beliefs: &Beliefs,
     site: &SitePolicy,
     mean: f64,
     now: Timestamp,
 ) -> Worth {
-    let Basis { id, hints, learned, .. } = basis;
-    let priority = hints.priority.unwrap_or(Priority::DEFAULT);
+    let priority = row.hints.priority.unwrap_or(Priority::DEFAULT);
     let bounds = &site.bounds;
     Worth {
         estimate: learned.estimate(beliefs, now),
         mu: site.weight * value::relative(priority.as_f64(), mean),
-        priority: f64::from(recrawl::band(hints.priority)),
-        protocol: bounds.changefreq.of(hints.changefreq).clamp(bounds.min, bounds.max),
+        priority: f64::from(recrawl::band(row.hints.priority)),
+        protocol: bounds.changefreq.of(row.hints.changefreq).clamp(bounds.min, bounds.max),
         min: bounds.min,
         max: bounds.max,
         // A clock may have been ahead.
         seen: learned.seen().min(now),
-        id: id.0,
+        id: row.id.0,
     }
 }
 

@@ -28,7 +28,11 @@ async fn nothing_is_lost_when_the_server_is_killed() {
         nats.again().await;
         daemon.hear("nats is there");
     }
-    wait("all URLs", async || (fetcher.seen.by_url().len() == 400).then_some(())).await;
+    // Each that was on its way to or from the server takes seconds, one after another.
+    while fetcher.seen.by_url().len() < 400 {
+        let before = fetcher.seen.count();
+        wait("more URLs", async || (fetcher.seen.count() > before).then_some(())).await;
+    }
     wait("all results", async || is_done(&api).await.then_some(())).await;
     assert!(metric(&daemon, "sitemapd_settlements_total{outcome=\"changed\"}").await >= 400);
     assert_eq!(metric(&daemon, "sitemapd_leases_expired_total").await, 0);

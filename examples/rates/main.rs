@@ -16,7 +16,7 @@
 //!
 //! One caller leases and settles within this process: that is the store alone. With
 //! `--api` it is the whole daemon, with each commit synced, and four fetchers at once
-//! over HTTP, which have the processor's other part.
+//! over HTTP in this process: their time counts, too.
 
 mod daemon;
 #[path = "../scale/http.rs"]
@@ -325,6 +325,7 @@ fn changed(url: UrlId) -> bool {
     url.0 % 3 == 0
 }
 
+/// The same of the store alone, by one caller.
 async fn fetch_all(store: &Store, clock: &Clock, urls: usize) -> anyhow::Result<()> {
     let mut fetched = 0;
     while fetched < urls {

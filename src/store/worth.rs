@@ -55,9 +55,6 @@ impl State {
 
     /// A URL by its value, where there is evidence to take it by.
     pub(super) fn valued(&mut self, row: &UrlRow) -> Result<Option<Valued>, StoreError> {
-        if !self.policy.learns() {
-            return Ok(None);
-        }
         self.valued_at(row, self.steady_ms().div_euclid(1000))
     }
 

@@ -30,7 +30,14 @@ pub struct SourceOfTruth {
     client: ApiClient,
     /// The configuration of the daemon's own machine: unless `--api` was given
     /// we are on it, and may look into the store when no daemon runs.
-    local: Option<Config>,
+    local: Option<Local>,
+}
+
+/// What is configured here.
+struct Local {
+    config: Config,
+    /// Is it that of a file? Else it names no site.
+    of_file: bool,
 }
 
 impl SourceOfTruth {
@@ -42,7 +49,8 @@ impl SourceOfTruth {
         } else {
             let config = load_config_to_ask(options)?;
             token_file = token_file.or(config.listen.token_file.clone());
-            (format!("http://{}", reachable(config.listen.api)), Some(config))
+            let of_file = config_path(options).is_some();
+            (format!("http://{}", reachable(config.listen.api)), Some(Local { config, of_file }))
         };
         let of_env = || Env::of_process().token().map(|token| token.as_str().to_owned());
         let token = token_file.map(|path| read_token(&path)).transpose()?.or_else(of_env);
@@ -61,7 +69,7 @@ impl SourceOfTruth {
             None => self.client.get(question.path(), &query).await,
         };
         match (asked, &self.local) {
-            (Err(error @ ApiError::NoDaemon { .. }), Some(config)) => {
+            (Err(error @ ApiError::NoDaemon { .. }), Some(Local { config, .. })) => {
                 let owned = config.clone();
                 let opened = tokio::task::spawn_blocking(move || {
                     Store::open_read_only(&owned, Clock::system())
@@ -85,8 +93,14 @@ impl SourceOfTruth {
             Call::Delete(path) => self.client.delete(&path, &[]).await,
         };
         match (given, &self.local) {
-            (Err(ApiError::NoDaemon { .. }), Some(config)) if has_store(config) => {
-                order.carry_out(config).await
+            (Err(ApiError::NoDaemon { .. }), Some(local)) if has_store(&local.config) => {
+                // Whoever opens the store says which sites there are: without a file none.
+                if !local.of_file {
+                    let why = "no daemon answers, and to carry this out on its store takes its \
+                               configuration";
+                    return Err(no_config(why));
+                }
+                order.carry_out(&local.config).await
             }
             (given, _) => given.map_err(explain),
         }
@@ -154,6 +168,13 @@ pub fn config_path(options: &Options) -> Option<PathBuf> {
         .or_else(|| Some(PathBuf::from(DEFAULT_CONFIG)).filter(|path| path.exists()))
 }
 
+/// There is no config file, and no going on without one.
+pub fn no_config(why: &str) -> Failure {
+    Failure::NoConfig(format!(
+        "{why}: no {DEFAULT_CONFIG} in the current folder; name a file with --config"
+    ))
+}
+
 /// Loads the config file that is meant, or the defaults where there is none,
 /// with the overrides of the environment.
 pub fn load_config(options: &Options) -> Result<Config, ConfigError> {
@@ -175,7 +196,7 @@ fn load_with(options: &Options, env: &Env) -> Result<Config, ConfigError> {
 
 /// Is there anything to carry an order out on?
 fn has_store(config: &Config) -> bool {
-    config.store.url.is_some() || config.daemon.data_dir.is_dir()
+    config.store.url.is_some() || Store::is_in(&config.daemon.data_dir)
 }
 
 /// An address to listen on is no address to connect to when it means "all".

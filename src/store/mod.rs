@@ -100,7 +100,7 @@ mod worth;
 mod writer;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -378,6 +378,11 @@ impl Store {
         Ok(Self { inner: Arc::new(inner) })
     }
 
+    /// Is there a store in a data folder?
+    pub fn is_in(folder: &Path) -> bool {
+        folder.join(FILE).is_file()
+    }
+
     /// Opens the store of a config to look at it, beside a daemon or without
     /// one. Everything that writes is refused. Blocks.
     pub fn open_read_only(config: &Config, clock: Clock) -> Result<Self, StoreError> {
@@ -387,9 +392,7 @@ impl Store {
     fn look_here(config: &Config, clock: Clock) -> Result<Self, StoreError> {
         let path = config.daemon.data_dir.join(FILE);
         let home = Home::of(config)?;
-        if let Home::File(path) = &home
-            && !path.is_file()
-        {
+        if matches!(home, Home::File(_)) && !Self::is_in(&config.daemon.data_dir) {
             return Err(StoreError::NotFound(format!("there is no store at {}", path.display())));
         }
         let conn = home.open_reader()?;

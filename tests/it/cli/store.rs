@@ -67,6 +67,40 @@ fn without_a_daemon_an_order_is_carried_out_under_the_lock() {
 }
 
 #[test]
+fn without_a_configuration_an_order_that_no_daemon_takes_is_refused() {
+    let folder = folder_with_store();
+    let (from, to) = (folder.path().join("config.toml"), folder.path().join("sitemapd.toml"));
+    std::fs::rename(from, to).expect("it has a name of its own");
+    let run = |args: &[&str]| {
+        let mut command = sitemapd_in(folder.path());
+        outcome(command.env("SITEMAPD__LISTEN__API", "127.0.0.1:9").args(args))
+    };
+    // To whoever opens the store without it no site is registered, not even this.
+    for order in [&["sites", "forget", "a"][..], &["queue", "pause"]] {
+        let (code, out, err) = run(order);
+        assert_eq!((code, out.as_str()), (78, ""), "{order:?}");
+        assert!(err.contains("--config"), "{err}");
+    }
+    let (code, out, _) = run(&["sites", "--config", "sitemapd.toml", "--json"]);
+    let value: Value = serde_json::from_str(&out).expect("json");
+    assert_eq!((code, value["sites"][0]["state"].as_str()), (0, Some("active")));
+    assert_eq!(run(&["queue", "pause", "--config", "sitemapd.toml"]).0, 0);
+}
+
+#[test]
+fn an_order_makes_no_store_where_there_is_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data");
+    std::fs::create_dir(&data).expect("a folder in it");
+    std::fs::write(folder.path().join("config.toml"), "[listen]\napi = \"127.0.0.1:9\"\n")
+        .expect("a config");
+    let (code, _, err) = outcome(sitemapd_in(folder.path()).args(["queue", "pause"]));
+    assert_eq!(code, 1);
+    assert!(err.contains("no daemon"), "{err}");
+    assert_eq!(std::fs::read_dir(&data).expect("it is there").count(), 0);
+}
+
+#[test]
 fn a_site_is_forgotten_only_when_it_is_no_longer_registered() {
     let folder = folder_with_store();
     let run = |args: &[&str]| outcome(sitemapd_in(folder.path()).args(args));

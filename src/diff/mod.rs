@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 
 use jiff::Timestamp;
 
-use crate::model::Lastmod;
+use crate::model::{Lastmod, UrlId};
 use document::is_followed;
 pub use document::{Document, DocumentEntry};
 use snapshot::{Row, Snapshot, SnapshotEntry};
@@ -48,16 +48,43 @@ pub struct Rules {
     /// Seconds without an entry before it may count as removed.
     pub removal_after_s: i64,
     /// Unix second since which every sibling under the same index has been
-    /// read; an entry that has been missing for longer cannot merely have
-    /// moved to a sibling. `i64::MIN` while a sibling was never read whole.
+    /// read, and the index itself; an entry that has been missing for longer cannot
+    /// merely have moved to a sibling. `i64::MIN` while a sibling was never read whole.
     pub siblings_read_s: i64,
     /// Have removals been held for long enough to be believed after all?
     pub shrink_believed: bool,
     /// Reads so far in which only the oldest entries left.
     pub rolls: u32,
+    /// What became of those that left.
+    pub left: Left,
     /// Does the document list child sitemaps? Then it may well list no page
     /// any more.
     pub has_children: bool,
+}
+
+/// What became of entries that left a source. A list that is sorted by date and cut into
+/// several documents loses the oldest of one to another: that is no window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// Nobody else lists them, or the source has no siblings.
+    Gone,
+    /// Siblings list as many of them as nobody does, or more.
+    Moved,
+    /// Siblings were not read since.
+    Unknown,
+}
+
+/// URLs of a snapshot that a document does not list, each with the Unix second in which
+/// it was first missing.
+pub fn leavers(before: &Snapshot, document: &Document) -> Vec<(UrlId, Option<i64>)> {
+    let absent = before.entries().iter().filter(|entry| !document.contains(entry.key));
+    let pages = absent.filter(|entry| !is_followed(entry.digest));
+    pages
+        .filter_map(|entry| match entry.row {
+            Row::Url(url) => Some((url, entry.missing_since)),
+            Row::Rejected(_) => None,
+        })
+        .collect()
 }
 
 /// What one entry's difference asks the store to do.
@@ -353,8 +380,11 @@ impl Absences {
         let newcomers = document.pages - refused > kept.len();
         let oldest_only =
             newcomers && !undated && gone.iter().max().is_some_and(|last| are_after(&kept, *last));
+        let oldest_only = oldest_only && rules.left != Left::Moved;
         let rolled = (!gone.is_empty()).then_some(oldest_only);
-        let learned = rolled == Some(true) && rules.rolls + 1 >= ROLLS_OF_A_WINDOW;
+        let learned = rolled == Some(true)
+            && rules.left == Left::Gone
+            && rules.rolls + 1 >= ROLLS_OF_A_WINDOW;
         Self {
             count: true,
             left: learned,

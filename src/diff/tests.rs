@@ -28,6 +28,7 @@ fn rules() -> Rules {
         siblings_read_s: i64::MAX,
         shrink_believed: false,
         rolls: 0,
+        left: Left::Gone,
         has_children: false,
     }
 }
@@ -465,6 +466,23 @@ fn dates_that_show_no_order_show_no_window() {
             assert_eq!(diff.learned, rolled && nth == ROLLS_OF_A_WINDOW);
             was = with_rows(diff);
         }
+    }
+}
+
+#[test]
+fn a_list_that_loses_its_oldest_to_a_sibling_is_no_window_and_one_of_unknown_fate_not_yet() {
+    let all = twenty();
+    let before = snapshot_of(&list(&all[..10]));
+    let next = list(&all[1..11]);
+    assert_eq!(leavers(&before, &next).len(), 1);
+    for (left, rolled, learned) in
+        [(Left::Gone, true, true), (Left::Unknown, true, false), (Left::Moved, false, false)]
+    {
+        let rules = Rules { rolls: ROLLS_OF_A_WINDOW - 1, left, ..rules() };
+        let diff = diff(&before, &next, &rules);
+        assert_eq!((diff.rolled, diff.learned), (Some(rolled), learned), "{left:?}");
+        // Missing it is in any case, unless it is known to be a window.
+        assert_eq!(diff.missing, u64::from(!learned), "{left:?}");
     }
 }
 

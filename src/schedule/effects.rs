@@ -8,15 +8,23 @@ use std::time::Duration;
 use super::again::Again;
 use super::document::Poll;
 use super::read::{self, Sums, Verdict};
+use super::takeover::LEARNED;
 use crate::config::Config;
 use crate::diff::snapshot::{Snapshot, SnapshotEntry};
-use crate::diff::{Document, Rules};
+use crate::diff::{self, Document, Left, ROLLS_OF_A_WINDOW, Rules};
 use crate::recrawl::later;
 use crate::store::views::Counts;
 use crate::store::{Applied, BATCH, Effect, Origin, StoreError};
 
 /// Removals held back by a shrink are believed after this.
 const SHRINK_GRACE: Duration = Duration::from_secs(7 * 24 * 3_600);
+
+/// URLs that left are looked for elsewhere up to so many.
+const LEAVERS: usize = 64;
+
+/// An index is asked for a sitemap that misses URLs no sooner after its last read, and
+/// no sooner than `poll.min`.
+const INDEX_SPACING: Duration = Duration::from_secs(3_600);
 
 impl Poll<'_> {
     /// A panic here is a defect of ours; the poll ends as it would for any
@@ -126,6 +134,47 @@ impl Poll<'_> {
         }
     }
 
+    /// What became of the URLs that a sitemap does not list any more, where that decides
+    /// whether it is a window.
+    pub(super) async fn what_left(
+        &self,
+        before: &Snapshot,
+        document: &Document,
+        siblings_read_s: i64,
+    ) -> Result<Left, StoreError> {
+        let decides = self.target.window == LEARNED || self.target.rolls + 1 >= ROLLS_OF_A_WINDOW;
+        if !decides || self.target.parent.is_none() {
+            return Ok(Left::Gone);
+        }
+        let leavers = diff::leavers(before, document);
+        let step = leavers.len().div_ceil(LEAVERS).max(1);
+        let some: Vec<_> = leavers.into_iter().step_by(step).collect();
+        let urls = some.iter().map(|(url, _)| *url).collect();
+        let elsewhere = self.poller.store.listed_elsewhere(self.target.id, urls).await?;
+        // One that has just left may be where nobody has looked yet.
+        let is_looked_for = |since: Option<i64>| since.is_some_and(|at| at < siblings_read_s);
+        let nowhere = some
+            .iter()
+            .filter(|(url, since)| is_looked_for(*since) && !elsewhere.contains(url))
+            .count();
+        Ok(match (elsewhere.len(), nowhere) {
+            (0, 0) => Left::Unknown,
+            (moved, nowhere) if moved >= nowhere => Left::Moved,
+            _ => Left::Gone,
+        })
+    }
+
+    /// Its index may have named a new sitemap that lists what this one misses, and is not
+    /// waited for longer than need be.
+    pub(super) async fn ask_index(&self) -> Result<(), StoreError> {
+        let (Some(index), Some(read)) = (self.target.parent, self.target.index_read_at) else {
+            return Ok(());
+        };
+        let spacing = self.poller.config.borrow().poll.min.max(INDEX_SPACING);
+        let at = later(read, spacing).max(self.began);
+        self.poller.store.ask_index(index, at).await
+    }
+
     pub(super) fn diff_rules(
         &self,
         complete: bool,
@@ -150,6 +199,7 @@ impl Poll<'_> {
                 .shrunk_at
                 .is_some_and(|at| later(at, SHRINK_GRACE) <= self.began),
             rolls: self.target.rolls,
+            left: Left::Gone,
             has_children: false,
         }
     }

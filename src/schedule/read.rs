@@ -199,6 +199,11 @@ impl Verdict {
     pub(super) fn lets_go(&self) -> bool {
         self.absences.iter().any(|absence| !matches!(absence, Absence::Missing(_)))
     }
+
+    /// Does it miss URLs that were listed at the last read?
+    pub(super) fn misses_some(&self) -> bool {
+        self.absences.iter().any(|absence| matches!(absence, Absence::Missing(_)))
+    }
 }
 
 /// Compares a document with what its source listed before.

@@ -16,8 +16,8 @@ use super::pages::is_gap;
 use super::read::{ReadDocument, SMALL_DOCUMENT, has_made_room};
 use super::texts::Wanted;
 use crate::config::Order;
-use crate::diff::Rules;
 use crate::diff::snapshot::Snapshot;
+use crate::diff::{Left, Rules};
 use crate::fetch::{Answer, FetchError, Fetched, Head, Validators};
 use crate::model::DocumentKind;
 use crate::recrawl::signal::Signal;
@@ -27,6 +27,8 @@ use crate::store::{Kept, Origin, ReadResult, StoreError};
 
 /// [`ReadResult::window`] of a source whose kind makes it one.
 const BY_KIND: u8 = 1;
+/// The same of one that has shown to be one.
+pub(super) const LEARNED: u8 = 2;
 
 /// What a document is taken over with.
 pub(super) struct Came {
@@ -65,12 +67,10 @@ impl Poll<'_> {
         let Came { before, siblings, wire, head, mut again, mut room } = came;
         let ReadDocument { mut report, decoding, mut document, children, deleted } = read;
         let followed_cut = document.followed_cut;
-        let learned = self.target.window == 2;
         let is_empty = document.entries().is_empty() && children.is_empty();
         // News of which none are two days old: a window without entries is one still.
         let without_news = is_empty && report.complete && self.target.window == BY_KIND;
         let by_kind = report.window || without_news && report.kind == DocumentKind::Urlset;
-        let window = by_kind || learned;
         if report.window && is_gap(&before, &document) {
             // Nobody waits for room while a stranger takes the time for older pages.
             room = None;
@@ -78,8 +78,12 @@ impl Poll<'_> {
         }
         let suddenly_empty = is_empty && !before.is_empty() && (report.window || !by_kind);
         let complete = report.complete && !suddenly_empty;
+        let left = self.what_left(&before, &document, siblings).await?;
+        // What a sibling has taken over has not gone by its age.
+        let learned = self.target.window == LEARNED && left != Left::Moved;
+        let window = by_kind || learned;
         let rules = self.diff_rules(complete, window, siblings, true);
-        let rules = Rules { has_children: !children.is_empty(), ..rules };
+        let rules = Rules { left, has_children: !children.is_empty(), ..rules };
         let has_extensions = document.has_extensions;
         // Not under other rules than before: what those had refused is no news.
         let is_promised = complete && !rules.new_epoch && self.poller.is_promised(self.target);
@@ -99,7 +103,11 @@ impl Poll<'_> {
             self.poller.store.moves_of(self.target.id, self.target.host, dates.clone()).await?;
         let origin = Origin { moves: signal, ..self.origin(window) };
         let lets_go = verdict.lets_go();
+        let misses_some = verdict.misses_some();
         let (next, mut counts) = self.apply(verdict, Some(&again), origin).await?;
+        if misses_some {
+            self.ask_index().await?;
+        }
         let talking = has_extensions.then(|| again.clone());
         self.take_texts(talking, Wanted::of(&restated, &next), origin).await?;
         if deleted > 0 {
@@ -150,7 +158,7 @@ impl Poll<'_> {
         let is_known = complete && !beside.too_deep;
         let result = ReadResult {
             kind: report.kind,
-            window: if by_kind { BY_KIND } else { u8::from(learned || learns) * 2 },
+            window: if by_kind { BY_KIND } else { u8::from(learned || learns) * LEARNED },
             rolls,
             shrunk_at,
             pending: sums.pending,

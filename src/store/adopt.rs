@@ -42,7 +42,8 @@ impl State {
     }
 
     /// A child that its index dropped, or whose index was given up, and that the site
-    /// itself names is nobody's child from now on; says whether it is, and was given up.
+    /// itself names is nobody's child from now on, and so is any that the config names;
+    /// says whether it is, and was given up.
     fn set_free(&mut self, id: SourceId, source: &NewSource) -> Result<bool, StoreError> {
         let was_retired = self.is_retired(id.0)?;
         self.conn
@@ -50,7 +51,7 @@ impl State {
                 "UPDATE sources SET parent_id = NULL, depth = 0, named_by = ?2, dropped_at = NULL, index_misses = 0
                  WHERE id = ?1
                  /*pg: AND part = (?1 & 255) */ AND parent_id IS NOT NULL
-                 AND (dropped_at IS NOT NULL OR EXISTS (SELECT 1 FROM sources p WHERE p.id = sources.parent_id
+                 AND (?2 = 'config' OR dropped_at IS NOT NULL OR EXISTS (SELECT 1 FROM sources p WHERE p.id = sources.parent_id
                      /*pg: AND p.part = (sources.parent_id & 255) */ AND p.state = 2))",
             )
             .and_then(|mut update| update.execute(params![id.0, source.named_by]))

@@ -18,6 +18,9 @@ use crate::url::SiteRules;
 /// Why a source is retired that is not in the list of the config.
 const UNLISTED: &str = "the config does not list it";
 
+/// Why other indexes are asked what they list.
+const GIVEN_UP: &str = "another index of its site was given up";
+
 /// Why that is retired which only the address that a site had before spoke for.
 pub(super) const MOVED_AWAY: &str = "the site has another address now";
 
@@ -50,7 +53,7 @@ impl State {
             self.retire(source.0, why)?;
         }
         match self.site_of_index(root)? {
-            Some(site) => self.ask_other_indexes(site),
+            Some(site) => self.ask_other_indexes(site, None, GIVEN_UP),
             None => Ok(()),
         }
     }
@@ -68,9 +71,15 @@ impl State {
             .map_err(engine)
     }
 
-    /// What was given up with an index may stand in another one of its site, which
-    /// need not have changed for that: those are read in full, now.
-    fn ask_other_indexes(&mut self, site: SiteId) -> Result<(), StoreError> {
+    /// What an index does not list any more, or what was given up with it, may stand in
+    /// another one of its site, which need not have changed for that: those are read in
+    /// full, now. `but` is the index that says so.
+    pub(super) fn ask_other_indexes(
+        &mut self,
+        site: SiteId,
+        but: Option<SourceId>,
+        why: &str,
+    ) -> Result<(), StoreError> {
         // Those of a paused site by a statement of their own, since the indexes know
         // what is polled.
         let states: &[&str] = if self.paused_sites.is_empty() { &["0"] } else { &["0", "1"] };
@@ -80,11 +89,14 @@ impl State {
                 .prepare_cached(&format!(
                     "UPDATE sources SET last_full_at = CASE WHEN last_full_at IS NULL THEN NULL ELSE 0 END,
                          next_poll_at = ?2, rule = 'index',
-                         why = 'another index of its site was given up: what that one listed may be here'
-                     WHERE site_id = ?1 AND kind = ?3 AND state = {state} AND next_poll_at IS NOT NULL"
+                         why = ?4 || ': what that one listed may be here'
+                     WHERE site_id = ?1 AND kind = ?3 AND state = {state} AND next_poll_at IS NOT NULL
+                       AND id <> ?5"
                 ))
                 .and_then(|mut update| {
-                    update.execute(params![site.0, self.now_ms(), DocumentKind::Index.as_str()])
+                    let index = DocumentKind::Index.as_str();
+                    let but = but.map_or(0, |index| index.0);
+                    update.execute(params![site.0, self.now_ms(), index, why, but])
                 })
                 .map_err(engine)?;
             self.sources_moved |= asked > 0;
@@ -137,7 +149,7 @@ impl State {
             }
         }
         // Once, since a site may lose very many at a time.
-        if has_lost_an_index { self.ask_other_indexes(id) } else { Ok(()) }
+        if has_lost_an_index { self.ask_other_indexes(id, None, GIVEN_UP) } else { Ok(()) }
     }
 
     /// The address that the site had before speaks for it no more, and may be a

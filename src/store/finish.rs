@@ -39,7 +39,8 @@ static FINISH: LazyLock<String> = LazyLock::new(|| {
              last_success_at = CASE WHEN ?10 = 1 THEN last_success_at ELSE ?2 END,
              state = CASE WHEN {retires} THEN 2 ELSE state END,
              retired_why = CASE WHEN state = 2 THEN retired_why WHEN {retires} THEN ?9 END,
-             retired_at = CASE WHEN state = 2 THEN retired_at WHEN {retires} THEN ?2 END,
+             retired_at = CASE WHEN state = 2 THEN retired_at WHEN {retires} THEN coalesce(retired_at, ?2)
+                 WHEN ?10 = 1 THEN retired_at END,
              etag = CASE WHEN {RETURNS} THEN NULL ELSE etag END,
              last_modified = CASE WHEN {RETURNS} THEN NULL ELSE last_modified END,
              rhythm = ?12, moved_to = ?13, moved_polls = ?14, moved_since = ?15

@@ -1,6 +1,6 @@
 //! What the poll loop asks of the store: what is due, effects of a read, hosts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,6 +91,21 @@ impl Store {
         self.read(move |conn| poll_reads::snapshot(conn, id, parent)).await
     }
 
+    /// Of these URLs those that another source lists that shows the whole.
+    pub async fn listed_elsewhere(
+        &self,
+        source: SourceId,
+        urls: Vec<UrlId>,
+    ) -> Result<HashSet<UrlId>, StoreError> {
+        self.read(move |conn| poll_reads::listed_elsewhere(conn, source, &urls)).await
+    }
+
+    /// A sitemap misses URLs that it listed: its index may name a new one that lists them,
+    /// and is due at this time, if it would be later.
+    pub async fn ask_index(&self, index: SourceId, at: Timestamp) -> Result<(), StoreError> {
+        self.write_naming(Lane::Hot, move |state| state.ask_index(index, at)).await
+    }
+
     /// What the newer lastmods of a read are as signals, by the habit of its
     /// source; to be told with its effects.
     pub async fn moves_of(
@@ -179,10 +194,7 @@ impl Store {
 
     /// Events that this very read of a source has logged already: of a process
     /// that died in the middle of it.
-    pub async fn logged(
-        &self,
-        origin: Origin,
-    ) -> Result<std::collections::HashSet<(ChangeKind, UrlId)>, StoreError> {
+    pub async fn logged(&self, origin: Origin) -> Result<HashSet<(ChangeKind, UrlId)>, StoreError> {
         self.read(move |conn| changes::logged(conn, origin.source, origin.generation)).await
     }
 

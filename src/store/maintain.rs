@@ -1,7 +1,8 @@
 //! Housekeeping: retention, what is to be judged anew, and what retired sources
 //! still hold.
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::sql::{self, OptionalExtension, params};
@@ -11,20 +12,22 @@ use super::effect::{CHUNK, Effect, Origin, Unapplied};
 use super::hosts::millis;
 use super::log_order::{self, Log};
 use super::prepared::Paths;
-use super::sources::{DELETED, GRACE_MS, INDEX_DELETED, NewSource, check_length};
+use super::sources::{
+    DELETED, DROPPED as DROPPED_BY_INDEX, GRACE_MS, INDEX_DELETED, NewSource, check_length,
+};
 use super::state::State;
 use super::stream::DROPPED;
 use super::told::Count;
 use super::views::Counts;
 use super::{StoreError, engine};
 use crate::diff::snapshot::{Row, Snapshot};
-use crate::model::{CrawlId, Role, SiteId, SourceId};
+use crate::model::{CrawlId, DocumentKind, Role, SiteId, SourceId};
 use crate::recrawl::signal::Signal;
 
 /// Rows of history dropped in one job at most.
 const DROP: i64 = 5_000;
 /// Dropped children retired in one job at most.
-const RETIRE: i64 = 500;
+const RETIRE: usize = 500;
 /// Free pages that the file keeps for what comes (16 MiB).
 const SPARE_PAGES: i64 = 4_096;
 /// Beyond that the file keeps one page in so many free.
@@ -32,18 +35,30 @@ const SPARE_SHARE: i64 = 4;
 /// Pages given back to the file system in one job at most.
 const GIVE_BACK: i64 = 256;
 
+/// What an index dropped waits so long for the site's other ones to be read.
+const OTHERS_WAIT_MS: i64 = 4 * GRACE_MS;
+
 /// The generation of changes that no read of their source has told.
 pub(super) const OF_NO_READ: i64 = 0;
 
 /// Children that their indexes have not listed for so long.
-const DROPPED_LONG_AGO: &str = "SELECT id FROM sources
-    WHERE dropped_at <= ?1 AND index_misses >= ?2 AND state <> 2 /*ours: part */ LIMIT ?3";
+const DROPPED_LONG_AGO: &str = "SELECT id, site_id, parent_id, dropped_at FROM sources
+    WHERE dropped_at <= ?1 AND index_misses >= ?2 AND state <> 2 /*ours: part */";
 
 /// Retired sources that still hold something when their grace is over.
 const RETIRED: &str = "SELECT s.id, s.site_id, n.crawl_id, s.window, x.data
     FROM sources s JOIN snapshots x ON x.source_id = s.id /*pg: AND x.part = s.part */
         JOIN sites n ON n.id = s.site_id
     WHERE s.state = 2 AND s.retired_at <= ?1";
+
+/// A child that its index does not list any more.
+struct Dropped {
+    id: i64,
+    site: Option<i64>,
+    parent: Option<i64>,
+    /// When that was first seen.
+    at: i64,
+}
 
 /// A part of a history that is too old.
 #[derive(Debug)]
@@ -169,22 +184,62 @@ impl State {
             .map_err(engine)
     }
 
-    /// A child that its index has not listed for the grace period is retired.
+    /// A child that its index has not listed for the grace period is retired, and what
+    /// it listed itself with it; not before the other indexes of its site were read in
+    /// full, which may list it.
     fn retire_dropped_children(&mut self, now: i64) -> Result<bool, StoreError> {
         let polls = self.policy.removal_polls;
-        let dropped = self.column(DROPPED_LONG_AGO, params![now - GRACE_MS, polls, RETIRE])?;
-        for source in &dropped {
-            self.retire(*source, "its index does not list it any more")?;
-            // It has had its grace already.
+        let mut query = self.conn.prepare_cached(DROPPED_LONG_AGO).map_err(engine)?;
+        let dropped: Vec<Dropped> = query
+            .query_map(params![now - GRACE_MS, polls], |row| {
+                let (id, site) = (row.get(0)?, row.get(1)?);
+                Ok(Dropped { id, site, parent: row.get(2)?, at: row.get(3)? })
+            })
+            .and_then(Iterator::collect)
+            .map_err(engine)?;
+        drop(query);
+        let mut indexes = HashMap::new();
+        let mut retired = 0;
+        for child in dropped {
+            let others = match indexes.entry(child.site) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(place) => place.insert(self.indexes_of(child.site)?),
+            };
+            let may_list = |(id, read): &(i64, i64)| {
+                *id != child.id && Some(*id) != child.parent && *read <= child.at
+            };
+            if child.at > now - GRACE_MS - OTHERS_WAIT_MS && others.iter().any(may_list) {
+                continue;
+            }
+            self.retire_below(SourceId(child.id), DROPPED_BY_INDEX)?;
+            // It has had its grace already; what lies below it may stand elsewhere.
             self.conn
                 .prepare_cached(
                     "UPDATE sources SET retired_at = ?2 WHERE id = ?1
                      /*pg: AND part = (?1 & 255) */",
                 )
-                .and_then(|mut update| update.execute(params![source, now - GRACE_MS]))
+                .and_then(|mut update| update.execute(params![child.id, now - GRACE_MS]))
                 .map_err(engine)?;
+            retired += 1;
+            if retired == RETIRE {
+                return Ok(true);
+            }
         }
-        Ok(i64::try_from(dropped.len()).is_ok_and(|count| count == RETIRE))
+        Ok(false)
+    }
+
+    /// The indexes of a site that are polled, each with when it was last read in full.
+    fn indexes_of(&self, site: Option<i64>) -> Result<Vec<(i64, i64)>, StoreError> {
+        self.conn
+            .prepare_cached(
+                "SELECT id, coalesce(last_full_at, 0) FROM sources
+                 WHERE site_id = ?1 AND kind = ?2 AND state = 0",
+            )
+            .and_then(|mut query| {
+                let args = params![site, DocumentKind::Index.as_str()];
+                query.query_map(args, |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+            })
+            .map_err(engine)
     }
 
     /// A part of what one retired source of ours still holds, if there is any.

@@ -1,6 +1,8 @@
 //! Reads about sites, sources and polls.
 
+use std::collections::HashSet;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::sql::{self, Connection, OptionalExtension, Params, Row, ToSql, params};
@@ -11,6 +13,7 @@ use super::checkpoint::{log_of, size};
 use super::hosts::partition;
 use super::log_order::{self, Log, Reach};
 use super::maintain::OF_NO_READ;
+use super::packed::said;
 use super::policy::Policy;
 use super::robots::{KeptRobots, changes_of_robots, kept_robots};
 use super::rows::lastmod;
@@ -42,12 +45,17 @@ pub(super) fn snapshot(
         .and_then(|mut query| query.query_row([id.0], |row| row.get(0)).optional())
         .map_err(engine)?;
     // A URL may have moved to a sibling that has not been read since, or, from
-    // a sitemap that became an index, to a child.
+    // a sitemap that became an index, to a child; or to a sibling that its index names
+    // and nobody knows yet.
     let since: Option<i64> = conn
         .prepare_cached(
-            "SELECT min(coalesce(last_complete_at, 0)) FROM sources
-             WHERE parent_id IN (?1, ?2) AND id <> ?2 AND state = 0 AND sources.window = 0
-               AND dropped_at IS NULL",
+            "SELECT min(read_at) FROM (
+                 SELECT coalesce(last_complete_at, 0) AS read_at FROM sources
+                 WHERE parent_id IN (?1, ?2) AND id <> ?2 AND state = 0 AND sources.window <> 1
+                   AND dropped_at IS NULL
+                 UNION ALL
+                 SELECT coalesce(last_success_at, 0) FROM sources
+                 WHERE id = ?1 /*pg: AND part = (?1 & 255) */ AND state = 0) AS reads",
         )
         .and_then(|mut query| {
             query.query_row(params![parent.map(|parent| parent.0), id.0], |row| row.get(0))
@@ -55,6 +63,36 @@ pub(super) fn snapshot(
         .map_err(engine)?;
     Ok((data, since.map_or(i64::MAX, |ms| ms.div_euclid(1000))))
 }
+
+/// Of these URLs those that another source lists that shows the whole.
+pub(super) fn listed_elsewhere(
+    conn: &Connection,
+    source: SourceId,
+    urls: &[UrlId],
+) -> Result<HashSet<UrlId>, StoreError> {
+    let mut query = conn.prepare_cached(&ELSEWHERE).map_err(engine)?;
+    let mut found = HashSet::new();
+    for url in urls {
+        if query.query_row([url.0, source.0], |row| row.get(0)).map_err(engine)? {
+            found.insert(*url);
+        }
+    }
+    Ok(found)
+}
+
+static ELSEWHERE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT EXISTS (SELECT 1 FROM urls u
+                 JOIN sources s ON s.id = u.source_id /*pg: AND s.part = (u.source_id & 255) */
+             WHERE u.id = ?1 /*pg: AND u.part = (?1 & 255) */ AND {} = 1
+               AND s.id <> ?2 AND s.window = 0 AND s.state <> 2)
+         OR EXISTS (SELECT 1 FROM url_sources x
+                 JOIN sources s ON s.id = x.source_id /*pg: AND s.part = (x.source_id & 255) */
+             WHERE x.url_id = ?1 /*pg: AND x.part = (?1 & 255) */
+               AND s.id <> ?2 AND s.window = 0 AND s.state <> 2)",
+        said::LISTED.of("u")
+    )
+});
 
 pub(super) fn children(
     conn: &Connection,

@@ -26,6 +26,9 @@ const PROBE_DEAD_MS: i64 = 30 * 24 * 3_600_000;
 pub(super) const DELETED: &str = "deleted by an operator";
 
 /// Why that is retired which such a source named as an index.
+/// Why that is retired which an index has not listed for the grace period, and what
+/// lies below it.
+pub(super) const DROPPED: &str = "its index does not list it any more";
 pub(super) const INDEX_DELETED: &str = "its index was deleted by an operator";
 
 /// A source to be registered.
@@ -368,11 +371,14 @@ impl State {
         }
         let now = self.now_ms();
         let (mut fresh, mut refused, mut room) = (Vec::new(), 0, None);
+        let mut has_dropped = false;
         for effect in effects {
             match effect {
                 ChildEffect::Add(source) => fresh.push(source),
                 ChildEffect::Due { id, lastmod } => {
-                    if self.is_retired(id.0)? {
+                    let is_retired = self.is_retired(id.0)?;
+                    let went_for = if is_retired { self.retired_why(id)? } else { None };
+                    if is_retired {
                         // Counted once: there may be very many.
                         let left: &mut u64 = match &mut room {
                             Some(left) => left,
@@ -396,15 +402,21 @@ impl State {
                         .map_err(engine)?;
                     self.conn
                         .prepare_cached(
+                            // Of one that failed for good the grace goes on until a poll
+                            // succeeds: it may be dated anew all the time.
                             &format!(
                                 "UPDATE sources SET state = CASE state WHEN 2 THEN {AS_ITS_SITE} ELSE state END,
-                                 retired_why = NULL, retired_at = NULL, next_poll_at = ?2, rule = 'index',
+                                 retired_why = NULL, next_poll_at = ?2, rule = 'index',
+                                 retired_at = CASE WHEN failing IS NULL THEN NULL ELSE retired_at END,
                                  why = 'its index says that it has changed' WHERE id = ?1
                                  /*pg: AND part = (?1 & 255) */ AND retired_why IS DISTINCT FROM ?3"
                             ),
                         )
                         .and_then(|mut update| update.execute(params![id.0, now, DELETED]))
                         .map_err(engine)?;
+                    if went_for.as_deref() == Some(DROPPED) {
+                        self.revive_below(id, DROPPED)?;
+                    }
                 }
                 ChildEffect::Undated { id } => {
                     self.conn
@@ -420,12 +432,20 @@ impl State {
                         .prepare_cached(
                             "UPDATE sources SET index_misses = index_misses + 1,
                                  dropped_at = coalesce(dropped_at, ?2) WHERE id = ?1
-                                 /*pg: AND part = (?1 & 255) */",
+                                 /*pg: AND part = (?1 & 255) */
+                             RETURNING dropped_at = ?2 AND index_misses = 1",
                         )
-                        .and_then(|mut update| update.execute(params![id.0, now]))
+                        .and_then(|mut update| {
+                            let first = update.query_row(params![id.0, now], |row| row.get(0));
+                            first.optional()
+                        })
+                        .map(|first| has_dropped |= first.unwrap_or(false))
                         .map_err(engine)?;
                 }
             }
+        }
+        if has_dropped {
+            self.ask_other_indexes(site, index, "another index of its site has dropped a sitemap")?;
         }
         let (added, more) = self.register(site, &fresh)?;
         Ok((added, refused + more))
@@ -458,16 +478,38 @@ impl State {
             .map_err(engine)
     }
 
+    /// An index is due at this time, if it would be later: a sitemap that it lists misses
+    /// URLs. One that fails is left alone.
+    pub(super) fn ask_index(&mut self, id: SourceId, at: Timestamp) -> Result<(), StoreError> {
+        let asked = self
+            .conn
+            .prepare_cached(
+                "UPDATE sources SET next_poll_at = ?2, rule = 'index',
+                     why = 'a sitemap that it lists misses URLs: they may stand in a new one'
+                 WHERE id = ?1 /*pg: AND part = (?1 & 255) */ AND state = 0 AND failures = 0
+                   AND next_poll_at > ?2",
+            )
+            .and_then(|mut update| update.execute(params![id.0, at.as_millisecond()]))
+            .map_err(engine)?;
+        self.sources_moved |= asked > 0;
+        Ok(())
+    }
+
     /// The poll was not needed.
     pub(super) fn skip_poll(&mut self, id: SourceId, next: &NextPollAt) -> Result<(), StoreError> {
         let Some(at) = next.at else { return self.retire(id.0, &next.why) };
         self.conn
             .prepare_cached(
-                // Who pinged it since it came due is not content with that.
+                // Who pinged it since it came due is not content with that, nor is who
+                // asked for it: of one that is asked for no poll is skipped, so that has
+                // come since.
                 "UPDATE sources SET interval_ms = ?3, rhythm = ?6,
-                     next_poll_at = CASE WHEN hinted_at >= next_poll_at AND hinted_at < ?2 THEN hinted_at ELSE ?2 END,
-                     rule = CASE WHEN hinted_at >= next_poll_at AND hinted_at < ?2 THEN 'pinged' ELSE ?4 END,
-                     why = 'its index says that it has not changed; ' || ?5 WHERE id = ?1
+                     next_poll_at = CASE WHEN rule IN ('asked', 'pinged', 'index') THEN next_poll_at
+                         WHEN hinted_at >= next_poll_at AND hinted_at < ?2 THEN hinted_at ELSE ?2 END,
+                     rule = CASE WHEN rule IN ('asked', 'pinged', 'index') THEN rule
+                         WHEN hinted_at >= next_poll_at AND hinted_at < ?2 THEN 'pinged' ELSE ?4 END,
+                     why = CASE WHEN rule IN ('asked', 'pinged', 'index') THEN why
+                         ELSE 'its index says that it has not changed; ' || ?5 END WHERE id = ?1
                      /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut update| {

@@ -176,6 +176,203 @@ async fn a_url_that_moves_from_one_child_to_another_is_not_removed() {
 }
 
 #[tokio::test]
+async fn what_moves_to_a_child_that_its_index_has_yet_to_name_is_not_removed() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let children = [("/one.xml", ""), ("/two.xml", "")];
+    origin.set("/index.xml", Reply::xml(index(&base, &children[..1])));
+    let all = [("/1", ""), ("/2", ""), ("/3", ""), ("/4", ""), ("/5", "")];
+    origin.set("/one.xml", Reply::xml(sitemap(&base, &all)));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&site(&origin)).await;
+    daemon.polled("/one.xml", 1).await;
+    daemon.pass(2 * HOUR).await;
+    // Nobody asks the index, which says no more than that it has another child.
+    origin.set("/two.xml", Reply::xml(sitemap(&base, &all[4..])));
+    origin.set("/index.xml", Reply::xml(index(&base, &children)));
+    origin.set("/one.xml", Reply::xml(sitemap(&base, &all[..4])));
+    for _ in 0..4 {
+        assert_eq!(daemon.poll("/one.xml").await.counts.removed, 0);
+        daemon.pass(DAY).await;
+    }
+    assert!(daemon.url(&format!("{base}/5")).await.listed);
+    assert_eq!(daemon.polls(daemon.source("/index.xml").await.id).await.len(), 2);
+    // While the index cannot be read nobody knows what it names.
+    origin.set("/index.xml", Reply::status(500));
+    daemon.poll("/index.xml").await;
+    origin.set("/one.xml", Reply::xml(sitemap(&base, &all[..3])));
+    for _ in 0..4 {
+        daemon.poll("/two.xml").await;
+        assert_eq!(daemon.poll("/one.xml").await.counts.removed, 0);
+        daemon.clock.advance(DAY);
+        daemon.settled().await;
+    }
+    origin.set("/index.xml", Reply::xml(index(&base, &children)));
+    daemon.poll("/index.xml").await;
+    assert_eq!(daemon.poll("/one.xml").await.counts.removed, 1);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_child_that_another_index_lists_too_waits_for_that_one_to_be_read() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let children = [("/own.xml", ""), ("/shared.xml", "")];
+    for (place, path) in [("/own.xml", "/1"), ("/shared.xml", "/2")] {
+        origin.set(place, Reply::xml(sitemap(&base, &[(path, "")])));
+    }
+    origin.set("/a.xml", Reply::xml(index(&base, &children)));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/a.xml", "/b.xml"], &[], "")).await;
+    daemon.polled("/shared.xml", 1).await;
+    origin.set("/b.xml", Reply::xml(index(&base, &children[1..])));
+    daemon.poll("/b.xml").await;
+    assert_eq!(daemon.source("/shared.xml").await.parent, Some(daemon.source("/a.xml").await.id));
+    // One drops it while the other one, which still lists it, cannot be read.
+    origin.set("/b.xml", Reply::status(500));
+    origin.set("/a.xml", Reply::xml(index(&base, &children[..1])));
+    for day in 0..9 {
+        daemon.poll("/a.xml").await;
+        while daemon.store.maintain().await.unwrap() {}
+        assert!(daemon.url(&format!("{base}/2")).await.listed, "day {day}");
+        daemon.pass(DAY).await;
+    }
+    origin.set("/b.xml", Reply::xml(index(&base, &children[1..])));
+    daemon.poll("/b.xml").await;
+    daemon.settled().await;
+    while daemon.store.maintain().await.unwrap() {}
+    let shared = daemon.source("/shared.xml").await;
+    assert_eq!(shared.parent, Some(daemon.source("/b.xml").await.id));
+    assert_eq!(shared.state, "active");
+    assert!(daemon.url(&format!("{base}/2")).await.listed);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn another_index_is_asked_at_once_for_what_one_drops() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let children = [("/own.xml", ""), ("/shared.xml", "")];
+    for (place, path) in [("/own.xml", "/1"), ("/shared.xml", "/2")] {
+        origin.set(place, Reply::xml(sitemap(&base, &[(path, "")])));
+    }
+    for place in ["/a.xml", "/b.xml"] {
+        origin.set(place, Reply::xml(index(&base, &children)).etag("\"1\""));
+    }
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/a.xml", "/b.xml"], &[], "")).await;
+    daemon.polled("/b.xml", 1).await;
+    daemon.polled("/shared.xml", 1).await;
+    daemon.settled().await;
+    let id = daemon.source("/shared.xml").await.parent.unwrap();
+    let indexes = [daemon.source("/a.xml").await, daemon.source("/b.xml").await];
+    let [mine, other] =
+        if indexes[0].id == id { ["/a.xml", "/b.xml"] } else { ["/b.xml", "/a.xml"] };
+    daemon.pass(HOUR).await;
+    origin.set(mine, Reply::xml(index(&base, &children[..1])).etag("\"2\""));
+    daemon.poll(mine).await;
+    daemon.settled().await;
+    let shared = daemon.source("/shared.xml").await;
+    assert_eq!(shared.parent, Some(daemon.source(other).await.id));
+    assert_eq!(daemon.polls(daemon.source(mine).await.id).await.len(), 2, "it is not asked itself");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_dead_child_that_is_dated_anew_all_the_time_lets_go_of_its_urls() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let dated = |day: i32| {
+        let date = format!("2026-11-{day:02}");
+        Reply::xml(index(&base, &[("/dead.xml", &date), ("/other.xml", "")]))
+    };
+    origin.set("/index.xml", dated(1));
+    origin.set("/dead.xml", Reply::xml(sitemap(&base, &[("/1", "")])));
+    origin.set("/other.xml", Reply::xml(sitemap(&base, &[("/2", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&site(&origin)).await;
+    daemon.polled("/dead.xml", 1).await;
+    origin.set("/dead.xml", Reply::status(410));
+    for day in 2..16 {
+        origin.set("/index.xml", dated(day));
+        daemon.poll("/index.xml").await;
+        daemon.settled().await;
+        while daemon.store.maintain().await.unwrap() {}
+        daemon.pass(DAY).await;
+    }
+    assert_eq!(daemon.source("/dead.xml").await.state, "retired");
+    assert!(!daemon.url(&format!("{base}/1")).await.listed);
+    // It is looked at each time, so that it comes back when it does.
+    origin.set("/dead.xml", Reply::xml(sitemap(&base, &[("/1", "")])));
+    origin.set("/index.xml", dated(17));
+    daemon.poll("/index.xml").await;
+    daemon.settled().await;
+    assert_eq!(daemon.source("/dead.xml").await.state, "active");
+    assert!(daemon.url(&format!("{base}/1")).await.listed);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_nested_index_that_is_dropped_goes_with_what_it_lists_and_comes_back_so() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let children = [("/plain.xml", ""), ("/nested.xml", "")];
+    origin.set("/index.xml", Reply::xml(index(&base, &children)));
+    origin.set("/nested.xml", Reply::xml(index(&base, &[("/deep.xml", "")])));
+    origin.set("/plain.xml", Reply::xml(sitemap(&base, &[("/1", "")])));
+    origin.set("/deep.xml", Reply::xml(sitemap(&base, &[("/2", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&site(&origin)).await;
+    daemon.polled("/deep.xml", 1).await;
+    origin.set("/index.xml", Reply::xml(index(&base, &children[..1])));
+    let url = format!("{base}/2");
+    for day in 0..17 {
+        daemon.poll("/index.xml").await;
+        while daemon.store.maintain().await.unwrap() {}
+        // A week for the index, and another one for what only lies below it.
+        assert!(day >= 14 || daemon.url(&url).await.listed, "day {day}");
+        daemon.pass(DAY).await;
+    }
+    while daemon.store.maintain().await.unwrap() {}
+    for place in ["/nested.xml", "/deep.xml"] {
+        assert_eq!(daemon.source(place).await.state, "retired", "{place}");
+    }
+    assert!(!daemon.url(&url).await.listed);
+    origin.set("/index.xml", Reply::xml(index(&base, &children)));
+    daemon.poll("/index.xml").await;
+    daemon.settled().await;
+    for place in ["/nested.xml", "/deep.xml"] {
+        assert_eq!(daemon.source(place).await.state, "active", "{place}");
+    }
+    assert!(daemon.url(&url).await.listed);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_the_config_lists_is_no_index_s_to_drop() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let children = [("/one.xml", ""), ("/two.xml", "")];
+    origin.set("/index.xml", Reply::xml(index(&base, &children)));
+    origin.set("/one.xml", Reply::xml(sitemap(&base, &[("/1", "")])));
+    origin.set("/two.xml", Reply::xml(sitemap(&base, &[("/2", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&site(&origin)).await;
+    daemon.polled("/two.xml", 1).await;
+    daemon.reload(&listed(&origin, &["/index.xml", "/two.xml"], &[], "")).await;
+    origin.set("/index.xml", Reply::xml(index(&base, &children[..1])));
+    for _ in 0..9 {
+        daemon.poll("/index.xml").await;
+        while daemon.store.maintain().await.unwrap() {}
+        daemon.pass(DAY).await;
+    }
+    let two = daemon.source("/two.xml").await;
+    assert_eq!((two.state.as_str(), two.named_by.as_str(), two.parent), ("active", "config", None));
+    assert!(daemon.url(&format!("{base}/2")).await.listed);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_child_that_its_index_drops_is_retired_after_a_week_and_holds_nothing() {
     let origin = Origin::start().await;
     let base = origin.base();

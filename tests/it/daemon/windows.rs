@@ -1,7 +1,7 @@
 //! Windows: feeds, news sitemaps, and sitemaps that turn out to be one.
 
 use super::{listed, one_sitemap};
-use crate::support::daemon::{DAY, HOUR, World, rss, sitemap};
+use crate::support::daemon::{DAY, HOUR, World, index, rss, sitemap};
 use crate::support::{Origin, Reply};
 
 fn news(base: &str, paths: &[&str]) -> Reply {
@@ -158,6 +158,93 @@ async fn a_sitemap_whose_oldest_leave_is_learned_to_be_a_window_before_it_remove
         }
         daemon.stop().await;
     }
+}
+
+#[tokio::test]
+async fn a_list_by_date_that_is_cut_into_sitemaps_is_no_window() {
+    // Whether the sitemap that takes over what leaves the other is read before it.
+    for is_first in [true, false] {
+        let origin = Origin::start().await;
+        let base = origin.base();
+        let parts = [("/old.xml", ""), ("/young.xml", "")];
+        origin.set("/index.xml", Reply::xml(index(&base, &parts)));
+        let mut posts: Vec<_> = (0..20).map(|n| (format!("/{n}"), n + 1)).collect();
+        let set = |posts: &[(String, usize)]| {
+            for ((place, _), part) in parts.iter().zip(posts.chunks(10)) {
+                let date = |day: usize| format!("2026-{:02}-{:02}", day / 28 + 1, day % 28 + 1);
+                let dates: Vec<_> = part.iter().map(|(_, day)| date(*day)).collect();
+                let paths = part.iter().map(|(path, _)| path.as_str());
+                let entries: Vec<_> = paths.zip(dates.iter().map(String::as_str)).collect();
+                origin.set(place, Reply::xml(sitemap(&base, &entries)));
+            }
+        };
+        set(&posts);
+        let world = World::new(&[&origin]);
+        let daemon = world.start(&listed(&origin, &["/index.xml"], &[], "")).await;
+        daemon.polled("/young.xml", 1).await;
+        daemon.polled("/old.xml", 1).await;
+        let order = if is_first { ["/old.xml", "/young.xml"] } else { ["/young.xml", "/old.xml"] };
+        let mut removed = 0;
+        let mut read = async |posts: &[(String, usize)]| {
+            set(posts);
+            for part in order {
+                removed += daemon.poll(part).await.counts.removed;
+            }
+            daemon.pass(DAY).await;
+            removed
+        };
+        // Each day the oldest post is edited, and the oldest young one is old then.
+        for day in 21..31 {
+            let (path, _) = posts.remove(0);
+            posts.push((path, day));
+            assert_eq!(read(&posts).await, 0, "{day} {is_first}");
+        }
+        for place in order {
+            assert!(!daemon.source(place).await.window, "{place} {is_first}");
+        }
+        // So what is deleted is noticed, young or old.
+        let gone = [posts.remove(15).0, posts.remove(5).0];
+        for _ in 0..5 {
+            read(&posts).await;
+        }
+        for path in &gone {
+            assert!(!daemon.url(&format!("{base}{path}")).await.listed, "{path} {is_first}");
+        }
+        for (path, _) in &posts {
+            assert!(daemon.url(&format!("{base}{path}")).await.listed, "{path} {is_first}");
+        }
+        daemon.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_window_beside_sitemaps_that_list_other_pages_is_one() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/index.xml", Reply::xml(index(&base, &[("/recent.xml", ""), ("/pages.xml", "")])));
+    origin.set("/pages.xml", Reply::xml(sitemap(&base, &[("/about", "2026-01-01")])));
+    origin.set("/recent.xml", rolling(&base, 10));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/index.xml"], &[], "")).await;
+    daemon.polled("/recent.xml", 1).await;
+    daemon.polled("/pages.xml", 1).await;
+    for day in 11..=18 {
+        origin.set("/recent.xml", rolling(&base, day));
+        assert_eq!(daemon.poll("/recent.xml").await.counts.removed, 0);
+        daemon.poll("/pages.xml").await;
+        daemon.pass(DAY).await;
+    }
+    assert!(daemon.source("/recent.xml").await.window);
+    assert!(daemon.url(&format!("{base}/day/6")).await.listed);
+    // What it loses is in an archive from now on, so that it is none any more.
+    let archive: Vec<_> = (6..=20).map(|n| format!("/day/{n}")).collect();
+    let archive: Vec<_> = archive.iter().map(|path| (path.as_str(), "")).collect();
+    origin.set("/pages.xml", Reply::xml(sitemap(&base, &archive)));
+    daemon.poll("/pages.xml").await;
+    origin.set("/recent.xml", rolling(&base, 19));
+    daemon.poll("/recent.xml").await;
+    assert!(!daemon.source("/recent.xml").await.window);
+    daemon.stop().await;
 }
 
 #[tokio::test]

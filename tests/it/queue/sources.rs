@@ -69,6 +69,26 @@ async fn a_poll_that_is_skipped_for_good_retires_its_source() {
 }
 
 #[tokio::test]
+async fn who_asks_for_a_source_has_it_polled_though_a_poll_of_it_is_being_skipped() {
+    let queue = Queue::open(&site("a", "http://a.test/", "")).await;
+    let source = queue.origin("a").source;
+    let later = queue.clock.now() + Duration::from_secs(3_600);
+    let next = |why: &str| NextPollAt {
+        at: Some(later),
+        interval_ms: 0,
+        rhythm: None,
+        rule: "a rule".to_owned(),
+        why: why.to_owned(),
+    };
+    queue.store.skip_poll(source, next("nothing new")).await.unwrap();
+    queue.store.poll_source(source).await.unwrap();
+    queue.store.skip_poll(source, next("nothing new")).await.unwrap();
+    let (view, _) = queue.store.source(source).await.unwrap();
+    assert_eq!(view.next_poll_at, Some(queue.clock.now()));
+    assert_eq!(view.why, "someone asked for it");
+}
+
+#[tokio::test]
 async fn who_names_a_sitemap_whose_url_is_too_long_is_told() {
     let queue = Queue::simple().await;
     let url: Url = format!("http://a.test/{}", incompressible(3_000)).parse().unwrap();

@@ -55,7 +55,7 @@ struct Case {
     read: fn(&Path),
 }
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 11] = [
     Case {
         name: "reader alone, endless sitemap",
         bound: 4 * MB,
@@ -85,6 +85,12 @@ const CASES: [Case; 10] = [
         bound: 4 * MB,
         file: None,
         read: |_| stream("<urlset><url><loc><![CDATA[", "never ending </loc> "),
+    },
+    Case {
+        name: "reader alone, endless deletions under a long base",
+        bound: 6 * MB,
+        file: None,
+        read: |_| stream(long_base(), long_deletion()),
     },
     Case {
         name: "from .gz, 50,000 URLs with all tags",
@@ -222,6 +228,22 @@ fn long(origin: &str) -> String {
         text.push_str(&next);
     }
     text + "</urlset>\n"
+}
+
+/// The start of a feed whose base is far longer than what stands in it.
+fn long_base() -> &'static str {
+    let base = "a-very-long-path/".repeat(4_000);
+    format!("<feed xmlns=\"http://www.w3.org/2005/Atom\" xml:base=\"{ORIGIN}{base}\">").leak()
+}
+
+/// Two tombstones: one by its link, one by an id that is long.
+fn long_deletion() -> &'static str {
+    let id = "a-very-long-id/".repeat(60);
+    format!(
+        "<deleted-entry ref=\"a\" when=\"2026-11-21\"><link href=\"b\"/></deleted-entry>\
+         <deleted-entry ref=\"{ORIGIN}{id}\" when=\"2026-11-21\"/>"
+    )
+    .leak()
 }
 
 /// Entries, and then a flood of blanks.

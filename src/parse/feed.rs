@@ -130,10 +130,6 @@ impl<'a, 's> FeedReader<'a, 's> {
         self.over_limit
     }
 
-    fn base(&self) -> &Url {
-        self.bases.last().map_or(self.ctx.base, |(_, base)| base)
-    }
-
     /// Is this an element of the feed's own vocabulary?
     fn is_core(&self, ns: Ns) -> bool {
         let known = if self.kind == DocumentKind::Atom { Ns::Atom } else { Ns::Rss };
@@ -201,7 +197,7 @@ impl<'a, 's> FeedReader<'a, 's> {
         if let Some(at) = self.tombstone_depth.filter(|_| is_item) {
             return Next::Close(at);
         }
-        self.push_base(tag, depth);
+        self.push_base(tag, depth, cx);
         if self.field.is_some() {
             return Next::Go;
         }
@@ -218,12 +214,12 @@ impl<'a, 's> FeedReader<'a, 's> {
             }
         } else if let Some(at) = self.tombstone_depth {
             if depth == at + 1 && tag.local == "link" && (core || tag.ns == Ns::Atom) {
-                let base = self.base().clone();
-                self.tombstones.link(&LinkTag::of(tag), &base);
+                let base = in_force(&self.bases, self.ctx);
+                self.tombstones.link(&LinkTag::of(tag), base, self.ctx.limits.max_url_chars);
             }
         } else if is_tombstone {
             self.tombstone_depth = Some(depth);
-            self.tombstones.open(tag, cx);
+            self.tombstones.open(tag, self.ctx.limits.max_url_chars, cx);
         } else if is_item {
             self.item_depth = Some(depth);
             self.item_at = cx.place.offset();
@@ -232,8 +228,8 @@ impl<'a, 's> FeedReader<'a, 's> {
             if self.kind == DocumentKind::Rdf
                 && let Some(about) = tag.local_attr("about")
             {
-                let (base, max) = (self.base().clone(), self.ctx.limits.max_url_chars);
-                self.item.about(&about, &base, max, cx);
+                let base = in_force(&self.bases, self.ctx);
+                self.item.about(&about, base, self.ctx.limits.max_url_chars, cx);
             }
         } else {
             self.feed_child(tag, depth, core, cx);
@@ -241,12 +237,11 @@ impl<'a, 's> FeedReader<'a, 's> {
         Next::Go
     }
 
-    fn push_base(&mut self, tag: &Tag<'_>, depth: usize) {
+    fn push_base(&mut self, tag: &Tag<'_>, depth: usize, cx: &mut Cx<'_>) {
         let Some(value) = tag.attr("xml:base") else { return };
-        if let Ok(base) = self.base().join(value.trim())
-            && loc::is_web(base.as_str())
-        {
-            self.bases.push((depth, base));
+        match loc::base(&value, in_force(&self.bases, self.ctx)) {
+            Ok(base) => self.bases.extend(base.map(|base| (depth, base))),
+            Err(code) => cx.note(code, &value),
         }
     }
 
@@ -254,8 +249,8 @@ impl<'a, 's> FeedReader<'a, 's> {
         let link = (tag.local == "link" && (core || tag.ns == Ns::Atom)).then(|| LinkTag::of(tag));
         let field = match link {
             Some(link) if link.has_href() => {
-                let (base, max) = (self.base().clone(), self.ctx.limits.max_url_chars);
-                self.item.link(&link, &base, max, cx);
+                let base = in_force(&self.bases, self.ctx);
+                self.item.link(&link, base, self.ctx.limits.max_url_chars, cx);
                 return;
             }
             Some(link) => link.text_field(self.kind, tag.ns),
@@ -269,8 +264,7 @@ impl<'a, 's> FeedReader<'a, 's> {
 
     fn feed_child(&mut self, tag: &Tag<'_>, depth: usize, core: bool, cx: &Cx<'_>) {
         if tag.local == "link" && (core || tag.ns == Ns::Atom) && depth <= 3 {
-            let base = self.base().clone();
-            hints::link(tag, &base, &mut self.hints);
+            hints::link(tag, in_force(&self.bases, self.ctx), &mut self.hints);
         } else if let Some(hint) = Hint::of(tag, core) {
             self.open_field(Role::Feed(hint), depth, cx);
         }
@@ -315,6 +309,7 @@ impl<'a, 's> FeedReader<'a, 's> {
         let mut flow = ControlFlow::Continue(());
         if self.tombstone_depth == Some(depth) {
             self.tombstone_depth = None;
+            self.tombstones.close(cx);
         }
         if self.leaf == Some(depth) {
             // Up to the outermost, what is around a leaf is one too.
@@ -338,7 +333,7 @@ impl<'a, 's> FeedReader<'a, 's> {
         }
         match role {
             Role::Item(field) => {
-                let base = self.bases.last().map_or(self.ctx.base, |(_, base)| base);
+                let base = in_force(&self.bases, self.ctx);
                 self.item.set(field, &self.text, base, self.ctx.limits.max_url_chars, cx);
             }
             Role::Feed(hint) => self.schedule.set(hint, self.text.trim(), &mut self.hints, cx),
@@ -376,12 +371,18 @@ impl<'a, 's> FeedReader<'a, 's> {
             // Nothing comes after it, so whether to stop is no question.
             let _ = self.emit(cx);
         }
+        self.tombstones.close(cx);
         if self.entries == 0 && self.tombstones.is_empty() {
             cx.note(IssueCode::EmptySitemap, "");
         }
-        self.tombstones.give(self.ctx.limits.max_url_chars, self.sink);
+        self.tombstones.give(self.sink);
         self.schedule.finish(&mut self.hints);
     }
+}
+
+/// The innermost `xml:base`, else where the document came from.
+fn in_force<'b>(bases: &'b [(usize, Url)], ctx: &'b Context<'_>) -> &'b Url {
+    bases.last().map_or(ctx.base, |(_, base)| base)
 }
 
 #[cfg(test)]

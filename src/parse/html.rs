@@ -96,7 +96,7 @@ impl Head {
 
     fn set_base(&mut self, attributes: &str) {
         if let Some(href) = attr(attributes, "href").filter(|_| !self.based)
-            && let Some(base) = self.resolve(&href)
+            && let Ok(Some(base)) = loc::base(&href, &self.base)
         {
             self.base = base;
             self.based = true;
@@ -266,6 +266,13 @@ mod tests {
         let found =
             of("<base href='https://cdn.example.net/x/'><base href=/y/><link rel=feed href=f>");
         assert_eq!(strings(&found.feeds), ["https://cdn.example.net/x/f"]);
+    }
+
+    #[test]
+    fn a_base_that_is_too_long_is_none() {
+        let long = "x".repeat(2_048);
+        let found = of(&format!("<base href='/{long}/'><link rel=feed href=f>"));
+        assert_eq!(strings(&found.feeds), ["https://example.com/dir/f"]);
     }
 
     #[test]

@@ -45,6 +45,20 @@ pub(crate) fn admit(
     verdict.is_ok()
 }
 
+/// Bytes of a base that a document names. It is joined with every relative link in its
+/// scope, and a URL longer than this is hardly one (Sitemaps protocol: 2,048).
+const MAX_BASE: usize = 2_048;
+
+/// What the base that a document names comes to: one of the web, or none.
+/// `Err` where it is too long.
+pub(crate) fn base(named: &str, outer: &Url) -> Result<Option<Url>, IssueCode> {
+    let Ok(base) = outer.join(trim(named)) else { return Ok(None) };
+    match base.as_str().len() {
+        0..=MAX_BASE => Ok(is_web(base.as_str()).then_some(base)),
+        _ => Err(IssueCode::UrlTooLong),
+    }
+}
+
 /// The URL that `raw` stands for by the same rules, of whatever length.
 pub(crate) fn resolve(raw: &str, base: &Url) -> Option<Url> {
     let mut url = String::new();

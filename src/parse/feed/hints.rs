@@ -94,9 +94,10 @@ impl Schedule {
 /// A link of the feed itself.
 pub(super) fn link(tag: &Tag<'_>, base: &Url, hints: &mut Hints) {
     let (Some(rel), Some(href)) = (tag.attr("rel"), tag.attr("href")) else { return };
-    let rel = rel.trim().rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
-    let Some(url) = absolute(&href, base) else { return };
-    relation(&rel, &url, hints);
+    let rel = rel.trim().rsplit('/').next().unwrap_or_default();
+    if let Some(url) = absolute(&href, base) {
+        relation(rel, &url, hints);
+    }
 }
 
 /// Takes over what a link of this relation says.

@@ -74,6 +74,61 @@ fn a_tombstone_means_its_link_the_entry_of_its_id_or_its_id() {
 }
 
 #[test]
+fn the_link_of_a_tombstone_is_its_own_and_none_that_is_too_long() {
+    let when = "when='2026-11-20T00:00:00Z'";
+    let far = format!("/{}", "x".repeat(2_048));
+    let known =
+        "<entry><id>https://e.com/a</id><link href='/one'/><updated>2026-01-01</updated></entry>";
+    let linked = format!("<at:deleted-entry ref='https://e.com/a' {when}><link href='{far}'/>");
+    assert!(atom(&format!("{known}{linked}<link href='/b'/></at:deleted-entry>")).is_empty());
+    assert!(atom(&format!("<at:deleted-entry ref='https://e.com{far}' {when}/>")).is_empty());
+    let cut = "<feed xmlns='http://www.w3.org/2005/Atom' xmlns:at='http://purl.org/atompub/tombstones/1.0'>\
+         <at:deleted-entry ref='x' when='2026-11-20'><link href='/b'/>";
+    assert_eq!(deleted(cut).0, ["https://example.com/b 2026-11-20T00:00:00Z"]);
+}
+
+#[test]
+fn tombstones_are_kept_up_to_a_number_and_so_many_bytes() {
+    let long = "x".repeat(1_000);
+    for (path, many) in [("", 10_000), (long.as_str(), 2_000)] {
+        let stone =
+            |n| format!("<at:deleted-entry ref='https://e.com/{n:05}{path}' when='2026-11-20'/>");
+        let stones: String = (0..10_001).map(stone).collect();
+        let last =
+            "<at:deleted-entry ref='x' when='2026-11-20'><link href='/b'/></at:deleted-entry>";
+        let (gone, report) =
+            deleted(&format!("<feed xmlns='http://www.w3.org/2005/Atom'>{stones}{last}</feed>"));
+        assert!(gone.len() >= many && gone.len() <= 10_000, "{}", gone.len());
+        let bytes: usize = gone.iter().map(String::len).sum();
+        assert!(bytes < 3_000_000, "{bytes}");
+        assert!(report.issues.iter().any(|issue| issue.code.as_str() == "too-many-urls"));
+    }
+}
+
+#[test]
+fn a_base_that_is_too_long_is_none() {
+    let read = |bases: [&str; 2]| {
+        let [outer, inner] = bases;
+        deleted(&format!(
+            "<feed xmlns='http://www.w3.org/2005/Atom' xml:base='{outer}'>\
+             <deleted-entry ref='x' when='2026-11-20' xml:base='{inner}'><link href='b'/></deleted-entry></feed>"
+        ))
+    };
+    let has = |report: &Report| report.issues.iter().any(|i| i.code.as_str() == "url-too-long");
+    let (long, half) = (format!("{}/", "x".repeat(2_048)), format!("{}/", "x".repeat(1_500)));
+    for (bases, want) in [
+        ([half.as_str(), "c/"], format!("https://example.com/dir/{half}c/b")),
+        ([half.as_str(), half.as_str()], format!("https://example.com/dir/{half}b")),
+        ([long.as_str(), "c/"], "https://example.com/dir/c/b".to_owned()),
+        (["https://e.com/", long.as_str()], "https://e.com/b".to_owned()),
+    ] {
+        let (gone, report) = read(bases);
+        assert_eq!(gone, [format!("{want} 2026-11-20T00:00:00Z")]);
+        assert_eq!(has(&report), bases != [half.as_str(), "c/"]);
+    }
+}
+
+#[test]
 fn an_entry_that_was_updated_since_has_come_back() {
     let entry = |date: &str| format!("<entry><id>https://e.com/a</id>{date}</entry>");
     let stone = "<at:deleted-entry ref='https://e.com/a' when='2026-11-20T00:00:00Z'/>";

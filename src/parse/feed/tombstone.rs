@@ -21,8 +21,9 @@ use crate::parse::issue::IssueCode;
 use crate::parse::xml::{Cx, Tag};
 use crate::parse::{Deleted, Item, Sink, loc};
 
-/// Tombstones kept of one document.
+/// Tombstones kept of one document, and bytes of their URLs.
 const MAX_TOMBSTONES: usize = 10_000;
+const MAX_BYTES: usize = 2 * 1024 * 1024;
 /// Entries of one document whose id is remembered, and bytes of their links:
 /// far more than feeds hold. What lies behind is not there for a tombstone.
 const MAX_KNOWN: usize = 10_000;
@@ -36,10 +37,11 @@ pub(super) fn is_one(tag: &Tag<'_>) -> bool {
 /// One deletion.
 #[derive(Debug, Default)]
 struct Tombstone {
-    /// The id of what was deleted.
-    id: String,
-    /// Its link, if the tombstone has one.
-    link: Option<String>,
+    /// A hash of the id of what was deleted.
+    id: u64,
+    /// The tombstone's own link, else the id, if that is a URL and none too long.
+    url: Option<String>,
+    has_link: bool,
     when: Option<Timestamp>,
 }
 
@@ -53,7 +55,11 @@ struct Known {
 /// The deletions of one document.
 #[derive(Debug, Default)]
 pub(super) struct Tombstones {
+    /// The one whose element is open.
+    open: Option<Tombstone>,
     list: Vec<Tombstone>,
+    /// Bytes of their URLs.
+    list_bytes: usize,
     /// Entries by a hash of their id and by one of their link.
     known: HashMap<u64, usize>,
     entries: Vec<Known>,
@@ -63,12 +69,9 @@ pub(super) struct Tombstones {
 
 impl Tombstones {
     /// A tombstone begins.
-    pub(super) fn open(&mut self, tag: &Tag<'_>, cx: &mut Cx<'_>) {
-        if self.list.len() >= MAX_TOMBSTONES {
-            cx.note(IssueCode::TooManyUrls, "deleted-entry");
-            return;
-        }
-        let id = tag.attr("ref").unwrap_or_default().trim().to_owned();
+    pub(super) fn open(&mut self, tag: &Tag<'_>, max_chars: usize, cx: &mut Cx<'_>) {
+        let id = tag.attr("ref").unwrap_or_default();
+        let id = id.trim();
         if id.is_empty() {
             cx.note(IssueCode::MissingAttribute, "ref of a deleted entry");
         }
@@ -79,15 +82,35 @@ impl Tombstones {
         } else if when.is_none() {
             cx.note(IssueCode::InvalidDate, &written);
         }
-        self.list.push(Tombstone { id, link: None, when });
+        let url = Some(id).filter(|id| loc::is_web(id) && is_short(id, max_chars));
+        self.open = Some(Tombstone {
+            id: xxh3_64(id.as_bytes()),
+            url: url.map(str::to_owned),
+            has_link: false,
+            when,
+        });
     }
 
-    /// A link inside the last tombstone.
-    pub(super) fn link(&mut self, link: &LinkTag, base: &Url) {
-        let Some(tombstone) = self.list.last_mut().filter(|last| last.link.is_none()) else {
+    /// A link inside the open tombstone.
+    pub(super) fn link(&mut self, link: &LinkTag, base: &Url, max_chars: usize) {
+        if let Some(tombstone) = self.open.as_mut().filter(|open| !open.has_link)
+            && let Some(url) = link.alternate().and_then(|href| super::absolute(href, base))
+        {
+            tombstone.has_link = true;
+            tombstone.url = Some(url).filter(|url| is_short(url, max_chars));
+        }
+    }
+
+    /// The open tombstone ends, if there is one.
+    pub(super) fn close(&mut self, cx: &mut Cx<'_>) {
+        let Some(tombstone) = self.open.take() else { return };
+        let bytes = self.list_bytes + tombstone.url.as_ref().map_or(0, String::len);
+        if self.list.len() >= MAX_TOMBSTONES || bytes > MAX_BYTES {
+            cx.note(IssueCode::TooManyUrls, "deleted-entry");
             return;
-        };
-        tombstone.link = link.alternate().and_then(|href| super::absolute(href, base));
+        }
+        self.list_bytes = bytes;
+        self.list.push(tombstone);
     }
 
     /// An entry of the document.
@@ -107,25 +130,20 @@ impl Tombstones {
         self.list.is_empty()
     }
 
-    fn find(&self, name: &str) -> Option<&Known> {
-        self.entries.get(*self.known.get(&xxh3_64(name.as_bytes()))?)
+    fn find(&self, name: u64) -> Option<&Known> {
+        self.entries.get(*self.known.get(&name)?)
     }
 
     /// The document ends: hands on what was really deleted.
-    pub(super) fn give(&self, max_chars: usize, sink: &mut Sink<'_>) {
+    pub(super) fn give(&self, sink: &mut Sink<'_>) {
         for tombstone in &self.list {
-            let entry = self.find(&tombstone.id);
-            let id = Some(tombstone.id.as_str()).filter(|id| loc::is_web(id));
-            let Some(loc) = tombstone.link.as_deref().or(entry.map(|e| e.loc.as_str())).or(id)
-            else {
-                continue;
-            };
-            let entry = entry.or_else(|| self.find(loc));
+            let entry = self.find(tombstone.id);
+            let of_entry = entry.filter(|_| !tombstone.has_link).map(|entry| entry.loc.as_str());
+            let Some(loc) = of_entry.or(tombstone.url.as_deref()) else { continue };
+            let entry = entry.or_else(|| self.find(xxh3_64(loc.as_bytes())));
             let is_back =
                 entry.is_some_and(|entry| entry.at.is_none() || entry.at > tombstone.when);
-            let good =
-                loc.chars().count() <= max_chars && Url::parse(loc).is_ok_and(|u| u.has_host());
-            if is_back || !good {
+            if is_back || !Url::parse(loc).is_ok_and(|u| u.has_host()) {
                 continue;
             }
             if sink(Item::Deleted(Deleted { loc, when: tombstone.when })) == ControlFlow::Break(())
@@ -134,4 +152,9 @@ impl Tombstones {
             }
         }
     }
+}
+
+/// Is a URL one that an entry might have?
+fn is_short(url: &str, max_chars: usize) -> bool {
+    url.len() <= max_chars || url.chars().count() <= max_chars
 }

@@ -94,6 +94,14 @@ fn floods_of_broken_markup_take_linear_time() {
 }
 
 #[test]
+fn sections_whose_end_was_forgotten_take_linear_time() {
+    for piece in ["<p></x><![CDATA[</p>", "<p></x><![CDATA[y</p ><!-->", "<p></x><![CDATA[</p>y]"] {
+        let found = between(&piece.repeat(8_000_000 / piece.len()));
+        assert_eq!(found.locs().first(), Some(&"https://example.com/first"), "{piece:?}");
+    }
+}
+
+#[test]
 fn giant_tokens_cost_themselves_and_no_more() {
     let long = "x".repeat(3_000_000);
     let table = [

@@ -31,6 +31,9 @@ impl Cut {
 /// element was not closed; so far is the end of a comment or an instruction looked for.
 const MUCH_TEXT: usize = 64 * 1024;
 
+/// What begins a CDATA section.
+pub(super) const CDATA: &str = "<![CDATA[";
+
 /// Where a CDATA section ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CdataEnd {
@@ -47,40 +50,52 @@ pub(super) enum CdataEnd {
 impl CdataEnd {
     /// An end tag in a CDATA section is text, unless another section begins
     /// behind a later start tag (or very much text follows) before a `]]>`.
-    pub(super) fn find(inside: &str, element: &str, last: bool) -> Self {
-        let mut forgotten = None;
+    ///
+    /// Nothing that tells this stands in the first `known` bytes, behind an end tag
+    /// there; they grow by what is looked at, so that no byte is looked at for it
+    /// twice, however many sections were never closed.
+    pub(super) fn find(inside: &str, element: &str, known: &mut usize, last: bool) -> Self {
         let mut from = 0;
-        while let Some(at) = inside
-            .as_bytes()
-            .get(from..)
-            .and_then(|s| memchr::memchr2(b'<', b'>', s))
-            .map(|i| from + i)
-        {
+        let end = loop {
+            let Some(at) = next_bracket(inside, from, inside.len()) else { return Self::Beyond };
             let (before, after) = inside.split_at(at);
-            if let Some(end) = forgotten.filter(|end| at > end + MUCH_TEXT) {
-                return Self::Forgotten(end);
-            }
-            if before.ends_with("]]") && after.starts_with('>') {
+            if is_cdata_end(before, after) {
                 return Self::Proper(at - 2);
             }
-            match forgotten {
-                Some(end)
-                    if after.starts_with("<![CDATA[")
-                        && before.get(end..).is_some_and(is_in_element) =>
-                {
-                    return Self::Forgotten(end);
-                }
-                None if is_end_tag(after, element) => forgotten = Some(at),
-                _ => {}
+            if is_end_tag(after, element) {
+                break at;
+            }
+            from = at + 1;
+        };
+        let far = end + MUCH_TEXT;
+        from = (end + 1).max(*known);
+        while let Some(at) = next_bracket(inside, from, far + 1) {
+            let (before, after) = inside.split_at(at);
+            if is_cdata_end(before, after) {
+                return Self::Proper(at - 2);
+            }
+            if after.starts_with(CDATA) && before.get(end..).is_some_and(is_in_element) {
+                *known = at;
+                return Self::Forgotten(end);
             }
             from = at + 1;
         }
-        match forgotten {
-            Some(end) if last || inside.len() > end + MUCH_TEXT => Self::Forgotten(end),
-            Some(_) => Self::Unsure,
-            None => Self::Beyond,
-        }
+        // The start of a section may be cut at the end of what is here.
+        let whole = inside.len().saturating_sub(if last { 0 } else { CDATA.len() - 1 });
+        *known = (*known).max(whole.min(far + 1));
+        if last || inside.len() > far || *known > far { Self::Forgotten(end) } else { Self::Unsure }
     }
+}
+
+/// Where the next bracket stands from `from` on and before `to`.
+fn next_bracket(text: &str, from: usize, to: usize) -> Option<usize> {
+    let part = text.as_bytes().get(from..to.min(text.len()))?;
+    memchr::memchr2(b'<', b'>', part).map(|at| from + at)
+}
+
+/// Does a CDATA section end here?
+fn is_cdata_end(before: &str, after: &str) -> bool {
+    after.starts_with('>') && before.ends_with("]]")
 }
 
 /// Where a comment or an instruction ends: behind its mark, `-->` or `?>`.
@@ -272,11 +287,54 @@ mod tests {
             ("http://a</lastmod>", true, Beyond),
         ];
         for (inside, last, want) in table {
-            assert_eq!(CdataEnd::find(inside, "loc", last), want, "{inside}");
+            assert_eq!(CdataEnd::find(inside, "loc", &mut 0, last), want, "{inside}");
         }
         let far = |text: usize| format!("a</loc>{}]]></loc>", "x".repeat(text));
-        assert_eq!(CdataEnd::find(&far(50_000), "loc", true), Proper(50_007));
-        assert_eq!(CdataEnd::find(&far(MUCH_TEXT), "loc", true), Forgotten(1));
+        assert_eq!(CdataEnd::find(&far(50_000), "loc", &mut 0, true), Proper(50_007));
+        assert_eq!(CdataEnd::find(&far(MUCH_TEXT), "loc", &mut 0, true), Forgotten(1));
+    }
+
+    #[test]
+    fn what_is_known_of_a_section_tells_where_the_next_one_ends() {
+        // All sections of a text, each looked at with what the ones before have shown,
+        // and each by itself.
+        let start = "a</p><p><![CDATA[";
+        let pieces = ["</p>", "<p>", start, "</x><![CDATA[", "]]>", "x", "<", "]]", ">"];
+        let mut seed = 1_u64;
+        for round in 0..300 {
+            let mut text = String::new();
+            for _ in 0..60 {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round);
+                text.push_str(pieces[usize::try_from(seed >> 33).expect("small") % pieces.len()]);
+                if seed >> 60 == 0 {
+                    text.push_str(&"-".repeat(MUCH_TEXT / 2));
+                }
+            }
+            let (mut at, mut known) = (0, 0_usize);
+            while let Some(begins) = text[at..].find(CDATA) {
+                at += begins + CDATA.len();
+                for size in [100, 1_000, MUCH_TEXT, 3 * MUCH_TEXT] {
+                    let part = &text[at..(at + size).min(text.len())];
+                    let last = at + size >= text.len();
+                    let mut here = known.saturating_sub(at);
+                    let found = CdataEnd::find(part, "p", &mut here, last);
+                    known = known.max(at + here);
+                    let alone = CdataEnd::find(part, "p", &mut 0, last);
+                    if found != alone {
+                        // What is known may tell it before all of it is here.
+                        assert_eq!(alone, CdataEnd::Unsure, "{text}");
+                        assert!(matches!(found, CdataEnd::Forgotten(_)), "{text}");
+                        let all = CdataEnd::find(&text[at..], "p", &mut 0, true);
+                        assert_eq!(found, all, "{text}");
+                    }
+                    match found {
+                        CdataEnd::Proper(end) | CdataEnd::Forgotten(end) => at += end,
+                        CdataEnd::Unsure | CdataEnd::Beyond => continue,
+                    }
+                    break;
+                }
+            }
+        }
     }
 
     #[test]

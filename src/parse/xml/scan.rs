@@ -49,6 +49,8 @@ pub(super) struct Scan {
     no_comment_end: u64,
     /// The same of instructions.
     no_instruction_end: u64,
+    /// The same of a CDATA section's, or of what shows that it was forgotten.
+    no_cdata_end: u64,
     /// The same of a style sheet's, outside quotes.
     no_stylesheet_end: u64,
     void_ends: void::Ends,
@@ -73,6 +75,7 @@ impl Scan {
             simple_until: 0,
             no_comment_end: 0,
             no_instruction_end: 0,
+            no_cdata_end: 0,
             no_stylesheet_end: 0,
             void_ends: void::Ends::new(),
             lost: false,

@@ -3,7 +3,7 @@
 //! found where it comes; of comments and instructions it is looked for a while, since
 //! it may have been forgotten.
 
-use super::super::bounds::{CdataEnd, MarkEnd};
+use super::super::bounds::{CDATA, CdataEnd, MarkEnd};
 use super::{Cx, Flow, IssueCode, Passing, Scan, TAIL, Visitor, Window, boundary, excerpt};
 
 /// What ends a comment.
@@ -31,7 +31,6 @@ impl Scan {
         visitor: &mut V,
         cx: &mut Cx<'_>,
     ) -> Flow {
-        const CDATA: &str = "<![CDATA[";
         let here = w.from(start);
         if here.len() < CDATA.len() && !w.last {
             return Flow::Need(start);
@@ -150,7 +149,10 @@ impl Scan {
     ) -> Flow {
         cx.place.at = w.origin.at + at;
         let inside = w.from(at);
-        match CdataEnd::find(inside, self.elements.top(), w.last) {
+        let mut known = w.until(at, self.no_cdata_end);
+        let end = CdataEnd::find(inside, self.elements.top(), &mut known, w.last);
+        self.no_cdata_end = self.no_cdata_end.max(w.offset(at).saturating_add(known as u64));
+        match end {
             CdataEnd::Proper(end) => {
                 self.passing = None;
                 self.elements.text(inside.get(..end).unwrap_or_default(), visitor, cx);

@@ -102,6 +102,17 @@ fn sections_whose_end_was_forgotten_take_linear_time() {
 }
 
 #[test]
+fn a_giant_name_is_not_gone_through_for_each_tag_in_its_element() {
+    let name = "x".repeat(200_000);
+    for tag in ["</y>", "<y xmlns='z'/>"] {
+        let document = format!("{ROOT}{FIRST}<{name}>{}", tag.repeat(3_000_000));
+        assert_eq!(timed(&document).locs(), ["https://example.com/first"], "{tag}");
+        let document = format!("<{name}>{}", tag.repeat(3_000_000));
+        assert!(timed(&document).locs().is_empty(), "{tag}");
+    }
+}
+
+#[test]
 fn giant_tokens_cost_themselves_and_no_more() {
     let long = "x".repeat(3_000_000);
     let table = [

@@ -119,9 +119,15 @@ impl Stack {
     }
 }
 
+/// Bytes of the longest prefix that is told from a name: the name of an open element is
+/// looked through for each tag in it.
+const MAX_PREFIX: usize = 256;
+
 /// The local part of a name.
 fn local(name: &str) -> &str {
-    name.split_once(':').map_or(name, |(_, local)| local)
+    let near = name.as_bytes().get(..=MAX_PREFIX).unwrap_or(name.as_bytes());
+    let colon = memchr::memchr(b':', near);
+    colon.and_then(|at| name.get(at + 1..)).unwrap_or(name)
 }
 
 #[cfg(test)]

@@ -286,9 +286,10 @@ fn zone_of(text: &str) -> Option<i64> {
         '-' | '\u{2212}' => -1,
         _ => return words::zone(text),
     };
-    // Go writes `+0000 UTC`: the name says no more than the offset.
+    // Go writes `+0000 UTC`, and `-0300 -03` where the zone has no name: that says no more
+    // than the offset.
     let text = match text.split_once(char::is_whitespace) {
-        Some((offset, name)) if name.trim_start().starts_with(char::is_alphabetic) => offset,
+        Some((offset, name)) if is_zone_name(name.trim_start()) => offset,
         _ => text,
     };
     // `isoformat() + "Z"` writes both an offset and that it is none.
@@ -304,6 +305,14 @@ fn zone_of(text: &str) -> Option<i64> {
         _ => return None,
     };
     (hours <= 18 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60))
+}
+
+/// Does this begin with what may be the name of a zone: letters, or its offset once more?
+fn is_zone_name(text: &str) -> bool {
+    let word = text.split(char::is_whitespace).next().unwrap_or_default();
+    let digits = word.strip_prefix(['+', '-']).unwrap_or_default();
+    let numeric = matches!(digits.len(), 2 | 4) && digits.bytes().all(|b| b.is_ascii_digit());
+    numeric || word.starts_with(char::is_alphabetic)
 }
 
 fn at_day(year: i64, month: i64, day: i64, precision: Precision) -> Option<Lastmod> {

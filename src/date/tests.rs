@@ -200,6 +200,29 @@ fn russian_months_are_known_in_every_form() {
 }
 
 #[test]
+fn finnish_months_are_known_in_every_form() {
+    for (month, stem) in [
+        "tammi", "helmi", "maalis", "huhti", "touko", "kesä", "heinä", "elo", "syys", "loka",
+        "marras", "joulu",
+    ]
+    .iter()
+    .enumerate()
+    {
+        for end in ["", ".", "k", "k.", "kuu", "kuuta", "kuun"] {
+            for text in [format!("ti 5. {stem}{end} 2026"), format!("{stem}{end} 5, 2026")] {
+                let want = format!("2026-{:02}-05T00:00:00Z", month + 1);
+                assert_eq!(shown(feed(&text)).map(|s| s.0), Some(want), "{text}");
+            }
+        }
+    }
+    for (text, month) in [("5 mar 2026", 3), ("5 maart 2026", 3), ("5. Mär 2026", 3)] {
+        let want = format!("2026-{month:02}-05T00:00:00Z");
+        assert_eq!(shown(feed(text)).map(|s| s.0), Some(want), "{text}");
+    }
+    assert_eq!(feed("5 elongated 2026"), None);
+}
+
+#[test]
 fn an_unknown_zone_leaves_the_day_and_no_hour() {
     let found = feed("Sat, 03 Jun 2017 15:15:44 XQZT");
     assert_eq!(shown(found), Some(("2017-06-03T00:00:00Z".to_owned(), Precision::Day)));

@@ -230,17 +230,24 @@ fn month(word: &str) -> Option<i64> {
     }
     let plain = lower.trim_end_matches('.');
     // Finnish says more than the others before it differs: `marraskuu`, `maaliskuu`.
-    if let Some(finnish) = FINNISH.iter().zip(1..).find(|(name, _)| plain.starts_with(*name)) {
-        return Some(finnish.1);
+    if let Some(finnish) = finnish_month(plain) {
+        return Some(finnish);
     }
     NAMES.iter().find(|(name, _)| plain.starts_with(name)).map(|(_, month)| *month)
 }
 
-/// The months of Finnish, up to the `kuu` in each.
-const FINNISH: [&str; 12] = [
-    "tammik", "helmik", "maalisk", "huhtik", "toukok", "kesäk", "heinäk", "elok", "syysk", "lokak",
-    "marrask", "jouluk",
-];
+/// A month of Finnish: by its stem, as dates are abbreviated, or by the stem and what is
+/// there of `kuu` and its cases.
+fn finnish_month(word: &str) -> Option<i64> {
+    const STEMS: [&str; 12] = [
+        "tammi", "helmi", "maalis", "huhti", "touko", "kesä", "heinä", "elo", "syys", "loka",
+        "marras", "joulu",
+    ];
+    // A stem is short, and may begin words of other languages.
+    let is =
+        |stem: &str| word.strip_prefix(stem).is_some_and(|s| s.is_empty() || s.starts_with('k'));
+    STEMS.iter().zip(1..).find(|(stem, _)| is(stem)).map(|(_, month)| month)
+}
 
 /// Seconds east of UTC for a zone by its name; `None` for an unknown one.
 pub(super) fn zone(name: &str) -> Option<i64> {

@@ -56,6 +56,8 @@ pub(crate) fn read(
     ctx: &Context<'_>,
     sink: &mut Sink<'_>,
 ) -> Listed {
+    // What was passed over to see that this is JSON is nothing to a reader of it.
+    text.consume(loc::lead(text.rest()));
     let progress = Progress::new(text.place(0).line(), text.offset());
     let mut reading = Reading {
         ctx,

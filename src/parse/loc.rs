@@ -98,11 +98,29 @@ pub(crate) fn trim(raw: &str) -> &str {
     if raw.as_bytes().first().is_some_and(plain) && raw.as_bytes().last().is_some_and(plain) {
         return raw;
     }
-    raw.trim_matches(|c: char| {
-        c.is_whitespace()
-            || c.is_control()
-            || matches!(c, '\u{feff}' | '\u{200b}'..='\u{200f}' | '\u{2060}')
-    })
+    raw.trim_matches(shows_nothing)
+}
+
+/// Bytes that [`trim`] takes off the start.
+pub(crate) fn lead(raw: &str) -> usize {
+    raw.len() - raw.trim_start_matches(shows_nothing).len()
+}
+
+/// Blanks, controls, and marks without a width: of joins, of directions (dialogs and
+/// editors put them around what is copied), soft hyphens and byte order marks.
+fn shows_nothing(c: char) -> bool {
+    c.is_whitespace()
+        || c.is_control()
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{202a}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+        )
 }
 
 /// How a URL was kept.
@@ -271,6 +289,9 @@ mod tests {
         let table: &[(&str, &str, &[IssueCode])] = &[
             ("https://example.com/a", "https://example.com/a", &[]),
             ("\u{a0}\u{2000}\n HTTP://example.com/a\u{202f}", "HTTP://example.com/a", &[]),
+            ("\u{202a}https://example.com/a\u{202c}", "https://example.com/a", &[]),
+            ("\u{2066}\u{ad}https://example.com/a\u{2069}", "https://example.com/a", &[]),
+            ("\u{2067}/a\u{61c}", "https://example.com/a", &[RelativeUrl]),
             ("https://example.com/a\n      b", "https://example.com/ab", &[]),
             ("https://example.com/a\u{0}b", "https://example.com/ab", &[IllegalCharacter]),
             ("https://example.com:8080/a", "https://example.com:8080/a", &[]),

@@ -409,6 +409,21 @@ fn two_urls_in_a_line_of_text_are_two() {
 }
 
 #[test]
+fn marks_that_show_nothing_around_a_url_are_no_part_of_it() {
+    for (begins, ends) in
+        [("\u{202a}", "\u{202c}"), ("\u{2066}", "\u{2069}"), ("\u{ad}", "\u{200f}")]
+    {
+        let url = format!("{begins}https://e.com/a{ends}");
+        let (found, report) = listed(&format!("{url}\n{url}\n"));
+        assert_eq!(found, ["https://e.com/a ", "https://e.com/a "]);
+        assert!(report.issues.is_empty(), "{:?}", report.issues);
+        assert_eq!(urlset(&format!("<url><loc>{url}</loc></url>")), ["https://e.com/a "]);
+        assert_eq!(listed(&format!("Sitemap: {url}\n")).0, ["sitemap https://e.com/a"]);
+        assert_eq!(listed(&format!("{begins}Sitemap: /a\n")).0, ["sitemap https://example.com/a"]);
+    }
+}
+
+#[test]
 fn a_nul_costs_a_list_of_urls_nothing_but_itself() {
     let (found, report) = listed("https://e.com/a\0\nhttps://e.com/b\0c\n\0\0\n");
     assert_eq!(found, ["https://e.com/a ", "https://e.com/bc "]);

@@ -51,6 +51,28 @@ fn a_document_that_breaks_off_says_where() {
 }
 
 #[test]
+fn what_shows_nothing_before_a_document_costs_it_nothing() {
+    let base = Url::parse("https://example.com/feed.json").expect("a URL");
+    let ctx = Context { base: &base, content_type: None, limits: Limits::default() };
+    let json = "{\"version\":\"1\",\n\"items\":[{\"url\":\"/1\"}]}";
+    for lead in ["", "\u{feff}", "\u{feff}\u{feff}", "\u{a0}", "\u{0}\n\u{2066}", " \u{200b}\n"] {
+        let document = format!("{lead}{json}");
+        let mut entries = 0;
+        let report = parse(&mut document.as_bytes(), &ctx, &mut |_| {
+            entries += 1;
+            ControlFlow::Continue(())
+        });
+        assert_eq!((entries, report.complete), (1, true), "{lead:?}");
+        let line = 2 + lead.matches('\n').count() as u64;
+        // The first byte order mark is none of the text.
+        let mark = if lead.starts_with('\u{feff}') { 3 } else { 0 };
+        let at = document.find("\"url\"").expect("it is there") - mark;
+        let issue = &report.issues[0];
+        assert_eq!((issue.line, issue.offset), (line, at as u64), "{lead:?}");
+    }
+}
+
+#[test]
 fn a_text_that_was_cut_in_a_pair_costs_no_item() {
     let base = Url::parse("https://example.com/feed.json").expect("a URL");
     let ctx = Context { base: &base, content_type: None, limits: Limits::default() };

@@ -169,7 +169,17 @@ fn is_no_path(url: &str) -> bool {
     let first = url.split(['/', '?', '#']).next().unwrap_or_default().to_ascii_lowercase();
     let absolute = ["http:", "https:"].iter().any(|scheme| first.ends_with(scheme));
     let escaped = ["http%3a", "https%3a"].iter().any(|scheme| first.starts_with(scheme));
-    absolute || escaped || first.starts_with('<')
+    absolute || escaped || first.starts_with('<') || is_broken_scheme(&first, url)
+}
+
+/// Is the first segment of a URL what is left of a scheme, or of its colon alone? What
+/// begins with `//` has none, and needs none.
+fn is_broken_scheme(first: &str, url: &str) -> bool {
+    let scheme = match first.trim_end_matches([':', ';', '.', ',']) {
+        "" => first.starts_with([':', ';']),
+        scheme => matches!(scheme, "http" | "https"),
+    };
+    scheme && url.get(first.len()..).is_some_and(|rest| rest.starts_with("//"))
 }
 
 /// Does a URL without a scheme begin with a host: `www.` and what follows, or
@@ -323,6 +333,15 @@ mod tests {
             ("(https://e.com/a", "", &[InvalidUrl]),
             ("URL https://e.com/a", "", &[InvalidUrl]),
             ("https%3A%2F%2Fe.com/a", "", &[InvalidUrl]),
+            ("https//example.com/a", "", &[InvalidUrl]),
+            ("HTTP//example.com/a", "", &[InvalidUrl]),
+            ("://example.com/a", "", &[InvalidUrl]),
+            (";//example.com/a", "", &[InvalidUrl]),
+            ("https;//example.com/a", "", &[InvalidUrl]),
+            ("http.//example.com/a", "", &[InvalidUrl]),
+            ("https/a", "https://example.com/dir/https/a", &[RelativeUrl]),
+            ("/https//a", "https://example.com/https//a", &[RelativeUrl]),
+            ("..//a", "https://example.com//a", &[RelativeUrl]),
             ("<a href='/a'>", "", &[InvalidUrl]),
             ("<![CDATA[/a]]>", "", &[InvalidUrl]),
             ("/go/https://e.com/", "https://example.com/go/https://e.com/", &[RelativeUrl]),

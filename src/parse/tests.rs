@@ -479,6 +479,7 @@ fn what_a_host_has_as_its_robots_txt_is_read_as_one() {
         ("Sitemap: https://e.com/s.xml https://e.com/t.xml", 2),
         ("Sitemap: https://e.com/s.xml our pages", 1),
         ("Sitemap: https://e.com/s.xml<br>", 1),
+        ("Sitemap: https://e.com/s.xml\nSitemap:https//e.com/t.xml\nSitemap:://e.com/u.xml", 1),
     ] {
         let (kind, sitemaps) = at("https://e.com/any", line);
         assert_eq!((kind, sitemaps.len()), (DocumentKind::Robots, many), "{line}");

@@ -318,6 +318,18 @@ fn the_link_of_an_atom_entry_is_chosen_by_the_rules() {
 }
 
 #[test]
+fn what_an_entry_holds_is_told_alike_wherever_a_window_ends() {
+    let entry = "<link href='/a'/><content type='application/atom+xml'>";
+    let inner = "<entry><link href='/x'/></entry></content>";
+    let blanks = " \n".repeat(150);
+    for before in [10, WINDOW - 600, WINDOW - 450, WINDOW - 330, WINDOW - 200, WINDOW] {
+        let comment = format!("<!--{}-->", "x".repeat(before));
+        let found = atom(&format!("{comment}{entry}{blanks}{inner}"));
+        assert_eq!(found, ["https://example.com/a "], "{before}");
+    }
+}
+
+#[test]
 fn hints_for_the_poller_are_taken_from_the_feed_and_not_from_its_items() {
     let (_, report) = listed(
         "<rss version='2.0' xmlns:atom='http://www.w3.org/2005/Atom'><channel><ttl>90</ttl>\

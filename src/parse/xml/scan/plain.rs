@@ -76,7 +76,9 @@ impl Scan {
     ) -> Flow {
         let here = w.from(start);
         let blank = blanks(here.as_bytes());
-        if here.as_bytes().get(blank) == Some(&b'<') {
+        // Blanks that a window ends in are no text either.
+        let is_cut = blank == here.len() && !w.last;
+        if is_cut || here.as_bytes().get(blank) == Some(&b'<') {
             self.elements.blank(here.get(..blank).unwrap_or_default(), visitor, cx);
             return Flow::At(start + blank);
         }

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use super::issue::{IssueCode, Issues};
 use super::text::Text;
 use super::xml::Cx;
-use super::{Context, Entry, Item, Sink, loc};
+use super::{Context, Entry, Item, Sink, loc, robots};
 use crate::date;
 use crate::model::Precision;
 
@@ -103,7 +103,8 @@ fn boundary(rest: &str) -> usize {
 
 /// The URL that a line begins with, and the rest of the line, if that is one more.
 fn first(line: &str) -> (&str, &str) {
-    if line.starts_with('#') {
+    // What a `Sitemap` line of a robots.txt names is no page.
+    if line.starts_with('#') || !loc::is_web(line) && robots::names_sitemap(line) {
         return (line, "");
     }
     let (one, more) = loc::first(line);
@@ -206,6 +207,7 @@ mod tests {
             ("https://e.com/a#b", &["https://e.com/a#b"]),
             ("https://e.com/a, https://e.com/b", &["https://e.com/a", "https://e.com/b"]),
             ("# a # b", &["# a # b"]),
+            ("Sitemap: https://e.com/s.txt", &["Sitemap: https://e.com/s.txt"]),
             ("https://e.com/report 2024", &["https://e.com/report 2024"]),
             ("https://e.com/report 2024-01-01.pdf", &["https://e.com/report 2024-01-01.pdf"]),
             ("https://e.com/?u=https://e.com/x", &["https://e.com/?u=https://e.com/x"]),

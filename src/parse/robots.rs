@@ -288,6 +288,21 @@ pub(crate) fn has_robots_line(window: &str) -> bool {
     })
 }
 
+/// Is there a line in `window` that only a robots.txt has? A `Sitemap` line may stand in a
+/// list of URLs too, but for one whose value is the URL in the next line.
+pub(crate) fn has_line_of_its_own(window: &str) -> bool {
+    window.split(['\n', '\r']).filter_map(key_value).any(|(key, value)| match key {
+        Key::UserAgent | Key::Allow | Key::Disallow => true,
+        Key::Sitemap => value.is_empty(),
+        _ => false,
+    })
+}
+
+/// Does this line name a sitemap?
+pub(crate) fn names_sitemap(line: &str) -> bool {
+    key_value(line).is_some_and(|(key, _)| key == Key::Sitemap)
+}
+
 /// Is this where a host has its robots.txt?
 pub(crate) fn is_at(url: &Url) -> bool {
     url.path() == "/robots.txt"

@@ -37,10 +37,11 @@ pub(super) fn sniff(window: &str, at_end: bool) -> Shape {
     if is_binary(text) {
         return Shape::Unknown;
     }
-    if robots::has_robots_line(text) {
+    let lists = plain::has_url_line(text);
+    if robots::has_robots_line(text) && (!lists || robots::has_line_of_its_own(text)) {
         return Shape::Robots;
     }
-    if plain::has_url_line(text) { Shape::Text } else { Shape::Unknown }
+    if lists { Shape::Text } else { Shape::Unknown }
 }
 
 /// Has this a NUL in a line that would mean nothing without it?

@@ -499,6 +499,33 @@ fn what_a_host_has_as_its_robots_txt_is_read_as_one() {
     }
 }
 
+#[test]
+fn a_sitemap_line_makes_no_robots_txt_of_a_list_of_urls() {
+    use DocumentKind::{Robots, Text};
+    let urls = "https://e.com/a\nhttps://e.com/b\n";
+    for (lines, kind) in [
+        ("# ours\nSitemap: https://e.com/s.txt\n", Text),
+        ("Sitemap:https://e.com/s.txt\nSitemap https://e.com/t.txt\n", Text),
+        ("Sitemap: /s.txt\n\n", Text),
+        ("Crawl-delay: 5\nSitemap: https://e.com/s.txt\n", Text),
+        ("User-agent: *\nSitemap: https://e.com/s.txt\n", Robots),
+        ("Disallow: /x\n", Robots),
+        ("Allow:\n", Robots),
+        ("Sitemap:\n", Robots),
+    ] {
+        for document in [format!("{lines}{urls}"), format!("{urls}{lines}{urls}")] {
+            let (found, report) = listed(&document);
+            assert_eq!(report.kind, kind, "{document}");
+            let pages = document.matches(".com/a\n").count() * 2;
+            let want = if kind == Text { pages } else { 0 };
+            assert_eq!(found.iter().filter(|loc| !loc.starts_with("sitemap ")).count(), want);
+            let codes: Vec<IssueCode> = report.issues.iter().map(|issue| issue.code).collect();
+            assert!(kind == Robots || codes == [IssueCode::InvalidUrl], "{document} {codes:?}");
+        }
+    }
+    assert_eq!(listed("Sitemap: https://e.com/s.txt\n").1.kind, Robots);
+}
+
 /// The digest of the last entry of a document.
 fn digest_of(document: &str) -> u64 {
     let base = url::Url::parse("https://e.com/").expect("a url");

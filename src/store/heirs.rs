@@ -383,6 +383,7 @@ impl State {
     fn settle_in(&mut self, row: UrlRow) -> Result<UrlRow, StoreError> {
         if let Some(site) = row.site {
             self.poll_robots_of(site, row.host)?;
+            self.note_site_host(site, row.host)?;
         }
         if row.state == held::FORBIDDEN {
             // That site may be judged for another token.

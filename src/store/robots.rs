@@ -1,4 +1,5 @@
-//! What is kept of a host's robots.txt, and what a new version sets free.
+//! What is kept of a host's robots.txt, what a new version sets free, and for which
+//! site it is asked for.
 
 use std::time::Duration;
 
@@ -19,6 +20,29 @@ pub const FORBIDDEN: &str = "robots";
 
 /// A robots.txt that was never read is asked for again after this by who needs it.
 const UNREACHABLE_MS: i64 = 300_000;
+
+/// Those that are asked for on behalf of no site, or of one that is not polled, as
+/// the first part of a statement.
+const ORPHANS: &str = "WITH orphans AS MATERIALIZED (
+    SELECT id, host_id FROM sources WHERE role = 0 AND site_id IS NULL
+    UNION ALL
+    SELECT r.id, r.host_id FROM sites n
+        /*lite*/ CROSS /*end*/ JOIN sources r ON r.site_id = n.id AND r.role = 0
+    WHERE n.state <> 0)";
+
+/// Which of the polled sites have sources on their hosts: as much work as there are
+/// of these.
+const BY_SOURCES: &str = "(SELECT o.id AS robots, min(s.site_id) AS heir FROM orphans o
+    /*lite*/ CROSS /*end*/ JOIN sources s
+        ON s.host_id = o.host_id /*pg: AND s.part = (o.host_id & 255) */ AND s.role <> 0
+    /*lite*/ CROSS /*end*/ JOIN sites n ON n.id = s.site_id
+    WHERE n.state = 0 GROUP BY o.id)";
+
+/// Which have URLs there: as much work as there are hosts.
+const BY_URLS: &str = "(SELECT o.id AS robots, min(h.site_id) AS heir FROM sites n
+    /*lite*/ CROSS /*end*/ JOIN site_hosts h ON h.site_id = n.id
+    /*lite*/ CROSS /*end*/ JOIN orphans o ON o.host_id = h.host_id
+    WHERE n.state = 0 GROUP BY o.id)";
 
 /// robots.txt of one host as kept.
 #[derive(Debug, Clone)]
@@ -205,6 +229,32 @@ impl State {
             .and_then(|mut update| update.execute(params![host.0, now]))
             .map(|_| ())
             .map_err(engine)
+    }
+
+    /// robots.txt belongs to the host: where its site is not polled any more, another
+    /// one there goes on polling it, one with sources there before one with URLs only.
+    pub(super) fn hand_over_robots(&mut self) -> Result<(), StoreError> {
+        let now = self.now_ms();
+        for heirs in [BY_SOURCES, BY_URLS] {
+            let orphans = format!("{ORPHANS} SELECT 1 FROM orphans LIMIT 1");
+            if self.column(&orphans, ())?.is_empty() {
+                return Ok(());
+            }
+            let taken = self
+                .conn
+                .execute(
+                    &format!(
+                        "{ORPHANS} UPDATE sources SET site_id = next.heir, state = 0,
+                             next_poll_at = coalesce(next_poll_at, ?1)
+                         FROM {heirs} AS next WHERE sources.id = next.robots
+                         /*pg: AND sources.part = (next.robots & 255) */"
+                    ),
+                    [now],
+                )
+                .map_err(engine)?;
+            self.sources_moved |= taken > 0;
+        }
+        Ok(())
     }
 
     /// What the old version forbade is due: the new one may not.

@@ -71,6 +71,7 @@ impl State {
                 self.unregister(id)?;
             }
         }
+        self.hand_over_robots()?;
         self.note_placing()?;
         self.read_paused_sites()
     }
@@ -267,29 +268,10 @@ impl State {
                 params![id.0, site_state::UNREGISTERED],
             )
             .map_err(engine)?;
-        self.hand_over_robots(id)?;
         self.conn
             .execute("UPDATE sources SET state = 1 WHERE site_id = ?1 AND state = 0", [id.0])
             .map_err(engine)?;
         Ok(())
-    }
-
-    /// robots.txt belongs to the host: another site on it goes on polling it.
-    fn hand_over_robots(&mut self, id: SiteId) -> Result<(), StoreError> {
-        self.conn
-            .execute(
-                "UPDATE sources SET site_id = next.heir FROM (
-                     SELECT r.id AS robots, min(s.site_id) AS heir
-                     FROM sources r JOIN sources s
-                         ON s.host_id = r.host_id /*pg: AND s.part = r.part */ AND s.role <> 0
-                     JOIN sites n ON n.id = s.site_id AND n.state = 0
-                     WHERE r.role = 0 AND r.site_id = ?1 AND s.site_id <> ?1
-                     GROUP BY r.id) AS next
-                 WHERE sources.id = next.robots /*pg: AND sources.part = (next.robots & 255) */",
-                [id.0],
-            )
-            .map(|_| ())
-            .map_err(engine)
     }
 
     /// Stops, or starts again, polling and leasing of a site.
@@ -309,15 +291,13 @@ impl State {
                 "site {name:?} is not in the config any more"
             )));
         }
-        if paused {
-            self.hand_over_robots(id)?;
-        }
         self.conn
             .execute(
                 "UPDATE sources SET state = ?3 WHERE site_id = ?1 AND state = ?2",
                 params![id.0, from, to],
             )
             .map_err(engine)?;
+        self.hand_over_robots()?;
         self.read_paused_sites()?;
         self.sources_moved |= !paused;
         self.reload_windows()
@@ -417,6 +397,8 @@ impl State {
         if self.may_have_urls(id, none)? {
             return Err(StoreError::Elsewhere);
         }
+        // robots.txt belongs to the host, which other sites may share.
+        self.hand_over_robots()?;
         // Not `changes`: what its sources told of URLs that others list too is not heard
         // by all who follow yet. Of rows that are gone nothing is told anyway.
         for table in ["snapshots", "polls", "robots_changes", "topics", "callbacks", "deliveries"] {
@@ -427,7 +409,6 @@ impl State {
             self.conn.execute(&sql, [id.0]).map_err(engine)?;
         }
         self.forget_lessons_of(id)?;
-        // robots.txt belongs to the host, which other sites may share.
         self.conn
             .execute(
                 "UPDATE sources SET site_id = NULL, state = 0, next_poll_at = NULL

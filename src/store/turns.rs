@@ -173,7 +173,7 @@ impl State {
     }
 
     /// Remembers where a site has URLs.
-    fn note_site_host(&mut self, site: SiteId, host: HostId) -> Result<(), StoreError> {
+    pub(super) fn note_site_host(&mut self, site: SiteId, host: HostId) -> Result<(), StoreError> {
         let first = self.host(host)?.done.noted;
         if first.is(site) || self.site_hosts.contains(&(site, host)) {
             return Ok(());

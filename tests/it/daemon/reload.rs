@@ -6,7 +6,7 @@ use sitemapd::store::views::UrlState;
 use sitemapd::store::{Store, StoreError};
 
 use super::{listed, one_sitemap};
-use crate::support::daemon::{DAY, HOUR, MINUTE, World, counts, index, sitemap};
+use crate::support::daemon::{DAY, Daemon, HOUR, MINUTE, World, counts, index, sitemap};
 use crate::support::{Origin, Reply, broken_off};
 
 const LIST: [(&str, &str); 4] =
@@ -360,5 +360,57 @@ async fn the_address_that_a_site_had_before_speaks_for_it_no_more() {
     daemon.reload(&at(&old)).await;
     daemon.polled("/named.xml", 2).await;
     assert_eq!(daemon.source("/named.xml").await.state, "active");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn robots_txt_of_a_host_is_polled_for_whoever_has_urls_there() {
+    let origin = Origin::start().await;
+    let cdn = Origin::start().await;
+    let base = origin.base();
+    for path in ["/a", "/b"] {
+        let list = sitemap(&cdn.base(), &[(path, "")]);
+        origin.set(&format!("{path}.xml"), Reply::xml(list));
+    }
+    let world = World::new(&[&origin, &cdn]);
+    let [a, b] = ["a", "b"].map(|name| {
+        format!(
+            "[[site]]\nname = \"{name}\"\nurl = \"{base}/\"\npoll = \"300d\"\nfeeds = []\n\
+             sitemaps = [\"{base}/{name}.xml\"]\nscope = \"any\"\n"
+        )
+    });
+    let both = a.clone() + &b;
+    // It is polled for the first who has URLs there.
+    let daemon = world.start(&a).await;
+    daemon.polled("/a.xml", 1).await;
+    daemon.settled().await;
+    let is_polled = async |daemon: &Daemon| {
+        cdn.clear_log();
+        daemon.pass(2 * DAY).await;
+        !cdn.requests("/robots.txt").is_empty()
+    };
+    daemon.reload(&both).await;
+    daemon.polled("/b.xml", 1).await;
+    assert!(is_polled(&daemon).await);
+    daemon.reload(&b).await;
+    assert!(is_polled(&daemon).await, "one has left");
+    daemon.store.forget_site("a".to_owned()).await.unwrap();
+    assert!(is_polled(&daemon).await, "one is forgotten");
+    daemon.reload(&both).await;
+    daemon.polled("/a.xml", 1).await;
+    daemon.store.pause_site("b".to_owned(), true).await.unwrap();
+    assert!(is_polled(&daemon).await, "one is paused");
+    daemon.store.pause_site("a".to_owned(), true).await.unwrap();
+    assert!(!is_polled(&daemon).await, "nobody is there");
+    daemon.store.pause_site("b".to_owned(), false).await.unwrap();
+    assert!(is_polled(&daemon).await, "the other one is back");
+    daemon.stop().await;
+    // As earlier versions left it.
+    let robots = cdn.url("/robots.txt");
+    world.look().change(&format!(
+        "UPDATE sources SET site_id = NULL, next_poll_at = NULL WHERE url = '{robots}'"
+    ));
+    let daemon = world.start(&both).await;
+    assert!(is_polled(&daemon).await, "a start mends it");
     daemon.stop().await;
 }

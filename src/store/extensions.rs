@@ -5,7 +5,7 @@
 //! the queue (an end of all videos, fresh news) is summed up in the URL's own
 //! row whenever one of them moves, so that leasing reads none of this. A URL
 //! all of whose videos have expired is parked, unless someone asked for it,
-//! and comes back when a source moves their end or drops them.
+//! and comes back when a source moves their end, or drops them or the URL.
 
 use super::sql::{Connection, params};
 
@@ -64,7 +64,10 @@ impl State {
         url: UrlId,
         said: Option<&Said>,
     ) -> Result<(), StoreError> {
-        let Some(row) = self.url_row(url)? else { return Ok(()) };
+        let Some(row) = self.url_row(url)? else {
+            // Of a URL that is gone nothing is to be said.
+            return if said.is_none() { self.forget_said(source, url).map(drop) } else { Ok(()) };
+        };
         self.pending.spoken_of(url);
         let changed = match said {
             Some(said) => self.write_said(source, url, said)?,
@@ -73,6 +76,12 @@ impl State {
         if !changed {
             return Ok(());
         }
+        self.heed_marks(row)
+    }
+
+    /// Other sources than before say something of a URL, or others things: sums that
+    /// up, and gives it the place that this calls for.
+    pub(super) fn heed_marks(&mut self, row: UrlRow) -> Result<(), StoreError> {
         let had_end = row.expires_s.is_some();
         let row = self.sum_up_marks(row)?;
         self.follow_marks(&row, had_end)
@@ -118,7 +127,17 @@ impl State {
             .map_err(engine)
     }
 
-    /// Forgets a part of what one source said; says how much.
+    /// URLs of which one source says something, a part of them.
+    pub(super) fn spoken_of_by(&self, source: i64, most: i64) -> Result<Vec<UrlId>, StoreError> {
+        let urls = self.column(
+            "SELECT url_id FROM extensions WHERE source_id = ?1 ORDER BY url_id LIMIT ?2",
+            [source, most],
+        )?;
+        Ok(urls.into_iter().map(UrlId).collect())
+    }
+
+    /// Forgets a part of what one source said of URLs that are forgotten with it; says
+    /// how much.
     pub(super) fn forget_some_said(&self, source: i64, limit: i64) -> Result<usize, StoreError> {
         self.conn
             .prepare_cached(
@@ -174,7 +193,7 @@ impl State {
 
     /// Gives a URL the place that its marks call for; its videos may have had
     /// an end before.
-    fn follow_marks(&mut self, row: &UrlRow, had_end: bool) -> Result<(), StoreError> {
+    pub(super) fn follow_marks(&mut self, row: &UrlRow, had_end: bool) -> Result<(), StoreError> {
         if row.leased || row.reason == Reason::Submitted {
             return Ok(());
         }

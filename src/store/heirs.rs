@@ -319,7 +319,7 @@ impl State {
             if self.forget_said(source, url)?
                 && let Some(row) = self.url_row(url)?
             {
-                self.sum_up_marks(row)?;
+                self.heed_marks(row)?;
             }
         }
         Ok(if is_last { self.walk_from((behind.url & 255) + 1).map(first) } else { Some(reached) })
@@ -391,7 +391,9 @@ impl State {
         }
         if row.expires_s.is_some() || row.fresh_s.is_some() {
             // Only what the others say counts from now on.
-            return self.sum_up_marks(row);
+            let url = row.id;
+            self.heed_marks(row.clone())?;
+            return Ok(self.url_row(url)?.unwrap_or(row));
         }
         Ok(row)
     }

@@ -58,9 +58,23 @@ impl State {
         if row.source == Some(source) && self.pending.is_alone(row.id) {
             return Ok(false);
         }
-        if self.forget_said(source, row.id)? {
+        let has_spoken = self.forget_said(source, row.id)?;
+        if has_spoken {
             self.sum_up_marks(row.clone())?;
         }
+        let is_held = self.pass_on(source, row)?;
+        if has_spoken
+            && is_held
+            && let Some(now) = self.url_row(row.id)?
+        {
+            // What the others say may free it, or be over.
+            self.follow_marks(&now, row.expires_s.is_some())?;
+        }
+        Ok(is_held)
+    }
+
+    /// Whoever else lists a URL goes on listing it; says whether a full source does.
+    fn pass_on(&mut self, source: SourceId, row: &UrlRow) -> Result<bool, StoreError> {
         let was_side = self.forget_side(row.id, source)?;
         let Some(primary) = row.source else { return Ok(true) };
         if primary != source {

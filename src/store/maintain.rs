@@ -284,9 +284,13 @@ impl State {
         let mut entries = Snapshot::decode(&data).unwrap_or_default().into_entries();
         if window > 0 {
             // A window never held anything, but said what there was to say.
-            let is_more = self.forget_some_said(id, DROP)? > 0;
-            let taken = (!is_more).then(|| entries.iter().map(|entry| entry.key).collect());
-            return Ok(Some(Leftover { source: id, origin, effects: Vec::new(), taken }));
+            let most = i64::try_from(CHUNK).unwrap_or(i64::MAX);
+            let silenced = self.spoken_of_by(id, most)?.into_iter();
+            let effects: Vec<_> =
+                silenced.map(|url| Effect::Extensions { url, said: None }).collect();
+            let is_last = effects.is_empty();
+            let taken = is_last.then(|| entries.iter().map(|entry| entry.key).collect());
+            return Ok(Some(Leftover { source: id, origin, effects, taken }));
         }
         entries.truncate(CHUNK);
         let taken = Some(entries.iter().map(|entry| entry.key).collect());

@@ -136,3 +136,82 @@ async fn a_second_sitemap_that_knows_a_video_without_an_end_keeps_the_page() {
     assert_eq!(daemon.url(&page).await.state, UrlState::Queued);
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_page_comes_back_when_the_sitemap_that_knew_its_end_lists_it_no_more() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let page = format!("{base}/v");
+    let others = [("/1", String::new()), ("/2", String::new())];
+    let with_video = [&others[..], &[("/v", videos(&base, &["2026-11-01"]))]].concat();
+    origin.set("/one.xml", Reply::xml(sitemap(&base, &[("/v", "")])));
+    origin.set("/two.xml", Reply::xml(extended(&base, &with_video)));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&super::listed(&origin, &["/one.xml", "/two.xml"], &[], "")).await;
+    daemon.polled("/one.xml", 1).await;
+    daemon.polled("/two.xml", 1).await;
+    assert_eq!(daemon.url(&page).await.state, UrlState::Parked);
+    origin.set("/two.xml", Reply::xml(extended(&base, &others)));
+    for _ in 0..4 {
+        assert_eq!(daemon.poll("/two.xml").await.counts.removed, 0);
+        daemon.pass(DAY).await;
+    }
+    let view = daemon.url(&page).await;
+    assert_eq!((view.state, view.expires_at), (UrlState::Queued, None));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_page_comes_back_when_the_window_that_knew_its_end_is_given_up() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let page = format!("{base}/v");
+    let news = "<news:news><news:publication><news:name>N</news:name>\
+                <news:language>en</news:language></news:publication>\
+                <news:publication_date>2026-11-20</news:publication_date>\
+                <news:title>T</news:title></news:news>";
+    let more = news.to_owned() + &videos(&base, &["2026-11-01"]);
+    origin.set("/one.xml", Reply::xml(sitemap(&base, &[("/v", "")])));
+    origin.set("/news.xml", Reply::xml(extended(&base, &[("/v", more)])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&super::listed(&origin, &["/one.xml", "/news.xml"], &[], "")).await;
+    daemon.polled("/one.xml", 1).await;
+    daemon.polled("/news.xml", 1).await;
+    let source = daemon.source("/news.xml").await;
+    assert!(source.window, "{source:?}");
+    assert_eq!(daemon.url(&page).await.state, UrlState::Parked);
+    daemon.store.delete_source(source.id, false).await.unwrap();
+    daemon.pass(8 * DAY).await;
+    while daemon.store.maintain().await.unwrap() {}
+    let view = daemon.url(&page).await;
+    assert_eq!((view.state, view.expires_at), (UrlState::Queued, None));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_page_comes_back_when_the_site_that_knew_its_end_is_forgotten() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let page = format!("{base}/v");
+    origin.set("/one.xml", Reply::xml(extended(&base, &[("/v", videos(&base, &["2026-11-01"]))])));
+    origin.set("/two.xml", Reply::xml(sitemap(&base, &[("/v", "")])));
+    let world = World::new(&[&origin]);
+    let of = |name: &str, path: &str| {
+        super::listed(&origin, &[path], &[], "").replace("\"site\"", &format!("\"{name}\""))
+    };
+    // Whoever comes first has it: either of them may be forgotten.
+    for (first, second) in [("/one.xml", "/two.xml"), ("/two.xml", "/one.xml")] {
+        let sites = [of("one", "/one.xml"), of("two", "/two.xml")];
+        let is_first = usize::from(first == "/two.xml");
+        let daemon = world.start(&sites[is_first]).await;
+        daemon.poll(first).await;
+        daemon.reload(&sites.concat()).await;
+        daemon.poll(second).await;
+        assert_eq!(daemon.url(&page).await.state, UrlState::Parked, "{first}");
+        daemon.reload(&sites[1]).await;
+        daemon.store.forget_site("one".to_owned()).await.unwrap();
+        let view = daemon.url(&page).await;
+        assert_eq!((view.state, view.expires_at), (UrlState::Queued, None), "{first}");
+        daemon.stop().await;
+    }
+}

@@ -556,7 +556,8 @@ impl State {
     pub(super) fn pull_forward_removed(&mut self, row: &UrlRow) -> Result<(), StoreError> {
         if row.is_queued() {
             let now_s = self.steady_ms().div_euclid(1000);
-            let (band, due_s) = (self.rank(row, Reason::Removed, now_s)?, row.due_s.min(now_s));
+            let band = self.rank(row, Reason::Removed, now_s)?;
+            let due_s = row.due_s.min(row.soonest(Reason::Removed, now_s));
             return self.place_url(row, held::QUEUED, Reason::Removed, band, due_s, row.attempt);
         }
         self.pull_forward(row, Reason::Removed).map(|_| ())

@@ -61,6 +61,16 @@ impl Lease {
     }
 }
 
+impl UrlRow {
+    /// When it may be fetched at the soonest for a reason that comes now: how its last
+    /// lease ended may put that off, unless somebody asks for it.
+    pub(super) fn soonest(&self, reason: Reason, now_s: i64) -> i64 {
+        let pause = Some(self.due_s).filter(|_| self.attempt > 0 && !self.is_given_up());
+        let floor = self.record.floor_s().max(pause).filter(|_| reason != Reason::Submitted);
+        floor.map_or(now_s, |floor| floor.max(now_s))
+    }
+}
+
 impl State {
     /// Notes that nobody wants a URL any more that is leased, unless someone has
     /// asked for it meanwhile: it is parked once its lease ends.

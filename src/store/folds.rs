@@ -64,7 +64,8 @@ impl State {
             return Ok(());
         }
         let band = self.rank(&row, Reason::Recrawl, now_s)?;
-        self.place_url(&row, held::QUEUED, Reason::Recrawl, band, now_s, 0)
+        let due_s = row.soonest(Reason::Recrawl, now_s);
+        self.place_url(&row, held::QUEUED, Reason::Recrawl, band, due_s, 0)
     }
 
     /// Has a client of the frontier said that it is not to be fetched again?

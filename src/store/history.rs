@@ -125,7 +125,8 @@ impl State {
         let edited = row.lastmod.is_some_and(|lastmod| lastmod.at > at);
         if edited && self.believes_dates_of(row)? {
             let band = self.rank(row, Reason::Changed, now_s)?;
-            return self.place_url(row, held::QUEUED, Reason::Changed, band, now_s, 0);
+            let due_s = row.soonest(Reason::Changed, now_s);
+            return self.place_url(row, held::QUEUED, Reason::Changed, band, due_s, 0);
         }
         let bounds = Arc::clone(&self.policy.of(row.site).bounds);
         let known = row.known(0, now_s);
@@ -138,7 +139,8 @@ impl State {
             due = self.due_by_value(row, surfaces, at)?;
         }
         let band = self.rank(row, Reason::Recrawl, now_s)?;
-        self.place_url(row, held::QUEUED, Reason::Recrawl, band, due.as_second(), 0)
+        let due_s = due.as_second().max(row.record.floor_s().unwrap_or(i64::MIN));
+        self.place_url(row, held::QUEUED, Reason::Recrawl, band, due_s, 0)
     }
 }
 

@@ -225,7 +225,8 @@ impl State {
         if row.state != held::DEAD {
             return Ok(false);
         }
-        self.pull_forward(row, row.reason)?;
+        // Whoever asks for it again does not wait for what a fetcher has said.
+        self.pull_to(row, row.reason, self.steady_ms().div_euclid(1000))?;
         Ok(true)
     }
 

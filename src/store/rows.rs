@@ -92,6 +92,11 @@ impl UrlRow {
         Some(seen.map_or(learned, |seen| learned.seen_since(seen)))
     }
 
+    /// Is it held where nobody waits for it to be tried again?
+    pub(super) fn is_given_up(&self) -> bool {
+        matches!(self.state, held::PARKED | held::DEAD)
+    }
+
     /// Is it in the queue?
     pub(super) fn is_queued(&self) -> bool {
         !self.leased && self.state == held::QUEUED
@@ -99,7 +104,7 @@ impl UrlRow {
 
     /// Is a URL that redirects to it nothing to look at, while it is?
     pub(super) fn can_stand_for_others(&self) -> bool {
-        self.listed && !matches!(self.state, held::PARKED | held::DEAD)
+        self.listed && !self.is_given_up()
     }
 
     /// Have all of its videos expired?
@@ -337,14 +342,25 @@ impl State {
             .map_err(engine)
     }
 
-    /// Makes a URL due because of something that was seen or asked for now.
-    /// With a fetcher it becomes due once settled; held back it stays held,
-    /// unless it was parked or given up. Says whether its record was written with
-    /// that.
+    /// Makes a URL due because of something that was seen or asked for now: what was
+    /// seen undercuts neither what a fetcher has put it off to, nor the pause after a
+    /// failure; what was asked for does. With a fetcher it becomes due once settled;
+    /// held back it stays held, unless it was parked or given up. Says whether its
+    /// record was written with that.
     pub(super) fn pull_forward(
         &mut self,
         row: &UrlRow,
         reason: Reason,
+    ) -> Result<bool, StoreError> {
+        self.pull_to(row, reason, row.soonest(reason, self.steady_ms().div_euclid(1000)))
+    }
+
+    /// The same with when that is, whatever a fetcher has said.
+    pub(super) fn pull_to(
+        &mut self,
+        row: &UrlRow,
+        reason: Reason,
+        pulled_s: i64,
     ) -> Result<bool, StoreError> {
         let now_s = self.steady_ms().div_euclid(1000);
         if row.leased {
@@ -368,7 +384,7 @@ impl State {
             let waits = row.state == held::QUEUED && row.reason != Reason::Submitted;
             return if waits { self.park(row).map(|()| true) } else { Ok(false) };
         }
-        let held_on = !matches!(row.state, held::PARKED | held::DEAD);
+        let held_on = !row.is_given_up();
         let kept = match row.reason {
             Reason::Submitted if held_on => Reason::Submitted,
             Reason::New if held_on && reason != Reason::Submitted => Reason::New,
@@ -377,13 +393,13 @@ impl State {
         let band = self.rank(row, kept, now_s)?;
         match row.state {
             held::BLOCKED | held::FORBIDDEN => {
-                self.place_url(row, row.state, kept, band, now_s, row.attempt)?;
+                self.place_url(row, row.state, kept, band, pulled_s, row.attempt)?;
             }
             held::PARKED | held::DEAD => {
-                self.place_url(row, held::QUEUED, kept, band, now_s, 0)?;
+                self.place_url(row, held::QUEUED, kept, band, pulled_s, 0)?;
             }
             _ => {
-                let due_s = row.due_s.min(now_s);
+                let due_s = row.due_s.min(pulled_s);
                 if (kept, band, due_s) == (row.reason, row.band, row.due_s) {
                     return Ok(false);
                 }

@@ -203,7 +203,9 @@ impl State {
     fn bring_forward(&mut self, row: &UrlRow, valued: &Valued) -> Result<bool, StoreError> {
         let now = timestamp(self.steady_ms());
         let place = valued.place(now);
-        let (was, is) = (timestamp(row.due_s.saturating_mul(1000)), place.surfaces);
+        let second = |second: i64| timestamp(second.saturating_mul(1000));
+        let was = second(row.due_s);
+        let is = row.record.floor_s().map_or(place.surfaces, |s| place.surfaces.max(second(s)));
         let seen = valued.worth.seen;
         if was <= now || is >= was || !value::is_worth_a_write(seen, was, is) {
             return Ok(false);

@@ -197,3 +197,100 @@ async fn what_is_wanted_again_before_its_lease_ends_is_not_parked() {
         }
     }
 }
+
+/// A newer lastmod, a touched entry and the end of its listing: whatever a source says.
+async fn say_everything(queue: &Queue, url: UrlId) {
+    queue.change(url).await;
+    let hints = EntryHints::default();
+    queue.apply(Effect::Touched { url, lastmod: None, hints }).await;
+    queue.apply(Effect::Drop { url }).await;
+    queue.list_urls("a", [PAGE.to_owned()]).await;
+}
+
+#[tokio::test]
+async fn no_signal_undercuts_what_a_fetcher_put_its_url_off_to() {
+    let queue = Queue::simple().await;
+    let url = queue.list_urls("a", [PAGE.to_owned()]).await[0];
+    let leased = queue.lease_one().await;
+    let not_before = queue.clock.now() + 7 * DAY;
+    let settlement = report(leased.token, Outcome::Unchanged);
+    queue.settle_as(Settlement { not_before: Some(not_before), ..settlement }).await;
+    queue.clock.advance(Duration::from_secs(1));
+    say_everything(&queue, url).await;
+    assert!(queue.lease(10).await.is_empty());
+    assert!(queue.view(PAGE).await.due_at >= Some(not_before));
+    queue.clock.advance(7 * DAY);
+    let leased = queue.lease_one().await;
+    assert_ne!(leased.reason, Reason::Recrawl);
+    // Given back for a while, it is left alone for that.
+    queue.release(leased.token, DAY).await;
+    say_everything(&queue, url).await;
+    assert!(queue.lease(10).await.is_empty());
+    // Who asks for it does not wait.
+    queue.store.requeue("default".to_owned(), vec![PAGE.to_owned()]).await.unwrap();
+    assert_eq!(queue.lease_one().await.reason, Reason::Submitted);
+}
+
+#[tokio::test]
+async fn a_page_that_refuses_is_left_alone_for_a_day_whatever_its_source_says() {
+    let queue = Queue::simple().await;
+    let url = queue.list_urls("a", [PAGE.to_owned()]).await[0];
+    let leased = queue.lease_one().await;
+    queue.settle(leased.token, Outcome::Blocked).await;
+    for _ in 0..23 {
+        queue.clock.advance(HOUR);
+        say_everything(&queue, url).await;
+        assert!(queue.lease(10).await.is_empty());
+    }
+    queue.clock.advance(HOUR);
+    say_everything(&queue, url).await;
+    assert_eq!(queue.lease(10).await.len(), 1);
+}
+
+#[tokio::test]
+async fn no_signal_cuts_the_pause_after_a_failure_short() {
+    let queue = Queue::simple().await;
+    let url = queue.list_urls("a", [PAGE.to_owned()]).await[0];
+    let leased = queue.lease_one().await;
+    queue.settle(leased.token, Outcome::Failed).await;
+    let due = queue.view(PAGE).await.due_at.unwrap();
+    let pause = due.duration_since(queue.clock.now()).unsigned_abs();
+    queue.clock.advance(pause - Duration::from_secs(1));
+    queue.change(url).await;
+    assert!(queue.lease(10).await.is_empty());
+    assert_eq!(queue.view(PAGE).await.due_at, Some(due));
+    queue.clock.advance(Duration::from_secs(1));
+    let leased = queue.lease_one().await;
+    assert_eq!(leased.attempt, 2);
+    // Given up, and asked for again, it waits for nothing.
+    let mut token = leased.token;
+    for _ in 2..8 {
+        queue.settle(token, Outcome::Failed).await;
+        queue.clock.advance(2 * DAY);
+        token = queue.lease_one().await.token;
+    }
+    let not_before = Some(queue.clock.now() + DAY);
+    queue.settle_as(Settlement { not_before, ..report(token, Outcome::Failed) }).await;
+    assert_eq!(queue.view(PAGE).await.state, UrlState::Dead);
+    queue.change(url).await;
+    assert!(queue.lease(10).await.is_empty());
+    queue.store.requeue("default".to_owned(), vec![PAGE.to_owned()]).await.unwrap();
+    assert_eq!(queue.lease_one().await.attempt, 1);
+}
+
+#[tokio::test]
+async fn a_believed_signal_waits_for_what_a_fetcher_put_its_url_off_to() {
+    let (queue, rows, leased) = leased_again().await;
+    let not_before = queue.clock.now() + 3 * DAY;
+    for leased in leased {
+        let settlement = report(leased.token, Outcome::Changed);
+        queue.settle_as(Settlement { not_before: Some(not_before), ..settlement }).await;
+    }
+    queue.clock.advance(HOUR);
+    for row in &rows {
+        queue.change(*row).await;
+    }
+    assert!(queue.lease(100).await.is_empty());
+    queue.clock.advance(3 * DAY);
+    assert!(!queue.lease(100).await.is_empty());
+}

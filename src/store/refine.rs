@@ -77,13 +77,14 @@ impl State {
             goes_on: passed.is_some(),
             most_spare: limit.max(LEAST_SPARE),
             stale_at: soonest.map_or(fresh_until, |due| due.min(fresh_until)),
+            next_due_at: next_due.into_iter().chain(passed.and_then(|p| p.next_due_at)).min(),
             ..Valued::default()
         };
         let (before, may_spare) = (head.passed, self.may_spare());
         self.gathering(|state| {
             state.read_rows_ahead(behind.candidates.iter().map(|candidate| candidate.id))?;
             for (candidate, row) in due {
-                let valued = state.refine(candidate, row, now_s, &mut head.stale_at)?;
+                let valued = state.refine(candidate, row, now_s, &mut head)?;
                 match valued {
                     // It is in the way of nothing that is behind it.
                     Some(spare) if spare.claim == Claim::Spare => {
@@ -95,7 +96,7 @@ impl State {
             }
             for candidate in behind.candidates {
                 let row = state.url_row(candidate.id)?.filter(UrlRow::is_queued).map(Box::new);
-                let valued = state.refine(candidate, row, now_s, &mut head.stale_at)?;
+                let valued = state.refine(candidate, row, now_s, &mut head)?;
                 head.behind.extend(valued);
             }
             Ok(())
@@ -113,13 +114,13 @@ impl State {
     }
 
     /// The candidate at its value; `None` when that is too little and its row
-    /// has gone back, due no sooner than `stale_at` from then on.
+    /// has gone back, of which `head` hears.
     fn refine(
         &mut self,
         listed: Candidate,
         row: Option<Box<UrlRow>>,
         now_s: i64,
-        stale_at: &mut i64,
+        head: &mut Valued,
     ) -> Result<Option<Candidate>, StoreError> {
         if listed.claim == Claim::Fixed {
             return Ok(Some(listed));
@@ -140,7 +141,7 @@ impl State {
             // Later than now, or it would be looked at again at once.
             let due_s = due.as_second().max(now_s + 1);
             self.place_url(&row, held::QUEUED, row.reason, place.band, due_s, row.attempt)?;
-            *stale_at = (*stale_at).min(due_s);
+            head.is_due_at(due_s);
             return Ok(None);
         }
         let claim = match is_due {

@@ -77,6 +77,16 @@ pub struct Valued {
     /// When this is to be loaded again: the earliest due time of what is not
     /// due, as far as known, or when values are old; unix seconds.
     pub stale_at: i64,
+    /// That due time, where anything is known not to be due.
+    pub next_due_at: Option<i64>,
+}
+
+impl Valued {
+    /// Something of the host is due then, and not before.
+    pub fn is_due_at(&mut self, due_s: i64) {
+        self.stale_at = self.stale_at.min(due_s);
+        self.next_due_at = Some(self.next_due_at.map_or(due_s, |known| known.min(due_s)));
+    }
 }
 
 /// How far a look at a host's list has come that holds nothing any more.
@@ -88,6 +98,8 @@ pub struct Passed {
     pub rows: usize,
     /// When the list is to be looked at from its head again; unix seconds.
     pub stale_at: i64,
+    /// When the first of what was not due up to there is, if any is known.
+    pub next_due_at: Option<i64>,
 }
 
 /// What is known of one host's backlog.
@@ -127,6 +139,8 @@ struct Buffer {
     /// Earliest due time of the URLs that are not held because they were not
     /// due, or when values are to be taken anew; unix seconds.
     stale_at: i64,
+    /// That due time; `i64::MAX` where there are none.
+    next_due_at: i64,
     /// Are the host's URLs ordered by value?
     by_value: bool,
     /// Rows up to the frontier that are worth less than the price.
@@ -185,6 +199,7 @@ impl Buffer {
         }
         if key.due_at > now {
             self.stale_at = self.stale_at.min(key.due_at);
+            self.next_due_at = self.next_due_at.min(key.due_at);
             return;
         }
         if let Err(place) = self.place(&key) {
@@ -287,6 +302,7 @@ impl Buffers {
             has_more_behind: false,
             frontier,
             stale_at,
+            next_due_at: stale_at,
             by_value: false,
             passed: 0,
             spare: Vec::new(),
@@ -311,6 +327,7 @@ impl Buffers {
             has_more_behind: head.has_more_behind,
             frontier: head.last.as_ref().map(|last| Key::of(last).stored()),
             stale_at: head.stale_at,
+            next_due_at: head.next_due_at.unwrap_or(i64::MAX),
             by_value: true,
             passed: head.passed,
             spare,
@@ -431,7 +448,8 @@ impl Buffers {
         let (Reverse(band), due_at, id) = buffer.frontier?;
         let goes_on = buffer.entries.is_empty() && !buffer.is_stale(now_ms.div_euclid(1000));
         let (rows, stale_at) = (buffer.passed, buffer.stale_at);
-        goes_on.then_some(Passed { last: (band, due_at, id), rows, stale_at })
+        let next_due_at = Some(buffer.next_due_at).filter(|at| *at < i64::MAX);
+        goes_on.then_some(Passed { last: (band, due_at, id), rows, stale_at, next_due_at })
     }
 
     pub(super) fn ends_with(&self, host: HostId) -> Option<((u8, i64, UrlId), usize)> {
@@ -455,6 +473,7 @@ impl Buffers {
             Extent::Prefix => follows.candidates.last().map(|last| Key::of(last).stored()),
         };
         buffer.stale_at = follows.next_due_at.into_iter().fold(buffer.stale_at, i64::min);
+        buffer.next_due_at = buffer.stale_at;
         buffer.cut(MAX_BUFFERED_PER_HOST);
         self.load += buffer.load();
         self.shed();
@@ -467,6 +486,10 @@ impl Buffers {
         if buffer.frontier.is_some() && (held.is_some() || buffer.entries.is_empty()) {
             // More was due when it was loaded.
             return Some(i64::MIN);
+        }
+        if held.is_none() && buffer.passed == 0 {
+            // Nothing whose value could be another in an hour.
+            return Some(buffer.next_due_at.saturating_mul(1000));
         }
         // What is not worth the price makes no host ready, nor does what sorts
         // behind it: it is looked at again when values are taken anew.

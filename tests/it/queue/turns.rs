@@ -381,3 +381,29 @@ async fn hosts_full_of_others_urls_keep_no_other_host_from_a_lease_for_some_site
         assert!(calls <= 16, "{:?}", paths(&found));
     }
 }
+
+#[tokio::test]
+async fn a_host_of_which_nothing_is_left_is_due_at_no_time_also_by_value() {
+    let queue = Queue::simple().await;
+    queue.list_urls("a", (0..3).map(|n| format!("http://a.test/{n}"))).await;
+    let mut leased = Vec::new();
+    for _ in 0..4 {
+        leased = queue.lease(10).await;
+        assert_eq!(leased.len(), 3);
+        for leased in &leased {
+            queue.settle(leased.token, Outcome::Unchanged).await;
+        }
+        queue.clock.advance(Duration::from_secs(181 * 86_400));
+    }
+    let batch = queue.lease_as(LeaseRequest { ttl: Duration::from_secs(86_400), ..ask(10) }).await;
+    assert_eq!(batch.urls.len(), leased.len(), "all of it is out");
+    let next = queue.lease_as(ask(10)).await;
+    assert_eq!((next.urls.len(), next.next_due_at), (0, None));
+    // What comes back is due when it is due, and not when values are taken anew.
+    for leased in &batch.urls {
+        queue.settle(leased.token, Outcome::Unchanged).await;
+    }
+    let next = queue.lease_as(ask(10)).await;
+    let away = next.next_due_at.unwrap().duration_since(queue.clock.now());
+    assert!(next.urls.is_empty() && away.as_hours() > 24, "{away}");
+}

@@ -64,6 +64,12 @@ impl Window {
         self.turns.wake(host, due_at_ms, weight);
     }
 
+    /// Something that the host has queued may be had at `due_at_ms` or later, for
+    /// another reason than that more was queued: lowers the bound and leaves the weight.
+    pub fn look_at(&mut self, host: HostId, due_at_ms: i64) {
+        self.turns.look_at(host, due_at_ms);
+    }
+
     /// The host's politeness clock, or the end of its pause: not to be served
     /// before. Replaces what was said before.
     pub fn set_clock(&mut self, host: HostId, not_before_ms: i64) {

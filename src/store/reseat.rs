@@ -180,14 +180,14 @@ impl State {
         format!("{order} {common}{}", own.collect::<String>())
     }
 
-    fn meta(&self, key: &str) -> Result<Option<String>, StoreError> {
+    pub(super) fn meta(&self, key: &str) -> Result<Option<String>, StoreError> {
         self.conn
             .prepare_cached("SELECT value FROM meta WHERE key = ?1")
             .and_then(|mut query| query.query_row([key], |row| row.get(0)).optional())
             .map_err(engine)
     }
 
-    fn set_meta(&self, key: &str, value: &str) -> Result<(), StoreError> {
+    pub(super) fn set_meta(&self, key: &str, value: &str) -> Result<(), StoreError> {
         self.conn
             .prepare_cached(
                 "INSERT INTO meta (key, value) VALUES (?1, ?2)

@@ -163,7 +163,7 @@ impl State {
             if let Some(due) = self.next_due_of_host(crawl, host)? {
                 let window = self.window(crawl);
                 window.set_clock(host, not_before);
-                window.wake(host, due.saturating_mul(1000), 1.0);
+                window.look_at(host, due.saturating_mul(1000));
             }
         }
         let version = (!subjects.is_empty()).then_some(version);

@@ -72,13 +72,14 @@ impl State {
             }
         }
         self.hand_over_robots()?;
+        self.heed_weights()?;
         self.note_placing()?;
         self.read_paused_sites()
     }
 
     /// Sites that had not left when they were last looked at, paused ones among
     /// them, in the order of their names.
-    fn active_sites(&self) -> Result<BTreeMap<String, SiteId>, StoreError> {
+    pub(super) fn active_sites(&self) -> Result<BTreeMap<String, SiteId>, StoreError> {
         self.conn
             .prepare_cached("SELECT name, id FROM sites WHERE state <> ?1")
             .and_then(|mut query| {

@@ -3,18 +3,23 @@
 //! Rows of `queue` and counts of `turns` change in the same transaction, and
 //! the window in memory hears of each row.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use super::hosts::ShortSite;
 use super::sql::{Many, params};
 
 use super::packed::{OWNER_NAMES, owner, owner_of};
+use super::policy::SitePolicy;
 use super::state::State;
 use super::{StoreError, engine};
 use crate::by_id::ById;
 use crate::model::{CrawlId, HostId, SiteId, UrlId};
 use crate::queue::window::Window;
 use crate::queue::{Candidate, Claim};
+
+/// Key of `meta`: the weights that turns were last given, those of 1 left out.
+const WEIGHTS: &str = "weights";
 
 /// Pairs of site and host remembered at most.
 const REMEMBERED: usize = 200_000;
@@ -324,6 +329,44 @@ impl State {
             row.bind(more.weight)
         })
         .map_err(engine)
+    }
+
+    /// Gives the hosts of sites whose weight is another than the turns were last given
+    /// the one that they have now. A host of several has that of whoever queued last.
+    pub(super) fn heed_weights(&mut self) -> Result<(), StoreError> {
+        let own = |(name, site): (&String, &SitePolicy)| {
+            (site.weight.total_cmp(&1.0).is_ne()).then(|| format!("{} {name}", site.weight))
+        };
+        let holds: BTreeSet<String> = self.policy.by_name.iter().filter_map(own).collect();
+        let was = self.meta(WEIGHTS)?.unwrap_or_default();
+        let was: BTreeSet<String> = was.lines().map(str::to_owned).collect();
+        if was == holds {
+            return Ok(());
+        }
+        let others: Vec<&str> = was
+            .symmetric_difference(&holds)
+            .filter_map(|line| line.split_once(' '))
+            .map(|(_, name)| name)
+            .collect();
+        let sites = self.active_sites()?;
+        for site in others.iter().filter_map(|name| sites.get(*name)) {
+            self.weigh_hosts(*site, self.policy.of(Some(*site)).weight)?;
+        }
+        self.set_meta(WEIGHTS, &holds.into_iter().collect::<Vec<_>>().join("\n"))
+    }
+
+    fn weigh_hosts(&self, site: SiteId, weight: f64) -> Result<(), StoreError> {
+        self.conn
+            .prepare_cached(
+                "UPDATE turns SET weight = ?2
+                 WHERE crawl_id = (SELECT crawl_id FROM sites WHERE id = ?1)
+                     AND /*lite*/ host_id /*end*/ /*pg: (part, host_id) */ IN
+                         (SELECT /*pg: part, */ host_id FROM site_hosts WHERE site_id = ?1)
+                     AND weight <> ?2",
+            )
+            .and_then(|mut update| update.execute(params![site.0, weight]))
+            .map(|_| ())
+            .map_err(engine)
     }
 
     /// Reads the hosts of a crawl that have anything queued: as much work as

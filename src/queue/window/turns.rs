@@ -80,14 +80,18 @@ impl Turns {
     }
 
     pub(super) fn wake(&mut self, host: HostId, due_at_ms: i64, weight: f64) {
+        // Within the limits, so nothing but precision is lost.
+        #[allow(clippy::cast_possible_truncation)]
+        let kept = if weight.is_nan() { 1.0 } else { weight.clamp(MIN_WEIGHT, MAX_WEIGHT) as f32 };
+        self.state(host).weight = kept;
+        self.look_at(host, due_at_ms);
+    }
+
+    pub(super) fn look_at(&mut self, host: HostId, due_at_ms: i64) {
         let state = self.state(host);
         let bound = state.due_at_ms.map_or(due_at_ms, |known| known.min(due_at_ms));
         let earlier = state.due_at_ms != Some(bound);
         state.due_at_ms = Some(bound);
-        // Within the limits, so nothing but precision is lost.
-        #[allow(clippy::cast_possible_truncation)]
-        let kept = if weight.is_nan() { 1.0 } else { weight.clamp(MIN_WEIGHT, MAX_WEIGHT) as f32 };
-        state.weight = kept;
         if earlier && !self.ready.contains(&host) {
             self.wait(host);
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sitemapd::model::Outcome;
 use sitemapd::queue::{LeaseRequest, Leased};
+use sitemapd::store::RobotsRead;
 
 use crate::support::queue_daemon::{Queue, ask, entry, paths, site};
 
@@ -406,4 +407,34 @@ async fn a_host_of_which_nothing_is_left_is_due_at_no_time_also_by_value() {
     let next = queue.lease_as(ask(10)).await;
     let away = next.next_due_at.unwrap().duration_since(queue.clock.now());
     assert!(next.urls.is_empty() && away.as_hours() > 24, "{away}");
+}
+
+#[tokio::test]
+async fn the_weight_of_a_host_outlives_a_new_robots_txt_and_is_that_of_the_config() {
+    let of = |name: &str, weight: &str| {
+        let weight = format!("weight = {weight}");
+        site(name, &format!("http://{name}.test/"), &weight)
+    };
+    let queue = Queue::open(&(of("a", "3.0") + &of("b", "1.0"))).await;
+    queue.list_urls("a", (0..1_000).map(|n| format!("http://a.test/{n}"))).await;
+    queue.list_urls("b", (0..1_000).map(|n| format!("http://b.test/{n}"))).await;
+    let share_of_a = async || {
+        let mut urls = 0;
+        for _ in 0..200 {
+            let leased = queue.lease_as(LeaseRequest { per_host: 1, ..ask(1) }).await.urls;
+            urls += usize::from(&*leased[0].host == "http://a.test");
+        }
+        urls
+    };
+    let body = b"User-agent: *\nDisallow: /private/".to_vec();
+    let read = RobotsRead::Rules { body, status: 200, crawl_delay: None };
+    let until = queue.clock.now() + Duration::from_secs(86_400);
+    queue.store.save_robots(queue.host("http://a.test"), read, until).await.unwrap();
+    let share = share_of_a().await;
+    assert!((145..=155).contains(&share), "{share}");
+    queue.reload(&(of("a", "1.0") + &of("b", "3.0"))).await.unwrap();
+    let share = share_of_a().await;
+    assert!((45..=55).contains(&share), "{share}");
+    let weights = queue.look().rows("SELECT weight FROM turns ORDER BY weight");
+    assert_eq!(weights, [[Some("1".to_owned())], [Some("3".to_owned())]]);
 }

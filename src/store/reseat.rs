@@ -23,7 +23,7 @@ use crate::recrawl::{Bounds, value};
 const BATCH: usize = 2_000;
 const BATCH_FAR: usize = 500;
 /// Key of `meta`: by what rows are placed.
-const PLACED_BY: &str = "placed_by";
+pub(super) const PLACED_BY: &str = "placed_by";
 /// Keys of `meta`, with a partition: the row after which its walk goes on.
 const WALK: &str = "reseat:";
 /// Partitions of a store that may be shared.

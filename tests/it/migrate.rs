@@ -16,7 +16,7 @@ use url::Url;
 
 use crate::support::daemon::{DAY, Daemon, HOUR, World, index, sitemap};
 use crate::support::engine::Look;
-use crate::support::queue_daemon::report;
+use crate::support::queue_daemon::{Queue, report, site};
 use crate::support::{Origin, Reply};
 
 /// Says loudly that nothing was tested.
@@ -309,6 +309,33 @@ async fn a_store_that_was_migrated_in_pieces_answers_as_before_and_lives_on() {
     let results = leased.iter().map(|url| report(url.token, Outcome::Unchanged)).collect();
     daemon.store.settle(results).await.unwrap();
     daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_walk_that_other_bounds_began_reaches_all_partitions_after_a_migration() {
+    if is_skipped("a walk that has not ended") {
+        return;
+    }
+    let mut queue = Queue::open_in_file(&site("a", "http://a.test/", "")).await;
+    queue.list_urls("a", (0..40).map(|n| format!("http://h{n}.test/"))).await;
+    for _ in 0..4 {
+        for leased in queue.lease(1_000).await {
+            queue.settle(leased.token, Outcome::Unchanged).await;
+        }
+        queue.clock.advance(181 * DAY);
+    }
+    for leased in queue.lease(1_000).await {
+        queue.settle(leased.token, Outcome::Unchanged).await;
+    }
+    queue.config.sites.get_mut("a").unwrap().recrawl_max = 7 * DAY;
+    // It has begun with the start, and nothing of it is done.
+    let queue = queue.reopen(Duration::ZERO).await.migrated().await;
+    queue.maintain().await;
+    let late = (queue.clock.now() + 7 * DAY).as_second();
+    let look = queue.look();
+    assert!(look.number("SELECT count(DISTINCT part) FROM queue WHERE part > 0") > 30);
+    assert_eq!(look.number(&format!("SELECT count(*) FROM queue WHERE due_s > {late}")), 0);
+    assert_eq!(look.number("SELECT count(*) FROM meta WHERE key LIKE 'reseat:%'"), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,6 +8,7 @@
 use crate::model::Reason;
 use crate::recrawl::SUBMITTED_BAND;
 use crate::store::packed::{Field, is_valued, place, said, site_in};
+use crate::store::reseat::PLACED_BY;
 use crate::store::sql::near_text;
 
 /// What becomes of a value.
@@ -56,7 +57,7 @@ pub(super) struct Step {
     /// Tables that are read beside it, which add no rows.
     joined: &'static str,
     /// Which rows go.
-    only: &'static str,
+    only: String,
     order: &'static str,
     /// The table of the file that is read.
     read: &'static str,
@@ -70,7 +71,7 @@ impl Step {
             columns: Vec::new(),
             part: None,
             joined: "",
-            only: "",
+            only: String::new(),
             order,
             read: table,
         }
@@ -102,7 +103,7 @@ impl Step {
         Self { joined, ..self }
     }
 
-    fn only(self, only: &'static str) -> Self {
+    fn only(self, only: String) -> Self {
         Self { only, ..self }
     }
 
@@ -143,8 +144,23 @@ impl Step {
 }
 
 /// Keys of `meta` that say something of the machine or of the file.
-const OWN: &str =
-    "WHERE t.key NOT IN ('schema', 'clock', 'probed_at', 'last_url', 'last_source', 'copied')";
+const OWN: [&str; 6] = ["schema", "clock", "probed_at", "last_url", "last_source", "copied"];
+
+/// Keys of `meta` that go, and those of walks, which do not: on a server there is one
+/// for each partition, and they go by other numbers.
+fn of_meta() -> String {
+    format!("WHERE t.key NOT IN ('{}') AND t.key NOT LIKE 'reseat:%'", OWN.join("', '"))
+}
+
+/// What `meta` has. Where a walk has not ended, what the rows are placed by is not
+/// what stands there: by nothing that is known, so that it begins anew, everywhere.
+fn value_of_meta() -> String {
+    format!(
+        "CASE WHEN t.key = '{PLACED_BY}'
+             AND EXISTS (SELECT 1 FROM meta w WHERE w.key LIKE 'reseat:%') THEN ''
+         ELSE t.value END"
+    )
+}
 
 /// All that goes, in an order in which each row finds what it refers to.
 pub(super) fn steps() -> Vec<Step> {
@@ -159,7 +175,10 @@ pub(super) fn steps() -> Vec<Step> {
 fn of_sites() -> Vec<Step> {
     use Kind::{Host, Plain, Snapshot, Source};
     vec![
-        Step::of("meta", "t.key").plain("key").kind(Kind::Text, "value").only(OWN),
+        Step::of("meta", "t.key")
+            .plain("key")
+            .said(Kind::Text, "value", &value_of_meta())
+            .only(of_meta()),
         Step::of("crawls", "t.id").plain("id name paused"),
         Step::of("sites", "t.id")
             .plain("id name crawl_id url state origin urls unlisted sources priorities judged_for added_at"),

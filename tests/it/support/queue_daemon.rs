@@ -21,6 +21,7 @@ use sitemapd::model::{
 };
 use sitemapd::queue::{LeaseBatch, LeaseRequest, Leased, Settlement, Token, TokenResult};
 use sitemapd::recrawl::signal::Signal;
+use sitemapd::store::migrate::{Migrated, Migration};
 use sitemapd::store::views::{QueueView, SourceFilter, UrlView};
 use sitemapd::store::{CHUNK, Effect, Origin, Store, StoreError};
 use sitemapd::url::Admitted;
@@ -107,6 +108,28 @@ impl Queue {
     /// One site on `http://a.test/`, no delay, no robots.txt.
     pub async fn simple() -> Self {
         Self::open(&site("a", "http://a.test/", "")).await
+    }
+
+    /// Of a store in a file, whichever engine the tests are of.
+    pub async fn open_in_file(text: &str) -> Self {
+        let dir = TempDir::new().unwrap();
+        let mut config = Config::from_toml_str(text).unwrap();
+        config.daemon.data_dir = dir.path().join("data");
+        Self::in_folder(config, dir, Clock::manual(START.parse().unwrap())).await
+    }
+
+    /// Closes the store, which is in a file, copies it to a schema of the server, and
+    /// opens that.
+    pub async fn migrated(self) -> Self {
+        let Self { store, clock, mut config, dir, .. } = self;
+        store.close();
+        drop(store);
+        let folder = config.daemon.data_dir.clone();
+        engine::place(&mut config, &folder);
+        let to = config.store.url.clone().expect("a server");
+        let copied = Migration::new(&folder, &to).run(&mut |_| {}).unwrap();
+        assert!(matches!(copied, Migrated::Whole(_)), "{copied:?}");
+        Self::in_folder(config, dir, clock).await
     }
 
     async fn in_folder(config: Config, dir: TempDir, clock: Clock) -> Self {

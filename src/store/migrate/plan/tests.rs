@@ -1,6 +1,7 @@
 //! The plan against both schemas: nothing is forgotten, and nothing made up.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use super::*;
 use crate::store::server::SCHEMA;
@@ -9,6 +10,25 @@ use crate::store::server::SCHEMA;
 /// whose URLs go back into the queue.
 const LEFT: [&str; 6] =
     ["abbreviations", "leases", "lookup_chunks", "lookup_filters", "lookup_runs", "lookup_tail"];
+
+/// Keys of `meta` that mean on a server what they mean in a file.
+const SAME: [&str; 8] = [
+    "changes_dropped",
+    "frontier_active",
+    "frontier_delay_ms",
+    "host_delay_ms",
+    "placed_by",
+    "public_url",
+    "public_url_of",
+    "seed",
+];
+
+/// Those that only a server has.
+const SERVERS: [&str; 5] =
+    ["changes_base", "migrated_from", "peers_secret", "polls_base", "settings"];
+
+/// Those that begin like this do not go, and [`PLACED_BY`] says nothing then.
+const WALKS: &str = "reseat:";
 
 type Tables = BTreeMap<String, BTreeSet<String>>;
 
@@ -94,6 +114,48 @@ fn every_column_of_the_server_is_filled() {
         }
     }
     assert_eq!(filled, server);
+}
+
+/// The keys of `meta` that the text of a module names: where a statement writes one by
+/// its name, and below a comment that says what it is.
+fn keys_in(text: &str) -> BTreeSet<String> {
+    let is_key = |word: &&str| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || "_:".contains(c))
+    };
+    let mut keys = BTreeSet::new();
+    for after in text.split("INTO meta").skip(1) {
+        let statement = after.split('"').next().unwrap();
+        let values = statement.split("('").skip(1).filter_map(|value| value.split('\'').next());
+        keys.extend(values.filter(is_key).map(str::to_owned));
+    }
+    let paragraphs = text.split("\n\n").filter(|part| {
+        part.lines().any(|line| line.trim().starts_with("///") && line.contains("`meta`"))
+    });
+    for paragraph in paragraphs {
+        keys.extend(paragraph.split('"').skip(1).step_by(2).filter(is_key).map(str::to_owned));
+    }
+    keys
+}
+
+fn keys_below(folder: &Path, keys: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            keys_below(&path, keys);
+        } else if !path.ends_with("tests.rs") && path.extension().is_some_and(|ext| ext == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let used = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+            keys.extend(keys_in(used));
+        }
+    }
+}
+
+#[test]
+fn of_every_key_of_meta_it_is_known_what_becomes_of_it() {
+    let mut keys = BTreeSet::new();
+    keys_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store"), &mut keys);
+    let known = SAME.into_iter().chain(SERVERS).chain(OWN).chain([WALKS]);
+    assert_eq!(keys, known.map(str::to_owned).collect());
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub(super) struct Report {
 }
 
 /// What [`Lease::dirty`] is where nobody wants the URL any more.
-const UNWANTED: i64 = -1;
+pub(super) const UNWANTED: i64 = -1;
 
 impl Lease {
     /// Has a signal come that it may have changed, since it was made?

@@ -10,7 +10,8 @@
 //!
 //! Leases do not go: their tokens name rows by the old numbers. Their URLs are
 //! back in the queue, at the place that they had, as after a release: no
-//! delivery is counted, and what made one due meanwhile is why it is due.
+//! delivery is counted, and what made one due meanwhile is why it is due; what
+//! nobody wants any more is parked.
 
 mod copy;
 mod ids;
@@ -121,8 +122,10 @@ impl Migration {
         target.analyze(&tables)?;
         let looked_up = verify::verify(&file, &target.conn, &steps, &survey)?;
         target.finish(&survey.identity, &numbers(&file, &survey)?, &followed(&file)?)?;
-        let tables = steps.iter().map(|step| step.name).zip(survey.rows);
-        let tables = tables.filter(|(name, rows)| *rows > 0 && *name != "leases").collect();
+        // Of a table that two steps fill, what its own has.
+        let tables = steps.iter().zip(survey.rows).filter(|(step, _)| step.name == step.table);
+        let tables = tables.map(|(step, rows)| (step.table, rows));
+        let tables = tables.filter(|(_, rows)| *rows > 0).collect();
         Ok(Migrated::Whole(Copied { tables, leases: survey.leases, looked_up }))
     }
 

@@ -11,7 +11,7 @@ use sitemapd::model::{Outcome, Reason, SourceId, UrlId};
 use sitemapd::store::frontier::{Known, Put};
 use sitemapd::store::migrate::{Migrated, Migration};
 use sitemapd::store::views::{QueueView, SourceFilter, SourceView, UrlState, UrlView};
-use sitemapd::store::{ChangeFilter, Store, StoreError};
+use sitemapd::store::{ChangeFilter, Effect, Store, StoreError};
 use url::Url;
 
 use crate::support::daemon::{DAY, Daemon, HOUR, World, index, sitemap};
@@ -336,6 +336,37 @@ async fn a_walk_that_other_bounds_began_reaches_all_partitions_after_a_migration
     assert!(look.number("SELECT count(DISTINCT part) FROM queue WHERE part > 0") > 30);
     assert_eq!(look.number(&format!("SELECT count(*) FROM queue WHERE due_s > {late}")), 0);
     assert_eq!(look.number("SELECT count(*) FROM meta WHERE key LIKE 'reseat:%'"), 0);
+}
+
+#[tokio::test]
+async fn what_nobody_wants_any_more_is_parked_by_a_migration_as_by_a_release() {
+    if is_skipped("what nobody wants") {
+        return;
+    }
+    let queue = Queue::open_in_file(&site("a", "http://a.test/", "")).await;
+    let page = |n: usize| format!("http://a.test/{n}");
+    let rows = queue.list_urls("a", (0..4).map(page)).await;
+    // One was fetched before, one never was; one is asked for all the same.
+    let mut first = queue.lease(4).await;
+    let again = first.iter().position(|leased| leased.url == page(0)).unwrap();
+    queue.settle(first.remove(again).token, Outcome::Changed).await;
+    for leased in first {
+        queue.release(leased.token, Duration::ZERO).await;
+    }
+    queue.clock.advance(400 * DAY);
+    assert_eq!(queue.lease(4).await.len(), 4);
+    queue.store.requeue("default".to_owned(), vec![page(2)]).await.unwrap();
+    for url in &rows[..3] {
+        queue.apply(Effect::Unwant { url: *url }).await;
+    }
+    let queue = queue.migrated().await;
+    let states = [UrlState::Parked, UrlState::Parked, UrlState::Queued, UrlState::Queued];
+    for (n, state) in states.into_iter().enumerate() {
+        assert_eq!(queue.view(&page(n)).await.state, state, "{n}");
+    }
+    assert_eq!(queue.look().number("SELECT queued FROM turns"), 2);
+    let leased: BTreeSet<String> = queue.lease(4).await.into_iter().map(|url| url.url).collect();
+    assert_eq!(leased, BTreeSet::from([page(2), page(3)]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

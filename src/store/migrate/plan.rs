@@ -7,8 +7,10 @@
 
 use crate::model::Reason;
 use crate::recrawl::SUBMITTED_BAND;
+use crate::store::ending::UNWANTED;
 use crate::store::packed::{Field, is_valued, place, said, site_in};
 use crate::store::reseat::PLACED_BY;
+use crate::store::rows::held;
 use crate::store::sql::near_text;
 
 /// What becomes of a value.
@@ -55,7 +57,7 @@ pub(super) struct Step {
     /// The column by whose number the row has its partition, if it has one.
     pub(super) part: Option<&'static str>,
     /// Tables that are read beside it, which add no rows.
-    joined: &'static str,
+    joined: String,
     /// Which rows go.
     only: String,
     order: &'static str,
@@ -70,7 +72,7 @@ impl Step {
             table,
             columns: Vec::new(),
             part: None,
-            joined: "",
+            joined: String::new(),
             only: String::new(),
             order,
             read: table,
@@ -99,8 +101,8 @@ impl Step {
         self
     }
 
-    fn joined(self, joined: &'static str) -> Self {
-        Self { joined, ..self }
+    fn joined(self, joined: impl Into<String>) -> Self {
+        Self { joined: joined.into(), ..self }
     }
 
     fn only(self, only: String) -> Self {
@@ -229,6 +231,38 @@ fn band_of(kept: &str) -> String {
     format!("CASE WHEN l.dirty = {asked} THEN {SUBMITTED_BAND} ELSE {kept} END")
 }
 
+/// Where it stands: out of the queue as it was, or, with a fetcher, as after a release.
+fn state_of(kept: &str) -> String {
+    format!(
+        "CASE WHEN l.url_id IS NULL THEN {kept} WHEN l.dirty = {UNWANTED} THEN {} ELSE {} END",
+        held::PARKED,
+        held::QUEUED
+    )
+}
+
+/// Leases whose URLs go back into the queue: those of URLs that someone wants.
+pub(super) fn returns(lease: &str) -> String {
+    format!("{lease}.dirty <> {UNWANTED}")
+}
+
+/// URLs that are with a fetcher for the first time and that nobody wants any more: they
+/// are parked, which only a row of their own says.
+fn unwanted() -> Step {
+    use Kind::{Plain, Record, Url};
+    let only = format!(
+        "WHERE t.dirty = {UNWANTED} AND NOT EXISTS
+             (SELECT 1 FROM feedback f WHERE f.url_id = t.url_id)"
+    );
+    let step = Step::of("feedback", "t.url_id")
+        .part(Url, "url_id")
+        .said(Plain, "state", &held::PARKED.to_string())
+        .plain("reason band due_s attempt")
+        // A record that says nothing.
+        .said(Record, "record", "x'00'")
+        .only(only);
+    Step { name: "unwanted", read: "leases", ..step }
+}
+
 /// A field that is packed, of a row of a file.
 fn near(field: Field, row: &str) -> String {
     near_text(&field.of(row))
@@ -262,13 +296,14 @@ fn of_urls() -> Vec<Step> {
             .plain("expires_s fresh_s data"),
         Step::of("feedback", "t.url_id")
             .part(Url, "url_id")
-            .said(Plain, "state", &format!("CASE WHEN l.url_id IS NULL THEN {state} ELSE 0 END"))
+            .said(Plain, "state", &state_of(&state))
             .said(Plain, "reason", &reason_of(&near(place::REASON, "t")))
             .said(Plain, "band", &band_of(&near(place::BAND, "t")))
             .said(Plain, "due_s", &near(place::DUE, "t"))
             .said(Plain, "attempt", &near(place::ATTEMPT, "t"))
             .kind(Record, "record")
             .joined("LEFT JOIN leases l ON l.url_id = t.url_id"),
+        unwanted(),
         Step::of("frontier_urls", "t.url_id")
             .part(Url, "url_id")
             .plain("pushed completed spelled metadata"),
@@ -302,6 +337,7 @@ fn of_queue() -> Vec<Step> {
             .joined(
                 "CROSS JOIN urls u ON u.id = t.url_id LEFT JOIN feedback f ON f.url_id = t.url_id",
             )
+            .only(format!("WHERE {}", returns("t")))
     };
     vec![
         Step::of("queue", "t.crawl_id, t.host_id, t.band DESC, t.due_s, t.url_id")
@@ -323,14 +359,15 @@ fn of_queue() -> Vec<Step> {
                  ELSE l.due_s END",
             )
             .plain("weight")
-            .joined(
+            .joined(format!(
                 "LEFT JOIN (SELECT u.crawl_id, u.host_id, count(*) AS urls,
-                     min(coalesce(f.place >> 14 & 274877906943, u.said >> 30)) AS due_s
-                 FROM leases x CROSS JOIN urls u ON u.id = x.url_id
-                 LEFT JOIN feedback f ON f.url_id = x.url_id
-                 GROUP BY u.crawl_id, u.host_id) l
-                 ON l.crawl_id = t.crawl_id AND l.host_id = t.host_id",
-            ),
+                         min(coalesce(f.place >> 14 & 274877906943, u.said >> 30)) AS due_s
+                     FROM leases x CROSS JOIN urls u ON u.id = x.url_id
+                     LEFT JOIN feedback f ON f.url_id = x.url_id WHERE {}
+                     GROUP BY u.crawl_id, u.host_id) l
+                     ON l.crawl_id = t.crawl_id AND l.host_id = t.host_id",
+                returns("x")
+            )),
         Step::of("learned", "t.scope, t.id")
             .plain("scope")
             .part(Kind::Learned, "id")

@@ -14,7 +14,7 @@ use super::super::hosts::{name_of, partition};
 use super::super::numbers::LAST_SOURCE;
 use super::super::{StoreError, engine};
 use super::ids::{Ids, MAX_ID};
-use super::plan::Step;
+use super::plan::{Step, returns};
 use crate::config::MAX_SOURCE_BYTES;
 use crate::model::CrawlId;
 
@@ -47,7 +47,7 @@ pub(super) struct Survey {
     /// Of what will be queued.
     pub(super) queue: Sums,
     pub(super) seed: u64,
-    /// Leases that are out.
+    /// Leases that are out, and whose URLs go back into the queue.
     pub(super) leases: u64,
     /// The highest number of a host or a source, and of a URL, that was given out.
     pub(super) last_id: i64,
@@ -85,9 +85,10 @@ pub(super) fn survey(file: &Connection, steps: &[Step]) -> Result<Survey, StoreE
     })?;
     let rows =
         steps.iter().map(|step| count(file, &step.count())).collect::<Result<Vec<_>, _>>()?;
-    let leases = count(file, "SELECT count(*) FROM leases")?;
+    let out = count(file, "SELECT count(*) FROM leases")?;
+    let leases = count(file, &format!("SELECT count(*) FROM leases l WHERE {}", returns("l")))?;
     let queue = read_queue(file, &authorities)?;
-    let identity = identity(file, seed, &rows, leases)?;
+    let identity = identity(file, seed, &rows, out)?;
     Ok(Survey { ids, rows, urls, queue, seed, leases, last_id, last_url, identity })
 }
 
@@ -146,11 +147,12 @@ fn check_lengths(file: &Connection) -> Result<(), StoreError> {
 /// What is queued, and what will be since its lease goes.
 fn read_queue(file: &Connection, hosts: &HashMap<i64, u64>) -> Result<Sums, StoreError> {
     let mut queue = Sums::new();
-    let sources = [
-        "SELECT crawl_id, host_id, url_id FROM queue",
-        "SELECT u.crawl_id, u.host_id, u.id FROM leases l CROSS JOIN urls u ON u.id = l.url_id",
-    ];
-    for sql in sources {
+    let returned = format!(
+        "SELECT u.crawl_id, u.host_id, u.id FROM leases l CROSS JOIN urls u ON u.id = l.url_id
+         WHERE {}",
+        returns("l")
+    );
+    for sql in ["SELECT crawl_id, host_id, url_id FROM queue", &returned] {
         each(file, sql, |[crawl, host, url]| {
             let authority = hosts.get(&host).copied().unwrap_or_default();
             queue.entry((CrawlId(crawl), authority)).or_default().add(1, url);

@@ -159,7 +159,7 @@ fn of_every_key_of_meta_it_is_known_what_becomes_of_it() {
 }
 
 #[test]
-fn what_comes_back_from_leases_fills_what_the_queue_has() {
+fn what_comes_back_from_leases_fills_what_its_table_has() {
     let steps = steps();
     let named = |name| {
         let step: &Step = steps.iter().find(|step| step.name == name).unwrap();
@@ -167,6 +167,7 @@ fn what_comes_back_from_leases_fills_what_the_queue_has() {
         (step.table, step.part, columns)
     };
     assert_eq!(named("leases"), named("queue"));
+    assert_eq!(named("unwanted"), named("feedback"));
 }
 
 #[test]

@@ -136,7 +136,7 @@ impl State {
         let quota = self.policy.of(Some(origin.site)).max_urls;
         let (urls, unlisted): (i64, i64) = self
             .conn
-            .prepare_cached("SELECT urls, unlisted FROM sites WHERE id = ?1")
+            .prepare_cached("SELECT urls, unlisted FROM sites WHERE id = ?1 /*pg: FOR KEY SHARE */")
             .and_then(|mut query| {
                 query.query_row([origin.site.0], |row| Ok((row.get(0)?, row.get(1)?)))
             })

@@ -358,7 +358,18 @@ impl Store {
     /// Forgets what was set for the queues of a crawl, and the crawl itself where
     /// no site has it and nothing is left in it.
     pub async fn frontier_forget_crawl(&self, crawl: String) -> Result<(), StoreError> {
-        self.set(Lane::Bulk, move |state| state.forget_crawl(&crawl)).await
+        let settings = self.set(Lane::Bulk, move |state| state.forget_queues(&crawl)).await?;
+        let Some(crawl) = settings else { return Ok(()) };
+        // No index names the crawls of URLs: this is looked at beside the writer.
+        let mut after = Some(0);
+        while let Some(row) = after {
+            let (any, next) = self.read(move |conn| reads::has_urls(conn, crawl, row)).await?;
+            if any {
+                return Ok(());
+            }
+            after = next;
+        }
+        self.set(Lane::Bulk, move |state| state.forget_crawl(crawl)).await
     }
 
     /// Is so little room left on the disk that nothing new is to be taken in?

@@ -389,6 +389,8 @@ impl State {
         none: Option<i64>,
     ) -> Result<bool, StoreError> {
         let id = self.unregistered(name)?;
+        // What others apply of it at this moment is committed, and counted, before.
+        self.column("SELECT 1 FROM sites WHERE id = ?1 /*pg: FOR UPDATE */", [id.0])?;
         let sources = self.column("SELECT id FROM sources WHERE site_id = ?1", [id.0])?;
         for source in sources {
             if self.forget_some_said(source, FORGET)? > 0 {

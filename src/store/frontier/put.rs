@@ -108,6 +108,7 @@ impl State {
         let mut taken = Vec::with_capacity(items.len());
         let mut reports: Vec<Reported> = Vec::new();
         let mut reported: IdSet<UrlId> = IdSet::default();
+        let mut held: IdSet<CrawlId> = IdSet::default();
         for item in items {
             let Some(spot) = spot_of(item.key.as_deref(), &item.url) else {
                 taken.push(Taken::Skipped);
@@ -119,7 +120,7 @@ impl State {
                 serde_json::to_string(&item.metadata).ok()
             };
             let too_much = metadata.as_ref().is_some_and(|json| json.len() > MAX_METADATA);
-            let crawl = if too_much { None } else { self.crawl_within_limits(&item.crawl)? };
+            let crawl = if too_much { None } else { self.crawl_to_fill(&item.crawl, &mut held)? };
             let Some(crawl) = crawl else {
                 taken.push(Taken::Skipped);
                 continue;
@@ -148,6 +149,25 @@ impl State {
         }
         self.settle_reported(reports)?;
         Ok(taken)
+    }
+
+    /// The crawl with a name, for what is put into it: those that are `held` stay until
+    /// that is committed.
+    fn crawl_to_fill(
+        &mut self,
+        name: &str,
+        held: &mut IdSet<CrawlId>,
+    ) -> Result<Option<CrawlId>, StoreError> {
+        let Some(crawl) = self.crawl_within_limits(name)? else { return Ok(None) };
+        if !held.insert(crawl) || self.hold_crawl(crawl)? {
+            return Ok(Some(crawl));
+        }
+        // Another daemon has forgotten it, and we have not heard of that yet.
+        self.crawls.remove(&crawl);
+        self.windows.remove(&crawl);
+        let made = self.crawl_within_limits(name)?;
+        held.extend(made);
+        Ok(made)
     }
 
     /// The crawl with a name, made where there may be one more.

@@ -314,6 +314,23 @@ pub(super) fn pushed(
     Ok((rows, go_on(conn, end)?))
 }
 
+/// Has a crawl any URL in a bounded part of the table? And the row to go on after.
+pub(super) fn has_urls(
+    conn: &Connection,
+    crawl: CrawlId,
+    after: i64,
+) -> Result<(bool, Option<i64>), StoreError> {
+    let end = after.saturating_add(span(conn, SPAN));
+    let any = conn
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM urls WHERE id > ?1 AND id <= ?2
+                 /*pg: AND part = (?1 & 255) */ AND crawl_id = ?3)",
+        )
+        .and_then(|mut query| query.query_row([after, end, crawl.0], |row| row.get(0)))
+        .map_err(engine)?;
+    Ok((any, go_on(conn, end)?))
+}
+
 /// How far so many rows reach: on a server the numbers of a partition are 256
 /// apart.
 fn span(conn: &Connection, rows: i64) -> i64 {

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use super::super::sql::{Many, params};
+use super::super::sql::{Many, OptionalExtension, params};
 
 use super::super::state::State;
 use super::super::{StoreError, engine};
@@ -12,6 +12,10 @@ use crate::model::{CrawlId, UrlId};
 
 /// The crawl that is always there.
 const DEFAULT: &str = "default";
+
+/// Keys of `meta`, with a crawl: nothing was put into it since it was there. Only while
+/// the crawl is looked through for what may be left in it.
+const EMPTY: &str = "empty:";
 
 /// Those of URLs that sources list which have no row to themselves, as feeds do.
 static BESIDE: LazyLock<Many> =
@@ -60,31 +64,89 @@ impl State {
         self.reload_windows()
     }
 
-    /// Forgets what was set for the queues of a crawl, and the crawl where no site
-    /// has it and nothing is left in it.
-    pub(super) fn forget_crawl(&mut self, name: &str) -> Result<(), StoreError> {
-        let Some(crawl) = self.find_crawl(name) else { return Ok(()) };
-        self.delete_of("frontier_queues", crawl)?;
-        self.sums.forget_queues(crawl);
+    /// Forgets what was set for the queues of a crawl. Says which it is, where it is one
+    /// that may go once nothing is left in it: from now on who puts anything into it says
+    /// so ([`Self::hold_crawl`]).
+    pub(super) fn forget_queues(&mut self, name: &str) -> Result<Option<CrawlId>, StoreError> {
+        let Some(crawl) = self.find_crawl(name) else { return Ok(None) };
+        // What is put at this moment is committed before anything is looked for.
+        if !self.lock_crawl(crawl)? {
+            return Ok(None);
+        }
+        self.conn
+            .execute(
+                "UPDATE frontier_queues SET delay_ms = NULL, blocked_until = 0, max_completed = 0
+                 WHERE crawl_id = ?1",
+                [crawl.0],
+            )
+            .map_err(engine)?;
         self.read_frontier()?;
-        let left = self.column(
-            "SELECT 1 WHERE EXISTS (SELECT 1 FROM sites WHERE crawl_id = ?1)
-                 OR EXISTS (SELECT 1 FROM leases WHERE crawl_id = ?1)
-                 OR EXISTS (SELECT 1 FROM urls WHERE crawl_id = ?1)
-                 OR EXISTS (SELECT 1 FROM blocks WHERE crawl_id = ?1)",
-            [crawl.0],
-        )?;
-        if name == DEFAULT || !left.is_empty() {
-            return self.reload_windows();
+        self.reload_windows()?;
+        if name == DEFAULT || self.is_kept(crawl)? {
+            return Ok(None);
+        }
+        self.note(&empty(crawl), 1)?;
+        Ok(Some(crawl))
+    }
+
+    /// Forgets a crawl in which nothing was found since its queues were forgotten, unless
+    /// something was put into it meanwhile.
+    pub(super) fn forget_crawl(&mut self, crawl: CrawlId) -> Result<(), StoreError> {
+        if !self.lock_crawl(crawl)? {
+            return Ok(());
+        }
+        let was_empty =
+            self.conn.execute("DELETE FROM meta WHERE key = ?1", [empty(crawl)]).map_err(engine)?;
+        if was_empty == 0 || self.is_kept(crawl)? {
+            return Ok(());
         }
         self.flush_deltas()?;
-        for table in ["turns", "prices"] {
+        self.sums.forget_queues(crawl);
+        for table in ["frontier_queues", "turns", "prices"] {
             self.delete_of(table, crawl)?;
         }
         self.conn.execute("DELETE FROM crawls WHERE id = ?1", [crawl.0]).map_err(engine)?;
         self.crawls.remove(&crawl);
         self.windows.remove(&crawl);
-        Ok(())
+        self.read_frontier()
+    }
+
+    /// Keeps a crawl until what is put into it is committed, and says to who would forget
+    /// it that it is not empty. `false`: another daemon has forgotten it.
+    pub(super) fn hold_crawl(&self, crawl: CrawlId) -> Result<bool, StoreError> {
+        let held = self
+            .conn
+            .prepare_cached("SELECT 1 FROM crawls WHERE id = ?1 /*pg: FOR KEY SHARE */")
+            .and_then(|mut query| query.query_row([crawl.0], |_| Ok(())).optional())
+            .map_err(engine)?;
+        // A statement of its own: it sees what who held the crawl has committed.
+        self.conn
+            .prepare_cached("DELETE FROM meta WHERE key = ?1")
+            .and_then(|mut delete| delete.send([empty(crawl)]))
+            .map_err(engine)?;
+        Ok(held.is_some())
+    }
+
+    /// Waits until nobody holds a crawl, and holds it against all; `false` where it is
+    /// not there.
+    fn lock_crawl(&self, crawl: CrawlId) -> Result<bool, StoreError> {
+        self.conn
+            .query_row("SELECT 1 FROM crawls WHERE id = ?1 /*pg: FOR UPDATE */", [crawl.0], |_| {
+                Ok(())
+            })
+            .optional()
+            .map(|found| found.is_some())
+            .map_err(engine)
+    }
+
+    /// Is a crawl one that stays without URLs?
+    fn is_kept(&self, crawl: CrawlId) -> Result<bool, StoreError> {
+        let kept = self.column(
+            "SELECT 1 WHERE EXISTS (SELECT 1 FROM sites WHERE crawl_id = ?1)
+                 OR EXISTS (SELECT 1 FROM blocks WHERE crawl_id = ?1)",
+            [crawl.0],
+        )?;
+        Ok(!kept.is_empty())
     }
 
     fn delete_of(&self, table: &str, crawl: CrawlId) -> Result<(), StoreError> {
@@ -93,4 +155,8 @@ impl State {
             .map(|_| ())
             .map_err(engine)
     }
+}
+
+fn empty(crawl: CrawlId) -> String {
+    format!("{EMPTY}{}", crawl.0)
 }

@@ -148,10 +148,13 @@ impl Step {
 /// Keys of `meta` that say something of the machine or of the file.
 const OWN: [&str; 6] = ["schema", "clock", "probed_at", "last_url", "last_source", "copied"];
 
-/// Keys of `meta` that go, and those of walks, which do not: on a server there is one
-/// for each partition, and they go by other numbers.
+/// Keys of `meta` that go. Those of walks do not: on a server there is one for each
+/// partition, and they go by other numbers. Nor does that a crawl is looked through.
 fn of_meta() -> String {
-    format!("WHERE t.key NOT IN ('{}') AND t.key NOT LIKE 'reseat:%'", OWN.join("', '"))
+    format!(
+        "WHERE t.key NOT IN ('{}') AND t.key NOT LIKE 'reseat:%' AND t.key NOT LIKE 'empty:%'",
+        OWN.join("', '")
+    )
 }
 
 /// What `meta` has. Where a walk has not ended, what the rows are placed by is not

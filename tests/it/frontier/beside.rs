@@ -3,6 +3,8 @@
 use sitemapd::model::Outcome;
 use sitemapd::queue::Settlement;
 
+use sitemapd::serve::frontier::proto::{CrawlLimitParams, DeleteCrawlMessage, Empty};
+
 use super::*;
 use crate::support::daemon::{DAY, MINUTE, rss, sitemap};
 use crate::support::{Origin, Reply};
@@ -39,6 +41,39 @@ async fn what_a_site_lists_is_served_too_and_is_known() {
     daemon.pass(DAY).await;
     daemon.poll("/sitemap.xml").await;
     assert_eq!(client.get(9, 0).await, [page.as_str()]);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_completed_of_a_crawl_that_stays_counts_on_when_it_is_to_be_deleted() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let pages: Vec<_> = (0..5).map(|n| format!("/{n}")).collect();
+    let listed: Vec<_> = pages.iter().map(|page| (page.as_str(), "2026-11-01")).collect();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &listed)));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&site(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let mut client = Client::of(&daemon).await;
+    for page in &pages {
+        let fetched = saying(&format!("{base}{page}"), &[("fetch.statusCode", "200")]);
+        client.put(vec![known(fetched, 0)]).await;
+    }
+    let host = base[7..].split(':').next().unwrap().to_owned();
+    let limit = CrawlLimitParams { key: host.clone(), limit: 5, ..Default::default() };
+    client.one::<_, Empty>("SetCrawlLimit", limit.clone()).await.unwrap();
+    assert_eq!(client.stats(&host).await.counts["completed"], 5);
+    let gone = DeleteCrawlMessage { value: "DEFAULT".to_owned(), local: false };
+    assert_eq!(client.count("DeleteCrawl", gone).await, 0);
+    assert_eq!(client.stats(&host).await.counts["completed"], 5);
+    // What was set is forgotten, and is heeded when it is set again.
+    let more = format!("{base}/more");
+    client.put(vec![discovered(info(&more))]).await;
+    assert_eq!(client.get(9, 0).await, [more.as_str()]);
+    client.one::<_, Empty>("SetCrawlLimit", limit).await.unwrap();
+    client.put(vec![discovered(info(&format!("{base}/yet-more")))]).await;
+    daemon.clock.advance(MINUTE);
+    assert!(client.get(9, 0).await.is_empty(), "the queue has as many as it may");
     daemon.stop().await;
 }
 

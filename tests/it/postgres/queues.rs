@@ -106,15 +106,19 @@ async fn push(daemon: &Daemon, urls: impl IntoIterator<Item = String>) {
 
 /// Pushes URLs, or reports on them.
 async fn put(daemon: &Daemon, urls: impl IntoIterator<Item = String>, known: Option<Known>) {
-    let put = |url| Put {
+    let put = |url| Put { known: known.clone(), ..put_of(url) };
+    daemon.store.frontier_put(urls.into_iter().map(put).collect()).await.unwrap();
+}
+
+fn put_of(url: String) -> Put {
+    Put {
         crawl: "default".to_owned(),
         key: None,
         url,
         metadata: BTreeMap::new(),
         created: None,
-        known: known.clone(),
-    };
-    daemon.store.frontier_put(urls.into_iter().map(put).collect()).await.unwrap();
+        known: None,
+    }
 }
 
 fn texts(served: &[Served]) -> Vec<&str> {
@@ -215,4 +219,39 @@ async fn daemons_that_complete_urls_of_the_same_queues_do_not_wait_in_a_circle()
     }
     let counted = "SELECT CAST(sum(completed) AS BIGINT) FROM frontier_queues";
     assert_eq!(split.three.look.number(counted), 0);
+}
+
+#[tokio::test]
+async fn what_is_put_into_a_crawl_that_another_daemon_has_just_forgotten_makes_it_anew() {
+    let Some(three) = Three::start("forgotten crawls", sitemap("http://a.test", &[])).await else {
+        return;
+    };
+    let put = async |round: usize| {
+        let urls = (0..NAMES).map(|n| format!("http://q{n}.test/{round}"));
+        let put = |url| Put { crawl: "second".to_owned(), ..put_of(url) };
+        three.daemons[1].store.frontier_put(urls.map(put).collect()).await.unwrap();
+    };
+    put(1).await;
+    let store = &three.daemons[0].store;
+    let removed = store.frontier_remove("second".to_owned(), None, None).await.unwrap();
+    assert_eq!(removed, NAMES as u64);
+    // Before anybody was told.
+    three.look.change("DELETE FROM crawls WHERE name = 'second'");
+    put(2).await;
+    let lost = "SELECT count(*) FROM urls u WHERE NOT EXISTS
+                (SELECT 1 FROM crawls c WHERE c.id = u.crawl_id)";
+    assert_eq!(three.look.number(lost), 0);
+    assert_eq!(three.look.number("SELECT count(*) FROM crawls WHERE name = 'second'"), 1);
+    // Who looks through a crawl for what is left in it hears of what comes meanwhile.
+    three
+        .look
+        .change("INSERT INTO meta SELECT 'empty:' || id, '1' FROM crawls WHERE name = 'second'");
+    put(3).await;
+    assert_eq!(three.look.number("SELECT count(*) FROM meta WHERE key LIKE 'empty:%'"), 0);
+    // And one that is empty goes, for all of them.
+    store.frontier_remove("second".to_owned(), None, None).await.unwrap();
+    store.frontier_forget_crawl("second".to_owned()).await.unwrap();
+    for daemon in &three.daemons {
+        assert_eq!(daemon.store.frontier_crawls().await.unwrap(), ["default"]);
+    }
 }

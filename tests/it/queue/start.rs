@@ -29,6 +29,7 @@ fn statements() -> Vec<(&'static str, String)> {
         ("pending.rs", include_str!("../../../src/store/pending.rs")),
         ("budget.rs", include_str!("../../../src/store/budget.rs")),
         ("ledger.rs", include_str!("../../../src/store/ledger.rs")),
+        ("remove.rs", include_str!("../../../src/store/frontier/remove.rs")),
     ];
     let mut found = Vec::new();
     for (file, text) in files {

@@ -133,6 +133,7 @@ impl State {
         first: usize,
     ) -> Result<Chunk, StoreError> {
         self.look_ahead(&effects)?;
+        self.meet_site(origin.site);
         let quota = self.policy.of(Some(origin.site)).max_urls;
         let (urls, unlisted): (i64, i64) = self
             .conn

@@ -304,23 +304,36 @@ impl State {
         self.reload_windows()
     }
 
-    /// Which sites are not leased from.
+    /// Which sites are not leased from: those that are paused, or have left; and on a server
+    /// those that others have in their config and we do not have yet, of whose robots.txt,
+    /// delays and bounds we know nothing.
     pub(super) fn read_paused_sites(&mut self) -> Result<(), StoreError> {
-        let mut query = self
-            .conn
-            .prepare_cached("SELECT id, state FROM sites WHERE state <> 0")
-            .map_err(engine)?;
-        let paused: Vec<(SiteId, i64)> = query
+        let mut query = self.conn.prepare_cached("SELECT id, state FROM sites").map_err(engine)?;
+        let mut paused: Vec<(SiteId, i64)> = query
             .query_map((), |row| Ok((SiteId(row.get(0)?), row.get(1)?)))
             .and_then(Iterator::collect)
             .map_err(engine)?;
         drop(query);
+        paused.retain(|(site, state)| *state != site_state::ACTIVE || self.is_others(*site));
         let left = paused.iter().filter(|(_, state)| *state == site_state::UNREGISTERED);
         self.left_sites = left.map(|(site, _)| *site).collect();
         self.paused_sites = paused.into_iter().map(|(site, _)| site).collect();
         self.site_walks.clear();
         self.begin_handing_over();
         Ok(())
+    }
+
+    /// Is a site one that only the configs of other daemons have?
+    fn is_others(&self, site: SiteId) -> bool {
+        self.engine.claim.is_some() && !self.policy.by_site.contains_key(&site)
+    }
+
+    /// Something of a site is to be applied: what others have listed of one that we do
+    /// not know yet waits from the first of it on, and not from when we hear of the site.
+    pub(super) fn meet_site(&mut self, site: SiteId) {
+        if self.is_others(site) && self.paused_sites.insert(site) {
+            self.site_walks.clear();
+        }
     }
 
     /// The site with a name, or the error that says so.

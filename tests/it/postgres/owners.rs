@@ -15,7 +15,7 @@ use tokio_postgres::NoTls;
 
 use crate::cli::{outcome, sitemapd_in};
 use crate::support::engine::{self, Look};
-use crate::support::queue_daemon::{Queue, site};
+use crate::support::queue_daemon::{Queue, ask, site};
 
 struct Two {
     config: Config,
@@ -276,4 +276,48 @@ async fn an_order_is_not_carried_out_beside_daemons_that_work_on_the_store() {
     assert_eq!(run(&["resume"]).0, 1);
     std::fs::write(folder.path().join("data/sitemapd.node"), "dead").unwrap();
     assert_eq!(run(&["resume"]).0, 0);
+}
+
+/// A daemon beside the one of a queue, by a config of its own; its folder is to stay.
+fn beside(queue: &Queue, text: &str) -> (Store, TempDir, Config) {
+    let folder = TempDir::new().unwrap();
+    let mut config = Config::from_toml_str(text).unwrap();
+    folder.path().clone_into(&mut config.daemon.data_dir);
+    config.store.url.clone_from(&queue.config.store.url);
+    let store = Store::open(&config, queue.clock.clone(), Arc::new(Metrics::new())).unwrap();
+    (store, folder, config)
+}
+
+#[tokio::test]
+async fn a_site_that_a_daemon_does_not_have_in_its_config_yet_is_not_leased_by_it() {
+    if engine::is_embedded("configs that differ") {
+        return;
+    }
+    let one = site("a", "http://a.test/", "");
+    let both = format!("{one}{}", site("b", "http://b.test/", ""));
+    let mut queue = Queue::open(&one).await;
+    queue.list_urls("a", (0..40).map(|n| format!("http://h{n}.test/"))).await;
+    let (other, _folder, mut config) = beside(&queue, &one);
+    let look = queue.look();
+    until("even shares", || shares(&look) == [128, 128]).await;
+    queue.reload(&both).await.unwrap();
+    queue.config.sites = Config::from_toml_str(&both).unwrap().sites;
+    queue.learn_origins().await;
+    let name = std::fs::read_to_string(queue.folder().join("sitemapd.node")).unwrap();
+    let near = look.rows(&format!(
+        "SELECT h.authority FROM hosts h JOIN partitions p USING (part)
+         WHERE p.node = '{name}' AND h.authority LIKE 'http://h%'"
+    ));
+    let near = near.into_iter().map(|row| format!("{}/b", row[0].as_ref().unwrap()));
+    assert!(!queue.list_urls("b", near).await.is_empty());
+    queue.store.close();
+    until("all partitions", || shares(&look) == [256]).await;
+    let of_b = async || {
+        let request = LeaseRequest { sites: vec!["b".to_owned()], ..ask(1_000) };
+        other.lease(request).await.unwrap().urls.len()
+    };
+    assert_eq!(of_b().await, 0, "by whose rules?");
+    config.sites = Config::from_toml_str(&both).unwrap().sites;
+    other.reconfigure(config, ["b".to_owned()].into()).await.unwrap();
+    assert!(of_b().await > 0);
 }

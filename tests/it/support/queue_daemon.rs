@@ -188,7 +188,8 @@ impl Queue {
         Look::of(&self.config)
     }
 
-    async fn learn_origins(&mut self) {
+    /// Learns what is listed by the sites of its config.
+    pub async fn learn_origins(&mut self) {
         for name in self.config.sites.keys().cloned().collect::<Vec<_>>() {
             let filter =
                 SourceFilter { site: Some(name.clone()), limit: 100, ..SourceFilter::default() };

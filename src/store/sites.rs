@@ -172,7 +172,7 @@ impl State {
         let delay = site.host_delay;
         let host = self.host_named(&authority(&site.url), delay)?;
         self.ensure_robots(host, Some(id))?;
-        self.heed_delay_of(id, host, site)?;
+        self.heed_delay_of(id, host, site.host_delay)?;
         if site.sitemaps == SourceList::Auto && !self.has_sitemaps(id)? {
             // Whoever asked for the robots.txt before, this site has not heard
             // what it names.

@@ -14,6 +14,7 @@ use super::sql::{Connection, OptionalExtension, params};
 use super::at_hand::AtHand;
 use super::checkpoint::LogKeeper;
 use super::claim::Claim;
+use super::delays::MovedDelays;
 use super::expiry::Expiry;
 use super::folds::Folds;
 use super::home::Home;
@@ -95,6 +96,7 @@ pub(super) struct State {
     pub(super) paused_sites: IdSet<SiteId>,
     /// Of these, those that are not in the config any more.
     pub(super) left_sites: IdSet<SiteId>,
+    pub(super) delays: MovedDelays,
     /// How far what others list too has been handed over to them: the row to go on
     /// after, while there are more.
     pub(super) handing_over: Option<i64>,
@@ -167,6 +169,7 @@ impl State {
             deltas: TurnDeltas::default(),
             paused_sites: IdSet::default(),
             left_sites: IdSet::default(),
+            delays: MovedDelays::default(),
             site_walks: SiteWalks::default(),
             handing_over: None,
             folds: Folds::default(),

@@ -128,6 +128,7 @@ impl State {
             // What others have learned meanwhile, and where they took the price, is in
             // the tables.
             self.learning = Learning::default();
+            self.delays.have_moved = true;
             claim.join_again(&self.conn)?;
             self.remember()?;
         }
@@ -147,6 +148,7 @@ impl State {
             && claim.go_on(&conn)?
         {
             self.learning = Learning::default();
+            self.delays.have_moved = true;
         }
         self.conn = conn;
         tracing::info!("connected to the database again");
@@ -180,11 +182,13 @@ impl State {
         }
         if has_moved {
             self.learning = Learning::default();
+            self.delays.have_moved = true;
         }
         if has_moved || is_old {
             self.remember()?;
             self.tell_ears();
         }
+        self.heed_delays()?;
         if is_shared { self.catch_up_prices() } else { Ok(()) }
     }
 

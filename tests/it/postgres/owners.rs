@@ -321,3 +321,20 @@ async fn a_site_that_a_daemon_does_not_have_in_its_config_yet_is_not_leased_by_i
     other.reconfigure(config, ["b".to_owned()].into()).await.unwrap();
     assert!(of_b().await > 0);
 }
+
+#[tokio::test]
+async fn a_delay_of_another_config_holds_for_hosts_as_they_come_to_its_daemon() {
+    if engine::is_embedded("hosts that come from others") {
+        return;
+    }
+    let queue = Queue::open(&site("a", "http://a.test/", "")).await;
+    queue.list_urls("a", (0..20).map(|n| format!("http://h{n}.test/"))).await;
+    let look = queue.look();
+    let late = "SELECT count(*) FROM hosts WHERE delay_ms = 60000";
+    let (_other, _folder, _) = beside(&queue, &site("a", "http://a.test/", "host_delay = \"60s\""));
+    assert_eq!(look.number(late), 0, "nothing is its own yet");
+    queue.store.close();
+    let asked = "SELECT count(DISTINCT host_id) FROM sources WHERE role = 0";
+    until("the delay of the daemon that is left", || look.number(late) == look.number(asked)).await;
+    assert!(look.number(asked) > 0);
+}

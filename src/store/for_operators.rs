@@ -7,6 +7,7 @@ use url::Url;
 
 use super::hosts::partition;
 use super::log_order::Log;
+use super::operate::parse;
 use super::orders::{Order, Reply, Walk};
 use super::sql::Connection;
 use super::state::State;
@@ -21,6 +22,9 @@ use super::{
 };
 use crate::model::{SourceId, UrlId};
 use crate::url::{authority, identities};
+
+/// URLs that are named, or fetches, that one job takes: none keeps leases waiting for long.
+const AT_ONCE: usize = 500;
 
 /// What all answered, added up.
 fn sum(replies: impl IntoIterator<Item = Reply>) -> Result<u64, StoreError> {
@@ -127,7 +131,7 @@ impl Store {
         crawl: String,
         urls: Vec<String>,
     ) -> Result<u64, StoreError> {
-        self.write(Lane::Bulk, move |state| state.replay(&crawl, &urls)).await
+        self.of_named(crawl, urls, |state, crawl, urls| state.replay(crawl, urls)).await
     }
 
     /// Makes known URLs due now with reason `submitted`; says how many.
@@ -143,7 +147,24 @@ impl Store {
         crawl: String,
         urls: Vec<String>,
     ) -> Result<u64, StoreError> {
-        self.write(Lane::Bulk, move |state| state.requeue(&crawl, &urls)).await
+        self.of_named(crawl, urls, |state, crawl, urls| state.requeue(crawl, urls)).await
+    }
+
+    /// Does something to the URLs that somebody names, a part at a time, so that leases
+    /// get in between; all of them are URLs, or nothing is done.
+    async fn of_named(
+        &self,
+        crawl: String,
+        urls: Vec<String>,
+        what: fn(&mut State, &str, &[Url]) -> Result<u64, StoreError>,
+    ) -> Result<u64, StoreError> {
+        let urls: Vec<Url> = urls.iter().map(|url| parse(url)).collect::<Result<_, _>>()?;
+        let mut done = 0;
+        for part in urls.chunks(AT_ONCE) {
+            let (crawl, part) = (crawl.clone(), part.to_vec());
+            done += self.write(Lane::Bulk, move |state| what(state, &crawl, &part)).await?;
+        }
+        Ok(done)
     }
 
     /// Keeps a URL (or every URL below a prefix) from being leased until
@@ -283,7 +304,7 @@ impl Store {
     ) -> Result<Imported, StoreError> {
         fetches.sort_by_key(|fetch| fetch.at);
         let mut total = Imported::default();
-        for part in fetches.chunks(CHUNK) {
+        for part in fetches.chunks(AT_ONCE) {
             let (crawl, part) = (crawl.clone(), part.to_vec());
             let some = self.write(Lane::Bulk, move |state| state.import(&crawl, part)).await?;
             total.taken += some.taken;

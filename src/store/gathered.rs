@@ -8,17 +8,23 @@
 //! one place in the queue, and each row is named once in a statement. The embedded
 //! engine gathers nothing of this.
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use url::{Position, Url};
+
+use super::hosts::partition;
+use super::lookup::Sifted;
 use super::pending::{EndedLease, Pending};
-use super::rows::{UrlRow, lastmod_columns, read_urls};
+use super::rows::{UrlRow, lastmod_columns, read_urls, url_key};
 use super::sql::{self, Set};
 use super::state::State;
 use super::turns::Place;
 use super::{StoreError, engine};
 use crate::by_id::{ById, IdSet};
 use crate::diff::snapshot::EntryHints;
-use crate::model::{Lastmod, Reason, SiteId, SourceId, UrlId, UrlKind};
+use crate::model::{CrawlId, Lastmod, Reason, SiteId, SourceId, UrlId, UrlKind};
+use crate::url::{authority, identities};
 
 /// What a column is given where it stays as it is; none of them is less than 0.
 const STAYS: i64 = -1;
@@ -28,6 +34,8 @@ const STAYS: i64 = -1;
 pub(super) struct Gathered {
     /// Rows that nothing has asked for since they were read.
     rows: ById<UrlId, Box<UrlRow>>,
+    /// Rows that URLs may have which are about to be asked for, by partition and hash.
+    known: HashMap<(i64, u64), Vec<UrlId>>,
     /// URLs that nobody but the first source of their row speaks of.
     alone: IdSet<UrlId>,
     /// Whether sources show the whole.
@@ -155,6 +163,11 @@ impl Pending {
         }
     }
 
+    /// The rows that a URL may have, where that was asked ahead.
+    pub(super) fn known_ahead(&self, part: i64, hash: u64) -> Option<&[UrlId]> {
+        Some(self.gathered.as_ref()?.known.get(&(part, hash))?)
+    }
+
     /// The row that was read ahead of a URL.
     pub(super) fn row_ahead(&mut self, url: UrlId) -> Option<UrlRow> {
         self.gathered.as_mut()?.rows.remove(&url).map(|row| *row)
@@ -177,6 +190,47 @@ impl State {
         self.write_pending()?;
         self.pending.gathered = None;
         Ok(done)
+    }
+
+    /// Finds and reads the rows of URLs that are about to be asked for, where changes are
+    /// gathered. Of those nobody may make a row meanwhile.
+    pub(super) fn look_up_ahead<'u>(
+        &mut self,
+        crawl: CrawlId,
+        urls: impl IntoIterator<Item = &'u Url>,
+    ) -> Result<(), StoreError> {
+        if self.pending.gathered.is_none() {
+            return Ok(());
+        }
+        let spellings = urls.into_iter().flat_map(identities).map(|url| {
+            let authority = authority(&url);
+            (url_key(self.seed, crawl, &authority, &url[Position::BeforePath..]), authority)
+        });
+        let mut sought: Vec<(u64, i64)> =
+            spellings.map(|(hash, authority)| (hash, partition(&authority))).collect();
+        sought.sort_unstable();
+        sought.dedup();
+        let order: Vec<_> = sought.iter().map(|(hash, _)| *hash).zip(0..).collect();
+        let part_of = |number: usize| sought.get(number).map_or(0, |(_, part)| *part);
+        let mut known: HashMap<(i64, u64), Vec<UrlId>> =
+            sought.iter().map(|(hash, part)| ((*part, *hash), Vec::new())).collect();
+        let mut found = |number: usize, id: UrlId| {
+            let hash = sought.get(number).map_or(0, |(hash, _)| *hash);
+            // The hash may be that of a URL of another partition, too.
+            if let Some(rows) = known.get_mut(&(id.0 & 255, hash)).filter(|ids| !ids.contains(&id))
+            {
+                rows.push(id);
+            }
+        };
+        let unsifted = (&Sifted::default(), 0..0);
+        self.lookup
+            .find_sorted(&self.conn, &order, unsifted, part_of, &mut found)
+            .map_err(engine)?;
+        self.read_rows_ahead(known.values().flatten().copied().collect::<Vec<_>>())?;
+        if let Some(gathered) = &mut self.pending.gathered {
+            gathered.known.extend(known);
+        }
+        Ok(())
     }
 
     /// Reads rows that are about to be asked for, where changes are gathered.

@@ -71,15 +71,18 @@ impl State {
     ) -> Result<Imported, StoreError> {
         let crawl = self.known_crawl(crawl)?;
         fetches.sort_by_key(|fetch| fetch.at);
-        let mut imported = Imported::default();
-        for fetch in fetches {
-            match self.import_one(crawl, &fetch)? {
-                Some(true) => imported.taken += 1,
-                Some(false) => imported.ignored += 1,
-                None => imported.unknown += 1,
+        self.gathering(|state| {
+            state.look_up_ahead(crawl, fetches.iter().map(|fetch| &fetch.url))?;
+            let mut imported = Imported::default();
+            for fetch in &fetches {
+                match state.import_one(crawl, fetch)? {
+                    Some(true) => imported.taken += 1,
+                    Some(false) => imported.ignored += 1,
+                    None => imported.unknown += 1,
+                }
             }
-        }
-        Ok(imported)
+            Ok(imported)
+        })
     }
 
     /// Was it taken in? `None` where its URL is not known.
@@ -89,6 +92,7 @@ impl State {
         fetch: &PastFetch,
     ) -> Result<Option<bool>, StoreError> {
         let Some(mut row) = self.find_normalised(crawl, &fetch.url)? else { return Ok(None) };
+        self.must_own(row.host.0)?;
         // As it is kept: else it would be newer than itself.
         let at = timestamp(fetch.at.as_millisecond());
         if at > timestamp(self.steady_ms()) || !is_newer(&row, at) {

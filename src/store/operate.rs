@@ -191,14 +191,8 @@ impl State {
     }
 
     /// Puts the dead letters back that are named.
-    pub(super) fn replay(&mut self, crawl: &str, urls: &[String]) -> Result<u64, StoreError> {
-        let crawl = self.known_crawl(crawl)?;
-        let mut back = 0;
-        for url in urls {
-            let Some(row) = self.named_row(crawl, url)? else { continue };
-            back += u64::from(self.revive_dead(&row)?);
-        }
-        Ok(back)
+    pub(super) fn replay(&mut self, crawl: &str, urls: &[Url]) -> Result<u64, StoreError> {
+        self.named_rows(crawl, urls, |state, row| state.revive_dead(row))
     }
 
     /// Puts all dead letters of a crawl back, a part at a time: how many came
@@ -231,15 +225,31 @@ impl State {
     }
 
     /// Makes known URLs due now because someone asked.
-    pub(super) fn requeue(&mut self, crawl: &str, urls: &[String]) -> Result<u64, StoreError> {
+    pub(super) fn requeue(&mut self, crawl: &str, urls: &[Url]) -> Result<u64, StoreError> {
+        self.named_rows(crawl, urls, |state, row| {
+            state.pull_forward(row, Reason::Submitted).map(|_| true)
+        })
+    }
+
+    /// Does something to the rows of these URLs, those that there are; says for how many
+    /// it did.
+    fn named_rows(
+        &mut self,
+        crawl: &str,
+        urls: &[Url],
+        each: impl Fn(&mut Self, &UrlRow) -> Result<bool, StoreError>,
+    ) -> Result<u64, StoreError> {
         let crawl = self.known_crawl(crawl)?;
-        let mut found = 0;
-        for url in urls {
-            let Some(row) = self.named_row(crawl, url)? else { continue };
-            self.pull_forward(&row, Reason::Submitted)?;
-            found += 1;
-        }
-        Ok(found)
+        self.gathering(|state| {
+            state.look_up_ahead(crawl, urls)?;
+            let mut done = 0;
+            for url in urls {
+                let Some(row) = state.find_normalised(crawl, url)? else { continue };
+                state.must_own(row.host.0)?;
+                done += u64::from(each(state, &row)?);
+            }
+            Ok(done)
+        })
     }
 
     /// Stops, or starts again, leasing from a crawl.
@@ -261,7 +271,8 @@ impl State {
     }
 }
 
-fn parse(text: &str) -> Result<Url, StoreError> {
+/// A URL that somebody names.
+pub(super) fn parse(text: &str) -> Result<Url, StoreError> {
     Url::parse(text)
         .map_err(|e| StoreError::Refused(format!("{text:?} is not an absolute URL: {e}")))
 }

@@ -239,7 +239,13 @@ impl State {
         key: u64,
     ) -> Result<Option<UrlRow>, StoreError> {
         let mut candidates = Vec::new();
-        self.lookup.find(&self.conn, (partition_of(host), key), &mut candidates).map_err(engine)?;
+        let part = partition_of(host);
+        match self.pending.known_ahead(part, key) {
+            Some(known) => candidates.extend_from_slice(known),
+            None => {
+                self.lookup.find(&self.conn, (part, key), &mut candidates).map_err(engine)?;
+            }
+        }
         for id in candidates {
             let Some(row) = self.url_row(id)? else { continue };
             // The hash only says "perhaps": the text decides.

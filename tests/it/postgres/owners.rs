@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use sitemapd::clock::Clock;
 use sitemapd::config::Config;
 use sitemapd::metrics::Metrics;
-use sitemapd::model::Outcome;
+use sitemapd::model::{Outcome, Reason};
 use sitemapd::queue::LeaseRequest;
-use sitemapd::store::{Store, StoreError};
+use sitemapd::store::{PastFetch, Store, StoreError};
 use tempfile::TempDir;
 use tokio_postgres::NoTls;
 
@@ -337,4 +337,43 @@ async fn a_delay_of_another_config_holds_for_hosts_as_they_come_to_its_daemon() 
     let asked = "SELECT count(DISTINCT host_id) FROM sources WHERE role = 0";
     until("the delay of the daemon that is left", || look.number(late) == look.number(asked)).await;
     assert!(look.number(asked) > 0);
+}
+
+/// Counts the statements that change rows of URLs, however many rows each changes.
+const COUNT: &str = "
+    CREATE SEQUENCE sent;
+    CREATE FUNCTION count_one() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN PERFORM nextval('sent'); RETURN NULL; END $$;
+    CREATE TRIGGER counted AFTER INSERT OR UPDATE ON feedback
+        FOR EACH STATEMENT EXECUTE FUNCTION count_one();
+    CREATE TRIGGER counted AFTER INSERT OR DELETE ON queue
+        FOR EACH STATEMENT EXECUTE FUNCTION count_one()";
+
+#[tokio::test]
+async fn orders_about_many_urls_are_few_statements() {
+    if engine::is_embedded("statements that are journeys") {
+        return;
+    }
+    let queue = Queue::simple().await;
+    let urls: Vec<_> = (0..600).map(|n| format!("http://h{}.test/{n}", n % 10)).collect();
+    queue.list_urls("a", urls.clone()).await;
+    let look = queue.look();
+    look.change(COUNT);
+    let sent = || look.number("SELECT last_value FROM sent");
+    let fetches = urls.iter().map(|url| PastFetch {
+        url: url.parse().unwrap(),
+        at: queue.clock.now() - Duration::from_secs(3_600),
+        changed: Some(true),
+        content_hash: None,
+        hash_kind: None,
+    });
+    let imported = queue.store.import("default".to_owned(), fetches.collect()).await.unwrap();
+    assert_eq!(imported.taken, 600);
+    assert!(sent() < 40, "{} statements", sent());
+    let named = [urls, vec!["http://h1.test/1".to_owned()]].concat();
+    assert_eq!(queue.store.requeue("default".to_owned(), named).await.unwrap(), 601);
+    assert!(sent() < 80, "{} statements", sent());
+    assert_eq!(look.number("SELECT count(*) FROM queue"), 600);
+    assert_eq!(look.number("SELECT count(*) FROM feedback"), 600);
+    assert_eq!(queue.view("http://h1.test/1").await.reason, Reason::Submitted);
 }

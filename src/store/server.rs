@@ -199,6 +199,10 @@ fn migrate(conn: &Connection, session: &Session, steps: &[&str]) -> Result<(), S
                 if at_work > 0 {
                     return Ok(());
                 }
+                // One that stood still for so long may go on: it waits here for the end of
+                // what that had begun, which then finds that it is not there any more, and
+                // may not join again.
+                conn.execute("DELETE FROM nodes", ())?;
                 session.batch(step)?;
                 let next = (from + 1).to_string();
                 conn.execute("UPDATE meta SET value = ?1 WHERE key = 'schema'", [next]).map(|_| ())

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use sitemapd::fetch::api::{ApiClient, ApiError};
 use tempfile::TempDir;
-use tokio_postgres::NoTls;
+use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::support::engine;
 use crate::support::process::{Daemon, write_config_at};
@@ -106,6 +106,8 @@ async fn daemons_that_start_wait_while_the_store_is_brought_up_to_date() {
     early.hear("daemons of that version work on it (1): stop them first");
     assert_eq!(early.wait().code(), Some(1));
     ask("DELETE FROM nodes");
+    // Another one stood still for so long that it does not count any more.
+    ask("INSERT INTO nodes VALUES ('late', '', 0, now(), now() - interval '5 seconds')");
     // Somebody is at it.
     let (client, connection) = tokio_postgres::connect(url.as_str(), NoTls).await.unwrap();
     tokio::spawn(connection);
@@ -121,6 +123,9 @@ async fn daemons_that_start_wait_while_the_store_is_brought_up_to_date() {
     client.batch_execute("COMMIT").await.unwrap();
     for mut daemon in daemons {
         daemon.hear("\"listening\"");
+        // Should it go on, it finds that out before it writes.
+        let late = engine::ask(url.as_str(), "SELECT 1 FROM nodes WHERE name = 'late'");
+        assert!(!late.iter().any(|said| matches!(said, SimpleQueryMessage::Row(_))));
         daemon.signal("TERM");
         assert_eq!(daemon.wait().code(), Some(0));
     }

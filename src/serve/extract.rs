@@ -26,7 +26,7 @@ pub(crate) const SMALL_BODY: usize = 2 << 20;
 /// Bytes of a body that may hold 10,000 results, 1.6 kB each.
 pub(crate) const LARGE_BODY: usize = 16 << 20;
 /// Time for a body to come in whole.
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes read on and thrown away of a body that is refused for its size. Most
 /// clients read the answer only when all is sent; without this they would be
 /// told of a broken connection, not of the limit.
@@ -140,10 +140,7 @@ pub(super) async fn read_bytes(
     }
     let reading = read_body(body, limit, budget);
     let Ok(read) = tokio::time::timeout(BODY_TIMEOUT, reading).await else {
-        return Err(Problem::new(
-            Kind::RequestTimeout,
-            format!("The body did not come within {} seconds.", BODY_TIMEOUT.as_secs()),
-        ));
+        return Err(too_slow());
     };
     let Incoming { bytes, permits } = read?;
     Ok((bytes, permits))
@@ -166,7 +163,7 @@ async fn read_body(body: Body, limit: usize, budget: &BodyBudget) -> Result<Inco
 
 /// Reads a refused body on while the answer is on its way, so far as that is
 /// worth it, and keeps nothing.
-fn discard(mut chunks: BodyDataStream) {
+pub(super) fn discard(mut chunks: BodyDataStream) {
     let reading = async move {
         let mut seen = 0;
         while let Ok(Some(Ok(chunk))) = tokio::time::timeout(LULL, chunks.next()).await {
@@ -186,6 +183,12 @@ fn check_length(headers: &HeaderMap, limit: usize) -> Result<(), Problem> {
         Some(bytes) if bytes > limit as u64 => Err(too_large(limit)),
         _ => Ok(()),
     }
+}
+
+/// The problem of a body that does not come.
+pub(super) fn too_slow() -> Problem {
+    let within = BODY_TIMEOUT.as_secs();
+    Problem::new(Kind::RequestTimeout, format!("The body did not come within {within} seconds."))
 }
 
 fn too_large(limit: usize) -> Problem {

@@ -2,11 +2,12 @@
 //!
 //! The handlers translate and check; every effect and every read is one call
 //! to [`Store`]. Errors are problem+json (`problem`), values have one spelling
-//! (`wire`), bodies are bounded (`extract`), callers are judged in one place
-//! (`gate`), and each connection is under limits (`server`). The handlers' types
-//! are the description that the API gives of itself (`openapi`). Webmasters, who
-//! are anybody, have a listener and routes of their own (`public`), and so have
-//! crawlers that speak the `URLFrontier` protocol (`frontier`).
+//! (`wire`), bodies are bounded (`extract`), what a route does not read is refused
+//! (`unread`), callers are judged in one place (`gate`), and each connection is
+//! under limits (`server`). The handlers' types are the description that the API
+//! gives of itself (`openapi`). Webmasters, who are anybody, have a listener and
+//! routes of their own (`public`), and so have crawlers that speak the
+//! `URLFrontier` protocol (`frontier`).
 
 mod changes;
 mod extract;
@@ -26,6 +27,7 @@ mod public;
 mod server;
 mod show;
 mod submissions;
+mod unread;
 mod watch;
 mod websub;
 pub(crate) mod wire;

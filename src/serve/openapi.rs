@@ -3,9 +3,9 @@
 //! Nothing of it is written twice: a route can only be added through
 //! [`Routes`], which asks the types of its handler what they read and answer
 //! (`inputs`, `outputs`), and the schemas come from the types that are
-//! (de)serialised. What types cannot tell, which problems a route may answer
-//! beyond those of its parts, is said with the route, and `watch` holds every
-//! answer of a debug build against it.
+//! (de)serialised; what they do not read is refused (`unread`). What types cannot
+//! tell, which problems a route may answer beyond those of its parts, is said with
+//! the route, and `watch` holds every answer of a debug build against it.
 
 mod inputs;
 mod outputs;
@@ -16,7 +16,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::handler::Handler;
 use axum::http::Method;
-use axum::routing;
+use axum::middleware::from_fn;
+use axum::routing::{self, MethodRouter};
 use bytes::Bytes;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -24,6 +25,7 @@ use serde_json::{Map, Value, json};
 
 use super::Context;
 use super::problem::{Kind, Members, described};
+use super::unread::{self, TOLERANT, Unread};
 pub(super) use outputs::{Css, Exposition, Html, OpenApi, media};
 
 /// Where the description keeps its schemas.
@@ -134,8 +136,8 @@ impl Routes {
         H: Handler<T, Arc<Context>> + Described<I>,
         T: 'static,
     {
-        self.note::<H, I>(&Method::GET, path, about, kinds);
-        self.router = self.router.route(path, routing::get(handler));
+        let unread = self.note::<H, I>(&Method::GET, path, about, kinds);
+        self.router = self.router.route(path, strict(routing::get(handler), unread));
         self
     }
 
@@ -151,8 +153,8 @@ impl Routes {
         H: Handler<T, Arc<Context>> + Described<I>,
         T: 'static,
     {
-        self.note::<H, I>(&Method::POST, path, about, kinds);
-        self.router = self.router.route(path, routing::post(handler));
+        let unread = self.note::<H, I>(&Method::POST, path, about, kinds);
+        self.router = self.router.route(path, strict(routing::post(handler), unread));
         self
     }
 
@@ -168,8 +170,8 @@ impl Routes {
         H: Handler<T, Arc<Context>> + Described<I>,
         T: 'static,
     {
-        self.note::<H, I>(&Method::DELETE, path, about, kinds);
-        self.router = self.router.route(path, routing::delete(handler));
+        let unread = self.note::<H, I>(&Method::DELETE, path, about, kinds);
+        self.router = self.router.route(path, strict(routing::delete(handler), unread));
         self
     }
 
@@ -179,7 +181,7 @@ impl Routes {
         path: &'static str,
         about: &str,
         kinds: &[Kind],
-    ) {
+    ) -> Unread {
         let is_open = self.is_public || super::gate::OPEN.contains(&path);
         let mut operation = Operation {
             method: method.clone(),
@@ -202,6 +204,10 @@ impl Routes {
             }
         }
         H::describe(&mut operation);
+        // Webmasters are anybody, and send what they like.
+        let is_strict = !self.is_public && !TOLERANT.contains(&path);
+        let unread = if is_strict { operation.unread() } else { Unread::NOTHING };
+        operation.may(unread.problems());
         let statuses = operation.kinds.iter().map(|kind| kind.status());
         let statuses: BTreeSet<u16> = statuses
             .chain([operation.success.0])
@@ -214,6 +220,7 @@ impl Routes {
         self.statuses.insert((method.clone(), path), statuses);
         let at = self.paths.entry(path).or_insert_with(|| json!({}));
         at[method.as_str().to_ascii_lowercase()] = told;
+        unread
     }
 
     /// The router, and the description of it.
@@ -257,7 +264,21 @@ impl Routes {
     }
 }
 
+/// A route that refuses what it does not read.
+fn strict(route: MethodRouter<Arc<Context>>, unread: Unread) -> MethodRouter<Arc<Context>> {
+    if unread == Unread::NOTHING {
+        return route;
+    }
+    route.route_layer(from_fn(move |request, next| unread::refuse(unread, request, next)))
+}
+
 impl Operation<'_> {
+    /// What is not read, by what is told so far.
+    fn unread(&self) -> Unread {
+        let has_query = self.parameters.iter().any(|parameter| parameter["in"] == "query");
+        Unread { query: !has_query, body: self.body.is_none() }
+    }
+
     /// It may answer with these problems.
     pub(super) fn may(&mut self, kinds: &[Kind]) {
         self.kinds.extend_from_slice(kinds);

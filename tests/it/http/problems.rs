@@ -136,3 +136,70 @@ async fn a_body_over_its_limit_is_refused_before_it_is_read() {
     assert_eq!((answer.status, answer.problem()), (413, "body-too-large".to_owned()));
     assert!(answer.detail().contains("2,097,152 bytes"), "{}", answer.detail());
 }
+
+/// Routes that programs ask which add what they like.
+const TOLERANT: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+
+#[tokio::test]
+async fn no_route_passes_over_in_silence_what_it_does_not_read() {
+    let daemon = Daemon::start(None).await;
+    let described = daemon.get("/openapi.json").await.json();
+    let mut seen = 0;
+    for (path, methods) in described["paths"].as_object().unwrap() {
+        let target = path.replace("{name}", "blog").replace("{id}", "1");
+        let is_tolerant = TOLERANT.contains(&path.as_str());
+        for (method, told) in methods.as_object().unwrap() {
+            let head = |target: &str| {
+                let method = method.to_ascii_uppercase();
+                let to = format!("{method} {target} HTTP/1.1\r\nHost: {}", daemon.addr);
+                format!("{to}\r\nContent-Type: application/json")
+            };
+            let by_query = daemon.send(&head(&format!("{target}?nonsense=1")), b"").await;
+            let by_body = daemon.send(&head(&target), b"{\"nonsense\": true}").await;
+            if is_tolerant {
+                assert_eq!((by_query.status, by_body.status), (200, 200), "{method} {path}");
+                continue;
+            }
+            let found = (by_query.status, by_query.problem());
+            assert_eq!(found, (400, "invalid-field".to_owned()), "{method} {path}");
+            assert!(by_query.detail().contains("`nonsense`"), "{path}: {}", by_query.detail());
+            // A form that is of no page is refused as such.
+            let status = if path == "/order" { 403 } else { 400 };
+            assert_eq!(by_body.status, status, "{method} {path}: {}", by_body.body);
+            seen += 1;
+            if told["requestBody"].is_null() {
+                for nothing in ["", " { } "] {
+                    let answer = daemon.send(&head(&target), nothing.as_bytes()).await;
+                    let is_refused = answer.status == 400 && answer.detail().contains("body");
+                    assert!(!is_refused, "{method} {path}: {}", answer.body);
+                }
+            }
+        }
+    }
+    assert!(seen > 40, "{seen} routes");
+}
+
+#[tokio::test]
+async fn what_was_said_in_the_wrong_place_has_no_effect() {
+    let daemon = Daemon::start(None).await;
+    for (target, body, named) in [
+        ("/v1/queue/pause?crawl=news", json!({}), "stands in its body"),
+        ("/v1/lease?max=1", json!({}), "`max`"),
+        ("/v1/sites/blog/pause", json!({"paused": false}), "no body"),
+        ("/v1/sites/blog/pause", json!({"paused": "x".repeat(100_000)}), "no body"),
+    ] {
+        let answer = daemon.post(target, &body).await;
+        assert_eq!(answer.problem(), "invalid-field", "{target}: {}", answer.body);
+        assert!(answer.detail().contains(named), "{target}: {}", answer.detail());
+    }
+    assert_eq!(daemon.get("/v1/sites/blog").await.json()["state"], "active");
+    assert_eq!(daemon.get("/v1/queue").await.json()["queues"][0]["paused"], false);
+    let source = daemon.get("/v1/sources").await.json()["sources"][0]["id"].as_i64().unwrap();
+    let head = format!(
+        "DELETE /v1/sources/{source} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json",
+        daemon.addr
+    );
+    let answer = daemon.send(&head, b"{\"drop_urls\": true}").await;
+    assert!(answer.detail().contains("stands in its query"), "{}", answer.detail());
+    assert_eq!(daemon.get(&format!("/v1/sources/{source}")).await.json()["state"], "active");
+}

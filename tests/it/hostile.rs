@@ -107,7 +107,7 @@ fn a_giant_name_is_not_gone_through_for_each_tag_in_its_element() {
     for tag in ["</y>", "<y xmlns='z'/>"] {
         let document = format!("{ROOT}{FIRST}<{name}>{}", tag.repeat(3_000_000));
         assert_eq!(timed(&document).locs(), ["https://example.com/first"], "{tag}");
-        let document = format!("<{name}>{}", tag.repeat(3_000_000));
+        let document = format!("<{name}><urlset>{}", tag.repeat(3_000_000));
         assert!(timed(&document).locs().is_empty(), "{tag}");
     }
 }

@@ -24,6 +24,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use async_nats::ConnectOptions;
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -98,7 +102,7 @@ pub struct Egress {
 }
 
 impl Egress {
-    /// Reads the secrets; nothing is connected yet.
+    /// Reads the secrets and looks at the other files; nothing is connected yet.
     pub fn new(
         config: Nats,
         store: Store,
@@ -107,6 +111,7 @@ impl Egress {
         defaults: watch::Receiver<LeaseDefaults>,
     ) -> Result<Self, EgressError> {
         let login = login(&config)?;
+        check_authorities(&config)?;
         Ok(Self {
             config,
             login,
@@ -230,10 +235,30 @@ impl Egress {
     }
 }
 
-/// Reads the files with secrets that a config names, and says what is wrong with
-/// them.
+/// Reads the files that a config names as a session will, and says what is wrong
+/// with them.
 pub fn check_files(config: &Nats) -> Result<(), EgressError> {
-    login(config).map(|_| ())
+    login(config)?;
+    check_authorities(config)
+}
+
+/// Are there certificates in `ca_file`, and nothing else for one? The broker's client
+/// looks only when it connects, and takes a file without any.
+fn check_authorities(config: &Nats) -> Result<(), EgressError> {
+    let Some(path) = config.ca_file.as_deref().filter(|_| !config.servers.is_empty()) else {
+        return Ok(());
+    };
+    let failed = |why: String| unread("ca_file", path, why);
+    let pem = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
+    let mut found = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        let certificate = certificate.map_err(|error| failed(error.to_string()))?;
+        found.add(certificate).map_err(|error| failed(error.to_string()))?;
+    }
+    if found.is_empty() {
+        return Err(failed("holds no PEM certificate".to_owned()));
+    }
+    Ok(())
 }
 
 /// The secret of the config's own way to log in.
@@ -242,10 +267,11 @@ fn login(config: &Nats) -> Result<Login, EgressError> {
         return Ok(Login::Nobody);
     }
     if let Some(path) = &config.credentials_file {
-        let text = std::fs::read_to_string(path);
-        return text
-            .map(Login::Credentials)
-            .map_err(|error| unread("credentials_file", path, error.to_string()));
+        let failed = |error: std::io::Error| unread("credentials_file", path, error.to_string());
+        let text = std::fs::read_to_string(path).map_err(failed)?;
+        // As a session will, which reads them once more when it connects.
+        ConnectOptions::new().credentials(&text).map_err(failed)?;
+        return Ok(Login::Credentials(text));
     }
     let token = match &config.token_file {
         Some(path) => Some(first_line(path).map_err(|why| unread("token_file", path, why))?),

@@ -58,6 +58,11 @@ pub struct Source {
     /// `pending`, `success`, `has-errors` or `could-not-fetch`.
     #[serde(default)]
     pub status: String,
+    /// What went wrong with its last poll.
+    pub error: Option<String>,
+    /// Why its next poll is when it is, or why there is none.
+    #[serde(default)]
+    pub why: String,
     /// Entries of the last read.
     #[serde(default)]
     pub entries: u64,
@@ -253,6 +258,9 @@ pub struct Url {
     pub raw: Option<String>,
     /// Its crawl.
     pub crawl: String,
+    /// Further crawls that have it.
+    #[serde(default)]
+    pub other_crawls: Vec<String>,
     /// Its site.
     pub site: Option<String>,
     /// Where it stands.

@@ -50,7 +50,7 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
     // As a poll: what was asked for is the site's, wherever it redirects to.
     let asked = document.moved_from.as_ref().filter(|_| args.url.is_none());
     let site = asked.into_iter().chain(known).find_map(|url| site_at(url, &config));
-    let rules = known.and_then(|url| rules_at(url, site));
+    let rules = known.and_then(|url| rules_at(url, site, &config));
     let limits = site.map_or(&config.fetch.limits, |site| &site.limits);
     let now = Clock::system().now();
     // A command line has nothing else to do meanwhile.

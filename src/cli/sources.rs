@@ -1,4 +1,5 @@
 //! `sitemapd sources`: what is polled, what it was last time, and when it is next.
+//! What fails, and what is retired, says why under its line.
 
 use super::answers::{self, Push, Source, Trust};
 use super::humane;
@@ -47,14 +48,28 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
     let mut table = Table::new(&columns);
     for source in sources {
         let push = pushed(source.push.as_ref());
+        let reason = reason(&source).map(str::to_owned);
         let mut cells = row(source, now);
         cells.extend(any_push.then_some(push));
         table.row(cells);
+        if let Some(reason) = reason {
+            table.note(&reason);
+        }
     }
     if table.is_empty() {
         return Ok(out.line("no sources yet")?);
     }
     Ok(table.print(out)?)
+}
+
+/// Why a source fails, or is polled no more.
+fn reason(source: &Source) -> Option<&str> {
+    let why = Some(source.why.as_str()).filter(|why| !why.is_empty());
+    if source.state == "retired" {
+        return why.or(source.error.as_deref());
+    }
+    let fails = source.status == "could-not-fetch";
+    source.error.as_deref().or_else(|| why.filter(|_| fails))
 }
 
 fn row(source: Source, now: jiff::Timestamp) -> Vec<Cell> {

@@ -4,6 +4,7 @@
 //! their text is cut in the middle. Cells are made safe to print here, so callers may pass
 //! text from outside as it is.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use super::humane;
@@ -15,6 +16,8 @@ pub const MAX_WIDTH: usize = super::output::USUAL_WIDTH;
 const MIN_ELASTIC: usize = 12;
 /// Between two columns.
 const GAP: usize = 2;
+/// Before what is said under a row.
+const NOTE_INDENT: usize = 4;
 
 /// To which side a column is aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,18 +67,27 @@ impl From<u64> for Cell {
 pub struct Table {
     columns: Vec<(&'static str, Align)>,
     rows: Vec<Vec<Cell>>,
+    /// What is said under rows, by their numbers.
+    notes: BTreeMap<usize, String>,
 }
 
 impl Table {
     /// A table without rows.
     pub fn new(columns: &[(&'static str, Align)]) -> Self {
-        Self { columns: columns.to_vec(), rows: Vec::new() }
+        Self { columns: columns.to_vec(), rows: Vec::new(), notes: BTreeMap::new() }
     }
 
     /// Adds a row; it has as many cells as there are columns.
     pub fn row(&mut self, cells: Vec<Cell>) {
         debug_assert_eq!(cells.len(), self.columns.len(), "a row fills the columns");
         self.rows.push(cells);
+    }
+
+    /// Says something more of the last row, under it.
+    pub fn note(&mut self, text: &str) {
+        if let Some(last) = self.rows.len().checked_sub(1) {
+            self.notes.insert(last, humane::safe(text));
+        }
     }
 
     /// Is there no row?
@@ -98,11 +110,28 @@ impl Table {
 
     fn print_under(&self, heading: Option<&Vec<Cell>>, out: &mut Output) -> io::Result<()> {
         let widths = self.widths(out.width());
-        for row in heading.into_iter().chain(&self.rows) {
+        let print = |row: &[Cell], out: &mut Output| {
             let line = render(row, &widths, &self.columns, out.palette());
-            out.line(line.trim_end())?;
+            out.line(line.trim_end())
+        };
+        if let Some(heading) = heading {
+            print(heading, out)?;
+        }
+        for (at, row) in self.rows.iter().enumerate() {
+            print(row, out)?;
+            for line in self.note_of(at, out.width()) {
+                out.toned(Tone::Faint, &line)?;
+            }
         }
         Ok(())
+    }
+
+    /// The lines under a row.
+    fn note_of(&self, row: usize, max: usize) -> Vec<String> {
+        let Some(note) = self.notes.get(&row) else { return Vec::new() };
+        let room = max.saturating_sub(NOTE_INDENT);
+        let lines = humane::wrap(note, room).into_iter();
+        lines.map(|line| " ".repeat(NOTE_INDENT) + &humane::cut_middle(&line, room)).collect()
     }
 
     fn widths(&self, max: usize) -> Vec<usize> {
@@ -187,6 +216,20 @@ mod tests {
     fn text_from_outside_cannot_break_a_row() {
         let mut table = Table::new(&[("error", Align::Left)]);
         table.row(vec!["one\ntwo\x1b[31m".into()]);
+        table.note("three\nfour");
         assert_eq!(lines(&table), ["one\\u{a}two\\u{1b}[31m"]);
+        assert_eq!(table.note_of(0, MAX_WIDTH), ["    three\\u{a}four"]);
+    }
+
+    #[test]
+    fn what_is_said_under_a_row_is_broken_at_the_width_and_touches_no_other() {
+        let mut table = Table::new(&[("name", Align::Left)]);
+        table.row(vec!["a".into()]);
+        table.note(&format!("{} {}", "word ".repeat(30), "x".repeat(200)));
+        table.row(vec!["b".into()]);
+        let note = table.note_of(0, MAX_WIDTH);
+        assert_eq!(note.len(), 3, "{note:?}");
+        assert!(note.iter().all(|line| line.chars().count() <= MAX_WIDTH), "{note:?}");
+        assert!(table.note_of(1, MAX_WIDTH).is_empty());
     }
 }

@@ -18,7 +18,7 @@ const INDENT: usize = 12;
 pub struct Args {
     /// The URL, normalised or as listed
     url: String,
-    /// The crawl to look in [default: every crawl]
+    /// The crawl to look in [default: the first crawl that has it]
     #[arg(long)]
     crawl: Option<String>,
 }
@@ -66,6 +66,9 @@ fn facts(url: &Url, now: jiff::Timestamp) -> Vec<(&'static str, String)> {
     }
     let site = url.site.as_deref().unwrap_or("none");
     facts.push(("site", format!("{site}, crawl {}", url.crawl)));
+    if !url.other_crawls.is_empty() {
+        facts.push(("also in", format!("crawl {}", url.other_crawls.join(", "))));
+    }
     facts.push(("first", format!("seen {}", when(url.first_seen))));
     let or_none = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
     let before = url.previous_lastmod.as_ref().map(|date| format!(", before {date}"));

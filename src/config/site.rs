@@ -79,6 +79,15 @@ pub(super) fn site(
     usable.then_some(site)
 }
 
+impl Config {
+    /// The site that a block with no more than this home page would be; `None` for a
+    /// URL that no site can have.
+    pub fn new_site(&self, home: &Url) -> Option<Site> {
+        let url = web_url(home.as_str()).ok()?;
+        Some(with_defaults("site".to_owned(), url, self))
+    }
+}
+
 /// A site that says no more than its name and URL.
 pub(super) fn with_defaults(name: String, url: Url, config: &Config) -> Site {
     Site {

@@ -194,7 +194,7 @@ fn queue_routes(routes: Routes) -> Routes {
         .get("/v1/queue", "Queues in numbers", &[NotFound], show::queue)
         .get("/v1/queue/peek", "What would be leased soon", &[NotFound], show::peek)
         .get("/v1/queue/dead", "URLs given up", &[NotFound], show::dead)
-        .get("/v1/queue/blocks", "Blocks in force", &[], show::blocks)
+        .get("/v1/queue/blocks", "Blocks in force", &[NotFound], show::blocks)
         .post("/v1/queue/replay", "Puts dead letters back", &[NotFound], operate::replay)
         .post("/v1/queue/requeue", "Makes URLs due now", &[NotFound], operate::requeue)
         .post("/v1/queue/block", "Blocks a URL or a prefix", &[NotFound, Refused], operate::block)

@@ -15,7 +15,8 @@ use super::extract::{Params, RowId, Segment, accepts};
 use super::openapi::{Exposition, Input, Operation};
 use super::problem::{Kind, Problem};
 use super::wire::{
-    Cursor, MAX_LIMIT, MAX_NAME_CHARS, crawl, list_limit, name, sources, views, web_url,
+    BlockCursor, Cursor, MAX_LIMIT, MAX_NAME_CHARS, crawl, list_limit, name, sources, views,
+    web_url,
 };
 use crate::metrics::Format;
 use crate::model::SourceId;
@@ -140,12 +141,34 @@ pub(crate) async fn urls(
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Blocks {
     blocks: Vec<views::Block>,
+    next: Option<BlockCursor>,
+}
+
+/// Parameters of `GET /v1/queue/blocks`.
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BlockParams {
+    /// Of this crawl; of all where not said.
+    #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
+    crawl: Option<String>,
+    /// Most rows; 100 where not said.
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
+    limit: Option<u64>,
+    /// Where to go on: the `next` of the part before.
+    cursor: Option<BlockCursor>,
 }
 
 /// `GET /v1/queue/blocks`
-pub(crate) async fn blocks(State(context): State<Arc<Context>>) -> Result<Json<Blocks>, Problem> {
-    let blocks = context.state.store.blocks().await?;
-    Ok(Json(Blocks { blocks: blocks.into_iter().map(views::Block::from).collect() }))
+pub(crate) async fn blocks(
+    State(context): State<Arc<Context>>,
+    Params(params): Params<BlockParams>,
+) -> Result<Json<Blocks>, Problem> {
+    let limit = list_limit(params.limit)?;
+    let crawl = params.crawl.map(|text| name("crawl", text)).transpose()?;
+    let after = params.cursor.map(|cursor| cursor.0);
+    let (blocks, next) = context.state.store.blocks(crawl, limit, after).await?;
+    let blocks = blocks.into_iter().map(views::Block::from).collect();
+    Ok(Json(Blocks { blocks, next: next.map(BlockCursor) }))
 }
 
 /// Parameters of `GET /v1/url`.
@@ -154,7 +177,7 @@ pub(crate) async fn blocks(State(context): State<Arc<Context>>) -> Result<Json<B
 pub(crate) struct UrlParams {
     /// Absolute, http or https; what the head of a request holds bounds its length.
     url: String,
-    /// In this crawl; in any where not said.
+    /// In this crawl; in the first that has it where not said.
     #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
     crawl: Option<String>,
 }
@@ -191,14 +214,10 @@ pub(crate) async fn sites(
     State(context): State<Arc<Context>>,
     Params(params): Params<SiteParams>,
 ) -> Result<Json<Sites>, Problem> {
-    let limit = list_limit(params.limit)? as usize;
-    let mut sites = context.state.store.sites().await?;
-    if let Some(cursor) = params.cursor {
-        sites.retain(|site| site.name > cursor);
-    }
-    let more = sites.len() > limit;
-    sites.truncate(limit);
-    let next = if more { sites.last().map(|site| site.name.clone()) } else { None };
+    let limit = list_limit(params.limit)?;
+    let is_after = params.cursor.is_some();
+    let from = params.cursor.unwrap_or_default();
+    let (sites, next) = context.state.store.site_lines(from, is_after, limit).await?;
     Ok(Json(Sites { sites: sites.into_iter().map(sources::Site::from).collect(), next }))
 }
 

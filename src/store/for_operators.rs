@@ -12,13 +12,13 @@ use super::orders::{Order, Reply, Walk};
 use super::sql::Connection;
 use super::state::State;
 use super::views::{
-    BlockView, ChangeView, DeadView, Page, PeekView, PollView, QueueView, SiteView, SourceFilter,
-    SourceView, StatusView, UrlView,
+    BlockPlace, BlockView, ChangeView, DeadView, Page, PeekView, PollView, QueueView, SiteView,
+    SourceFilter, SourceView, StatusView, UrlView,
 };
 use super::writer::Lane;
 use super::{
     CHUNK, Imported, PastFetch, Store, StoreError, explain, history, hubs, poll_reads, queue_reads,
-    url_reads,
+    source_lists, url_reads,
 };
 use crate::model::{SourceId, UrlId};
 use crate::url::{authority, identities};
@@ -233,9 +233,16 @@ impl Store {
         Ok(back)
     }
 
-    /// The blocks in force.
-    pub async fn blocks(&self) -> Result<Vec<BlockView>, StoreError> {
-        self.read(queue_reads::blocks).await
+    /// A part of the blocks in force, of one crawl or of all, and where the next
+    /// one goes on.
+    pub async fn blocks(
+        &self,
+        crawl: Option<String>,
+        limit: u32,
+        after: Option<BlockPlace>,
+    ) -> Result<(Vec<BlockView>, Option<BlockPlace>), StoreError> {
+        self.read(move |conn| queue_reads::blocks(conn, crawl.as_deref(), limit, after.as_ref()))
+            .await
     }
 
     /// Stops (or starts again) leasing from a crawl.
@@ -375,7 +382,7 @@ impl Store {
     pub async fn sources(&self, filter: SourceFilter) -> Result<Page<SourceView>, StoreError> {
         let learns = self.policy().learns();
         self.read(move |conn| {
-            let mut page = poll_reads::sources(conn, &filter)?;
+            let mut page = source_lists::sources(conn, &filter)?;
             for source in &mut page.items {
                 source.push = hubs::view(conn, source.id)?;
                 if learns {

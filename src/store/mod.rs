@@ -81,6 +81,7 @@ mod server;
 mod settle;
 mod site_walks;
 mod sites;
+mod source_lists;
 mod sources;
 mod sql;
 mod state;

@@ -79,16 +79,17 @@ pub struct Judged {
 }
 
 impl Store {
-    /// Sites by name, 200 at most: those after a name, or from it on.
+    /// Sites by name, so many at most: those after a name, or from it on.
     pub async fn site_lines(
         &self,
         from: String,
         is_after: bool,
+        most: u32,
     ) -> Result<(Vec<SiteView>, Option<String>), StoreError> {
         self.read(move |conn| {
-            let mut lines = sites_from(conn, &from, is_after, PART + 1)?;
-            let more = lines.len() > PART as usize;
-            lines.truncate(PART as usize);
+            let mut lines = sites_from(conn, &from, is_after, most.saturating_add(1))?;
+            let more = lines.len() > most as usize;
+            lines.truncate(most as usize);
             let next = lines.last().filter(|_| more).map(|site| site.name.clone());
             Ok((lines, next))
         })
@@ -151,26 +152,24 @@ impl Store {
 }
 
 /// Some sites by name, after one or from it on, without a look at the others.
+const SITES: &str = "SELECT n.name, n.url, c.name, n.state, n.origin,
+        count(s.id) FILTER (WHERE s.state <> 2),
+        count(s.id) FILTER (WHERE s.state = 0 AND s.failures > 0),
+        n.urls, max(s.last_poll_at),
+        min(s.next_poll_at) FILTER (WHERE s.state = 0)
+    FROM (SELECT * FROM sites WHERE name >= ?1 AND (?2 = 0 OR name <> ?1)
+          ORDER BY name LIMIT ?3) n
+    JOIN crawls c ON c.id = n.crawl_id LEFT JOIN sources s ON s.site_id = n.id
+    GROUP BY n.id /*pg: , n.name, n.url, n.state, n.origin, n.urls, c.id */
+    ORDER BY n.name";
+
 fn sites_from(
     conn: &Connection,
     name: &str,
     is_after: bool,
     limit: u32,
 ) -> Result<Vec<SiteView>, StoreError> {
-    let mut query = conn
-        .prepare_cached(
-            "SELECT n.name, n.url, c.name, n.state, n.origin,
-                 count(s.id) FILTER (WHERE s.state <> 2),
-                 count(s.id) FILTER (WHERE s.state = 0 AND s.failures > 0),
-                 n.urls, max(s.last_poll_at),
-                 min(s.next_poll_at) FILTER (WHERE s.state = 0)
-             FROM (SELECT * FROM sites WHERE name >= ?1 AND (?2 = 0 OR name <> ?1)
-                   ORDER BY name LIMIT ?3) n
-             JOIN crawls c ON c.id = n.crawl_id LEFT JOIN sources s ON s.site_id = n.id
-             GROUP BY n.id /*pg: , n.name, n.url, n.state, n.origin, n.urls, c.id */
-             ORDER BY n.name",
-        )
-        .map_err(engine)?;
+    let mut query = conn.prepare_cached(SITES).map_err(engine)?;
     query
         .query_map(params![name, is_after, limit], poll_reads::read_site)
         .and_then(Iterator::collect)
@@ -279,4 +278,24 @@ fn changes_of_url(
     }
     found.sort_by_key(|change| std::cmp::Reverse(change.at));
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_sites_are_read_without_a_walk_over_all_sites_or_sources() {
+        let conn = rusqlite::Connection::open_in_memory().unwrap();
+        conn.execute_batch(include_str!("../../schema.sql")).unwrap();
+        let mut query = conn.prepare(&format!("EXPLAIN QUERY PLAN {SITES}")).unwrap();
+        let lines = query.query_map([None::<i64>; 3], |row| row.get(3)).unwrap();
+        let plan: Vec<String> = lines.map(Result::unwrap).collect();
+        assert!(plan.iter().any(|line| line.contains("SEARCH sites USING INDEX")), "{plan:?}");
+        for table in ["sites", "s", "sources"] {
+            let walk = format!("SCAN {table}");
+            let walks = |line: &String| *line == walk || line.starts_with(&format!("{walk} "));
+            assert!(!plan.iter().any(walks), "{plan:?}");
+        }
+    }
 }

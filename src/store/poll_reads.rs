@@ -17,17 +17,16 @@ use super::packed::said;
 use super::policy::Policy;
 use super::robots::{KeptRobots, changes_of_robots, kept_robots};
 use super::rows::lastmod;
+use super::source_lists::SOURCE;
 use super::sources::{Child, role};
-use super::views::{
-    ChangeView, Counts, Page, PollView, SiteView, SourceFilter, SourceView, StatusView,
-};
+use super::views::{ChangeView, Counts, Page, PollView, SiteView, SourceView, StatusView};
 use super::{StoreError, changes, claim, engine, queue_reads, timestamp, url_reads};
 use crate::diff::document::loc_key;
 use crate::model::{ChangeKind, DocumentKind, HostId, SiteId, SourceId, UrlId};
 use crate::parse::{Issue, Severity};
 
 /// Most rows of one page.
-const PAGE: u32 = 1_000;
+pub(super) const PAGE: u32 = 1_000;
 /// Polls shown with a source.
 const HISTORY: u32 = 20;
 const DAY_MS: i64 = 24 * 3_600_000;
@@ -223,31 +222,6 @@ pub(super) fn read_site(row: &Row<'_>) -> sql::Result<SiteView> {
     })
 }
 
-const SOURCE: &str = "SELECT s.id, n.name, s.url, s.role, s.kind, s.named_by, s.parent_id, s.state, s.window,
-    s.status, coalesce(s.error, s.retired_why), s.http_status, s.added_at, s.last_poll_at, s.last_success_at,
-    s.last_changed_at, s.next_poll_at, s.why, s.failures, s.entries, s.admitted, s.bytes, s.issues
-    FROM sources s LEFT JOIN sites n ON n.id = s.site_id";
-
-pub(super) fn sources(
-    conn: &Connection,
-    filter: &SourceFilter,
-) -> Result<Page<SourceView>, StoreError> {
-    let limit = filter.limit.clamp(1, PAGE);
-    let sql = format!(
-        "{SOURCE} WHERE s.id > ?1 AND (CAST(?2 AS TEXT) IS NULL OR n.name = ?2)
-             AND (CAST(?3 AS TEXT) IS NULL OR s.url = ?3) AND (?4 = 1 OR s.state <> 2) ORDER BY s.id LIMIT ?5"
-    );
-    let mut query = conn.prepare_cached(&sql).map_err(engine)?;
-    let after = filter.after.unwrap_or(0);
-    let items: Vec<SourceView> = query
-        .query_map(params![after, filter.site, filter.url, filter.retired, limit], read_source)
-        .and_then(Iterator::collect)
-        .map_err(engine)?;
-    let full = items.len() == limit as usize;
-    let next = items.last().filter(|_| full).map(|source| source.id.0);
-    Ok(Page { items, next })
-}
-
 pub(super) fn source(
     conn: &Connection,
     id: SourceId,
@@ -269,7 +243,7 @@ pub(super) fn source(
     Ok((source, polls))
 }
 
-fn read_source(row: &Row<'_>) -> sql::Result<SourceView> {
+pub(super) fn read_source(row: &Row<'_>) -> sql::Result<SourceView> {
     let issues: Vec<Issue> = json(row.get(22)?);
     let severe = |issue: &&Issue| issue.severity != Severity::Warning;
     let state: i64 = row.get(7)?;

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use super::sql::{Connection, params};
+use super::sql::{self, Connection, Row, params};
 use jiff::Timestamp;
 
 use super::abbreviations::PathText;
@@ -13,7 +13,7 @@ use super::policy::Policy;
 use super::record::Record;
 use super::rows::{held, read_page, reason};
 use super::url_reads::crawl_id;
-use super::views::{BlockView, DeadView, Page, PeekView, QueueView};
+use super::views::{BlockPlace, BlockView, DeadView, Page, PeekView, QueueView};
 use super::{StoreError, engine, timestamp};
 use crate::diff::snapshot::EntryHints;
 use crate::model::{CrawlId, Priority, UrlId};
@@ -306,22 +306,73 @@ pub(super) fn dead(
     Ok(Page { items, next })
 }
 
-pub(super) fn blocks(conn: &Connection) -> Result<Vec<BlockView>, StoreError> {
-    let mut query = conn
-        .prepare_cached(
-            "SELECT c.name, b.pattern, b.prefix, b.since_at FROM blocks b JOIN crawls c ON c.id = b.crawl_id
-             ORDER BY c.name, b.pattern",
-        )
-        .map_err(engine)?;
-    query
-        .query_map((), |row| {
-            Ok(BlockView {
-                crawl: row.get(0)?,
-                pattern: row.get(1)?,
-                prefix: row.get(2)?,
-                since: timestamp(row.get(3)?),
-            })
-        })
-        .and_then(Iterator::collect)
-        .map_err(engine)
+/// Blocks in the order of their key, which on a server has a hash for the pattern.
+/// {after} is where a part goes on.
+const BLOCKS: &str = "SELECT b.crawl_id, c.name, b.pattern, b.prefix, b.since_at
+    FROM blocks b JOIN crawls c ON c.id = b.crawl_id
+    WHERE b.crawl_id >= ?1 AND b.crawl_id <= ?2 {after}
+    ORDER BY b.crawl_id, /*lite*/ b.pattern /*end*/ /*pg: b.key */, b.prefix LIMIT ?3";
+const AFTER: &str = "AND (b.crawl_id, /*lite*/ b.pattern /*end*/ /*pg: b.key */, b.prefix)
+    > (?4, /*lite*/ ?5 /*end*/ /*pg: hashtextextended(?5, 0) */, ?6)";
+
+/// Blocks in force, of one crawl or of all, and where the next part goes on.
+pub(super) fn blocks(
+    conn: &Connection,
+    crawl: Option<&str>,
+    limit: u32,
+    after: Option<&BlockPlace>,
+) -> Result<(Vec<BlockView>, Option<BlockPlace>), StoreError> {
+    let limit = limit.clamp(1, PAGE);
+    let (first, last) = match crawl {
+        Some(name) => crawl_id(conn, name).map(|id| (id.0, id.0))?,
+        None => (0, i64::MAX),
+    };
+    let sql = BLOCKS.replace("{after}", after.map_or("", |_| AFTER));
+    let mut query = conn.prepare_cached(&sql).map_err(engine)?;
+    let rows = limit + 1;
+    let read: sql::Result<Vec<(CrawlId, BlockView)>> = match after {
+        None => query.query_map(params![first, last, rows], read_block).and_then(Iterator::collect),
+        Some(BlockPlace { crawl, pattern, is_prefix }) => query
+            .query_map(params![first, last, rows, crawl.0, pattern, is_prefix], read_block)
+            .and_then(Iterator::collect),
+    };
+    let mut items = read.map_err(engine)?;
+    let more = items.len() > limit as usize;
+    items.truncate(limit as usize);
+    let next = items.last().filter(|_| more).map(|(crawl, block)| BlockPlace {
+        crawl: *crawl,
+        pattern: block.pattern.clone(),
+        is_prefix: block.prefix,
+    });
+    Ok((items.into_iter().map(|(_, block)| block).collect(), next))
+}
+
+fn read_block(row: &Row<'_>) -> sql::Result<(CrawlId, BlockView)> {
+    let block = BlockView {
+        crawl: row.get(1)?,
+        pattern: row.get(2)?,
+        prefix: row.get(3)?,
+        since: timestamp(row.get(4)?),
+    };
+    Ok((CrawlId(row.get(0)?), block))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_the_blocks_is_read_in_their_order_without_those_before() {
+        let conn = rusqlite::Connection::open_in_memory().unwrap();
+        conn.execute_batch(include_str!("../../schema.sql")).unwrap();
+        for after in ["", AFTER] {
+            let sql = BLOCKS.replace("{after}", after);
+            let mut query = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let nulls = vec![None::<i64>; query.parameter_count()];
+            let lines = query.query_map(rusqlite::params_from_iter(nulls), |row| row.get(3));
+            let plan: Vec<String> = lines.unwrap().map(Result::unwrap).collect();
+            assert!(plan[0].starts_with("SEARCH b USING PRIMARY KEY"), "{plan:?}");
+            assert!(!plan.iter().any(|line| line.contains("TEMP B-TREE")), "{plan:?}");
+        }
+    }
 }

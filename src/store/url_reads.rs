@@ -41,17 +41,38 @@ pub(super) fn url(
     now: Timestamp,
 ) -> Result<UrlView, StoreError> {
     let crawls = match crawl {
-        Some(name) => vec![crawl_id(conn, name)?],
+        Some(name) => vec![(crawl_id(conn, name)?, name.to_owned())],
         None => all_crawls(conn)?,
     };
-    for spelling in spellings(url) {
-        for crawl in &crawls {
-            if let Some(id) = find(conn, seed, *crawl, &spelling)? {
-                return view(conn, id, policy, now).map(|(view, _)| view);
+    let spellings = spellings(url);
+    for spelling in &spellings {
+        for (crawl, _) in &crawls {
+            let Some(id) = find(conn, seed, *crawl, spelling)? else { continue };
+            let (mut view, _) = view(conn, id, policy, now)?;
+            for (other, name) in crawls.iter().filter(|(other, _)| other != crawl) {
+                if has_any(conn, seed, *other, &spellings)? {
+                    view.other_crawls.push(name.clone());
+                }
             }
+            return Ok(view);
         }
     }
     Err(StoreError::NotFound(format!("{url} is not known: no source of this store has listed it")))
+}
+
+/// Has a crawl the URL under any of these spellings?
+fn has_any(
+    conn: &Connection,
+    seed: u64,
+    crawl: CrawlId,
+    spellings: &[Url],
+) -> Result<bool, StoreError> {
+    for spelling in spellings {
+        if find(conn, seed, crawl, spelling)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// URLs of a crawl that somebody names.
@@ -199,9 +220,14 @@ pub(super) fn crawl_id(conn: &Connection, name: &str) -> Result<CrawlId, StoreEr
         .ok_or_else(|| StoreError::NotFound(format!("no crawl is named {name:?}")))
 }
 
-fn all_crawls(conn: &Connection) -> Result<Vec<CrawlId>, StoreError> {
-    let mut query = conn.prepare_cached("SELECT id FROM crawls ORDER BY id").map_err(engine)?;
-    query.query_map((), |row| Ok(CrawlId(row.get(0)?))).and_then(Iterator::collect).map_err(engine)
+/// All crawls and their names, the eldest first.
+fn all_crawls(conn: &Connection) -> Result<Vec<(CrawlId, String)>, StoreError> {
+    let mut query =
+        conn.prepare_cached("SELECT id, name FROM crawls ORDER BY id").map_err(engine)?;
+    query
+        .query_map((), |row| Ok((CrawlId(row.get(0)?), row.get(1)?)))
+        .and_then(Iterator::collect)
+        .map_err(engine)
 }
 
 /// Everything known of the URL of a row, and how many bytes of it are what sources
@@ -281,6 +307,7 @@ fn read_view(row: &Row<'_>) -> sql::Result<(UrlView, Ends)> {
         url: page_text(&host, &path),
         raw: row.get(3)?,
         crawl: row.get(4)?,
+        other_crawls: Vec::new(),
         site: row.get(5)?,
         host,
         state,

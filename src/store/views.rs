@@ -12,7 +12,8 @@ use jiff::Timestamp;
 use super::peers::Node;
 use crate::model::extension::Extensions;
 use crate::model::{
-    ChangeFreq, DocumentKind, Lastmod, Outcome, Priority, Reason, Role, SourceId, UrlId, UrlKind,
+    ChangeFreq, CrawlId, DocumentKind, Lastmod, Outcome, Priority, Reason, Role, SourceId, UrlId,
+    UrlKind,
 };
 use crate::parse::Issue;
 use crate::recrawl::explain::Explanation;
@@ -120,6 +121,17 @@ pub struct BlockView {
     pub since: Timestamp,
 }
 
+/// A block in the order of them, behind which a part of their list begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockPlace {
+    /// Its crawl.
+    pub crawl: CrawlId,
+    /// A URL, or the beginning of one.
+    pub pattern: String,
+    /// Does it block every URL that begins so?
+    pub is_prefix: bool,
+}
+
 /// Where a URL stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -150,6 +162,9 @@ pub struct UrlView {
     pub raw: Option<String>,
     /// Name of the crawl.
     pub crawl: String,
+    /// Further crawls that have it, where it was asked for in any; each has a row of
+    /// its own.
+    pub other_crawls: Vec<String>,
     /// Its site; pushed URLs have none.
     pub site: Option<String>,
     /// Scheme, host and port.

@@ -11,6 +11,7 @@ mod generate;
 mod run;
 mod store;
 mod systemd;
+mod tables;
 pub(crate) mod usage;
 
 use std::path::Path;

@@ -186,7 +186,7 @@ async fn shown(store: &Store, shift: u32) -> Shown {
     sources.sort_by_key(|(source, _)| source.id);
     let changes = changes(store, shift).await;
     let mut rest = vec![
-        format!("{:?}", store.blocks().await.unwrap()),
+        format!("{:?}", store.blocks(None, 1_000, None).await.unwrap()),
         format!("{:?}", store.sites().await.unwrap()),
         format!("{:?}", store.frontier_crawls().await.unwrap()),
     ];

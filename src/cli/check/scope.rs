@@ -38,18 +38,18 @@ pub(super) fn headers_for(site: &Site, document: &Url) -> Vec<(String, String)> 
 }
 
 /// The rules for what is listed at `document`, which belongs to `site`.
-pub(super) fn rules_at(document: &Url, site: Option<&Site>) -> Option<SiteRules> {
-    site.map_or_else(|| default_rules(document), |site| Some(SiteRules::new(site, None)))
+pub(super) fn rules_at(document: &Url, site: Option<&Site>, config: &Config) -> Option<SiteRules> {
+    match site {
+        Some(site) => Some(SiteRules::new(site, None)),
+        None => default_rules(document, config),
+    }
 }
 
-/// The rules of a site with the defaults at the origin of `home`; `None` for a
-/// URL that cannot be a site's.
-pub fn default_rules(home: &Url) -> Option<SiteRules> {
-    let home = home.join("/").ok()?;
-    let url = toml::Value::String(home.into());
-    let text = format!("[[site]]\nname = \"site\"\nurl = {url}\n");
-    let config = Config::from_toml_str(&text).ok()?;
-    config.sites.values().next().map(|site| SiteRules::new(site, None))
+/// The rules of a new site at the origin of `home` that says nothing but its URL;
+/// `None` for a URL that cannot be a site's.
+pub fn default_rules(home: &Url, config: &Config) -> Option<SiteRules> {
+    let site = config.new_site(&home.join("/").ok()?)?;
+    Some(SiteRules::new(&site, None))
 }
 
 #[cfg(test)]
@@ -67,9 +67,20 @@ mod tests {
     #[test]
     fn without_a_site_the_host_and_its_twins_are_in_scope() {
         let document = url("https://example.org/sitemap.xml");
-        let rules = rules_at(&document, None).expect("rules");
+        let rules = rules_at(&document, None, &Config::default()).expect("rules");
         assert!(admits(&rules, "http://www.example.org/a", &document));
         assert!(!admits(&rules, "https://shop.example.org/a", &document));
+    }
+
+    #[test]
+    fn a_site_that_is_not_there_yet_would_be_one_of_this_configuration() {
+        let config = Config::from_toml_str("[fetch]\nmax_url_chars = 8000\n").expect("valid");
+        let document = url("https://example.org/sitemap.xml");
+        let rules = rules_at(&document, None, &config).expect("rules");
+        for (chars, admitted) in [(3_000, true), (9_000, false)] {
+            let long = format!("https://example.org/{}", "x".repeat(chars));
+            assert_eq!(admits(&rules, &long, &document), admitted, "{chars}");
+        }
     }
 
     #[test]
@@ -77,10 +88,10 @@ mod tests {
         let text = "[[site]]\nname = \"a\"\nurl = \"https://example.org/\"\nscope = \"domain\"\n";
         let config = Config::from_toml_str(text).expect("a configuration");
         let document = url("https://example.org/sitemap.xml");
-        let rules = rules_at(&document, site_at(&document, &config)).expect("rules");
+        let rules = rules_at(&document, site_at(&document, &config), &config).expect("rules");
         assert!(admits(&rules, "https://shop.example.org/a", &document));
         let other = url("https://example.com/sitemap.xml");
-        let rules = rules_at(&other, site_at(&other, &config)).expect("rules");
+        let rules = rules_at(&other, site_at(&other, &config), &config).expect("rules");
         assert!(!admits(&rules, "https://shop.example.com/a", &other));
     }
 
@@ -97,7 +108,7 @@ mod tests {
     fn a_document_need_not_be_what_its_site_includes() {
         let config = sites(&[("a", "https://example.org/", "include = [\"*/products/*\"]")]);
         let document = url("https://example.org/sitemap.xml");
-        let rules = rules_at(&document, site_at(&document, &config)).expect("rules");
+        let rules = rules_at(&document, site_at(&document, &config), &config).expect("rules");
         assert!(admits(&rules, "https://example.org/products/1", &document));
         assert!(!admits(&rules, "https://example.org/about", &document));
     }

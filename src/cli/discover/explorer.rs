@@ -211,7 +211,7 @@ impl Explorer {
             }
             return Vec::new();
         }
-        let rules = default_rules(&self.findings.home);
+        let rules = default_rules(&self.findings.home, &self.config);
         for entry in &reading.entries {
             if let Ok(page) = Url::parse(&entry.loc) {
                 let standing = self.standing(&page, rules.as_ref(), &document.base);
@@ -223,8 +223,8 @@ impl Explorer {
     }
 
     fn standing(&self, page: &Url, rules: Option<&SiteRules>, source: &Url) -> Standing {
-        if rules.is_some_and(|rules| rules.admit(page.as_str(), source).is_err()) {
-            return Standing::Elsewhere;
+        if let Some(Err(why)) = rules.map(|rules| rules.admit(page.as_str(), source)) {
+            return Standing::Refused(why);
         }
         let robots = self.manners.known_rules(page);
         let allowed = robots.is_none_or(|robots| robots.allow(self.manners.agent(), page));

@@ -81,6 +81,10 @@ fn urls(findings: &Findings, out: &mut Output) -> io::Result<()> {
         let forbidden = out.paint(Tone::Warn, &number(sums.forbidden));
         out.line(&format!("  {forbidden} forbidden by robots.txt"))?;
     }
+    for (why, urls) in &sums.refused {
+        let urls = out.paint(Tone::Warn, &number(*urls));
+        out.line(&format!("  {urls} left out: {}", why.replace('-', " ")))?;
+    }
     let hosts = sums.hosts_by_urls();
     for (host, urls) in hosts.iter().take(HOSTS) {
         let host = humane::cut_middle(&humane::safe(host), 50);
@@ -149,6 +153,7 @@ pub(super) fn json(findings: &Findings) -> Value {
             "in_scope": sums.in_scope,
             "forbidden": sums.forbidden,
             "other_hosts": sums.other_hosts,
+            "refused": sums.refused,
         },
         "site": site_block(findings),
     })

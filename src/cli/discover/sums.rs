@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 use url::Url;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::diff::snapshot::Rejection;
+
 /// Hosts told apart; the rest are counted together.
 const MAX_HOSTS: usize = 1_000;
 /// Where the URLs of further hosts are counted.
@@ -18,6 +20,8 @@ pub(super) struct Sums {
     pub(super) in_scope: u64,
     /// URLs of other hosts, by host.
     pub(super) other_hosts: BTreeMap<String, u64>,
+    /// URLs that the site would not take for another reason, by it.
+    pub(super) refused: BTreeMap<&'static str, u64>,
     /// URLs in scope that robots.txt of their host forbids.
     pub(super) forbidden: u64,
 }
@@ -29,8 +33,8 @@ pub(super) enum Standing {
     Ours,
     /// In scope, and forbidden by robots.txt.
     Forbidden,
-    /// On another host.
-    Elsewhere,
+    /// What a new site would not take, and why.
+    Refused(Rejection),
 }
 
 impl Sums {
@@ -43,12 +47,14 @@ impl Sums {
         match standing {
             Standing::Ours => self.in_scope += 1,
             Standing::Forbidden => self.forbidden += 1,
-            Standing::Elsewhere => {
+            // The scope of a new site is its host.
+            Standing::Refused(Rejection::OutOfScope) => {
                 let host = with_port(url);
                 let known = self.other_hosts.contains_key(&host);
                 let name = if known || self.other_hosts.len() < MAX_HOSTS { &host } else { OTHERS };
                 *self.other_hosts.entry(name.to_owned()).or_default() += 1;
             }
+            Standing::Refused(why) => *self.refused.entry(why.as_str()).or_default() += 1,
         }
     }
 
@@ -98,6 +104,8 @@ fn registrable(host: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
+    const ELSEWHERE: Standing = Standing::Refused(Rejection::OutOfScope);
+
     fn url(text: &str) -> Url {
         Url::parse(text).expect("a URL")
     }
@@ -109,9 +117,11 @@ mod tests {
             sums.add(&url("https://example.org/a"), Standing::Ours);
         }
         sums.add(&url("https://example.org/b"), Standing::Forbidden);
-        sums.add(&url("https://cdn.example.com:8443/c"), Standing::Elsewhere);
-        assert_eq!((sums.listed(), sums.in_scope, sums.forbidden), (3, 1, 1));
+        sums.add(&url("https://cdn.example.com:8443/c"), ELSEWHERE);
+        sums.add(&url("https://example.org/long"), Standing::Refused(Rejection::TooLong));
+        assert_eq!((sums.listed(), sums.in_scope, sums.forbidden), (4, 1, 1));
         assert_eq!(sums.hosts_by_urls(), [("cdn.example.com:8443", 1)]);
+        assert_eq!(sums.refused, BTreeMap::from([("too-long", 1)]));
     }
 
     #[test]
@@ -119,7 +129,7 @@ mod tests {
         let mut sums = Sums::default();
         for other in ["https://blog.example.co.uk:81/", "https://other.co.uk/", "http://127.0.0.1/"]
         {
-            sums.add(&url(other), Standing::Elsewhere);
+            sums.add(&url(other), ELSEWHERE);
         }
         assert_eq!(
             sums.relatives_of(&url("https://www.example.co.uk/")),

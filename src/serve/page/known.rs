@@ -28,7 +28,7 @@ const SOURCES: usize = 50;
 pub(crate) struct UrlLook {
     /// As people paste it; `https://` may be left out.
     url: String,
-    /// In this crawl; in any where not said.
+    /// In this crawl; in the first that has it where not said.
     #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
     crawl: Option<String>,
     /// What an order has just done.

@@ -15,7 +15,7 @@ use crate::serve::Context;
 use crate::serve::extract::Params;
 use crate::serve::openapi::Html;
 use crate::serve::problem::Problem;
-use crate::serve::wire::{DEFAULT_CRAWL, Span, grouped, name};
+use crate::serve::wire::{BlockCursor, DEFAULT_CRAWL, Span, grouped, name};
 use crate::store::pages::{SourceLine, Verdict};
 use crate::store::submissions::SubmissionView;
 use crate::store::views::{BlockView, DeadView, PollView, SiteView};
@@ -33,7 +33,7 @@ pub(crate) async fn sites_page(
         (None, Some(from)) if !from.is_empty() => (name("from", from.clone())?, false),
         _ => (String::new(), false),
     };
-    let (sites, next) = context.state.store.site_lines(begin, is_after).await?;
+    let (sites, next) = context.state.store.site_lines(begin, is_after, ROWS).await?;
     let now = context.state.store.now();
     Ok(Sheet::new("Sites", "/sites", &look).of(&html! {
         form.ask action="/sites" method="get" {
@@ -106,9 +106,13 @@ pub(crate) async fn blocks_page(
     State(context): State<Arc<Context>>,
     Params(look): Params<Look>,
 ) -> Result<Html, Problem> {
-    let mut blocks = context.state.store.blocks().await?;
-    let all = blocks.len();
-    blocks.truncate(ROWS as usize);
+    let place = |text: &String| {
+        let cursor: Result<BlockCursor, ()> = text.parse();
+        let wrong = "after is no block; follow the link of the page.";
+        cursor.map(|cursor| cursor.0).map_err(|()| Problem::field(wrong))
+    };
+    let after = look.after.as_ref().map(place).transpose()?;
+    let (blocks, next) = context.state.store.blocks(None, ROWS, after).await?;
     let now = context.state.store.now();
     Ok(Sheet::new("Blocks", "/blocks", &look).of(&html! {
         p { "What is blocked is not leased until the block is lifted." }
@@ -123,9 +127,7 @@ pub(crate) async fn blocks_page(
             button { "Block" }
         }
         (blocks_table(&blocks, now))
-        @if all > blocks.len() {
-            p.quiet { "Only " (ROWS) " of " (grouped(all)) " are shown; /v1/queue/blocks has all." }
-        }
+        (onward("/blocks", next.map(BlockCursor)))
     }))
 }
 

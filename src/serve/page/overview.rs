@@ -68,8 +68,8 @@ pub(crate) async fn page(
     let pending = store.submissions(true, 100, None).await?;
     let mut failing = store.failing_sources(0).await?.items;
     failing.truncate(SHOWN);
-    let (mut sites, _) = store.site_lines(String::new(), false).await?;
-    sites.truncate(SHOWN);
+    let some = u32::try_from(SHOWN).unwrap_or(u32::MAX);
+    let (sites, _) = store.site_lines(String::new(), false, some).await?;
     let shown = Shown {
         status: read_status(&context).await?,
         commits,

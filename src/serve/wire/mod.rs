@@ -6,6 +6,7 @@
 //! elements cannot grow into a large one in memory. [`queue`] has the bodies
 //! that fetchers send and get, [`views`] and [`sources`] what operators read.
 
+mod block_cursor;
 mod include;
 pub(crate) mod queue;
 pub(crate) mod sources;
@@ -26,6 +27,7 @@ use url::Url;
 use super::problem::Problem;
 pub(crate) use crate::config::MAX_URL_CHARS;
 use crate::config::units::{format_duration, parse_duration, parse_wait};
+pub(crate) use block_cursor::BlockCursor;
 
 /// Bytes of a duration text that are looked at; no honest one is longer.
 const MAX_SPAN_BYTES: usize = 100;

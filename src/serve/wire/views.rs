@@ -140,6 +140,9 @@ pub(crate) struct KnownUrl {
     url: String,
     raw: Option<String>,
     crawl: String,
+    /// Further crawls that have it, where none was asked for; left out without any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    other_crawls: Vec<String>,
     site: Option<String>,
     host: String,
     state: UrlState,
@@ -200,6 +203,7 @@ impl From<UrlView> for KnownUrl {
             url: view.url,
             raw: view.raw,
             crawl: view.crawl,
+            other_crawls: view.other_crawls,
             site: view.site,
             host: view.host,
             state: view.state,
@@ -308,6 +312,7 @@ mod tests {
             url: "https://example.org/a".to_owned(),
             raw: None,
             crawl: "default".to_owned(),
+            other_crawls: Vec::new(),
             site: Some("example".to_owned()),
             host: "https://example.org:443".to_owned(),
             state: UrlState::Queued,

@@ -160,3 +160,55 @@ fn an_override_of_the_environment_is_named_when_it_is_wrong() {
     assert_eq!(code, 78);
     assert!(err.contains("SITEMAPD__POLL__JITTER"), "{err}");
 }
+
+const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----
+MIIBhzCCAS2gAwIBAgIUM+fTF8s9NKeZ9zNDLVjQT0ZGpFAwCgYIKoZIzj0EAwIw
+GDEWMBQGA1UEAwwNc2l0ZW1hcGQtdGVzdDAgFw0yNjExMjYxMDU5MzFaGA8yMTI2
+MTEwMjEwNTkzMVowGDEWMBQGA1UEAwwNc2l0ZW1hcGQtdGVzdDBZMBMGByqGSM49
+AgEGCCqGSM49AwEHA0IABMAh4OkU2em48T0QMEf3aJXP6sOd0s3diTIgDsSFGTPE
+Yg7CQ43gSFk0v0Q+ITigRjdvi8hZTAINxxD04qGyK7GjUzBRMB0GA1UdDgQWBBR2
+TSByx5c8C8NagcPua1x34XZT2TAfBgNVHSMEGDAWgBR2TSByx5c8C8NagcPua1x3
+4XZT2TAPBgNVHRMBAf8EBTADAQH/MAoGCCqGSM49BAMCA0gAMEUCIGU3hj3RK/c/
++0XoOj08Igz6yMQqU51uGy/1xfVPFMzSAiEAxDQMpcWI0PDDI24Q9dANe/pUsA92
+bl0mfHubVu+NKWc=
+-----END CERTIFICATE-----
+";
+
+/// A user of nowhere: its seed is the numbers from 0 on.
+const CREDENTIALS: &str = "-----BEGIN NATS USER JWT-----
+eyJ0eXAiOiJqd3QifQ.e30.e30
+------END NATS USER JWT------
+
+-----BEGIN USER NKEY SEED-----
+SUAAAAICAMCAKBQHBAEQUCYMBUHA6EARCIJRIFIWC4MBSGQ3DQOR4H776Y
+------END USER NKEY SEED------
+";
+
+#[test]
+fn certificates_and_credentials_for_nats_are_read_before_anything_is_connected() {
+    let broken = CERTIFICATE.replace("MIIBhzCC", "MIIBAAAA");
+    let cut = CREDENTIALS.split("-----BEGIN USER").next().unwrap_or_default();
+    for (key, text, is_good) in [
+        ("ca_file", CERTIFICATE, true),
+        ("ca_file", "no certificate here", false),
+        ("ca_file", &broken, false),
+        ("credentials_file", CREDENTIALS, true),
+        ("credentials_file", "a password", false),
+        ("credentials_file", cut, false),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = format!(
+            "[listen]\napi = \"127.0.0.1:0\"\n[egress.nats]\n\
+             servers = [\"tls://127.0.0.1:9\"]\n{key} = \"secret.pem\"\n"
+        );
+        std::fs::write(folder.path().join("config.toml"), config).expect("a file");
+        std::fs::write(folder.path().join("secret.pem"), text).expect("a file");
+        let run = |args: &[&str]| outcome(sitemapd_in(folder.path()).args(args));
+        let (code, _, err) = run(&["config", "check"]);
+        assert_eq!(code, if is_good { 0 } else { 78 }, "{key}: {text}: {err}");
+        if !is_good {
+            assert!(err.contains(&format!("egress.nats.{key} ")), "{err}");
+            assert_eq!(run(&["run"]).0, 78, "{key}: {text}");
+        }
+    }
+}

@@ -149,3 +149,36 @@ fn link_headers_name_sources_and_a_guess_that_hits_ends_the_guessing() {
     assert_eq!(urls, [format!("{base}/sitemap.xml"), format!("{base}/linked.xml")], "{out}");
     assert_eq!(value["urls"]["in_scope"], 1);
 }
+
+#[test]
+fn what_a_new_site_would_not_take_is_counted_by_its_reason() {
+    let origin = site();
+    let base = origin.base();
+    let long = format!("{base}/{}", "x".repeat(3_000));
+    let longer = format!("{base}/{}", "x".repeat(9_000));
+    let with_user = base.replace("http://", "http://u:p@");
+    let urls = [long.as_str(), &longer, &format!("{with_user}/x")]
+        .map(|url| format!("<url><loc>{url}</loc></url>"))
+        .concat();
+    origin.set("/a.xml", Reply::xml(format!("<urlset>{urls}</urlset>")));
+    origin.set("/robots.txt", Reply::text(format!("Sitemap: {base}/a.xml\n")));
+    origin.set("/", Reply::html("<title>home</title>"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = "[politeness]\nhost_delay = \"0s\"\n[fetch]\nmax_url_chars = 8000\n";
+    std::fs::write(folder.path().join("config.toml"), config).expect("a config");
+    let run = |args: &[&str]| outcome(sitemapd_in(folder.path()).args(args));
+    let (code, out, err) = run(&["discover", &base, "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let value: Value = serde_json::from_str(&out).expect("json");
+    assert_eq!(value["urls"]["other_hosts"], serde_json::json!({}), "{out}");
+    assert_eq!(value["urls"]["in_scope"], 1, "{out}");
+    let told = run(&["discover", &base]).1;
+    assert!(told.contains("1 left out: invalid"), "{told}");
+    assert!(!told.contains("another host"), "{told}");
+    let map = format!("{base}/a.xml");
+    let checked = run(&["check", &map, "--json", "--entries"]).1;
+    let value: Value = serde_json::from_str(&checked).expect("json");
+    let entries = value["entries"].as_array().expect("a list");
+    let fitting = entries.iter().find(|entry| entry["loc"] == long.as_str()).expect("it is usable");
+    assert_eq!(fitting["in_scope"], true, "{checked}");
+}

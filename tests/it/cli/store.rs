@@ -244,3 +244,30 @@ async fn what_stands_before_a_wrong_line_of_a_log_is_taken_in_and_said() {
     assert!(err.contains("line 4: ") && err.contains("took in 3 fetches"), "{err}");
     assert_eq!(look.number("SELECT count(*) FROM feedback"), 3);
 }
+
+#[tokio::test]
+async fn a_url_of_several_crawls_names_the_others() {
+    let text = site("a", "http://a.test/", "crawl = \"news\"") + &site("b", "http://a.test/", "");
+    let queue = Queue::open(&text).await;
+    for of in ["a", "b"] {
+        queue.list_urls(of, ["http://a.test/1".to_owned()]).await;
+    }
+    let (folder, _) = queue.into_folder();
+    write_config(folder.path(), &text);
+    let run = |args: &[&str]| {
+        let url = ["url", "http://a.test/1"];
+        let (code, out, err) = outcome(sitemapd_in(folder.path()).args(url).args(args));
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        out
+    };
+    let value: Value = serde_json::from_str(&run(&["--json"])).expect("json");
+    let (first, other) = match value["crawl"].as_str() {
+        Some("news") => ("news", "default"),
+        _ => ("default", "news"),
+    };
+    assert_eq!(value["other_crawls"], json!([other]), "{value}");
+    let told = run(&[]);
+    assert!(told.contains(&format!("also in   crawl {other}")), "{told}");
+    let told = run(&["--crawl", first]);
+    assert!(!told.contains("also in"), "{told}");
+}

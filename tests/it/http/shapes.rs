@@ -2,7 +2,9 @@
 
 use tokio::sync::oneshot;
 
+use super::fetchers::until;
 use super::*;
+use crate::support::Origin;
 
 /// No URL is due: the site's home is not served.
 #[tokio::test]
@@ -164,4 +166,100 @@ async fn the_status_page_shows_the_site_and_loads_nothing_foreign() {
     assert!(page.body.contains("blog") && !page.body.contains("<script"), "{}", page.body);
     let style = daemon.get("/status.css").await;
     assert_eq!(style.header("content-type"), Some("text/css; charset=utf-8"));
+}
+
+/// All rows of a list, in parts of so many, and how many parts there were.
+async fn in_parts(daemon: &Daemon, list: &str, rows: &str, limit: usize) -> (Vec<Value>, usize) {
+    let (mut all, mut parts, mut cursor) = (Vec::new(), 0, String::new());
+    loop {
+        let part = daemon.get(&format!("{list}limit={limit}{cursor}")).await.json();
+        let found = part[rows].as_array().unwrap();
+        assert!(found.len() <= limit, "{list}: {part}");
+        all.extend(found.iter().cloned());
+        parts += 1;
+        let Some(next) = part["next"].as_str() else { return (all, parts) };
+        let next: String = url::form_urlencoded::byte_serialize(next.as_bytes()).collect();
+        cursor = format!("&cursor={next}");
+    }
+}
+
+#[tokio::test]
+async fn blocks_come_in_parts_of_one_crawl_or_of_all() {
+    let crawls: String = ["x", "y"]
+        .map(|name| {
+            format!(
+                "[[site]]\nname = \"{name}\"\nurl = \"http://{name}.test/\"\ncrawl = \"{name}\"\n"
+            )
+        })
+        .concat();
+    let daemon = Daemon::start_on(&crawls, None).await;
+    for crawl in ["x", "y"] {
+        for n in 0..5 {
+            for which in ["url", "prefix"] {
+                let body = json!({"crawl": crawl, which: format!("http://{crawl}.test/{n}")});
+                assert_eq!(daemon.post("/v1/queue/block", &body).await.status, 200);
+            }
+        }
+    }
+    let whole = daemon.get("/v1/queue/blocks").await.json();
+    assert_eq!((whole["blocks"].as_array().unwrap().len(), &whole["next"]), (20, &json!(null)));
+    let (all, parts) = in_parts(&daemon, "/v1/queue/blocks?", "blocks", 3).await;
+    assert_eq!((json!(all), parts), (whole["blocks"].clone(), 7));
+    let (of_one, _) = in_parts(&daemon, "/v1/queue/blocks?crawl=y&", "blocks", 3).await;
+    let expected: Vec<_> = all.iter().filter(|block| block["crawl"] == "y").cloned().collect();
+    assert_eq!((of_one.len(), of_one), (10, expected));
+    for (target, problem) in [
+        ("/v1/queue/blocks?crawl=nobody", "not-found"),
+        ("/v1/queue/blocks?cursor=r5", "invalid-field"),
+        ("/v1/queue/blocks?limit=1001", "limit-exceeded"),
+    ] {
+        assert_eq!(daemon.get(target).await.problem(), problem, "{target}");
+    }
+}
+
+/// The ids of sitemaps among sources; what is found meanwhile is none.
+fn sitemaps(sources: &[Value]) -> Vec<&Value> {
+    let is_one = |source: &&Value| source["role"] == "sitemap";
+    sources.iter().filter(is_one).map(|source| &source["id"]).collect()
+}
+
+#[tokio::test]
+async fn sites_and_sources_come_in_parts_and_by_site_and_url() {
+    let origin = Origin::start().await;
+    let site = |n: u8| {
+        let base = format!("{}/{n}", origin.base());
+        format!(
+            "[[site]]\nname = \"s{n}\"\nurl = \"{base}/\"\nfeeds = []\n\
+             sitemaps = [\"{base}/a.xml\", \"{base}/b.xml\"]\n"
+        )
+    };
+    let allow = format!("[fetch]\nallow = [\"127.0.0.1:{}\"]\n", origin.port());
+    let daemon = Daemon::start_on(&(allow + &(1..8).map(site).collect::<String>()), None).await;
+    let (sites, parts) = in_parts(&daemon, "/v1/sites?", "sites", 3).await;
+    let names: Vec<_> = sites.iter().map(|site| site["name"].as_str().unwrap()).collect();
+    assert_eq!((names, parts), (vec!["s1", "s2", "s3", "s4", "s5", "s6", "s7"], 3));
+    assert_eq!(daemon.get("/v1/sites").await.json()["next"], json!(null));
+    let has_robots = |found: &Value| {
+        let sources = found["sources"].as_array().unwrap();
+        sources.iter().any(|source| source["role"] == "robots")
+    };
+    until(&daemon, "/v1/sources", has_robots).await;
+    let (all, _) = in_parts(&daemon, "/v1/sources?", "sources", 3).await;
+    assert_eq!(sitemaps(&all).len(), 14, "{all:?}");
+    let (of_site, _) = in_parts(&daemon, "/v1/sources?site=s3&", "sources", 1).await;
+    let expected: Vec<_> = all.iter().filter(|source| source["site"] == "s3").cloned().collect();
+    assert_eq!((sitemaps(&of_site).len(), sitemaps(&of_site)), (2, sitemaps(&expected)));
+    for source in &all {
+        let url = source["url"].as_str().unwrap();
+        let ids = async |target: String| {
+            let found = daemon.get(&target).await.json();
+            let found = found["sources"].as_array().unwrap().iter();
+            found.map(|source| source["id"].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(format!("/v1/sources?url={url}")).await, [source["id"].clone()], "{url}");
+        let of_other = ids(format!("/v1/sources?url={url}&site=s7")).await;
+        assert_eq!(of_other.len(), usize::from(source["site"] == "s7"), "{url}");
+    }
+    let nowhere = daemon.get("/v1/sources?url=http://nowhere.test/").await.json();
+    assert_eq!(nowhere["sources"], json!([]));
 }

@@ -77,7 +77,7 @@ async fn a_block_on_one_of_two_spellings_holds_it_and_not_the_other() {
             let order = || (CRAWL.to_owned(), one.to_owned(), false);
             let (crawl, pattern, prefix) = order();
             assert_eq!(queue.store.block(crawl, pattern, prefix).await, Ok(1));
-            assert_eq!(queue.store.blocks().await.unwrap()[0].pattern, one);
+            assert_eq!(queue.store.blocks(None, 10, None).await.unwrap().0[0].pattern, one);
             assert_eq!(leased(&queue).await, [other]);
             // Its lease ends, and it is asked for: the gate knows it too.
             queue.pass(Duration::from_secs(86_400)).await;
@@ -130,7 +130,7 @@ async fn a_block_from_before_a_page_was_listed_as_its_twin_is_lifted_as_it_was_g
     queue.store.block(CRAWL.to_owned(), named.to_owned(), false).await.unwrap();
     queue.list_urls("a", ["http://www.a.test/private".to_owned()]).await;
     queue.store.unblock(CRAWL.to_owned(), named.to_owned(), false).await.unwrap();
-    assert!(queue.store.blocks().await.unwrap().is_empty());
+    assert!(queue.store.blocks(None, 10, None).await.unwrap().0.is_empty());
 }
 
 #[tokio::test]
@@ -153,7 +153,7 @@ async fn a_prefix_is_named_by_the_twin_of_its_site_where_they_are_one() {
     let queue = with(&[held, HOME]).await;
     queue.store.block(CRAWL.to_owned(), named.to_owned(), true).await.unwrap();
     let kept = "http://a.test/private/";
-    assert_eq!(queue.store.blocks().await.unwrap()[0].pattern, kept);
+    assert_eq!(queue.store.blocks(None, 10, None).await.unwrap().0[0].pattern, kept);
     assert_eq!(leased(&queue).await, [HOME]);
     assert_eq!(queue.view(held).await.state, UrlState::Blocked);
     assert_eq!(queue.store.unblock(CRAWL.to_owned(), named.to_owned(), true).await, Ok(1));
@@ -168,7 +168,7 @@ async fn a_prefix_is_named_by_the_twin_of_its_site_where_they_are_one() {
     ] {
         let queue = Queue::open(&sites).await;
         queue.store.block(CRAWL.to_owned(), named.to_owned(), true).await.unwrap();
-        assert_eq!(queue.store.blocks().await.unwrap()[0].pattern, kept);
+        assert_eq!(queue.store.blocks(None, 10, None).await.unwrap().0[0].pattern, kept);
     }
 }
 
@@ -219,7 +219,7 @@ async fn a_prefix_also_holds_what_a_client_put_below_it_as_it_was_given() {
     queue.store.block(CRAWL.to_owned(), prefix.clone(), true).await.unwrap();
     assert_eq!(leased(&queue).await, [HOME]);
     assert_eq!(queue.store.unblock(CRAWL.to_owned(), prefix, true).await, Ok(1));
-    assert!(queue.store.blocks().await.unwrap().is_empty());
+    assert!(queue.store.blocks(None, 10, None).await.unwrap().0.is_empty());
     assert_eq!(leased(&queue).await, [put]);
 }
 

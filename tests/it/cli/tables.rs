@@ -1,0 +1,47 @@
+//! What the tables say beside their columns.
+
+use serde_json::{Value, json};
+
+use super::{outcome, sitemapd};
+use crate::support::origin::Origin;
+use crate::support::reply::Reply;
+
+fn source(id: i64, state: &str, status: &str, error: Value, why: &str) -> Value {
+    json!({
+        "id": id, "url": format!("http://a.test/{id}.xml"), "site": "a", "role": "sitemap",
+        "kind": null, "state": state, "status": status, "error": error, "why": why,
+    })
+}
+
+#[test]
+fn a_source_that_fails_or_is_retired_says_why_under_its_line() {
+    let api = Origin::start_blocking();
+    let long = format!("503 Service Unavailable {}", "and so on ".repeat(20));
+    let rows = [
+        source(1, "active", "success", Value::Null, "the interval"),
+        source(2, "active", "could-not-fetch", json!(long), "failed once: tried again"),
+        source(
+            3,
+            "retired",
+            "could-not-fetch",
+            json!("404 Not Found"),
+            "gone three times\u{1b}[2J",
+        ),
+        source(4, "active", "could-not-fetch", Value::Null, "robots.txt forbids it"),
+    ];
+    let answer = json!({ "sources": rows, "next": null }).to_string();
+    api.set("/v1/sources?retired=true&limit=1000", Reply::json(answer));
+    let args = ["sources", "--retired", "--api", &api.base()];
+    let (code, out, err) = outcome(sitemapd().args(args));
+    assert_eq!(code, 0, "{err}");
+    let lines: Vec<&str> = out.lines().collect();
+    let under = |id: u8| {
+        let at = lines.iter().position(|line| line.contains(&format!("/{id}.xml")));
+        lines.get(at.expect("a row") + 1).copied().unwrap_or_default()
+    };
+    assert!(under(1).contains("/2.xml"), "what is well says nothing more: {out}");
+    assert!(under(2).starts_with("    503 Service Unavailable"), "{out}");
+    assert_eq!(under(3), "    gone three times\\u{1b}[2J", "{out}");
+    assert_eq!(under(4), "    robots.txt forbids it", "{out}");
+    assert!(lines.iter().all(|line| line.chars().count() <= 100), "{out}");
+}

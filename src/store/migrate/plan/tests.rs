@@ -12,7 +12,7 @@ const LEFT: [&str; 6] =
     ["abbreviations", "leases", "lookup_chunks", "lookup_filters", "lookup_runs", "lookup_tail"];
 
 /// Keys of `meta` that mean on a server what they mean in a file.
-const SAME: [&str; 8] = [
+const SAME: [&str; 9] = [
     "changes_dropped",
     "frontier_active",
     "frontier_delay_ms",
@@ -21,6 +21,7 @@ const SAME: [&str; 8] = [
     "public_url",
     "public_url_of",
     "seed",
+    "weights",
 ];
 
 /// Those that only a server has.

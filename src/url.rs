@@ -22,7 +22,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::config::glob::{ParamSet, UrlFilter};
 use crate::config::{Scope, Site, Steps, Twins};
-use crate::diff::snapshot::Rejection;
+pub use crate::diff::snapshot::Rejection;
 
 /// Grows whenever a parser or a rule of this file reads the same bytes
 /// differently, so that every source is read anew and in full.

@@ -131,7 +131,7 @@ impl Store {
         crawl: String,
         urls: Vec<String>,
     ) -> Result<u64, StoreError> {
-        self.of_named(crawl, urls, |state, crawl, urls| state.replay(crawl, urls)).await
+        self.of_named(crawl, urls, State::replay).await
     }
 
     /// Makes known URLs due now with reason `submitted`; says how many.
@@ -147,7 +147,7 @@ impl Store {
         crawl: String,
         urls: Vec<String>,
     ) -> Result<u64, StoreError> {
-        self.of_named(crawl, urls, |state, crawl, urls| state.requeue(crawl, urls)).await
+        self.of_named(crawl, urls, State::requeue).await
     }
 
     /// Does something to the URLs that somebody names, a part at a time, so that leases

@@ -192,7 +192,7 @@ impl State {
 
     /// Puts the dead letters back that are named.
     pub(super) fn replay(&mut self, crawl: &str, urls: &[Url]) -> Result<u64, StoreError> {
-        self.named_rows(crawl, urls, |state, row| state.revive_dead(row))
+        self.named_rows(crawl, urls, Self::revive_dead)
     }
 
     /// Puts all dead letters of a crawl back, a part at a time: how many came

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use url::Url;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::diff::snapshot::Rejection;
+use crate::url::Rejection;
 
 /// Hosts told apart; the rest are counted together.
 const MAX_HOSTS: usize = 1_000;

@@ -6,7 +6,7 @@ use super::{outcome, sitemapd};
 use crate::support::origin::Origin;
 use crate::support::reply::Reply;
 
-fn source(id: i64, state: &str, status: &str, error: Value, why: &str) -> Value {
+fn source(id: i64, state: &str, status: &str, error: Option<&str>, why: &str) -> Value {
     json!({
         "id": id, "url": format!("http://a.test/{id}.xml"), "site": "a", "role": "sitemap",
         "kind": null, "state": state, "status": status, "error": error, "why": why,
@@ -18,16 +18,10 @@ fn a_source_that_fails_or_is_retired_says_why_under_its_line() {
     let api = Origin::start_blocking();
     let long = format!("503 Service Unavailable {}", "and so on ".repeat(20));
     let rows = [
-        source(1, "active", "success", Value::Null, "the interval"),
-        source(2, "active", "could-not-fetch", json!(long), "failed once: tried again"),
-        source(
-            3,
-            "retired",
-            "could-not-fetch",
-            json!("404 Not Found"),
-            "gone three times\u{1b}[2J",
-        ),
-        source(4, "active", "could-not-fetch", Value::Null, "robots.txt forbids it"),
+        source(1, "active", "success", None, "the interval"),
+        source(2, "active", "could-not-fetch", Some(&long), "failed once: tried again"),
+        source(3, "retired", "could-not-fetch", Some("404 Not Found"), "gone three times\u{1b}[2J"),
+        source(4, "active", "could-not-fetch", None, "robots.txt forbids it"),
     ];
     let answer = json!({ "sources": rows, "next": null }).to_string();
     api.set("/v1/sources?retired=true&limit=1000", Reply::json(answer));

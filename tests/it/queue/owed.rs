@@ -255,7 +255,7 @@ async fn no_signal_cuts_the_pause_after_a_failure_short() {
     queue.settle(leased.token, Outcome::Failed).await;
     let due = queue.view(PAGE).await.due_at.unwrap();
     let pause = due.duration_since(queue.clock.now()).unsigned_abs();
-    queue.clock.advance(pause - Duration::from_secs(1));
+    queue.clock.advance(pause.saturating_sub(Duration::from_secs(1)));
     queue.change(url).await;
     assert!(queue.lease(10).await.is_empty());
     assert_eq!(queue.view(PAGE).await.due_at, Some(due));

@@ -18,21 +18,28 @@ pub(super) const SOURCE: &str = "SELECT s.id, n.name, s.url, s.role, s.kind, s.n
     s.last_changed_at, s.next_poll_at, s.why, s.failures, s.entries, s.admitted, s.bytes, s.issues
     FROM sources s LEFT JOIN sites n ON n.id = s.site_id";
 
-/// Sources in order of id after ?1: which, and in what order. ?2 says whether retired
-/// ones are wanted, ?3 how many.
-const OF_ALL: &str = "WHERE s.id > ?1 AND (?2 = 1 OR s.state <> 2) ORDER BY s.id LIMIT ?3";
-/// Those of the site named ?4.
-const OF_SITE: &str = "WHERE s.site_id = (SELECT id FROM sites WHERE name = ?4)
-    AND s.id > ?1 AND (?2 = 1 OR s.state <> 2) ORDER BY s.id LIMIT ?3";
-/// Those with the URL ?4, which is on the host ?5; of the site named ?6, where it is
+/// Sources in order of id after ?1: which, and in what order, at most ?2 of them.
+/// {living} leaves retired ones out; a parameter for that would have a planner guess that
+/// there are few, and sort them all.
+const OF_ALL: &str = "WHERE s.id > ?1 {living} ORDER BY s.id LIMIT ?2";
+/// Those of the site named ?3.
+const OF_SITE: &str = "WHERE s.site_id = (SELECT id FROM sites WHERE name = ?3)
+    AND s.id > ?1 {living} ORDER BY s.id LIMIT ?2";
+/// Those with the URL ?3, which is on the host ?4; of the site named ?5, where it is
 /// not null. Each half has an index of its own.
 const AT_URL: &str = "WHERE s.id IN (
-        SELECT id FROM sources WHERE host_id = ?5 /*pg: AND part = (?5 & 255) */
-            AND url = ?4 AND role <> 0
-        UNION ALL SELECT id FROM sources WHERE host_id = ?5 /*pg: AND part = (?5 & 255) */
-            AND url = ?4 AND role = 0)
-    /*pg: AND s.part = (?5 & 255) */ AND s.id > ?1 AND (?2 = 1 OR s.state <> 2)
-    AND (CAST(?6 AS TEXT) IS NULL OR n.name = ?6) ORDER BY s.id LIMIT ?3";
+        SELECT id FROM sources WHERE host_id = ?4 /*pg: AND part = (?4 & 255) */
+            AND url = ?3 AND role <> 0
+        UNION ALL SELECT id FROM sources WHERE host_id = ?4 /*pg: AND part = (?4 & 255) */
+            AND url = ?3 AND role = 0)
+    /*pg: AND s.part = (?4 & 255) */ AND s.id > ?1 {living}
+    AND (CAST(?5 AS TEXT) IS NULL OR n.name = ?5) ORDER BY s.id LIMIT ?2";
+
+/// The statement of a list.
+fn statement(which: &str, retired: bool) -> String {
+    let living = if retired { "" } else { "AND s.state <> 2" };
+    format!("{SOURCE} {}", which.replace("{living}", living))
+}
 
 pub(super) fn sources(
     conn: &Connection,
@@ -41,10 +48,15 @@ pub(super) fn sources(
     let SourceFilter { site, url, retired, limit, after } = filter;
     let (after, limit) = (after.unwrap_or(0), (*limit).clamp(1, PAGE));
     let items = match (url, site) {
-        (None, None) => listed(conn, OF_ALL, params![after, retired, limit])?,
-        (None, Some(site)) => listed(conn, OF_SITE, params![after, retired, limit, site])?,
+        (None, None) => listed(conn, &statement(OF_ALL, *retired), params![after, limit])?,
+        (None, Some(site)) => {
+            listed(conn, &statement(OF_SITE, *retired), params![after, limit, site])?
+        }
         (Some(url), site) => match host_of(conn, url)? {
-            Some(host) => listed(conn, AT_URL, params![after, retired, limit, url, host, site])?,
+            Some(host) => {
+                let args = params![after, limit, url, host, site];
+                listed(conn, &statement(AT_URL, *retired), args)?
+            }
             None => Vec::new(),
         },
     };
@@ -55,10 +67,10 @@ pub(super) fn sources(
 
 fn listed(
     conn: &Connection,
-    which: &str,
+    sql: &str,
     args: &[&dyn ToSql],
 ) -> Result<Vec<SourceView>, StoreError> {
-    conn.prepare_cached(&format!("{SOURCE} {which}"))
+    conn.prepare_cached(sql)
         .and_then(|mut query| query.query_map(args, read_source)?.collect())
         .map_err(engine)
 }
@@ -95,15 +107,18 @@ mod tests {
                 ],
             ),
         ] {
-            let mut query = conn.prepare(&format!("EXPLAIN QUERY PLAN {SOURCE} {which}")).unwrap();
-            let nulls = vec![None::<i64>; query.parameter_count()];
-            let lines = query.query_map(rusqlite::params_from_iter(nulls), |row| row.get(3));
-            let plan: Vec<String> = lines.unwrap().map(Result::unwrap).collect();
-            for way in found {
-                assert!(plan.iter().any(|line| line.contains(way)), "{way}: {plan:#?}");
+            for retired in [false, true] {
+                let sql = format!("EXPLAIN QUERY PLAN {}", statement(which, retired));
+                let mut query = conn.prepare(&sql).unwrap();
+                let nulls = vec![None::<i64>; query.parameter_count()];
+                let lines = query.query_map(rusqlite::params_from_iter(nulls), |row| row.get(3));
+                let plan: Vec<String> = lines.unwrap().map(Result::unwrap).collect();
+                for way in found {
+                    assert!(plan.iter().any(|line| line.contains(way)), "{way}: {plan:#?}");
+                }
+                let walks = |line: &String| line.starts_with("SCAN s") && !line.contains("sites");
+                assert!(!plan.iter().any(walks), "{plan:#?}");
             }
-            let walks = |line: &String| line.starts_with("SCAN s") && !line.contains("sites");
-            assert!(!plan.iter().any(walks), "{plan:#?}");
         }
     }
 }

@@ -138,15 +138,17 @@ impl Poll<'_> {
     /// whether it is a window.
     pub(super) async fn what_left(
         &self,
-        before: &Snapshot,
-        document: &Document,
+        before: &Arc<Snapshot>,
+        document: Document,
         siblings_read_s: i64,
-    ) -> Result<Left, StoreError> {
+    ) -> Result<(Left, Document), StoreError> {
         let decides = self.target.window == LEARNED || self.target.rolls + 1 >= ROLLS_OF_A_WINDOW;
         if !decides || self.target.parent.is_none() {
-            return Ok(Left::Gone);
+            return Ok((Left::Gone, document));
         }
-        let leavers = diff::leavers(before, document);
+        let before = Arc::clone(before);
+        let looking = self.on_cpu(move || (diff::leavers(&before, &document), document));
+        let (leavers, document) = looking.await.map_err(StoreError::Engine)?;
         let step = leavers.len().div_ceil(LEAVERS).max(1);
         let some: Vec<_> = leavers.into_iter().step_by(step).collect();
         let urls = some.iter().map(|(url, _)| *url).collect();
@@ -157,11 +159,12 @@ impl Poll<'_> {
             .iter()
             .filter(|(url, since)| is_looked_for(*since) && !elsewhere.contains(url))
             .count();
-        Ok(match (elsewhere.len(), nowhere) {
+        let left = match (elsewhere.len(), nowhere) {
             (0, 0) => Left::Unknown,
             (moved, nowhere) if moved >= nowhere => Left::Moved,
             _ => Left::Gone,
-        })
+        };
+        Ok((left, document))
     }
 
     /// Its index may have named a new sitemap that lists what this one misses, and is not

@@ -78,7 +78,7 @@ impl Poll<'_> {
         }
         let suddenly_empty = is_empty && !before.is_empty() && (report.window || !by_kind);
         let complete = report.complete && !suddenly_empty;
-        let left = self.what_left(&before, &document, siblings).await?;
+        let (left, document) = self.what_left(&before, document, siblings).await?;
         // What a sibling has taken over has not gone by its age.
         let learned = self.target.window == LEARNED && left != Left::Moved;
         let window = by_kind || learned;

@@ -21,20 +21,26 @@ impl<const N: usize> Default for Grid<N> {
     }
 }
 
+/// How surprising a look was by each value: minus the logarithm of the probability of
+/// what was found. `expected` are the changes that each would have made expect.
+pub(super) fn surprises<const N: usize>(expected: [f64; N], changed: bool) -> [f64; N] {
+    expected.map(|expected| {
+        let expected = expected.max(LEAST);
+        if changed { -(-(-expected).exp_m1()).ln() } else { expected }
+    })
+}
+
 impl<const N: usize> Grid<N> {
     /// From what was kept, whatever it is by now: no value is ruled out for ever.
     pub(super) fn kept(worse: [f64; N]) -> Self {
         Self(worse.map(|worse| worse.min(DEEPEST)))
     }
 
-    /// Takes in one look: `expected` are the changes that each value would have
-    /// made expect, `memory` what is left of earlier looks.
-    pub(super) fn learn(&mut self, expected: [f64; N], changed: bool, memory: f64) {
+    /// Takes in one look: how surprising it was by each value ([`surprises`]), and
+    /// what is left of earlier looks.
+    pub(super) fn learn(&mut self, surprises: &[f64; N], memory: f64) {
         let mut best = f64::INFINITY;
-        for (worse, expected) in self.0.iter_mut().zip(expected) {
-            let expected = expected.max(LEAST);
-            // Minus the logarithm of the probability of what was found.
-            let surprise = if changed { -(-(-expected).exp_m1()).ln() } else { expected };
+        for (worse, surprise) in self.0.iter_mut().zip(surprises) {
             *worse = *worse * memory + surprise;
             best = best.min(*worse);
         }

@@ -13,7 +13,7 @@
 
 use std::sync::LazyLock;
 
-use super::grid::Grid;
+use super::grid::{Grid, surprises};
 use super::model::{Beliefs, Evidence};
 use super::pack::{numbers, put};
 use super::signal::{PerSignal, Signal};
@@ -82,6 +82,34 @@ pub struct Trust {
     silent: Grid<5>,
 }
 
+/// What one look says of trust: the same to its source, its host and all.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Lesson {
+    /// Was the page another one?
+    changed: bool,
+    /// How surprising that was by each value, of the kinds that had signalled.
+    signals: PerSignal<Option<[f64; 8]>>,
+    /// The same of the share of silent changes.
+    silent: [f64; 5],
+}
+
+impl Lesson {
+    /// From a look that was made with those beliefs.
+    pub fn of(evidence: &Evidence, beliefs: &Beliefs) -> Self {
+        let changed = evidence.changed;
+        let expected = evidence.expected_silent + evidence.expected_signalled;
+        let signals = PerSignal::from_fn(|signal| {
+            let count = f64::from(evidence.signals[signal]);
+            let others = expected - count * beliefs.pulls[signal];
+            (count > 0.0)
+                .then(|| surprises(WEIGHTS.map(|weight| others + count * weight), changed))
+        });
+        let whole = evidence.expected_silent / beliefs.silent.max(SILENT[0]);
+        let silent = SILENT.map(|share| whole * share + evidence.expected_signalled);
+        Self { changed, signals, silent: surprises(silent, changed) }
+    }
+}
+
 /// Numbers that one kind of signal takes.
 const NUMBERS: usize = 10;
 /// Bytes of packed trust.
@@ -99,21 +127,16 @@ pub struct Record {
 }
 
 impl Trust {
-    /// Takes in what a look taught. `beliefs` are those it was made with.
-    pub fn learn(&mut self, evidence: &Evidence, beliefs: &Beliefs) {
-        let expected = evidence.expected_silent + evidence.expected_signalled;
-        for (signal, count) in evidence.signals.iter().filter(|(_, count)| **count > 0) {
-            let count = f64::from(*count);
-            let others = expected - count * beliefs.pulls[signal];
+    /// Takes in what a look taught.
+    pub fn learn(&mut self, lesson: &Lesson) {
+        for (signal, surprises) in lesson.signals.iter() {
+            let Some(surprises) = surprises else { continue };
             let tally = &mut self.signals[signal];
-            let by_value = WEIGHTS.map(|weight| others + count * weight);
-            tally.grid.learn(by_value, evidence.changed, MEMORY);
-            tally.hits = tally.hits * MEMORY + f64::from(u8::from(evidence.changed));
+            tally.grid.learn(surprises, MEMORY);
+            tally.hits = tally.hits * MEMORY + f64::from(u8::from(lesson.changed));
             tally.looks = tally.looks * MEMORY + 1.0;
         }
-        let whole = evidence.expected_silent / beliefs.silent.max(SILENT[0]);
-        let by_value = SILENT.map(|share| whole * share + evidence.expected_signalled);
-        self.silent.learn(by_value, evidence.changed, SILENT_MEMORY);
+        self.silent.learn(&lesson.silent, SILENT_MEMORY);
     }
 
     /// The weights as learned: of what is listed by a source, from the source's

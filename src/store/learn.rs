@@ -27,7 +27,7 @@ use crate::recrawl::habit::{Habits, Reading};
 use crate::recrawl::model::{Beliefs, Evidence};
 use crate::recrawl::prior::{Bucket, Priors};
 use crate::recrawl::signal::{PerSignal, Signal};
-use crate::recrawl::trust::{self, Trust};
+use crate::recrawl::trust::{self, Lesson, Trust};
 
 /// Sources and hosts remembered at most, about 600 bytes each; beyond that all
 /// are read again when needed.
@@ -94,6 +94,8 @@ pub(super) struct Lessons {
     written: u32,
     /// Has anything else moved, which does not wait?
     is_pressing: bool,
+    /// The job that changed it last: how it was before is kept while that runs.
+    job: Option<u64>,
     /// When it was read, by steady time; of what another daemon has, its habits.
     heard_at: i64,
     /// How far its signals pull, as of those versions of its own and its host.
@@ -139,7 +141,9 @@ pub(super) struct Learning {
     changed_ledgers: IdSet<CrawlId>,
     /// When ledgers were last written, by steady time.
     ledgers_at: i64,
-    /// As it was before the job that runs.
+    /// Number of the job that runs.
+    job: u64,
+    /// As it was before that.
     undo: ById<Scope, Box<Lessons>>,
     undo_ledgers: ById<CrawlId, Ledger>,
 }
@@ -155,6 +159,7 @@ impl Learning {
 impl Learning {
     /// A job begins.
     pub(super) fn begin_job(&mut self) {
+        self.job = self.job.wrapping_add(1);
         self.undo.clear();
         self.undo_ledgers.clear();
     }
@@ -182,8 +187,11 @@ impl Learning {
     /// A record that was loaded, to be changed.
     fn change(&mut self, scope: Scope) -> &mut Lessons {
         let lessons = self.records.entry(scope).or_default();
-        self.undo.entry(scope).or_insert_with(|| lessons.clone());
-        self.changed.insert(scope);
+        if lessons.job != Some(self.job) {
+            self.undo.entry(scope).or_insert_with(|| lessons.clone());
+            self.changed.insert(scope);
+            lessons.job = Some(self.job);
+        }
         lessons
     }
 }
@@ -384,18 +392,15 @@ impl State {
             Some(left) => self.learning.still_good = left,
             None => self.learning.last = None,
         }
-        self.load_lessons(Scope::All)?;
-        self.load_lessons(Scope::Host(host))?;
-        for scope in [Scope::All, Scope::Host(host)] {
+        let lesson = Lesson::of(evidence, beliefs);
+        for scope in [Some(Scope::All), Some(Scope::Host(host)), source.map(Scope::Source)] {
+            let Some(scope) = scope else { continue };
+            self.load_lessons(scope)?;
             let lessons = self.learning.change(scope);
-            lessons.trust.learn(evidence, beliefs);
-            lessons.priors.learn(bucket, evidence);
-            lessons.version = lessons.version.wrapping_add(1);
-        }
-        if let Some(source) = source {
-            self.load_lessons(Scope::Source(source))?;
-            let lessons = self.learning.change(Scope::Source(source));
-            lessons.trust.learn(evidence, beliefs);
+            lessons.trust.learn(&lesson);
+            if !matches!(scope, Scope::Source(_)) {
+                lessons.priors.learn(bucket, evidence);
+            }
             lessons.version = lessons.version.wrapping_add(1);
         }
         Ok(())
@@ -420,22 +425,20 @@ impl State {
         Ok((lessons.habits, lessons.moves))
     }
 
-    /// Drops what was learned of the sources of a site that is forgotten.
-    pub(super) fn forget_lessons_of(&mut self, site: SiteId) -> Result<(), StoreError> {
-        for source in self.column("SELECT id FROM sources WHERE site_id = ?1", [site.0])? {
-            let scope = Scope::Source(SourceId(source));
-            self.learning.changed.remove(&scope);
-            self.learning.records.remove(&scope);
-            let (kind, id) = scope.columns();
-            self.conn
-                .prepare_cached(
-                    "DELETE FROM learned WHERE scope = ?1 AND id = ?2
-                     /*pg: AND part = (?2 & 255) */",
-                )
-                .and_then(|mut delete| delete.execute([kind, id]))
-                .map_err(engine)?;
-        }
-        Ok(())
+    /// Drops what was learned of a source that is forgotten.
+    pub(super) fn forget_lessons_of(&mut self, source: SourceId) -> Result<(), StoreError> {
+        let scope = Scope::Source(source);
+        self.learning.changed.remove(&scope);
+        self.learning.records.remove(&scope);
+        let (kind, id) = scope.columns();
+        self.conn
+            .prepare_cached(
+                "DELETE FROM learned WHERE scope = ?1 AND id = ?2
+                 /*pg: AND part = (?2 & 255) */",
+            )
+            .and_then(|mut delete| delete.execute([kind, id]))
+            .map(|_| ())
+            .map_err(engine)
     }
 
     /// Keeps what a read of a source showed of its lastmods.

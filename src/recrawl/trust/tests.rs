@@ -118,7 +118,7 @@ fn watch(writes: Writes, pages: usize, reads: usize, compares: bool) -> Watched 
                 };
                 let beliefs = beliefs(&host);
                 if let Some(evidence) = states[page].look(at(now), look, &beliefs) {
-                    host.learn(&evidence, &beliefs);
+                    host.learn(&Lesson::of(&evidence, &beliefs));
                 }
             }
         }
@@ -196,7 +196,7 @@ fn teach(host: &mut Trust, signal: Signal, changed: bool, looks: usize) {
         state.signal(signal);
         let look = if changed { Look::Changed } else { Look::Unchanged };
         let evidence = state.look(at(1.0), look, &beliefs).expect("compared");
-        host.learn(&evidence, &beliefs);
+        host.learn(&Lesson::of(&evidence, &beliefs));
     }
 }
 
@@ -275,7 +275,7 @@ fn a_host_that_tells_its_changes_is_told_from_one_that_does_not() {
             }
             let look = if changed { Look::Changed } else { Look::Unchanged };
             let evidence = state.look(at(10.0), look, &beliefs).expect("compared");
-            host.learn(&evidence, &beliefs);
+            host.learn(&Lesson::of(&evidence, &beliefs));
         }
     }
     assert!(tells.silent() < 0.2, "{}", tells.silent());
@@ -296,7 +296,7 @@ proptest! {
             }
             let look = if changed { Look::Changed } else { Look::Unchanged };
             if let Some(evidence) = state.look(at(days), look, &beliefs) {
-                host.learn(&evidence, &beliefs);
+                host.learn(&Lesson::of(&evidence, &beliefs));
             }
         }
         let weights = Trust::weights(&host, &host, &host);

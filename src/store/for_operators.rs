@@ -339,8 +339,11 @@ impl Store {
     /// Drops all rows of a site that is no longer in the config; says how many
     /// URLs that were.
     pub async fn forget_site(&self, name: String) -> Result<u64, StoreError> {
-        let unread = name.clone();
-        self.write(Lane::Bulk, move |state| state.forget_reads(&unread)).await?;
+        let mut read = Some(0);
+        while let Some(behind) = read {
+            let of = name.clone();
+            read = self.write(Lane::Bulk, move |state| state.forget_reads(&of, behind)).await?;
+        }
         let mut dropped = 0;
         loop {
             let of = name.clone();

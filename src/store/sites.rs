@@ -1,6 +1,7 @@
 //! Sites: registered by the config, learned, paused, forgotten.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use super::sql::{self, OptionalExtension, params};
 use url::Url;
@@ -10,11 +11,35 @@ use super::state::State;
 use super::{StoreError, engine};
 use crate::by_id::IdSet;
 use crate::config::{Config, Site, SourceList};
-use crate::model::{HostId, Role, SiteId};
+use crate::model::{HostId, Role, SiteId, SourceId};
 use crate::url::authority;
 
-/// Rows dropped in one job while a site is forgotten.
+/// Rows dropped in one job while a site is forgotten, about.
 const FORGET: i64 = 2_000;
+/// What a source counts as among them, whatever is kept of it.
+const A_SOURCE: i64 = 20;
+
+/// What drops so many rows of what is kept of a source by its number. Not `changes`: what
+/// it told of URLs that others list too is not heard by all who follow yet. Of rows that
+/// are gone nothing is told anyway.
+static KEPT: LazyLock<[String; 6]> = LazyLock::new(|| {
+    let tables = [
+        ("snapshots", "source_id"),
+        ("polls", "id"),
+        ("robots_changes", "id"),
+        ("topics", "source_id"),
+        ("callbacks", "id"),
+        ("deliveries", "id"),
+    ];
+    tables.map(|(table, key)| {
+        format!(
+            "DELETE FROM {table} WHERE {key} IN
+                 (SELECT {key} FROM {table} WHERE source_id = ?1
+                  /*pg: AND part = (?1 & 255) */ LIMIT ?2)
+             /*pg: AND part = (?1 & 255) */"
+        )
+    })
+});
 
 /// Codes of `sites.state`.
 pub(super) mod site_state {
@@ -355,26 +380,35 @@ impl State {
             .map_err(engine)
     }
 
-    /// Forgets what the sources of a site listed when they were last read, before
-    /// any of that goes: should the site return half forgotten, all is listed again.
-    pub(super) fn forget_reads(&mut self, name: &str) -> Result<(), StoreError> {
+    /// Forgets what sources of a site listed when they were last read, before any of that
+    /// goes: should the site return half forgotten, all is listed again. Some at a time,
+    /// behind the one named; answers which to go on behind, if there are more.
+    pub(super) fn forget_reads(
+        &mut self,
+        name: &str,
+        behind: i64,
+    ) -> Result<Option<i64>, StoreError> {
         let id = self.unregistered(name)?;
-        self.conn
-            .execute(
-                "DELETE FROM snapshots WHERE /*lite*/ source_id /*end*/ /*pg: (part, source_id) */ IN
-                     (SELECT /*pg: part, */ id FROM sources WHERE site_id = ?1)",
-                [id.0],
-            )
-            .map_err(engine)?;
-        self.conn
-            .execute(
-                "UPDATE sources SET etag = NULL, last_modified = NULL, wire_hash = NULL,
-                     body_hash = NULL, last_full_at = NULL, pending = 0
-                 WHERE site_id = ?1 AND role <> 0",
-                [id.0],
-            )
-            .map(|_| ())
-            .map_err(engine)
+        let sources = self.column(
+            "SELECT id FROM sources WHERE site_id = ?1 AND role <> 0 AND id > ?2
+             ORDER BY id LIMIT ?3",
+            [id.0, behind, FORGET / A_SOURCE],
+        )?;
+        let parts = [
+            "DELETE FROM snapshots WHERE source_id = ?1 /*pg: AND part = (?1 & 255) */",
+            "UPDATE sources SET etag = NULL, last_modified = NULL, wire_hash = NULL,
+                 body_hash = NULL, last_full_at = NULL, pending = 0
+             WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
+        ];
+        for source in &sources {
+            for sql in parts {
+                self.conn
+                    .prepare_cached(sql)
+                    .and_then(|mut part| part.execute([*source]))
+                    .map_err(engine)?;
+            }
+        }
+        Ok(sources.last().copied())
     }
 
     /// A site by its name that has left the config; of another one the rows would
@@ -404,44 +438,61 @@ impl State {
         let id = self.unregistered(name)?;
         // What others apply of it at this moment is committed, and counted, before.
         self.column("SELECT 1 FROM sites WHERE id = ?1 /*pg: FOR UPDATE */", [id.0])?;
-        let sources = self.column("SELECT id FROM sources WHERE site_id = ?1", [id.0])?;
-        for source in sources {
-            if self.forget_some_said(source, FORGET)? > 0 {
-                return Ok(true);
-            }
-        }
         if self.may_have_urls(id, none)? {
             return Err(StoreError::Elsewhere);
         }
+        self.keep_source_numbers()?;
+        let mut left = FORGET;
+        let sources = self.column(
+            "SELECT id FROM sources WHERE site_id = ?1 LIMIT ?2",
+            [id.0, FORGET / A_SOURCE + 1],
+        )?;
+        for source in sources {
+            left -= self.forget_source(source, left)? + A_SOURCE;
+            if left <= 0 {
+                return Ok(true);
+            }
+        }
         // robots.txt belongs to the host, which other sites may share.
         self.hand_over_robots()?;
-        // Not `changes`: what its sources told of URLs that others list too is not heard
-        // by all who follow yet. Of rows that are gone nothing is told anyway.
-        for table in ["snapshots", "polls", "robots_changes", "topics", "callbacks", "deliveries"] {
-            let sql = format!(
-                "DELETE FROM {table} WHERE /*lite*/ source_id /*end*/ /*pg: (part, source_id) */ IN
-                     (SELECT /*pg: part, */ id FROM sources WHERE site_id = ?1)"
-            );
-            self.conn.execute(&sql, [id.0]).map_err(engine)?;
-        }
-        self.forget_lessons_of(id)?;
-        self.conn
-            .execute(
-                "UPDATE sources SET site_id = NULL, state = 0, next_poll_at = NULL
-                 WHERE site_id = ?1 AND role = 0",
-                [id.0],
-            )
-            .map_err(engine)?;
-        self.conn
-            .execute("UPDATE sources SET parent_id = NULL WHERE site_id = ?1", [id.0])
-            .map_err(engine)?;
-        self.keep_source_numbers()?;
-        self.conn.execute("DELETE FROM sources WHERE site_id = ?1", [id.0]).map_err(engine)?;
         self.conn.execute("DELETE FROM site_hosts WHERE site_id = ?1", [id.0]).map_err(engine)?;
         self.forget_site_hosts(id);
         self.doubt_robots();
         self.conn.execute("DELETE FROM sites WHERE id = ?1", [id.0]).map_err(engine)?;
         Ok(false)
+    }
+
+    /// Drops a source with what is kept of it, about so many rows at most; says how
+    /// many. Its own row goes when nothing else is left, that of a robots.txt stays with
+    /// its host.
+    fn forget_source(&mut self, source: i64, most: i64) -> Result<i64, StoreError> {
+        let rows = |rows: usize| i64::try_from(rows).unwrap_or(i64::MAX);
+        let mut dropped = rows(self.forget_some_said(source, most)?);
+        for sql in KEPT.iter() {
+            let some = self
+                .conn
+                .prepare_cached(sql)
+                .and_then(|mut delete| delete.execute([source, most]))
+                .map_err(engine)?;
+            dropped += rows(some);
+        }
+        if dropped >= most {
+            return Ok(dropped);
+        }
+        self.forget_lessons_of(SourceId(source))?;
+        let last = [
+            "UPDATE sources SET site_id = NULL, parent_id = NULL, state = 0, next_poll_at = NULL
+             WHERE id = ?1 /*pg: AND part = (?1 & 255) */ AND role = 0",
+            "UPDATE sources SET parent_id = NULL WHERE parent_id = ?1",
+            "DELETE FROM sources WHERE id = ?1 /*pg: AND part = (?1 & 255) */ AND role <> 0",
+        ];
+        for sql in last {
+            self.conn
+                .prepare_cached(sql)
+                .and_then(|mut last| last.execute([source]))
+                .map_err(engine)?;
+        }
+        Ok(dropped)
     }
 
     /// May any URL be a site's? That it has none is what it counts, or what it counted

@@ -560,3 +560,46 @@ async fn a_host_without_a_delay_has_its_clock_written_only_where_somebody_waits_
     open.store.give_back(host.clone(), third).await.unwrap();
     assert_eq!(kept().await, [third.as_millisecond()]);
 }
+
+#[tokio::test]
+async fn a_site_is_forgotten_by_jobs_of_so_many_rows_each() {
+    let open = open();
+    let store = &open.store;
+    let filled = store.write(Lane::Hot, |state| {
+        state.conn.execute("UPDATE sites SET state = 2", ()).map_err(crate::store::engine)?;
+        let sources = state.column("SELECT id FROM sources", ())?;
+        for source in &sources {
+            state
+                .conn
+                .execute(
+                    "INSERT INTO polls (source_id, at, took_ms, result, counts)
+                     WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
+                     SELECT ?1, 0, 0, 'unchanged', '{}' FROM n",
+                    [source],
+                )
+                .map_err(crate::store::engine)?;
+        }
+        Ok(sources.len())
+    });
+    assert!(filled.await.unwrap() > 1, "robots.txt and the sitemap");
+    let kept = || async {
+        let count = |state: &mut State| state.column("SELECT count(*) FROM polls", ());
+        store.write(Lane::Hot, count).await.unwrap()[0]
+    };
+    let (mut jobs, mut left) = (0, kept().await);
+    let all = left;
+    while store.write(Lane::Bulk, |state| state.forget_rest("a", None)).await.unwrap() {
+        let before = std::mem::replace(&mut left, kept().await);
+        assert!((1..=2_500).contains(&(before - left)), "{before} to {left}");
+        jobs += 1;
+    }
+    assert!(jobs >= all / 2_500, "{jobs}");
+    let rows = |state: &mut State| {
+        let sites = state.column("SELECT count(*) FROM sites", ())?;
+        let sources = state.column("SELECT role FROM sources", ())?;
+        Ok((sites, sources))
+    };
+    // Its robots.txt stays with its host.
+    assert_eq!(store.write(Lane::Hot, rows).await.unwrap(), (vec![0], vec![0]));
+    assert_eq!(kept().await, 0);
+}

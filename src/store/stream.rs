@@ -9,7 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-use super::sql::{Connection, OptionalExtension, Row};
+use super::sql::{Connection, Many, OptionalExtension, Row};
 use jiff::Timestamp;
 
 use super::changes::Told;
@@ -18,6 +18,7 @@ use super::packed::{Listing, SAID};
 use super::rows::{at_precision, decode, read_page};
 use super::views::Said;
 use super::{StoreError, changes, engine, timestamp};
+use crate::by_id::ById;
 use crate::model::{ChangeKind, CrawlId, Lastmod, SourceId, UrlId, UrlKind};
 use crate::parse::robots::Subject;
 
@@ -93,6 +94,17 @@ impl ChangeFilter {
     fn wants(&self, kind: &str) -> bool {
         self.kinds.is_empty() || self.kinds.contains(&kind)
     }
+
+    fn lets_through(&self, event: &ChangeEvent) -> bool {
+        self.wants(event.kind) && (self.site.is_none() || event.site == self.site)
+    }
+
+    /// How many events are to be looked at for so many: of which it passes over any, as
+    /// many as there may be.
+    fn room(&self, events: usize) -> usize {
+        let passes_all = self.crawl.is_none() && self.site.is_none() && self.kinds.is_empty();
+        if passes_all || events == 0 { events } else { MAX_SCANNED }
+    }
 }
 
 impl ChangeCursor {
@@ -118,8 +130,10 @@ impl FromStr for ChangeCursor {
     }
 }
 
-/// Rows that a server is asked for at once.
+/// Rows that a server is asked for at once, at most.
 const FAR_ROWS: i64 = 256;
+/// Events whose URLs are read by one statement.
+const AT_ONCE: usize = 1_000;
 
 /// Reads on from a cursor; `None` is before all that is kept. Says how far it
 /// could have been read, too.
@@ -136,37 +150,53 @@ pub(super) fn after(
     let reach = log_order::reach(conn, Log::Changes)?;
     let end = end_of(conn, reach)?;
     let mut page = ChangePage { changes: Vec::new(), next: from, more: false };
-    let (mut scanned, mut read) = (0, 0);
+    let end_of_part = part_of(conn, from, reach, filter.room(limit).saturating_add(from.taken))?;
+    let mut scanned = 0;
     let mut query = conn
         .prepare_cached(
             "SELECT c.id, c.at, c.crawl_id, n.name, s.id, s.url, c.data FROM changes c
              JOIN crawls n ON n.id = c.crawl_id LEFT JOIN sources s ON s.id = c.source_id
                  /*pg: AND s.part = c.part */
-             WHERE c.id >= ?3 /*pg: AND c.id < ?2 */ ORDER BY c.id /*pg: LIMIT ?1 */",
+             WHERE c.id >= ?2 /*pg: AND c.id < ?1 */ ORDER BY c.id",
         )
         .map_err(engine)?;
-    let mut rows = query.query([FAR_ROWS, reach.end, from.row]).map_err(engine)?;
+    let mut rows = query.query([end_of_part.unwrap_or(reach.end), from.row]).map_err(engine)?;
     'rows: while let Some(row) = rows.next().map_err(engine)? {
         let id: i64 = row.get(0).map_err(engine)?;
         let of_crawl = CrawlId(row.get(2).map_err(engine)?);
         if crawl.is_none_or(|crawl| crawl == of_crawl) {
             let data: Vec<u8> = row.get(6).map_err(engine)?;
+            let said = Commit::read(&row)?;
             let skip = if id == from.row { from.taken } else { 0 };
-            for (index, told) in changes::all(&data).enumerate().skip(skip) {
-                if page.changes.len() >= limit || scanned >= MAX_SCANNED {
-                    page.more = true;
-                    break 'rows;
+            let mut left = changes::all(&data).enumerate().skip(skip);
+            loop {
+                let room = filter.room(limit - page.changes.len()).min(MAX_SCANNED - scanned);
+                let part: Vec<_> = left.by_ref().take(room.clamp(1, AT_ONCE)).collect();
+                if part.is_empty() {
+                    break;
                 }
-                scanned += 1;
-                page.next = ChangeCursor { row: id, taken: index + 1 };
-                let event = match told {
-                    Told::Url(kind, _) if !filter.wants(kind.as_str()) => None,
-                    Told::Url(kind, url) => event(conn, &row, page.next, kind, url)?,
-                    Told::Robots(said) => event_of_robots(conn, &row, page.next, said)?
-                        .filter(|event| filter.wants(event.kind)),
-                };
-                let site = &filter.site;
-                page.changes.extend(event.filter(|event| site.is_none() || event.site == *site));
+                let wanted = part.iter().filter_map(|(_, told)| match told {
+                    Told::Url(kind, url) if room > 0 && filter.wants(kind.as_str()) => Some(*url),
+                    _ => None,
+                });
+                let pages = read_pages(conn, &wanted.collect::<Vec<_>>())?;
+                for (index, told) in part {
+                    if page.changes.len() >= limit || scanned >= MAX_SCANNED {
+                        page.more = true;
+                        break 'rows;
+                    }
+                    scanned += 1;
+                    page.next = ChangeCursor { row: id, taken: index + 1 };
+                    let event = match told {
+                        Told::Url(kind, url) => {
+                            pages.get(&url).map(|page| said.of_url(kind, url, page))
+                        }
+                        Told::Robots(row) => event_of_robots(conn, &said, row)?,
+                    };
+                    // The place in the stream is the same of what is passed over.
+                    let event = event.map(|event| ChangeEvent { cursor: page.next, ..event });
+                    page.changes.extend(event.filter(|event| filter.lets_through(event)));
+                }
             }
         } else {
             if scanned >= MAX_SCANNED {
@@ -178,9 +208,8 @@ pub(super) fn after(
         }
         // Where a row ends the next one begins: the cursor outlives the row.
         page.next = ChangeCursor { row: id + 1, taken: 0 };
-        read += 1;
     }
-    page.more |= conn.embedded().is_none() && read == FAR_ROWS;
+    page.more |= end_of_part.is_some();
     // Asked last, so that nothing was dropped meanwhile.
     match cursor {
         Some(from) => is_kept(conn, from, reach)?,
@@ -206,59 +235,118 @@ fn end_of(conn: &Connection, reach: Reach) -> Result<ChangeCursor, StoreError> {
     Ok(behind.max(end_of_dropped(conn)?).min(end))
 }
 
-static PAGE: LazyLock<String> = LazyLock::new(|| {
-    format!(
-        "SELECT h.authority, u.path, u.lastmod_s, {}, s.name
-         FROM urls u JOIN hosts h ON h.id = u.host_id /*pg: AND h.part = u.part */
+/// Before which row to stop, of a server: it hands over whole all rows that a statement
+/// names, some of them long. `None` where all there are come to no more than `events`.
+fn part_of(
+    conn: &Connection,
+    from: ChangeCursor,
+    reach: Reach,
+    events: usize,
+) -> Result<Option<i64>, StoreError> {
+    if conn.embedded().is_some() {
+        return Ok(None);
+    }
+    let mut query = conn
+        .prepare_cached(
+            "SELECT id, events FROM changes WHERE id >= ?2 AND id < ?1 ORDER BY id LIMIT ?3",
+        )
+        .map_err(engine)?;
+    let rows: Vec<(i64, usize)> = query
+        .query_map([reach.end, from.row, FAR_ROWS], |row| {
+            let events: i64 = row.get(1)?;
+            Ok((row.get(0)?, usize::try_from(events).unwrap_or(0)))
+        })
+        .and_then(Iterator::collect)
+        .map_err(engine)?;
+    let mut before = 0_usize;
+    for (row, count) in &rows {
+        if before >= events {
+            return Ok(Some(*row));
+        }
+        before = before.saturating_add(*count);
+    }
+    let is_cut = i64::try_from(rows.len()).is_ok_and(|rows| rows >= FAR_ROWS);
+    Ok(rows.last().filter(|_| is_cut).map(|(row, _)| row + 1))
+}
+
+/// What all events of a row of `changes` have in common.
+struct Commit {
+    at: Timestamp,
+    crawl: String,
+    source: Option<(SourceId, String)>,
+}
+
+impl Commit {
+    fn read(row: &Row<'_>) -> Result<Self, StoreError> {
+        let source: Option<i64> = row.get(4).map_err(engine)?;
+        let source_url: Option<String> = row.get(5).map_err(engine)?;
+        Ok(Self {
+            at: timestamp(row.get(1).map_err(engine)?),
+            crawl: row.get(3).map_err(engine)?,
+            source: source.map(SourceId).zip(source_url),
+        })
+    }
+
+    fn of_url(&self, kind: ChangeKind, id: UrlId, page: &Page) -> ChangeEvent {
+        ChangeEvent {
+            cursor: ChangeCursor::START,
+            kind: kind.as_str(),
+            at: self.at,
+            id: Some(id),
+            url: page.url.clone(),
+            listed_as: Some(page.listed_as),
+            crawl: self.crawl.clone(),
+            site: page.site.clone(),
+            source: self.source.clone(),
+            lastmod: page.lastmod,
+            said: None,
+        }
+    }
+}
+
+/// What an event tells of its URL, as of now.
+struct Page {
+    url: String,
+    listed_as: UrlKind,
+    site: Option<String>,
+    lastmod: Option<Lastmod>,
+}
+
+static PAGES: LazyLock<Many> = LazyLock::new(|| {
+    let head = format!(
+        "SELECT u.id, h.authority, u.path, u.lastmod_s, {}, s.name
+         FROM urls u /*lite*/ CROSS /*end*/ JOIN hosts h
+             ON h.id = u.host_id /*pg: AND h.part = u.part */
          LEFT JOIN sites s ON s.id = u.site_id
-         WHERE u.id = ?1 /*pg: AND u.part = (?1 & 255) */",
+         WHERE",
         *SAID
-    )
+    );
+    Many::of_ids(&head, "u.id")
 });
 
-fn event(
-    conn: &Connection,
-    row: &Row<'_>,
-    cursor: ChangeCursor,
-    kind: ChangeKind,
-    id: UrlId,
-) -> Result<Option<ChangeEvent>, StoreError> {
-    let source: Option<i64> = row.get(4).map_err(engine)?;
-    let source_url: Option<String> = row.get(5).map_err(engine)?;
-    let at = timestamp(row.get(1).map_err(engine)?);
-    let crawl: String = row.get(3).map_err(engine)?;
-    conn.prepare_cached(&PAGE)
-        .and_then(|mut query| {
-            query
-                .query_row([id.0], |url| {
-                    let said = Listing::unpack(url.get(3)?);
-                    Ok(ChangeEvent {
-                        cursor,
-                        kind: kind.as_str(),
-                        at,
-                        id: Some(id),
-                        url: read_page(url, 0)?,
-                        listed_as: Some(said.kind),
-                        crawl,
-                        site: url.get(4)?,
-                        source: source.map(SourceId).zip(source_url),
-                        lastmod: at_precision(url.get(2)?, said.precision),
-                        said: None,
-                    })
-                })
-                .optional()
-        })
-        .map_err(engine)
+/// Those of the URLs that are there still.
+fn read_pages(conn: &Connection, urls: &[UrlId]) -> Result<ById<UrlId, Page>, StoreError> {
+    let mut pages = ById::default();
+    let keep = |row: &Row<'_>| {
+        let said = Listing::unpack(row.get(4)?);
+        let page = Page {
+            url: read_page(row, 1)?,
+            listed_as: said.kind,
+            site: row.get(5)?,
+            lastmod: at_precision(row.get(3)?, said.precision),
+        };
+        pages.insert(UrlId(row.get(0)?), page);
+        Ok(())
+    };
+    PAGES.query(conn, urls, |id, row| row.bind(id.0), keep).map_err(engine)?;
+    Ok(pages)
 }
 
 fn event_of_robots(
     conn: &Connection,
-    row: &Row<'_>,
-    cursor: ChangeCursor,
+    commit: &Commit,
     said: i64,
 ) -> Result<Option<ChangeEvent>, StoreError> {
-    let at = timestamp(row.get(1).map_err(engine)?);
-    let crawl: String = row.get(3).map_err(engine)?;
     conn.prepare_cached(
         "SELECT c.subject, s.url, n.name, s.id, c.was, c.now
          FROM robots_changes c JOIN sources s ON s.id = c.source_id /*pg: AND s.part = c.part */
@@ -269,13 +357,13 @@ fn event_of_robots(
             .query_row([said], |robots| {
                 let url: String = robots.get(1)?;
                 Ok(ChangeEvent {
-                    cursor,
+                    cursor: ChangeCursor::START,
                     kind: decode(&Subject::ALL, robots.get(0)?).unwrap_or(Subject::Rules).as_str(),
-                    at,
+                    at: commit.at,
                     id: None,
                     url: url.clone(),
                     listed_as: None,
-                    crawl,
+                    crawl: commit.crawl.clone(),
                     site: robots.get(2)?,
                     source: Some((SourceId(robots.get(3)?), url)),
                     lastmod: None,

@@ -27,6 +27,7 @@ use super::Context;
 use super::extract::{Params, accepts};
 use super::openapi::{Input, Operation, Output, media};
 use super::problem::{Kind, Problem};
+use super::server::Progress;
 use super::wire::{MAX_LIMIT, Time, list_limit_or};
 use crate::model::{ChangeKind, Lastmod, SourceId, UrlId, UrlKind};
 use crate::parse::robots::Subject;
@@ -82,6 +83,8 @@ pub(crate) struct Wanted {
     form: Form,
     /// The last event that a follower has seen.
     after: Option<String>,
+    /// How far the client has taken long answers.
+    progress: Progress,
 }
 
 impl<S: Sync> FromRequestParts<S> for Wanted {
@@ -95,7 +98,8 @@ impl<S: Sync> FromRequestParts<S> for Wanted {
         };
         let seen = parts.headers.get(LAST_SEEN).and_then(|value| value.to_str().ok());
         let after = seen.filter(|id| form == Form::Events && !id.is_empty()).map(str::to_owned);
-        Ok(Self { form, after })
+        let progress = parts.extensions.get::<Progress>().cloned().unwrap_or_default();
+        Ok(Self { form, after, progress })
     }
 }
 
@@ -239,13 +243,18 @@ pub(crate) async fn changes(
     let moved = store.changes_moved();
     let reader = Reader { store: store.clone(), filter, after, moved, _place: place };
     let is_followed = wanted.form == Form::Events;
-    Ok(Stream(if is_followed { followed(reader, &context) } else { lines(reader) }))
+    Ok(Stream(if is_followed {
+        followed(reader, &context)
+    } else {
+        lines(reader, wanted.progress)
+    }))
 }
 
-/// JSON lines, up to what is there now.
-fn lines(reader: Reader) -> Response {
-    let parts = stream::unfold(Some(reader), |reader| async move {
-        let mut reader = reader?;
+/// JSON lines, up to what is there now, which may take longer than connections last.
+fn lines(reader: Reader, progress: Progress) -> Response {
+    let parts = stream::unfold(Some((reader, progress)), |reading| async move {
+        let (mut reader, progress) = reading?;
+        progress.goes_on();
         let page = match reader.page().await {
             Ok(page) => page,
             // The answer breaks off: its end would say that this was all.
@@ -256,7 +265,7 @@ fn lines(reader: Reader) -> Response {
             text += &serde_json::to_string(&Change::from(change)).unwrap_or_default();
             text.push('\n');
         }
-        Some((Ok(Bytes::from(text)), page.more.then_some(reader)))
+        Some((Ok(Bytes::from(text)), page.more.then_some((reader, progress))))
     });
     let kind = (header::CONTENT_TYPE, HeaderValue::from_static(LINES));
     ([kind], Body::from_stream(parts)).into_response()

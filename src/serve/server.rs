@@ -3,15 +3,16 @@
 //! `axum::serve` sets no timer, which leaves hyper's header timeout without
 //! effect and lets a slow client keep a connection for ever; here each
 //! connection is built by hand. A client can hold a connection for
-//! [`LIFETIME`] plus one request at most, and all of them together never more
-//! than half of the open files that the system allows us: the store and the
-//! fetcher need theirs.
+//! [`LIFETIME`] plus one request at most, which lasts for as long as it goes on
+//! taking what a long answer has ([`Progress`]), and all of them together never
+//! more than half of the open files that the system allows us: the store and
+//! the fetcher need theirs.
 
 use std::collections::HashMap;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -55,7 +56,8 @@ const MAX_HEADER_LIST: u32 = 16 << 10;
 const MAX_HEADERS: usize = 64;
 /// Age at which a connection takes no further request; clients reconnect.
 const LIFETIME: Duration = Duration::from_secs(600);
-/// Time for the last request of a connection, its answer read by the client.
+/// Time for the last request of a connection, its answer read by the client, or for a
+/// part of an answer that goes on and on.
 const LAST_REQUEST: Duration = REQUEST_TIMEOUT.saturating_add(Duration::from_secs(30));
 /// Time for a client of HTTP/2 to read our last words and close its side.
 const LINGER: Duration = Duration::from_secs(2);
@@ -81,6 +83,32 @@ const WINDOWS: (u32, u32) = (64 << 10, 64 << 20);
 /// It is asked for a sign of life this often, and has so long to answer: a stream
 /// may last for days, so no age ends it.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
+
+/// Parts of long answers that the client of a connection has taken, for whoever makes
+/// such an answer to count.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Progress(Arc<AtomicU64>);
+
+impl Progress {
+    /// Another part goes to the client, which has taken those before.
+    pub(super) fn goes_on(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits for the end of what a connection does last; not when its client takes
+    /// nothing any more.
+    async fn finish<T>(&self, last: impl Future<Output = T>) -> Option<T> {
+        let mut last = pin!(last);
+        loop {
+            let before = self.0.load(Ordering::Relaxed);
+            match timeout(LAST_REQUEST, last.as_mut()).await {
+                Ok(ended) => return Some(ended),
+                Err(_) if self.0.load(Ordering::Relaxed) == before => return None,
+                Err(_) => {}
+            }
+        }
+    }
+}
 
 /// Who comes in by a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -288,9 +316,14 @@ impl Connections {
             return self.serve_http2(stream).await;
         }
         let inner = TowerToHyperService::new(self.router);
-        let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-            request.extensions_mut().insert(Peer(peer));
-            inner.call(request)
+        let progress = Progress::default();
+        let service = service_fn({
+            let progress = progress.clone();
+            move |mut request: hyper::Request<Incoming>| {
+                request.extensions_mut().insert(Peer(peer));
+                request.extensions_mut().insert(progress.clone());
+                inner.call(request)
+            }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -306,9 +339,12 @@ impl Connections {
         }
         connection.as_mut().graceful_shutdown();
         tokio::select! {
-            ended = connection => log_end(ended),
+            ended = progress.finish(connection) => {
+                if let Some(ended) = ended {
+                    log_end(ended);
+                }
+            }
             () = self.cut.cancelled() => {}
-            () = sleep(LAST_REQUEST) => {}
         }
     }
 

@@ -208,3 +208,20 @@ fn a_client_has_so_many_places_and_gives_them_back() {
     taken.clear();
     assert!(all.lock().expect("no panic").is_empty(), "nothing is kept of those who left");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_last_answer_goes_on_for_as_long_as_its_client_takes_it() {
+    let progress = Progress::default();
+    let answer = async |parts: u32, apart: Duration| {
+        for _ in 0..parts {
+            sleep(apart).await;
+            progress.goes_on();
+        }
+    };
+    let short = LAST_REQUEST / 2;
+    assert_eq!(progress.finish(answer(0, short)).await, Some(()));
+    assert_eq!(progress.finish(answer(100, short)).await, Some(()), "it is taken");
+    let began = tokio::time::Instant::now();
+    assert_eq!(progress.finish(answer(2, LAST_REQUEST * 10)).await, None, "it is not");
+    assert_eq!(began.elapsed(), LAST_REQUEST);
+}

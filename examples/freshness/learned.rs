@@ -12,10 +12,10 @@ use jiff::Timestamp;
 use sitemapd::model::ChangeFreq;
 use sitemapd::recrawl::habit::{Habits, Reading};
 use sitemapd::recrawl::model::{Beliefs, Look, UrlState, days_after};
-use sitemapd::recrawl::price::{Pace, Price};
+use sitemapd::recrawl::price::{Price, Seen, Tariff, Wants};
 use sitemapd::recrawl::prior::{Bucket, Priors};
 use sitemapd::recrawl::signal::PerSignal;
-use sitemapd::recrawl::trust::{self, Trust};
+use sitemapd::recrawl::trust::{self, Lesson, Trust};
 use sitemapd::recrawl::value::{self, Worth};
 
 use crate::policy::{Caps, Policy};
@@ -23,6 +23,8 @@ use crate::world::{Poll, World};
 
 /// When the simulation begins: 2026-01-01.
 const EPOCH: Timestamp = Timestamp::constant(1_767_225_600, 0);
+/// Where the price begins, as in the daemon.
+const OPENING_PRICE: f64 = 0.5;
 /// Pages of one host that are held in memory at a time.
 const WINDOW: usize = 64;
 
@@ -83,10 +85,7 @@ pub(crate) struct Learned {
     sites: Vec<Site>,
     all_trust: Trust,
     all_priors: Priors,
-    price: Price,
-    pace: Pace,
-    /// Of the pace, what went to pages that were only overdue.
-    overdue: Pace,
+    tariff: Tariff,
     due: BinaryHeap<Reverse<(i64, usize, u32)>>,
     turn: u64,
     writes: u64,
@@ -125,9 +124,7 @@ impl Learned {
             sites: world.hosts.iter().map(|_| Site::default()).collect(),
             all_trust: Trust::default(),
             all_priors: Priors::default(),
-            price: Price::default(),
-            pace: Pace::default(),
-            overdue: Pace::default(),
+            tariff: Tariff { price: Price::restored(OPENING_PRICE), ..Tariff::default() },
             due: BinaryHeap::new(),
             turn: 0,
             writes: 0,
@@ -185,7 +182,7 @@ impl Learned {
     /// Writes a row with its place as of now.
     fn write(&mut self, page: usize, now: Timestamp) {
         let worth = self.worth(page, &self.state(page), now);
-        let place = worth.place(now, self.price.get());
+        let place = worth.place(now, self.price());
         let row = &mut self.rows[page];
         row.due = place.surfaces;
         row.version += 1;
@@ -221,7 +218,7 @@ impl Learned {
                 continue;
             }
             let worth = self.worth(page, &self.state(page), now);
-            let due = worth.due(self.price.get() * value::TOO_CHEAP);
+            let due = worth.due(self.price() * value::TOO_CHEAP);
             if due > now && !worth.at(now).is_overdue() {
                 self.write(page, now);
             } else {
@@ -233,7 +230,7 @@ impl Learned {
 
     fn candidate(&self, page: usize, version: u32, now: Timestamp) -> Candidate {
         let worth = self.worth(page, &self.state(page), now);
-        let price = self.price.get();
+        let price = self.price();
         let is_due = worth.at(now).is_due(price);
         let is_worth = is_due && (!worth.at(now).is_overdue() || worth.value(now) >= price);
         let (score, due) = (worth.at(now).score(price), self.rows[page].due);
@@ -271,27 +268,26 @@ impl Learned {
         candidate
     }
 
-    /// Nothing is in memory any more: whatever is due next.
-    fn ahead(&mut self, now: Timestamp, caps: &mut Caps, most: usize, picked: &mut Vec<usize>) {
-        let mut aside = Vec::new();
-        while picked.len() < most
-            && aside.len() < 4 * WINDOW
-            && let Some(Reverse((due, page, version))) = self.due.pop()
-        {
-            let host = self.rows[page].host;
-            if self.rows[page].version != version {
-                continue;
-            }
-            let soonest = self.state(page).seen() + self.settings.min;
-            if soonest > now || !caps.allows(host) {
-                aside.push(Reverse((due, page, version)));
-                continue;
-            }
-            caps.take(host);
-            self.rows[page].version += 1;
-            picked.push(page);
-        }
-        self.due.extend(aside);
+    fn price(&self) -> f64 {
+        self.tariff.price.get()
+    }
+
+    fn has_room(&self, fetches: f64) -> bool {
+        self.settings.budget.is_none_or(|budget| self.tariff.room(budget, 1.0, fetches) >= 1.0)
+    }
+
+    /// URLs that are worth the price and could be served within the hour.
+    fn backlog(&self, caps: &Caps) -> f64 {
+        let of_host = |(host, site): (usize, &Site)| {
+            let here = site.window.iter().filter(|candidate| candidate.is_worth).count();
+            // A window holds few, a host's rows fit into an f64.
+            #[allow(clippy::cast_precision_loss)]
+            let (here, held, waiting) =
+                (here as f64, site.window.len().max(1) as f64, site.waiting.len() as f64);
+            // What waits behind the window is taken to be as what lies in it.
+            (here * (1.0 + waiting / held)).min(caps.hourly(host))
+        };
+        self.sites.iter().enumerate().map(of_host).sum()
     }
 }
 
@@ -319,7 +315,7 @@ impl Policy for Learned {
                 // Not believed: it moves nothing.
                 continue;
             }
-            let due = self.worth(*page, &state, now).place(now, self.price.get()).surfaces;
+            let due = self.worth(*page, &state, now).place(now, self.price()).surfaces;
             let row = &self.rows[*page];
             if row.due > now && value::is_worth_a_write(state.seen(), row.due, due) {
                 self.write(*page, now);
@@ -330,36 +326,44 @@ impl Policy for Learned {
     fn pick(&mut self, day: f64, most: usize, caps: &mut Caps, picked: &mut Vec<usize>) {
         let now = at(day);
         self.surface(now);
-        let mut due = 0.0;
         for host in 0..self.sites.len() {
             self.refresh(host, now);
-            let site = &self.sites[host];
-            let here = site.window.iter().filter(|candidate| candidate.is_worth).count();
-            // A window holds few, a host's rows fit into an f64.
-            #[allow(clippy::cast_precision_loss)]
-            let (here, held, waiting) =
-                (here as f64, site.window.len().max(1) as f64, site.waiting.len() as f64);
-            // What waits behind the window is taken to be as what lies in it.
-            due += (here * (1.0 + waiting / held)).min(caps.hourly(host));
         }
-        let mut overdue = 0.0;
+        let (mut worth, mut overdue, mut spared) = (0.0, 0.0, 0.0);
+        // What is worth less than the price is for fetchers that have nothing else to do,
+        // within the budget where one is named.
         for only_due in [true, false] {
             while picked.len() < most
+                && (only_due || self.has_room(worth + overdue + spared))
                 && let Some((host, index)) = self.next(only_due, caps)
             {
                 caps.take(host);
                 let candidate = self.take(host, index);
                 picked.push(candidate.page);
-                overdue += f64::from(u8::from(candidate.is_due && !candidate.is_worth));
+                match candidate {
+                    Candidate { is_worth: true, .. } => worth += 1.0,
+                    Candidate { is_due: true, .. } => overdue += 1.0,
+                    _ => spared += 1.0,
+                }
             }
         }
-        self.ahead(now, caps, most, picked);
-        #[allow(clippy::cast_precision_loss)] // see above
-        self.pace.settled(picked.len() as f64, 1.0);
-        self.overdue.settled(overdue, 1.0);
-        let budget = self.settings.budget.or(self.pace.hourly()).unwrap_or(1.0);
-        let free = budget - self.overdue.hourly().unwrap_or(0.0);
-        self.price.tick(1.0, due, free.max(0.1 * budget));
+        let is_named = self.settings.budget.is_some();
+        let seen = Seen {
+            hours: 1.0,
+            settled: worth + overdue + spared,
+            leased: worth,
+            leased_overdue: overdue,
+            spared,
+            backlog: self.backlog(caps),
+            // Who names a budget has fetchers for more.
+            wants: if is_named || picked.len() < most { Wants::More } else { Wants::Something },
+        };
+        self.tariff.tick(&seen, self.settings.budget);
+    }
+
+    fn saves_up(&self) -> f64 {
+        // And it is the price that keeps to it.
+        if self.settings.budget.is_some() { 24.0 } else { 1.0 }
     }
 
     fn settle(&mut self, page: usize, day: f64, changed: bool) {
@@ -374,10 +378,11 @@ impl Policy for Learned {
         let host = self.rows[page].host;
         if let Some(evidence) = state.look(now, look, &beliefs) {
             let bucket = Bucket::of(self.rows[page].changefreq);
+            let lesson = Lesson::of(&evidence, &beliefs);
             let site = &mut self.sites[host];
-            site.trust.learn(&evidence, &beliefs);
+            site.trust.learn(&lesson);
             site.priors.learn(bucket, &evidence);
-            self.all_trust.learn(&evidence, &beliefs);
+            self.all_trust.learn(&lesson);
             self.all_priors.learn(bucket, &evidence);
             self.weigh(host);
         }

@@ -15,6 +15,11 @@ pub(crate) trait Policy {
     /// A page that was picked has been fetched.
     fn settle(&mut self, page: usize, day: f64, changed: bool);
 
+    /// Hours of the budget that may be used later than they come.
+    fn saves_up(&self) -> f64 {
+        1.0
+    }
+
     /// Rows written so far.
     fn writes(&self) -> u64 {
         0
@@ -85,8 +90,8 @@ pub(crate) fn run(world: &World, policy: &mut dyn Policy, budget: f64) -> Score 
         assert!(picked.len() <= most, "a policy took more than its budget");
         #[allow(clippy::cast_precision_loss)] // see above
         let used = picked.len() as f64;
-        // What hosts did not allow is not saved up for more than an hour.
-        credit = (credit - used).min(1.0 + hourly);
+        // What hosts did not allow, or was not wanted, is not saved up for long.
+        credit = (credit - used).min(1.0 + hourly * policy.saves_up());
         for &page in &picked {
             let changed = watch.fetch(page, day);
             policy.settle(page, day, changed);

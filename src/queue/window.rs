@@ -207,6 +207,11 @@ impl Window {
         self.buffers.passed(host, now_ms)
     }
 
+    /// Has any host something that is worth less than the price?
+    pub fn has_spare(&self) -> bool {
+        self.turns.has_spare()
+    }
+
     /// A host that may be served at `now_ms` and has something that is worth
     /// less than the price: for when [`Window::next_turn`] has none.
     pub fn next_spare(&mut self, now_ms: i64) -> Option<HostId> {

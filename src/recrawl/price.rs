@@ -48,12 +48,12 @@ impl Price {
 
     /// Lowers the price after `hours`, of which no more than a day count, in which
     /// fetchers asked for more than was worth it; not below [`LEAST_OF_ALL`].
-    pub fn ease(&mut self, hours: f64) {
+    fn ease(&mut self, hours: f64) {
         self.ease_to(LEAST_OF_ALL, hours);
     }
 
     /// The same where a budget was named that is not used up: as low as it takes.
-    pub fn ease_for_budget(&mut self, hours: f64) {
+    fn ease_for_budget(&mut self, hours: f64) {
         self.ease_to(BOUNDS.0, hours);
     }
 
@@ -114,6 +114,95 @@ impl Pace {
     /// Fetches an hour; `None` before anything was settled.
     pub fn hourly(self) -> Option<f64> {
         (self.hourly > 0.0).then_some(self.hourly)
+    }
+}
+
+/// Share of a configured budget that is kept free of what is only overdue.
+const LEAST_FREE: f64 = 0.1;
+
+/// The price of one crawl with the paces that it follows.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Tariff {
+    /// The price.
+    pub price: Price,
+    /// Refreshing fetches that are settled.
+    pub pace: Pace,
+    /// Of these, what goes to pages that are only overdue.
+    pub overdue: Pace,
+    /// Fetches of a configured budget that were left when the price moved last; less than
+    /// none where more was worth it.
+    pub left: f64,
+}
+
+/// What was seen since the price moved last.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Seen {
+    /// For how long.
+    pub hours: f64,
+    /// Refreshing fetches that were settled.
+    pub settled: f64,
+    /// URLs that were leased for being worth the price.
+    pub leased: f64,
+    /// URLs that were leased for being overdue only.
+    pub leased_overdue: f64,
+    /// URLs that were leased though they are worth less than the price.
+    pub spared: f64,
+    /// URLs that are worth the price, could be served within an hour, and are left.
+    pub backlog: f64,
+    /// Did fetchers ask for more than there was?
+    pub wants: Wants,
+}
+
+/// What fetchers asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wants {
+    /// No more than was due.
+    Something,
+    /// More than was due.
+    More,
+    /// More than was due of some sites: of others a lot may be.
+    MoreOfSites,
+}
+
+impl Tariff {
+    /// Fetches of a configured `budget` an hour that are left for what is worth less than
+    /// the price, so many hours after it moved, of which no more than one counts, and so
+    /// many refreshing fetches.
+    pub fn room(&self, budget: f64, hours: f64, fetches: f64) -> f64 {
+        self.left + budget * hours.clamp(0.0, 1.0) - fetches
+    }
+
+    /// Moves the price; `budget` is fetches an hour where it is configured, otherwise
+    /// what fetchers settle.
+    pub fn tick(&mut self, seen: &Seen, budget: Option<f64>) {
+        let hours = seen.hours;
+        self.pace.settled(seen.settled, hours);
+        self.overdue.settled(seen.leased_overdue, hours);
+        // Whoever comes once a day finds what became due in a day.
+        let left = seen.backlog / hours.max(1.0);
+        let is_idle = match seen.wants {
+            Wants::Something => false,
+            Wants::More => true,
+            // An hour's work for others is left at most.
+            Wants::MoreOfSites => left <= self.pace.hourly().unwrap_or(0.0),
+        };
+        if budget.is_none() && is_idle {
+            self.price.ease(hours);
+            return;
+        }
+        let Some(hourly) = budget.or(self.pace.hourly()) else { return };
+        if budget.is_some() {
+            let used = seen.leased + seen.leased_overdue + seen.spared;
+            self.left = self.room(hourly, hours, used).clamp(-hourly, hourly);
+        }
+        let free = hourly - self.overdue.hourly().unwrap_or(0.0);
+        let free = free.max(LEAST_FREE * hourly);
+        let due = left + seen.leased / hours.max(1.0);
+        if is_idle && due < free {
+            self.price.ease_for_budget(hours);
+        } else {
+            self.price.tick(hours, due, free);
+        }
     }
 }
 

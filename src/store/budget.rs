@@ -12,7 +12,9 @@ use super::ledger::{Asked, Ledger};
 use super::state::State;
 use super::{StoreError, engine};
 use crate::model::{CrawlId, HostId};
+use crate::config::Budget;
 use crate::queue::Claim;
+use crate::queue::window::Window;
 
 /// The price moves this often.
 const TICK_MS: i64 = 3_600_000;
@@ -21,6 +23,8 @@ const TICK_MS: i64 = 3_600_000;
 const COUNTED_HOSTS: usize = 64;
 /// Rows counted of such a host at most.
 const COUNTED_ROWS: i64 = 4_096;
+/// What a budget leaves is asked for again after so long at the soonest.
+const SPARE_AGAIN_MS: f64 = 1_000.0;
 /// Hosts, and rows of each, that are looked at where only leases for some sites were:
 /// these go past the window.
 const SAMPLED_HOSTS: usize = 64;
@@ -29,7 +33,7 @@ const SAMPLED_ROWS: usize = 64;
 impl State {
     /// What a fetch must be worth.
     pub(super) fn price(&mut self, crawl: CrawlId) -> Result<f64, StoreError> {
-        Ok(self.ledger(crawl)?.price.get())
+        Ok(self.ledger(crawl)?.price())
     }
 
     fn ledger(&mut self, crawl: CrawlId) -> Result<Ledger, StoreError> {
@@ -210,9 +214,41 @@ impl State {
         Ok(total.unsigned_abs())
     }
 
-    /// May what is worth less than the price be leased?
-    pub(super) fn may_spare(&self) -> bool {
-        self.policy.learns() && !self.policy.is_capped()
+    /// How much of what is worth less than the price may be leased now: what a configured
+    /// budget leaves, or any of it. Who is never looked at again for what is believed of
+    /// him could not prove the contrary.
+    pub(super) fn spare_room(&mut self, crawl: CrawlId) -> Result<usize, StoreError> {
+        if !self.policy.learns() {
+            return Ok(0);
+        }
+        let room = self.room(crawl)? * self.share();
+        // Cut to what a call can have.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let whole = room.clamp(0.0, f64::from(u32::MAX)) as usize;
+        Ok(whole)
+    }
+
+    fn room(&mut self, crawl: CrawlId) -> Result<f64, StoreError> {
+        let ledger = self.ledger(crawl)?;
+        // Milliseconds of a few years are exact.
+        #[allow(clippy::cast_precision_loss)]
+        let hours = (self.steady_ms() - ledger.ticked_at) as f64 / 3_600_000.0;
+        Ok(ledger.room(hours, self.policy.budget))
+    }
+
+    /// When something that is worth less than the price may be leased again of what a
+    /// configured budget leaves, if anything is at hand that would be.
+    pub(super) fn spare_at(&mut self, crawl: CrawlId) -> Result<Option<i64>, StoreError> {
+        let Budget::Daily(fetches) = self.policy.budget else { return Ok(None) };
+        if !self.policy.learns() || !self.windows.get(&crawl).is_some_and(Window::has_spare) {
+            return Ok(None);
+        }
+        let missing = 1.0 / self.share() - self.room(crawl)?;
+        let wait = missing / (fetches / 24.0) * 3_600_000.0;
+        // Cut to what is worth waiting for.
+        #[allow(clippy::cast_possible_truncation)]
+        let wait = wait.clamp(SPARE_AGAIN_MS, 3_600_000.0) as i64;
+        Ok(Some(self.steady_ms() + wait))
     }
 }
 

@@ -157,7 +157,7 @@ fn around(conn: &Connection, policy: &Policy, row: &UrlRow) -> Result<Around, St
             .unwrap_or(0.5),
         None => 0.5,
     };
-    let price = Ledger::read(conn, row.crawl, policy.opening_price)?.price.get();
+    let price = Ledger::read(conn, row.crawl, policy.opening_price)?.price();
     Ok(Around { beliefs, host, all, mean, price })
 }
 

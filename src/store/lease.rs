@@ -115,9 +115,12 @@ impl State {
         self.tick_price(crawl)?;
         self.take_turns(&mut call, &mut batch)?;
         let is_cut_short = call.has_passed_enough();
-        if call.sites.is_empty() && self.may_spare() {
+        if call.sites.is_empty() && batch.urls.len() < call.max {
+            let (most, room) = (call.max, self.spare_room(crawl)?);
             call.spare = true;
+            call.max = most.min(batch.urls.len().saturating_add(room));
             self.take_turns(&mut call, &mut batch)?;
+            call.max = most;
         }
         let is_short = batch.urls.len() < call.max && !is_cut_short;
         // Others may have more: then whoever asks them all tells.
@@ -135,6 +138,8 @@ impl State {
             }
             window => window.and_then(Window::next_ready_at),
         };
+        let spare = if is_short && call.sites.is_empty() { self.spare_at(crawl)? } else { None };
+        let ready = ready.into_iter().chain(spare).min();
         batch.next_due_at = ready.map(|ms| timestamp(ms.max(call.now)));
         Ok(batch)
     }

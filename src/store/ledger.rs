@@ -12,10 +12,8 @@ use super::{StoreError, engine};
 use crate::config::Budget;
 use crate::model::CrawlId;
 use crate::queue::Claim;
-use crate::recrawl::price::{Pace, Price};
+use crate::recrawl::price::{Pace, Price, Seen, Tariff, Wants};
 
-/// Share of a configured budget that is kept free of what is only overdue.
-const LEAST_FREE: f64 = 0.1;
 /// Longer without a move of the price is a pause, if it brought less than this part of
 /// what it should have.
 const PAUSE_HOURS: f64 = 25.0;
@@ -24,17 +22,15 @@ const LITTLE: f64 = 0.1;
 /// What moves the price of one crawl.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Ledger {
-    pub(super) price: Price,
-    /// Refreshing fetches that were settled.
-    pace: Pace,
-    /// Of these, what went to pages that were only overdue.
-    overdue: Pace,
+    tariff: Tariff,
     /// Steady Unix milliseconds of the last move; 0 before the first lease.
     pub(super) ticked_at: i64,
     // Since then:
     settled: u32,
     leased: u32,
     leased_overdue: u32,
+    /// Leased though it is worth less than the price. Not kept.
+    spared: u32,
     pub(super) asked: Asked,
     /// Was the time before the last move a pause? Not kept.
     has_paused: bool,
@@ -56,13 +52,12 @@ impl Ledger {
     /// One that nothing has moved yet.
     fn opening(price: f64) -> Self {
         Self {
-            price: Price::restored(price),
-            pace: Pace::default(),
-            overdue: Pace::default(),
+            tariff: Tariff { price: Price::restored(price), ..Tariff::default() },
             ticked_at: 0,
             settled: 0,
             leased: 0,
             leased_overdue: 0,
+            spared: 0,
             asked: Asked::Nothing,
             has_paused: false,
         }
@@ -83,13 +78,17 @@ impl Ledger {
                 .query_row([crawl.0], |row| {
                     let hours = row.get(3)?;
                     Ok(Self {
-                        price: Price::restored(row.get(0)?),
-                        pace: Pace::restored(row.get(1)?, hours),
-                        overdue: Pace::restored(row.get(2)?, hours),
+                        tariff: Tariff {
+                            price: Price::restored(row.get(0)?),
+                            pace: Pace::restored(row.get(1)?, hours),
+                            overdue: Pace::restored(row.get(2)?, hours),
+                            left: 0.0,
+                        },
                         ticked_at: row.get(4)?,
                         settled: row.get(5)?,
                         leased: row.get(6)?,
                         leased_overdue: row.get(7)?,
+                        spared: 0,
                         asked: match row.get(8)? {
                             0 => Asked::Nothing,
                             1 => Asked::Something,
@@ -114,7 +113,7 @@ impl Ledger {
         crawl: CrawlId,
         base: &Self,
     ) -> Result<(), StoreError> {
-        let (pace, hours) = self.pace.kept();
+        let (pace, hours) = self.tariff.pace.kept();
         let more = |now: u32, before: u32| i64::from(now) - i64::from(before);
         conn.prepare_cached(
             "INSERT INTO prices (crawl_id, price, pace, overdue, hours, ticked_at, settled,
@@ -136,9 +135,9 @@ impl Ledger {
         .and_then(|mut replace| {
             replace.execute(params![
                 crawl.0,
-                self.price.get(),
+                self.price(),
                 pace,
-                self.overdue.kept().0,
+                self.tariff.overdue.kept().0,
                 hours,
                 self.ticked_at,
                 more(self.settled, base.settled),
@@ -169,6 +168,8 @@ impl Ledger {
             leased_overdue: added(self.leased_overdue, base.leased_overdue, table.leased_overdue),
             asked,
             has_paused: self.has_paused,
+            spared: if is_over { 0 } else { self.spared },
+            tariff: Tariff { left: self.tariff.left, ..table.tariff },
             ..table
         }
     }
@@ -176,6 +177,23 @@ impl Ledger {
     /// So many refreshing fetches were settled.
     pub(super) fn settled(&mut self, fetches: u32) {
         self.settled = self.settled.saturating_add(fetches);
+    }
+
+    /// Days of staleness that a fetch must be worth.
+    pub(super) fn price(&self) -> f64 {
+        self.tariff.price.get()
+    }
+
+    /// Fetches of a budget that are left for what is worth less than the price, `hours`
+    /// after it moved.
+    pub(super) fn room(&self, hours: f64, budget: Budget) -> f64 {
+        match budget {
+            Budget::Auto => f64::INFINITY,
+            Budget::Daily(fetches) => {
+                let used = [self.leased, self.leased_overdue, self.spared].map(f64::from);
+                self.tariff.room(fetches / 24.0, hours, used.iter().sum())
+            }
+        }
     }
 
     /// Has the price moved since it was `base`?
@@ -188,7 +206,8 @@ impl Ledger {
         match claim {
             Claim::Worth => self.leased = self.leased.saturating_add(1),
             Claim::Overdue => self.leased_overdue = self.leased_overdue.saturating_add(1),
-            Claim::Fixed | Claim::Spare => {}
+            Claim::Spare => self.spared = self.spared.saturating_add(1),
+            Claim::Fixed => {}
         }
     }
 
@@ -197,40 +216,30 @@ impl Ledger {
     /// come as rarely bring what they bring, others next to nothing. A second one in a
     /// row is what they have come to.
     pub(super) fn is_pause(&self, hours: f64) -> bool {
-        let expected = self.pace.hourly().unwrap_or(0.0) * hours;
+        let expected = self.tariff.pace.hourly().unwrap_or(0.0) * hours;
         hours > PAUSE_HOURS && f64::from(self.settled) < expected * LITTLE && !self.has_paused
     }
 
     /// Moves the price after `hours`, with so much due and not leased.
     pub(super) fn tick(&mut self, hours: f64, backlog: f64, budget: Budget) {
-        self.pace.settled(f64::from(self.settled), hours);
-        self.overdue.settled(f64::from(self.leased_overdue), hours);
-        // Whoever comes once a day finds what became due in a day.
-        let left = backlog / hours.max(1.0);
-        let is_idle = match self.asked {
-            Asked::Nothing | Asked::Something => false,
-            Asked::More => true,
-            // An hour's work for others is left at most.
-            Asked::MoreOfSites => left <= self.pace.hourly().unwrap_or(0.0),
+        let seen = Seen {
+            hours,
+            settled: f64::from(self.settled),
+            leased: f64::from(self.leased),
+            leased_overdue: f64::from(self.leased_overdue),
+            spared: f64::from(self.spared),
+            backlog,
+            wants: match self.asked {
+                Asked::Nothing | Asked::Something => Wants::Something,
+                Asked::More => Wants::More,
+                Asked::MoreOfSites => Wants::MoreOfSites,
+            },
         };
         let hourly = match budget {
             Budget::Daily(fetches) => Some(fetches / 24.0),
-            Budget::Auto if is_idle => {
-                self.price.ease(hours);
-                None
-            }
-            Budget::Auto => self.pace.hourly(),
+            Budget::Auto => None,
         };
-        if let Some(hourly) = hourly {
-            let free = hourly - self.overdue.hourly().unwrap_or(0.0);
-            let due = left + f64::from(self.leased) / hours.max(1.0);
-            let free = free.max(LEAST_FREE * hourly);
-            if is_idle && due < free {
-                self.price.ease_for_budget(hours);
-            } else {
-                self.price.tick(hours, due, free);
-            }
-        }
+        self.tariff.tick(&seen, hourly);
         self.begin_anew();
         self.has_paused = false;
     }
@@ -243,7 +252,7 @@ impl Ledger {
 
     /// What was counted until now is over.
     fn begin_anew(&mut self) {
-        (self.settled, self.leased, self.leased_overdue) = (0, 0, 0);
+        (self.settled, self.leased, self.leased_overdue, self.spared) = (0, 0, 0, 0);
         self.asked = Asked::Nothing;
     }
 }
@@ -259,12 +268,12 @@ mod tests {
             ledger.asked = Asked::More;
             ledger.tick(1.0, 0.0, Budget::Daily(5_000.0));
         }
-        let idle = ledger.price.get();
+        let idle = ledger.price();
         assert!(idle < 0.37, "{idle}");
         // With more than that due it rises as ever.
         ledger.asked = Asked::More;
         ledger.tick(1.0, 100_000.0, Budget::Daily(5_000.0));
-        assert!(ledger.price.get() > idle);
+        assert!(ledger.price() > idle);
     }
 
     #[test]
@@ -284,7 +293,7 @@ mod tests {
         ledger.settled(20);
         assert!(!ledger.is_pause(73.0));
         ledger.tick(73.0, 0.0, Budget::Auto);
-        assert!(ledger.pace.hourly().unwrap() < 5.0 && !ledger.has_paused);
+        assert!(ledger.tariff.pace.hourly().unwrap() < 5.0 && !ledger.has_paused);
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl State {
             next_due_at: next_due.into_iter().chain(passed.and_then(|p| p.next_due_at)).min(),
             ..Valued::default()
         };
-        let (before, may_spare) = (head.passed, self.may_spare());
+        let before = head.passed;
         self.gathering(|state| {
             state.read_rows_ahead(behind.candidates.iter().map(|candidate| candidate.id))?;
             for (candidate, row) in due {
@@ -89,7 +89,7 @@ impl State {
                     // It is in the way of nothing that is behind it.
                     Some(spare) if spare.claim == Claim::Spare => {
                         head.passed += 1;
-                        head.spare.extend(Some(spare).filter(|_| may_spare));
+                        head.spare.push(spare);
                     }
                     other => head.candidates.extend(other),
                 }

@@ -139,6 +139,11 @@ impl Turns {
         self.spare.push(host, Reverse((clock.max(self.latest_now_ms), self.sequence)));
     }
 
+    /// Has any host something to spare?
+    pub(super) fn has_spare(&self) -> bool {
+        !self.spare.is_empty()
+    }
+
     pub(super) fn drop_spare(&mut self, host: HostId) {
         self.spare.remove(&host);
     }

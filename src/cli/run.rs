@@ -44,7 +44,8 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
         )));
     };
     let config = Config::load(&path, &Env::of_process())?;
-    let logs = log::init(&config.log).map_err(|error| anyhow!(error))?;
+    let colours = options.color.is_wanted_on(&std::io::stderr());
+    let logs = log::init(&config.log, colours).map_err(|error| anyhow!(error))?;
     info!(version = env!("CARGO_PKG_VERSION"), config = %path.display(), "sitemapd starts");
     for warning in config::warnings(&config) {
         warn!("{warning}");

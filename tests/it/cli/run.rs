@@ -103,6 +103,22 @@ fn a_reload_says_what_it_does_and_a_bad_file_changes_nothing() {
     let folder = folder();
     let mut daemon = Daemon::start(folder.path());
     let site = "[[site]]\nname = \"mine\"\nurl = \"http://127.0.0.1:9/\"\n";
+#[test]
+fn a_log_has_the_colours_that_the_command_line_says() {
+    let folder = folder();
+    let daemon = Daemon::start(folder.path());
+    for (color, is_coloured) in [("always", true), ("never", false), ("auto", false)] {
+        // It says that it starts, and ends: the folder is taken.
+        let mut command = sitemapd_in(folder.path());
+        command.args(["run", "--color", color]).env("SITEMAPD__LOG__FORMAT", "text");
+        let (code, _, err) = outcome(&mut command);
+        assert_eq!(code, 1, "{err}");
+        assert_eq!(err.contains("\u{1b}["), is_coloured, "{color}: {err}");
+    }
+    daemon.signal("TERM");
+    assert_eq!(daemon.exit_code(), Some(0));
+}
+
     write(folder.path(), &format!("[poll]\nmin = \"20m\"\n{site}"));
     daemon.signal("HUP");
     assert!(daemon.wait_for("at once").contains("poll.min"));

@@ -32,8 +32,18 @@ use crate::store::Store;
 const DRAIN: Duration = Duration::from_secs(12);
 
 /// Keys of a site that decide which URLs it admits.
-const NARROWING: [&str; 8] =
-    ["url", "hosts", "twins", "scope", "include", "exclude", "strip_params", "max_urls"];
+const NARROWING: [&str; 10] = [
+    "url",
+    "hosts",
+    "twins",
+    "scope",
+    "include",
+    "exclude",
+    "normalise",
+    "strip_params",
+    "follow",
+    "max_urls",
+];
 
 /// Runs until told to stop.
 pub async fn run(options: &Options) -> Result<(), Failure> {

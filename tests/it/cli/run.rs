@@ -129,6 +129,12 @@ fn a_log_has_the_colours_that_the_command_line_says() {
     daemon.signal("HUP");
     assert!(daemon.wait_for("nothing is changed").contains("poll.min"));
     assert!(sites(&daemon.api).contains("mine"));
+    for narrowing in ["normalise = []", "follow = [\"image\"]"] {
+        write(folder.path(), &format!("{site}{narrowing}\n"));
+        daemon.signal("HUP");
+        assert!(daemon.wait_for("no longer admit").contains("mine"), "{narrowing}");
+        daemon.wait_for("\"reloaded\"");
+    }
     write(folder.path(), "[daemon]\nuser_agent = \"other/1.0\"\n");
     daemon.signal("HUP");
     assert!(daemon.wait_for("need a restart").contains("daemon.user_agent"));

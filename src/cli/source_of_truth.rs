@@ -2,7 +2,8 @@
 //! daemon over its API, or, where none runs on this machine, its store.
 //!
 //! The address comes from `--api`, else from the configuration, else it is the
-//! default one. Answers are handed on as the API gives them, so that `--json`
+//! default one; the token from `--token-file`, else from the environment, else from
+//! the configuration. Answers are handed on as the API gives them, so that `--json`
 //! prints exactly what a program would get.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -81,18 +82,22 @@ impl Drop for Local {
 impl SourceOfTruth {
     /// Finds the daemon that these options mean. Does not ask it anything yet.
     pub fn of(options: &Options) -> Result<Self, Failure> {
-        let mut token_file = options.token_file.clone();
         let (address, local) = if let Some(api) = &options.api {
             (api.clone(), None)
         } else {
             let config = load_config_to_ask(options)?;
-            token_file = token_file.or(config.listen.token_file.clone());
             let of_file = config_path(options).is_some();
             let address = format!("http://{}", reachable(config.listen.api));
             (address, Some(Local::new(config, of_file)))
         };
-        let of_env = || Env::of_process().token().map(|token| token.as_str().to_owned());
-        let token = token_file.map(|path| read_token(&path)).transpose()?.or_else(of_env);
+        // The file of the configuration comes last: it may be the daemon's alone to read,
+        // and who sets the variable for a command means it.
+        let configured = local.as_ref().and_then(|local| local.config.listen.token_file.as_ref());
+        let token = match (options.token_file.as_ref(), Env::of_process().token(), configured) {
+            (Some(path), _, _) | (None, None, Some(path)) => Some(read_token(path)?),
+            (None, Some(token), _) => Some(token.as_str().to_owned()),
+            (None, None, None) => None,
+        };
         let client = ApiClient::new(&address, token.as_deref()).map_err(explain)?;
         Ok(Self { client, local })
     }
@@ -220,13 +225,18 @@ pub fn no_config(why: &str) -> Failure {
 /// Loads the config file that is meant, or the defaults where there is none,
 /// with the overrides of the environment.
 pub fn load_config(options: &Options) -> Result<Config, ConfigError> {
-    load_with(options, &Env::of_process())
+    load_with(options, &env_of(options))
+}
+
+/// The environment, and what the command line says in its place.
+pub fn env_of(options: &Options) -> Env {
+    Env::of_process().with_token_file(options.token_file.clone())
 }
 
 /// The same for commands that send no header of a site, and need not know what is
 /// secret in them.
 pub fn load_config_to_ask(options: &Options) -> Result<Config, ConfigError> {
-    load_with(options, &Env::of_process().sending_nothing())
+    load_with(options, &env_of(options).sending_nothing())
 }
 
 fn load_with(options: &Options, env: &Env) -> Result<Config, ConfigError> {

@@ -264,6 +264,19 @@ fn the_unit_the_package_and_the_documents_have_the_store_in_one_folder() {
 }
 
 #[test]
+fn the_unit_lets_threads_stand_back_and_starts_again_for_as_long_as_it_takes() {
+    let unit = document("deploy/sitemapd.service");
+    let filters = set_in_unit(&unit, "SystemCallFilter");
+    let at = |what: &str| filters.iter().position(|filter| filter.split(' ').any(|it| it == what));
+    // Later lines add to what is left by those before.
+    let taken = filters.iter().position(|it| it.starts_with('~') && it.contains("@resources"));
+    assert!(at("@system-service") == Some(0), "{filters:?}");
+    assert!(taken.is_none_or(|taken| at("setpriority").is_some_and(|given| given > taken)));
+    assert_eq!(set_in_unit(&unit, "StartLimitIntervalSec"), ["0"]);
+    assert_eq!(set_in_unit(&unit, "Restart"), ["on-failure"]);
+}
+
+#[test]
 fn the_package_takes_only_what_is_there_or_made_for_it() {
     let manifest: toml::Value = toml::from_str(&document("Cargo.toml")).unwrap();
     let deb = &manifest["package"]["metadata"]["deb"];

@@ -176,6 +176,10 @@ pub enum StoreError {
     /// What was asked for cannot be; the text says what can.
     #[error("{0}")]
     Refused(String),
+    /// The configuration asks for what cannot be with what is stored; the text says
+    /// what can.
+    #[error("{0}")]
+    Misconfigured(String),
     /// The file is damaged, newer than we are, or not ours.
     #[error("{0}")]
     Unusable(String),

@@ -55,10 +55,15 @@ impl DataLock {
         }
         let holder =
             format!("sitemapd {} (process {})\n", env!("CARGO_PKG_VERSION"), std::process::id());
-        file.set_len(0)
+        // The same courtesy: a disk that is full has no room for it, and may have what is
+        // needed to go on. Part of a line would name another process.
+        let written = file
+            .set_len(0)
             .and_then(|()| file.rewind())
-            .and_then(|()| file.write_all(holder.as_bytes()))
-            .map_err(|e| refused("cannot write into the data folder", &e))?;
+            .and_then(|()| file.write_all(holder.as_bytes()));
+        if written.is_err() {
+            let _ = file.set_len(0);
+        }
         Ok(Self { _file: file })
     }
 }

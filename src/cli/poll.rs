@@ -90,9 +90,11 @@ async fn follow(
     seen: &mut Seen,
     out: &mut Output,
 ) -> Result<(), Failure> {
+    // A poll may be the one after which its source is retired.
+    let query: Vec<_> = query.iter().copied().chain([("retired", "true")]).collect();
     let deadline = Instant::now() + patience;
     loop {
-        for source in matching(truth, query).await? {
+        for source in matching(truth, &query).await? {
             let polled =
                 waiting.get(&source.id).is_some_and(|before| source.last_poll_at > *before);
             if !polled {

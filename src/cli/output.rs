@@ -111,6 +111,12 @@ impl Output {
         Self { out, palette: Palette::of(color), width: terminal_width() }
     }
 
+    /// The same without colours on a terminal that is so wide.
+    #[cfg(test)]
+    pub fn of_width(width: usize) -> Self {
+        Self { width, ..Self::stdout(Color::Never) }
+    }
+
     /// Columns that a line may have: those of the terminal, and [`USUAL_WIDTH`]
     /// where there is none.
     pub fn width(&self) -> usize {

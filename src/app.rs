@@ -77,7 +77,8 @@ impl AppError {
         match self {
             Self::Token { .. } | Self::Egress(_) => true,
             Self::Fetch(error) => !matches!(error, FetchSetupError::Client(_)),
-            Self::Store(_) | Self::Listen { .. } | Self::Threads(_) | Self::Stopped(_) => false,
+            Self::Store(error) => matches!(error, StoreError::Misconfigured(_)),
+            Self::Listen { .. } | Self::Threads(_) | Self::Stopped(_) => false,
         }
     }
 }

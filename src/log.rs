@@ -6,7 +6,7 @@
 //! Rotation and shipping are left to journald or the container.
 
 use std::fmt::{self, Write as _};
-use std::io::{self, IsTerminal as _};
+use std::io;
 
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::format::{DefaultFields, Writer};
@@ -65,10 +65,9 @@ impl LogHandle {
     }
 }
 
-/// Sets up the logs of this process, on stderr, with colours only when that
-/// is a terminal and `NO_COLOR` is not set.
-pub fn init(log: &Log) -> Result<LogHandle, LogError> {
-    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+/// Sets up the logs of this process, on stderr. Whether its lines of text have
+/// colours the command line decides, as for all that is printed.
+pub fn init(log: &Log, colours: bool) -> Result<LogHandle, LogError> {
     let (subscriber, handle) = subscriber(log, io::stderr, colours)?;
     subscriber.try_init().map_err(|_| LogError::AlreadySet)?;
     Ok(handle)

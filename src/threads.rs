@@ -7,6 +7,8 @@
 //! own.
 
 use std::sync::Arc;
+#[cfg(target_os = "linux")]
+use std::sync::Once;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Semaphore;
@@ -84,7 +86,11 @@ const NICE: i32 = 10;
 fn stand_back() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::nice(NICE) {
-        tracing::debug!(%error, "threads in the background have the same priority as others");
+        // A sandbox forbids it to one as to all.
+        static TOLD: Once = Once::new();
+        TOLD.call_once(|| {
+            tracing::warn!(%error, "threads in the background have the same priority as others");
+        });
     }
 }
 

@@ -577,7 +577,7 @@ mod tests {
         assert_eq!(plain, SiteRules::new(&site(""), None).epoch());
         for extra in [
             "scope = \"any\"",
-            "exclude = [\"x\"]",
+            "exclude = [\"*x\"]",
             "twins = \"separate\"",
             "max_urls = 5",
             "max_sources = 5",

@@ -1,12 +1,22 @@
 //! `sitemapd backup`: a copy of the store, beside a running daemon or without one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
+use anyhow::anyhow;
 use serde_json::json;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::sleep;
 
 use super::output::Output;
+use super::signals::{Heard, Signals};
 use super::{Failure, Options, humane};
-use crate::store::backup::backup;
+use crate::store::StoreError;
+use crate::store::backup::{Stop, backup_until};
+
+/// Between two words to a copy that is to stop.
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// Where to.
 #[derive(Debug, clap::Args)]
@@ -23,13 +33,49 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
             "the store is in a PostgreSQL database: copy it by the server's means, as pg_dump";
         return Err(Failure::Usage(why.to_owned()));
     }
-    let (folder, file) = (config.daemon.data_dir, args.file.clone());
-    let copied = tokio::task::spawn_blocking(move || backup(&folder, &file)).await;
-    let bytes = copied.map_err(anyhow::Error::from)?.map_err(anyhow::Error::from)?;
+    let bytes = copy(&config.daemon.data_dir, &args.file).await?;
     let file = args.file.display().to_string();
     if options.json {
         return Ok(out.json(&json!({"file": file, "bytes": bytes}))?);
     }
     let size = humane::bytes(bytes);
     Ok(out.line(&format!("{}: {size}, whole and synced", humane::safe(&file)))?)
+}
+
+/// Copies, or stops at a signal and leaves nothing behind; a second one ends it at once.
+async fn copy(folder: &Path, file: &Path) -> Result<u64, Failure> {
+    let mut signals = Signals::new()?;
+    let (folder, file) = (folder.to_owned(), file.to_owned());
+    let stop = Arc::new(Stop::default());
+    let heard = Arc::clone(&stop);
+    let mut copying = spawn_blocking(move || backup_until(&folder, &file, &heard));
+    let name = tokio::select! {
+        copied = &mut copying => return finish(copied),
+        heard = signals.next() => match heard {
+            Heard::Stop(name) => name,
+            Heard::Reload => "SIGHUP",
+        },
+    };
+    tokio::select! {
+        copied = end(&mut copying, &stop) => finish(copied).map_err(|failure| {
+            Failure::Runtime(anyhow!("{name}: {failure}"))
+        }),
+        name = signals.stop() => Err(anyhow!("ended at once by a second {name}").into()),
+    }
+}
+
+type Copied = Result<Result<u64, StoreError>, tokio::task::JoinError>;
+
+async fn end(copying: &mut JoinHandle<Result<u64, StoreError>>, stop: &Stop) -> Copied {
+    loop {
+        stop.ask();
+        tokio::select! {
+            copied = &mut *copying => return copied,
+            () = sleep(AGAIN) => {}
+        }
+    }
+}
+
+fn finish(copied: Copied) -> Result<u64, Failure> {
+    Ok(copied.map_err(anyhow::Error::from)?.map_err(anyhow::Error::from)?)
 }

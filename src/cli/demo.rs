@@ -26,9 +26,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::Failure;
 use super::output::{Output, Tone};
 use super::signals::Signals;
+use super::{Failure, Options};
 use crate::app::{App, AppError};
 use crate::clock::Clock;
 use crate::config::units::parse_duration;
@@ -85,9 +85,10 @@ enum Ending {
 }
 
 /// Runs the demo until its time is over or Ctrl-C comes.
-pub async fn run(args: &Args, out: &mut Output) -> Result<(), Failure> {
+pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(), Failure> {
     // A second set-up in one process is no reason not to show anything.
-    let _ = log::init(&Log { format: LogFormat::Text, level: "warn".to_owned() });
+    let log = Log { format: LogFormat::Text, level: "warn".to_owned() };
+    let _ = log::init(&log, options.color.is_wanted_on(&std::io::stderr()));
     let folder = Folder::create().context("temporary folder")?;
     let mut stage = Stage::build(&folder, out).await?;
     let mut narrator = Narrator::new(stage.liar.origin.clone());

@@ -215,7 +215,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
     let mut out = Output::stdout(options.color);
     match cli.command {
         Command::Run => {}
-        Command::Demo(args) => demo::run(&args, &mut out).await?,
+        Command::Demo(args) => demo::run(&args, options, &mut out).await?,
         Command::Check(args) => check::run(&args, options, &mut out).await?,
         Command::Discover(args) => discover::run(&args, options, &mut out).await?,
         Command::Poll(args) => poll::run(&args, options, &mut out).await?,

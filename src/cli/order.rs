@@ -146,20 +146,9 @@ impl Order {
         }
     }
 
-    /// Carries it out without a daemon; answers as the API does.
-    pub async fn carry_out(&self, config: &Config) -> Result<Value, Failure> {
-        let config = config.clone();
-        let opened = tokio::task::spawn_blocking(move || {
-            Store::open_alone(&config, Clock::system(), Arc::new(Metrics::new()))
-        });
-        let store = opened.await.map_err(anyhow::Error::new)?.map_err(explain)?;
-        let answer = self.apply(&store).await;
-        // Blocks until all is on disk, and nothing else runs here.
-        store.close();
-        answer
-    }
-
-    async fn apply(&self, store: &Store) -> Result<Value, Failure> {
+    /// Carries it out without a daemon, on a store that is opened for that; answers as
+    /// the API does.
+    pub async fn carry_out(&self, store: &Store) -> Result<Value, Failure> {
         let done: Result<Value, StoreError> = match self.clone() {
             Self::Forget { site } => {
                 store.forget_site(site).await.map(|urls| json!({ "forgotten": urls }))
@@ -190,6 +179,15 @@ impl Order {
         };
         done.map_err(explain)
     }
+}
+
+/// Opens the store for orders, beside no daemon.
+pub async fn open_alone(config: &Config) -> Result<Store, Failure> {
+    let config = config.clone();
+    let opened = tokio::task::spawn_blocking(move || {
+        Store::open_alone(&config, Clock::system(), Arc::new(Metrics::new()))
+    });
+    opened.await.map_err(anyhow::Error::new)?.map_err(explain)
 }
 
 /// A fetch of the past as the API takes it.

@@ -64,22 +64,28 @@ pub struct Palette {
     colored: bool,
 }
 
+impl Color {
+    /// Are colours wanted on this stream? One rule for what is printed and for the log.
+    pub fn is_wanted_on(self, stream: &impl IsTerminal) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Never => false,
+            // https://no-color.org: set and not empty.
+            Self::Auto => {
+                stream.is_terminal()
+                    && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+            }
+        }
+    }
+}
+
 impl Palette {
     /// No colours.
     pub const PLAIN: Self = Self { colored: false };
 
     /// Colours on stdout, as the user wants them.
     fn of(color: Color) -> Self {
-        let colored = match color {
-            Color::Always => true,
-            Color::Never => false,
-            // https://no-color.org: set and not empty.
-            Color::Auto => {
-                io::stdout().is_terminal()
-                    && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-            }
-        };
-        Self { colored }
+        Self { colored: color.is_wanted_on(&io::stdout()) }
     }
 
     /// The text in the colour of its tone, or as it is where colours are off.
@@ -103,6 +109,12 @@ impl Output {
     pub fn stdout(color: Color) -> Self {
         let out = BufWriter::new(io::stdout().lock());
         Self { out, palette: Palette::of(color), width: terminal_width() }
+    }
+
+    /// The same without colours on a terminal that is so wide.
+    #[cfg(test)]
+    pub fn of_width(width: usize) -> Self {
+        Self { width, ..Self::stdout(Color::Never) }
     }
 
     /// Columns that a line may have: those of the terminal, and [`USUAL_WIDTH`]

@@ -15,7 +15,6 @@ use super::answers::{self, Change, Poll, Source};
 use super::humane::{self, number};
 use super::output::{Output, Tone};
 use super::source_of_truth::{SourceOfTruth, segment};
-use super::table::MAX_WIDTH;
 use super::{Failure, Options};
 use crate::config::units::parse_duration;
 use crate::store::views::Counts;
@@ -91,8 +90,10 @@ async fn follow(
     out: &mut Output,
 ) -> Result<(), Failure> {
     let deadline = Instant::now() + patience;
+    // A poll may be the one after which its source is retired.
+    let query: Vec<_> = query.iter().copied().chain([("retired", "true")]).collect();
     loop {
-        for source in matching(truth, query).await? {
+        for source in matching(truth, &query).await? {
             let polled =
                 waiting.get(&source.id).is_some_and(|before| source.last_poll_at > *before);
             if !polled {
@@ -149,16 +150,24 @@ fn id(poll: &Value) -> i64 {
 }
 
 fn print(poll: &Poll, changes: &[Change], has_more: bool, out: &mut Output) -> Result<(), Failure> {
-    let tone = tone_of(poll);
-    out.line(&out.paint(Tone::Strong, &humane::cut_middle(&humane::safe(&poll.url), MAX_WIDTH)))?;
-    let result = out.paint(tone, &humane::safe(&poll.result));
+    let (tone, width) = (tone_of(poll), out.width());
+    out.line(&out.paint(Tone::Strong, &humane::cut_middle(&humane::safe(&poll.url), width)))?;
+    let result = humane::safe(&poll.result);
+    let mut begin = format!("  {}", out.paint(tone, &result));
     let told = outcome(poll);
-    out.line(&format!("  {result}{}{told}", if told.is_empty() { "" } else { "  " }))?;
+    if told.is_empty() {
+        out.line(&begin)?;
+    }
+    let indent = result.chars().count() + 4;
+    for line in humane::wrap(&told, width.saturating_sub(indent)) {
+        out.line(&format!("{begin}  {line}"))?;
+        begin = " ".repeat(indent - 2);
+    }
     for change in changes {
-        out.line(&format!("  {}", change_line(change, MAX_WIDTH - 2, out)))?;
+        out.line(&format!("  {}", change_line(change, width - 2, out)))?;
         for (sign, tone, said) in [("-", Tone::Bad, &change.was), ("+", Tone::Good, &change.now)] {
             for line in said.iter().flat_map(|said| said.lines()) {
-                let line = humane::cut_middle(&humane::safe(line), MAX_WIDTH - 6);
+                let line = humane::cut_middle(&humane::safe(line), width - 6);
                 out.line(&format!("    {} {line}", out.paint(tone, sign)))?;
             }
         }

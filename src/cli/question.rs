@@ -192,6 +192,7 @@ pub fn explain(error: StoreError) -> Failure {
         StoreError::NotFound(text) | StoreError::Refused(text) => {
             Failure::Runtime(anyhow::anyhow!(text))
         }
+        StoreError::Misconfigured(_) => Failure::Misconfigured(error.into()),
         other => Failure::Runtime(anyhow::Error::new(other).context("the store")),
     }
 }

@@ -193,7 +193,8 @@ fn print_peek(rows: &[Peek], now: jiff::Timestamp, out: &mut Output) -> Result<(
         ("changefreq", Align::Left),
         ("due", Align::Right),
         ("host free", Align::Right),
-    ]);
+    ])
+    .without_if_narrow(&["changefreq", "host free", "priority"]);
     for row in rows {
         table.row(vec![
             row.url.as_str().into(),
@@ -222,7 +223,8 @@ fn print_dead(rows: &[Dead], now: jiff::Timestamp, out: &mut Output) -> Result<(
         ("given up", Align::Right),
         ("status", Align::Right),
         ("error", Align::Elastic),
-    ]);
+    ])
+    .without_if_narrow(&["crawl", "tries", "given up"]);
     for row in rows {
         table.row(vec![
             row.url.as_str().into(),

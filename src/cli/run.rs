@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::signals::{Heard, Signals};
-use super::source_of_truth::{DEFAULT_CONFIG, config_path};
+use super::source_of_truth::{DEFAULT_CONFIG, config_path, env_of};
 use super::systemd::{ask_for_time, give_signs_of_life, tell, tell_reloading};
 use super::{Failure, Options};
 use crate::app::{App, AppError, Reload};
@@ -32,19 +32,32 @@ use crate::store::Store;
 const DRAIN: Duration = Duration::from_secs(12);
 
 /// Keys of a site that decide which URLs it admits.
-const NARROWING: [&str; 8] =
-    ["url", "hosts", "twins", "scope", "include", "exclude", "strip_params", "max_urls"];
+const NARROWING: [&str; 10] = [
+    "url",
+    "hosts",
+    "twins",
+    "scope",
+    "include",
+    "exclude",
+    "normalise",
+    "strip_params",
+    "follow",
+    "max_urls",
+];
 
 /// Runs until told to stop.
 pub async fn run(options: &Options) -> Result<(), Failure> {
+    refuse_api(options)?;
     let Some(path) = config_path(options) else {
         return Err(Failure::NoConfig(format!(
             "no {DEFAULT_CONFIG} in the current folder: name a file with --config, or begin with \
              a copy of config.example.toml (to see it work without any: sitemapd demo)"
         )));
     };
-    let config = Config::load(&path, &Env::of_process())?;
-    let logs = log::init(&config.log).map_err(|error| anyhow!(error))?;
+    let env = env_of(options);
+    let config = Config::load(&path, &env)?;
+    let colours = options.color.is_wanted_on(&std::io::stderr());
+    let logs = log::init(&config.log, colours).map_err(|error| anyhow!(error))?;
     info!(version = env!("CARGO_PKG_VERSION"), config = %path.display(), "sitemapd starts");
     for warning in config::warnings(&config) {
         warn!("{warning}");
@@ -78,7 +91,7 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
     let stop = CancellationToken::new();
     // One reload at a time: the next waits in the signal.
     let (reloads, received) = mpsc::channel(1);
-    let mut reloader = Reloader { path, current: config, logs, store, reloads };
+    let mut reloader = Reloader { path, env, current: config, logs, store, reloads };
     let liveness = app.liveness();
     let mut running = tokio::spawn(app.run(stop.clone(), received));
     tell(&[NotifyState::Ready]);
@@ -145,9 +158,25 @@ fn finish(ended: Result<Result<(), AppError>, tokio::task::JoinError>) -> Result
     }
 }
 
+/// Refuses an address of another daemon: who gives one to `run` takes it for the
+/// address to listen on. In the environment it is there for all commands.
+fn refuse_api(options: &Options) -> Result<(), Failure> {
+    let Some(api) = &options.api else { return Ok(()) };
+    if std::env::var("SITEMAPD_API").is_ok_and(|of_env| of_env == *api) {
+        return Ok(());
+    }
+    Err(Failure::Usage(
+        "--api is where commands find a daemon; where one listens says listen.api of the \
+         configuration, or SITEMAPD__LISTEN__API"
+            .to_owned(),
+    ))
+}
+
 /// Takes a changed config file over.
 struct Reloader {
     path: PathBuf,
+    /// What stands over the file, at a reload as at the start.
+    env: Env,
     current: Config,
     logs: LogHandle,
     store: Store,
@@ -166,7 +195,7 @@ impl Reloader {
 
     /// Reads the file again and hands it to the daemon.
     async fn try_reload(&mut self) -> anyhow::Result<()> {
-        let next = Config::load(&self.path, &Env::of_process())?;
+        let next = Config::load(&self.path, &self.env)?;
         let plan = reload::plan(&self.current, &next);
         if plan.is_empty() {
             // But for what a client of the frontier has set until now.

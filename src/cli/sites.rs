@@ -57,7 +57,8 @@ async fn list(truth: &SourceOfTruth, options: &Options, out: &mut Output) -> Res
         ("urls", Align::Right),
         ("polled", Align::Right),
         ("next poll", Align::Right),
-    ]);
+    ])
+    .without_if_narrow(&["polled", "sources", "url"]);
     for site in answers::rows::<Site>(&answer, "sites")? {
         let failing = if site.failing > 0 { Tone::Bad } else { Tone::Faint };
         table.row(vec![

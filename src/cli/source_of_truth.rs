@@ -2,7 +2,8 @@
 //! daemon over its API, or, where none runs on this machine, its store.
 //!
 //! The address comes from `--api`, else from the configuration, else it is the
-//! default one. Answers are handed on as the API gives them, so that `--json`
+//! default one; the token from `--token-file`, else from the environment, else from
+//! the configuration. Answers are handed on as the API gives them, so that `--json`
 //! prints exactly what a program would get.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,8 +12,10 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use jiff::Timestamp;
 use serde_json::Value;
+use tokio::sync::OnceCell;
+use tokio::task::spawn_blocking;
 
-use super::order::{Call, Order};
+use super::order::{Call, Order, open_alone};
 use super::question::{self, Question};
 use super::{Failure, Options};
 use crate::clock::Clock;
@@ -38,22 +41,63 @@ struct Local {
     config: Config,
     /// Is it that of a file? Else it names no site.
     of_file: bool,
+    /// The store, once it was opened to look at: a command may ask thousands of times.
+    looked_at: OnceCell<Store>,
+    /// The store, once it was opened to carry out orders. No daemon works on it then.
+    alone: OnceCell<Store>,
+}
+
+impl Local {
+    fn new(config: Config, of_file: bool) -> Self {
+        Self { config, of_file, looked_at: OnceCell::new(), alone: OnceCell::new() }
+    }
+
+    /// The store, to look at.
+    async fn look(&self) -> Result<Store, StoreError> {
+        let opened = self.looked_at.get_or_try_init(|| async {
+            let config = self.config.clone();
+            let open = move || Store::open_read_only(&config, Clock::system());
+            let failed = |error| StoreError::Engine(format!("the store did not open: {error}"));
+            let store = spawn_blocking(open).await.map_err(failed)??;
+            Ok::<_, StoreError>(store.explained_by(&self.config))
+        });
+        opened.await.cloned()
+    }
+
+    /// The store, for orders.
+    async fn take(&self) -> Result<&Store, Failure> {
+        self.alone.get_or_try_init(|| open_alone(&self.config)).await
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        // Blocks until all is on disk; the command is over.
+        if let Some(store) = self.alone.get() {
+            store.close();
+        }
+    }
 }
 
 impl SourceOfTruth {
     /// Finds the daemon that these options mean. Does not ask it anything yet.
     pub fn of(options: &Options) -> Result<Self, Failure> {
-        let mut token_file = options.token_file.clone();
         let (address, local) = if let Some(api) = &options.api {
             (api.clone(), None)
         } else {
             let config = load_config_to_ask(options)?;
-            token_file = token_file.or(config.listen.token_file.clone());
             let of_file = config_path(options).is_some();
-            (format!("http://{}", reachable(config.listen.api)), Some(Local { config, of_file }))
+            let address = format!("http://{}", reachable(config.listen.api));
+            (address, Some(Local::new(config, of_file)))
         };
-        let of_env = || Env::of_process().token().map(|token| token.as_str().to_owned());
-        let token = token_file.map(|path| read_token(&path)).transpose()?.or_else(of_env);
+        // The file of the configuration comes last: it may be the daemon's alone to read,
+        // and who sets the variable for a command means it.
+        let configured = local.as_ref().and_then(|local| local.config.listen.token_file.as_ref());
+        let token = match (options.token_file.as_ref(), Env::of_process().token(), configured) {
+            (Some(path), _, _) | (None, None, Some(path)) => Some(read_token(path)?),
+            (None, Some(token), _) => Some(token.as_str().to_owned()),
+            (None, None, None) => None,
+        };
         let client = ApiClient::new(&address, token.as_deref()).map_err(explain)?;
         Ok(Self { client, local })
     }
@@ -61,6 +105,10 @@ impl SourceOfTruth {
     /// Asks the daemon, or looks into the store when none runs.
     pub async fn ask(&self, question: &Question) -> Result<Value, Failure> {
         question.check()?;
+        // No daemon has answered before, and one that came since can wait.
+        if let Some(store) = self.local.as_ref().and_then(|local| local.looked_at.get()) {
+            return question.answer(store).await;
+        }
         let owned = question.query();
         let query: Vec<(&str, &str)> =
             owned.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -69,13 +117,9 @@ impl SourceOfTruth {
             None => self.client.get(question.path(), &query).await,
         };
         match (asked, &self.local) {
-            (Err(error @ ApiError::NoDaemon { .. }), Some(Local { config, .. })) => {
-                let owned = config.clone();
-                let opened = tokio::task::spawn_blocking(move || {
-                    Store::open_read_only(&owned, Clock::system())
-                });
-                match opened.await.map_err(anyhow::Error::new)? {
-                    Ok(store) => question.answer(&store.explained_by(config)).await,
+            (Err(error @ ApiError::NoDaemon { .. }), Some(local)) => {
+                match local.look().await {
+                    Ok(store) => question.answer(&store).await,
                     // Neither a daemon nor a store: the first is what is missing.
                     Err(StoreError::NotFound(_)) => Err(explain(error)),
                     Err(other) => Err(question::explain(other)),
@@ -88,6 +132,9 @@ impl SourceOfTruth {
     /// Gives the order to the daemon, or carries it out when none runs.
     pub async fn order(&self, order: &Order) -> Result<Value, Failure> {
         order.check()?;
+        if let Some(store) = self.local.as_ref().and_then(|local| local.alone.get()) {
+            return order.carry_out(store).await;
+        }
         let given = match order.call() {
             Call::Post(path, body) => self.client.post(path, &body).await,
             Call::Delete(path) => self.client.delete(&path, &[]).await,
@@ -100,7 +147,7 @@ impl SourceOfTruth {
                                configuration";
                     return Err(no_config(why));
                 }
-                order.carry_out(&local.config).await
+                order.carry_out(local.take().await?).await
             }
             (given, _) => given.map_err(explain),
         }
@@ -178,13 +225,18 @@ pub fn no_config(why: &str) -> Failure {
 /// Loads the config file that is meant, or the defaults where there is none,
 /// with the overrides of the environment.
 pub fn load_config(options: &Options) -> Result<Config, ConfigError> {
-    load_with(options, &Env::of_process())
+    load_with(options, &env_of(options))
+}
+
+/// The environment, and what the command line says in its place.
+pub fn env_of(options: &Options) -> Env {
+    Env::of_process().with_token_file(options.token_file.clone())
 }
 
 /// The same for commands that send no header of a site, and need not know what is
 /// secret in them.
 pub fn load_config_to_ask(options: &Options) -> Result<Config, ConfigError> {
-    load_with(options, &Env::of_process().sending_nothing())
+    load_with(options, &env_of(options).sending_nothing())
 }
 
 fn load_with(options: &Options, env: &Env) -> Result<Config, ConfigError> {

@@ -45,7 +45,8 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
     if any_push {
         columns.push(("push", Align::Left));
     }
-    let mut table = Table::new(&columns);
+    let optional = ["lastmods", "polled", "kind", "site", "push", "issues"];
+    let mut table = Table::new(&columns).without_if_narrow(&optional);
     for source in sources {
         let push = pushed(source.push.as_ref());
         let reason = reason(&source).map(str::to_owned);

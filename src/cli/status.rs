@@ -8,6 +8,9 @@ use super::source_of_truth::SourceOfTruth;
 use super::table::{Align, Cell, Table};
 use super::{Failure, Options};
 
+/// Where the values begin.
+const INDENT: usize = 11;
+
 /// Prints the status.
 pub async fn run(options: &Options, out: &mut Output) -> Result<(), Failure> {
     let truth = SourceOfTruth::of(options)?;
@@ -70,7 +73,8 @@ fn nodes(nodes: &[Node], now: jiff::Timestamp) -> Table {
         ("address", Align::Left),
         ("joined", Align::Right),
         ("partitions", Align::Right),
-    ]);
+    ])
+    .without_if_narrow(&["joined"]);
     for node in nodes {
         table.row(vec![
             node.name.as_str().into(),
@@ -83,8 +87,13 @@ fn nodes(nodes: &[Node], now: jiff::Timestamp) -> Table {
 }
 
 fn fact(out: &mut Output, name: &str, value: &str) -> std::io::Result<()> {
-    let name = out.paint(Tone::Faint, &format!("{name:<8}"));
-    out.line(&format!("  {name} {value}"))
+    let mut name = out.paint(Tone::Faint, &format!("{name:<8}"));
+    // A colour counts as text here: at worst a line is broken before it has to be.
+    for line in humane::wrap(value, out.width() - INDENT) {
+        out.line(&format!("  {name} {line}"))?;
+        name = " ".repeat(8);
+    }
+    Ok(())
 }
 
 /// The queues in numbers.
@@ -99,7 +108,8 @@ pub fn queues(queues: &[Queue], now: jiff::Timestamp) -> Table {
         ("blocked", Align::Right),
         ("forbidden", Align::Right),
         ("next due", Align::Right),
-    ]);
+    ])
+    .without_if_narrow(&["forbidden", "blocked", "gone", "queued"]);
     for queue in queues {
         let dead = if queue.dead > 0 { Tone::Bad } else { Tone::Plain };
         let name = if queue.paused {

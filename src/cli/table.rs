@@ -1,8 +1,9 @@
 //! Aligned tables, never wider than the terminal, and than 100 columns without one.
 //!
 //! Elastic columns give way, the widest first: where a row would be too wide,
-//! their text is cut in the middle. Cells are made safe to print here, so callers may pass
-//! text from outside as it is.
+//! their text is cut in the middle. Before they are too narrow to tell rows apart, columns
+//! go that a reader can do without; `--json` has them all. Numbers are never cut. Cells are
+//! made safe to print here, so callers may pass text from outside as it is.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,10 +11,10 @@ use std::io;
 use super::humane;
 use super::output::{Output, Palette, Tone};
 
-/// The widest line where the terminal does not say.
-pub const MAX_WIDTH: usize = super::output::USUAL_WIDTH;
-/// An elastic column keeps at least this many characters.
+/// An elastic column keeps at least this many characters while others can go instead.
 const MIN_ELASTIC: usize = 12;
+/// What words are cut to where nothing else helps.
+const LEAST: usize = 4;
 /// Between two columns.
 const GAP: usize = 2;
 /// Before what is said under a row.
@@ -66,6 +67,8 @@ impl From<u64> for Cell {
 #[derive(Debug)]
 pub struct Table {
     columns: Vec<(&'static str, Align)>,
+    /// Columns that go where there is no room for all, the first of them first.
+    optional: Vec<&'static str>,
     rows: Vec<Vec<Cell>>,
     /// What is said under rows, by their numbers.
     notes: BTreeMap<usize, String>,
@@ -74,7 +77,14 @@ pub struct Table {
 impl Table {
     /// A table without rows.
     pub fn new(columns: &[(&'static str, Align)]) -> Self {
-        Self { columns: columns.to_vec(), rows: Vec::new(), notes: BTreeMap::new() }
+        let optional = Vec::new();
+        Self { columns: columns.to_vec(), optional, rows: Vec::new(), notes: BTreeMap::new() }
+    }
+
+    /// The same where these columns may go, the first of them first.
+    #[must_use]
+    pub fn without_if_narrow(self, optional: &[&'static str]) -> Self {
+        Self { optional: optional.to_vec(), ..self }
     }
 
     /// Adds a row; it has as many cells as there are columns.
@@ -110,15 +120,11 @@ impl Table {
 
     fn print_under(&self, heading: Option<&Vec<Cell>>, out: &mut Output) -> io::Result<()> {
         let widths = self.widths(out.width());
-        let print = |row: &[Cell], out: &mut Output| {
-            let line = render(row, &widths, &self.columns, out.palette());
-            out.line(line.trim_end())
-        };
         if let Some(heading) = heading {
-            print(heading, out)?;
+            out.line(&self.render(heading, &widths, out.palette()))?;
         }
         for (at, row) in self.rows.iter().enumerate() {
-            print(row, out)?;
+            out.line(&self.render(row, &widths, out.palette()))?;
             for line in self.note_of(at, out.width()) {
                 out.toned(Tone::Faint, &line)?;
             }
@@ -134,63 +140,97 @@ impl Table {
         lines.map(|line| " ".repeat(NOTE_INDENT) + &humane::cut_middle(&line, room)).collect()
     }
 
-    fn widths(&self, max: usize) -> Vec<usize> {
-        let mut widths: Vec<usize> =
-            self.columns.iter().map(|(title, _)| title.chars().count()).collect();
+    /// The width of each column; `None` for one that is not shown.
+    fn widths(&self, max: usize) -> Vec<Option<usize>> {
+        let mut widths: Vec<Option<usize>> =
+            self.columns.iter().map(|(title, _)| Some(title.chars().count())).collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.text.chars().count());
+                *width = (*width).max(Some(cell.text.chars().count()));
             }
         }
-        let total = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
-        let mut over = total.saturating_sub(max);
-        while over > 0 {
-            let elastic = self.columns.iter().map(|(_, align)| *align == Align::Elastic);
-            let widest = widths.iter_mut().zip(elastic).filter(|(_, elastic)| *elastic);
-            let Some((width, _)) = widest.max_by_key(|(width, _)| **width) else { break };
-            if *width <= MIN_ELASTIC {
+        for name in &self.optional {
+            if self.least(&widths) <= max {
                 break;
             }
-            *width -= 1;
-            over -= 1;
+            for ((title, _), width) in self.columns.iter().zip(&mut widths) {
+                if title == name {
+                    *width = None;
+                }
+            }
         }
+        let is_elastic = |align| align == Align::Elastic;
+        self.narrow(&mut widths, max, MIN_ELASTIC, is_elastic);
+        self.narrow(&mut widths, max, LEAST, |align| align != Align::Right);
         widths
+    }
+
+    /// How wide a row is at least, where only elastic columns give way.
+    fn least(&self, widths: &[Option<usize>]) -> usize {
+        let cut = |(width, (_, align)): (&Option<usize>, &(&str, Align))| match align {
+            Align::Elastic => width.map(|width| width.min(MIN_ELASTIC)),
+            Align::Left | Align::Right => *width,
+        };
+        total(&widths.iter().zip(&self.columns).map(cut).collect::<Vec<_>>())
+    }
+
+    /// Makes the widest of some columns narrower, until a row has room or all of them are
+    /// down to `least`.
+    fn narrow(
+        &self,
+        widths: &mut [Option<usize>],
+        max: usize,
+        least: usize,
+        is_meant: impl Fn(Align) -> bool,
+    ) {
+        for _ in max..total(widths) {
+            let meant = widths.iter_mut().zip(&self.columns).filter(|(_, (_, a))| is_meant(*a));
+            let widest = meant.filter_map(|(width, _)| width.as_mut()).max_by_key(|width| **width);
+            match widest {
+                Some(width) if *width > least => *width -= 1,
+                _ => return,
+            }
+        }
+    }
+
+    fn render(&self, row: &[Cell], widths: &[Option<usize>], palette: Palette) -> String {
+        let mut line = String::new();
+        for ((cell, width), (_, align)) in row.iter().zip(widths).zip(&self.columns) {
+            let Some(width) = *width else { continue };
+            if !line.is_empty() {
+                line.push_str(&" ".repeat(GAP));
+            }
+            let text = humane::cut_middle(&cell.text, width);
+            let padding = " ".repeat(width.saturating_sub(text.chars().count()));
+            let painted = palette.paint(cell.tone, &text);
+            match align {
+                Align::Right => line.extend([padding, painted]),
+                Align::Left | Align::Elastic => line.extend([painted, padding]),
+            }
+        }
+        line.truncate(line.trim_end().len());
+        line
     }
 }
 
-fn render(
-    row: &[Cell],
-    widths: &[usize],
-    columns: &[(&'static str, Align)],
-    palette: Palette,
-) -> String {
-    let mut line = String::new();
-    for (at, ((cell, width), (_, align))) in row.iter().zip(widths).zip(columns).enumerate() {
-        if at > 0 {
-            line.push_str(&" ".repeat(GAP));
-        }
-        let text = humane::cut_middle(&cell.text, *width);
-        let padding = " ".repeat(width.saturating_sub(text.chars().count()));
-        let painted = palette.paint(cell.tone, &text);
-        match align {
-            Align::Right => line.extend([padding, painted]),
-            Align::Left | Align::Elastic => line.extend([painted, padding]),
-        }
-    }
-    line
+/// How wide a row of such columns is.
+fn total(widths: &[Option<usize>]) -> usize {
+    let shown = widths.iter().flatten();
+    shown.clone().sum::<usize>() + GAP * shown.count().saturating_sub(1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::output::USUAL_WIDTH as MAX_WIDTH;
 
     fn lines(table: &Table) -> Vec<String> {
-        let widths = table.widths(MAX_WIDTH);
-        table
-            .rows
-            .iter()
-            .map(|row| render(row, &widths, &table.columns, Palette::PLAIN).trim_end().to_owned())
-            .collect()
+        lines_within(table, MAX_WIDTH)
+    }
+
+    fn lines_within(table: &Table, max: usize) -> Vec<String> {
+        let widths = table.widths(max);
+        table.rows.iter().map(|row| table.render(row, &widths, Palette::PLAIN)).collect()
     }
 
     #[test]
@@ -210,6 +250,36 @@ mod tests {
         let line = &lines(&table)[0];
         assert!(line.chars().count() <= MAX_WIDTH, "{line}");
         assert!(line.contains("https://example.org/") && line.contains("end.html"), "{line}");
+    }
+
+    #[test]
+    fn columns_go_before_a_url_says_nothing_and_numbers_stay_whole() {
+        let mut table = Table::new(&[
+            ("url", Align::Elastic),
+            ("kind", Align::Left),
+            ("urls", Align::Right),
+            ("polled", Align::Right),
+        ])
+        .without_if_narrow(&["polled", "kind"]);
+        let url = format!("https://example.org/{}/end.html", "x".repeat(300));
+        let kind = "json-feed".repeat(3);
+        table.row(vec![url.into(), kind.into(), 1_234_567_u64.into(), "12 min ago".into()]);
+        for (max, shown) in [(80, 4), (60, 3), (40, 2), (16, 2)] {
+            let line = &lines_within(&table, max)[0];
+            assert!(line.chars().count() <= max, "{max}: {line}");
+            assert!(line.contains("1,234,567"), "{max}: {line}");
+            assert_eq!(table.widths(max).iter().flatten().count(), shown, "{max}: {line}");
+        }
+    }
+
+    #[test]
+    fn a_row_without_optional_columns_stays_within_any_terminal() {
+        let mut table = Table::new(&[("site", Align::Left), ("url", Align::Elastic)]);
+        table.row(vec!["s".repeat(100).into(), "u".repeat(100).into()]);
+        for max in [40, 60, 80, 100, 160] {
+            let line = &lines_within(&table, max)[0];
+            assert_eq!(line.chars().count(), max, "{line}");
+        }
     }
 
     #[test]

@@ -5,7 +5,6 @@ use super::humane::{self, count};
 use super::output::{Output, Tone};
 use super::question::Question;
 use super::source_of_truth::SourceOfTruth;
-use super::table::MAX_WIDTH;
 use super::{Failure, Options};
 use crate::model::UrlKind;
 use crate::model::extension::Extensions;
@@ -32,14 +31,15 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
         return Ok(out.json(&answer)?);
     }
     let url: Url = answers::read(&answer)?;
-    out.toned(Tone::Strong, &humane::cut_middle(&humane::safe(&url.url), MAX_WIDTH))?;
-    for line in humane::wrap(&humane::safe(&url.why), MAX_WIDTH - 2) {
+    let width = out.width();
+    out.toned(Tone::Strong, &humane::cut_middle(&humane::safe(&url.url), width))?;
+    for line in humane::wrap(&humane::safe(&url.why), width - 2) {
         out.line(&format!("  {line}"))?;
     }
     out.line("")?;
     for (name, value) in facts(&url, truth.now()) {
         let name = out.paint(Tone::Faint, &format!("{name:<9}"));
-        let value = humane::cut_middle(&humane::safe(&value), MAX_WIDTH - INDENT);
+        let value = humane::cut_middle(&humane::safe(&value), width - INDENT);
         out.line(&format!("  {name} {value}"))?;
     }
     Ok(())

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use url::{Host, Url};
 
 use super::defaults::{EXAMPLE_CONTACT, EXAMPLE_USER_AGENT};
@@ -11,6 +13,10 @@ use super::{Config, PollRule, Site};
 
 /// Polls of a public site that are closer than this deserve a word.
 const HASTY: Duration = Duration::from_secs(60);
+
+/// Times of a cron line that are compared. The seconds that it names are the same in each
+/// minute that it names: of three times two are in one minute, if any are.
+const TIMES: usize = 3;
 
 /// Most sites named in one warning.
 const MAX_NAMED: usize = 3;
@@ -81,10 +87,14 @@ fn is_out_of_reach(config: &Config) -> bool {
 }
 
 fn is_hasty(site: &Site, config: &Config) -> bool {
-    match site.poll {
-        PollRule::Every(every) => every < HASTY,
+    match &site.poll {
+        PollRule::Every(every) => *every < HASTY,
         PollRule::Adaptive => config.poll.min < HASTY,
-        PollRule::Cron(_) => false,
+        PollRule::Cron(line) => {
+            let times = line.upcoming(Timestamp::UNIX_EPOCH, &TimeZone::UTC, TIMES);
+            let mut pairs = times.iter().zip(times.iter().skip(1));
+            pairs.any(|(at, next)| next.duration_since(*at).unsigned_abs() < HASTY)
+        }
     }
 }
 

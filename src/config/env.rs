@@ -5,6 +5,7 @@
 //! `${NAME}` in a site's headers takes the variable `NAME`.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// What every override starts with.
 pub const PREFIX: &str = "SITEMAPD__";
@@ -12,6 +13,11 @@ pub const PREFIX: &str = "SITEMAPD__";
 /// Holds the bearer token of the API itself, where no file does: for containers
 /// and process managers that give secrets so.
 pub const TOKEN: &str = "SITEMAPD_TOKEN";
+
+/// Overrides `listen.token_file`. Images and units set it; an empty one is as if it were
+/// not set, since who gives the token in [`TOKEN`] can take a variable away from them in
+/// no other way.
+const TOKEN_FILE_KEY: &str = "SITEMAPD__LISTEN__TOKEN_FILE";
 
 /// Holds the secret of the NATS session, where no file does: its token, or the
 /// password of `egress.nats.user`.
@@ -39,6 +45,7 @@ impl std::fmt::Debug for Token {
 pub struct Env {
     variables: BTreeMap<String, String>,
     sends_nothing: bool,
+    token_file: Option<PathBuf>,
 }
 
 impl Env {
@@ -62,6 +69,18 @@ impl Env {
     #[must_use]
     pub fn sending_nothing(self) -> Self {
         Self { sends_nothing: true, ..self }
+    }
+
+    /// The same where the command line names the file of the API's token, which then
+    /// stands before `listen.token_file`.
+    #[must_use]
+    pub fn with_token_file(self, token_file: Option<PathBuf>) -> Self {
+        Self { token_file, ..self }
+    }
+
+    /// The file of the API's token that the command line names.
+    pub(super) fn token_file(&self) -> Option<&Path> {
+        self.token_file.as_deref()
     }
 
     /// May headers of sites be left out?
@@ -91,7 +110,10 @@ impl Env {
 
     /// The overrides: name, dotted key path in lower case, value.
     pub(super) fn overrides(&self) -> impl Iterator<Item = (&str, Vec<String>, &str)> {
-        self.variables.iter().filter_map(|(name, value)| {
+        let is_set = |(name, value): &(&String, &String)| {
+            *name != TOKEN_FILE_KEY || !value.trim().is_empty()
+        };
+        self.variables.iter().filter(is_set).filter_map(|(name, value)| {
             let path = name.strip_prefix(PREFIX)?;
             let keys = path.split("__").map(str::to_ascii_lowercase).collect();
             Some((name.as_str(), keys, value.as_str()))
@@ -101,7 +123,7 @@ impl Env {
 
 impl FromIterator<(String, String)> for Env {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(variables: I) -> Self {
-        Self { variables: variables.into_iter().collect(), sends_nothing: false }
+        Self { variables: variables.into_iter().collect(), ..Self::default() }
     }
 }
 

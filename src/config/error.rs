@@ -51,6 +51,8 @@ pub enum Place {
     },
     /// An environment variable.
     Variable(String),
+    /// An option of the command line, by its name and its variable's.
+    Option(&'static str),
 }
 
 impl fmt::Display for Place {
@@ -58,6 +60,7 @@ impl fmt::Display for Place {
         match self {
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
             Self::Variable(name) => write!(f, "environment variable {name}"),
+            Self::Option(name) => f.write_str(name),
         }
     }
 }

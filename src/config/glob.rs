@@ -42,6 +42,13 @@ impl Glob {
         Ok(Self { parts: text.split('*').map(|part| part.as_bytes().to_vec()).collect() })
     }
 
+    /// Can it match a text that begins with one of these?
+    pub fn may_begin_with(&self, beginnings: &[&str]) -> bool {
+        // What is before the first star has to be there; `equal` ends with the shorter.
+        let first = self.parts.first().map(Vec::as_slice).unwrap_or_default();
+        beginnings.iter().any(|beginning| equal(first, beginning.as_bytes()))
+    }
+
     /// Does the whole of `text` match?
     pub fn matches(&self, text: &str) -> bool {
         let text = text.as_bytes();

@@ -74,6 +74,12 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Notes a fault of an option of the command line.
+    pub(super) fn fault_of_option(&mut self, name: &'static str, key: &str, message: String) {
+        let place = Place::Option(name);
+        self.faults.push(Fault { place, key: key.to_owned(), message });
+    }
+
     /// Notes a fault at the first of `leaves` that is there.
     pub(super) fn fault_at(&mut self, leaves: &[&Leaf], message: String) {
         let span = leaves.iter().find_map(|leaf| leaf.as_ref()).map_or(0..0, Spanned::span);
@@ -84,7 +90,7 @@ impl<'a> Reader<'a> {
     pub(super) fn into_faults(mut self) -> Vec<Fault> {
         self.faults.sort_by_key(|fault| match fault.place {
             Place::File { line, .. } => line,
-            Place::Variable(_) => usize::MAX,
+            Place::Variable(_) | Place::Option(_) => usize::MAX,
         });
         self.faults
     }
@@ -118,9 +124,14 @@ impl<'a> Reader<'a> {
             if path.is_file() {
                 return Ok(path);
             }
-            Err(format!("and there is no file {}; allowed is the path of a file", path.display()))
+            Err(no_file(&path))
         }
     }
+}
+
+/// What is said of a path at which no file is.
+pub(super) fn no_file(path: &Path) -> String {
+    format!("and there is no file {}; allowed is the path of a file", path.display())
 }
 
 /// A value as it is shown in a fault: short, on one line, without userinfo.

@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::env::{Env, TOKEN};
@@ -13,8 +14,8 @@ use super::raw::{
     RawQueue, RawRecrawl, RawStore,
 };
 use super::read::{
-    Reader, allowed_address, duration, flag, list, listener, number, one_of, size, string,
-    timezone, web_url, whole,
+    Reader, allowed_address, duration, flag, list, listener, masked, no_file, number, one_of, size,
+    string, timezone, web_url, whole,
 };
 use super::units::format_duration;
 use super::{
@@ -41,6 +42,9 @@ pub const MAX_SOURCE_BYTES: usize = 2_048;
 pub(super) const URL_CHARS: RangeInclusive<usize> = 64..=MAX_URL_CHARS;
 /// Longest lease that anybody can have.
 pub(super) const MAX_LEASE: Duration = Duration::from_secs(12 * 3_600);
+
+/// The option that names the file of the token, as faults tell of it.
+const TOKEN_FILE_OPTION: &str = "--token-file (SITEMAPD_TOKEN_FILE)";
 
 /// Everything in `raw` but its sites.
 pub(super) fn sections(raw: &RawConfig, env: &Env, reader: &mut Reader<'_>) -> Config {
@@ -103,10 +107,10 @@ fn listen(listen: &mut Listen, raw: &RawListen, env: &Env, reader: &mut Reader<'
     }
     reader.set(&mut listen.internal, &raw.internal, listener);
     reader.set(&mut listen.grpc, &raw.grpc, |v| listener(v).map(Some));
-    let file = reader.file();
-    reader.set(&mut listen.token_file, &raw.token_file, |v| file(v).map(Some));
     listen.token = env.token();
-    let has_token = raw.token_file.is_some() || listen.token.is_some();
+    token_file(&mut listen.token_file, &raw.token_file, env, reader);
+    let has_token =
+        raw.token_file.is_some() || listen.token_file.is_some() || listen.token.is_some();
     for (address, leaf) in [(Some(listen.api), &raw.api), (listen.grpc, &raw.grpc)] {
         let Some(address) = address.filter(|address| !address.ip().is_loopback()) else { continue };
         if !has_token {
@@ -118,6 +122,26 @@ fn listen(listen: &mut Listen, raw: &RawListen, env: &Env, reader: &mut Reader<'
             reader.fault_at(&[leaf], message);
         }
     }
+}
+
+/// The file of the token: that of the command line, else that of the configuration.
+fn token_file(target: &mut Option<PathBuf>, leaf: &Leaf, env: &Env, reader: &mut Reader<'_>) {
+    let Some(named) = env.token_file() else {
+        // Who asks with a token of its own needs no file, which may be there for the
+        // daemon only.
+        if env.sends_nothing() && env.token().is_some() {
+            let path = reader.path();
+            return reader.set(target, leaf, |v| path(v).map(Some));
+        }
+        let file = reader.file();
+        return reader.set(target, leaf, |v| file(v).map(Some));
+    };
+    // Who only asks tells by itself that it cannot read what it would send.
+    if !named.is_file() && !env.sends_nothing() {
+        let found = format!("found {}, {}", masked(&named.to_string_lossy()), no_file(named));
+        reader.fault_of_option(TOKEN_FILE_OPTION, "listen.token_file", found);
+    }
+    *target = Some(named.to_owned());
 }
 
 /// Two listeners at one address cannot both be bound, which would end the start.

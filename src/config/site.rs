@@ -146,10 +146,9 @@ fn selection(site: &mut Site, raw: &RawSite, reader: &mut Reader<'_>) {
         ("domain", Scope::Domain),
         ("any", Scope::Any),
     ]);
-    let glob = |text: &str| Glob::new(text).map(|_| text.to_owned());
     reader.set(&mut site.scope, &raw.scope, scope);
-    reader.set(&mut site.include, &raw.include, list(glob));
-    reader.set(&mut site.exclude, &raw.exclude, list(glob));
+    reader.set(&mut site.include, &raw.include, list(url_glob));
+    reader.set(&mut site.exclude, &raw.exclude, list(url_glob));
     reader.set(&mut site.normalise, &raw.normalise, steps);
     reader.set(&mut site.strip_params, &raw.strip_params, list(parameter));
     reader.set(&mut site.follow, &raw.follow, follow);
@@ -209,8 +208,33 @@ fn identifier(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// A glob that some URL can match.
+fn url_glob(text: &str) -> Result<String, String> {
+    let glob = Glob::new(text)?;
+    if !text.is_ascii() {
+        return Err("allowed is a glob of ASCII characters; others are in URLs as their UTF-8 \
+                    escaped: \"*/caf%C3%A9/*\""
+            .to_owned());
+    }
+    if !glob.may_begin_with(&["http://", "https://"]) {
+        let meant = format!("*/{}", text.trim_start_matches('/'));
+        return Err(format!(
+            "no URL begins so, and the whole of one is compared; allowed is a glob that begins \
+             with *, ? or a scheme: {meant:?}"
+        ));
+    }
+    Ok(text.to_owned())
+}
+
 /// `host` or `host:port`, in the form that URLs have it in.
 fn host(text: &str) -> Result<String, String> {
+    if text.contains(['*', '?']) {
+        return Err(
+            "allowed is a host without wildcards; scope = \"domain\" takes in all hosts of \
+                    the site's domain"
+                .to_owned(),
+        );
+    }
     let allowed = "allowed is a host with or without a port: \"blog.example.org\"";
     let url = Url::parse(&format!("http://{text}/")).map_err(|_| allowed)?;
     let bare = url.username().is_empty()

@@ -245,3 +245,21 @@ fn hasty_rude_and_double_sites_are_warnings() {
     );
     assert!(super::warnings(&Config::default()).join("").contains("nothing to poll"));
 }
+
+#[test]
+fn a_cron_line_is_hasty_where_two_of_its_times_are_within_a_minute() {
+    for (line, is_hasty) in [
+        ("*/10 * * * * *", true),
+        ("0,59 * * * * *", true),
+        ("1,2 0 3 * * *", true),
+        ("30 * * * * *", false),
+        ("* * * * *", false),
+        ("@daily", false),
+    ] {
+        let text = "[daemon]\nuser_agent = \"me/1\"\ncontact = \"\"\n[[site]]\nname = \"a\"\n\
+            url = \"https://rust-lang.org/\"\npoll = \"cron: LINE\"\n";
+        let config = Config::from_toml_str(&text.replace("LINE", line)).expect(line);
+        let told = warnings(&config).iter().any(|told| told.contains("once a minute"));
+        assert_eq!(told, is_hasty, "{line}");
+    }
+}

@@ -212,7 +212,9 @@ fn status_of(error: &StoreError) -> Status {
     let text = error.to_string();
     match error {
         StoreError::NotFound(_) => Status::not_found(text),
-        StoreError::Gone(_) | StoreError::Refused(_) => Status::invalid_argument(text),
+        StoreError::Gone(_) | StoreError::Refused(_) | StoreError::Misconfigured(_) => {
+            Status::invalid_argument(text)
+        }
         StoreError::Busy | StoreError::Away(_) | StoreError::Elsewhere | StoreError::Closed => {
             Status::unavailable(text)
         }

@@ -279,7 +279,9 @@ impl From<StoreError> for Problem {
             ),
             StoreError::NotFound(detail) => Self::new(Kind::NotFound, detail),
             StoreError::Gone(detail) => Self::new(Kind::Gone, detail),
-            StoreError::Refused(detail) => Self::new(Kind::Refused, detail),
+            StoreError::Refused(detail) | StoreError::Misconfigured(detail) => {
+                Self::new(Kind::Refused, detail)
+            }
             StoreError::Unusable(cause) | StoreError::Engine(cause) => {
                 tracing::error!(error = cause.escape_debug().to_string(), "store failed");
                 Self::new(
@@ -349,6 +351,7 @@ mod tests {
             (StoreError::NotFound(text()), Kind::NotFound, 404),
             (StoreError::Gone(text()), Kind::Gone, 410),
             (StoreError::Refused(text()), Kind::Refused, 409),
+            (StoreError::Misconfigured(text()), Kind::Refused, 409),
             (StoreError::Unusable(text()), Kind::Internal, 500),
             (StoreError::Failed(text()), Kind::Internal, 500),
             (StoreError::Engine(text()), Kind::Internal, 500),

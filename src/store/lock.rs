@@ -1,14 +1,21 @@
 //! One daemon per data folder: a lock that ends with the process, whatever
 //! ends it, and a line in the file that says who holds it.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use super::StoreError;
 
 /// Name of the lock file in the data folder.
 const FILE: &str = "sitemapd.lock";
+
+/// Mode of the data folder where we make it: what is in it (tokens of fetchers, secrets of
+/// hubs, what private sites list) is for the daemon's user.
+const OURS: u32 = 0o700;
+/// That of folders above it, for the umask to lessen.
+const ANYBODYS: u32 = 0o777;
 
 /// Held for as long as the store is open.
 pub(super) struct DataLock {
@@ -21,7 +28,7 @@ impl DataLock {
         let refused = |what: &str, error: &std::io::Error| {
             StoreError::Unusable(format!("{what} {}: {error}", folder.display()))
         };
-        make(folder).map_err(|e| refused("cannot make the data folder", &e))?;
+        make(folder, OURS).map_err(|e| refused("cannot make the data folder", &e))?;
         let path = folder.join(FILE);
         let mut file = OpenOptions::new()
             .read(true)
@@ -48,10 +55,15 @@ impl DataLock {
         }
         let holder =
             format!("sitemapd {} (process {})\n", env!("CARGO_PKG_VERSION"), std::process::id());
-        file.set_len(0)
+        // The same courtesy: a disk that is full has no room for it, and may have what is
+        // needed to go on. Part of a line would name another process.
+        let written = file
+            .set_len(0)
             .and_then(|()| file.rewind())
-            .and_then(|()| file.write_all(holder.as_bytes()))
-            .map_err(|e| refused("cannot write into the data folder", &e))?;
+            .and_then(|()| file.write_all(holder.as_bytes()));
+        if written.is_err() {
+            let _ = file.set_len(0);
+        }
         Ok(Self { _file: file })
     }
 }
@@ -59,15 +71,15 @@ impl DataLock {
 /// Makes the folder, and those above it, where they are missing. A folder is on
 /// the disk when its parent is synced: else a power loss could take it, with
 /// all that was synced inside.
-fn make(folder: &Path) -> std::io::Result<()> {
+fn make(folder: &Path, mode: u32) -> std::io::Result<()> {
     if folder.is_dir() {
         return Ok(());
     }
     let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
     if let Some(parent) = parent {
-        make(parent)?;
+        make(parent, ANYBODYS)?;
     }
-    match fs::create_dir(folder) {
+    match DirBuilder::new().mode(mode).create(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
@@ -77,4 +89,26 @@ fn make(folder: &Path) -> std::io::Result<()> {
     // Not every file system lets folders be synced, or opened by us.
     let _ = File::open(parent.unwrap_or(Path::new("."))).and_then(|parent| parent.sync_all());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_data_folder_that_we_make_is_for_its_owner_alone() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let folder = dir.path().join("above/data");
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        drop(DataLock::take(&folder).unwrap());
+        assert_eq!(mode(&folder), 0o700);
+        // What somebody made is as they made it, and so is what is above.
+        let made = dir.path().join("made");
+        std::fs::create_dir(&made).unwrap();
+        let before = mode(&made);
+        drop(DataLock::take(&made).unwrap());
+        assert_eq!((mode(&made), mode(&dir.path().join("above"))), (before, before));
+    }
 }

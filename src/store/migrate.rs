@@ -157,8 +157,8 @@ impl Migration {
     }
 }
 
-/// Opens the file, of which nothing changes while it is open; brings one of an
-/// older version up to date first.
+/// Opens the file, of which nothing changes while it is open. One of an older version
+/// is refused: to bring it up to date is to change it, and its daemon does that.
 fn open(from: &Path) -> Result<(Connection, Option<DataLock>), StoreError> {
     let named = if from.is_dir() { from.join(FILE) } else { from.to_owned() };
     let missing = || StoreError::NotFound(format!("there is no store at {}", named.display()));
@@ -169,8 +169,8 @@ fn open(from: &Path) -> Result<(Connection, Option<DataLock>), StoreError> {
     // A daemon takes no file of another name.
     let folder = path.parent().filter(|_| path.file_name().is_some_and(|name| name == FILE));
     let lock = folder.map(DataLock::take).transpose()?;
-    // What is not ours, or newer, is refused before anything could be made in it.
-    drop(schema::open_reader(&path)?);
+    // What is not ours, newer or older, is refused before anything could be made in it.
+    schema::check_up_to_date(&schema::open_reader(&path)?, &path)?;
     let file = schema::open_writer(&path, Durability::Full)?;
     // Sums over many rows need not be in memory.
     let alone = "PRAGMA query_only = ON; PRAGMA temp_store = FILE; BEGIN";
@@ -245,6 +245,22 @@ mod tests {
         conn.execute_batch("PRAGMA application_id = 0x736d7064; PRAGMA user_version = 99").unwrap();
         drop(conn);
         assert!(told(&path).contains("newer"), "{}", told(&path));
+    }
+
+    #[test]
+    fn a_file_of_an_older_version_is_refused_and_left_as_it_is() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join(FILE);
+        let conn = schema::open_writer(&path, Durability::Normal).unwrap();
+        conn.execute_batch("PRAGMA user_version = 5; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+        drop(conn);
+        let before = std::fs::read(&path).unwrap();
+        let told = open(dir.path()).err().unwrap().to_string();
+        assert!(
+            told.contains("older sitemapd") && told.contains("when the daemon starts"),
+            "{told}"
+        );
+        assert_eq!(std::fs::read(&path).unwrap(), before);
     }
 
     #[test]

@@ -107,7 +107,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use jiff::Timestamp;
 use rusqlite::ErrorCode;
-use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC};
+use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC, SQLITE_IOERR_SHMSIZE};
 use sql::Connection;
 
 use crate::clock::Clock;
@@ -176,6 +176,10 @@ pub enum StoreError {
     /// What was asked for cannot be; the text says what can.
     #[error("{0}")]
     Refused(String),
+    /// The configuration asks for what cannot be with what is stored; the text says
+    /// what can.
+    #[error("{0}")]
+    Misconfigured(String),
     /// The file is damaged, newer than we are, or not ours.
     #[error("{0}")]
     Unusable(String),
@@ -192,6 +196,18 @@ impl StoreError {
     /// May nothing be written any more after this?
     fn is_fatal(&self) -> bool {
         matches!(self, Self::Unusable(_) | Self::Failed(_))
+    }
+
+    /// The same of a store that is opened, for whoever does not know where it is: names
+    /// the folder, where that is on the full disk.
+    fn in_folder_of(self, config: &Config) -> Self {
+        match self {
+            Self::Full if config.store.url.is_none() => Self::Refused(format!(
+                "the disk is full: there is no room in {}",
+                config.daemon.data_dir.display()
+            )),
+            other => other,
+        }
     }
 
     /// Would whatever else is asked for fail in the same way?
@@ -266,6 +282,7 @@ impl Store {
         address: Option<SocketAddr>,
     ) -> Result<Self, StoreError> {
         apart(|| Self::open_here(config, clock, metrics, address, Company::Any))
+            .map_err(|error| error.in_folder_of(config))
     }
 
     /// The same for an order that no daemon is to carry out: refused while any
@@ -276,6 +293,7 @@ impl Store {
         metrics: Arc<Metrics>,
     ) -> Result<Self, StoreError> {
         apart(|| Self::open_here(config, clock, metrics, None, Company::None))
+            .map_err(|error| error.in_folder_of(config))
     }
 
     fn open_here(
@@ -387,7 +405,7 @@ impl Store {
     /// Opens the store of a config to look at it, beside a daemon or without
     /// one. Everything that writes is refused. Blocks.
     pub fn open_read_only(config: &Config, clock: Clock) -> Result<Self, StoreError> {
-        apart(|| Self::look_here(config, clock))
+        apart(|| Self::look_here(config, clock)).map_err(|error| error.in_folder_of(config))
     }
 
     fn look_here(config: &Config, clock: Clock) -> Result<Self, StoreError> {
@@ -555,11 +573,20 @@ fn embedded(error: &rusqlite::Error) -> StoreError {
         return StoreError::Failed(error.to_string());
     }
     match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => StoreError::Full,
+        _ if has_no_room(error) => StoreError::Full,
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy,
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             StoreError::Unusable(format!("the database is damaged: {error}; restore a backup"))
         }
         _ => StoreError::Engine(error.to_string()),
     }
+}
+
+/// Is it that the disk is full? The memory that processes share is a file, too, and makes
+/// another error of it.
+fn has_no_room(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error();
+    code.is_some_and(|code| {
+        code.code == ErrorCode::DiskFull || code.extended_code == SQLITE_IOERR_SHMSIZE
+    })
 }

@@ -213,7 +213,7 @@ impl From<StoreError> for Told {
             StoreError::Full => Self::Full,
             StoreError::NotFound(text) => Self::NotFound(text),
             StoreError::Gone(text) => Self::Gone(text),
-            StoreError::Refused(text) => Self::Refused(text),
+            StoreError::Refused(text) | StoreError::Misconfigured(text) => Self::Refused(text),
             StoreError::Engine(text) => Self::Engine(text),
             // What ends that daemon does not end this one.
             StoreError::Closed => Self::Away("it is stopping".to_owned()),

@@ -13,7 +13,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::checkpoint::KEPT;
-use super::{StoreError, abbreviations, engine};
+use super::{StoreError, abbreviations, engine, has_no_room};
 use crate::config::Durability;
 
 /// The schema, as the file at the top level has it.
@@ -272,7 +272,7 @@ fn unusable(path: &Path, error: &rusqlite::Error) -> StoreError {
         Some(ErrorCode::CannotOpen) => {
             StoreError::Unusable(format!("{path} cannot be opened: {error}"))
         }
-        Some(ErrorCode::DiskFull) => StoreError::Full,
+        _ if has_no_room(error) => StoreError::Full,
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy,
         _ => StoreError::Unusable(format!("{path}: {error}")),
     }

@@ -149,7 +149,7 @@ impl State {
                 .map_err(engine);
         };
         if old_crawl != crawl.0 {
-            return Err(StoreError::Refused(format!(
+            return Err(StoreError::Misconfigured(format!(
                 "site {:?} cannot move to crawl {:?}: its URLs live in another one; \
                  remove it, run `sitemapd sites forget {}`, then register it again",
                 site.name, site.crawl, site.name

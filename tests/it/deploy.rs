@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use sitemapd::config::Config;
 
 use crate::documents::{document, example_keys, families_in, metric_families};
 
@@ -216,11 +217,63 @@ fn unit_and_image_run_what_there_is_and_set_only_keys_that_exist() {
             seen += 1;
         }
     }
-    assert!(seen >= 8, "{seen}");
+    assert!(seen >= 7, "{seen}");
     // What restarting does not mend.
     assert!(unit.contains("RestartPreventExitStatus=2 78\n"));
     // /proc/sys names the boot, without which no step of the clock is noticed.
     assert!(!unit.contains("ProcSubset=pid"));
+}
+
+/// The values of a setting of the unit, in the order of its lines.
+fn set_in_unit(unit: &str, name: &str) -> Vec<String> {
+    let values = unit.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    values.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_unit_the_package_and_the_documents_have_the_store_in_one_folder() {
+    let unit = document("deploy/sitemapd.service");
+    let folders = set_in_unit(&unit, "StateDirectory");
+    assert_eq!(folders.len(), 1);
+    let folder = format!("/var/lib/{}", folders[0]);
+    // What only the daemon is told, the commands look for elsewhere.
+    assert!(!unit.contains("SITEMAPD__DAEMON__DATA_DIR"));
+    let made = std::process::Command::new("bash").arg("deploy/packaged-config").output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let packaged = String::from_utf8(made.stdout).unwrap();
+    let example = document("config.example.toml");
+    let other: Vec<&str> =
+        packaged.lines().filter(|line| !example.lines().any(|of_it| of_it == *line)).collect();
+    let told = format!("data_dir = \"{folder}\"");
+    assert!(other.len() == 1 && other[0].starts_with(&told), "{other:?}");
+    let config = Config::from_toml_str(&packaged).unwrap();
+    assert_eq!(config.daemon.data_dir, std::path::Path::new(&folder));
+    let file = "/etc/sitemapd/config.toml";
+    assert_eq!(set_in_unit(&unit, "ExecStart"), [format!("/usr/bin/sitemapd run --config {file}")]);
+    let manifest: toml::Value = toml::from_str(&document("Cargo.toml")).unwrap();
+    let deb = &manifest["package"]["metadata"]["deb"];
+    assert_eq!(deb["conf-files"][0].as_str(), Some(file));
+    let assets = deb["assets"].as_array().unwrap();
+    let installed = assets.iter().find(|asset| asset[1].as_str() == file.strip_prefix('/'));
+    assert_eq!(installed.unwrap()[0].as_str(), Some("target/generated/config.toml"));
+    assert!(document("deploy/package").contains("deploy/packaged-config > \"$made/config.toml\""));
+    let operations = document("docs/OPERATIONS.md");
+    assert!(unit.contains(&told), "the unit says what the file needs");
+    assert!(operations.contains(&format!("`{told}`")), "{told} is not in OPERATIONS");
+    assert!(operations.contains(&format!("sitemapd --config {file} backup ")));
+}
+
+#[test]
+fn the_unit_lets_threads_stand_back_and_starts_again_for_as_long_as_it_takes() {
+    let unit = document("deploy/sitemapd.service");
+    let filters = set_in_unit(&unit, "SystemCallFilter");
+    let at = |what: &str| filters.iter().position(|filter| filter.split(' ').any(|it| it == what));
+    // Later lines add to what is left by those before.
+    let taken = filters.iter().position(|it| it.starts_with('~') && it.contains("@resources"));
+    assert!(at("@system-service") == Some(0), "{filters:?}");
+    assert!(taken.is_none_or(|taken| at("setpriority").is_some_and(|given| given > taken)));
+    assert_eq!(set_in_unit(&unit, "StartLimitIntervalSec"), ["0"]);
+    assert_eq!(set_in_unit(&unit, "Restart"), ["on-failure"]);
 }
 
 #[test]

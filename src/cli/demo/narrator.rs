@@ -11,7 +11,6 @@ use crate::cli::answers::{Change, Poll};
 use crate::cli::humane::{self, count, number};
 use crate::cli::output::{Output, Tone};
 use crate::cli::poll::{change_line, counts_in_words, tone_of};
-use crate::cli::table::MAX_WIDTH;
 
 /// Lines printed in one beat.
 const LINES: usize = 2;
@@ -23,6 +22,9 @@ const SUM_EVERY: u64 = 4;
 const TOTAL_EVERY: u64 = 8;
 /// Columns before the text of a line: the time and what it is about.
 const MARGIN: usize = 15;
+
+/// Columns before the text of a line of the summary.
+const INDENT: usize = 11;
 
 /// What happened.
 #[derive(Debug)]
@@ -108,7 +110,7 @@ impl Narrator {
             Event::Polled { poll, changes } => self.polled(&poll, &changes, out),
             Event::Fetched(fetch) => self.fetched(&fetch, out),
             Event::Trouble(error) => {
-                let error = out.paint(Tone::Bad, &cut(&error, MAX_WIDTH - MARGIN));
+                let error = out.paint(Tone::Bad, &cut(&error, out.width() - MARGIN));
                 let text = self.line("trouble", Tone::Bad, &error, out);
                 self.polls.push_back(Line { text, detail: false });
             }
@@ -128,9 +130,11 @@ impl Narrator {
             (None, None) if poll.entries > 0 => count(poll.entries, "entry", "entries"),
             (None, None) => String::new(),
         };
-        let source = format!("{:<26}", cut(path_of(&poll.url), 26));
+        let room = out.width() - MARGIN;
+        let wide = (room / 3).min(26);
+        let source = format!("{:<wide$}", cut(path_of(&poll.url), wide));
         let result = out.paint(tone_of(poll), &format!("{:<12}", cut(&poll.result, 12)));
-        let what = cut(&what, MAX_WIDTH - MARGIN - 26 - 12 - 2);
+        let what = cut(&what, room.saturating_sub(wide + 12 + 2));
         let text = self.line("poll", Tone::Note, &format!("{source} {result} {what}"), out);
         self.polls.push_back(Line { text, detail: false });
         // A first read is all news: its sum says it.
@@ -140,18 +144,19 @@ impl Narrator {
             && !first
         {
             let change = Change { url: path_of(&change.url).to_owned(), ..change.clone() };
-            let text = change_line(&change, MAX_WIDTH - MARGIN, out);
+            let text = change_line(&change, room, out);
             self.polls.push_back(Line { text: format!("{:MARGIN$}{text}", ""), detail: true });
         }
     }
 
     fn fetched(&mut self, fetch: &Fetch, out: &Output) {
-        let path = format!("{:<32}", cut(path_of(&fetch.url), 32));
+        let (wide, hinted) = fetch_columns(out.width() - MARGIN);
+        let path = format!("{:<wide$}", cut(path_of(&fetch.url), wide));
         let hints = match &fetch.changefreq {
             Some(word) => format!("{}, {word}, priority {}", fetch.reason, fetch.priority),
             None => fetch.reason.clone(),
         };
-        let hints = out.paint(Tone::Faint, &format!("{:<31}", cut(&hints, 31)));
+        let hints = out.paint(Tone::Faint, &format!("{:<hinted$}", cut(&hints, hinted)));
         let tone = match fetch.outcome.as_str() {
             "changed" => Tone::Good,
             "unchanged" => Tone::Faint,
@@ -161,9 +166,10 @@ impl Narrator {
         let status = fetch.status.map(|status| format!("{status} ")).unwrap_or_default();
         let mut outcome = out.paint(tone, &format!("{status}{}", cut(&fetch.outcome, 12)));
         if fetch.settled != "ok" {
-            outcome = out.paint(Tone::Bad, &format!("settle: {}", cut(&fetch.settled, 10)));
+            outcome = out.paint(Tone::Bad, &format!("settle: {}", cut(&fetch.settled, 8)));
         }
-        let text = self.line("fetch", Tone::Strong, &format!("{path}  {hints}  {outcome}"), out);
+        let hints = if hinted > 0 { format!("{hints}  ") } else { String::new() };
+        let text = self.line("fetch", Tone::Strong, &format!("{path}  {hints}{outcome}"), out);
         self.fetches.push_back((text, fetch.outcome.clone()));
     }
 
@@ -217,7 +223,7 @@ impl Narrator {
     fn sum_up(&mut self, out: &mut Output) -> io::Result<()> {
         let untold = std::mem::take(&mut self.untold);
         let text = format!("and {} more: {}", number(untold.values().sum()), in_words(&untold));
-        let text = out.paint(Tone::Faint, &cut(&text, MAX_WIDTH - MARGIN));
+        let text = out.paint(Tone::Faint, &cut(&text, out.width() - MARGIN));
         let line = self.line("fetch", Tone::Strong, &text, out);
         out.line(&line)
     }
@@ -225,16 +231,22 @@ impl Narrator {
     fn total(&self, out: &mut Output) -> io::Result<()> {
         let tally = &self.tally;
         let of = |kind: &str| number(tally.changes.get(kind).copied().unwrap_or(0));
-        let text = format!(
-            "{} polls, {} URLs known, {} changed, {} removed; {} leased, {} settled, {} in work",
-            number(tally.polls.values().sum()),
-            number(tally.known),
+        let (polls, known) = (number(tally.polls.values().sum()), number(tally.known));
+        let (leased, settled) = (number(tally.leased), number(tally.settled_total()));
+        let mut text = format!(
+            "{polls} polls, {known} URLs known, {} changed, {} removed; {leased} leased, \
+             {settled} settled, {} in work",
             of("changed"),
             of("removed"),
-            number(tally.leased),
-            number(tally.settled_total()),
             number(tally.in_work()),
         );
+        let room = out.width() - MARGIN;
+        if text.chars().count() > room {
+            text = cut(
+                &format!("{polls} polls, {known} URLs; {leased} leased, {settled} settled"),
+                room,
+            );
+        }
         let line = self.line("total", Tone::Strong, &out.paint(Tone::Strong, &text), out);
         out.line(&line)
     }
@@ -257,27 +269,48 @@ impl Narrator {
             ("settled", format!("{}: {}", number(tally.settled_total()), in_words(&tally.settled))),
         ] {
             let name = out.paint(Tone::Faint, &format!("{name:<8}"));
-            out.line(&format!("  {name} {}", cut(&value, MAX_WIDTH - 11)))?;
+            out.line(&format!("  {name} {}", cut(&value, out.width() - INDENT)))?;
         }
         for (name, trust) in [("honest", tally.honest), ("lying", tally.lying)] {
-            let name = out.paint(Tone::Faint, &format!("{name:<8}"));
-            out.line(&format!(
-                "  {name} {}: {} fetched for it, {} of these had changed",
+            let text = format!(
+                "{}: {} fetched for it, {} of these had changed",
                 count(trust.moved, "lastmod moved", "lastmods moved"),
                 number(trust.fetched),
                 number(trust.changed),
-            ))?;
+            );
+            told(name, &text, out)?;
         }
         let tone = if verdict.lost == 0 { Tone::Good } else { Tone::Bad };
-        let lost = out.paint(tone, &number(verdict.lost));
-        let name = out.paint(Tone::Faint, &format!("{:<8}", "lost"));
-        out.line(&format!(
-            "  {name} {lost} (of {}: {} fetched since, {} waiting for a turn)",
+        let text = format!(
+            "{} (of {}: {} fetched since, {} waiting for a turn)",
+            out.paint(tone, &number(verdict.lost)),
             count(verdict.checked, "URL that changed", "URLs that changed"),
             number(verdict.fetched),
             number(verdict.waiting),
-        ))
+        );
+        told("lost", &text, out)
     }
+}
+
+/// One line of the summary, or several where the terminal is narrow.
+fn told(name: &str, text: &str, out: &mut Output) -> io::Result<()> {
+    let mut name = out.paint(Tone::Faint, &format!("{name:<8}"));
+    for line in humane::wrap(text, out.width() - INDENT) {
+        out.line(&format!("  {name} {line}"))?;
+        name = " ".repeat(8);
+    }
+    Ok(())
+}
+
+/// How wide the path and the hints of a fetch are; without hints where both would say
+/// next to nothing. Behind them come the outcome, and gaps.
+fn fetch_columns(room: usize) -> (usize, usize) {
+    let both = room.saturating_sub(16 + 4);
+    if both < 40 {
+        return (both + 2, 0);
+    }
+    let wide = (both / 2).min(32);
+    (wide, (both - wide).min(31))
 }
 
 /// `12 changed, 3 unchanged`.
@@ -303,6 +336,37 @@ fn path_of(url: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        let poll = serde_json::json!({
+            "id": 1, "source": 7, "url": format!("http://127.0.0.1:1/{}.xml", "s".repeat(90)),
+            "result": "incomplete", "entries": 3, "error": "it was cut off ".repeat(9),
+        });
+        let poll: Poll = crate::cli::answers::read(&poll).expect("a poll");
+        let fetch = || Fetch {
+            url: format!("http://127.0.0.1:1/{}", "p".repeat(90)),
+            reason: "submitted".to_owned(),
+            priority: 0.875,
+            changefreq: Some("monthly".to_owned()),
+            status: Some(200),
+            outcome: "unchanged".to_owned(),
+            settled: "ok".to_owned(),
+        };
+        for width in [40, 60, 80, 100] {
+            let out = Output::of_width(width);
+            let mut narrator = Narrator::new(String::new());
+            narrator.polled(&poll, &[], &out);
+            narrator.fetched(&fetch(), &out);
+            narrator.fetched(&Fetch { settled: "unknown".to_owned(), ..fetch() }, &out);
+            let polls = narrator.polls.iter().map(|line| &line.text);
+            let all: Vec<_> = polls.chain(narrator.fetches.iter().map(|(text, _)| text)).collect();
+            assert_eq!(all.len(), 3);
+            for line in all {
+                assert!(line.chars().count() <= width, "{width}: {line}");
+            }
+        }
+    }
 
     #[test]
     fn a_page_is_told_by_its_path() {

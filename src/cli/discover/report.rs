@@ -9,7 +9,7 @@ use url::Url;
 use super::explorer::{Findings, Found};
 use crate::cli::humane::{self, count, number};
 use crate::cli::output::{Output, Tone};
-use crate::cli::table::{Align, Cell, MAX_WIDTH, Table};
+use crate::cli::table::{Align, Cell, Table};
 
 /// Other hosts shown.
 const HOSTS: usize = 8;
@@ -17,19 +17,26 @@ const HOSTS: usize = 8;
 /// Prints the report.
 pub(super) fn print(findings: &Findings, out: &mut Output) -> io::Result<()> {
     out.line("")?;
-    let home = humane::cut_middle(&humane::safe(findings.home.as_str()), MAX_WIDTH - 10);
+    let width = out.width();
+    let home = humane::cut_middle(&humane::safe(findings.home.as_str()), width - 10);
     out.toned(Tone::Strong, &home)?;
     if let Some(from) = &findings.redirected_from {
-        out.line(&format!("  is where {} redirects to", humane::safe(from.as_str())))?;
+        let from = humane::cut_middle(&humane::safe(from.as_str()), width - 24);
+        out.line(&format!("  is where {from} redirects to"))?;
     }
-    out.line(&format!("  {}", humane::safe(&findings.robots)))?;
+    for line in humane::wrap(&humane::safe(&findings.robots), width - 2) {
+        out.line(&format!("  {}", humane::cut_middle(&line, width - 2)))?;
+    }
     if !findings.sources.is_empty() {
         out.line("")?;
         sources(&findings.sources).print(out)?;
     }
     if findings.unread > 0 {
         let more = count(findings.unread as u64, "more sitemap", "more sitemaps");
-        out.toned(Tone::Faint, &format!("and {more} that the daemon would read, unread here"))?;
+        let told = format!("and {more} that the daemon would read, unread here");
+        for line in humane::wrap(&told, width) {
+            out.toned(Tone::Faint, &line)?;
+        }
     }
     urls(findings, out)?;
     out.line("")?;
@@ -45,7 +52,8 @@ fn sources(found: &[Found]) -> Table {
         ("lists", Align::Right),
         ("dated", Align::Right),
         ("issues", Align::Right),
-    ]);
+    ])
+    .without_if_narrow(&["dated", "named by"]);
     for source in found {
         let lists = if source.sitemaps > 0 { source.sitemaps } else { source.entries };
         let (what, tone) = match (&source.error, source.kind) {
@@ -87,7 +95,9 @@ fn urls(findings: &Findings, out: &mut Output) -> io::Result<()> {
     }
     let hosts = sums.hosts_by_urls();
     for (host, urls) in hosts.iter().take(HOSTS) {
-        let host = humane::cut_middle(&humane::safe(host), 50);
+        // Beside the words and the number of the line.
+        let room = out.width().saturating_sub(58).clamp(12, 50);
+        let host = humane::cut_middle(&humane::safe(host), room);
         let urls = out.paint(Tone::Warn, &number(*urls));
         out.line(&format!("  {urls} out of scope: on {host}, which is another host"))?;
     }

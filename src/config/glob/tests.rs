@@ -91,3 +91,14 @@ proptest! {
         let _ = matches(&glob, &text);
     }
 }
+
+#[test]
+fn a_glob_may_begin_as_a_url_does_or_it_may_not() {
+    let urls = ["http://", "https://"];
+    for glob in ["*", "*/a/*", "?*", "h*", "http*", "http?://a.test/*", "https://a.test/"] {
+        assert!(Glob::new(glob).expect(glob).may_begin_with(&urls), "{glob}");
+    }
+    for glob in ["/a/*", "a.test/*", "httpx*", "ftp://*", "?/a/*", "HTTP://*"] {
+        assert!(!Glob::new(glob).expect(glob).may_begin_with(&urls), "{glob}");
+    }
+}

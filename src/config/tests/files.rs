@@ -108,6 +108,33 @@ fn a_folder_of_sites_that_cannot_be_read_is_a_fault_and_not_empty() {
 }
 
 #[test]
+fn an_empty_variable_names_no_token_file() {
+    let named = "[listen]\ntoken_file = \"token\"";
+    for (text, file) in [("", None), (named, Some("token"))] {
+        let env = Env::from([("SITEMAPD__LISTEN__TOKEN_FILE", " "), ("SITEMAPD_TOKEN", "t")]);
+        let (folder, config) = load(&[("c.toml", text), ("token", "t")], &env);
+        let expected = file.map(|file| folder.path().join(file));
+        assert_eq!(config.expect("a config").listen.token_file, expected, "{text}");
+    }
+}
+
+#[test]
+fn a_token_file_of_the_command_line_stands_in_for_that_of_the_file() {
+    let named = "[listen]\napi = \"0.0.0.0:7070\"\ntoken_file = \"missing\"";
+    let token = tempfile::NamedTempFile::new().expect("a file");
+    let path = token.path().to_owned();
+    let env = Env::empty().with_token_file(Some(path.clone()));
+    let (_folder, config) = load(&[("c.toml", named)], &env);
+    assert_eq!(config.expect("a config").listen.token_file, Some(path));
+    let env = Env::empty().with_token_file(Some("/no/such".into()));
+    let (_folder, config) = load(&[("c.toml", "")], &env);
+    let told = config.expect_err("no file").to_string();
+    assert!(told.starts_with("--token-file (SITEMAPD_TOKEN_FILE): listen.token_file: "), "{told}");
+    let (_folder, config) = load(&[("c.toml", "")], &env.sending_nothing());
+    assert!(config.is_ok(), "who reads it tells");
+}
+
+#[test]
 fn the_environment_overrides_the_file() {
     let env = Env::from([
         ("SITEMAPD__POLL__MIN", "20m"),

@@ -16,8 +16,13 @@ struct Daemon {
 
 impl Daemon {
     fn start(folder: &Path) -> Self {
+        Self::start_with(folder, &[])
+    }
+
+    fn start_with(folder: &Path, more: &[&str]) -> Self {
         let mut child = Command::new(assert_cmd::cargo::cargo_bin("sitemapd"))
             .args(["run", "--config", "config.toml"])
+            .args(more)
             .current_dir(folder)
             .stderr(Stdio::piped())
             .spawn()
@@ -99,6 +104,22 @@ fn a_second_daemon_on_the_same_folder_is_refused_and_told_who_holds_it() {
 }
 
 #[test]
+fn a_log_has_the_colours_that_the_command_line_says() {
+    let folder = folder();
+    let daemon = Daemon::start(folder.path());
+    for (color, is_coloured) in [("always", true), ("never", false), ("auto", false)] {
+        // It says that it starts, and ends: the folder is taken.
+        let mut command = sitemapd_in(folder.path());
+        command.args(["run", "--color", color]).env("SITEMAPD__LOG__FORMAT", "text");
+        let (code, _, err) = outcome(&mut command);
+        assert_eq!(code, 1, "{err}");
+        assert_eq!(err.contains("\u{1b}["), is_coloured, "{color}: {err}");
+    }
+    daemon.signal("TERM");
+    assert_eq!(daemon.exit_code(), Some(0));
+}
+
+#[test]
 fn a_reload_says_what_it_does_and_a_bad_file_changes_nothing() {
     let folder = folder();
     let mut daemon = Daemon::start(folder.path());
@@ -108,6 +129,12 @@ fn a_reload_says_what_it_does_and_a_bad_file_changes_nothing() {
     assert!(daemon.wait_for("at once").contains("poll.min"));
     assert!(daemon.wait_for("a new site").contains("mine"));
     daemon.wait_for("\"reloaded\"");
+    for narrowing in ["normalise = []", "follow = [\"image\"]"] {
+        write(folder.path(), &format!("{site}{narrowing}\n"));
+        daemon.signal("HUP");
+        assert!(daemon.wait_for("no longer admit").contains("mine"), "{narrowing}");
+        daemon.wait_for("\"reloaded\"");
+    }
     let sites = |api: &str| outcome(sitemapd().args(["sites", "--api", api])).1;
     write(folder.path(), "[poll]\nmin = 7\n");
     daemon.signal("HUP");
@@ -138,6 +165,87 @@ fn the_first_line_of_a_token_file_is_the_token_for_all() {
     assert_eq!(daemon.exit_code(), Some(0));
     let (code, _, err) = outcome(sitemapd_in(folder.path()).arg("sites"));
     assert_eq!(code, 0, "{err}");
+}
+
+#[test]
+fn a_token_file_of_the_command_line_is_the_daemons_also_after_a_reload() {
+    let folder = folder();
+    std::fs::write(folder.path().join("token"), "t\n").expect("a token");
+    let mut daemon = Daemon::start_with(folder.path(), &["--token-file", "token"]);
+    let sites = |api: &str, token: &[&str]| {
+        let mut command = sitemapd_in(folder.path());
+        outcome(command.args(["sites", "--api", api]).args(token))
+    };
+    for round in ["started", "reloaded"] {
+        let (code, _, err) = sites(&daemon.api, &[]);
+        assert!(code == 1 && err.contains("--token-file"), "{round}: {code} {err}");
+        assert_eq!(sites(&daemon.api, &["--token-file", "token"]).0, 0, "{round}");
+        write(folder.path(), "[poll]\nmin = \"20m\"\n");
+        daemon.signal("HUP");
+        let lines = daemon.log.by_ref().map_while(Result::ok);
+        let before: Vec<_> = lines.take_while(|line| !line.contains("\"reloaded\"")).collect();
+        assert!(!before.iter().any(|line| line.contains("listen.token_file")), "{before:?}");
+        write(folder.path(), "");
+        daemon.signal("HUP");
+        daemon.wait_for("\"reloaded\"");
+    }
+    daemon.signal("TERM");
+    assert_eq!(daemon.exit_code(), Some(0));
+}
+
+#[test]
+fn run_takes_a_token_file_before_it_judges_the_rest_and_no_address_of_another_daemon() {
+    let folder = folder();
+    let check = |told: &[&str]| {
+        let mut command = sitemapd_in(folder.path());
+        let command = command.args(["config", "check"]).args(told);
+        outcome(command.env("SITEMAPD__LISTEN__API", "0.0.0.0:7070"))
+    };
+    let (code, _, err) = check(&[]);
+    assert!(code == 78 && err.contains("listen.token_file"), "{code} {err}");
+    for command in [&["config", "check"][..], &["run"]] {
+        let told = ["--token-file", "missing"];
+        let (code, _, err) = outcome(sitemapd_in(folder.path()).args(command).args(told));
+        assert_eq!(code, 78, "{command:?}: {err}");
+        let fault = "--token-file (SITEMAPD_TOKEN_FILE): listen.token_file: found \"missing\"";
+        assert!(err.contains(fault), "{command:?}: {err}");
+    }
+    std::fs::write(folder.path().join("token"), "t\n").expect("a token");
+    let (code, out, err) = check(&["--token-file", "token"]);
+    assert!(code == 0 && out.contains("token_file = \"token\""), "{code} {out}{err}");
+    let api = ["--api", "127.0.0.1:7171"];
+    let (code, _, err) = outcome(sitemapd_in(folder.path()).arg("run").args(api));
+    assert!(code == 2 && err.contains("SITEMAPD__LISTEN__API"), "{code} {err}");
+    // In the environment it is for the commands; what is wrong here is another thing.
+    let mut command = sitemapd_in(folder.path());
+    let command = command.args(["run", "--config", "none.toml"]).env("SITEMAPD_API", api[1]);
+    assert_eq!(outcome(command).0, 78);
+}
+
+#[test]
+fn a_token_of_the_environment_goes_before_the_file_of_the_configuration() {
+    let folder = folder();
+    std::fs::write(folder.path().join("token"), "t\n").expect("a token");
+    let daemon = Daemon::start_with(folder.path(), &["--token-file", "token"]);
+    // A file that is the daemon's, and not there, or not the same, for who asks.
+    let api = daemon.api.trim_start_matches("http://");
+    for (file, code) in [("none", 78), ("other", 1)] {
+        std::fs::write(folder.path().join("other"), "another\n").expect("a token");
+        let config = format!("[listen]\napi = \"{api}\"\ntoken_file = \"{file}\"\n");
+        std::fs::write(folder.path().join("client.toml"), config).expect("a config");
+        let sites = |token: &str, more: &[&str]| {
+            let mut command = sitemapd_in(folder.path());
+            let command = command.args(["sites", "--config", "client.toml"]).args(more);
+            outcome(command.env("SITEMAPD_TOKEN", token))
+        };
+        let (found, _, err) = sites("t", &[]);
+        assert_eq!(found, 0, "{file}: {err}");
+        assert_eq!(sites("", &[]).0, code, "an empty one is none");
+        let named = ["--token-file", "token"];
+        assert_eq!(sites("wrong", &named).0, 0, "what is named goes first");
+    }
+    daemon.signal("TERM");
+    assert_eq!(daemon.exit_code(), Some(0));
 }
 
 #[test]

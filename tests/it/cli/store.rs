@@ -1,7 +1,10 @@
 //! Commands without a daemon: reading out of the store, and orders under its lock.
 
+use std::io::Write as _;
 use std::path::Path;
+use std::process::{Command as Process, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use sitemapd::clock::Clock;
@@ -12,7 +15,7 @@ use sitemapd::queue::LeaseRequest;
 use sitemapd::store::Store;
 
 use super::{outcome, sitemapd_in};
-use crate::support::process::write_config;
+use crate::support::process::{DEADLINE, write_config};
 use crate::support::queue_daemon::{Queue, ask, report, site};
 
 /// A folder with a configuration of one site and the store of a daemon that
@@ -270,4 +273,39 @@ async fn a_url_of_several_crawls_names_the_others() {
     assert!(told.contains(&format!("also in   crawl {other}")), "{told}");
     let told = run(&["--crawl", first]);
     assert!(!told.contains("also in"), "{told}");
+}
+
+#[tokio::test]
+async fn an_import_without_a_daemon_keeps_the_store_from_its_first_batch_to_its_end() {
+    let (queue, text) = folder_listing(&["http://a.test/1"], "2026-11-22T00:00:00Z").await;
+    let (folder, look) = queue.into_folder();
+    write_config(folder.path(), &text);
+    let mut import = Process::new(assert_cmd::cargo::cargo_bin("sitemapd"))
+        .args(["import", "-"])
+        .current_dir(folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut log = import.stdin.take().expect("a pipe");
+    let line = "{\"url\": \"http://a.test/1\", \"time\": \"2026-11-01T00:00:00Z\"}\n";
+    // A whole batch; those after it are still to come.
+    log.write_all(line.repeat(5_000).as_bytes()).expect("it reads");
+    let deadline = Instant::now() + DEADLINE;
+    while look.number("SELECT count(*) FROM feedback") == 0 {
+        assert!(Instant::now() < deadline, "nothing is taken in");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Between two batches nobody else gets it.
+    for _ in 0..20 {
+        let lock = folder.path().join("data/sitemapd.lock");
+        let lock = std::fs::File::open(lock).expect("it is there");
+        assert!(lock.try_lock().is_err(), "it was let go");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    log.write_all(line.as_bytes()).expect("it reads");
+    drop(log);
+    let output = import.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("took in 1 fetch;"));
 }

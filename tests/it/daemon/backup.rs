@@ -1,16 +1,20 @@
 //! A copy made while the daemon works is one state of it, and a daemon starts
 //! from it.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use sitemapd::model::Outcome;
-use sitemapd::store::backup::backup;
+use sitemapd::store::backup::{Stop, backup, backup_until};
 use sitemapd::store::{ChangeCursor, ChangeFilter, StoreError};
 
 use super::one_sitemap;
 use crate::support::daemon::{DAY, Daemon, HOUR, World, sitemap};
 use crate::support::engine;
+use crate::support::process::{DEADLINE, sitemapd, write_config};
 use crate::support::queue_daemon::{Queue, report};
 use crate::support::{Origin, Reply};
 
@@ -168,4 +172,65 @@ async fn of_two_backups_to_one_file_the_second_is_refused_and_touches_nothing() 
     std::os::unix::fs::symlink(at("copy"), at("other.partial")).unwrap();
     assert!(backup(data, &at("other")).is_err());
     assert_eq!(std::fs::metadata(at("copy")).unwrap().len(), bytes);
+}
+
+#[tokio::test]
+async fn a_backup_that_is_stopped_leaves_nothing_behind_and_says_so() {
+    if !engine::is_embedded("its backup") {
+        return;
+    }
+    let (folder, look) = Queue::simple().await.into_folder();
+    let stop = Stop::default();
+    stop.ask();
+    let to = folder.path().join("copy");
+    let stopped = backup_until(look.file().parent().unwrap(), &to, &stop).unwrap_err();
+    let told = format!("{}: it was stopped, and nothing is kept of it", to.display());
+    assert_eq!(stopped.to_string(), told);
+    assert!(!to.exists() && !folder.path().join("copy.partial").exists());
+    // By a signal, wherever that meets it; if only at its end, the copy is whole.
+    look.change(
+        "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 400000)
+         INSERT INTO meta SELECT 'ballast ' || n, hex(randomblob(40)) FROM n",
+    );
+    let config = write_config(folder.path(), "");
+    for signal in ["-TERM", "-INT"] {
+        let mut command = sitemapd(&config, &["backup", to.to_str().unwrap()]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let deadline = Instant::now() + DEADLINE;
+        while !folder.path().join("copy.partial").exists() && !to.exists() {
+            assert!(Instant::now() < deadline, "it does not begin");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let id = child.id().to_string();
+        std::process::Command::new("kill").args([signal, &id]).status().unwrap();
+        child.wait().unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!folder.path().join("copy.partial").exists(), "{signal}: {said}");
+        match output.status.code() {
+            Some(0) => std::fs::remove_file(&to).unwrap(),
+            code => {
+                assert_eq!((code, to.exists()), (Some(1), false), "{signal}: {said}");
+                assert!(said.contains("it was stopped"), "{signal}: {said}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_backup_is_for_its_owner_as_its_store_is_and_alone() {
+    if !engine::is_embedded("its backup") {
+        return;
+    }
+    let (folder, look) = Queue::simple().await.into_folder();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for (of_store, of_copy) in [(0o644, 0o600), (0o660, 0o600), (0o600, 0o600)] {
+        let permissions = std::fs::Permissions::from_mode(of_store);
+        std::fs::set_permissions(look.file(), permissions).unwrap();
+        let to = folder.path().join(format!("copy-{of_store:o}"));
+        // What one left over that was killed may be anybody's.
+        std::fs::write(to.with_extension("partial"), "").unwrap();
+        backup(look.file().parent().unwrap(), &to).unwrap();
+        assert_eq!(mode(&to), of_copy, "{of_store:o}");
+    }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sitemapd::fetch::api::ApiClient;
 use tempfile::TempDir;
 
-use crate::support::process::{DEADLINE, Daemon, write_config};
+use crate::support::process::{DEADLINE, Daemon, complaints, refused, sitemapd, write_config};
 use crate::support::queue_daemon::{Queue, site};
 
 /// A folder whose store holds some URLs and polls nothing.
@@ -110,6 +110,19 @@ async fn sighup_with_a_bad_file_changes_nothing_and_with_a_good_one_takes_effect
     daemon.signal("HUP");
     daemon.hear("config reloaded");
     assert_eq!(lease(&daemon.client(), 100).await.len(), 10);
+}
+
+#[tokio::test]
+async fn a_start_that_the_store_refuses_for_its_configuration_is_a_wrong_configuration() {
+    let (_dir, config) = filled(10).await;
+    rewrite(&config, &site("a", "http://127.0.0.1:9/", "crawl = \"other\""));
+    let output = refused(&config);
+    let said = complaints(&output);
+    assert_eq!(output.status.code(), Some(78), "{said:?}");
+    assert!(said.len() == 1 && said[0].contains("cannot move to crawl"), "{said:?}");
+    // An order that no daemon takes opens the store by the same configuration.
+    let output = sitemapd(&config, &["queue", "pause"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(78), "{output:?}");
 }
 
 #[tokio::test]

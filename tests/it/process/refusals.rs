@@ -218,6 +218,49 @@ async fn a_folder_that_may_not_be_written_is_refused_and_left_alone() {
     }
 }
 
+#[tokio::test]
+async fn a_start_on_a_full_disk_names_the_folder_and_goes_well_once_there_is_room() {
+    if !is_embedded("a refused database") {
+        return;
+    }
+    let (_dir, config, database) = folder();
+    make_store(&database).await;
+    let data = database.parent().unwrap();
+    let Some(disk) = Disk::below(data) else { return };
+    disk.fill_up(true);
+    let Err((status, said)) = Daemon::try_start(&config, Some(&disk)) else {
+        panic!("it started on a full disk")
+    };
+    assert_eq!((status.code(), said.len()), (Some(1), 1), "{said:?}");
+    assert!(said[0].contains("full") && said[0].contains(data.to_str().unwrap()), "{said:?}");
+    disk.fill_up(false);
+    let mut daemon = Daemon::start_on(&config, Some(&disk));
+    daemon.signal("TERM");
+    assert_eq!(daemon.wait().code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_backup_to_a_full_disk_names_the_copy_and_leaves_nothing_of_it() {
+    if !is_embedded("a refused database") {
+        return;
+    }
+    let (dir, config, database) = folder();
+    make_store(&database).await;
+    let target = dir.path().join("elsewhere");
+    std::fs::create_dir(&target).unwrap();
+    let Some(disk) = Disk::below(&target) else { return };
+    disk.fill_up(true);
+    let copy = target.join("copy.db");
+    let mut command = sitemapd(&config, &["backup", copy.to_str().unwrap()]);
+    disk.serve(&mut command);
+    let output = command.output().unwrap();
+    let said = complaints(&output);
+    assert_eq!(output.status.code(), Some(1), "{said:?}");
+    let expected = format!("{}: there is no room for it: the disk is full", copy.display());
+    assert!(said.len() == 1 && said[0].contains(&expected), "{said:?}");
+    assert_eq!(std::fs::read_dir(&target).unwrap().count(), 0);
+}
+
 #[test]
 fn a_folder_in_the_place_of_the_database_is_refused() {
     if !is_embedded("a refused database") {

@@ -57,7 +57,7 @@ fn entries(entries: &[Listed]) -> Table {
     columns.extend(dated.then_some(("date", Align::Left)));
     columns.extend(often.then_some(("changefreq", Align::Left)));
     columns.extend(ranked.then_some(("priority", Align::Right)));
-    let mut table = Table::new(&columns);
+    let mut table = Table::new(&columns).without_if_narrow(&["changefreq", "priority"]);
     for entry in entries {
         let tone = if entry.in_scope == Some(false) { Tone::Warn } else { Tone::Plain };
         let mut row = vec![Cell::toned(tone, &format!("  {}", entry.loc))];

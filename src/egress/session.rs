@@ -17,6 +17,7 @@ use super::publish::Publisher;
 use super::results::Settler;
 use super::{Egress, Login, Trouble};
 use crate::config::Nats;
+use crate::config::subject::covers;
 
 /// The broker answers within this, or is away.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -210,19 +211,6 @@ async fn agree(context: &Context, found: &stream::Config, wanted: &stream::Confi
     );
 }
 
-/// Does a subject of NATS, wildcards and all, match all that another one does?
-fn covers(pattern: &str, subject: &str) -> bool {
-    let (mut pattern, mut subject) = (pattern.split('.'), subject.split('.'));
-    loop {
-        match (pattern.next(), subject.next()) {
-            (Some(">"), Some(_)) | (None, None) => return true,
-            (Some("*"), Some(token)) if token != ">" => {}
-            (Some(own), Some(token)) if own == token => {}
-            _ => return false,
-        }
-    }
-}
-
 async fn ensure(
     context: &Context,
     wanted: stream::Config,
@@ -261,26 +249,4 @@ async fn ensure(
 /// What the broker's client says, as trouble.
 pub(super) fn broker(error: impl std::fmt::Display) -> Trouble {
     Trouble::Broker(error.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_subject_covers_what_it_matches_and_no_more() {
-        for (pattern, subject, expected) in [
-            ("s.urls", "s.urls", true),
-            ("s.urls", "s.url", false),
-            ("s.>", "s.*.*", true),
-            ("s.*.*", "s.*.*", true),
-            ("s.*", "s.*.*", false),
-            ("s.*", "s.>", false),
-            ("s.a.*", "s.*.*", false),
-            (">", "s.urls", true),
-            ("s.>", "s", false),
-        ] {
-            assert_eq!(covers(pattern, subject), expected, "{pattern} {subject}");
-        }
-    }
 }

@@ -15,6 +15,7 @@
 //! does while the store takes nothing, which is no fault of the broker.
 
 mod book;
+mod owed;
 mod publish;
 mod results;
 mod session;
@@ -32,6 +33,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use self::book::Unsettled;
+use self::owed::Owed;
 use crate::clock::Clock;
 use crate::config::{Nats, first_line};
 use crate::metrics::Metrics;
@@ -88,6 +90,7 @@ pub struct Egress {
     metrics: Arc<Metrics>,
     defaults: watch::Receiver<LeaseDefaults>,
     unsettled: Unsettled,
+    owed: Owed,
     /// From a refusal on until something is acknowledged, over any number of
     /// sessions: that one can connect says nothing then.
     is_refused: AtomicBool,
@@ -120,6 +123,7 @@ impl Egress {
             metrics,
             defaults,
             unsettled: Unsettled::default(),
+            owed: Owed::default(),
             is_refused: AtomicBool::new(false),
             was_there: AtomicBool::new(false),
             is_said: AtomicBool::new(false),
@@ -147,10 +151,11 @@ impl Egress {
         }
     }
 
-    /// Begins with what the store says is with the broker.
-    async fn read_book(&self) -> Result<(), StoreError> {
-        self.unsettled.replace(self.store.leases_of(&self.worker()).await?);
-        Ok(())
+    /// How many leases are in flight by now, and when the first of them ends.
+    fn count_unsettled(&self) -> (usize, Option<jiff::Timestamp>) {
+        let (count, first_end) = self.unsettled.count(self.clock.steady());
+        self.metrics.egress_unsettled(BROKER, count);
+        (count, first_end)
     }
 
     fn is_refused(&self) -> bool {
@@ -209,7 +214,7 @@ impl Egress {
                 last.clear();
             }
             match ended {
-                Ok(()) => return,
+                Ok(()) => break,
                 Err(Trouble::Store(StoreError::Closed)) => return stop.cancelled().await,
                 Err(Trouble::Store(error)) => self.stuck(&error),
                 Err(trouble) => {
@@ -226,12 +231,16 @@ impl Egress {
                     }
                 }
             }
+            // Leases are settled over HTTP, and run out, whether or not the broker is there.
+            self.count_unsettled();
             tokio::select! {
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => break,
                 () = tokio::time::sleep(pause) => {}
             }
             pause = (pause * 2).min(MAX_PAUSE);
         }
+        // Whoever comes after us finds what may not be fetched yet, and nothing else.
+        let _ = self.give_back().await;
     }
 }
 
@@ -293,41 +302,124 @@ fn unread(key: &'static str, path: &Path, why: String) -> EgressError {
 mod tests {
     use super::*;
     use crate::config::Config;
+    use crate::egress::book::Held;
+    use crate::queue::{Leased, Token};
     use crate::store::frontier::Put;
 
-    /// Publishes to that stream, over one store.
-    fn egress(stream: &str, store: &Store, clock: &Clock) -> Egress {
-        let config = Nats { stream: stream.to_owned(), ..Nats::default() };
-        let defaults = LeaseDefaults { ttl: Duration::from_secs(300), per_host: 100 };
-        let (_, defaults) = watch::channel(defaults);
-        let metrics = Arc::new(Metrics::new());
-        Egress::new(config, store.clone(), clock.clone(), metrics, defaults).expect("no secrets")
+    /// A store of ten URLs of one host, and its clock.
+    struct Setup {
+        config: Config,
+        clock: Clock,
+        store: Store,
+        _folder: tempfile::TempDir,
+    }
+
+    impl Setup {
+        async fn new(host_delay: Duration) -> Self {
+            let folder = tempfile::TempDir::new().expect("a folder");
+            let mut config = Config::from_toml_str("").expect("the defaults");
+            config.daemon.data_dir = folder.path().join("data");
+            config.politeness.host_delay = host_delay;
+            let clock = Clock::manual("2026-11-21T00:00:00Z".parse().expect("a time"));
+            let store = open(&config, &clock);
+            let put = |n| Put {
+                crawl: "default".to_owned(),
+                key: None,
+                url: format!("http://a.test/{n}"),
+                metadata: std::collections::BTreeMap::new(),
+                created: None,
+                known: None,
+            };
+            store.frontier_put((0..10).map(put).collect()).await.expect("kept");
+            Self { config, clock, store, _folder: folder }
+        }
+
+        /// Publishes to that stream.
+        fn egress(&self, stream: &str) -> Egress {
+            let config = Nats { stream: stream.to_owned(), ..Nats::default() };
+            let defaults = LeaseDefaults { ttl: Duration::from_secs(300), per_host: 100 };
+            let (_, defaults) = watch::channel(defaults);
+            let (store, clock) = (self.store.clone(), self.clock.clone());
+            let metrics = Arc::new(Metrics::new());
+            Egress::new(config, store, clock, metrics, defaults).expect("no secrets")
+        }
+    }
+
+    fn open(config: &Config, clock: &Clock) -> Store {
+        Store::open(config, clock.clone(), Arc::new(Metrics::new())).expect("opened")
+    }
+
+    async fn lease(egress: &Egress) -> Vec<Leased> {
+        egress.store.lease(egress.request("default", 10)).await.expect("leased").urls
+    }
+
+    fn tokens(leased: &[Leased]) -> Vec<Token> {
+        leased.iter().map(|leased| leased.token).collect()
+    }
+
+    async fn count(egress: &Egress) -> usize {
+        egress.store.leases_of(&egress.worker()).await.expect("read").len()
     }
 
     #[tokio::test]
     async fn what_one_stream_has_is_in_no_book_of_another() {
-        let folder = tempfile::TempDir::new().expect("a folder");
-        let mut config = Config::from_toml_str("").expect("the defaults");
-        config.daemon.data_dir = folder.path().join("data");
-        config.politeness.host_delay = Duration::ZERO;
-        let clock = Clock::manual("2026-11-21T00:00:00Z".parse().expect("a time"));
-        let store = Store::open(&config, clock.clone(), Arc::new(Metrics::new())).expect("opened");
-        let put = |n| Put {
-            crawl: "default".to_owned(),
-            key: None,
-            url: format!("http://a.test/{n}"),
-            metadata: std::collections::BTreeMap::new(),
-            created: None,
-            known: None,
-        };
-        store.frontier_put((0..10).map(put).collect()).await.expect("kept");
-        let (one, other) = (egress("ONE", &store, &clock), egress("OTHER", &store, &clock));
-        let leased = store.lease(one.request("default", 10)).await.expect("leased");
-        assert_eq!(leased.urls.len(), 10);
+        let setup = Setup::new(Duration::ZERO).await;
+        let (one, other) = (setup.egress("ONE"), setup.egress("OTHER"));
+        assert_eq!(lease(&one).await.len(), 10);
         for (egress, held) in [(&one, 10), (&other, 0)] {
-            egress.read_book().await.expect("read");
+            egress.take_stock(&Held::default()).await.expect("read");
             assert_eq!(egress.unsettled.len(), held);
         }
-        store.close();
+        setup.store.close();
+    }
+
+    #[tokio::test]
+    async fn what_a_killed_process_held_and_never_published_is_given_back_at_once() {
+        let setup = Setup::new(Duration::from_secs(5)).await;
+        let killed = setup.egress("ONE");
+        let leased = lease(&killed).await;
+        assert_eq!(leased.len(), 10);
+        drop(killed);
+        setup.clock.advance(Duration::from_secs(7));
+        let next = setup.egress("ONE");
+        next.take_stock(&Held::default()).await.expect("read");
+        // Two may have been published.
+        let left = setup.store.leases_of(&next.worker()).await.expect("read");
+        let left: Vec<_> = left.iter().map(|lease| lease.token).collect();
+        assert_eq!(left.len(), 2);
+        assert!(left.iter().all(|token| tokens(&leased[..2]).contains(token)), "{left:?}");
+        assert_eq!(next.unsettled.len(), 2);
+        setup.store.close();
+    }
+
+    #[tokio::test]
+    async fn what_is_held_here_stays_when_stock_is_taken() {
+        let setup = Setup::new(Duration::from_secs(5)).await;
+        let egress = setup.egress("ONE");
+        let mut held = Held::default();
+        held.add(lease(&egress).await);
+        egress.take_stock(&held).await.expect("read");
+        assert_eq!(count(&egress).await, 10);
+        assert_eq!(egress.unsettled.len(), 10);
+        setup.store.close();
+    }
+
+    #[tokio::test]
+    async fn what_the_store_could_not_take_back_is_owed_until_it_does() {
+        let setup = Setup::new(Duration::ZERO).await;
+        let mut egress = setup.egress("ONE");
+        let leased = lease(&egress).await;
+        egress.owed.add(tokens(&leased[..3]), Duration::from_secs(3_600));
+        egress.owed.add(tokens(&leased[3..]), Duration::ZERO);
+        setup.store.close();
+        egress.give_back().await.expect_err("it is closed");
+        egress.store = open(&setup.config, &setup.clock);
+        assert_eq!(count(&egress).await, 10);
+        egress.take_stock(&Held::default()).await.expect("taken");
+        assert_eq!(count(&egress).await, 0);
+        assert_eq!(egress.unsettled.len(), 0);
+        // Those that are to wait do.
+        assert_eq!(lease(&egress).await.len(), 7);
+        egress.store.close();
     }
 }

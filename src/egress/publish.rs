@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::book::Held;
 use super::session::broker;
-use super::{BROKER, Egress, Trouble};
+use super::{Egress, Trouble};
 use crate::config::subject::Filling;
 use crate::metrics::Egressed;
 use crate::queue::{Leased, Token};
@@ -76,8 +76,9 @@ impl<'a> Publisher<'a> {
     pub(super) async fn run(&self) -> Result<(), Trouble> {
         let mut held = Held::default();
         let ended = self.go_on(&mut held).await;
-        let given_back = self.release(held.into_tokens(), Duration::ZERO).await;
-        ended.and(given_back)
+        self.egress.owed.add(held.tokens(), Duration::ZERO);
+        let given_back = self.egress.give_back().await;
+        ended.and(given_back.map_err(Trouble::from))
     }
 
     async fn go_on(&self, held: &mut Held) -> Result<(), Trouble> {
@@ -93,11 +94,10 @@ impl<'a> Publisher<'a> {
                 continue;
             }
             if Instant::now() >= look_at {
-                egress.read_book().await?;
+                egress.take_stock(held).await?;
                 look_at = Instant::now() + LOOK_AGAIN;
             }
-            let (count, first_end) = egress.unsettled.count(egress.clock.steady());
-            egress.metrics.egress_unsettled(BROKER, count);
+            let (count, first_end) = egress.count_unsettled();
             let mut room = config.in_flight.saturating_sub(count);
             if egress.is_refused() {
                 room = room.min(1_usize.saturating_sub(held.len()));
@@ -189,8 +189,9 @@ impl<'a> Publisher<'a> {
         if trouble.is_none() && acknowledged > 0 && self.egress.is_refused() {
             self.egress.is_there();
         }
-        self.release(too_large, TOO_LARGE_AGAIN).await?;
-        self.release(unsent, Duration::ZERO).await?;
+        self.egress.owed.add(too_large, TOO_LARGE_AGAIN);
+        self.egress.owed.add(unsent, Duration::ZERO);
+        self.egress.give_back().await?;
         trouble.map_or(Ok(()), Err)
     }
 
@@ -245,17 +246,6 @@ impl<'a> Publisher<'a> {
     async fn out_of_time(&self) {
         self.stop.cancelled().await;
         tokio::time::sleep(STOP_WAITS).await;
-    }
-
-    /// Gives leases back unpublished.
-    async fn release(&self, tokens: Vec<Token>, after: Duration) -> Result<(), Trouble> {
-        if tokens.is_empty() {
-            return Ok(());
-        }
-        self.egress.store.release(tokens.clone(), after).await?;
-        self.egress.metrics.egressed(Egressed::Released, tokens.len() as u64);
-        self.egress.unsettled.remove(tokens.into_iter());
-        Ok(())
     }
 }
 

@@ -13,6 +13,7 @@ use async_nats::{ConnectOptions, Event, ServerAddr};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::book::Held;
 use super::publish::Publisher;
 use super::results::Settler;
 use super::{Egress, Login, Trouble};
@@ -38,9 +39,10 @@ impl Egress {
     pub(super) async fn session(&self, stop: &CancellationToken) -> Result<(), Trouble> {
         let lost = CancellationToken::new();
         let setting_up = async {
+            // First, since a broker that is away is no reason to keep what nobody has.
+            self.take_stock(&Held::default()).await?;
             let context = self.connect(lost.clone()).await?;
             let consumer = streams(&context, &self.config).await?;
-            self.read_book().await?;
             Ok::<_, Trouble>((context, consumer))
         };
         let (context, consumer) = tokio::select! {

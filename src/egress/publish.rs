@@ -31,8 +31,6 @@ const MAX_PAUSE: Duration = Duration::from_millis(500);
 /// All is looked at again after this: a crawl may have come with a reload, and
 /// leases may have been settled over HTTP.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// The same where there is no room for more, and nothing else moves.
-const LOOK_FOR_ROOM: Duration = Duration::from_secs(2);
 /// A message that is too large for server or stream is tried again after this.
 const TOO_LARGE_AGAIN: Duration = Duration::from_secs(3_600);
 
@@ -107,9 +105,6 @@ impl<'a> Publisher<'a> {
                 held.add(leased);
                 pause = MIN_PAUSE;
                 continue;
-            }
-            if room == 0 {
-                look_at = look_at.min(Instant::now() + LOOK_FOR_ROOM);
             }
             let is_over = tokio::select! {
                 () = self.stop.cancelled() => true,

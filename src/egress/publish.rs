@@ -3,7 +3,8 @@
 //! A lease is published once it may be fetched, so that no consumer has to
 //! wait; until then it is held here, and counts as in flight. Its token is the
 //! message's id: the stream takes a repeated one for the same. What is not
-//! acknowledged goes back into the queue at once. A broker that has refused
+//! acknowledged goes back into the queue at once, and so does a lease that is
+//! nearly over by then. A broker that has refused
 //! something gets one URL, and more when it has taken that.
 
 use std::time::Duration;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::{self, Context, ErrorCode};
+use bytes::Bytes;
 use futures_util::future::{join_all, select_all};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +22,7 @@ use super::session::broker;
 use super::{Egress, Trouble};
 use crate::config::subject::Filling;
 use crate::metrics::Egressed;
-use crate::queue::{Leased, Token};
+use crate::queue::Leased;
 use crate::serve::message;
 use crate::store::StoreError;
 
@@ -34,6 +36,10 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// A message that is too large for server or stream is tried again after this.
 const TOO_LARGE_AGAIN: Duration = Duration::from_secs(3_600);
 
+/// Of its lease a URL must have this part left, or it is not worth fetching: by a stream
+/// that answers late, or a machine that stood still.
+const LEAST_LEFT: u32 = 8;
+
 /// Why a message was not acknowledged when the connection went.
 const CONNECTION: &str = "the connection was lost";
 /// A stop waits so long for acknowledgements.
@@ -41,8 +47,8 @@ const STOP_WAITS: Duration = Duration::from_secs(3);
 
 /// Why one message was not acknowledged.
 enum Unsent {
-    /// It alone is at fault.
-    TooLarge,
+    /// It alone is at fault, with so many bytes.
+    TooLarge(usize),
     /// So would all others be.
     Refused(String),
     /// There was nobody to take it, or no time.
@@ -158,13 +164,18 @@ impl<'a> Publisher<'a> {
     /// error where the reason is not the message itself.
     async fn publish(&self, leases: Vec<Leased>) -> Result<(), Trouble> {
         let metrics = &self.egress.metrics;
+        let least = self.egress.config.lease / LEAST_LEFT;
+        let (leases, late): (Vec<_>, Vec<_>) =
+            leases.into_iter().partition(|leased| self.left(leased) >= least);
         let sent = join_all(leases.into_iter().map(|leased| self.publish_one(leased))).await;
-        let (mut acknowledged, mut too_large, mut unsent) = (0, Vec::new(), Vec::new());
+        let (mut acknowledged, mut too_large) = (0, Vec::new());
+        let mut unsent: Vec<_> = late.into_iter().map(|leased| leased.token).collect();
         let mut trouble = None;
-        for (token, sent) in sent {
+        for (leased, sent) in sent {
+            let token = leased.token;
             match sent {
                 Ok(()) => acknowledged += 1,
-                Err(Unsent::TooLarge) => too_large.push(token),
+                Err(Unsent::TooLarge(bytes)) => too_large.push((leased, bytes)),
                 Err(Unsent::Refused(error)) => {
                     unsent.push(token);
                     self.egress.refused();
@@ -177,29 +188,27 @@ impl<'a> Publisher<'a> {
             }
         }
         metrics.egressed(Egressed::Acknowledged, acknowledged);
-        if !too_large.is_empty() {
+        if let Some((Leased { url, .. }, bytes)) = too_large.first() {
             let urls = too_large.len();
-            tracing::warn!(urls, "messages are too large for the server or the stream");
+            tracing::warn!(urls, url, bytes, "messages are too large for the server or the stream");
         }
         if trouble.is_none() && acknowledged > 0 && self.egress.is_refused() {
             self.egress.is_there();
         }
+        let too_large = too_large.into_iter().map(|(leased, _)| leased.token);
         self.egress.owed.add(too_large, TOO_LARGE_AGAIN);
         self.egress.owed.add(unsent, Duration::ZERO);
         self.egress.give_back().await?;
         trouble.map_or(Ok(()), Err)
     }
 
-    async fn publish_one(&self, leased: Leased) -> (Token, Result<(), Unsent>) {
-        let token = leased.token;
+    async fn publish_one(&self, leased: Leased) -> (Leased, Result<(), Unsent>) {
         let filling =
             Filling { crawl: &leased.crawl, site: leased.site.as_deref(), host: &leased.host };
         let subject = self.egress.config.subject.fill(filling);
-        let shown = |at| self.egress.clock.shown_at(at);
-        let payload = bytes::Bytes::from(message::of_lease(leased, shown));
         let publish = || {
-            let message =
-                PublishMessage::build().message_id(token.to_string()).payload(payload.clone());
+            let id = leased.token.to_string();
+            let message = PublishMessage::build().message_id(id).payload(self.payload(&leased));
             self.egress.metrics.egressed(Egressed::Published, 1);
             async { self.context.send_publish(subject.clone(), message).await?.await }
         };
@@ -212,20 +221,32 @@ impl<'a> Publisher<'a> {
         };
         let acknowledged = tokio::select! {
             biased;
-            said = sending => said.map(|_| ()).map_err(|error| self.unsent(&subject, &error)),
+            said = sending => said.map(|_| ()).map_err(|error| self.unsent(&subject, &leased, &error)),
             () = self.lost.cancelled() => Err(Unsent::Lost(CONNECTION)),
             () = self.out_of_time() => Err(Unsent::Lost("the daemon stops")),
         };
-        (token, acknowledged)
+        (leased, acknowledged)
+    }
+
+    /// The message of a lease, some of whose time has passed since it was made.
+    fn payload(&self, leased: &Leased) -> Bytes {
+        let published = Leased { expires_in: self.left(leased), ..leased.clone() };
+        message::of_lease(published, |at| self.egress.clock.shown_at(at)).into()
+    }
+
+    /// How long it lasts from now on.
+    fn left(&self, leased: &Leased) -> Duration {
+        let left = leased.expires_at.duration_since(self.egress.clock.steady());
+        // Negative means that it is over.
+        Duration::try_from(left).unwrap_or_default()
     }
 
     /// What became of a message of this subject that was not acknowledged.
-    fn unsent(&self, subject: &str, error: &PublishError) -> Unsent {
+    fn unsent(&self, subject: &str, leased: &Leased, error: &PublishError) -> Unsent {
+        let too_large = || Unsent::TooLarge(self.payload(leased).len());
         match error.kind() {
-            PublishErrorKind::MaxPayloadExceeded => Unsent::TooLarge,
-            _ if said_code(error) == Some(ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM) => {
-                Unsent::TooLarge
-            }
+            PublishErrorKind::MaxPayloadExceeded => too_large(),
+            _ if said_code(error) == Some(ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM) => too_large(),
             PublishErrorKind::StreamNotFound => Unsent::Refused(format!(
                 "no stream takes the subject {subject}: stream {} must have it",
                 self.egress.config.stream

@@ -244,7 +244,10 @@ async fn what_is_too_large_for_the_stream_waits_and_is_no_refusal() {
     nats.context().await.create_stream(config).await.unwrap();
     let setup = Setup::new(&nats, 40, "", "").await;
     let daemon = setup.start();
-    assert_eq!(daemon.hear("too large")["level"], "WARN");
+    let told = daemon.hear("too large");
+    assert_eq!(told["level"], "WARN");
+    assert!(told["url"].as_str().unwrap().starts_with("http://h"), "{told}");
+    assert!(told["bytes"].as_u64().unwrap() > 100, "{told}");
     wait("all to be put off", async || {
         let is_put_off = egressed(&daemon, "released").await == 40;
         is_put_off.then_some(())

@@ -20,9 +20,10 @@ mod publish;
 mod results;
 mod session;
 
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_nats::ConnectOptions;
@@ -102,6 +103,8 @@ pub struct Egress {
     is_stuck: AtomicBool,
     /// The store has taken something in this session.
     has_written: AtomicBool,
+    /// Crawls that there are not, each of them said.
+    absent: Mutex<BTreeSet<String>>,
 }
 
 impl Egress {
@@ -129,6 +132,7 @@ impl Egress {
             is_said: AtomicBool::new(false),
             is_stuck: AtomicBool::new(false),
             has_written: AtomicBool::new(false),
+            absent: Mutex::default(),
         })
     }
 
@@ -192,6 +196,17 @@ impl Egress {
         if !self.is_stuck.swap(true, Ordering::Relaxed) {
             let error = error.to_string();
             tracing::warn!(error, "the store takes no leases or results of nats; they come again");
+        }
+    }
+
+    /// There is no such crawl, or there is one: the former is said once until it changes.
+    fn has_crawl(&self, crawl: &str, is_there: bool) {
+        // The set is whole after any panic of another holder.
+        let mut absent = self.absent.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_there {
+            absent.remove(crawl);
+        } else if absent.insert(crawl.to_owned()) {
+            tracing::warn!(crawl, "there is no crawl of that name; nothing of it goes to nats");
         }
     }
 

@@ -147,9 +147,13 @@ impl<'a> Publisher<'a> {
             let batch = match store.lease(self.egress.request(crawl, room)).await {
                 Ok(batch) => batch,
                 // A crawl comes and goes with the sites of the config.
-                Err(StoreError::NotFound(_)) => continue,
+                Err(StoreError::NotFound(_)) => {
+                    self.egress.has_crawl(crawl, false);
+                    continue;
+                }
                 Err(error) => return Err(error.into()),
             };
+            self.egress.has_crawl(crawl, true);
             if !batch.urls.is_empty() {
                 self.egress.written();
                 message::count_leased(metrics, crawl, &batch);

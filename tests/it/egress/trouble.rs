@@ -196,6 +196,19 @@ async fn who_logs_in_with_the_token_of_the_file_is_let_in_and_nobody_else() {
         .await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crawl_that_there_is_not_is_named_once_and_holds_up_no_other() {
+    let Some(nats) = Nats::start().await else { return };
+    let setup = Setup::new(&nats, 40, "", "batch = 5\ncrawls = [\"lost\", \"default\"]").await;
+    let daemon = setup.start();
+    assert_eq!(daemon.hear("there is no crawl of that name")["crawl"], "lost");
+    wait("all messages", async || (egressed(&daemon, "acknowledged").await == 40).then_some(()))
+        .await;
+    daemon.signal("TERM");
+    let heard = daemon.hear_all("stopped");
+    assert!(!heard.iter().any(|event| event.to_string().contains("of that name")), "{heard:#?}");
+}
+
 const UP: &str = "sitemapd_egress_up{broker=\"nats\"}";
 
 #[tokio::test(flavor = "multi_thread")]

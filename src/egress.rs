@@ -73,7 +73,6 @@ enum Trouble {
 }
 
 /// How the session logs in.
-#[derive(Clone)]
 enum Login {
     Nobody,
     Token(String),
@@ -85,7 +84,6 @@ enum Login {
 /// The egress to NATS, which may be off.
 pub struct Egress {
     config: Nats,
-    login: Login,
     store: Store,
     clock: Clock,
     metrics: Arc<Metrics>,
@@ -108,7 +106,7 @@ pub struct Egress {
 }
 
 impl Egress {
-    /// Reads the secrets and looks at the other files; nothing is connected yet.
+    /// Looks at all files, which each session reads anew; nothing is connected yet.
     pub fn new(
         config: Nats,
         store: Store,
@@ -116,11 +114,9 @@ impl Egress {
         metrics: Arc<Metrics>,
         defaults: watch::Receiver<LeaseDefaults>,
     ) -> Result<Self, EgressError> {
-        let login = login(&config)?;
-        check_authorities(&config)?;
+        check_files(&config)?;
         Ok(Self {
             config,
-            login,
             store,
             clock,
             metrics,
@@ -293,7 +289,7 @@ fn login(config: &Nats) -> Result<Login, EgressError> {
     if let Some(path) = &config.credentials_file {
         let failed = |error: std::io::Error| unread("credentials_file", path, error.to_string());
         let text = std::fs::read_to_string(path).map_err(failed)?;
-        // As a session will, which reads them once more when it connects.
+        // As a session will, once more, when it connects.
         ConnectOptions::new().credentials(&text).map_err(failed)?;
         return Ok(Login::Credentials(text));
     }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::book::Held;
 use super::publish::Publisher;
 use super::results::Settler;
-use super::{Egress, Login, Trouble};
+use super::{Egress, Login, Trouble, login};
 use crate::config::Nats;
 use crate::config::subject::covers;
 
@@ -81,6 +81,13 @@ impl Egress {
         Err(Trouble::Broker("the connection was lost".to_owned()))
     }
 
+    /// As the files have it now: a secret may have been replaced since the last session.
+    async fn login(&self) -> Result<Login, Trouble> {
+        let config = self.config.clone();
+        let reading = tokio::task::spawn_blocking(move || login(&config));
+        reading.await.map_err(broker)?.map_err(broker)
+    }
+
     async fn connect(&self, lost: CancellationToken) -> Result<Context, Trouble> {
         let mut options = ConnectOptions::new()
             .name("sitemapd")
@@ -96,7 +103,7 @@ impl Egress {
                 }
                 std::future::ready(())
             });
-        options = match self.login.clone() {
+        options = match self.login().await? {
             Login::Nobody => options,
             Login::Token(token) => options.token(token),
             Login::Password(user, password) => options.user_and_password(user, password),

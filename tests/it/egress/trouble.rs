@@ -8,7 +8,7 @@ use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
 use super::consumer::consumer;
-use super::server::Nats;
+use super::server::{Access, Nats};
 use super::{Setup, egressed, is_done, metric, wait};
 use crate::support::disk::Disk;
 use crate::support::engine::Look;
@@ -179,7 +179,7 @@ async fn a_stream_that_is_missing_is_named_and_not_made_unless_it_may_be() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_logs_in_with_the_token_of_the_file_is_let_in_and_nobody_else() {
-    let Some(nats) = Nats::start_as(Some("s3cret")).await else { return };
+    let Some(nats) = Nats::start_as(Access::Token("s3cret")).await else { return };
     let setup = Setup::new(&nats, 2, "", "").await;
     let daemon = setup.start();
     let told = daemon.hear("nats is away").to_string();
@@ -191,6 +191,24 @@ async fn who_logs_in_with_the_token_of_the_file_is_let_in_and_nobody_else() {
     let key = format!("token_file = {:?}", file.path());
     let setup = Setup::new(&nats, 2, "", &key).await;
     let daemon = setup.start();
+    daemon.hear("nats is there");
+    wait("all messages", async || (egressed(&daemon, "acknowledged").await == 2).then_some(()))
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_that_is_replaced_in_its_file_is_used_without_a_restart() {
+    let Some(nats) = Nats::start_as(Access::Token("s3cret")).await else { return };
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "of yesterday\n").unwrap();
+    let key = format!("token_file = {:?}", file.path());
+    let setup = Setup::new(&nats, 2, "", &key).await;
+    let daemon = setup.start();
+    assert!(daemon.hear("nats is away").to_string().contains("authorization"));
+    // As it is while somebody replaces it.
+    std::fs::remove_file(file.path()).unwrap();
+    assert!(daemon.hear("nats is away").to_string().contains("egress.nats.token_file"));
+    std::fs::write(file.path(), "s3cret\n").unwrap();
     daemon.hear("nats is there");
     wait("all messages", async || (egressed(&daemon, "acknowledged").await == 2).then_some(()))
         .await;

@@ -18,6 +18,7 @@ mod book;
 mod owed;
 mod publish;
 mod results;
+mod said;
 mod session;
 
 use std::collections::BTreeSet;
@@ -35,6 +36,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::book::Unsettled;
 use self::owed::Owed;
+use self::said::Said;
 use crate::clock::Clock;
 use crate::config::{Nats, first_line};
 use crate::metrics::Metrics;
@@ -90,6 +92,7 @@ pub struct Egress {
     defaults: watch::Receiver<LeaseDefaults>,
     unsettled: Unsettled,
     owed: Owed,
+    said: Said,
     /// From a refusal on until something is acknowledged, over any number of
     /// sessions: that one can connect says nothing then.
     is_refused: AtomicBool,
@@ -123,6 +126,7 @@ impl Egress {
             defaults,
             unsettled: Unsettled::default(),
             owed: Owed::default(),
+            said: Said::default(),
             is_refused: AtomicBool::new(false),
             was_there: AtomicBool::new(false),
             is_said: AtomicBool::new(false),
@@ -212,7 +216,7 @@ impl Egress {
             return stop.cancelled().await;
         }
         let mut pause = MIN_PAUSE;
-        let mut last = String::new();
+        let mut last = (String::new(), false);
         self.metrics.egress_up(BROKER, false);
         while !stop.is_cancelled() {
             let ended = self.session(&stop).await;
@@ -222,23 +226,25 @@ impl Egress {
             // A broker that is there says nothing of a store that takes nothing.
             if self.was_there.swap(false, Ordering::Relaxed) && (has_written || !by_store) {
                 pause = MIN_PAUSE;
-                last.clear();
+                last.0.clear();
             }
             match ended {
                 Ok(()) => break,
                 Err(Trouble::Store(StoreError::Closed)) => return stop.cancelled().await,
                 Err(Trouble::Store(error)) => self.stuck(&error),
                 Err(trouble) => {
-                    self.is_said.store(false, Ordering::Relaxed);
-                    // Once for each thing that is wrong, however long it is.
-                    let error = trouble.to_string();
-                    if error != last {
+                    // Once for each thing that is wrong, however long it is. What the server
+                    // says may name something that is another each time.
+                    let what = (trouble.to_string(), self.said.is_something());
+                    if what != last {
+                        self.is_said.store(false, Ordering::Relaxed);
+                        let error = self.said.beside(what.0.clone());
                         if matches!(trouble, Trouble::Refused(_)) {
                             tracing::warn!(error, "nats takes nothing; URLs are given back");
                         } else {
                             tracing::warn!(error, "nats is away; nothing is leased for it");
                         }
-                        last = error;
+                        last = what;
                     }
                 }
             }

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::book::Held;
 use super::publish::Publisher;
 use super::results::Settler;
+use super::said::Said;
 use super::{Egress, Login, Trouble, login};
 use crate::config::Nats;
 use crate::config::subject::covers;
@@ -38,11 +39,12 @@ impl Egress {
     /// ends, or the broker does not take what is published.
     pub(super) async fn session(&self, stop: &CancellationToken) -> Result<(), Trouble> {
         let lost = CancellationToken::new();
+        self.said.forget();
         let setting_up = async {
             // First, since a broker that is away is no reason to keep what nobody has.
             self.take_stock(&Held::default()).await?;
             let context = self.connect(lost.clone()).await?;
-            let consumer = streams(&context, &self.config).await?;
+            let consumer = streams(&context, &self.config, &self.said).await?;
             Ok::<_, Trouble>((context, consumer))
         };
         let (context, consumer) = tokio::select! {
@@ -89,6 +91,7 @@ impl Egress {
     }
 
     async fn connect(&self, lost: CancellationToken) -> Result<Context, Trouble> {
+        let said = self.said.clone();
         let mut options = ConnectOptions::new()
             .name("sitemapd")
             .connection_timeout(ANSWER)
@@ -98,8 +101,10 @@ impl Egress {
             .max_reconnects(self.config.servers.len())
             .ignore_discovered_servers()
             .event_callback(move |event| {
-                if matches!(event, Event::Disconnected | Event::Closed) {
-                    lost.cancel();
+                match event {
+                    Event::Disconnected | Event::Closed => lost.cancel(),
+                    Event::ServerError(error) => said.hear(&error),
+                    _ => {}
                 }
                 std::future::ready(())
             });
@@ -124,7 +129,7 @@ impl Egress {
 }
 
 /// Both streams and the consumer of results, made where they may be.
-async fn streams(context: &Context, config: &Nats) -> Result<PullConsumer, Trouble> {
+async fn streams(context: &Context, config: &Nats, said: &Said) -> Result<PullConsumer, Trouble> {
     let work = stream::Config {
         retention: RetentionPolicy::WorkQueue,
         storage: StorageType::File,
@@ -144,8 +149,8 @@ async fn streams(context: &Context, config: &Nats) -> Result<PullConsumer, Troub
         subjects: vec![config.results.to_string()],
         ..work
     };
-    ensure(context, urls, config.create).await?;
-    let results = ensure(context, results, config.create).await?;
+    ensure(context, urls, config.create, said).await?;
+    let results = ensure(context, results, config.create, said).await?;
     let filter = config.results.to_string();
     let wanted = pull::Config {
         durable_name: Some(CONSUMER.to_owned()),
@@ -174,7 +179,13 @@ async fn streams(context: &Context, config: &Nats) -> Result<PullConsumer, Troub
 
 /// Has a stream that is there what the configuration asks for? What it lacks it is
 /// given where it may be made, too; otherwise the log says so. It works in any case.
-async fn agree(context: &Context, found: &stream::Config, wanted: &stream::Config, may: bool) {
+async fn agree(
+    context: &Context,
+    found: &stream::Config,
+    wanted: &stream::Config,
+    may: bool,
+    said: &Said,
+) {
     let mut better = found.clone();
     // One that takes its messages from others hears no subject itself.
     let hears = found.mirror.is_none() && found.sources.is_none();
@@ -202,7 +213,7 @@ async fn agree(context: &Context, found: &stream::Config, wanted: &stream::Confi
                 tracing::info!(stream = name, max_age = ?better.max_age, "stream changed as configured");
                 return;
             }
-            Err(error) => error.to_string(),
+            Err(error) => said.beside(error.to_string()),
         }
     } else {
         "egress.nats.create is false".to_owned()
@@ -224,10 +235,11 @@ async fn ensure(
     context: &Context,
     wanted: stream::Config,
     may_create: bool,
+    said: &Said,
 ) -> Result<Stream, Trouble> {
     let error = match context.get_stream(&wanted.name).await {
         Ok(stream) => {
-            agree(context, &stream.cached_info().config, &wanted, may_create).await;
+            agree(context, &stream.cached_info().config, &wanted, may_create, said).await;
             return Ok(stream);
         }
         Err(error) => error,

@@ -11,8 +11,10 @@
 //! A session is one connection. Whatever goes wrong ends it, and the next one
 //! begins after a pause; in between nothing is leased. A broker that lets us in
 //! and takes nothing is none: from a refusal until it acknowledges something
-//! again it is given one URL at a time, and each session waits longer; so it
-//! does while the store takes nothing, which is no fault of the broker.
+//! again it is given one URL at a time, and each session waits longer. So it
+//! does while results do not come through, of which nothing is leased until the
+//! broker has answered for them, and while the store takes nothing, which is no
+//! fault of the broker.
 
 mod book;
 mod owed;
@@ -96,8 +98,9 @@ pub struct Egress {
     /// From a refusal on until something is acknowledged, over any number of
     /// sessions: that one can connect says nothing then.
     is_refused: AtomicBool,
-    /// It was there at some time of this session.
-    was_there: AtomicBool,
+    /// Its results' side has given something in this session, or lasted: that it let us
+    /// in says nothing, where that is what fails next.
+    is_proven: AtomicBool,
     /// That it is there has been said, and since then nothing else of it.
     is_said: AtomicBool,
     /// That the store takes nothing has been said, and since then it took nothing.
@@ -128,7 +131,7 @@ impl Egress {
             owed: Owed::default(),
             said: Said::default(),
             is_refused: AtomicBool::new(false),
-            was_there: AtomicBool::new(false),
+            is_proven: AtomicBool::new(false),
             is_said: AtomicBool::new(false),
             is_stuck: AtomicBool::new(false),
             has_written: AtomicBool::new(false),
@@ -175,11 +178,17 @@ impl Egress {
     /// It takes what it is given, as far as anybody knows.
     fn is_there(&self) {
         self.is_refused.store(false, Ordering::Relaxed);
-        self.was_there.store(true, Ordering::Relaxed);
         self.metrics.egress_up(BROKER, true);
         if !self.is_said.swap(true, Ordering::Relaxed) {
             let stream = &self.config.stream;
             tracing::info!(stream, "nats is there; URLs are published to it");
+        }
+    }
+
+    /// It does what it is there for; what goes wrong after this is something new.
+    fn proven(&self) {
+        if !self.is_refused() {
+            self.is_proven.store(true, Ordering::Relaxed);
         }
     }
 
@@ -223,8 +232,8 @@ impl Egress {
             self.metrics.egress_up(BROKER, false);
             let has_written = self.has_written.swap(false, Ordering::Relaxed);
             let by_store = matches!(ended, Err(Trouble::Store(_)));
-            // A broker that is there says nothing of a store that takes nothing.
-            if self.was_there.swap(false, Ordering::Relaxed) && (has_written || !by_store) {
+            // A broker that does well says nothing of a store that takes nothing.
+            if self.is_proven.swap(false, Ordering::Relaxed) && (has_written || !by_store) {
                 pause = MIN_PAUSE;
                 last.0.clear();
             }

@@ -22,7 +22,10 @@ use crate::config::Nats;
 use crate::config::subject::covers;
 
 /// The broker answers within this, or is away.
-const ANSWER: Duration = Duration::from_secs(5);
+pub(super) const ANSWER: Duration = Duration::from_secs(5);
+/// A session of this age does well: within it two heartbeats of the results were missed,
+/// or none.
+const LASTS: Duration = Duration::from_secs(15);
 /// A connection that says nothing is asked this often, and given up after
 /// three times.
 const PING: Duration = Duration::from_secs(10);
@@ -45,19 +48,19 @@ impl Egress {
             self.take_stock(&Held::default()).await?;
             let context = self.connect(lost.clone()).await?;
             let consumer = streams(&context, &self.config, &self.said).await?;
-            Ok::<_, Trouble>((context, consumer))
+            let inward = Settler::begin(self, consumer, lost.clone()).await?;
+            Ok::<_, Trouble>((context, inward))
         };
-        let (context, consumer) = tokio::select! {
+        let (context, inward) = tokio::select! {
             () = stop.cancelled() => return Ok(()),
             set_up = setting_up => set_up?,
         };
         // An idle queue has nothing to be acknowledged, so without a refusal
-        // the connection is enough.
-        if !self.is_refused() {
+        // the connection, and an answer for the results, are enough.
+        if !self.is_refused() && !lost.is_cancelled() {
             self.is_there();
         }
         let outward = Publisher::new(self, context.clone(), lost.clone(), stop.clone());
-        let inward = Settler::new(self, consumer, lost.clone());
         // Either one ends the other, and neither in the middle of something.
         let publishing = async {
             let ended = outward.run().await;
@@ -73,7 +76,14 @@ impl Egress {
             }
             ended
         };
-        let (published, settled) = tokio::join!(publishing, settling);
+        let lasting = async {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = lost.cancelled() => {}
+                () = tokio::time::sleep(LASTS) => self.proven(),
+            }
+        };
+        let (published, settled, ()) = tokio::join!(publishing, settling, lasting);
         // Acknowledgements on their way; what is lost comes again.
         let _ = timeout(Duration::from_secs(1), context.client().flush()).await;
         settled.and(published)?;

@@ -3,12 +3,13 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use async_nats::jetstream::consumer::pull;
 use async_nats::jetstream::{Context, stream};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
-use super::consumer::consumer;
-use super::server::{Access, Nats};
+use super::consumer::{Fetcher, consumer};
+use super::server::{Access, Nats, PASSWORD};
 use super::{Setup, egressed, is_done, metric, wait};
 use crate::support::disk::Disk;
 use crate::support::engine::Look;
@@ -225,6 +226,113 @@ async fn a_crawl_that_there_is_not_is_named_once_and_holds_up_no_other() {
     daemon.signal("TERM");
     let heard = daemon.hear_all("stopped");
     assert!(!heard.iter().any(|event| event.to_string().contains("of that name")), "{heard:#?}");
+}
+
+/// What docs/CLIENTS.md says that the daemon must be permitted, but for what contains one
+/// of these.
+fn permissions(without: &[&str]) -> String {
+    let text = include_str!("../../../docs/CLIENTS.md");
+    let (_, rest) = text.split_once("```text\npermissions").unwrap();
+    let (block, _) = rest.split_once("```").unwrap();
+    let is_left = |line: &&str| !without.iter().any(|left_out| line.contains(left_out));
+    let lines: Vec<_> = block.lines().filter(is_left).collect();
+    format!("permissions{}", lines.join("\n"))
+}
+
+/// Keys of a daemon that logs in as the user of these, and their file.
+fn user() -> (tempfile::NamedTempFile, String) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), PASSWORD).unwrap();
+    let keys = format!("user = \"sitemapd\"\ntoken_file = {:?}", file.path());
+    (file, keys)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_permissions_that_are_told_of_are_enough() {
+    let access = Access::Users { permissions: permissions(&[]) };
+    let Some(nats) = Nats::start_as(access).await else { return };
+    let (_file, keys) = user();
+    let setup = Setup::new(&nats, 40, "", &keys).await;
+    let mut daemon = setup.start();
+    let api = daemon.client();
+    let fetcher = Fetcher::start(nats.context().await, Duration::ZERO);
+    wait("all results", async || is_done(&api).await.then_some(())).await;
+    assert_eq!(fetcher.seen.count(), 40);
+    wait("an empty stream", async || (left(&nats.context().await).await == 0).then_some(())).await;
+    drop(fetcher);
+    // The streams are there: nothing more is needed to change one.
+    daemon.kill();
+    setup.look.let_go();
+    let text = std::fs::read_to_string(&setup.config).unwrap();
+    std::fs::write(&setup.config, text.replace("[egress.nats]", "[egress.nats]\nlease = \"5m\""))
+        .unwrap();
+    daemon = setup.start();
+    daemon.hear("stream changed as configured");
+    daemon.hear("nats is there");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permission_that_is_missing_is_named() {
+    for (missing, words) in [
+        ("CONSUMER.MSG.NEXT", "nats is away"),
+        ("STREAM.INFO", "nats is away"),
+        ("\"sitemapd.urls\"", "nats takes nothing"),
+    ] {
+        let access = Access::Users { permissions: permissions(&[missing]) };
+        let Some(nats) = Nats::start_as(access).await else { return };
+        let (_file, keys) = user();
+        let setup = Setup::new(&nats, 40, "", &keys).await;
+        let daemon = setup.start();
+        let heard = daemon.hear_all(words);
+        let error = heard.last().unwrap()["error"].as_str().unwrap().to_owned();
+        let subject = missing.trim_matches('"');
+        assert!(error.contains("Permissions Violation for Publish"), "{error}");
+        assert!(error.contains(subject), "{error}");
+        assert_eq!(metric(&daemon, UP).await, 0, "{missing}");
+        if words == "nats is away" {
+            assert!(!heard.iter().any(|event| event.to_string().contains("nats is there")));
+            assert_eq!(egressed(&daemon, "published").await, 0, "{missing}");
+            assert_eq!(setup.leases(), 0, "{missing}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn results_that_do_not_come_through_are_said_once_and_the_broker_is_left_alone() {
+    let Some(nats) = Nats::start().await else { return };
+    let context = nats.context().await;
+    let config = stream::Config {
+        name: "SITEMAPD_RESULTS".to_owned(),
+        subjects: vec!["sitemapd.results".to_owned()],
+        retention: stream::RetentionPolicy::WorkQueue,
+        ..stream::Config::default()
+    };
+    let results = context.create_stream(config).await.unwrap();
+    // Somebody's own, which has nobody wait for messages as long as the daemon would.
+    let consumer = pull::Config {
+        durable_name: Some("sitemapd".to_owned()),
+        max_expires: Duration::from_secs(1),
+        ..pull::Config::default()
+    };
+    results.create_consumer(consumer).await.unwrap();
+    let setup = Setup::new(&nats, 40, "", "in_flight = 10").await;
+    let daemon = setup.start();
+    let told = daemon.hear("nats is away");
+    let error = told["error"].as_str().unwrap();
+    assert!(error.contains("results cannot be asked for"), "{error}");
+    assert!(error.contains("consumer limits"), "{error}");
+    let began = Instant::now();
+    let looks = Cell::new(0);
+    let others = async || {
+        looks.set(looks.get() + 1);
+        nats.clients().await - looks.get()
+    };
+    let first = others().await;
+    wait("further sessions", async || (others().await >= first + 3).then_some(())).await;
+    assert!(began.elapsed() > Duration::from_millis(1_500), "{:?}", began.elapsed());
+    results.delete_consumer("sitemapd").await.unwrap();
+    wait("all messages", async || (setup.leases() == 10).then_some(())).await;
+    wait("it to be there", async || (metric(&daemon, UP).await == 1).then_some(())).await;
 }
 
 const UP: &str = "sitemapd_egress_up{broker=\"nats\"}";

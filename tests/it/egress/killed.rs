@@ -99,10 +99,8 @@ async fn what_a_killed_daemon_held_is_in_the_queue_again_at_once() {
     let daemon = setup.start();
     daemon.hear("nats is there");
     // What is leased anew is of other hosts, and published as well.
-    wait("room", async || {
-        (egressed(&daemon, "released").await == 100 - published).then_some(())
-    })
-    .await;
+    wait("room", async || (egressed(&daemon, "released").await == 100 - published).then_some(()))
+        .await;
     assert_eq!(metric(&daemon, "sitemapd_leases_expired_total").await, 0);
 }
 

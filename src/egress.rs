@@ -11,17 +11,24 @@
 //! A session is one connection. Whatever goes wrong ends it, and the next one
 //! begins after a pause; in between nothing is leased. A broker that lets us in
 //! and takes nothing is none: from a refusal until it acknowledges something
-//! again it is given one URL at a time, and each session waits longer; so it
-//! does while the store takes nothing, which is no fault of the broker.
+//! again it is given one URL at a time, and each session waits longer. So it
+//! does while results do not come through, of which nothing is leased until the
+//! broker has answered for them, and while the store takes nothing, which is no
+//! fault of the broker.
 
 mod book;
+mod owed;
 mod publish;
 mod results;
+mod said;
 mod session;
+#[cfg(test)]
+mod tests;
 
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_nats::ConnectOptions;
@@ -32,6 +39,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use self::book::Unsettled;
+use self::owed::Owed;
+use self::said::Said;
 use crate::clock::Clock;
 use crate::config::{Nats, first_line};
 use crate::metrics::Metrics;
@@ -70,7 +79,6 @@ enum Trouble {
 }
 
 /// How the session logs in.
-#[derive(Clone)]
 enum Login {
     Nobody,
     Token(String),
@@ -82,27 +90,31 @@ enum Login {
 /// The egress to NATS, which may be off.
 pub struct Egress {
     config: Nats,
-    login: Login,
     store: Store,
     clock: Clock,
     metrics: Arc<Metrics>,
     defaults: watch::Receiver<LeaseDefaults>,
     unsettled: Unsettled,
+    owed: Owed,
+    said: Said,
     /// From a refusal on until something is acknowledged, over any number of
     /// sessions: that one can connect says nothing then.
     is_refused: AtomicBool,
-    /// It was there at some time of this session.
-    was_there: AtomicBool,
+    /// Its results' side has given something in this session, or lasted: that it let us
+    /// in says nothing, where that is what fails next.
+    is_proven: AtomicBool,
     /// That it is there has been said, and since then nothing else of it.
     is_said: AtomicBool,
     /// That the store takes nothing has been said, and since then it took nothing.
     is_stuck: AtomicBool,
     /// The store has taken something in this session.
     has_written: AtomicBool,
+    /// Crawls that there are not, each of them said.
+    absent: Mutex<BTreeSet<String>>,
 }
 
 impl Egress {
-    /// Reads the secrets and looks at the other files; nothing is connected yet.
+    /// Looks at all files, which each session reads anew; nothing is connected yet.
     pub fn new(
         config: Nats,
         store: Store,
@@ -110,21 +122,22 @@ impl Egress {
         metrics: Arc<Metrics>,
         defaults: watch::Receiver<LeaseDefaults>,
     ) -> Result<Self, EgressError> {
-        let login = login(&config)?;
-        check_authorities(&config)?;
+        check_files(&config)?;
         Ok(Self {
             config,
-            login,
             store,
             clock,
             metrics,
             defaults,
             unsettled: Unsettled::default(),
+            owed: Owed::default(),
+            said: Said::default(),
             is_refused: AtomicBool::new(false),
-            was_there: AtomicBool::new(false),
+            is_proven: AtomicBool::new(false),
             is_said: AtomicBool::new(false),
             is_stuck: AtomicBool::new(false),
             has_written: AtomicBool::new(false),
+            absent: Mutex::default(),
         })
     }
 
@@ -147,10 +160,11 @@ impl Egress {
         }
     }
 
-    /// Begins with what the store says is with the broker.
-    async fn read_book(&self) -> Result<(), StoreError> {
-        self.unsettled.replace(self.store.leases_of(&self.worker()).await?);
-        Ok(())
+    /// How many leases are in flight by now, and when the first of them ends.
+    fn count_unsettled(&self) -> (usize, Option<jiff::Timestamp>) {
+        let (count, first_end) = self.unsettled.count(self.clock.steady());
+        self.metrics.egress_unsettled(BROKER, count);
+        (count, first_end)
     }
 
     fn is_refused(&self) -> bool {
@@ -166,11 +180,17 @@ impl Egress {
     /// It takes what it is given, as far as anybody knows.
     fn is_there(&self) {
         self.is_refused.store(false, Ordering::Relaxed);
-        self.was_there.store(true, Ordering::Relaxed);
         self.metrics.egress_up(BROKER, true);
         if !self.is_said.swap(true, Ordering::Relaxed) {
             let stream = &self.config.stream;
             tracing::info!(stream, "nats is there; URLs are published to it");
+        }
+    }
+
+    /// It does what it is there for; what goes wrong after this is something new.
+    fn proven(&self) {
+        if !self.is_refused() {
+            self.is_proven.store(true, Ordering::Relaxed);
         }
     }
 
@@ -190,48 +210,65 @@ impl Egress {
         }
     }
 
+    /// There is no such crawl, or there is one: the former is said once until it changes.
+    fn has_crawl(&self, crawl: &str, is_there: bool) {
+        // The set is whole after any panic of another holder.
+        let mut absent = self.absent.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_there {
+            absent.remove(crawl);
+        } else if absent.insert(crawl.to_owned()) {
+            tracing::warn!(crawl, "there is no crawl of that name; nothing of it goes to nats");
+        }
+    }
+
     /// Publishes and settles until told to stop, over any number of sessions.
     pub async fn run(self, stop: CancellationToken) {
         if self.config.servers.is_empty() {
             return stop.cancelled().await;
         }
         let mut pause = MIN_PAUSE;
-        let mut last = String::new();
+        let mut last = (String::new(), false);
         self.metrics.egress_up(BROKER, false);
         while !stop.is_cancelled() {
             let ended = self.session(&stop).await;
             self.metrics.egress_up(BROKER, false);
             let has_written = self.has_written.swap(false, Ordering::Relaxed);
             let by_store = matches!(ended, Err(Trouble::Store(_)));
-            // A broker that is there says nothing of a store that takes nothing.
-            if self.was_there.swap(false, Ordering::Relaxed) && (has_written || !by_store) {
+            // A broker that does well says nothing of a store that takes nothing.
+            if self.is_proven.swap(false, Ordering::Relaxed) && (has_written || !by_store) {
                 pause = MIN_PAUSE;
-                last.clear();
+                last.0.clear();
             }
             match ended {
-                Ok(()) => return,
+                Ok(()) => break,
                 Err(Trouble::Store(StoreError::Closed)) => return stop.cancelled().await,
                 Err(Trouble::Store(error)) => self.stuck(&error),
                 Err(trouble) => {
-                    self.is_said.store(false, Ordering::Relaxed);
-                    // Once for each thing that is wrong, however long it is.
-                    let error = trouble.to_string();
-                    if error != last {
+                    // Once for each thing that is wrong, however long it is. What the server
+                    // says may name something that is another each time.
+                    let what = (trouble.to_string(), self.said.is_something());
+                    if what != last {
+                        self.is_said.store(false, Ordering::Relaxed);
+                        let error = self.said.beside(what.0.clone());
                         if matches!(trouble, Trouble::Refused(_)) {
                             tracing::warn!(error, "nats takes nothing; URLs are given back");
                         } else {
                             tracing::warn!(error, "nats is away; nothing is leased for it");
                         }
-                        last = error;
+                        last = what;
                     }
                 }
             }
+            // Leases are settled over HTTP, and run out, whether or not the broker is there.
+            self.count_unsettled();
             tokio::select! {
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => break,
                 () = tokio::time::sleep(pause) => {}
             }
             pause = (pause * 2).min(MAX_PAUSE);
         }
+        // Whoever comes after us finds what may not be fetched yet, and nothing else.
+        let _ = self.give_back().await;
     }
 }
 
@@ -269,7 +306,7 @@ fn login(config: &Nats) -> Result<Login, EgressError> {
     if let Some(path) = &config.credentials_file {
         let failed = |error: std::io::Error| unread("credentials_file", path, error.to_string());
         let text = std::fs::read_to_string(path).map_err(failed)?;
-        // As a session will, which reads them once more when it connects.
+        // As a session will, once more, when it connects.
         ConnectOptions::new().credentials(&text).map_err(failed)?;
         return Ok(Login::Credentials(text));
     }
@@ -287,47 +324,4 @@ fn login(config: &Nats) -> Result<Login, EgressError> {
 
 fn unread(key: &'static str, path: &Path, why: String) -> EgressError {
     EgressError { key, path: path.display().to_string(), why }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::Config;
-    use crate::store::frontier::Put;
-
-    /// Publishes to that stream, over one store.
-    fn egress(stream: &str, store: &Store, clock: &Clock) -> Egress {
-        let config = Nats { stream: stream.to_owned(), ..Nats::default() };
-        let defaults = LeaseDefaults { ttl: Duration::from_secs(300), per_host: 100 };
-        let (_, defaults) = watch::channel(defaults);
-        let metrics = Arc::new(Metrics::new());
-        Egress::new(config, store.clone(), clock.clone(), metrics, defaults).expect("no secrets")
-    }
-
-    #[tokio::test]
-    async fn what_one_stream_has_is_in_no_book_of_another() {
-        let folder = tempfile::TempDir::new().expect("a folder");
-        let mut config = Config::from_toml_str("").expect("the defaults");
-        config.daemon.data_dir = folder.path().join("data");
-        config.politeness.host_delay = Duration::ZERO;
-        let clock = Clock::manual("2026-11-21T00:00:00Z".parse().expect("a time"));
-        let store = Store::open(&config, clock.clone(), Arc::new(Metrics::new())).expect("opened");
-        let put = |n| Put {
-            crawl: "default".to_owned(),
-            key: None,
-            url: format!("http://a.test/{n}"),
-            metadata: std::collections::BTreeMap::new(),
-            created: None,
-            known: None,
-        };
-        store.frontier_put((0..10).map(put).collect()).await.expect("kept");
-        let (one, other) = (egress("ONE", &store, &clock), egress("OTHER", &store, &clock));
-        let leased = store.lease(one.request("default", 10)).await.expect("leased");
-        assert_eq!(leased.urls.len(), 10);
-        for (egress, held) in [(&one, 10), (&other, 0)] {
-            egress.read_book().await.expect("read");
-            assert_eq!(egress.unsettled.len(), held);
-        }
-        store.close();
-    }
 }

@@ -65,8 +65,26 @@ pub fn warnings(config: &Config) -> Vec<String> {
                 .to_owned(),
         );
     }
+    warnings.extend(unknown_crawls(config));
     warnings.extend(same_urls(config));
     warnings
+}
+
+/// Crawls whose URLs are to be published and that nobody makes: a site does, or a
+/// client of the frontier.
+fn unknown_crawls(config: &Config) -> Option<String> {
+    let nats = &config.egress.nats;
+    if nats.servers.is_empty() || config.sites.is_empty() || config.listen.grpc.is_some() {
+        return None;
+    }
+    let is_known = |crawl: &&String| config.sites.values().any(|site| site.crawl == **crawl);
+    let unknown: Vec<_> = nats.crawls.iter().filter(|crawl| !is_known(crawl)).cloned().collect();
+    (!unknown.is_empty()).then(|| {
+        format!(
+            "egress.nats.crawls names {}, which is no site's crawl: nothing of it is published",
+            unknown.join(", ")
+        )
+    })
 }
 
 /// Would other daemons that share the store look for this one on their own

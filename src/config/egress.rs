@@ -13,7 +13,7 @@ use super::env::{Env, Token};
 use super::raw::{Leaf, RawNats};
 use super::read::{Reader, duration, flag, list, string, whole};
 use super::resolve::MAX_LEASE;
-use super::subject::Subject;
+use super::subject::{Subject, covers};
 
 /// Longest name of a stream, in characters.
 const MAX_NAME: usize = 64;
@@ -135,9 +135,9 @@ fn at_odds(nats: &Nats, raw: &RawNats, reader: &mut Reader<'_>) {
         "is the same as the other stream; what is reported needs one of its own",
     );
     refuse(
-        nats.subject.wildcard() == nats.results.to_string(),
+        covers(&nats.subject.wildcard(), &nats.results.to_string()),
         [&raw.results, &raw.subject],
-        "is the subject of the URLs; what is reported needs another one",
+        "is a subject of the URLs, as they are published; what is reported needs another one",
     );
 }
 
@@ -199,7 +199,9 @@ mod tests {
             ("lease = \"1s\"", "from 10s to 12h"),
             ("user = \"me\"", "egress.nats.user: has no password"),
             ("stream = \"SITEMAPD_RESULTS\"", "is the same as the other stream"),
-            ("subject = \"sitemapd.results\"", "is the subject of the URLs"),
+            ("subject = \"sitemapd.results\"", "is a subject of the URLs"),
+            ("subject = \"sitemapd.{crawl}\"", "is a subject of the URLs"),
+            ("subject = \"{site}.r\"\nresults = \"a.r\"", "is a subject of the URLs"),
             ("url = \"x\"", "egress.nats.url: unknown key"),
         ] {
             let told = told(keys);

@@ -117,6 +117,19 @@ fn is_plain(text: &str) -> bool {
     text.split('.').all(|word| !word.is_empty() && word.chars().all(is_fit))
 }
 
+/// Does a subject of NATS, wildcards and all, match all that another one does?
+pub fn covers(pattern: &str, subject: &str) -> bool {
+    let (mut pattern, mut subject) = (pattern.split('.'), subject.split('.'));
+    loop {
+        match (pattern.next(), subject.next()) {
+            (Some(">"), Some(_)) | (None, None) => return true,
+            (Some("*"), Some(token)) if token != ">" => {}
+            (Some(own), Some(token)) if own == token => {}
+            _ => return false,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,6 +167,23 @@ mod tests {
             &long,
         ] {
             assert!(Subject::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_subject_covers_what_it_matches_and_no_more() {
+        for (pattern, subject, expected) in [
+            ("s.urls", "s.urls", true),
+            ("s.urls", "s.url", false),
+            ("s.>", "s.*.*", true),
+            ("s.*.*", "s.*.*", true),
+            ("s.*", "s.*.*", false),
+            ("s.*", "s.>", false),
+            ("s.a.*", "s.*.*", false),
+            (">", "s.urls", true),
+            ("s.>", "s", false),
+        ] {
+            assert_eq!(covers(pattern, subject), expected, "{pattern} {subject}");
         }
     }
 }

@@ -263,3 +263,20 @@ fn a_cron_line_is_hasty_where_two_of_its_times_are_within_a_minute() {
         assert_eq!(told, is_hasty, "{line}");
     }
 }
+
+#[test]
+fn a_crawl_to_be_published_that_is_no_sites_is_a_warning() {
+    let told = |nats: &str, listen: &str| {
+        let text = format!(
+            "[listen]\n{listen}\n[egress.nats]\n{nats}\n\
+             [[site]]\nname = \"a\"\nurl = \"http://a.test/\"\ncrawl = \"news\"\n"
+        );
+        warnings(&Config::from_toml_str(&text).expect("a config")).join("\n")
+    };
+    let on = "servers = [\"nats://127.0.0.1\"]";
+    assert!(told(on, "").contains("names default, which is no site's crawl"), "{}", told(on, ""));
+    // A client of the frontier may bring it.
+    assert_eq!(told(on, "grpc = \"127.0.0.1:0\""), "");
+    assert_eq!(told("", ""), "");
+    assert_eq!(told(&format!("{on}\ncrawls = [\"news\"]"), ""), "");
+}

@@ -23,8 +23,8 @@ pub(super) struct Unsettled {
 
 impl Unsettled {
     /// Takes over what the store says.
-    pub(super) fn replace(&self, leases: Vec<(Token, Timestamp)>) {
-        *self.lock() = leases.into_iter().collect();
+    pub(super) fn replace(&self, leases: impl Iterator<Item = (Token, Timestamp)>) {
+        *self.lock() = leases.collect();
         self.fewer.notify_one();
     }
 
@@ -128,8 +128,8 @@ impl Held {
     }
 
     /// The tokens of all that are left.
-    pub(super) fn into_tokens(self) -> Vec<Token> {
-        self.0.into_iter().map(|Reverse(waiting)| waiting.leased.token).collect()
+    pub(super) fn tokens(&self) -> impl Iterator<Item = Token> {
+        self.0.iter().map(|Reverse(waiting)| waiting.leased.token)
     }
 }
 
@@ -183,7 +183,8 @@ mod tests {
         assert_eq!(taken(20, 1), [2]);
         assert_eq!(taken(20, 9), [3, 4]);
         assert_eq!(held.next_at(), Some(second(30)));
-        assert_eq!(held.into_tokens(), [Token { url: UrlId(1), secret: [0; 16] }]);
+        let left: Vec<_> = held.tokens().collect();
+        assert_eq!(left, [Token { url: UrlId(1), secret: [0; 16] }]);
     }
 
     #[test]
@@ -196,7 +197,7 @@ mod tests {
         assert_eq!(unsettled.count(second(110)), (1, Some(second(115))));
         unsettled.remove([all[1].token, all[0].token].into_iter());
         assert_eq!(unsettled.count(second(110)), (0, None));
-        unsettled.replace(vec![(all[0].token, second(200))]);
+        unsettled.replace([(all[0].token, second(200))].into_iter());
         assert_eq!(unsettled.count(second(110)), (1, Some(second(200))));
     }
 }

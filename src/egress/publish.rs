@@ -3,7 +3,8 @@
 //! A lease is published once it may be fetched, so that no consumer has to
 //! wait; until then it is held here, and counts as in flight. Its token is the
 //! message's id: the stream takes a repeated one for the same. What is not
-//! acknowledged goes back into the queue at once. A broker that has refused
+//! acknowledged goes back into the queue at once, and so does a lease that is
+//! nearly over by then. A broker that has refused
 //! something gets one URL, and more when it has taken that.
 
 use std::time::Duration;
@@ -11,16 +12,17 @@ use std::time::Duration;
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::{self, Context, ErrorCode};
+use bytes::Bytes;
 use futures_util::future::{join_all, select_all};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::book::Held;
 use super::session::broker;
-use super::{BROKER, Egress, Trouble};
+use super::{Egress, Trouble};
 use crate::config::subject::Filling;
 use crate::metrics::Egressed;
-use crate::queue::{Leased, Token};
+use crate::queue::Leased;
 use crate::serve::message;
 use crate::store::StoreError;
 
@@ -31,10 +33,12 @@ const MAX_PAUSE: Duration = Duration::from_millis(500);
 /// All is looked at again after this: a crawl may have come with a reload, and
 /// leases may have been settled over HTTP.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// The same where there is no room for more, and nothing else moves.
-const LOOK_FOR_ROOM: Duration = Duration::from_secs(2);
 /// A message that is too large for server or stream is tried again after this.
 const TOO_LARGE_AGAIN: Duration = Duration::from_secs(3_600);
+
+/// Of its lease a URL must have this part left, or it is not worth fetching: by a stream
+/// that answers late, or a machine that stood still.
+const LEAST_LEFT: u32 = 8;
 
 /// Why a message was not acknowledged when the connection went.
 const CONNECTION: &str = "the connection was lost";
@@ -43,8 +47,8 @@ const STOP_WAITS: Duration = Duration::from_secs(3);
 
 /// Why one message was not acknowledged.
 enum Unsent {
-    /// It alone is at fault.
-    TooLarge,
+    /// It alone is at fault, with so many bytes.
+    TooLarge(usize),
     /// So would all others be.
     Refused(String),
     /// There was nobody to take it, or no time.
@@ -76,8 +80,9 @@ impl<'a> Publisher<'a> {
     pub(super) async fn run(&self) -> Result<(), Trouble> {
         let mut held = Held::default();
         let ended = self.go_on(&mut held).await;
-        let given_back = self.release(held.into_tokens(), Duration::ZERO).await;
-        ended.and(given_back)
+        self.egress.owed.add(held.tokens(), Duration::ZERO);
+        let given_back = self.egress.give_back().await;
+        ended.and(given_back.map_err(Trouble::from))
     }
 
     async fn go_on(&self, held: &mut Held) -> Result<(), Trouble> {
@@ -93,11 +98,10 @@ impl<'a> Publisher<'a> {
                 continue;
             }
             if Instant::now() >= look_at {
-                egress.read_book().await?;
+                egress.take_stock(held).await?;
                 look_at = Instant::now() + LOOK_AGAIN;
             }
-            let (count, first_end) = egress.unsettled.count(egress.clock.steady());
-            egress.metrics.egress_unsettled(BROKER, count);
+            let (count, first_end) = egress.count_unsettled();
             let mut room = config.in_flight.saturating_sub(count);
             if egress.is_refused() {
                 room = room.min(1_usize.saturating_sub(held.len()));
@@ -107,9 +111,6 @@ impl<'a> Publisher<'a> {
                 held.add(leased);
                 pause = MIN_PAUSE;
                 continue;
-            }
-            if room == 0 {
-                look_at = look_at.min(Instant::now() + LOOK_FOR_ROOM);
             }
             let is_over = tokio::select! {
                 () = self.stop.cancelled() => true,
@@ -146,9 +147,13 @@ impl<'a> Publisher<'a> {
             let batch = match store.lease(self.egress.request(crawl, room)).await {
                 Ok(batch) => batch,
                 // A crawl comes and goes with the sites of the config.
-                Err(StoreError::NotFound(_)) => continue,
+                Err(StoreError::NotFound(_)) => {
+                    self.egress.has_crawl(crawl, false);
+                    continue;
+                }
                 Err(error) => return Err(error.into()),
             };
+            self.egress.has_crawl(crawl, true);
             if !batch.urls.is_empty() {
                 self.egress.written();
                 message::count_leased(metrics, crawl, &batch);
@@ -163,13 +168,18 @@ impl<'a> Publisher<'a> {
     /// error where the reason is not the message itself.
     async fn publish(&self, leases: Vec<Leased>) -> Result<(), Trouble> {
         let metrics = &self.egress.metrics;
+        let least = self.egress.config.lease / LEAST_LEFT;
+        let (leases, late): (Vec<_>, Vec<_>) =
+            leases.into_iter().partition(|leased| self.left(leased) >= least);
         let sent = join_all(leases.into_iter().map(|leased| self.publish_one(leased))).await;
-        let (mut acknowledged, mut too_large, mut unsent) = (0, Vec::new(), Vec::new());
+        let (mut acknowledged, mut too_large) = (0, Vec::new());
+        let mut unsent: Vec<_> = late.into_iter().map(|leased| leased.token).collect();
         let mut trouble = None;
-        for (token, sent) in sent {
+        for (leased, sent) in sent {
+            let token = leased.token;
             match sent {
                 Ok(()) => acknowledged += 1,
-                Err(Unsent::TooLarge) => too_large.push(token),
+                Err(Unsent::TooLarge(bytes)) => too_large.push((leased, bytes)),
                 Err(Unsent::Refused(error)) => {
                     unsent.push(token);
                     self.egress.refused();
@@ -182,28 +192,27 @@ impl<'a> Publisher<'a> {
             }
         }
         metrics.egressed(Egressed::Acknowledged, acknowledged);
-        if !too_large.is_empty() {
+        if let Some((Leased { url, .. }, bytes)) = too_large.first() {
             let urls = too_large.len();
-            tracing::warn!(urls, "messages are too large for the server or the stream");
+            tracing::warn!(urls, url, bytes, "messages are too large for the server or the stream");
         }
         if trouble.is_none() && acknowledged > 0 && self.egress.is_refused() {
             self.egress.is_there();
         }
-        self.release(too_large, TOO_LARGE_AGAIN).await?;
-        self.release(unsent, Duration::ZERO).await?;
+        let too_large = too_large.into_iter().map(|(leased, _)| leased.token);
+        self.egress.owed.add(too_large, TOO_LARGE_AGAIN);
+        self.egress.owed.add(unsent, Duration::ZERO);
+        self.egress.give_back().await?;
         trouble.map_or(Ok(()), Err)
     }
 
-    async fn publish_one(&self, leased: Leased) -> (Token, Result<(), Unsent>) {
-        let token = leased.token;
+    async fn publish_one(&self, leased: Leased) -> (Leased, Result<(), Unsent>) {
         let filling =
             Filling { crawl: &leased.crawl, site: leased.site.as_deref(), host: &leased.host };
         let subject = self.egress.config.subject.fill(filling);
-        let shown = |at| self.egress.clock.shown_at(at);
-        let payload = bytes::Bytes::from(message::of_lease(leased, shown));
         let publish = || {
-            let message =
-                PublishMessage::build().message_id(token.to_string()).payload(payload.clone());
+            let id = leased.token.to_string();
+            let message = PublishMessage::build().message_id(id).payload(self.payload(&leased));
             self.egress.metrics.egressed(Egressed::Published, 1);
             async { self.context.send_publish(subject.clone(), message).await?.await }
         };
@@ -216,20 +225,32 @@ impl<'a> Publisher<'a> {
         };
         let acknowledged = tokio::select! {
             biased;
-            said = sending => said.map(|_| ()).map_err(|error| self.unsent(&subject, &error)),
+            said = sending => said.map(|_| ()).map_err(|error| self.unsent(&subject, &leased, &error)),
             () = self.lost.cancelled() => Err(Unsent::Lost(CONNECTION)),
             () = self.out_of_time() => Err(Unsent::Lost("the daemon stops")),
         };
-        (token, acknowledged)
+        (leased, acknowledged)
+    }
+
+    /// The message of a lease, some of whose time has passed since it was made.
+    fn payload(&self, leased: &Leased) -> Bytes {
+        let published = Leased { expires_in: self.left(leased), ..leased.clone() };
+        message::of_lease(published, |at| self.egress.clock.shown_at(at)).into()
+    }
+
+    /// How long it lasts from now on.
+    fn left(&self, leased: &Leased) -> Duration {
+        let left = leased.expires_at.duration_since(self.egress.clock.steady());
+        // Negative means that it is over.
+        Duration::try_from(left).unwrap_or_default()
     }
 
     /// What became of a message of this subject that was not acknowledged.
-    fn unsent(&self, subject: &str, error: &PublishError) -> Unsent {
+    fn unsent(&self, subject: &str, leased: &Leased, error: &PublishError) -> Unsent {
+        let too_large = || Unsent::TooLarge(self.payload(leased).len());
         match error.kind() {
-            PublishErrorKind::MaxPayloadExceeded => Unsent::TooLarge,
-            _ if said_code(error) == Some(ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM) => {
-                Unsent::TooLarge
-            }
+            PublishErrorKind::MaxPayloadExceeded => too_large(),
+            _ if said_code(error) == Some(ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM) => too_large(),
             PublishErrorKind::StreamNotFound => Unsent::Refused(format!(
                 "no stream takes the subject {subject}: stream {} must have it",
                 self.egress.config.stream
@@ -245,17 +266,6 @@ impl<'a> Publisher<'a> {
     async fn out_of_time(&self) {
         self.stop.cancelled().await;
         tokio::time::sleep(STOP_WAITS).await;
-    }
-
-    /// Gives leases back unpublished.
-    async fn release(&self, tokens: Vec<Token>, after: Duration) -> Result<(), Trouble> {
-        if tokens.is_empty() {
-            return Ok(());
-        }
-        self.egress.store.release(tokens.clone(), after).await?;
-        self.egress.metrics.egressed(Egressed::Released, tokens.len() as u64);
-        self.egress.unsettled.remove(tokens.into_iter());
-        Ok(())
     }
 }
 

@@ -4,15 +4,17 @@
 //! lost while the daemon is away; one that comes twice is answered by the
 //! store as any repeated settle is. What can never be settled is terminated.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::{AckKind, Message};
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::session::broker;
+use super::session::ANSWER;
 use super::{BROKER, Egress, Trouble};
 use crate::metrics::Egressed;
 use crate::queue::TokenResult;
@@ -31,6 +33,11 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// Characters of what is no result, and of why, in the log.
 const MAX_SHOWN: usize = 200;
 
+/// What goes wrong on this side.
+fn results(error: impl Display) -> Trouble {
+    Trouble::Broker(format!("results cannot be asked for: {error}"))
+}
+
 /// Settles during one session.
 pub(super) struct Settler<'a> {
     egress: &'a Egress,
@@ -40,8 +47,29 @@ pub(super) struct Settler<'a> {
 }
 
 impl<'a> Settler<'a> {
-    pub(super) fn new(egress: &'a Egress, consumer: PullConsumer, lost: CancellationToken) -> Self {
-        Self { egress, consumer, lost }
+    /// Begins once the broker answers for the consumer: a permission that is missing, or a
+    /// limit of the consumer, shows only there.
+    pub(super) async fn begin(
+        egress: &'a Egress,
+        consumer: PullConsumer,
+        lost: CancellationToken,
+    ) -> Result<Self, Trouble> {
+        let settler = Self { egress, consumer, lost };
+        // Answered at once, with as many as there are.
+        let asking = settler.consumer.fetch().max_messages(ASKED).messages();
+        let asked = timeout(ANSWER, asking).await.map_err(|_| results("no answer"))?;
+        let mut first = asked.map_err(results)?.ready_chunks(TOGETHER);
+        let mut has_answered = false;
+        loop {
+            match timeout(ANSWER, first.next()).await {
+                Ok(Some(chunk)) => settler.settle_all(chunk).await?,
+                Ok(None) => return Ok(settler),
+                // Of fewer than were asked for the end may not be told.
+                Err(_) if has_answered => return Ok(settler),
+                Err(_) => return Err(results("no answer")),
+            }
+            has_answered = true;
+        }
     }
 
     /// Settles until the session or the daemon ends.
@@ -53,29 +81,33 @@ impl<'a> Settler<'a> {
             .expires(STANDS)
             .heartbeat(HEARTBEAT)
             .messages();
-        let mut messages = messages.await.map_err(broker)?.ready_chunks(TOGETHER);
+        let mut messages = messages.await.map_err(results)?.ready_chunks(TOGETHER);
         loop {
             let chunk = tokio::select! {
                 () = stop.cancelled() => return Ok(()),
                 () = self.lost.cancelled() => return Ok(()),
                 chunk = messages.next() => chunk,
             };
-            let Some(chunk) = chunk else {
-                return Err(Trouble::Broker("the results ended".to_owned()));
-            };
-            let (mut good, mut trouble) = (Vec::with_capacity(chunk.len()), None);
-            for message in chunk {
-                match message {
-                    Ok(message) => good.push(message),
-                    Err(error) => trouble = Some(broker(error)),
-                }
+            let Some(chunk) = chunk else { return Err(results("they ended")) };
+            if chunk.iter().any(Result::is_ok) {
+                self.egress.proven();
             }
-            // The store commits what comes at once in one go.
-            join_all(good.into_iter().map(|message| self.settle(message))).await;
-            if let Some(trouble) = trouble {
-                return Err(trouble);
+            self.settle_all(chunk).await?;
+        }
+    }
+
+    /// Settles what came at once, which the store commits in one go; then an error if
+    /// there was one among it.
+    async fn settle_all<E: Display>(&self, chunk: Vec<Result<Message, E>>) -> Result<(), Trouble> {
+        let (mut good, mut trouble) = (Vec::with_capacity(chunk.len()), None);
+        for message in chunk {
+            match message {
+                Ok(message) => good.push(message),
+                Err(error) => trouble = Some(results(error)),
             }
         }
+        join_all(good.into_iter().map(|message| self.settle(message))).await;
+        trouble.map_or(Ok(()), Err)
     }
 
     /// Settles what a message says, and answers it.

@@ -13,13 +13,19 @@ use async_nats::{ConnectOptions, Event, ServerAddr};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::book::Held;
 use super::publish::Publisher;
 use super::results::Settler;
-use super::{Egress, Login, Trouble};
+use super::said::Said;
+use super::{Egress, Login, Trouble, login};
 use crate::config::Nats;
+use crate::config::subject::covers;
 
 /// The broker answers within this, or is away.
-const ANSWER: Duration = Duration::from_secs(5);
+pub(super) const ANSWER: Duration = Duration::from_secs(5);
+/// A session of this age does well: within it two heartbeats of the results were missed,
+/// or none.
+const LASTS: Duration = Duration::from_secs(15);
 /// A connection that says nothing is asked this often, and given up after
 /// three times.
 const PING: Duration = Duration::from_secs(10);
@@ -36,23 +42,25 @@ impl Egress {
     /// ends, or the broker does not take what is published.
     pub(super) async fn session(&self, stop: &CancellationToken) -> Result<(), Trouble> {
         let lost = CancellationToken::new();
+        self.said.forget();
         let setting_up = async {
+            // First, since a broker that is away is no reason to keep what nobody has.
+            self.take_stock(&Held::default()).await?;
             let context = self.connect(lost.clone()).await?;
-            let consumer = streams(&context, &self.config).await?;
-            self.read_book().await?;
-            Ok::<_, Trouble>((context, consumer))
+            let consumer = streams(&context, &self.config, &self.said).await?;
+            let inward = Settler::begin(self, consumer, lost.clone()).await?;
+            Ok::<_, Trouble>((context, inward))
         };
-        let (context, consumer) = tokio::select! {
+        let (context, inward) = tokio::select! {
             () = stop.cancelled() => return Ok(()),
             set_up = setting_up => set_up?,
         };
         // An idle queue has nothing to be acknowledged, so without a refusal
-        // the connection is enough.
-        if !self.is_refused() {
+        // the connection, and an answer for the results, are enough.
+        if !self.is_refused() && !lost.is_cancelled() {
             self.is_there();
         }
         let outward = Publisher::new(self, context.clone(), lost.clone(), stop.clone());
-        let inward = Settler::new(self, consumer, lost.clone());
         // Either one ends the other, and neither in the middle of something.
         let publishing = async {
             let ended = outward.run().await;
@@ -68,7 +76,14 @@ impl Egress {
             }
             ended
         };
-        let (published, settled) = tokio::join!(publishing, settling);
+        let lasting = async {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = lost.cancelled() => {}
+                () = tokio::time::sleep(LASTS) => self.proven(),
+            }
+        };
+        let (published, settled, ()) = tokio::join!(publishing, settling, lasting);
         // Acknowledgements on their way; what is lost comes again.
         let _ = timeout(Duration::from_secs(1), context.client().flush()).await;
         settled.and(published)?;
@@ -78,7 +93,15 @@ impl Egress {
         Err(Trouble::Broker("the connection was lost".to_owned()))
     }
 
+    /// As the files have it now: a secret may have been replaced since the last session.
+    async fn login(&self) -> Result<Login, Trouble> {
+        let config = self.config.clone();
+        let reading = tokio::task::spawn_blocking(move || login(&config));
+        reading.await.map_err(broker)?.map_err(broker)
+    }
+
     async fn connect(&self, lost: CancellationToken) -> Result<Context, Trouble> {
+        let said = self.said.clone();
         let mut options = ConnectOptions::new()
             .name("sitemapd")
             .connection_timeout(ANSWER)
@@ -88,12 +111,14 @@ impl Egress {
             .max_reconnects(self.config.servers.len())
             .ignore_discovered_servers()
             .event_callback(move |event| {
-                if matches!(event, Event::Disconnected | Event::Closed) {
-                    lost.cancel();
+                match event {
+                    Event::Disconnected | Event::Closed => lost.cancel(),
+                    Event::ServerError(error) => said.hear(&error),
+                    _ => {}
                 }
                 std::future::ready(())
             });
-        options = match self.login.clone() {
+        options = match self.login().await? {
             Login::Nobody => options,
             Login::Token(token) => options.token(token),
             Login::Password(user, password) => options.user_and_password(user, password),
@@ -114,7 +139,7 @@ impl Egress {
 }
 
 /// Both streams and the consumer of results, made where they may be.
-async fn streams(context: &Context, config: &Nats) -> Result<PullConsumer, Trouble> {
+async fn streams(context: &Context, config: &Nats, said: &Said) -> Result<PullConsumer, Trouble> {
     let work = stream::Config {
         retention: RetentionPolicy::WorkQueue,
         storage: StorageType::File,
@@ -134,8 +159,8 @@ async fn streams(context: &Context, config: &Nats) -> Result<PullConsumer, Troub
         subjects: vec![config.results.to_string()],
         ..work
     };
-    ensure(context, urls, config.create).await?;
-    let results = ensure(context, results, config.create).await?;
+    ensure(context, urls, config.create, said).await?;
+    let results = ensure(context, results, config.create, said).await?;
     let filter = config.results.to_string();
     let wanted = pull::Config {
         durable_name: Some(CONSUMER.to_owned()),
@@ -164,7 +189,13 @@ async fn streams(context: &Context, config: &Nats) -> Result<PullConsumer, Troub
 
 /// Has a stream that is there what the configuration asks for? What it lacks it is
 /// given where it may be made, too; otherwise the log says so. It works in any case.
-async fn agree(context: &Context, found: &stream::Config, wanted: &stream::Config, may: bool) {
+async fn agree(
+    context: &Context,
+    found: &stream::Config,
+    wanted: &stream::Config,
+    may: bool,
+    said: &Said,
+) {
     let mut better = found.clone();
     // One that takes its messages from others hears no subject itself.
     let hears = found.mirror.is_none() && found.sources.is_none();
@@ -192,7 +223,7 @@ async fn agree(context: &Context, found: &stream::Config, wanted: &stream::Confi
                 tracing::info!(stream = name, max_age = ?better.max_age, "stream changed as configured");
                 return;
             }
-            Err(error) => error.to_string(),
+            Err(error) => said.beside(error.to_string()),
         }
     } else {
         "egress.nats.create is false".to_owned()
@@ -210,27 +241,15 @@ async fn agree(context: &Context, found: &stream::Config, wanted: &stream::Confi
     );
 }
 
-/// Does a subject of NATS, wildcards and all, match all that another one does?
-fn covers(pattern: &str, subject: &str) -> bool {
-    let (mut pattern, mut subject) = (pattern.split('.'), subject.split('.'));
-    loop {
-        match (pattern.next(), subject.next()) {
-            (Some(">"), Some(_)) | (None, None) => return true,
-            (Some("*"), Some(token)) if token != ">" => {}
-            (Some(own), Some(token)) if own == token => {}
-            _ => return false,
-        }
-    }
-}
-
 async fn ensure(
     context: &Context,
     wanted: stream::Config,
     may_create: bool,
+    said: &Said,
 ) -> Result<Stream, Trouble> {
     let error = match context.get_stream(&wanted.name).await {
         Ok(stream) => {
-            agree(context, &stream.cached_info().config, &wanted, may_create).await;
+            agree(context, &stream.cached_info().config, &wanted, may_create, said).await;
             return Ok(stream);
         }
         Err(error) => error,
@@ -261,26 +280,4 @@ async fn ensure(
 /// What the broker's client says, as trouble.
 pub(super) fn broker(error: impl std::fmt::Display) -> Trouble {
     Trouble::Broker(error.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_subject_covers_what_it_matches_and_no_more() {
-        for (pattern, subject, expected) in [
-            ("s.urls", "s.urls", true),
-            ("s.urls", "s.url", false),
-            ("s.>", "s.*.*", true),
-            ("s.*.*", "s.*.*", true),
-            ("s.*", "s.*.*", false),
-            ("s.*", "s.>", false),
-            ("s.a.*", "s.*.*", false),
-            (">", "s.urls", true),
-            ("s.>", "s", false),
-        ] {
-            assert_eq!(covers(pattern, subject), expected, "{pattern} {subject}");
-        }
-    }
 }

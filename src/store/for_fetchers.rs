@@ -25,6 +25,17 @@ const ELSEWHERE_FIRST: usize = 4;
 /// Who waits for URLs to come due asks other daemons again after this.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
+/// A lease as its worker finds it again; its times are steady ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnLease {
+    /// Names it.
+    pub token: Token,
+    /// Its URL is not to be fetched before.
+    pub not_before: Timestamp,
+    /// When it ends.
+    pub expires_at: Timestamp,
+}
+
 impl Store {
     /// Leases what is due now, without waiting. Where the store is shared, all
     /// calls with one id come to one daemon: of two at once the second hears
@@ -132,10 +143,23 @@ impl Store {
         self.read(move |conn| extensions::of_urls(conn, &urls)).await
     }
 
-    /// The leases that a worker holds, each with its end in steady time.
-    pub async fn leases_of(&self, worker: &str) -> Result<Vec<(Token, Timestamp)>, StoreError> {
+    /// The leases that a worker holds.
+    pub async fn leases_of(&self, worker: &str) -> Result<Vec<OwnLease>, StoreError> {
         let worker = worker.to_owned();
         self.read(move |conn| of_worker(conn, &worker)).await
+    }
+
+    /// Is this daemon the only one on the store? Whoever leased something that was read
+    /// before is in the table by now, one that cannot renew its row included.
+    pub async fn is_alone(&self) -> Result<bool, StoreError> {
+        if self.inner.peers.is_none() {
+            return Ok(true);
+        }
+        self.read(|conn| {
+            let count = conn.query_row("SELECT count(*) FROM nodes", (), |row| row.get::<i64>(0));
+            Ok(count.map_err(engine)? <= 1)
+        })
+        .await
     }
 
     /// Settles leases; one result per settlement, in order.
@@ -263,14 +287,19 @@ fn merged(count: usize, answers: Vec<(Vec<usize>, Reply)>) -> Result<Vec<TokenRe
 }
 
 /// The leases of a worker: a look at all that there are, for seldom.
-fn of_worker(conn: &Connection, worker: &str) -> Result<Vec<(Token, Timestamp)>, StoreError> {
-    conn.prepare_cached("SELECT url_id, token, expires_at FROM leases WHERE worker = ?1")
-        .and_then(|mut query| {
-            let rows = query.query_map([worker], |row| {
-                let token = Token { url: UrlId(row.get(0)?), secret: row.get(1)? };
-                Ok((token, timestamp(row.get(2)?)))
-            })?;
-            rows.collect()
-        })
-        .map_err(engine)
+fn of_worker(conn: &Connection, worker: &str) -> Result<Vec<OwnLease>, StoreError> {
+    conn.prepare_cached(
+        "SELECT url_id, token, not_before, expires_at FROM leases WHERE worker = ?1",
+    )
+    .and_then(|mut query| {
+        let rows = query.query_map([worker], |row| {
+            Ok(OwnLease {
+                token: Token { url: UrlId(row.get(0)?), secret: row.get(1)? },
+                not_before: timestamp(row.get(2)?),
+                expires_at: timestamp(row.get(3)?),
+            })
+        })?;
+        rows.collect()
+    })
+    .map_err(engine)
 }

@@ -121,6 +121,7 @@ pub use effect::{Applied, BATCH, CHUNK, Effect, Origin};
 pub use extensions::Said;
 use failure::Failure;
 use figures::Figures;
+pub use for_fetchers::OwnLease;
 pub use history::{Imported, PastFetch};
 use home::Home;
 use lock::DataLock;

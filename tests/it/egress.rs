@@ -4,6 +4,7 @@
 //! `NATS_SERVER`) the tests say so on standard error, past the capture of the
 //! test runner, and pass.
 
+mod access;
 mod consumer;
 mod flow;
 mod killed;
@@ -13,6 +14,7 @@ mod trouble;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use async_nats::jetstream::Context;
 use serde_json::Value;
 use sitemapd::fetch::api::ApiClient;
 use tempfile::TempDir;
@@ -21,6 +23,9 @@ use self::server::Nats;
 use crate::support::engine::Look;
 use crate::support::process::{DEADLINE, Daemon, write_config};
 use crate::support::queue_daemon::{Queue, site};
+
+/// Does the broker take and give what it is there for?
+const UP: &str = "sitemapd_egress_up{broker=\"nats\"}";
 
 /// A folder whose store holds URLs, and the config of a daemon that publishes them.
 struct Setup {
@@ -96,4 +101,9 @@ async fn metric(daemon: &Daemon, name: &str) -> u64 {
 /// URLs or results of one kind on their way by the broker.
 async fn egressed(daemon: &Daemon, what: &str) -> u64 {
     metric(daemon, &format!("sitemapd_egress_total{{what=\"{what}\"}}")).await
+}
+
+/// Results that nobody has taken for good.
+async fn left(context: &Context) -> u64 {
+    context.get_stream("SITEMAPD_RESULTS").await.unwrap().cached_info().state.messages
 }

@@ -87,6 +87,22 @@ async fn a_url_is_published_when_it_may_be_fetched_and_not_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_message_says_what_is_left_of_its_lease_when_it_is_published() {
+    let Some(nats) = Nats::start().await else { return };
+    let setup = Setup::new(&nats, 40, "host_delay = \"2s\"", "lease = \"60s\"").await;
+    let _daemon = setup.start();
+    let fetcher = Fetcher::start(nats.context().await, Duration::ZERO);
+    wait("all messages", async || (fetcher.seen.count() >= 40).then_some(())).await;
+    for lease in fetcher.seen.all() {
+        let time = |name: &str| lease[name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+        let most = time("expires_at").duration_since(time("not_before")).as_secs_f64();
+        let left = lease["expires_in"].as_f64().unwrap();
+        // Times are told to the millisecond.
+        assert!(left <= most + 0.01 && left > 7.5, "{lease}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_stop_leaves_no_lease_that_is_not_in_the_stream() {
     let Some(nats) = Nats::start().await else { return };
     let setup =

@@ -81,6 +81,30 @@ async fn nothing_is_lost_when_the_daemon_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_killed_daemon_held_is_in_the_queue_again_at_once() {
+    let Some(nats) = Nats::start().await else { return };
+    // One of each host may be fetched; all others wait, for longer than the test does.
+    let setup = Setup::new(&nats, 200, "host_delay = \"60s\"", "in_flight = 100").await;
+    let mut daemon = setup.start();
+    wait("leases", async || (setup.leases() == 100).then_some(())).await;
+    let published = wait("messages", async || {
+        let acknowledged = egressed(&daemon, "acknowledged").await;
+        (acknowledged > 0 && acknowledged == egressed(&daemon, "published").await)
+            .then_some(acknowledged)
+    })
+    .await;
+    assert!(published < 50, "{published}");
+    daemon.kill();
+    setup.look.let_go();
+    let daemon = setup.start();
+    daemon.hear("nats is there");
+    // What is leased anew is of other hosts, and published as well.
+    wait("room", async || (egressed(&daemon, "released").await == 100 - published).then_some(()))
+        .await;
+    assert_eq!(metric(&daemon, "sitemapd_leases_expired_total").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn results_that_come_while_the_daemon_is_down_are_settled_when_it_is_back() {
     let Some(nats) = Nats::start().await else { return };
     let setup = Setup::new(&nats, 30, "", "").await;

@@ -20,8 +20,22 @@ pub(super) struct Nats {
     binary: PathBuf,
     dir: TempDir,
     port: u16,
-    token: Option<&'static str>,
+    access: Access,
 }
+
+/// Who may do what.
+#[derive(Clone)]
+pub(super) enum Access {
+    /// Everybody everything.
+    Open,
+    /// The same for those who say this.
+    Token(&'static str),
+    /// The user `sitemapd` what is permitted, `admin` everything; their password is
+    /// [`PASSWORD`].
+    Users { permissions: String },
+}
+
+pub(super) const PASSWORD: &str = "s3cret";
 
 /// The binary, if there is one.
 fn binary() -> Option<PathBuf> {
@@ -37,11 +51,11 @@ fn binary() -> Option<PathBuf> {
 impl Nats {
     /// Starts one; `None`, loudly, where there is none.
     pub(super) async fn start() -> Option<Self> {
-        Self::start_as(None).await
+        Self::start_as(Access::Open).await
     }
 
-    /// The same where who connects must say this.
-    pub(super) async fn start_as(token: Option<&'static str>) -> Option<Self> {
+    /// The same where not everybody may do everything.
+    pub(super) async fn start_as(access: Access) -> Option<Self> {
         static SAID: Once = Once::new();
         let Some(binary) = binary() else {
             SAID.call_once(|| {
@@ -52,9 +66,9 @@ impl Nats {
             return None;
         };
         let dir = TempDir::new().unwrap();
-        let child = launch(&binary, &dir, -1, token);
+        let child = launch(&binary, &dir, -1, &access);
         let port = port(&dir, child.id()).await;
-        let nats = Self { child, binary, dir, port, token };
+        let nats = Self { child, binary, dir, port, access };
         nats.answers().await;
         Some(nats)
     }
@@ -80,7 +94,11 @@ impl Nats {
 
     fn options(&self) -> ConnectOptions {
         let options = ConnectOptions::new();
-        self.token.map_or(options.clone(), |token| options.token(token.to_owned()))
+        match self.access {
+            Access::Open => options,
+            Access::Token(token) => options.token(token.to_owned()),
+            Access::Users { .. } => options.user_and_password("admin".into(), PASSWORD.into()),
+        }
     }
 
     /// Ends it without a chance to do anything about it.
@@ -91,7 +109,7 @@ impl Nats {
 
     /// Starts it again, over the same files and on the same port.
     pub(super) async fn again(&mut self) {
-        self.child = launch(&self.binary, &self.dir, self.port.into(), self.token);
+        self.child = launch(&self.binary, &self.dir, self.port.into(), &self.access);
         self.answers().await;
     }
 
@@ -115,11 +133,25 @@ fn is_answer<T>(said: Result<T, GetStreamError>) -> bool {
     said.err().is_none_or(|error| matches!(error.kind(), GetStreamErrorKind::JetStream(_)))
 }
 
-fn launch(binary: &PathBuf, dir: &TempDir, port: i32, token: Option<&str>) -> Child {
-    let auth = token.map(|token| ["--auth", token]);
-    Command::new(binary)
+fn launch(binary: &PathBuf, dir: &TempDir, port: i32, access: &Access) -> Child {
+    let mut command = Command::new(binary);
+    match access {
+        Access::Open => {}
+        Access::Token(token) => {
+            command.args(["--auth", token]);
+        }
+        Access::Users { permissions } => {
+            let config = dir.path().join("nats.conf");
+            let text = format!(
+                "authorization {{ users = [\n{{ user: admin, password: {PASSWORD} }}\n\
+                 {{ user: sitemapd, password: {PASSWORD}, {permissions} }}\n] }}\n"
+            );
+            std::fs::write(&config, text).unwrap();
+            command.arg("--config").arg(config);
+        }
+    }
+    command
         .args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--jetstream"])
-        .args(auth.iter().flatten())
         .arg("--store_dir")
         .arg(dir.path().join("store"))
         .arg("--ports_file_dir")

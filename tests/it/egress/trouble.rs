@@ -3,13 +3,14 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use async_nats::jetstream::consumer::pull;
 use async_nats::jetstream::{Context, stream};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
 use super::consumer::consumer;
 use super::server::Nats;
-use super::{Setup, egressed, is_done, metric, wait};
+use super::{Setup, UP, egressed, is_done, left, metric, wait};
 use crate::support::disk::Disk;
 use crate::support::engine::Look;
 use crate::support::process::Daemon;
@@ -25,11 +26,6 @@ async fn published(context: &Context, count: usize) -> Vec<Value> {
 async fn report(context: &Context, text: &str) {
     let kept = context.publish("sitemapd.results", text.to_owned().into()).await.unwrap();
     kept.await.unwrap();
-}
-
-/// Results that nobody has taken for good.
-async fn left(context: &Context) -> u64 {
-    context.get_stream("SITEMAPD_RESULTS").await.unwrap().cached_info().state.messages
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -178,25 +174,55 @@ async fn a_stream_that_is_missing_is_named_and_not_made_unless_it_may_be() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_logs_in_with_the_token_of_the_file_is_let_in_and_nobody_else() {
-    let Some(nats) = Nats::start_as(Some("s3cret")).await else { return };
-    let setup = Setup::new(&nats, 2, "", "").await;
+async fn a_crawl_that_there_is_not_is_named_once_and_holds_up_no_other() {
+    let Some(nats) = Nats::start().await else { return };
+    let setup = Setup::new(&nats, 40, "", "batch = 5\ncrawls = [\"lost\", \"default\"]").await;
     let daemon = setup.start();
-    let told = daemon.hear("nats is away").to_string();
-    assert!(told.contains("authorization"), "{told}");
-    assert_eq!(setup.leases(), 0);
-    drop(daemon);
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), "s3cret\n").unwrap();
-    let key = format!("token_file = {:?}", file.path());
-    let setup = Setup::new(&nats, 2, "", &key).await;
-    let daemon = setup.start();
-    daemon.hear("nats is there");
-    wait("all messages", async || (egressed(&daemon, "acknowledged").await == 2).then_some(()))
+    assert_eq!(daemon.hear("there is no crawl of that name")["crawl"], "lost");
+    wait("all messages", async || (egressed(&daemon, "acknowledged").await == 40).then_some(()))
         .await;
+    daemon.signal("TERM");
+    let heard = daemon.hear_all("stopped");
+    assert!(!heard.iter().any(|event| event.to_string().contains("of that name")), "{heard:#?}");
 }
 
-const UP: &str = "sitemapd_egress_up{broker=\"nats\"}";
+#[tokio::test(flavor = "multi_thread")]
+async fn results_that_do_not_come_through_are_said_once_and_the_broker_is_left_alone() {
+    let Some(nats) = Nats::start().await else { return };
+    let context = nats.context().await;
+    let config = stream::Config {
+        name: "SITEMAPD_RESULTS".to_owned(),
+        subjects: vec!["sitemapd.results".to_owned()],
+        retention: stream::RetentionPolicy::WorkQueue,
+        ..stream::Config::default()
+    };
+    let results = context.create_stream(config).await.unwrap();
+    // Somebody's own, which has nobody wait for messages as long as the daemon would.
+    let consumer = pull::Config {
+        durable_name: Some("sitemapd".to_owned()),
+        max_expires: Duration::from_secs(1),
+        ..pull::Config::default()
+    };
+    results.create_consumer(consumer).await.unwrap();
+    let setup = Setup::new(&nats, 40, "", "in_flight = 10").await;
+    let daemon = setup.start();
+    let told = daemon.hear("nats is away");
+    let error = told["error"].as_str().unwrap();
+    assert!(error.contains("results cannot be asked for"), "{error}");
+    assert!(error.contains("consumer limits"), "{error}");
+    let began = Instant::now();
+    let looks = Cell::new(0);
+    let others = async || {
+        looks.set(looks.get() + 1);
+        nats.clients().await - looks.get()
+    };
+    let first = others().await;
+    wait("further sessions", async || (others().await >= first + 3).then_some(())).await;
+    assert!(began.elapsed() > Duration::from_millis(1_500), "{:?}", began.elapsed());
+    results.delete_consumer("sitemapd").await.unwrap();
+    wait("all messages", async || (setup.leases() == 10).then_some(())).await;
+    wait("it to be there", async || (metric(&daemon, UP).await == 1).then_some(())).await;
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broker_that_takes_nothing_is_not_there_and_gets_one_url_at_a_time() {
@@ -244,7 +270,10 @@ async fn what_is_too_large_for_the_stream_waits_and_is_no_refusal() {
     nats.context().await.create_stream(config).await.unwrap();
     let setup = Setup::new(&nats, 40, "", "").await;
     let daemon = setup.start();
-    assert_eq!(daemon.hear("too large")["level"], "WARN");
+    let told = daemon.hear("too large");
+    assert_eq!(told["level"], "WARN");
+    assert!(told["url"].as_str().unwrap().starts_with("http://h"), "{told}");
+    assert!(told["bytes"].as_u64().unwrap() > 100, "{told}");
     wait("all to be put off", async || {
         let is_put_off = egressed(&daemon, "released").await == 40;
         is_put_off.then_some(())

@@ -13,6 +13,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use url::Url;
 
+use super::document::FULL_READ;
 use super::gate::ClockGate;
 use super::interval::PollEvent;
 use super::outcome::{Ended, PutOff, RobotsPoll};
@@ -20,7 +21,7 @@ use super::{Poller, STORE_PAUSE};
 use crate::bounded::Bounded;
 use crate::config::{Site, SourceList};
 use crate::fetch::body::{Decoded, End};
-use crate::fetch::{Answer, FetchError, Refusal, Request, Wait};
+use crate::fetch::{Answer, FetchError, Refusal, Request, Validators, Wait};
 use crate::model::{Role, SiteId, SourceId};
 use crate::parse::robots::{Robots, Rules, WELL_KNOWN};
 use crate::recrawl::later;
@@ -245,7 +246,7 @@ impl Poller {
         let gate = if is_led { gate.led() } else { gate };
         let request = Request {
             url: target.url.clone(),
-            validators: target.validators.clone(),
+            validators: validators_for(target, began),
             headers: site.filter(is_confidant).map_or_else(Vec::new, |site| site.headers),
             known: None,
             max_wire_bytes: config.fetch.limits.max_wire_bytes.min(2 * MAX_BODY as u64),
@@ -452,6 +453,14 @@ impl Poller {
             );
         }
     }
+}
+
+/// What a robots.txt is asked with. However often a server says that it is as it was, it
+/// is read in full as documents are, and whenever somebody asks for it: rules that were
+/// eased, or tightened, may stand behind a validator that is stuck.
+fn validators_for(target: &PollTarget, now: Timestamp) -> Validators {
+    let is_old = target.last_full_at.is_none_or(|at| later(at, FULL_READ) <= now);
+    if is_old || target.asked { Validators::default() } else { target.validators.clone() }
 }
 
 /// A source that was found, not configured.

@@ -38,6 +38,7 @@ mod forget;
 pub mod frontier;
 mod gathered;
 mod given;
+mod given_up;
 mod grants;
 mod heirs;
 mod history;

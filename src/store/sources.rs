@@ -20,7 +20,7 @@ use crate::url::authority;
 pub(crate) const GRACE_MS: i64 = 7 * 24 * 3_600_000;
 
 /// A dead source that is still named by someone is tried again this often.
-const PROBE_DEAD_MS: i64 = 30 * 24 * 3_600_000;
+pub(super) const PROBE_DEAD_MS: i64 = 30 * 24 * 3_600_000;
 
 /// Why a source is retired that somebody has deleted.
 pub(super) const DELETED: &str = "deleted by an operator";
@@ -94,7 +94,8 @@ pub enum ChildEffect {
 const RETIRED_SHARE: u64 = 10;
 
 /// The state of a source that is polled, unless its site is paused.
-const AS_ITS_SITE: &str = "coalesce((SELECT CASE n.state WHEN 0 THEN 0 ELSE 1 END FROM sites n
+pub(super) const AS_ITS_SITE: &str =
+    "coalesce((SELECT CASE n.state WHEN 0 THEN 0 ELSE 1 END FROM sites n
     WHERE n.id = sources.site_id), 0)";
 
 impl State {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use sitemapd::fetch::resolver::Lookup;
 use sitemapd::store::views::SourceView;
 
-use crate::support::daemon::{DAY, Daemon, World, index, sitemap};
+use crate::support::daemon::{DAY, Daemon, HOUR, World, index, sitemap};
 use crate::support::origin::Seen;
 use crate::support::{Hold, Origin, Reply};
 
@@ -354,6 +354,38 @@ async fn a_sitemap_of_a_host_that_is_gone_is_given_up_with_a_reason_and_comes_ba
     origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/a", ""), ("/b", "")])));
     assert_eq!(daemon.poll("/sitemap.xml").await.counts.new, 1);
     assert_eq!(daemon.source("/sitemap.xml").await.state, "active");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_sitemap_that_the_config_names_is_looked_at_once_a_month_after_it_was_given_up() {
+    let origin = Origin::start().await;
+    let list = sitemap(&origin.base(), &[("/a", "")]);
+    origin.set("/sitemap.xml", Reply::xml(&list));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&super::one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    origin.set("/sitemap.xml", Reply::status(410));
+    daemon.poll("/sitemap.xml").await;
+    daemon.pass(DAY + HOUR).await;
+    let asked = origin.requests("/sitemap.xml").len();
+    assert_eq!(daemon.source("/sitemap.xml").await.state, "retired");
+    let look_again = async |days: u32| {
+        daemon.pass(days * DAY).await;
+        while daemon.store.maintain().await.unwrap() {}
+        daemon.settled().await;
+        (origin.requests("/sitemap.xml").len() - asked, daemon.source("/sitemap.xml").await.state)
+    };
+    assert_eq!(look_again(29).await, (0, "retired".to_owned()));
+    // One look, and it is left alone for another month.
+    assert_eq!(look_again(2).await, (1, "retired".to_owned()));
+    assert_eq!(look_again(28).await, (1, "retired".to_owned()));
+    origin.set("/sitemap.xml", Reply::xml(&list));
+    assert_eq!(look_again(3).await, (2, "active".to_owned()));
+    // What somebody has deleted stays so.
+    let source = daemon.source("/sitemap.xml").await.id;
+    daemon.store.delete_source(source, false).await.unwrap();
+    assert_eq!(look_again(40).await, (2, "retired".to_owned()));
     daemon.stop().await;
 }
 

@@ -330,7 +330,7 @@ impl Poller {
                 let is_broken = matches!(end, End::Truncated | End::Corrupt(_));
                 if is_broken && !fetched.cut && body.len() <= MAX_BODY {
                     // Nobody can tell what the rest forbids: it is like a body that broke off.
-                    return (RobotsRead::Unreachable { status: fetched.head.status }, false);
+                    return (RobotsRead::Unreachable { status: 0 }, false);
                 }
                 let robots = Robots::parse(&body);
                 is_whole = !fetched.cut && end == End::Whole && robots.is_one();
@@ -345,7 +345,7 @@ impl Poller {
             }
             // Too many redirects count as no file (RFC 9309 section 2.3.1.2).
             Err(FetchError::Redirects(_)) => {
-                RobotsRead::Rules { body: Vec::new(), status: 0, crawl_delay: None }
+                RobotsRead::Rules { body: Vec::new(), status: 302, crawl_delay: None }
             }
             Err(_) => RobotsRead::Unreachable { status: 0 },
         };

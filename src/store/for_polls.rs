@@ -387,6 +387,12 @@ impl Store {
         .await
     }
 
+    /// Robots.txt files that are due, the longest due first.
+    pub async fn due_robots(&self, limit: u32) -> Result<Vec<DueSource>, StoreError> {
+        let now = self.inner.clock.now();
+        self.read(move |conn| due_reads::due_robots(conn, now, limit)).await
+    }
+
     /// Sees to it that the robots.txt of an authority is polled for a site.
     pub async fn poll_robots_for(
         &self,

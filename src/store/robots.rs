@@ -12,7 +12,7 @@ use super::rows::decode;
 use super::state::State;
 use super::views::{ChangeView, Said};
 use super::{StoreError, engine, timestamp};
-use crate::model::{CrawlId, HostId, SourceId};
+use crate::model::{CrawlId, HostId, SiteId, SourceId};
 use crate::parse::robots::{Difference, Robots, Subject};
 
 /// `sources.rule` of what robots.txt forbids: due when there is another version.
@@ -80,7 +80,7 @@ pub enum RobotsRead {
     Rules {
         /// The bytes, at most 500 KiB.
         body: Vec<u8>,
-        /// HTTP status.
+        /// HTTP status; that of a redirect where there were too many.
         status: u16,
         /// Crawl-delay for our own token.
         crawl_delay: Option<Duration>,
@@ -90,7 +90,7 @@ pub enum RobotsRead {
     /// The server does not answer properly: the last good copy holds, and
     /// where there is none nothing is allowed (RFC 9309 section 2.3.1.4).
     Unreachable {
-        /// HTTP status, 0 where none came.
+        /// HTTP status, 0 where none came, or what came could not be read.
         status: u16,
     },
 }
@@ -142,7 +142,12 @@ impl State {
         if let Some(delay) = delay {
             self.heed_crawl_delay(host, delay)?;
         }
+        self.forget_rules(host);
+        let was_awaited = self.hosts.awaited.remove(&host);
         if same {
+            if was_awaited {
+                self.wake_host(host)?;
+            }
             return Ok(SavedRobots::default());
         }
         // The first rules that are known are no change of any.
@@ -156,7 +161,13 @@ impl State {
             self.recheck_host(host)?;
         }
         self.poll_forbidden(host)?;
-        // Whoever waited for the rules may have its turn.
+        self.wake_host(host)?;
+        let version = (!subjects.is_empty()).then_some(version);
+        Ok(SavedRobots { changed: true, version, subjects })
+    }
+
+    /// Whoever waited for the rules of a host may have its turn.
+    fn wake_host(&mut self, host: HostId) -> Result<(), StoreError> {
         let crawls: Vec<_> = self.crawls.keys().copied().collect();
         let not_before = self.host(host)?.not_before();
         for crawl in crawls {
@@ -166,8 +177,40 @@ impl State {
                 window.look_at(host, due.saturating_mul(1000));
             }
         }
-        let version = (!subjects.is_empty()).then_some(version);
-        Ok(SavedRobots { changed: true, version, subjects })
+        Ok(())
+    }
+
+    /// A URL of a site waits for the robots.txt of its host, which was never read or not
+    /// for too long: it is due now, once for all who wait.
+    pub(super) fn await_robots(
+        &mut self,
+        host: HostId,
+        site: Option<SiteId>,
+    ) -> Result<(), StoreError> {
+        if !self.hosts.awaited.insert(host) {
+            return Ok(());
+        }
+        if let Some(site) = site {
+            // It may have been dropped while nothing of the site could be leased.
+            self.poll_robots_of(site, host)?;
+        }
+        if self.host(host)?.robots == 0 {
+            // What was never read is due, or put off for a reason.
+            return Ok(());
+        }
+        let now = self.now_ms();
+        let due = self
+            .conn
+            .prepare_cached(
+                "UPDATE sources SET next_poll_at = ?2, rule = 'asked',
+                     why = 'URLs of its host wait for it' WHERE host_id = ?1
+                 /*pg: AND part = (?1 & 255) */ AND role = 0 AND state = 0
+                 AND (next_poll_at IS NULL OR next_poll_at > ?2)",
+            )
+            .and_then(|mut update| update.execute(params![host.0, now]))
+            .map_err(engine)?;
+        self.sources_moved |= due > 0;
+        Ok(())
     }
 }
 

@@ -276,3 +276,24 @@ async fn a_redirect_on_a_very_slow_host_is_followed_all_the_same() {
     assert_eq!(origin.requests("/sitemap.xml").len(), 1);
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn robots_txt_is_polled_though_the_disk_is_nearly_full_and_nothing_else_is() {
+    let origin = Origin::start().await;
+    origin.set("/robots.txt", Reply::text("User-agent: *\nDisallow: /x\n"));
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&origin.base(), &LIST)));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.settled().await;
+    let free = daemon.store.free_disk().unwrap();
+    daemon.stop().await;
+    world.clock.advance(DAY + HOUR);
+    world.look().change("UPDATE sources SET next_poll_at = 0 WHERE role = 2");
+    let mut config = world.config(&one_sitemap(&origin));
+    config.store.min_free_disk = free + free / 2;
+    let daemon = world.start_with(config).await;
+    daemon.polled("/robots.txt", 2).await;
+    assert_eq!(origin.requests("/sitemap.xml").len(), 1);
+    daemon.stop().await;
+}

@@ -195,3 +195,55 @@ async fn a_reload_whose_commit_fails_leaves_robots_txt_in_force() {
     queue.reload(&stays).await.unwrap();
     assert!(queue.lease(10).await.is_empty());
 }
+
+/// When the robots.txt of the host is polled, and why then.
+fn polled(queue: &Queue) -> (i64, String) {
+    let of =
+        |what: &str| format!("SELECT {what} FROM sources WHERE role = 0 AND url LIKE '{HOST}/%'");
+    let why = queue.look().text(&of("why")).unwrap_or_default();
+    (queue.look().number(&of("coalesce(next_poll_at, 0)")), why)
+}
+
+#[tokio::test]
+async fn a_robots_txt_that_nobody_has_asked_for_in_two_days_judges_no_more_and_is_due() {
+    let queue = with_paths(&["/1"]).await;
+    save(&queue, rules("User-agent: *\nDisallow: /private/")).await;
+    assert_eq!(queue.lease(10).await.len(), 1);
+    queue.look().change("UPDATE sources SET next_poll_at = NULL");
+    queue.clock.advance(Duration::from_secs(47 * 3_600));
+    queue.list_urls("a", ["http://a.test/2".to_owned()]).await;
+    let leased = queue.lease(10).await;
+    assert!(paths(&leased).contains(&"/2"), "its poll may be a little late: {leased:?}");
+    assert_eq!(polled(&queue).0, 0);
+
+    queue.clock.advance(Duration::from_secs(2 * 3_600));
+    queue.list_urls("a", ["http://a.test/3".to_owned()]).await;
+    assert!(queue.lease(10).await.is_empty());
+    let now = queue.clock.now().as_millisecond();
+    assert_eq!(polled(&queue), (now, "URLs of its host wait for it".to_owned()));
+    assert_eq!(queue.view("http://a.test/3").await.state, UrlState::Queued);
+    // Once for all who wait.
+    queue.clock.advance(Duration::from_secs(120));
+    assert!(queue.lease(10).await.is_empty());
+    assert_eq!(polled(&queue).0, now);
+    // It is as it was, and holds from now on.
+    save(&queue, RobotsRead::Same).await;
+    let leased = queue.lease(10).await;
+    assert!(paths(&leased).contains(&"/3"), "{leased:?}");
+}
+
+#[tokio::test]
+async fn the_last_good_robots_txt_holds_for_as_long_as_its_server_does_not_answer() {
+    for status in [0, 429, 503] {
+        let queue = with_paths(&["/1", "/private/1"]).await;
+        save(&queue, rules("User-agent: *\nDisallow: /private/")).await;
+        save(&queue, RobotsRead::Unreachable { status }).await;
+        queue.clock.advance(Duration::from_secs(40 * 86_400));
+        assert_eq!(paths(&queue.lease(10).await), ["/1"], "{status}");
+        // Also after a restart.
+        queue.list_urls("a", ["http://a.test/2".to_owned()]).await;
+        let queue = queue.reopen(Duration::from_secs(86_400)).await;
+        let leased = queue.lease(10).await;
+        assert!(paths(&leased).contains(&"/2"), "{status}: {leased:?}");
+    }
+}

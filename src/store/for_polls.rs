@@ -25,6 +25,7 @@ use super::{
 use crate::config::Config;
 use crate::diff::dates::Dates;
 use crate::model::{ChangeKind, HostId, SiteId, SourceId, UrlId};
+use crate::parse::robots::Robots;
 use crate::recrawl::signal::Signal;
 
 /// Sources registered, and children of an index changed, in one job at most.
@@ -416,10 +417,15 @@ impl Store {
         read: RobotsRead,
         expires_at: Timestamp,
     ) -> Result<SavedRobots, StoreError> {
+        // Beside the writer: it may be long.
+        let robots = match &read {
+            RobotsRead::Rules { body, .. } => Robots::parse(body),
+            RobotsRead::Same | RobotsRead::Unreachable { .. } => Robots::default(),
+        };
         let saved = self
             .write(Lane::Hot, move |state| {
                 state.must_own(host.0)?;
-                state.save_robots(host, &read, expires_at)
+                state.save_robots(host, &read, &robots, expires_at)
             })
             .await?;
         while saved.changed && self.write(Lane::Bulk, move |state| state.recheck_for(host)).await? {

@@ -101,6 +101,7 @@ impl State {
         &mut self,
         host: HostId,
         read: &RobotsRead,
+        robots: &Robots,
         expires_at: Timestamp,
     ) -> Result<SavedRobots, StoreError> {
         let now = self.now_ms();
@@ -109,8 +110,8 @@ impl State {
         let old_version = kept.as_ref().map_or(0, |kept| kept.version);
         let (body, status, unreachable, delay) = match (read, kept) {
             (RobotsRead::Rules { body, status, crawl_delay }, _) => {
-                let delay = crawl_delay.map_or(0, |delay| millis(delay.min(MAX_CRAWL_DELAY)));
-                (body.clone(), *status, false, Some(delay))
+                let own = crawl_delay.map_or(0, in_bounds);
+                (body.clone(), *status, false, Some(self.longest_delay(host, robots, own)?))
             }
             (RobotsRead::Same, Some(kept)) => (kept.body, 304, kept.unreachable, None),
             (RobotsRead::Unreachable { status }, Some(kept)) => {
@@ -318,6 +319,70 @@ impl State {
         Ok(())
     }
 
+    /// The longest of a Crawl-delay for our own token and those for the tokens that the
+    /// pages of a host are judged for: who fetches them is told to keep to it.
+    fn longest_delay(&self, host: HostId, robots: &Robots, own: i64) -> Result<i64, StoreError> {
+        let mut longest = own;
+        for agent in &self.policy.agents {
+            let delay = robots.crawl_delay(agent).map_or(0, in_bounds);
+            // Few files have one for just this one; who has sites there is asked then only.
+            if delay > longest && self.judges_for(agent, host)? {
+                longest = delay;
+            }
+        }
+        Ok(longest)
+    }
+
+    /// Has a site that is judged for this token anything on a host?
+    fn judges_for(&self, agent: &str, host: HostId) -> Result<bool, StoreError> {
+        let found = self
+            .conn
+            .prepare_cached(
+                "SELECT n.id FROM sites n WHERE n.judged_for = ?1 AND n.state <> 2
+                 AND (EXISTS (SELECT 1 FROM site_hosts h WHERE h.site_id = n.id AND h.host_id = ?2
+                          /*pg: AND h.part = (?2 & 255) */)
+                      OR EXISTS (SELECT 1 FROM sources s WHERE s.host_id = ?2
+                          /*pg: AND s.part = (?2 & 255) */ AND s.role <> 0 AND s.site_id = n.id))
+                 LIMIT 1",
+            )
+            .and_then(|mut query| {
+                query.query_row(params![agent, host.0], |row| row.get::<i64>(0)).optional()
+            })
+            .map_err(engine)?;
+        Ok(found.is_some())
+    }
+
+    /// Others than before may fetch pages of a host: what its robots.txt asks of them is
+    /// worked out again. A longer delay holds at once, a shorter one from the next
+    /// request of ours.
+    pub(super) fn heed_agents(&mut self, host: HostId) -> Result<(), StoreError> {
+        if self.host(host)?.robots == 0 {
+            return Ok(());
+        }
+        let Some(kept) = kept_robots(&self.conn, host)? else { return Ok(()) };
+        let robots = Robots::parse(&kept.body);
+        let own = robots.crawl_delay(&self.policy.own_agent).map_or(0, in_bounds);
+        let delay = self.longest_delay(host, &robots, own)?;
+        let changed = self
+            .conn
+            .prepare_cached(
+                "UPDATE robots SET crawl_delay_ms = ?2 WHERE host_id = ?1
+                 /*pg: AND part = (?1 & 255) */ AND crawl_delay_ms <> ?2",
+            )
+            .and_then(|mut update| update.execute(params![host.0, delay]))
+            .map_err(engine)?;
+        if changed == 0 {
+            return Ok(());
+        }
+        let delay = self.host(host)?.delay_ms.max(delay).unsigned_abs();
+        self.set_delay(host, Duration::from_millis(delay))
+    }
+
+    /// A site has come to a host: it may be judged for a token of its own.
+    pub(super) fn heed_newcomer(&mut self, host: HostId) -> Result<(), StoreError> {
+        if self.policy.agents.is_empty() { Ok(()) } else { self.heed_agents(host) }
+    }
+
     /// A Crawl-delay holds from the read of the robots.txt on, which itself
     /// was a request.
     fn heed_crawl_delay(&mut self, host: HostId, crawl_delay: i64) -> Result<(), StoreError> {
@@ -329,6 +394,11 @@ impl State {
         let next = self.steady_ms().saturating_add(crawl_delay).max(self.host(host)?.next_at);
         self.set_clock(host, next)
     }
+}
+
+/// A Crawl-delay that is kept to, in milliseconds.
+fn in_bounds(delay: Duration) -> i64 {
+    millis(delay.min(MAX_CRAWL_DELAY))
 }
 
 /// What a version of the robots.txt of a source said otherwise than the one before.

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use url::Url;
 
 use super::families::MOVED_AWAY;
+use super::hosts::partition_of;
 use super::polling::NextPollAt;
 use super::rows::{decode, lastmod_columns};
 use super::state::State;
@@ -276,7 +277,8 @@ impl State {
             .and_then(|mut update| update.execute(params![host.0, site.0, self.now_ms()]))
             .map_err(engine)?;
         self.sources_moved |= taken > 0;
-        Ok(())
+        // Of what another daemon has in mind that one learns with its next read.
+        if taken > 0 && self.owns(partition_of(host)) { self.heed_newcomer(host) } else { Ok(()) }
     }
 
     /// Brings a retired source back; it is due now.

@@ -247,3 +247,41 @@ async fn the_last_good_robots_txt_holds_for_as_long_as_its_server_does_not_answe
         assert!(paths(&leased).contains(&"/2"), "{status}: {leased:?}");
     }
 }
+
+/// How far the URLs that are leased next lie apart, in seconds.
+async fn gap(queue: &Queue) -> i64 {
+    queue.clock.advance(Duration::from_secs(300));
+    let urls = queue.lease(2).await;
+    urls[1].not_before.duration_since(urls[0].not_before).as_secs()
+}
+
+#[tokio::test]
+async fn the_crawl_delay_of_the_fetchers_own_group_is_kept_also_when_their_token_changes() {
+    let paths: Vec<_> = (0..20).map(|n| format!("/{n}")).collect();
+    let paths: Vec<_> = paths.iter().map(String::as_str).collect();
+    let mut queue = with_paths(&paths).await;
+    let text = "User-agent: examplebot\nCrawl-delay: 9\n\nUser-agent: otherbot\nCrawl-delay: 20\n\n\
+                User-agent: strangebot\nCrawl-delay: 90\n";
+    save(&queue, rules(text)).await;
+    assert_eq!(gap(&queue).await, 9);
+    "otherbot".clone_into(&mut queue.config.sites.get_mut("a").unwrap().robots_agent);
+    queue.store.reconfigure(queue.config.clone(), ["a".to_owned()].into()).await.unwrap();
+    queue.maintain().await;
+    assert_eq!(gap(&queue).await, 20);
+}
+
+#[tokio::test]
+async fn the_crawl_delay_of_a_token_is_kept_where_its_site_has_urls_and_nowhere_else() {
+    let agent = |name: &str, home: &str, token: &str| {
+        site(name, home, &format!("obey_robots = true\nrobots_agent = \"{token}\""))
+    };
+    let sites =
+        agent("a", "http://a.test/", "examplebot") + &agent("b", "http://b.test/", "slowbot");
+    let queue = Queue::open(&sites).await;
+    queue.list_urls("a", (0..20).map(|n| format!("{HOST}/{n}"))).await;
+    save(&queue, rules("User-agent: slowbot\nCrawl-delay: 30\n")).await;
+    assert_eq!(gap(&queue).await, 0);
+    // From when it has, though its robots.txt was read before.
+    queue.list_urls("b", ["http://a.test/of-b".to_owned()]).await;
+    assert_eq!(gap(&queue).await, 30);
+}

@@ -17,6 +17,7 @@ mod gate;
 mod home;
 pub mod interval;
 mod issues;
+mod led;
 mod moves;
 mod outcome;
 mod pace;
@@ -55,6 +56,7 @@ use crate::threads::Threads;
 use due::{BATCH, Due};
 use interval::PollEvent;
 use interval::hints::Hints;
+use led::Led;
 use outcome::Ended;
 use pace::Pace;
 pub(crate) use pulse::Pulse;
@@ -98,6 +100,7 @@ pub(crate) struct Poller {
     /// One at a time reads what a source says, be it polled or pushed.
     reading: Locks,
     robots: RobotsCache,
+    led: Led,
     pushes: PushMemory,
     /// Where documents are read.
     threads: Threads,
@@ -128,6 +131,7 @@ impl Poller {
             lines: Locks::default(),
             reading: Locks::default(),
             robots: RobotsCache::default(),
+            led: Led::default(),
             pushes: PushMemory::default(),
             threads: Threads::in_background("documents", AT_ONCE)?,
             waiting: Threads::in_background("texts", 1)?,

@@ -242,7 +242,8 @@ impl Poller {
         };
         let own_delay = site.as_ref().map(|site| site.host_delay);
         let delay = own_delay.unwrap_or(config.politeness.host_delay);
-        let gate = ClockGate::of_source(self, own_delay, &target.url);
+        let site_name = target.site_name.as_deref();
+        let gate = ClockGate::of_source(self, own_delay, &target.url, site_name);
         let gate = if is_led { gate.led() } else { gate };
         let request = Request {
             url: target.url.clone(),
@@ -295,6 +296,9 @@ impl Poller {
         }
         let read = RobotsPoll { ended, answer: &answer, expires_at, is_whole };
         self.finish_robots(target, began, read, saved.version).await?;
+        if target.site.is_some() {
+            self.store.leave_if_deserted(target.id, target.host).await?;
+        }
         Ok(None)
     }
 

@@ -388,6 +388,11 @@ impl Store {
         .await
     }
 
+    /// Is an authority known, whatever for?
+    pub async fn knows_host(&self, authority: String) -> Result<bool, StoreError> {
+        self.read(move |conn| poll_reads::knows_host(conn, &authority)).await
+    }
+
     /// Robots.txt files that are due, the longest due first.
     pub async fn due_robots(&self, limit: u32) -> Result<Vec<DueSource>, StoreError> {
         let now = self.inner.clock.now();

@@ -115,7 +115,8 @@ impl State {
         if now.abs_diff(self.tended_at) < TEND_EVERY_MS {
             return Ok(false);
         }
-        let more = self.probe_given_up(now)?;
+        let mut more = self.probe_given_up(now)?;
+        more |= self.drop_deserted(now)?;
         if !more {
             self.tended_at = now;
         }

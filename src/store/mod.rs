@@ -19,6 +19,7 @@ mod changes;
 mod checkpoint;
 mod claim;
 mod delays;
+mod deserted;
 mod due_reads;
 mod effect;
 mod elapsed;

@@ -107,7 +107,11 @@ impl State {
         let now = self.now_ms();
         let kept = kept_robots(&self.conn, host)?;
         let before = kept.clone();
-        let old_version = kept.as_ref().map_or(0, |kept| kept.version);
+        // What was read before a file was dropped for want of use is told from what comes.
+        let old_version = match &kept {
+            Some(kept) => kept.version,
+            None => self.host(host)?.robots,
+        };
         let (body, status, unreachable, delay) = match (read, kept) {
             (RobotsRead::Rules { body, status, crawl_delay }, _) => {
                 let own = crawl_delay.map_or(0, in_bounds);

@@ -413,3 +413,44 @@ async fn a_source_that_is_deleted_while_it_is_polled_stays_so_and_lets_go_of_its
     assert!(!daemon.url(&format!("{base}/a")).await.listed);
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn robots_txt_of_a_host_where_nobody_has_anything_is_polled_no_more_and_dropped() {
+    let (origin, other) = (Origin::start().await, Origin::start().await);
+    let list = sitemap(&origin.base(), &[("/a", "")]);
+    for origin in [&origin, &other] {
+        origin.set("/robots.txt", Reply::text("User-agent: *\nDisallow: /x\n"));
+    }
+    origin.set("/sitemap.xml", Reply::xml(&list));
+    other.set("/s.xml", Reply::xml(&list));
+    let world = World::new(&[&origin, &other]);
+    let one = super::one_sitemap(&origin);
+    let also = format!("sitemaps = [\"{}\", ", other.url("/s.xml"));
+    let both = one.replace("sitemaps = [", &also);
+    let daemon = world.start(&both).await;
+    daemon.polled("/s.xml", 1).await;
+    daemon.pass(DAY + HOUR).await;
+    assert_eq!(other.requests("/robots.txt").len(), 2);
+    daemon.reload(&one).await;
+    for _ in 0..5 {
+        daemon.pass(DAY + HOUR).await;
+    }
+    // Once more it turned out that nobody needs it.
+    assert_eq!(other.requests("/robots.txt").len(), 3);
+    assert_eq!(origin.requests("/robots.txt").len(), 7);
+    let kept = || {
+        let robots = "SELECT count(*) FROM robots";
+        let sources = "SELECT count(*) FROM sources WHERE role = 0";
+        (world.look().number(robots), world.look().number(sources))
+    };
+    assert_eq!(kept(), (2, 2));
+    daemon.pass(30 * DAY).await;
+    while daemon.store.maintain().await.unwrap() {}
+    assert_eq!(kept(), (1, 1));
+    // Who is led there has it read anew, and what it says now is what holds.
+    other.set("/robots.txt", Reply::text("User-agent: *\nDisallow: /s\n"));
+    origin.set("/sitemap.xml", Reply::redirect(302, other.url("/s.xml")));
+    assert_eq!(daemon.poll("/sitemap.xml").await.result, "forbidden");
+    assert_eq!((other.requests("/robots.txt").len(), kept()), (4, (2, 2)));
+    daemon.stop().await;
+}

@@ -191,7 +191,7 @@ impl<'p> ClockGate<'p> {
             Ok(Err(until)) if patience < longest && until <= later(clock.steady(), longest) => {
                 Ok(false)
             }
-            Ok(Err(until)) => Err(Refusal::Later { until, wait: Wait::Host }),
+            Ok(Err(until)) => Err(Refusal::Later { until: ahead_of(until), wait: Wait::Host }),
             Err(error) => {
                 tracing::error!(%error, authority, "no slot could be taken");
                 // What passes has passed soon; what does not is asked no more often
@@ -244,6 +244,13 @@ impl Gate for ClockGate<'_> {
     fn is_led(&self) -> bool {
         self.is_led
     }
+}
+
+/// When a poll comes back for a slot that is this far off: so much earlier that the slot
+/// is its own before the host is free. Who came then would find that those who wait for
+/// leases were there first, each time.
+fn ahead_of(slot: Timestamp) -> Timestamp {
+    slot.checked_sub(PATIENCE / 2).unwrap_or(slot)
 }
 
 fn patience_of_a_hop(delay: Option<Duration>) -> Duration {

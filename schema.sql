@@ -54,10 +54,10 @@ CREATE INDEX hosts_name ON hosts (name);
 CREATE TABLE robots (
     host_id     INTEGER PRIMARY KEY REFERENCES hosts (id),
     version     INTEGER NOT NULL,               -- grows when the rules change
-    status      INTEGER NOT NULL,               -- HTTP status of the last answer, 0 none
+    status      INTEGER NOT NULL,               -- HTTP status of the last answer, 0 none that could be read
     body        BLOB NOT NULL,                  -- at most 500 KiB; empty allows everything
     unreachable INTEGER NOT NULL DEFAULT 0,     -- 1: no answer and no good copy, so nothing is allowed
-    crawl_delay_ms INTEGER NOT NULL DEFAULT 0,  -- Crawl-delay for our own token, capped
+    crawl_delay_ms INTEGER NOT NULL DEFAULT 0,  -- longest Crawl-delay for our token and those of sites there, capped
     read_at     INTEGER NOT NULL,
     expires_at  INTEGER NOT NULL
 ) STRICT;

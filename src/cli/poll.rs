@@ -43,7 +43,11 @@ not be fetched.";
 pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(), Failure> {
     let truth = SourceOfTruth::of(options)?;
     let filter = if args.what.contains("://") { "url" } else { "site" };
-    let query = [(filter, args.what.as_str())];
+    let mut query = vec![(filter, args.what.as_str())];
+    if filter == "url" {
+        // One that was given up is meant by whoever names it, too.
+        query.push(("retired", "true"));
+    }
     let sources = matching(&truth, &query).await?;
     if filter == "site" {
         truth.post(&format!("/v1/sites/{}/poll", segment(&args.what)), &json!({})).await?;
@@ -52,7 +56,9 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
         return Err(anyhow!("no source {url}; `sitemapd sources` lists them").into());
     }
     let mut waiting: BTreeMap<i64, Option<Timestamp>> = BTreeMap::new();
-    for source in sources.iter().filter(|source| source.state == "active") {
+    let wanted = |state: &'static str| sources.iter().filter(move |source| source.state == state);
+    let state = if wanted("active").next().is_some() { "active" } else { "retired" };
+    for source in wanted(state).filter(|_| state == "active" || filter == "url") {
         if filter == "url" {
             truth.post(&format!("/v1/sources/{}/poll", source.id), &json!({})).await?;
         }

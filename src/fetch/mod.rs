@@ -159,6 +159,8 @@ pub enum Wait {
     Lookup,
     /// A robots.txt that has not been read.
     Robots,
+    /// Another day: redirects of its site have led to many hosts that nobody knew.
+    NewHosts,
 }
 
 impl Wait {
@@ -169,6 +171,7 @@ impl Wait {
             Self::Address => "address",
             Self::Lookup => "lookup",
             Self::Robots => "robots",
+            Self::NewHosts => "new-hosts",
         }
     }
 
@@ -179,6 +182,7 @@ impl Wait {
             Self::Address => "many other requests wait for the same address",
             Self::Lookup => "many other names wait to be looked up",
             Self::Robots => "the robots.txt of its host has not been read yet",
+            Self::NewHosts => "redirects of its site have led to many new hosts within a day",
         }
     }
 }

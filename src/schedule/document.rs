@@ -34,7 +34,7 @@ use crate::url::{SiteRules, authority};
 
 /// However often validators say that nothing has changed, a source is read in
 /// full this often: some validators are stuck, and indexes lie.
-const FULL_READ: Duration = Duration::from_secs(7 * 24 * 3_600);
+pub(super) const FULL_READ: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 impl Poller {
     /// Polls a sitemap or a feed.

@@ -12,7 +12,7 @@ use crate::config::Site;
 use crate::fetch::{Gate, Refusal, Wait};
 use crate::locks::Place;
 use crate::recrawl::later;
-use crate::url::authority;
+use crate::url::{are_twins, authority};
 
 /// A poll waits this long for its host at most; beyond that it comes back.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -38,10 +38,18 @@ pub(super) struct ClockGate<'p> {
     patience: Duration,
     /// Was another place asked before the first hop?
     is_led: bool,
-    /// The authority of the source that is polled: elsewhere only so many may wait.
-    own: Option<String>,
+    /// The source that is polled, and the name of its site: elsewhere only so many may
+    /// wait, and to so many new places it may lead.
+    own: Option<Own>,
     hops: AtomicU32,
     held: Mutex<Option<Held>>,
+}
+
+/// What is polled.
+struct Own {
+    source: Url,
+    authority: String,
+    site: String,
 }
 
 /// A host that is ours for one hop.
@@ -78,8 +86,15 @@ impl<'p> ClockGate<'p> {
 
     /// The same for the poll of a source, which has a slot: a host that many of them are
     /// led to, and that is slow, leaves others theirs.
-    pub(super) fn of_source(poller: &'p Poller, delay: Option<Duration>, source: &Url) -> Self {
-        Self { own: Some(authority(source)), ..Self::new(poller, delay) }
+    pub(super) fn of_source(
+        poller: &'p Poller,
+        delay: Option<Duration>,
+        source: &Url,
+        site: Option<&str>,
+    ) -> Self {
+        let site = site.unwrap_or_default().to_owned();
+        let own = Own { source: source.clone(), authority: authority(source), site };
+        Self { own: Some(own), ..Self::new(poller, delay) }
     }
 
     /// The same for what is asked right after another place: with the patience of a
@@ -105,7 +120,7 @@ impl<'p> ClockGate<'p> {
     /// A place in the line for a host, if there is any.
     fn place(&self, authority: &str) -> Result<Place, Refusal> {
         let config = self.poller.config.borrow();
-        let is_own = self.own.as_deref().is_none_or(|own| own == authority);
+        let is_own = self.own.as_ref().is_none_or(|own| own.authority == authority);
         let most = if is_own { usize::MAX } else { config.fetch.concurrency * SLOW_POLLS / 2 };
         self.poller.lines.place(authority, most).map_err(|waiting| {
             // Until then they have had their turns, if it is not the host that is slow.
@@ -114,6 +129,27 @@ impl<'p> ClockGate<'p> {
             let until = later(self.poller.clock.steady(), line.max(PATIENCE));
             Refusal::Later { until, wait: Wait::Host }
         })
+    }
+
+    /// May redirects of the site lead to this place? To any that is known, and to so many
+    /// others a day.
+    async fn may_lead(&self, url: &Url, authority: &str) -> Result<(), Refusal> {
+        let Some(own) = self.own.as_ref().filter(|_| self.is_led_there()) else { return Ok(()) };
+        if own.authority == authority || are_twins(url, &own.source) {
+            return Ok(());
+        }
+        let Poller { store, clock, led, .. } = self.poller;
+        let now = clock.steady();
+        match store.knows_host(authority.to_owned()).await {
+            Ok(true) => Ok(()),
+            Ok(false) => led
+                .may_lead(&own.site, authority, now)
+                .map_err(|until| Refusal::Later { until, wait: Wait::NewHosts }),
+            Err(error) => {
+                tracing::error!(%error, authority, "it is not known whether a host is known");
+                Err(Refusal::Later { until: later(now, STORE_PAUSE), wait: Wait::Host })
+            }
+        }
     }
 
     /// May a request be under way? Before, its turn had not come.
@@ -155,7 +191,7 @@ impl<'p> ClockGate<'p> {
             Ok(Err(until)) if patience < longest && until <= later(clock.steady(), longest) => {
                 Ok(false)
             }
-            Ok(Err(until)) => Err(Refusal::Later { until, wait: Wait::Host }),
+            Ok(Err(until)) => Err(Refusal::Later { until: ahead_of(until), wait: Wait::Host }),
             Err(error) => {
                 tracing::error!(%error, authority, "no slot could be taken");
                 // What passes has passed soon; what does not is asked no more often
@@ -171,6 +207,7 @@ impl Gate for ClockGate<'_> {
     async fn approach(&self, url: &Url) -> Result<(), Refusal> {
         self.let_go().await;
         let authority = authority(url);
+        self.may_lead(url, &authority).await?;
         let _place = self.place(&authority)?;
         self.take(&authority).await;
         Ok(())
@@ -209,6 +246,13 @@ impl Gate for ClockGate<'_> {
     }
 }
 
+/// When a poll comes back for a slot that is this far off: so much earlier that the slot
+/// is its own before the host is free. Who came then would find that those who wait for
+/// leases were there first, each time.
+fn ahead_of(slot: Timestamp) -> Timestamp {
+    slot.checked_sub(PATIENCE / 2).unwrap_or(slot)
+}
+
 fn patience_of_a_hop(delay: Option<Duration>) -> Duration {
     PATIENCE_OF_A_HOP.max(delay.unwrap_or_default() + PATIENCE)
 }
@@ -225,7 +269,7 @@ impl<'p> PollGate<'p> {
     /// For the poll of a source of a site.
     pub(super) fn new(poller: &'p Poller, site: &Site, source: &Url) -> Self {
         let delay = site.host_delay;
-        let clock = ClockGate::of_source(poller, Some(delay), source);
+        let clock = ClockGate::of_source(poller, Some(delay), source, Some(&site.name));
         Self { clock, delay, obeys: site.obey_robots }
     }
 
@@ -242,6 +286,7 @@ impl Gate for PollGate<'_> {
         // robots.txt may have to be fetched from this very host.
         self.clock.let_go().await;
         let authority = authority(url);
+        self.clock.may_lead(url, &authority).await?;
         let _place = self.clock.place(&authority)?;
         if self.obeys {
             let is_led = self.clock.is_led_there();

@@ -17,6 +17,7 @@ mod gate;
 mod home;
 pub mod interval;
 mod issues;
+mod led;
 mod moves;
 mod outcome;
 mod pace;
@@ -32,6 +33,7 @@ mod tombstones;
 mod websub;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -54,6 +56,7 @@ use crate::threads::Threads;
 use due::{BATCH, Due};
 use interval::PollEvent;
 use interval::hints::Hints;
+use led::Led;
 use outcome::Ended;
 use pace::Pace;
 pub(crate) use pulse::Pulse;
@@ -69,6 +72,8 @@ const LARGE_DOCUMENTS: usize = 3;
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Pause after the store refused to tell what is due, or has no room.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
+/// Pause between two looks while the disk is nearly full: each goes over all that is due.
+const ROBOTS_PAUSE: Duration = Duration::from_secs(5);
 /// Pause between two looks while a backlog is worked off.
 const PACE_PAUSE: Duration = Duration::from_millis(200);
 /// Pause between two looks while all that is due waits for a busy host.
@@ -95,6 +100,7 @@ pub(crate) struct Poller {
     /// One at a time reads what a source says, be it polled or pushed.
     reading: Locks,
     robots: RobotsCache,
+    led: Led,
     pushes: PushMemory,
     /// Where documents are read.
     threads: Threads,
@@ -125,6 +131,7 @@ impl Poller {
             lines: Locks::default(),
             reading: Locks::default(),
             robots: RobotsCache::default(),
+            led: Led::default(),
             pushes: PushMemory::default(),
             threads: Threads::in_background("documents", AT_ONCE)?,
             waiting: Threads::in_background("texts", 1)?,
@@ -185,7 +192,7 @@ impl Poller {
         let config = Arc::clone(&self.config.borrow());
         let room = flight.room(config.fetch.concurrency, Instant::now())?;
         if self.disk_is_short(&config) {
-            return Err(LOOK_AGAIN);
+            return Err(self.start_robots(flight, room, &config).await);
         }
         let asked = self.look(flight).await.map_err(|error| {
             tracing::error!(%error, "cannot tell which sources are due");
@@ -203,6 +210,48 @@ impl Poller {
         }
         // Full, or with something at hand, a poll that ends is what comes next.
         if flight.due.is_wanting() { asked.map_or(Ok(()), Err) } else { Ok(()) }
+    }
+
+    /// While the disk is nearly full only what judges pages is polled: each replaces what
+    /// was there, and without them nothing could be leased after two days. Says how long
+    /// to pause.
+    async fn start_robots(
+        self: &Arc<Self>,
+        flight: &mut Flight,
+        room: usize,
+        config: &Config,
+    ) -> Duration {
+        // What was at hand is old by the time that there is room.
+        flight.due.outdate();
+        flight.freed.clear();
+        let now = Instant::now();
+        let is_early = flight.robots_at.is_some_and(|at| now.duration_since(at) < ROBOTS_PAUSE);
+        let has_room =
+            self.store.free_disk().is_none_or(|free| free >= config.store.min_free_disk / 2);
+        if !has_room {
+            return LOOK_AGAIN;
+        }
+        if is_early {
+            return ROBOTS_PAUSE;
+        }
+        flight.robots_at = Some(now);
+        let due = match self.store.due_robots(u32::try_from(room).unwrap_or(u32::MAX)).await {
+            Ok(due) => due,
+            Err(error) => {
+                tracing::error!(%error, "cannot tell which robots.txt are due");
+                return LOOK_AGAIN;
+            }
+        };
+        if due.is_empty() {
+            return LOOK_AGAIN;
+        }
+        for next in due {
+            if let Entry::Vacant(free) = flight.busy.entry(next.host) {
+                free.insert(now);
+                flight.polls.spawn(Arc::clone(self).take_turn(next));
+            }
+        }
+        ROBOTS_PAUSE
     }
 
     /// Learns what is due: of the hosts that are free again, and where that is
@@ -338,6 +387,8 @@ struct Flight {
     /// Hosts that may have something due behind the poll that has ended.
     freed: Vec<HostId>,
     due: Due,
+    /// When it was last asked which robots.txt are due, while nothing else is polled.
+    robots_at: Option<Instant>,
 }
 
 impl Flight {

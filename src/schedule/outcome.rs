@@ -285,7 +285,10 @@ impl Poller {
             "it is asked for whenever a redirect leads to its host".clone_into(&mut next.why);
         }
         let kept = match validators_of_robots(target, answer, is_whole) {
-            Some(validators) => Kept::Robots { validators, changed },
+            Some(validators) => {
+                let is_full = matches!(answer, Ok(Answer::Document(_)));
+                Kept::Robots { validators, changed, is_full }
+            }
             None => Kept::Nothing,
         };
         self.finish(target, began, ended, answer, next, Counts::default(), kept).await.map(|_| ())

@@ -68,7 +68,9 @@ impl Poll<'_> {
 
     /// One older page, as it came and as it was read.
     async fn page(&self, url: Url, before: Arc<Snapshot>) -> Option<(Arc<Fetched>, ReadDocument)> {
-        let gate = PollGate::new(self.poller, self.site, &self.target.url);
+        // The page before was asked just now: a host with a long delay is waited for, or
+        // none of its gaps would ever be closed.
+        let gate = PollGate::after_another(self.poller, self.site, &self.target.url);
         let request = Request {
             headers: headers_for(self.site, &self.rules, self.target, &url),
             url,

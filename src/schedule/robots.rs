@@ -13,6 +13,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use url::Url;
 
+use super::document::FULL_READ;
 use super::gate::ClockGate;
 use super::interval::PollEvent;
 use super::outcome::{Ended, PutOff, RobotsPoll};
@@ -20,7 +21,7 @@ use super::{Poller, STORE_PAUSE};
 use crate::bounded::Bounded;
 use crate::config::{Site, SourceList};
 use crate::fetch::body::{Decoded, End};
-use crate::fetch::{Answer, FetchError, Refusal, Request, Wait};
+use crate::fetch::{Answer, FetchError, Refusal, Request, Validators, Wait};
 use crate::model::{Role, SiteId, SourceId};
 use crate::parse::robots::{Robots, Rules, WELL_KNOWN};
 use crate::recrawl::later;
@@ -241,11 +242,12 @@ impl Poller {
         };
         let own_delay = site.as_ref().map(|site| site.host_delay);
         let delay = own_delay.unwrap_or(config.politeness.host_delay);
-        let gate = ClockGate::of_source(self, own_delay, &target.url);
+        let site_name = target.site_name.as_deref();
+        let gate = ClockGate::of_source(self, own_delay, &target.url, site_name);
         let gate = if is_led { gate.led() } else { gate };
         let request = Request {
             url: target.url.clone(),
-            validators: target.validators.clone(),
+            validators: validators_for(target, began),
             headers: site.filter(is_confidant).map_or_else(Vec::new, |site| site.headers),
             known: None,
             max_wire_bytes: config.fetch.limits.max_wire_bytes.min(2 * MAX_BODY as u64),
@@ -294,6 +296,9 @@ impl Poller {
         }
         let read = RobotsPoll { ended, answer: &answer, expires_at, is_whole };
         self.finish_robots(target, began, read, saved.version).await?;
+        if target.site.is_some() {
+            self.store.leave_if_deserted(target.id, target.host).await?;
+        }
         Ok(None)
     }
 
@@ -329,7 +334,7 @@ impl Poller {
                 let is_broken = matches!(end, End::Truncated | End::Corrupt(_));
                 if is_broken && !fetched.cut && body.len() <= MAX_BODY {
                     // Nobody can tell what the rest forbids: it is like a body that broke off.
-                    return (RobotsRead::Unreachable { status: fetched.head.status }, false);
+                    return (RobotsRead::Unreachable { status: 0 }, false);
                 }
                 let robots = Robots::parse(&body);
                 is_whole = !fetched.cut && end == End::Whole && robots.is_one();
@@ -344,7 +349,7 @@ impl Poller {
             }
             // Too many redirects count as no file (RFC 9309 section 2.3.1.2).
             Err(FetchError::Redirects(_)) => {
-                RobotsRead::Rules { body: Vec::new(), status: 0, crawl_delay: None }
+                RobotsRead::Rules { body: Vec::new(), status: 302, crawl_delay: None }
             }
             Err(_) => RobotsRead::Unreachable { status: 0 },
         };
@@ -452,6 +457,14 @@ impl Poller {
             );
         }
     }
+}
+
+/// What a robots.txt is asked with. However often a server says that it is as it was, it
+/// is read in full as documents are, and whenever somebody asks for it: rules that were
+/// eased, or tightened, may stand behind a validator that is stuck.
+fn validators_for(target: &PollTarget, now: Timestamp) -> Validators {
+    let is_old = target.last_full_at.is_none_or(|at| later(at, FULL_READ) <= now);
+    if is_old || target.asked { Validators::default() } else { target.validators.clone() }
 }
 
 /// A source that was found, not configured.

@@ -37,6 +37,25 @@ pub(super) fn due_sources(
         .map_err(engine)
 }
 
+/// Of these the robots.txt files, of which a host has one. Goes over all that is due.
+pub(super) fn due_robots(
+    conn: &Connection,
+    now: Timestamp,
+    limit: u32,
+) -> Result<Vec<DueSource>, StoreError> {
+    let mut query = conn
+        .prepare_cached(
+            "SELECT id, host_id, next_poll_at FROM sources /*lite*/ INDEXED BY sources_due /*end*/
+             WHERE state = 0 AND next_poll_at <= ?1 AND role = 0 /*ours: part */
+             ORDER BY next_poll_at, id LIMIT ?2",
+        )
+        .map_err(engine)?;
+    query
+        .query_map(params![now.as_millisecond(), limit], read_due)
+        .and_then(Iterator::collect)
+        .map_err(engine)
+}
+
 /// The longest due source of each of these hosts, where there is any.
 pub(super) fn next_due_of(
     conn: &Connection,

@@ -16,7 +16,7 @@ use crate::model::{DocumentKind, Role, SiteId, SourceId};
 use crate::url::SiteRules;
 
 /// Why a source is retired that is not in the list of the config.
-const UNLISTED: &str = "the config does not list it";
+pub(super) const UNLISTED: &str = "the config does not list it";
 
 /// Why other indexes are asked what they list.
 const GIVEN_UP: &str = "another index of its site was given up";

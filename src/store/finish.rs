@@ -82,8 +82,9 @@ impl State {
             .map_err(engine)?;
         match &end.kept {
             Kept::Nothing => {}
-            Kept::Robots { validators, changed } => {
-                self.keep_validators(end.source, validators, changed.map(|_| at))?;
+            Kept::Robots { validators, changed, is_full } => {
+                let full_at = is_full.then_some(at);
+                self.keep_validators(end.source, validators, changed.map(|_| at), full_at)?;
             }
             Kept::Seen(seen) => {
                 self.finish_seen(end.source, at, seen)?;
@@ -102,15 +103,19 @@ impl State {
         id: SourceId,
         validators: &Validators,
         changed_at: Option<i64>,
+        full_at: Option<i64>,
     ) -> Result<(), StoreError> {
         let Validators { etag, last_modified } = validators;
         self.conn
             .prepare_cached(
                 "UPDATE sources SET etag = ?2, last_modified = ?3,
-                     last_changed_at = coalesce(?4, last_changed_at) WHERE id = ?1
+                     last_changed_at = coalesce(?4, last_changed_at),
+                     last_full_at = coalesce(?5, last_full_at) WHERE id = ?1
                      /*pg: AND part = (?1 & 255) */",
             )
-            .and_then(|mut update| update.send(params![id.0, etag, last_modified, changed_at]))
+            .and_then(|mut update| {
+                update.send(params![id.0, etag, last_modified, changed_at, full_at])
+            })
             .map_err(engine)
     }
 

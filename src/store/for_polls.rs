@@ -25,6 +25,7 @@ use super::{
 use crate::config::Config;
 use crate::diff::dates::Dates;
 use crate::model::{ChangeKind, HostId, SiteId, SourceId, UrlId};
+use crate::parse::robots::Robots;
 use crate::recrawl::signal::Signal;
 
 /// Sources registered, and children of an index changed, in one job at most.
@@ -387,6 +388,17 @@ impl Store {
         .await
     }
 
+    /// Is an authority known, whatever for?
+    pub async fn knows_host(&self, authority: String) -> Result<bool, StoreError> {
+        self.read(move |conn| poll_reads::knows_host(conn, &authority)).await
+    }
+
+    /// Robots.txt files that are due, the longest due first.
+    pub async fn due_robots(&self, limit: u32) -> Result<Vec<DueSource>, StoreError> {
+        let now = self.inner.clock.now();
+        self.read(move |conn| due_reads::due_robots(conn, now, limit)).await
+    }
+
     /// Sees to it that the robots.txt of an authority is polled for a site.
     pub async fn poll_robots_for(
         &self,
@@ -410,10 +422,15 @@ impl Store {
         read: RobotsRead,
         expires_at: Timestamp,
     ) -> Result<SavedRobots, StoreError> {
+        // Beside the writer: it may be long.
+        let robots = match &read {
+            RobotsRead::Rules { body, .. } => Robots::parse(body),
+            RobotsRead::Same | RobotsRead::Unreachable { .. } => Robots::default(),
+        };
         let saved = self
             .write(Lane::Hot, move |state| {
                 state.must_own(host.0)?;
-                state.save_robots(host, &read, expires_at)
+                state.save_robots(host, &read, &robots, expires_at)
             })
             .await?;
         while saved.changed && self.write(Lane::Bulk, move |state| state.recheck_for(host)).await? {

@@ -181,9 +181,13 @@ impl State {
     pub(super) fn common(&mut self, row: &UrlRow) -> Result<Common, StoreError> {
         let robots = match self.policy.of(row.site).robots_agent.clone() {
             None => Verdict::Unasked,
-            Some(agent) => {
-                self.host_rules(row.host, &agent)?.map_or(Verdict::Unknown, Verdict::Known)
-            }
+            Some(agent) => match self.host_rules(row.host, &agent)? {
+                Some(rules) => Verdict::Known(rules),
+                None => {
+                    self.await_robots(row.host, row.site)?;
+                    Verdict::Unknown
+                }
+            },
         };
         let authority = Arc::clone(&self.host(row.host)?.authority);
         let names = self.names(row)?;

@@ -16,7 +16,7 @@ use crate::model::{SiteId, SourceId};
 use crate::url::SiteRules;
 
 /// Why a source is retired whose grant is gone.
-const REVOKED: &str = "robots.txt of the site does not name it any more";
+pub(super) const REVOKED: &str = "robots.txt of the site does not name it any more";
 
 impl Store {
     /// Takes over which sitemaps on other hosts the robots.txt of a site names

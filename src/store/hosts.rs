@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use super::state::State;
 use super::{StoreError, engine};
 use crate::bounded::Bounded;
-use crate::by_id::{ById, IdHasher};
+use crate::by_id::{ById, IdHasher, IdSet};
 use crate::model::{HostId, SiteId, UrlId};
 use crate::parse::robots::{Robots, Rules};
 
@@ -44,6 +44,10 @@ const REMEMBERED: usize = 200_000;
 /// Crawl-delay is honoured up to this (as the largest news crawl does).
 pub(super) const MAX_CRAWL_DELAY: Duration = Duration::from_secs(120);
 
+/// So long past its time a robots.txt still judges pages: its poll may have to wait. Who
+/// could be asked and was not has by then not been asked for two days.
+const OVERTIME_MS: i64 = 24 * 3_600_000;
+
 /// Memory that the rules of their robots.txt may take: that of twenty thousand
 /// ordinary ones, and several of the largest.
 const RULES_BYTES: usize = 64 << 20;
@@ -54,7 +58,15 @@ pub(super) struct Hosts {
     by_authority: HashMap<Arc<str>, HostId, Seeded>,
     /// Rules of the version that pages are judged by, for one agent, compiled when
     /// first needed.
-    rules: Bounded<HostId, Arc<HostRules>, BuildHasherDefault<IdHasher>>,
+    rules: Bounded<HostId, Ruling, BuildHasherDefault<IdHasher>>,
+    /// Hosts whose robots.txt somebody waits for who leases, and was asked for.
+    pub(super) awaited: IdSet<HostId>,
+}
+
+/// The rules of a host, and until when they judge its pages, in Unix milliseconds.
+struct Ruling {
+    rules: Arc<HostRules>,
+    until: i64,
 }
 
 impl Hosts {
@@ -64,6 +76,7 @@ impl Hosts {
             by_id: ById::default(),
             by_authority: HashMap::with_hasher(Seeded(seed)),
             rules: Bounded::new(REMEMBERED, RULES_BYTES),
+            awaited: IdSet::default(),
         }
     }
 }
@@ -395,7 +408,7 @@ impl State {
     }
 
     /// The rules that judge a host's pages for an agent; `None` while its
-    /// robots.txt has not been read.
+    /// robots.txt has not been read, or was not for too long.
     pub(super) fn host_rules(
         &mut self,
         id: HostId,
@@ -404,20 +417,26 @@ impl State {
         if self.host(id)?.robots == 0 {
             return Ok(None);
         }
-        if let Some(rules) = self.hosts.rules.get(&id).filter(|rules| rules.agent == agent) {
-            return Ok(Some(Arc::clone(rules)));
+        let now = self.now_ms();
+        if let Some(known) = self.hosts.rules.get(&id).filter(|known| known.rules.agent == agent) {
+            return Ok((known.until > now).then(|| Arc::clone(&known.rules)));
         }
-        let read = self
+        let read: Option<(Vec<u8>, bool, i64, i64)> = self
             .conn
             .prepare_cached(
-                "SELECT body, unreachable FROM robots WHERE host_id = ?1
+                "SELECT body, unreachable, status, expires_at FROM robots WHERE host_id = ?1
                  /*pg: AND part = (?1 & 255) */",
             )
             .and_then(|mut query| {
-                query.query_row([id.0], |row| Ok((row.get::<Vec<u8>>(0)?, row.get(1)?))).optional()
+                query
+                    .query_row([id.0], |row| {
+                        Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+                    })
+                    .optional()
             })
             .map_err(engine)?;
-        let Some((body, unreachable)) = read else { return Ok(None) };
+        let Some((body, unreachable, status, expires_at)) = read else { return Ok(None) };
+        let until = judges_until(status, expires_at);
         let robots = Robots::parse(&body);
         let usage = robots.usage(agent);
         let rules = Arc::new(HostRules {
@@ -428,8 +447,14 @@ impl State {
             content_usage: usage.content_usage.map(Arc::from),
             license: usage.license.map(Arc::from),
         });
-        self.hosts.rules.insert(id, Arc::clone(&rules), rules.bytes());
-        Ok(Some(rules))
+        let ruling = Ruling { rules: Arc::clone(&rules), until };
+        self.hosts.rules.insert(id, ruling, rules.bytes());
+        Ok((until > now).then_some(rules))
+    }
+
+    /// What is known of a host's robots.txt is read again when it is needed.
+    pub(super) fn forget_rules(&mut self, id: HostId) {
+        self.hosts.rules.remove(&id);
     }
 
     /// A new version of a host's robots.txt holds from now on; a longer
@@ -447,9 +472,17 @@ impl State {
             .and_then(|mut update| update.execute(params![id.0, version]))
             .map_err(engine)?;
         self.host(id)?.robots = version;
-        self.hosts.rules.remove(&id);
+        self.forget_rules(id);
         Ok(())
     }
+}
+
+/// Until when a robots.txt judges pages, in Unix milliseconds, by the status of its last
+/// answer: while its server does not answer the last good copy holds (RFC 9309 section
+/// 2.3.1.4), as long as that lasts.
+fn judges_until(status: i64, expires_at: i64) -> i64 {
+    let has_failed = matches!(status, 0 | 429 | 500..);
+    if has_failed { i64::MAX } else { expires_at.saturating_add(OVERTIME_MS) }
 }
 
 /// Marks the authority of a queue that a client of the frontier named.

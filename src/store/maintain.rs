@@ -35,6 +35,9 @@ const SPARE_SHARE: i64 = 4;
 /// Pages given back to the file system in one job at most.
 const GIVE_BACK: i64 = 256;
 
+/// How often it is looked for what nobody waits for.
+const TEND_EVERY_MS: u64 = 3_600_000;
+
 /// What an index dropped waits so long for the site's other ones to be read.
 const OTHERS_WAIT_MS: i64 = 4 * GRACE_MS;
 
@@ -101,9 +104,23 @@ impl State {
         more |= self.hand_over_some()?;
         more |= self.unfold_some()?;
         more |= self.retire_dropped_children(now)?;
+        more |= self.tend(now)?;
         more |= self.give_back_pages()?;
         let left = self.next_retired(now)?;
         Ok((more, left))
+    }
+
+    /// What nobody waits for, and costs a walk over many rows: looked for every hour.
+    fn tend(&mut self, now: i64) -> Result<bool, StoreError> {
+        if now.abs_diff(self.tended_at) < TEND_EVERY_MS {
+            return Ok(false);
+        }
+        let mut more = self.probe_given_up(now)?;
+        more |= self.drop_deserted(now)?;
+        if !more {
+            self.tended_at = now;
+        }
+        Ok(more)
     }
 
     /// Makes the file shorter where much of it is free, as after a site was
@@ -471,6 +488,7 @@ impl State {
         let site = self.site_named(name)?;
         let now = self.now_ms();
         self.sources_moved = true;
+        self.poll_given_up_of(site, now)?;
         self.conn
             .execute(
                 "UPDATE sources SET next_poll_at = ?2, rule = 'asked', why = 'someone asked for it'

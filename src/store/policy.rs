@@ -1,13 +1,13 @@
 //! The part of the config that effects depend on, by site.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::state::State;
 use crate::by_id::ById;
 use crate::config::{Budget, Config, Order, Site, Twins};
-use crate::model::SiteId;
+use crate::model::{SiteId, product_token};
 use crate::recrawl::Bounds;
 use crate::url::authority;
 
@@ -42,6 +42,10 @@ pub(super) struct Policy {
     /// Least time between two requests to hosts where sites have their home: of
     /// several the longest. Whoever else asks such a host keeps to it.
     delays: HashMap<String, Duration>,
+    /// Product token that we poll by.
+    pub(super) own_agent: String,
+    /// Product tokens that pages are judged for, each once, but for that one.
+    pub(super) agents: BTreeSet<String>,
     /// What is leased first.
     pub(super) order: Order,
     /// What fetches of known pages are shared out.
@@ -143,8 +147,18 @@ impl Policy {
             let delay = delays.entry(authority(&site.url)).or_default();
             *delay = (*delay).max(site.host_delay);
         }
+        let own_agent = config.daemon.user_agent.clone();
+        let is_another = |agent: &&String| {
+            let (own, other) = (product_token(&own_agent), product_token(agent));
+            !other.eq_ignore_ascii_case(own)
+        };
+        let judged = config.sites.values().filter(|site| site.obey_robots);
+        let agents = judged.map(|site| &site.robots_agent).filter(is_another);
+        let agents = agents.cloned().collect();
         Self {
             delays,
+            own_agent,
+            agents,
             by_name: config
                 .sites
                 .iter()

@@ -140,6 +140,36 @@ pub(super) fn robots_of(
     Ok(Some((SourceId(source), kept_robots(conn, HostId(host))?)))
 }
 
+/// Has any site anything on a host: a source that is not given up, a URL, which is
+/// queued there once at least, or the place where it really lives?
+pub(super) fn is_needed(conn: &Connection, host: HostId) -> Result<bool, StoreError> {
+    conn.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM sources WHERE host_id = ?1 /*pg: AND part = (?1 & 255) */
+                 AND role <> 0 AND state <> 2)
+             OR EXISTS (SELECT 1 FROM crawls c /*lite*/ CROSS /*end*/ JOIN turns t
+                 ON t.crawl_id = c.id AND t.host_id = ?1 /*pg: AND t.part = (?1 & 255) */)
+             OR EXISTS (SELECT 1 FROM sources r JOIN site_hosts h ON h.site_id = r.site_id
+                 AND h.host_id = r.host_id /*pg: AND h.part = r.part */
+                 WHERE r.host_id = ?1 /*pg: AND r.part = (?1 & 255) */ AND r.role = 0)
+             OR EXISTS (SELECT 1 FROM hosts o JOIN sites n ON n.origin = o.authority
+                 WHERE o.id = ?1 /*pg: AND o.part = (?1 & 255) */ AND n.state <> 2)",
+    )
+    .and_then(|mut query| query.query_row([host.0], |row| row.get(0)))
+    .map_err(engine)
+}
+
+/// Is there a row of a host?
+pub(super) fn knows_host(conn: &Connection, authority: &str) -> Result<bool, StoreError> {
+    conn.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM hosts WHERE /*pg: part = ?1 AND */ authority = ?2
+             AND CAST(?1 AS BIGINT) = ?1)",
+    )
+    .and_then(|mut query| {
+        query.query_row(params![partition(authority), authority], |row| row.get(0))
+    })
+    .map_err(engine)
+}
+
 pub(super) fn sites_at(
     conn: &Connection,
     host: HostId,

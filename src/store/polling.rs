@@ -90,7 +90,7 @@ pub struct PollTarget {
     pub last_success_at: Option<Timestamp>,
     /// Last read that was complete.
     pub last_complete_at: Option<Timestamp>,
-    /// Last read that no validator or hash cut short.
+    /// Last read that no validator or hash cut short; of a robots.txt, when its body came.
     pub last_full_at: Option<Timestamp>,
     /// Entries of the last read.
     pub entries: u64,
@@ -250,6 +250,8 @@ pub enum Kept {
         validators: Validators,
         /// The version in which it says something else than before.
         changed: Option<i64>,
+        /// Did a body come, and no word that it is as it was?
+        is_full: bool,
     },
     /// A document was read.
     Read(ReadResult),

@@ -16,6 +16,8 @@ use crate::model::{HostId, SiteId, UrlId};
 
 /// Rows looked at in one job at most.
 const BATCH: usize = 2_000;
+/// Hosts that are done with in one job at most.
+const HOSTS: i64 = 200;
 /// `rechecks.after_id` of a host that waits for the next walk.
 const WAITS: i64 = -1;
 
@@ -96,14 +98,25 @@ impl State {
         }
         match rows.last() {
             Some((last, _)) if rows.len() == BATCH => self.move_rechecks(after, *last)?,
-            _ => {
-                self.conn
-                    .prepare_cached("DELETE FROM rechecks WHERE after_id = ?1 /*ours: part */")
-                    .and_then(|mut delete| delete.execute([after]))
-                    .map_err(engine)?;
-            }
+            _ => self.end_rechecks(after)?,
         }
         Ok(true)
+    }
+
+    /// The walk is over for some of the hosts that it was for: those who fetch their
+    /// pages may have to keep to another delay, too.
+    fn end_rechecks(&mut self, after: i64) -> Result<(), StoreError> {
+        let ended = "SELECT host_id FROM rechecks WHERE after_id = ?1 /*ours: part */ LIMIT ?2";
+        for host in self.column(ended, params![after, HOSTS])? {
+            self.heed_agents(HostId(host))?;
+            self.conn
+                .prepare_cached(
+                    "DELETE FROM rechecks WHERE host_id = ?1 /*pg: AND part = (?1 & 255) */",
+                )
+                .and_then(|mut delete| delete.execute([host]))
+                .map_err(engine)?;
+        }
+        Ok(())
     }
 
     fn move_rechecks(&self, from: i64, to: i64) -> Result<(), StoreError> {

@@ -12,7 +12,7 @@ use super::rows::decode;
 use super::state::State;
 use super::views::{ChangeView, Said};
 use super::{StoreError, engine, timestamp};
-use crate::model::{CrawlId, HostId, SourceId};
+use crate::model::{CrawlId, HostId, SiteId, SourceId};
 use crate::parse::robots::{Difference, Robots, Subject};
 
 /// `sources.rule` of what robots.txt forbids: due when there is another version.
@@ -80,7 +80,7 @@ pub enum RobotsRead {
     Rules {
         /// The bytes, at most 500 KiB.
         body: Vec<u8>,
-        /// HTTP status.
+        /// HTTP status; that of a redirect where there were too many.
         status: u16,
         /// Crawl-delay for our own token.
         crawl_delay: Option<Duration>,
@@ -90,7 +90,7 @@ pub enum RobotsRead {
     /// The server does not answer properly: the last good copy holds, and
     /// where there is none nothing is allowed (RFC 9309 section 2.3.1.4).
     Unreachable {
-        /// HTTP status, 0 where none came.
+        /// HTTP status, 0 where none came, or what came could not be read.
         status: u16,
     },
 }
@@ -101,16 +101,21 @@ impl State {
         &mut self,
         host: HostId,
         read: &RobotsRead,
+        robots: &Robots,
         expires_at: Timestamp,
     ) -> Result<SavedRobots, StoreError> {
         let now = self.now_ms();
         let kept = kept_robots(&self.conn, host)?;
         let before = kept.clone();
-        let old_version = kept.as_ref().map_or(0, |kept| kept.version);
+        // What was read before a file was dropped for want of use is told from what comes.
+        let old_version = match &kept {
+            Some(kept) => kept.version,
+            None => self.host(host)?.robots,
+        };
         let (body, status, unreachable, delay) = match (read, kept) {
             (RobotsRead::Rules { body, status, crawl_delay }, _) => {
-                let delay = crawl_delay.map_or(0, |delay| millis(delay.min(MAX_CRAWL_DELAY)));
-                (body.clone(), *status, false, Some(delay))
+                let own = crawl_delay.map_or(0, in_bounds);
+                (body.clone(), *status, false, Some(self.longest_delay(host, robots, own)?))
             }
             (RobotsRead::Same, Some(kept)) => (kept.body, 304, kept.unreachable, None),
             (RobotsRead::Unreachable { status }, Some(kept)) => {
@@ -142,7 +147,12 @@ impl State {
         if let Some(delay) = delay {
             self.heed_crawl_delay(host, delay)?;
         }
+        self.forget_rules(host);
+        let was_awaited = self.hosts.awaited.remove(&host);
         if same {
+            if was_awaited {
+                self.wake_host(host)?;
+            }
             return Ok(SavedRobots::default());
         }
         // The first rules that are known are no change of any.
@@ -156,7 +166,13 @@ impl State {
             self.recheck_host(host)?;
         }
         self.poll_forbidden(host)?;
-        // Whoever waited for the rules may have its turn.
+        self.wake_host(host)?;
+        let version = (!subjects.is_empty()).then_some(version);
+        Ok(SavedRobots { changed: true, version, subjects })
+    }
+
+    /// Whoever waited for the rules of a host may have its turn.
+    fn wake_host(&mut self, host: HostId) -> Result<(), StoreError> {
         let crawls: Vec<_> = self.crawls.keys().copied().collect();
         let not_before = self.host(host)?.not_before();
         for crawl in crawls {
@@ -166,8 +182,40 @@ impl State {
                 window.look_at(host, due.saturating_mul(1000));
             }
         }
-        let version = (!subjects.is_empty()).then_some(version);
-        Ok(SavedRobots { changed: true, version, subjects })
+        Ok(())
+    }
+
+    /// A URL of a site waits for the robots.txt of its host, which was never read or not
+    /// for too long: it is due now, once for all who wait.
+    pub(super) fn await_robots(
+        &mut self,
+        host: HostId,
+        site: Option<SiteId>,
+    ) -> Result<(), StoreError> {
+        if !self.hosts.awaited.insert(host) {
+            return Ok(());
+        }
+        if let Some(site) = site {
+            // It may have been dropped while nothing of the site could be leased.
+            self.poll_robots_of(site, host)?;
+        }
+        if self.host(host)?.robots == 0 {
+            // What was never read is due, or put off for a reason.
+            return Ok(());
+        }
+        let now = self.now_ms();
+        let due = self
+            .conn
+            .prepare_cached(
+                "UPDATE sources SET next_poll_at = ?2, rule = 'asked',
+                     why = 'URLs of its host wait for it' WHERE host_id = ?1
+                 /*pg: AND part = (?1 & 255) */ AND role = 0 AND state = 0
+                 AND (next_poll_at IS NULL OR next_poll_at > ?2)",
+            )
+            .and_then(|mut update| update.execute(params![host.0, now]))
+            .map_err(engine)?;
+        self.sources_moved |= due > 0;
+        Ok(())
     }
 }
 
@@ -275,6 +323,70 @@ impl State {
         Ok(())
     }
 
+    /// The longest of a Crawl-delay for our own token and those for the tokens that the
+    /// pages of a host are judged for: who fetches them is told to keep to it.
+    fn longest_delay(&self, host: HostId, robots: &Robots, own: i64) -> Result<i64, StoreError> {
+        let mut longest = own;
+        for agent in &self.policy.agents {
+            let delay = robots.crawl_delay(agent).map_or(0, in_bounds);
+            // Few files have one for just this one; who has sites there is asked then only.
+            if delay > longest && self.judges_for(agent, host)? {
+                longest = delay;
+            }
+        }
+        Ok(longest)
+    }
+
+    /// Has a site that is judged for this token anything on a host?
+    fn judges_for(&self, agent: &str, host: HostId) -> Result<bool, StoreError> {
+        let found = self
+            .conn
+            .prepare_cached(
+                "SELECT n.id FROM sites n WHERE n.judged_for = ?1 AND n.state <> 2
+                 AND (EXISTS (SELECT 1 FROM site_hosts h WHERE h.site_id = n.id AND h.host_id = ?2
+                          /*pg: AND h.part = (?2 & 255) */)
+                      OR EXISTS (SELECT 1 FROM sources s WHERE s.host_id = ?2
+                          /*pg: AND s.part = (?2 & 255) */ AND s.role <> 0 AND s.site_id = n.id))
+                 LIMIT 1",
+            )
+            .and_then(|mut query| {
+                query.query_row(params![agent, host.0], |row| row.get::<i64>(0)).optional()
+            })
+            .map_err(engine)?;
+        Ok(found.is_some())
+    }
+
+    /// Others than before may fetch pages of a host: what its robots.txt asks of them is
+    /// worked out again. A longer delay holds at once, a shorter one from the next
+    /// request of ours.
+    pub(super) fn heed_agents(&mut self, host: HostId) -> Result<(), StoreError> {
+        if self.host(host)?.robots == 0 {
+            return Ok(());
+        }
+        let Some(kept) = kept_robots(&self.conn, host)? else { return Ok(()) };
+        let robots = Robots::parse(&kept.body);
+        let own = robots.crawl_delay(&self.policy.own_agent).map_or(0, in_bounds);
+        let delay = self.longest_delay(host, &robots, own)?;
+        let changed = self
+            .conn
+            .prepare_cached(
+                "UPDATE robots SET crawl_delay_ms = ?2 WHERE host_id = ?1
+                 /*pg: AND part = (?1 & 255) */ AND crawl_delay_ms <> ?2",
+            )
+            .and_then(|mut update| update.execute(params![host.0, delay]))
+            .map_err(engine)?;
+        if changed == 0 {
+            return Ok(());
+        }
+        let delay = self.host(host)?.delay_ms.max(delay).unsigned_abs();
+        self.set_delay(host, Duration::from_millis(delay))
+    }
+
+    /// A site has come to a host: it may be judged for a token of its own.
+    pub(super) fn heed_newcomer(&mut self, host: HostId) -> Result<(), StoreError> {
+        if self.policy.agents.is_empty() { Ok(()) } else { self.heed_agents(host) }
+    }
+
     /// A Crawl-delay holds from the read of the robots.txt on, which itself
     /// was a request.
     fn heed_crawl_delay(&mut self, host: HostId, crawl_delay: i64) -> Result<(), StoreError> {
@@ -286,6 +398,11 @@ impl State {
         let next = self.steady_ms().saturating_add(crawl_delay).max(self.host(host)?.next_at);
         self.set_clock(host, next)
     }
+}
+
+/// A Crawl-delay that is kept to, in milliseconds.
+fn in_bounds(delay: Duration) -> i64 {
+    millis(delay.min(MAX_CRAWL_DELAY))
 }
 
 /// What a version of the robots.txt of a source said otherwise than the one before.

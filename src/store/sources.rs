@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use url::Url;
 
 use super::families::MOVED_AWAY;
+use super::hosts::partition_of;
 use super::polling::NextPollAt;
 use super::rows::{decode, lastmod_columns};
 use super::state::State;
@@ -20,7 +21,7 @@ use crate::url::authority;
 pub(crate) const GRACE_MS: i64 = 7 * 24 * 3_600_000;
 
 /// A dead source that is still named by someone is tried again this often.
-const PROBE_DEAD_MS: i64 = 30 * 24 * 3_600_000;
+pub(super) const PROBE_DEAD_MS: i64 = 30 * 24 * 3_600_000;
 
 /// Why a source is retired that somebody has deleted.
 pub(super) const DELETED: &str = "deleted by an operator";
@@ -94,7 +95,8 @@ pub enum ChildEffect {
 const RETIRED_SHARE: u64 = 10;
 
 /// The state of a source that is polled, unless its site is paused.
-const AS_ITS_SITE: &str = "coalesce((SELECT CASE n.state WHEN 0 THEN 0 ELSE 1 END FROM sites n
+pub(super) const AS_ITS_SITE: &str =
+    "coalesce((SELECT CASE n.state WHEN 0 THEN 0 ELSE 1 END FROM sites n
     WHERE n.id = sources.site_id), 0)";
 
 impl State {
@@ -275,7 +277,8 @@ impl State {
             .and_then(|mut update| update.execute(params![host.0, site.0, self.now_ms()]))
             .map_err(engine)?;
         self.sources_moved |= taken > 0;
-        Ok(())
+        // Of what another daemon has in mind that one learns with its next read.
+        if taken > 0 && self.owns(partition_of(host)) { self.heed_newcomer(host) } else { Ok(()) }
     }
 
     /// Brings a retired source back; it is due now.

@@ -102,6 +102,8 @@ pub(super) struct State {
     pub(super) handing_over: Option<i64>,
     /// How far what redirects has been looked through.
     pub(super) folds: Folds,
+    /// When housekeeping last looked for what it looks for seldom, in Unix milliseconds.
+    pub(super) tended_at: i64,
     /// What is counted once it is committed.
     pub(super) told: Told,
     /// How far lists were walked for leases that ask for some sites.
@@ -173,6 +175,7 @@ impl State {
             site_walks: SiteWalks::default(),
             handing_over: None,
             folds: Folds::default(),
+            tended_at: 0,
             told: Told::default(),
             site_hosts: IdSet::default(),
             robots_known: IdSet::default(),

@@ -25,7 +25,7 @@ use crate::url::authority;
 /// (Google's old advice to those who ping: once an hour).
 pub const SPACING: std::time::Duration = std::time::Duration::from_secs(3_600);
 /// The same in milliseconds.
-const SPACING_MS: i64 = 3_600_000;
+pub(super) const SPACING_MS: i64 = 3_600_000;
 /// Submissions of sources kept at most; the longest unnamed goes first.
 const MAX_KNOWN: i64 = 10_000;
 /// Submissions kept at most of what is no source; more are refused.
@@ -154,6 +154,9 @@ impl State {
                 break;
             }
         }
+        if heard == Heard::Unknown {
+            heard = self.hear_of_given_up(url, now)?;
+        }
         if heard == Heard::Unknown
             && let Some(host) = self.find_host(&authority(url))?
             && let Some(robots) = self.robots_of_site(host)?
@@ -162,6 +165,18 @@ impl State {
         }
         let id = self.keep_submission(url, heard, fresh, now)?;
         Ok((id, heard))
+    }
+
+    /// It may be a source that was given up, and that the configuration still names.
+    fn hear_of_given_up(&mut self, url: &Url, now: i64) -> Result<Heard, StoreError> {
+        for place in spellings(url) {
+            for source in sources_at(&self.conn, &place)? {
+                if let Some(at) = self.hint_given_up(source.id, now)? {
+                    return Ok(Heard::Source(timestamp(at)));
+                }
+            }
+        }
+        Ok(Heard::Unknown)
     }
 
     /// Brings the next poll of a source forward, as far as that may be; says

@@ -183,13 +183,17 @@ impl State {
         if first.is(site) || self.site_hosts.contains(&(site, host)) {
             return Ok(());
         }
-        self.conn
+        let noted = self
+            .conn
             .prepare_cached(
                 "INSERT /*lite*/ OR IGNORE /*end*/ INTO site_hosts (/*pg: part, */ site_id, host_id)
                  VALUES (/*pg: CAST(?2 AS BIGINT) & 255, */ ?1, ?2) /*pg: ON CONFLICT DO NOTHING */",
             )
             .and_then(|mut insert| insert.execute(params![site.0, host.0]))
             .map_err(engine)?;
+        if noted > 0 {
+            self.heed_newcomer(host)?;
+        }
         if !first.is_some() {
             self.host(host)?.done.noted = ShortSite::of(site);
             return Ok(());

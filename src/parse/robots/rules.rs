@@ -1,7 +1,7 @@
 //! The rules for one agent, compiled, and matching them.
 //!
-//! Paths and patterns are brought to one spelling of their percent-escapes and
-//! are ASCII from then on. Each piece between two `*` is searched once, forward,
+//! Paths and patterns are brought to one spelling of their percent-escapes, in
+//! which what a parser of URLs escapes is escaped, and are ASCII from then on. Each piece between two `*` is searched once, forward,
 //! by the two-way algorithm of the standard library: linear, no backtracking.
 
 use std::borrow::Cow;
@@ -137,11 +137,11 @@ impl Rules {
 
 /// One spelling for what RFC 3986 holds to be the same: escapes of unreserved
 /// characters undone, other escapes in upper case, octets beyond ASCII escaped,
-/// and `*` and `$`, which have a meaning in a rule only.
+/// and `*` and `$`, which have a meaning in a rule only; and what no URL may hold
+/// as it is, which a rule is written with and a URL is not.
 fn normal(path: &str) -> Cow<'_, str> {
-    // As most are: only escapes, and those two, can be spelled otherwise.
-    let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'%' | b'*' | b'$');
-    if path.bytes().all(is_plain) {
+    // As most are: only escapes, and what is escaped, can be spelled otherwise.
+    if path.bytes().all(|byte| byte != b'%' && stands_for_itself(byte)) {
         return Cow::Borrowed(path);
     }
     let mut out = String::with_capacity(path.len());
@@ -161,14 +161,23 @@ fn normal(path: &str) -> Cow<'_, str> {
                 at += 3;
                 continue;
             }
-            // In a path they stand for themselves (RFC 9309 section 2.2.3).
-            (b'*' | b'$', ..) => escape(byte, &mut out),
-            _ if byte.is_ascii_graphic() => out.push(char::from(byte)),
+            _ if stands_for_itself(byte) => out.push(char::from(byte)),
             _ => escape(byte, &mut out),
         }
         at += 1;
     }
     Cow::Owned(out)
+}
+
+/// Is an octet written as it is? `*` and `$` stand for themselves in a path only
+/// (RFC 9309 section 2.2.3); the others that are not are escaped in the path or in the
+/// query of a URL by the WHATWG standard, or may be, as RFC 3986 knows none of them.
+fn stands_for_itself(octet: u8) -> bool {
+    let is_escaped = matches!(
+        octet,
+        b'*' | b'$' | b'"' | b'\'' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}'
+    );
+    octet.is_ascii_graphic() && !is_escaped
 }
 
 fn escape(octet: u8, out: &mut String) {
@@ -256,6 +265,27 @@ mod tests {
         for (pattern, path, want) in table {
             assert_eq!(matches(pattern, path), want, "{pattern} on {path}");
         }
+    }
+
+    #[test]
+    fn what_a_url_is_parsed_into_is_matched_by_a_rule_as_it_is_written() {
+        // All of ASCII that may stand in a line, and a little of the rest.
+        let all = (b' '..=b'~').map(char::from).chain(['é', 'ツ']);
+        for written in all.filter(|c| !matches!(c, '#' | '*' | '$' | '?' | '%' | '/' | '\\' | '.'))
+        {
+            for (pattern, path) in [
+                (format!("/a{written}b"), format!("/a{written}bc")),
+                (format!("/s?q={written}b"), format!("/s?q={written}bc")),
+                (format!("/*={written}b$"), format!("/s?q={written}b")),
+            ] {
+                let url = url::Url::parse(&format!("http://a.test{path}")).unwrap();
+                let parsed = &url[url::Position::BeforePath..];
+                assert!(matches(&pattern, parsed), "{pattern} on {parsed}");
+                assert!(matches(&pattern, &path), "{pattern} on {path}");
+            }
+        }
+        assert!(matches("/{id}", "/%7Bid%7D") && matches("/%7bid%7d", "/{id}/x"));
+        assert!(!matches("/{id}", "/id"));
     }
 
     /// Bytes looked at by searches that look at each place once and stop at the

@@ -20,8 +20,12 @@ pub const FIRST_RETRY: Duration = Duration::from_secs(30);
 /// Failures in a row over this time make a source weekly.
 pub const HOPELESS_AFTER: Duration = Duration::from_secs(30 * 86_400);
 
-/// Refusals (401, 403, …) in a row from which a source is weekly.
+/// Refusals (401, 403, …) in a row, and how long they have lasted, from which a source
+/// is weekly. Of a lively source five come within hours, and whoever pings it every hour
+/// sees to that: neither tells that it is meant for good.
 pub const WEEKLY_REFUSALS: u32 = 5;
+/// See [`WEEKLY_REFUSALS`].
+pub const REFUSED_FOR_GOOD: Duration = Duration::from_secs(5 * 86_400);
 
 /// 404s in a row that are asked again a day later.
 pub const DAILY_NOT_FOUND: u32 = 3;
@@ -32,14 +36,14 @@ pub const WEEKLY_NOT_FOUND: u32 = 4;
 const LONG_NOT_FOUND: Duration =
     Duration::from_secs((DAILY_NOT_FOUND + 7 * WEEKLY_NOT_FOUND) as u64 * 86_400);
 
-/// 403 and its like, and documents that are none: slower each time, and never
-/// sooner than the site would be polled anyway.
+/// 403 and its like, and documents that are none: slower each time, daily at most until
+/// that has lasted, and never sooner than the site would be polled anyway.
 pub(super) fn refused(input: &PollInput<'_>, what: &str) -> Next {
     let interval = kept_interval(input);
     let nth = input.failures.max(1);
-    let backoff = doubled(interval, nth, WEEK);
-    let weekly = if nth >= WEEKLY_REFUSALS { WEEK } else { backoff };
-    let delay = stretched(input, weekly.max(interval), WEEK.max(interval));
+    let is_for_good = nth >= WEEKLY_REFUSALS && failing_for(input) >= REFUSED_FOR_GOOD;
+    let backoff = if is_for_good { WEEK } else { doubled(interval, nth, DAY) };
+    let delay = stretched(input, backoff.max(interval), WEEK.max(interval));
     let why = format!("{what}, {} in a row: asked again after {}", times(nth), about(delay));
     wait(input, delay, Rule::Backoff, why)
 }

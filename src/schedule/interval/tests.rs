@@ -321,15 +321,24 @@ fn failures_back_off_to_a_day_and_after_a_month_to_a_week() {
 fn refusals_are_asked_again_slower_and_never_sooner() {
     let poll = poll();
     for event in [PollEvent::Denied { status: 403 }, PollEvent::NotASource] {
-        for (previous, failures, expected) in [
-            (hours(1), 1, hours(2)),
-            (hours(1), 2, hours(4)),
-            (hours(1), 5, days(7)),
-            (days(6), 1, days(7)),
+        for (previous, failures, lasts, expected) in [
+            (hours(1), 1, hours(0), hours(2)),
+            (hours(1), 2, hours(2), hours(4)),
+            (hours(1), 4, hours(14), hours(16)),
+            (hours(1), 5, hours(30), days(1)),
+            (hours(1), 9, days(5), days(7)),
+            (days(6), 1, hours(0), days(6)),
+            (days(6), 4, days(18), days(6)),
+            (days(6), 5, days(24), days(7)),
+            // Pinged every hour, it is not left alone for a week after an afternoon.
+            (hours(1), 5, hours(4), days(1)),
+            (hours(1), 119, hours(119), days(1)),
+            (hours(1), 120, hours(120), days(7)),
         ] {
-            let previous = Some(previous);
-            let input = PollInput { previous, failures, ..case(&poll, &NO_HINTS, event) };
-            assert_eq!(wait_of(&input), expected, "{event:?} {failures}");
+            let (previous, failing_since) = (Some(previous), Some(now() - lasts));
+            let input =
+                PollInput { previous, failures, failing_since, ..case(&poll, &NO_HINTS, event) };
+            assert_eq!(wait_of(&input), expected, "{event:?} {failures} {lasts:?}");
         }
     }
     let monthly = PollRule::Every(days(30));

@@ -97,10 +97,10 @@ CREATE TABLE robots (
     part           SMALLINT NOT NULL,
     host_id        BIGINT NOT NULL,
     version        BIGINT NOT NULL,             -- grows when the rules change
-    status         SMALLINT NOT NULL,           -- HTTP status of the last answer, 0 none
+    status         SMALLINT NOT NULL,           -- HTTP status of the last answer, 0 none that could be read
     body           BYTEA NOT NULL,              -- at most 500 KiB; empty allows everything
     unreachable    SMALLINT NOT NULL DEFAULT 0, -- 1: no answer and no good copy, so nothing is allowed
-    crawl_delay_ms BIGINT NOT NULL DEFAULT 0,   -- Crawl-delay for our own token, capped
+    crawl_delay_ms BIGINT NOT NULL DEFAULT 0,   -- longest Crawl-delay for our token and those of sites there, capped
     read_at        BIGINT NOT NULL,
     expires_at     BIGINT NOT NULL,
     PRIMARY KEY (part, host_id)

@@ -2,7 +2,7 @@
 //! does not believe them.
 
 use super::one_sitemap;
-use crate::support::daemon::{DAY, HOUR, World, counts, sitemap};
+use crate::support::daemon::{DAY, HOUR, MINUTE, World, counts, sitemap};
 use crate::support::{Origin, Reply};
 
 const ALL: [(&str, &str); 2] = [("/a", "2026-11-01"), ("/b", "2026-11-02")];
@@ -94,6 +94,33 @@ async fn a_server_that_says_304_for_ever_is_asked_in_full_after_a_week() {
     daemon.pass(DAY + HOUR).await;
     let poll = daemon.poll("/sitemap.xml").await;
     assert_eq!((poll.http_status, poll.counts.new), (Some(200), 1));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_robots_txt_behind_a_stuck_validator_is_read_in_full_after_a_week_and_when_asked_for() {
+    let origin = Origin::start().await;
+    let rules = |path| Reply::text(format!("User-agent: *\nDisallow: {path}\n")).etag("\"stuck\"");
+    origin.set("/robots.txt", rules("/old"));
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&origin.base(), &ALL)));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/robots.txt", 1).await;
+    daemon.settled().await;
+    origin.set("/robots.txt", rules("/new"));
+    for nth in 2..=7 {
+        daemon.pass(DAY + MINUTE).await;
+        assert_eq!(daemon.polled("/robots.txt", nth).await.http_status, Some(304), "{nth}");
+    }
+    daemon.pass(DAY + MINUTE).await;
+    let poll = daemon.polled("/robots.txt", 8).await;
+    assert_eq!((poll.http_status, poll.result.as_str()), (Some(200), "changed"));
+    // That was the body: for a week validators are believed again, but for who asks.
+    daemon.pass(DAY + MINUTE).await;
+    assert_eq!(daemon.polled("/robots.txt", 9).await.http_status, Some(304));
+    origin.set("/robots.txt", rules("/newest"));
+    let poll = daemon.poll("/robots.txt").await;
+    assert_eq!((poll.http_status, poll.result.as_str()), (Some(200), "changed"));
     daemon.stop().await;
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use sitemapd::fetch::resolver::Lookup;
 use sitemapd::store::views::SourceView;
 
-use crate::support::daemon::{DAY, Daemon, World, index, sitemap};
+use crate::support::daemon::{DAY, Daemon, HOUR, World, index, sitemap};
 use crate::support::origin::Seen;
 use crate::support::{Hold, Origin, Reply};
 
@@ -358,6 +358,38 @@ async fn a_sitemap_of_a_host_that_is_gone_is_given_up_with_a_reason_and_comes_ba
 }
 
 #[tokio::test]
+async fn a_sitemap_that_the_config_names_is_looked_at_once_a_month_after_it_was_given_up() {
+    let origin = Origin::start().await;
+    let list = sitemap(&origin.base(), &[("/a", "")]);
+    origin.set("/sitemap.xml", Reply::xml(&list));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&super::one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    origin.set("/sitemap.xml", Reply::status(410));
+    daemon.poll("/sitemap.xml").await;
+    daemon.pass(DAY + HOUR).await;
+    let asked = origin.requests("/sitemap.xml").len();
+    assert_eq!(daemon.source("/sitemap.xml").await.state, "retired");
+    let look_again = async |days: u32| {
+        daemon.pass(days * DAY).await;
+        while daemon.store.maintain().await.unwrap() {}
+        daemon.settled().await;
+        (origin.requests("/sitemap.xml").len() - asked, daemon.source("/sitemap.xml").await.state)
+    };
+    assert_eq!(look_again(29).await, (0, "retired".to_owned()));
+    // One look, and it is left alone for another month.
+    assert_eq!(look_again(2).await, (1, "retired".to_owned()));
+    assert_eq!(look_again(28).await, (1, "retired".to_owned()));
+    origin.set("/sitemap.xml", Reply::xml(&list));
+    assert_eq!(look_again(3).await, (2, "active".to_owned()));
+    // What somebody has deleted stays so.
+    let source = daemon.source("/sitemap.xml").await.id;
+    daemon.store.delete_source(source, false).await.unwrap();
+    assert_eq!(look_again(40).await, (2, "retired".to_owned()));
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_source_that_is_deleted_while_it_is_polled_stays_so_and_lets_go_of_its_urls() {
     let origin = Origin::start().await;
     let base = origin.base();
@@ -379,5 +411,46 @@ async fn a_source_that_is_deleted_while_it_is_polled_stays_so_and_lets_go_of_its
     daemon.pass(8 * DAY).await;
     while daemon.store.maintain().await.unwrap() {}
     assert!(!daemon.url(&format!("{base}/a")).await.listed);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn robots_txt_of_a_host_where_nobody_has_anything_is_polled_no_more_and_dropped() {
+    let (origin, other) = (Origin::start().await, Origin::start().await);
+    let list = sitemap(&origin.base(), &[("/a", "")]);
+    for origin in [&origin, &other] {
+        origin.set("/robots.txt", Reply::text("User-agent: *\nDisallow: /x\n"));
+    }
+    origin.set("/sitemap.xml", Reply::xml(&list));
+    other.set("/s.xml", Reply::xml(&list));
+    let world = World::new(&[&origin, &other]);
+    let one = super::one_sitemap(&origin);
+    let also = format!("sitemaps = [\"{}\", ", other.url("/s.xml"));
+    let both = one.replace("sitemaps = [", &also);
+    let daemon = world.start(&both).await;
+    daemon.polled("/s.xml", 1).await;
+    daemon.pass(DAY + HOUR).await;
+    assert_eq!(other.requests("/robots.txt").len(), 2);
+    daemon.reload(&one).await;
+    for _ in 0..5 {
+        daemon.pass(DAY + HOUR).await;
+    }
+    // Once more it turned out that nobody needs it.
+    assert_eq!(other.requests("/robots.txt").len(), 3);
+    assert_eq!(origin.requests("/robots.txt").len(), 7);
+    let kept = || {
+        let robots = "SELECT count(*) FROM robots";
+        let sources = "SELECT count(*) FROM sources WHERE role = 0";
+        (world.look().number(robots), world.look().number(sources))
+    };
+    assert_eq!(kept(), (2, 2));
+    daemon.pass(30 * DAY).await;
+    while daemon.store.maintain().await.unwrap() {}
+    assert_eq!(kept(), (1, 1));
+    // Who is led there has it read anew, and what it says now is what holds.
+    other.set("/robots.txt", Reply::text("User-agent: *\nDisallow: /s\n"));
+    origin.set("/sitemap.xml", Reply::redirect(302, other.url("/s.xml")));
+    assert_eq!(daemon.poll("/sitemap.xml").await.result, "forbidden");
+    assert_eq!((other.requests("/robots.txt").len(), kept()), (4, (2, 2)));
     daemon.stop().await;
 }

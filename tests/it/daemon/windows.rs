@@ -329,6 +329,34 @@ async fn a_feed_that_overflowed_is_read_back_to_what_is_known() {
 }
 
 #[tokio::test]
+async fn a_feed_on_a_very_slow_host_is_read_back_all_the_same() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/feed", page(&base, &["/1"], None));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &[], &["/feed"], "host_delay = \"100s\"")).await;
+    let polled = async |times: usize| {
+        let id = daemon.source("/feed").await.id;
+        let read = async {
+            while daemon.polls(id).await.len() < times {
+                daemon.clock.advance(Duration::from_secs(1));
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), read).await.unwrap();
+    };
+    polled(1).await;
+    origin.set("/feed", page(&base, &["/3"], Some("/feed?2")));
+    origin.set("/feed?2", page(&base, &["/2", "/1"], None));
+    let source = daemon.source("/feed").await.id;
+    daemon.store.poll_source(source).await.unwrap();
+    polled(2).await;
+    let told = gap(&daemon).await;
+    assert_eq!(told.as_deref(), Some("what was missed was read from an older page"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn older_pages_of_a_feed_are_where_its_redirect_leads() {
     let (origin, other) = (Origin::start().await, Origin::start().await);
     let items = |paths: &[&str]| -> Vec<String> {

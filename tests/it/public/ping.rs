@@ -190,6 +190,36 @@ async fn a_ping_is_never_an_authority() {
 }
 
 #[tokio::test]
+async fn a_ping_has_what_the_config_names_looked_at_though_it_was_given_up() {
+    let (world, daemon, origin) = polled_once().await;
+    let url = format!("{}/sitemap.xml", origin.base());
+    let since = || world.look().number("SELECT retired_at FROM sources WHERE role = 2");
+    origin.set("/sitemap.xml", Reply::status(410));
+    daemon.poll("/sitemap.xml").await;
+    daemon.pass(DAY + HOUR).await;
+    assert_eq!(daemon.source("/sitemap.xml").await.state, "retired");
+    let (asked, retired_at) = (origin.requests("/sitemap.xml").len(), since());
+    daemon.pass(DAY).await;
+    for _ in 0..3 {
+        assert_eq!(ping(&daemon, &url).await.json()["status"], "received");
+        daemon.settled().await;
+    }
+    // Once an hour, and each time one look decides. It keeps no URL any longer.
+    assert_eq!(origin.requests("/sitemap.xml").len(), asked + 1);
+    daemon.pass(HOUR).await;
+    assert_eq!(origin.requests("/sitemap.xml").len(), asked + 2);
+    assert_eq!(daemon.source("/sitemap.xml").await.state, "retired");
+    assert_eq!(since(), retired_at);
+    daemon.pass(HOUR).await;
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&origin.base(), &[("/a", ""), ("/b", "")])));
+    ping(&daemon, &url).await;
+    daemon.settled().await;
+    assert_eq!(daemon.source("/sitemap.xml").await.state, "active");
+    assert!(daemon.knows(&format!("{}/b", origin.base())).await);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_host_that_no_site_has_is_sent_nothing_at_all() {
     let (_world, daemon, _origin) = polled_once().await;
     let stranger = Origin::start().await;

@@ -195,3 +195,93 @@ async fn a_reload_whose_commit_fails_leaves_robots_txt_in_force() {
     queue.reload(&stays).await.unwrap();
     assert!(queue.lease(10).await.is_empty());
 }
+
+/// When the robots.txt of the host is polled, and why then.
+fn polled(queue: &Queue) -> (i64, String) {
+    let of =
+        |what: &str| format!("SELECT {what} FROM sources WHERE role = 0 AND url LIKE '{HOST}/%'");
+    let why = queue.look().text(&of("why")).unwrap_or_default();
+    (queue.look().number(&of("coalesce(next_poll_at, 0)")), why)
+}
+
+#[tokio::test]
+async fn a_robots_txt_that_nobody_has_asked_for_in_two_days_judges_no_more_and_is_due() {
+    let queue = with_paths(&["/1"]).await;
+    save(&queue, rules("User-agent: *\nDisallow: /private/")).await;
+    assert_eq!(queue.lease(10).await.len(), 1);
+    queue.look().change("UPDATE sources SET next_poll_at = NULL");
+    queue.clock.advance(Duration::from_secs(47 * 3_600));
+    queue.list_urls("a", ["http://a.test/2".to_owned()]).await;
+    let leased = queue.lease(10).await;
+    assert!(paths(&leased).contains(&"/2"), "its poll may be a little late: {leased:?}");
+    assert_eq!(polled(&queue).0, 0);
+
+    queue.clock.advance(Duration::from_secs(2 * 3_600));
+    queue.list_urls("a", ["http://a.test/3".to_owned()]).await;
+    assert!(queue.lease(10).await.is_empty());
+    let now = queue.clock.now().as_millisecond();
+    assert_eq!(polled(&queue), (now, "URLs of its host wait for it".to_owned()));
+    assert_eq!(queue.view("http://a.test/3").await.state, UrlState::Queued);
+    // Once for all who wait.
+    queue.clock.advance(Duration::from_secs(120));
+    assert!(queue.lease(10).await.is_empty());
+    assert_eq!(polled(&queue).0, now);
+    // It is as it was, and holds from now on.
+    save(&queue, RobotsRead::Same).await;
+    let leased = queue.lease(10).await;
+    assert!(paths(&leased).contains(&"/3"), "{leased:?}");
+}
+
+#[tokio::test]
+async fn the_last_good_robots_txt_holds_for_as_long_as_its_server_does_not_answer() {
+    for status in [0, 429, 503] {
+        let queue = with_paths(&["/1", "/private/1"]).await;
+        save(&queue, rules("User-agent: *\nDisallow: /private/")).await;
+        save(&queue, RobotsRead::Unreachable { status }).await;
+        queue.clock.advance(Duration::from_secs(40 * 86_400));
+        assert_eq!(paths(&queue.lease(10).await), ["/1"], "{status}");
+        // Also after a restart.
+        queue.list_urls("a", ["http://a.test/2".to_owned()]).await;
+        let queue = queue.reopen(Duration::from_secs(86_400)).await;
+        let leased = queue.lease(10).await;
+        assert!(paths(&leased).contains(&"/2"), "{status}: {leased:?}");
+    }
+}
+
+/// How far the URLs that are leased next lie apart, in seconds.
+async fn gap(queue: &Queue) -> i64 {
+    queue.clock.advance(Duration::from_secs(300));
+    let urls = queue.lease(2).await;
+    urls[1].not_before.duration_since(urls[0].not_before).as_secs()
+}
+
+#[tokio::test]
+async fn the_crawl_delay_of_the_fetchers_own_group_is_kept_also_when_their_token_changes() {
+    let paths: Vec<_> = (0..20).map(|n| format!("/{n}")).collect();
+    let paths: Vec<_> = paths.iter().map(String::as_str).collect();
+    let mut queue = with_paths(&paths).await;
+    let text = "User-agent: examplebot\nCrawl-delay: 9\n\nUser-agent: otherbot\nCrawl-delay: 20\n\n\
+                User-agent: strangebot\nCrawl-delay: 90\n";
+    save(&queue, rules(text)).await;
+    assert_eq!(gap(&queue).await, 9);
+    "otherbot".clone_into(&mut queue.config.sites.get_mut("a").unwrap().robots_agent);
+    queue.store.reconfigure(queue.config.clone(), ["a".to_owned()].into()).await.unwrap();
+    queue.maintain().await;
+    assert_eq!(gap(&queue).await, 20);
+}
+
+#[tokio::test]
+async fn the_crawl_delay_of_a_token_is_kept_where_its_site_has_urls_and_nowhere_else() {
+    let agent = |name: &str, home: &str, token: &str| {
+        site(name, home, &format!("obey_robots = true\nrobots_agent = \"{token}\""))
+    };
+    let sites =
+        agent("a", "http://a.test/", "examplebot") + &agent("b", "http://b.test/", "slowbot");
+    let queue = Queue::open(&sites).await;
+    queue.list_urls("a", (0..20).map(|n| format!("{HOST}/{n}"))).await;
+    save(&queue, rules("User-agent: slowbot\nCrawl-delay: 30\n")).await;
+    assert_eq!(gap(&queue).await, 0);
+    // From when it has, though its robots.txt was read before.
+    queue.list_urls("b", ["http://a.test/of-b".to_owned()]).await;
+    assert_eq!(gap(&queue).await, 30);
+}

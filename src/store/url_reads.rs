@@ -298,7 +298,7 @@ fn read_view(row: &Row<'_>) -> sql::Result<(UrlView, Past)> {
         Ok(second.map(|second| timestamp(second.saturating_mul(1000))))
     };
     let record = row.get_ref(18)?.as_blob_or_null()?.map_or_else(Record::default, Record::unpack);
-    let fetched = record.fetched.as_ref();
+    let (fetched, rare) = (record.fetched.as_ref(), record.rare());
     let view = UrlView {
         id: UrlId(row.get(0)?),
         url: page_text(&host, &path),
@@ -325,6 +325,9 @@ fn read_view(row: &Row<'_>) -> sql::Result<(UrlView, Past)> {
         status: fetched.and_then(|fetched| fetched.status),
         content_hash: record.content_hash().map(str::to_owned),
         hash_kind: record.hash_kind().map(str::to_owned),
+        error: rare.and_then(|rare| rare.error.clone()),
+        canonical: rare.and_then(|rare| rare.canonical.clone()),
+        noindex: fetched.is_some_and(|fetched| fetched.noindex),
         fetches: fetched.map_or(0, |fetched| fetched.fetches),
         changes: fetched.map_or(0, |fetched| fetched.changes),
         kind: said.kind,

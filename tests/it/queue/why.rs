@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sitemapd::model::{ChangeFreq, Outcome, UrlId};
 use sitemapd::queue::Settlement;
-use sitemapd::store::Effect;
+use sitemapd::store::{Effect, PastFetch};
 
 use crate::support::queue_daemon::{Queue, entry, report, site};
 
@@ -119,4 +119,44 @@ async fn what_was_given_up_is_not_said_to_be_new_when_it_comes_back() {
         let why = queue.view(PAGE).await.why;
         assert!(why.contains("it was given up, and is tried again"), "{ends:?}: {why}");
     }
+}
+
+#[tokio::test]
+async fn what_was_reported_of_an_older_fetch_does_not_stand_beside_an_imported_one() {
+    let (queue, _) = seen("learned", 0).await;
+    let token = queue.lease_one().await.token;
+    let (error, status) = (Some("no answer".to_owned()), Some(503));
+    queue.settle_as(Settlement { error, status, ..report(token, Outcome::Failed) }).await;
+    queue.clock.advance(2 * DAY);
+    let fetch = PastFetch {
+        url: PAGE.parse().unwrap(),
+        at: queue.clock.now() - DAY,
+        changed: Some(true),
+        content_hash: None,
+        hash_kind: None,
+    };
+    let imported = queue.store.import("default".to_owned(), vec![fetch]).await.unwrap();
+    assert_eq!(imported.taken, 1);
+    let view = queue.view(PAGE).await;
+    assert_eq!((view.outcome, view.status, view.error), (Some(Outcome::Changed), None, None));
+}
+
+#[tokio::test]
+async fn what_a_fetcher_said_of_a_page_is_kept_and_shown_until_the_next_report() {
+    let (queue, _) = seen("learned", 0).await;
+    let token = queue.lease_one().await.token;
+    let said = Settlement {
+        error: Some("half a page".to_owned()),
+        canonical: Some("http://a.test/other".to_owned()),
+        noindex: true,
+        ..report(token, Outcome::Changed)
+    };
+    queue.settle_as(said).await;
+    let view = queue.view(PAGE).await;
+    let shown = (view.error.as_deref(), view.canonical.as_deref(), view.noindex);
+    assert_eq!(shown, (Some("half a page"), Some("http://a.test/other"), true));
+    queue.clock.advance(181 * DAY);
+    queue.settle(queue.lease_one().await.token, Outcome::Unchanged).await;
+    let view = queue.view(PAGE).await;
+    assert_eq!((view.error, view.canonical, view.noindex), (None, None, false));
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::anyhow;
 use serde_json::json;
 
 use super::output::Output;
@@ -21,7 +22,7 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
     if config.store.url.is_some() {
         let why =
             "the store is in a PostgreSQL database: copy it by the server's means, as pg_dump";
-        return Err(Failure::Usage(why.to_owned()));
+        return Err(anyhow!(why).into());
     }
     let (folder, file) = (config.daemon.data_dir, args.file.clone());
     let copied = tokio::task::spawn_blocking(move || backup(&folder, &file)).await;

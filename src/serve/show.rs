@@ -15,8 +15,8 @@ use super::extract::{Params, RowId, Segment, accepts};
 use super::openapi::{Exposition, Input, Operation};
 use super::problem::{Kind, Problem};
 use super::wire::{
-    BlockCursor, Cursor, MAX_LIMIT, MAX_NAME_CHARS, crawl, list_limit, name, sources, views,
-    web_url,
+    BlockCursor, Cursor, MAX_LIMIT, MAX_NAME_CHARS, crawl, list_limit, name, peek_limit, sources,
+    views, web_url,
 };
 use crate::metrics::Format;
 use crate::model::SourceId;
@@ -72,7 +72,7 @@ pub(crate) async fn peek(
     State(context): State<Arc<Context>>,
     Params(params): Params<PeekParams>,
 ) -> Result<Json<Peeked>, Problem> {
-    let limit = list_limit(params.limit)?;
+    let limit = peek_limit(params.limit)?;
     let urls = context.state.store.peek(crawl(params.crawl)?, limit).await?;
     Ok(Json(Peeked { urls: urls.into_iter().map(views::Peek::from).collect() }))
 }

@@ -25,6 +25,7 @@ import random
 import signal
 import socket
 import sqlite3
+import string
 import sys
 import threading
 import time
@@ -237,7 +238,7 @@ class Fetcher:
             target = headers.get("Location")
             if status not in REDIRECTS or not target:
                 break
-            target = urllib.parse.urldefrag(urllib.parse.urljoin(url, target)).url
+            target = urllib.parse.urldefrag(urllib.parse.urljoin(url, spelt(target))).url
             moved = moved or status in (301, 308)
             if urllib.parse.urlsplit(target)[:2] != urllib.parse.urlsplit(url)[:2]:
                 # Another host has a clock and a robots.txt of its own.
@@ -338,6 +339,12 @@ def seconds(headers):
         return min(max(0, round((until - now).total_seconds())), 86400)
     except (TypeError, ValueError):
         return None
+
+
+def spelt(location):
+    """A Location as browsers take it: its bytes, of which blanks and non-ASCII are escaped."""
+    # http.client has made a character of each byte.
+    return urllib.parse.quote(location.strip(), safe=string.punctuation, encoding="latin-1")
 
 
 def moment(text):

@@ -9,6 +9,7 @@
 mod agent;
 pub mod extension;
 mod hints;
+pub mod span;
 
 use std::fmt;
 

@@ -140,7 +140,9 @@ fn target(url: &Url, answer: &Answer) -> Option<Url> {
     if !matches!(answer.status, 301 | 302 | 303 | 307 | 308) {
         return None;
     }
-    let mut target = url.join(answer.headers.get(LOCATION)?.to_str().ok()?).ok()?;
+    // Its bytes as UTF-8, as browsers have it: unescaped paths are common.
+    let location = String::from_utf8_lossy(answer.headers.get(LOCATION)?.as_bytes());
+    let mut target = url.join(&location).ok()?;
     target.set_fragment(None);
     Some(target)
 }

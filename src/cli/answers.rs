@@ -198,7 +198,7 @@ pub struct Queue {
     /// Dead letters.
     #[serde(default)]
     pub dead: u64,
-    /// Gone.
+    /// Not fetched any more: gone, folded, unwanted or expired.
     #[serde(default)]
     pub parked: u64,
     /// Held back by blocks.
@@ -245,6 +245,19 @@ pub struct Dead {
     pub status: Option<u16>,
     /// What the fetcher last said.
     pub error: Option<String>,
+}
+
+/// One block in force.
+#[derive(Debug, Deserialize)]
+pub struct Block {
+    /// Its crawl.
+    pub crawl: String,
+    /// The URL that is blocked.
+    pub url: Option<String>,
+    /// Or the beginning of all that are.
+    pub prefix: Option<String>,
+    /// Since when.
+    pub since: Timestamp,
 }
 
 /// `GET /v1/url`.
@@ -301,6 +314,13 @@ pub struct Url {
     pub outcome: Option<String>,
     /// HTTP status last reported.
     pub status: Option<u16>,
+    /// What the last report said went wrong.
+    pub error: Option<String>,
+    /// What the page names as its canonical URL.
+    pub canonical: Option<String>,
+    /// Does the page ask not to be indexed?
+    #[serde(default)]
+    pub noindex: bool,
     /// Fetches reported.
     #[serde(default)]
     pub fetches: u64,

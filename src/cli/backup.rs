@@ -31,7 +31,7 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
     if config.store.url.is_some() {
         let why =
             "the store is in a PostgreSQL database: copy it by the server's means, as pg_dump";
-        return Err(Failure::Usage(why.to_owned()));
+        return Err(anyhow!(why).into());
     }
     let bytes = copy(&config.daemon.data_dir, &args.file).await?;
     let file = args.file.display().to_string();

@@ -32,7 +32,7 @@ pub struct Args {
 }
 
 /// Columns of the table, as fields of the JSON; those of `learned` by a dot.
-const COLUMNS: [&str; 22] = [
+const COLUMNS: [&str; 25] = [
     "url",
     "crawl",
     "site",
@@ -52,6 +52,9 @@ const COLUMNS: [&str; 22] = [
     "hash_kind",
     "fetches",
     "changes",
+    "error",
+    "canonical",
+    "noindex",
     "learned.rate",
     "learned.value",
     "why",

@@ -4,9 +4,10 @@
 //! width is given, not wider than that (counted in characters).
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use jiff::Timestamp;
+
+pub use crate::model::span::{duration, when};
 
 /// `12340` as `12,340`.
 pub fn number(value: u64) -> String {
@@ -43,37 +44,6 @@ pub fn bytes(value: u64) -> String {
         return format!("{whole} {}", UNITS[unit]);
     }
     format!("{whole}.{} {}", hundredths % 100 / 10, UNITS[unit])
-}
-
-/// A length of time in its one or two leading units: `320 ms`, `4.2 s`, `3 h`.
-pub fn duration(value: Duration) -> String {
-    let millis = value.as_millis();
-    if millis < 1_000 {
-        return format!("{millis} ms");
-    }
-    if millis < 10_000 {
-        return format!("{}.{} s", millis / 1_000, millis % 1_000 / 100);
-    }
-    let secs = value.as_secs();
-    match secs {
-        0..90 => format!("{secs} s"),
-        90..5_400 => format!("{} min", (secs + 30) / 60),
-        5_400..129_600 => format!("{} h", (secs + 1_800) / 3_600),
-        _ => format!("{} d", secs.saturating_add(43_200) / 86_400),
-    }
-}
-
-/// An instant seen from `now`: `in 3 h`, `12 min ago`, `now`.
-pub fn when(at: Timestamp, now: Timestamp) -> String {
-    let distance = now.duration_until(at);
-    let length = distance.unsigned_abs();
-    if length < Duration::from_secs(1) {
-        return "now".to_owned();
-    }
-    if distance.is_negative() {
-        return format!("{} ago", duration(length));
-    }
-    format!("in {}", duration(length))
 }
 
 /// When something is due, seen from `now`: what is overdue is due `now`.
@@ -177,21 +147,6 @@ mod tests {
         ];
         for (value, text) in cases {
             assert_eq!(bytes(value), text, "{value}");
-        }
-    }
-
-    #[test]
-    fn an_instant_is_shown_as_seen_from_now() {
-        let now: Timestamp = "2026-11-21T08:00:00Z".parse().expect("a timestamp");
-        let cases = [
-            ("2026-11-21T08:00:00.4Z", "now"),
-            ("2026-11-21T08:00:05Z", "in 5.0 s"),
-            ("2026-11-21T07:48:00Z", "12 min ago"),
-            ("2026-11-21T11:00:00Z", "in 3 h"),
-            ("2026-11-28T08:00:00Z", "in 7 d"),
-        ];
-        for (at, text) in cases {
-            assert_eq!(when(at.parse().expect("a timestamp"), now), text);
         }
     }
 

@@ -109,6 +109,8 @@ pub enum Command {
     )]
     Discover(discover::Args),
     /// Poll a site or a source now, and show what changed
+    ///
+    /// The daemon polls it, so one has to run.
     Poll(poll::Args),
     /// List the sites
     Sites(sites::Args),

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::Failure;
 use super::order::web_url;
 use crate::model::UrlId;
-use crate::serve::wire::Cursor;
 use crate::serve::wire::sources::{Site, Source};
-use crate::serve::wire::views::{Dead, KnownUrl, Peek, Queue, Status};
+use crate::serve::wire::views::{Block, Dead, KnownUrl, Peek, Queue, Status};
+use crate::serve::wire::{BlockCursor, Cursor};
 use crate::store::views::{Page, SourceFilter};
 use crate::store::{Store, StoreError};
 
@@ -61,6 +61,13 @@ pub enum Question {
         /// Of this crawl only.
         crawl: Option<String>,
     },
+    /// Blocks in force.
+    Blocks {
+        /// Rows.
+        limit: u32,
+        /// Of this crawl only.
+        crawl: Option<String>,
+    },
 }
 
 impl Question {
@@ -75,6 +82,7 @@ impl Question {
             Self::Queues => "/v1/queue",
             Self::Peek { .. } => "/v1/queue/peek",
             Self::Dead { .. } => "/v1/queue/dead",
+            Self::Blocks { .. } => "/v1/queue/blocks",
         }
     }
 
@@ -97,7 +105,7 @@ impl Question {
             Self::Peek { limit, crawl } => {
                 vec![("limit", limit.to_string()), ("crawl", crawl.clone())]
             }
-            Self::Dead { limit, crawl } => {
+            Self::Dead { limit, crawl } | Self::Blocks { limit, crawl } => {
                 let crawl = crawl.iter().map(|crawl| ("crawl", crawl.clone()));
                 std::iter::once(("limit", limit.to_string())).chain(crawl).collect()
             }
@@ -160,6 +168,12 @@ impl Question {
                 let page = store.dead(crawl.clone(), *limit, None).await.map_err(explain)?;
                 let urls: Vec<Dead> = page.items.into_iter().map(Dead::from).collect();
                 json!({ "urls": urls, "next": page.next.map(Cursor) })
+            }
+            Self::Blocks { limit, crawl } => {
+                let (blocks, next) =
+                    store.blocks(crawl.clone(), *limit, None).await.map_err(explain)?;
+                let blocks: Vec<Block> = blocks.into_iter().map(Block::from).collect();
+                json!({ "blocks": blocks, "next": next.map(BlockCursor) })
             }
         };
         Ok(answer)

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::answers::{self, Dead, Peek, Queue};
+use super::answers::{self, Block, Dead, Peek, Queue};
 use super::humane::{self, count};
 use super::order::Order;
 use super::output::{Output, Tone};
@@ -64,6 +64,15 @@ pub enum Command {
     Block(BlockArgs),
     /// Lift a block
     Unblock(BlockArgs),
+    /// List the blocks in force
+    Blocks {
+        /// Rows
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+        /// Only those of this crawl
+        #[arg(long)]
+        crawl: Option<String>,
+    },
     /// Stop leasing from a crawl
     Pause {
         /// The crawl
@@ -118,9 +127,16 @@ pub async fn run(command: &Command, options: &Options, out: &mut Output) -> Resu
         Command::Peek { .. } => print_peek(&answers::rows(&answer, "urls")?, now, out),
         Command::Dead { .. } => {
             print_dead(&answers::rows(&answer, "urls")?, now, out)?;
-            if answer.get("next").is_some_and(|next| !next.is_null()) {
+            if has_more(&answer) {
                 let told = "there are more: --limit shows up to 1,000, `queue stats` counts them";
                 out.toned(Tone::Faint, told)?;
+            }
+            Ok(())
+        }
+        Command::Blocks { .. } => {
+            print_blocks(&answers::rows(&answer, "blocks")?, now, out)?;
+            if has_more(&answer) {
+                out.toned(Tone::Faint, "there are more: --limit shows up to 1,000")?;
             }
             Ok(())
         }
@@ -129,6 +145,11 @@ pub async fn run(command: &Command, options: &Options, out: &mut Output) -> Resu
             Ok(queues(&rows, now).print(out)?)
         }
     }
+}
+
+/// Is there another part of a list?
+fn has_more(answer: &Value) -> bool {
+    answer.get("next").is_some_and(|next| !next.is_null())
 }
 
 /// What a command comes to.
@@ -146,6 +167,7 @@ fn meaning(command: &Command) -> Meaning {
         Command::Stats => Meaning::Question(Question::Queues),
         Command::Peek { limit, crawl } => Meaning::Question(Question::Peek { limit, crawl }),
         Command::Dead { limit, crawl } => Meaning::Question(Question::Dead { limit, crawl }),
+        Command::Blocks { limit, crawl } => Meaning::Question(Question::Blocks { limit, crawl }),
         // Without URLs it was said that all are meant.
         Command::Replay { urls, crawl, .. } => Meaning::Order(Order::Replay { urls, crawl }),
         Command::Requeue { urls, crawl } => Meaning::Order(Order::Requeue { urls, crawl }),
@@ -236,6 +258,28 @@ fn print_dead(rows: &[Dead], now: jiff::Timestamp, out: &mut Output) -> Result<(
         ]);
     }
     print_or(&table, "no dead letters", out)
+}
+
+fn print_blocks(rows: &[Block], now: jiff::Timestamp, out: &mut Output) -> Result<(), Failure> {
+    let mut table = Table::new(&[
+        ("blocked", Align::Elastic),
+        ("as", Align::Left),
+        ("crawl", Align::Left),
+        ("since", Align::Right),
+    ]);
+    for row in rows {
+        let (text, kind) = match (&row.url, &row.prefix) {
+            (_, Some(prefix)) => (prefix.as_str(), "prefix"),
+            (url, None) => (url.as_deref().unwrap_or_default(), "url"),
+        };
+        table.row(vec![
+            text.into(),
+            kind.into(),
+            row.crawl.as_str().into(),
+            humane::when(row.since, now).into(),
+        ]);
+    }
+    print_or(&table, "nothing is blocked", out)
 }
 
 fn print_or(table: &Table, nothing: &str, out: &mut Output) -> Result<(), Failure> {

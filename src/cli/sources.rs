@@ -111,10 +111,12 @@ fn pushed(push: Option<&Push>) -> Cell {
     Cell::toned(tone, &push.state)
 }
 
-/// How it writes lastmods, and how likely one that moves is right.
+/// How it writes lastmods, and how likely one that moves is right, where that was looked
+/// at: before, the number is what other sources have taught.
 fn believed(trust: Option<&Trust>) -> Cell {
     let Some(trust) = trust else { return Cell::toned(Tone::Faint, "-") };
-    let Some(signal) = trust.signals.get(&trust.moves) else { return (&*trust.habit).into() };
+    let signal = trust.signals.get(&trust.moves).filter(|signal| signal.looks >= 1.0);
+    let Some(signal) = signal else { return (&*trust.habit).into() };
     let text = format!("{} {:.0} %", trust.habit, 100.0 * signal.right);
     Cell::toned(if signal.believed { Tone::Good } else { Tone::Warn }, &text)
 }

@@ -104,7 +104,7 @@ pub fn queues(queues: &[Queue], now: jiff::Timestamp) -> Table {
         ("due", Align::Right),
         ("leased", Align::Right),
         ("dead", Align::Right),
-        ("gone", Align::Right),
+        ("parked", Align::Right),
         ("blocked", Align::Right),
         ("forbidden", Align::Right),
         ("next due", Align::Right),

@@ -85,6 +85,7 @@ fn facts(url: &Url, now: jiff::Timestamp) -> Vec<(&'static str, String)> {
         None => "never".to_owned(),
     };
     facts.push(("fetched", fetched));
+    facts.extend(reported(url));
     facts.extend(learned(url));
     if url.kind != UrlKind::Page {
         facts.push(("kind", url.kind.as_str().to_owned()));
@@ -94,6 +95,14 @@ fn facts(url: &Url, now: jiff::Timestamp) -> Vec<(&'static str, String)> {
         facts.push(("source", source.url.clone()));
     }
     facts
+}
+
+/// What else the last report said of the page.
+fn reported(url: &Url) -> Vec<(&'static str, String)> {
+    let error = url.error.clone().map(|error| ("error", error));
+    let canonical = url.canonical.clone().map(|canonical| ("canonical", canonical));
+    let noindex = url.noindex.then(|| ("noindex", "the page asks not to be indexed".to_owned()));
+    error.into_iter().chain(canonical).chain(noindex).collect()
 }
 
 /// What looks taught of it.

@@ -4,6 +4,7 @@
 //! sentence says so, and names the interval that stands in for knowledge.
 
 use std::fmt;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -12,6 +13,7 @@ use super::model::{UrlState, days_between};
 use super::trust::{GONE, Record};
 use super::value::Worth;
 use crate::model::Reason;
+use crate::model::span::duration;
 
 /// What the due time of one URL rests on.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
@@ -96,10 +98,11 @@ impl Explanation {
 impl fmt::Display for Explanation {
     /// One sentence, without a full stop.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.due_in_days > 0.0 {
-            write!(f, "due in {}: ", Span(self.due_in_days))?;
-        } else {
-            write!(f, "due for {}: ", Span(-self.due_in_days))?;
+        let away = length(self.due_in_days.abs());
+        match self.due_in_days {
+            _ if away.is_zero() => f.write_str("due now: ")?,
+            days if days > 0.0 => write!(f, "due in {}: ", duration(away))?,
+            _ => write!(f, "due for {}: ", duration(away))?,
         }
         match self.reason {
             Reason::Submitted => f.write_str("somebody asked for it; ")?,
@@ -114,13 +117,13 @@ impl fmt::Display for Explanation {
             (0, _) => write!(
                 f,
                 "no fetcher has compared it yet, its interval is {}",
-                Span(self.protocol_days)
+                duration(length(self.protocol_days))
             )?,
             (looks, changes) => write!(
                 f,
                 "it changed {} in the last {} ({} compared)",
                 times(changes),
-                Span(self.over_days),
+                duration(length(self.over_days)),
                 count(looks, "fetch", "fetches"),
             )?,
         }
@@ -150,19 +153,9 @@ fn count(count: u32, one: &str, many: &str) -> String {
     if count == 1 { format!("1 {one}") } else { format!("{count} {many}") }
 }
 
-/// Days, as people say them.
-struct Span(f64);
-
-impl fmt::Display for Span {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let minutes = self.0 * 24.0 * 60.0;
-        match minutes {
-            m if m < 1.0 => f.write_str("less than a minute"),
-            m if m < 90.0 => write!(f, "{m:.0} min"),
-            m if m < 36.0 * 60.0 => write!(f, "{:.0} h", m / 60.0),
-            m => write!(f, "{:.0} days", m / 60.0 / 24.0),
-        }
-    }
+/// Days, in whole seconds: a day is told as a part of it is, and a part is never exact.
+fn length(days: f64) -> Duration {
+    Duration::try_from_secs_f64((days * 86_400.0).round()).unwrap_or_default()
 }
 
 #[cfg(test)]

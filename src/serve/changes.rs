@@ -28,9 +28,9 @@ use super::extract::{Params, accepts};
 use super::openapi::{Input, Operation, Output, media};
 use super::problem::{Kind, Problem};
 use super::server::Progress;
+use super::wire::sources::kinds_of_changes;
 use super::wire::{MAX_LIMIT, Time, list_limit_or};
-use crate::model::{ChangeKind, Lastmod, SourceId, UrlId, UrlKind};
-use crate::parse::robots::Subject;
+use crate::model::{Lastmod, SourceId, UrlId, UrlKind};
 use crate::store::{ChangeCursor, ChangeEvent, ChangeFilter, ChangePage, Store, StoreError};
 
 /// Events of an answer where not said.
@@ -135,8 +135,11 @@ impl Output for Stream {
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 #[schemars(rename = "ChangePage")]
 struct Page {
+    /// In the order of their commits.
     changes: Vec<Change>,
+    /// The `after` that goes on from here; never null, since further changes come.
     next: String,
+    /// Is there more by now?
     more: bool,
 }
 
@@ -144,18 +147,33 @@ struct Page {
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 #[schemars(rename = "ChangeEvent")]
 struct Change {
+    /// The place behind this event: the `after` that goes on from it.
     cursor: String,
+    /// What happened to the URL, or which statements of a robots.txt are others.
+    #[schemars(extend("enum" = kinds_of_changes()))]
     kind: &'static str,
+    /// When it was committed.
     at: Time,
+    /// The row; null of a robots.txt, and of a URL whose row is gone.
     id: Option<UrlId>,
+    /// To which URL.
     url: String,
+    /// What it is listed as; null of a robots.txt.
     listed_as: Option<UrlKind>,
+    /// Its crawl.
     crawl: String,
+    /// Its site; null without one.
     site: Option<String>,
+    /// The source that said so; null where it is gone.
     source: Option<Source>,
+    /// The best evidence, by now, of when the page changed; null without any.
     lastmod: Option<Lastmod>,
+    /// Of a robots.txt: its statements that are gone, a line each, the first few; left out of a
+    /// URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     was: Option<String>,
+    /// Of a robots.txt: its statements that are new, a line each, the first few; left out of a
+    /// URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     now: Option<String>,
 }
@@ -163,7 +181,9 @@ struct Change {
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 #[schemars(rename = "ChangeSource")]
 struct Source {
+    /// The row.
     id: SourceId,
+    /// Where the source is.
     url: String,
 }
 
@@ -346,8 +366,7 @@ fn sent(event: ChangeEvent) -> Event {
 }
 
 fn kinds(text: Option<&str>) -> Result<Vec<&'static str>, Problem> {
-    let of_urls = ChangeKind::ALL.into_iter().map(ChangeKind::as_str);
-    let known: Vec<_> = of_urls.chain(Subject::ALL.into_iter().map(Subject::as_str)).collect();
+    let known = kinds_of_changes();
     let words = text.unwrap_or_default().split(',').map(str::trim).filter(|word| !word.is_empty());
     words
         .map(|word| {

@@ -61,6 +61,7 @@ pub(crate) struct PushBody {
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Taken {
     /// `accepted`, or `pending` until the key can be checked.
+    #[schemars(extend("enum" = ["accepted", "pending"]))]
     status: &'static str,
     /// URLs sent.
     received: u64,

@@ -46,6 +46,7 @@ pub(crate) struct ReplayBody {
 
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Replayed {
+    /// Dead letters put back.
     replayed: u64,
 }
 
@@ -89,6 +90,7 @@ pub(crate) struct RequeueBody {
 
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Requeued {
+    /// URLs made due; those that are not known are not counted.
     requeued: u64,
 }
 
@@ -172,11 +174,13 @@ impl BlockBody {
 
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Blocked {
+    /// URLs held back at once; of a prefix 0, since its URLs are held back when their turn comes.
     blocked: u64,
 }
 
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Unblocked {
+    /// URLs put back.
     unblocked: u64,
 }
 
@@ -214,7 +218,9 @@ pub(crate) struct PauseBody {
 
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Paused {
+    /// The crawl.
     crawl: String,
+    /// Is leasing from it paused now?
     paused: bool,
 }
 
@@ -231,6 +237,7 @@ pub(crate) async fn pause_crawl(
 
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct MadeDue {
+    /// Sources made due.
     sources: u64,
 }
 
@@ -245,6 +252,7 @@ pub(crate) async fn poll_site(
 
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Forgotten {
+    /// URLs dropped.
     forgotten: u64,
 }
 

@@ -127,6 +127,7 @@ impl Input for Pinged {
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Received {
     /// Always `received`: no promise follows from it.
+    #[schemars(extend("enum" = ["received"]))]
     status: &'static str,
     /// Where the status stands, on this server.
     status_url: String,

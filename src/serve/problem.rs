@@ -176,7 +176,10 @@ impl JsonSchema for Members<'_> {
             "properties": {
                 "type": { "type": "string", "enum": uris, "description": "To branch on; stable." },
                 "title": { "type": "string", "description": "Belongs to the type." },
-                "status": { "type": "integer", "minimum": 400, "maximum": 599 },
+                "status": {
+                    "type": "integer", "minimum": 400, "maximum": 599,
+                    "description": "The HTTP status of the answer.",
+                },
                 "detail": { "type": "string", "description": "For a person; may change." },
             },
         })

@@ -15,8 +15,8 @@ use super::extract::{Params, RowId, Segment, accepts};
 use super::openapi::{Exposition, Input, Operation};
 use super::problem::{Kind, Problem};
 use super::wire::{
-    BlockCursor, Cursor, MAX_LIMIT, MAX_NAME_CHARS, crawl, list_limit, name, sources, views,
-    web_url,
+    BlockCursor, Cursor, MAX_LIMIT, MAX_NAME_CHARS, crawl, list_limit, name, peek_limit, sources,
+    views, web_url,
 };
 use crate::metrics::Format;
 use crate::model::SourceId;
@@ -37,6 +37,7 @@ pub(crate) struct QueueParams {
 
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Queues {
+    /// One for each crawl.
     queues: Vec<views::Queue>,
 }
 
@@ -64,6 +65,7 @@ pub(crate) struct PeekParams {
 
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Peeked {
+    /// In the order that they would be leased in.
     urls: Vec<views::Peek>,
 }
 
@@ -72,7 +74,7 @@ pub(crate) async fn peek(
     State(context): State<Arc<Context>>,
     Params(params): Params<PeekParams>,
 ) -> Result<Json<Peeked>, Problem> {
-    let limit = list_limit(params.limit)?;
+    let limit = peek_limit(params.limit)?;
     let urls = context.state.store.peek(crawl(params.crawl)?, limit).await?;
     Ok(Json(Peeked { urls: urls.into_iter().map(views::Peek::from).collect() }))
 }
@@ -104,7 +106,9 @@ pub(crate) struct DeadParams {
 
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct DeadLetters {
+    /// This part of them.
     urls: Vec<views::Dead>,
+    /// Where the next part begins; null at the end.
     next: Option<Cursor>,
 }
 
@@ -123,7 +127,9 @@ pub(crate) async fn dead(
 
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct KnownUrls {
+    /// This part of them.
     urls: Vec<views::KnownUrl>,
+    /// Where the next part begins; null at the end.
     next: Option<Cursor>,
 }
 
@@ -140,7 +146,9 @@ pub(crate) async fn urls(
 
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Blocks {
+    /// This part of them.
     blocks: Vec<views::Block>,
+    /// Where the next part begins; null at the end.
     next: Option<BlockCursor>,
 }
 
@@ -194,7 +202,9 @@ pub(crate) async fn url(
 
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Sites {
+    /// This part of them, by name.
     sites: Vec<sources::Site>,
+    /// Where the next part begins; null at the end.
     next: Option<String>,
 }
 
@@ -250,7 +260,9 @@ pub(crate) struct SourceParams {
 
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Sources {
+    /// This part of them.
     sources: Vec<sources::Source>,
+    /// Where the next part begins; null at the end.
     next: Option<Cursor>,
 }
 
@@ -303,7 +315,9 @@ pub(crate) struct PollParams {
 /// polls come, and asking again follows them.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Polls {
+    /// In the order of their commits.
     polls: Vec<sources::Poll>,
+    /// The `after` that goes on from here; never null, since further polls come.
     next: i64,
 }
 
@@ -332,7 +346,9 @@ pub(crate) struct ChangeParams {
 
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Changes {
+    /// This part of them.
     changes: Vec<sources::Change>,
+    /// Where the next part begins; null at the end.
     next: Option<Cursor>,
 }
 
@@ -393,7 +409,10 @@ pub(crate) async fn metrics(State(context): State<Arc<Context>>, scraper: Scrape
 /// What a health check answers; anybody may ask, so it tells no more.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Health {
+    /// `degraded`: it works, though not in full.
+    #[schemars(extend("enum" = ["ok", "ready", "degraded"]))]
     status: &'static str,
+    /// Why it is degraded; left out where it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'static str>,
 }

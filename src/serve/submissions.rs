@@ -31,7 +31,9 @@ pub(crate) struct SubmissionParams {
 
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Submissions {
+    /// This part of them.
     submissions: Vec<Submission>,
+    /// Where the next part begins; null at the end.
     next: Option<Cursor>,
 }
 

@@ -32,12 +32,13 @@ struct Around {
     price: f64,
 }
 
-/// Adds to a view what was learned of the URL, and to its reason what of that
-/// decides when it is due.
+/// Adds to a view what was learned of the URL, and says by that why it is due when it
+/// decides: where its reason so far is `open`, or not the time any more.
 pub(super) fn explain(
     conn: &Connection,
     policy: &Policy,
     view: &mut UrlView,
+    open: bool,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     if !policy.learns() {
@@ -51,6 +52,7 @@ pub(super) fn explain(
     let state = model.unwrap_or_else(|| Model::first(view.first_seen));
     let worth = worth(&row, &state, &around.beliefs, site, around.mean, now);
     let decides = view.state == UrlState::Queued && is_by_value(&row, &worth, now);
+    let was_due = view.due_at;
     if decides && let Some(due) = view.due_at {
         let is_passed_over = policy.is_capped() && !worth.at(now).is_due(around.price);
         if due > now || is_passed_over {
@@ -63,7 +65,7 @@ pub(super) fn explain(
     }
     let due = view.due_at.unwrap_or(now);
     let told = tell(&row, &around, &worth, model.as_ref(), due, now);
-    if decides {
+    if decides && (open || view.due_at != was_due) {
         view.why = told.to_string();
     }
     view.learned = model.map(|model| Learned {

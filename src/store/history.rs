@@ -108,6 +108,9 @@ impl State {
         }
         let hash = (report.content_hash, report.hash_kind);
         note_fetch(&mut row.record, at.as_millisecond(), outcome, hash);
+        if let Some(fetched) = &mut row.record.fetched {
+            fetched.forget_page();
+        }
         self.write_record(&row)?;
         row.has_feedback = true;
         let waits = matches!(row.reason, Reason::New | Reason::Recrawl | Reason::Changed);

@@ -99,6 +99,7 @@ mod url_reads;
 pub mod views;
 mod wake;
 mod walk;
+mod why;
 mod worth;
 mod writer;
 

@@ -402,6 +402,14 @@ impl Fetched {
         }
     }
 
+    /// Drops what the last report said of the page beside its content: another fetch
+    /// was made since, of which only that is known.
+    pub(super) fn forget_page(&mut self) {
+        (self.status, self.noindex) = (None, false);
+        let rare = self.rare.take().map_or_else(Rare::default, |rare| *rare);
+        self.set_rare(Rare { canonical: None, error: None, ..rare });
+    }
+
     /// Sets what most reports say nothing of.
     pub(super) fn set_rare(&mut self, rare: Rare) {
         self.rare = (rare != Rare::default()).then(|| Box::new(rare));

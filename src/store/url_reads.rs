@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::sql::{self, Connection, OptionalExtension, Row, params};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use url::{Position, Url};
 
 use super::abbreviations::PathText;
@@ -15,10 +15,11 @@ use super::policy::Policy;
 use super::record::{Fetched, Record};
 use super::rows::{at_precision, held, read_page, reason, url_key};
 use super::views::{UrlState, UrlView};
+use super::why::{Past, why};
 use super::{StoreError, engine, explain, extensions, timestamp};
 use crate::model::extension::Extensions;
-use crate::model::{CrawlId, Outcome, Priority, Reason, SourceId, UrlId};
-use crate::recrawl::GONE_PARKS;
+use crate::model::{CrawlId, SourceId, UrlId};
+use crate::recrawl;
 use crate::url::{are_twins, authority, likely_identities};
 
 /// The text of a URL.
@@ -238,7 +239,7 @@ pub(super) fn view(
     policy: &Policy,
     now: Timestamp,
 ) -> Result<(UrlView, usize), StoreError> {
-    let (mut view, ends) = conn
+    let (mut view, mut past) = conn
         .prepare_cached(&format!(
             "SELECT u.id, h.authority, u.path, u.raw, c.name, n.name, {SAID}, u.lastmod_s,
                  {reason}, {due}, coalesce({attempt}, 0), coalesce({state}, 0),
@@ -261,21 +262,21 @@ pub(super) fn view(
     view.sources = sources_of(conn, id)?;
     let (said, bytes) = extensions::of_url(conn, id)?;
     view.extensions = said;
-    view.why = why(&view, ends, now);
-    explain::explain(conn, policy, &mut view, now)?;
+    past.day_end = day_end(&view, policy);
+    let why = why(&view, &past, now);
+    view.why = why.text;
+    explain::explain(conn, policy, &mut view, why.is_open, now)?;
     Ok((view, bytes))
 }
 
-/// What ends the fetching of a URL and no field of its view says.
-#[derive(Debug, Clone, Copy)]
-struct Ends {
-    /// A client of the frontier wants it never again.
-    is_completed: bool,
-    /// It was reported gone often enough to be believed.
-    is_gone: bool,
+/// When a look at a URL is owed since its lastmod names the day of the last one.
+fn day_end(view: &UrlView, policy: &Policy) -> Option<Timestamp> {
+    let (fetched_at, bounds) = (view.fetched_at?, &policy.named(view.site.as_deref()).bounds);
+    let end = recrawl::day_end_after(view.lastmod, fetched_at, &bounds.timezone)?;
+    Some(end.max(recrawl::later(fetched_at, bounds.min)))
 }
 
-fn read_view(row: &Row<'_>) -> sql::Result<(UrlView, Ends)> {
+fn read_view(row: &Row<'_>) -> sql::Result<(UrlView, Past)> {
     let host: String = row.get(1)?;
     let PathText(path) = row.get(2)?;
     let said = Listing::unpack(row.get(6)?);
@@ -297,11 +298,7 @@ fn read_view(row: &Row<'_>) -> sql::Result<(UrlView, Ends)> {
         Ok(second.map(|second| timestamp(second.saturating_mul(1000))))
     };
     let record = row.get_ref(18)?.as_blob_or_null()?.map_or_else(Record::default, Record::unpack);
-    let fetched = record.fetched.as_ref();
-    let ends = Ends {
-        is_completed: row.get::<Option<bool>>(19)?.unwrap_or(false),
-        is_gone: record.gone >= GONE_PARKS,
-    };
+    let (fetched, rare) = (record.fetched.as_ref(), record.rare());
     let view = UrlView {
         id: UrlId(row.get(0)?),
         url: page_text(&host, &path),
@@ -328,6 +325,9 @@ fn read_view(row: &Row<'_>) -> sql::Result<(UrlView, Ends)> {
         status: fetched.and_then(|fetched| fetched.status),
         content_hash: record.content_hash().map(str::to_owned),
         hash_kind: record.hash_kind().map(str::to_owned),
+        error: rare.and_then(|rare| rare.error.clone()),
+        canonical: rare.and_then(|rare| rare.canonical.clone()),
+        noindex: fetched.is_some_and(|fetched| fetched.noindex),
         fetches: fetched.map_or(0, |fetched| fetched.fetches),
         changes: fetched.map_or(0, |fetched| fetched.changes),
         kind: said.kind,
@@ -337,7 +337,8 @@ fn read_view(row: &Row<'_>) -> sql::Result<(UrlView, Ends)> {
         why: String::new(),
         learned: None,
     };
-    Ok((view, ends))
+    let is_completed = row.get::<Option<bool>>(19)?.unwrap_or(false);
+    Ok((view, Past { record, is_completed, day_end: None }))
 }
 
 fn sources_of(conn: &Connection, id: UrlId) -> Result<Vec<(SourceId, String)>, StoreError> {
@@ -356,108 +357,4 @@ fn sources_of(conn: &Connection, id: UrlId) -> Result<Vec<(SourceId, String)>, S
         .query_map([id.0], |row| Ok((SourceId(row.get(0)?), row.get(1)?)))
         .and_then(Iterator::collect)
         .map_err(engine)
-}
-
-/// Why a URL is due when it is, in one plain sentence.
-fn why(view: &UrlView, ends: Ends, now: Timestamp) -> String {
-    let held = match view.state {
-        UrlState::Leased => {
-            let worker = view.worker.as_deref().unwrap_or("a fetcher");
-            let left = view.leased_until.map_or_else(String::new, |until| {
-                format!(", whose lease ends {}", span(until, now))
-            });
-            return format!("with {worker}{left}; it is due again once that is settled or expires");
-        }
-        UrlState::Parked if ends.is_completed => {
-            "not due: it is complete, as was told over URLFrontier; a report with a date there, or a \
-             source that says that it changed, brings it back"
-        }
-        UrlState::Parked if view.outcome == Some(Outcome::Redirected) => {
-            "not due: it redirects to a listed URL, which stands for it"
-        }
-        UrlState::Parked if view.listed && view.expires_at.is_some() && !ends.is_gone => {
-            return expired(view.expires_at.unwrap_or(now), now);
-        }
-        UrlState::Parked if view.outcome == Some(Outcome::Gone) => {
-            "not due: it is gone; a source that lists it anew brings it back"
-        }
-        UrlState::Parked => {
-            "not due: the site's rules do not want it; when they do, its source brings it back"
-        }
-        UrlState::Dead => {
-            "not due: given up after too many failed deliveries; `queue replay` brings it back"
-        }
-        UrlState::Blocked => "not due: an operator's block holds it until lifted",
-        UrlState::Forbidden => "not due: robots.txt forbids it; judged anew when that changes",
-        UrlState::Queued => "",
-    };
-    if view.state != UrlState::Queued {
-        return held.to_owned();
-    }
-    let when = view.due_at.map_or_else(
-        || "due".to_owned(),
-        |due| {
-            if due <= now {
-                format!("due since {}", span(due, now))
-            } else {
-                format!("due {}", span(due, now))
-            }
-        },
-    );
-    let because = match view.reason {
-        _ if view.attempt > 0 => {
-            format!("delivery {} after {} without success", view.attempt + 1, view.attempt)
-        }
-        Reason::New => "it is new and has not been fetched yet".to_owned(),
-        Reason::Changed => match (view.lastmod, view.previous_lastmod) {
-            (Some(now), Some(before)) if view.fetched_at.is_none_or(|at| now.at > at) => {
-                format!("its lastmod moved from {before} to {now}")
-            }
-            _ => "a source says that it changed".to_owned(),
-        },
-        Reason::Submitted => "someone asked for it".to_owned(),
-        Reason::Removed => "no source lists it any more: is it gone?".to_owned(),
-        Reason::Recrawl if !view.listed => {
-            "no source lists it, so the longest interval holds".to_owned()
-        }
-        Reason::Recrawl => match view.changefreq {
-            Some(word) => {
-                format!("its changefreq is {}, counted from the last fetch", word.as_str())
-            }
-            None if view.fresh_until.is_some_and(|until| until > now) => {
-                "it is news of the last two days, looked at hourly".to_owned()
-            }
-            None => "it has no changefreq, so the interval for such URLs holds".to_owned(),
-        },
-    };
-    let fresh = view.fresh_until.is_some_and(|until| until > now);
-    let news = if fresh { "; fresh news, before other URLs of its host" } else { "" };
-    format!(
-        "{when}: {because}; priority {:.1}{news}",
-        view.priority.unwrap_or(Priority::DEFAULT).as_f64()
-    )
-}
-
-/// Why a page is not due whose videos all have an end.
-fn expired(end: Timestamp, now: Timestamp) -> String {
-    let when = span(end, now);
-    let why = if end <= now {
-        format!("the last of its videos expired {when}")
-    } else {
-        format!("the last of its videos expires {when}, before it would be due again")
-    };
-    format!("not due: {why}; a sitemap that moves that date, or drops the videos, brings it back")
-}
-
-/// "in 3 h", "12 min ago".
-fn span(at: Timestamp, now: Timestamp) -> String {
-    let distance: SignedDuration = at.duration_since(now);
-    let seconds = distance.abs().as_secs();
-    let text = match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3_600 => format!("{} min", seconds / 60),
-        3_600..172_800 => format!("{} h", seconds / 3_600),
-        _ => format!("{} d", seconds / 86_400),
-    };
-    if distance.is_negative() { format!("{text} ago") } else { format!("in {text}") }
 }

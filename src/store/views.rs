@@ -205,6 +205,12 @@ pub struct UrlView {
     pub content_hash: Option<String>,
     /// What that hash is over.
     pub hash_kind: Option<String>,
+    /// What the last report said went wrong.
+    pub error: Option<String>,
+    /// What the page names as its canonical URL, by the last report.
+    pub canonical: Option<String>,
+    /// Does the page ask not to be indexed, by the last report?
+    pub noindex: bool,
     /// Fetches reported.
     pub fetches: u64,
     /// Of these, with a change.

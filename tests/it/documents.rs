@@ -84,6 +84,17 @@ async fn a_fresh_store_is_exactly_what_schema_sql_says() {
     assert!(declared(&told).len() > 20);
 }
 
+#[tokio::test]
+async fn the_version_of_the_schema_is_told_alike_everywhere() {
+    let (dir, _) = fresh_store().await;
+    let real = Connection::open(dir.path().join("sitemapd.db")).unwrap();
+    let version: i64 = real.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+    assert!(SCHEMA.starts_with(&format!("-- sitemapd's store, version {version}.")), "schema.sql");
+    let formats = document("docs/FORMATS.md").replace('\n', " ");
+    let told = format!("`PRAGMA user_version` the version of the schema ({version})");
+    assert!(formats.contains(&told), "docs/FORMATS.md");
+}
+
 #[test]
 fn the_view_for_people_unpacks_hints_as_the_program_packs_them() {
     let db = Connection::open_in_memory().unwrap();

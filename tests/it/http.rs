@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 mod access;
 mod fetchers;
 mod metrics;
-mod openapi;
+pub(crate) mod openapi;
 mod pages;
 mod problems;
 mod shapes;

@@ -19,3 +19,4 @@ mod start;
 mod tokens;
 mod turns;
 mod wall_clock;
+mod why;

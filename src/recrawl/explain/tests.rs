@@ -1,7 +1,5 @@
 //! Tests of what is said of a due time.
 
-use std::time::Duration;
-
 use super::*;
 use crate::recrawl::model::{Beliefs, Look, days_after};
 use crate::recrawl::signal::PerSignal;
@@ -46,7 +44,7 @@ fn the_sentence_names_changes_trust_and_priority() {
     let record = Record { right: 0.9, hits: 18.6, looks: 19.9 };
     assert_eq!(
         explained(Reason::Recrawl, &looks, record),
-        "due in 3 h: it changed 4 times in the last 30 days (10 fetches compared); \
+        "due in 3 h: it changed 4 times in the last 30 d (10 fetches compared); \
          its host's lastmod has been right 19 of 20 times; priority 0.8 of a site mean of 0.5"
     );
 }
@@ -54,9 +52,7 @@ fn the_sentence_names_changes_trust_and_priority() {
 #[test]
 fn what_was_never_compared_is_said_to_be() {
     let record = Record { right: 0.6, hits: 0.0, looks: 0.0 };
-    for (others, told) in
-        [(0.0, "its interval is 7 days"), (9.0, "so other pages of its host tell")]
-    {
+    for (others, told) in [(0.0, "its interval is 7 d"), (9.0, "so other pages of its host tell")] {
         let said = explained_by(others, Reason::New, &[], record);
         let because = format!("it is new; no fetcher has compared it yet, {told}");
         assert_eq!(said, format!("due in 3 h: {because}; priority 0.8 of a site mean of 0.5"));
@@ -67,6 +63,6 @@ fn what_was_never_compared_is_said_to_be() {
 fn lost_trust_is_said() {
     let record = Record { right: 0.02, hits: 1.0, looks: 40.0 };
     let text = explained(Reason::Recrawl, &[(2.0, Look::Unchanged)], record);
-    assert!(text.contains("it changed not once in the last 2 days (1 fetch compared)"), "{text}");
+    assert!(text.contains("it changed not once in the last 2 d (1 fetch compared)"), "{text}");
     assert!(text.contains("has been right 1 of 40 times and is not believed"), "{text}");
 }

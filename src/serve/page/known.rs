@@ -159,6 +159,9 @@ fn history(view: &UrlView, changes: &[ChangeView], now: Timestamp) -> Markup {
                 @if let Some(outcome) = view.outcome { ": " (outcome.as_str()) }
                 @if let Some(status) = view.status { ", HTTP " (status) }
             }),
+            ("What went wrong", html! { @if let Some(error) = &view.error { (text(error)) } }),
+            ("Canonical", html! { @if let Some(canonical) = &view.canonical { (text(canonical)) } }),
+            ("Indexing", html! { @if view.noindex { "the page asks not to be indexed" } }),
             ("Fetches", html! { (grouped(view.fetches)) ", of which " (grouped(view.changes)) " found a change" }),
             ("Content hash", html! { @if let Some(hash) = &view.content_hash {
                 code { (text(hash)) } @if let Some(kind) = &view.hash_kind { " (" (text(kind)) ")" } } }),

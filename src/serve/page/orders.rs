@@ -53,11 +53,13 @@ pub(super) enum Verb {
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OrderForm {
+    /// What is to be done; which of the other fields it takes goes by that.
     #[serde(rename = "do")]
     verb: Verb,
     /// `default` where not said.
     #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
     crawl: Option<String>,
+    /// Its name.
     #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
     site: Option<String>,
     /// A row number.
@@ -65,6 +67,7 @@ pub(crate) struct OrderForm {
     /// A URL, or the beginning of URLs.
     #[schemars(length(max = MAX_URL_CHARS))]
     url: Option<String>,
+    /// The id of one.
     submission: Option<String>,
 }
 

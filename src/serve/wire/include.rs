@@ -42,12 +42,16 @@ impl Include {
 /// The lists of one URL.
 #[derive(Debug, Default, Serialize, schemars::JsonSchema)]
 pub(super) struct Lists {
+    /// `image:image` elements; left out where not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     images: Option<Vec<Image>>,
+    /// `video:video` elements; left out where not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     videos: Option<Vec<Video>>,
+    /// `news:news` elements; left out where not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     news: Option<Vec<News>>,
+    /// `xhtml:link rel=alternate` elements; left out where not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     alternates: Option<Vec<Alternate>>,
     /// There was no room for them in this answer, or they could not be read

@@ -281,12 +281,21 @@ pub(crate) fn list_limit(limit: Option<u64>) -> Result<u32, Problem> {
 
 /// The same where another number is meant when none is said.
 pub(crate) fn list_limit_or(limit: Option<u64>, default: u32) -> Result<u32, Problem> {
+    limited(limit, default, "rows come at once. Follow `next` for more.")
+}
+
+/// The same of what has no further part.
+pub(crate) fn peek_limit(limit: Option<u64>) -> Result<u32, Problem> {
+    limited(limit, DEFAULT_LIMIT, "URLs are shown of what comes next.")
+}
+
+fn limited(limit: Option<u64>, default: u32, most: &str) -> Result<u32, Problem> {
     let Some(limit) = limit else { return Ok(default) };
     match u32::try_from(limit) {
         Ok(0) => Err(Problem::field("limit is 0; it must be at least 1.")),
         Ok(rows) if rows <= MAX_LIMIT => Ok(rows),
         _ => Err(Problem::limit(format!(
-            "limit is {}; at most {} rows come at once. Follow `next` for more.",
+            "limit is {}; at most {} {most}",
             grouped(limit),
             grouped(MAX_LIMIT)
         ))),

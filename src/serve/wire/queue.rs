@@ -149,7 +149,8 @@ fn ttl(span: Span) -> Result<Duration, Problem> {
 pub(crate) struct LeaseAnswer {
     /// In no order over hosts; of one host in the order of `not_before`.
     urls: Vec<LeasedUrl>,
-    /// When something is due next, where nothing was.
+    /// When more may be leased, whatever is given here: now, where it is ready already;
+    /// null where nothing waits, or leasing is paused.
     next_due_at: Option<Time>,
 }
 
@@ -158,30 +159,35 @@ pub(crate) struct LeaseAnswer {
 pub(crate) struct LeasedUrl {
     /// Names the lease; whoever has it may settle it.
     token: String,
+    /// The row.
     id: UrlId,
     /// What it is; a page, unless the site follows more.
     kind: UrlKind,
     /// To be fetched, normalised.
     url: String,
-    /// The site it belongs to.
+    /// The site it belongs to; null of one that only a client has pushed.
     site: Option<Arc<str>>,
-    /// URL of the source that holds it.
+    /// URL of the source that holds it; null where none does.
     source: Option<Arc<str>>,
     /// Scheme, host and port: the key of politeness.
     host: Arc<str>,
+    /// Its crawl.
     crawl: Arc<str>,
     /// Why it is due.
     reason: Reason,
     /// As listed, 0.5 where none is given.
     priority: Priority,
-    /// What it was ordered by.
+    /// What it was ordered by on its host, 0 to 1.02: it grows with what a fetch is worth.
     value: f64,
+    /// As listed; null where none is.
     changefreq: Option<ChangeFreq>,
-    /// The best evidence of when it changed.
+    /// The best evidence of when it changed; null without any.
     lastmod: Option<Lastmod>,
+    /// The lastmod before that; null where it has not moved.
     previous_lastmod: Option<Lastmod>,
-    /// As last settled.
+    /// As last settled; null where no report had one.
     content_hash: Option<String>,
+    /// When it came due.
     due_at: Time,
     /// Politeness: not to be fetched before.
     not_before: Time,
@@ -199,8 +205,11 @@ pub(crate) struct LeasedUrl {
 
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 struct RobotsSays {
+    /// `Content-Signal`; null where it says none.
     content_signal: Option<Arc<str>>,
+    /// `Content-Usage`; null where it says none.
     content_usage: Option<Arc<str>>,
+    /// `License`; null where it says none.
     license: Option<Arc<str>>,
 }
 
@@ -256,6 +265,7 @@ impl From<Leased> for LeasedUrl {
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SettleBody {
+    /// What was seen, of each lease; at most 10,000, and 16 MiB of JSON.
     results: Capped<SettleItem, MAX_RESULTS>,
 }
 
@@ -496,6 +506,7 @@ pub(crate) struct Tokens(Vec<(String, bool)>);
 /// Answer of settle, extend and release.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct TokensAnswer {
+    /// One for each token, in the order they were sent.
     results: Vec<TokenAnswer>,
 }
 
@@ -504,6 +515,7 @@ pub(crate) struct TokensAnswer {
 struct TokenAnswer {
     /// As it was sent.
     token: String,
+    /// What became of it.
     result: TokenResult,
 }
 

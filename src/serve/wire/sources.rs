@@ -8,25 +8,49 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{Span, Time};
-use crate::model::{DocumentKind, Role, SourceId, UrlId};
+use crate::model::{ChangeKind, DocumentKind, Role, SourceId, UrlId};
 use crate::parse::Issue;
+use crate::parse::robots::Subject;
 use crate::recrawl::signal::Signal;
 use crate::store::views::{
     ChangeView, Counts, PollView, PushView, SignalView, SiteView, SourceView, Trusted,
 };
 
+/// What came of the last poll of a source.
+pub(super) const STATUSES: [&str; 4] = ["pending", "success", "has-errors", "could-not-fetch"];
+/// Search Console's words for what a source is.
+pub(super) const CONSOLE_TYPES: [&str; 5] =
+    ["sitemap", "url-list", "rss-feed", "atom-feed", "not-sitemap"];
+
+/// What a change may be, of a URL or of a robots.txt.
+pub(crate) fn kinds_of_changes() -> Vec<&'static str> {
+    let of_urls = ChangeKind::ALL.into_iter().map(ChangeKind::as_str);
+    of_urls.chain(Subject::ALL.into_iter().map(Subject::as_str)).collect()
+}
+
 /// One site at a glance.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Site {
+    /// Its name in the configuration.
     name: String,
+    /// Its home page.
     url: String,
+    /// Its crawl.
     crawl: String,
+    /// `unregistered`: it left the configuration, and its rows are kept.
+    #[schemars(extend("enum" = ["active", "paused", "unregistered"]))]
     state: String,
+    /// Scheme, host and port that its twins are folded into.
     origin: String,
+    /// Sources that are polled.
     sources: u64,
+    /// Of these, failing now.
     failing: u64,
+    /// URLs kept.
     urls: u64,
+    /// When any of its sources was last polled; null where none was.
     last_poll_at: Option<Time>,
+    /// When the next of its sources is polled; null where none is.
     next_poll_at: Option<Time>,
 }
 
@@ -51,41 +75,80 @@ impl From<SiteView> for Site {
 /// sitemaps resource, in this API's spelling; the rest is what we know beyond.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Source {
+    /// Where it is, as Search Console names it.
     path: String,
+    /// When it was registered.
     last_submitted: Time,
+    /// Has it never been polled?
     is_pending: bool,
+    /// Is it an index of sitemaps?
     is_sitemaps_index: bool,
+    /// Search Console's word for what it is.
     #[serde(rename = "type")]
+    #[schemars(extend("enum" = CONSOLE_TYPES))]
     console_type: &'static str,
+    /// When it was last read with success; null where it never was.
     last_downloaded: Option<Time>,
+    /// Defects of the last read that lost nothing.
     warnings: u64,
+    /// Defects of the last read that lost something.
     errors: u64,
+    /// Entries of the last read, by type.
     contents: Vec<Contents>,
 
+    /// The row.
     id: SourceId,
+    /// Where it is.
     url: String,
+    /// Its site; null of a host that no site has.
     site: Option<String>,
+    /// What it is asked for.
     role: Role,
+    /// What it turned out to be; null before its first read.
     kind: Option<DocumentKind>,
+    /// Who named it.
+    #[schemars(extend("enum" = ["config", "robots.txt", "well-known", "index", "home page", "submitted"]))]
     named_by: String,
+    /// The index that lists it; null without one.
     parent: Option<SourceId>,
+    /// `retired`: it is not polled any more; `why` says the reason.
+    #[schemars(extend("enum" = ["active", "paused", "retired"]))]
     state: String,
+    /// Does it list only what is recent (a feed, a news sitemap), so that absences from it mean
+    /// nothing?
     window: bool,
+    /// What came of its last poll; `has-errors`: read, with defects or not to its end.
+    #[schemars(extend("enum" = STATUSES))]
     status: String,
+    /// What went wrong with its last poll; null where nothing did.
     error: Option<String>,
+    /// HTTP status of the last answer; null where none came.
     http_status: Option<u16>,
+    /// When it was last polled; null where it never was.
     last_poll_at: Option<Time>,
+    /// When it was last read with success (a 304 counts); null where it never was.
     last_success_at: Option<Time>,
+    /// When it last showed something new; null where it never has.
     last_changed_at: Option<Time>,
+    /// When it is polled next; null when retired or paused.
     next_poll_at: Option<Time>,
+    /// Why then, or why never, in one plain sentence.
     why: String,
+    /// Failures in a row.
     failures: u32,
+    /// Entries of the last read.
     entries: u64,
+    /// Of these, by what became of them: `accepted`, `out-of-scope`, `invalid`, …
     admitted: BTreeMap<String, u64>,
+    /// Decoded bytes of the last read.
     bytes: u64,
+    /// The defects of the last read, one of each kind.
     issues: Vec<Issue>,
+    /// How far it is believed; null before its first read, and in the protocol's order.
     trust: Option<Trust>,
+    /// How hubs push for it; null where it names none.
     push: Option<Push>,
+    /// Its latest polls, the newest first; only in the answer for one source.
     #[serde(skip_serializing_if = "Option::is_none")]
     polls: Option<Vec<Poll>>,
 }
@@ -93,18 +156,32 @@ pub(crate) struct Source {
 /// How far what a source says is believed, by kind of signal.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 struct Trust {
+    /// How it writes lastmods, by its documents alone.
+    #[schemars(extend("enum" = ["plain", "missing", "future", "always-now", "stamped", "backwards", "alternating", "frozen", "date-only"]))]
     habit: &'static str,
+    /// What its newer lastmods were at its last read that had any: `lastmod`, or `stamp` where
+    /// nearly all had one date.
+    #[schemars(extend("enum" = Signal::ALL.map(Signal::as_str)))]
     moves: &'static str,
+    /// How far each kind of signal of this source is believed: `lastmod`, `stamp`, `touched`,
+    /// `pushed`.
     signals: BTreeMap<&'static str, Signalled>,
+    /// The same of all sources of its host.
     host: BTreeMap<&'static str, Signalled>,
 }
 
 /// The trust in one kind of signal.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 struct Signalled {
+    /// How likely such a signal is right, 0 to 1: by what was looked at, and before any look what
+    /// other sources teach.
     right: f64,
+    /// Of the looks, how many found a change; the older count for less.
     hits: f64,
+    /// Looks at pages that it had signalled, the older counting for less; 0: nothing was looked
+    /// at yet.
     looks: f64,
+    /// Does it pull a URL forward?
     believed: bool,
 }
 
@@ -130,15 +207,26 @@ impl From<Trusted> for Trust {
 /// How hubs push for a source (`WebSub`).
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 struct Push {
+    /// How that does; docs/OPERATIONS.md says what each word means.
+    #[schemars(extend("enum" = ["wanted", "asked", "unproven", "healthy", "broken", "denied", "failed"]))]
     state: &'static str,
+    /// What the source names as its own URL.
     topic: String,
+    /// The hub that pushes, or is asked to; null where none is.
     hub: Option<String>,
+    /// Since when it has promised to push; null where it has not.
     since: Option<Time>,
+    /// Until when; null where it has not promised.
     lease_until: Option<Time>,
+    /// When a hub is asked next: a renewal, or another try.
     next_request_at: Time,
+    /// Pushes read so far.
     pushes: u64,
+    /// When the last of these came; null before the first.
     last_push_at: Option<Time>,
+    /// Since when polls find what no push has brought; null while pushes are whole.
     broken_since: Option<Time>,
+    /// Why the last request failed; null where it did not.
     error: Option<String>,
 }
 
@@ -162,8 +250,11 @@ impl From<PushView> for Push {
 /// How many entries of a type a source lists; only pages are counted.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(super) struct Contents {
+    /// Always `web`: pages.
     #[serde(rename = "type")]
+    #[schemars(extend("enum" = ["web"]))]
     pub(super) content_type: &'static str,
+    /// Entries of the last read.
     pub(super) submitted: u64,
 }
 
@@ -237,17 +328,30 @@ pub(super) fn console_type(role: Role, kind: Option<DocumentKind>) -> &'static s
 /// One poll of one source.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Poll {
+    /// The poll; they rise in the order of their commits.
     id: i64,
+    /// Of which source.
     source: SourceId,
+    /// Where that source is.
     url: String,
+    /// Its site; null of a host that no site has.
     site: Option<String>,
+    /// When it began.
     at: Time,
+    /// How long it took, from the first byte sent to the commit.
     took: Span,
+    /// What came of it; docs/OPERATIONS.md says what each word means, and what follows.
+    #[schemars(extend("enum" = ["changed", "unchanged", "not-modified", "pushed", "let-go", "incomplete", "unsupported", "not-found", "gone", "denied", "throttled", "forbidden", "blocked", "failed"]))]
     result: String,
+    /// HTTP status of the last answer; null where none came.
     http_status: Option<u16>,
+    /// Bytes of the body over the wire.
     wire_bytes: u64,
+    /// Entries read.
     entries: u64,
+    /// URLs by what became of them.
     counts: Counts,
+    /// What went wrong; null where nothing did.
     error: Option<String>,
 }
 
@@ -273,12 +377,21 @@ impl From<PollView> for Poll {
 /// One change that a poll made.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Change {
+    /// What happened to the URL, or which statements of a robots.txt are others.
+    #[schemars(extend("enum" = kinds_of_changes()))]
     kind: &'static str,
+    /// The row; null of a robots.txt.
     id: Option<UrlId>,
+    /// To which URL.
     url: String,
+    /// When it was committed.
     at: Time,
+    /// Of a robots.txt: its statements that are gone, a line each, the first few; left out of a
+    /// URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     was: Option<String>,
+    /// Of a robots.txt: its statements that are new, a line each, the first few; left out of a
+    /// URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     now: Option<String>,
 }

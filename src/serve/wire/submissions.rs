@@ -7,7 +7,7 @@
 use serde::Serialize;
 
 use super::Time;
-use super::sources::{Contents, console_type};
+use super::sources::{CONSOLE_TYPES, Contents, STATUSES, console_type};
 use crate::model::{DocumentKind, SourceId};
 use crate::parse::Issue;
 use crate::parse::{IssueCode, Severity};
@@ -18,55 +18,82 @@ use crate::store::submissions::SubmissionView;
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 #[schemars(rename = "SubmissionStatus")]
 pub(crate) struct Told {
+    /// What was submitted.
     path: String,
+    /// When it was last submitted.
     last_submitted: Time,
+    /// Has it not been read yet?
     is_pending: bool,
+    /// Is it an index of sitemaps?
     is_sitemaps_index: bool,
+    /// Search Console's word for what it is.
     #[serde(rename = "type")]
+    #[schemars(extend("enum" = CONSOLE_TYPES))]
     console_type: &'static str,
+    /// When it was last read with success; null where it never was.
     last_downloaded: Option<Time>,
+    /// Defects of the last read that lost nothing.
     warnings: u64,
+    /// Defects of the last read that lost something.
     errors: u64,
+    /// Entries of the last read, by type; empty before one.
     contents: Vec<Contents>,
 
+    /// Names the submission.
     id: String,
-    /// `pending`, `success`, `has-errors` or `could-not-fetch`.
+    /// What came of its last poll; `has-errors`: read, with defects or not to its end.
+    #[schemars(extend("enum" = STATUSES))]
     pub(crate) status: String,
     /// The same as webmasters know it: "Success", "Has errors", …
     pub(crate) status_name: &'static str,
     /// One sentence: what this means, or what it waits for.
     pub(crate) why: &'static str,
-    /// Why it could not be fetched, by its known name.
+    /// Why it could not be fetched, by its known name; null where it could.
     pub(crate) fetch_error: Option<String>,
+    /// The defects of the last read, one of each kind.
     pub(crate) processing_errors: Vec<ProcessingError>,
+    /// When it was last asked for; null where it never was.
     last_poll_at: Option<Time>,
+    /// When it is asked for next; null where it is not.
     pub(crate) next_poll_at: Option<Time>,
 }
 
 /// One kind of defect.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct ProcessingError {
+    /// As webmasters know it.
     pub(crate) name: &'static str,
+    /// As the API of operators names it.
     code: IssueCode,
+    /// How much it matters.
     severity: Severity,
+    /// How often.
     pub(crate) count: u64,
-    /// Of the first.
+    /// Line of the first, from 1; null where it has none.
     pub(crate) line: Option<u64>,
+    /// What to do about it.
     advice: &'static str,
 }
 
 /// A submission as operators see it.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Submission {
+    /// Names the submission.
     id: String,
+    /// What was submitted.
     url: String,
+    /// When it was first submitted.
     first_submitted: Time,
+    /// When it was last submitted.
     last_submitted: Time,
+    /// How often it was submitted.
     times: u64,
-    /// The source that it is; none while it waits.
+    /// The source that it is; null while it waits.
     source: Option<SourceId>,
+    /// The site of that source; null while it waits.
     site: Option<String>,
-    /// `pending`, `success`, `has-errors` or `could-not-fetch`.
+    /// What came of its last poll; `has-errors`: read, with defects or not to its end.
+    #[schemars(extend("enum" = STATUSES))]
     status: String,
 }
 

@@ -88,7 +88,12 @@ fn a_limit_is_between_one_and_a_thousand() {
     for limit in [0, 1_001, u64::MAX] {
         assert!(list_limit(Some(limit)).is_err(), "{limit}");
     }
-    assert!(list_limit(Some(1_001)).expect_err("over").detail().contains("1,000"));
+    let over = |told: Result<u32, Problem>| told.expect_err("over").detail().to_owned();
+    let told = over(list_limit(Some(1_001)));
+    assert!(told.contains("1,000") && told.contains("`next`"), "{told}");
+    // What has no further part names none.
+    let told = over(peek_limit(Some(1_001)));
+    assert!(told.contains("1,000") && !told.contains("next`"), "{told}");
 }
 
 #[test]

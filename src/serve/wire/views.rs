@@ -18,18 +18,32 @@ use crate::store::views::{
 /// One crawl's queue in numbers.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Queue {
+    /// Whose queue it is.
     crawl: String,
+    /// Is leasing from it paused?
     paused: bool,
+    /// URLs in the queue, due now or later.
     queued: u64,
+    /// Of these, due now; those that leases pass over for their site are not counted.
     due: u64,
+    /// URLs with fetchers now.
     leased: u64,
+    /// Dead letters: given up, and replayable.
     dead: u64,
+    /// URLs that are not fetched any more unless listed anew: gone, redirecting to a listed one,
+    /// not wanted by the site's rules, or about videos that have expired.
     parked: u64,
+    /// URLs that a block holds back.
     blocked: u64,
+    /// URLs that robots.txt holds back.
     forbidden: u64,
+    /// Hosts with anything queued.
     hosts: u64,
+    /// When the earliest that leases do not pass over is due; null where nothing is queued.
     next_due_at: Option<Time>,
+    /// Since when the oldest due URL is due; null where none is.
     oldest_due_at: Option<Time>,
+    /// When the oldest lease was given; null without leases.
     oldest_lease_at: Option<Time>,
 }
 
@@ -56,15 +70,25 @@ impl From<QueueView> for Queue {
 /// One URL that would be leased soon.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Peek {
+    /// The row.
     id: UrlId,
+    /// Normalised: its identity.
     url: String,
+    /// Its site; null of one that only a client has pushed.
     site: Option<String>,
+    /// Scheme, host and port: the key of politeness.
     host: String,
+    /// Why it is due.
     reason: Reason,
+    /// As listed, 0.5 where none is given.
     priority: Priority,
+    /// As listed; null where none is.
     changefreq: Option<ChangeFreq>,
+    /// When it is due.
     due_at: Time,
+    /// When its host may be asked again.
     not_before: Time,
+    /// Which delivery it would be, from 1.
     attempt: u32,
 }
 
@@ -88,13 +112,21 @@ impl From<PeekView> for Peek {
 /// One dead letter.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Dead {
+    /// The row.
     id: UrlId,
+    /// Normalised: its identity.
     url: String,
+    /// Its crawl.
     crawl: String,
+    /// Its site; null of one that only a client has pushed.
     site: Option<String>,
+    /// Deliveries made.
     attempts: u32,
+    /// When it was given up.
     died_at: Time,
+    /// HTTP status last reported; null where none was.
     status: Option<u16>,
+    /// What the last report said went wrong; null where it said nothing.
     error: Option<String>,
 }
 
@@ -116,11 +148,15 @@ impl From<DeadView> for Dead {
 /// One block in force: of a `url`, or of all below a `prefix`.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Block {
+    /// In which crawl it holds.
     crawl: String,
+    /// The URL that is blocked; left out of a block of a prefix.
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
+    /// The beginning of all URLs that are blocked; left out of a block of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     prefix: Option<String>,
+    /// Since when.
     since: Time,
 }
 
@@ -135,39 +171,77 @@ impl From<BlockView> for Block {
 /// Everything known of one URL.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct KnownUrl {
+    /// The row.
     id: UrlId,
+    /// What it is; a page, unless the site follows more.
     kind: UrlKind,
+    /// Normalised: its identity.
     url: String,
+    /// As listed; null where that is the same.
     raw: Option<String>,
+    /// Its crawl.
     crawl: String,
     /// Further crawls that have it, where none was asked for; left out without any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     other_crawls: Vec<String>,
+    /// Its site; null of one that only a client has pushed.
     site: Option<String>,
+    /// Scheme, host and port: the key of politeness.
     host: String,
+    /// Where it stands.
     state: UrlState,
+    /// Does any source list it?
     listed: bool,
+    /// The sources that list it; the evidence of the first counts first.
     sources: Vec<Listing>,
+    /// When it was first listed.
     first_seen: Time,
+    /// The best evidence of when the page changed; null without any.
     lastmod: Option<Lastmod>,
+    /// The lastmod before that; null where it has not moved.
     previous_lastmod: Option<Lastmod>,
+    /// As listed; null where none is.
     changefreq: Option<ChangeFreq>,
+    /// As listed; null where none is.
     priority: Option<Priority>,
+    /// Why it is due, or was last.
     reason: Reason,
+    /// When it is due; null while it is not in the queue.
     due_at: Option<Time>,
+    /// Why it is due when it is, or is not due, in one plain sentence.
     why: String,
+    /// Deliveries in a row without success so far.
     attempt: u32,
+    /// When its lease ends; null while nobody has it.
     leased_until: Option<Time>,
+    /// Who has it; null where nobody has, or did not say.
     worker: Option<String>,
+    /// When it was last fetched, as reported; null where it never was, as are the fields of the
+    /// report below.
     fetched_at: Option<Time>,
+    /// What the last report said; without one there, as its hash told.
     outcome: Option<Outcome>,
+    /// HTTP status of the last report; null where it named none.
     status: Option<u16>,
+    /// Content hash of the last report that had one.
     content_hash: Option<String>,
+    /// What that hash is over; null where no report said.
     hash_kind: Option<String>,
+    /// What the last report said went wrong; null where it said nothing.
+    error: Option<String>,
+    /// The canonical link of the page, by the last report; null where it named none.
+    canonical: Option<String>,
+    /// Did the last report say that the page asks not to be indexed?
+    noindex: bool,
+    /// Fetches reported.
     fetches: u64,
+    /// Of these, with a change.
     changes: u64,
+    /// When the last of its videos expires, or did; null unless each has an end.
     expires_at: Option<Time>,
+    /// Until when it ranks, or ranked, as fresh news; null of what is no news.
     fresh_until: Option<Time>,
+    /// What looks taught of it; null before the first, and in the protocol's order.
     learned: Option<Learned>,
     #[serde(flatten)]
     lists: Lists,
@@ -176,7 +250,10 @@ pub(crate) struct KnownUrl {
 /// What looks taught of a URL, and what its due time rests on.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 struct Learned {
+    /// When a fetcher last saw the page.
     seen_at: Time,
+    /// Signals since then, by kind: `lastmod`, `stamp`, `touched`, `pushed`; those that there
+    /// were.
     pending: BTreeMap<&'static str, u8>,
     #[serde(flatten)]
     numbers: Explanation,
@@ -191,7 +268,9 @@ impl From<crate::store::views::Learned> for Learned {
 /// A source that lists a URL.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 struct Listing {
+    /// The row.
     id: SourceId,
+    /// Where the source is.
     url: String,
 }
 
@@ -225,6 +304,9 @@ impl From<UrlView> for KnownUrl {
             status: view.status,
             content_hash: view.content_hash,
             hash_kind: view.hash_kind,
+            error: view.error,
+            canonical: view.canonical,
+            noindex: view.noindex,
             fetches: view.fetches,
             changes: view.changes,
             expires_at: view.expires_at.map(Time),
@@ -238,18 +320,31 @@ impl From<UrlView> for KnownUrl {
 /// The whole at a glance.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Status {
+    /// Version of the daemon.
     version: String,
+    /// By the daemon's clock.
     now: Time,
+    /// Since when the daemon runs; null when read without one.
     started_at: Option<Time>,
+    /// Registered sites.
     sites: u64,
+    /// Sources that are polled.
     sources: u64,
+    /// Of these, due now.
     sources_due: u64,
+    /// Of these, failing now.
     sources_failing: u64,
+    /// URLs kept.
     urls: u64,
+    /// Bytes of the database.
     store_bytes: u64,
+    /// Bytes of its write-ahead log; 0 on a server.
     wal_bytes: u64,
+    /// Polls of the last 24 hours, by result.
     polls_24h: BTreeMap<String, u64>,
+    /// Changes of the last 24 hours.
     changes_24h: Counts,
+    /// The queue of each crawl.
     queues: Vec<Queue>,
     /// The daemons that share the store; not there where it is in a file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -259,9 +354,11 @@ pub(crate) struct Status {
 /// A daemon that shares the store.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Node {
+    /// Its name.
     name: String,
     /// `host:port` where other daemons reach it.
     address: Option<String>,
+    /// When it joined.
     since: Time,
     /// How many of the 256 partitions it has.
     partitions: u32,
@@ -333,6 +430,9 @@ mod tests {
             status: Some(304),
             content_hash: None,
             hash_kind: None,
+            error: Some("half a page".to_owned()),
+            canonical: Some("https://example.org/b".to_owned()),
+            noindex: true,
             fetches: 2,
             changes: 1,
             kind: UrlKind::Page,
@@ -357,6 +457,9 @@ mod tests {
             ("reason", json!("recrawl")),
             ("due_at", json!("2026-11-21T08:30:00.250Z")),
             ("outcome", json!("unchanged")),
+            ("error", json!("half a page")),
+            ("canonical", json!("https://example.org/b")),
+            ("noindex", json!(true)),
             ("kind", json!("page")),
             ("news", json!([{"title": "T"}])),
             ("images", json!([])),

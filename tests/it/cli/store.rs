@@ -161,6 +161,33 @@ async fn dead_letters_are_listed_and_put_back_by_their_crawl() {
     assert_eq!(run(&["replay", "--all", "--crawl", "news"]), "put back 1 URL\n");
 }
 
+#[test]
+fn blocks_are_listed_while_no_daemon_runs() {
+    let folder = folder_with_store();
+    let run = |args: &[&str]| {
+        let (code, out, err) = outcome(sitemapd_in(folder.path()).arg("queue").args(args));
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        out
+    };
+    assert_eq!(run(&["blocks"]), "nothing is blocked\n");
+    run(&["block", "--prefix", "https://a.example/private/"]);
+    let out = run(&["blocks"]);
+    assert!(out.contains("https://a.example/private/") && out.contains("prefix"), "{out}");
+    let value: Value = serde_json::from_str(&run(&["blocks", "--json"])).expect("json");
+    assert_eq!(value["blocks"][0]["prefix"], "https://a.example/private/");
+    assert_eq!(value["next"], Value::Null);
+}
+
+#[test]
+fn a_store_on_a_server_is_not_copied_to_a_file_which_is_no_wrong_usage() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = "[store]\nurl = \"postgres://127.0.0.1:9/none\"\n";
+    write_config(folder.path(), text);
+    let (code, _, err) = outcome(sitemapd_in(folder.path()).args(["backup", "copy.db"]));
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("pg_dump"), "{err}");
+}
+
 /// A folder with a store that lists these pages of one site.
 async fn folder_listing(urls: &[&str], at: &str) -> (Queue, String) {
     let text = site("a", "http://a.test/", "");

@@ -6,6 +6,92 @@ use super::{outcome, sitemapd};
 use crate::support::origin::Origin;
 use crate::support::reply::Reply;
 
+/// What a command prints where the API answers so.
+fn printed(path: &str, answer: &Value, args: &[&str]) -> String {
+    let api = Origin::start_blocking();
+    api.set(path, Reply::json(answer.to_string()));
+    let (code, out, err) = outcome(sitemapd().args(args).args(["--api", &api.base()]));
+    assert_eq!(code, 0, "{err}");
+    out
+}
+
+#[test]
+fn a_lastmod_has_a_number_only_where_pages_were_looked_at() {
+    for (looks, shown) in [(0.0, "plain"), (0.6, "plain"), (1.0, "plain 64 %")] {
+        let trusted = json!({"right": 0.64, "hits": looks, "looks": looks, "believed": true});
+        let mut source = source(1, "active", "success", None, "the interval");
+        source["trust"] = json!({
+            "habit": "plain", "moves": "lastmod", "signals": {"lastmod": trusted},
+        });
+        let answer = json!({"sources": [source], "next": null});
+        let out = printed("/v1/sources?limit=1000", &answer, &["sources"]);
+        assert!(out.contains(shown) && out.contains('%') == shown.contains('%'), "{looks}: {out}");
+    }
+}
+
+#[test]
+fn urls_that_are_not_fetched_any_more_are_called_parked() {
+    let queue = json!({
+        "crawl": "default", "parked": 1_234, "next_due_at": null,
+    });
+    let answer = json!({ "queues": [queue] });
+    let out = printed("/v1/queue", &answer, &["queue", "stats"]);
+    let head = out.lines().next().unwrap_or_default();
+    assert!(head.contains("parked") && !head.contains("gone"), "{out}");
+    assert!(out.contains("1,234"), "{out}");
+}
+
+#[test]
+fn what_a_fetcher_said_of_a_page_is_shown_with_what_is_known_of_it() {
+    let mut answer = json!({
+        "url": "http://a.test/", "crawl": "default", "state": "queued", "reason": "recrawl",
+        "first_seen": "2026-11-21T00:00:00Z", "learned": null, "why": "due now: a reason",
+        "error": "half a page\u{1b}[2J", "canonical": "http://a.test/home", "noindex": true,
+    });
+    let ask = |answer: &Value| {
+        printed("/v1/url?url=http%3A%2F%2Fa.test%2F", answer, &["url", "http://a.test/"])
+    };
+    let out = ask(&answer);
+    for shown in
+        ["error     half a page\\u{1b}", "canonical http://a.test/home", "noindex   the page"]
+    {
+        assert!(out.contains(shown), "{shown}: {out}");
+    }
+    for field in ["error", "canonical", "noindex"] {
+        answer.as_object_mut().expect("fields").remove(field);
+        assert!(
+            !ask(&answer).contains(&format!("  {field}")),
+            "an older daemon says nothing of it"
+        );
+    }
+}
+
+#[test]
+fn blocks_are_listed_with_what_they_are_of() {
+    let since = "2026-11-21T00:00:00Z";
+    let blocks = json!([
+        {"crawl": "default", "prefix": "http://a.test/private/", "since": since},
+        {"crawl": "news", "url": "http://a.test/\u{1b}one", "since": since},
+    ]);
+    let list = |next: Value| {
+        let answer = json!({ "blocks": blocks, "next": next });
+        printed("/v1/queue/blocks?limit=100", &answer, &["queue", "blocks"])
+    };
+    let out = list(Value::Null);
+    let lines: Vec<Vec<&str>> =
+        out.lines().map(|line| line.split_whitespace().take(3).collect()).collect();
+    assert_eq!(lines[1], ["http://a.test/private/", "prefix", "default"], "{out}");
+    assert_eq!(lines[2], ["http://a.test/\\u{1b}one", "url", "news"], "{out}");
+    assert!(!out.contains("there are more") && list(json!("b1.0.x")).contains("there are more"));
+    let nothing = json!({"blocks": [], "next": null});
+    let out = printed(
+        "/v1/queue/blocks?limit=5&crawl=news",
+        &nothing,
+        &["queue", "blocks", "--limit", "5", "--crawl", "news"],
+    );
+    assert_eq!(out, "nothing is blocked\n");
+}
+
 fn source(id: i64, state: &str, status: &str, error: Option<&str>, why: &str) -> Value {
     json!({
         "id": id, "url": format!("http://a.test/{id}.xml"), "site": "a", "role": "sitemap",

@@ -45,7 +45,7 @@ async fn a_page_whose_videos_have_all_expired_is_parked_as_it_is_listed() {
     daemon.polled("/sitemap.xml", 1).await;
     let expired = daemon.url(&format!("{base}/expired")).await;
     assert_eq!(expired.state, UrlState::Parked);
-    assert!(expired.why.contains("the last of its videos expired 1 min ago"), "{}", expired.why);
+    assert!(expired.why.contains("the last of its videos expired 60 s ago"), "{}", expired.why);
     assert_eq!(daemon.lease().await.len(), 4);
     // What someone asks for is fetched all the same, once.
     let url = format!("{base}/expired");

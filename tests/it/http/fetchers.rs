@@ -137,12 +137,15 @@ async fn counted(daemon: &Daemon, series: &str) -> u64 {
 async fn the_example_fetchers_settle_each_page_with_what_they_saw() {
     for which in both() {
         let origin = Origin::start().await;
-        let paths = ["/a", "/b", "/lost", "/shut", "/moved", "/away", "/cut", "/busy"];
+        let paths = ["/a", "/b", "/lost", "/shut", "/moved", "/away", "/spelt", "/cut", "/busy"];
         origin.set("/a", Reply::html("first").etag("\"1\""));
         origin.set_sequence("/b", [Reply::html("first"), Reply::html("second")]);
         origin.set("/shut", Reply::status(403));
         origin.set("/moved", Reply::redirect(301, "/b"));
         origin.set("/away", Reply::redirect(302, "http://127.0.0.1:1/x#y"));
+        // As many servers write it: neither blanks nor UTF-8 are escaped.
+        origin.set("/spelt", Reply::redirect(302, "/caf\u{e9} au lait?q=\u{fc} 1"));
+        origin.set("/caf%C3%A9%20au%20lait?q=%C3%BC%201", Reply::html("coffee"));
         origin.set("/cut", Reply::html("0123456789").cut_after(4));
         origin.set("/busy", Reply::status(503).header("Retry-After", "2"));
         let daemon = daemon_on(&origin, &paths.map(|path| (path, ""))).await;
@@ -155,6 +158,7 @@ async fn the_example_fetchers_settle_each_page_with_what_they_saw() {
             ("/shut", "blocked", json!(403)),
             ("/moved", "redirected", json!(200)),
             ("/away", "redirected", json!(302)),
+            ("/spelt", "unknown", json!(200)),
             ("/cut", "failed", json!(null)),
             ("/busy", "failed", json!(503)),
         ] {

@@ -271,7 +271,7 @@ impl State {
     }
 
     /// Mean priority of a site's URLs, 0 to 1.
-    fn mean_priority(&mut self, site: Option<SiteId>) -> Result<f64, StoreError> {
+    pub(super) fn mean_priority(&mut self, site: Option<SiteId>) -> Result<f64, StoreError> {
         let Some(site) = site else { return Ok(0.5) };
         if let Some(mean) = self.learning.means.get(&site) {
             return Ok(*mean);

@@ -278,6 +278,25 @@ impl State {
         Ok(true)
     }
 
+    /// Has the table a URL in that place?
+    pub(super) fn is_in_queue(&mut self, place: Place) -> Result<bool, StoreError> {
+        self.write_pending()?;
+        self.conn
+            .prepare_cached(
+                "SELECT count(*) FROM queue
+                 WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3 AND due_s = ?4 AND url_id = ?5
+                 /*pg: AND part = (?5 & 255) */",
+            )
+            .and_then(|mut query| {
+                let Place { crawl, host, band, due_s, url, .. } = place;
+                query.query_row(params![crawl.0, host.0, band, due_s, url.0], |row| {
+                    row.get::<i64>(0)
+                })
+            })
+            .map(|rows| rows > 0)
+            .map_err(engine)
+    }
+
     /// Writes what the job that just ran did to the counts.
     pub(super) fn flush_deltas(&mut self) -> Result<(), StoreError> {
         let mut changes: Vec<_> = std::mem::take(&mut self.deltas).changes.into_iter().collect();

@@ -263,11 +263,16 @@ impl State {
         if !self.policy.learns() {
             return Ok(true);
         }
-        let moves = match row.source {
+        let moves = self.moves_of(row)?;
+        Ok(self.beliefs_of(row)?.pulls[moves] > 0.0)
+    }
+
+    /// What a newer lastmod of its source is, as they moved last.
+    pub(super) fn moves_of(&mut self, row: &UrlRow) -> Result<Signal, StoreError> {
+        Ok(match row.source {
             Some(source) => self.habits(source)?.1.unwrap_or(Signal::Lastmod),
             None => Signal::Lastmod,
-        };
-        Ok(self.beliefs_of(row)?.pulls[moves] > 0.0)
+        })
     }
 
     /// Mean priority of a site's URLs, 0 to 1.

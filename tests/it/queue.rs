@@ -7,6 +7,7 @@ mod expiry;
 mod history;
 mod host_clock;
 mod housekeeping;
+mod imported;
 mod learned;
 mod order;
 mod outcomes;

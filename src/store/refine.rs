@@ -63,8 +63,8 @@ impl State {
         let last = due.last().map(|(last, _)| *last).filter(|_| extent == Extent::Prefix);
         let behind = match &last {
             Some(last) => {
-                let wanted = lacks(due.iter().map(|(candidate, _)| candidate), limit);
-                self.behind((crawl, host), last.band, now_s, wanted)?
+                let lacks = lacks(due.iter().map(|(candidate, _)| candidate), limit);
+                self.behind((crawl, host), last, now_s, lacks)?
             }
             None => Behind::default(),
         };
@@ -82,7 +82,8 @@ impl State {
         };
         let (before, may_spare) = (head.passed, self.may_spare());
         self.gathering(|state| {
-            state.read_rows_ahead(behind.candidates.iter().map(|candidate| candidate.id))?;
+            let valued = |candidate: &&Candidate| candidate.claim != Claim::Fixed;
+            state.read_rows_ahead(behind.candidates.iter().filter(valued).map(|c| c.id))?;
             for (candidate, row) in due {
                 let valued = state.refine(candidate, row, now_s, &mut head)?;
                 match valued {
@@ -95,7 +96,13 @@ impl State {
                 }
             }
             for candidate in behind.candidates {
-                let row = state.url_row(candidate.id)?.filter(UrlRow::is_queued).map(Box::new);
+                let row = match candidate.claim {
+                    // It stands as listed.
+                    Claim::Fixed => None,
+                    _ => state.url_row(candidate.id)?,
+                };
+                let stands_there = |row: &UrlRow| row.stands_at(candidate.band, candidate.due_at);
+                let row = row.filter(stands_there).map(Box::new);
                 let valued = state.refine(candidate, row, now_s, &mut head)?;
                 head.behind.extend(valued);
             }
@@ -104,6 +111,7 @@ impl State {
         let refreshed = head.behind.iter().filter(|behind| behind.claim.is_refreshed()).count();
         // Or a look would find hardly any of it, time and again.
         head.has_more_behind = behind.has_more && refreshed >= behind.wanted / 2;
+        (head.has_more_new, head.room_for_new) = (behind.has_more_new, behind.room_for_new);
         self.window(crawl).refill_by_value(host, &head);
         Ok(head.passed - before)
     }

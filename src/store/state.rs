@@ -12,6 +12,7 @@ use std::time::Instant;
 use super::sql::{Connection, OptionalExtension, params};
 
 use super::at_hand::AtHand;
+use super::behind::InVain;
 use super::checkpoint::LogKeeper;
 use super::claim::Claim;
 use super::delays::MovedDelays;
@@ -106,6 +107,8 @@ pub(super) struct State {
     pub(super) told: Told,
     /// How far lists were walked for leases that ask for some sites.
     pub(super) site_walks: SiteWalks,
+    /// Lists behind whose heads there is no new URL.
+    pub(super) none_new: InVain,
     /// Some of the pairs that `site_hosts` has, beyond the first of each host.
     pub(super) site_hosts: IdSet<(SiteId, HostId)>,
     /// Some of the hosts that a site has URLs on and whose robots.txt is polled,
@@ -171,6 +174,7 @@ impl State {
             left_sites: IdSet::default(),
             delays: MovedDelays::default(),
             site_walks: SiteWalks::default(),
+            none_new: InVain::default(),
             handing_over: None,
             folds: Folds::default(),
             told: Told::default(),
@@ -308,6 +312,7 @@ impl State {
         self.deltas = TurnDeltas::default();
         self.hosts = Hosts::new(self.seed);
         self.windows.clear();
+        self.none_new.clear();
         self.at_hand.clear();
         self.expiry = Expiry::default();
         self.site_hosts.clear();

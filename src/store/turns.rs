@@ -166,6 +166,9 @@ impl State {
         }
         let not_before = self.host(host)?.not_before();
         let now = self.steady_ms();
+        if places.peek().is_some_and(|place| !place.valued) {
+            self.none_new.forget((crawl, host));
+        }
         if let Some(window) = self.windows.get_mut(&crawl) {
             window.wake(host, due_s.saturating_mul(1000), weight);
             window.set_clock(host, not_before);

@@ -14,6 +14,7 @@ mod outcomes;
 mod owed;
 mod reseat;
 mod robots;
+mod shares;
 mod sources;
 mod spellings;
 mod start;

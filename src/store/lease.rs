@@ -25,9 +25,9 @@ use crate::queue::{Candidate, LeaseBatch, LeaseRequest, Leased};
 
 /// Hosts looked at in one call at most: bounds a call that finds little.
 const TURNS_PER_CALL: usize = 2_000;
-/// URLs taken out of the queue (blocked, forbidden) in one call at most; the
-/// next call goes on from there.
-const HELD_PER_CALL: usize = 1_000;
+/// URLs taken out of the queue (blocked, forbidden), or put back that a call for some
+/// sites found not to be due, in one call at most; the next call goes on from there.
+pub(super) const HELD_PER_CALL: usize = 1_000;
 /// Rows passed over in one call at most, since they are not worth the price, or of
 /// other sites than are asked for; the next call goes on from there.
 pub(super) const PASSED_PER_CALL: usize = 16_384;
@@ -416,11 +416,7 @@ impl State {
             return Ok(self.window(call.crawl).take_spare(host, wanted, call.now));
         }
         if !call.sites.is_empty() {
-            self.write_pending()?;
-            let place = (call.crawl, host);
-            let (due, passed) = self.due_of_sites(place, call.now, wanted, &call.sites)?;
-            call.passed += passed;
-            return Ok(due);
+            return self.worth_of_sites(call, host, wanted);
         }
         let buffered = self.window(call.crawl).take(host, wanted, call.now);
         if !buffered.is_empty() || !self.window(call.crawl).wants_refill(host, call.now) {

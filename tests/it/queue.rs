@@ -9,6 +9,7 @@ mod host_clock;
 mod housekeeping;
 mod imported;
 mod learned;
+mod of_sites;
 mod order;
 mod outcomes;
 mod owed;

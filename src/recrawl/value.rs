@@ -31,6 +31,9 @@ pub const PROOF: f64 = 5.0;
 const REVIEWED_UNTIL: f64 = 0.1;
 /// One of so many fetches of a host goes to what has been due for longest.
 pub const OLDEST_EVERY: u64 = 16;
+/// One of so many fetches of a host goes to the best of what is new there, whatever is
+/// refreshed for being worth more.
+pub const NEW_EVERY: u64 = 4;
 /// A due time that moves by less than this share of the wait is not rewritten.
 pub const SMALLEST_MOVE: f64 = 0.05;
 /// The place of a page whose value is exactly the price.
@@ -276,6 +279,12 @@ pub fn band_for(reason: Reason, priority: f64, proof: f64, refreshed: f64) -> u8
 /// its host?
 pub fn is_oldest_turn(fetches: u64) -> bool {
     fetches % OLDEST_EVERY == OLDEST_EVERY - 1
+}
+
+/// Is it the turn of what is new, after so many fetches of its host? Never that of what
+/// has been due for longest.
+pub fn is_turn_of_new(fetches: u64) -> bool {
+    fetches % NEW_EVERY == NEW_EVERY / 2
 }
 
 /// Is a new due time worth a write, for a URL last seen at `seen`?

@@ -31,7 +31,7 @@ pub(super) struct Call {
     pub(super) later: Vec<HostId>,
     /// Is it the turn of what is worth less than the price?
     pub(super) spare: bool,
-    /// URLs that were blocked or forbidden.
+    /// URLs that were blocked or forbidden, or put back.
     pub(super) held: usize,
     /// URLs that are not worth the price, or of other sites.
     pub(super) passed: usize,

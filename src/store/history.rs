@@ -20,6 +20,7 @@ use super::worth::look_of;
 use super::{StoreError, engine, timestamp, url_reads};
 use crate::model::{CrawlId, Outcome, Reason, UrlId};
 use crate::queue::{Settlement, Token};
+use crate::recrawl::model::UrlState;
 use crate::recrawl::{self, Fate};
 
 /// Text of extensions after which a page of URLs ends.
@@ -58,7 +59,7 @@ pub struct Imported {
     pub taken: u64,
     /// Of URLs that no source lists.
     pub unknown: u64,
-    /// Not newer than what was known of the URL, or not past.
+    /// Not newer than what was known of the URL, not past, or from before 1970.
     pub ignored: u64,
 }
 
@@ -95,15 +96,19 @@ impl State {
         self.must_own(row.host.0)?;
         // As it is kept: else it would be newer than itself.
         let at = timestamp(fetch.at.as_millisecond());
-        if at > timestamp(self.steady_ms()) || !is_newer(&row, at) {
+        let is_past = (Timestamp::UNIX_EPOCH..=timestamp(self.steady_ms())).contains(&at);
+        if !is_past || !is_newer(&row, at) {
             return Ok(Some(false));
         }
         let report = report(fetch, row.id);
         let outcome = report.outcome.unwrap_or_else(|| derive_outcome(&report, &row));
         if let Some(look) = look_of(outcome, &report, &row) {
             // What its date says was edited after that fetch is for the next one.
-            let since = row.lastmod.is_some_and(|lastmod| lastmod.at > at);
-            let learned = self.look(&row, look, at, since)?;
+            let since = is_edited_since(&row, at);
+            let mut learned = self.look(&row, look, at, since)?;
+            if since && let Some(learned) = &mut learned {
+                self.note_edit(&row, learned)?;
+            }
             row.record.looks = learned.map(|learned| learned.pack());
         }
         let hash = (report.content_hash, report.hash_kind);
@@ -120,8 +125,19 @@ impl State {
         Ok(Some(true))
     }
 
-    /// Gives a URL the place that it would have had after that fetch: at once
-    /// where its source says that it was edited since.
+    /// The date of a page says that it was edited since its last look: of that it has a
+    /// signal, unless one was noted when the date was seen. There was nowhere to note it
+    /// while nobody had looked.
+    fn note_edit(&mut self, row: &UrlRow, learned: &mut UrlState) -> Result<(), StoreError> {
+        let is_noted = learned.pending().iter().any(|(_, count)| *count > 0);
+        if self.policy.learns() && !is_noted {
+            learned.signal(self.moves_of(row)?);
+        }
+        Ok(())
+    }
+
+    /// Gives a URL the place that it would have had after that fetch: where its source
+    /// says that it was edited since, as soon as that is believed.
     fn place_after(
         &mut self,
         row: &UrlRow,
@@ -129,11 +145,13 @@ impl State {
         at: Timestamp,
     ) -> Result<(), StoreError> {
         let now_s = self.steady_ms().div_euclid(1000);
-        let edited = row.lastmod.is_some_and(|lastmod| lastmod.at > at);
-        if edited && self.believes_dates_of(row)? {
-            let band = self.rank(row, Reason::Changed, now_s)?;
-            let due_s = row.soonest(Reason::Changed, now_s);
-            return self.place_url(row, held::QUEUED, Reason::Changed, band, due_s, 0);
+        let is_edited = is_edited_since(row, at) && self.believes_dates_of(row)?;
+        let reason = if is_edited { Reason::Changed } else { Reason::Recrawl };
+        let valued = self.valued(row)?;
+        if is_edited && valued.is_none() {
+            let band = self.rank(row, reason, now_s)?;
+            let due_s = row.soonest(reason, now_s);
+            return self.place_url(row, held::QUEUED, reason, band, due_s, 0);
         }
         let bounds = Arc::clone(&self.policy.of(row.site).bounds);
         let known = row.known(0, now_s);
@@ -141,14 +159,20 @@ impl State {
         else {
             return Ok(());
         };
-        if let Some(valued) = self.valued(row)? {
+        if let Some(valued) = valued {
+            // What waits for it weighs in its value already.
             let surfaces = valued.place(timestamp(now_s.saturating_mul(1000))).surfaces;
             due = self.due_by_value(row, surfaces, at)?;
         }
-        let band = self.rank(row, Reason::Recrawl, now_s)?;
+        let band = self.rank(row, reason, now_s)?;
         let due_s = due.as_second().max(row.record.floor_s().unwrap_or(i64::MIN));
-        self.place_url(row, held::QUEUED, Reason::Recrawl, band, due_s, 0)
+        self.place_url(row, held::QUEUED, reason, band, due_s, 0)
     }
+}
+
+/// Does the date of a page say that it was edited after a fetch?
+fn is_edited_since(row: &UrlRow, at: Timestamp) -> bool {
+    row.lastmod.is_some_and(|lastmod| lastmod.at > at)
 }
 
 /// Does a fetch tell more than what is known?

@@ -16,6 +16,7 @@ use super::ledger::Asked;
 use super::rows::{UrlRow, held, read_url, read_urls};
 use super::site_walks::PASSED_PER_LOOK;
 use super::state::State;
+use super::turns::Place;
 use super::{StoreError, engine, timestamp};
 use crate::by_id::ById;
 use crate::model::{CrawlId, HostId, Reason, SiteId, UrlId};
@@ -24,9 +25,9 @@ use crate::queue::{Candidate, LeaseBatch, LeaseRequest, Leased};
 
 /// Hosts looked at in one call at most: bounds a call that finds little.
 const TURNS_PER_CALL: usize = 2_000;
-/// URLs taken out of the queue (blocked, forbidden) in one call at most; the
-/// next call goes on from there.
-const HELD_PER_CALL: usize = 1_000;
+/// URLs taken out of the queue (blocked, forbidden), or put back that a call for some
+/// sites found not to be due, in one call at most; the next call goes on from there.
+pub(super) const HELD_PER_CALL: usize = 1_000;
 /// Rows passed over in one call at most, since they are not worth the price, or of
 /// other sites than are asked for; the next call goes on from there.
 pub(super) const PASSED_PER_CALL: usize = 16_384;
@@ -361,7 +362,7 @@ impl State {
     }
 
     /// Candidates with the rows of those that `wants` says, from memory or else all
-    /// of them read at once; none for what is not in the queue any more.
+    /// of them read at once; none for what is not in the queue any more, or not there.
     pub(super) fn with_rows(
         &mut self,
         candidates: Vec<Candidate>,
@@ -369,7 +370,7 @@ impl State {
     ) -> Result<Heads, StoreError> {
         let at_hand = |head: Candidate| {
             let row = if wants(&head) { self.at_hand.take(head.id) } else { None };
-            (head, row)
+            (head, row.filter(|row| row.stands_at(head.band, head.due_at)))
         };
         let mut rows: Vec<_> = candidates.into_iter().map(at_hand).collect();
         look_at_all(rows.iter().filter_map(|(_, row)| row.as_deref()));
@@ -387,7 +388,10 @@ impl State {
             found.insert(row.id, Box::new(row));
         })?;
         for (head, row) in rows.iter_mut().filter(|(_, row)| row.is_none()) {
-            *row = found.remove(&head.id).filter(|row| row.is_queued());
+            // In two places it is at one of them.
+            if found.get(&head.id).is_some_and(|found| found.stands_at(head.band, head.due_at)) {
+                *row = found.remove(&head.id);
+            }
         }
         Ok(rows)
     }
@@ -417,11 +421,7 @@ impl State {
             return Ok(self.window(call.crawl).take_spare(host, wanted, call.now));
         }
         if !call.sites.is_empty() {
-            self.write_pending()?;
-            let place = (call.crawl, host);
-            let (due, passed) = self.due_of_sites(place, call.now, wanted, &call.sites)?;
-            call.passed += passed;
-            return Ok(due);
+            return self.worth_of_sites(call, host, wanted);
         }
         let buffered = self.window(call.crawl).take(host, wanted, call.now);
         if !buffered.is_empty() || !self.window(call.crawl).wants_refill(host, call.now) {
@@ -436,8 +436,10 @@ impl State {
         Ok(self.window(call.crawl).take(host, wanted, call.now))
     }
 
+    /// Takes out of the queue what no URL says of itself; one that stands elsewhere is
+    /// there from then on in any case.
     fn dequeue_stray(&mut self, crawl: CrawlId, stray: Candidate) -> Result<(), StoreError> {
-        let place = super::turns::Place {
+        let place = Place {
             crawl,
             host: stray.host,
             band: stray.band,
@@ -445,7 +447,15 @@ impl State {
             url: stray.id,
             valued: false,
         };
-        self.dequeue(place).map(|_| ())
+        self.dequeue(place)?;
+        let Some(row) = self.url_row(stray.id)?.filter(UrlRow::is_queued) else { return Ok(()) };
+        // Which holds it no more, wherever it stands.
+        self.window(crawl).invalidate(stray.host);
+        if self.is_in_queue(row.place())? {
+            return Ok(());
+        }
+        let valued = self.is_valued(&row, row.reason);
+        self.enqueue(Place { valued, ..row.place() }, row.site)
     }
 
     pub(super) fn window(&mut self, crawl: CrawlId) -> &mut Window {

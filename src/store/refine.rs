@@ -10,6 +10,8 @@
 use jiff::Timestamp;
 
 use super::behind::{Behind, lacks};
+use super::given::Call;
+use super::lease::{HELD_PER_CALL, Heads};
 use super::rows::{
     LISTED_WITH_ROWS, LISTED_WITH_VALUED, REST_WITH_VALUED, UrlRow, held, read_listed,
 };
@@ -27,6 +29,9 @@ const FRESH_S: i64 = 3_600;
 /// Of a host's URLs that are worth less than the price so many are kept at least, for
 /// when nothing else is wanted.
 const LEAST_SPARE: usize = 256;
+
+/// URLs of some sites that are looked at at least, once one of them was put back.
+const LEAST_LOOK: usize = 64;
 
 /// What is due, what of it is known, whether that is all, and when the next is.
 type Head = Due<(Candidate, Option<Box<UrlRow>>)>;
@@ -63,8 +68,8 @@ impl State {
         let last = due.last().map(|(last, _)| *last).filter(|_| extent == Extent::Prefix);
         let behind = match &last {
             Some(last) => {
-                let wanted = lacks(due.iter().map(|(candidate, _)| candidate), limit);
-                self.behind((crawl, host), last.band, now_s, wanted)?
+                let lacks = lacks(due.iter().map(|(candidate, _)| candidate), limit);
+                self.behind((crawl, host), last, now_s, lacks)?
             }
             None => Behind::default(),
         };
@@ -82,9 +87,10 @@ impl State {
         };
         let before = head.passed;
         self.gathering(|state| {
-            state.read_rows_ahead(behind.candidates.iter().map(|candidate| candidate.id))?;
+            let valued = |candidate: &&Candidate| candidate.claim != Claim::Fixed;
+            state.read_rows_ahead(behind.candidates.iter().filter(valued).map(|c| c.id))?;
             for (candidate, row) in due {
-                let valued = state.refine(candidate, row, now_s, &mut head)?;
+                let valued = state.refine(candidate, row, now_s, (f64::INFINITY, &mut head))?;
                 match valued {
                     // It is in the way of nothing that is behind it.
                     Some(spare) if spare.claim == Claim::Spare => {
@@ -95,8 +101,14 @@ impl State {
                 }
             }
             for candidate in behind.candidates {
-                let row = state.url_row(candidate.id)?.filter(UrlRow::is_queued).map(Box::new);
-                let valued = state.refine(candidate, row, now_s, &mut head)?;
+                let row = match candidate.claim {
+                    // It stands as listed.
+                    Claim::Fixed => None,
+                    _ => state.url_row(candidate.id)?,
+                };
+                let stands_there = |row: &UrlRow| row.stands_at(candidate.band, candidate.due_at);
+                let row = row.filter(stands_there).map(Box::new);
+                let valued = state.refine(candidate, row, now_s, (f64::INFINITY, &mut head))?;
                 head.behind.extend(valued);
             }
             Ok(())
@@ -104,8 +116,63 @@ impl State {
         let refreshed = head.behind.iter().filter(|behind| behind.claim.is_refreshed()).count();
         // Or a look would find hardly any of it, time and again.
         head.has_more_behind = behind.has_more && refreshed >= behind.wanted / 2;
+        (head.has_more_new, head.room_for_new) = (behind.has_more_new, behind.room_for_new);
         self.window(crawl).refill_by_value(host, &head);
         Ok(head.passed - before)
+    }
+
+    /// What is next of a host for the sites that a call names, in the order of the
+    /// table: at their values of now, and what is not worth enough goes back, as from
+    /// the window. Rows surface long before they are due while little is known.
+    pub(super) fn worth_of_sites(
+        &mut self,
+        call: &mut Call,
+        host: HostId,
+        wanted: usize,
+    ) -> Result<Vec<Candidate>, StoreError> {
+        let (now_s, mut limit) = (call.now.div_euclid(1000), wanted);
+        self.at_hand.fit();
+        loop {
+            self.write_pending()?;
+            let place = (call.crawl, host);
+            let (due, passed) = self.due_of_sites(place, call.now, limit, &call.sites)?;
+            call.passed += passed;
+            let is_none = due.is_empty();
+            let heads = self.with_rows(due, |head| head.claim != Claim::Fixed)?;
+            let most_back = HELD_PER_CALL.saturating_sub(call.held);
+            let (found, back) =
+                self.gathering(|state| state.refine_in_order(heads, (wanted, most_back), now_s))?;
+            call.held += back;
+            let is_enough = call.held >= HELD_PER_CALL || call.has_passed_enough();
+            if is_none || !found.is_empty() || is_enough {
+                return Ok(found);
+            }
+            limit = wanted.max(LEAST_LOOK);
+        }
+    }
+
+    /// The first `wanted` of these that are worth enough, and how many have gone back
+    /// on the way, of `most_back`.
+    fn refine_in_order(
+        &mut self,
+        heads: Heads,
+        (wanted, most_back): (usize, usize),
+        now_s: i64,
+    ) -> Result<(Vec<Candidate>, usize), StoreError> {
+        // Who names sites is told no more than that it is early: however dear a fetch has
+        // become for want of fetchers, these are for him.
+        let dearest = self.policy.opening_price;
+        let (mut found, mut back) = (Vec::with_capacity(heads.len().min(wanted)), 0);
+        for (candidate, row) in heads {
+            if found.len() >= wanted || back >= most_back {
+                break;
+            }
+            match self.refine(candidate, row, now_s, (dearest, &mut Valued::default()))? {
+                Some(valued) => found.push(valued),
+                None => back += 1,
+            }
+        }
+        Ok((found, back))
     }
 
     /// Do values count among the URLs of a host?
@@ -113,14 +180,14 @@ impl State {
         Ok(self.proof_of_host(host)? > 0.0)
     }
 
-    /// The candidate at its value; `None` when that is too little and its row
-    /// has gone back, of which `head` hears.
+    /// The candidate at its value; `None` when that is too little by the price, or the
+    /// `dearest` that counts, and its row has gone back, of which `head` hears.
     fn refine(
         &mut self,
         listed: Candidate,
         row: Option<Box<UrlRow>>,
         now_s: i64,
-        head: &mut Valued,
+        (dearest, head): (f64, &mut Valued),
     ) -> Result<Option<Candidate>, StoreError> {
         if listed.claim == Claim::Fixed {
             return Ok(Some(listed));
@@ -135,7 +202,8 @@ impl State {
         let worth = valued.worth.at(now);
         let (is_due, is_overdue) = (worth.is_due(price), worth.is_overdue());
         let is_owed = !is_due && self.is_owed(&row, valued.worth.seen, now)?;
-        if !is_due && !is_overdue && !is_owed && !worth.is_due(price * TOO_CHEAP) {
+        let too_cheap = price.min(dearest) * TOO_CHEAP;
+        if !is_due && !is_overdue && !is_owed && !worth.is_due(too_cheap) {
             let place = valued.place(now);
             let due = self.due_by_value(&row, place.surfaces, valued.worth.seen)?;
             // Later than now, or it would be looked at again at once.

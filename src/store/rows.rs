@@ -102,6 +102,11 @@ impl UrlRow {
         !self.leased && self.state == held::QUEUED
     }
 
+    /// Is it in the queue, and there?
+    pub(super) fn stands_at(&self, band: u8, due_s: i64) -> bool {
+        self.is_queued() && (self.band, self.due_s) == (band, due_s)
+    }
+
     /// Is a URL that redirects to it nothing to look at, while it is?
     pub(super) fn can_stand_for_others(&self) -> bool {
         self.listed && !self.is_given_up()
@@ -281,6 +286,8 @@ impl State {
         attempt: u32,
         mut record: Record,
     ) -> Result<(), StoreError> {
+        // As it is kept: else the queue would have another place than the URL.
+        let place = Place { due_s: place.due_s.max(0), ..place };
         if row.is_queued() {
             self.dequeue(row.place())?;
         }
@@ -483,8 +490,8 @@ pub(super) fn read_listed(
         }
         None => Box::new(read_row(row, PLACE, String::new())?),
     };
-    // One that is held back is looked at closely when it is leased.
-    Ok((place, Some(url).filter(|url| url.is_queued())))
+    // One that is held back, or stands elsewhere, is looked at closely when it is leased.
+    Ok((place, Some(url).filter(|url| url.stands_at(place.band, place.due_s))))
 }
 
 /// Reads [`COLUMNS`], the first of which stands at `at`, with the path in the memory

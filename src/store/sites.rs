@@ -344,6 +344,7 @@ impl State {
         self.left_sites = left.map(|(site, _)| *site).collect();
         self.paused_sites = paused.into_iter().map(|(site, _)| site).collect();
         self.site_walks.clear();
+        self.none_new.clear();
         self.begin_handing_over();
         Ok(())
     }
@@ -514,6 +515,7 @@ impl State {
     /// may be leased.
     pub(super) fn reload_windows(&mut self) -> Result<(), StoreError> {
         self.flush_deltas()?;
+        self.none_new.clear();
         for crawl in self.crawls.keys().copied().collect::<Vec<_>>() {
             self.load_window(crawl)?;
         }

@@ -12,6 +12,7 @@ use std::time::Instant;
 use super::sql::{Connection, OptionalExtension, params};
 
 use super::at_hand::AtHand;
+use super::behind::InVain;
 use super::checkpoint::LogKeeper;
 use super::claim::Claim;
 use super::delays::MovedDelays;
@@ -108,6 +109,8 @@ pub(super) struct State {
     pub(super) told: Told,
     /// How far lists were walked for leases that ask for some sites.
     pub(super) site_walks: SiteWalks,
+    /// Lists behind whose heads there is no new URL.
+    pub(super) none_new: InVain,
     /// Some of the pairs that `site_hosts` has, beyond the first of each host.
     pub(super) site_hosts: IdSet<(SiteId, HostId)>,
     /// Some of the hosts that a site has URLs on and whose robots.txt is polled,
@@ -173,6 +176,7 @@ impl State {
             left_sites: IdSet::default(),
             delays: MovedDelays::default(),
             site_walks: SiteWalks::default(),
+            none_new: InVain::default(),
             handing_over: None,
             folds: Folds::default(),
             tended_at: 0,
@@ -311,6 +315,7 @@ impl State {
         self.deltas = TurnDeltas::default();
         self.hosts = Hosts::new(self.seed);
         self.windows.clear();
+        self.none_new.clear();
         self.at_hand.clear();
         self.expiry = Expiry::default();
         self.site_hosts.clear();

@@ -121,6 +121,8 @@ impl State {
             self.write_completed(&queue, more)?;
         }
         for (site, sum) in sites {
+            // Whoever asked for it since has what the table said before.
+            self.learning.means.remove(&site);
             self.write_sum(site, sum)?;
         }
         Ok(())
@@ -148,5 +150,38 @@ impl State {
                 update.send(params![site.0, urls, priorities, sources, unlisted])
             })
             .map_err(engine)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use crate::metrics::Metrics;
+    use crate::store::Store;
+    use crate::store::writer::Lane;
+
+    #[tokio::test]
+    async fn the_mean_priority_of_a_site_is_never_that_of_before_its_sums_were_written() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let text = "[[site]]\nname = \"a\"\nurl = \"http://a.test/\"\n";
+        let mut config = Config::from_toml_str(text).unwrap();
+        config.daemon.data_dir = dir.path().join("data");
+        let clock = Clock::manual("2026-11-21T00:00:00Z".parse().unwrap());
+        let store = Store::open(&config, clock, Arc::new(Metrics::new())).unwrap();
+        let means = store.write(Lane::Hot, |state| {
+            let site = state.site_named("a")?;
+            // As on a server, and somebody asks before it is written.
+            let sum = Sum { urls: 1, priorities: 1_000, ..Sum::default() };
+            state.sums.job.sites.insert(site, sum);
+            state.sums.keep();
+            let before = state.mean_priority(Some(site))?;
+            state.write_sums()?;
+            Ok((before, state.mean_priority(Some(site))?))
+        });
+        assert_eq!(means.await.unwrap(), (0.5, 1.0));
     }
 }

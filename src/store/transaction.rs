@@ -397,6 +397,7 @@ impl State {
         if self.job.gathers {
             // What the others have gathered stays.
             self.windows.values_mut().for_each(Window::invalidate_all);
+            self.none_new.clear();
             return if self.is_untouched() { Ok(()) } else { Err(StoreError::Busy) };
         }
         self.pending.clear();
@@ -415,6 +416,7 @@ impl State {
         // is in step but for what the windows may have handed out.
         self.deltas = TurnDeltas::default();
         self.windows.values_mut().for_each(Window::invalidate_all);
+        self.none_new.clear();
         Ok(())
     }
 

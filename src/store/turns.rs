@@ -166,6 +166,9 @@ impl State {
         }
         let not_before = self.host(host)?.not_before();
         let now = self.steady_ms();
+        if places.peek().is_some_and(|place| !place.valued) {
+            self.none_new.forget((crawl, host));
+        }
         if let Some(window) = self.windows.get_mut(&crawl) {
             window.wake(host, due_s.saturating_mul(1000), weight);
             window.set_clock(host, not_before);
@@ -280,6 +283,25 @@ impl State {
         }
         self.dequeued(place);
         Ok(true)
+    }
+
+    /// Has the table a URL in that place?
+    pub(super) fn is_in_queue(&mut self, place: Place) -> Result<bool, StoreError> {
+        self.write_pending()?;
+        self.conn
+            .prepare_cached(
+                "SELECT count(*) FROM queue
+                 WHERE crawl_id = ?1 AND host_id = ?2 AND band = ?3 AND due_s = ?4 AND url_id = ?5
+                 /*pg: AND part = (?5 & 255) */",
+            )
+            .and_then(|mut query| {
+                let Place { crawl, host, band, due_s, url, .. } = place;
+                query.query_row(params![crawl.0, host.0, band, due_s, url.0], |row| {
+                    row.get::<i64>(0)
+                })
+            })
+            .map(|rows| rows > 0)
+            .map_err(engine)
     }
 
     /// Writes what the job that just ran did to the counts.

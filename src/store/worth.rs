@@ -263,15 +263,20 @@ impl State {
         if !self.policy.learns() {
             return Ok(true);
         }
-        let moves = match row.source {
-            Some(source) => self.habits(source)?.1.unwrap_or(Signal::Lastmod),
-            None => Signal::Lastmod,
-        };
+        let moves = self.moves_of(row)?;
         Ok(self.beliefs_of(row)?.pulls[moves] > 0.0)
     }
 
+    /// What a newer lastmod of its source is, as they moved last.
+    pub(super) fn moves_of(&mut self, row: &UrlRow) -> Result<Signal, StoreError> {
+        Ok(match row.source {
+            Some(source) => self.habits(source)?.1.unwrap_or(Signal::Lastmod),
+            None => Signal::Lastmod,
+        })
+    }
+
     /// Mean priority of a site's URLs, 0 to 1.
-    fn mean_priority(&mut self, site: Option<SiteId>) -> Result<f64, StoreError> {
+    pub(super) fn mean_priority(&mut self, site: Option<SiteId>) -> Result<f64, StoreError> {
         let Some(site) = site else { return Ok(0.5) };
         if let Some(mean) = self.learning.means.get(&site) {
             return Ok(*mean);

@@ -11,8 +11,9 @@
 //! passes over it, and goes on from where it stopped. The best of it is kept aside for
 //! when nothing else is wanted, if somebody may have it then.
 //! Of such a host one fetch of sixteen goes to what has been due for longest,
-//! and every second to what is refreshed for being worth it, new URLs or not;
-//! what is known *behind* the frontier is there for these two.
+//! every second to what is refreshed for being worth it, new URLs or not, and
+//! one of four to new URLs, whatever is refreshed; what is known *behind* the
+//! frontier is there for these three.
 //!
 //! Keeps: what a fresh buffer yields is exactly the head of the host's due list
 //! in the store, but for value; all buffers together hold at most
@@ -25,7 +26,7 @@ use std::collections::BTreeMap;
 use crate::by_id::{ById, IdSet};
 use crate::model::{HostId, UrlId};
 use crate::queue::{Candidate, Claim};
-use crate::recrawl::value::is_oldest_turn;
+use crate::recrawl::value::{is_oldest_turn, is_turn_of_new};
 
 /// Most URLs buffered over all hosts of a crawl; about 6 MiB. An empty buffer
 /// counts as one, so there are never more buffers than this either.
@@ -64,6 +65,10 @@ pub struct Valued {
     pub behind: Vec<Candidate>,
     /// Is more of what is refreshed due there, for when those are used up?
     pub has_more_behind: bool,
+    /// The same of new URLs.
+    pub has_more_new: bool,
+    /// So many more of them would be of use there.
+    pub room_for_new: usize,
     /// The last one of the store's order that was loaded, where there is more.
     pub last: Option<Candidate>,
     /// Rows up to that one that are worth less than the price.
@@ -134,6 +139,10 @@ struct Buffer {
     behind: Vec<Key>,
     /// Is more of what is refreshed due there?
     has_more_behind: bool,
+    /// Are more new URLs?
+    has_more_new: bool,
+    /// For so many more of them there is room there.
+    room_for_new: usize,
     /// What sorts behind this is not known; all is known where there is none.
     frontier: Option<Stored>,
     /// Earliest due time of the URLs that are not held because they were not
@@ -181,6 +190,16 @@ impl Key {
         (Reverse(self.band), self.due_at, self.id)
     }
 
+    /// Is it in line for another reason than its value, and nobody's wish?
+    fn is_new(&self) -> bool {
+        self.claim.is_new(self.band)
+    }
+
+    /// Is it fetched again for what that is worth?
+    fn is_refreshed(&self) -> bool {
+        self.claim.is_refreshed()
+    }
+
     /// May it be had at `now`, in its turn?
     fn is_ready(&self, now: i64) -> bool {
         self.due_at <= now && self.claim != Claim::Spare
@@ -195,6 +214,9 @@ impl Buffer {
 
     fn insert(&mut self, key: Key, now: i64) {
         if self.frontier.is_some_and(|frontier| key.stored() > frontier) {
+            if self.by_value && key.is_new() && key.is_ready(now) {
+                self.insert_behind(key);
+            }
             return;
         }
         if key.due_at > now {
@@ -206,6 +228,16 @@ impl Buffer {
             self.entries.insert(place, key);
         }
         self.cut(MAX_BUFFERED_PER_HOST);
+    }
+
+    /// Has a new URL for its turns.
+    fn insert_behind(&mut self, key: Key) {
+        if self.room_for_new == 0 {
+            self.has_more_new = true;
+        } else if !self.behind.iter().any(|held| held.id == key.id) {
+            self.behind.push(key);
+            self.room_for_new -= 1;
+        }
     }
 
     /// Lets the last of the store's order go and draws the frontier before them.
@@ -231,14 +263,10 @@ impl Buffer {
             let chosen = if is_oldest_turn(fetches) {
                 let ready = self.entries.iter().chain(&self.behind).filter(|key| key.is_ready(now));
                 ready.min_by_key(|key| key.due_at).copied()
-            } else if fetches % 2 == 1 && self.is_new(best) {
-                let all = self.entries.iter().chain(&self.behind);
-                let refreshed = all.filter(|key| key.is_ready(now) && key.claim.is_refreshed());
-                let chosen = refreshed.min().copied();
-                if chosen.is_none() && self.has_more_behind {
-                    self.stale_at = self.stale_at.min(now);
-                }
-                chosen
+            } else if fetches % 2 == 1 && self.is_of(best, Key::is_new) {
+                self.best_of(now, Key::is_refreshed, self.has_more_behind)
+            } else if is_turn_of_new(fetches) && self.is_of(best, Key::is_refreshed) {
+                self.best_of(now, Key::is_new, self.has_more_new)
             } else {
                 None
             };
@@ -251,9 +279,19 @@ impl Buffer {
         Some(self.entries.remove(best))
     }
 
-    /// Is it in line for another reason than its value, and nobody's wish?
-    fn is_new(&self, index: usize) -> bool {
-        self.entries.get(index).is_some_and(|key| key.claim.is_new(key.band))
+    fn is_of(&self, index: usize, kind: impl Fn(&Key) -> bool) -> bool {
+        self.entries.get(index).is_some_and(kind)
+    }
+
+    /// The best of a kind. Where those that are known are used up and there are more,
+    /// the list is to be looked at again.
+    fn best_of(&mut self, now: i64, kind: fn(&Key) -> bool, has_more: bool) -> Option<Key> {
+        let all = self.entries.iter().chain(&self.behind);
+        let best = all.filter(|key| key.is_ready(now) && kind(key)).min().copied();
+        if best.is_none() && has_more {
+            self.stale_at = self.stale_at.min(now);
+        }
+        best
     }
 
     /// Takes the best of what is worth less than the price. Behind the last that is
@@ -300,6 +338,8 @@ impl Buffers {
             entries,
             behind: Vec::new(),
             has_more_behind: false,
+            has_more_new: false,
+            room_for_new: 0,
             frontier,
             stale_at,
             next_due_at: stale_at,
@@ -325,6 +365,8 @@ impl Buffers {
             entries: head.candidates.iter().map(Key::of).collect(),
             behind: head.behind.iter().map(Key::of).collect(),
             has_more_behind: head.has_more_behind,
+            has_more_new: head.has_more_new,
+            room_for_new: head.room_for_new,
             frontier: head.last.as_ref().map(|last| Key::of(last).stored()),
             stale_at: head.stale_at,
             next_due_at: head.next_due_at.unwrap_or(i64::MAX),

@@ -1,6 +1,7 @@
 //! The window against naive models of what it promises.
 
 mod order;
+mod shares;
 mod spare;
 mod turns;
 

@@ -112,6 +112,13 @@ fn one_fetch_of_sixteen_goes_to_the_oldest() {
 }
 
 #[test]
+fn one_fetch_of_four_goes_to_what_is_new_and_none_of_those_to_the_oldest() {
+    let turns: Vec<_> = (0..160).filter(|fetches| is_turn_of_new(*fetches)).collect();
+    assert_eq!(turns.len(), 40);
+    assert!(turns.iter().all(|fetches| fetches % 2 == 0 && !is_oldest_turn(*fetches)));
+}
+
+#[test]
 fn only_a_move_of_a_twentieth_of_the_wait_is_written() {
     let seen = at(0.0);
     let table =

@@ -31,6 +31,8 @@ pub(super) struct Call {
     pub(super) later: Vec<HostId>,
     /// Is it the turn of what is worth less than the price?
     pub(super) spare: bool,
+    /// How many of that may be leased.
+    pub(super) most_spare: usize,
     /// URLs that were blocked or forbidden, or put back.
     pub(super) held: usize,
     /// URLs that are not worth the price, or of other sites.
@@ -72,6 +74,7 @@ impl Call {
             line: None,
             later: Vec::new(),
             spare: false,
+            most_spare: 0,
             held: 0,
             passed: 0,
             // More is never given to it, and need not be read for it.

@@ -57,6 +57,27 @@ impl Call {
         line.extend(window.rank(host, self.now).map(|rank| (rank, host)));
     }
 
+    /// From here on it is the turn of what is worth less than the price, for so many.
+    pub(super) fn spare_up_to(&mut self, most: usize) {
+        (self.spare, self.most_spare) = (true, most);
+    }
+
+    /// Of so many, those that it may have.
+    pub(super) fn spare_of(&self, room: usize) -> usize {
+        if self.spare { room.min(self.most_spare) } else { room }
+    }
+
+    pub(super) fn may_have_any(&self) -> bool {
+        self.spare_of(1) > 0
+    }
+
+    /// So many were leased.
+    pub(super) fn has_spared(&mut self, taken: usize) {
+        if self.spare {
+            self.most_spare = self.most_spare.saturating_sub(taken);
+        }
+    }
+
     /// Has it looked at so much that nobody may have that the rest must wait? What is
     /// to spare has been looked at before.
     pub(super) fn has_passed_enough(&self) -> bool {
@@ -117,11 +138,8 @@ impl State {
         self.take_turns(&mut call, &mut batch)?;
         let is_cut_short = call.has_passed_enough();
         if call.sites.is_empty() && batch.urls.len() < call.max {
-            let (most, room) = (call.max, self.spare_room(crawl)?);
-            call.spare = true;
-            call.max = most.min(batch.urls.len().saturating_add(room));
+            call.spare_up_to(self.spare_room(crawl)?);
             self.take_turns(&mut call, &mut batch)?;
-            call.max = most;
         }
         let is_short = batch.urls.len() < call.max && !is_cut_short;
         // Others may have more: then whoever asks them all tells.
@@ -175,6 +193,7 @@ impl State {
             if batch.urls.len() >= call.max
                 || call.held >= HELD_PER_CALL
                 || call.has_passed_enough()
+                || !call.may_have_any()
             {
                 break;
             }
@@ -247,6 +266,7 @@ impl State {
         (room, most_held): (usize, usize),
         (start, step): (i64, i64),
     ) -> Result<TakenHeads, StoreError> {
+        let room = call.spare_of(room);
         let likely = room.min(LIKELY);
         let mut taken = TakenHeads { leased: Vec::with_capacity(likely), unjudged: false };
         let mut claims = Vec::with_capacity(likely);
@@ -294,6 +314,7 @@ impl State {
         if !claims.is_empty() {
             self.note_leased(call.crawl, &claims)?;
         }
+        call.has_spared(taken.leased.len());
         Ok(taken)
     }
 

@@ -104,8 +104,8 @@ impl State {
                 None => None,
             };
             self.serve_queues(&mut call, &mut serving, only.as_deref())?;
-            if only.is_none() && self.may_spare() {
-                call.spare = true;
+            if only.is_none() && !serving.is_full() {
+                call.spare_up_to(self.spare_room(crawl)?);
                 self.serve_queues(&mut call, &mut serving, None)?;
             }
             let held_up = self.windows.get(&crawl).is_some_and(|w| w.is_held_up(call.now));
@@ -153,7 +153,8 @@ impl State {
         only: Option<&[HostId]>,
     ) -> Result<(), StoreError> {
         for _ in 0..TURNS {
-            if serving.is_full() || call.held >= HELD || call.has_passed_enough() {
+            let has_enough = serving.is_full() || !call.may_have_any();
+            if has_enough || call.held >= HELD || call.has_passed_enough() {
                 break;
             }
             let Some(window) = self.windows.get_mut(&call.crawl) else { break };

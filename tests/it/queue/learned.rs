@@ -348,7 +348,23 @@ async fn below_the_price(budget: &str, pages: u32) -> Queue {
 #[tokio::test]
 async fn what_is_worth_less_than_the_price_is_leased_only_with_budget_to_spare() {
     assert_eq!(below_the_price("auto", 1).await.lease(1).await.len(), 1);
-    assert!(below_the_price("1000/day", 1).await.lease(1).await.is_empty());
+    let queue = below_the_price("1440/day", 3).await;
+    assert!(queue.lease(3).await.is_empty());
+    // Nobody was given any of what a minute has brought.
+    queue.clock.advance(Duration::from_secs(61));
+    assert_eq!(queue.lease(3).await.len(), 1);
+    assert!(queue.lease(3).await.is_empty());
+    queue.clock.advance(Duration::from_secs(120));
+    assert_eq!(queue.lease(3).await.len(), 2);
+}
+
+#[tokio::test]
+async fn who_gets_nothing_is_told_when_the_budget_leaves_something() {
+    let queue = below_the_price("1440/day", 1).await;
+    let batch = queue.store.lease(queue.request(1)).await.unwrap();
+    assert!(batch.urls.is_empty());
+    let wait = batch.next_due_at.unwrap().duration_since(queue.clock.now());
+    assert!((59..=61).contains(&wait.as_secs()), "{wait:?}");
 }
 
 #[tokio::test]

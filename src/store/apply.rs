@@ -253,7 +253,7 @@ impl State {
                 if self.is_told_already(&row, chunk.origin) {
                     return Ok(());
                 }
-                self.take_signal(row, Signal::Touched, false)
+                self.take_signal(row, Signal::Touched, Some(chunk.origin.source), false)
             }
             Effect::Regressed { url, hints } => {
                 if let Some(row) = self.url_row(url)? {
@@ -382,7 +382,8 @@ impl State {
         chunk.note_published(lastmod);
         chunk.log.push(ChangeKind::Changed, row.id);
         row.record.previous = row.lastmod;
-        self.take_signal(row, chunk.origin.moves, true)
+        let Origin { source, moves, .. } = chunk.origin;
+        self.take_signal(row, moves, Some(source), true)
     }
 
     /// A date for a URL that is no signal: the first one, or a more precise

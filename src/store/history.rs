@@ -104,7 +104,7 @@ impl State {
             // What its date says was edited after that fetch is for the next one.
             let since = row.lastmod.is_some_and(|lastmod| lastmod.at > at);
             let learned = self.look(&row, look, at, since)?;
-            row.record.looks = learned.map(|learned| learned.pack());
+            row.record.keep_looks(learned);
         }
         let hash = (report.content_hash, report.hash_kind);
         note_fetch(&mut row.record, at.as_millisecond(), outcome, hash);

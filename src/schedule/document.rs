@@ -336,6 +336,7 @@ impl Poll<'_> {
             window,
             generation: self.target.generation + 1,
             moves: Signal::Lastmod,
+            stamped: None,
             tenure: self.target.tenure,
         }
     }

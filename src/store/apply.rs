@@ -369,21 +369,21 @@ impl State {
         lastmod: Option<Lastmod>,
     ) -> Result<(), StoreError> {
         let newer = match (row.lastmod, lastmod) {
-            (Some(best), Some(date)) => date.is_newer_than(best),
-            _ => false,
+            (Some(best), Some(date)) if date.is_newer_than(best) => Some(date),
+            _ => None,
         };
-        if !newer {
+        let Some(newer) = newer else {
             self.take_lastmod_silently(&row, lastmod)?;
             chunk.applied.counts.unchanged += 1;
             return Ok(());
-        }
+        };
         self.write_lastmod(row.id, lastmod)?;
         chunk.applied.counts.changed += 1;
         chunk.note_published(lastmod);
         chunk.log.push(ChangeKind::Changed, row.id);
         row.record.previous = row.lastmod;
-        let Origin { source, moves, .. } = chunk.origin;
-        self.take_signal(row, moves, Some(source), true)
+        let Origin { source, .. } = chunk.origin;
+        self.take_signal(row, chunk.origin.signal_of(newer), Some(source), true)
     }
 
     /// A date for a URL that is no signal: the first one, or a more precise

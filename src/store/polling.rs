@@ -1,5 +1,7 @@
 //! What a poll takes from the store, and what it leaves there.
 
+use std::sync::Arc;
+
 use super::sql::{self, Row};
 use jiff::Timestamp;
 use url::Url;
@@ -134,6 +136,7 @@ impl PollTarget {
             window,
             generation: self.generation + 1,
             moves: Signal::Lastmod,
+            stamped: None,
             tenure: self.tenure,
         })
     }
@@ -194,7 +197,7 @@ pub struct ReadResult {
     /// Did it show anything new?
     pub changed: bool,
     /// How its lastmods compare with those of the read before.
-    pub dates: Box<Dates>,
+    pub dates: Arc<Dates>,
     /// What it says of hubs.
     pub hubs: Box<Named>,
     /// Has it found something new that a push should have brought?

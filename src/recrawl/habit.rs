@@ -186,6 +186,14 @@ impl Habits {
         Newer { moves, stamped: Some(stamp.span) }
     }
 
+    /// The source was found as it was, without a read; says whether that is news.
+    /// What is frozen already can be no more so.
+    pub fn rest(&mut self) -> bool {
+        let is_news = self.still < FROZEN_READS;
+        self.still += u16::from(is_news);
+        is_news
+    }
+
     /// What to call it.
     pub fn habit(&self) -> Habit {
         let most = |share: u8| share >= 230;

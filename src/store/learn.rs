@@ -453,6 +453,19 @@ impl State {
         lessons.is_pressing = true;
         Ok(())
     }
+
+    /// A day on which a source that was read before was found as it was. Written with
+    /// whatever waits: what a crash loses of it comes again.
+    pub(super) fn keep_rest(&mut self, source: SourceId) -> Result<(), StoreError> {
+        if !self.policy.learns() {
+            return Ok(());
+        }
+        let (mut habits, moves) = self.habits(source)?;
+        if moves.is_some() && habits.rest() {
+            self.learning.change(Scope::Source(source)).habits = habits;
+        }
+        Ok(())
+    }
 }
 
 /// What the newer lastmods of a read are as signals, by the habit of its

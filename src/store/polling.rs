@@ -274,6 +274,8 @@ impl Kept {
 pub struct SeenAgain {
     /// Validators to send next time.
     pub validators: Validators,
+    /// Is it the first such answer of its day?
+    pub begins_day: bool,
     /// Entries that were missing are missing once more.
     pub recounted: Option<Recounted>,
 }

@@ -130,6 +130,21 @@ fn a_first_read_counts_among_the_stamps_of_a_small_source() {
     assert_eq!(read(&mut habits, 5, &[now; 5]), Signal::Stamp);
 }
 
+#[test]
+fn what_stays_as_it_is_for_long_is_frozen_read_or_not() {
+    let mut habits = Habits::default();
+    read_with(&mut habits, 0, &[], &[second("2026-10-01T00:00:00Z"); 30]);
+    for _ in 0..28 {
+        assert!(habits.rest());
+    }
+    assert_eq!(habits.habit(), Habit::Plain);
+    assert!(habits.rest());
+    assert_eq!(habits.habit(), Habit::Frozen);
+    assert!(!habits.rest(), "nothing to write any more");
+    read(&mut habits, 30, &[second("2026-11-20T00:00:00Z")]);
+    assert_eq!(habits.habit(), Habit::Plain);
+}
+
 proptest! {
     #[test]
     fn habits_are_read_back_as_they_were_kept(bytes: [u8; PACKED], moved in proptest::collection::vec(any::<i32>(), 0..40)) {

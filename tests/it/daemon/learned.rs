@@ -129,6 +129,34 @@ async fn a_new_sitemap_with_the_dates_that_are_known_is_believed_for_those_that_
 }
 
 #[tokio::test]
+async fn a_sitemap_that_never_changes_by_a_byte_is_frozen_after_a_month_of_days() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let world = World::new(&[&origin]);
+    origin.set("/sitemap.xml", dated(&base, |n| format!("2026-11-{:02}", 1 + n % 20)));
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let habit = async || daemon.source("/sitemap.xml").await.trust.unwrap().habit;
+    for _ in 0..40 {
+        daemon.clock.advance(MINUTE);
+        assert_eq!(daemon.poll("/sitemap.xml").await.result, "unchanged");
+    }
+    daemon.stop().await;
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    let habit = async |daemon: &Daemon| daemon.source("/sitemap.xml").await.trust.unwrap().habit;
+    assert_eq!(habit(&daemon).await, Habit::DateOnly, "many polls of one day are one");
+    for _ in 0..30 {
+        daemon.pass(DAY).await;
+        daemon.poll("/sitemap.xml").await;
+    }
+    // What is written when there is nothing else to do is written at the end.
+    daemon.stop().await;
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    assert_eq!(habit(&daemon).await, Habit::Frozen);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_sitemap_that_dates_every_page_anew_is_not_asked_more_often_for_it() {
     // Where the dates are true, it is; and where fetches prove that all changed at once.
     for (stamps, proves, bounds) in [

@@ -62,6 +62,7 @@ async fn fill(store: &Store, urls: u64) -> anyhow::Result<()> {
         window: false,
         generation: 1,
         moves: Signal::Lastmod,
+        stamped: None,
         tenure: target.tenure,
     };
     let hosts: Vec<Arc<str>> = (0..HOSTS).map(|n| format!("http://h{n}.test").into()).collect();

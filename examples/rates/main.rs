@@ -282,6 +282,7 @@ async fn origin(store: &Store) -> anyhow::Result<Origin> {
         window: false,
         generation: 1,
         moves: Signal::Lastmod,
+        stamped: None,
         tenure: target.tenure,
     })
 }

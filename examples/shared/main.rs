@@ -173,6 +173,7 @@ async fn fill(store: &Store, urls: u64) -> anyhow::Result<()> {
         window: false,
         generation: 1,
         moves: Signal::Lastmod,
+        stamped: None,
         // Whoever has the source's partition, these are its effects.
         tenure: 0,
     };

@@ -6,6 +6,7 @@
 
 use jiff::Timestamp;
 
+use super::Rules;
 use super::document::{Document, is_followed};
 use super::snapshot::Snapshot;
 use crate::model::Precision;
@@ -28,12 +29,18 @@ pub struct Dates {
     /// Of these, those whose lastmod went backwards.
     pub regressed: u32,
     /// Of these, the new lastmods of those whose lastmod is newer, as Unix
-    /// seconds.
+    /// seconds, ascending.
     pub moved: Vec<i64>,
+    /// Lastmods of pages that had none at the read before, likewise. Once a window has
+    /// dates this stays empty: what comes to it is recent, and says nothing of the rest.
+    pub came: Vec<i64>,
 }
 
-/// Compares the dates of a document read at `at` with those of the read before.
-pub fn dates(before: &Snapshot, document: &Document, at: Timestamp) -> Dates {
+/// Compares the dates of a document with those of the read before.
+pub fn dates(before: &Snapshot, document: &Document, rules: &Rules) -> Dates {
+    let at = rules.now;
+    let is_recent = (rules.window || rules.part)
+        && before.entries().iter().any(|was| was.lastmod.is_some() && !is_followed(was.digest));
     let future = u32::try_from(document.future_lastmods).unwrap_or(u32::MAX);
     let mut dates = Dates {
         at,
@@ -44,6 +51,7 @@ pub fn dates(before: &Snapshot, document: &Document, at: Timestamp) -> Dates {
         known: 0,
         regressed: 0,
         moved: Vec::new(),
+        came: Vec::new(),
     };
     let mut old = before.entries().iter().peekable();
     for is in document.entries().iter().filter(|entry| !is_followed(entry.digest)) {
@@ -55,19 +63,28 @@ pub fn dates(before: &Snapshot, document: &Document, at: Timestamp) -> Dates {
         dates.date_only += u32::from(is_coarse);
         while old.next_if(|was| was.key < is.key).is_some() {}
         let was = old.peek().filter(|was| was.key == is.key);
-        let Some(was) = was.and_then(|was| was.lastmod) else { continue };
+        let Some(was) = was.and_then(|was| was.lastmod) else {
+            if !is_recent {
+                dates.came.push(now.at.as_second());
+            }
+            continue;
+        };
         dates.known += 1;
         dates.regressed += u32::from(now.is_older_than(was));
         if now.is_newer_than(was) {
             dates.moved.push(now.at.as_second());
         }
     }
+    // Here, where nobody waits for it: in order they are looked through at once.
+    dates.moved.sort_unstable();
+    dates.came.sort_unstable();
     dates
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::diff::Left;
     use crate::diff::document::Collector;
     use crate::diff::snapshot::{EntryHints, Row, SnapshotEntry};
     use crate::model::{Lastmod, UrlId};
@@ -102,6 +119,23 @@ mod tests {
         Snapshot::from_unsorted(document.entries().iter().map(entry).collect())
     }
 
+    fn rules(window: bool) -> Rules {
+        Rules {
+            now: at(NOW),
+            complete: true,
+            window,
+            part: false,
+            new_epoch: false,
+            removal_polls: 3,
+            removal_after_s: 0,
+            siblings_read_s: 0,
+            shrink_believed: false,
+            rolls: 0,
+            left: Left::Gone,
+            has_children: false,
+        }
+    }
+
     #[test]
     fn dates_are_compared_with_those_of_the_read_before() {
         let then = "2026-11-01T00:00:00Z";
@@ -114,7 +148,7 @@ mod tests {
             ("d", Some(then)),
             ("e", Some("2027-01-01T00:00:00Z")),
         ]);
-        let dates = dates(&snapshot(&before), &after, at(NOW));
+        let dates = dates(&snapshot(&before), &after, &rules(false));
         let counts = (dates.entries, dates.dated, dates.known, dates.regressed, dates.future);
         assert_eq!(counts, (5, 3, 2, 1, 1));
         assert_eq!(dates.moved, [at("2026-11-20T00:00:00Z").as_second()]);
@@ -123,8 +157,26 @@ mod tests {
     #[test]
     fn a_first_read_compares_with_nothing() {
         let first = document(&[("a", Some("2026-11-20T00:00:00Z"))]);
-        let dates = dates(&Snapshot::new(), &first, at(NOW));
+        let dates = dates(&Snapshot::new(), &first, &rules(false));
         assert_eq!((dates.entries, dates.known), (1, 0));
         assert!(dates.moved.is_empty());
+    }
+
+    #[test]
+    fn what_comes_with_a_date_counts_where_it_is_not_recent_by_its_nature() {
+        let then = "2026-11-01T00:00:00Z";
+        let undated = document(&[("a", None), ("b", None)]);
+        let dated = document(&[("a", Some(then)), ("b", None)]);
+        let after = document(&[("b", Some(NOW)), ("a", Some(then)), ("c", Some(then))]);
+        let (then, now) = (at(then).as_second(), at(NOW).as_second());
+        for (before, window, came) in [
+            (&undated, false, &[then, then, now][..]),
+            (&undated, true, &[then, then, now]),
+            (&dated, false, &[then, now]),
+            (&dated, true, &[]),
+        ] {
+            let dates = dates(&snapshot(before), &after, &rules(window));
+            assert_eq!(dates.came, came, "window: {window}");
+        }
     }
 }

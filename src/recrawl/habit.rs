@@ -6,6 +6,9 @@
 //! about one value, or to the time of the read. Such moves are counted as
 //! stamps, whose own weight begins near nothing and is learned like any other,
 //! so that a site that does renew everything at once still gets its due.
+//! Others may know the pages of a source that is read for the first time, or to
+//! which they were dealt from another one: its dates are looked at like moves,
+//! and those apart from the crowd are nobody's stamp.
 //!
 //! Keeps: a source of 20 entries or more is caught at its first stamp, a
 //! smaller one at its third; one read without a stamp, and the source's
@@ -50,6 +53,43 @@ pub struct Reading<'a> {
     /// Of these, the new lastmods of those whose lastmod is newer than at the
     /// read before, as Unix seconds, in any order.
     pub moved: &'a [i64],
+    /// Lastmods of entries that had none at the read before, likewise.
+    pub came: &'a [i64],
+}
+
+/// Seconds of a clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Span {
+    /// The first.
+    pub from_s: i64,
+    /// The last.
+    pub to_s: i64,
+}
+
+impl Span {
+    /// Is that second one of them?
+    pub fn contains(&self, second: i64) -> bool {
+        (self.from_s..=self.to_s).contains(&second)
+    }
+}
+
+/// As what the newer lastmods of one read count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Newer {
+    /// Those that moved since the read before.
+    pub moves: Signal,
+    /// Where stamps lie, if the read shows any: what its source had not dated before,
+    /// and others had, is one if it lies there.
+    pub stamped: Option<Span>,
+}
+
+impl Newer {
+    const HONEST: Self = Self { moves: Signal::Lastmod, stamped: None };
+
+    /// As what most of them count.
+    pub fn mostly(&self) -> Signal {
+        if self.stamped.is_some() { Signal::Stamp } else { self.moves }
+    }
 }
 
 /// How a source writes lastmods.
@@ -117,8 +157,8 @@ pub struct Habits {
 pub const PACKED: usize = 11;
 
 impl Habits {
-    /// Takes in one read; answers as which kind its newer lastmods count.
-    pub fn read(&mut self, reading: &Reading<'_>) -> Signal {
+    /// Takes in one read; answers as what its newer lastmods count.
+    pub fn read(&mut self, reading: &Reading<'_>) -> Newer {
         let entries = f64::from(reading.entries.max(1));
         let undated = f64::from(reading.entries.saturating_sub(reading.dated));
         fade(&mut self.missing, undated / entries, self.reads);
@@ -128,19 +168,30 @@ impl Habits {
         fade(&mut self.back, back, self.reads);
         fade(&mut self.forth, f64::from(u8::from(!reading.moved.is_empty())), self.reads);
         self.reads = self.reads.saturating_add(1);
-        if reading.moved.is_empty() {
-            self.still = self.still.saturating_add(1);
-            return Signal::Lastmod;
-        }
-        self.still = 0;
-        let Some(now) = stamp(reading) else {
-            self.streak = 0;
-            return Signal::Lastmod;
+        let is_still = reading.moved.is_empty();
+        self.still = if is_still { self.still.saturating_add(1) } else { 0 };
+        let Some(stamp) = stamp(reading) else {
+            if !is_still {
+                self.streak = 0;
+            }
+            return Newer::HONEST;
         };
         self.streak = self.streak.saturating_add(1);
-        self.now = now;
-        let caught = reading.known >= CROWD || self.streak >= SMALL_STREAK;
-        if caught { Signal::Stamp } else { Signal::Lastmod }
+        self.now = stamp.now;
+        let caught = stamp.of >= CROWD || self.streak >= SMALL_STREAK;
+        if !caught {
+            return Newer::HONEST;
+        }
+        let moves = if is_still { Signal::Lastmod } else { Signal::Stamp };
+        Newer { moves, stamped: Some(stamp.span) }
+    }
+
+    /// The source was found as it was, without a read; says whether that is news.
+    /// What is frozen already can be no more so.
+    pub fn rest(&mut self) -> bool {
+        let is_news = self.still < FROZEN_READS;
+        self.still += u16::from(is_news);
+        is_news
     }
 
     /// What to call it.
@@ -221,26 +272,55 @@ fn fade(share: &mut u8, shown: f64, reads: u16) {
     *share = next;
 }
 
-/// Did nearly all entries move at once, to about one value or to the time of
-/// the read? Then: was it the time of the read?
-fn stamp(reading: &Reading<'_>) -> Option<bool> {
-    let known = f64::from(reading.known.max(1));
-    // At least one.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let crowd = (known * NEARLY_ALL).ceil() as usize;
-    if reading.moved.len() < crowd {
-        return None;
-    }
+/// Nearly all lastmods of a source, together.
+struct Stamp {
+    /// Were they the time of the read?
+    now: bool,
+    /// Entries that they were nearly all of.
+    of: u32,
+    span: Span,
+}
+
+/// Did nearly all entries move at once, to about one value or to the time of the read,
+/// or did nearly all, with those that came, do so?
+fn stamp(reading: &Reading<'_>) -> Option<Stamp> {
+    let at = reading.at.as_second();
     let mut values = reading.moved.to_vec();
     values.sort_unstable();
-    let at = reading.at.as_second();
-    let is_now = |value: &i64| (value - at).abs() <= ABOUT_NOW_S;
-    if values.iter().filter(|value| is_now(value)).count() >= crowd {
-        return Some(true);
+    let known = crowd(&values, reading.known, at);
+    if reading.came.is_empty() || known.as_ref().is_some_and(|stamp| stamp.of >= CROWD) {
+        return known;
+    }
+    values.extend(reading.came);
+    values.sort_unstable();
+    let came = u32::try_from(reading.came.len()).unwrap_or(u32::MAX);
+    crowd(&values, reading.known.saturating_add(came), at).or(known)
+}
+
+/// Are nearly all of so many lastmods among these, which ascend, and there together?
+fn crowd(values: &[i64], of: u32, at: i64) -> Option<Stamp> {
+    // At least one.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let crowd = (f64::from(of.max(1)) * NEARLY_ALL).ceil() as usize;
+    if values.len() < crowd {
+        return None;
+    }
+    // Within an hour of all of them, since the last tenth was written with them.
+    let stamp_of = |now: bool, together: &[i64]| {
+        let (first, last) = (together.first()?, together.last()?);
+        let (from_s, to_s) = (last.saturating_sub(ABOUT_ONE_S), first.saturating_add(ABOUT_ONE_S));
+        Some(Stamp { now, of, span: Span { from_s, to_s } })
+    };
+    let first = values.partition_point(|value| *value < at - ABOUT_NOW_S);
+    let last = values.partition_point(|value| *value <= at + ABOUT_NOW_S);
+    let now = values.get(first..last).unwrap_or_default();
+    if now.len() >= crowd {
+        return stamp_of(true, now);
     }
     // A single entry is about one value with itself.
-    let is_one = |values: &[i64]| values[values.len() - 1] - values[0] <= ABOUT_ONE_S;
-    (crowd >= 2 && values.windows(crowd).any(is_one)).then_some(false)
+    let is_one = |values: &&[i64]| values[values.len() - 1] - values[0] <= ABOUT_ONE_S;
+    let mut windows = values.windows(crowd);
+    stamp_of(false, windows.find(is_one).filter(|_| crowd >= 2)?)
 }
 
 #[cfg(test)]

@@ -300,6 +300,17 @@ impl UrlState {
         }
     }
 
+    /// Of what [`Self::pack`] wrote: are there signals since the last look that came from
+    /// what sources list? A push comes from none.
+    pub fn is_signalled(bytes: &[u8; PACKED]) -> bool {
+        bytes[14..] != [0; 2]
+    }
+
+    /// Forgets these.
+    pub fn unsignal_packed(bytes: &mut [u8; PACKED]) {
+        bytes[14..].fill(0);
+    }
+
     /// The state in 16 bytes; counts to 0.05 %, times to the second.
     pub fn pack(&self) -> [u8; PACKED] {
         let [lastmod, stamp, touched, pushed] = self.pending.0;

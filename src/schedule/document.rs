@@ -36,6 +36,9 @@ use crate::url::{SiteRules, authority};
 /// full this often: some validators are stuck, and indexes lie.
 pub(super) const FULL_READ: Duration = Duration::from_secs(7 * 24 * 3_600);
 
+/// A day that nothing new comes of is counted once.
+const DAY_S: i64 = 24 * 3_600;
+
 impl Poller {
     /// Polls a sitemap or a feed.
     pub(super) async fn poll_document(&self, target: &PollTarget) -> Result<(), StoreError> {
@@ -227,7 +230,10 @@ impl Poll<'_> {
         let hints = kept_hints(self.target.hints.as_deref());
         let hints = Hints { max_age: head.and_then(|head| head.max_age), ..hints };
         let next = self.poller.next(self.target, &ended, &hints);
-        let kept = Kept::Seen(SeenAgain { validators: self.validators_of(answer), recounted });
+        let day = |at: Timestamp| at.as_second().div_euclid(DAY_S);
+        let begins_day = self.target.last_success_at.map(day) != Some(day(self.began));
+        let validators = self.validators_of(answer);
+        let kept = Kept::Seen(SeenAgain { validators, begins_day, recounted });
         self.poller
             .finish(self.target, self.began, ended, answer, next, counts, kept)
             .await
@@ -336,6 +342,7 @@ impl Poll<'_> {
             window,
             generation: self.target.generation + 1,
             moves: Signal::Lastmod,
+            stamped: None,
             tenure: self.target.tenure,
         }
     }

@@ -26,7 +26,7 @@ use crate::model::{DocumentKind, Precision};
 use crate::parse::Report;
 use crate::store::hubs::{Delivery, MAX_HUBS, MAX_URL, Named, PushEnd};
 use crate::store::views::Counts;
-use crate::store::{Origin, PollTarget, StoreError};
+use crate::store::{PollTarget, StoreError};
 use crate::url::SiteRules;
 
 /// The word of such a read in tables and metrics.
@@ -116,12 +116,12 @@ impl Poll<'_> {
         let Ok(mut verdict) = compared else { return Ok(Err("comparing it panicked")) };
         let same = verdict.same;
         let restated = std::mem::take(&mut verdict.restated);
-        let (signal, _) = self
+        let (newer, _) = self
             .poller
             .store
-            .moves_of(self.target.id, self.target.host, verdict.dates.clone())
+            .newer_of(self.target.id, self.target.host, verdict.dates.clone())
             .await?;
-        let origin = Origin { moves: signal, ..self.origin(window) };
+        let origin = self.origin(window).with(newer);
         let (next, counts) = self.apply(verdict, Some(&again), origin).await?;
         let talking = has_extensions.then(|| again.clone());
         self.take_texts(talking, Wanted::of(&restated, &next), origin).await?;

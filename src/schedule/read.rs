@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use url::Url;
@@ -167,7 +168,7 @@ pub(super) struct Verdict {
     /// As [`diff::Diff::carried`].
     pub(super) carried: bool,
     /// How its lastmods compare with those of the read before.
-    pub(super) dates: Dates,
+    pub(super) dates: Arc<Dates>,
     /// Is it entry by entry what it was? Then the snapshot need not be written.
     pub(super) same: bool,
 }
@@ -210,7 +211,7 @@ impl Verdict {
 pub(super) fn compare(before: &Snapshot, document: Document, rules: &Rules) -> Verdict {
     let mut diff = diff::diff(before, &document, rules);
     let same = diff.is_empty(before);
-    let dates = dates(before, &document, rules.now);
+    let dates = Arc::new(dates(before, &document, rules));
     let counts = Counts { unchanged: diff.unchanged, missing: diff.missing, ..Counts::default() };
     let (mut wanted, mut signals) = (Vec::new(), Vec::new());
     let (mut absences, mut previous) = (Vec::new(), Vec::new());

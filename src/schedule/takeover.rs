@@ -23,7 +23,7 @@ use crate::model::DocumentKind;
 use crate::recrawl::signal::Signal;
 use crate::store::hubs::Named;
 use crate::store::views::Counts;
-use crate::store::{Kept, Origin, ReadResult, StoreError};
+use crate::store::{Kept, ReadResult, StoreError};
 
 /// [`ReadResult::window`] of a source whose kind makes it one.
 const BY_KIND: u8 = 1;
@@ -99,9 +99,9 @@ impl Poll<'_> {
         let (rolled, learns, same) = (verdict.rolled, verdict.learned, verdict.same);
         let all_judged = !verdict.carried;
         let (restated, dates) = (std::mem::take(&mut verdict.restated), verdict.dates.clone());
-        let (signal, is_proven) =
-            self.poller.store.moves_of(self.target.id, self.target.host, dates.clone()).await?;
-        let origin = Origin { moves: signal, ..self.origin(window) };
+        let (newer, is_proven) =
+            self.poller.store.newer_of(self.target.id, self.target.host, dates.clone()).await?;
+        let origin = self.origin(window).with(newer);
         let lets_go = verdict.lets_go();
         let misses_some = verdict.misses_some();
         let (next, mut counts) = self.apply(verdict, Some(&again), origin).await?;
@@ -124,7 +124,8 @@ impl Poll<'_> {
         // Dates that are all set anew at once are no reason to ask more often before
         // fetches prove them right, if anybody learns that.
         let order = self.poller.config.borrow().queue.order;
-        let is_doubtful = order == Order::Learned && signal == Signal::Stamp && !is_proven;
+        let are_stamps = newer.mostly() == Signal::Stamp;
+        let is_doubtful = order == Order::Learned && are_stamps && !is_proven;
         let believed = if is_doubtful { 0 } else { counts.changed };
         let news = Counts { changed: believed, ..counts };
         let of_pages = news.new + news.changed + news.touched + news.removed;
@@ -178,7 +179,7 @@ impl Poll<'_> {
             hints: hints_text(&hints),
             snapshot: sums.data,
             changed,
-            dates: Box::new(dates),
+            dates,
             hubs: Box::new(hubs),
             missed_push,
             has_made_room,

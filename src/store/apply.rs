@@ -253,7 +253,7 @@ impl State {
                 if self.is_told_already(&row, chunk.origin) {
                     return Ok(());
                 }
-                self.take_signal(row, Signal::Touched, false)
+                self.take_signal(row, Signal::Touched, Some(chunk.origin.source), false)
             }
             Effect::Regressed { url, hints } => {
                 if let Some(row) = self.url_row(url)? {
@@ -369,20 +369,21 @@ impl State {
         lastmod: Option<Lastmod>,
     ) -> Result<(), StoreError> {
         let newer = match (row.lastmod, lastmod) {
-            (Some(best), Some(date)) => date.is_newer_than(best),
-            _ => false,
+            (Some(best), Some(date)) if date.is_newer_than(best) => Some(date),
+            _ => None,
         };
-        if !newer {
+        let Some(newer) = newer else {
             self.take_lastmod_silently(&row, lastmod)?;
             chunk.applied.counts.unchanged += 1;
             return Ok(());
-        }
+        };
         self.write_lastmod(row.id, lastmod)?;
         chunk.applied.counts.changed += 1;
         chunk.note_published(lastmod);
         chunk.log.push(ChangeKind::Changed, row.id);
         row.record.previous = row.lastmod;
-        self.take_signal(row, chunk.origin.moves, true)
+        let Origin { source, .. } = chunk.origin;
+        self.take_signal(row, chunk.origin.signal_of(newer), Some(source), true)
     }
 
     /// A date for a URL that is no signal: the first one, or a more precise

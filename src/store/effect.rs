@@ -9,6 +9,7 @@ use super::prepared::Paths;
 use super::views::Counts;
 use crate::diff::snapshot::{EntryHints, Row};
 use crate::model::{CrawlId, Lastmod, SiteId, SourceId, UrlId, UrlKind};
+use crate::recrawl::habit::{Newer, Span};
 use crate::recrawl::signal::Signal;
 use crate::url::Admitted;
 
@@ -36,9 +37,25 @@ pub struct Origin {
     pub generation: i64,
     /// What newer lastmods are as signals, by the source's habit.
     pub moves: Signal,
+    /// Where those lie that are stamps whatever the others are.
+    pub stamped: Option<Span>,
     /// Whoever reads the source has its partition in this epoch: what is told
     /// after it has moved on changes nothing. Always 0 in a file.
     pub tenure: i64,
+}
+
+impl Origin {
+    /// The same with what its newer lastmods are.
+    #[must_use]
+    pub fn with(self, newer: Newer) -> Self {
+        Self { moves: newer.moves, stamped: newer.stamped, ..self }
+    }
+
+    /// What a newer lastmod is as a signal.
+    pub(super) fn signal_of(&self, lastmod: Lastmod) -> Signal {
+        let is_stamp = self.stamped.is_some_and(|span| span.contains(lastmod.at.as_second()));
+        if is_stamp { Signal::Stamp } else { self.moves }
+    }
 }
 
 impl Effect {

@@ -141,7 +141,7 @@ fn after(now: Timestamp) -> Timestamp {
 fn around(conn: &Connection, policy: &Policy, row: &UrlRow) -> Result<Around, StoreError> {
     let assumed = policy.default.bounds.changefreq.of(row.hints.changefreq);
     let (host, all) = (learn::read(conn, Scope::Host(row.host))?, learn::read(conn, Scope::All)?);
-    let source = match row.source {
+    let source = match row.giver() {
         Some(source) => learn::read(conn, Scope::Source(source))?.trust,
         None => Trust::default(),
     };

@@ -88,6 +88,9 @@ impl State {
             }
             Kept::Seen(seen) => {
                 self.finish_seen(end.source, at, seen)?;
+                if seen.begins_day {
+                    self.keep_rest(end.source)?;
+                }
                 self.probe_dead_children(end.source)?;
             }
             Kept::Read(read) => {

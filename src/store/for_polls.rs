@@ -26,7 +26,7 @@ use crate::config::Config;
 use crate::diff::dates::Dates;
 use crate::model::{ChangeKind, HostId, SiteId, SourceId, UrlId};
 use crate::parse::robots::Robots;
-use crate::recrawl::signal::Signal;
+use crate::recrawl::habit::Newer;
 
 /// Sources registered, and children of an index changed, in one job at most.
 const SOURCES_PER_JOB: usize = 1_000;
@@ -108,14 +108,14 @@ impl Store {
     }
 
     /// What the newer lastmods of a read are as signals, by the habit of its
-    /// source; to be told with its effects.
-    pub async fn moves_of(
+    /// source; to be told with its effects. And whether such ones have proven true.
+    pub async fn newer_of(
         &self,
         source: SourceId,
         host: HostId,
-        dates: Dates,
-    ) -> Result<(Signal, bool), StoreError> {
-        self.read(move |conn| learn::moves_of(conn, (source, host), &dates)).await
+        dates: Arc<Dates>,
+    ) -> Result<(Newer, bool), StoreError> {
+        self.read(move |conn| learn::newer_of(conn, (source, host), &dates)).await
     }
 
     /// Applies effects of a diff, a chunk at a time. What is on hosts of others'

@@ -109,7 +109,7 @@ impl State {
             if since && let Some(learned) = &mut learned {
                 self.note_edit(&row, learned)?;
             }
-            row.record.looks = learned.map(|learned| learned.pack());
+            row.record.keep_looks(learned);
         }
         let hash = (report.content_hash, report.hash_kind);
         note_fetch(&mut row.record, at.as_millisecond(), outcome, hash);

@@ -23,7 +23,7 @@ use super::{StoreError, engine};
 use crate::by_id::{ById, IdSet};
 use crate::diff::dates::Dates;
 use crate::model::{CrawlId, HostId, SiteId, SourceId};
-use crate::recrawl::habit::{Habits, Reading};
+use crate::recrawl::habit::{Habits, Newer, Reading};
 use crate::recrawl::model::{Beliefs, Evidence};
 use crate::recrawl::prior::{Bucket, Priors};
 use crate::recrawl::signal::{PerSignal, Signal};
@@ -447,7 +447,7 @@ impl State {
             return Ok(());
         }
         let (mut habits, _) = self.habits(source)?;
-        let moves = habits.read(&reading(dates));
+        let moves = habits.read(&reading(dates)).moves;
         self.learning.last = None;
         let lessons = self.learning.change(Scope::Source(source));
         // A read without a newer lastmod says nothing of what they are.
@@ -456,27 +456,41 @@ impl State {
         lessons.is_pressing = true;
         Ok(())
     }
+
+    /// A day on which a source that was read before was found as it was. Written with
+    /// whatever waits: what a crash loses of it comes again.
+    pub(super) fn keep_rest(&mut self, source: SourceId) -> Result<(), StoreError> {
+        if !self.policy.learns() {
+            return Ok(());
+        }
+        let (mut habits, moves) = self.habits(source)?;
+        if moves.is_some() && habits.rest() {
+            self.learning.change(Scope::Source(source)).habits = habits;
+        }
+        Ok(())
+    }
 }
 
 /// What the newer lastmods of a read are as signals, by the habit of its
 /// source, and whether such ones have proven true. Nothing is kept: until a poll ends
 /// it has not happened.
-pub(super) fn moves_of(
+pub(super) fn newer_of(
     conn: &Connection,
     (source, host): (SourceId, HostId),
     dates: &Dates,
-) -> Result<(Signal, bool), StoreError> {
+) -> Result<(Newer, bool), StoreError> {
     let Lessons { mut habits, trust, .. } = read(conn, Scope::Source(source))?;
-    let moves = habits.read(&reading(dates));
+    let newer = habits.read(&reading(dates));
     let of_host = read(conn, Scope::Host(host))?.trust;
     let of_all = read(conn, Scope::All)?.trust;
     let pulls = trust::pulls(&Trust::weights(&trust, &of_host, &of_all));
-    Ok((moves, pulls[moves] > 0.0))
+    Ok((newer, pulls[newer.mostly()] > 0.0))
 }
 
 fn reading(dates: &Dates) -> Reading<'_> {
-    let Dates { at, entries, dated, date_only, future, known, regressed, ref moved } = *dates;
-    Reading { at, entries, dated, date_only, future, known, regressed, moved }
+    let Dates { at, entries, dated, date_only, future, known, regressed, .. } = *dates;
+    let Dates { moved, came, .. } = dates;
+    Reading { at, entries, dated, date_only, future, known, regressed, moved, came }
 }
 
 /// A row of the table: trust, priors, habits, moves.

@@ -295,6 +295,7 @@ impl State {
             window: false,
             generation: OF_NO_READ,
             moves: Signal::Lastmod,
+            stamped: None,
             tenure: 0,
         };
         // A damaged snapshot holds nothing that could be let go.

@@ -473,6 +473,7 @@ mod tests {
     use crate::model::{
         ChangeFreq, CrawlId, Lastmod, Precision, Priority, SiteId, SourceId, UrlKind,
     };
+    use crate::recrawl::habit::Span;
     use crate::recrawl::signal::Signal;
     use crate::url::Admitted;
 
@@ -484,6 +485,7 @@ mod tests {
             window: false,
             generation: 7,
             moves: Signal::Stamp,
+            stamped: Some(Span { from_s: -1, to_s: 1_795_000_000 }),
             tenure: 3,
         }
     }

@@ -1,5 +1,7 @@
 //! What a poll takes from the store, and what it leaves there.
 
+use std::sync::Arc;
+
 use super::sql::{self, Row};
 use jiff::Timestamp;
 use url::Url;
@@ -134,6 +136,7 @@ impl PollTarget {
             window,
             generation: self.generation + 1,
             moves: Signal::Lastmod,
+            stamped: None,
             tenure: self.tenure,
         })
     }
@@ -194,7 +197,7 @@ pub struct ReadResult {
     /// Did it show anything new?
     pub changed: bool,
     /// How its lastmods compare with those of the read before.
-    pub dates: Box<Dates>,
+    pub dates: Arc<Dates>,
     /// What it says of hubs.
     pub hubs: Box<Named>,
     /// Has it found something new that a push should have brought?
@@ -273,6 +276,8 @@ impl Kept {
 pub struct SeenAgain {
     /// Validators to send next time.
     pub validators: Validators,
+    /// Is it the first such answer of its day?
+    pub begins_day: bool,
     /// Entries that were missing are missing once more.
     pub recounted: Option<Recounted>,
 }

@@ -192,7 +192,7 @@ impl State {
             };
             known.push(row.is_some());
             if let Some(row) = row {
-                self.take_signal(row, Signal::Pushed, false)?;
+                self.take_signal(row, Signal::Pushed, None, false)?;
                 continue;
             }
             for site in sites {

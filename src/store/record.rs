@@ -9,9 +9,9 @@ use jiff::Timestamp;
 
 use super::ending::{End, ceil_seconds};
 use super::rows::{decode, lastmod, lastmod_columns};
-use crate::model::{Lastmod, Outcome, UrlId};
+use crate::model::{Lastmod, Outcome, SourceId, UrlId};
 use crate::queue::Token;
-use crate::recrawl::model::{FIRST_LOOK, PACKED};
+use crate::recrawl::model::{FIRST_LOOK, PACKED, UrlState};
 use crate::recrawl::{BLOCKED_AGAIN, later};
 
 /// The status that most reports have.
@@ -58,6 +58,7 @@ mod part {
     pub(super) const CANONICAL: u64 = 1 << 17;
     pub(super) const ERROR: u64 = 1 << 18;
     pub(super) const FLOOR: u64 = 1 << 19;
+    pub(super) const GIVER: u64 = 1 << 20;
 }
 
 /// How the last lease of a URL ended.
@@ -126,6 +127,9 @@ pub(super) struct Record {
     pub(super) fetched: Option<Fetched>,
     /// What looks taught of it, packed.
     pub(super) looks: Option<[u8; PACKED]>,
+    /// The source that gave the signals since the last look, where that is not its first
+    /// one. Always a single one: a look could not tell which of two was right.
+    pub(super) giver: Option<SourceId>,
     /// Reports in a row that it is gone.
     pub(super) gone: u32,
     /// Since when it is held out of the queue, Unix milliseconds.
@@ -137,6 +141,12 @@ pub(super) struct Record {
 }
 
 impl Record {
+    /// Keeps what looks have taught by now. Without signals there is nobody who gave them.
+    pub(super) fn keep_looks(&mut self, learned: Option<UrlState>) {
+        self.looks = learned.map(|learned| learned.pack());
+        self.giver = self.giver.filter(|_| self.looks.as_ref().is_some_and(UrlState::is_signalled));
+    }
+
     /// What a fetcher asked for, or did not get, puts the next fetch off until then.
     pub(super) fn floor_s(&self) -> Option<i64> {
         let fetched = self.fetched.as_ref();
@@ -192,6 +202,9 @@ impl Record {
         }
         if let Some(floor) = self.not_before_s {
             packed.put_signed(part::FLOOR, floor);
+        }
+        if let Some(giver) = self.giver {
+            packed.put(part::GIVER, giver.0.unsigned_abs());
         }
         packed.whole()
     }
@@ -277,6 +290,9 @@ impl Record {
         }
         if has(part::FLOOR) {
             record.not_before_s = Some(rest.signed()?);
+        }
+        if has(part::GIVER) {
+            record.giver = Some(SourceId(i64::try_from(rest.number()?).ok()?));
         }
         Some(record)
     }
@@ -380,7 +396,7 @@ impl<'r> Packed<'r> {
     }
 }
 
-const _: () = assert!(part::FLOOR < 1 << (7 * Packed::PARTS));
+const _: () = assert!(part::GIVER < 1 << (7 * Packed::PARTS));
 
 /// Seconds from 1970 to 2106; what is before or after is their first or last.
 fn short_second(second: i64) -> u32 {

@@ -92,6 +92,11 @@ impl UrlRow {
         Some(seen.map_or(learned, |seen| learned.seen_since(seen)))
     }
 
+    /// Whose signals those since the last look are, and who is to be judged by the next.
+    pub(super) fn giver(&self) -> Option<SourceId> {
+        self.record.giver.or(self.source)
+    }
+
     /// Is it held where nobody waits for it to be tried again?
     pub(super) fn is_given_up(&self) -> bool {
         matches!(self.state, held::PARKED | held::DEAD)

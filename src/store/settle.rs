@@ -107,7 +107,7 @@ impl State {
             Some(look) => {
                 let at = timestamp(fetched_at);
                 let learned = self.look(&row, look, at, lease.has_changed())?;
-                row.record.looks = learned.map(|learned| learned.pack());
+                row.record.keep_looks(learned);
                 learned
             }
             None => row.learned(),

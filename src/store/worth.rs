@@ -13,7 +13,7 @@ use super::rows::{UrlRow, held};
 use super::state::State;
 use super::sums::Sum;
 use super::{StoreError, engine, timestamp};
-use crate::model::{HostId, Outcome, Priority, Reason, SiteId};
+use crate::model::{HostId, Outcome, Priority, Reason, SiteId, SourceId};
 use crate::queue::{BANDS_ALIKE, Settlement};
 use crate::recrawl::model::{Beliefs, Look, UrlState};
 use crate::recrawl::prior::Bucket;
@@ -91,8 +91,17 @@ impl State {
 
     /// What a URL is to be judged by.
     pub(super) fn beliefs_of(&mut self, row: &UrlRow) -> Result<Beliefs, StoreError> {
+        self.beliefs_in(row, row.giver())
+    }
+
+    /// The same where a source gives its signals.
+    fn beliefs_in(
+        &mut self,
+        row: &UrlRow,
+        source: Option<SourceId>,
+    ) -> Result<Beliefs, StoreError> {
         let assumed = self.policy.of(row.site).bounds.changefreq.of(row.hints.changefreq);
-        self.beliefs(row.host, row.source, Bucket::of(row.hints.changefreq), assumed)
+        self.beliefs(row.host, source, Bucket::of(row.hints.changefreq), assumed)
     }
 
     /// The place in line of a URL that is queued for a reason, as of now.
@@ -160,26 +169,66 @@ impl State {
     }
 
     /// A signal that a URL may have changed: it is noted with what is known of
-    /// the page, and pulls it forward as far as such signals have proved right.
+    /// the page, and pulls it forward as far as such signals of that source have
+    /// proved right; those of no source as far as they have where it is listed.
     /// The row's record is written in any case when it `is_ahead` of the table.
     pub(super) fn take_signal(
         &mut self,
         mut row: UrlRow,
         signal: Signal,
+        source: Option<SourceId>,
         mut is_ahead: bool,
     ) -> Result<(), StoreError> {
         let is_written = if self.policy.learns() {
-            let beliefs = self.beliefs_of(&row)?;
+            let pull = self.beliefs_in(&row, source.or(row.source))?.pulls[signal];
             let before = row.record.looks;
-            if let Some(packed) = &mut row.record.looks {
-                UrlState::signal_packed(packed, signal);
-            }
+            self.note_signal(&mut row, signal, source, pull)?;
             is_ahead |= row.record.looks != before;
-            self.follow_signal(&row, beliefs.pulls[signal])?
+            self.follow_signal(&row, pull)?
         } else {
             self.pull_forward(&row, Reason::Changed)?
         };
         if is_ahead && !is_written { self.write_record(&row) } else { Ok(()) }
+    }
+
+    /// Notes a signal that is believed that far with what is known of the page. Of two
+    /// sources that is told by one, or the next look would praise and blame both for
+    /// what one of them said: by the one that is believed more.
+    fn note_signal(
+        &mut self,
+        row: &mut UrlRow,
+        signal: Signal,
+        source: Option<SourceId>,
+        pull: f64,
+    ) -> Result<(), StoreError> {
+        let Some(mut packed) = row.record.looks else { return Ok(()) };
+        if let Some(source) = source {
+            if UrlState::is_signalled(&packed) && row.giver() != Some(source) {
+                if !self.outweighs(row, signal, pull)? {
+                    return Ok(());
+                }
+                UrlState::unsignal_packed(&mut packed);
+            }
+            row.record.giver = Some(source).filter(|source| row.source != Some(*source));
+        }
+        UrlState::signal_packed(&mut packed, signal);
+        row.record.looks = Some(packed);
+        Ok(())
+    }
+
+    /// Is a signal that is believed that far believed more than those that another source
+    /// has given? Where none is, at least stamps are in the way of nothing else.
+    fn outweighs(&mut self, row: &UrlRow, signal: Signal, pull: f64) -> Result<bool, StoreError> {
+        let Some(learned) = row.learned() else { return Ok(true) };
+        let beliefs = self.beliefs_of(row)?;
+        let (mut most, mut are_stamps) = (0.0_f64, true);
+        for (kind, count) in learned.pending().iter() {
+            if *count > 0 && kind != Signal::Pushed {
+                most = most.max(beliefs.pulls[kind]);
+                are_stamps &= kind == Signal::Stamp;
+            }
+        }
+        Ok(pull > most || most <= 0.0 && are_stamps && signal != Signal::Stamp)
     }
 
     /// Moves a URL for a signal that is believed that far; says whether its
@@ -250,7 +299,7 @@ impl State {
         }
         if let Some(evidence) = learned.look(at, look, &beliefs) {
             let bucket = Bucket::of(row.hints.changefreq);
-            self.learn(row.host, row.source, bucket, &evidence, &beliefs)?;
+            self.learn(row.host, row.giver(), bucket, &evidence, &beliefs)?;
         }
         if let Some(signal) = since {
             learned.signal(signal);
@@ -264,7 +313,7 @@ impl State {
             return Ok(true);
         }
         let moves = self.moves_of(row)?;
-        Ok(self.beliefs_of(row)?.pulls[moves] > 0.0)
+        Ok(self.beliefs_in(row, row.source)?.pulls[moves] > 0.0)
     }
 
     /// What a newer lastmod of its source is, as they moved last.

@@ -9,16 +9,23 @@ fn second(text: &str) -> i64 {
 
 /// A read of `known` dated entries at noon, of which those of `moved` moved.
 fn read(habits: &mut Habits, known: u32, moved: &[i64]) -> Signal {
+    read_with(habits, known, moved, &[]).moves
+}
+
+/// The same where others came.
+fn read_with(habits: &mut Habits, known: u32, moved: &[i64], came: &[i64]) -> Newer {
     let at = "2026-11-21T12:00:00Z".parse().expect("a timestamp");
+    let dated = known + u32::try_from(came.len()).expect("few");
     habits.read(&Reading {
         at,
-        entries: known,
-        dated: known,
+        entries: dated,
+        dated,
         date_only: 0,
         future: 0,
         known,
         regressed: 0,
         moved,
+        came,
     })
 }
 
@@ -77,6 +84,65 @@ fn a_single_page_that_is_really_new_at_each_read_is_caught_only_by_the_clock() {
     let signals: Vec<_> = (0..4).map(|_| read(&mut stamped, 1, &[now - 1])).collect();
     let caught = [Signal::Lastmod, Signal::Lastmod, Signal::Stamp, Signal::Stamp];
     assert_eq!(signals, caught);
+}
+
+#[test]
+fn dates_that_come_together_are_stamps_and_those_apart_from_them_are_not() {
+    let built = second("2026-11-21T03:00:00Z");
+    let edited = built - 40 * 86_400;
+    // Known, moved, came, apart by how many seconds: stamped?
+    let table: [(u32, usize, usize, i64, bool); 9] = [
+        // A first read.
+        (0, 0, 20, 0, true),
+        (0, 0, 20, 3, true),
+        (0, 0, 19, 0, false),
+        (0, 0, 20, 4_000, false),
+        (0, 0, 0, 0, false),
+        // Dealt anew: hardly any was here before.
+        (5, 5, 40, 0, true),
+        (5, 0, 40, 0, false),
+        (1, 0, 40, 0, true),
+        // Edits that came to a list by date from its next part.
+        (1_000, 30, 40, 0, false),
+    ];
+    for (known, moved, came, apart, stamped) in table {
+        let dates: Vec<i64> =
+            (0..moved + came).map(|n| built + apart * i64::try_from(n).expect("few")).collect();
+        let newer = read_with(&mut Habits::default(), known, &dates[..moved], &dates[moved..]);
+        assert_eq!(newer.mostly() == Signal::Stamp, stamped, "{known} {moved} {came} {apart}");
+        assert_eq!(newer.moves == Signal::Stamp, stamped && moved > 0);
+    }
+    let mut dates = vec![built; 57];
+    dates.extend([edited, edited + 90, second("2026-11-21T11:00:00Z")]);
+    let newer = read_with(&mut Habits::default(), 0, &[], &dates);
+    let span = newer.stamped.expect("a stamp");
+    assert!(span.contains(built) && span.contains(built + 3_600));
+    assert!(dates[57..].iter().all(|date| !span.contains(*date)));
+    assert_eq!(newer.moves, Signal::Lastmod, "nothing has moved");
+}
+
+#[test]
+fn a_first_read_counts_among_the_stamps_of_a_small_source() {
+    let now = second("2026-11-21T12:00:00Z");
+    let mut habits = Habits::default();
+    assert_eq!(read_with(&mut habits, 0, &[], &[now; 5]).mostly(), Signal::Lastmod);
+    assert_eq!(read(&mut habits, 5, &[now; 5]), Signal::Lastmod);
+    assert_eq!(read(&mut habits, 5, &[now; 5]), Signal::Stamp);
+}
+
+#[test]
+fn what_stays_as_it_is_for_long_is_frozen_read_or_not() {
+    let mut habits = Habits::default();
+    read_with(&mut habits, 0, &[], &[second("2026-10-01T00:00:00Z"); 30]);
+    for _ in 0..28 {
+        assert!(habits.rest());
+    }
+    assert_eq!(habits.habit(), Habit::Plain);
+    assert!(habits.rest());
+    assert_eq!(habits.habit(), Habit::Frozen);
+    assert!(!habits.rest(), "nothing to write any more");
+    read(&mut habits, 30, &[second("2026-11-20T00:00:00Z")]);
+    assert_eq!(habits.habit(), Habit::Plain);
 }
 
 proptest! {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
-use crate::recrawl::habit::{Habit, Habits, Reading};
+use crate::recrawl::habit::{Habit, Habits, Newer, Reading};
 use crate::recrawl::model::{Look, UrlState, days_after};
 use crate::recrawl::value::Worth;
 
@@ -66,9 +66,24 @@ struct Watched {
 
 /// Reads a source every hour, and fetches what its lastmods pull forward.
 fn watch(writes: Writes, pages: usize, reads: usize, compares: bool) -> Watched {
+    watch_from(None, writes, pages, reads, compares)
+}
+
+/// The same where another source has dated the pages, long ago.
+fn watch_beside(writes: Writes, pages: usize, reads: usize, compares: bool) -> Watched {
+    watch_from(Some(at(-30.0).as_second()), writes, pages, reads, compares)
+}
+
+fn watch_from(
+    known: Option<i64>,
+    writes: Writes,
+    pages: usize,
+    reads: usize,
+    compares: bool,
+) -> Watched {
     let (mut host, mut habits) = (Trust::default(), Habits::default());
     let mut states = vec![UrlState::first(at(0.0)); pages];
-    let mut best: Vec<Option<i64>> = vec![None; pages];
+    let mut best: Vec<Option<i64>> = vec![known; pages];
     let mut listed: Vec<Option<i64>> = vec![None; pages];
     let mut requeues = vec![0; pages];
     let mut seen = Watched { requeues: 0, last: 0, signals: 0, pulled: 0, habit: Habit::Plain };
@@ -84,8 +99,10 @@ fn watch(writes: Writes, pages: usize, reads: usize, compares: bool) -> Watched 
         let regressed = (0..pages).filter(|page| usable[*page] < listed[*page]).count();
         let values: Vec<i64> = moved.iter().filter_map(|page| usable[*page]).collect();
         let count = |kept: usize| u32::try_from(kept).expect("few");
+        let is_first = |page: &usize| listed[*page].is_none();
+        let came: Vec<i64> = (0..pages).filter(is_first).filter_map(|page| usable[page]).collect();
         let dated = usable.iter().flatten().count();
-        let signal = habits.read(&Reading {
+        let Newer { moves, stamped } = habits.read(&Reading {
             at: at(now),
             entries: count(pages),
             dated: count(dated),
@@ -94,10 +111,11 @@ fn watch(writes: Writes, pages: usize, reads: usize, compares: bool) -> Watched 
             known: count(listed.iter().flatten().count()),
             regressed: count(regressed),
             moved: &values,
+            came: &came,
         });
-        // As the store does: no signal but from the newest so far.
-        let moved =
-            moved.into_iter().filter(|page| usable[*page] > best[*page]).collect::<Vec<_>>();
+        // As the store does: no signal but from the newest so far, and the first is none.
+        let is_news = |page: &usize| best[*page].is_some() && usable[*page] > best[*page];
+        let moved: Vec<usize> = (0..pages).filter(is_news).collect();
         for page in 0..pages {
             listed[page] = usable[page];
             if usable[page] > best[page] {
@@ -106,7 +124,9 @@ fn watch(writes: Writes, pages: usize, reads: usize, compares: bool) -> Watched 
         }
         for page in moved {
             seen.signals += 1;
-            states[page].signal(signal);
+            let is_stamp = |date| stamped.is_some_and(|span| span.contains(date));
+            let is_stamp = usable[page].is_some_and(is_stamp);
+            states[page].signal(if is_stamp { Signal::Stamp } else { moves });
             if is_pulled(&states[page], &beliefs(&host), now) {
                 seen.pulled += 1;
                 seen.last = read;
@@ -153,16 +173,16 @@ fn is_pulled(state: &UrlState, beliefs: &Beliefs, now: f64) -> bool {
 #[test]
 fn no_habit_of_lying_floods_the_queue() {
     // Habit, what it is called, and how often a URL may be pulled in 200 reads:
-    // what a small source may do before its third stamp, and nothing after.
+    // what a small source may do between its first read and its third stamp, and nothing after.
     let table = [
-        (Writes::AlwaysNow, Habit::AlwaysNow, 2),
-        (Writes::BuiltDaily, Habit::Stamped, 2),
+        (Writes::AlwaysNow, Habit::AlwaysNow, 1),
+        (Writes::BuiltDaily, Habit::Stamped, 1),
         (Writes::Frozen, Habit::Frozen, 0),
         (Writes::Missing, Habit::Missing, 0),
         (Writes::Future, Habit::Future, 0),
         (Writes::Backwards, Habit::Backwards, 0),
         (Writes::Alternating, Habit::Alternating, 1),
-        (Writes::DateOnlyToday, Habit::Stamped, 2),
+        (Writes::DateOnlyToday, Habit::Stamped, 1),
     ];
     for (writes, habit, most) in table {
         for compares in [true, false] {
@@ -173,9 +193,28 @@ fn no_habit_of_lying_floods_the_queue() {
             assert!(small.requeues <= most, "{writes:?}: {small:?}");
         }
     }
-    // Caught within three reads that moved anything.
+    // Caught within two reads that moved anything.
     let small = watch(Writes::AlwaysNow, 5, 200, false);
-    assert!(small.last <= 3, "{small:?}");
+    assert!(small.last <= 2, "{small:?}");
+}
+
+#[test]
+fn a_new_source_that_stamps_known_pages_pulls_none_of_them() {
+    for writes in [Writes::AlwaysNow, Writes::BuiltDaily, Writes::DateOnlyToday] {
+        for compares in [true, false] {
+            let large = watch_beside(writes, 30, 200, compares);
+            assert_eq!(large.requeues, 0, "{writes:?}: {large:?}");
+            let small = watch_beside(writes, 5, 200, compares);
+            assert!(small.requeues <= 2, "{writes:?}: {small:?}");
+        }
+    }
+    for pages in [30, 5, 1] {
+        let honest = watch_beside(Writes::Honest, pages, 400, true);
+        assert!(honest.pulled * 100 >= honest.signals * 95, "{pages}: {honest:?}");
+    }
+    // Each of them was edited since the other source was read.
+    let first = watch_beside(Writes::Honest, 30, 1, true);
+    assert_eq!((first.signals, first.pulled), (30, 30));
 }
 
 #[test]

@@ -59,6 +59,7 @@ impl Queue {
             window: false,
             generation: 1,
             moves: Signal::Lastmod,
+            stamped: None,
             tenure: target.tenure,
         };
         let effects = (0..URLS).map(|number| Effect::Admit {

@@ -45,6 +45,7 @@ impl Site {
             window: false,
             generation: 1,
             moves: Signal::Lastmod,
+            stamped: None,
             tenure: target.tenure,
         };
         Self { store, origin, _dir: dir }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use super::super::changes;
 use super::super::record::{Rare, Record};
 use crate::diff::snapshot::{Row, Snapshot};
-use crate::model::UrlId;
+use crate::model::{SourceId, UrlId};
 
 /// Partitions kept together.
 const PAGE: i64 = 1 << 16;
@@ -86,9 +86,11 @@ impl Ids {
     pub(super) fn record(&self, packed: Vec<u8>, is_queued: bool) -> Vec<u8> {
         let mut record = Record::unpack(&packed);
         let folded = record.rare().and_then(|rare| rare.folded_into);
-        if folded.is_none() && !(is_queued && record.held_since.is_some()) {
+        let is_held = is_queued && record.held_since.is_some();
+        if folded.is_none() && record.giver.is_none() && !is_held {
             return packed;
         }
+        record.giver = record.giver.map(|source| SourceId(self.sources.new_id(source.0)));
         if is_queued {
             record.held_since = None;
         }
@@ -112,6 +114,7 @@ mod tests {
         ids.urls.set(1, 255);
         ids.urls.set(2, 7);
         ids.urls.set(1 << 40, 9);
+        ids.sources.set(3, 5);
         ids
     }
 
@@ -161,5 +164,12 @@ mod tests {
         assert_eq!(Record::unpack(&new), record(519, None));
         // What says nothing of rows stays what it was, down to its bytes.
         assert_eq!(ids.record(b"no record".to_vec(), true), b"no record");
+    }
+
+    #[test]
+    fn a_record_names_the_new_row_of_the_source_that_gave_its_signals() {
+        let record = |source| Record { giver: Some(SourceId(source)), ..Record::default() };
+        let new = ids().record(record(3).pack(), false);
+        assert_eq!(Record::unpack(&new), record((3 << 8) + 5));
     }
 }

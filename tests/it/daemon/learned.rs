@@ -10,7 +10,7 @@ use sitemapd::queue::Settlement;
 use sitemapd::recrawl::habit::Habit;
 use sitemapd::recrawl::signal::Signal;
 
-use super::one_sitemap;
+use super::{listed, one_sitemap};
 use crate::support::daemon::{DAY, Daemon, HOUR, MINUTE, World, sitemap};
 use crate::support::queue_daemon::report;
 use crate::support::{Origin, Reply};
@@ -69,6 +69,90 @@ async fn a_site_that_dates_every_page_anew_is_not_fetched_for_it() {
     let source = sources.iter().find(|source| source["trust"] != json!(null)).unwrap();
     assert_eq!(source["trust"]["habit"], "always-now");
     assert_eq!(source["trust"]["signals"]["stamp"]["believed"], false);
+    daemon.stop().await;
+}
+
+/// A site of two sitemaps whose pages the first has dated, all of them looked at; the
+/// second is empty.
+async fn with_a_second(origin: &Origin, world: &World) -> Daemon {
+    let old = |n: usize| format!("2026-11-{:02}T00:00:00Z", 1 + n % 15);
+    origin.set("/sitemap.xml", dated(&origin.base(), old));
+    origin.set("/new.xml", Reply::xml(sitemap(&origin.base(), &[])));
+    let daemon = world.start(&listed(origin, &["/sitemap.xml", "/new.xml"], &[], "")).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.polled("/new.xml", 1).await;
+    fetch(&daemon, |_| Outcome::Unknown).await;
+    daemon
+}
+
+#[tokio::test]
+async fn a_new_sitemap_that_dates_pages_at_its_build_is_not_fetched_for_it() {
+    for is_now in [true, false] {
+        let origin = Origin::start().await;
+        let base = origin.base();
+        let world = World::new(&[&origin]);
+        let daemon = with_a_second(&origin, &world).await;
+        daemon.pass(5 * HOUR).await;
+        let built = if is_now { daemon.now() } else { daemon.now() - 3 * HOUR };
+        // Two pages have their own dates.
+        let edited = (daemon.now() - 30 * HOUR).to_string();
+        let date = |n: usize| if n < 2 { edited.clone() } else { built.to_string() };
+        origin.set("/new.xml", dated(&base, date));
+        let poll = daemon.poll("/new.xml").await;
+        assert_eq!(poll.counts.changed, PAGES as u64, "each is newer than what was known");
+        assert_eq!(fetch(&daemon, |_| Outcome::Changed).await, 2, "now: {is_now}");
+        let trust = daemon.source("/sitemap.xml").await.trust.unwrap();
+        assert_eq!((trust.habit, trust.moves), (Habit::Plain, Signal::Lastmod));
+        daemon.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_new_sitemap_with_the_dates_that_are_known_is_believed_for_those_that_move() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let world = World::new(&[&origin]);
+    // The site was filled in one go, and the new sitemap says so, too.
+    let filled = "2026-11-01T00:00:00Z".to_owned();
+    origin.set("/sitemap.xml", dated(&base, |_| filled.clone()));
+    origin.set("/new.xml", Reply::xml(sitemap(&base, &[])));
+    let daemon = world.start(&listed(&origin, &["/sitemap.xml", "/new.xml"], &[], "")).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.polled("/new.xml", 1).await;
+    fetch(&daemon, |_| Outcome::Unknown).await;
+    daemon.pass(DAY).await;
+    let edited = daemon.now().to_string();
+    origin.set("/new.xml", dated(&base, |n| if n == 7 { &edited } else { &filled }.clone()));
+    assert_eq!(daemon.poll("/new.xml").await.counts.changed, 1);
+    assert_eq!(fetch(&daemon, |_| Outcome::Changed).await, 1);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_sitemap_that_never_changes_by_a_byte_is_frozen_after_a_month_of_days() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let world = World::new(&[&origin]);
+    origin.set("/sitemap.xml", dated(&base, |n| format!("2026-11-{:02}", 1 + n % 20)));
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let habit = async || daemon.source("/sitemap.xml").await.trust.unwrap().habit;
+    for _ in 0..40 {
+        daemon.clock.advance(MINUTE);
+        assert_eq!(daemon.poll("/sitemap.xml").await.result, "unchanged");
+    }
+    daemon.stop().await;
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    let habit = async |daemon: &Daemon| daemon.source("/sitemap.xml").await.trust.unwrap().habit;
+    assert_eq!(habit(&daemon).await, Habit::DateOnly, "many polls of one day are one");
+    for _ in 0..30 {
+        daemon.pass(DAY).await;
+        daemon.poll("/sitemap.xml").await;
+    }
+    // What is written when there is nothing else to do is written at the end.
+    daemon.stop().await;
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    assert_eq!(habit(&daemon).await, Habit::Frozen);
     daemon.stop().await;
 }
 

@@ -50,16 +50,20 @@ async fn fetch(queue: &Queue, outcome: Outcome) -> usize {
     leased.len()
 }
 
-/// What is believed of one kind of signal of the host.
-async fn believed(queue: &Queue, signal: Signal) -> SignalView {
-    let filter = SourceFilter { limit: 100, ..SourceFilter::default() };
-    let sources = queue.store.sources(filter).await.unwrap().items;
-    // What was learned is shown from the first read on, which these tests skip.
+/// What was learned is shown from the first read on, which these tests skip.
+fn show_unread(queue: &Queue) {
     let zeros = match queue.look() {
         Look::File(_) => "zeroblob(11)",
         Look::Server(_) => "decode(repeat('00', 11), 'hex')",
     };
     queue.look().change(&format!("UPDATE learned SET habits = {zeros} WHERE scope = 2"));
+}
+
+/// What is believed of one kind of signal of the host.
+async fn believed(queue: &Queue, signal: Signal) -> SignalView {
+    let filter = SourceFilter { limit: 100, ..SourceFilter::default() };
+    let sources = queue.store.sources(filter).await.unwrap().items;
+    show_unread(queue);
     let id = sources.iter().find(|source| source.url.ends_with("sitemap-a.xml")).unwrap().id;
     let trust = queue.store.source(id).await.unwrap().0.trust.unwrap();
     trust.host.into_iter().find(|(kind, _)| *kind == signal).unwrap().1
@@ -361,7 +365,7 @@ async fn what_is_worth_less_than_the_price_is_leased_only_with_budget_to_spare()
 #[tokio::test]
 async fn who_gets_nothing_is_told_when_the_budget_leaves_something() {
     let queue = below_the_price("1440/day", 1).await;
-    let batch = queue.store.lease(queue.request(1)).await.unwrap();
+    let batch = queue.lease_as(ask(1)).await;
     assert!(batch.urls.is_empty());
     let wait = batch.next_due_at.unwrap().duration_since(queue.clock.now());
     assert!((59..=61).contains(&wait.as_secs()), "{wait:?}");
@@ -616,4 +620,119 @@ async fn a_time_in_the_protocols_order_is_no_look_of_that_length() {
     queue.settle(queue.lease_one().await.token, Outcome::Unchanged).await;
     let (was, is) = (before.numbers.silent_rate, learned().await.numbers.silent_rate);
     assert!(is > 0.5 * was && is < 2.0 * was, "{was} became {is}");
+}
+
+/// Pages that two sitemaps list. What the first says of `/0` to `/9` is true, what the
+/// second says of the others is not, and looks have found so for so many rounds.
+async fn beside_one_that_lies(rounds: usize) -> (Queue, Vec<UrlId>) {
+    let text = site("a", "http://a.test/", "") + &site("b", "http://a.test/", "");
+    let queue = Queue::open(&text).await;
+    let listed: Vec<_> = (0..20)
+        .map(|n| entry(format!("http://a.test/{n}")).lastmod(LONG_AGO.parse().unwrap()))
+        .collect();
+    let rows = queue.list("a", &listed).await;
+    queue.list("b", &listed).await;
+    fetch(&queue, Outcome::Unknown).await;
+    for _ in 0..rounds {
+        for (site, rows) in [("a", &rows[..10]), ("b", &rows[10..])] {
+            queue.clock.advance(DAY);
+            for row in rows {
+                signal_of(&queue, site, *row).await;
+            }
+            for leased in queue.lease(1_000).await {
+                let is_true = rows_before(10, &leased.url);
+                let outcome = if is_true { Outcome::Changed } else { Outcome::Unchanged };
+                queue.settle(leased.token, outcome).await;
+            }
+        }
+    }
+    (queue.reopen(Duration::ZERO).await, rows)
+}
+
+fn rows_before(end: usize, url: &str) -> bool {
+    url.rsplit('/').next().unwrap().parse::<usize>().unwrap() < end
+}
+
+/// The sitemap of a site says that a URL was edited now.
+async fn signal_of(queue: &Queue, site: &str, url: UrlId) {
+    let lastmod = Lastmod { at: queue.clock.now(), precision: Precision::Second };
+    let effect = Effect::Changed { url, lastmod, hints: EntryHints::default() };
+    queue.store.apply(queue.origin(site), vec![effect]).await.unwrap();
+}
+
+/// What is believed of the lastmods of the sitemap of a site, if anything was learned.
+async fn believed_of(queue: &Queue, site: &str) -> Option<SignalView> {
+    show_unread(queue);
+    let source = queue.origin(site).source;
+    let trust = queue.store.source(source).await.unwrap().0.trust?;
+    trust.signals.into_iter().find(|(kind, _)| *kind == Signal::Lastmod).map(|(_, view)| view)
+}
+
+/// A fetcher looks at `/0`, and at nothing else.
+async fn look_at_first(queue: &Queue, outcome: Outcome) {
+    let mut looked = 0;
+    for leased in queue.lease(1_000).await {
+        if rows_before(1, &leased.url) {
+            queue.settle(leased.token, outcome).await;
+            looked += 1;
+        } else {
+            queue.release(leased.token, Duration::ZERO).await;
+        }
+    }
+    assert_eq!(looked, 1, "it is due");
+}
+
+#[tokio::test]
+async fn a_source_is_judged_by_its_own_signals_and_not_by_those_of_the_first_one() {
+    let (queue, rows) = beside_one_that_lies(10).await;
+    let honest = believed_of(&queue, "a").await.unwrap();
+    let liar = believed_of(&queue, "b").await.unwrap();
+    assert!(honest.is_believed && honest.record.right > 0.8, "{honest:?}");
+    assert!((honest.record.hits - honest.record.looks).abs() < 1e-6, "{honest:?}");
+    assert!(liar.record.looks > 5.0 && liar.record.hits < 1e-6, "{liar:?}");
+    assert!(!liar.is_believed, "{liar:?}");
+    // So it is of a page of which only the other one has spoken so far.
+    queue.clock.advance(2 * HOUR);
+    let due = async || queue.view("http://a.test/0").await.due_at.unwrap();
+    let before = due().await;
+    assert!(before > queue.clock.now());
+    signal_of(&queue, "b", rows[0]).await;
+    assert_eq!(due().await, before);
+    queue.clock.advance(Duration::from_secs(60));
+    signal_of(&queue, "a", rows[0]).await;
+    assert!(due().await <= queue.clock.now());
+}
+
+#[tokio::test]
+async fn signals_of_two_sources_are_those_of_the_one_that_is_believed_more() {
+    let (queue, rows) = beside_one_that_lies(10).await;
+    let (honest, liar) = (believed_of(&queue, "a").await, believed_of(&queue, "b").await);
+    for order in [["a", "b", "b"], ["b", "b", "a"]] {
+        queue.clock.advance(2 * HOUR);
+        for site in order {
+            queue.clock.advance(Duration::from_secs(60));
+            signal_of(&queue, site, rows[0]).await;
+        }
+        let pending = async || queue.view("http://a.test/0").await.learned.unwrap().pending;
+        assert_eq!(pending().await["lastmod"], 1, "{order:?}");
+        look_at_first(&queue, Outcome::Changed).await;
+        assert!(pending().await.is_empty());
+    }
+    let queue = queue.reopen(Duration::ZERO).await;
+    assert_eq!(believed_of(&queue, "b").await.unwrap().record.looks, liar.unwrap().record.looks);
+    let looks = believed_of(&queue, "a").await.unwrap().record.looks;
+    assert!(looks > honest.unwrap().record.looks);
+}
+
+#[tokio::test]
+async fn whose_signal_it_was_outlives_a_restart() {
+    let (queue, rows) = beside_one_that_lies(0).await;
+    queue.clock.advance(DAY);
+    signal_of(&queue, "b", rows[0]).await;
+    let queue = queue.reopen(Duration::ZERO).await;
+    look_at_first(&queue, Outcome::Unchanged).await;
+    let queue = queue.reopen(Duration::ZERO).await;
+    assert_eq!(believed_of(&queue, "a").await, None);
+    let own = believed_of(&queue, "b").await.unwrap().record;
+    assert!((own.looks - 1.0).abs() < 1e-6 && own.hits < 1e-6, "{own:?}");
 }

@@ -1,5 +1,6 @@
 //! Sources that go leave nothing behind that others could be taken for.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -243,6 +244,7 @@ fn index_read(source: SourceId, tenure: i64, at: Timestamp) -> PollEnd {
         known: 0,
         regressed: 0,
         moved: Vec::new(),
+        came: Vec::new(),
     };
     let read = ReadResult {
         kind: DocumentKind::Index,
@@ -262,7 +264,7 @@ fn index_read(source: SourceId, tenure: i64, at: Timestamp) -> PollEnd {
         hints: None,
         snapshot: None,
         changed: true,
-        dates: Box::new(dates),
+        dates: Arc::new(dates),
         hubs: Box::new(Named::Unknown),
         missed_push: false,
         has_made_room: false,

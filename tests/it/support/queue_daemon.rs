@@ -203,6 +203,7 @@ impl Queue {
                 window: false,
                 generation: 1,
                 moves: Signal::Lastmod,
+                stamped: None,
                 tenure: target.tenure,
             };
             self.origins.insert(name, origin);

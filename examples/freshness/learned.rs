@@ -305,8 +305,9 @@ impl Policy for Learned {
             known: site.pages,
             regressed: 0,
             moved: &moved,
+            came: &[],
         };
-        let signal = site.habits.read(&reading);
+        let signal = site.habits.read(&reading).moves;
         for (page, _) in &poll.moved {
             let mut state = self.state(*page);
             state.signal(signal);

@@ -101,8 +101,7 @@ impl Lesson {
         let signals = PerSignal::from_fn(|signal| {
             let count = f64::from(evidence.signals[signal]);
             let others = expected - count * beliefs.pulls[signal];
-            (count > 0.0)
-                .then(|| surprises(WEIGHTS.map(|weight| others + count * weight), changed))
+            (count > 0.0).then(|| surprises(WEIGHTS.map(|weight| others + count * weight), changed))
         });
         let whole = evidence.expected_silent / beliefs.silent.max(SILENT[0]);
         let silent = SILENT.map(|share| whole * share + evidence.expected_signalled);

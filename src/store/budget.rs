@@ -11,8 +11,8 @@ use super::learn::Learning;
 use super::ledger::{Asked, Ledger};
 use super::state::State;
 use super::{StoreError, engine};
-use crate::model::{CrawlId, HostId};
 use crate::config::Budget;
+use crate::model::{CrawlId, HostId};
 use crate::queue::Claim;
 use crate::queue::window::Window;
 

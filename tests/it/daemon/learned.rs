@@ -136,7 +136,6 @@ async fn a_sitemap_that_never_changes_by_a_byte_is_frozen_after_a_month_of_days(
     origin.set("/sitemap.xml", dated(&base, |n| format!("2026-11-{:02}", 1 + n % 20)));
     let daemon = world.start(&one_sitemap(&origin)).await;
     daemon.polled("/sitemap.xml", 1).await;
-    let habit = async || daemon.source("/sitemap.xml").await.trust.unwrap().habit;
     for _ in 0..40 {
         daemon.clock.advance(MINUTE);
         assert_eq!(daemon.poll("/sitemap.xml").await.result, "unchanged");

@@ -1,5 +1,7 @@
 //! Windows: feeds, news sitemaps, and sitemaps that turn out to be one.
 
+use std::time::Duration;
+
 use super::{listed, one_sitemap};
 use crate::support::daemon::{DAY, HOUR, World, index, rss, sitemap};
 use crate::support::{Origin, Reply};

@@ -95,7 +95,7 @@ pub struct Metrics {
     commit_effects: Counter,
     api_requests: Family<ApiLabels, Counter>,
     api_seconds: Times<Route>,
-    connections_refused: Counter,
+    connections_refused: Family<Word, Counter>,
     egress: Family<Word, Counter>,
     egress_up: Family<Word, Gauge>,
     egress_unsettled: Family<Word, Gauge>,
@@ -162,7 +162,7 @@ impl Metrics {
             commit_effects: Counter::default(),
             api_requests: Family::default(),
             api_seconds: Family::new_with_constructor(|| Histogram::new(API_BUCKETS)),
-            connections_refused: Counter::default(),
+            connections_refused: Family::default(),
             egress: Family::default(),
             egress_up: Family::default(),
             egress_unsettled: Family::default(),
@@ -391,9 +391,9 @@ impl Metrics {
         self.api_seconds.get_or_create(&route).observe(took.as_secs_f64());
     }
 
-    /// A connection was over the limit.
-    pub(crate) fn connection_refused(&self) {
-        self.connections_refused.inc();
+    /// A connection to this listener was over its limit.
+    pub(crate) fn connection_refused(&self, listener: &'static str) {
+        self.connections_refused.get_or_create(&[("listener", listener)]).inc();
     }
 
     /// So many URLs or results came so far on their way by the broker.

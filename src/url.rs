@@ -43,6 +43,8 @@ pub struct SiteRules {
     strip: ParamSet,
     steps: Steps,
     max_url_chars: usize,
+    /// By whose folder a document on a foreign host is judged.
+    led_from: Option<Url>,
     epoch: i64,
 }
 
@@ -73,11 +75,22 @@ impl SiteRules {
             strip: ParamSet::new(&site.strip_params),
             steps: site.normalise,
             max_url_chars: site.limits.max_url_chars,
+            led_from: None,
             origin,
             epoch: 0,
         };
         rules.epoch = rules.digest(site);
         rules
+    }
+
+    /// The same for a document on a foreign host that only another one of the site has
+    /// led to: it may list no more than that one may, which lies at `place`.
+    #[must_use]
+    pub fn led_from(mut self, place: Url) -> Self {
+        let text = format!("led from {place}");
+        self.epoch ^= i64::from_le_bytes(xxhash_rust::xxh3::xxh3_64(text.as_bytes()).to_le_bytes());
+        self.led_from = Some(place);
+        self
     }
 
     /// Stands for the reader and these rules: when it differs from the epoch a
@@ -149,9 +162,11 @@ impl SiteRules {
 
     /// By the directory of the document; one on a host that is not the site's
     /// has none there. It was granted the site's hosts by who named it, the
-    /// site's robots.txt above all (Sitemaps protocol, "Sitemaps & Cross Submits").
+    /// site's robots.txt above all (Sitemaps protocol, "Sitemaps & Cross Submits"),
+    /// or else has the directory of who led to it.
     fn may_list(&self, url: &Url, source: &Url) -> bool {
-        self.is_foreign(source) || is_below(url, source, self.steps)
+        let place = if self.is_foreign(source) { self.led_from.as_ref() } else { Some(source) };
+        place.is_none_or(|place| is_below(url, place, self.steps))
     }
 
     /// Does this document lie on a host that is none of the site's?

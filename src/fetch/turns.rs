@@ -1,4 +1,5 @@
-//! Turns at an address: so many requests in flight to one IP address, over all
+//! Turns at an address: so many requests in flight to one IP address (one network of 64
+//! bits of IPv6, of which whoever has one has more addresses than we have turns), over all
 //! the hosts that share it, and a line for them that is no longer than it may be:
 //! an address that is dead, or slow, keeps only so many from asking elsewhere.
 //!
@@ -52,7 +53,8 @@ impl Turns {
     /// A place at every one of these addresses, since the client may connect to
     /// any; none where all are taken at one of them. For whom a line may be `times`
     /// as long as for others.
-    pub(super) fn places(&self, mut addresses: Vec<IpAddr>, times: usize) -> Option<Places> {
+    pub(super) fn places(&self, addresses: Vec<IpAddr>, times: usize) -> Option<Places> {
+        let mut addresses: Vec<_> = addresses.into_iter().map(counted_as).collect();
         addresses.sort_unstable();
         addresses.dedup();
         let most = self.places.saturating_mul(times);
@@ -63,7 +65,8 @@ impl Turns {
     pub(super) fn are_crowded(&self, addresses: &[IpAddr], times: usize) -> bool {
         let most = self.places.saturating_mul(times);
         let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        addresses.iter().any(|ip| slots.get(ip).is_some_and(|slot| slot.users >= most))
+        let is_full = |slot: &Slot| slot.users >= most;
+        addresses.iter().any(|ip| slots.get(&counted_as(*ip)).is_some_and(is_full))
     }
 
     fn enter(&self, ip: IpAddr, most: usize) -> Option<(SlotUse, Arc<Semaphore>)> {
@@ -115,6 +118,17 @@ impl Drop for SlotUse {
     }
 }
 
+/// What an address counts as: one of IPv6 as its network.
+fn counted_as(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => {
+            let network = u128::from(ip) & !u128::from(u64::MAX);
+            IpAddr::from(network.to_be_bytes())
+        }
+        ip @ IpAddr::V4(_) => ip,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,6 +167,20 @@ mod tests {
         drop(first);
         let third = turns.places(vec![ip(1)], 1).unwrap().free();
         assert!(third.is_ok() && take(&turns, &[ip(1)]).is_none());
+    }
+
+    #[test]
+    fn addresses_of_one_network_of_ipv6_share_their_turns() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let turns = Turns::new(1, 1);
+        let (first, second) = (ip("2001:db8:0:1::1"), ip("2001:db8:0:1:ffff::2"));
+        let held = turns.places(vec![first, second], 1).unwrap().free();
+        assert!(held.is_ok());
+        assert!(turns.are_crowded(&[second], 1) && turns.places(vec![second], 1).is_none());
+        assert!(turns.places(vec![ip("2001:db8:0:2::1")], 1).is_some(), "another network");
+        let held = take(&turns, &[ip("::ffff:192.0.2.1")]).unwrap();
+        assert!(turns.are_crowded(&[ip("192.0.2.1")], 1), "the same machine");
+        drop(held);
     }
 
     #[test]

@@ -45,8 +45,7 @@ impl Poller {
         let (Some(site), Some(id)) = (self.site_of(target), target.site) else {
             return self.leave_alone(target).await;
         };
-        let origin = self.origin_for(target, id).await?;
-        let rules = SiteRules::new(&site, origin.as_ref());
+        let rules = self.rules_for(target, &site, id).await?;
         let began = self.clock.now();
         let read_in_full = target.epoch != rules.epoch()
             || target.last_full_at.is_none_or(|at| later(at, FULL_READ) <= began);
@@ -160,10 +159,11 @@ impl Poll<'_> {
         let head = fetched.head.clone();
         let room = self.room_for(&fetched).await?;
         let (before, siblings) = self.snapshot().await?;
+        let barred = self.barred(&head.final_url).await?;
         let again = Again::new(Arc::new(fetched), self.manner());
         let read = self.on_cpu({
             let (again, before) = (again.clone(), Arc::clone(&before));
-            move || read::read(again.own(), again.manner(), &before)
+            move || read::read(again.own(), again.manner(), &before, &barred)
         });
         let read = match read.await {
             Ok(read) => read,

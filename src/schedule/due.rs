@@ -5,7 +5,9 @@
 //! a host is free again, its next source takes its place by its own due time.
 //! The order is that of due times as the store had them when it was last asked:
 //! what has come due since waits for the next time. A busy host is never in
-//! here, and a host is in here once at most.
+//! here, and a host is in here once at most, but for what is held: sources of a site
+//! that has its share of polls wait aside, so that those behind them are seen, until it
+//! has room again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -13,7 +15,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::model::HostId;
+use super::flight::UnderWay;
+use crate::model::SiteId;
 use crate::store::DueSource;
 
 /// Hosts named by the store at once at most.
@@ -27,6 +30,8 @@ const SHARE: u32 = 10;
 #[derive(Debug, Default)]
 pub(super) struct Due {
     waiting: BTreeSet<DueSource>,
+    /// Of sites that have their share.
+    held: HashMap<SiteId, BTreeSet<DueSource>>,
     /// Everything due up to then is in the batch, or behind what is.
     horizon: Option<Timestamp>,
     /// Sources have come due for another reason than time.
@@ -52,11 +57,12 @@ impl Due {
     }
 
     /// Takes over what the store named at `asked`, which took it from `began`
-    /// to `now`.
+    /// to `now`, and in which it passed over the sites that are `full`.
     pub(super) fn refill(
         &mut self,
         named: Vec<DueSource>,
-        busy: &HashMap<HostId, Instant>,
+        under_way: &UnderWay,
+        full: &[SiteId],
         asked: Timestamp,
         (began, now): (Instant, Instant),
     ) {
@@ -64,7 +70,8 @@ impl Due {
         let is_cut = named.len() >= BATCH as usize;
         let last = named.last().filter(|_| is_cut);
         self.horizon = Some(last.map_or(asked, |last| last.at));
-        self.waiting = named.into_iter().filter(|due| !busy.contains_key(&due.host)).collect();
+        self.waiting = named.into_iter().filter(|due| !under_way.is_busy(due.host)).collect();
+        self.held.retain(|site, _| full.contains(site));
         self.is_stale = false;
         self.not_before = Some(now + GAP.max(now.duration_since(began) * SHARE));
     }
@@ -76,12 +83,32 @@ impl Due {
         }
     }
 
-    /// The longest due.
-    pub(super) fn first(&self) -> Option<DueSource> {
-        self.waiting.first().copied()
+    /// The longest due that may be polled, as far as it is known.
+    pub(super) fn first(&mut self, under_way: &UnderWay, concurrency: usize) -> Option<DueSource> {
+        let is_full = |site: &SiteId| under_way.is_full(*site, concurrency);
+        let waiting = &mut self.waiting;
+        self.held.retain(|site, held| {
+            if !is_full(site) {
+                waiting.append(held);
+            }
+            !held.is_empty()
+        });
+        while let Some(next) = self.waiting.first().copied() {
+            let full = next.site.filter(is_full);
+            // Of a host that was asked for another site meanwhile the store tells anew.
+            let is_busy = under_way.is_busy(next.host);
+            if full.is_none() && !is_busy {
+                return Some(next);
+            }
+            self.waiting.pop_first();
+            if let Some(site) = full.filter(|_| !is_busy) {
+                self.held.entry(site).or_default().insert(next);
+            }
+        }
+        None
     }
 
-    /// The longest due, which is being polled from now on.
+    /// What [`Due::first`] has named, which is being polled from now on.
     pub(super) fn take(&mut self) -> Option<DueSource> {
         self.waiting.pop_first()
     }
@@ -90,21 +117,35 @@ impl Due {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::SourceId;
+    use crate::model::{HostId, SourceId};
+
+    /// Polls of which one or two are few.
+    const MANY: usize = 100;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_790_000_000 + second).expect("a time")
     }
 
     fn due(second: i64, host: i64) -> DueSource {
-        DueSource { at: at(second), id: SourceId(100 * host + second), host: HostId(host) }
+        let id = SourceId(100 * host + second);
+        DueSource { at: at(second), id, host: HostId(host), site: None }
+    }
+
+    fn of_site(second: i64, host: i64, site: i64) -> DueSource {
+        DueSource { site: Some(SiteId(site)), ..due(second, host) }
+    }
+
+    fn busy(hosts: &[DueSource]) -> UnderWay {
+        let mut under_way = UnderWay::default();
+        hosts.iter().for_each(|due| under_way.begin(due, Instant::now()));
+        under_way
     }
 
     fn filled(named: Vec<DueSource>, busy: &[i64]) -> Due {
         let mut batch = Due::default();
         let now = Instant::now();
-        let busy = busy.iter().map(|host| (HostId(*host), now)).collect();
-        batch.refill(named, &busy, at(10), (now, now));
+        let busy = self::busy(&busy.iter().map(|host| due(0, *host)).collect::<Vec<_>>());
+        batch.refill(named, &busy, &[], at(10), (now, now));
         batch
     }
 
@@ -149,11 +190,34 @@ mod tests {
         let began = Instant::now();
         assert_eq!(batch.pause(began), None);
         let now = began + Duration::from_millis(30);
-        batch.refill(vec![due(1, 1)], &HashMap::new(), at(10), (began, now));
+        batch.refill(vec![due(1, 1)], &UnderWay::default(), &[], at(10), (began, now));
         assert!(!batch.is_wanting());
         batch.outdate();
         assert!(batch.is_wanting());
         assert_eq!(batch.pause(now), Some(Duration::from_millis(300)));
         assert_eq!(batch.pause(now + Duration::from_millis(300)), None);
+    }
+
+    #[test]
+    fn a_site_that_has_its_share_lets_those_behind_it_pass_and_comes_back_in_its_order() {
+        let named = vec![of_site(1, 1, 7), of_site(2, 2, 7), of_site(3, 3, 8), due(4, 4)];
+        let mut batch = filled(named, &[]);
+        // Of four slots one is a share, and two are taken.
+        let taken = [of_site(0, 91, 7), of_site(0, 92, 9)];
+        let under_way = busy(&taken);
+        assert_eq!(batch.first(&under_way, 1), Some(of_site(3, 3, 8)));
+        batch.take();
+        assert_eq!(batch.first(&under_way, 1), Some(due(4, 4)));
+        batch.take();
+        assert_eq!(batch.first(&under_way, 1), None);
+        assert!(batch.is_wanting(), "what is behind them is asked for");
+        let now = Instant::now();
+        batch.refill(vec![of_site(5, 5, 8)], &under_way, &[SiteId(7)], at(10), (now, now));
+        assert_eq!(batch.first(&under_way, 1), Some(of_site(5, 5, 8)));
+        assert_eq!(batch.first(&busy(&taken[..1]), 1), Some(of_site(1, 1, 7)));
+        // A host that is asked for another site meanwhile is not asked twice.
+        batch.take();
+        let under_way = busy(&[of_site(0, 2, 9)]);
+        assert_eq!(batch.first(&under_way, MANY), Some(of_site(5, 5, 8)));
     }
 }

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use url::Url;
 
-use super::{Poller, SLOW_POLLS, STORE_PAUSE};
+use super::flight::SLOW_POLLS;
+use super::{Poller, STORE_PAUSE};
 use crate::config::Site;
 use crate::fetch::{Gate, Refusal, Wait};
 use crate::locks::Place;

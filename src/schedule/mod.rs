@@ -7,19 +7,23 @@
 
 mod admissions;
 mod again;
+mod barred;
 mod children;
 pub mod cron;
 pub mod defects;
 mod document;
 mod due;
 mod effects;
+mod flight;
 mod gate;
+mod granted;
 mod home;
 pub mod interval;
 mod issues;
 mod led;
 mod moves;
 mod outcome;
+mod owners;
 mod pace;
 mod pages;
 mod pulse;
@@ -32,14 +36,12 @@ mod texts;
 mod tombstones;
 mod websub;
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{OwnedMutexGuard, Semaphore, watch};
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -53,11 +55,13 @@ use crate::model::{HostId, Role, SourceId};
 use crate::store::views::Counts;
 use crate::store::{DueSource, Kept, PollTarget, Store, StoreError};
 use crate::threads::Threads;
-use due::{BATCH, Due};
+use due::BATCH;
+use flight::Flight;
 use interval::PollEvent;
 use interval::hints::Hints;
 use led::Led;
 use outcome::Ended;
+use owners::KnownOwners;
 use pace::Pace;
 pub(crate) use pulse::Pulse;
 use push::PushMemory;
@@ -78,11 +82,6 @@ const ROBOTS_PAUSE: Duration = Duration::from_secs(5);
 const PACE_PAUSE: Duration = Duration::from_millis(200);
 /// Pause between two looks while all that is due waits for a busy host.
 const BUSY_PAUSE: Duration = Duration::from_millis(500);
-/// A poll that takes longer waits for its origin, more likely than not.
-const SLOW: Duration = Duration::from_secs(2);
-/// Polls under way at most, slow ones among them: so many times
-/// `fetch.concurrency`.
-const SLOW_POLLS: usize = 4;
 /// Least time between two looks that found nothing to start.
 const IDLE_PAUSE: Duration = Duration::from_millis(50);
 
@@ -102,6 +101,7 @@ pub(crate) struct Poller {
     robots: RobotsCache,
     led: Led,
     pushes: PushMemory,
+    owners: KnownOwners,
     /// Where documents are read.
     threads: Threads,
     /// Where that is done by readings that wait for the store meanwhile.
@@ -133,6 +133,7 @@ impl Poller {
             robots: RobotsCache::default(),
             led: Led::default(),
             pushes: PushMemory::default(),
+            owners: KnownOwners::default(),
             threads: Threads::in_background("documents", AT_ONCE)?,
             waiting: Threads::in_background("texts", 1)?,
             documents: Arc::new(Semaphore::new(LARGE_DOCUMENTS)),
@@ -190,22 +191,23 @@ impl Poller {
         pace: &mut Pace,
     ) -> Result<(), Duration> {
         let config = Arc::clone(&self.config.borrow());
-        let room = flight.room(config.fetch.concurrency, Instant::now())?;
+        let concurrency = config.fetch.concurrency;
+        let room = flight.room(concurrency, Instant::now())?;
         if self.disk_is_short(&config) {
             return Err(self.start_robots(flight, room, &config).await);
         }
-        let asked = self.look(flight).await.map_err(|error| {
+        let asked = self.look(flight, concurrency).await.map_err(|error| {
             tracing::error!(%error, "cannot tell which sources are due");
             STORE_PAUSE
         })?;
         for _ in 0..room {
-            let Some(next) = flight.due.first() else { break };
+            let Some(next) = flight.next(concurrency) else { break };
             if !pace.admits(next.at, self.clock.steady()) {
                 // The order is that of their due times: so are all before it.
                 return Err(PACE_PAUSE);
             }
             flight.due.take();
-            flight.busy.insert(next.host, Instant::now());
+            flight.under_way.begin(&next, Instant::now());
             flight.polls.spawn(Arc::clone(self).take_turn(next));
         }
         // Full, or with something at hand, a poll that ends is what comes next.
@@ -246,8 +248,8 @@ impl Poller {
             return LOOK_AGAIN;
         }
         for next in due {
-            if let Entry::Vacant(free) = flight.busy.entry(next.host) {
-                free.insert(now);
+            if !flight.under_way.is_busy(next.host) {
+                flight.under_way.begin(&next, now);
                 flight.polls.spawn(Arc::clone(self).take_turn(next));
             }
         }
@@ -256,7 +258,11 @@ impl Poller {
 
     /// Learns what is due: of the hosts that are free again, and where that is
     /// not enough of all. Says how long to wait before all may be asked.
-    async fn look(&self, flight: &mut Flight) -> Result<Option<Duration>, StoreError> {
+    async fn look(
+        &self,
+        flight: &mut Flight,
+        concurrency: usize,
+    ) -> Result<Option<Duration>, StoreError> {
         if !flight.freed.is_empty() {
             let freed = std::mem::take(&mut flight.freed);
             match self.store.next_due_of(freed).await {
@@ -267,7 +273,8 @@ impl Poller {
                 }
             }
         }
-        if !flight.due.is_wanting() {
+        // What comes after those that may not be polled now is to be had as well.
+        if flight.next(concurrency).is_some() && !flight.due.is_wanting() {
             return Ok(None);
         }
         let began = Instant::now();
@@ -275,8 +282,10 @@ impl Poller {
             return Ok(Some(pause));
         }
         let asked = self.clock.now();
-        let named = self.store.due_sources(BATCH).await?;
-        flight.due.refill(named, &flight.busy, asked, (began, Instant::now()));
+        let full = flight.under_way.full(concurrency);
+        let named = self.store.due_sources(BATCH, full.clone()).await?;
+        let took = (began, Instant::now());
+        flight.due.refill(named, &flight.under_way, &full, asked, took);
         Ok(None)
     }
 
@@ -300,6 +309,7 @@ impl Poller {
         due.host
     }
 
+    /// Is there less room than polls, and pushes, may begin with?
     fn disk_is_short(&self, config: &Config) -> bool {
         let short = self.store.free_disk().is_some_and(|free| free < config.store.min_free_disk);
         let was_short = self.short_of_disk.swap(short, Ordering::Relaxed);
@@ -371,59 +381,14 @@ impl Poller {
         self.reading.take(&source.to_string()).await
     }
 
+    /// The same, where nobody does just now.
+    fn alone_at_once(&self, source: SourceId) -> Option<OwnedMutexGuard<()>> {
+        self.reading.try_take(&source.to_string())
+    }
+
     /// The site of a source, as the config has it now.
     fn site_of(&self, target: &PollTarget) -> Option<Site> {
         let name = target.site_name.as_ref()?;
         self.config.borrow().sites.get(name).cloned()
-    }
-}
-
-/// The polls under way, and what waits for its turn.
-#[derive(Default)]
-struct Flight {
-    polls: JoinSet<HostId>,
-    /// Hosts that are being polled, one source at a time, and since when.
-    busy: HashMap<HostId, Instant>,
-    /// Hosts that may have something due behind the poll that has ended.
-    freed: Vec<HostId>,
-    due: Due,
-    /// When it was last asked which robots.txt are due, while nothing else is polled.
-    robots_at: Option<Instant>,
-}
-
-impl Flight {
-    /// How many polls may be started; `Err` says when there may be room. Who
-    /// waits for a slow origin costs little: such polls do not keep others
-    /// from theirs, until there are very many.
-    fn room(&self, concurrency: usize, now: Instant) -> Result<usize, Duration> {
-        let ages = || self.busy.values().map(|began| now.duration_since(*began));
-        let quick = ages().filter(|age| *age < SLOW).count();
-        let of_all = concurrency.saturating_mul(SLOW_POLLS).saturating_sub(self.polls.len());
-        let room = concurrency.saturating_sub(quick).min(of_all);
-        if room > 0 {
-            return Ok(room);
-        }
-        let oldest = ages().filter(|age| *age < SLOW).max();
-        Err(oldest.filter(|_| of_all > 0).map_or(LOOK_AGAIN, |age| SLOW.saturating_sub(age)))
-    }
-
-    /// A poll has ended, and perhaps more: their hosts are free again.
-    fn land(&mut self, done: Result<HostId, JoinError>) {
-        let mut next = Some(done);
-        while let Some(done) = next {
-            match done {
-                Ok(host) => {
-                    self.busy.remove(&host);
-                    self.freed.push(host);
-                }
-                Err(error) => {
-                    tracing::error!(%error, "the end of a poll panicked");
-                    // Which host it was is lost with it; the store names them anew.
-                    self.busy.clear();
-                    self.due.outdate();
-                }
-            }
-            next = self.polls.try_join_next();
-        }
     }
 }

@@ -19,7 +19,9 @@ use crate::parse::{self, Report, Severity};
 use crate::recrawl::later;
 use crate::store::hubs::rules::Push;
 use crate::store::views::Counts;
-use crate::store::{FORBIDDEN, Kept, Moved, NextPollAt, PollEnd, PollTarget, StoreError};
+use crate::store::{
+    FORBIDDEN, Kept, Moved, NextPollAt, PollEnd, PollTarget, ROBOTS_UNREADABLE, StoreError,
+};
 use crate::url::authority;
 
 /// A 429 or 503 without Retry-After leaves its host alone for this long.
@@ -33,6 +35,8 @@ pub(super) struct Ended {
     pub(super) event: PollEvent,
     /// A word for tables and metrics.
     pub(super) result: &'static str,
+    /// What fails, if anything does: finer than the result where one means two things.
+    pub(super) failing: &'static str,
     pub(super) status: &'static str,
     pub(super) error: Option<String>,
     /// Has it found what a hub should have pushed?
@@ -76,7 +80,8 @@ impl Ended {
             Err(FetchError::Deferred(refusal @ Refusal::Unreadable { authority: of }))
                 if *of == authority(asked) =>
             {
-                Self::bad(PollEvent::RobotsForbidden, "forbidden", refusal.to_string())
+                let ended = Self::bad(PollEvent::RobotsForbidden, "forbidden", refusal.to_string());
+                Self { failing: ROBOTS_UNREADABLE, ..ended }
             }
             Err(error @ FetchError::Blocked(_)) => {
                 Self::bad(PollEvent::Denied { status: 0 }, "blocked", error.to_string())
@@ -86,12 +91,14 @@ impl Ended {
     }
 
     pub(super) fn good(event: PollEvent, result: &'static str) -> Self {
-        Self { event, result, status: "success", error: None, missed_push: false }
+        let failing = result;
+        Self { event, result, failing, status: "success", error: None, missed_push: false }
     }
 
     pub(super) fn bad(event: PollEvent, result: &'static str, error: String) -> Self {
         let status = "could-not-fetch";
-        Self { event, result, status, error: Some(error), missed_push: false }
+        let failing = result;
+        Self { event, result, failing, status, error: Some(error), missed_push: false }
     }
 
     /// What a document means that was read.
@@ -176,13 +183,25 @@ impl Poller {
 
     /// 429 and Retry-After are meant for the whole host.
     pub(super) async fn heed(&self, head: &Head) -> Result<(), StoreError> {
-        let throttled = matches!(head.status, 429 | 503);
-        if !throttled {
-            return Ok(());
-        }
-        let pause = head.retry_after.unwrap_or(THROTTLED).min(LONGEST_PAUSE);
-        let why = if head.status == 429 { "HTTP 429" } else { "HTTP 503" };
-        self.store.pause_host(authority(&head.final_url), pause, why).await
+        self.heed_answer(&head.final_url, head.status, head.retry_after).await.map(|_| ())
+    }
+
+    /// The same of any answer, whatever was asked for; says how long its host is left
+    /// alone for it.
+    pub(super) async fn heed_answer(
+        &self,
+        url: &Url,
+        status: u16,
+        retry_after: Option<Duration>,
+    ) -> Result<Option<Duration>, StoreError> {
+        let why = match status {
+            429 => "HTTP 429",
+            503 => "HTTP 503",
+            _ => return Ok(None),
+        };
+        let pause = retry_after.unwrap_or(THROTTLED).min(LONGEST_PAUSE);
+        self.store.pause_host(authority(url), pause, why).await?;
+        Ok(Some(pause))
     }
 
     /// When the source is polled next, and why.
@@ -199,7 +218,7 @@ impl Poller {
         };
         let failed = ended.failed();
         // Six timeouts and a 404 are no seven 404s.
-        let again = target.failing.as_deref() == Some(ended.result);
+        let again = target.failing.as_deref() == Some(ended.failing);
         let is_window = target.window > 0;
         let input = PollInput {
             now: self.clock.now(),
@@ -357,13 +376,13 @@ impl Poller {
                 at: began,
                 took_ms: i64::try_from(took.as_millis()).unwrap_or(i64::MAX),
                 result: ended.result,
+                failing: failed.then_some(ended.failing),
                 status: ended.status,
                 http_status,
                 wire_bytes,
                 counts,
                 error: ended.error.clone(),
                 next: next.clone(),
-                failed,
                 moved,
                 kept,
             })

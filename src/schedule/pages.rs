@@ -11,6 +11,7 @@ use std::sync::Arc;
 use url::Url;
 
 use super::again::Again;
+use super::barred::Barred;
 use super::document::{Poll, headers_for};
 use super::gate::PollGate;
 use super::read::{self, ReadDocument};
@@ -97,7 +98,9 @@ impl Poll<'_> {
         };
         let manner = self.manner();
         let body = Arc::clone(&fetched);
-        let read = self.on_cpu(move || read::read(&body, &manner, &before)).await.ok()?;
+        // What robots.txt forbids is told of the feed itself.
+        let read = self.on_cpu(move || read::read(&body, &manner, &before, &Barred::default()));
+        let read = read.await.ok()?;
         read.report.kind.is_feed().then_some((fetched, read))
     }
 }

@@ -19,13 +19,12 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::Poller;
 use super::gate::ClockGate;
-use crate::config::{Scope, Site};
 use crate::fetch::body::Decoded;
 use crate::fetch::{Answer, FetchError, Request, Validators};
 use crate::recrawl::later;
 use crate::store::StoreError;
 use crate::store::pushes::{Heeded, Push, Pushed, PushedUrl, SiteRow};
-use crate::url::{SiteRules, are_twins, is_listed_host};
+use crate::url::SiteRules;
 
 /// Pushes of one URL that come closer count as one; so long a wrong key is
 /// remembered (`IndexNow` asks for no more than a push a URL in ten minutes).
@@ -130,7 +129,7 @@ impl Poller {
     /// Takes in a push of a client, if its key is that of its host.
     pub(crate) async fn take_push(&self, push: Push, client: u128) -> Result<Pushed, StoreError> {
         // One is enough to ask its host: who has no key makes us read no more.
-        if self.owners(self.sites_of(&push), 1).await?.is_empty() {
+        if self.owners(self.sites_with(&push.key_url).await?, 1).await?.is_empty() {
             return Ok(Pushed::InvalidKey("no site here has this host".to_owned()));
         }
         if !self.is_known_key(&push) && !self.may_check(&push.host, client) {
@@ -169,7 +168,7 @@ impl Poller {
 
     async fn retry_pushes(&self) -> Result<(), StoreError> {
         for (row, push) in self.store.waiting_pushes().await? {
-            let sites = self.sites_of(&push);
+            let sites = self.sites_with(&push.key_url).await?;
             let verdict = if sites.is_empty() {
                 Verdict::Wrong("the site is gone".to_owned())
             } else if self.owners(sites, 1).await?.is_empty() {
@@ -188,16 +187,6 @@ impl Poller {
             self.store.drop_push(row).await?;
         }
         Ok(())
-    }
-
-    /// Names of the sites that have the host of a push, the one with that home
-    /// first.
-    fn sites_of(&self, push: &Push) -> Vec<String> {
-        let config = Arc::clone(&self.config.borrow());
-        let mut sites: Vec<&Site> =
-            config.sites.values().filter(|site| has_host(site, &push.key_url)).collect();
-        sites.sort_by_key(|site| site.url.host() != push.key_url.host());
-        sites.into_iter().map(|site| site.name.clone()).collect()
     }
 
     /// The active ones of these sites, so many at most.
@@ -297,6 +286,10 @@ impl Poller {
                 }
             }
             Ok(Answer::Refused(head)) if head.status == 429 || head.status >= 500 => {
+                // Meant for the host, whatever was asked for.
+                if let Err(error) = self.heed(&head).await {
+                    tracing::error!(%error, "a pause was not kept");
+                }
                 Verdict::Unknown
             }
             Ok(Answer::Refused(head)) => {
@@ -314,7 +307,7 @@ impl Poller {
 
     /// The URLs of a push whose key is right, each for every site that admits it.
     async fn note(&self, push: Push) -> Result<Heeded, StoreError> {
-        let owners = self.owners(self.sites_of(&push), MOST_SITES).await?;
+        let owners = self.owners(self.sites_with(&push.key_url).await?, MOST_SITES).await?;
         let now = self.clock.steady();
         let mut heeded = Heeded::default();
         // Which of the URLs that are neither repeated nor outside each one is.
@@ -379,41 +372,9 @@ fn pages_of(url: &Url, owners: &[Owner]) -> Vec<PushedUrl> {
     pages
 }
 
-/// Is it a host of the site? A scope of "any" makes no host the site's own.
-fn has_host(site: &Site, at: &Url) -> bool {
-    let domain = |url: &Url| url.domain().and_then(psl::domain_str).map(str::to_owned);
-    (site.url.host() == at.host() && site.url.port() == at.port())
-        || are_twins(at, &site.url)
-        || is_listed_host(&site.hosts, at)
-        || site.scope == Scope::Domain
-            && domain(at).is_some_and(|own| domain(&site.url) == Some(own))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_host_is_that_of_a_site_by_the_port_of_its_scheme_too() {
-        let text = "[[site]]\nname = \"a\"\nurl = \"https://a.example/\"\n\
-                    hosts = [\"shop.example.org:443\", \"b.example:8080\", \"C.example\"]\n";
-        let config = crate::config::Config::from_toml_str(text).expect("a config");
-        let site = config.sites.values().next().expect("a site");
-        for (at, expected) in [
-            ("https://a.example/k", true),
-            ("http://www.a.example/k", true),
-            ("https://a.example:8443/k", false),
-            ("https://shop.example.org/k", true),
-            ("http://shop.example.org/k", false),
-            ("http://b.example:8080/k", true),
-            ("http://b.example/k", false),
-            ("http://c.example:99/k", true),
-            ("https://d.example/k", false),
-        ] {
-            let at = Url::parse(at).expect("a URL");
-            assert_eq!(has_host(site, &at), expected, "{at}");
-        }
-    }
 
     #[test]
     fn only_the_latest_is_remembered_and_only_for_its_time() {

@@ -9,9 +9,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::OwnedMutexGuard;
 use url::Url;
 
 use super::again::Again;
+use super::barred::Barred;
 use super::document::Poll;
 use super::interval::PollEvent;
 use super::outcome::{Ended, kept_hints};
@@ -22,26 +24,31 @@ use crate::diff::Rules;
 use crate::diff::snapshot::Snapshot;
 use crate::fetch::{Fetched, Head, Validators};
 use crate::metrics::{PollFigures, PushPart, Pushed};
-use crate::model::{DocumentKind, Precision};
+use crate::model::{DocumentKind, Precision, SourceId};
 use crate::parse::Report;
 use crate::store::hubs::{Delivery, MAX_HUBS, MAX_URL, Named, PushEnd};
 use crate::store::views::Counts;
-use crate::store::{PollTarget, StoreError};
+use crate::store::{Origin, PollTarget, ROBOTS_UNREADABLE, StoreError};
 use crate::url::SiteRules;
 
 /// The word of such a read in tables and metrics.
 const PUSHED: &str = "pushed";
 
 impl Poller {
-    /// Reads one push; nobody polls its source meanwhile.
-    pub(super) async fn take_delivery(&self, row: i64, source: crate::model::SourceId) {
-        let _alone = self.alone_with(source).await;
+    /// Reads one push; nobody polls its source meanwhile, who is `alone` with it.
+    pub(super) async fn take_delivery(
+        &self,
+        row: i64,
+        source: SourceId,
+        alone: OwnedMutexGuard<()>,
+    ) {
         if let Err(error) = self.read_delivery(row).await
             && error != StoreError::Closed
         {
             tracing::error!(%source, %error, "a push is not read yet");
             tokio::time::sleep(STORE_PAUSE).await;
         }
+        drop(alone);
     }
 
     async fn read_delivery(&self, row: i64) -> Result<(), StoreError> {
@@ -67,11 +74,10 @@ impl Poller {
         if !delivery.trusted {
             return Ok(Err("it is not signed, and what it tells of is only told over https"));
         }
-        if target.failing.as_deref() == Some("forbidden") {
+        if matches!(target.failing.as_deref(), Some("forbidden" | ROBOTS_UNREADABLE)) {
             return Ok(Err("robots.txt forbids its source"));
         }
-        let origin = self.origin_for(&target, id).await?;
-        let rules = SiteRules::new(&site, origin.as_ref());
+        let rules = self.rules_for(&target, &site, id).await?;
         let began = self.clock.now();
         let target = &target;
         let poll = Poll {
@@ -98,7 +104,7 @@ impl Poll<'_> {
         let again = Again::new(Arc::new(fetched), self.manner());
         let reading = self.on_cpu({
             let (again, before) = (again.clone(), Arc::clone(&before));
-            move || read::read(again.own(), again.manner(), &before)
+            move || read::read(again.own(), again.manner(), &before, &Barred::default())
         });
         let Ok(read) = reading.await else { return Ok(Err("reading it panicked")) };
         if let Err(why) = readable(&read, &before, self.site.limits.max_urls) {
@@ -261,7 +267,8 @@ fn readable(read: &ReadDocument, before: &Snapshot, max_urls: usize) -> Result<(
     Ok(())
 }
 
-/// A push as if it had been fetched from its source.
+/// A push as if it had been fetched from its source: from where that has moved, as far
+/// as polls have been led there, since it is what stands there that is pushed.
 fn as_fetched(
     target: &PollTarget,
     body: Vec<u8>,
@@ -273,7 +280,7 @@ fn as_fetched(
         codings.filter(|coding| !coding.is_empty() && coding != "identity").take(8).collect();
     let head = Head {
         status: 200,
-        final_url: target.url.clone(),
+        final_url: target.moved.as_ref().map_or(&target.url, |moved| &moved.to).clone(),
         redirects: Vec::new(),
         validators: Validators::default(),
         retry_after: None,

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use url::Url;
 
 use super::admissions::Admissions;
+use super::barred::Barred;
 use super::defects;
 use crate::config::MAX_SOURCE_BYTES;
 use crate::diff::dates::{Dates, dates};
@@ -22,7 +23,7 @@ use crate::fetch::Fetched;
 use crate::fetch::body::{Decoded, Decoding, Strict};
 use crate::model::{ChangeKind, Follow, Lastmod, UrlId};
 use crate::parse::doubt::Doubts;
-use crate::parse::{self, Context, Issue, Item, Limits, Report};
+use crate::parse::{self, Context, Issue, IssueCode, Item, Limits, Report};
 use crate::store::Effect;
 use crate::store::views::Counts;
 
@@ -76,7 +77,12 @@ impl Manner {
 /// Decodes and parses a body. Of what the source listed `before` no texts are
 /// kept, nor of anything that is needed once at most: for that, a document is
 /// read again.
-pub(super) fn read(fetched: &Fetched, manner: &Manner, before: &Snapshot) -> ReadDocument {
+pub(super) fn read(
+    fetched: &Fetched,
+    manner: &Manner,
+    before: &Snapshot,
+    barred: &Barred,
+) -> ReadDocument {
     let Manner { seed, now, follow, max_body_bytes, .. } = *manner;
     let cut_at = fetched.cut.then_some(fetched.body.len());
     let mut decoded = Strict::new(manner.decoded(fetched), max_body_bytes, cut_at);
@@ -93,6 +99,9 @@ pub(super) fn read(fetched: &Fetched, manner: &Manner, before: &Snapshot) -> Rea
         match item {
             Item::Entry(entry) => {
                 doubts.date(&entry);
+                if barred.has(entry.loc) {
+                    doubts.note(IssueCode::UrlBlocked, &entry, entry.loc);
+                }
                 collector.push(&entry);
             }
             Item::Sitemap(child) => {

@@ -22,7 +22,7 @@ use crate::bounded::Bounded;
 use crate::config::{Site, SourceList};
 use crate::fetch::body::{Decoded, End};
 use crate::fetch::{Answer, FetchError, Refusal, Request, Validators, Wait};
-use crate::model::{Role, SiteId, SourceId};
+use crate::model::{Role, SiteId, SourceId, product_token};
 use crate::parse::robots::{Robots, Rules, WELL_KNOWN};
 use crate::recrawl::later;
 use crate::store::{GUESS, KeptRobots, NewSource, PollTarget, RobotsRead, StoreError};
@@ -165,6 +165,23 @@ impl Poller {
         } else {
             Err(Refusal::Robots { authority: authority.to_owned() })
         }
+    }
+
+    /// By which rules of a host's robots.txt pages are fetched under that token; `None`
+    /// where nothing of it is known.
+    pub(super) async fn rules_for_pages(
+        &self,
+        authority: &str,
+        agent: &str,
+    ) -> Result<Option<Arc<Rules>>, StoreError> {
+        if agent == product_token(&self.own_token())
+            && let Some(copy) = self.robots.get(authority)
+        {
+            return Ok((!copy.unreachable).then_some(copy.rules));
+        }
+        let kept = self.store.kept_robots(authority.to_owned()).await?;
+        let known = kept.filter(|kept| !kept.unreachable);
+        Ok(known.map(|kept| Arc::new(Robots::parse(&kept.body).rules_for(agent))))
     }
 
     /// Our product token, as robots.txt may name it.

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::gate::ClockGate;
-use super::{Poller, STORE_PAUSE};
+use super::{BUSY_PAUSE, Poller, STORE_PAUSE};
 use crate::fetch::{Form, Told};
 use crate::model::SourceId;
 use crate::recrawl::later;
@@ -33,6 +33,8 @@ const ASKED_AT_ONCE: usize = 64;
 /// A request waits for its turn and its answer so long: hubs that hang must not
 /// keep others from theirs.
 const PATIENCE: Duration = Duration::from_secs(45);
+/// A source for which a hub had no time is asked for again no sooner.
+const ASKED_AGAIN: Duration = Duration::from_secs(3_600);
 /// What the store says is due is looked at this often, without being told.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
@@ -43,6 +45,8 @@ struct Work {
     /// Sources whose pushes are being read.
     reading: HashSet<SourceId>,
     asking: usize,
+    /// Does any wait for the end of a poll of its source?
+    is_kept_waiting: bool,
     /// When sources that are polled no more are next looked for.
     sweep_at: Option<Timestamp>,
 }
@@ -98,9 +102,12 @@ impl Poller {
                 }
             };
             let is_working = !work.tasks.is_empty();
+            let is_kept_waiting = work.is_kept_waiting;
             let asleep = async {
                 match pause {
                     Some(pause) => tokio::time::sleep(pause).await,
+                    // A poll that ends tells nobody here.
+                    None if is_kept_waiting => tokio::time::sleep(BUSY_PAUSE).await,
                     None => self.clock.sleep_until(later(looked, LOOK_AGAIN)).await,
                 }
             };
@@ -120,23 +127,33 @@ impl Poller {
         base: &Url,
         work: &mut Work,
     ) -> Result<(), StoreError> {
-        if work.reading.len() < READ_AT_ONCE {
+        let config = Arc::clone(&self.config.borrow());
+        work.is_kept_waiting = false;
+        // What waits for room is bounded, and on the disk already.
+        if work.reading.len() < READ_AT_ONCE && !self.disk_is_short(&config) {
             for (row, source) in self.store.deliveries().await? {
                 if work.reading.len() >= READ_AT_ONCE {
                     break;
                 }
-                if work.reading.insert(source) {
-                    let poller = Arc::clone(self);
-                    work.tasks.spawn(async move {
-                        // A panic fails this push only; it is tried again, not for ever.
-                        let reading =
-                            tokio::spawn(async move { poller.take_delivery(row, source).await });
-                        if let Err(error) = reading.await {
-                            tracing::error!(%source, %error, "reading a push panicked");
-                        }
-                        Done::Read(source)
-                    });
+                if work.reading.contains(&source) {
+                    continue;
                 }
+                // A poll waits for its origin as long as that likes: others go first.
+                let Some(alone) = self.alone_at_once(source) else {
+                    work.is_kept_waiting = true;
+                    continue;
+                };
+                work.reading.insert(source);
+                let poller = Arc::clone(self);
+                work.tasks.spawn(async move {
+                    // A panic fails this push only; it is tried again, not for ever.
+                    let reading = async move { poller.take_delivery(row, source, alone).await };
+                    let reading = tokio::spawn(reading);
+                    if let Err(error) = reading.await {
+                        tracing::error!(%source, %error, "reading a push panicked");
+                    }
+                    Done::Read(source)
+                });
             }
         }
         // Those asked now are asked again only after their time.
@@ -199,12 +216,24 @@ impl Poller {
         if let Some(off) = self.put_off(&told, call.row) {
             return HubAnswer::Later(self.clock.wall_at(off.until));
         }
-        match told {
-            Ok(Told { status: 200..=299, .. }) => HubAnswer::Accepted,
-            Ok(Told { status, said, retry_after }) => {
-                HubAnswer::Refused { status, why: said, retry_after }
+        let Told { final_url, status, said, retry_after } = match told {
+            Ok(told) => told,
+            Err(error) => return HubAnswer::Failed(error.to_string()),
+        };
+        // Meant for the host, whoever was asked for there.
+        let pause = self.heed_answer(&final_url, status, retry_after).await;
+        let pause = pause.unwrap_or_else(|error| {
+            tracing::error!(%error, "a pause was not kept");
+            None
+        });
+        match status {
+            200..=299 => HubAnswer::Accepted,
+            // It has too much to do, which is no failure of this source.
+            429 => {
+                let until = pause.unwrap_or_default().max(ASKED_AGAIN);
+                HubAnswer::Later(later(self.clock.now(), until))
             }
-            Err(error) => HubAnswer::Failed(error.to_string()),
+            _ => HubAnswer::Refused { status, why: said, retry_after },
         }
     }
 }

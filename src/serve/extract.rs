@@ -1,8 +1,8 @@
 //! Reads requests: JSON bodies under limits, query parameters, path parameters.
 //!
 //! All refusals are problems. A body is bounded in bytes, in time, and by a
-//! budget over all requests, so that no number of clients fills the memory; a
-//! handler keeps the permits while it works on what was read.
+//! budget over all requests (`bodies`), so that no number of clients fills the memory; a
+//! handler keeps its part while it works on what was read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,11 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Context;
+use super::bodies::{BodyBudget, BodyShare};
 use super::problem::{Kind, Problem};
+use super::public::Client;
 use super::wire::grouped;
 
 /// Bytes of a body, where nothing else is said.
@@ -36,57 +37,19 @@ const LULL: Duration = Duration::from_millis(500);
 /// From this size on a body is parsed on the blocking pool: on an async worker
 /// it would hold up other requests for milliseconds.
 const PARSE_APART: usize = 256 << 10;
-/// Bytes of all bodies held at once, in units of [`BUDGET_UNIT`].
-const BUDGET: usize = 128 << 20;
-/// Bytes that one permit of the budget stands for.
-const BUDGET_UNIT: usize = 1 << 10;
-
-/// The memory that request bodies may take together.
-#[derive(Debug, Clone)]
-pub(crate) struct BodyBudget(Arc<Semaphore>);
-
-impl Default for BodyBudget {
-    fn default() -> Self {
-        Self::of(BUDGET)
-    }
-}
-
 /// A body on its way in: its bytes, and the part of the budget that they use.
 struct Incoming {
     bytes: BytesMut,
-    permits: Option<OwnedSemaphorePermit>,
-}
-
-impl BodyBudget {
-    /// Of so many bytes.
-    pub(crate) fn of(bytes: usize) -> Self {
-        Self(Arc::new(Semaphore::new(bytes / BUDGET_UNIT)))
-    }
-
-    /// Takes what `bytes` need; at once, since waiting would let slow bodies
-    /// block each other.
-    fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
-        let units = u32::try_from(bytes.div_ceil(BUDGET_UNIT)).unwrap_or(u32::MAX);
-        self.0.clone().try_acquire_many_owned(units).map_err(|_| {
-            Problem::new(Kind::Busy, "Request bodies take all the memory they may; try again.")
-        })
-    }
+    held: BodyShare,
 }
 
 impl Incoming {
-    fn push(&mut self, chunk: &Bytes, limit: usize, budget: &BodyBudget) -> Result<(), Problem> {
+    fn push(&mut self, chunk: &Bytes, limit: usize) -> Result<(), Problem> {
         let size = self.bytes.len() + chunk.len();
         if size > limit {
             return Err(too_large(limit));
         }
-        let held = self.permits.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        if size > held * BUDGET_UNIT {
-            let more = budget.take(size - held * BUDGET_UNIT)?;
-            match &mut self.permits {
-                Some(permits) => permits.merge(more),
-                None => self.permits = Some(more),
-            }
-        }
+        self.held.grow_to(size)?;
         self.bytes.extend_from_slice(chunk);
         Ok(())
     }
@@ -97,7 +60,7 @@ pub(crate) struct Payload<T, const LIMIT: usize = SMALL_BODY> {
     /// What it says.
     pub(crate) value: T,
     /// Its part of the budget, to be kept while `value` is worked on.
-    pub(crate) held: Option<OwnedSemaphorePermit>,
+    pub(crate) held: BodyShare,
 }
 
 impl<T, const LIMIT: usize> FromRequest<Arc<Context>> for Payload<T, LIMIT>
@@ -108,19 +71,19 @@ where
 
     async fn from_request(request: Request, context: &Arc<Context>) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
-        let (bytes, permits) = read_bytes(&parts, body, LIMIT, &context.bodies).await?;
+        let (bytes, held) = read_bytes(&parts, body, LIMIT, &context.bodies).await?;
         if bytes.is_empty() {
-            return Ok(Self { value: read_json(b"{}")?, held: permits });
+            return Ok(Self { value: read_json(b"{}")?, held });
         }
         check_media_type(&parts.headers)?;
         if bytes.len() < PARSE_APART {
-            return Ok(Self { value: read_object(&bytes)?, held: permits });
+            return Ok(Self { value: read_object(&bytes)?, held });
         }
         let parsing = tokio::task::spawn_blocking(move || read_object(&bytes));
         let value = parsing.await.map_err(|_| {
             Problem::new(Kind::Internal, "Reading the body failed; nothing was changed.")
         })??;
-        Ok(Self { value, held: permits })
+        Ok(Self { value, held })
     }
 }
 
@@ -130,7 +93,7 @@ pub(super) async fn read_bytes(
     body: Body,
     limit: usize,
     budget: &BodyBudget,
-) -> Result<(BytesMut, Option<OwnedSemaphorePermit>), Problem> {
+) -> Result<(BytesMut, BodyShare), Problem> {
     if let Err(problem) = check_length(&parts.headers, limit) {
         // Who asks first whether to send need not send.
         if !parts.headers.contains_key(header::EXPECT) {
@@ -138,22 +101,24 @@ pub(super) async fn read_bytes(
         }
         return Err(problem);
     }
-    let reading = read_body(body, limit, budget);
+    // Only the webmasters' listener tells clients apart.
+    let client = parts.extensions.get().copied().unwrap_or(Client(0));
+    let reading = read_body(body, limit, budget.begin(client.0));
     let Ok(read) = tokio::time::timeout(BODY_TIMEOUT, reading).await else {
         return Err(too_slow());
     };
-    let Incoming { bytes, permits } = read?;
-    Ok((bytes, permits))
+    let Incoming { bytes, held } = read?;
+    Ok((bytes, held))
 }
 
-async fn read_body(body: Body, limit: usize, budget: &BodyBudget) -> Result<Incoming, Problem> {
-    let mut incoming = Incoming { bytes: BytesMut::new(), permits: None };
+async fn read_body(body: Body, limit: usize, held: BodyShare) -> Result<Incoming, Problem> {
+    let mut incoming = Incoming { bytes: BytesMut::new(), held };
     let mut chunks = body.into_data_stream();
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(|_| {
             Problem::new(Kind::MalformedJson, "The connection broke within the body.")
         })?;
-        if let Err(problem) = incoming.push(&chunk, limit, budget) {
+        if let Err(problem) = incoming.push(&chunk, limit) {
             discard(chunks);
             return Err(problem);
         }
@@ -340,6 +305,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::serve::bodies::BUDGET_UNIT;
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -417,19 +383,20 @@ mod tests {
         let chunk = Bytes::from_static(&[b' '; 1_000]);
         let endless = futures_util::stream::repeat_with(move || Ok::<_, Infallible>(chunk.clone()));
         let budget = BodyBudget::default();
-        let read = read_body(Body::from_stream(endless), 10_000, &budget).await;
+        let all = budget.left();
+        let read = read_body(Body::from_stream(endless), 10_000, budget.begin(0)).await;
         assert_eq!(read.err().map(|problem| problem.kind()), Some(Kind::BodyTooLarge));
-        assert_eq!(budget.0.available_permits(), BUDGET / BUDGET_UNIT);
+        assert_eq!(budget.left(), all);
     }
 
     #[tokio::test]
     async fn bodies_share_a_budget_and_give_it_back() {
-        let budget = BodyBudget(Arc::new(Semaphore::new(3)));
+        let budget = BodyBudget::of(3 * BUDGET_UNIT);
         let body = || Body::from(vec![b' '; 2 * BUDGET_UNIT]);
-        let first = read_body(body(), SMALL_BODY, &budget).await.expect("fits");
-        let second = read_body(body(), SMALL_BODY, &budget).await;
+        let first = read_body(body(), SMALL_BODY, budget.begin(0)).await.expect("fits");
+        let second = read_body(body(), SMALL_BODY, budget.begin(0)).await;
         assert_eq!(second.err().map(|problem| problem.kind()), Some(Kind::Busy));
         drop(first);
-        assert!(read_body(body(), SMALL_BODY, &budget).await.is_ok());
+        assert!(read_body(body(), SMALL_BODY, budget.begin(0)).await.is_ok());
     }
 }

@@ -12,10 +12,10 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use tokio::sync::OwnedSemaphorePermit;
 use url::{Position, Url};
 
 use super::Context;
+use super::bodies::BodyShare;
 use super::extract::{Params, Payload};
 use super::openapi::{Operation, Output, media};
 use super::problem::{Kind, Problem};
@@ -122,7 +122,7 @@ pub(crate) async fn push_many(
     let host = named[Position::BeforeHost..Position::AfterPort].to_owned();
     let urls: Result<Vec<Url>, Problem> = urls.iter().map(|text| read_url(text)).collect();
     let push = checked(host, body.key, body.key_location.as_deref(), urls?)?;
-    take(&context, client, push, held).await
+    take(&context, client, push, Some(held)).await
 }
 
 fn read_url(text: &str) -> Result<Url, Problem> {
@@ -178,7 +178,7 @@ async fn take(
     context: &Context,
     client: Client,
     push: Push,
-    held: Option<OwnedSemaphorePermit>,
+    held: Option<BodyShare>,
 ) -> Result<Taken, Problem> {
     let store = &context.state.store;
     let now = store.now();

@@ -9,6 +9,7 @@
 //! routes of their own (`public`), and so have crawlers that speak the
 //! `URLFrontier` protocol (`frontier`).
 
+mod bodies;
 mod changes;
 mod extract;
 pub mod frontier;
@@ -43,12 +44,14 @@ use axum::http::{Method, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch as channel};
+use tokio::sync::{Semaphore, watch as channel};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
 use crate::store::pushes::{Push, Pushed};
 use crate::store::{Store, StoreError};
+use bodies::BodyBudget;
+pub use bodies::BodyShare;
 use openapi::{Description, OpenApi, Routes};
 use problem::{Kind, Problem};
 pub use server::Server;
@@ -105,11 +108,8 @@ pub struct ServeState {
 
 /// Checks the key of a push by a client, and takes in its URLs. That goes on when
 /// the client has gone, and so long its share of the memory for bodies is taken.
-pub type PushDoor = Arc<
-    dyn Fn(Push, u128, Option<OwnedSemaphorePermit>) -> BoxFuture<'static, PushAnswer>
-        + Send
-        + Sync,
->;
+pub type PushDoor =
+    Arc<dyn Fn(Push, u128, Option<BodyShare>) -> BoxFuture<'static, PushAnswer> + Send + Sync>;
 
 /// What it came to.
 pub type PushAnswer = Result<Pushed, StoreError>;
@@ -124,7 +124,9 @@ struct Context {
     bound: SocketAddr,
     /// Wakes the long polls when the daemon stops.
     stop: CancellationToken,
-    bodies: extract::BodyBudget,
+    bodies: BodyBudget,
+    /// For what hubs push, which strangers' bodies are not to keep out.
+    deliveries: BodyBudget,
     /// What is told of the routes.
     description: Description,
     /// Places for those who follow changes.

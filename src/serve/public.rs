@@ -33,8 +33,14 @@ const PINGS: [&str; 4] = [
     "/siteexplorerservice/v1/ping",
 ];
 
-/// Bytes of all bodies held at once: two of the largest pushes.
+/// Bytes of all bodies held at once: two of the largest pushes. One client has no more
+/// than one.
 pub(super) const BODIES: usize = 48 << 20;
+pub(super) const BODIES_OF_CLIENT: usize = BODIES / 2;
+/// Bytes of all that hubs push at once, and of one address of hubs: that of the largest
+/// push, and some more.
+pub(super) const DELIVERIES: usize = 16 << 20;
+pub(super) const DELIVERIES_OF_CLIENT: usize = DELIVERIES / 2;
 /// Requests of one client: a minute's worth at once, then one a second.
 const OF_CLIENT: Share = Share { burst: 60.0, hourly: 3_600.0 };
 /// Requests of all clients together: 100 a second.

@@ -29,8 +29,8 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::bodies::BodyBudget;
 use super::changes::MAX_STREAMS;
-use super::extract::BodyBudget;
 use super::frontier;
 use super::limits::key_of;
 use super::openapi::Routes;
@@ -131,6 +131,18 @@ pub struct Server {
     door: Door,
 }
 
+impl Door {
+    /// As the configuration names it, below `listen`.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Api => "api",
+            Self::Public => "public",
+            Self::Frontier => "grpc",
+            Self::Peers => "internal",
+        }
+    }
+}
+
 impl Server {
     /// Binds the API's listener; with port 0 the system picks one.
     pub async fn bind(addr: SocketAddr, state: ServeState) -> io::Result<Self> {
@@ -177,27 +189,27 @@ impl Server {
         let connections = match door {
             Door::Api => {
                 let (routes, context) = describe(state, routes(), BodyBudget::default());
-                Connections::new(around(routes, context), metrics, stop, all)
+                Connections::new(door, around(routes, context), metrics, stop, all)
             }
             Door::Public => {
-                let bodies = BodyBudget::of(public::BODIES);
+                let bodies = BodyBudget::with_share(public::BODIES, public::BODIES_OF_CLIENT);
                 let (routes, context) = describe(state, public::routes(), bodies);
                 let inner = public::around(routes, context);
                 Connections {
                     of_client: Some(Arc::default()),
-                    ..Connections::new(inner, metrics, stop, share(MAX_PUBLIC_CONNECTIONS))
+                    ..Connections::new(door, inner, metrics, stop, share(MAX_PUBLIC_CONNECTIONS))
                 }
             }
             Door::Peers => {
                 let router = peers::router(state.store);
-                Connections::new(router, metrics, stop, share(MAX_PEER_CONNECTIONS))
+                Connections::new(door, router, metrics, stop, share(MAX_PEER_CONNECTIONS))
             }
             Door::Frontier => {
                 let router = frontier::router(state, bound, stop.clone());
                 Connections {
                     is_http2: true,
                     of_client: Some(Arc::default()),
-                    ..Connections::new(router, metrics, stop, share(MAX_FRONTIER_CONNECTIONS))
+                    ..Connections::new(door, router, metrics, stop, share(MAX_FRONTIER_CONNECTIONS))
                 }
             }
         };
@@ -221,6 +233,7 @@ fn described(
         stop: stop.clone(),
         description,
         bodies,
+        deliveries: BodyBudget::with_share(public::DELIVERIES, public::DELIVERIES_OF_CLIENT),
         streams: Arc::new(Semaphore::new(MAX_STREAMS)),
         budgets: public::Budgets::default(),
         tides: super::page::Kept::default(),
@@ -231,6 +244,7 @@ fn described(
 /// All connections, and what each of them needs.
 #[derive(Clone)]
 struct Connections {
+    door: Door,
     router: Router,
     metrics: Arc<Metrics>,
     places: Arc<Semaphore>,
@@ -249,8 +263,15 @@ struct Connections {
 }
 
 impl Connections {
-    fn new(router: Router, metrics: Arc<Metrics>, stop: CancellationToken, places: usize) -> Self {
+    fn new(
+        door: Door,
+        router: Router,
+        metrics: Arc<Metrics>,
+        stop: CancellationToken,
+        places: usize,
+    ) -> Self {
         Self {
+            door,
             router,
             metrics,
             places: Arc::new(Semaphore::new(places)),
@@ -287,7 +308,7 @@ impl Connections {
     fn open(&self, stream: TcpStream, peer: SocketAddr) {
         let place = self.places.clone().try_acquire_owned().ok();
         let Some((place, of_client)) = place.zip(self.place_of_client(peer)) else {
-            self.metrics.connection_refused();
+            self.metrics.connection_refused(self.door.as_str());
             turn_away(stream, &self.overloaded);
             return;
         };

@@ -18,10 +18,10 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
-use tokio::sync::OwnedSemaphorePermit;
 use url::form_urlencoded;
 
 use super::Context;
+use super::bodies::BodyShare;
 use super::extract::read_bytes;
 use super::openapi::{Input, Operation, Output, media};
 use super::problem::{Kind, Problem};
@@ -163,7 +163,7 @@ pub(crate) struct Push {
     secret: Option<String>,
     headers: HeaderMap,
     body: Bytes,
-    held: Option<OwnedSemaphorePermit>,
+    held: BodyShare,
 }
 
 impl FromRequest<Arc<Context>> for Push {
@@ -184,7 +184,7 @@ impl FromRequest<Arc<Context>> for Push {
             .callbacks
             .take(whose, 1.0, now)
             .map_err(|wait| Problem::too_many(wait, "Too many pushes; come again later."))?;
-        let read = read_bytes(&parts, body, MAX_PUSH, &context.bodies).await;
+        let read = read_bytes(&parts, body, MAX_PUSH, &context.deliveries).await;
         if read.as_ref().is_err_and(|problem| problem.kind() == Kind::BodyTooLarge) {
             // There is something new, and the source itself has it.
             context.state.metrics.pushed(Pushed::Hint);

@@ -10,31 +10,55 @@ use super::polling::{DueSource, PollTarget, TARGET, read_target};
 use super::{StoreError, engine, timestamp};
 use crate::model::{HostId, SiteId, SourceId};
 
-/// Sources that are due, the longest due first, at most one per host.
+/// Sites that [`due_sources`] passes over at most.
+pub const MOST_PASSED_OVER: usize = 8;
+
+/// What is not of the sites that are passed over.
+const OTHERS: &str = "AND (site_id IS NULL OR site_id NOT IN (?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10))";
+
+/// Sources that are due, the longest due first, at most one per host; none of the sites
+/// `but`, of which the first [`MOST_PASSED_OVER`] count.
 pub(super) fn due_sources(
     conn: &Connection,
     now: Timestamp,
     limit: u32,
+    but: &[SiteId],
 ) -> Result<Vec<DueSource>, StoreError> {
+    // The rows themselves are looked at only where it has to be.
+    let others = if but.is_empty() { "" } else { OTHERS };
     // min() picks the row that the other columns come from: the longest due of
     // each host, so that an index of 50,000 children takes one place here.
     let mut query = conn
-        .prepare_cached(
-            "/*lite*/ SELECT id, host_id, min(next_poll_at) AS due FROM sources INDEXED BY sources_due
-             WHERE state = 0 AND next_poll_at <= ?1 GROUP BY host_id ORDER BY due, id /*end*/
-             /*pg: SELECT id, host_id, due FROM
-                 (SELECT DISTINCT ON (host_id) id, host_id, next_poll_at AS due FROM sources
-                  WHERE state = 0 AND next_poll_at <= ?1 AND (host_id & 255) = ANY(ARRAY(SELECT part FROM
-                      partitions WHERE node = current_setting('sitemapd.node', true)))
-                  ORDER BY host_id, next_poll_at, id) longest
-             ORDER BY due, id */
-             LIMIT ?2",
-        )
+        .prepare_cached(&format!(
+            "SELECT id, host_id, due, (SELECT s.site_id FROM sources s
+                 WHERE s.id = longest.id /*pg: AND s.part = (longest.id & 255) */)
+             FROM (/*lite*/
+                 SELECT id, host_id, min(next_poll_at) AS due FROM sources INDEXED BY sources_due
+                 WHERE state = 0 AND next_poll_at <= ?1 {others} GROUP BY host_id
+                 ORDER BY due, id LIMIT ?2 /*end*/ /*pg:
+                 SELECT id, host_id, due FROM
+                     (SELECT DISTINCT ON (host_id) id, host_id, next_poll_at AS due FROM sources
+                      WHERE state = 0 AND next_poll_at <= ?1 {others}
+                          AND (host_id & 255) = ANY(ARRAY(SELECT part FROM
+                          partitions WHERE node = current_setting('sitemapd.node', true)))
+                      ORDER BY host_id, next_poll_at, id) hosts
+                 ORDER BY due, id LIMIT ?2 */) longest
+             ORDER BY due, id"
+        ))
         .map_err(engine)?;
-    query
-        .query_map(params![now.as_millisecond(), limit], read_due)
-        .and_then(Iterator::collect)
-        .map_err(engine)
+    let now = now.as_millisecond();
+    let rows: sql::Result<_> = if but.is_empty() {
+        query.query_map(params![now, limit], read_due).and_then(Iterator::collect)
+    } else {
+        // No site has the number 0.
+        let mut passed = [0; MOST_PASSED_OVER];
+        passed.iter_mut().zip(but).for_each(|(place, site)| *place = site.0);
+        let [s1, s2, s3, s4, s5, s6, s7, s8] = passed;
+        query
+            .query_map(params![now, limit, s1, s2, s3, s4, s5, s6, s7, s8], read_due)
+            .and_then(Iterator::collect)
+    };
+    rows.map_err(engine)
 }
 
 /// Of these the robots.txt files, of which a host has one. Goes over all that is due.
@@ -64,7 +88,7 @@ pub(super) fn next_due_of(
 ) -> Result<Vec<DueSource>, StoreError> {
     let mut query = conn
         .prepare_cached(
-            "SELECT id, host_id, next_poll_at FROM sources /*lite*/ INDEXED BY sources_turn /*end*/
+            "SELECT id, host_id, next_poll_at, site_id FROM sources /*lite*/ INDEXED BY sources_turn /*end*/
              WHERE host_id = ?1 /*pg: AND part = (?1 & 255) */ AND state = 0 AND next_poll_at <= ?2
              ORDER BY next_poll_at, id LIMIT 1",
         )
@@ -82,6 +106,7 @@ fn read_due(row: &Row<'_>) -> sql::Result<DueSource> {
         id: SourceId(row.get(0)?),
         host: HostId(row.get(1)?),
         at: timestamp(row.get(2)?),
+        site: row.get::<Option<i64>>(3)?.map(SiteId),
     })
 }
 

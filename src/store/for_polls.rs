@@ -54,10 +54,15 @@ impl Store {
         Ok(())
     }
 
-    /// Sources that are due, the longest due first, at most one per host.
-    pub async fn due_sources(&self, limit: u32) -> Result<Vec<DueSource>, StoreError> {
+    /// Sources that are due, the longest due first, at most one per host, and none of
+    /// these sites ([`MOST_PASSED_OVER`](crate::store::MOST_PASSED_OVER) at most).
+    pub async fn due_sources(
+        &self,
+        limit: u32,
+        but: Vec<SiteId>,
+    ) -> Result<Vec<DueSource>, StoreError> {
         let now = self.inner.clock.now();
-        self.read(move |conn| due_reads::due_sources(conn, now, limit)).await
+        self.read(move |conn| due_reads::due_sources(conn, now, limit, &but)).await
     }
 
     /// The longest due source of each of these hosts, where there is any.
@@ -397,6 +402,12 @@ impl Store {
     pub async fn due_robots(&self, limit: u32) -> Result<Vec<DueSource>, StoreError> {
         let now = self.inner.clock.now();
         self.read(move |conn| due_reads::due_robots(conn, now, limit)).await
+    }
+
+    /// What is kept of it, where anything is.
+    pub async fn kept_robots(&self, authority: String) -> Result<Option<KeptRobots>, StoreError> {
+        let found = self.read(move |conn| poll_reads::robots_of(conn, &authority)).await?;
+        Ok(found.and_then(|(_, kept)| kept))
     }
 
     /// Sees to it that the robots.txt of an authority is polled for a site.

@@ -136,7 +136,7 @@ pub enum HubAnswer {
     },
     /// It did not answer, or may not be asked.
     Failed(String),
-    /// It is to be left alone until then; nobody was asked.
+    /// It is to be left alone until then: nobody was asked, or it has no time.
     Later(Timestamp),
 }
 

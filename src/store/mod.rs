@@ -120,6 +120,7 @@ use crate::metrics::Metrics;
 pub use adopt::GUESS;
 use checkpoint::Checkpointer;
 use claim::Claim;
+pub use due_reads::MOST_PASSED_OVER;
 pub use effect::{Applied, BATCH, CHUNK, Effect, Origin};
 pub use extensions::Said;
 use failure::Failure;
@@ -137,7 +138,7 @@ pub use polling::{
 };
 pub use prepared::{Prepared, Preparer};
 use readers::Readers;
-pub use robots::{FORBIDDEN, KeptRobots, RobotsRead, SavedRobots};
+pub use robots::{FORBIDDEN, KeptRobots, ROBOTS_UNREADABLE, RobotsRead, SavedRobots};
 pub use sources::{Child, ChildEffect, NewSource};
 use state::{Ears, Engine, State};
 pub use stream::{ChangeCursor, ChangeEvent, ChangeFilter, ChangePage, NoCursor};

@@ -297,6 +297,7 @@ pub(super) fn read_source(row: &Row<'_>) -> sql::Result<SourceView> {
         next_poll_at: time(row, 16)?.filter(|_| state == 0),
         why: row.get(17)?,
         failures: row.get(18)?,
+        failing: row.get(23)?,
         entries: count(row, 19)?,
         admitted: json(row.get(20)?),
         bytes: count(row, 21)?,

@@ -27,6 +27,8 @@ pub struct DueSource {
     pub id: SourceId,
     /// Whose turn it takes.
     pub host: HostId,
+    /// Its site, if it has one.
+    pub site: Option<SiteId>,
 }
 
 /// A source as a poll needs it.
@@ -220,6 +222,8 @@ pub struct PollEnd {
     pub took_ms: i64,
     /// A word for tables: `changed`, `unchanged`, `not-modified`, `failed`, …
     pub result: &'static str,
+    /// What fails, if anything does: the result, or [`ROBOTS_UNREADABLE`].
+    pub failing: Option<&'static str>,
     /// `success`, `has-errors` or `could-not-fetch`.
     pub status: &'static str,
     /// HTTP status.
@@ -232,8 +236,6 @@ pub struct PollEnd {
     pub error: Option<String>,
     /// When it is polled next.
     pub next: NextPollAt,
-    /// Did it fail?
-    pub failed: bool,
     /// Where its redirects lead, from now on.
     pub moved: Option<Moved>,
     /// What it leaves behind.

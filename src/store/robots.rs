@@ -18,6 +18,10 @@ use crate::parse::robots::{Difference, Robots, Subject};
 /// `sources.rule` of what robots.txt forbids: due when there is another version.
 pub const FORBIDDEN: &str = "robots";
 
+/// `sources.failing` of what may not be asked since robots.txt could never be read;
+/// where that forbids it, the result of its poll stands there.
+pub const ROBOTS_UNREADABLE: &str = "robots-unreadable";
+
 /// A robots.txt that was never read is asked for again after this by who needs it.
 const UNREACHABLE_MS: i64 = 300_000;
 

@@ -15,7 +15,7 @@ use url::{Host, Url};
 use super::hosts::partition;
 use super::sources::check_length;
 use super::state::State;
-use super::views::{Page, PollView, SourceView};
+use super::views::{Page, SourceView};
 use super::writer::Lane;
 use super::{Store, StoreError, engine, poll_reads, timestamp};
 use crate::model::{HostId, SourceId};
@@ -92,8 +92,6 @@ pub struct SubmissionView {
     pub times: u64,
     /// The source that it is, if it is one.
     pub source: Option<SourceView>,
-    /// The last poll of that.
-    pub poll: Option<PollView>,
 }
 
 impl Store {
@@ -422,7 +420,6 @@ fn read_submission(row: &sql::Row<'_>) -> sql::Result<SubmissionView> {
         last_at: timestamp(row.get(4)?),
         times: row.get::<i64>(5)?.unsigned_abs(),
         source: None,
-        poll: None,
     })
 }
 
@@ -437,9 +434,7 @@ fn follow(conn: &Connection, view: &mut SubmissionView) -> Result<(), StoreError
         }
     }
     if let Some(id) = found.into_values().next() {
-        let (source, polls) = poll_reads::source(conn, id)?;
-        view.source = Some(source);
-        view.poll = polls.into_iter().next();
+        view.source = Some(poll_reads::source(conn, id)?.0);
     }
     Ok(())
 }

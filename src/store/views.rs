@@ -344,6 +344,9 @@ pub struct SourceView {
     pub why: String,
     /// Failures in a row.
     pub failures: u32,
+    /// What these are: a result of polls, or
+    /// [`ROBOTS_UNREADABLE`](crate::store::ROBOTS_UNREADABLE).
+    pub failing: Option<String>,
     /// Entries of the last read.
     pub entries: u64,
     /// Of these, by what became of them: `accepted`, `out-of-scope`, `invalid`, …
@@ -466,7 +469,7 @@ pub struct StatusView {
     pub store_bytes: u64,
     /// Bytes of the write-ahead log.
     pub wal_bytes: u64,
-    /// Polls in the last 24 hours, by result.
+    /// Polls in the last 24 hours, by result, and what hubs pushed (`pushed`).
     pub polls_24h: BTreeMap<String, u64>,
     /// Change events in the last 24 hours.
     pub changes_24h: Counts,
@@ -474,4 +477,12 @@ pub struct StatusView {
     pub queues: Vec<QueueView>,
     /// The daemons that share the store; none where it is in a file.
     pub nodes: Vec<Node>,
+}
+
+impl StatusView {
+    /// Polls in the last 24 hours. What a hub has pushed is read as one, and is none.
+    pub fn polls(&self) -> u64 {
+        let polls = self.polls_24h.iter().filter(|(result, _)| *result != "pushed");
+        polls.map(|(_, times)| times).sum()
+    }
 }

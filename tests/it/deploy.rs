@@ -8,9 +8,9 @@ use sitemapd::config::Config;
 use crate::documents::{document, example_keys, families_in, metric_families};
 
 /// Labels that our metrics have, and those that Prometheus adds.
-const LABELS: [&str; 18] = [
-    "what", "broker", "by", "call", "crawl", "instance", "job", "kind", "le", "method", "outcome",
-    "reason", "part", "result", "route", "state", "status", "version",
+const LABELS: [&str; 19] = [
+    "what", "broker", "by", "call", "crawl", "instance", "job", "kind", "le", "listener", "method",
+    "outcome", "reason", "part", "result", "route", "state", "status", "version",
 ];
 /// What the process says of itself.
 const OF_THE_PROCESS: [&str; 4] = [

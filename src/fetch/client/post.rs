@@ -36,6 +36,8 @@ pub struct Form {
 /// What was answered to a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
+    /// Who answered, after all redirects.
+    pub final_url: Url,
     /// The status.
     pub status: u16,
     /// The first words of the body, fit to be shown.
@@ -103,7 +105,10 @@ impl Fetcher {
             match (status, location) {
                 (307 | 308, Some(location)) => Ok(Posted::Elsewhere(status, location)),
                 (307 | 308, None) => Err(redirect::without_location(status)),
-                _ => Ok(Posted::Told(Told { status, said, retry_after })),
+                _ => {
+                    let final_url = url.clone();
+                    Ok(Posted::Told(Told { final_url, status, said, retry_after }))
+                }
             }
         };
         spent.on(&inner.limits, asking).await

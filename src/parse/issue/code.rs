@@ -135,6 +135,8 @@ pub enum IssueCode {
     DuplicateUrl,
     /// A URL outside of what the sitemap may list.
     UrlNotAllowed,
+    /// A URL that the robots.txt of its host forbids to fetch; it waits until that allows it.
+    UrlBlocked,
     /// A URL without `www.` in a sitemap that is found with it.
     MissingWww,
     /// A URL with `www.` in a sitemap that is found without it.
@@ -197,12 +199,13 @@ impl IssueCode {
 
     /// Codes that a document does not show by itself: they need to know its
     /// transport, the time, its site or what it was before.
-    pub const BESIDE: [Self; 11] = [
+    pub const BESIDE: [Self; 12] = [
         Self::CompressionError,
         Self::FileTooLarge,
         Self::FutureDate,
         Self::DuplicateUrl,
         Self::UrlNotAllowed,
+        Self::UrlBlocked,
         Self::MissingWww,
         Self::IncludesWww,
         Self::Shrunk,
@@ -260,6 +263,7 @@ impl IssueCode {
             Self::FutureDate => "future-date",
             Self::DuplicateUrl => "duplicate-url",
             Self::UrlNotAllowed => "url-not-allowed",
+            Self::UrlBlocked => "url-blocked",
             Self::MissingWww => "missing-www",
             Self::IncludesWww => "includes-www",
             Self::Shrunk => "shrunk",
@@ -321,6 +325,7 @@ impl IssueCode {
             Self::FutureDate => "Invalid date: in the future",
             Self::DuplicateUrl => "Duplicate URL",
             Self::UrlNotAllowed => "URL not allowed",
+            Self::UrlBlocked => "URLs blocked by robots.txt",
             Self::MissingWww => "Path mismatch: Missing www",
             Self::IncludesWww => "Path mismatch: Includes www",
             Self::Shrunk => "Sitemap shrank to less than half",
@@ -421,6 +426,9 @@ impl IssueCode {
                 "List only URLs of the sitemap's own site: same host, or name this sitemap in \
                  robots.txt of the other host."
             }
+            Self::UrlBlocked => {
+                "Let robots.txt of their host allow these URLs, or leave them out of the sitemap."
+            }
             Self::MissingWww | Self::IncludesWww => {
                 "Write all URLs in the one form that the site redirects to."
             }
@@ -466,6 +474,7 @@ impl IssueCode {
             | Self::FutureDate
             | Self::FeedGap
             | Self::DuplicateUrl
+            | Self::UrlBlocked
             | Self::MissingWww
             | Self::IncludesWww
             | Self::SyntaxNotUnderstood

@@ -82,9 +82,8 @@ pub(super) fn judge(
         let (failing, all) = (grouped(status.sources_failing), grouped(status.sources));
         found.push((weight, format!("{failing} of {all} sources fail.")));
     }
-    let polls: u64 = status.polls_24h.values().sum();
     let runs = status.started_at.map(|started| between(started, status.now));
-    if polls == 0 && status.sources > 0 && runs.is_some_and(|runs| runs > SETTLED) {
+    if status.polls() == 0 && status.sources > 0 && runs.is_some_and(|runs| runs > SETTLED) {
         found.push((Health::Bad, "Nothing was polled in the last 24 hours.".to_owned()));
     }
     found.extend(status.queues.iter().filter_map(|queue| of_queue(queue, status.now)));
@@ -155,6 +154,8 @@ mod tests {
         assert_eq!(judged(|s| s.sources_failing = 11).0, Health::Doubtful);
         let (health, said) = judged(|s| s.polls_24h.clear());
         assert_eq!((health, said.contains("Nothing was polled")), (Health::Bad, true));
+        let only_pushed = BTreeMap::from([("pushed".to_owned(), 9)]);
+        assert_eq!(judged(|s| s.polls_24h = only_pushed).0, Health::Bad);
         let late = |leased: u64| {
             judged(move |s| {
                 s.queues[0].due = 5_000;

@@ -170,7 +170,7 @@ fn tiles(shown: &Shown) -> Markup {
         ("Sources", grouped(status.sources)),
         ("Sources due", grouped(status.sources_due)),
         ("Sources failing", grouped(status.sources_failing)),
-        ("Polls in 24 h", grouped(status.polls_24h.values().sum::<u64>())),
+        ("Polls in 24 h", grouped(status.polls())),
         ("Submissions waiting", format!("{}{}", grouped(pending), if more { "+" } else { "" })),
         ("On disk", ByteSize(status.store_bytes).to_string()),
         ("Up for", runs.unwrap_or_else(|| "–".to_owned())),

@@ -41,7 +41,7 @@ async fn serve_as(
     let connections = Connections {
         is_http2,
         header_timeout,
-        ..Connections::new(router, metrics.clone(), stop.clone(), places)
+        ..Connections::new(Door::Api, router, metrics.clone(), stop.clone(), places)
     };
     let served = tokio::spawn(async move {
         connections.accept_from(listener).await;
@@ -141,7 +141,10 @@ async fn one_connection_too_many_is_told_so_and_a_place_comes_back() {
     let refused = TcpStream::connect(running.addr).await.expect("accepted by the system");
     assert!(read_to_end(refused).await.starts_with("HTTP/1.1 503 "));
     let counted = running.metrics.encode(None, crate::metrics::Format::Plain);
-    assert!(counted.contains("sitemapd_api_connections_refused_total 1"), "{counted}");
+    assert!(
+        counted.contains("sitemapd_api_connections_refused_total{listener=\"api\"} 1"),
+        "{counted}"
+    );
 
     drop(first);
     // The server sees the close a moment later than we make it.

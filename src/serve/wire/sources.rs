@@ -435,6 +435,7 @@ mod tests {
             next_poll_at: Some(at("2026-11-21T09:30:00Z")),
             why: "an hour after the last poll".to_owned(),
             failures: 0,
+            failing: None,
             entries: 12,
             admitted: BTreeMap::from([("accepted".to_owned(), 12)]),
             bytes: 3_456,

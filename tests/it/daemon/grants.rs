@@ -187,3 +187,27 @@ async fn what_a_site_is_told_in_headers_is_told_to_no_host_that_somebody_else_na
     assert!(told(&listed, "/feed.xml") && !told(&listed, "/robots.txt"));
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_foreign_child_may_list_what_its_index_may_unless_it_is_granted_more() {
+    let (ours, theirs) = (Origin::start().await, Origin::start().await);
+    let (base, other) = (ours.base(), theirs.base());
+    let robots = format!("Sitemap: {base}/users/eve/index.xml\n");
+    ours.set("/robots.txt", Reply::text(robots.clone()));
+    let child = format!("{other}/nested.xml");
+    ours.set("/users/eve/index.xml", Reply::xml(index("", &[(&child, "")])));
+    theirs.set("/nested.xml", Reply::xml(index(&other, &[("/s.xml", "")])));
+    let list = sitemap(&base, &[("/users/eve/x", ""), ("/users/adam/y", ""), ("/", "")]);
+    theirs.set("/s.xml", Reply::xml(list));
+    let world = World::new(&[&ours, &theirs]);
+    let daemon = world.start(&site(&ours, "scope = \"directory\"")).await;
+    daemon.polled("/s.xml", 1).await;
+    assert_eq!(fates(&daemon, "/s.xml").await, "accepted 1, out-of-scope 2");
+    assert!(daemon.knows(&format!("{base}/users/eve/x")).await);
+    // What the host itself names may list all of it, though an index was first.
+    ours.set("/robots.txt", Reply::text(format!("{robots}Sitemap: {other}/s.xml\n")));
+    daemon.poll(&format!("{base}/robots.txt")).await;
+    daemon.poll("/s.xml").await;
+    assert_eq!(fates(&daemon, "/s.xml").await, "accepted 3");
+    daemon.stop().await;
+}

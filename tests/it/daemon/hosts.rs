@@ -454,3 +454,35 @@ async fn robots_txt_of_a_host_where_nobody_has_anything_is_polled_no_more_and_dr
     assert_eq!((other.requests("/robots.txt").len(), kept()), (4, (2, 2)));
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_site_that_hangs_on_many_hosts_leaves_others_their_slots() {
+    // More than may be under way at once.
+    const TARPITS: usize = 12;
+    let origin = Origin::start().await;
+    let hold = Hold::new();
+    let (port, gate) = (origin.port(), hold.clone());
+    origin.route(move |seen| {
+        if host(seen).starts_with("tarpit") {
+            return Some(Reply::status(200).hang(&gate));
+        }
+        let base = format!("http://{}.test:{port}", host(seen));
+        (seen.path == "/s.xml").then(|| Reply::xml(sitemap(&base, &[("/a", "")])))
+    });
+    let world = World::with_names(&[&origin]);
+    let tarpits: Vec<_> =
+        (0..TARPITS).map(|n| format!("\"http://tarpit{n}.test:{port}/s.xml\"")).collect();
+    let text = format!(
+        "[[site]]\nname = \"evil\"\nurl = \"http://tarpit.test:{port}/\"\nsitemaps = [{}]\nfeeds = []\n",
+        tarpits.join(", ")
+    );
+    // In this order: it is due last.
+    let mut config = world.config(&(text + &site("sound", port, &["/s.xml"])));
+    config.fetch.concurrency = 2;
+    let daemon = world.start_with(config).await;
+    the_healthy_one_is_read(&daemon).await;
+    // Half of the eight slots, and not all of them.
+    assert!(hold.waits() <= 4, "{}", hold.waits());
+    hold.release_all();
+    daemon.stop().await;
+}

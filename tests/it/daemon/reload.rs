@@ -80,7 +80,7 @@ async fn a_site_that_leaves_the_config_rests_and_keeps_its_rows() {
     daemon.reload(stays).await;
     origin.clear_log();
     daemon.clock.advance(20 * DAY);
-    for due in daemon.store.due_sources(100).await.unwrap() {
+    for due in daemon.store.due_sources(100, Vec::new()).await.unwrap() {
         let target = daemon.store.poll_target(due.id).await.unwrap();
         assert_ne!(target.site_name.as_deref(), Some("site"), "{target:?}");
     }

@@ -227,11 +227,11 @@ async fn a_body_takes_its_share_of_memory_until_its_push_has_ended() {
         body["more"] = " ".repeat(23 << 20).into();
         body
     };
-    for origin in &origins {
+    for (origin, client) in origins.iter().zip(["192.0.2.1", "192.0.2.2"]) {
         let body = large(origin).to_string();
         let head = format!(
             "POST /indexnow HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\n\r\n",
+             X-Forwarded-For: {client}\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
         let mut stream = TcpStream::connect(daemon.public.unwrap()).await.unwrap();
@@ -434,4 +434,24 @@ async fn a_host_is_asked_for_few_keys_and_what_waits_is_bounded() {
     }
     assert_eq!(codes, [202, 202, 202, 202, 202, 429]);
     daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_host_that_puts_off_who_asks_for_a_key_is_left_alone() {
+    for status in [429, 503] {
+        let (_world, daemon, origin) = known().await;
+        origin.set(&format!("/{KEY}.txt"), Reply::status(status).header("Retry-After", "3600"));
+        let url = origin.base() + "/a";
+        assert_eq!(get(&daemon, &target(&url, KEY)).await.status, 202);
+        origin.clear_log();
+        let sitemap = daemon.source("/sitemap.xml").await.id;
+        daemon.store.poll_source(sitemap).await.unwrap();
+        daemon.settled().await;
+        daemon.pass(59 * MINUTE).await;
+        assert!(origin.all_requests().is_empty(), "{status}: {:?}", origin.all_requests());
+        origin.set(&format!("/{KEY}.txt"), Reply::text(KEY));
+        daemon.pass(2 * MINUTE).await;
+        daemon.polled("/sitemap.xml", 2).await;
+        daemon.stop().await;
+    }
 }

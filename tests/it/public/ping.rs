@@ -290,3 +290,84 @@ async fn a_status_names_errors_as_webmasters_know_them_and_outlives_a_restart() 
     assert_eq!(told["fetch_error"], "HTTP error 404");
     daemon.stop().await;
 }
+
+/// Pings the sitemap once it lists this, and says what its status is then.
+async fn told_of(daemon: &Daemon, origin: &Origin, document: String, nth: usize) -> Value {
+    let url = format!("{}/sitemap.xml", origin.base());
+    origin.set("/sitemap.xml", Reply::xml(document));
+    daemon.pass(2 * HOUR).await;
+    let pinged = ping(daemon, &url).await;
+    daemon.polled("/sitemap.xml", nth).await;
+    daemon.settled().await;
+    status(daemon, &pinged).await
+}
+
+/// The code, severity and count of each defect that a status tells of.
+fn defects(told: &Value) -> Vec<(String, String, u64)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let defects = told["processing_errors"].as_array().unwrap().iter();
+    defects
+        .map(|one| (text(&one["code"]), text(&one["severity"]), one["count"].as_u64().unwrap()))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_status_is_no_success_where_urls_could_not_be_taken_in() {
+    let origin = Origin::start().await;
+    origin.set("/robots.txt", Reply::text("User-agent: *\nDisallow: /private\n"));
+    let base = origin.base();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/a", "")])));
+    let world = World::new(&[&origin]);
+    let keys = format!("sitemaps = [\"{base}/sitemap.xml\"]\nmax_urls = 6");
+    let daemon = world.start(&site(&origin, &keys)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let defect =
+        |code: &str, severity: &str, count: u64| (code.to_owned(), severity.to_owned(), count);
+    let three = [("/a", ""), ("/b", ""), ("/c", "")];
+    // Of the wrong host, all of them.
+    let told = told_of(&daemon, &origin, sitemap("https://other.example", &three), 2).await;
+    assert_eq!((&told["status"], &told["errors"]), (&"has-errors".into(), &3.into()), "{told}");
+    assert_eq!(told["why"], "it was read, and of its 3 URLs none was taken in");
+    assert_eq!(told["processing_errors"][0]["name"], "URL not allowed");
+    assert_eq!(defects(&told), [defect("url-not-allowed", "error", 3)]);
+    // Nothing is wrong with this one.
+    let told = told_of(&daemon, &origin, sitemap(&base, &three[..2]), 3).await;
+    assert_eq!((&told["status_name"], told["errors"].as_u64()), (&"Success".into(), Some(0)));
+    assert_eq!(told["why"], "it was read, and all it lists was taken in");
+    // What robots.txt forbids is taken in, and may be fetched when that allows it.
+    let barred = [("/a", ""), ("/private/1", ""), ("/private/2", "")];
+    let told = told_of(&daemon, &origin, sitemap(&base, &barred), 4).await;
+    assert_eq!((&told["warnings"], &told["errors"]), (&2.into(), &0.into()), "{told}");
+    assert_eq!(defects(&told), [defect("url-blocked", "warning", 2)]);
+    assert!(told["why"].as_str().unwrap().ends_with("; robots.txt forbids 2 of them"), "{told}");
+    assert_eq!(told["processing_errors"][0]["name"], "URLs blocked by robots.txt");
+    // Over the quota of the site, which holds four of the lists before.
+    let eight = ["/a", "/b", "/c", "/d", "/e", "/f", "/g", "/h"].map(|path| (path, ""));
+    let told = told_of(&daemon, &origin, sitemap(&base, &eight), 5).await;
+    assert_eq!(told["why"], "it was read; of its 8 URLs 4 could not be taken in");
+    assert_eq!(defects(&told), [defect("too-many-urls", "error", 4)]);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_robots_txt_that_cannot_be_read_is_told_apart_from_one_that_forbids() {
+    let origin = Origin::start().await;
+    let url = format!("{}/sitemap.xml", origin.base());
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&origin.base(), &[("/a", "")])));
+    for (robots, name) in [
+        (Reply::status(500), "robots.txt unreachable"),
+        (Reply::text("User-agent: *\nDisallow: /\n"), "Sitemap blocked by robots.txt"),
+    ] {
+        origin.set("/robots.txt", robots);
+        let world = World::new(&[&origin]);
+        let keys = format!("sitemaps = [\"{url}\"]");
+        let daemon = world.start(&site(&origin, &keys)).await;
+        assert_eq!(daemon.polled("/sitemap.xml", 1).await.result, "forbidden");
+        let told = status(&daemon, &ping(&daemon, &url).await).await;
+        assert_eq!(
+            (&told["status_name"], &told["fetch_error"]),
+            (&"Couldn't fetch".into(), &name.into())
+        );
+        daemon.stop().await;
+    }
+}

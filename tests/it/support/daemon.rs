@@ -233,7 +233,7 @@ impl Daemon {
     /// Waits until nothing is due: all polls have ended.
     pub async fn settled(&self) {
         self.wait("all polls", async || {
-            let due = self.store.due_sources(1_000).await.unwrap();
+            let due = self.store.due_sources(1_000, Vec::new()).await.unwrap();
             due.is_empty().then_some(())
         })
         .await;

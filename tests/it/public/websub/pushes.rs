@@ -1,6 +1,9 @@
 //! Pushes: read as polls are, trusted as far as polls are, and missed when
 //! they fail to come.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
 use crate::support::Hold;
 use crate::support::engine::Look;
@@ -270,4 +273,116 @@ async fn the_way_of_a_push_is_timed() {
         assert!(told.contains(line), "{line}\n{told}");
     }
     stage.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_push_does_not_hide_why_the_feed_cannot_be_fetched() {
+    let (stage, callback) = Stage::subscribed().await;
+    stage.origin.set("/feed", Reply::status(404));
+    assert_eq!(stage.daemon.poll("/feed").await.result, "not-found");
+    assert_eq!(stage.push(&callback, &["/2"]).await, 202);
+    stage.until_read(1).await;
+    let pinged = get(&stage.daemon, &format!("/ping?sitemap={}", encoded(&stage.topic()))).await;
+    let told = get(&stage.daemon, pinged.json()["status_url"].as_str().unwrap()).await.json();
+    assert_eq!(told["fetch_error"], "HTTP error 404", "{told}");
+    stage.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn relative_links_of_a_push_are_resolved_where_the_feed_has_moved_to() {
+    let (stage, callback) = Stage::subscribed().await;
+    stage.origin.set("/feed", Reply::redirect(301, "/news/feed.xml"));
+    stage.origin.set("/news/feed.xml", feed(&stage.origin, &stage.hubs(), &["/1"]));
+    stage.daemon.poll("/feed").await;
+    let base = stage.origin.base();
+    let text = feed_text(&base, &stage.hubs(), &["/LINK"]).replace(&format!("{base}/LINK"), "two");
+    assert_eq!(push(&stage.daemon, &callback, "", &text).await.status, 202);
+    stage.until_read(1).await;
+    assert!(stage.knows("/news/two").await && !stage.knows("/two").await);
+    stage.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn pushes_are_read_though_polls_of_other_sources_wait_for_their_origins() {
+    // As many as are read at once.
+    const SLOW: usize = 8;
+    let (origin, hub) = (Origin::start().await, Origin::start().await);
+    hub.set("/hub", Reply::status(202));
+    let (port, hub_port) = (origin.port(), hub.port());
+    let base = move |name: &str| format!("http://{name}.test:{port}");
+    let text = move |name: &str, path: &str| {
+        let hub = format!("http://hub-{name}.test:{hub_port}/hub");
+        feed_text(&base(name), &[hub], &[path])
+    };
+    let (hold, hangs) = (Hold::new(), Arc::new(AtomicBool::new(false)));
+    let (gate, is_hanging) = (hold.clone(), Arc::clone(&hangs));
+    origin.route(move |seen| {
+        let name = seen.header("host")?.split('.').next()?;
+        let reply = (seen.path == "/feed").then(|| Reply::xml(text(name, "/1")))?;
+        let is_slow = is_hanging.load(Ordering::SeqCst) && name != "quick";
+        Some(if is_slow { reply.hang(&gate) } else { reply })
+    });
+    let names: Vec<_> = (0..SLOW).map(|n| format!("slow{n}")).chain(["quick".to_owned()]).collect();
+    let head = format!(
+        "[listen]\npublic = \"127.0.0.1:0\"\npublic_url = \"{REACHED}\"\n[poll]\nfirst = \"1h\"\n"
+    );
+    let sites = names.iter().map(|name| {
+        let base = base(name);
+        format!(
+            "[[site]]\nname = \"{name}\"\nurl = \"{base}/\"\nsitemaps = []\nfeeds = [\"{base}/feed\"]\n"
+        )
+    });
+    let world = World::with_names(&[&origin, &hub]);
+    let daemon = world.start(&(head + &sites.collect::<String>())).await;
+    let mut callbacks = HashMap::new();
+    for nth in 1..=names.len() {
+        let form = asked_of(&daemon, &hub, "/hub", nth).await;
+        let (topic, callback) = (&form["hub.topic"], &form["hub.callback"]);
+        assert_eq!(verify(&daemon, callback, "subscribe", topic, 864_000).await.status, 200);
+        callbacks.insert(topic.clone(), callback.clone());
+    }
+    daemon.settled().await;
+    hangs.store(true, Ordering::SeqCst);
+    for name in &names[..SLOW] {
+        let source = daemon.source(&format!("{}/feed", base(name))).await.id;
+        daemon.store.poll_source(source).await.unwrap();
+    }
+    hold.arrived(SLOW).await;
+    for name in &names {
+        let callback = &callbacks[&format!("{}/feed", base(name))];
+        assert_eq!(push(&daemon, callback, "", &text(name, "/2")).await.status, 202);
+    }
+    let is_known = async |name: &str| daemon.knows(&format!("{}/2", base(name))).await;
+    daemon.wait("the push", async || is_known("quick").await.then_some(())).await;
+    hold.release_all();
+    for name in &names {
+        daemon.wait(name, async || is_known(name).await.then_some(())).await;
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn pushes_wait_while_the_disk_is_nearly_full() {
+    let (stage, callback) = Stage::subscribed().await;
+    let Stage { world, daemon, origin, hub } = stage;
+    daemon.stop().await;
+    let mut full = world.config(&config(&origin, ""));
+    full.store.min_free_disk = u64::MAX;
+    let daemon = world.start_with(full).await;
+    let text = feed_text(&origin.base(), &[format!("{}/hub", hub.base())], &["/2"]);
+    let waiting = || world.look().number("SELECT count(*) FROM deliveries WHERE tries = 0");
+    for times in 1..4 {
+        assert_eq!(push(&daemon, &callback, "", &text).await.status, 202);
+        daemon.clock.advance(2 * MINUTE);
+        // Long enough for one that is begun to be seen.
+        for _ in 0..20 {
+            assert_eq!(get(&daemon, "/openapi.json").await.status, 200);
+        }
+        assert_eq!(waiting(), times);
+    }
+    daemon.stop().await;
+    let daemon = world.start(&config(&origin, "")).await;
+    let is_known = async || daemon.knows(&format!("{}/2", origin.base())).await.then_some(());
+    daemon.wait("the push", is_known).await;
+    daemon.stop().await;
 }

@@ -268,3 +268,38 @@ async fn subscriptions_outlive_a_restart_and_move_with_the_listener() {
     assert_eq!(push(&daemon, &old, "", "x").await.status, 410);
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_hub_with_too_much_to_do_is_left_alone_and_has_not_failed() {
+    for (status, state) in [(429, "wanted"), (503, "failed")] {
+        let (origin, hub) = (Origin::start().await, Origin::start().await);
+        origin.set("/robots.txt", Reply::text("User-agent: *\n"));
+        let hubs = [format!("{}/hub", hub.base())];
+        let other = feed_text(&origin.base(), &hubs, &["/2"]).replace("/feed\"", "/other\"");
+        origin.set("/feed", feed(&origin, &hubs, &["/1"]));
+        origin.set("/other", Reply::status(404));
+        hub.set("/hub", Reply::status(status).header("Retry-After", "7200"));
+        let world = World::new(&[&origin, &hub]);
+        let text = config(&origin, "").replace(
+            &format!("feeds = [\"{}/feed\"]", origin.base()),
+            &format!("feeds = [\"{0}/feed\", \"{0}/other\"]", origin.base()),
+        );
+        let daemon = world.start(&text).await;
+        let push = async |path: &str| daemon.source(path).await.push.expect("it names a hub");
+        asked_of(&daemon, &hub, "/hub", 1).await;
+        daemon
+            .wait("its answer", async || (push("/feed").await.state == state).then_some(()))
+            .await;
+        assert_eq!(push("/feed").await.error.is_none(), status == 429, "{status}");
+        // Nobody asks that host before its time, whatever for.
+        origin.set("/other", Reply::xml(other));
+        daemon.poll("/other").await;
+        daemon.pass(118 * MINUTE).await;
+        assert_eq!(hub.requests("/hub").len(), 1, "{status}");
+        hub.set("/hub", Reply::status(202));
+        daemon.pass(HOUR).await;
+        let what = "the other source to be asked for";
+        daemon.wait(what, async || (push("/other").await.state == "asked").then_some(())).await;
+        daemon.stop().await;
+    }
+}

@@ -77,14 +77,13 @@ impl Poller {
             // Whoever comes meanwhile waits, and need not make another one.
             let mut known = self.owners.lock().await;
             let made = known.as_ref().filter(|owners| owners.is_of(&config)).cloned();
-            match made {
-                Some(owners) => owners,
-                None => {
-                    let of = Arc::clone(&config);
-                    let making = tokio::task::spawn_blocking(move || Owners::new(&of)).await;
-                    let made = making.map_err(|error| StoreError::Engine(error.to_string()))?;
-                    Arc::clone(known.insert(Arc::new(made)))
-                }
+            if let Some(owners) = made {
+                owners
+            } else {
+                let of = Arc::clone(&config);
+                let making = tokio::task::spawn_blocking(move || Owners::new(&of)).await;
+                let made = making.map_err(|error| StoreError::Engine(error.to_string()))?;
+                Arc::clone(known.insert(Arc::new(made)))
             }
         };
         Ok(owners.of(at, &config))
@@ -171,7 +170,8 @@ mod tests {
             ("e", "https://other.co.uk/", "scope = \"domain\"\nhosts = [\"x.a.example:443\"]"),
             ("f", "https://f.example/", "scope = \"any\""),
         ] {
-            text += &format!("[[site]]\nname = \"{name}\"\nurl = \"{url}\"\n{more}\n");
+            let site = format!("[[site]]\nname = \"{name}\"\nurl = \"{url}\"\n{more}\n");
+            text += &site;
         }
         let config = config(&text);
         let owners = Owners::new(&config);

@@ -262,7 +262,7 @@ fn status_of<'a>(source: &'a SourceView, issues: &[Issue]) -> &'a str {
 fn taken_in(source: &SourceView) -> String {
     let (refused, all) = refused(source);
     let urls = if all == 1 { "URL" } else { "URLs" };
-    let mut said = match (refused, all) {
+    let said = match (refused, all) {
         (0, 0) if source.entries == 0 => "it was read, and lists nothing".to_owned(),
         (0, _) if source.status == "has-errors" => {
             "it was read; what could be used of it was taken in".to_owned()
@@ -276,10 +276,10 @@ fn taken_in(source: &SourceView) -> String {
         }
     };
     let is_barred = |issue: &&Issue| issue.code == IssueCode::UrlBlocked;
-    if let Some(barred) = source.issues.iter().find(is_barred) {
-        said.push_str(&format!("; robots.txt forbids {} of them", barred.count));
+    match source.issues.iter().find(is_barred) {
+        Some(barred) => format!("{said}; robots.txt forbids {} of them", barred.count),
+        None => said,
     }
-    said
 }
 
 /// The known name of what a source fails with.

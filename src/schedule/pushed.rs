@@ -28,8 +28,7 @@ use crate::model::{DocumentKind, Precision, SourceId};
 use crate::parse::Report;
 use crate::store::hubs::{Delivery, MAX_HUBS, MAX_URL, Named, PushEnd};
 use crate::store::views::Counts;
-use crate::store::{Origin, PollTarget, ROBOTS_UNREADABLE, StoreError};
-use crate::url::SiteRules;
+use crate::store::{PollTarget, ROBOTS_UNREADABLE, StoreError};
 
 /// The word of such a read in tables and metrics.
 const PUSHED: &str = "pushed";

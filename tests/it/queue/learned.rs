@@ -692,7 +692,7 @@ async fn a_source_is_judged_by_its_own_signals_and_not_by_those_of_the_first_one
     assert!(liar.record.looks > 5.0 && liar.record.hits < 1e-6, "{liar:?}");
     assert!(!liar.is_believed, "{liar:?}");
     // So it is of a page of which only the other one has spoken so far.
-    queue.clock.advance(2 * HOUR);
+    queue.clock.advance(HOUR);
     let due = async || queue.view("http://a.test/0").await.due_at.unwrap();
     let before = due().await;
     assert!(before > queue.clock.now());

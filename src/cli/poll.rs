@@ -97,7 +97,9 @@ async fn follow(
 ) -> Result<(), Failure> {
     let deadline = Instant::now() + patience;
     // A poll may be the one after which its source is retired.
-    let query: Vec<_> = query.iter().copied().chain([("retired", "true")]).collect();
+    let is_asked = query.iter().any(|(name, _)| *name == "retired");
+    let retired = [("retired", "true")].into_iter().filter(|_| !is_asked);
+    let query: Vec<_> = query.iter().copied().chain(retired).collect();
     loop {
         for source in matching(truth, &query).await? {
             let polled =

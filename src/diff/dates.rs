@@ -175,8 +175,8 @@ mod tests {
             (&dated, false, &[then, now]),
             (&dated, true, &[]),
         ] {
-            let dates = dates(&snapshot(before), &after, &rules(window));
-            assert_eq!(dates.came, came, "window: {window}");
+            let read = dates(&snapshot(before), &after, &rules(window));
+            assert_eq!(read.came, came, "window: {window}");
         }
     }
 }

@@ -113,7 +113,12 @@ async fn what_the_store_could_not_take_back_is_owed_until_it_does() {
     egress.owed.add(tokens(&leased[3..]), Duration::ZERO);
     setup.store.close();
     egress.give_back().await.expect_err("it is closed");
-    egress.store = open(&setup.config, &setup.clock);
+    // It is held until nobody has it.
+    let other = Setup::new(Duration::ZERO).await;
+    egress.store = other.store.clone();
+    let Setup { config, clock, store, _folder } = setup;
+    drop(store);
+    egress.store = open(&config, &clock);
     assert_eq!(count(&egress).await, 10);
     egress.take_stock(&Held::default()).await.expect("taken");
     assert_eq!(count(&egress).await, 0);
@@ -121,4 +126,5 @@ async fn what_the_store_could_not_take_back_is_owed_until_it_does() {
     // Those that are to wait do.
     assert_eq!(lease(&egress).await.len(), 7);
     egress.store.close();
+    other.store.close();
 }

@@ -69,18 +69,18 @@ mod tests {
     #[test]
     fn a_site_leads_to_so_many_new_hosts_a_day_and_takes_nothing_of_others() {
         let (led, start) = (Led::default(), Timestamp::UNIX_EPOCH);
-        let lead =
+        let may =
             |site: &str, host: usize, now| led.may_lead(site, &format!("http://h{host}"), now);
         for host in 0..MOST {
-            assert_eq!(lead("a", host, start), Ok(()));
+            assert_eq!(may("a", host, start), Ok(()));
         }
         let end = later(start, DAY);
-        assert_eq!(lead("a", MOST, start), Err(end));
-        assert_eq!(lead("a", 0, start), Ok(()), "it is one of them");
-        assert_eq!(lead("b", MOST, start), Ok(()));
-        assert_eq!(lead("a", MOST, end), Ok(()), "that was yesterday");
+        assert_eq!(may("a", MOST, start), Err(end));
+        assert_eq!(may("a", 0, start), Ok(()), "it is one of them");
+        assert_eq!(may("b", MOST, start), Ok(()));
+        assert_eq!(may("a", MOST, end), Ok(()), "that was yesterday");
         assert_eq!(led.by_site.lock().unwrap()["a"].seen.len(), 1);
-        lead("c", 0, later(end, DAY)).unwrap();
+        may("c", 0, later(end, DAY)).unwrap();
         assert_eq!(led.by_site.lock().unwrap().len(), 1, "who leads nowhere is forgotten");
     }
 }

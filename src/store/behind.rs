@@ -131,24 +131,24 @@ impl State {
     /// as much of what that lacks as there is behind it.
     pub(super) fn behind(
         &mut self,
-        list: (CrawlId, HostId),
+        place: (CrawlId, HostId),
         last: &Candidate,
         now_s: i64,
         lacks: Lacks,
     ) -> Result<Behind, StoreError> {
-        let mut candidates = self.kind_behind(list, last, now_s, (true, lacks.refreshed))?;
+        let mut candidates = self.kind_behind(place, last, now_s, (true, lacks.refreshed))?;
         let has_more = lacks.refreshed > 0 && candidates.len() == lacks.refreshed;
-        let is_in_vain = lacks.new == 0 || self.none_new.is_of(list, now_s);
+        let is_in_vain = lacks.new == 0 || self.none_new.is_of(place, now_s);
         let wanted_new = if is_in_vain { 0 } else { lacks.new };
-        let new = self.kind_behind(list, last, now_s, (false, wanted_new))?;
+        let new = self.kind_behind(place, last, now_s, (false, wanted_new))?;
         if wanted_new > 0 && new.is_empty() && lacks.has_none_new {
-            self.none_new.note(list, now_s);
+            self.none_new.note(place, now_s);
         }
         let has_more_new = wanted_new > 0 && new.len() == wanted_new;
         let room_for_new = lacks.new - new.len();
         candidates.extend(new);
         let found: IdSet<_> = candidates.iter().map(|candidate| candidate.id).collect();
-        let firsts = self.firsts_behind(list, last.band.into(), now_s)?;
+        let firsts = self.firsts_behind(place, last.band.into(), now_s)?;
         candidates.extend(firsts.into_iter().filter(|first| !found.contains(&first.id)));
         let wanted = lacks.refreshed;
         Ok(Behind { candidates, wanted, has_more, has_more_new, room_for_new })

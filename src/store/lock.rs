@@ -101,14 +101,14 @@ mod tests {
     fn a_data_folder_that_we_make_is_for_its_owner_alone() {
         let dir = tempfile::TempDir::new().unwrap();
         let folder = dir.path().join("above/data");
-        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        let bits = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         drop(DataLock::take(&folder).unwrap());
-        assert_eq!(mode(&folder), 0o700);
+        assert_eq!(bits(&folder), 0o700);
         // What somebody made is as they made it, and so is what is above.
         let made = dir.path().join("made");
         std::fs::create_dir(&made).unwrap();
-        let before = mode(&made);
+        let before = bits(&made);
         drop(DataLock::take(&made).unwrap());
-        assert_eq!((mode(&made), mode(&dir.path().join("above"))), (before, before));
+        assert_eq!((bits(&made), bits(&dir.path().join("above"))), (before, before));
     }
 }

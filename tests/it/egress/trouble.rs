@@ -8,7 +8,7 @@ use async_nats::jetstream::{Context, stream};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
-use super::consumer::consumer;
+use super::consumer::{Fetcher, consumer};
 use super::server::Nats;
 use super::{Setup, UP, egressed, is_done, left, metric, wait};
 use crate::support::disk::Disk;
@@ -220,8 +220,10 @@ async fn results_that_do_not_come_through_are_said_once_and_the_broker_is_left_a
     wait("further sessions", async || (others().await >= first + 3).then_some(())).await;
     assert!(began.elapsed() > Duration::from_millis(1_500), "{:?}", began.elapsed());
     results.delete_consumer("sitemapd").await.unwrap();
-    wait("all messages", async || (setup.leases() == 10).then_some(())).await;
-    wait("it to be there", async || (metric(&daemon, UP).await == 1).then_some(())).await;
+    let _fetcher = Fetcher::start(context, Duration::ZERO);
+    let api = daemon.client();
+    wait("all results", async || is_done(&api).await.then_some(())).await;
+    assert_eq!(metric(&daemon, UP).await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

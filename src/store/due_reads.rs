@@ -69,7 +69,8 @@ pub(super) fn due_robots(
 ) -> Result<Vec<DueSource>, StoreError> {
     let mut query = conn
         .prepare_cached(
-            "SELECT id, host_id, next_poll_at FROM sources /*lite*/ INDEXED BY sources_due /*end*/
+            "SELECT id, host_id, next_poll_at, site_id
+             FROM sources /*lite*/ INDEXED BY sources_due /*end*/
              WHERE state = 0 AND next_poll_at <= ?1 AND role = 0 /*ours: part */
              ORDER BY next_poll_at, id LIMIT ?2",
         )

@@ -207,9 +207,10 @@ impl Window {
         self.buffers.passed(host, now_ms)
     }
 
-    /// Has any host something that is worth less than the price?
-    pub fn has_spare(&self) -> bool {
-        self.turns.has_spare()
+    /// When a host may be served with something that is worth the price, and when with
+    /// something that is worth less.
+    pub fn next_by_worth(&self) -> (Option<i64>, Option<i64>) {
+        (self.turns.next_worthy_at(), self.turns.next_spare_at())
     }
 
     /// A host that may be served at `now_ms` and has something that is worth

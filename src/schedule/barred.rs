@@ -92,7 +92,9 @@ mod tests {
         let rules = Arc::new(rules.rules_for("bot"));
         let home = Url::parse("https://www.a.example/").expect("a URL");
         let mut barred = Barred::default();
-        spellings(&home).into_iter().for_each(|host| barred.add(host, &rules));
+        for host in spellings(&home) {
+            barred.add(host, &rules);
+        }
         assert_eq!(barred.hosts.len(), 4);
         for (loc, expected) in [
             ("https://www.a.example/p", true),

@@ -137,7 +137,9 @@ mod tests {
 
     fn busy(hosts: &[DueSource]) -> UnderWay {
         let mut under_way = UnderWay::default();
-        hosts.iter().for_each(|due| under_way.begin(due, Instant::now()));
+        for due in hosts {
+            under_way.begin(due, Instant::now());
+        }
         under_way
     }
 

@@ -14,7 +14,6 @@ use super::{StoreError, engine};
 use crate::config::Budget;
 use crate::model::{CrawlId, HostId};
 use crate::queue::Claim;
-use crate::queue::window::Window;
 
 /// The price moves this often.
 const TICK_MS: i64 = 3_600_000;
@@ -230,25 +229,33 @@ impl State {
 
     fn room(&mut self, crawl: CrawlId) -> Result<f64, StoreError> {
         let ledger = self.ledger(crawl)?;
+        Ok(self.room_by(&ledger))
+    }
+
+    fn room_by(&self, ledger: &Ledger) -> f64 {
         // Milliseconds of a few years are exact.
         #[allow(clippy::cast_precision_loss)]
         let hours = (self.steady_ms() - ledger.ticked_at) as f64 / 3_600_000.0;
-        Ok(ledger.room(hours, self.policy.budget))
+        ledger.room(hours, self.policy.budget)
     }
 
-    /// When something that is worth less than the price may be leased again of what a
-    /// configured budget leaves, if anything is at hand that would be.
-    pub(super) fn spare_at(&mut self, crawl: CrawlId) -> Result<Option<i64>, StoreError> {
-        let Budget::Daily(fetches) = self.policy.budget else { return Ok(None) };
-        if !self.policy.learns() || !self.windows.get(&crawl).is_some_and(Window::has_spare) {
-            return Ok(None);
-        }
-        let missing = 1.0 / self.share() - self.room(crawl)?;
+    /// When the next host of a crawl may be served, with what is worth less than the price
+    /// only once a configured budget has room for it.
+    pub(super) fn next_ready(&self, crawl: CrawlId) -> Option<i64> {
+        let window = self.windows.get(&crawl)?;
+        let Budget::Daily(fetches) = self.policy.budget else { return window.next_ready_at() };
+        let (worthy, spare) = window.next_by_worth();
+        // Nothing is at hand to spare before somebody leased, and the ledger was read.
+        let (Some(spare), Some(ledger)) = (spare, self.learning.ledgers.get(&crawl)) else {
+            return worthy;
+        };
+        let missing = 1.0 / self.share() - self.room_by(ledger);
         let wait = missing / (fetches / 24.0) * 3_600_000.0;
         // Cut to what is worth waiting for.
         #[allow(clippy::cast_possible_truncation)]
         let wait = wait.clamp(SPARE_AGAIN_MS, 3_600_000.0) as i64;
-        Ok(Some(self.steady_ms() + wait))
+        let spare = spare.max(self.steady_ms() + wait);
+        worthy.into_iter().chain(Some(spare)).min()
     }
 }
 

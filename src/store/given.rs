@@ -184,13 +184,14 @@ impl State {
     pub(super) fn common(&mut self, row: &UrlRow) -> Result<Common, StoreError> {
         let robots = match self.policy.of(row.site).robots_agent.clone() {
             None => Verdict::Unasked,
-            Some(agent) => match self.host_rules(row.host, &agent)? {
-                Some(rules) => Verdict::Known(rules),
-                None => {
+            Some(agent) => {
+                if let Some(rules) = self.host_rules(row.host, &agent)? {
+                    Verdict::Known(rules)
+                } else {
                     self.await_robots(row.host, row.site)?;
                     Verdict::Unknown
                 }
-            },
+            }
         };
         let authority = Arc::clone(&self.host(row.host)?.authority);
         let names = self.names(row)?;

@@ -155,10 +155,8 @@ impl State {
                 let again = if goes_on { call.now } else { call.now + IN_VAIN_MS };
                 window.next_ready_among(call.now, again, hosts_of_sites)
             }
-            window => window.and_then(Window::next_ready_at),
+            _ => self.next_ready(crawl),
         };
-        let spare = if is_short && call.sites.is_empty() { self.spare_at(crawl)? } else { None };
-        let ready = ready.into_iter().chain(spare).min();
         batch.next_due_at = ready.map(|ms| timestamp(ms.max(call.now)));
         Ok(batch)
     }

@@ -303,8 +303,7 @@ impl State {
     /// Tells those who wait when the next URL of each crawl may be leased.
     pub(super) fn announce(&self) {
         for (id, crawl) in &self.crawls {
-            let ready =
-                self.windows.get(id).filter(|_| !crawl.paused).and_then(Window::next_ready_at);
+            let ready = if crawl.paused { None } else { self.next_ready(*id) };
             self.ears.wake.announce(&crawl.name, ready);
         }
     }

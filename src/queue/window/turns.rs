@@ -139,11 +139,6 @@ impl Turns {
         self.spare.push(host, Reverse((clock.max(self.latest_now_ms), self.sequence)));
     }
 
-    /// Has any host something to spare?
-    pub(super) fn has_spare(&self) -> bool {
-        !self.spare.is_empty()
-    }
-
     pub(super) fn drop_spare(&mut self, host: HostId) {
         self.spare.remove(&host);
     }
@@ -258,11 +253,20 @@ impl Turns {
     }
 
     pub(super) fn next_ready_at(&self) -> Option<i64> {
+        self.next_worthy_at().into_iter().chain(self.next_spare_at()).min()
+    }
+
+    /// The same but for what is worth less than the price.
+    pub(super) fn next_worthy_at(&self) -> Option<i64> {
         let waiting = self.waiting.peek().map(|(_, &Reverse((at, _)))| at);
         // Those were ready at the time; whether they still are, `next` finds out.
         let ready = (!self.ready.is_empty()).then_some(self.latest_now_ms);
-        let spare = self.spare.peek().map(|(_, &Reverse((at, _)))| at);
-        waiting.into_iter().chain(ready).chain(spare).min()
+        waiting.into_iter().chain(ready).min()
+    }
+
+    /// And of that.
+    pub(super) fn next_spare_at(&self) -> Option<i64> {
+        self.spare.peek().map(|(_, &Reverse((at, _)))| at)
     }
 
     pub(super) fn next_ready_among(

@@ -232,7 +232,7 @@ fn defects(source: &SourceView) -> Vec<Issue> {
             Some(known) => known.count += count,
             None if is_fair => {
                 let severity = Severity::Warning;
-                issues.push(Issue { count, severity, ..Issue::of_whole(code) });
+                issues.push(Issue { severity, count, ..Issue::of_whole(code) });
             }
             None => issues.push(Issue { count, ..Issue::of_whole(code) }),
         }

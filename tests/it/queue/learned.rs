@@ -344,7 +344,9 @@ async fn below_the_price(budget: &str, pages: u32) -> Queue {
     let wait = u64::try_from(due - queue.clock.now().as_second()).unwrap();
     let queue = queue.reopen(Duration::from_secs(wait + 1)).await;
     let soon = queue.clock.now().as_millisecond();
-    let raised = format!("UPDATE prices SET price = price * 1.2, ticked_at = {soon}");
+    let raised = format!(
+        "UPDATE prices SET price = price * 1.2, ticked_at = {soon}, leased = 0, leased_overdue = 0"
+    );
     queue.look().change(&raised);
     queue
 }

@@ -45,7 +45,8 @@ async fn well_fed() -> (Daemon, Origin) {
     until(&daemon, "/v1/queue", |queue| queue["queues"][0]["due"] == 5).await;
     // What is said of pages beside their dates may come a moment after them.
     let list = origin.url("/sitemap.xml");
-    let is_read = |source: &Value| source["url"] == list && !source["last_success_at"].is_null();
+    let is_read =
+        |source: &Value| source["url"] == list.as_str() && !source["last_success_at"].is_null();
     until(&daemon, "/v1/sources", |all| {
         all["sources"].as_array().is_some_and(|all| all.iter().any(is_read))
     })

@@ -159,8 +159,8 @@ impl State {
         (wanted, most_back): (usize, usize),
         now_s: i64,
     ) -> Result<(Vec<Candidate>, usize), StoreError> {
-        // Who names sites is told no more than that it is early: however dear a fetch has
-        // become for want of fetchers, these are for him.
+        // What is early waits; what is late is for who names its site, however dear a fetch
+        // has become for want of fetchers.
         let dearest = self.policy.opening_price;
         let (mut found, mut back) = (Vec::with_capacity(heads.len().min(wanted)), 0);
         for (candidate, row) in heads {

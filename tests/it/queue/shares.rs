@@ -32,7 +32,7 @@ async fn overdue(pages: u32, band: u8) -> Queue {
 async fn pages_that_are_worth_more_leave_one_fetch_in_four_to_new_urls() {
     // Those of a priority of 0.6 stand in the band of the others, behind them.
     for (band, priority, is_read_anew) in [(90, 0.5, false), (90, 0.5, true), (80, 0.6, true)] {
-        let mut queue = overdue(1_400, band).await;
+        let mut queue = overdue(1_200, band).await;
         let leased = queue.lease(100).await;
         assert!(leased.len() == 100 && leased.iter().all(|url| url.reason == Reason::Recrawl));
         let new = (0..200).map(|n| entry(format!("http://a.test/new/{n}")).priority(priority));

@@ -57,7 +57,9 @@ impl Poll<'_> {
             }
             barred.add(authority(of), &rules);
             if of == home && self.site.twins == Twins::Merge {
-                spellings(home).into_iter().for_each(|host| barred.add(host, &rules));
+                for host in spellings(home) {
+                    barred.add(host, &rules);
+                }
             }
         }
         Ok(barred)

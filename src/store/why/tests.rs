@@ -11,6 +11,9 @@ use crate::model::{ChangeFreq, Lastmod, Precision, UrlId, UrlKind};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
+/// What makes a URL, with how its last lease ended.
+type Case<'a> = &'a dyn Fn() -> (UrlView, Past);
+
 fn now() -> Timestamp {
     "2026-11-21T12:00:00Z".parse().expect("a timestamp")
 }
@@ -85,7 +88,7 @@ fn said(view: &UrlView, past: &Past) -> (String, bool) {
 #[test]
 fn how_the_last_lease_ended_comes_before_the_interval() {
     let due_s = |view: &UrlView| view.due_at.expect("it is due").as_second();
-    let cases: [(&str, &dyn Fn() -> (UrlView, Past)); 12] = [
+    let cases: [(&str, Case<'_>); 12] = [
         ("its last fetch failed (HTTP 503): delivery 3 after 2 without success", &|| {
             let (view, past) = reported(Outcome::Failed, 503, End::Settled);
             (UrlView { attempt: 2, ..view }, past)

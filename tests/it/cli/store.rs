@@ -325,9 +325,9 @@ async fn an_import_without_a_daemon_keeps_the_store_from_its_first_batch_to_its_
     }
     // Between two batches nobody else gets it.
     for _ in 0..20 {
-        let lock = folder.path().join("data/sitemapd.lock");
-        let lock = std::fs::File::open(lock).expect("it is there");
-        assert!(lock.try_lock().is_err(), "it was let go");
+        let held = folder.path().join("data/sitemapd.lock");
+        let held = std::fs::File::open(held).expect("it is there");
+        assert!(held.try_lock().is_err(), "it was let go");
         std::thread::sleep(Duration::from_millis(10));
     }
     log.write_all(line.as_bytes()).expect("it reads");

@@ -17,7 +17,7 @@ async fn who_logs_in_with_the_token_of_the_file_is_let_in_and_nobody_else() {
     drop(daemon);
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "s3cret\n").unwrap();
-    let key = format!("token_file = {:?}", file.path());
+    let key = format!("token_file = \"{}\"", file.path().display());
     let setup = Setup::new(&nats, 2, "", &key).await;
     let daemon = setup.start();
     daemon.hear("nats is there");
@@ -30,7 +30,7 @@ async fn a_secret_that_is_replaced_in_its_file_is_used_without_a_restart() {
     let Some(nats) = Nats::start_as(Access::Token("s3cret")).await else { return };
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "of yesterday\n").unwrap();
-    let key = format!("token_file = {:?}", file.path());
+    let key = format!("token_file = \"{}\"", file.path().display());
     let setup = Setup::new(&nats, 2, "", &key).await;
     let daemon = setup.start();
     assert!(daemon.hear("nats is away").to_string().contains("authorization"));
@@ -58,7 +58,7 @@ fn permissions(without: &[&str]) -> String {
 fn user() -> (tempfile::NamedTempFile, String) {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), PASSWORD).unwrap();
-    let keys = format!("user = \"sitemapd\"\ntoken_file = {:?}", file.path());
+    let keys = format!("user = \"sitemapd\"\ntoken_file = \"{}\"", file.path().display());
     (file, keys)
 }
 

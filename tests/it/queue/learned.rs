@@ -721,7 +721,8 @@ async fn signals_of_two_sources_are_those_of_the_one_that_is_believed_more() {
         assert!(pending().await.is_empty());
     }
     let queue = queue.reopen(Duration::ZERO).await;
-    assert_eq!(believed_of(&queue, "b").await.unwrap().record.looks, liar.unwrap().record.looks);
+    let again = believed_of(&queue, "b").await.unwrap().record.looks;
+    assert!((again - liar.unwrap().record.looks).abs() < 1e-9);
     let looks = believed_of(&queue, "a").await.unwrap().record.looks;
     assert!(looks > honest.unwrap().record.looks);
 }

@@ -23,7 +23,7 @@ fn timed(document: &str) -> Outcome {
     let start = Instant::now();
     let found = read(document.as_bytes());
     let took = start.elapsed();
-    let allowed = Duration::from_secs(30);
+    let allowed = Duration::from_secs(120);
     assert!(
         took < allowed,
         "{} bytes took {took:?}: {}",

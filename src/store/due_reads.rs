@@ -10,7 +10,7 @@ use super::polling::{DueSource, PollTarget, TARGET, read_target};
 use super::{StoreError, engine, timestamp};
 use crate::model::{HostId, SiteId, SourceId};
 
-/// Sites that [`due_sources`] passes over at most.
+/// Sites that a look at due sources passes over at most.
 pub const MOST_PASSED_OVER: usize = 8;
 
 /// What is not of the sites that are passed over.

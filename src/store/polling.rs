@@ -222,7 +222,7 @@ pub struct PollEnd {
     pub took_ms: i64,
     /// A word for tables: `changed`, `unchanged`, `not-modified`, `failed`, …
     pub result: &'static str,
-    /// What fails, if anything does: the result, or [`ROBOTS_UNREADABLE`].
+    /// What fails, if anything does: the result, or [`ROBOTS_UNREADABLE`](super::ROBOTS_UNREADABLE).
     pub failing: Option<&'static str>,
     /// `success`, `has-errors` or `could-not-fetch`.
     pub status: &'static str,

@@ -13,7 +13,7 @@ use super::output::Output;
 use super::signals::{Heard, Signals};
 use super::{Failure, Options, humane};
 use crate::store::StoreError;
-use crate::store::backup::{Stop, backup_until};
+use crate::store::backup::{Stop, backup};
 
 /// Between two words to a copy that is to stop.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -48,7 +48,7 @@ async fn copy(folder: &Path, file: &Path) -> Result<u64, Failure> {
     let (folder, file) = (folder.to_owned(), file.to_owned());
     let stop = Arc::new(Stop::default());
     let heard = Arc::clone(&stop);
-    let mut copying = spawn_blocking(move || backup_until(&folder, &file, &heard));
+    let mut copying = spawn_blocking(move || backup(&folder, &file, &heard));
     let name = tokio::select! {
         copied = &mut copying => return finish(copied),
         heard = signals.next() => match heard {

@@ -28,12 +28,13 @@ pub struct Args {
     to: Option<String>,
 }
 
-const NOTES: &str = "The daemon of the file must have ended, and none may run on the database. \
-Broken off at any moment, the same order goes on where it stood; until the end no daemon takes the \
-database. The file is read and not changed; one that an older version wrote is refused until its daemon, of this \
-version, was started on it once. URLs that are with fetchers are queued again: their \
-tokens hold no longer. Numbers of sources and URLs are others there. A password on the command \
-line is seen by others on this machine: store.url keeps it in the configuration.";
+const NOTES: &str = "The daemon of the file must have ended, and none may run on the database. Broken off at any \
+moment, the same order goes on where it stood; until the end no daemon takes the database. \
+The file is read and not changed; one that an older version wrote is refused until its \
+daemon, of this version, was started on it once. URLs that are with fetchers are queued \
+again: their tokens hold no longer. Numbers of sources and URLs are others there. A password \
+on the command line is seen by others on this machine: store.url keeps it in the \
+configuration.";
 
 /// Copies.
 pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(), Failure> {

@@ -6,12 +6,16 @@
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
+use super::humane;
+
 /// Columns of a line where nobody says how many there are.
 pub const USUAL_WIDTH: usize = 100;
 /// Narrower than this is not honoured: a report needs some room.
 const LEAST_WIDTH: usize = 40;
 /// Lines longer than this are hard to read, however wide the terminal is.
 const MOST_WIDTH: usize = 160;
+/// Columns before what is so of something.
+pub const FACT_INDENT: usize = 11;
 
 /// When to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -131,6 +135,18 @@ impl Output {
     /// The text in the colour of its tone, or as it is where colours are off.
     pub fn paint(&self, tone: Tone, text: &str) -> String {
         self.palette.paint(tone, text)
+    }
+
+    /// Writes what is so of something that has a name of eight letters at most, in several
+    /// lines where the terminal is narrow. A colour counts as text here: at worst a line is
+    /// broken before it has to be.
+    pub fn fact(&mut self, name: &str, value: &str) -> io::Result<()> {
+        let mut name = self.paint(Tone::Faint, &format!("{name:<8}"));
+        for line in humane::wrap(value, self.width - FACT_INDENT) {
+            self.line(&format!("  {name} {line}"))?;
+            name = " ".repeat(8);
+        }
+        Ok(())
     }
 
     /// Writes one line.

@@ -96,12 +96,15 @@ async fn follow(
     out: &mut Output,
 ) -> Result<(), Failure> {
     let deadline = Instant::now() + patience;
-    // A poll may be the one after which its source is retired.
-    let is_asked = query.iter().any(|(name, _)| *name == "retired");
-    let retired = [("retired", "true")].into_iter().filter(|_| !is_asked);
-    let query: Vec<_> = query.iter().copied().chain(retired).collect();
     loop {
-        for source in matching(truth, &query).await? {
+        let mut sources = matching(truth, query).await?;
+        // A poll may be the one after which its source is retired.
+        let is_listed = |id: &i64| sources.iter().any(|source| source.id == *id);
+        let gone: Vec<i64> = waiting.keys().copied().filter(|id| !is_listed(id)).collect();
+        for id in gone {
+            sources.push(answers::read(&truth.get(&format!("/v1/sources/{id}"), &[]).await?)?);
+        }
+        for source in sources {
             let polled =
                 waiting.get(&source.id).is_some_and(|before| source.last_poll_at > *before);
             if !polled {

@@ -43,7 +43,8 @@ struct Local {
     of_file: bool,
     /// The store, once it was opened to look at: a command may ask thousands of times.
     looked_at: OnceCell<Store>,
-    /// The store, once it was opened to carry out orders. No daemon works on it then.
+    /// The store, where it is a file, once it was opened to carry out orders. No daemon
+    /// starts on it until the command is over.
     alone: OnceCell<Store>,
 }
 
@@ -146,6 +147,14 @@ impl SourceOfTruth {
                     let why = "no daemon answers, and to carry this out on its store takes its \
                                configuration";
                     return Err(no_config(why));
+                }
+                if local.config.store.url.is_some() {
+                    // Others may start on it at any moment, and then it is for them: it is
+                    // asked anew each time.
+                    let store = open_alone(&local.config).await?;
+                    let carried_out = order.carry_out(&store).await;
+                    store.close();
+                    return carried_out;
                 }
                 order.carry_out(local.take().await?).await
             }

@@ -8,9 +8,6 @@ use super::source_of_truth::SourceOfTruth;
 use super::table::{Align, Cell, Table};
 use super::{Failure, Options};
 
-/// Where the values begin.
-const INDENT: usize = 11;
-
 /// Prints the status.
 pub async fn run(options: &Options, out: &mut Output) -> Result<(), Failure> {
     let truth = SourceOfTruth::of(options)?;
@@ -27,8 +24,7 @@ pub async fn run(options: &Options, out: &mut Output) -> Result<(), Failure> {
     out.line(&format!("{version}  {since}"))?;
     let failing = if status.sources_failing > 0 { Tone::Bad } else { Tone::Faint };
     let failing = out.paint(failing, &format!("{} failing", number(status.sources_failing)));
-    fact(
-        out,
+    out.fact(
         "sites",
         &format!(
             "{} with {}: {} due, {failing}",
@@ -38,17 +34,16 @@ pub async fn run(options: &Options, out: &mut Output) -> Result<(), Failure> {
         ),
     )?;
     let stored = format!("{} in {}", number(status.urls), bytes(status.store_bytes));
-    fact(out, "urls", &stored)?;
+    out.fact("urls", &stored)?;
     let polls: Vec<String> = status
         .polls_24h
         .iter()
         .map(|(result, polls)| format!("{} {}", number(*polls), humane::safe(result)))
         .collect();
     let polls = if polls.is_empty() { "none".to_owned() } else { polls.join(", ") };
-    fact(out, "polls", &format!("{polls} (last 24 h)"))?;
+    out.fact("polls", &format!("{polls} (last 24 h)"))?;
     let changes = status.changes_24h;
-    fact(
-        out,
+    out.fact(
         "changes",
         &format!(
             "{} new, {} changed, {} removed (last 24 h)",
@@ -86,16 +81,6 @@ fn nodes(nodes: &[Node], now: jiff::Timestamp) -> Table {
     table
 }
 
-fn fact(out: &mut Output, name: &str, value: &str) -> std::io::Result<()> {
-    let mut name = out.paint(Tone::Faint, &format!("{name:<8}"));
-    // A colour counts as text here: at worst a line is broken before it has to be.
-    for line in humane::wrap(value, out.width() - INDENT) {
-        out.line(&format!("  {name} {line}"))?;
-        name = " ".repeat(8);
-    }
-    Ok(())
-}
-
 /// The queues in numbers.
 pub fn queues(queues: &[Queue], now: jiff::Timestamp) -> Table {
     let mut table = Table::new(&[
@@ -109,7 +94,7 @@ pub fn queues(queues: &[Queue], now: jiff::Timestamp) -> Table {
         ("forbidden", Align::Right),
         ("next due", Align::Right),
     ])
-    .without_if_narrow(&["forbidden", "blocked", "gone", "queued"]);
+    .without_if_narrow(&["forbidden", "blocked", "parked", "queued"]);
     for queue in queues {
         let dead = if queue.dead > 0 { Tone::Bad } else { Tone::Plain };
         let name = if queue.paused {

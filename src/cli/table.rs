@@ -81,7 +81,7 @@ impl Table {
         Self { columns: columns.to_vec(), optional, rows: Vec::new(), notes: BTreeMap::new() }
     }
 
-    /// The same where these columns may go, the first of them first.
+    /// The same where these columns, if they are there, may go, the first of them first.
     #[must_use]
     pub fn without_if_narrow(self, optional: &[&'static str]) -> Self {
         Self { optional: optional.to_vec(), ..self }

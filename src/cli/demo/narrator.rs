@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::tally::{Tally, Verdict};
 use crate::cli::answers::{Change, Poll};
 use crate::cli::humane::{self, count, number};
-use crate::cli::output::{Output, Tone};
+use crate::cli::output::{FACT_INDENT, Output, Tone};
 use crate::cli::poll::{change_line, counts_in_words, tone_of};
 
 /// Lines printed in one beat.
@@ -22,9 +22,6 @@ const SUM_EVERY: u64 = 4;
 const TOTAL_EVERY: u64 = 8;
 /// Columns before the text of a line: the time and what it is about.
 const MARGIN: usize = 15;
-
-/// Columns before the text of a line of the summary.
-const INDENT: usize = 11;
 
 /// What happened.
 #[derive(Debug)]
@@ -269,7 +266,7 @@ impl Narrator {
             ("settled", format!("{}: {}", number(tally.settled_total()), in_words(&tally.settled))),
         ] {
             let name = out.paint(Tone::Faint, &format!("{name:<8}"));
-            out.line(&format!("  {name} {}", cut(&value, out.width() - INDENT)))?;
+            out.line(&format!("  {name} {}", cut(&value, out.width() - FACT_INDENT)))?;
         }
         for (name, trust) in [("honest", tally.honest), ("lying", tally.lying)] {
             let text = format!(
@@ -278,7 +275,7 @@ impl Narrator {
                 number(trust.fetched),
                 number(trust.changed),
             );
-            told(name, &text, out)?;
+            out.fact(name, &text)?;
         }
         let tone = if verdict.lost == 0 { Tone::Good } else { Tone::Bad };
         let text = format!(
@@ -288,18 +285,8 @@ impl Narrator {
             number(verdict.fetched),
             number(verdict.waiting),
         );
-        told("lost", &text, out)
+        out.fact("lost", &text)
     }
-}
-
-/// One line of the summary, or several where the terminal is narrow.
-fn told(name: &str, text: &str, out: &mut Output) -> io::Result<()> {
-    let mut name = out.paint(Tone::Faint, &format!("{name:<8}"));
-    for line in humane::wrap(text, out.width() - INDENT) {
-        out.line(&format!("  {name} {line}"))?;
-        name = " ".repeat(8);
-    }
-    Ok(())
 }
 
 /// How wide the path and the hints of a fetch are; without hints where both would say

@@ -39,8 +39,8 @@ fn polls_that_came_are_told_to_programs_though_others_are_late() {
         let rows = [source(1, at), source(2, "2026-11-01T00:00:00Z")];
         Reply::json(json!({ "sources": rows, "next": null }).to_string())
     };
-    api.set("/v1/sources?site=a&limit=1000", sources("2026-11-01T00:00:00Z"));
-    api.set("/v1/sources?site=a&retired=true&limit=1000", sources("2026-11-02T00:00:00Z"));
+    let looks = [sources("2026-11-01T00:00:00Z"), sources("2026-11-02T00:00:00Z")];
+    api.set_sequence("/v1/sources?site=a&limit=1000", looks);
     api.set("/v1/sites/a/poll", Reply::json("{}"));
     let poll = json!({ "id": 7, "source": 1, "url": "http://a.test/1", "result": "changed" });
     api.set("/v1/sources/1", Reply::json(json!({ "polls": [poll] }).to_string()));

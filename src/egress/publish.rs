@@ -33,6 +33,9 @@ const MAX_PAUSE: Duration = Duration::from_millis(500);
 /// All is looked at again after this: a crawl may have come with a reload, and
 /// leases may have been settled over HTTP.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// The same at first where there is no room for more; it doubles while nothing was settled
+/// there.
+const LOOK_FOR_ROOM: Duration = Duration::from_secs(2);
 /// A message that is too large for server or stream is tried again after this.
 const TOO_LARGE_AGAIN: Duration = Duration::from_secs(3_600);
 
@@ -90,22 +93,28 @@ impl<'a> Publisher<'a> {
         let config = &egress.config;
         let mut turn = 0;
         let mut pause = MIN_PAUSE;
-        let mut look_at = Instant::now() + LOOK_AGAIN;
+        let (mut looked, mut again, mut is_full) = (Instant::now(), LOOK_FOR_ROOM, false);
         while !self.stop.is_cancelled() && !self.lost.is_cancelled() {
             let ready = held.take_ready(egress.clock.steady(), config.batch as usize);
             if !ready.is_empty() {
                 self.publish(ready).await?;
                 continue;
             }
+            let look_at = looked + if is_full { again } else { LOOK_AGAIN };
             if Instant::now() >= look_at {
+                let before = egress.unsettled.len();
                 egress.take_stock(held).await?;
-                look_at = Instant::now() + LOOK_AGAIN;
+                let is_fewer = egress.unsettled.len() < before;
+                again = if is_fewer { LOOK_FOR_ROOM } else { (again * 2).min(LOOK_AGAIN) };
+                looked = Instant::now();
             }
             let (count, first_end) = egress.count_unsettled();
             let mut room = config.in_flight.saturating_sub(count);
             if egress.is_refused() {
                 room = room.min(1_usize.saturating_sub(held.len()));
             }
+            is_full = room == 0;
+            let look_at = looked + if is_full { again } else { LOOK_AGAIN };
             let leased = if room > 0 { self.lease(room, &mut turn).await? } else { Vec::new() };
             if !leased.is_empty() {
                 held.add(leased);

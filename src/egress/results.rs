@@ -44,19 +44,28 @@ pub(super) struct Settler<'a> {
     consumer: PullConsumer,
     /// The connection is gone.
     lost: CancellationToken,
+    /// Messages that are asked for at a time, and for how long: what it allows.
+    asks: (usize, Duration),
 }
 
 impl<'a> Settler<'a> {
-    /// Begins once the broker answers for the consumer: a permission that is missing, or a
-    /// limit of the consumer, shows only there.
+    /// Begins once the broker answers for the consumer: a permission that is missing shows
+    /// only there.
     pub(super) async fn begin(
         egress: &'a Egress,
         consumer: PullConsumer,
         lost: CancellationToken,
     ) -> Result<Self, Trouble> {
-        let settler = Self { egress, consumer, lost };
+        let limits = &consumer.cached_info().config;
+        let most = usize::try_from(limits.max_batch).ok().filter(|most| *most > 0);
+        let longest = Some(limits.max_expires).filter(|longest| !longest.is_zero());
+        let asks = (
+            most.map_or(ASKED, |most| most.min(ASKED)),
+            longest.map_or(STANDS, |longest| longest.min(STANDS)),
+        );
+        let settler = Self { egress, consumer, lost, asks };
         // Answered at once, with as many as there are.
-        let asking = settler.consumer.fetch().max_messages(ASKED).messages();
+        let asking = settler.consumer.fetch().max_messages(settler.asks.0).messages();
         let asked = timeout(ANSWER, asking).await.map_err(|_| results("no answer"))?;
         let mut first = asked.map_err(results)?.ready_chunks(TOGETHER);
         let mut has_answered = false;
@@ -74,12 +83,13 @@ impl<'a> Settler<'a> {
 
     /// Settles until the session or the daemon ends.
     pub(super) async fn run(&self, stop: &CancellationToken) -> Result<(), Trouble> {
+        let (most, stands) = self.asks;
         let messages = self
             .consumer
             .stream()
-            .max_messages_per_batch(ASKED)
-            .expires(STANDS)
-            .heartbeat(HEARTBEAT)
+            .max_messages_per_batch(most)
+            .expires(stands)
+            .heartbeat(HEARTBEAT.min(stands / 2))
             .messages();
         let mut messages = messages.await.map_err(results)?.ready_chunks(TOGETHER);
         loop {

@@ -96,7 +96,7 @@ CREATE TABLE sources (
     next_poll_at     INTEGER,                         -- null: not polled
     interval_ms      INTEGER NOT NULL DEFAULT 0,
     failures         INTEGER NOT NULL DEFAULT 0,      -- in a row
-    failing          TEXT,                            -- how: the result of those polls
+    failing          TEXT,                            -- how: their result, or robots-unreadable
     failing_since    INTEGER,
     rule             TEXT NOT NULL DEFAULT '',
     why              TEXT NOT NULL DEFAULT '',

@@ -193,7 +193,8 @@ impl Tariff {
         let Some(hourly) = budget.or(self.pace.hourly()) else { return };
         if budget.is_some() {
             let used = seen.leased + seen.leased_overdue + seen.spared;
-            self.left = self.room(hourly, hours, used).clamp(-hourly, hourly);
+            // Less than one an hour must come to one some day.
+            self.left = self.room(hourly, hours, used).clamp(-hourly, hourly.max(1.0));
         }
         let free = hourly - self.overdue.hourly().unwrap_or(0.0);
         let free = free.max(LEAST_FREE * hourly);

@@ -60,14 +60,9 @@ impl Stop {
     }
 }
 
-/// Copies the database of a data folder to a file that is not there yet; says
-/// how many bytes that has.
-pub fn backup(data_dir: &Path, to: &Path) -> Result<u64, StoreError> {
-    backup_until(data_dir, to, &Stop::default())
-}
-
-/// The same until it is stopped, of which nothing is left behind.
-pub fn backup_until(data_dir: &Path, to: &Path, stop: &Stop) -> Result<u64, StoreError> {
+/// Copies the database of a data folder to a file that is not there yet, until it is
+/// stopped, of which nothing is left behind; says how many bytes that has.
+pub fn backup(data_dir: &Path, to: &Path, stop: &Stop) -> Result<u64, StoreError> {
     let from = data_dir.join(FILE);
     if !from.is_file() {
         return Err(StoreError::NotFound(format!("there is no store at {}", from.display())));

@@ -22,8 +22,6 @@ const TICK_MS: i64 = 3_600_000;
 const COUNTED_HOSTS: usize = 64;
 /// Rows counted of such a host at most.
 const COUNTED_ROWS: i64 = 4_096;
-/// What a budget leaves is asked for again after so long at the soonest.
-const SPARE_AGAIN_MS: f64 = 1_000.0;
 /// Hosts, and rows of each, that are looked at where only leases for some sites were:
 /// these go past the window.
 const SAMPLED_HOSTS: usize = 64;
@@ -101,7 +99,7 @@ impl State {
         if ledger.ticked_at > 0 && (0..TICK_MS).contains(&waited) {
             return Ok(());
         }
-        let budget = self.policy.budget;
+        let (budget, share) = (self.policy.budget, self.share());
         // Nobody asked for a while, or the clock was set back: begin anew.
         let is_counted = ledger.ticked_at > 0 && waited > 0 && ledger.asked != Asked::Nothing;
         let backlog = if is_counted { self.backlog(crawl)? } else { 0.0 };
@@ -112,7 +110,7 @@ impl State {
             if is_counted && ledger.is_pause(hours) {
                 ledger.pass_over();
             } else if is_counted {
-                ledger.tick(hours, backlog, budget);
+                ledger.tick(hours, backlog, budget, share);
             }
             ledger.ticked_at = now;
         })
@@ -214,29 +212,21 @@ impl State {
     }
 
     /// How much of what is worth less than the price may be leased now: what a configured
-    /// budget leaves, or any of it. Who is never looked at again for what is believed of
-    /// him could not prove the contrary.
+    /// budget leaves of our share, or any of it. What is believed worthless could else
+    /// never prove the contrary.
     pub(super) fn spare_room(&mut self, crawl: CrawlId) -> Result<usize, StoreError> {
         if !self.policy.learns() {
             return Ok(0);
         }
-        let room = self.room(crawl)? * self.share();
+        let (ledger, share) = (self.ledger(crawl)?, self.share());
+        // Milliseconds of a few years are exact.
+        #[allow(clippy::cast_precision_loss)]
+        let hours = (self.steady_ms() - ledger.ticked_at) as f64 / 3_600_000.0;
+        let room = ledger.room(hours, self.policy.budget, share) * share;
         // Cut to what a call can have.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let whole = room.clamp(0.0, f64::from(u32::MAX)) as usize;
         Ok(whole)
-    }
-
-    fn room(&mut self, crawl: CrawlId) -> Result<f64, StoreError> {
-        let ledger = self.ledger(crawl)?;
-        Ok(self.room_by(&ledger))
-    }
-
-    fn room_by(&self, ledger: &Ledger) -> f64 {
-        // Milliseconds of a few years are exact.
-        #[allow(clippy::cast_precision_loss)]
-        let hours = (self.steady_ms() - ledger.ticked_at) as f64 / 3_600_000.0;
-        ledger.room(hours, self.policy.budget)
     }
 
     /// When the next host of a crawl may be served, with what is worth less than the price
@@ -249,13 +239,15 @@ impl State {
         let (Some(spare), Some(ledger)) = (spare, self.learning.ledgers.get(&crawl)) else {
             return worthy;
         };
-        let missing = 1.0 / self.share() - self.room_by(ledger);
-        let wait = missing / (fetches / 24.0) * 3_600_000.0;
-        // Cut to what is worth waiting for.
+        let ours = self.share();
+        let missing = 1.0 / ours - ledger.room(0.0, self.policy.budget, ours);
+        // Counted from when the price moved, so that it does not move with each look. After
+        // an hour it moves again, and begins anew.
+        let hours = (missing / (fetches / 24.0)).clamp(0.0, 1.0);
+        // An hour at most.
         #[allow(clippy::cast_possible_truncation)]
-        let wait = wait.clamp(SPARE_AGAIN_MS, 3_600_000.0) as i64;
-        let spare = spare.max(self.steady_ms() + wait);
-        worthy.into_iter().chain(Some(spare)).min()
+        let room_at = ledger.ticked_at.saturating_add((hours * 3_600_000.0).ceil() as i64);
+        worthy.into_iter().chain(Some(spare.max(room_at))).min()
     }
 }
 

@@ -157,6 +157,12 @@ impl Learning {
 }
 
 impl Learning {
+    /// Has all read again, but for what is counted: that is in memory for a while.
+    pub(super) fn forget_records(&mut self) {
+        let Self { ledgers, bases, changed_ledgers, ledgers_at, job, .. } = std::mem::take(self);
+        *self = Self { ledgers, bases, changed_ledgers, ledgers_at, job, ..Self::default() };
+    }
+
     /// A job begins.
     pub(super) fn begin_job(&mut self) {
         self.job = self.job.wrapping_add(1);
@@ -200,7 +206,7 @@ impl State {
     /// Forgets what is remembered when it has become much and the table has it.
     pub(super) fn forget_lessons(&mut self) {
         if self.learning.records.len() >= REMEMBERED && self.learning.changed.is_empty() {
-            self.learning = Learning::default();
+            self.learning.forget_records();
         }
     }
 

@@ -169,6 +169,7 @@ impl Ledger {
             asked,
             has_paused: self.has_paused,
             spared: if is_over { 0 } else { self.spared },
+            // What an hour leaves is saved by who moves the price.
             tariff: Tariff { left: self.tariff.left, ..table.tariff },
             ..table
         }
@@ -185,13 +186,14 @@ impl Ledger {
     }
 
     /// Fetches of a budget that are left for what is worth less than the price, `hours`
-    /// after it moved.
-    pub(super) fn room(&self, hours: f64, budget: Budget) -> f64 {
+    /// after it moved. What daemons that share a store lease of that is known of our own
+    /// `share` only, and taken to be as much of the others'.
+    pub(super) fn room(&self, hours: f64, budget: Budget, share: f64) -> f64 {
         match budget {
             Budget::Auto => f64::INFINITY,
             Budget::Daily(fetches) => {
-                let used = [self.leased, self.leased_overdue, self.spared].map(f64::from);
-                self.tariff.room(fetches / 24.0, hours, used.iter().sum())
+                let worth = f64::from(self.leased) + f64::from(self.leased_overdue);
+                self.tariff.room(fetches / 24.0, hours, worth + f64::from(self.spared) / share)
             }
         }
     }
@@ -220,14 +222,15 @@ impl Ledger {
         hours > PAUSE_HOURS && f64::from(self.settled) < expected * LITTLE && !self.has_paused
     }
 
-    /// Moves the price after `hours`, with so much due and not leased.
-    pub(super) fn tick(&mut self, hours: f64, backlog: f64, budget: Budget) {
+    /// Moves the price after `hours`, with so much due and not leased, where our `share` of
+    /// all is known.
+    pub(super) fn tick(&mut self, hours: f64, backlog: f64, budget: Budget, share: f64) {
         let seen = Seen {
             hours,
             settled: f64::from(self.settled),
             leased: f64::from(self.leased),
             leased_overdue: f64::from(self.leased_overdue),
-            spared: f64::from(self.spared),
+            spared: f64::from(self.spared) / share,
             backlog,
             wants: match self.asked {
                 Asked::Nothing | Asked::Something => Wants::Something,
@@ -266,14 +269,43 @@ mod tests {
         let mut ledger = Ledger::opening(3.7);
         for _ in 0..10 * 24 {
             ledger.asked = Asked::More;
-            ledger.tick(1.0, 0.0, Budget::Daily(5_000.0));
+            ledger.tick(1.0, 0.0, Budget::Daily(5_000.0), 1.0);
         }
         let idle = ledger.price();
         assert!(idle < 0.37, "{idle}");
         // With more than that due it rises as ever.
         ledger.asked = Asked::More;
-        ledger.tick(1.0, 100_000.0, Budget::Daily(5_000.0));
+        ledger.tick(1.0, 100_000.0, Budget::Daily(5_000.0), 1.0);
         assert!(ledger.price() > idle);
+    }
+
+    #[test]
+    fn of_what_a_budget_leaves_a_daemon_takes_no_more_than_its_share() {
+        let budget = Budget::Daily(2_400.0);
+        let mut ledger = Ledger { leased: 40, ..Ledger::opening(1.0) };
+        let mut given = 0;
+        // Of three, each knows what all have leased for its worth, and of the rest its own.
+        while ledger.room(1.0, budget, 1.0 / 3.0) / 3.0 >= 1.0 {
+            ledger.leased(Claim::Spare);
+            given += 1;
+        }
+        assert_eq!(given, 20, "a third of 100 less 40");
+    }
+
+    #[test]
+    fn a_budget_of_less_than_one_an_hour_is_used_some_day() {
+        let budget = Budget::Daily(2.0);
+        let mut ledger = Ledger::opening(1.0);
+        let mut given = 0;
+        for _ in 0..240 {
+            if ledger.room(1.0, budget, 1.0) >= 1.0 {
+                ledger.leased(Claim::Spare);
+                given += 1;
+            }
+            ledger.asked = Asked::More;
+            ledger.tick(1.0, 0.0, budget, 1.0);
+        }
+        assert!((18..=21).contains(&given), "{given} in ten days");
     }
 
     #[test]
@@ -281,7 +313,7 @@ mod tests {
         let mut ledger = Ledger::opening(1.0);
         for _ in 0..48 {
             ledger.settled(20);
-            ledger.tick(1.0, 0.0, Budget::Auto);
+            ledger.tick(1.0, 0.0, Budget::Auto, 1.0);
         }
         ledger.settled(20);
         assert!(!ledger.is_pause(1.0) && !ledger.is_pause(24.0));
@@ -292,7 +324,7 @@ mod tests {
         ledger.pass_over();
         ledger.settled(20);
         assert!(!ledger.is_pause(73.0));
-        ledger.tick(73.0, 0.0, Budget::Auto);
+        ledger.tick(73.0, 0.0, Budget::Auto, 1.0);
         assert!(ledger.tariff.pace.hourly().unwrap() < 5.0 && !ledger.has_paused);
     }
 
@@ -316,7 +348,7 @@ mod tests {
         let mut first = read();
         assert_eq!(first.asked, Asked::More);
         let before = first;
-        first.tick(1.0, 0.0, Budget::Auto);
+        first.tick(1.0, 0.0, Budget::Auto, 1.0);
         first.ticked_at = 1;
         first.write(&conn, crawl, &before).unwrap();
         // What the other settles afterwards says nothing of it.

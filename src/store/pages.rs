@@ -44,7 +44,7 @@ pub struct SourceLine {
     pub error: Option<String>,
     /// Failures in a row.
     pub failures: u32,
-    /// How it fails: the result of those polls.
+    /// How it fails: the result of those polls, or `robots-unreadable`.
     pub failing: Option<String>,
     /// Since when.
     pub failing_since: Option<Timestamp>,

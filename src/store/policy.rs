@@ -187,8 +187,8 @@ impl Policy {
         self.delays.get(authority).copied()
     }
 
-    /// Is a value of its own no reason to lease a URL, as long as it is worth less than
-    /// the price? With a budget that was named: that is what the price is for.
+    /// Is what is worth less than the price not said to be due? With a budget that was
+    /// named, it is leased only as far as that leaves room.
     pub(super) fn is_capped(&self) -> bool {
         self.learns() && self.budget != Budget::Auto
     }

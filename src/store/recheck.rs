@@ -16,8 +16,8 @@ use crate::model::{HostId, SiteId, UrlId};
 
 /// Rows looked at in one job at most.
 const BATCH: usize = 2_000;
-/// Hosts that are done with in one job at most.
-const HOSTS: i64 = 200;
+/// Hosts that are done with in one job at most: of each its robots.txt may be parsed.
+const HOSTS: i64 = 20;
 /// `rechecks.after_id` of a host that waits for the next walk.
 const WAITS: i64 = -1;
 

@@ -271,8 +271,9 @@ impl State {
     }
 
     /// Takes in what a fetcher saw at `at`; what is known of the page after it. Where
-    /// nothing is learned, that is only that it was seen. A signal that came since the fetch began is for the look after this one: of
-    /// those that wait, the one that is believed most.
+    /// nothing is learned, that is only that it was seen. A signal that came since the
+    /// fetch began is for the look after this one: of those that wait, the one that is
+    /// believed most.
     pub(super) fn look(
         &mut self,
         row: &UrlRow,

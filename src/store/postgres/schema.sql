@@ -142,7 +142,7 @@ CREATE TABLE sources (
     next_poll_at     BIGINT,                    -- null: not polled
     interval_ms      BIGINT NOT NULL DEFAULT 0,
     failures         BIGINT NOT NULL DEFAULT 0, -- in a row
-    failing          TEXT,                      -- how: the result of those polls
+    failing          TEXT,                      -- how: their result, or robots-unreadable
     failing_since    BIGINT,
     rule             TEXT NOT NULL DEFAULT '',
     why              TEXT NOT NULL DEFAULT '',

@@ -496,32 +496,7 @@ async fn with_one_that_is_worth_it(budget: &str, pages: usize) -> Queue {
     }
     while fetch(&queue, Outcome::Changed).await > 0 {}
     queue.clock.advance(3 * DAY);
-    // What was learned of the first holds for all of them.
-    queue.look().change(
-        "UPDATE feedback SET record = (SELECT f.record FROM feedback f
-             JOIN url_view u ON u.id = f.url_id WHERE u.url = 'http://a.test/0')",
-    );
-    let value = queue.view("http://a.test/0").await.learned.unwrap().numbers.value;
-    let now = queue.clock.now();
-    let (due, soon) = (now.as_second() - 100, now.as_millisecond());
-    let best = "(SELECT id FROM url_view WHERE url = 'http://a.test/best')";
-    queue.look().change_packed(
-        &format!(
-            "UPDATE feedback SET place = (place & ~(127 << 7) & ~(274877906943 << 14)) | (40 << 7)
-                 | (({due} + iif(url_id = {best}, 10, 0)) << 14)"
-        ),
-        &format!(
-            "UPDATE feedback SET band = 40,
-                 due_s = {due} + CASE WHEN url_id = {best} THEN 10 ELSE 0 END"
-        ),
-    );
-    queue.look().change(&format!(
-        "UPDATE queue SET band = 40, due_s = {due};
-         UPDATE queue SET due_s = {due} + 10 WHERE url_id = {best};
-         UPDATE turns SET due_s = {due};
-         UPDATE prices SET price = {value} / 0.8, ticked_at = {soon}"
-    ));
-    queue.reopen(Duration::ZERO).await
+    queue.surfaced_at(0.8).await
 }
 
 #[tokio::test]

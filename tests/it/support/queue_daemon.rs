@@ -165,6 +165,37 @@ impl Queue {
         Self::in_folder(config, dir, clock).await
     }
 
+    /// All URLs of `http://a.test` have surfaced in one band, at that share of the price by
+    /// what was learned of `/0`; `/best` lies behind them all.
+    pub async fn surfaced_at(self, share: f64) -> Self {
+        // What was learned of the first holds for all of them.
+        self.look().change(
+            "UPDATE feedback SET record = (SELECT f.record FROM feedback f
+                 JOIN url_view u ON u.id = f.url_id WHERE u.url = 'http://a.test/0')",
+        );
+        let value = self.view("http://a.test/0").await.learned.unwrap().numbers.value;
+        let now = self.clock.now();
+        let (due, soon) = (now.as_second() - 100, now.as_millisecond());
+        let best = "(SELECT id FROM url_view WHERE url = 'http://a.test/best')";
+        self.look().change_packed(
+            &format!(
+                "UPDATE feedback SET place = (place & ~(127 << 7) & ~(274877906943 << 14)) | (40 << 7)
+                     | (({due} + iif(url_id = {best}, 10, 0)) << 14)"
+            ),
+            &format!(
+                "UPDATE feedback SET band = 40,
+                     due_s = {due} + CASE WHEN url_id = {best} THEN 10 ELSE 0 END"
+            ),
+        );
+        self.look().change(&format!(
+            "UPDATE queue SET band = 40, due_s = {due};
+             UPDATE queue SET due_s = {due} + 10 WHERE url_id = {best};
+             UPDATE turns SET due_s = {due};
+             UPDATE prices SET price = {value} / {share}, ticked_at = {soon}"
+        ));
+        self.reopen(Duration::ZERO).await
+    }
+
     /// The sites are those of this config from now on, where the store takes it.
     pub async fn reload(&self, text: &str) -> Result<(), StoreError> {
         let mut config = Config::from_toml_str(text).unwrap();

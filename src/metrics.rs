@@ -99,6 +99,7 @@ pub struct Metrics {
     egress: Family<Word, Counter>,
     egress_up: Family<Word, Gauge>,
     egress_unsettled: Family<Word, Gauge>,
+    polls_paused: Gauge,
 }
 
 /// A route is a pattern of the router and a method one of its words, or
@@ -166,6 +167,7 @@ impl Metrics {
             egress: Family::default(),
             egress_up: Family::default(),
             egress_unsettled: Family::default(),
+            polls_paused: Gauge::default(),
         };
         metrics.register_polls();
         metrics.register_queue();
@@ -177,6 +179,8 @@ impl Metrics {
         let to = &mut self.registry;
         to.register("polls", "Polls done, by result", self.polls.clone());
         to.register("polls_put_off", "Polls put off, by what they wait for", self.put_off.clone());
+        let paused = "Do polls pause, since the disk is nearly full? 1 or 0";
+        to.register("polls_paused", paused, self.polls_paused.clone());
         to.register_with_unit(
             "poll_duration",
             "Time of a poll, fetch to commit",
@@ -254,6 +258,11 @@ impl Metrics {
         );
         let version: Word = [("version", env!("CARGO_PKG_VERSION"))];
         to.register("build", "The running program", Info::new(version));
+    }
+
+    /// Less than `store.min_free_disk` is free, or no more.
+    pub fn polls_paused(&self, are_paused: bool) {
+        self.polls_paused.set(i64::from(are_paused));
     }
 
     /// A poll was put off for what it waits for.

@@ -1,4 +1,5 @@
-//! Lengths of time as people read them: one rounding, wherever one is told.
+//! Lengths of time as people read them: one rounding, in sentences and on the command
+//! line.
 //!
 //! Pure. What the store writes into a sentence and what the command line prints
 //! below it are the same words for the same time.

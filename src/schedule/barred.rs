@@ -48,6 +48,9 @@ impl Poll<'_> {
         let home = self.rules.origin();
         // The home of the site first: its twins are judged by its rules.
         for of in [home, document] {
+            if of != home && authority(of) == authority(home) {
+                continue;
+            }
             let agent = &self.site.robots_agent;
             let Some(rules) = self.poller.rules_for_pages(&authority(of), agent).await? else {
                 continue;

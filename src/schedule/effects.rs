@@ -135,20 +135,23 @@ impl Poll<'_> {
     }
 
     /// What became of the URLs that a sitemap does not list any more, where that decides
-    /// whether it is a window.
+    /// whether it is a window; or why it could not be looked at.
     pub(super) async fn what_left(
         &self,
         before: &Arc<Snapshot>,
         document: Document,
         siblings_read_s: i64,
-    ) -> Result<(Left, Document), StoreError> {
+    ) -> Result<Result<(Left, Document), String>, StoreError> {
         let decides = self.target.window == LEARNED || self.target.rolls + 1 >= ROLLS_OF_A_WINDOW;
         if !decides || self.target.parent.is_none() {
-            return Ok((Left::Gone, document));
+            return Ok(Ok((Left::Gone, document)));
         }
         let before = Arc::clone(before);
         let looking = self.on_cpu(move || (diff::leavers(&before, &document), document));
-        let (leavers, document) = looking.await.map_err(StoreError::Engine)?;
+        let (leavers, document) = match looking.await {
+            Ok(looked) => looked,
+            Err(why) => return Ok(Err(why)),
+        };
         let step = leavers.len().div_ceil(LEAVERS).max(1);
         let some: Vec<_> = leavers.into_iter().step_by(step).collect();
         let urls = some.iter().map(|(url, _)| *url).collect();
@@ -164,7 +167,7 @@ impl Poll<'_> {
             (moved, nowhere) if moved >= nowhere => Left::Moved,
             _ => Left::Gone,
         };
-        Ok((left, document))
+        Ok(Ok((left, document)))
     }
 
     /// Its index may have named a new sitemap that lists what this one misses, and is not

@@ -63,7 +63,7 @@ impl Poller {
             }
             parent = index.parent;
         }
-        // It was found from the home page.
+        // From the home page, or nobody knows any more from where.
         Ok(Some(site.url.clone()))
     }
 

@@ -80,7 +80,8 @@ const STORE_PAUSE: Duration = Duration::from_secs(1);
 const ROBOTS_PAUSE: Duration = Duration::from_secs(5);
 /// Pause between two looks while a backlog is worked off.
 const PACE_PAUSE: Duration = Duration::from_millis(200);
-/// Pause between two looks while all that is due waits for a busy host.
+/// Pause between two looks while all that is due, or was pushed, waits for a busy host
+/// or a poll.
 const BUSY_PAUSE: Duration = Duration::from_millis(500);
 /// Least time between two looks that found nothing to start.
 const IDLE_PAUSE: Duration = Duration::from_millis(50);
@@ -237,7 +238,9 @@ impl Poller {
             return ROBOTS_PAUSE;
         }
         flight.robots_at = Some(now);
-        let due = match self.store.due_robots(u32::try_from(room).unwrap_or(u32::MAX)).await {
+        // Some of them may not be polled now.
+        let most = room.saturating_add(flight.polls.len());
+        let due = match self.store.due_robots(u32::try_from(most).unwrap_or(u32::MAX)).await {
             Ok(due) => due,
             Err(error) => {
                 tracing::error!(%error, "cannot tell which robots.txt are due");
@@ -247,10 +250,15 @@ impl Poller {
         if due.is_empty() {
             return LOOK_AGAIN;
         }
+        let concurrency = config.fetch.concurrency;
+        let mut started = 0;
         for next in due {
-            if !flight.under_way.is_busy(next.host) {
-                flight.under_way.begin(&next, now);
+            let way = &mut flight.under_way;
+            let is_full = next.site.is_some_and(|site| way.is_full(site, concurrency));
+            if started < room && !is_full && !way.is_busy(next.host) {
+                way.begin(&next, now);
                 flight.polls.spawn(Arc::clone(self).take_turn(next));
+                started += 1;
             }
         }
         ROBOTS_PAUSE
@@ -313,6 +321,7 @@ impl Poller {
     fn disk_is_short(&self, config: &Config) -> bool {
         let short = self.store.free_disk().is_some_and(|free| free < config.store.min_free_disk);
         let was_short = self.short_of_disk.swap(short, Ordering::Relaxed);
+        self.metrics.polls_paused(short);
         if was_short && !short {
             tracing::info!("polls go on: there is room on the disk again");
         }

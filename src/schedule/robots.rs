@@ -151,7 +151,8 @@ impl Poller {
             Ok(Err(Some(PutOff { until, wait }))) => {
                 let soonest = later(self.clock.steady(), UNKNOWN);
                 // Who comes back sooner would only be led here again.
-                let until = if is_led { until.max(soonest) } else { soonest };
+                let is_far = is_led || wait == Wait::NewHosts;
+                let until = if is_far { until.max(soonest) } else { soonest };
                 return Err(Refusal::Later { until, wait });
             }
             Err(error) => return not_yet(if error.passes() { STORE_PAUSE } else { UNKNOWN }),

@@ -78,7 +78,12 @@ impl Poll<'_> {
         }
         let suddenly_empty = is_empty && !before.is_empty() && (report.window || !by_kind);
         let complete = report.complete && !suddenly_empty;
-        let (left, document) = self.what_left(&before, document, siblings).await?;
+        let (left, document) = match self.what_left(&before, document, siblings).await? {
+            Ok(looked) => looked,
+            Err(why) => {
+                return self.failure(Ended::bad(PollEvent::Failed, "failed", why), answer).await;
+            }
+        };
         // What a sibling has taken over has not gone by its age.
         let learned = self.target.window == LEARNED && left != Left::Moved;
         let window = by_kind || learned;

@@ -37,6 +37,7 @@ const LULL: Duration = Duration::from_millis(500);
 /// From this size on a body is parsed on the blocking pool: on an async worker
 /// it would hold up other requests for milliseconds.
 const PARSE_APART: usize = 256 << 10;
+
 /// A body on its way in: its bytes, and the part of the budget that they use.
 struct Incoming {
     bytes: BytesMut,

@@ -185,7 +185,8 @@ impl FromRequest<Arc<Context>> for Push {
             .take(whose, 1.0, now)
             .map_err(|wait| Problem::too_many(wait, "Too many pushes; come again later."))?;
         let read = read_bytes(&parts, body, MAX_PUSH, &context.deliveries).await;
-        if read.as_ref().is_err_and(|problem| problem.kind() == Kind::BodyTooLarge) {
+        let is_lost = |kind| matches!(kind, Kind::BodyTooLarge | Kind::Busy);
+        if read.as_ref().is_err_and(|problem| is_lost(problem.kind())) {
             // There is something new, and the source itself has it.
             context.state.metrics.pushed(Pushed::Hint);
             store.hint_callback(id).await?;

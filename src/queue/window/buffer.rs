@@ -9,7 +9,7 @@
 //! and frontier keep the order of the store, what is yielded follows the value.
 //! What is worth less than the price is in the way of nothing behind it: a look
 //! passes over it, and goes on from where it stopped. The best of it is kept aside for
-//! when nothing else is wanted, if somebody may have it then.
+//! when nothing else is wanted.
 //! Of such a host one fetch of sixteen goes to what has been due for longest,
 //! every second to what is refreshed for being worth it, new URLs or not, and
 //! one of four to new URLs, whatever is refreshed; what is known *behind* the
@@ -73,7 +73,7 @@ pub struct Valued {
     pub last: Option<Candidate>,
     /// Rows up to that one that are worth less than the price.
     pub passed: usize,
-    /// Those of them that somebody may have.
+    /// The best of them.
     pub spare: Vec<Candidate>,
     /// How many of these are kept, the best.
     pub most_spare: usize,
@@ -154,7 +154,7 @@ struct Buffer {
     by_value: bool,
     /// Rows up to the frontier that are worth less than the price.
     passed: usize,
-    /// The best of these, if anybody may have them; best last.
+    /// The best of these, best last.
     spare: Vec<Key>,
     /// What was worth the price when it was loaded, of how many that were looked at.
     looked_at: (usize, usize),

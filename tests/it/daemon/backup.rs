@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use sitemapd::model::Outcome;
-use sitemapd::store::backup::{Stop, backup, backup_until};
+use sitemapd::store::backup::{Stop, backup};
 use sitemapd::store::{ChangeCursor, ChangeFilter, StoreError};
 
 use super::one_sitemap;
@@ -34,7 +34,8 @@ async fn a_backup_under_load_is_whole_and_a_daemon_starts_from_it() {
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("copy.db");
     let (data, to) = (world.database().parent().unwrap().to_owned(), copy.clone());
-    let copying = tokio::task::spawn_blocking(move || backup(&data, &to).unwrap());
+    let copying =
+        tokio::task::spawn_blocking(move || backup(&data, &to, &Stop::default()).unwrap());
     // Leases and settlements go on meanwhile.
     let mut settled = 0;
     loop {
@@ -103,7 +104,7 @@ async fn a_cursor_from_after_a_backup_misses_nothing_that_what_was_restored_find
     daemon.polled("/sitemap.xml", 1).await;
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("copy.db");
-    backup(world.database().parent().unwrap(), &copy).unwrap();
+    backup(world.database().parent().unwrap(), &copy, &Stop::default()).unwrap();
     for found in [&["/a", "/b"][..], &["/a", "/b", "/c"]] {
         list(found);
         daemon.poll("/sitemap.xml").await;
@@ -134,16 +135,16 @@ async fn a_cursor_from_after_a_backup_misses_nothing_that_what_was_restored_find
 fn a_backup_overwrites_nothing_and_needs_a_store() {
     let folder = tempfile::tempdir().unwrap();
     let there = folder.path().join("there");
-    let missing = backup(folder.path(), &there).unwrap_err();
+    let missing = backup(folder.path(), &there, &Stop::default()).unwrap_err();
     assert!(matches!(missing, StoreError::NotFound(_)), "{missing}");
     std::fs::write(folder.path().join("sitemapd.db"), b"").unwrap();
     std::fs::write(&there, b"mine").unwrap();
-    let refused = backup(folder.path(), &there).unwrap_err();
+    let refused = backup(folder.path(), &there, &Stop::default()).unwrap_err();
     assert!(refused.to_string().contains("overwrites nothing"), "{refused}");
     assert_eq!(std::fs::read(&there).unwrap(), b"mine");
     // A copy of what is no store leaves nothing behind.
     let wrong = folder.path().join("new");
-    assert!(backup(folder.path(), &wrong).is_err());
+    assert!(backup(folder.path(), &wrong, &Stop::default()).is_err());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
 }
 
@@ -159,18 +160,18 @@ async fn of_two_backups_to_one_file_the_second_is_refused_and_touches_nothing() 
     let running = std::fs::File::create(&partial).unwrap();
     running.lock().unwrap();
     std::fs::write(&partial, b"half of it").unwrap();
-    let refused = backup(data, &at("copy")).unwrap_err();
+    let refused = backup(data, &at("copy"), &Stop::default()).unwrap_err();
     assert!(refused.to_string().contains("another backup"), "{refused}");
     assert_eq!(std::fs::read(&partial).unwrap(), b"half of it");
     assert!(!at("copy").exists());
     // What one left over that was killed is in nobody's way.
     drop(running);
-    let bytes = backup(data, &at("copy")).unwrap();
+    let bytes = backup(data, &at("copy"), &Stop::default()).unwrap();
     assert_eq!(std::fs::metadata(at("copy")).unwrap().len(), bytes);
     assert!(!partial.exists());
     // What a link leads to is not the backup's.
     std::os::unix::fs::symlink(at("copy"), at("other.partial")).unwrap();
-    assert!(backup(data, &at("other")).is_err());
+    assert!(backup(data, &at("other"), &Stop::default()).is_err());
     assert_eq!(std::fs::metadata(at("copy")).unwrap().len(), bytes);
 }
 
@@ -183,7 +184,7 @@ async fn a_backup_that_is_stopped_leaves_nothing_behind_and_says_so() {
     let stop = Stop::default();
     stop.ask();
     let to = folder.path().join("copy");
-    let stopped = backup_until(look.file().parent().unwrap(), &to, &stop).unwrap_err();
+    let stopped = backup(look.file().parent().unwrap(), &to, &stop).unwrap_err();
     let told = format!("{}: it was stopped, and nothing is kept of it", to.display());
     assert_eq!(stopped.to_string(), told);
     assert!(!to.exists() && !folder.path().join("copy.partial").exists());
@@ -230,7 +231,7 @@ async fn a_backup_is_for_its_owner_as_its_store_is_and_alone() {
         let to = folder.path().join(format!("copy-{of_store:o}"));
         // What one left over that was killed may be anybody's.
         std::fs::write(to.with_extension("partial"), "").unwrap();
-        backup(look.file().parent().unwrap(), &to).unwrap();
+        backup(look.file().parent().unwrap(), &to, &Stop::default()).unwrap();
         assert_eq!(mode(&to), of_copy, "{of_store:o}");
     }
 }

@@ -74,7 +74,12 @@ async fn is_done(api: &ApiClient) -> bool {
 
 /// Waits until `look` finds something.
 async fn wait<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
-    let deadline = Instant::now() + DEADLINE;
+    wait_for(DEADLINE, what, look).await
+}
+
+/// The same, so long at most.
+async fn wait_for<T>(most: Duration, what: &str, look: impl AsyncFn() -> Option<T>) -> T {
+    let deadline = Instant::now() + most;
     loop {
         if let Some(found) = look().await {
             return found;

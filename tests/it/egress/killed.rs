@@ -7,7 +7,7 @@ use futures_util::StreamExt as _;
 
 use super::consumer::Fetcher;
 use super::server::Nats;
-use super::{DEADLINE, Setup, egressed, is_done, metric, queue, text, wait};
+use super::{DEADLINE, Setup, egressed, is_done, metric, queue, text, wait, wait_for};
 
 const SLOW: Duration = Duration::from_millis(4);
 
@@ -28,14 +28,17 @@ async fn nothing_is_lost_when_the_server_is_killed() {
         nats.again().await;
         daemon.hear("nats is there");
     }
-    // Each that was on its way to or from the server takes seconds, one after another.
+    // Each that was on its way to or from the server takes seconds, one after another; what
+    // only a look at all leases finds, half a minute.
+    let most = DEADLINE * 4;
     loop {
         // Counted before looking: what comes meanwhile may be the last.
         let before = fetcher.seen.count();
         if fetcher.seen.by_url().len() == 400 {
             break;
         }
-        wait("more URLs", async || (fetcher.seen.count() > before).then_some(())).await;
+        let has_more = async || (fetcher.seen.count() > before).then_some(());
+        wait_for(most, "more URLs", has_more).await;
     }
     wait("all results", async || is_done(&api).await.then_some(())).await;
     assert!(metric(&daemon, "sitemapd_settlements_total{outcome=\"changed\"}").await >= 400);

@@ -32,10 +32,14 @@ pub mod url;
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::app::AppError;
 use crate::config::ConfigError;
 use output::{Color, Output};
+
+/// Longest wait for threads that are still at work when all is said.
+const LAST_WAIT: Duration = Duration::from_secs(1);
 
 /// Polls sitemaps and feeds, knows what changed, and says which URL to fetch next.
 #[derive(Debug, clap::Parser)]
@@ -208,8 +212,18 @@ fn with_causes(error: &anyhow::Error) -> String {
     text
 }
 
-/// Does what the command line says.
-pub async fn run(cli: Cli) -> Result<(), Failure> {
+/// Does what the command line says, on a runtime of its own.
+///
+/// Not `async`: all that runs here would be compiled for a second time where it is
+/// awaited, in the program and in no parallel with the library.
+pub fn run(cli: Cli) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    let result = runtime.block_on(obey(cli));
+    runtime.shutdown_timeout(LAST_WAIT);
+    result
+}
+
+async fn obey(cli: Cli) -> Result<(), Failure> {
     let options = &cli.options;
     if matches!(cli.command, Command::Run) {
         return run::run(options).await;

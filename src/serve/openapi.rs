@@ -182,6 +182,21 @@ impl Routes {
         about: &str,
         kinds: &[Kind],
     ) -> Unread {
+        // The handler's own name, which is one of a kind; a test sees to it.
+        let id = std::any::type_name::<H>().rsplit("::").next().unwrap_or_default();
+        self.note_as(id, H::describe, method, path, about, kinds)
+    }
+
+    /// Compiled once, and not for each handler.
+    fn note_as(
+        &mut self,
+        id: &str,
+        describe: fn(&mut Operation<'_>),
+        method: &Method,
+        path: &'static str,
+        about: &str,
+        kinds: &[Kind],
+    ) -> Unread {
         let is_open = self.is_public || super::gate::OPEN.contains(&path);
         let mut operation = Operation {
             method: method.clone(),
@@ -203,7 +218,7 @@ impl Routes {
                 operation.kinds.push(Kind::ForeignOrigin);
             }
         }
-        H::describe(&mut operation);
+        describe(&mut operation);
         // Webmasters are anybody, and send what they like.
         let is_strict = !self.is_public && !TOLERANT.contains(&path);
         let unread = if is_strict { operation.unread() } else { Unread::NOTHING };
@@ -213,7 +228,7 @@ impl Routes {
             .chain([operation.success.0])
             .chain(operation.further.map(|(status, _)| status))
             .collect();
-        let mut told = operation.told::<H>(about, self.group);
+        let mut told = operation.told(id, about, self.group);
         if is_open && !self.is_public {
             told["security"] = json!([]);
         }
@@ -299,9 +314,7 @@ impl Operation<'_> {
         self.answers.subschema_for::<T>().to_value()
     }
 
-    fn told<H>(&self, about: &str, group: &str) -> Value {
-        // The handler's own name, which is one of a kind; a test sees to it.
-        let id = std::any::type_name::<H>().rsplit("::").next().unwrap_or_default();
+    fn told(&self, id: &str, about: &str, group: &str) -> Value {
         let (status, means, content) = &self.success;
         let mut answer = json!({ "description": means });
         if !content.is_empty() {

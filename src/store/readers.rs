@@ -5,14 +5,18 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::sql::Connection;
+use tokio::sync::oneshot;
 
 use super::StoreError;
 use super::home::Home;
+use super::sql::Connection;
 use crate::threads::Threads;
 
 /// Reads at once at most.
 const CONNECTIONS: usize = 4;
+
+/// What is asked of a connection.
+type Query = Box<dyn FnOnce(&Connection) + Send>;
 
 /// The connections, opened as they are needed.
 pub(super) struct Readers {
@@ -39,21 +43,35 @@ impl Readers {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
+        let (answer, answered) = oneshot::channel();
+        let query: Query = Box::new(move |conn| {
+            // The caller may have gone.
+            let _ = answer.send(query(conn));
+        });
+        self.run_boxed(query).await?;
+        // A query that has run has answered.
+        answered.await.map_err(|_| panicked("it did not answer"))?
+    }
+
+    /// All that a runtime does with a task is compiled once, and not for each query.
+    async fn run_boxed(&self, query: Query) -> Result<(), StoreError> {
         let home = self.home.clone();
         let idle = Arc::clone(&self.idle);
         let read = self.threads.start(move || {
             let conn = begun(&home, &idle)?;
-            let result = query(&conn);
+            query(&conn);
             // A read has nothing to lose: however it ends, it ends here.
             if conn.rollback().is_ok() {
                 lock(&idle).push(conn);
             }
-            result
+            Ok(())
         });
-        read.await
-            .await
-            .unwrap_or_else(|e| Err(StoreError::Engine(format!("a read panicked: {e}"))))
+        read.await.await.unwrap_or_else(|error| Err(panicked(error)))
     }
+}
+
+fn panicked(why: impl std::fmt::Display) -> StoreError {
+    StoreError::Engine(format!("a read panicked: {why}"))
 }
 
 /// A connection on which a read transaction has begun: one that is idle, as long

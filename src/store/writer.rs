@@ -103,11 +103,6 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&mut State) -> Result<T, StoreError> + Send + 'static,
     {
-        let room = match lane {
-            Lane::Hot | Lane::Gathers => &self.shared.hot_room,
-            Lane::Bulk => &self.shared.bulk_room,
-        };
-        let permit = Arc::clone(room).acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let (sender, receiver) = oneshot::channel();
         let boxed: Job = Box::new(move |state| {
             let result = state.and_then(job);
@@ -118,25 +113,38 @@ impl Writer {
             });
             (keep, answer)
         });
+        self.queue(lane, boxed).await?;
+        receiver.await.unwrap_or_else(|_| Err(self.why_unanswered()))
+    }
+
+    /// Compiled once, and not for each job.
+    async fn queue(&self, lane: Lane, job: Job) -> Result<(), StoreError> {
+        let room = match lane {
+            Lane::Hot | Lane::Gathers => &self.shared.hot_room,
+            Lane::Bulk => &self.shared.bulk_room,
+        };
+        let permit = Arc::clone(room).acquire_owned().await.map_err(|_| StoreError::Closed)?;
         {
             let mut lanes = lock(&self.shared.lanes);
             if lanes.closed {
                 return Err(self.why_closed());
             }
             match lane {
-                Lane::Hot | Lane::Gathers => lanes.hot.push_back((boxed, lane, permit)),
-                Lane::Bulk => lanes.bulk.push_back((boxed, lane, permit)),
+                Lane::Hot | Lane::Gathers => lanes.hot.push_back((job, lane, permit)),
+                Lane::Bulk => lanes.bulk.push_back((job, lane, permit)),
             }
         }
         self.shared.arrived.notify_one();
-        receiver.await.unwrap_or_else(|_| {
-            // The channel goes unused with a job that panicked, or when the
-            // writer ends without having come to it.
-            let closed = lock(&self.shared.lanes).closed;
-            let panicked =
-                || StoreError::Engine("the job panicked; nothing was changed".to_owned());
-            Err(if closed { self.why_closed() } else { panicked() })
-        })
+        Ok(())
+    }
+
+    /// The channel goes unused with a job that panicked, or when the writer ends
+    /// without having come to it.
+    fn why_unanswered(&self) -> StoreError {
+        if lock(&self.shared.lanes).closed {
+            return self.why_closed();
+        }
+        StoreError::Engine("the job panicked; nothing was changed".to_owned())
     }
 
     fn why_closed(&self) -> StoreError {

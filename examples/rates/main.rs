@@ -6,8 +6,9 @@
 //! Each round fills a store of its own for each order. *list*: URLs are listed
 //! for the first time. *first*: all of them are leased and settled, which
 //! nobody could compare. *again*: a year later, all are leased and settled
-//! four times more, as changed or unchanged. *signals*: the lastmods of all of
-//! them move at once, as nothing that could be told from an edit.
+//! four times more, as changed or unchanged, and both of it apart where the
+//! store is alone. *signals*: the lastmods of all of them move at once, as
+//! nothing that could be told from an edit.
 //!
 //! Two tables come of it: by the processor's time, which is what a busy machine
 //! has to give, and by the clock, which is what fetchers wait for. With `--full`
@@ -52,7 +53,8 @@ const START: &str = "2026-11-21T00:00:00Z";
 /// Between two rounds of fetches: longer than the longest interval.
 const YEAR: Duration = Duration::from_secs(366 * 24 * 3_600);
 /// What is measured, in its order.
-const PARTS: [&str; 4] = ["list", "first", "again", "signals"];
+const PARTS: [&str; 6] =
+    ["list", "first", "again", "again: leases", "again: settlements", "signals"];
 
 /// An order of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +90,7 @@ struct Size {
     rounds: usize,
 }
 
-/// Microseconds a URL.
+/// Microseconds.
 #[derive(Debug, Clone, Copy)]
 struct Cost {
     processor: f64,
@@ -96,7 +98,20 @@ struct Cost {
 }
 
 impl Cost {
+    const NONE: Self = Self { processor: 0.0, clock: 0.0 };
     const WORST: Self = Self { processor: f64::INFINITY, clock: f64::INFINITY };
+
+    fn of(self, urls: usize) -> Self {
+        // Far below 2^52.
+        #[allow(clippy::cast_precision_loss)]
+        let urls = urls as f64;
+        Self { processor: self.processor / urls, clock: self.clock / urls }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.processor += other.processor;
+        self.clock += other.clock;
+    }
 
     fn min(self, other: Self) -> Self {
         let processor = self.processor.min(other.processor);
@@ -118,13 +133,11 @@ impl Began {
         Self { processor: processor_time(), clock: Instant::now() }
     }
 
-    fn cost(&self, urls: usize) -> Cost {
-        // Far below 2^52.
-        #[allow(clippy::cast_precision_loss)]
-        let a_url = 1e6 / urls as f64;
+    /// Microseconds since then.
+    fn cost(&self) -> Cost {
         Cost {
-            processor: (processor_time() - self.processor) * a_url,
-            clock: self.clock.elapsed().as_secs_f64() * a_url,
+            processor: (processor_time() - self.processor) * 1e6,
+            clock: self.clock.elapsed().as_secs_f64() * 1e6,
         }
     }
 }
@@ -137,7 +150,7 @@ fn main() -> anyhow::Result<()> {
     } else {
         tokio::runtime::Builder::new_current_thread().enable_all().build()?
     };
-    let mut best = [[Cost::WORST; 4]; 2];
+    let mut best = [[Cost::WORST; PARTS.len()]; 2];
     for round in 1..=size.rounds {
         for (order, best) in [Order::Protocol, Order::Learned].iter().zip(&mut best) {
             if size.only.is_some_and(|only| only != *order) {
@@ -158,6 +171,9 @@ fn main() -> anyhow::Result<()> {
         println!("|---|---:|---:|---:|");
         for (part, name) in PARTS.iter().enumerate() {
             let (protocol, learned) = (of(&best[0][part]), of(&best[1][part]));
+            if name.contains(':') && size.api {
+                continue;
+            }
             println!("| {name} | {protocol:.2} | {learned:.2} | {:.3} |", protocol / learned);
         }
     }
@@ -189,7 +205,7 @@ fn read_size() -> anyhow::Result<Size> {
 }
 
 /// One store with one order: what a URL costs, by part.
-async fn measure(order: Order, size: Size) -> anyhow::Result<[Cost; 4]> {
+async fn measure(order: Order, size: Size) -> anyhow::Result<[Cost; PARTS.len()]> {
     let dir = tempfile::TempDir::new()?;
     let config = config(order, size.full, dir.path())?;
     let clock = Clock::manual(START.parse()?);
@@ -203,25 +219,30 @@ async fn measure(order: Order, size: Size) -> anyhow::Result<[Cost; 4]> {
 
     let began = Began::now();
     let rows = list(&store, origin, size).await?;
-    let list = began.cost(size.urls);
+    let list = began.cost();
 
     let began = Began::now();
     queue.fetch_all(&clock, size.urls).await?;
-    let first = began.cost(size.urls);
+    let first = began.cost();
 
     let began = Began::now();
+    let mut parts = [Cost::NONE; 2];
     for _ in 0..4 {
         clock.advance(YEAR);
-        queue.fetch_all(&clock, size.urls).await?;
+        let round = queue.fetch_all(&clock, size.urls).await?;
+        parts.iter_mut().zip(round).for_each(|(part, cost)| part.add(cost));
     }
-    let again = began.cost(4 * size.urls);
+    let (again, [leases, settlements]) = (began.cost(), parts);
 
     clock.advance(Duration::from_secs(7_200));
     let began = Began::now();
     signal(&store, origin, &rows, clock.now()).await?;
-    let signals = began.cost(size.urls);
+    let signals = began.cost();
     queue.end().await?;
-    Ok([list, first, again, signals])
+    let (once, often) = (size.urls, 4 * size.urls);
+    let [list, first, signals] = [list, first, signals].map(|cost| cost.of(once));
+    let [again, leases, settlements] = [again, leases, settlements].map(|cost| cost.of(often));
+    Ok([list, first, again, leases, settlements, signals])
 }
 
 /// Where URLs are leased.
@@ -238,11 +259,12 @@ impl Queue {
         }
     }
 
-    /// Leases and settles until all have been fetched once.
-    async fn fetch_all(&mut self, clock: &Clock, urls: usize) -> anyhow::Result<()> {
+    /// Leases and settles until all have been fetched once; gives what the leases and
+    /// the settlements cost, where both are not at once.
+    async fn fetch_all(&mut self, clock: &Clock, urls: usize) -> anyhow::Result<[Cost; 2]> {
         match self {
             Self::Store(store) => fetch_all(store, clock, urls).await,
-            Self::Daemon(daemon) => daemon.fetch_all(urls).await,
+            Self::Daemon(daemon) => daemon.fetch_all(urls).await.map(|()| [Cost::NONE; 2]),
         }
     }
 
@@ -327,10 +349,13 @@ fn changed(url: UrlId) -> bool {
 }
 
 /// The same of the store alone, by one caller.
-async fn fetch_all(store: &Store, clock: &Clock, urls: usize) -> anyhow::Result<()> {
+async fn fetch_all(store: &Store, clock: &Clock, urls: usize) -> anyhow::Result<[Cost; 2]> {
     let mut fetched = 0;
+    let [mut leases, mut settlements] = [Cost::NONE; 2];
     while fetched < urls {
+        let began = Began::now();
         let batch = store.lease(request()).await?;
+        leases.add(began.cost());
         if batch.urls.is_empty() {
             bail!("only {fetched} of {urls} were due");
         }
@@ -344,9 +369,12 @@ async fn fetch_all(store: &Store, clock: &Clock, urls: usize) -> anyhow::Result<
                 ..Settlement::new(leased.token, Some(outcome))
             }
         });
-        store.settle(reports.collect()).await?;
+        let reports = reports.collect();
+        let began = Began::now();
+        store.settle(reports).await?;
+        settlements.add(began.cost());
     }
-    Ok(())
+    Ok([leases, settlements])
 }
 
 fn request() -> LeaseRequest {

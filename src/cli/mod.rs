@@ -214,8 +214,8 @@ fn with_causes(error: &anyhow::Error) -> String {
 
 /// Does what the command line says, on a runtime of its own.
 ///
-/// Not `async`: all that runs here would be compiled for a second time where it is
-/// awaited, in the program and in no parallel with the library.
+/// Not `async`: what is awaited is compiled where it is awaited, which would be in the
+/// program, once the library is done.
 pub fn run(cli: Cli) -> Result<(), Failure> {
     let runtime = tokio::runtime::Runtime::new()?;
     let result = runtime.block_on(obey(cli));

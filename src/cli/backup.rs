@@ -10,13 +10,18 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
 use super::output::Output;
-use super::signals::{Heard, Signals};
+use super::signals::Stops;
+use super::source_of_truth::refuse_api;
 use super::{Failure, Options, humane};
 use crate::store::StoreError;
 use crate::store::backup::{Stop, backup};
 
 /// Between two words to a copy that is to stop.
 const AGAIN: Duration = Duration::from_millis(50);
+
+/// Why no other machine's store is copied.
+const NOT_BY_API: &str = "--api is where commands find a daemon; the copy is made of the store on this \
+                          machine, which daemon.data_dir of the configuration names";
 
 /// Where to.
 #[derive(Debug, clap::Args)]
@@ -27,6 +32,7 @@ pub struct Args {
 
 /// Writes the copy, on this machine only: the store is a file of it.
 pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(), Failure> {
+    refuse_api(options, NOT_BY_API)?;
     let config = super::source_of_truth::load_config_to_ask(options)?;
     if config.store.url.is_some() {
         let why =
@@ -44,23 +50,20 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
 
 /// Copies, or stops at a signal and leaves nothing behind; a second one ends it at once.
 async fn copy(folder: &Path, file: &Path) -> Result<u64, Failure> {
-    let mut signals = Signals::new()?;
+    let mut stops = Stops::new()?;
     let (folder, file) = (folder.to_owned(), file.to_owned());
     let stop = Arc::new(Stop::default());
     let heard = Arc::clone(&stop);
     let mut copying = spawn_blocking(move || backup(&folder, &file, &heard));
     let name = tokio::select! {
         copied = &mut copying => return finish(copied),
-        heard = signals.next() => match heard {
-            Heard::Stop(name) => name,
-            Heard::Reload => "SIGHUP",
-        },
+        name = stops.next() => name,
     };
     tokio::select! {
         copied = end(&mut copying, &stop) => finish(copied).map_err(|failure| {
             Failure::Runtime(anyhow!("{name}: {failure}"))
         }),
-        name = signals.stop() => Err(anyhow!("ended at once by a second {name}").into()),
+        name = stops.next() => Err(anyhow!("ended at once by a second {name}").into()),
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Map, json};
 use url::Url;
 
 use super::output::Output;
+use super::source_of_truth::refuse_api;
 use super::{Failure, Options, humane};
 use crate::store::migrate::{Copied, Migrated, Migration, Progress};
 
@@ -28,6 +29,10 @@ pub struct Args {
     to: Option<String>,
 }
 
+/// Why the store of no daemon that runs is migrated.
+const NOT_BY_API: &str = "--api is where commands find a daemon; a store is migrated while none runs on it, \
+                          from --from, or daemon.data_dir of the configuration, to --to, or its store.url";
+
 const NOTES: &str = "The daemon of the file must have ended, and none may run on the database. Broken off at any \
 moment, the same order goes on where it stood; until the end no daemon takes the database. \
 The file is read and not changed; one that an older version wrote is refused until its \
@@ -38,6 +43,7 @@ configuration.";
 
 /// Copies.
 pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(), Failure> {
+    refuse_api(options, NOT_BY_API)?;
     let (from, to) = from_and_to(args, options)?;
     let began = Instant::now();
     let copying = tokio::task::spawn_blocking(move || {

@@ -34,6 +34,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
+
 use crate::app::AppError;
 use crate::config::ConfigError;
 use output::{Color, Output};
@@ -68,18 +70,21 @@ pub struct Options {
         global = true,
         value_name = "FILE",
         env = "SITEMAPD_CONFIG",
+        value_parser = path_or_nothing(),
         hide_env_values = true
     )]
     pub config: Option<PathBuf>,
     /// Address of the daemon's API [default: the configuration's]
     #[arg(long, global = true, value_name = "URL", env = "SITEMAPD_API", hide_env_values = true)]
     pub api: Option<String>,
-    /// File that holds the API's token [default: the configuration's, without --api]
+    /// File that holds the API's token [default: SITEMAPD_TOKEN, else the configuration's, which
+    /// goes without --api]
     #[arg(
         long,
         global = true,
         value_name = "FILE",
         env = "SITEMAPD_TOKEN_FILE",
+        value_parser = path_or_nothing(),
         hide_env_values = true
     )]
     pub token_file: Option<PathBuf>,
@@ -223,8 +228,38 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     result
 }
 
+/// A path, or the nothing of a variable that is set to nothing.
+fn path_or_nothing() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
+}
+
+impl Options {
+    /// A variable that is set to nothing is as if it were not set: in images and compose
+    /// files there is no other way to take one back. An option that is given says
+    /// something.
+    fn without_nothings(mut self) -> Result<Self, Failure> {
+        let is_nothing = |name: &str| std::env::var_os(name).is_some_and(|value| value.is_empty());
+        let config = self.config.as_ref().is_some_and(|path| path.as_os_str().is_empty());
+        let token_file = self.token_file.as_ref().is_some_and(|path| path.as_os_str().is_empty());
+        let api = self.api.as_ref().is_some_and(String::is_empty);
+        for (is_empty, option, variable) in [
+            (config, "--config", "SITEMAPD_CONFIG"),
+            (token_file, "--token-file", "SITEMAPD_TOKEN_FILE"),
+            (api, "--api", "SITEMAPD_API"),
+        ] {
+            if is_empty && !is_nothing(variable) {
+                return Err(Failure::Usage(format!("{option} names nothing")));
+            }
+        }
+        self.config = self.config.filter(|_| !config);
+        self.token_file = self.token_file.filter(|_| !token_file);
+        self.api = self.api.filter(|_| !api);
+        Ok(self)
+    }
+}
+
 async fn obey(cli: Cli) -> Result<(), Failure> {
-    let options = &cli.options;
+    let options = &cli.options.without_nothings()?;
     if matches!(cli.command, Command::Run) {
         return run::run(options).await;
     }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::signals::{Heard, Signals};
-use super::source_of_truth::{DEFAULT_CONFIG, config_path, env_of};
+use super::source_of_truth::{DEFAULT_CONFIG, config_path, env_of, refuse_api};
 use super::systemd::{ask_for_time, give_signs_of_life, tell, tell_reloading};
 use super::{Failure, Options};
 use crate::app::{App, AppError, Reload};
@@ -30,6 +30,10 @@ use crate::store::Store;
 
 /// Longest wait for the app to drain, over its own deadline of 10 s.
 const DRAIN: Duration = Duration::from_secs(12);
+
+/// Who gives an address of a daemon to `run` takes it for the address to listen on.
+const NOT_BY_API: &str = "--api is where commands find a daemon; where one listens says listen.api of the \
+                          configuration, or SITEMAPD__LISTEN__API";
 
 /// Keys of a site that decide which URLs it admits.
 const NARROWING: [&str; 10] = [
@@ -47,7 +51,7 @@ const NARROWING: [&str; 10] = [
 
 /// Runs until told to stop.
 pub async fn run(options: &Options) -> Result<(), Failure> {
-    refuse_api(options)?;
+    refuse_api(options, NOT_BY_API)?;
     let Some(path) = config_path(options) else {
         return Err(Failure::NoConfig(format!(
             "no {DEFAULT_CONFIG} in the current folder: name a file with --config, or begin with \
@@ -156,20 +160,6 @@ fn finish(ended: Result<Result<(), AppError>, tokio::task::JoinError>) -> Result
         Ok(Err(error)) => Err(anyhow!(error).into()),
         Err(error) => Err(anyhow!(error).context("the daemon broke off").into()),
     }
-}
-
-/// Refuses an address of another daemon: who gives one to `run` takes it for the
-/// address to listen on. In the environment it is there for all commands.
-fn refuse_api(options: &Options) -> Result<(), Failure> {
-    let Some(api) = &options.api else { return Ok(()) };
-    if std::env::var("SITEMAPD_API").is_ok_and(|of_env| of_env == *api) {
-        return Ok(());
-    }
-    Err(Failure::Usage(
-        "--api is where commands find a daemon; where one listens says listen.api of the \
-         configuration, or SITEMAPD__LISTEN__API"
-            .to_owned(),
-    ))
 }
 
 /// Takes a changed config file over.

@@ -224,6 +224,16 @@ pub fn config_path(options: &Options) -> Option<PathBuf> {
         .or_else(|| Some(PathBuf::from(DEFAULT_CONFIG)).filter(|path| path.exists()))
 }
 
+/// Refuses an address of another daemon where nobody is asked. In the environment it is
+/// there for all commands.
+pub fn refuse_api(options: &Options, why: &str) -> Result<(), Failure> {
+    match &options.api {
+        Some(api) if std::env::var("SITEMAPD_API").is_ok_and(|of_env| of_env == *api) => Ok(()),
+        Some(_) => Err(Failure::Usage(why.to_owned())),
+        None => Ok(()),
+    }
+}
+
 /// There is no config file, and no going on without one.
 pub fn no_config(why: &str) -> Failure {
     Failure::NoConfig(format!(

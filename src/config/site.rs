@@ -217,7 +217,12 @@ fn url_glob(text: &str) -> Result<String, String> {
             .to_owned());
     }
     if !glob.may_begin_with(&["http://", "https://"]) {
-        let meant = format!("*/{}", text.trim_start_matches('/'));
+        let meant = match text.split_once("://") {
+            Some((scheme, rest)) if !scheme.contains('/') => {
+                format!("{}://{rest}", scheme.to_ascii_lowercase())
+            }
+            _ => format!("*/{}", text.trim_start_matches('/')),
+        };
         return Err(format!(
             "no URL begins so, and the whole of one is compared; allowed is a glob that begins \
              with *, ? or a scheme: {meant:?}"

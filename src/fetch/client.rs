@@ -270,7 +270,7 @@ impl Inner {
                 break;
             }
             gate.admit(url).await?;
-            let turns = match self.turns.places(counted.to_vec(), manners.times) {
+            let turns = match self.turns.places(counted, manners.times) {
                 Some(places) => match places.free() {
                     Ok(turns) => Some(turns),
                     Err(places) => tokio::time::timeout(manners.patience, places.wait()).await.ok(),

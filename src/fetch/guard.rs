@@ -162,13 +162,18 @@ fn is_public_v4(ip: Ipv4Addr) -> bool {
     !CLOSED_V4.iter().any(|&(net, len)| (ip.to_bits() ^ net.to_bits()) >> (32 - len) == 0)
 }
 
-fn is_public_v6(ip: Ipv6Addr) -> bool {
-    if let Some(mapped) = ip.to_ipv4_mapped() {
-        return is_public_v4(mapped);
-    }
+/// The address of IPv4 that one of IPv6 stands for, by itself or behind a translator.
+pub(super) fn embedded_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     // RFC 6052: 64:ff9b::/96 with the IPv4 address in the last 32 bits.
     if let [0x64, 0xff9b, 0, 0, 0, 0, high, low] = ip.segments() {
-        return is_public_v4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
+        return Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
+    }
+    ip.to_ipv4_mapped()
+}
+
+fn is_public_v6(ip: Ipv6Addr) -> bool {
+    if let Some(embedded) = embedded_v4(ip) {
+        return is_public_v4(embedded);
     }
     let is_global_unicast = ip.segments()[0] >> 13 == 1;
     is_global_unicast

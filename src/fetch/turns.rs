@@ -1,16 +1,23 @@
-//! Turns at an address: so many requests in flight to one IP address (one network of 64
-//! bits of IPv6, of which whoever has one has more addresses than we have turns), over all
+//! Turns at an address: so many requests in flight to one IP address, over all
 //! the hosts that share it, and a line for them that is no longer than it may be:
 //! an address that is dead, or slow, keeps only so many from asking elsewhere.
+//! A network of 64 bits of IPv6, of which whoever has one has more addresses than we
+//! have turns, has some times as many: one machine may have all of it, or a content
+//! delivery network its customers in a handful.
 //!
 //! The map holds an entry only while somebody uses or awaits it, so that it
 //! never grows beyond the requests in flight.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::guard;
+
+/// Addresses' worth of turns that a network of IPv6 has.
+const OF_NETWORK: usize = 8;
 
 /// All turns. Cheap to clone.
 #[derive(Clone)]
@@ -18,7 +25,15 @@ pub(super) struct Turns {
     per_address: usize,
     /// Places at one address: of those who have a turn, and of those who wait.
     places: usize,
-    slots: Arc<Mutex<HashMap<IpAddr, Slot>>>,
+    slots: Arc<Mutex<HashMap<Counted, Slot>>>,
+}
+
+/// What turns are counted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Counted {
+    Address(IpAddr),
+    /// The upper half of addresses of IPv6.
+    Network(u64),
 }
 
 struct Slot {
@@ -38,7 +53,7 @@ pub(super) struct Places(Vec<(SlotUse, Arc<Semaphore>)>);
 
 struct SlotUse {
     turns: Turns,
-    ip: IpAddr,
+    counted: Counted,
 }
 
 impl Turns {
@@ -53,32 +68,38 @@ impl Turns {
     /// A place at every one of these addresses, since the client may connect to
     /// any; none where all are taken at one of them. For whom a line may be `times`
     /// as long as for others.
-    pub(super) fn places(&self, addresses: Vec<IpAddr>, times: usize) -> Option<Places> {
-        let mut addresses: Vec<_> = addresses.into_iter().map(counted_as).collect();
-        addresses.sort_unstable();
-        addresses.dedup();
+    pub(super) fn places(&self, addresses: &[IpAddr], times: usize) -> Option<Places> {
+        let mut all: Vec<_> = addresses.iter().flat_map(|ip| counted_as(*ip)).collect();
+        all.sort_unstable();
+        all.dedup();
         let most = self.places.saturating_mul(times);
-        addresses.into_iter().map(|ip| self.enter(ip, most)).collect::<Option<_>>().map(Places)
+        all.into_iter().map(|counted| self.enter(counted, most)).collect::<Option<_>>().map(Places)
     }
 
     /// Are all places taken at one of these addresses, just now?
     pub(super) fn are_crowded(&self, addresses: &[IpAddr], times: usize) -> bool {
         let most = self.places.saturating_mul(times);
         let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_full = |slot: &Slot| slot.users >= most;
-        addresses.iter().any(|ip| slots.get(&counted_as(*ip)).is_some_and(is_full))
+        let is_full = |counted: Counted| {
+            slots
+                .get(&counted)
+                .is_some_and(|slot| slot.users >= most.saturating_mul(counted.worth()))
+        };
+        addresses.iter().flat_map(|ip| counted_as(*ip)).any(is_full)
     }
 
-    fn enter(&self, ip: IpAddr, most: usize) -> Option<(SlotUse, Arc<Semaphore>)> {
+    fn enter(&self, counted: Counted, most: usize) -> Option<(SlotUse, Arc<Semaphore>)> {
+        let worth = counted.worth();
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let slot = slots
-            .entry(ip)
-            .or_insert_with(|| Slot { free: Arc::new(Semaphore::new(self.per_address)), users: 0 });
-        if slot.users >= most {
+        let slot = slots.entry(counted).or_insert_with(|| {
+            let turns = self.per_address.saturating_mul(worth).min(Semaphore::MAX_PERMITS);
+            Slot { free: Arc::new(Semaphore::new(turns)), users: 0 }
+        });
+        if slot.users >= most.saturating_mul(worth) {
             return None;
         }
         slot.users += 1;
-        Some((SlotUse { turns: self.clone(), ip }, slot.free.clone()))
+        Some((SlotUse { turns: self.clone(), counted }, slot.free.clone()))
     }
 }
 
@@ -109,24 +130,42 @@ impl Places {
 impl Drop for SlotUse {
     fn drop(&mut self) {
         let mut slots = self.turns.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slot) = slots.get_mut(&self.ip) {
+        if let Some(slot) = slots.get_mut(&self.counted) {
             slot.users -= 1;
             if slot.users == 0 {
-                slots.remove(&self.ip);
+                slots.remove(&self.counted);
             }
         }
     }
 }
 
-/// What an address counts as: one of IPv6 as its network.
-fn counted_as(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V6(ip) => {
-            let network = u128::from(ip) & !u128::from(u64::MAX);
-            IpAddr::from(network.to_be_bytes())
+impl Counted {
+    /// As how many addresses it counts.
+    fn worth(self) -> usize {
+        match self {
+            Self::Address(_) => 1,
+            Self::Network(_) => OF_NETWORK,
         }
-        ip @ IpAddr::V4(_) => ip,
     }
+}
+
+/// What an address counts as: itself, or the one of IPv4 that it stands for, and one of
+/// IPv6 as its network, too.
+fn counted_as(ip: IpAddr) -> impl Iterator<Item = Counted> {
+    let ip = match ip {
+        IpAddr::V6(ip) => guard::embedded_v4(ip).map_or(IpAddr::V6(ip), IpAddr::V4),
+        IpAddr::V4(_) => ip,
+    };
+    let network = match ip {
+        IpAddr::V6(ip) => Some(Counted::Network(upper_half(ip))),
+        IpAddr::V4(_) => None,
+    };
+    [Some(Counted::Address(ip)), network].into_iter().flatten()
+}
+
+fn upper_half(ip: Ipv6Addr) -> u64 {
+    // Half of the bits are left.
+    u64::try_from(ip.to_bits() >> 64).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -153,7 +192,7 @@ mod tests {
 
     /// Turns at these addresses, if they are to be had at once.
     fn take(turns: &Turns, addresses: &[IpAddr]) -> Option<Vec<Turn>> {
-        now_or_never(turns.places(addresses.to_vec(), 1).unwrap().wait())
+        now_or_never(turns.places(addresses, 1).unwrap().wait())
     }
 
     #[test]
@@ -162,25 +201,40 @@ mod tests {
         let first = take(&turns, &[ip(1)]).unwrap();
         let _second = take(&turns, &[ip(1)]).unwrap();
         assert!(take(&turns, &[ip(1)]).is_none());
-        assert!(turns.places(vec![ip(1), ip(2)], 1).unwrap().free().is_err());
+        assert!(turns.places(&[ip(1), ip(2)], 1).unwrap().free().is_err());
         assert!(take(&turns, &[ip(2)]).is_some(), "other addresses are free");
         drop(first);
-        let third = turns.places(vec![ip(1)], 1).unwrap().free();
+        let third = turns.places(&[ip(1)], 1).unwrap().free();
         assert!(third.is_ok() && take(&turns, &[ip(1)]).is_none());
     }
 
     #[test]
-    fn addresses_of_one_network_of_ipv6_share_their_turns() {
+    fn a_network_of_ipv6_has_the_turns_of_eight_addresses() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let turns = Turns::new(1, 1);
-        let (first, second) = (ip("2001:db8:0:1::1"), ip("2001:db8:0:1:ffff::2"));
-        let held = turns.places(vec![first, second], 1).unwrap().free();
-        assert!(held.is_ok());
-        assert!(turns.are_crowded(&[second], 1) && turns.places(vec![second], 1).is_none());
-        assert!(turns.places(vec![ip("2001:db8:0:2::1")], 1).is_some(), "another network");
-        let held = take(&turns, &[ip("::ffff:192.0.2.1")]).unwrap();
-        assert!(turns.are_crowded(&[ip("192.0.2.1")], 1), "the same machine");
+        let one = |host: usize| ip(&format!("2001:db8:0:1::{host:x}"));
+        let held: Vec<_> =
+            (0..OF_NETWORK).map(|host| take(&turns, &[one(host)]).unwrap()).collect();
+        assert!(turns.are_crowded(&[one(0)], 1) && turns.places(&[one(0)], 1).is_none());
+        assert!(turns.are_crowded(&[one(8)], 1) && turns.places(&[one(8)], 1).is_none());
+        assert!(turns.places(&[ip("2001:db8:0:2::1")], 1).is_some(), "another network");
         drop(held);
+        assert_eq!(slots(&turns), 0);
+        let held = turns.places(&[one(1), one(2)], 1).unwrap().free();
+        assert!(held.is_ok(), "of one network, for one request");
+        assert!(turns.are_crowded(&[one(2)], 1) && !turns.are_crowded(&[one(3)], 1));
+    }
+
+    #[test]
+    fn an_address_of_ipv4_is_the_same_one_behind_ipv6() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let turns = Turns::new(1, 1);
+        for behind in ["::ffff:192.0.2.1", "64:ff9b::192.0.2.1"] {
+            let held = take(&turns, &[ip(behind)]).unwrap();
+            assert!(turns.are_crowded(&[ip("192.0.2.1")], 1), "{behind} is the same machine");
+            assert!(!turns.are_crowded(&[ip("64:ff9b::192.0.2.2")], 1), "{behind} is one machine");
+            drop(held);
+        }
     }
 
     #[test]
@@ -198,18 +252,18 @@ mod tests {
     fn only_so_many_have_a_place_at_an_address() {
         let turns = Turns::new(1, 2);
         let held = take(&turns, &[ip(1)]).unwrap();
-        let waiting = turns.places(vec![ip(1), ip(2)], 1).unwrap();
-        assert!(turns.places(vec![ip(1), ip(3)], 1).is_none());
+        let waiting = turns.places(&[ip(1), ip(2)], 1).unwrap();
+        assert!(turns.places(&[ip(1), ip(3)], 1).is_none());
         assert!(turns.are_crowded(&[ip(3), ip(1)], 1) && !turns.are_crowded(&[ip(2), ip(3)], 1));
-        assert!(turns.places(vec![ip(0), ip(1)], 1).is_none());
+        assert!(turns.places(&[ip(0), ip(1)], 1).is_none());
         // But for those who may wait in a longer line.
-        assert!(!turns.are_crowded(&[ip(1)], 2) && turns.places(vec![ip(1)], 2).is_some());
+        assert!(!turns.are_crowded(&[ip(1)], 2) && turns.places(&[ip(1)], 2).is_some());
         assert_eq!(slots(&turns), 2, "who has no place at one has none at the others");
         drop(waiting);
-        assert!(turns.places(vec![ip(1)], 1).is_some());
+        assert!(turns.places(&[ip(1)], 1).is_some());
         drop(held);
         assert_eq!(slots(&turns), 0);
         // Who may have a turn has a place.
-        assert!(Turns::new(3, 0).places(vec![ip(1)], 1).is_some());
+        assert!(Turns::new(3, 0).places(&[ip(1)], 1).is_some());
     }
 }

@@ -159,11 +159,11 @@ impl Poll<'_> {
         let head = fetched.head.clone();
         let room = self.room_for(&fetched).await?;
         let (before, siblings) = self.snapshot().await?;
-        let barred = self.barred(&head.final_url).await?;
+        let mut barred = self.barred(&head.final_url).await?;
         let again = Again::new(Arc::new(fetched), self.manner());
         let read = self.on_cpu({
             let (again, before) = (again.clone(), Arc::clone(&before));
-            move || read::read(again.own(), again.manner(), &before, &barred)
+            move || read::read(again.own(), again.manner(), &before, &mut barred)
         });
         let read = match read.await {
             Ok(read) => read,

@@ -14,10 +14,14 @@ use crate::diff::snapshot::{Snapshot, SnapshotEntry};
 use crate::diff::{self, Document, Left, ROLLS_OF_A_WINDOW, Rules};
 use crate::recrawl::later;
 use crate::store::views::Counts;
-use crate::store::{Applied, BATCH, Effect, Origin, StoreError};
+use crate::store::{Applied, BATCH, Effect, GRACE_MS, Origin, StoreError};
 
 /// Removals held back by a shrink are believed after this.
 const SHRINK_GRACE: Duration = Duration::from_secs(7 * 24 * 3_600);
+
+/// A URL that is missing for so long may be dropped, or be what has left a window, though
+/// a sibling or the index could not be read in full since then: it may never be.
+const PATIENCE_S: i64 = 4 * GRACE_MS / 1000;
 
 /// URLs that left are looked for elsewhere up to so many.
 const LEAVERS: usize = 64;
@@ -120,8 +124,11 @@ impl Poll<'_> {
         Ok(())
     }
 
+    /// What the source listed, and since when its siblings and its index have been read,
+    /// as far as they are waited for.
     pub(super) async fn snapshot(&self) -> Result<(Arc<Snapshot>, i64), StoreError> {
         let (data, siblings) = self.poller.store.snapshot(self.target).await?;
+        let siblings = siblings.max(self.began.as_second() - PATIENCE_S);
         let Some(data) = data else { return Ok((Arc::default(), siblings)) };
         let decoding = self.on_cpu(move || Snapshot::decode(&data));
         match decoding.await.map_err(StoreError::Engine)? {
@@ -140,10 +147,13 @@ impl Poll<'_> {
         &self,
         before: &Arc<Snapshot>,
         document: Document,
+        complete: bool,
         siblings_read_s: i64,
     ) -> Result<Result<(Left, Document), String>, StoreError> {
-        let decides = self.target.window == LEARNED || self.target.rolls + 1 >= ROLLS_OF_A_WINDOW;
-        if !decides || self.target.parent.is_none() {
+        let is_learned = self.target.window == LEARNED;
+        let decides = is_learned || self.target.rolls + 1 >= ROLLS_OF_A_WINDOW;
+        // What is cut off has not left.
+        if !decides || !complete || self.target.parent.is_none() {
             return Ok(Ok((Left::Gone, document)));
         }
         let before = Arc::clone(before);
@@ -163,6 +173,9 @@ impl Poll<'_> {
             .filter(|(url, since)| is_looked_for(*since) && !elsewhere.contains(url))
             .count();
         let left = match (elsewhere.len(), nowhere) {
+            // A window keeps nothing that it misses, so most of what has just left must
+            // be elsewhere: some may be listed there anyway, as in a sitemap of the best.
+            (moved, _) if is_learned && moved * 2 < some.len() => Left::Gone,
             (0, 0) => Left::Unknown,
             (moved, nowhere) if moved >= nowhere => Left::Moved,
             _ => Left::Gone,

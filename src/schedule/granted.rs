@@ -44,7 +44,7 @@ impl Poller {
         site: &Site,
         rules: &SiteRules,
     ) -> Result<Option<Url>, StoreError> {
-        if is_granted(&target.named_by) || self.robots_names(&target.url, rules.origin()).await? {
+        if is_granted(&target.named_by) || self.robots_grants(target, rules).await? {
             return Ok(None);
         }
         let mut parent = target.parent;
@@ -67,12 +67,21 @@ impl Poller {
         Ok(Some(site.url.clone()))
     }
 
-    /// Does the site's own robots.txt name it, though an index did so first?
-    async fn robots_names(&self, url: &Url, home: &Url) -> Result<bool, StoreError> {
-        let kept = self.store.kept_robots(authority(home)).await?;
-        Ok(kept.is_some_and(|kept| {
-            Robots::parse(&kept.body).sitemap_urls(home).any(|named| named == *url)
-        }))
+    /// Does the site's own robots.txt name it, though an index did so first? A file that
+    /// is away takes back no grant: what was read under one is read on under it.
+    async fn robots_grants(
+        &self,
+        target: &PollTarget,
+        rules: &SiteRules,
+    ) -> Result<bool, StoreError> {
+        let home = rules.origin();
+        let Some(kept) = self.store.kept_robots(authority(home)).await? else {
+            return Ok(false);
+        };
+        if kept.body.is_empty() {
+            return Ok(target.epoch == rules.epoch());
+        }
+        Ok(Robots::parse(&kept.body).sitemap_urls(home).any(|named| named == target.url))
     }
 }
 

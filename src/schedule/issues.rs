@@ -1,6 +1,6 @@
 //! The issues of a read as they are written down with its source.
 
-use crate::parse::{Issue, IssueCode, Report};
+use crate::parse::{Issue, IssueCode, Report, Severity};
 
 /// Kinds of issues written down.
 const MAX_ISSUES: usize = 50;
@@ -20,17 +20,28 @@ pub(super) struct Beside {
     pub(super) followed_cut: u64,
 }
 
+impl Beside {
+    fn counts(&self) -> [(u64, IssueCode); 5] {
+        [
+            (self.refused_sitemaps, IssueCode::TooManySitemaps),
+            (self.long_sitemaps, IssueCode::UrlTooLong),
+            (self.followed_cut, IssueCode::TooManyFollowed),
+            (self.held.into(), IssueCode::Shrunk),
+            (self.too_deep.into(), IssueCode::NestedIndexes),
+        ]
+    }
+
+    /// Is any of it more than a warning?
+    pub(super) fn has_errors(&self) -> bool {
+        let is_error = |code: IssueCode| code.severity() != Severity::Warning;
+        self.counts().into_iter().any(|(count, code)| count > 0 && is_error(code))
+    }
+}
+
 /// All issues, as a JSON array.
 pub(super) fn as_json(report: &Report, beside: &Beside) -> String {
     let mut issues: Vec<_> = report.issues.iter().take(MAX_ISSUES).cloned().collect();
-    let counts = [
-        (beside.refused_sitemaps, IssueCode::TooManySitemaps),
-        (beside.long_sitemaps, IssueCode::UrlTooLong),
-        (beside.followed_cut, IssueCode::TooManyFollowed),
-        (beside.held.into(), IssueCode::Shrunk),
-        (beside.too_deep.into(), IssueCode::NestedIndexes),
-    ];
-    for (count, code) in counts.into_iter().filter(|(count, _)| *count > 0) {
+    for (count, code) in beside.counts().into_iter().filter(|(count, _)| *count > 0) {
         match issues.iter_mut().find(|issue| issue.code == code) {
             Some(known) => known.count += count,
             None => issues.push(Issue { count, ..Issue::of_whole(code) }),

@@ -99,7 +99,7 @@ impl Poll<'_> {
         let manner = self.manner();
         let body = Arc::clone(&fetched);
         // What robots.txt forbids is told of the feed itself.
-        let read = self.on_cpu(move || read::read(&body, &manner, &before, &Barred::default()));
+        let read = self.on_cpu(move || read::read(&body, &manner, &before, &mut Barred::default()));
         let read = read.await.ok()?;
         read.report.kind.is_feed().then_some((fetched, read))
     }

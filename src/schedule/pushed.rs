@@ -103,7 +103,7 @@ impl Poll<'_> {
         let again = Again::new(Arc::new(fetched), self.manner());
         let reading = self.on_cpu({
             let (again, before) = (again.clone(), Arc::clone(&before));
-            move || read::read(again.own(), again.manner(), &before, &Barred::default())
+            move || read::read(again.own(), again.manner(), &before, &mut Barred::default())
         });
         let Ok(read) = reading.await else { return Ok(Err("reading it panicked")) };
         if let Err(why) = readable(&read, &before, self.site.limits.max_urls) {

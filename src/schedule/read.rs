@@ -81,7 +81,7 @@ pub(super) fn read(
     fetched: &Fetched,
     manner: &Manner,
     before: &Snapshot,
-    barred: &Barred,
+    barred: &mut Barred,
 ) -> ReadDocument {
     let Manner { seed, now, follow, max_body_bytes, .. } = *manner;
     let cut_at = fetched.cut.then_some(fetched.body.len());

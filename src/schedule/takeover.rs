@@ -78,7 +78,7 @@ impl Poll<'_> {
         }
         let suddenly_empty = is_empty && !before.is_empty() && (report.window || !by_kind);
         let complete = report.complete && !suddenly_empty;
-        let (left, document) = match self.what_left(&before, document, siblings).await? {
+        let (left, document) = match self.what_left(&before, document, complete, siblings).await? {
             Ok(looked) => looked,
             Err(why) => {
                 return self.failure(Ended::bad(PollEvent::Failed, "failed", why), answer).await;
@@ -160,6 +160,9 @@ impl Poll<'_> {
             long_sitemaps,
             followed_cut,
         };
+        if beside.has_errors() {
+            ended.status = "has-errors";
+        }
         // It is read anew each time, by however deep indexes may go then.
         let is_known = complete && !beside.too_deep;
         let result = ReadResult {

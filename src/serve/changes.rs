@@ -233,6 +233,9 @@ pub(crate) async fn changes(
     Params(params): Params<ChangesParams>,
 ) -> Result<Stream, Problem> {
     let limit = list_limit_or(params.limit, DEFAULT_LIMIT)?;
+    if params.limit.is_some() && wanted.form == Form::Events {
+        return Err(Problem::field("limit: events follow one another without end; leave it out."));
+    }
     let store = &context.state.store;
     let filter = ChangeFilter {
         crawl: params.crawl,
@@ -266,14 +269,16 @@ pub(crate) async fn changes(
     Ok(Stream(if is_followed {
         followed(reader, &context)
     } else {
-        lines(reader, wanted.progress)
+        let most = params.limit.map_or(usize::MAX, |_| limit as usize);
+        lines(reader, most, wanted.progress)
     }))
 }
 
-/// JSON lines, up to what is there now, which may take longer than connections last.
-fn lines(reader: Reader, progress: Progress) -> Response {
-    let parts = stream::unfold(Some((reader, progress)), |reading| async move {
-        let (mut reader, progress) = reading?;
+/// JSON lines, up to what is there now or so many, which may take longer than
+/// connections last.
+fn lines(reader: Reader, most: usize, progress: Progress) -> Response {
+    let parts = stream::unfold(Some((reader, most, progress)), |reading| async move {
+        let (mut reader, most, progress) = reading?;
         progress.goes_on();
         let page = match reader.page().await {
             Ok(page) => page,
@@ -281,11 +286,13 @@ fn lines(reader: Reader, progress: Progress) -> Response {
             Err(error) => return Some((Err(std::io::Error::other(error)), None)),
         };
         let mut text = String::new();
-        for change in page.changes {
+        let left = most.saturating_sub(page.changes.len());
+        for change in page.changes.into_iter().take(most) {
             text += &serde_json::to_string(&Change::from(change)).unwrap_or_default();
             text.push('\n');
         }
-        Some((Ok(Bytes::from(text)), page.more.then_some((reader, progress))))
+        let goes_on = page.more && left > 0;
+        Some((Ok(Bytes::from(text)), goes_on.then_some((reader, left, progress))))
     });
     let kind = (header::CONTENT_TYPE, HeaderValue::from_static(LINES));
     ([kind], Body::from_stream(parts)).into_response()

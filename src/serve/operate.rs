@@ -103,7 +103,8 @@ pub(crate) async fn requeue(
     if urls.is_empty() {
         return Err(Problem::field("urls is empty; name at least one."));
     }
-    let requeued = context.state.store.requeue(crawl(body.crawl)?, urls).await?;
+    let (store, crawl) = (context.state.store.clone(), crawl(body.crawl)?);
+    let requeued = to_the_end(async move { store.requeue(crawl, urls).await }).await?;
     Ok(Json(Requeued { requeued }))
 }
 
@@ -132,7 +133,9 @@ pub(crate) async fn import(
 ) -> Result<Json<Imported>, Problem> {
     let fetches = body.fetches.take("fetches")?.into_iter().enumerate();
     let fetches: Result<Vec<_>, _> = fetches.map(|(index, item)| item.check(index)).collect();
-    Ok(Json(context.state.store.import(crawl(body.crawl)?, fetches?).await?))
+    let (store, crawl, fetches) =
+        (context.state.store.clone(), crawl(body.crawl)?, fetches?.into_iter().collect::<Vec<_>>());
+    Ok(Json(to_the_end(async move { store.import(crawl, fetches).await }).await?))
 }
 
 /// Body of `POST /v1/queue/block` and `unblock`: a `url`, or a `prefix` of URLs.

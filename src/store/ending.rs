@@ -113,7 +113,11 @@ impl State {
         let (state, reason, due_s, attempt) = match (again, fate) {
             // Due since it was fetched: so it is known to be owed another look.
             (Some(why), _) => {
-                let floor = report.and_then(|report| report.not_before_s);
+                // No signal undercuts what its fetcher or its server asked for just now.
+                let floor = match why {
+                    Reason::Submitted => report.and_then(|report| report.not_before_s),
+                    _ => report.and(row.record.floor_s()),
+                };
                 let due_s = fetched_s.unwrap_or(now_s);
                 (held::QUEUED, why, floor.map_or(due_s, |floor| floor.max(due_s)), 0)
             }

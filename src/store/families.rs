@@ -9,6 +9,7 @@ use super::sql::{OptionalExtension, params};
 use url::Url;
 
 use super::adopt::GUESS;
+use super::hosts::millis;
 use super::state::State;
 use super::{StoreError, engine};
 use crate::config::{Site, SourceList};
@@ -73,13 +74,15 @@ impl State {
 
     /// What an index does not list any more, or what was given up with it, may stand in
     /// another one of its site, which need not have changed for that: those are read in
-    /// full, now. `but` is the index that says so.
+    /// full, once an hour at most: two whose lists differ from read to read would else
+    /// have each other polled for ever. `but` is the index that says so.
     pub(super) fn ask_other_indexes(
         &mut self,
         site: SiteId,
         but: Option<SourceId>,
         why: &str,
     ) -> Result<(), StoreError> {
+        let spacing = millis(self.policy.index_spacing);
         // Those of a paused site by a statement of their own, since the indexes know
         // what is polled.
         let states: &[&str] = if self.paused_sites.is_empty() { &["0"] } else { &["0", "1"] };
@@ -88,15 +91,16 @@ impl State {
                 .conn
                 .prepare_cached(&format!(
                     "UPDATE sources SET last_full_at = CASE WHEN last_full_at IS NULL THEN NULL ELSE 0 END,
-                         next_poll_at = ?2, rule = 'index',
-                         why = ?4 || ': what that one listed may be here'
+                         next_poll_at = /*lite*/ min /*end*/ /*pg: LEAST */ (next_poll_at,
+                             /*lite*/ max /*end*/ /*pg: GREATEST */ (?2, coalesce(last_poll_at, 0) + ?6)),
+                         rule = 'index', why = ?4 || ': what that one listed may be here'
                      WHERE site_id = ?1 AND kind = ?3 AND state = {state} AND next_poll_at IS NOT NULL
                        AND id <> ?5"
                 ))
                 .and_then(|mut update| {
                     let index = DocumentKind::Index.as_str();
                     let but = but.map_or(0, |index| index.0);
-                    update.execute(params![site.0, self.now_ms(), index, why, but])
+                    update.execute(params![site.0, self.now_ms(), index, why, but, spacing])
                 })
                 .map_err(engine)?;
             self.sources_moved |= asked > 0;

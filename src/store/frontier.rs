@@ -359,7 +359,8 @@ impl Store {
     /// no site has it and nothing is left in it.
     pub async fn frontier_forget_crawl(&self, crawl: String) -> Result<(), StoreError> {
         let settings = self.set(Lane::Bulk, move |state| state.forget_queues(&crawl)).await?;
-        let Some(crawl) = settings else { return Ok(()) };
+        let Some(emptying) = settings else { return Ok(()) };
+        let crawl = emptying.crawl;
         // No index names the crawls of URLs: this is looked at beside the writer.
         let mut after = Some(0);
         while let Some(row) = after {
@@ -369,7 +370,7 @@ impl Store {
             }
             after = next;
         }
-        self.set(Lane::Bulk, move |state| state.forget_crawl(crawl)).await
+        self.set(Lane::Bulk, move |state| state.forget_crawl(&emptying)).await
     }
 
     /// Is so little room left on the disk that nothing new is to be taken in?

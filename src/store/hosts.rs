@@ -170,6 +170,11 @@ impl HostRules {
         !self.unreachable && self.rules.allows(path)
     }
 
+    /// Octets that are looked at to judge a path of so many.
+    pub(super) fn work(&self, path: usize) -> usize {
+        if self.unreachable { 0 } else { self.rules.work(path) }
+    }
+
     /// Memory that they take, about.
     fn bytes(&self) -> usize {
         let said = [&self.content_signal, &self.content_usage, &self.license];

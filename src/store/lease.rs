@@ -28,6 +28,9 @@ const TURNS_PER_CALL: usize = 2_000;
 /// URLs taken out of the queue (blocked, forbidden), or put back that a call for some
 /// sites found not to be due, in one call at most; the next call goes on from there.
 pub(super) const HELD_PER_CALL: usize = 1_000;
+/// Octets looked at to judge URLs by robots.txt ([`Rules::work`]) that count as one more
+/// URL held: an ordinary robots.txt adds nothing.
+const WORK_OF_HELD: usize = 1 << 20;
 /// Rows passed over in one call at most, since they are not worth the price, or of
 /// other sites than are asked for; the next call goes on from there.
 pub(super) const PASSED_PER_CALL: usize = 16_384;
@@ -288,6 +291,7 @@ impl State {
                 Some(common) => shared.insert(common),
                 None => shared.insert(self.common(&row)?),
             };
+            call.held += work(common, &row) / WORK_OF_HELD;
             match self.gate(&row, common)? {
                 Gate::Open => {
                     let before = i64::try_from(taken.leased.len()).unwrap_or(0);
@@ -528,6 +532,14 @@ fn look_at_all<'r>(rows: impl Iterator<Item = &'r UrlRow>) {
         seen ^ numbers ^ i64::from(row.attempt ^ row.record.gone) ^ i64::from(text)
     });
     std::hint::black_box(seen);
+}
+
+/// What it takes to judge a URL by robots.txt, in octets.
+fn work(common: &Common, row: &UrlRow) -> usize {
+    match &common.robots {
+        Verdict::Known(rules) => rules.work(row.path.len()),
+        Verdict::Unknown | Verdict::Unasked => 0,
+    }
 }
 
 /// URLs of one host that a lease has time for, one `delay` apart.

@@ -28,6 +28,8 @@ use crate::recrawl::signal::Signal;
 const DROP: i64 = 5_000;
 /// Dropped children retired in one job at most.
 const RETIRE: usize = 500;
+/// URLs of a retired window in one job whose texts are let go: several statements each.
+const SILENCED: i64 = 500;
 /// Free pages that the file keeps for what comes (16 MiB).
 const SPARE_PAGES: i64 = 4_096;
 /// Beyond that the file keeps one page in so many free.
@@ -302,8 +304,7 @@ impl State {
         let mut entries = Snapshot::decode(&data).unwrap_or_default().into_entries();
         if window > 0 {
             // A window never held anything, but said what there was to say.
-            let most = i64::try_from(CHUNK).unwrap_or(i64::MAX);
-            let silenced = self.spoken_of_by(id, most)?.into_iter();
+            let silenced = self.spoken_of_by(id, SILENCED)?.into_iter();
             let effects: Vec<_> =
                 silenced.map(|url| Effect::Extensions { url, said: None }).collect();
             let is_last = effects.is_empty();

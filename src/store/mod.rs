@@ -139,6 +139,7 @@ pub use polling::{
 pub use prepared::{Prepared, Preparer};
 use readers::Readers;
 pub use robots::{FORBIDDEN, KeptRobots, ROBOTS_UNREADABLE, RobotsRead, SavedRobots};
+pub(crate) use sources::GRACE_MS;
 pub use sources::{Child, ChildEffect, NewSource};
 use state::{Ears, Engine, State};
 pub use stream::{ChangeCursor, ChangeEvent, ChangeFilter, ChangePage, NoCursor};

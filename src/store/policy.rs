@@ -11,6 +11,9 @@ use crate::model::{SiteId, product_token};
 use crate::recrawl::Bounds;
 use crate::url::authority;
 
+/// An index that may have named a new sitemap is not read for that more often.
+pub(crate) const INDEX_SPACING: Duration = Duration::from_secs(3_600);
+
 /// What holds for URLs and sources of one site.
 #[derive(Debug, Clone)]
 pub(super) struct SitePolicy {
@@ -62,6 +65,8 @@ pub(super) struct Policy {
     pub(super) keep_changes: Duration,
     /// How long the history of polls is kept.
     pub(super) keep_polls: Duration,
+    /// Least time between two polls of an index that another one brings about.
+    pub(super) index_spacing: Duration,
 }
 
 /// What the policy was before a reload that is not committed yet.
@@ -74,6 +79,11 @@ pub(super) struct Policies {
 }
 
 impl Policies {
+    /// That before the job that runs, where it has brought another.
+    pub(super) fn before(&self) -> Option<&Policy> {
+        self.job.as_ref()
+    }
+
     /// The job that ran stays.
     pub(super) fn keep(&mut self) {
         if let Some(before) = self.job.take() {
@@ -173,6 +183,7 @@ impl Policy {
             min_free_disk: config.store.min_free_disk,
             keep_changes: config.store.keep_changes,
             keep_polls: config.store.keep_polls,
+            index_spacing: config.poll.min.max(INDEX_SPACING),
             default: common,
         }
     }

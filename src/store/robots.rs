@@ -39,6 +39,7 @@ const ORPHANS: &str = "WITH orphans AS MATERIALIZED (
 const BY_SOURCES: &str = "(SELECT o.id AS robots, min(s.site_id) AS heir FROM orphans o
     /*lite*/ CROSS /*end*/ JOIN sources s
         ON s.host_id = o.host_id /*pg: AND s.part = (o.host_id & 255) */ AND s.role <> 0
+        AND s.state <> 2
     /*lite*/ CROSS /*end*/ JOIN sites n ON n.id = s.site_id
     WHERE n.state = 0 GROUP BY o.id)";
 

@@ -175,7 +175,9 @@ impl State {
         let not_before_s = settlement.not_before.map(|at| ceil_seconds(at.as_millisecond()));
         // Who asks to be left alone means any fetch of it.
         let retry_s = match fate {
-            Fate::Queue { due, .. } if throttled => Some(ceil_seconds(due.as_millisecond())),
+            Fate::Queue { due, .. } if throttled && outcome == Outcome::Failed => {
+                Some(ceil_seconds(due.as_millisecond()))
+            }
             _ => None,
         };
         row.record.not_before_s = not_before_s.max(retry_s).filter(|floor| *floor > now_s);

@@ -10,7 +10,7 @@ use super::hosts::ShortSite;
 use super::sql::{Many, params};
 
 use super::packed::{OWNER_NAMES, owner, owner_of};
-use super::policy::SitePolicy;
+use super::policy::{Policy, SitePolicy};
 use super::state::State;
 use super::{StoreError, engine};
 use crate::by_id::ById;
@@ -358,24 +358,25 @@ impl State {
     }
 
     /// Gives the hosts of sites whose weight is another than the turns were last given
-    /// the one that they have now. A host of several has that of whoever queued last.
+    /// the one that they have now. A host of several has that of whoever queued last. Of
+    /// daemons that share a store each does it for its own hosts.
     pub(super) fn heed_weights(&mut self) -> Result<(), StoreError> {
-        let own = |(name, site): (&String, &SitePolicy)| {
-            (site.weight.total_cmp(&1.0).is_ne()).then(|| format!("{} {name}", site.weight))
-        };
-        let holds: BTreeSet<String> = self.policy.by_name.iter().filter_map(own).collect();
+        let holds = own_weights(&self.policy);
         let was = self.meta(WEIGHTS)?.unwrap_or_default();
         let was: BTreeSet<String> = was.lines().map(str::to_owned).collect();
-        if was == holds {
+        let mut others: BTreeSet<&String> = was.symmetric_difference(&holds).collect();
+        // Who came before us has noted what holds, and given it to hosts that are not ours.
+        let before = self.policies.before().map(own_weights).unwrap_or_default();
+        if self.is_shared() {
+            others.extend(before.iter().chain(&holds));
+        }
+        if others.is_empty() {
             return Ok(());
         }
-        let others: Vec<&str> = was
-            .symmetric_difference(&holds)
-            .filter_map(|line| line.split_once(' '))
-            .map(|(_, name)| name)
-            .collect();
+        let named = |line: &&String| line.split_once(' ').map(|(_, name)| name.to_owned());
+        let others: BTreeSet<String> = others.iter().filter_map(named).collect();
         let sites = self.active_sites()?;
-        for site in others.iter().filter_map(|name| sites.get(*name)) {
+        for site in others.iter().filter_map(|name| sites.get(name)) {
             self.weigh_hosts(*site, self.policy.of(Some(*site)).weight)?;
         }
         self.set_meta(WEIGHTS, &holds.into_iter().collect::<Vec<_>>().join("\n"))
@@ -388,7 +389,7 @@ impl State {
                  WHERE crawl_id = (SELECT crawl_id FROM sites WHERE id = ?1)
                      AND /*lite*/ host_id /*end*/ /*pg: (part, host_id) */ IN
                          (SELECT /*pg: part, */ host_id FROM site_hosts WHERE site_id = ?1)
-                     AND weight <> ?2",
+                     AND weight <> ?2 /*ours: part */",
             )
             .and_then(|mut update| update.execute(params![site.0, weight]))
             .map(|_| ())
@@ -417,4 +418,12 @@ impl State {
         self.windows.insert(crawl, window);
         Ok(())
     }
+}
+
+/// Sites whose weight is not that of all, each with it before its name.
+fn own_weights(policy: &Policy) -> BTreeSet<String> {
+    let own = |(name, site): (&String, &SitePolicy)| {
+        (site.weight.total_cmp(&1.0).is_ne()).then(|| format!("{} {name}", site.weight))
+    };
+    policy.by_name.iter().filter_map(own).collect()
 }

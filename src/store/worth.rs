@@ -182,9 +182,11 @@ impl State {
         let is_written = if self.policy.learns() {
             let pull = self.beliefs_in(&row, source.or(row.source))?.pulls[signal];
             let before = row.record.looks;
-            self.note_signal(&mut row, signal, source, pull)?;
+            let is_noted = self.note_signal(&mut row, signal, source, pull)?;
             is_ahead |= row.record.looks != before;
-            self.follow_signal(&row, pull)?
+            // Where another's waits that is believed more, nothing follows: the look that
+            // comes of that one is told what it says only.
+            is_noted && self.follow_signal(&row, pull)?
         } else {
             self.pull_forward(&row, Reason::Changed)?
         };
@@ -193,19 +195,20 @@ impl State {
 
     /// Notes a signal that is believed that far with what is known of the page. Of two
     /// sources that is told by one, or the next look would praise and blame both for
-    /// what one of them said: by the one that is believed more.
+    /// what one of them said: by the one that is believed more. Says whether it is noted,
+    /// or nothing is known of the page that it could be noted with.
     fn note_signal(
         &mut self,
         row: &mut UrlRow,
         signal: Signal,
         source: Option<SourceId>,
         pull: f64,
-    ) -> Result<(), StoreError> {
-        let Some(mut packed) = row.record.looks else { return Ok(()) };
+    ) -> Result<bool, StoreError> {
+        let Some(mut packed) = row.record.looks else { return Ok(true) };
         if let Some(source) = source {
             if UrlState::is_signalled(&packed) && row.giver() != Some(source) {
                 if !self.outweighs(row, signal, pull)? {
-                    return Ok(());
+                    return Ok(false);
                 }
                 UrlState::unsignal_packed(&mut packed);
             }
@@ -213,7 +216,7 @@ impl State {
         }
         UrlState::signal_packed(&mut packed, signal);
         row.record.looks = Some(packed);
-        Ok(())
+        Ok(true)
     }
 
     /// Is a signal that is believed that far believed more than those that another source

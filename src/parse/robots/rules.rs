@@ -2,9 +2,11 @@
 //!
 //! Paths and patterns are brought to one spelling of their percent-escapes, in
 //! which what a parser of URLs escapes is escaped, and are ASCII from then on. Each piece between two `*` is searched once, forward,
-//! by the two-way algorithm of the standard library: linear, no backtracking.
+//! and there is no backtracking.
 
 use std::borrow::Cow;
+
+use memchr::memmem;
 
 /// Memory that a piece of a pattern takes beside its text, about: the least that an
 /// allocator gives, twice.
@@ -68,7 +70,7 @@ impl Rule {
     }
 
     fn matches(&self, path: &str) -> bool {
-        self.walk(path, &mut |text, piece| text.find(piece))
+        self.walk(path, &mut |text, piece| memmem::find(text.as_bytes(), piece.as_bytes()))
     }
 
     /// Looks for the pieces one after the other, each behind the one before:
@@ -120,6 +122,15 @@ impl Rules {
         }
         let strongest = self.rules.iter().find(|rule| rule.matches(&path));
         strongest.is_none_or(|rule| rule.verdict == Verdict::Allow)
+    }
+
+    /// Octets that are looked at to judge a path of so many, at most and about: a
+    /// robots.txt may have tens of thousands of rules, all of which each path is held
+    /// against.
+    pub fn work(&self, path: usize) -> usize {
+        /// As much as a rule costs that looks at nothing.
+        const RULE: usize = 16;
+        self.rules.len().saturating_mul(path.saturating_add(RULE))
     }
 
     /// Memory that they take, about.

@@ -67,7 +67,7 @@ impl State {
     /// Forgets what was set for the queues of a crawl. Says which it is, where it is one
     /// that may go once nothing is left in it: from now on who puts anything into it says
     /// so ([`Self::hold_crawl`]).
-    pub(super) fn forget_queues(&mut self, name: &str) -> Result<Option<CrawlId>, StoreError> {
+    pub(super) fn forget_queues(&mut self, name: &str) -> Result<Option<Emptying>, StoreError> {
         let Some(crawl) = self.find_crawl(name) else { return Ok(None) };
         // What is put at this moment is committed before anything is looked for.
         if !self.lock_crawl(crawl)? {
@@ -85,18 +85,24 @@ impl State {
         if name == DEFAULT || self.is_kept(crawl)? {
             return Ok(None);
         }
-        self.note(&empty(crawl), 1)?;
-        Ok(Some(crawl))
+        let mark = getrandom::u64()
+            .map_err(|error| StoreError::Engine(format!("no randomness: {error}")))?
+            .to_string();
+        self.set_meta(&empty(crawl), &mark)?;
+        Ok(Some(Emptying { crawl, mark }))
     }
 
     /// Forgets a crawl in which nothing was found since its queues were forgotten, unless
     /// something was put into it meanwhile.
-    pub(super) fn forget_crawl(&mut self, crawl: CrawlId) -> Result<(), StoreError> {
+    pub(super) fn forget_crawl(&mut self, emptying: &Emptying) -> Result<(), StoreError> {
+        let Emptying { crawl, ref mark } = *emptying;
         if !self.lock_crawl(crawl)? {
             return Ok(());
         }
-        let was_empty =
-            self.conn.execute("DELETE FROM meta WHERE key = ?1", [empty(crawl)]).map_err(engine)?;
+        let was_empty = self
+            .conn
+            .execute("DELETE FROM meta WHERE key = ?1 AND value = ?2", params![empty(crawl), mark])
+            .map_err(engine)?;
         if was_empty == 0 || self.is_kept(crawl)? {
             return Ok(());
         }
@@ -155,6 +161,14 @@ impl State {
             .map(|_| ())
             .map_err(engine)
     }
+}
+
+/// A crawl that somebody looks through, to forget it where it has nothing.
+pub(super) struct Emptying {
+    pub(super) crawl: CrawlId,
+    /// Of this call: another one may mark the crawl after something was put into it that
+    /// this one does not see.
+    mark: String,
 }
 
 fn empty(crawl: CrawlId) -> String {

@@ -74,6 +74,7 @@ impl Place<'_> {
 impl<'a> Place<'a> {
     /// The place of an earlier byte of the document, where that is still at
     /// hand; else this one.
+    #[inline]
     pub(crate) fn back_to(self, offset: u64) -> Place<'a> {
         let at = offset.checked_sub(self.base_offset).and_then(|at| usize::try_from(at).ok());
         at.filter(|at| *at <= self.at).map_or(self, |at| Place { at, ..self })
@@ -81,6 +82,7 @@ impl<'a> Place<'a> {
 }
 
 /// How often `byte` occurs; written so that it is vectorised.
+#[inline]
 pub(crate) fn count_byte(bytes: &[u8], byte: u8) -> u64 {
     // Lanes of u8 cannot overflow within 255 bytes.
     bytes

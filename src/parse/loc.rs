@@ -93,6 +93,7 @@ pub(crate) fn is_web(text: &str) -> bool {
 }
 
 /// Takes off blanks of every kind, control characters and invisible marks.
+#[inline]
 pub(crate) fn trim(raw: &str) -> &str {
     let plain = |b: &u8| b.is_ascii_graphic();
     if raw.as_bytes().first().is_some_and(plain) && raw.as_bytes().last().is_some_and(plain) {

@@ -130,6 +130,9 @@ mod tests {
         ] {
             assert_eq!(barred.has(loc), expected, "{loc}");
         }
+        barred.work = rules.work("/p".len());
+        assert!(barred.has("http://a.example/p"), "there is time for one");
+        assert!(!barred.has("http://a.example/p"), "and for no other");
         let with_port = Url::parse("http://a.example:8080/").expect("a URL");
         assert_eq!(spellings(&with_port), ["http://a.example:8080", "http://www.a.example:8080"]);
     }

@@ -14,7 +14,7 @@ use crate::diff::snapshot::{Snapshot, SnapshotEntry};
 use crate::diff::{self, Document, Left, ROLLS_OF_A_WINDOW, Rules};
 use crate::recrawl::later;
 use crate::store::views::Counts;
-use crate::store::{Applied, BATCH, Effect, GRACE_MS, Origin, StoreError};
+use crate::store::{Applied, BATCH, Effect, GRACE_MS, INDEX_SPACING, Origin, StoreError};
 
 /// Removals held back by a shrink are believed after this.
 const SHRINK_GRACE: Duration = Duration::from_secs(7 * 24 * 3_600);
@@ -25,10 +25,6 @@ const PATIENCE_S: i64 = 4 * GRACE_MS / 1000;
 
 /// URLs that left are looked for elsewhere up to so many.
 const LEAVERS: usize = 64;
-
-/// An index is asked for a sitemap that misses URLs no sooner after its last read, and
-/// no sooner than `poll.min`.
-const INDEX_SPACING: Duration = Duration::from_secs(3_600);
 
 impl Poll<'_> {
     /// A panic here is a defect of ours; the poll ends as it would for any

@@ -74,15 +74,15 @@ impl State {
 
     /// What an index does not list any more, or what was given up with it, may stand in
     /// another one of its site, which need not have changed for that: those are read in
-    /// full, once an hour at most: two whose lists differ from read to read would else
-    /// have each other polled for ever. `but` is the index that says so.
+    /// full, now. Where an index that is polled says so (`but`), once an hour at most: two
+    /// whose lists differ from read to read would else have each other polled for ever.
     pub(super) fn ask_other_indexes(
         &mut self,
         site: SiteId,
         but: Option<SourceId>,
         why: &str,
     ) -> Result<(), StoreError> {
-        let spacing = millis(self.policy.index_spacing);
+        let spacing = but.map_or(0, |_| millis(self.policy.index_spacing));
         // Those of a paused site by a statement of their own, since the indexes know
         // what is polled.
         let states: &[&str] = if self.paused_sites.is_empty() { &["0"] } else { &["0", "1"] };

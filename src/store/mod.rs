@@ -132,6 +132,7 @@ use lock::DataLock;
 pub use operate::MAX_NAMED;
 pub use peers::Node;
 use peers::Peers;
+pub(crate) use policy::INDEX_SPACING;
 use policy::Policy;
 pub use polling::{
     DueSource, Kept, Moved, NextPollAt, PollEnd, PollTarget, ReadResult, Recounted, SeenAgain,

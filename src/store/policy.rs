@@ -11,7 +11,8 @@ use crate::model::{SiteId, product_token};
 use crate::recrawl::Bounds;
 use crate::url::authority;
 
-/// An index that may have named a new sitemap is not read for that more often.
+/// An index is asked for a sitemap that misses URLs, or that another index has dropped, no
+/// sooner after its last read, and no sooner than `poll.min`.
 pub(crate) const INDEX_SPACING: Duration = Duration::from_secs(3_600);
 
 /// What holds for URLs and sources of one site.

@@ -133,6 +133,7 @@ impl Draft {
     }
 
     /// Hands the entry on.
+    #[inline]
     pub(super) fn give(
         &self,
         child: bool,

@@ -238,6 +238,7 @@ impl NameLen {
 }
 
 /// Bytes of white space that `bytes` begin with.
+#[inline]
 pub(super) fn blanks(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|b| matches!(b, b' ' | b'\n' | b'\r' | b'\t')).count()
 }

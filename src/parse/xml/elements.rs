@@ -44,6 +44,7 @@ impl Elements {
     }
 
     /// The name of the innermost open element.
+    #[inline]
     pub(super) fn top(&self) -> &str {
         self.stack.top()
     }
@@ -83,6 +84,7 @@ impl Elements {
         }
     }
 
+    #[inline]
     pub(super) fn text<V: Visitor>(&mut self, text: &str, visitor: &mut V, cx: &mut Cx<'_>) {
         if self.stack.overflow > 0 {
             return;

@@ -90,6 +90,7 @@ impl Scopes {
     }
 
     /// Leaves the element at `depth`.
+    #[inline]
     pub(super) fn leave(&mut self, depth: usize) {
         if self.bindings.last().is_none_or(|b| b.depth < depth) {
             return;

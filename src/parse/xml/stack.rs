@@ -60,6 +60,7 @@ impl Stack {
         self.starts.len()
     }
 
+    #[inline]
     pub(super) fn push(&mut self, name: &str) {
         self.starts.push(self.names.len());
         self.names.push_str(name);
@@ -76,6 +77,7 @@ impl Stack {
     }
 
     /// The name of the innermost element.
+    #[inline]
     pub(super) fn top(&self) -> &str {
         self.starts.last().and_then(|start| self.names.get(*start..)).unwrap_or_default()
     }

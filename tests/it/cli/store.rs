@@ -53,6 +53,32 @@ fn without_a_daemon_the_store_is_read() {
 }
 
 #[test]
+fn a_copy_is_of_this_machine_and_needs_no_token_of_the_daemon() {
+    let folder = folder_with_store();
+    let run = |args: &[&str]| outcome(sitemapd_in(folder.path()).args(args));
+    let api = ["--api", "http://127.0.0.1:9", "backup", "c.db"];
+    for args in [&api[..], &["--api", "http://127.0.0.1:9", "migrate"]] {
+        let (code, _, err) = run(args);
+        assert_eq!(code, 2, "{err}");
+        assert!(err.contains("--api is where commands find a daemon"), "{err}");
+    }
+    assert!(!folder.path().join("c.db").exists());
+    // The token is in the environment of the service.
+    let config = folder.path().join("config.toml");
+    let text = std::fs::read_to_string(&config).expect("a config");
+    std::fs::write(&config, text.replace("127.0.0.1:9", "0.0.0.0:9")).expect("written");
+    for args in [&["backup", "c.db"][..], &["export"]] {
+        let (code, _, err) = run(args);
+        assert_eq!(code, 0, "{err}");
+    }
+    let (code, _, err) = run(&["config", "check"]);
+    assert_eq!(code, 78, "{err}");
+    let mut by_api = sitemapd_in(folder.path());
+    let (code, _, err) = outcome(by_api.env("SITEMAPD_API", "http://x").args(["backup", "d.db"]));
+    assert_eq!(code, 0, "in the environment it is for all commands: {err}");
+}
+
+#[test]
 fn without_a_daemon_an_order_is_carried_out_under_the_lock() {
     let folder = folder_with_store();
     let run = |args: &[&str]| outcome(sitemapd_in(folder.path()).args(args));

@@ -34,6 +34,22 @@ fn every_command_has_a_help_page_that_fits_a_hundred_columns() {
 }
 
 #[test]
+fn a_variable_that_is_set_to_nothing_is_not_set_and_an_option_that_names_nothing_is_wrong() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut status = sitemapd_in(folder.path());
+    for name in ["SITEMAPD_CONFIG", "SITEMAPD_API", "SITEMAPD_TOKEN_FILE"] {
+        status.env(name, "");
+    }
+    let (code, _, err) = outcome(status.args(["config", "check"]));
+    assert_eq!(code, 0, "{err}");
+    for option in ["--config", "--api", "--token-file"] {
+        let (code, _, err) = outcome(sitemapd_in(folder.path()).args([option, "", "status"]));
+        assert_eq!(code, 2, "{err}");
+        assert!(err.contains(&format!("{option} names nothing")), "{err}");
+    }
+}
+
+#[test]
 fn wrong_usage_exits_2_and_says_what_is_right() {
     let cases: [(&[&str], &str); 14] = [
         (&[], "Usage: sitemapd"),

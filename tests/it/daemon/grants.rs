@@ -209,5 +209,10 @@ async fn a_foreign_child_may_list_what_its_index_may_unless_it_is_granted_more()
     daemon.poll(&format!("{base}/robots.txt")).await;
     daemon.poll("/s.xml").await;
     assert_eq!(fates(&daemon, "/s.xml").await, "accepted 3");
+    // A file that is away for a day takes nothing back.
+    ours.set("/robots.txt", Reply::status(404));
+    daemon.poll(&format!("{base}/robots.txt")).await;
+    daemon.poll("/s.xml").await;
+    assert_eq!(fates(&daemon, "/s.xml").await, "accepted 3");
     daemon.stop().await;
 }

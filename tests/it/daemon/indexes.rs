@@ -615,6 +615,39 @@ async fn what_two_indexes_list_goes_on_with_the_one_that_is_left_unchanged() {
 }
 
 #[tokio::test]
+async fn indexes_that_list_something_else_each_time_have_one_another_read_once_an_hour() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let set = |round: usize| {
+        for name in ["a", "b"] {
+            let child = format!("/{name}-{round}.xml");
+            origin.set(&child, Reply::xml(sitemap(&base, &[(&child, "")])));
+            let body = index(&base, &[(&child, "")]);
+            origin.set(&format!("/{name}.xml"), Reply::xml(body));
+        }
+    };
+    set(0);
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/a.xml", "/b.xml"], &[], "")).await;
+    daemon.polled("/a-0.xml", 1).await;
+    daemon.polled("/b-0.xml", 1).await;
+    daemon.settled().await;
+    origin.clear_log();
+    set(1);
+    daemon.poll("/a.xml").await;
+    daemon.settled().await;
+    assert!(origin.requests("/b.xml").is_empty(), "it was read just now");
+    for round in 2..=7 {
+        daemon.pass(HOUR / 2).await;
+        set(round);
+        daemon.settled().await;
+    }
+    let reads = [origin.requests("/a.xml").len(), origin.requests("/b.xml").len()];
+    assert!(reads.iter().all(|reads| (2..=4).contains(reads)), "{reads:?} in three hours");
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn an_index_that_goes_over_to_another_one_brings_its_children() {
     let origin = Origin::start().await;
     let base = origin.base();

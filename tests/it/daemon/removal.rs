@@ -3,7 +3,7 @@
 use sitemapd::model::Reason;
 
 use super::{listed, one_sitemap};
-use crate::support::daemon::{DAY, HOUR, World, counts, sitemap};
+use crate::support::daemon::{DAY, HOUR, World, counts, index, sitemap};
 use crate::support::{Origin, Reply};
 
 const ALL: [(&str, &str); 3] = [("/a", "2026-11-01"), ("/b", "2026-11-02"), ("/c", "2026-11-03")];
@@ -47,6 +47,33 @@ async fn a_url_is_removed_after_enough_complete_reads_over_enough_time() {
     assert_eq!(row.reason, Reason::New);
     assert_eq!(daemon.queued().await, 3);
     daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_sibling_or_an_index_that_refuses_holds_removals_back_for_four_weeks_and_no_longer() {
+    for refuses in ["/other.xml", "/index.xml"] {
+        let origin = Origin::start().await;
+        let base = origin.base();
+        let both = [("/sitemap.xml", ""), ("/other.xml", "")];
+        origin.set("/index.xml", Reply::xml(index(&base, &both)));
+        origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &ALL)));
+        origin.set("/other.xml", Reply::xml(sitemap(&base, &[("/d", "")])));
+        let world = World::new(&[&origin]);
+        let daemon = world.start(&listed(&origin, &["/index.xml"], &[], "")).await;
+        daemon.polled("/sitemap.xml", 1).await;
+        daemon.polled("/other.xml", 1).await;
+        daemon.pass(HOUR).await;
+        origin.set(refuses, Reply::status(403));
+        origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &WITHOUT_C)));
+        for day in 0..=28 {
+            daemon.poll("/sitemap.xml").await;
+            assert!(daemon.url(&format!("{base}/c")).await.listed, "{refuses} on day {day}");
+            daemon.pass(DAY).await;
+        }
+        daemon.poll("/sitemap.xml").await;
+        assert!(!daemon.url(&format!("{base}/c")).await.listed, "{refuses}");
+        daemon.stop().await;
+    }
 }
 
 #[tokio::test]

@@ -250,6 +250,35 @@ async fn a_window_beside_sitemaps_that_list_other_pages_is_one() {
 }
 
 #[tokio::test]
+async fn a_window_stays_one_where_a_few_that_leave_it_are_listed_elsewhere() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/index.xml", Reply::xml(index(&base, &[("/recent.xml", ""), ("/best.xml", "")])));
+    origin.set("/best.xml", Reply::xml(sitemap(&base, &[("/day/14", "")])));
+    origin.set("/recent.xml", rolling(&base, 10));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/index.xml"], &[], "")).await;
+    daemon.polled("/recent.xml", 1).await;
+    daemon.polled("/best.xml", 1).await;
+    for day in 11..=15 {
+        origin.set("/recent.xml", rolling(&base, day));
+        daemon.poll("/recent.xml").await;
+        daemon.poll("/best.xml").await;
+        daemon.pass(DAY).await;
+    }
+    assert!(daemon.source("/recent.xml").await.window);
+    // 11 to 15 leave, of which one is among the best.
+    origin.set("/recent.xml", rolling(&base, 20));
+    daemon.poll("/recent.xml").await;
+    assert!(daemon.source("/recent.xml").await.window);
+    for _ in 0..4 {
+        daemon.pass(DAY).await;
+        assert_eq!(daemon.poll("/recent.xml").await.counts.removed, 0);
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn pages_deleted_here_and_there_make_no_window() {
     let origin = Origin::start().await;
     let base = origin.base();

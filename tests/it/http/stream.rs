@@ -307,6 +307,14 @@ async fn lines_hold_all_that_there_is_one_change_each() {
     let all = text(answer).await;
     let lines: Vec<Value> = all.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 450);
+    let lines_of = [("accept", "application/x-ndjson")];
+    for limit in [1, 300] {
+        let some = text(send(&daemon, &format!("?limit={limit}"), &lines_of).await).await;
+        assert_eq!(some.lines().count(), limit);
+        assert!(all.starts_with(&some));
+    }
+    let events_of = [("accept", "text/event-stream")];
+    assert_eq!(send(&daemon, "?limit=1", &events_of).await.status(), 400);
     let last = lines[449]["cursor"].as_str().unwrap();
     let rest =
         send(&daemon, &format!("?after={last}"), &[("accept", "application/x-ndjson")]).await;

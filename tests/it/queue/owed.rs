@@ -248,6 +248,23 @@ async fn a_page_that_refuses_is_left_alone_for_a_day_whatever_its_source_says() 
 }
 
 #[tokio::test]
+async fn what_moves_while_a_page_is_leased_that_refuses_does_not_bring_it_back_sooner() {
+    for status in [403, 429] {
+        let queue = Queue::simple().await;
+        let long_ago = "2020-01-01T00:00:00Z".parse().unwrap();
+        let url = queue.list("a", &[entry(PAGE.to_owned()).lastmod(long_ago)]).await[0];
+        let leased = queue.lease_one().await;
+        queue.change(url).await;
+        let refused = report(leased.token, Outcome::Blocked);
+        queue.settle_as(Settlement { status: Some(status), ..refused }).await;
+        queue.clock.advance(23 * HOUR);
+        assert!(queue.lease(10).await.is_empty(), "{status}");
+        queue.clock.advance(HOUR);
+        assert_eq!(queue.lease_one().await.reason, Reason::Changed, "{status}: owed still");
+    }
+}
+
+#[tokio::test]
 async fn no_signal_cuts_the_pause_after_a_failure_short() {
     let queue = Queue::simple().await;
     let url = queue.list_urls("a", [PAGE.to_owned()]).await[0];

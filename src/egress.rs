@@ -109,6 +109,8 @@ pub struct Egress {
     is_stuck: AtomicBool,
     /// The store has taken something in this session.
     has_written: AtomicBool,
+    /// Stock has been taken of what the process before this one held.
+    has_stock: AtomicBool,
     /// Crawls that there are not, each of them said.
     absent: Mutex<BTreeSet<String>>,
 }
@@ -137,6 +139,7 @@ impl Egress {
             is_said: AtomicBool::new(false),
             is_stuck: AtomicBool::new(false),
             has_written: AtomicBool::new(false),
+            has_stock: AtomicBool::new(false),
             absent: Mutex::default(),
         })
     }

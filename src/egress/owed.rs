@@ -5,8 +5,11 @@
 //! What an earlier process held and never published is found again in the store.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use jiff::Timestamp;
 
 use super::Egress;
 use super::book::Held;
@@ -72,7 +75,8 @@ impl Egress {
     /// Takes over what the store says is in flight, and gives back what is not: what is
     /// owed, and what a process that was killed had leased and not yet published. A URL
     /// is published when it may be fetched; so what may not be yet is with nobody but
-    /// those who hold it.
+    /// those who hold it. Nor is what has come due since that process last noted how far
+    /// it was: what it published in the seconds between is published twice.
     ///
     /// That another daemon holds it cannot be seen, since several may publish under one
     /// name: where there are others it is left to run out.
@@ -81,7 +85,13 @@ impl Egress {
         let now = self.clock.steady();
         self.unsettled.replace(leases.iter().map(|lease| (lease.token, lease.expires_at)));
         let held: HashSet<_> = held.tokens().collect();
-        let waiting = leases.iter().filter(|lease| lease.not_before > now);
+        let noted = if self.has_stock.load(Ordering::Relaxed) {
+            None
+        } else {
+            self.store.published_until(&self.worker()).await?
+        };
+        let is_waiting = |at: Timestamp| at > now || noted.is_some_and(|noted| at >= noted);
+        let waiting = leases.iter().filter(|lease| is_waiting(lease.not_before));
         let strays: Vec<_> =
             waiting.map(|lease| lease.token).filter(|token| !held.contains(token)).collect();
         // Looked at after the leases: whoever made one of them is seen.
@@ -90,6 +100,7 @@ impl Egress {
         }
         // What is owed stays owed: of others there may be room, and results to settle.
         self.give_back().await.or_else(|error| if error.passes() { Ok(()) } else { Err(error) })?;
+        self.has_stock.store(true, Ordering::Relaxed);
         self.count_unsettled();
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::sql::Connection;
+use super::sql::{Connection, OptionalExtension};
 use jiff::Timestamp;
 use tokio::sync::watch;
 
@@ -35,6 +35,9 @@ pub struct OwnLease {
     /// When it ends.
     pub expires_at: Timestamp,
 }
+
+/// Key of `meta`, before the name of a worker: until when what it has leased is published.
+const PUBLISHED: &str = "published:";
 
 impl Store {
     /// Leases what is due now, without waiting. Where the store is shared, all
@@ -147,6 +150,27 @@ impl Store {
     pub async fn leases_of(&self, worker: &str) -> Result<Vec<OwnLease>, StoreError> {
         let worker = worker.to_owned();
         self.read(move |conn| of_worker(conn, &worker)).await
+    }
+
+    /// Notes that of what a worker has leased all is published that may be fetched before
+    /// this.
+    pub async fn note_published(&self, worker: &str, until: Timestamp) -> Result<(), StoreError> {
+        let key = format!("{PUBLISHED}{worker}");
+        let until = until.as_millisecond().to_string();
+        self.write(Lane::Hot, move |state| state.set_meta(&key, &until)).await
+    }
+
+    /// What was noted last of a worker, by whichever process.
+    pub async fn published_until(&self, worker: &str) -> Result<Option<Timestamp>, StoreError> {
+        let key = format!("{PUBLISHED}{worker}");
+        let noted: Option<String> = self
+            .read(move |conn| {
+                conn.prepare_cached("SELECT value FROM meta WHERE key = ?1")
+                    .and_then(|mut query| query.query_row([key], |row| row.get(0)).optional())
+                    .map_err(engine)
+            })
+            .await?;
+        Ok(noted.and_then(|ms| ms.parse().ok()).map(timestamp))
     }
 
     /// Is this daemon the only one on the store? Whoever leased something that was read

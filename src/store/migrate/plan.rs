@@ -149,10 +149,12 @@ impl Step {
 const OWN: [&str; 6] = ["schema", "clock", "probed_at", "last_url", "last_source", "copied"];
 
 /// Keys of `meta` that go. Those of walks do not: on a server there is one for each
-/// partition, and they go by other numbers. Nor does that a crawl is looked through.
+/// partition, and they go by other numbers. Nor does that a crawl is looked through, nor what
+/// is published of leases, which stay behind.
 fn of_meta() -> String {
     format!(
-        "WHERE t.key NOT IN ('{}') AND t.key NOT LIKE 'reseat:%' AND t.key NOT LIKE 'empty:%'",
+        "WHERE t.key NOT IN ('{}') AND t.key NOT LIKE 'reseat:%' AND t.key NOT LIKE 'empty:%'
+             AND t.key NOT LIKE 'published:%'",
         OWN.join("', '")
     )
 }

@@ -29,8 +29,8 @@ const SERVERS: [&str; 5] =
     ["changes_base", "migrated_from", "peers_secret", "polls_base", "settings"];
 
 /// What such keys begin with as do not go: of walks, for which [`PLACED_BY`] says nothing
-/// then, and of crawls that are looked through.
-const BEGUN: [&str; 2] = ["empty:", "reseat:"];
+/// then, of crawls that are looked through, and of leases.
+const BEGUN: [&str; 3] = ["empty:", "published:", "reseat:"];
 
 type Tables = BTreeMap<String, BTreeSet<String>>;
 

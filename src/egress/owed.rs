@@ -13,8 +13,10 @@ use jiff::Timestamp;
 
 use super::Egress;
 use super::book::Held;
+use super::publish::NOTE_EVERY;
 use crate::metrics::Egressed;
 use crate::queue::Token;
+use crate::recrawl::later;
 use crate::store::StoreError;
 
 /// Leases to be given back, each with the time for which nobody is to have it then. No
@@ -75,8 +77,8 @@ impl Egress {
     /// Takes over what the store says is in flight, and gives back what is not: what is
     /// owed, and what a process that was killed had leased and not yet published. A URL
     /// is published when it may be fetched; so what may not be yet is with nobody but
-    /// those who hold it. Nor is what has come due since that process last noted how far
-    /// it was: what it published in the seconds between is published twice.
+    /// those who hold it. Nor is what came due after that process had last noted how far it
+    /// was, and the seconds until it would have again.
     ///
     /// That another daemon holds it cannot be seen, since several may publish under one
     /// name: where there are others it is left to run out.
@@ -88,9 +90,10 @@ impl Egress {
         let noted = if self.has_stock.load(Ordering::Relaxed) {
             None
         } else {
-            self.store.published_until(&self.worker()).await?
+            let noted = self.store.published_until(&self.worker()).await?;
+            noted.map(|noted| later(noted, NOTE_EVERY))
         };
-        let is_waiting = |at: Timestamp| at > now || noted.is_some_and(|noted| at >= noted);
+        let is_waiting = |at: Timestamp| at > now || noted.is_some_and(|noted| at > noted);
         let waiting = leases.iter().filter(|lease| is_waiting(lease.not_before));
         let strays: Vec<_> =
             waiting.map(|lease| lease.token).filter(|token| !held.contains(token)).collect();

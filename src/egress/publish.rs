@@ -45,8 +45,9 @@ const LEAST_LEFT: u32 = 8;
 
 /// Why a message was not acknowledged when the connection went.
 const CONNECTION: &str = "the connection was lost";
-/// How far it is with publishing is noted so often at most.
-const NOTE_EVERY: Duration = Duration::from_secs(5);
+/// How far it is with publishing is noted so often at most, so that what is published is
+/// due no later than so long after the last note.
+pub(super) const NOTE_EVERY: Duration = Duration::from_secs(5);
 /// A stop waits so long for acknowledgements.
 const STOP_WAITS: Duration = Duration::from_secs(3);
 
@@ -96,22 +97,18 @@ impl<'a> Publisher<'a> {
         let mut turn = 0;
         let mut pause = MIN_PAUSE;
         let (mut looked, mut again, mut is_full) = (Instant::now(), LOOK_FOR_ROOM, false);
-        // What a process before this one has noted is of no use any more.
-        let (mut noted, mut is_noted) = (None, false);
+        let mut noted: Option<Instant> = None;
         while !self.stop.is_cancelled() && !self.lost.is_cancelled() {
             let ready = held.take_ready(egress.clock.steady(), config.batch as usize);
-            let has_published = !ready.is_empty();
-            if has_published {
+            if !ready.is_empty() {
+                if noted.is_none_or(|at| at.elapsed() >= NOTE_EVERY) {
+                    noted = Some(Instant::now());
+                    // Before it is so: what is published must not be taken for what is not.
+                    // Where it cannot be noted a kill has some fetched in vain, no more.
+                    let now = egress.clock.steady();
+                    let _ = egress.store.note_published(&egress.worker(), now).await;
+                }
                 self.publish(ready).await?;
-                is_noted = false;
-            }
-            if !is_noted && noted.is_none_or(|at: Instant| at.elapsed() >= NOTE_EVERY) {
-                let until = held.next_at().unwrap_or_else(|| egress.clock.steady());
-                // Else more is published again after a kill, and nothing else is worse.
-                is_noted = egress.store.note_published(&egress.worker(), until).await.is_ok();
-                noted = Some(Instant::now());
-            }
-            if has_published {
                 continue;
             }
             let look_at = looked + if is_full { again } else { LOOK_AGAIN };
@@ -132,7 +129,6 @@ impl<'a> Publisher<'a> {
             let leased = if room > 0 { self.lease(room, &mut turn).await? } else { Vec::new() };
             if !leased.is_empty() {
                 held.add(leased);
-                is_noted = false;
                 pause = MIN_PAUSE;
                 continue;
             }

@@ -97,22 +97,23 @@ async fn what_came_due_while_nobody_published_is_given_back_as_well() {
     let setup = Setup::new(Duration::from_secs(5)).await;
     let killed = setup.egress("ONE");
     let leased = lease(&killed).await;
-    let third = leased[2].not_before;
-    setup.store.note_published(&killed.worker(), third).await.expect("noted");
+    // It would have noted that again before it published the fourth.
+    let noted = leased[1].not_before;
+    setup.store.note_published(&killed.worker(), noted).await.expect("noted");
     drop(killed);
     setup.clock.advance(Duration::from_secs(60));
     let next = setup.egress("ONE");
     next.take_stock(&Held::default()).await.expect("read");
     let left = setup.store.leases_of(&next.worker()).await.expect("read");
     let left: Vec<_> = left.iter().map(|lease| lease.token).collect();
-    assert_eq!(left.len(), 2);
-    assert!(left.iter().all(|token| tokens(&leased[..2]).contains(token)), "{left:?}");
+    assert_eq!(left.len(), 3);
+    assert!(left.iter().all(|token| tokens(&leased[..3]).contains(token)), "{left:?}");
     // From then on it goes by what is held here.
     let again = lease(&next).await;
     assert!(!again.is_empty());
     setup.clock.advance(Duration::from_secs(600));
     next.take_stock(&Held::default()).await.expect("read");
-    assert_eq!(count(&next).await, 2 + again.len(), "published, for all that it knows");
+    assert_eq!(count(&next).await, 3 + again.len(), "published, for all that it knows");
     setup.store.close();
 }
 

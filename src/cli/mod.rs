@@ -77,8 +77,8 @@ pub struct Options {
     /// Address of the daemon's API [default: the configuration's]
     #[arg(long, global = true, value_name = "URL", env = "SITEMAPD_API", hide_env_values = true)]
     pub api: Option<String>,
-    /// File that holds the API's token [default: SITEMAPD_TOKEN, else the configuration's, which
-    /// goes without --api]
+    /// File that holds the API's token [default: the variable's token, else, without --api, the
+    /// configuration's]
     #[arg(
         long,
         global = true,

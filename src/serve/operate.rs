@@ -133,8 +133,7 @@ pub(crate) async fn import(
 ) -> Result<Json<Imported>, Problem> {
     let fetches = body.fetches.take("fetches")?.into_iter().enumerate();
     let fetches: Result<Vec<_>, _> = fetches.map(|(index, item)| item.check(index)).collect();
-    let (store, crawl, fetches) =
-        (context.state.store.clone(), crawl(body.crawl)?, fetches?.into_iter().collect::<Vec<_>>());
+    let (store, crawl, fetches) = (context.state.store.clone(), crawl(body.crawl)?, fetches?);
     Ok(Json(to_the_end(async move { store.import(crawl, fetches).await }).await?))
 }
 

@@ -16,7 +16,6 @@ use super::book::Held;
 use super::publish::NOTE_EVERY;
 use crate::metrics::Egressed;
 use crate::queue::Token;
-use crate::recrawl::later;
 use crate::store::StoreError;
 
 /// Leases to be given back, each with the time for which nobody is to have it then. No
@@ -91,7 +90,7 @@ impl Egress {
             None
         } else {
             let noted = self.store.published_until(&self.worker()).await?;
-            noted.map(|noted| later(noted, NOTE_EVERY))
+            noted.map(|noted| noted.checked_add(NOTE_EVERY).unwrap_or(Timestamp::MAX))
         };
         let is_waiting = |at: Timestamp| at > now || noted.is_some_and(|noted| at > noted);
         let waiting = leases.iter().filter(|lease| is_waiting(lease.not_before));

@@ -260,7 +260,7 @@ CREATE TABLE leases (
     leased_at  INTEGER NOT NULL,
     expires_at INTEGER NOT NULL,
     not_before INTEGER NOT NULL,
-    dirty      INTEGER NOT NULL DEFAULT 0,      -- it changed meanwhile: due again once settled; -1: not wanted any more
+    dirty      INTEGER NOT NULL DEFAULT 0,      -- it changed meanwhile: due again once settled, as one less says, or 101; -1: not wanted any more
     worker     TEXT,
     request_id TEXT
 ) STRICT;

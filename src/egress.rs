@@ -247,7 +247,7 @@ impl Egress {
                 Err(Trouble::Store(StoreError::Closed)) => return stop.cancelled().await,
                 Err(Trouble::Store(error)) => self.stuck(&error),
                 // What goes wrong as we leave says nothing of the broker.
-                Err(Trouble::Broker(_)) if stop.is_cancelled() => break,
+                Err(Trouble::Broker(_) | Trouble::Refused(_)) if stop.is_cancelled() => break,
                 Err(trouble) => {
                     // Once for each thing that is wrong, however long it is. What the server
                     // says may name something that is another each time.

@@ -72,7 +72,7 @@ impl Api {
             headers.insert(AUTHORIZATION, bearer);
         }
         // The daemon is near: no proxy of the environment, no redirect.
-        let client = reqwest::Client::builder()
+        let client = sitemapd::fetch::tls::client()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .default_headers(headers)

@@ -40,7 +40,7 @@ struct Answer {
 
 impl Pages {
     pub(crate) fn new(args: &Args) -> anyhow::Result<Self> {
-        let client = Client::builder()
+        let client = sitemapd::fetch::tls::client()
             .user_agent(&args.user_agent)
             // By hand: another host has a clock and a robots.txt of its own.
             .redirect(redirect::Policy::none())

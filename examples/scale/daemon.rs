@@ -86,7 +86,7 @@ impl Daemon {
     /// Tells the web what to serve from now on.
     pub(crate) async fn serve(&self, version: u64, manner: u64) -> anyhow::Result<()> {
         let url = format!("http://127.0.0.1:{}/set/{version}/{manner}", self.setup.port);
-        let client = reqwest::Client::builder().no_proxy().build()?;
+        let client = sitemapd::fetch::tls::client().no_proxy().build()?;
         client.post(url).send().await?.error_for_status()?;
         Ok(())
     }

@@ -53,7 +53,7 @@ pub(crate) struct Pass {
 impl Meter {
     pub(crate) fn new(api: SocketAddr, web: Place) -> Self {
         Self {
-            client: reqwest::Client::builder().no_proxy().build().unwrap_or_default(),
+            client: sitemapd::fetch::tls::client().no_proxy().build().unwrap_or_default(),
             api: format!("http://{api}"),
             web: format!("http://127.0.0.1:{}", web.port),
             web_id: web.process,

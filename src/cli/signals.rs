@@ -17,9 +17,10 @@ pub(super) struct Signals {
     stops: Stops,
 }
 
-/// Those that ask anything to stop. SIGHUP stays what it was: under `nohup` it is
-/// ignored.
+/// Those that ask anything to stop.
 pub(super) struct Stops {
+    /// Of a terminal that has gone; not of a daemon, nor under `nohup`.
+    hangup: Option<Signal>,
     interrupt: Signal,
     terminate: Signal,
 }
@@ -27,7 +28,7 @@ pub(super) struct Stops {
 impl Signals {
     /// Listens from now on.
     pub(super) fn new() -> std::io::Result<Self> {
-        Ok(Self { hangup: signal(SignalKind::hangup())?, stops: Stops::new()? })
+        Ok(Self { hangup: signal(SignalKind::hangup())?, stops: Stops::but_hangup()? })
     }
 
     /// The next signal.
@@ -48,11 +49,18 @@ impl Signals {
 impl Stops {
     /// Listens from now on.
     pub(super) fn new() -> std::io::Result<Self> {
+        // Whoever listens to what is ignored hears it all the same.
+        let hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) };
+        Ok(Self { hangup, ..Self::but_hangup()? })
+    }
+
+    fn but_hangup() -> std::io::Result<Self> {
         // Of a file that has reached its limit (`ulimit -f`): heard by anybody, it ends
         // no process, and the write fails as one on a full disk does.
         let limit = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
         drop(signal(limit)?);
         Ok(Self {
+            hangup: None,
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
         })
@@ -60,9 +68,26 @@ impl Stops {
 
     /// The name of the next one.
     pub(super) async fn next(&mut self) -> &'static str {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
             _ = self.terminate.recv() => "SIGTERM",
+            _ = hangup => "SIGHUP",
         }
     }
+}
+
+/// Did whoever started us have us ignore SIGHUP? Where nobody can tell it is left to
+/// what it does.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // The lowest bit is that of signal 1.
+    ignored.is_none_or(|mask| mask & 1 == 1)
 }

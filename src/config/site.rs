@@ -218,9 +218,12 @@ fn url_glob(text: &str) -> Result<String, String> {
     }
     if !glob.may_begin_with(&["http://", "https://"]) {
         let meant = match text.split_once("://") {
-            Some((scheme, rest)) if !scheme.contains('/') => {
+            Some((scheme, rest))
+                if ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) =>
+            {
                 format!("{}://{rest}", scheme.to_ascii_lowercase())
             }
+            Some((scheme, rest)) if !scheme.contains(['/', '*', '?']) => format!("*://{rest}"),
             _ => format!("*/{}", text.trim_start_matches('/')),
         };
         return Err(format!(

@@ -67,7 +67,7 @@ impl ApiClient {
     /// A client of the daemon at `base`, such as `http://127.0.0.1:7070`; the
     /// scheme may be left out.
     pub fn new(base: &str, token: Option<&str>) -> Result<Self, ApiError> {
-        let client = Client::builder()
+        let client = super::tls::client()
             .no_proxy()
             .redirect(redirect::Policy::none())
             .retry(retry::never())

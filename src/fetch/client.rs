@@ -38,7 +38,8 @@ pub use post::{Form, Told};
 /// Longest wait for the headers, and between two pieces of a body.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How a hop waits for a turn at an address, or to look up a name.
+/// How a hop waits for a turn at an address, or to look up a name; and what follows where
+/// that, or the room for its body, does not come.
 struct Manners {
     /// No longer than this; beyond that the request comes back.
     patience: Duration,
@@ -187,6 +188,10 @@ impl Answer {
     }
 }
 
+fn manners<G: Gate>(trail: &Trail, gate: &G) -> &'static Manners {
+    if trail.is_first() && !gate.is_led() { &FIRST } else { &LED }
+}
+
 impl Manners {
     fn crowded(&self, wait: Wait) -> Refusal {
         Refusal::Crowded { pause: self.pause, wait }
@@ -226,8 +231,11 @@ impl Inner {
         spent.on(&self.limits, body.read_start(&self.spool, &self.limits)).await?;
         let mut room = None;
         if let Some(bytes) = body.needs_room() {
-            room = Some(self.room.wait(bytes, self.limits.total).await?);
+            let waits = self.room.wait(bytes, self.limits.total).await;
+            room = Some(waits.ok_or_else(|| manners(trail, gate).crowded(Wait::Room))?);
             spent.on(&self.limits, body.read_rest(&self.spool, &self.limits)).await?;
+            // Without a length it might have had as much as a document may.
+            Room::shrink(&mut room, usize::try_from(body.len()).unwrap_or(usize::MAX));
         }
         head.wire_bytes = body.len();
         let answer = match body.finish(room) {
@@ -246,7 +254,7 @@ impl Inner {
         gate: &G,
     ) -> Result<(Arc<[SocketAddr]>, Vec<Turn>), FetchError> {
         let url = trail.current();
-        let manners = if trail.is_first() && !gate.is_led() { &FIRST } else { &LED };
+        let manners = manners(trail, gate);
         self.guard.check_url(url)?;
         gate.approach(url).await?;
         let addresses = self.resolve(url, spent, manners).await?;

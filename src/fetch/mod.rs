@@ -17,6 +17,7 @@ pub mod resolver;
 mod room;
 pub mod setup;
 pub mod spool;
+pub mod tls;
 mod turns;
 mod warm;
 mod wire;
@@ -159,6 +160,8 @@ pub enum Wait {
     Lookup,
     /// A robots.txt that has not been read.
     Robots,
+    /// Room for what it is answered with, beside other large documents.
+    Room,
     /// Another day: redirects of its site have led to many hosts that nobody knew.
     NewHosts,
 }
@@ -171,6 +174,7 @@ impl Wait {
             Self::Address => "address",
             Self::Lookup => "lookup",
             Self::Robots => "robots",
+            Self::Room => "room",
             Self::NewHosts => "new-hosts",
         }
     }
@@ -182,6 +186,7 @@ impl Wait {
             Self::Address => "many other requests wait for the same address",
             Self::Lookup => "many other names wait to be looked up",
             Self::Robots => "the robots.txt of its host has not been read yet",
+            Self::Room => "many other large documents take the room that there is for them",
             Self::NewHosts => "redirects of its site have led to many new hosts within a day",
         }
     }
@@ -210,8 +215,8 @@ pub enum Refusal {
         /// What for.
         wait: Wait,
     },
-    /// Too many requests of ours wait before this one, for the same address or to
-    /// look up a name.
+    /// Too many requests of ours wait before this one, for the same address, to look up
+    /// a name, or for room.
     #[error("{}; it is to be asked again after {pause:?}", .wait.why())]
     Crowded {
         /// After how long it may be asked again.

@@ -26,7 +26,7 @@ impl PeerClient {
     /// # Errors
     /// Says what the TLS of this machine lacks.
     pub fn new() -> Result<Self, String> {
-        reqwest::Client::builder()
+        super::tls::client()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT)

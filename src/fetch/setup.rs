@@ -87,7 +87,7 @@ pub(super) fn client(
         None => None,
     };
     let proxy_host = fetch.proxy.as_ref().and_then(Url::host_str).map(str::to_owned);
-    let mut builder = Client::builder()
+    let mut builder = super::tls::client()
         .default_headers(headers::defaults(user_agent, contact))
         // The environment's proxy would be a way around the guard.
         .no_proxy()

@@ -126,7 +126,7 @@ impl Body {
         let mut has_it = self.may_have(bytes);
         if !has_it && !self.may_have(self.whole) {
             // Many of the others are only compared, and let go of at once.
-            self.share = self.memory.wait(bytes, MOMENT).await.ok();
+            self.share = self.memory.wait(bytes, MOMENT).await;
             has_it = self.share.is_some();
         }
         if has_it && pieces > 0 {
@@ -413,7 +413,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let memory = Room::new(4 << 20);
         let hash = WireBody::from(vec![7_u8; LONG]).hash();
-        let all_is_free = async || memory.wait(4 << 20, Duration::ZERO).await.is_ok();
+        let all_is_free = async || memory.wait(4 << 20, Duration::ZERO).await.is_some();
         let mut known = body(hash, &memory);
         known.make_room().await;
         known.read_start(folder.path(), &limits()).await.unwrap();
@@ -426,7 +426,7 @@ mod tests {
         let (other, _) = other.finish(None).unwrap();
         // No more than it takes, now that it is in one piece.
         let rest = (4 << 20) - LONG.next_multiple_of(64 * 1024);
-        assert!(memory.wait(rest, Duration::ZERO).await.is_ok());
+        assert!(memory.wait(rest, Duration::ZERO).await.is_some());
         assert!(!all_is_free().await);
         drop(other);
         assert!(all_is_free().await);
@@ -448,7 +448,7 @@ mod tests {
                 let (folder, limits) = (folder.path(), limits());
                 let (read, has_shrunk) = tokio::join!(body.read_start(folder, &limits), async {
                     tokio::time::sleep(MOMENT + MOMENT / 2).await;
-                    memory.wait(rest, Duration::ZERO).await.is_ok()
+                    memory.wait(rest, Duration::ZERO).await.is_some()
                 });
                 read.unwrap();
                 // All of a known body has come by then, in one piece.

@@ -68,7 +68,8 @@ impl Poller {
     }
 
     /// Does the site's own robots.txt name it, though an index did so first? A file that
-    /// is away takes back no grant: what was read under one is read on under it.
+    /// is away takes back no grant, nor does one that is cut off, or a page in its place:
+    /// what was read under one is read on under it.
     async fn robots_grants(
         &self,
         target: &PollTarget,
@@ -78,10 +79,12 @@ impl Poller {
         let Some(kept) = self.store.kept_robots(authority(home)).await? else {
             return Ok(false);
         };
-        if kept.body.is_empty() {
-            return Ok(target.epoch == rules.epoch());
+        let robots = Robots::parse(&kept.body);
+        if robots.sitemap_urls(home).any(|named| named == target.url) {
+            return Ok(true);
         }
-        Ok(Robots::parse(&kept.body).sitemap_urls(home).any(|named| named == target.url))
+        let is_whole = !kept.body.is_empty() && robots.is_one() && !robots.is_too_large();
+        Ok(!is_whole && target.epoch == rules.epoch())
     }
 }
 

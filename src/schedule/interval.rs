@@ -84,7 +84,12 @@ pub enum PollEvent {
     /// 304, or the same bytes or entries as before.
     Unchanged,
     /// A document that was cut or broken: good for news, not for absences.
-    Incomplete,
+    Incomplete {
+        /// Entries that were not there before.
+        new: u64,
+        /// Entries with a newer lastmod or digest.
+        changed: u64,
+    },
     /// 200 with HTML or whatever else is no source.
     NotASource,
     /// 404. Not for a robots.txt, whose absence is an answer.
@@ -184,9 +189,11 @@ impl Rule {
 /// never left: the poll comes at its first time after the wait.
 pub fn next_poll(input: &PollInput<'_>) -> Next {
     match input.event {
-        PollEvent::Changed { new, changed } => success(input, Found::Whole { new, changed }),
-        PollEvent::Unchanged => success(input, Found::Whole { new: 0, changed: 0 }),
-        PollEvent::Incomplete => success(input, Found::Part),
+        PollEvent::Changed { new, changed } => success(input, Found::of_whole(new, changed)),
+        PollEvent::Unchanged => success(input, Found::of_whole(0, 0)),
+        PollEvent::Incomplete { new, changed } => {
+            success(input, Found { new, changed, is_part: true })
+        }
         PollEvent::NotASource => {
             failure::refused(input, "what came is neither a sitemap nor a feed")
         }
@@ -206,17 +213,28 @@ pub fn next_poll(input: &PollInput<'_>) -> Next {
 
 /// What a poll that worked has found.
 #[derive(Debug, Clone, Copy)]
-enum Found {
-    /// A whole document, with so many new and changed entries.
-    Whole { new: u64, changed: u64 },
-    /// A part of one: nothing is learned of it.
-    Part,
+struct Found {
+    new: u64,
+    changed: u64,
+    /// Was it not all of the document? Some never are, for years: as much is learned of
+    /// what could be read of those.
+    is_part: bool,
+}
+
+impl Found {
+    fn of_whole(new: u64, changed: u64) -> Self {
+        Self { new, changed, is_part: false }
+    }
+
+    fn is_news(self) -> bool {
+        self.new + self.changed > 0
+    }
 }
 
 /// After a document, or the news that there is no new one.
 fn success(input: &PollInput<'_>, found: Found) -> Next {
     let rhythm = learned(input, found);
-    if input.rotates && rhythm.is_stale() {
+    if input.rotates && rhythm.is_stale() && !found.is_part {
         let why = "it lists only what is recent, and nothing new has come in 180 days".to_owned();
         return Next::Retire { why };
     }
@@ -237,10 +255,9 @@ fn success(input: &PollInput<'_>, found: Found) -> Next {
 /// The rhythm with what this poll found. The first read shows what has piled
 /// up over years, which says nothing of the rhythm.
 fn learned(input: &PollInput<'_>, found: Found) -> Rhythm {
-    match (input.rhythm, found) {
-        (None, _) => Rhythm::begin(input.now, input.poll.first),
-        (Some(rhythm), Found::Part) => rhythm,
-        (Some(rhythm), Found::Whole { new, changed }) => rhythm.after(input.now, new, changed),
+    match input.rhythm {
+        None => Rhythm::begin(input.now, input.poll.first),
+        Some(rhythm) => rhythm.after(input.now, found.new, found.changed),
     }
 }
 
@@ -282,14 +299,12 @@ fn interval(input: &PollInput<'_>, found: Found, rhythm: &Rhythm) -> Duration {
     let longest = if rhythm.is_active() { ACTIVE_AT_MOST } else { input.poll.max };
     let expected = rhythm.interval().min(longest);
     let (Some(previous), Some(before)) = (input.previous, input.rhythm) else { return expected };
-    match found {
-        Found::Part => previous,
-        Found::Whole { new: 0, changed: 0 } => expected.min(previous.saturating_mul(2)),
-        Found::Whole { new, changed } => {
-            let pace = before.passed(input.now).as_secs_f64() / rhythm::events(new + changed) / 2.0;
-            expected.min(rhythm::seconds(pace)).max(previous / 2).min(longest)
-        }
+    if !found.is_news() {
+        return expected.min(previous.saturating_mul(2));
     }
+    let events = rhythm::events(found.new + found.changed);
+    let pace = before.passed(input.now).as_secs_f64() / events / 2.0;
+    expected.min(rhythm::seconds(pace)).max(previous / 2).min(longest)
 }
 
 fn explain(input: &PollInput<'_>, found: Found, rhythm: &Rhythm, interval: Duration) -> String {
@@ -297,11 +312,14 @@ fn explain(input: &PollInput<'_>, found: Found, rhythm: &Rhythm, interval: Durat
     let Some(previous) = input.previous else {
         return format!("read for the first time: the first interval is {now}");
     };
-    let seen = match found {
-        Found::Whole { new: 0, changed: 0 } => "nothing new".to_owned(),
-        Found::Whole { new, changed } => format!("{new} new and {changed} changed"),
-        Found::Part => "the document was incomplete".to_owned(),
+    let Found { new, changed, is_part } = found;
+    let mut seen = match found.is_news() {
+        false => "nothing new".to_owned(),
+        true => format!("{new} new and {changed} changed"),
     };
+    if is_part {
+        seen += " in what could be read of the document";
+    }
     let pace = format!("about {} changes a day are expected", rounded(rhythm.per_day()));
     if about(previous) == now {
         return format!("{seen}, and the interval stays at {now} ({pace})");

@@ -109,19 +109,19 @@ impl Ended {
         counts: Counts,
         children: Children,
     ) -> Ended {
+        let changed = counts.changed + counts.touched + counts.removed + children.moved;
+        let new = counts.new + children.added;
         if !complete {
             let error = if suddenly_empty {
                 "the document is suddenly empty: nothing was removed for it"
             } else {
                 "the document was not read to its end: what was complete is kept, nothing was removed"
             };
-            let mut ended = Ended::good(PollEvent::Incomplete, "incomplete");
+            let mut ended = Ended::good(PollEvent::Incomplete { new, changed }, "incomplete");
             ended.status = "has-errors";
             ended.error = Some(error.to_owned());
             return ended;
         }
-        let changed = counts.changed + counts.touched + counts.removed + children.moved;
-        let new = counts.new + children.added;
         let mut ended = if new + changed == 0 {
             Ended::good(PollEvent::Unchanged, "unchanged")
         } else {
@@ -150,7 +150,7 @@ impl Ended {
     pub(super) fn failed(&self) -> bool {
         !matches!(
             self.event,
-            PollEvent::Changed { .. } | PollEvent::Unchanged | PollEvent::Incomplete
+            PollEvent::Changed { .. } | PollEvent::Unchanged | PollEvent::Incomplete { .. }
         )
     }
 }

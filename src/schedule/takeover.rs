@@ -71,6 +71,10 @@ impl Poll<'_> {
         // News of which none are two days old: a window without entries is one still.
         let without_news = is_empty && report.complete && self.target.window == BY_KIND;
         let by_kind = report.window || without_news && report.kind == DocumentKind::Urlset;
+        // Nor does the beginning of a document tell that all of it is recent: what it was
+        // before would leave without a word.
+        let is_all = report.complete || report.kind.is_feed() || before.is_empty();
+        let by_kind = if is_all { by_kind } else { self.target.window == BY_KIND };
         if report.window && is_gap(&before, &document) {
             // Nobody waits for room while a stranger takes the time for older pages.
             room = None;

@@ -56,7 +56,8 @@ const EVENTS: &str = "text/event-stream";
 pub(crate) struct ChangesParams {
     /// A cursor, or `end`; without it all that is kept.
     after: Option<String>,
-    /// Most events of a page; 1,000 where not said.
+    /// Most events of a page, 1,000 where not said, or lines, all where not said. What is
+    /// followed (`text/event-stream`) has no end, whatever this says.
     #[schemars(range(min = 1, max = MAX_LIMIT))]
     limit: Option<u64>,
     /// Of this crawl only.
@@ -233,9 +234,6 @@ pub(crate) async fn changes(
     Params(params): Params<ChangesParams>,
 ) -> Result<Stream, Problem> {
     let limit = list_limit_or(params.limit, DEFAULT_LIMIT)?;
-    if params.limit.is_some() && wanted.form == Form::Events {
-        return Err(Problem::field("limit: events follow one another without end; leave it out."));
-    }
     let store = &context.state.store;
     let filter = ChangeFilter {
         crawl: params.crawl,

@@ -97,14 +97,18 @@ pub(crate) struct Requeued {
 /// `POST /v1/queue/requeue`
 pub(crate) async fn requeue(
     State(context): State<Arc<Context>>,
-    Payload { value: body, held: _held }: Payload<RequeueBody, LARGE_BODY>,
+    Payload { value: body, held }: Payload<RequeueBody, LARGE_BODY>,
 ) -> Result<Json<Requeued>, Problem> {
     let urls = read_urls(body.urls)?;
     if urls.is_empty() {
         return Err(Problem::field("urls is empty; name at least one."));
     }
     let (store, crawl) = (context.state.store.clone(), crawl(body.crawl)?);
-    let requeued = to_the_end(async move { store.requeue(crawl, urls).await }).await?;
+    let order = async move {
+        let _held = held;
+        store.requeue(crawl, urls).await
+    };
+    let requeued = to_the_end(order).await?;
     Ok(Json(Requeued { requeued }))
 }
 
@@ -129,12 +133,16 @@ pub(crate) struct ImportBody {
 /// `POST /v1/import`
 pub(crate) async fn import(
     State(context): State<Arc<Context>>,
-    Payload { value: body, held: _held }: Payload<ImportBody, LARGE_BODY>,
+    Payload { value: body, held }: Payload<ImportBody, LARGE_BODY>,
 ) -> Result<Json<Imported>, Problem> {
     let fetches = body.fetches.take("fetches")?.into_iter().enumerate();
     let fetches: Result<Vec<_>, _> = fetches.map(|(index, item)| item.check(index)).collect();
     let (store, crawl, fetches) = (context.state.store.clone(), crawl(body.crawl)?, fetches?);
-    Ok(Json(to_the_end(async move { store.import(crawl, fetches).await }).await?))
+    let order = async move {
+        let _held = held;
+        store.import(crawl, fetches).await
+    };
+    Ok(Json(to_the_end(order).await?))
 }
 
 /// Body of `POST /v1/queue/block` and `unblock`: a `url`, or a `prefix` of URLs.

@@ -12,6 +12,7 @@
 
 use super::sql::{OptionalExtension, params};
 
+use super::for_fetchers::PUBLISHED;
 use super::hosts::{Hosts, millis};
 use super::settle::LONGEST_PAUSE;
 use super::state::State;
@@ -73,6 +74,11 @@ impl State {
         let leases = "UPDATE leases SET expires_at = expires_at + ?1, leased_at = leased_at + ?1,
                           not_before = not_before + ?1";
         self.conn.execute(leases, [by]).map_err(engine)?;
+        let published = format!(
+            "UPDATE meta SET value = CAST(CAST(value AS BIGINT) + ?1 AS TEXT)
+             WHERE key LIKE '{PUBLISHED}%'"
+        );
+        self.conn.execute(&published, [by]).map_err(engine)?;
         let hosts = "UPDATE hosts SET next_at = next_at + ?1, paused_until = paused_until + ?1
                      WHERE next_at > 0 OR paused_until > 0";
         self.conn.execute(hosts, [by]).map_err(engine)?;
@@ -84,7 +90,8 @@ impl State {
     /// a lease that is younger than now lasts as long as it was meant to, from
     /// now on, and no host is left alone for longer than a page may ask.
     fn cut_times(&mut self, now: i64) -> Result<(), StoreError> {
-        let mended = "UPDATE leases SET expires_at = ?1 + expires_at - leased_at, leased_at = ?1
+        let mended = "UPDATE leases SET expires_at = ?1 + expires_at - leased_at, leased_at = ?1,
+                          not_before = ?1 + not_before - leased_at
                       WHERE expires_at > ?1 AND leased_at > ?1";
         self.conn.execute(mended, [now]).map_err(engine)?;
         let latest = now.saturating_add(millis(LONGEST_PAUSE));

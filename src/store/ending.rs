@@ -35,7 +35,7 @@ pub(super) struct Lease {
     pub(super) leased_at: i64,
     pub(super) expires_at: i64,
     /// 0, or one more than the code of the reason that made it due meanwhile, or
-    /// [`UNWANTED`].
+    /// [`UNWANTED`], or [`CHANGED_BESIDES`].
     pub(super) dirty: i64,
     pub(super) secret: [u8; 16],
 }
@@ -54,10 +54,22 @@ pub(super) struct Report {
 /// What [`Lease::dirty`] is where nobody wants the URL any more.
 pub(super) const UNWANTED: i64 = -1;
 
+/// What [`Lease::dirty`] is where another source than that of the signals which the lease
+/// is judged by has said that the page has changed since.
+pub(super) const CHANGED_BESIDES: i64 = 101;
+
 impl Lease {
     /// Has a signal come that it may have changed, since it was made?
     pub(super) fn has_changed(&self) -> bool {
         self.dirty == 1 + Reason::Changed as i64
+    }
+
+    /// Why it is due again, if it is.
+    fn meanwhile(&self) -> Option<Reason> {
+        match self.dirty {
+            CHANGED_BESIDES => Some(Reason::Changed),
+            due => (due > 0).then(|| reason(due - 1)),
+        }
     }
 }
 
@@ -86,6 +98,22 @@ impl State {
             .map_err(engine)
     }
 
+    /// Notes that a URL is owed another look after its lease, by what the signals that
+    /// wait for the look of that lease do not say.
+    pub(super) fn note_changed_besides(&mut self, row: &UrlRow) -> Result<(), StoreError> {
+        self.at_hand.forget(row.id);
+        let [asked_for, changed] = [Reason::Submitted, Reason::Changed].map(|why| 1 + why as i64);
+        self.conn
+            .prepare_cached(
+                "UPDATE leases SET dirty = ?2 WHERE url_id = ?1
+                 /*pg: AND part = (?1 & 255) */ AND dirty NOT IN (?3, ?4)",
+            )
+            .and_then(|mut update| {
+                update.send(params![row.id.0, CHANGED_BESIDES, asked_for, changed])
+            })
+            .map_err(engine)
+    }
+
     /// Ends a lease: the row goes where its fate says, or is due at once when
     /// it changed while it was out. The record of `row` is what is known by now.
     /// Says whether the URL is given up.
@@ -103,7 +131,7 @@ impl State {
         let fetched = row.record.fetched.as_ref().filter(|_| end == End::Settled);
         let fetched_s = fetched.map(|fetched| fetched.at.div_euclid(1000));
         // What was unlisted meanwhile and is gone need not be looked at again.
-        let meanwhile = (lease.dirty > 0).then(|| reason(lease.dirty - 1));
+        let meanwhile = lease.meanwhile();
         let again = meanwhile.filter(|why| match fate {
             // Nobody saw it: it waits as it would have, for a newer reason.
             Fate::Queue { .. } => report.is_some_and(|report| !report.has_failed),

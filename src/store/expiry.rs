@@ -15,7 +15,7 @@ use crate::model::UrlId;
 use crate::queue::Token;
 
 /// Leases that are taken back in one job at most, of each kind.
-const MOST: i64 = 1_000;
+pub(super) const MOST: u32 = 1_000;
 
 /// Whose leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

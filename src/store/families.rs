@@ -74,7 +74,8 @@ impl State {
 
     /// What an index does not list any more, or what was given up with it, may stand in
     /// another one of its site, which need not have changed for that: those are read in
-    /// full, now. Where an index that is polled says so (`but`), once an hour at most: two
+    /// full, now; one that is being read, once more; one that fails, when it is asked again
+    /// anyway. Where an index that is polled says so (`but`), once an hour at most: two
     /// whose lists differ from read to read would else have each other polled for ever.
     pub(super) fn ask_other_indexes(
         &mut self,
@@ -91,9 +92,12 @@ impl State {
                 .conn
                 .prepare_cached(&format!(
                     "UPDATE sources SET last_full_at = CASE WHEN last_full_at IS NULL THEN NULL ELSE 0 END,
-                         next_poll_at = /*lite*/ min /*end*/ /*pg: LEAST */ (next_poll_at,
-                             /*lite*/ max /*end*/ /*pg: GREATEST */ (?2, coalesce(last_poll_at, 0) + ?6)),
-                         rule = 'index', why = ?4 || ': what that one listed may be here'
+                         next_poll_at = CASE WHEN next_poll_at <= ?2 THEN ?2 WHEN failures > 0 THEN next_poll_at
+                             ELSE /*lite*/ min /*end*/ /*pg: LEAST */ (next_poll_at,
+                                 /*lite*/ max /*end*/ /*pg: GREATEST */ (?2, coalesce(last_poll_at, 0) + ?6)) END,
+                         rule = CASE WHEN next_poll_at > ?2 AND failures > 0 THEN rule ELSE 'index' END,
+                         why = CASE WHEN next_poll_at > ?2 AND failures > 0 THEN why
+                             ELSE ?4 || ': what that one listed may be here' END
                      WHERE site_id = ?1 AND kind = ?3 AND state = {state} AND next_poll_at IS NOT NULL
                        AND id <> ?5"
                 ))

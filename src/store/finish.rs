@@ -88,6 +88,7 @@ impl State {
             }
             Kept::Seen(seen) => {
                 self.finish_seen(end.source, at, seen)?;
+                self.tell_known_errors(end.source)?;
                 if seen.begins_day {
                     self.keep_rest(end.source)?;
                 }
@@ -176,6 +177,20 @@ impl State {
                  ON CONFLICT (/*pg: part, */ source_id) DO UPDATE SET data = ?2",
             )
             .and_then(|mut replace| replace.send(params![id.0, data]))
+            .map_err(engine)
+    }
+
+    /// A document that is as it was has the defects that it had.
+    fn tell_known_errors(&mut self, id: SourceId) -> Result<(), StoreError> {
+        self.conn
+            .prepare_cached(
+                "UPDATE sources SET status = 'has-errors'
+                 WHERE id = ?1 /*pg: AND part = (?1 & 255) */ AND EXISTS (
+                     SELECT 1 FROM /*lite*/ json_each(issues) AS e /*end*/
+                     /*pg: json_array_elements(issues::json) AS e (value) */
+                     WHERE e.value ->> 'severity' <> 'warning')",
+            )
+            .and_then(|mut update| update.send([id.0]))
             .map_err(engine)
     }
 

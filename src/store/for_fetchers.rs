@@ -37,7 +37,7 @@ pub struct OwnLease {
 }
 
 /// Key of `meta`, before the name of a worker: until when what it has leased is published.
-const PUBLISHED: &str = "published:";
+pub(super) const PUBLISHED: &str = "published:";
 
 impl Store {
     /// Leases what is due now, without waiting. Where the store is shared, all

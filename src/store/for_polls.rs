@@ -487,6 +487,10 @@ impl Store {
             return self.write(Lane::Bulk, move |state| state.let_go(left)).await;
         }
         let Leftover { source, origin, effects, taken } = left;
+        // It may have come back since; what it lists then is not to be let go.
+        if !self.write(Lane::Bulk, move |state| state.is_retired(source)).await? {
+            return Ok(());
+        }
         let counts = self.apply(origin, effects).await?.counts;
         self.write(Lane::Bulk, move |state| {
             state.note_let_go(source, &counts)?;

@@ -35,6 +35,8 @@ pub(super) struct Call {
     pub(super) most_spare: usize,
     /// URLs that were blocked or forbidden, or put back.
     pub(super) held: usize,
+    /// Octets looked at to judge URLs, of which many count as one more that is held.
+    pub(super) judged: usize,
     /// URLs that are not worth the price, or of other sites.
     pub(super) passed: usize,
     pub(super) per_host: usize,
@@ -76,6 +78,7 @@ impl Call {
             spare: false,
             most_spare: 0,
             held: 0,
+            judged: 0,
             passed: 0,
             // More is never given to it, and need not be read for it.
             per_host: request.per_host.min(request.max).max(1) as usize,

@@ -59,6 +59,8 @@ pub(super) struct Hosts {
     /// Rules of the version that pages are judged by, for one agent, compiled when
     /// first needed.
     rules: Bounded<HostId, Ruling, BuildHasherDefault<IdHasher>>,
+    /// Octets of robots.txt that were parsed for that.
+    pub(super) parsed: usize,
     /// Hosts whose robots.txt somebody waits for who leases, and was asked for.
     pub(super) awaited: IdSet<HostId>,
 }
@@ -76,6 +78,7 @@ impl Hosts {
             by_id: ById::default(),
             by_authority: HashMap::with_hasher(Seeded(seed)),
             rules: Bounded::new(REMEMBERED, RULES_BYTES),
+            parsed: 0,
             awaited: IdSet::default(),
         }
     }
@@ -443,6 +446,7 @@ impl State {
         let Some((body, unreachable, status, expires_at)) = read else { return Ok(None) };
         let until = judges_until(status, expires_at);
         let robots = Robots::parse(&body);
+        self.hosts.parsed = self.hosts.parsed.wrapping_add(body.len());
         let usage = robots.usage(agent);
         let rules = Arc::new(HostRules {
             agent: agent.to_owned(),

@@ -29,8 +29,10 @@ const TURNS_PER_CALL: usize = 2_000;
 /// sites found not to be due, in one call at most; the next call goes on from there.
 pub(super) const HELD_PER_CALL: usize = 1_000;
 /// Octets looked at to judge URLs by robots.txt ([`Rules::work`]) that count as one more
-/// URL held: an ordinary robots.txt adds nothing.
+/// URL held: an ordinary robots.txt adds next to nothing.
 const WORK_OF_HELD: usize = 1 << 20;
+/// As many octets looked at take as long as one that is parsed.
+const PARSED: usize = 32;
 /// Rows passed over in one call at most, since they are not worth the price, or of
 /// other sites than are asked for; the next call goes on from there.
 pub(super) const PASSED_PER_CALL: usize = 16_384;
@@ -79,6 +81,13 @@ impl Call {
         if self.spare {
             self.most_spare = self.most_spare.saturating_sub(taken);
         }
+    }
+
+    /// So many octets were looked at to judge a URL.
+    fn has_judged(&mut self, octets: usize) {
+        self.judged = self.judged.saturating_add(octets);
+        self.held += self.judged / WORK_OF_HELD;
+        self.judged %= WORK_OF_HELD;
     }
 
     /// Has it looked at so much that nobody may have that the rest must wait? What is
@@ -145,8 +154,9 @@ impl State {
             self.take_turns(&mut call, &mut batch)?;
         }
         let is_short = batch.urls.len() < call.max && !is_cut_short;
-        // Others may have more: then whoever asks them all tells.
-        if is_short && !self.is_shared() {
+        // Others may have more: then whoever asks them all tells. Nor does a call tell
+        // anything that ended because judging took so long.
+        if is_short && !self.is_shared() && call.held < HELD_PER_CALL {
             self.note_more(crawl, !call.sites.is_empty())?;
         } else {
             self.note_asked(crawl, Asked::Something)?;
@@ -287,11 +297,13 @@ impl State {
                 continue;
             };
             // That of the row before, as a rule.
+            let parsed = self.hosts.parsed;
             let common = match shared.take().filter(|common| common.is_of(&row)) {
                 Some(common) => shared.insert(common),
                 None => shared.insert(self.common(&row)?),
             };
-            call.held += work(common, &row) / WORK_OF_HELD;
+            let parsed = self.hosts.parsed.wrapping_sub(parsed);
+            call.has_judged(work(common, &row).saturating_add(parsed.saturating_mul(PARSED)));
             match self.gate(&row, common)? {
                 Gate::Open => {
                     let before = i64::try_from(taken.leased.len()).unwrap_or(0);

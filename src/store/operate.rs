@@ -215,13 +215,13 @@ impl State {
         Ok((back, last))
     }
 
+    /// Says whether it is in the queue again: not if what it was about has ended.
     fn revive_dead(&mut self, row: &UrlRow) -> Result<bool, StoreError> {
         if row.state != held::DEAD {
             return Ok(false);
         }
         // Whoever asks for it again does not wait for what a fetcher has said.
-        self.pull_to(row, row.reason, self.steady_ms().div_euclid(1000))?;
-        Ok(true)
+        self.pull_to(row, row.reason, self.steady_ms().div_euclid(1000))
     }
 
     /// Makes known URLs due now because someone asked.

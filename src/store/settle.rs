@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use super::at_hand::Out;
 use super::ending::{End, Lease, Report, ceil_seconds};
-use super::expiry::Of;
+use super::expiry::{MOST, Of};
 use super::hosts::millis;
 use super::record::{Fetched, Rare, Record};
 use super::rows::{UrlRow, read_leased, url_key};
@@ -283,7 +283,8 @@ impl State {
     /// them were given up for good.
     pub(super) fn reap(&mut self) -> Result<(usize, usize), StoreError> {
         let (returned, given_up) = self.return_expired()?;
-        let tokens = self.expired(Of::All)?;
+        // Of those that come back without a pause there may be more.
+        let tokens = if returned < MOST as usize { self.expired(Of::All)? } else { Vec::new() };
         let now = self.steady_ms();
         let (mut dead, now_s) = (0, now.div_euclid(1000));
         for (row, lease) in self.read_leases(&tokens)?.into_values() {

@@ -217,10 +217,12 @@ impl State {
 
     /// Hosts of a crawl where a site may have something queued.
     pub(super) fn hosts_of_site(
-        &self,
+        &mut self,
         crawl: CrawlId,
         site: SiteId,
     ) -> Result<Vec<HostId>, StoreError> {
+        // What other jobs of this transaction have queued counts.
+        self.flush_deltas()?;
         let hosts = self.column(
             "SELECT s.host_id FROM site_hosts s
              JOIN turns t ON t.crawl_id = ?1 AND t.host_id = s.host_id

@@ -181,12 +181,19 @@ impl State {
     ) -> Result<(), StoreError> {
         let is_written = if self.policy.learns() {
             let pull = self.beliefs_in(&row, source.or(row.source))?.pulls[signal];
-            let before = row.record.looks;
+            let before = (row.record.looks, row.record.giver);
             let is_noted = self.note_signal(&mut row, signal, source, pull)?;
-            is_ahead |= row.record.looks != before;
-            // Where another's waits that is believed more, nothing follows: the look that
-            // comes of that one is told what it says only.
-            is_noted && self.follow_signal(&row, pull)?
+            is_ahead |= (row.record.looks, row.record.giver) != before;
+            if is_noted || !row.is_queued() && !row.leased {
+                self.follow_signal(&row, pull)?
+            } else {
+                // Another's waits that is believed more, and the look that comes of that one
+                // is told what it says only; if it has begun, this asks for one after it.
+                if row.leased && pull > 0.0 {
+                    self.note_changed_besides(&row)?;
+                }
+                false
+            }
         } else {
             self.pull_forward(&row, Reason::Changed)?
         };

@@ -97,13 +97,16 @@ impl Rule {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rules {
     rules: Vec<Rule>,
+    /// Pieces of them all that are searched for.
+    searches: usize,
 }
 
 impl Rules {
     pub(super) fn new(mut rules: Vec<Rule>) -> Self {
         // Longest first; of equal ones `allow` first (RFC 9309 section 2.2.2).
         rules.sort_by(|a, b| b.length.cmp(&a.length).then(b.verdict.cmp(&a.verdict)));
-        Self { rules }
+        let searches = rules.iter().map(|rule| rule.pieces.len().saturating_sub(1)).sum();
+        Self { rules, searches }
     }
 
     /// May this path (with its query) be fetched? `/robots.txt` always.
@@ -125,12 +128,19 @@ impl Rules {
     }
 
     /// Octets that are looked at to judge a path of so many, at most and about: a
-    /// robots.txt may have tens of thousands of rules, all of which each path is held
-    /// against.
+    /// robots.txt may have tens of thousands of rules, or of pieces between `*`, all of
+    /// which each path is held against.
     pub fn work(&self, path: usize) -> usize {
         /// As much as a rule costs that looks at nothing.
         const RULE: usize = 16;
-        self.rules.len().saturating_mul(path.saturating_add(RULE))
+        /// As much as it costs to begin the search for a piece, of which no path holds
+        /// more than it has octets.
+        const SEARCH: usize = 256;
+        let rules = self.rules.len();
+        let searches = self.searches.min(rules.saturating_mul(path));
+        rules
+            .saturating_mul(path.saturating_add(RULE))
+            .saturating_add(searches.saturating_mul(SEARCH))
     }
 
     /// Memory that they take, about.
@@ -310,6 +320,16 @@ mod tests {
             found
         });
         (matched, looked_at)
+    }
+
+    #[test]
+    fn a_rule_of_many_pieces_is_as_much_work_as_many_rules() {
+        let of = |pattern: &str| Rules::new(vec![Rule::new(Verdict::Disallow, pattern).unwrap()]);
+        let (one, many) = (of("/private"), of(&format!("/{}b", "*aa".repeat(1_000))));
+        assert!(one.work(2_000) < 3_000);
+        assert!(many.work(2_000) > 100 * one.work(2_000));
+        // In a short path there is room for few of them.
+        assert!(many.work(4) < 2_000);
     }
 
     #[test]

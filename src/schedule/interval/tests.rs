@@ -62,6 +62,7 @@ fn wait_of(input: &PollInput<'_>) -> Duration {
     Duration::try_from(decide(input).at.duration_since(input.now)).expect("not in the past")
 }
 
+const PART: PollEvent = PollEvent::Incomplete { new: 0, changed: 0 };
 const CHANGED: PollEvent = PollEvent::Changed { new: 2, changed: 1 };
 const NO_HINTS: Hints = Hints { max_age: None, ttl: None, skip: hints::Skip { hours: 0, days: 0 } };
 
@@ -132,7 +133,8 @@ fn one_poll_changes_the_interval_at_most_twofold() {
     for (event, previous, bounds) in [
         (PollEvent::Changed { new: 5_000, changed: 0 }, hours(20), hours(10)..=hours(20)),
         (PollEvent::Unchanged, hours(1), hours(1)..=hours(2)),
-        (PollEvent::Incomplete, hours(2), hours(2)..=hours(2)),
+        (PART, hours(1), hours(1)..=hours(2)),
+        (PollEvent::Incomplete { new: 5_000, changed: 0 }, hours(20), hours(10)..=hours(20)),
     ] {
         let input = PollInput { previous: Some(previous), ..case(&poll, &NO_HINTS, event) };
         let next = decide(&input);
@@ -145,7 +147,7 @@ fn one_poll_changes_the_interval_at_most_twofold() {
 fn a_list_of_what_is_recent_is_polled_before_it_has_run_through() {
     let poll = poll();
     let hints = Hints { ttl: Some(hours(24)), ..NO_HINTS };
-    let busy = Rhythm { new: 240.0, seconds: 86_400.0, ..hourly() };
+    let busy = Rhythm { new: 240.0, seconds: 86_400.0, at: now(), ..hourly() };
     for (entries, expected, rule) in [
         (100, hours(5), Rule::Window),
         (10, mins(30), Rule::Window),
@@ -154,8 +156,8 @@ fn a_list_of_what_is_recent_is_polled_before_it_has_run_through() {
         let input = PollInput {
             window: Some(entries),
             rhythm: Some(busy),
-            previous: Some(hours(12)),
-            ..case(&poll, &hints, PollEvent::Incomplete)
+            previous: Some(hours(6)),
+            ..case(&poll, &hints, PART)
         };
         assert_eq!((wait_of(&input), decide(&input).rule), (expected, rule), "{entries}");
     }
@@ -195,8 +197,12 @@ fn the_reason_is_a_sentence_with_its_figures() {
         "nothing new, so the interval grows from 1h to 2h (about 6.0 changes a day are expected)"
     );
     assert_eq!(
-        why(PollEvent::Incomplete),
-        "the document was incomplete, and the interval stays at 1h (about 12 changes a day are expected)"
+        why(PART),
+        "nothing new in what could be read of the document, so the interval grows from 1h to 2h (about 6.0 changes a day are expected)"
+    );
+    assert_eq!(
+        why(PollEvent::Incomplete { new: 2, changed: 1 }),
+        "2 new and 1 changed in what could be read of the document, so the interval shrinks from 1h to 30m (about 31 changes a day are expected)"
     );
     assert_eq!(
         why(PollEvent::Throttled { status: 429, retry_after: Some(hours(2)) }),
@@ -239,7 +245,8 @@ fn hours_and_days_that_a_feed_excludes_are_left_out() {
     ] {
         let skip = hints::Skip { hours: hours_mask, days: days_mask };
         let hints = Hints { skip, ..NO_HINTS };
-        let input = case(&poll, &hints, PollEvent::Incomplete);
+        let rhythm = Some(Rhythm { at: now(), ..hourly() });
+        let input = PollInput { rhythm, ..case(&poll, &hints, PART) };
         assert_eq!(decide(&input).at.to_string(), expected, "{skip:?}");
     }
 }
@@ -249,7 +256,7 @@ fn a_fixed_interval_takes_the_place_of_what_was_learned() {
     let poll = poll();
     let rule = PollRule::Every(Duration::from_secs(2));
     let hints = Hints { max_age: Some(hours(4)), ..NO_HINTS };
-    for event in [CHANGED, PollEvent::Unchanged, PollEvent::Incomplete] {
+    for event in [CHANGED, PollEvent::Unchanged, PART] {
         let input = PollInput { rule: &rule, ..case(&poll, &hints, event) };
         assert_eq!(wait_of(&input), Duration::from_secs(2));
         assert_eq!(decide(&input).rule, Rule::Fixed);
@@ -387,9 +394,16 @@ fn what_robots_txt_forbids_is_looked_at_again_when_that_is() {
 #[test]
 fn chance_moves_a_poll_by_the_jitter_and_at_most_half_an_hour() {
     let poll = Poll { jitter: 0.1, ..poll() };
-    let at = |phase, previous| {
-        let event = PollEvent::Incomplete;
-        wait_of(&PollInput { previous, phase, ..case(&poll, &NO_HINTS, event) })
+    // An interval doubles after a poll that finds nothing.
+    let asleep = Rhythm {
+        seconds: days(60).as_secs_f64(),
+        at: now(),
+        changed_at: now() - days(60),
+        ..hourly()
+    };
+    let at = |phase, interval: Option<Duration>| {
+        let (previous, rhythm) = (interval.map(|interval| interval / 2), Some(asleep));
+        wait_of(&PollInput { previous, rhythm, phase, ..case(&poll, &NO_HINTS, PART) })
     };
     assert_eq!((at(0.0, Some(hours(1))), at(0.5, Some(hours(1)))), (mins(54), hours(1)));
     assert_eq!(at(0.0, Some(days(2))), mins(2 * 24 * 60 - 30));
@@ -402,7 +416,7 @@ fn any_event() -> impl Strategy<Value = PollEvent> {
     prop_oneof![
         (0..9_u64, 0..9_u64).prop_map(|(new, changed)| PollEvent::Changed { new, changed }),
         Just(PollEvent::Unchanged),
-        Just(PollEvent::Incomplete),
+        (0..9_u64, 0..9_u64).prop_map(|(new, changed)| PollEvent::Incomplete { new, changed }),
         any_failure(),
     ]
 }
@@ -444,7 +458,7 @@ proptest! {
         if let Next::Poll(next) = next_poll(&input) {
             prop_assert!((poll.min..=poll.max).contains(&next.interval));
             prop_assert!(next.at > input.now);
-            if matches!(event, PollEvent::Changed { .. } | PollEvent::Unchanged | PollEvent::Incomplete) {
+            if matches!(event, PollEvent::Changed { .. } | PollEvent::Unchanged | PollEvent::Incomplete { .. }) {
                 let wait = wait_of(&input);
                 prop_assert!(wait >= poll.min && wait <= poll.max + hints::MAX_SKIP);
                 prop_assert!(skipped != 0 || wait <= poll.max);

@@ -41,7 +41,7 @@ impl Frontier {
         _place: OwnedSemaphorePermit,
     ) {
         while let Some(first) = self.next(&mut items, &mut answering).await {
-            let batch = gather(first, &mut items).await;
+            let (batch, broken) = gather(first, &mut items).await;
             let mut acks = Vec::with_capacity(batch.len());
             let mut puts = Vec::with_capacity(batch.len());
             for item in batch {
@@ -57,6 +57,10 @@ impl Frontier {
                 if !answering.hand(ack).await {
                     return;
                 }
+            }
+            if let Some(status) = broken {
+                answering.end(status);
+                return;
             }
         }
     }
@@ -152,18 +156,23 @@ impl Frontier {
     }
 }
 
-/// The first item, and those that come with it.
-async fn gather(first: UrlItem, items: &mut Streaming<UrlItem>) -> Vec<UrlItem> {
+/// The first item, and those that come with it; and what is wrong with what follows.
+async fn gather(first: UrlItem, items: &mut Streaming<UrlItem>) -> (Vec<UrlItem>, Option<Status>) {
     let mut bytes = first.encoded_len();
     let mut batch = vec![first];
     let end = Instant::now() + GATHER;
     while batch.len() < ITEMS && bytes < BYTES {
-        // An end, or an error, is met again by whoever asks next.
-        let Ok(Ok(Some(item))) = timeout_at(end, items.message()).await else { break };
-        bytes += item.encoded_len();
-        batch.push(item);
+        match timeout_at(end, items.message()).await {
+            Ok(Ok(Some(item))) => {
+                bytes += item.encoded_len();
+                batch.push(item);
+            }
+            // An end is met again by whoever asks next; an error is told once.
+            Ok(Ok(None)) | Err(_) => break,
+            Ok(Err(status)) => return (batch, Some(status)),
+        }
     }
-    batch
+    (batch, None)
 }
 
 fn ack_of(taken: Taken) -> Ack {

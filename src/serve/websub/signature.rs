@@ -3,7 +3,7 @@
 //! The HMAC (RFC 2104) of the body as sent, by the secret of the subscription.
 //! Compared in constant time.
 
-use aws_lc_rs::hmac;
+use ring::hmac;
 
 /// A signature as it was sent.
 #[derive(Debug, Clone)]

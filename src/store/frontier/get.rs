@@ -109,8 +109,11 @@ impl State {
                 self.serve_queues(&mut call, &mut serving, None)?;
             }
             let held_up = self.windows.get(&crawl).is_some_and(|w| w.is_held_up(call.now));
-            let short =
-                only.is_none() && !serving.is_full() && serving.passed.is_empty() && !held_up;
+            let short = only.is_none()
+                && !serving.is_full()
+                && serving.passed.is_empty()
+                && !held_up
+                && call.held < HELD;
             self.note_asked(crawl, if short { Asked::More } else { Asked::Something })?;
             if serving.is_full() {
                 break;

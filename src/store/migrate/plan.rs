@@ -7,7 +7,7 @@
 
 use crate::model::Reason;
 use crate::recrawl::SUBMITTED_BAND;
-use crate::store::ending::UNWANTED;
+use crate::store::ending::{CHANGED_BESIDES, UNWANTED};
 use crate::store::packed::{Field, is_valued, place, said, site_in};
 use crate::store::reseat::PLACED_BY;
 use crate::store::rows::held;
@@ -227,7 +227,11 @@ fn of_sites() -> Vec<Step> {
 
 /// Why a URL is due, which a lease of it may know better.
 fn reason_of(kept: &str) -> String {
-    format!("CASE WHEN l.dirty > 0 THEN l.dirty - 1 ELSE {kept} END")
+    let changed = Reason::Changed as i64;
+    format!(
+        "CASE WHEN l.dirty = {CHANGED_BESIDES} THEN {changed}
+              WHEN l.dirty > 0 THEN l.dirty - 1 ELSE {kept} END"
+    )
 }
 
 /// Its place in line, where that is for what someone asked for.

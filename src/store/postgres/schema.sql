@@ -334,7 +334,7 @@ CREATE TABLE leases (
     leased_at  BIGINT NOT NULL,
     expires_at BIGINT NOT NULL,
     not_before BIGINT NOT NULL,
-    dirty      SMALLINT NOT NULL DEFAULT 0,     -- it changed meanwhile: due again once settled; -1: not wanted any more
+    dirty      SMALLINT NOT NULL DEFAULT 0,     -- it changed meanwhile: due again once settled, as one less says, or 101; -1: not wanted any more
     worker     TEXT,
     request_id TEXT,
     PRIMARY KEY (part, url_id)

@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
@@ -175,6 +175,15 @@ async fn of_two_backups_to_one_file_the_second_is_refused_and_touches_nothing() 
     assert_eq!(std::fs::metadata(at("copy")).unwrap().len(), bytes);
 }
 
+/// The command as whoever starts it wants it to outlive a terminal.
+fn under_nohup(config: &Path, args: &[&str]) -> Command {
+    let plain = sitemapd(config, args);
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(plain.get_program());
+    command.args(plain.get_args()).env_remove("SITEMAPD_CONFIG");
+    command
+}
+
 #[tokio::test]
 async fn a_backup_that_is_stopped_leaves_nothing_behind_and_says_so() {
     if !engine::is_embedded("its backup") {
@@ -194,8 +203,11 @@ async fn a_backup_that_is_stopped_leaves_nothing_behind_and_says_so() {
          INSERT INTO meta SELECT 'ballast ' || n, hex(randomblob(40)) FROM n",
     );
     let config = write_config(folder.path(), "");
-    for signal in ["-TERM", "-INT"] {
-        let mut command = sitemapd(&config, &["backup", to.to_str().unwrap()]);
+    for (signal, is_ignored) in [("-TERM", false), ("-INT", false), ("-HUP", false), ("-HUP", true)]
+    {
+        let args = ["backup", to.to_str().unwrap()];
+        let mut command =
+            if is_ignored { under_nohup(&config, &args) } else { sitemapd(&config, &args) };
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let deadline = Instant::now() + DEADLINE;
         while !folder.path().join("copy.partial").exists() && !to.exists() {
@@ -203,12 +215,16 @@ async fn a_backup_that_is_stopped_leaves_nothing_behind_and_says_so() {
             std::thread::sleep(Duration::from_millis(1));
         }
         let id = child.id().to_string();
-        std::process::Command::new("kill").args([signal, &id]).status().unwrap();
+        Command::new("kill").args([signal, &id]).status().unwrap();
         child.wait().unwrap();
         let output = child.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!folder.path().join("copy.partial").exists(), "{signal}: {said}");
         match output.status.code() {
+            code if is_ignored => {
+                assert_eq!((code, to.exists()), (Some(0), true), "{said}");
+                std::fs::remove_file(&to).unwrap();
+            }
             Some(0) => std::fs::remove_file(&to).unwrap(),
             code => {
                 assert_eq!((code, to.exists()), (Some(1), false), "{signal}: {said}");

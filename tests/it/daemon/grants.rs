@@ -209,10 +209,20 @@ async fn a_foreign_child_may_list_what_its_index_may_unless_it_is_granted_more()
     daemon.poll(&format!("{base}/robots.txt")).await;
     daemon.poll("/s.xml").await;
     assert_eq!(fates(&daemon, "/s.xml").await, "accepted 3");
-    // A file that is away for a day takes nothing back.
-    ours.set("/robots.txt", Reply::status(404));
+    // A file that is away for a day takes nothing back, nor does a page in its place, or
+    // one that is longer than is read.
+    let page = "<!doctype html><title>Just a moment</title><p>Checking: your browser</p>";
+    let long = format!("{robots}#{}\nSitemap: {other}/s.xml\n", "x".repeat(512_000));
+    for away in [Reply::status(404), Reply::html(page), Reply::text(long)] {
+        ours.set("/robots.txt", away);
+        daemon.poll(&format!("{base}/robots.txt")).await;
+        daemon.poll("/s.xml").await;
+        assert_eq!(fates(&daemon, "/s.xml").await, "accepted 3");
+    }
+    // One that is read, and does not name it any more, does.
+    ours.set("/robots.txt", Reply::text(robots));
     daemon.poll(&format!("{base}/robots.txt")).await;
     daemon.poll("/s.xml").await;
-    assert_eq!(fates(&daemon, "/s.xml").await, "accepted 3");
+    assert_eq!(fates(&daemon, "/s.xml").await, "accepted 1, out-of-scope 2");
     daemon.stop().await;
 }

@@ -437,7 +437,12 @@ async fn robots_txt_of_a_host_where_nobody_has_anything_is_polled_no_more_and_dr
     }
     // Once more it turned out that nobody needs it.
     assert_eq!(other.requests("/robots.txt").len(), 3);
-    assert_eq!(origin.requests("/robots.txt").len(), 7);
+    // Nor does a reload bring it back: what the site had there is given up.
+    daemon.reload(&format!("{one}weight = 2.0\n")).await;
+    daemon.settled().await;
+    daemon.pass(DAY + HOUR).await;
+    assert_eq!(other.requests("/robots.txt").len(), 3);
+    assert_eq!(origin.requests("/robots.txt").len(), 8);
     let kept = || {
         let robots = "SELECT count(*) FROM robots";
         let sources = "SELECT count(*) FROM sources WHERE role = 0";

@@ -159,6 +159,10 @@ async fn a_site_takes_no_more_sources_than_its_quota() {
         "{:?}",
         index.issues
     );
+    assert_eq!(index.status, "has-errors");
+    // So it is for as long as the document is the same.
+    assert_eq!(daemon.poll("/index.xml").await.result, "not-modified");
+    assert_eq!(daemon.source("/index.xml").await.status, "has-errors");
     // A raised quota lets in what was refused, though the document is the same.
     daemon.reload(&site(100)).await;
     daemon.poll("/index.xml").await;

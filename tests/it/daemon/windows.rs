@@ -7,6 +7,11 @@ use crate::support::daemon::{DAY, HOUR, World, index, rss, sitemap};
 use crate::support::{Origin, Reply};
 
 fn news(base: &str, paths: &[&str]) -> Reply {
+    Reply::xml(news_and(base, paths, &[]))
+}
+
+/// News, and behind them what is none.
+fn news_and(base: &str, paths: &[&str], others: &[&str]) -> String {
     let mut xml = String::from(
         "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
          xmlns:news=\"http://www.google.com/schemas/sitemap-news/0.9\">",
@@ -20,7 +25,14 @@ fn news(base: &str, paths: &[&str]) -> Reply {
         );
         xml += &entry;
     }
-    Reply::xml(xml + "</urlset>")
+    for path in others {
+        xml += &plain(base, path);
+    }
+    xml + "</urlset>"
+}
+
+fn plain(base: &str, path: &str) -> String {
+    format!("<url><loc>{base}{path}</loc></url>")
 }
 
 #[tokio::test]
@@ -46,6 +58,32 @@ async fn a_news_sitemap_that_rolls_over_removes_nothing() {
     // What comes back was never away.
     origin.set("/sitemap.xml", news(&base, &["/1", "/13"]));
     assert_eq!(daemon.poll("/sitemap.xml").await.counts.new, 0);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn the_beginning_of_a_sitemap_makes_no_window_of_it() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let world = World::new(&[&origin]);
+    let list = |paths: &[&str]| news_and(&base, &["/1", "/2", "/3"], paths);
+    let all = list(&["/4", "/5", "/6", "/7", "/8", "/9"]);
+    origin.set("/sitemap.xml", Reply::xml(all.clone()));
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let cut = all.split_once(&plain(&base, "/5")).unwrap().0;
+    origin.set("/sitemap.xml", Reply::xml(cut.to_owned()));
+    assert_eq!(daemon.poll("/sitemap.xml").await.result, "incomplete");
+    assert!(!daemon.source("/sitemap.xml").await.window);
+    // So what is not there in the next one is missed.
+    origin.set("/sitemap.xml", Reply::xml(list(&["/4", "/5", "/6", "/7", "/8"])));
+    let mut removed = 0;
+    for _ in 0..4 {
+        removed += daemon.poll("/sitemap.xml").await.counts.removed;
+        daemon.pass(DAY).await;
+    }
+    assert_eq!(removed, 1);
+    assert!(!daemon.url(&format!("{base}/9")).await.listed);
     daemon.stop().await;
 }
 

@@ -20,7 +20,7 @@ use crate::support::queue_daemon::{Queue, site};
 
 /// The status and type of a refusal, and its Retry-After.
 async fn refusal(daemon: &Daemon, path: &str, body: &Value) -> (u16, String, bool) {
-    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let client = sitemapd::fetch::tls::client().no_proxy().build().unwrap();
     let url = format!("http://{}{path}", daemon.addr);
     let answer = client
         .post(url)

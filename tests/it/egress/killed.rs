@@ -18,6 +18,8 @@ async fn nothing_is_lost_when_the_server_is_killed() {
     let setup = Setup::new(&nats, 400, "", "batch = 25\nin_flight = 50").await;
     let daemon = setup.start();
     let api = daemon.client();
+    // A consumer that is made while its stream is being made may never be given anything.
+    daemon.hear("nats is there");
     let fetcher = Fetcher::start(nats.context().await, SLOW);
     for part in [100, 200] {
         wait("a part", async || (fetcher.seen.count() >= part).then_some(())).await;
@@ -26,6 +28,7 @@ async fn nothing_is_lost_when_the_server_is_killed() {
         assert_eq!(metric(&daemon, "sitemapd_egress_up{broker=\"nats\"}").await, 0);
         text(&daemon, "/readyz").await;
         nats.again().await;
+        nats.forget_consumer("fetchers").await;
         daemon.hear("nats is there");
     }
     // Each that was on its way to or from the server takes seconds, one after another; what
@@ -65,8 +68,9 @@ async fn nothing_is_leased_while_the_server_is_away() {
 async fn nothing_is_lost_when_the_daemon_is_killed() {
     let Some(nats) = Nats::start().await else { return };
     let setup = Setup::new(&nats, 400, "", "batch = 25\nin_flight = 50\nlease = \"10s\"").await;
-    let fetcher = Fetcher::start(nats.context().await, SLOW);
     let mut daemon = setup.start();
+    daemon.hear("nats is there");
+    let fetcher = Fetcher::start(nats.context().await, SLOW);
     for part in [100, 200] {
         wait("a part", async || (fetcher.seen.count() >= part).then_some(())).await;
         daemon.kill();

@@ -113,6 +113,15 @@ impl Nats {
         self.answers().await;
     }
 
+    /// Takes a consumer of the stream of URLs away, whose fetchers make it anew. A server
+    /// that was killed knows less of it than of its stream: to this day (2.9.10) it goes on
+    /// looking for what was acknowledged just before, each `ack_wait` once more, and gives
+    /// nothing else where that takes all of its turns.
+    pub(super) async fn forget_consumer(&self, name: &str) {
+        let urls = self.context().await.get_stream("SITEMAPD").await.unwrap();
+        urls.delete_consumer(name).await.unwrap();
+    }
+
     /// Waits until it serves `JetStream`.
     async fn answers(&self) {
         let deadline = Instant::now() + DEADLINE;

@@ -152,7 +152,7 @@ async fn what_was_begun_earlier_and_is_committed_later_is_seen_first_and_once() 
 
 /// Follows the stream from a place on.
 async fn follow(followed: &Followed, after: &str) -> reqwest::Response {
-    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let client = sitemapd::fetch::tls::client().no_proxy().build().unwrap();
     let url = format!("http://{}/v1/changes?after={after}", followed.daemon.api);
     client.get(url).header("accept", "text/event-stream").send().await.unwrap()
 }

@@ -264,3 +264,26 @@ async fn a_lease_that_a_client_of_the_frontier_finds_expired_is_counted_as_any()
         assert!(counted.contains(name), "{counted}");
     }
 }
+
+#[tokio::test]
+async fn urls_of_a_crawler_that_is_gone_come_back_without_a_pause_however_many() {
+    let queue = Queue::open(&site("a", "http://a.test/", "")).await;
+    queue.list_urls("a", (0..2_500).map(|n| format!("http://h{}.test/{n}", n % 50))).await;
+    let get = Get { crawl: None, key: None, per_queue: 0, max_queues: 0, ttl: MINUTE };
+    let mut served = 0;
+    while served < 2_500 {
+        let some = queue.store.frontier_get(get.clone(), Progress::default()).await.unwrap().0;
+        assert!(!some.is_empty(), "{served}");
+        served += some.len();
+    }
+    queue.clock.advance(2 * MINUTE);
+    let mut back = 0;
+    loop {
+        match queue.store.reap().await.unwrap() {
+            (0, _) => break,
+            (leases, dead) => (back, _) = (back + leases, assert_eq!(dead, 0)),
+        }
+    }
+    let counts = queue.counts().await;
+    assert_eq!((back, counts.due, counts.leased), (2_500, 2_500, 0));
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sitemapd::diff::snapshot::EntryHints;
 use sitemapd::model::{Lastmod, Outcome, Precision, Reason, UrlId};
-use sitemapd::queue::LeaseRequest;
+use sitemapd::queue::{LeaseRequest, Leased, TokenResult};
 use sitemapd::recrawl::signal::Signal;
 use sitemapd::store::frontier::{Get, Progress};
 use sitemapd::store::views::{SignalView, SourceFilter};
@@ -645,18 +645,23 @@ async fn believed_of(queue: &Queue, site: &str) -> Option<SignalView> {
     trust.signals.into_iter().find(|(kind, _)| *kind == Signal::Lastmod).map(|(_, view)| view)
 }
 
-/// A fetcher looks at `/0`, and at nothing else.
-async fn look_at_first(queue: &Queue, outcome: Outcome) {
-    let mut looked = 0;
+/// A fetcher has `/0`, and nothing else.
+async fn lease_first(queue: &Queue) -> Leased {
+    let mut first = None;
     for leased in queue.lease(1_000).await {
         if rows_before(1, &leased.url) {
-            queue.settle(leased.token, outcome).await;
-            looked += 1;
+            first = Some(leased);
         } else {
             queue.release(leased.token, Duration::ZERO).await;
         }
     }
-    assert_eq!(looked, 1, "it is due");
+    first.expect("it is due")
+}
+
+/// A fetcher looks at `/0`, and at nothing else.
+async fn look_at_first(queue: &Queue, outcome: Outcome) {
+    let first = lease_first(queue).await;
+    queue.settle(first.token, outcome).await;
 }
 
 #[tokio::test]
@@ -713,4 +718,44 @@ async fn whose_signal_it_was_outlives_a_restart() {
     assert_eq!(believed_of(&queue, "a").await, None);
     let own = believed_of(&queue, "b").await.unwrap().record;
     assert!((own.looks - 1.0).abs() < 1e-6 && own.hits < 1e-6, "{own:?}");
+}
+
+#[tokio::test]
+async fn what_another_source_says_during_a_lease_is_looked_at_after_it() {
+    let (queue, rows) = beside_one_that_lies(0).await;
+    queue.clock.advance(DAY);
+    signal_of(&queue, "a", rows[0]).await;
+    let first = lease_first(&queue).await;
+    queue.clock.advance(Duration::from_secs(60));
+    // It is believed no more than the one that had the page fetched.
+    signal_of(&queue, "b", rows[0]).await;
+    assert_eq!(queue.settle(first.token, Outcome::Changed).await, TokenResult::Ok);
+    queue.clock.advance(HOUR);
+    let again = lease_first(&queue).await;
+    assert_eq!(again.reason, Reason::Changed);
+    queue.settle(again.token, Outcome::Unchanged).await;
+    // The one was right; of the other nobody knows.
+    let queue = queue.reopen(Duration::ZERO).await;
+    let record = believed_of(&queue, "a").await.unwrap().record;
+    assert!((record.hits - 1.0).abs() < 1e-6 && (record.looks - 1.0).abs() < 1e-6, "{record:?}");
+    assert_eq!(believed_of(&queue, "b").await, None);
+}
+
+#[tokio::test]
+async fn what_another_source_says_of_a_page_that_was_given_up_has_it_tried_once_more() {
+    let text = "[queue]\nmax_attempts = 1\n".to_owned()
+        + &site("a", "http://a.test/", "")
+        + &site("b", "http://a.test/", "");
+    let queue = Queue::open(&text).await;
+    let listed = [entry("http://a.test/0").lastmod(LONG_AGO.parse().unwrap())];
+    let rows = queue.list("a", &listed).await;
+    queue.list("b", &listed).await;
+    look_at_first(&queue, Outcome::Unchanged).await;
+    queue.clock.advance(DAY);
+    signal_of(&queue, "a", rows[0]).await;
+    look_at_first(&queue, Outcome::Failed).await;
+    assert_eq!(queue.counts().await.dead, 1);
+    queue.clock.advance(DAY);
+    signal_of(&queue, "b", rows[0]).await;
+    assert_eq!((queue.counts().await.dead, queue.counts().await.due), (0, 1));
 }

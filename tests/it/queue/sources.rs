@@ -316,6 +316,8 @@ async fn an_index_that_is_read_as_another_one_is_given_up_is_read_in_full_again(
             target.last_full_at
         };
         assert_ne!(last_full().await, long_ago);
+        // It has come due, or nobody would read it.
+        queue.clock.advance(DAY);
         let under_way = end().await;
         queue.store.pause_site("a".to_owned(), is_paused).await.unwrap();
         queue.store.delete_source(other, false).await.unwrap();

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use sitemapd::clock::Clock;
 use sitemapd::fetch::api::ApiClient;
 use sitemapd::model::Outcome;
-use sitemapd::queue::{Settlement, TokenResult};
+use sitemapd::queue::{LeaseRequest, Settlement, TokenResult};
 
 use crate::support::daemon::{DAY, Daemon, HOUR, World, sitemap};
-use crate::support::queue_daemon::{Queue, report, site};
+use crate::support::queue_daemon::{Queue, ask, report, site};
 use crate::support::{Origin, Reply};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -47,11 +47,16 @@ async fn a_stepped_wall_clock_moves_no_hosts_turn() {
 async fn a_lease_from_before_a_restart_with_the_clock_set_back_does_not_live_on() {
     let queue = Queue::open(&site("a", "http://a.test/", "host_delay = \"1m\"")).await;
     queue.list_urls("a", ["http://a.test/1".to_owned(), "http://a.test/2".to_owned()]).await;
-    let token = queue.lease(1).await[0].token;
+    let request = LeaseRequest { request_id: Some("again".to_owned()), ..ask(1) };
+    let token = queue.lease_as(request.clone()).await.urls[0].token;
     queue.store.close();
     let year_before = queue.clock.now() - SignedDuration::from_hours(365 * 24);
     let clock = Clock::manual(year_before);
     let queue = queue.reopen_at(clock).await;
+    let again = queue.lease_as(request).await.urls.remove(0);
+    assert_eq!(again.token, token);
+    let now = queue.clock.now();
+    assert!(again.not_before <= now && again.expires_at > now, "{again:?}");
     assert_eq!(queue.pass(5 * MINUTE).await, (1, 0));
     assert_eq!(queue.settle(token, Outcome::Changed).await, TokenResult::Stale);
     let wait =
@@ -119,7 +124,7 @@ async fn what_is_told_of_the_queue_goes_by_the_wall_clock_however_it_was_stepped
 
 /// What the daemon answers.
 async fn text_of(daemon: &Daemon, path: &str) -> String {
-    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let client = sitemapd::fetch::tls::client().no_proxy().build().unwrap();
     let mut answer = client.get(format!("http://{}{path}", daemon.api)).send().await.unwrap();
     let mut bytes = Vec::new();
     while let Some(chunk) = answer.chunk().await.unwrap() {

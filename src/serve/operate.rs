@@ -358,7 +358,9 @@ pub(crate) async fn delete_source(
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
     use serde_json::{Value, from_value, json};
+    use tokio::sync::oneshot;
 
     use super::*;
 
@@ -401,5 +403,21 @@ mod tests {
         assert!(
             blocked(json!({"url": "https://a.example/", "prefix": "https://b.example/"})).is_err()
         );
+    }
+
+    #[tokio::test]
+    async fn an_order_is_carried_out_though_whoever_gave_it_has_gone() {
+        let (begin, begun) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let order = async move {
+            let _ = begun.await;
+            let _ = end.send("done");
+            Ok(())
+        };
+        let mut answer = Box::pin(to_the_end(order));
+        assert!(answer.as_mut().now_or_never().is_none());
+        drop(answer);
+        begin.send(()).unwrap();
+        assert_eq!(ended.await, Ok("done"));
     }
 }

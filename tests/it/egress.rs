@@ -92,7 +92,8 @@ async fn wait_for<T>(most: Duration, what: &str, look: impl AsyncFn() -> Option<
 /// What a route answers with success.
 #[allow(clippy::disallowed_methods, reason = "our own daemon is asked, not the web")]
 async fn text(daemon: &Daemon, path: &str) -> String {
-    let answer = reqwest::get(format!("http://{}{path}", daemon.addr)).await.unwrap();
+    let client = sitemapd::fetch::tls::client().no_proxy().build().unwrap();
+    let answer = client.get(format!("http://{}{path}", daemon.addr)).send().await.unwrap();
     answer.error_for_status().unwrap().text().await.unwrap()
 }
 

@@ -21,6 +21,7 @@ mod fetch;
 mod fixtures;
 mod frontier;
 mod fuzzed;
+mod generated;
 mod hostile;
 mod http;
 mod logs;

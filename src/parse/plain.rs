@@ -129,7 +129,9 @@ fn admit(line: &str, ctx: &Context<'_>, url: &mut String, cx: &mut Cx<'_>) -> bo
         return false;
     }
     let is_quoted = line.starts_with('"');
-    let mut line = line.trim_matches(['"', '\'']);
+    // Where none begins it, one at its end is of the URL (RFC 3986 section 3.3).
+    let quotes: &[char] = if line.starts_with(['"', '\'']) { &['"', '\''] } else { &[] };
+    let mut line = line.trim_matches(quotes);
     if is_quoted && let Some((first, more)) = line.split_once('"') {
         // The first of several columns.
         cx.note(IssueCode::TrailingContent, more);
@@ -169,24 +171,30 @@ mod tests {
         }
     }
 
+    /// What a list has, and whether it was read to its end.
+    fn read(reader: &mut dyn Read) -> (Vec<String>, bool) {
+        let base = url::Url::parse("https://e.com/urls.txt").expect("a url");
+        let content_type = Some("text/plain");
+        let ctx = Context { base: &base, content_type, limits: Limits::default() };
+        let mut found = Vec::new();
+        let report = parse(reader, &ctx, &mut |item| {
+            if let Item::Entry(entry) = item {
+                found.push(entry.loc.to_owned());
+            }
+            ControlFlow::Continue(())
+        });
+        (found, report.complete)
+    }
+
+    #[test]
+    fn a_quote_at_its_end_is_of_a_url_that_none_begins() {
+        let text = "https://e.com/Players'\n'https://e.com/a'\n\"https://e.com/b\"\n";
+        let urls = ["https://e.com/Players'", "https://e.com/a", "https://e.com/b"];
+        assert_eq!(read(&mut text.as_bytes()).0, urls);
+    }
+
     #[test]
     fn what_a_list_was_cut_off_in_is_no_url() {
-        let base = url::Url::parse("https://e.com/urls.txt").expect("a url");
-        let read = |reader: &mut dyn Read| {
-            let ctx = Context {
-                base: &base,
-                content_type: Some("text/plain"),
-                limits: Limits::default(),
-            };
-            let mut found = Vec::new();
-            let report = parse(reader, &ctx, &mut |item| {
-                if let Item::Entry(entry) = item {
-                    found.push(entry.loc.to_owned());
-                }
-                ControlFlow::Continue(())
-            });
-            (found, report.complete)
-        };
         let text = b"https://e.com/a\nhttps://e.com/artic";
         assert_eq!(read(&mut Broken(text)), (vec!["https://e.com/a".to_owned()], false));
         let (found, complete) = read(&mut &text[..]);

@@ -351,6 +351,16 @@ fn hints_for_the_poller_are_taken_from_the_feed_and_not_from_its_items() {
 }
 
 #[test]
+fn hubs_of_a_json_feed_that_speak_another_protocol_are_none_of_ours() {
+    let (_, report) = listed(
+        r#"{"version":"https://jsonfeed.org/version/1.1","title":"t","hubs":[
+            {"type":"rssCloud","url":"https://cloud.example/"},{"url":"https://any.example/"},
+            {"type":"WebSub","url":"https://hub.example/"}],"items":[{"id":"1","url":"https://e.com/1"}]}"#,
+    );
+    assert_eq!(report.hints.hubs, ["https://any.example/", "https://hub.example/"]);
+}
+
+#[test]
 fn a_defect_costs_the_same_in_a_large_document_as_in_a_small_one() {
     for forgotten in ["<!-- x ->", "<!-- x >", "<?x y>", "<?xml-stylesheet href='/s.xsl'>"] {
         for many in [30, 30_000] {

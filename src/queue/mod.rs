@@ -52,6 +52,9 @@ pub struct LeaseBatch {
     pub next_due_at: Option<Timestamp>,
     /// Is it what an earlier call with the same id was given?
     pub is_again: bool,
+    /// Did the call end before all that is due had been looked at?
+    #[serde(default)]
+    pub is_cut: bool,
 }
 
 /// One leased URL.

@@ -313,9 +313,10 @@ fn explain(input: &PollInput<'_>, found: Found, rhythm: &Rhythm, interval: Durat
         return format!("read for the first time: the first interval is {now}");
     };
     let Found { new, changed, is_part } = found;
-    let mut seen = match found.is_news() {
-        false => "nothing new".to_owned(),
-        true => format!("{new} new and {changed} changed"),
+    let mut seen = if found.is_news() {
+        format!("{new} new and {changed} changed")
+    } else {
+        "nothing new".to_owned()
     };
     if is_part {
         seen += " in what could be read of the document";

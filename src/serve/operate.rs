@@ -407,17 +407,17 @@ mod tests {
 
     #[tokio::test]
     async fn an_order_is_carried_out_though_whoever_gave_it_has_gone() {
-        let (begin, begun) = oneshot::channel();
+        let (go, waits) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let order = async move {
-            let _ = begun.await;
+            let _ = waits.await;
             let _ = end.send("done");
             Ok(())
         };
         let mut answer = Box::pin(to_the_end(order));
         assert!(answer.as_mut().now_or_never().is_none());
         drop(answer);
-        begin.send(()).unwrap();
+        go.send(()).unwrap();
         assert_eq!(ended.await, Ok("done"));
     }
 }

@@ -94,12 +94,12 @@ fn named(query: &str) -> Option<String> {
         let pair = rest.split('&').next().unwrap_or_default();
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         if NAMES.contains(&name.to_ascii_lowercase().as_str()) && !value.is_empty() {
-            // Pasted as it is: its own query goes on to the end.
+            // Pasted as it is: its own query, if it has one, goes on to the end.
             let pasted = &rest[name.len() + 1..];
             let is_pasted = value.contains("://");
             let decoded = url::form_urlencoded::parse(pair.as_bytes()).next();
             return if is_pasted {
-                Some(pasted.to_owned())
+                Some(if value.contains('?') { pasted } else { value }.to_owned())
             } else {
                 decoded.map(|(_, value)| value.into_owned())
             };
@@ -347,6 +347,9 @@ mod tests {
         for query in ["", "&", "=", "sitemap", "sitemap=", "x=https://a.example/", "&&&"] {
             assert_eq!(named(query), None, "{query}");
         }
+        // What follows is not of it where it has no query.
+        let alone = named("sitemap=https://a.example/s.xml&hl=en");
+        assert_eq!(alone.as_deref(), Some("https://a.example/s.xml"));
         assert_eq!(named("url=&sitemap=a%20b+c").as_deref(), Some("a b c"));
     }
 }

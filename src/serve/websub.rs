@@ -179,11 +179,12 @@ impl FromRequest<Arc<Context>> for Push {
             return Err(no_callback(context, &parts));
         };
         let whose = u128::from_be_bytes(id.0);
-        context
-            .budgets
-            .callbacks
-            .take(whose, 1.0, now)
-            .map_err(|wait| Problem::too_many(wait, "Too many pushes; come again later."))?;
+        if let Err(wait) = context.budgets.callbacks.take(whose, 1.0, now) {
+            // It may never come again; the source itself has it.
+            context.state.metrics.pushed(Pushed::Hint);
+            store.hint_callback(id).await?;
+            return Err(Problem::too_many(wait, "Too many pushes; come again later."));
+        }
         let read = read_bytes(&parts, body, MAX_PUSH, &context.deliveries).await;
         let is_lost = |kind| matches!(kind, Kind::BodyTooLarge | Kind::Busy);
         if read.as_ref().is_err_and(|problem| is_lost(problem.kind())) {

@@ -94,6 +94,11 @@ impl State {
                           not_before = ?1 + not_before - leased_at
                       WHERE expires_at > ?1 AND leased_at > ?1";
         self.conn.execute(mended, [now]).map_err(engine)?;
+        let published = format!(
+            "UPDATE meta SET value = CAST(?1 AS TEXT)
+             WHERE key LIKE '{PUBLISHED}%' AND CAST(value AS BIGINT) > ?1"
+        );
+        self.conn.execute(&published, [now]).map_err(engine)?;
         let latest = now.saturating_add(millis(LONGEST_PAUSE));
         let freed = "UPDATE hosts SET next_at = CASE WHEN next_at > ?1 THEN ?1 ELSE next_at END,
                  paused_until = CASE WHEN paused_until > ?1 THEN ?1 ELSE paused_until END

@@ -101,10 +101,11 @@ impl Store {
             if more.is_again {
                 return Ok(more);
             }
+            batch.is_cut |= more.is_cut;
             batch.urls.extend(more.urls);
             batch.next_due_at = [batch.next_due_at, more.next_due_at].into_iter().flatten().min();
         }
-        if batch.urls.len() < max {
+        if batch.urls.len() < max && !batch.is_cut {
             // All have been asked.
             let of_sites = !request.sites.is_empty();
             let note = move |state: &mut State| state.note_short(&crawl, of_sites);

@@ -487,7 +487,8 @@ impl Store {
             return self.write(Lane::Bulk, move |state| state.let_go(left)).await;
         }
         let Leftover { source, origin, effects, taken } = left;
-        // It may have come back since; what it lists then is not to be let go.
+        // It may have come back since; what it lists then is not to be let go. Should it do so
+        // from here on, it is told as gone and new.
         if !self.write(Lane::Bulk, move |state| state.is_retired(source)).await? {
             return Ok(());
         }

@@ -37,6 +37,8 @@ pub(super) struct Call {
     pub(super) held: usize,
     /// Octets looked at to judge URLs, of which many count as one more that is held.
     pub(super) judged: usize,
+    /// Did it end for what it may look at or hold back, and not for want of anything due?
+    pub(super) is_cut: bool,
     /// URLs that are not worth the price, or of other sites.
     pub(super) passed: usize,
     pub(super) per_host: usize,
@@ -79,6 +81,7 @@ impl Call {
             most_spare: 0,
             held: 0,
             judged: 0,
+            is_cut: false,
             passed: 0,
             // More is never given to it, and need not be read for it.
             per_host: request.per_host.min(request.max).max(1) as usize,

@@ -154,9 +154,10 @@ impl State {
             self.take_turns(&mut call, &mut batch)?;
         }
         let is_short = batch.urls.len() < call.max && !is_cut_short;
+        batch.is_cut = call.is_cut;
         // Others may have more: then whoever asks them all tells. Nor does a call tell
-        // anything that ended because judging took so long.
-        if is_short && !self.is_shared() && call.held < HELD_PER_CALL {
+        // anything that did not get to its end.
+        if is_short && !self.is_shared() && !call.is_cut {
             self.note_more(crawl, !call.sites.is_empty())?;
         } else {
             self.note_asked(crawl, Asked::Something)?;
@@ -200,12 +201,12 @@ impl State {
     /// Goes from host to host, or, in a call that may, from one that has
     /// something to spare to the next.
     fn take_turns(&mut self, call: &mut Call, batch: &mut LeaseBatch) -> Result<(), StoreError> {
-        for _ in 0..TURNS_PER_CALL {
-            if batch.urls.len() >= call.max
-                || call.held >= HELD_PER_CALL
-                || call.has_passed_enough()
-                || !call.may_have_any()
-            {
+        for turn in 0..=TURNS_PER_CALL {
+            if batch.urls.len() >= call.max || !call.may_have_any() {
+                break;
+            }
+            if turn == TURNS_PER_CALL || call.held >= HELD_PER_CALL || call.has_passed_enough() {
+                call.is_cut = true;
                 break;
             }
             let Some(window) = self.windows.get_mut(&call.crawl) else { break };

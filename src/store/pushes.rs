@@ -214,6 +214,21 @@ impl State {
         let now = self.now_ms();
         for source in sources {
             self.hint(SourceId(source), now)?;
+            self.hint_undated(SourceId(source), now)?;
+        }
+        Ok(())
+    }
+
+    /// The same of what an index lists without dates, if it is one: its own document does
+    /// not tell which of those have changed. Those that changed last.
+    pub(super) fn hint_undated(&mut self, index: SourceId, now: i64) -> Result<(), StoreError> {
+        let children = self.column(
+            "SELECT id FROM sources WHERE parent_id = ?1 AND state = 0 AND index_lastmod IS NULL
+             ORDER BY last_changed_at DESC NULLS LAST, id LIMIT ?2",
+            params![index.0, HINTED],
+        )?;
+        for child in children {
+            self.hint(SourceId(child), now)?;
         }
         Ok(())
     }

@@ -474,7 +474,7 @@ impl State {
                 "UPDATE sources SET next_poll_at = ?2,
                      rule = CASE WHEN rule IN ('asked', 'pinged', 'index') THEN rule ELSE 'deferred' END,
                      why = ?3 WHERE id = ?1
-                     /*pg: AND part = (?1 & 255) */",
+                     /*pg: AND part = (?1 & 255) */ AND state <> 2",
             )
             .and_then(|mut update| update.execute(params![id.0, until.as_millisecond(), why]))
             .map(|_| ())
@@ -513,7 +513,7 @@ impl State {
                          WHEN hinted_at >= next_poll_at AND hinted_at < ?2 THEN 'pinged' ELSE ?4 END,
                      why = CASE WHEN rule IN ('asked', 'pinged', 'index') THEN why
                          ELSE 'its index says that it has not changed; ' || ?5 END WHERE id = ?1
-                     /*pg: AND part = (?1 & 255) */",
+                     /*pg: AND part = (?1 & 255) */ AND state <> 2",
             )
             .and_then(|mut update| {
                 update.execute(params![

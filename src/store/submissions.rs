@@ -147,6 +147,7 @@ impl State {
         for place in spellings(url) {
             for source in sources_at(&self.conn, &place)?.into_iter().filter(|one| one.polled) {
                 heard = Heard::Source(timestamp(self.hint(source.id, now)?));
+                self.hint_undated(source.id, now)?;
             }
             if matches!(heard, Heard::Source(_)) {
                 break;
@@ -155,11 +156,13 @@ impl State {
         if heard == Heard::Unknown {
             heard = self.hear_of_given_up(url, now)?;
         }
-        if heard == Heard::Unknown
-            && let Some(host) = self.find_host(&authority(url))?
-            && let Some(robots) = self.robots_of_site(host)?
-        {
-            heard = Heard::Robots(timestamp(self.hint(robots, now)?));
+        for place in spellings(url) {
+            if heard == Heard::Unknown
+                && let Some(host) = self.find_host(&authority(&place))?
+                && let Some(robots) = self.robots_of_site(host)?
+            {
+                heard = Heard::Robots(timestamp(self.hint(robots, now)?));
+            }
         }
         let id = self.keep_submission(url, heard, fresh, now)?;
         Ok((id, heard))

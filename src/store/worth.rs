@@ -187,8 +187,8 @@ impl State {
             if is_noted || !row.is_queued() && !row.leased {
                 self.follow_signal(&row, pull)?
             } else {
-                // Another's waits that is believed more, and the look that comes of that one
-                // is told what it says only; if it has begun, this asks for one after it.
+                // Another's waits that is believed more, or for a look that has begun, which
+                // is told what that one says only; in the latter case this asks for one more.
                 if row.leased && pull > 0.0 {
                     self.note_changed_besides(&row)?;
                 }
@@ -214,7 +214,8 @@ impl State {
         let Some(mut packed) = row.record.looks else { return Ok(true) };
         if let Some(source) = source {
             if UrlState::is_signalled(&packed) && row.giver() != Some(source) {
-                if !self.outweighs(row, signal, pull)? {
+                // What a look that has begun will be told stays as it was.
+                if row.leased || !self.outweighs(row, signal, pull)? {
                     return Ok(false);
                 }
                 UrlState::unsignal_packed(&mut packed);

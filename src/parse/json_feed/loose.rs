@@ -15,6 +15,8 @@ pub(super) struct RawItem {
     pub(super) spot: Spot,
     pub(super) id: Option<Found>,
     pub(super) url: Option<Found>,
+    /// Of a hub: how one speaks with it.
+    kind: Option<Found>,
     pub(super) external_url: Option<Found>,
     pub(super) title: Option<Found>,
     pub(super) summary: Option<Found>,
@@ -22,6 +24,16 @@ pub(super) struct RawItem {
     pub(super) content_html: Option<Found>,
     pub(super) date_published: Option<Found>,
     pub(super) date_modified: Option<Found>,
+}
+
+impl RawItem {
+    /// Is it a hub that does not speak `WebSub` (JSON Feed 1.1, `hubs`)?
+    fn is_of_another_protocol(&self) -> bool {
+        let is_ours = |kind: &Found| {
+            ["websub", "pubsubhubbub"].iter().any(|ours| kind.text.eq_ignore_ascii_case(ours))
+        };
+        !self.kind.as_ref().is_none_or(is_ours)
+    }
 }
 
 /// A value, and where its key stands.
@@ -173,6 +185,7 @@ impl<'de> Visitor<'de> for Items<'_, '_, '_> {
         while let Some(item) = seq.next_element_seed(Object(&progress))? {
             match (self.what, item) {
                 (What::Items, Some(item)) => self.reading.item(&item),
+                (What::Hubs, Some(item)) if item.is_of_another_protocol() => {}
                 (What::Hubs, Some(item)) => {
                     let hub = item.url.and_then(|url| absolute(&url.text, self.reading.ctx.base));
                     self.reading.hints.hubs.extend(hub);
@@ -233,6 +246,7 @@ impl<'de> Visitor<'de> for Object<'_> {
             let slot = match key.as_str() {
                 "id" => &mut item.id,
                 "url" => &mut item.url,
+                "type" => &mut item.kind,
                 "external_url" => &mut item.external_url,
                 "title" => &mut item.title,
                 "summary" => &mut item.summary,

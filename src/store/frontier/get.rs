@@ -113,7 +113,7 @@ impl State {
                 && !serving.is_full()
                 && serving.passed.is_empty()
                 && !held_up
-                && call.held < HELD;
+                && !call.is_cut;
             self.note_asked(crawl, if short { Asked::More } else { Asked::Something })?;
             if serving.is_full() {
                 break;
@@ -155,9 +155,12 @@ impl State {
         serving: &mut Serving<'_>,
         only: Option<&[HostId]>,
     ) -> Result<(), StoreError> {
-        for _ in 0..TURNS {
-            let has_enough = serving.is_full() || !call.may_have_any();
-            if has_enough || call.held >= HELD || call.has_passed_enough() {
+        for turn in 0..=TURNS {
+            if serving.is_full() || !call.may_have_any() {
+                break;
+            }
+            if turn == TURNS || call.held >= HELD || call.has_passed_enough() {
+                call.is_cut = true;
                 break;
             }
             let Some(window) = self.windows.get_mut(&call.crawl) else { break };

@@ -4,7 +4,7 @@
 use sitemapd::queue::{LeaseRequest, Leased};
 
 use super::*;
-use crate::support::daemon::{DAY, HOUR, MINUTE, World, sitemap};
+use crate::support::daemon::{DAY, HOUR, MINUTE, World, index, sitemap};
 use crate::support::{Hold, Reply};
 
 const KEY: &str = "0123456789abcdef-KEY";
@@ -266,6 +266,28 @@ async fn an_unknown_url_makes_no_row_but_has_the_sitemap_read_sooner() {
     daemon.settled().await;
     assert!(daemon.knows(&urls[0]).await);
     assert!(!daemon.knows(&urls[1]).await, "a push grows nothing by itself");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_an_index_lists_without_dates_is_read_sooner_as_well() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set(&format!("/{KEY}.txt"), Reply::text(KEY));
+    // As WordPress makes it: the index is the same whatever becomes of its pages.
+    origin.set("/sitemap.xml", Reply::xml(index(&base, &[("/pages.xml", "")])).etag("\"1\""));
+    origin.set("/pages.xml", Reply::xml(sitemap(&base, &[("/a", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&config(&origin)).await;
+    daemon.polled("/pages.xml", 1).await;
+    daemon.settled().await;
+    daemon.clock.advance(HOUR);
+    origin.set("/pages.xml", Reply::xml(sitemap(&base, &[("/a", ""), ("/new", "")])));
+    let url = format!("{base}/new");
+    assert_eq!(post(&daemon, &body(&origin, std::slice::from_ref(&url))).await.status, 200);
+    daemon.polled("/pages.xml", 2).await;
+    daemon.settled().await;
+    assert!(daemon.knows(&url).await);
     daemon.stop().await;
 }
 

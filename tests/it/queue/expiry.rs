@@ -279,10 +279,12 @@ async fn urls_of_a_crawler_that_is_gone_come_back_without_a_pause_however_many()
     queue.clock.advance(2 * MINUTE);
     let mut back = 0;
     loop {
-        match queue.store.reap().await.unwrap() {
-            (0, _) => break,
-            (leases, dead) => (back, _) = (back + leases, assert_eq!(dead, 0)),
+        let (leases, dead) = queue.store.reap().await.unwrap();
+        assert_eq!(dead, 0);
+        if leases == 0 {
+            break;
         }
+        back += leases;
     }
     let counts = queue.counts().await;
     assert_eq!((back, counts.due, counts.leased), (2_500, 2_500, 0));

@@ -742,6 +742,31 @@ async fn what_another_source_says_during_a_lease_is_looked_at_after_it() {
 }
 
 #[tokio::test]
+async fn a_look_that_has_begun_is_told_what_it_was_begun_for_whoever_else_speaks() {
+    let (queue, rows) = beside_one_that_lies(10).await;
+    let looks = async |queue: &Queue| {
+        let (honest, liar) = (believed_of(queue, "a").await, believed_of(queue, "b").await);
+        (honest.unwrap().record, liar.unwrap().record)
+    };
+    let before = looks(&queue).await;
+    queue.clock.advance(DAY);
+    // Nobody believes the one; the other, which is believed, has nothing to do with this.
+    signal_of(&queue, "b", rows[0]).await;
+    queue.store.requeue("default".to_owned(), vec!["http://a.test/0".to_owned()]).await.unwrap();
+    let first = lease_first(&queue).await;
+    queue.clock.advance(Duration::from_secs(60));
+    signal_of(&queue, "a", rows[0]).await;
+    queue.settle(first.token, Outcome::Unchanged).await;
+    queue.clock.advance(HOUR);
+    let again = lease_first(&queue).await;
+    assert_eq!(again.reason, Reason::Changed);
+    queue.settle(again.token, Outcome::Unchanged).await;
+    let after = looks(&queue.reopen(Duration::ZERO).await).await;
+    assert!(after.0.hits >= before.0.hits && after.0.looks <= before.0.looks, "{after:?}");
+    assert!(after.1.looks > before.1.looks, "{before:?} {after:?}");
+}
+
+#[tokio::test]
 async fn what_another_source_says_of_a_page_that_was_given_up_has_it_tried_once_more() {
     let text = "[queue]\nmax_attempts = 1\n".to_owned()
         + &site("a", "http://a.test/", "")

@@ -290,8 +290,8 @@ async fn the_crawl_delay_of_a_token_is_kept_where_its_site_has_urls_and_nowhere_
 async fn a_call_judges_as_many_urls_as_there_is_time_for_and_the_next_goes_on() {
     let list: Vec<String> = (0..40).map(|n| format!("/{n:0>2000}")).collect();
     let queue = with_paths(&list.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    let lines: String = (0..30_000).map(|n| format!("Disallow: /x{n}\n")).collect();
-    save(&queue, rules(&format!("User-agent: *\n{lines}"))).await;
+    let lines: Vec<String> = (0..30_000).map(|n| format!("Disallow: /x{n}")).collect();
+    save(&queue, rules(&format!("User-agent: *\n{}", lines.join("\n")))).await;
     let all = LeaseRequest { per_host: 1_000, ..ask(1_000) };
     let (mut calls, mut seen) = (0, Vec::new());
     while seen.len() < list.len() {
@@ -299,7 +299,7 @@ async fn a_call_judges_as_many_urls_as_there_is_time_for_and_the_next_goes_on() 
         assert!(!batch.urls.is_empty(), "{} after {calls} calls", seen.len());
         // What is left need not be waited for.
         let is_last = seen.len() + batch.urls.len() == list.len();
-        assert!(is_last || batch.next_due_at <= Some(queue.clock.now()));
+        assert!(is_last || batch.next_due_at.is_some_and(|at| at <= queue.clock.now()));
         seen.extend(batch.urls.into_iter().map(|leased| leased.url));
         calls += 1;
     }

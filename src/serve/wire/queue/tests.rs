@@ -105,6 +105,7 @@ fn a_leased_url_has_the_fields_of_the_contract() {
     let at = |text: &str| text.parse().expect("a timestamp");
     let batch = LeaseBatch {
         is_again: false,
+        is_cut: false,
         urls: vec![Leased {
             token: token(),
             id: UrlId(7),

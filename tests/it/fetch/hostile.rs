@@ -96,6 +96,21 @@ async fn many_large_bodies_at_once_all_arrive_though_they_take_turns() {
 }
 
 #[tokio::test]
+async fn a_body_without_a_length_gives_back_the_room_that_it_does_not_need() {
+    let origin = Origin::start().await;
+    let large = 2 << 20;
+    origin.set("/a", Reply::text("x".repeat(large)).chunked(100_000));
+    let fetcher = fetcher(&[origin.port()]);
+    let mut kept = Vec::new();
+    // Each may have half of a gibibyte, and all are kept.
+    for _ in 0..3 {
+        let asked = Request { max_wire_bytes: 512 << 20, ..request(origin.url("/a")) };
+        kept.push(document(fetcher.fetch(asked, &Open).await.unwrap()));
+    }
+    assert!(kept.iter().all(|got| got.body.len() == large as u64));
+}
+
+#[tokio::test]
 async fn packed_bodies_come_as_they_are_and_are_decoded_by_their_bytes() {
     let origin = Origin::start().await;
     let fetcher = fetcher(&[origin.port()]);

@@ -49,6 +49,7 @@ async fn a_lease_from_before_a_restart_with_the_clock_set_back_does_not_live_on(
     queue.list_urls("a", ["http://a.test/1".to_owned(), "http://a.test/2".to_owned()]).await;
     let request = LeaseRequest { request_id: Some("again".to_owned()), ..ask(1) };
     let token = queue.lease_as(request.clone()).await.urls[0].token;
+    queue.store.note_published("w", queue.clock.now()).await.unwrap();
     queue.store.close();
     let year_before = queue.clock.now() - SignedDuration::from_hours(365 * 24);
     let clock = Clock::manual(year_before);
@@ -57,6 +58,8 @@ async fn a_lease_from_before_a_restart_with_the_clock_set_back_does_not_live_on(
     assert_eq!(again.token, token);
     let now = queue.clock.now();
     assert!(again.not_before <= now && again.expires_at > now, "{again:?}");
+    let noted = queue.store.published_until("w").await.unwrap();
+    assert!(noted <= Some(now), "{noted:?}");
     assert_eq!(queue.pass(5 * MINUTE).await, (1, 0));
     assert_eq!(queue.settle(token, Outcome::Changed).await, TokenResult::Stale);
     let wait =

@@ -1,7 +1,7 @@
 //! The TLS of this program: where every HTTP client of ours begins.
 //!
 //! There is one provider of cryptography, `ring`, for PostgreSQL and NATS as well: it is
-//! compiled in a sixth of the time that the default of rustls takes. It lacks certificates
+//! compiled in a fifth of the time that the default of rustls takes. It lacks certificates
 //! with keys of P-521, which few have, since not all browsers take them, and the key
 //! exchange against quantum computers, beside which servers offer others.
 

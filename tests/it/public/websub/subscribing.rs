@@ -294,6 +294,14 @@ async fn a_hub_with_too_much_to_do_is_left_alone_and_has_not_failed() {
         // Nobody asks that host before its time, whatever for.
         origin.set("/other", Reply::xml(other));
         daemon.poll("/other").await;
+        // Not while the hub is being asked: to whom two hours have passed then, it would
+        // seem not to have verified what it was asked for.
+        let is_put_off = async || {
+            let view = push("/other").await;
+            let waits = view.state == "wanted" && view.next_request_at > daemon.now() + HOUR;
+            waits.then_some(())
+        };
+        daemon.wait("the other source to be put off", is_put_off).await;
         daemon.pass(118 * MINUTE).await;
         assert_eq!(hub.requests("/hub").len(), 1, "{status}");
         hub.set("/hub", Reply::status(202));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::one_sitemap;
 use crate::support::daemon::{DAY, Daemon, HOUR, World, counts, sitemap};
-use crate::support::{Origin, Reply};
+use crate::support::{Origin, PATIENCE, Reply};
 
 const ALL: [(&str, &str); 2] = [("/a", "2026-11-01"), ("/b", "2026-11-02")];
 
@@ -130,7 +130,7 @@ async fn what_has_moved_is_read_on_a_very_slow_host_too_once_its_old_place_is_go
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), ended).await.unwrap();
+        tokio::time::timeout(PATIENCE, ended).await.unwrap();
         assert_eq!(daemon.polls(id).await.last().unwrap().result, result);
         let source = daemon.source("/sitemap.xml").await;
         let pause = source.next_poll_at.unwrap().duration_since(source.last_poll_at.unwrap());
@@ -145,7 +145,7 @@ async fn what_has_moved_is_read_on_a_very_slow_host_too_once_its_old_place_is_go
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), read).await.unwrap();
+        tokio::time::timeout(PATIENCE, read).await.unwrap();
         daemon.stop().await;
     }
 }

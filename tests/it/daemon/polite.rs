@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 
 use super::{listed, one_sitemap};
 use crate::support::daemon::{DAY, HOUR, MINUTE, World, sitemap};
-use crate::support::{Origin, Reply, incompressible};
+use crate::support::{Origin, PATIENCE, Reply, incompressible};
 
 const LIST: [(&str, &str); 2] = [("/a", ""), ("/b", "")];
 
@@ -273,7 +273,7 @@ async fn a_redirect_on_a_very_slow_host_is_followed_all_the_same() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), read).await.unwrap();
+    tokio::time::timeout(PATIENCE, read).await.unwrap();
     assert_eq!(origin.requests("/sitemap.xml").len(), 1);
     daemon.stop().await;
 }
@@ -294,7 +294,7 @@ async fn a_poll_of_a_slow_host_gets_its_slot_however_many_leases_are_asked_for()
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), read).await.unwrap();
+    tokio::time::timeout(PATIENCE, read).await.unwrap();
     let source = daemon.source("/sitemap.xml").await.id;
     let polls = daemon.polls(source).await.len();
     daemon.lease().await;

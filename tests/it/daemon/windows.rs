@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{listed, one_sitemap};
 use crate::support::daemon::{DAY, HOUR, World, index, rss, sitemap};
-use crate::support::{Origin, Reply};
+use crate::support::{Origin, PATIENCE, Reply};
 
 fn news(base: &str, paths: &[&str]) -> Reply {
     Reply::xml(news_and(base, paths, &[]))
@@ -412,7 +412,7 @@ async fn a_feed_on_a_very_slow_host_is_read_back_all_the_same() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), read).await.unwrap();
+        tokio::time::timeout(PATIENCE, read).await.unwrap();
     };
     polled(1).await;
     origin.set("/feed", page(&base, &["/3"], Some("/feed?2")));

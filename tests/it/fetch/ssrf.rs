@@ -12,7 +12,7 @@ use sitemapd::fetch::{FetchError, Fetcher, Gate, Refusal, Surroundings, Wait};
 use url::Url;
 
 use super::{config, document, fetcher, get, request, shown};
-use crate::support::{Canary, Hold, Origin, Reply};
+use crate::support::{Canary, Hold, Origin, PATIENCE, Reply};
 
 /// All spellings of this machine and of inner networks that URLs know.
 fn inner_urls(port: u16) -> Vec<String> {
@@ -476,7 +476,7 @@ async fn where_a_redirect_leads_to_a_crowded_address_its_place_is_in_a_longer_li
                     tokio::task::yield_now().await;
                 }
             };
-            tokio::time::timeout(Duration::from_secs(30), is_there).await.unwrap();
+            tokio::time::timeout(PATIENCE, is_there).await.unwrap();
             let answers = [get(&fetcher, ask("to")).await, get(&fetcher, ask("from")).await];
             hold.release_all();
             answers

@@ -4,7 +4,7 @@ use tokio::sync::oneshot;
 
 use super::fetchers::until;
 use super::*;
-use crate::support::Origin;
+use crate::support::{Origin, PATIENCE};
 
 /// No URL is due: the site's home is not served.
 #[tokio::test]
@@ -123,7 +123,7 @@ async fn a_long_poll_ends_at_once_when_the_daemon_stops() {
     // Its connection was most likely made before this one was answered.
     daemon.get("/healthz").await;
     daemon.stop.cancel();
-    let ended = tokio::time::timeout(Duration::from_secs(30), polling).await;
+    let ended = tokio::time::timeout(PATIENCE, polling).await;
     match ended.expect("long before its 60 seconds").unwrap() {
         Ok(answer) => assert_eq!(answer["urls"], json!([])),
         // The stop may be faster than the connection.

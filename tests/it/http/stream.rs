@@ -1,17 +1,12 @@
 //! The change stream: nothing missed, nothing twice, in every form of it.
 
-use std::time::Duration;
-
 use serde_json::Value;
 use sitemapd::fetch::api::{ApiClient, ApiError};
 use tokio::time::timeout;
 
 use crate::support::daemon::{DAY, Daemon, World, sitemap};
 use crate::support::engine;
-use crate::support::{Origin, Reply};
-
-/// How long a test waits for a place in the stream, in real time.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::support::{Origin, PATIENCE, Reply};
 
 /// A daemon with one site of one sitemap, polled when asked.
 async fn started(world: &World, origin: &Origin) -> Daemon {

@@ -38,7 +38,7 @@ const TAKEN_OVER: Duration = Duration::from_millis(13_200);
 /// How long a client waits: too little for a takeover, and enough for one.
 const PATIENCE: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(20)];
 /// Longest wait until a daemon says that the database is away, or works again.
-const NOTICED: Duration = Duration::from_secs(30);
+const NOTICED: Duration = Duration::from_secs(60);
 /// What a daemon may need, in bytes, in a build without optimisation.
 const MEMORY: u64 = 512 << 20;
 

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use tokio_postgres::NoTls;
 
 use crate::cli::{outcome, sitemapd_in};
+use crate::support::PATIENCE;
 use crate::support::engine::{self, Look};
 use crate::support::queue_daemon::{Queue, ask, site};
 
@@ -56,7 +57,7 @@ async fn lease(store: &Store) -> Result<usize, StoreError> {
 
 /// Waits until a look finds what is expected.
 async fn until(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < deadline, "waited in vain for {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;

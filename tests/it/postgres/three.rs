@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use url::Url;
 
+use crate::support::PATIENCE;
 use crate::support::disk::Disk;
 use crate::support::engine::Look;
 use crate::support::lease_history::Dice;
@@ -16,9 +17,6 @@ use crate::support::relay::Relay;
 
 /// Daemons.
 pub(super) const COUNT: usize = 3;
-/// Longest wait until all have their shares: a daemon that died is taken over
-/// after 10 to 12 s, and this machine may be slow.
-const PATIENCE: Duration = Duration::from_secs(45);
 const HOUR: i64 = 3_600;
 
 /// A daemon, or the place of one.

@@ -23,11 +23,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::Origin;
 use super::engine::{self, Look};
+use super::{Origin, PATIENCE};
 
-/// How long a test waits for anything, in real time.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks at a condition.
 const LOOK: Duration = Duration::from_millis(3);
 

@@ -43,7 +43,7 @@ impl Look {
     /// it was at, and forgets that it lived, which only time would.
     pub fn let_go(&self) {
         let Self::Server(_) = self else { return };
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + super::PATIENCE;
         let at_work = "SELECT count(*) FROM nodes n JOIN pg_stat_activity a ON a.pid = n.backend";
         while self.number(at_work) > 0 {
             assert!(Instant::now() < deadline, "the server holds on to a daemon that is gone");

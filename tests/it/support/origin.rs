@@ -16,20 +16,18 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use url::Url;
 
+use super::PATIENCE;
 use super::reply::{Ending, Framing, Reply};
 
 /// Bytes of a request's head read at most.
 const MAX_HEAD: usize = 64 * 1024;
-
-/// How long a test waits for requests before it fails.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A request as it came.
 #[derive(Clone, Debug)]

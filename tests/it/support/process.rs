@@ -16,7 +16,7 @@ use super::disk::Disk;
 use super::engine::server_for;
 
 /// Longest wait for anything that a process should do.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = super::PATIENCE;
 
 /// The binary of this build, or the one that `SITEMAPD_BIN` names.
 fn binary() -> PathBuf {

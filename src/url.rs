@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 pub use plain::Judge;
 use url::{Host, Url};
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::config::glob::{ParamSet, UrlFilter};
 use crate::config::{Scope, Site, Steps, Twins};
@@ -26,7 +26,7 @@ pub use crate::diff::snapshot::Rejection;
 
 /// Grows whenever a parser or a rule of this file reads the same bytes
 /// differently, so that every source is read anew and in full.
-pub const READER_VERSION: u32 = 8;
+pub const READER_VERSION: u32 = 9;
 
 /// Longest name of a host: 253 characters (RFC 1035, 2.3.4, as text), and a dot.
 const MAX_HOST: usize = 254;
@@ -45,7 +45,8 @@ pub struct SiteRules {
     max_url_chars: usize,
     /// By whose folder a document on a foreign host is judged.
     led_from: Option<Url>,
-    epoch: i64,
+    /// By each version of the reader so far, the last one being this one.
+    epochs: [i64; READER_VERSION as usize],
 }
 
 /// A URL that belongs to the site, as the store keeps it.
@@ -77,9 +78,9 @@ impl SiteRules {
             max_url_chars: site.limits.max_url_chars,
             led_from: None,
             origin,
-            epoch: 0,
+            epochs: [0; READER_VERSION as usize],
         };
-        rules.epoch = rules.digest(site);
+        rules.epochs = rules.digests(site);
         rules
     }
 
@@ -88,7 +89,8 @@ impl SiteRules {
     #[must_use]
     pub fn led_from(mut self, place: Url) -> Self {
         let text = format!("led from {place}");
-        self.epoch ^= i64::from_le_bytes(xxhash_rust::xxh3::xxh3_64(text.as_bytes()).to_le_bytes());
+        let led = i64::from_le_bytes(xxh3_64(text.as_bytes()).to_le_bytes());
+        self.epochs = self.epochs.map(|epoch| epoch ^ led);
         self.led_from = Some(place);
         self
     }
@@ -96,7 +98,12 @@ impl SiteRules {
     /// Stands for the reader and these rules: when it differs from the epoch a
     /// source was read with, the next read must be unconditional and full.
     pub fn epoch(&self) -> i64 {
-        self.epoch
+        self.epochs.last().copied().unwrap_or_default()
+    }
+
+    /// Was a source with this epoch read by these rules, by whichever reader?
+    pub fn were_those_of(&self, epoch: i64) -> bool {
+        self.epochs.contains(&epoch)
     }
 
     /// The form that the site's twins are folded into.
@@ -185,12 +192,11 @@ impl SiteRules {
         url.origin() == self.origin.origin() || is_listed_host(&self.hosts, url)
     }
 
-    fn digest(&self, site: &Site) -> i64 {
-        let mut hash = Xxh3::new();
+    fn digests(&self, site: &Site) -> [i64; READER_VERSION as usize] {
         // Debug text of plain data: stable for one build of the program, and a
         // new build that prints it differently only costs one full read.
         let facts = format!(
-            "{READER_VERSION}|{}|{:?}|{:?}|{:?}|{:?}|{:?}|{:?}|{:?}|{}|{}|{}|{:?}",
+            "{}|{:?}|{:?}|{:?}|{:?}|{:?}|{:?}|{:?}|{}|{}|{}|{:?}",
             self.origin,
             self.twins,
             self.hosts,
@@ -204,8 +210,10 @@ impl SiteRules {
             site.max_sources,
             site.follow,
         );
-        hash.update(facts.as_bytes());
-        i64::from_le_bytes(hash.digest().to_le_bytes())
+        std::array::from_fn(|before| {
+            let hash = xxh3_64(format!("{}|{facts}", before + 1).as_bytes());
+            i64::from_le_bytes(hash.to_le_bytes())
+        })
     }
 }
 
@@ -588,8 +596,12 @@ mod tests {
 
     #[test]
     fn a_changed_rule_is_another_epoch() {
-        let plain = SiteRules::new(&site(""), None).epoch();
+        let rules = SiteRules::new(&site(""), None);
+        let plain = rules.epoch();
         assert_eq!(plain, SiteRules::new(&site(""), None).epoch());
+        // Another reader reads it all again, by the same rules.
+        let of_before = rules.epochs[0];
+        assert!(of_before != plain && rules.were_those_of(of_before));
         for extra in [
             "scope = \"any\"",
             "exclude = [\"*x\"]",

@@ -188,10 +188,6 @@ impl Answer {
     }
 }
 
-fn manners<G: Gate>(trail: &Trail, gate: &G) -> &'static Manners {
-    if trail.is_first() && !gate.is_led() { &FIRST } else { &LED }
-}
-
 impl Manners {
     fn crowded(&self, wait: Wait) -> Refusal {
         Refusal::Crowded { pause: self.pause, wait }
@@ -231,8 +227,11 @@ impl Inner {
         spent.on(&self.limits, body.read_start(&self.spool, &self.limits)).await?;
         let mut room = None;
         if let Some(bytes) = body.needs_room() {
-            let waits = self.room.wait(bytes, self.limits.total).await;
-            room = Some(waits.ok_or_else(|| manners(trail, gate).crowded(Wait::Room))?);
+            // Servers give up those that they cannot send to, many after a minute: what
+            // waited longer would seem to be cut off by its origin.
+            let waits = self.room.wait(bytes, self.limits.read).await;
+            // It was asked, and would send as much again.
+            room = Some(waits.ok_or_else(|| LED.crowded(Wait::Room))?);
             spent.on(&self.limits, body.read_rest(&self.spool, &self.limits)).await?;
             // Without a length it might have had as much as a document may.
             Room::shrink(&mut room, usize::try_from(body.len()).unwrap_or(usize::MAX));
@@ -254,7 +253,7 @@ impl Inner {
         gate: &G,
     ) -> Result<(Arc<[SocketAddr]>, Vec<Turn>), FetchError> {
         let url = trail.current();
-        let manners = manners(trail, gate);
+        let manners = if trail.is_first() && !gate.is_led() { &FIRST } else { &LED };
         self.guard.check_url(url)?;
         gate.approach(url).await?;
         let addresses = self.resolve(url, spent, manners).await?;

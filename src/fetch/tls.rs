@@ -2,8 +2,9 @@
 //!
 //! There is one provider of cryptography, `ring`, for PostgreSQL and NATS as well: it is
 //! compiled in a fifth of the time that the default of rustls takes. It lacks certificates
-//! with keys of P-521, which few have, since not all browsers take them, and the key
-//! exchange against quantum computers, beside which servers offer others.
+//! with keys of P-521 and those signed by ECDSA with SHA-512, which few have, since not
+//! all browsers take them, and the key exchange against quantum computers, beside which
+//! servers offer others.
 
 use reqwest::ClientBuilder;
 

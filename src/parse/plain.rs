@@ -129,9 +129,12 @@ fn admit(line: &str, ctx: &Context<'_>, url: &mut String, cx: &mut Cx<'_>) -> bo
         return false;
     }
     let is_quoted = line.starts_with('"');
-    // Where none begins it, one at its end is of the URL (RFC 3986 section 3.3).
-    let quotes: &[char] = if line.starts_with(['"', '\'']) { &['"', '\''] } else { &[] };
-    let mut line = line.trim_matches(quotes);
+    // Where none begins it, an apostrophe at its end is of the URL (RFC 3986 section 3.3).
+    let mut line = if line.starts_with(['"', '\'']) {
+        line.trim_matches(['"', '\''])
+    } else {
+        line.trim_end_matches('"')
+    };
     if is_quoted && let Some((first, more)) = line.split_once('"') {
         // The first of several columns.
         cx.note(IssueCode::TrailingContent, more);
@@ -187,9 +190,13 @@ mod tests {
     }
 
     #[test]
-    fn a_quote_at_its_end_is_of_a_url_that_none_begins() {
-        let text = "https://e.com/Players'\n'https://e.com/a'\n\"https://e.com/b\"\n";
-        let urls = ["https://e.com/Players'", "https://e.com/a", "https://e.com/b"];
+    fn an_apostrophe_at_its_end_is_of_a_url_that_none_begins_and_a_quote_never() {
+        let text = "https://e.com/Players'\n'https://e.com/a'\n\"https://e.com/b\"\n\
+                    \"https://e.com/c https://e.com/d\"\nhttps://e.com/e\"\n";
+        let rest = ["https://e.com/a", "https://e.com/b", "https://e.com/c", "https://e.com/d"];
+        let mut urls = vec!["https://e.com/Players'"];
+        urls.extend(rest);
+        urls.push("https://e.com/e");
         assert_eq!(read(&mut text.as_bytes()).0, urls);
     }
 

@@ -84,7 +84,7 @@ impl Poller {
             return Ok(true);
         }
         let is_whole = !kept.body.is_empty() && robots.is_one() && !robots.is_too_large();
-        Ok(!is_whole && target.epoch == rules.epoch())
+        Ok(!is_whole && rules.were_those_of(target.epoch))
     }
 }
 

@@ -304,7 +304,8 @@ fn interval(input: &PollInput<'_>, found: Found, rhythm: &Rhythm) -> Duration {
     }
     let events = rhythm::events(found.new + found.changed);
     let pace = before.passed(input.now).as_secs_f64() / events / 2.0;
-    expected.min(rhythm::seconds(pace)).max(previous / 2).min(longest)
+    let wanted = expected.min(rhythm::seconds(pace));
+    wanted.max(previous / 2).min(previous.saturating_mul(2)).min(longest)
 }
 
 fn explain(input: &PollInput<'_>, found: Found, rhythm: &Rhythm, interval: Duration) -> String {

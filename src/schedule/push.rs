@@ -23,7 +23,7 @@ use crate::fetch::body::Decoded;
 use crate::fetch::{Answer, FetchError, Request, Validators};
 use crate::recrawl::later;
 use crate::store::StoreError;
-use crate::store::pushes::{Heeded, Push, Pushed, PushedUrl, SiteRow};
+use crate::store::pushes::{Heeded, Push, Pushed, PushedUrl, SiteRow, key_scope};
 use crate::url::SiteRules;
 
 /// Pushes of one URL that come closer count as one; so long a wrong key is
@@ -263,6 +263,9 @@ impl Poller {
     }
 
     async fn ask_for_key(&self, push: &Push) -> Verdict {
+        if let Err(why) = key_scope(&push.key_url) {
+            return Verdict::Wrong(format!("keyLocation: {why}"));
+        }
         let gate = ClockGate::new(self, None);
         let request = Request {
             url: push.key_url.clone(),

@@ -21,7 +21,7 @@ use super::openapi::{Operation, Output, media};
 use super::problem::{Kind, Problem};
 use super::public::{Client, host_key};
 use super::wire::{Capped, PUBLIC_URL_CHARS, grouped};
-use crate::store::pushes::{Heeded, Push, Pushed};
+use crate::store::pushes::{Heeded, Push, Pushed, key_scope};
 
 /// URLs of one push, as the protocol has it.
 pub(super) const MAX_URLS: usize = 10_000;
@@ -37,7 +37,8 @@ pub(crate) struct PushParams {
     url: String,
     /// 8 to 128 letters, digits and hyphens.
     key: String,
-    /// Where the key is found, if not at `/{key}.txt` of the URL's host.
+    /// Where the key is found, if not at `/{key}.txt` of the URL's host: a file, without a
+    /// query.
     #[serde(rename = "keyLocation")]
     key_location: Option<String>,
 }
@@ -49,7 +50,7 @@ pub(crate) struct PushBody {
     host: String,
     /// 8 to 128 letters, digits and hyphens.
     key: String,
-    /// Where the key is found, if not at `/{key}.txt` of the host.
+    /// Where the key is found, if not at `/{key}.txt` of the host: a file, without a query.
     #[serde(rename = "keyLocation")]
     key_location: Option<String>,
     /// What has changed: at least one, all of the host.
@@ -166,8 +167,10 @@ fn checked(
     if !is_there(&key_url) {
         return refused(format!("keyLocation must be on the host {host:?}."));
     }
-    let path = key_url.path();
-    let scope = &path[..=path.rfind('/').unwrap_or(0)];
+    let scope = match key_scope(&key_url) {
+        Ok(scope) => scope,
+        Err(why) => return refused(format!("keyLocation: {why}.")),
+    };
     if let Some(other) = urls.iter().find(|url| !url.path().starts_with(scope)) {
         return refused(format!("{:?} is not below {scope:?}, where the key is.", other.as_str()));
     }
@@ -240,6 +243,11 @@ mod tests {
             (key, Some("https://b.example/k.txt"), "https://a.example/x", Err(422)),
             (key, Some("https://a.example@b.example/k"), "https://a.example/x", Err(422)),
             (key, Some("file:///etc/passwd"), "https://a.example/x", Err(422)),
+            (key, Some("https://a.example/?q=0123456789abcdef"), "https://a.example/x", Err(422)),
+            (key, Some("https://a.example/k.txt?"), "https://a.example/x", Err(422)),
+            (key, Some("https://a.example/of%2Fbob/k.txt"), "https://a.example/of/x", Err(422)),
+            (key, Some("https://a.example/of%2fk.txt"), "https://a.example/x", Err(422)),
+            (key, Some("https://a.example/of%5Ck.txt"), "https://a.example/x", Err(422)),
             (key, None, "https://www.a.example/x", Err(422)),
             (key, None, "https://a.example:8443/x", Err(422)),
             (key, None, "ftp://a.example/x", Err(422)),

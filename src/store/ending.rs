@@ -114,6 +114,20 @@ impl State {
             .map_err(engine)
     }
 
+    /// Has a leased URL changed since it was leased, so that its look is told nothing of
+    /// what is signalled now?
+    pub(super) fn has_changed_since_lease(&self, row: &UrlRow) -> Result<bool, StoreError> {
+        self.conn
+            .prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM leases WHERE url_id = ?1
+                 /*pg: AND part = (?1 & 255) */ AND dirty = ?2)",
+            )
+            .and_then(|mut query| {
+                query.query_row(params![row.id.0, 1 + Reason::Changed as i64], |row| row.get(0))
+            })
+            .map_err(engine)
+    }
+
     /// Ends a lease: the row goes where its fate says, or is due at once when
     /// it changed while it was out. The record of `row` is what is known by now.
     /// Says whether the URL is given up.

@@ -92,12 +92,11 @@ impl State {
                 .conn
                 .prepare_cached(&format!(
                     "UPDATE sources SET last_full_at = CASE WHEN last_full_at IS NULL THEN NULL ELSE 0 END,
-                         next_poll_at = CASE WHEN next_poll_at <= ?2 THEN ?2 WHEN failures > 0 THEN next_poll_at
+                         next_poll_at = CASE WHEN failures > 0 THEN next_poll_at WHEN next_poll_at <= ?2 THEN ?2
                              ELSE /*lite*/ min /*end*/ /*pg: LEAST */ (next_poll_at,
                                  /*lite*/ max /*end*/ /*pg: GREATEST */ (?2, coalesce(last_poll_at, 0) + ?6)) END,
-                         rule = CASE WHEN next_poll_at > ?2 AND failures > 0 THEN rule ELSE 'index' END,
-                         why = CASE WHEN next_poll_at > ?2 AND failures > 0 THEN why
-                             ELSE ?4 || ': what that one listed may be here' END
+                         rule = CASE WHEN failures > 0 THEN rule ELSE 'index' END,
+                         why = CASE WHEN failures > 0 THEN why ELSE ?4 || ': what that one listed may be here' END
                      WHERE site_id = ?1 AND kind = ?3 AND state = {state} AND next_poll_at IS NOT NULL
                        AND id <> ?5"
                 ))

@@ -49,6 +49,26 @@ pub struct Push {
     pub urls: Vec<Url>,
 }
 
+/// The folder, with its slash, that a key at this place speaks for, or why it is no place
+/// of a key. That is a file (<https://www.indexnow.org/documentation>). What has a query is
+/// a script, which may answer whatever it is asked for, or what anybody has written there;
+/// and servers undo escaped slashes before they look for a file, which then lies in another
+/// folder than it seems to.
+pub fn key_scope(key_url: &Url) -> Result<&str, &'static str> {
+    if key_url.query().is_some() {
+        return Err("it has a query, and must be the place of a file, such as /{key}.txt");
+    }
+    let path = key_url.path();
+    let hides = |escaped: &str| {
+        let parts = path.as_bytes().windows(escaped.len());
+        parts.into_iter().any(|part| part.eq_ignore_ascii_case(escaped.as_bytes()))
+    };
+    if hides("%2f") || hides("%5c") {
+        return Err("it has an escaped slash in its path");
+    }
+    Ok(&path[..=path.rfind('/').unwrap_or(0)])
+}
+
 /// What a push came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pushed {
@@ -220,10 +240,12 @@ impl State {
     }
 
     /// The same of what an index lists without dates, if it is one: its own document does
-    /// not tell which of those have changed. Those that changed last.
+    /// not tell which of those have changed. Those that changed last, and none that fails,
+    /// of which nobody has said anything.
     pub(super) fn hint_undated(&mut self, index: SourceId, now: i64) -> Result<(), StoreError> {
         let children = self.column(
             "SELECT id FROM sources WHERE parent_id = ?1 AND state = 0 AND index_lastmod IS NULL
+                 AND failures = 0 AND dropped_at IS NULL
              ORDER BY last_changed_at DESC NULLS LAST, id LIMIT ?2",
             params![index.0, HINTED],
         )?;

@@ -232,7 +232,9 @@ impl State {
         seen: Timestamp,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        let since_lease = row.reason == Reason::Changed && row.due_s <= seen.as_second();
+        // What its fetcher put off is owed when that is over.
+        let until_s = row.record.floor_s().unwrap_or(i64::MIN).max(seen.as_second());
+        let since_lease = row.reason == Reason::Changed && row.due_s <= until_s;
         if row.attempt > 0 || row.record.came_to_nothing() || row.record.gone > 0 || since_lease {
             return Ok(true);
         }

@@ -215,7 +215,8 @@ impl State {
         if let Some(source) = source {
             if UrlState::is_signalled(&packed) && row.giver() != Some(source) {
                 // What a look that has begun will be told stays as it was.
-                if row.leased || !self.outweighs(row, signal, pull)? {
+                let is_begun = row.leased && !self.has_changed_since_lease(row)?;
+                if is_begun || !self.outweighs(row, signal, pull)? {
                     return Ok(false);
                 }
                 UrlState::unsignal_packed(&mut packed);

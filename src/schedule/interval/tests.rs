@@ -139,6 +139,10 @@ fn one_poll_changes_the_interval_at_most_twofold() {
         let input = PollInput { previous: Some(previous), ..case(&poll, &NO_HINTS, event) };
         let next = decide(&input);
         assert!(bounds.contains(&next.interval), "{event:?}: {:?}", next.interval);
+        // Nor where it was last learned of months ago.
+        let old = Rhythm { at: now() - days(100), ..hourly() };
+        let long_ago = decide(&PollInput { rhythm: Some(old), ..input });
+        assert!(long_ago.interval <= previous * 2, "{event:?}: {:?}", long_ago.interval);
         assert_eq!((wait_of(&input), next.rule), (next.interval, Rule::Adaptive), "{event:?}");
     }
 }

@@ -49,6 +49,13 @@ impl State {
         if sweep {
             for source in self.column(&format!("{UNPOLLED} LIMIT ?1"), [SWEEP])? {
                 self.give_up_topic(source)?;
+                // Should it be polled again, it is read even where nothing has changed: only
+                // by that does it name its hubs.
+                self.run(
+                    "UPDATE sources SET last_full_at = CASE WHEN last_full_at IS NULL THEN NULL ELSE 0 END
+                     WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
+                    [source],
+                )?;
             }
         }
         self.end_callbacks(now)?;

@@ -247,7 +247,7 @@ async fn a_crawl_delay_is_kept_between_any_two_requests_of_a_host() {
     assert_eq!(paths, ["/robots.txt", "/", "/sitemap.xml", "/real.xml"]);
     for pair in seen.windows(2) {
         // A request is seen a little after it was sent.
-        assert!(pair[1].duration_since(pair[0]).as_secs() >= 12, "{seen:?}");
+        assert!(pair[1].duration_since(pair[0]).as_secs() >= 5, "{seen:?}");
     }
     daemon.clock.advance(MINUTE);
     // Leases take the same clock.

@@ -239,5 +239,5 @@ async fn whatever_is_killed_stopped_or_stepped_the_queue_keeps_its_promises() {
         run.checking,
     );
     assert!(totals.leases > 1_000 && totals.settles > 500, "{totals:?}");
-    assert!(run.slowest_start < Duration::from_secs(5), "{:?}", run.slowest_start);
+    assert!(run.slowest_start < Duration::from_secs(20), "{:?}", run.slowest_start);
 }

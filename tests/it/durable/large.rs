@@ -65,5 +65,5 @@ async fn a_killed_daemon_of_many_rows_leases_again_within_seconds() {
         "{rows} rows, {bytes} bytes, filled in {filled:.0?}; to the first lease: {starts:.0?}"
     );
     // A second or two where nothing else runs, however many rows there are.
-    assert!(starts.iter().all(|start| *start < Duration::from_secs(20)), "{starts:?}");
+    assert!(starts.iter().all(|start| *start < Duration::from_secs(60)), "{starts:?}");
 }

@@ -64,7 +64,7 @@ async fn work(context: Context, seen: Seen, pause: Duration) {
             continue;
         };
         let Ok(batch) =
-            consumer.batch().max_messages(50).expires(Duration::from_millis(500)).messages().await
+            consumer.batch().max_messages(10).expires(Duration::from_millis(500)).messages().await
         else {
             continue;
         };

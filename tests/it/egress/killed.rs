@@ -94,9 +94,10 @@ async fn what_a_killed_daemon_held_is_in_the_queue_again_at_once() {
     let setup = Setup::new(&nats, 200, "host_delay = \"60s\"", "in_flight = 100").await;
     let mut daemon = setup.start();
     wait("leases", async || (setup.leases() == 100).then_some(())).await;
+    // One of each of its hosts.
     let published = wait("messages", async || {
         let acknowledged = egressed(&daemon, "acknowledged").await;
-        (acknowledged > 0 && acknowledged == egressed(&daemon, "published").await)
+        (acknowledged >= 20 && acknowledged == egressed(&daemon, "published").await)
             .then_some(acknowledged)
     })
     .await;
@@ -124,7 +125,7 @@ async fn results_that_come_while_the_daemon_is_down_are_settled_when_it_is_back(
     let daemon = setup.start();
     let api = daemon.client();
     wait("all results", async || is_done(&api).await.then_some(())).await;
-    assert_eq!(egressed(&daemon, "result").await, 30);
+    wait("their count", async || (egressed(&daemon, "result").await == 30).then_some(())).await;
     assert_eq!(egressed(&daemon, "published").await, 0);
 }
 
@@ -148,5 +149,5 @@ async fn results_that_were_on_their_way_when_a_connection_broke_come_again_soon(
     let daemon = setup.start();
     let api = daemon.client();
     wait("all results", async || is_done(&api).await.then_some(())).await;
-    assert!(broken.elapsed() < Duration::from_secs(20), "{:?}", broken.elapsed());
+    assert!(broken.elapsed() < Duration::from_secs(28), "{:?}", broken.elapsed());
 }

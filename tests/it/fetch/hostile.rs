@@ -337,11 +337,12 @@ async fn tls_where_there_is_none_is_a_connect_error() {
 
 #[tokio::test]
 async fn a_port_where_nobody_listens_is_a_connect_error() {
-    let gone = {
-        let origin = Origin::start().await;
-        origin.url("/")
-    };
-    let error = get(&fetcher(&[gone.port().unwrap()]), gone).await.unwrap_err();
+    // Held, so that nobody else comes to listen there.
+    let held = tokio::net::TcpSocket::new_v4().unwrap();
+    held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let nobody = held.local_addr().unwrap();
+    let url = url::Url::parse(&format!("http://{nobody}/")).unwrap();
+    let error = get(&fetcher(&[nobody.port()]), url).await.unwrap_err();
     assert!(matches!(error, FetchError::Connect(_)), "{error}");
     shown(&error);
 }

@@ -201,7 +201,7 @@ async fn a_stopped_fetcher_ends_its_page_and_gives_back_the_rest() {
             move |seen| seen.path.starts_with("/p").then(|| Reply::html("slow").hang(&hold))
         });
         let daemon = daemon_on(&origin, &["/p1", "/p2", "/p3"].map(|path| (path, ""))).await;
-        let fetcher = which.start(daemon.addr, daemon.dir.path(), &["--lease", "2"]);
+        let fetcher = which.start(daemon.addr, daemon.dir.path(), &["--lease", "6"]);
         hold.arrived(1).await;
         // Longer than its lease: three leases, each extended again and again.
         let extended = "sitemapd_tokens_total{call=\"extend\",result=\"ok\"}";

@@ -60,6 +60,26 @@ async fn a_ping_has_a_known_source_polled_at_once_and_once_an_hour() {
 }
 
 #[tokio::test]
+async fn a_ping_means_the_twin_that_is_polled_or_that_may_name_it() {
+    let world = World::new(&[]);
+    let text = "[listen]\npublic = \"127.0.0.1:0\"\n[[site]]\nname = \"a\"\nfeeds = []\n\
+                url = \"http://a.test/\"\nsitemaps = [\"http://a.test/sitemap.xml\"]\n";
+    let daemon = world.start(text).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    for (url, is_heeded) in [
+        ("http://a.test/sitemap.xml", true),
+        ("https://www.a.test/sitemap.xml", true),
+        ("https://a.test/other.xml", true),
+        ("http://www.a.test/other.xml", true),
+        ("https://b.test/sitemap.xml", false),
+    ] {
+        let pinged = ping(&daemon, url).await;
+        assert_eq!(pinged.json()["looked_at"].is_string(), is_heeded, "{url}: {}", pinged.body);
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_ping_that_comes_while_the_sitemap_is_read_is_not_lost() {
     let (_world, daemon, origin) = polled_once().await;
     let base = origin.base();

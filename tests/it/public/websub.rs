@@ -120,6 +120,17 @@ impl Stage {
         self.daemon.source("/feed").await.push
     }
 
+    /// Waits until no hub is being asked: to whom time passes then, it seems not to verify.
+    async fn until_answered(&self) {
+        let asked = "SELECT count(*) FROM callbacks WHERE state = 0";
+        let is_answered = async || {
+            let view = self.view().await;
+            let is_due = view.is_some_and(|view| view.next_request_at <= self.daemon.now());
+            (!is_due && self.world.look().number(asked) == 0).then_some(())
+        };
+        self.daemon.wait("the hub's answer", is_answered).await;
+    }
+
     async fn state(&self) -> &'static str {
         self.view().await.expect("it names a hub").state
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sitemapd::diff::snapshot::EntryHints;
 use sitemapd::model::{Lastmod, Outcome, Precision, Reason, UrlId};
-use sitemapd::queue::{LeaseRequest, Leased, TokenResult};
+use sitemapd::queue::{LeaseRequest, Leased, Settlement, TokenResult};
 use sitemapd::recrawl::signal::Signal;
 use sitemapd::store::frontier::{Get, Progress};
 use sitemapd::store::views::{SignalView, SourceFilter};
@@ -602,7 +602,7 @@ async fn a_time_in_the_protocols_order_is_no_look_of_that_length() {
 /// Pages that two sitemaps list. What the first says of `/0` to `/9` is true, what the
 /// second says of the others is not, and looks have found so for so many rounds.
 async fn beside_one_that_lies(rounds: usize) -> (Queue, Vec<UrlId>) {
-    let text = site("a", "http://a.test/", "") + &site("b", "http://a.test/", "");
+    let text = ["a", "b", "c"].map(|name| site(name, "http://a.test/", "")).concat();
     let queue = Queue::open(&text).await;
     let listed: Vec<_> = (0..20)
         .map(|n| entry(format!("http://a.test/{n}")).lastmod(LONG_AGO.parse().unwrap()))
@@ -764,6 +764,45 @@ async fn a_look_that_has_begun_is_told_what_it_was_begun_for_whoever_else_speaks
     let after = looks(&queue.reopen(Duration::ZERO).await).await;
     assert!(after.0.hits >= before.0.hits && after.0.looks <= before.0.looks, "{after:?}");
     assert!(after.1.looks > before.1.looks, "{before:?} {after:?}");
+}
+
+#[tokio::test]
+async fn what_another_source_says_during_a_look_is_owed_one_after_what_the_fetcher_put_off() {
+    let (queue, rows) = beside_one_that_lies(10).await;
+    queue.clock.advance(DAY);
+    signal_of(&queue, "b", rows[0]).await;
+    queue.store.requeue("default".to_owned(), vec!["http://a.test/0".to_owned()]).await.unwrap();
+    let first = lease_first(&queue).await;
+    queue.clock.advance(Duration::from_secs(60));
+    signal_of(&queue, "a", rows[0]).await;
+    let not_before = Some(queue.clock.now() + 6 * HOUR);
+    queue.settle_as(Settlement { not_before, ..report(first.token, Outcome::Unchanged) }).await;
+    assert!(queue.view("http://a.test/0").await.due_at >= not_before);
+    queue.clock.advance(7 * HOUR);
+    assert_eq!(lease_first(&queue).await.reason, Reason::Changed);
+}
+
+#[tokio::test]
+async fn of_two_sources_that_speak_during_a_look_the_next_is_for_the_one_believed_more() {
+    let (queue, rows) = beside_one_that_lies(10).await;
+    queue.list("c", &[entry("http://a.test/0").lastmod(LONG_AGO.parse().unwrap())]).await;
+    let before = believed_of(&queue, "a").await.unwrap().record;
+    queue.clock.advance(DAY);
+    queue.store.requeue("default".to_owned(), vec!["http://a.test/0".to_owned()]).await.unwrap();
+    let first = lease_first(&queue).await;
+    // Nobody knows the one yet, so it is believed as its host is.
+    for source in ["c", "a"] {
+        queue.clock.advance(Duration::from_secs(60));
+        signal_of(&queue, source, rows[0]).await;
+    }
+    queue.settle(first.token, Outcome::Unchanged).await;
+    queue.clock.advance(HOUR);
+    look_at_first(&queue, Outcome::Changed).await;
+    let queue = queue.reopen(Duration::ZERO).await;
+    let after = believed_of(&queue, "a").await.unwrap().record;
+    assert!(after.looks > before.looks && after.hits > before.hits, "{before:?} {after:?}");
+    let other = believed_of(&queue, "c").await;
+    assert!(other.is_none_or(|other| other.record.looks < 1e-6), "{other:?}");
 }
 
 #[tokio::test]

@@ -153,10 +153,10 @@ impl Daemon {
         Self { child, events, addr: SocketAddr::from(([127, 0, 0, 1], 0)) }
     }
 
-    /// What it said to a person so far, or until its end where it has ended.
+    /// What it said to a person until its end, which is waited for.
     pub fn complaints(&self) -> Vec<String> {
         let mut said = Vec::new();
-        while let Ok(event) = self.events.recv_timeout(Duration::from_millis(50)) {
+        while let Ok(event) = self.events.recv_timeout(DEADLINE) {
             if let Value::String(line) = event {
                 said.push(line);
             }

@@ -264,9 +264,13 @@ async fn the_way_of_a_push_is_timed() {
     stage.until_read(1).await;
     let api = stage.daemon.api;
     let whole = format!("GET http://{api}/metrics HTTP/1.1");
-    let told = send(api, &whole, "").await.body;
+    let read = "sitemapd_hub_pushes_total{result=\"read\"} 1";
+    let is_counted = async || {
+        let told = send(api, &whole, "").await.body;
+        told.contains(read).then_some(told)
+    };
+    let told = stage.daemon.wait("its count", is_counted).await;
     for line in [
-        "sitemapd_hub_pushes_total{result=\"read\"} 1",
         "sitemapd_hub_push_latency_seconds_sum{part=\"published-to-pushed\"} 300",
         "sitemapd_hub_push_latency_seconds_count{part=\"pushed-to-queued\"} 1",
     ] {

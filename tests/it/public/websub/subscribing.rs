@@ -101,6 +101,7 @@ async fn a_hub_that_does_not_renew_leaves_the_source_to_its_own_rhythm() {
     stage.hub.set("/hub", Reply::status(500));
     for _ in 0..11 {
         stage.daemon.pass(DAY).await;
+        stage.until_answered().await;
     }
     stage.until_state("failed").await;
     let view = stage.view().await.unwrap();
@@ -132,7 +133,11 @@ async fn another_hub_replaces_the_one_before_and_none_ends_it() {
     assert_eq!(farewell["hub.mode"], "unsubscribe");
     assert!(stage.view().await.is_none());
     // Three times is enough for a hub that does not listen.
-    for _ in 0..9 {
+    for nth in 3..=4 {
+        stage.daemon.pass(HOUR).await;
+        asked_of(&stage.daemon, &stage.hub, "/hub2", nth).await;
+    }
+    for _ in 0..7 {
         stage.daemon.pass(HOUR).await;
     }
     assert_eq!(stage.hub.requests("/hub2").len(), 1 + 3);
@@ -237,6 +242,21 @@ async fn a_site_that_wants_no_push_or_leaves_is_unsubscribed() {
     stage.daemon.clock.advance(2 * MINUTE);
     assert_eq!(stage.asked(2).await["hub.mode"], "unsubscribe");
     assert!(!stage.knows("/2").await);
+    stage.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_source_that_is_polled_again_is_subscribed_to_though_it_has_not_changed() {
+    let (stage, _) = Stage::subscribed().await;
+    let text = config(&stage.origin, "");
+    let feeds = format!("feeds = [\"{}/feed\"]", stage.origin.base());
+    stage.daemon.reload(&text.replace(&feeds, "feeds = []")).await;
+    stage.daemon.clock.advance(2 * MINUTE);
+    assert_eq!(stage.asked(2).await["hub.mode"], "unsubscribe");
+    stage.daemon.reload(&text).await;
+    assert_eq!(stage.daemon.polled("/feed", 2).await.result, "unchanged");
+    let again = stage.asked(3).await;
+    assert_eq!((again["hub.mode"].as_str(), &again["hub.topic"]), ("subscribe", &stage.topic()));
     stage.daemon.stop().await;
 }
 

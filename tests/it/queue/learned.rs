@@ -778,7 +778,11 @@ async fn what_another_source_says_during_a_look_is_owed_one_after_what_the_fetch
     let not_before = Some(queue.clock.now() + 6 * HOUR);
     queue.settle_as(Settlement { not_before, ..report(first.token, Outcome::Unchanged) }).await;
     assert!(queue.view("http://a.test/0").await.due_at >= not_before);
-    queue.clock.advance(7 * HOUR);
+    // By then a look has become dear.
+    let queue = queue.reopen(7 * HOUR).await;
+    let soon = queue.clock.now().as_millisecond();
+    queue.look().change(&format!("UPDATE prices SET price = price * 1000, ticked_at = {soon}"));
+    let queue = queue.reopen(Duration::ZERO).await;
     assert_eq!(lease_first(&queue).await.reason, Reason::Changed);
 }
 

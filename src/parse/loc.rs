@@ -33,6 +33,15 @@ pub(crate) fn admit(
     }
     if clean(one, out) {
         cx.note(IssueCode::IllegalCharacter, trimmed);
+        // What is left may be seen for two URLs, or for one and a blank, only now.
+        let left = trim(out);
+        let (one, more) = if is_web(left) { first(left) } else { (left, "") };
+        if !more.is_empty() {
+            cx.note(IssueCode::TrailingContent, more);
+        }
+        if one.len() < out.len() {
+            *out = one.to_owned();
+        }
     }
     let verdict = check(base, max_chars, out);
     if verdict == Ok(Kept::Resolved) {

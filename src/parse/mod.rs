@@ -252,7 +252,7 @@ fn read_xml(
         kind: found.kind,
         entries: found.entries,
         sitemaps: found.sitemaps,
-        complete: outcome.complete && !outcome.stopped && !found.over_limit,
+        complete: outcome.complete && !outcome.stopped && !found.lacks_entries,
         window: found.window,
         hints: found.hints,
     }

@@ -8,8 +8,9 @@ use super::sitemap::SitemapReader;
 use super::xml::{Cx, Next, Tag, Visitor};
 use super::{Context, DocumentKind, Hints, Sink, plain, robots};
 
-/// Elements of no known root that are passed over before a document is given up.
-const MAX_STRANGERS: usize = 64;
+/// Elements of no known root that are passed over before a document is given up: each
+/// warning that PHP prints before one brings five.
+const MAX_STRANGERS: usize = 10_000;
 
 /// What the first text of a document looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +88,8 @@ pub(super) struct Routed {
     pub(super) kind: DocumentKind,
     pub(super) entries: usize,
     pub(super) sitemaps: usize,
-    pub(super) over_limit: bool,
+    /// Are there entries that were not read?
+    pub(super) lacks_entries: bool,
     pub(super) window: bool,
     pub(super) hints: Hints,
 }
@@ -104,7 +106,7 @@ impl<'a, 's> Router<'a, 's> {
                 kind: reader.kind(),
                 entries: reader.entries,
                 sitemaps: reader.sitemaps,
-                over_limit: reader.over_limit(),
+                lacks_entries: reader.lacks_entries(),
                 window: reader.is_window(),
                 hints: Hints::default(),
             }),
@@ -112,7 +114,7 @@ impl<'a, 's> Router<'a, 's> {
                 kind: reader.kind(),
                 entries: reader.entries,
                 sitemaps: 0,
-                over_limit: reader.over_limit(),
+                lacks_entries: reader.over_limit(),
                 window: true,
                 hints: reader.hints,
             }),
@@ -176,9 +178,9 @@ impl Visitor for Router<'_, '_> {
         }
     }
 
-    fn end(&mut self, depth: usize, _implied: bool, cx: &mut Cx<'_>) -> ControlFlow<()> {
+    fn end(&mut self, depth: usize, implied: bool, cx: &mut Cx<'_>) -> ControlFlow<()> {
         match self {
-            Self::Sitemap(reader) => reader.end(depth, cx),
+            Self::Sitemap(reader) => reader.end(depth, implied, cx),
             Self::Feed(reader) => reader.end(depth, cx),
             Self::Open { .. } | Self::Refused => ControlFlow::Continue(()),
         }

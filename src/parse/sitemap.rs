@@ -56,6 +56,10 @@ pub(crate) struct SitemapReader<'a, 's> {
     pub(crate) entries: usize,
     pub(crate) sitemaps: usize,
     over_limit: bool,
+    /// Has an entry begun in the open element that nobody knows?
+    holds_entry: bool,
+    /// Has one that hid entries turned out to lack its end tag?
+    has_hidden: bool,
 }
 
 impl<'a, 's> SitemapReader<'a, 's> {
@@ -78,6 +82,8 @@ impl<'a, 's> SitemapReader<'a, 's> {
             entries: 0,
             sitemaps: 0,
             over_limit: false,
+            holds_entry: false,
+            has_hidden: false,
         }
     }
 
@@ -92,9 +98,9 @@ impl<'a, 's> SitemapReader<'a, 's> {
         self.kind.unwrap_or(DocumentKind::Urlset)
     }
 
-    /// Were entries cut off at a limit?
-    pub(crate) fn over_limit(&self) -> bool {
-        self.over_limit
+    /// Are there entries that were not read: cut off at a limit, or behind what hid them?
+    pub(crate) fn lacks_entries(&self) -> bool {
+        self.over_limit || self.has_hidden
     }
 
     /// Does it show a window only? A news sitemap does.
@@ -205,9 +211,11 @@ impl<'a, 's> SitemapReader<'a, 's> {
         }
         // Inside an element that nobody knows, a `url` may be anything.
         let apart = self.extension.is_skipping();
-        if core && !apart && matches!(tag.local, "url" | "sitemap" | "urlset" | "sitemapindex") {
+        let begins = core && matches!(tag.local, "url" | "sitemap" | "urlset" | "sitemapindex");
+        if begins && !apart {
             return Next::Close(open.depth);
         }
+        self.holds_entry |= begins;
         if self.extension.is_open() || !core {
             self.extension.start(tag, depth, open.depth, cx);
             return Next::Go;
@@ -256,7 +264,7 @@ impl<'a, 's> SitemapReader<'a, 's> {
         }
     }
 
-    pub(crate) fn end(&mut self, depth: usize, cx: &mut Cx<'_>) -> ControlFlow<()> {
+    pub(crate) fn end(&mut self, depth: usize, implied: bool, cx: &mut Cx<'_>) -> ControlFlow<()> {
         if self.muted == Some(depth) {
             self.muted = None;
         }
@@ -269,6 +277,12 @@ impl<'a, 's> SitemapReader<'a, 's> {
         }
         if self.extension.is_open() {
             self.extension.end(depth, cx);
+            let held = !self.extension.is_open() && std::mem::take(&mut self.holds_entry);
+            if held && implied {
+                // It had no end tag, so those were entries of the sitemap.
+                self.has_hidden = true;
+                cx.note(IssueCode::ParsingError, "an element without its end tag hides entries");
+            }
             return ControlFlow::Continue(());
         }
         match self.open {

@@ -387,6 +387,34 @@ fn a_cut_feed_gives_its_whole_items_and_no_half_url() {
 }
 
 #[test]
+fn what_hides_entries_is_never_complete() {
+    let entry = |n: u32| format!("<url><loc>https://e.com/{n}</loc></url>");
+    let (two, three) = (entry(2), entry(3));
+    for (body, complete) in [
+        (format!("<url><loc>https://e.com/1</loc><note>{two}{three}"), false),
+        (format!("<url><loc>https://e.com/1</loc><x:y>{two}{three}"), false),
+        (format!("<url><loc>https://e.com/1</loc><note>{two}</note></url>{three}"), true),
+        (format!("<url><loc>https://e.com/1</loc><note>n</url>{two}{three}"), true),
+        (format!("{}<!-- two {two}{three}", entry(1)), false),
+        (format!("{}<!-- two --> {two}{three}", entry(1)), true),
+        (format!("{}<?php {two}{three}", entry(1)), false),
+    ] {
+        let (found, report) = listed(&format!("<urlset>{body}</urlset>"));
+        assert_eq!(report.complete, complete, "{body} {found:?}");
+        let is_told = report.issues.iter().any(|issue| issue.code == IssueCode::ParsingError);
+        assert!(is_told != complete, "{body} {:?}", report.issues);
+    }
+}
+
+#[test]
+fn what_php_prints_before_a_sitemap_costs_nothing_of_it() {
+    let warning =
+        "<br />\n<b>Warning</b>: Undefined variable in <b>/a.php</b> on line <b>12</b><br />\n";
+    let sitemap = "<urlset><url><loc>https://e.com/1</loc></url></urlset>";
+    assert_eq!(listed(&(warning.repeat(200) + sitemap)).0, ["https://e.com/1 "]);
+}
+
+#[test]
 fn markup_behind_the_root_is_not_missed() {
     let sitemap = "<urlset><url><loc>https://e.com/a</loc></url></urlset>";
     let feed = "<rss><channel><item><link>https://e.com/a</link></item></channel></rss>";

@@ -226,9 +226,15 @@ impl Poll<'_> {
             Ok(Answer::Same(head) | Answer::NotModified(head)) => Some(head),
             _ => None,
         };
-        // What the document said holds on; the freshness is the answer's own.
+        // What the document said holds on; the freshness is the answer's own, but for a 304
+        // that is silent of it (RFC 9111, 3.2: fields that it lacks stay as they were).
         let hints = kept_hints(self.target.hints.as_deref());
-        let hints = Hints { max_age: head.and_then(|head| head.max_age), ..hints };
+        let own = head.and_then(|head| head.max_age);
+        let max_age = match answer {
+            Ok(Answer::NotModified(_)) => own.or(hints.max_age),
+            _ => own,
+        };
+        let hints = Hints { max_age, ..hints };
         let next = self.poller.next(self.target, &ended, &hints);
         let day = |at: Timestamp| at.as_second().div_euclid(DAY_S);
         let begins_day = self.target.last_success_at.map(day) != Some(day(self.began));

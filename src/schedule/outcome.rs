@@ -8,6 +8,7 @@ use url::Url;
 
 use super::Poller;
 use super::children::Children;
+use super::interval::failure::THROTTLED;
 use super::interval::hints::{Hints, Skip};
 use super::interval::{Next, PollEvent, PollInput, Rhythm, next_poll, push};
 use super::moves;
@@ -24,8 +25,9 @@ use crate::store::{
 };
 use crate::url::authority;
 
-/// A 429 or 503 without Retry-After leaves its host alone for this long.
-const THROTTLED: Duration = Duration::from_secs(60);
+/// A 503 without Retry-After leaves its host alone for this long; a 429, which says that
+/// we ask too much, for as long as its source waits at first.
+const UNAVAILABLE: Duration = Duration::from_secs(60);
 /// No origin keeps us away for longer (feeds.md: obey fully up to a day).
 const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3_600);
 
@@ -194,12 +196,12 @@ impl Poller {
         status: u16,
         retry_after: Option<Duration>,
     ) -> Result<Option<Duration>, StoreError> {
-        let why = match status {
-            429 => "HTTP 429",
-            503 => "HTTP 503",
+        let (why, unasked) = match status {
+            429 => ("HTTP 429", THROTTLED),
+            503 => ("HTTP 503", UNAVAILABLE),
             _ => return Ok(None),
         };
-        let pause = retry_after.unwrap_or(THROTTLED).min(LONGEST_PAUSE);
+        let pause = retry_after.unwrap_or(unasked).min(LONGEST_PAUSE);
         self.store.pause_host(authority(url), pause, why).await?;
         Ok(Some(pause))
     }

@@ -157,3 +157,20 @@ async fn what_a_feed_asks_of_pollers_holds_through_a_304() {
     assert!(source.why.contains("the publisher asks for 10h"), "{}", source.why);
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_304_that_is_silent_of_freshness_leaves_it_as_it_was() {
+    let origin = Origin::start().await;
+    let fresh = Reply::xml(sitemap(&origin.base(), &ALL)).etag("\"1\"");
+    origin.set("/sitemap.xml", fresh.header("Cache-Control", "max-age=43200"));
+    let world = World::new(&[&origin]);
+    let site = one_sitemap(&origin).replace("poll = \"30d\"\n", "");
+    let daemon = world.start(&site).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let silent = Reply::status(304).header("ETag", "\"1\"");
+    origin.set("/sitemap.xml", silent);
+    assert_eq!(daemon.poll("/sitemap.xml").await.result, "not-modified");
+    let source = daemon.source("/sitemap.xml").await;
+    assert!(source.why.contains("asks for 12h"), "{}", source.why);
+    daemon.stop().await;
+}

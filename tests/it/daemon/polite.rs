@@ -44,6 +44,28 @@ async fn retry_after_leaves_the_host_alone_for_polls_and_leases() {
 }
 
 #[tokio::test]
+async fn a_host_that_is_asked_too_much_and_says_no_time_is_left_alone_for_a_quarter_of_an_hour() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/one.xml", Reply::xml(sitemap(&base, &LIST)));
+    origin.set("/two.xml", Reply::xml(sitemap(&base, &[("/c", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/one.xml", "/two.xml"], &[], "")).await;
+    daemon.polled("/two.xml", 1).await;
+    daemon.settled().await;
+    origin.set("/one.xml", Reply::status(429));
+    daemon.poll("/one.xml").await;
+    let two = daemon.source("/two.xml").await.id;
+    daemon.store.poll_source(two).await.unwrap();
+    daemon.settled().await;
+    daemon.pass(14 * MINUTE).await;
+    assert_eq!(origin.requests("/two.xml").len(), 1);
+    daemon.pass(2 * MINUTE).await;
+    daemon.polled("/two.xml", 2).await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn what_a_robots_txt_says_otherwise_is_a_change_with_what_was_and_what_is() {
     const OLD: &str = "User-agent: *\nDisallow: /a\nContent-Signal: ai-train=yes\n";
     let origin = Origin::start().await;

@@ -99,6 +99,9 @@ impl Scan {
             MarkEnd::Proper(end) => Flow::At(inner + end),
             MarkEnd::Forgotten(end) => {
                 cx.note(IssueCode::ParsingError, excerpt(w.from(start)));
+                // Tags that went with it may have been an entry.
+                let gone = w.from(inner).as_bytes().get(..end).unwrap_or_default();
+                self.lost |= gone.windows(2).any(|at| at[0] == b'<' && at[1].is_ascii_alphabetic());
                 Flow::At(inner + end)
             }
             MarkEnd::Unsure => Flow::Need(start),

@@ -55,11 +55,10 @@ pub(crate) struct SitemapReader<'a, 's> {
     news_entries: usize,
     pub(crate) entries: usize,
     pub(crate) sitemaps: usize,
-    over_limit: bool,
+    /// Are there entries that were not read: cut off at a limit, or behind what hid them?
+    lacks_entries: bool,
     /// Has an entry begun in the open element that nobody knows?
     holds_entry: bool,
-    /// Has one that hid entries turned out to lack its end tag?
-    has_hidden: bool,
 }
 
 impl<'a, 's> SitemapReader<'a, 's> {
@@ -81,9 +80,8 @@ impl<'a, 's> SitemapReader<'a, 's> {
             news_entries: 0,
             entries: 0,
             sitemaps: 0,
-            over_limit: false,
+            lacks_entries: false,
             holds_entry: false,
-            has_hidden: false,
         }
     }
 
@@ -98,9 +96,9 @@ impl<'a, 's> SitemapReader<'a, 's> {
         self.kind.unwrap_or(DocumentKind::Urlset)
     }
 
-    /// Are there entries that were not read: cut off at a limit, or behind what hid them?
+    /// Are there entries that were not read?
     pub(crate) fn lacks_entries(&self) -> bool {
-        self.over_limit || self.has_hidden
+        self.lacks_entries
     }
 
     /// Does it show a window only? A news sitemap does.
@@ -280,7 +278,7 @@ impl<'a, 's> SitemapReader<'a, 's> {
             let held = !self.extension.is_open() && std::mem::take(&mut self.holds_entry);
             if held && implied {
                 // It had no end tag, so those were entries of the sitemap.
-                self.has_hidden = true;
+                self.lacks_entries = true;
                 cx.note(IssueCode::ParsingError, "an element without its end tag hides entries");
             }
             return ControlFlow::Continue(());
@@ -345,7 +343,7 @@ impl<'a, 's> SitemapReader<'a, 's> {
             }
         };
         if count >= limit {
-            self.over_limit = true;
+            self.lacks_entries = true;
             cx.note(code, self.draft.loc());
             return ControlFlow::Continue(());
         }

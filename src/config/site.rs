@@ -202,8 +202,12 @@ fn limits(limits: &mut FetchLimits, raw: &RawLimits, reader: &mut Reader<'_>) {
 /// The name of a site or a crawl.
 fn identifier(text: &str) -> Result<String, String> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
-    if text.is_empty() || text.len() > MAX_NAME || !text.bytes().all(plain) {
-        return Err(format!("allowed are 1 to {MAX_NAME} of the characters A-Z a-z 0-9 . _ -"));
+    // In a path these two mean a folder.
+    let is_folder = matches!(text, "." | "..");
+    if text.is_empty() || text.len() > MAX_NAME || !text.bytes().all(plain) || is_folder {
+        return Err(format!(
+            "allowed are 1 to {MAX_NAME} of the characters A-Z a-z 0-9 . _ -, but not \".\" or \"..\""
+        ));
     }
     Ok(text.to_owned())
 }
@@ -268,6 +272,9 @@ fn source_list(value: &Value, base: &Url) -> Result<SourceList, String> {
     let mut urls = Vec::new();
     for text in strings(value).map_err(|_| allowed)? {
         let shown = masked(text);
+        if text.trim().is_empty() {
+            return Err(format!("{allowed}, of which none is empty"));
+        }
         let joined = base.join(text).map_err(|e| format!("{allowed}; {shown}: {e}"))?;
         urls.push(web_url(joined.as_str()).map_err(|e| format!("of which {shown}: {e}"))?);
     }

@@ -224,10 +224,12 @@ impl State {
         self.pull_to(row, row.reason, self.steady_ms().div_euclid(1000))
     }
 
-    /// Makes known URLs due now because someone asked.
+    /// Makes known URLs due now because someone asked, but for those that are held, for
+    /// which it is noted.
     pub(super) fn requeue(&mut self, crawl: &str, urls: &[Url]) -> Result<u64, StoreError> {
         self.named_rows(crawl, urls, |state, row| {
-            state.pull_forward(row, Reason::Submitted).map(|_| true)
+            state.pull_forward(row, Reason::Submitted)?;
+            Ok(row.leased || !matches!(row.state, held::BLOCKED | held::FORBIDDEN))
         })
     }
 

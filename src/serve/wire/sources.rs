@@ -338,7 +338,7 @@ pub(crate) struct Poll {
     site: Option<String>,
     /// When it began.
     at: Time,
-    /// How long it took, from the first byte sent to the commit.
+    /// How long it took, from then to the commit, waits for its host included.
     took: Span,
     /// What came of it; docs/OPERATIONS.md says what each word means, and what follows.
     #[schemars(extend("enum" = ["changed", "unchanged", "not-modified", "pushed", "let-go", "incomplete", "unsupported", "not-found", "gone", "denied", "throttled", "forbidden", "blocked", "failed"]))]

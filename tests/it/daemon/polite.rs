@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use serde_json::{Value, json};
+use sitemapd::fetch::api::ApiClient;
 
 use super::{listed, one_sitemap};
 use crate::support::daemon::{DAY, HOUR, MINUTE, World, sitemap};
@@ -352,5 +354,27 @@ async fn robots_txt_is_polled_though_the_disk_is_nearly_full_and_nothing_else_is
     let daemon = world.start_with(config).await;
     daemon.polled("/robots.txt", 2).await;
     assert_eq!(origin.requests("/sitemap.xml").len(), 1);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_lease_comes_through_what_robots_txt_forbids_to_what_it_allows() {
+    let origin = Origin::start().await;
+    origin.set("/robots.txt", Reply::text("User-agent: *\nDisallow: /x/\n"));
+    let forbidden: Vec<_> = (0..3_000).map(|n| format!("/x/{n}")).collect();
+    let mut pages: Vec<_> = forbidden.iter().map(|path| (path.as_str(), "")).collect();
+    pages.push(("/y", ""));
+    let listed =
+        sitemap(&origin.base(), &pages).replace("/y</loc>", "/y</loc><priority>0</priority>");
+    origin.set("/sitemap.xml", Reply::xml(listed));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let api = ApiClient::new(&format!("http://{}", daemon.api), None).unwrap();
+    let leased: Value = api.post("/v1/lease", &json!({ "max": 10 })).await.unwrap();
+    assert_eq!(leased["urls"].as_array().unwrap().len(), 1, "{leased}");
+    let again = json!({ "urls": [origin.url("/y"), origin.url("/y"), origin.url("/x/1")] });
+    let requeued: Value = api.post("/v1/queue/requeue", &again).await.unwrap();
+    assert_eq!(requeued["requeued"], 1, "each once, and not what is held");
     daemon.stop().await;
 }

@@ -45,8 +45,8 @@ pub struct SiteRules {
     max_url_chars: usize,
     /// By whose folder a document on a foreign host is judged.
     led_from: Option<Url>,
-    /// By each version of the reader so far, the last one being this one.
-    epochs: [i64; READER_VERSION as usize],
+    /// Stands for all of them, whatever reads by them.
+    digest: i64,
 }
 
 /// A URL that belongs to the site, as the store keeps it.
@@ -78,9 +78,9 @@ impl SiteRules {
             max_url_chars: site.limits.max_url_chars,
             led_from: None,
             origin,
-            epochs: [0; READER_VERSION as usize],
+            digest: 0,
         };
-        rules.epochs = rules.digests(site);
+        rules.digest = rules.digest_of(site);
         rules
     }
 
@@ -89,8 +89,7 @@ impl SiteRules {
     #[must_use]
     pub fn led_from(mut self, place: Url) -> Self {
         let text = format!("led from {place}");
-        let led = i64::from_le_bytes(xxh3_64(text.as_bytes()).to_le_bytes());
-        self.epochs = self.epochs.map(|epoch| epoch ^ led);
+        self.digest ^= i64::from_le_bytes(xxh3_64(text.as_bytes()).to_le_bytes());
         self.led_from = Some(place);
         self
     }
@@ -98,12 +97,16 @@ impl SiteRules {
     /// Stands for the reader and these rules: when it differs from the epoch a
     /// source was read with, the next read must be unconditional and full.
     pub fn epoch(&self) -> i64 {
-        self.epochs.last().copied().unwrap_or_default()
+        self.epoch_of(READER_VERSION)
     }
 
     /// Was a source with this epoch read by these rules, by whichever reader?
     pub fn were_those_of(&self, epoch: i64) -> bool {
-        self.epochs.contains(&epoch)
+        (1..=READER_VERSION).any(|version| self.epoch_of(version) == epoch)
+    }
+
+    fn epoch_of(&self, version: u32) -> i64 {
+        self.digest ^ i64::from(version)
     }
 
     /// The form that the site's twins are folded into.
@@ -192,7 +195,7 @@ impl SiteRules {
         url.origin() == self.origin.origin() || is_listed_host(&self.hosts, url)
     }
 
-    fn digests(&self, site: &Site) -> [i64; READER_VERSION as usize] {
+    fn digest_of(&self, site: &Site) -> i64 {
         // Debug text of plain data: stable for one build of the program, and a
         // new build that prints it differently only costs one full read.
         let facts = format!(
@@ -210,10 +213,7 @@ impl SiteRules {
             site.max_sources,
             site.follow,
         );
-        std::array::from_fn(|before| {
-            let hash = xxh3_64(format!("{}|{facts}", before + 1).as_bytes());
-            i64::from_le_bytes(hash.to_le_bytes())
-        })
+        i64::from_le_bytes(xxh3_64(facts.as_bytes()).to_le_bytes())
     }
 }
 
@@ -600,7 +600,7 @@ mod tests {
         let plain = rules.epoch();
         assert_eq!(plain, SiteRules::new(&site(""), None).epoch());
         // Another reader reads it all again, by the same rules.
-        let of_before = rules.epochs[0];
+        let of_before = rules.epoch_of(1);
         assert!(of_before != plain && rules.were_those_of(of_before));
         for extra in [
             "scope = \"any\"",

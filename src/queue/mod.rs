@@ -55,6 +55,10 @@ pub struct LeaseBatch {
     /// Did the call end before all that is due had been looked at?
     #[serde(default)]
     pub is_cut: bool,
+    /// Did it end since it had taken as much that is held out of the queue as one call
+    /// may? The next goes on behind that.
+    #[serde(default)]
+    pub met_held: bool,
 }
 
 /// One leased URL.

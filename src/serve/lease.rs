@@ -23,9 +23,9 @@ use crate::queue::{LeaseBatch, LeaseRequest, Leased};
 const MIN_PAUSE: Duration = Duration::from_millis(10);
 /// Longest such pause.
 const MAX_PAUSE: Duration = Duration::from_millis(500);
-/// Leases in a row without a pause that end before they come to anything, since what is
-/// first in the queue is held: each takes a bounded number out of it.
-const CUTS: u32 = 16;
+/// Leases in a row without a pause that come to nothing, since what is first in the queue
+/// is held: each takes a bounded number out of it, for good.
+const THROUGH_HELD: u32 = 16;
 
 /// `POST /v1/lease`
 pub(crate) async fn lease(
@@ -75,16 +75,16 @@ async fn lease_within(
 ) -> Result<LeaseBatch, Problem> {
     let deadline = Instant::now() + wait;
     let mut pause = MIN_PAUSE;
-    let mut cuts = 0;
+    let mut through = 0;
     loop {
         let batch = context.state.store.lease(request.clone()).await?;
-        // So far it has met only what is held; the next one goes on from there.
-        if batch.is_cut && batch.urls.is_empty() && cuts < CUTS && !context.stop.is_cancelled() {
-            cuts += 1;
+        let goes_on = batch.met_held && batch.urls.is_empty() && through < THROUGH_HELD;
+        if goes_on && !context.stop.is_cancelled() {
+            through += 1;
             pause = MIN_PAUSE;
             continue;
         }
-        cuts = 0;
+        through = 0;
         let over = wait.is_zero() || Instant::now() >= deadline || context.stop.is_cancelled();
         if over || !batch.urls.is_empty() {
             return Ok(batch);

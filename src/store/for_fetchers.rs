@@ -102,6 +102,7 @@ impl Store {
                 return Ok(more);
             }
             batch.is_cut |= more.is_cut;
+            batch.met_held |= more.met_held;
             batch.urls.extend(more.urls);
             batch.next_due_at = [batch.next_due_at, more.next_due_at].into_iter().flatten().min();
         }

@@ -1,6 +1,6 @@
 //! What operators ask of the store: the queue, URLs, sites, sources, the whole.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use url::Url;
@@ -137,8 +137,9 @@ impl Store {
     /// Makes known URLs due now with reason `submitted`; says how many.
     pub async fn requeue(&self, crawl: String, urls: Vec<String>) -> Result<u64, StoreError> {
         let mut urls = self.as_known(&crawl, urls).await?;
-        let mut seen = HashSet::new();
-        urls.retain(|url| seen.insert(url.clone()));
+        // Each counts once.
+        urls.sort_unstable();
+        urls.dedup();
         let order = |urls| Order::Requeue { crawl: crawl.clone(), urls };
         let told = self.spread(urls, |url| partition_of_text(url), order).await?;
         sum(told.into_iter().map(|(_, reply)| reply))

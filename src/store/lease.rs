@@ -155,6 +155,7 @@ impl State {
         }
         let is_short = batch.urls.len() < call.max && !is_cut_short;
         batch.is_cut = call.is_cut;
+        batch.met_held = call.held >= HELD_PER_CALL;
         // Others may have more: then whoever asks them all tells. Nor does a call tell
         // anything that did not get to its end.
         if is_short && !self.is_shared() && !call.is_cut {

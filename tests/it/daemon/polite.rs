@@ -7,22 +7,29 @@ use serde_json::{Value, json};
 use sitemapd::fetch::api::ApiClient;
 
 use super::{listed, one_sitemap};
-use crate::support::daemon::{DAY, HOUR, MINUTE, World, sitemap};
+use crate::support::daemon::{DAY, Daemon, HOUR, MINUTE, World, sitemap};
 use crate::support::{Origin, PATIENCE, Reply, incompressible};
 
 const LIST: [(&str, &str); 2] = [("/a", ""), ("/b", "")];
 
+/// A daemon that has polled two sitemaps of one host.
+async fn two_sitemaps() -> (Origin, World, Daemon) {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/one.xml", Reply::xml(sitemap(&base, &LIST)));
+    origin.set("/two.xml", Reply::xml(sitemap(&base, &[("/c", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/one.xml", "/two.xml"], &[], "")).await;
+    daemon.polled("/two.xml", 1).await;
+    daemon.settled().await;
+    (origin, world, daemon)
+}
+
 #[tokio::test]
 async fn retry_after_leaves_the_host_alone_for_polls_and_leases() {
     for status in [429, 503] {
-        let origin = Origin::start().await;
+        let (origin, _world, daemon) = two_sitemaps().await;
         let base = origin.base();
-        origin.set("/one.xml", Reply::xml(sitemap(&base, &LIST)));
-        origin.set("/two.xml", Reply::xml(sitemap(&base, &[("/c", "")])));
-        let world = World::new(&[&origin]);
-        let daemon = world.start(&listed(&origin, &["/one.xml", "/two.xml"], &[], "")).await;
-        daemon.polled("/two.xml", 1).await;
-        daemon.settled().await;
         origin.set("/one.xml", Reply::status(status).header("Retry-After", "3600"));
         let poll = daemon.poll("/one.xml").await;
         assert_eq!(poll.result, "throttled");
@@ -47,14 +54,7 @@ async fn retry_after_leaves_the_host_alone_for_polls_and_leases() {
 
 #[tokio::test]
 async fn a_host_that_is_asked_too_much_and_says_no_time_is_left_alone_for_a_quarter_of_an_hour() {
-    let origin = Origin::start().await;
-    let base = origin.base();
-    origin.set("/one.xml", Reply::xml(sitemap(&base, &LIST)));
-    origin.set("/two.xml", Reply::xml(sitemap(&base, &[("/c", "")])));
-    let world = World::new(&[&origin]);
-    let daemon = world.start(&listed(&origin, &["/one.xml", "/two.xml"], &[], "")).await;
-    daemon.polled("/two.xml", 1).await;
-    daemon.settled().await;
+    let (origin, _world, daemon) = two_sitemaps().await;
     origin.set("/one.xml", Reply::status(429));
     daemon.poll("/one.xml").await;
     let two = daemon.source("/two.xml").await.id;

@@ -741,6 +741,18 @@ async fn what_another_source_says_during_a_lease_is_looked_at_after_it() {
     assert_eq!(believed_of(&queue, "b").await, None);
 }
 
+/// A look at `/0` that has begun after a signal of the one that nobody believes; then the
+/// other speaks, which is believed and has nothing to do with that look.
+async fn begun_for_the_liar(queue: &Queue, url: UrlId) -> Leased {
+    queue.clock.advance(DAY);
+    signal_of(queue, "b", url).await;
+    queue.store.requeue("default".to_owned(), vec!["http://a.test/0".to_owned()]).await.unwrap();
+    let first = lease_first(queue).await;
+    queue.clock.advance(Duration::from_secs(60));
+    signal_of(queue, "a", url).await;
+    first
+}
+
 #[tokio::test]
 async fn a_look_that_has_begun_is_told_what_it_was_begun_for_whoever_else_speaks() {
     let (queue, rows) = beside_one_that_lies(10).await;
@@ -749,13 +761,7 @@ async fn a_look_that_has_begun_is_told_what_it_was_begun_for_whoever_else_speaks
         (honest.unwrap().record, liar.unwrap().record)
     };
     let before = looks(&queue).await;
-    queue.clock.advance(DAY);
-    // Nobody believes the one; the other, which is believed, has nothing to do with this.
-    signal_of(&queue, "b", rows[0]).await;
-    queue.store.requeue("default".to_owned(), vec!["http://a.test/0".to_owned()]).await.unwrap();
-    let first = lease_first(&queue).await;
-    queue.clock.advance(Duration::from_secs(60));
-    signal_of(&queue, "a", rows[0]).await;
+    let first = begun_for_the_liar(&queue, rows[0]).await;
     queue.settle(first.token, Outcome::Unchanged).await;
     queue.clock.advance(HOUR);
     let again = lease_first(&queue).await;
@@ -769,12 +775,7 @@ async fn a_look_that_has_begun_is_told_what_it_was_begun_for_whoever_else_speaks
 #[tokio::test]
 async fn what_another_source_says_during_a_look_is_owed_one_after_what_the_fetcher_put_off() {
     let (queue, rows) = beside_one_that_lies(10).await;
-    queue.clock.advance(DAY);
-    signal_of(&queue, "b", rows[0]).await;
-    queue.store.requeue("default".to_owned(), vec!["http://a.test/0".to_owned()]).await.unwrap();
-    let first = lease_first(&queue).await;
-    queue.clock.advance(Duration::from_secs(60));
-    signal_of(&queue, "a", rows[0]).await;
+    let first = begun_for_the_liar(&queue, rows[0]).await;
     let not_before = Some(queue.clock.now() + 6 * HOUR);
     queue.settle_as(Settlement { not_before, ..report(first.token, Outcome::Unchanged) }).await;
     assert!(queue.view("http://a.test/0").await.due_at >= not_before);

@@ -106,6 +106,7 @@ fn a_leased_url_has_the_fields_of_the_contract() {
     let batch = LeaseBatch {
         is_again: false,
         is_cut: false,
+        met_held: false,
         urls: vec![Leased {
             token: token(),
             id: UrlId(7),

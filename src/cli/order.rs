@@ -4,6 +4,7 @@
 //! store is opened as a daemon would, under the lock of its folder, so two of
 //! us never write at once.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -16,6 +17,7 @@ use super::source_of_truth::segment;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::metrics::Metrics;
+use crate::serve::wire::sources::Site;
 use crate::store::{PastFetch, Store, StoreError};
 
 /// An order.
@@ -25,6 +27,13 @@ pub enum Order {
     Forget {
         /// Its name.
         site: String,
+    },
+    /// Stop polling a site and leasing from it, or start again.
+    PauseSite {
+        /// Its name.
+        site: String,
+        /// Stop?
+        paused: bool,
     },
     /// Put dead letters back.
     Replay {
@@ -71,7 +80,7 @@ pub enum Order {
 #[derive(Debug, PartialEq)]
 pub enum Call {
     /// With a body.
-    Post(&'static str, Value),
+    Post(Cow<'static, str>, Value),
     /// Without one.
     Delete(String),
 }
@@ -81,26 +90,30 @@ impl Order {
     pub fn call(&self) -> Call {
         match self {
             Self::Forget { site } => Call::Delete(format!("/v1/sites/{}", segment(site))),
+            Self::PauseSite { site, paused } => {
+                let what = if *paused { "pause" } else { "resume" };
+                Call::Post(format!("/v1/sites/{}/{what}", segment(site)).into(), json!({}))
+            }
             Self::Replay { urls, crawl } if urls.is_empty() => {
-                Call::Post("/v1/queue/replay", json!({ "crawl": crawl, "all": true }))
+                Call::Post("/v1/queue/replay".into(), json!({ "crawl": crawl, "all": true }))
             }
             Self::Replay { urls, crawl } => {
-                Call::Post("/v1/queue/replay", json!({ "crawl": crawl, "urls": urls }))
+                Call::Post("/v1/queue/replay".into(), json!({ "crawl": crawl, "urls": urls }))
             }
             Self::Requeue { urls, crawl } => {
-                Call::Post("/v1/queue/requeue", json!({ "crawl": crawl, "urls": urls }))
+                Call::Post("/v1/queue/requeue".into(), json!({ "crawl": crawl, "urls": urls }))
             }
             Self::Block { pattern, prefix, crawl, lift } => {
                 let path = if *lift { "/v1/queue/unblock" } else { "/v1/queue/block" };
                 let kind = if *prefix { "prefix" } else { "url" };
-                Call::Post(path, json!({ "crawl": crawl, kind: pattern }))
+                Call::Post(path.into(), json!({ "crawl": crawl, kind: pattern }))
             }
             Self::Import { crawl, fetches } => {
                 let fetches: Vec<Value> = fetches.iter().map(as_json).collect();
-                Call::Post("/v1/import", json!({ "crawl": crawl, "fetches": fetches }))
+                Call::Post("/v1/import".into(), json!({ "crawl": crawl, "fetches": fetches }))
             }
             Self::Pause { crawl, paused } => {
-                Call::Post("/v1/queue/pause", json!({ "crawl": crawl, "paused": paused }))
+                Call::Post("/v1/queue/pause".into(), json!({ "crawl": crawl, "paused": paused }))
             }
         }
     }
@@ -110,7 +123,10 @@ impl Order {
         match self {
             Self::Replay { urls, .. } | Self::Requeue { urls, .. } => parsed(urls).map(drop),
             Self::Block { pattern, .. } => web_url(pattern).map(drop),
-            Self::Forget { .. } | Self::Import { .. } | Self::Pause { .. } => Ok(()),
+            Self::Forget { .. }
+            | Self::PauseSite { .. }
+            | Self::Import { .. }
+            | Self::Pause { .. } => Ok(()),
         }
     }
 
@@ -122,6 +138,12 @@ impl Order {
         match self {
             Self::Forget { site } => {
                 format!("forgot {}: {} dropped", humane::safe(site), urls("forgotten"))
+            }
+            Self::PauseSite { site, paused: true } => {
+                format!("paused {}: nothing of it is polled or leased", humane::safe(site))
+            }
+            Self::PauseSite { site, paused: false } => {
+                format!("polling {} and leasing from it again", humane::safe(site))
             }
             Self::Replay { .. } => format!("put back {}", urls("replayed")),
             Self::Requeue { .. } => format!("made {} due now", urls("requeued")),
@@ -152,6 +174,13 @@ impl Order {
         let done: Result<Value, StoreError> = match self.clone() {
             Self::Forget { site } => {
                 store.forget_site(site).await.map(|urls| json!({ "forgotten": urls }))
+            }
+            Self::PauseSite { site, paused } => {
+                let pausing = async {
+                    store.pause_site(site.clone(), paused).await?;
+                    store.site(site).await
+                };
+                pausing.await.map(|site| json!(Site::from(site)))
             }
             Self::Replay { urls, crawl } => {
                 let urls = parsed(&urls)?;
@@ -230,7 +259,7 @@ mod tests {
             urls: urls.iter().map(|&url| url.to_owned()).collect(),
             crawl: "default".to_owned(),
         };
-        let call = |body| Call::Post("/v1/queue/replay", body);
+        let call = |body| Call::Post("/v1/queue/replay".into(), body);
         assert_eq!(order(&[]).call(), call(json!({ "crawl": "default", "all": true })));
         let one = json!({ "crawl": "default", "urls": ["https://example.org/"] });
         assert_eq!(order(&["https://example.org/"]).call(), call(one));
@@ -263,14 +292,14 @@ mod tests {
         assert_eq!(
             order(false, false).call(),
             Call::Post(
-                "/v1/queue/block",
+                "/v1/queue/block".into(),
                 json!({ "crawl": "news", "url": "https://example.org/a" })
             )
         );
         assert_eq!(
             order(true, true).call(),
             Call::Post(
-                "/v1/queue/unblock",
+                "/v1/queue/unblock".into(),
                 json!({ "crawl": "news", "prefix": "https://example.org/a" })
             )
         );

@@ -65,6 +65,13 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
         waiting.insert(source.id, source.last_poll_at);
     }
     if waiting.is_empty() {
+        if let Some(site) = wanted("paused").find_map(|source| source.site.as_deref()) {
+            let (what, site) = (humane::safe(&args.what), humane::safe(site));
+            let paused = anyhow!(
+                "{what} is not polled while its site is paused: `sitemapd sites resume {site}` has it go on"
+            );
+            return Err(paused.into());
+        }
         return Err(anyhow!("nothing of {} is polled", humane::safe(&args.what)).into());
     }
     let mut seen = Seen { gathered: options.json.then(Vec::new), has_failed: false };

@@ -1,4 +1,5 @@
-//! `sitemapd sites`: the registered sites, and forgetting one that is no longer.
+//! `sitemapd sites`: the registered sites, pausing one, and forgetting one that is no
+//! longer.
 
 use super::answers::{self, Site};
 use super::humane;
@@ -17,29 +18,39 @@ pub struct Args {
 }
 
 /// What to do with a site; listing is the default.
-#[derive(Debug, clap::Subcommand)]
+#[derive(Debug, Clone, clap::Subcommand)]
 pub enum Action {
     /// Drop all that is kept of a site that is no longer in the configuration
     Forget {
         /// Name of the site
         name: String,
     },
+    /// Stop polling a site and leasing its URLs, until `resume`
+    Pause {
+        /// Name of the site
+        name: String,
+    },
+    /// Go on with a paused site
+    Resume {
+        /// Name of the site
+        name: String,
+    },
 }
 
-/// Lists the sites, or forgets one.
+/// Lists the sites, or gives an order about one.
 pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(), Failure> {
     let truth = SourceOfTruth::of(options)?;
-    match &args.action {
-        None => list(&truth, options, out).await,
-        Some(Action::Forget { name }) => {
-            let order = Order::Forget { site: name.clone() };
-            let answer = truth.order(&order).await?;
-            if options.json {
-                return Ok(out.json(&answer)?);
-            }
-            Ok(out.line(&order.in_words(&answer))?)
-        }
+    let order = match args.action.clone() {
+        None => return list(&truth, options, out).await,
+        Some(Action::Forget { name }) => Order::Forget { site: name },
+        Some(Action::Pause { name }) => Order::PauseSite { site: name, paused: true },
+        Some(Action::Resume { name }) => Order::PauseSite { site: name, paused: false },
+    };
+    let answer = truth.order(&order).await?;
+    if options.json {
+        return Ok(out.json(&answer)?);
     }
+    Ok(out.line(&order.in_words(&answer))?)
 }
 
 async fn list(truth: &SourceOfTruth, options: &Options, out: &mut Output) -> Result<(), Failure> {

@@ -137,7 +137,7 @@ impl SourceOfTruth {
             return order.carry_out(store).await;
         }
         let given = match order.call() {
-            Call::Post(path, body) => self.client.post(path, &body).await,
+            Call::Post(path, body) => self.client.post(&path, &body).await,
             Call::Delete(path) => self.client.delete(&path, &[]).await,
         };
         match (given, &self.local) {

@@ -7,7 +7,7 @@
 //! what has come due since waits for the next time. A busy host is never in
 //! here, and a host is in here once at most, but for what is held: sources of a site
 //! that has its share of polls wait aside, so that those behind them are seen, until it
-//! has room again.
+//! has room again. What somebody asked for by name goes before all that time has made due.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -26,10 +26,15 @@ const GAP: Duration = Duration::from_millis(50);
 /// And so many times less often than the answer takes.
 const SHARE: u32 = 10;
 
+/// Sources that go before all others at most; more of them take their turn.
+const MOST_ASKED: usize = 1_024;
+
 /// The batch.
 #[derive(Debug, Default)]
 pub(super) struct Due {
     waiting: BTreeSet<DueSource>,
+    /// What somebody asked for, before all that is waiting.
+    asked: BTreeSet<DueSource>,
     /// Of sites that have their share.
     held: HashMap<SiteId, BTreeSet<DueSource>>,
     /// Everything due up to then is in the batch, or behind what is.
@@ -83,7 +88,13 @@ impl Due {
         }
     }
 
-    /// The longest due that may be polled, as far as it is known.
+    /// Somebody wants these polled now.
+    pub(super) fn ask(&mut self, sources: Vec<DueSource>) {
+        let room = MOST_ASKED.saturating_sub(self.asked.len());
+        self.asked.extend(sources.into_iter().take(room));
+    }
+
+    /// What was asked for, else the longest due that may be polled, as far as it is known.
     pub(super) fn first(&mut self, under_way: &UnderWay, concurrency: usize) -> Option<DueSource> {
         let is_full = |site: &SiteId| under_way.is_full(*site, concurrency);
         let waiting = &mut self.waiting;
@@ -93,6 +104,9 @@ impl Due {
             }
             !held.is_empty()
         });
+        if let Some(next) = self.asked.iter().find(|due| !under_way.is_busy(due.host)) {
+            return Some(*next);
+        }
         while let Some(next) = self.waiting.first().copied() {
             let full = next.site.filter(is_full);
             // Of a host that was asked for another site meanwhile the store tells anew.
@@ -108,9 +122,11 @@ impl Due {
         None
     }
 
-    /// What [`Due::first`] has named, which is being polled from now on.
-    pub(super) fn take(&mut self) -> Option<DueSource> {
-        self.waiting.pop_first()
+    /// What [`Due::first`] has named is being polled from now on.
+    pub(super) fn take(&mut self, named: &DueSource) {
+        if !self.asked.remove(named) {
+            self.waiting.remove(named);
+        }
     }
 }
 
@@ -151,14 +167,20 @@ mod tests {
         batch
     }
 
+    fn taken(batch: &mut Due) -> Option<DueSource> {
+        let next = batch.first(&UnderWay::default(), MANY)?;
+        batch.take(&next);
+        Some(next)
+    }
+
     fn hosts(mut batch: Due) -> Vec<i64> {
-        std::iter::from_fn(|| batch.take()).map(|due| due.host.0).collect()
+        std::iter::from_fn(|| taken(&mut batch)).map(|due| due.host.0).collect()
     }
 
     #[test]
     fn what_a_free_host_has_next_takes_its_place_by_its_due_time() {
         let mut batch = filled(vec![due(1, 1), due(3, 2), due(5, 3)], &[]);
-        assert_eq!(batch.take(), Some(due(1, 1)));
+        assert_eq!(taken(&mut batch), Some(due(1, 1)));
         batch.follow(due(4, 1));
         assert_eq!(hosts(batch), [2, 1, 3]);
     }
@@ -208,9 +230,9 @@ mod tests {
         let taken = [of_site(0, 91, 7), of_site(0, 92, 9)];
         let under_way = busy(&taken);
         assert_eq!(batch.first(&under_way, 1), Some(of_site(3, 3, 8)));
-        batch.take();
+        batch.take(&of_site(3, 3, 8));
         assert_eq!(batch.first(&under_way, 1), Some(due(4, 4)));
-        batch.take();
+        batch.take(&due(4, 4));
         assert_eq!(batch.first(&under_way, 1), None);
         assert!(batch.is_wanting(), "what is behind them is asked for");
         let now = Instant::now();
@@ -218,8 +240,28 @@ mod tests {
         assert_eq!(batch.first(&under_way, 1), Some(of_site(5, 5, 8)));
         assert_eq!(batch.first(&busy(&taken[..1]), 1), Some(of_site(1, 1, 7)));
         // A host that is asked for another site meanwhile is not asked twice.
-        batch.take();
+        batch.take(&of_site(1, 1, 7));
         let under_way = busy(&[of_site(0, 2, 9)]);
         assert_eq!(batch.first(&under_way, MANY), Some(of_site(5, 5, 8)));
+    }
+
+    #[test]
+    fn what_was_asked_for_goes_first_and_waits_for_its_host_only() {
+        let mut batch = filled(vec![due(1, 1), due(3, 2), due(5, 3)], &[]);
+        batch.ask(vec![due(9, 2), due(8, 7), due(9, 3)]);
+        let under_way = busy(&[due(0, 7)]);
+        assert_eq!(batch.first(&under_way, MANY), Some(due(9, 2)));
+        batch.take(&due(9, 2));
+        assert_eq!(batch.first(&busy(&[due(9, 2), due(0, 7)]), MANY), Some(due(9, 3)));
+        batch.take(&due(9, 3));
+        assert_eq!(hosts(batch), [7, 1, 2, 3]);
+    }
+
+    #[test]
+    fn no_more_go_first_than_so_many() {
+        let mut batch = Due::default();
+        batch.ask((0..2_000).map(|host| due(1, host)).collect());
+        batch.ask(vec![due(1, 3_000)]);
+        assert_eq!(hosts(batch).len(), MOST_ASKED);
     }
 }

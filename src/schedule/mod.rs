@@ -207,7 +207,7 @@ impl Poller {
                 // The order is that of their due times: so are all before it.
                 return Err(PACE_PAUSE);
             }
-            flight.due.take();
+            flight.due.take(&next);
             flight.under_way.begin(&next, Instant::now());
             flight.polls.spawn(Arc::clone(self).take_turn(next));
         }
@@ -281,6 +281,7 @@ impl Poller {
                 }
             }
         }
+        flight.due.ask(self.store.asked_sources().await?);
         // What comes after those that may not be polled now is to be had as well.
         if flight.next(concurrency).is_some() && !flight.due.is_wanting() {
             return Ok(None);

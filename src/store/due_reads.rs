@@ -102,6 +102,27 @@ pub(super) fn next_due_of(
     Ok(next)
 }
 
+/// Those of these sources that are due.
+pub(super) fn due_of(
+    conn: &Connection,
+    sources: &[SourceId],
+    now: Timestamp,
+) -> Result<Vec<DueSource>, StoreError> {
+    let mut query = conn
+        .prepare_cached(
+            "SELECT id, host_id, next_poll_at, site_id FROM sources
+             WHERE id = ?1 /*pg: AND part = (?1 & 255) */ AND state = 0 AND next_poll_at <= ?2
+                 /*ours: part */",
+        )
+        .map_err(engine)?;
+    let mut found = Vec::new();
+    for source in sources {
+        let due = query.query_row(params![source.0, now.as_millisecond()], read_due).optional();
+        found.extend(due.map_err(engine)?);
+    }
+    Ok(found)
+}
+
 fn read_due(row: &Row<'_>) -> sql::Result<DueSource> {
     Ok(DueSource {
         id: SourceId(row.get(0)?),

@@ -4,6 +4,10 @@
 //! gets a count of his own; where there are many, the last one, and no more
 //! than one count goes on at a time, in the background, however many ask and
 //! however impatient they are. An operator's order is seen in the next answer.
+//!
+//! Whoever asks when the last count is old waits for the next, but for a tenth of
+//! its age at most: who asks all the time is answered at once, and who asks for the
+//! first time since yesterday is not told of yesterday.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,6 +25,10 @@ const FEW: u64 = 50_000;
 const HOLDS: Duration = Duration::from_secs(10);
 /// And so many times as long as it took.
 const SHARE: u32 = 50;
+/// For a new count one waits for this share of the age of the last one,
+const WORTH: u32 = 10;
+/// and never longer than this.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The last count.
 #[derive(Debug, Default)]
@@ -55,10 +63,18 @@ impl Counted {
         self.view.urls.max(of_queues.sum()) + self.view.sources + polls <= FEW
     }
 
-    fn is_old(&self, now: Timestamp) -> bool {
-        let age = Duration::try_from(now.duration_since(self.at)).unwrap_or_default();
-        age >= HOLDS.max(self.took * SHARE)
+    fn age(&self, now: Timestamp) -> Duration {
+        Duration::try_from(now.duration_since(self.at)).unwrap_or_default()
     }
+
+    fn is_old(&self, now: Timestamp) -> bool {
+        self.age(now) >= HOLDS.max(self.took * SHARE)
+    }
+}
+
+/// How long one waits for a newer count where the last is as old as this.
+fn patience(age: Duration) -> Duration {
+    (age / WORTH).min(PATIENCE)
 }
 
 impl Figures {
@@ -88,10 +104,17 @@ impl Store {
                         }
                         return Ok(counted.view.clone());
                     }
-                    if counted.is_old(self.inner.clock.steady()) {
-                        self.count_aside();
+                    let now = self.inner.clock.steady();
+                    if has_waited || !counted.is_old(now) {
+                        return Ok(counted.view.clone());
                     }
-                    return Ok(counted.view.clone());
+                    self.count_aside();
+                    has_waited = true;
+                    let next = tokio::time::timeout(patience(counted.age(now)), last.changed());
+                    if next.await.is_err() {
+                        return Ok(counted.view.clone());
+                    }
+                    continue;
                 }
                 Some(Err(error)) if has_waited => return Err(error),
                 _ => {}
@@ -106,10 +129,25 @@ impl Store {
     /// Counts of the queue, as recent as [`Self::recent_status`].
     pub async fn recent_queue(&self, crawl: Option<&str>) -> Result<Vec<QueueView>, StoreError> {
         let mut queues = self.recent_status().await?.queues;
-        queues.retain(|queue| crawl.is_none_or(|crawl| crawl == queue.crawl));
+        let Some(crawl) = crawl else {
+            let mut all = Vec::new();
+            for name in self.frontier_crawls().await? {
+                let counted = queues.iter().position(|queue| queue.crawl == name);
+                match counted.map(|at| queues.swap_remove(at)) {
+                    Some(queue) => all.push(queue),
+                    // One that is newer than the count has little to be counted.
+                    None => match self.queue(Some(name)).await {
+                        Err(StoreError::NotFound(_)) => {} // It has just gone.
+                        counted => all.extend(counted?),
+                    },
+                }
+            }
+            return Ok(all);
+        };
+        queues.retain(|queue| queue.crawl == crawl);
         if queues.is_empty() {
             // Not there, or new.
-            return self.queue(crawl.map(str::to_owned)).await;
+            return self.queue(Some(crawl.to_owned())).await;
         }
         Ok(queues)
     }
@@ -199,10 +237,27 @@ mod tests {
         world.clock.advance(Duration::from_millis(1));
         let mut next = world.store.inner.figures.last.subscribe();
         next.mark_unchanged();
-        // Whoever asks then gets what is known, and has it counted aside.
-        assert_eq!(world.urls().await, 60_000);
+        // Whoever asks then has it counted aside, and waits for it a little.
+        assert!([60_000, 70_000].contains(&world.urls().await));
         next.changed().await.unwrap();
         assert_eq!(world.urls().await, 70_000);
+    }
+
+    #[tokio::test]
+    async fn who_asks_for_the_first_time_for_long_is_told_of_now() {
+        let world = world();
+        world.set_urls(60_000);
+        assert_eq!(world.urls().await, 60_000);
+        world.set_urls(70_000);
+        world.clock.advance(Duration::from_secs(86_400));
+        assert_eq!(world.urls().await, 70_000);
+    }
+
+    #[test]
+    fn one_waits_for_a_tenth_of_the_age_of_what_there_is() {
+        for (age, seconds) in [(0, 0), (10, 1), (60, 6), (100, 10), (86_400, 10)] {
+            assert_eq!(patience(Duration::from_secs(age)), Duration::from_secs(seconds));
+        }
     }
 
     #[tokio::test]
@@ -221,6 +276,22 @@ mod tests {
         assert!(!world.store.recent_queue(None).await.unwrap()[0].paused);
         world.store.pause_crawl("default".to_owned(), true).await.unwrap();
         assert!(world.store.recent_queue(Some("default")).await.unwrap()[0].paused);
+    }
+
+    #[tokio::test]
+    async fn a_crawl_that_is_newer_than_the_count_is_counted() {
+        let world = world();
+        world.set_urls(60_000);
+        let names = async || -> Vec<String> {
+            let queues = world.store.recent_queue(None).await.unwrap();
+            queues.into_iter().map(|queue| queue.crawl).collect()
+        };
+        assert_eq!(names().await, ["default"]);
+        let conn = Connection::open(world.folder.path().join(super::super::FILE)).unwrap();
+        conn.execute("INSERT INTO crawls (name) VALUES ('new')", ()).unwrap();
+        assert_eq!(names().await, ["default", "new"]);
+        conn.execute("DELETE FROM crawls WHERE name = 'new'", ()).unwrap();
+        assert_eq!(names().await, ["default"]);
     }
 
     #[tokio::test]

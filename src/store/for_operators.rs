@@ -17,8 +17,8 @@ use super::views::{
 };
 use super::writer::Lane;
 use super::{
-    CHUNK, Imported, PastFetch, Store, StoreError, explain, history, hubs, poll_reads, queue_reads,
-    source_lists, url_reads,
+    CHUNK, Imported, PastFetch, Store, StoreError, explain, history, hubs, peek, poll_reads,
+    queue_reads, source_lists, url_reads,
 };
 use crate::model::{SourceId, UrlId};
 use crate::url::{authority, identities};
@@ -46,11 +46,11 @@ impl Store {
         read.map(|queues| self.shown_queues(queues))
     }
 
-    /// What is next in line, due or not, without leasing it: hosts by when
-    /// they may be served, a few URLs of each in lease order.
+    /// What is next in line, due or not, without leasing it: what is due by
+    /// turns of the hosts, each one's in lease order; then the rest by when it is due.
     pub async fn peek(&self, crawl: String, limit: u32) -> Result<Vec<PeekView>, StoreError> {
         let now = self.inner.clock.steady();
-        let mut lines = self.read(move |conn| queue_reads::peek(conn, &crawl, limit, now)).await?;
+        let mut lines = self.read(move |conn| peek::peek(conn, &crawl, limit, now)).await?;
         for line in &mut lines {
             [line.due_at, line.not_before] =
                 [line.due_at, line.not_before].map(|at| self.shown_at(at));

@@ -65,6 +65,17 @@ impl Store {
         self.read(move |conn| due_reads::due_sources(conn, now, limit, &but)).await
     }
 
+    /// What somebody has asked for since the last call, where it is due: to be polled
+    /// before all others.
+    pub async fn asked_sources(&self) -> Result<Vec<DueSource>, StoreError> {
+        let asked = self.inner.asked_sources.take();
+        if asked.is_empty() {
+            return Ok(Vec::new());
+        }
+        let now = self.inner.clock.now();
+        self.read(move |conn| due_reads::due_of(conn, &asked, now)).await
+    }
+
     /// The longest due source of each of these hosts, where there is any.
     pub async fn next_due_of(&self, hosts: Vec<HostId>) -> Result<Vec<DueSource>, StoreError> {
         let now = self.inner.clock.now();

@@ -11,6 +11,7 @@ use super::sql::{Connection, params};
 use jiff::Timestamp;
 use url::Url;
 
+use super::hindrance::Hindrances;
 use super::policy::Policy;
 use super::rows::{UrlRow, held};
 use super::settle::{derive_outcome, note_fetch};
@@ -220,8 +221,9 @@ pub(super) fn urls(
         .map_err(engine)?;
     let last = ids.last().copied().filter(|_| ids.len() == limit as usize);
     let (mut items, mut total) = (Vec::with_capacity(ids.len()), 0);
+    let mut hindrances = Hindrances::new(conn, policy, now)?;
     for id in ids {
-        let (view, bytes) = url_reads::view(conn, UrlId(id), policy, now)?;
+        let (view, bytes) = url_reads::view(conn, UrlId(id), policy, &mut hindrances, now)?;
         items.push(view);
         total += bytes;
         if total > MAX_SAID_BYTES {

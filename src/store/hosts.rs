@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::sql::{OptionalExtension, params};
+use super::sql::{Connection, OptionalExtension, params};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::state::State;
@@ -66,9 +66,47 @@ pub(super) struct Hosts {
 }
 
 /// The rules of a host, and until when they judge its pages, in Unix milliseconds.
-struct Ruling {
+pub(super) struct Ruling {
     rules: Arc<HostRules>,
     until: i64,
+}
+
+impl Ruling {
+    /// The rules, while they judge.
+    pub(super) fn at(&self, now_ms: i64) -> Option<&HostRules> {
+        (self.until > now_ms).then_some(&*self.rules)
+    }
+}
+
+/// The last robots.txt of a host as it judges for an agent, and its length in octets.
+pub(super) fn read_ruling(
+    conn: &Connection,
+    host: HostId,
+    agent: &str,
+) -> Result<Option<(Ruling, usize)>, StoreError> {
+    let read: Option<(Vec<u8>, bool, i64, i64)> = conn
+        .prepare_cached(
+            "SELECT body, unreachable, status, expires_at FROM robots WHERE host_id = ?1
+                 /*pg: AND part = (?1 & 255) */",
+        )
+        .and_then(|mut query| {
+            query
+                .query_row([host.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
+                .optional()
+        })
+        .map_err(engine)?;
+    let Some((body, unreachable, status, expires_at)) = read else { return Ok(None) };
+    let robots = Robots::parse(&body);
+    let usage = robots.usage(agent);
+    let rules = Arc::new(HostRules {
+        agent: agent.to_owned(),
+        unreachable,
+        rules: robots.rules_for(agent),
+        content_signal: usage.content_signal.map(Arc::from),
+        content_usage: usage.content_usage.map(Arc::from),
+        license: usage.license.map(Arc::from),
+    });
+    Ok(Some((Ruling { rules, until: judges_until(status, expires_at) }, body.len())))
 }
 
 impl Hosts {
@@ -171,6 +209,11 @@ impl HostRules {
     /// May the agent fetch this path (query included)?
     pub(super) fn allows(&self, path: &str) -> bool {
         !self.unreachable && self.rules.allows(path)
+    }
+
+    /// Did nobody get an answer, and is there no good copy?
+    pub(super) fn is_unreachable(&self) -> bool {
+        self.unreachable
     }
 
     /// Octets that are looked at to judge a path of so many.
@@ -429,34 +472,9 @@ impl State {
         if let Some(known) = self.hosts.rules.get(&id).filter(|known| known.rules.agent == agent) {
             return Ok((known.until > now).then(|| Arc::clone(&known.rules)));
         }
-        let read: Option<(Vec<u8>, bool, i64, i64)> = self
-            .conn
-            .prepare_cached(
-                "SELECT body, unreachable, status, expires_at FROM robots WHERE host_id = ?1
-                 /*pg: AND part = (?1 & 255) */",
-            )
-            .and_then(|mut query| {
-                query
-                    .query_row([id.0], |row| {
-                        Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-                    })
-                    .optional()
-            })
-            .map_err(engine)?;
-        let Some((body, unreachable, status, expires_at)) = read else { return Ok(None) };
-        let until = judges_until(status, expires_at);
-        let robots = Robots::parse(&body);
-        self.hosts.parsed = self.hosts.parsed.wrapping_add(body.len());
-        let usage = robots.usage(agent);
-        let rules = Arc::new(HostRules {
-            agent: agent.to_owned(),
-            unreachable,
-            rules: robots.rules_for(agent),
-            content_signal: usage.content_signal.map(Arc::from),
-            content_usage: usage.content_usage.map(Arc::from),
-            license: usage.license.map(Arc::from),
-        });
-        let ruling = Ruling { rules: Arc::clone(&rules), until };
+        let Some((ruling, parsed)) = read_ruling(&self.conn, id, agent)? else { return Ok(None) };
+        self.hosts.parsed = self.hosts.parsed.wrapping_add(parsed);
+        let (rules, until) = (Arc::clone(&ruling.rules), ruling.until);
         self.hosts.rules.insert(id, ruling, rules.bytes());
         Ok((until > now).then_some(rules))
     }

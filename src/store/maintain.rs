@@ -24,6 +24,9 @@ use crate::diff::snapshot::{Row, Snapshot};
 use crate::model::{CrawlId, DocumentKind, Role, SiteId, SourceId};
 use crate::recrawl::signal::Signal;
 
+/// Sources of one site that go before those of others when it is asked for; the
+/// rest takes its turn.
+const FIRST_OF_SITE: i64 = 256;
 /// Rows of history dropped in one job at most.
 const DROP: i64 = 5_000;
 /// Dropped children retired in one job at most.
@@ -491,11 +494,17 @@ impl State {
         let now = self.now_ms();
         self.sources_moved = true;
         self.poll_given_up_of(site, now)?;
+        let of_site = "state = 0 AND (site_id = ?1 OR role = 0 AND host_id IN
+                     (SELECT host_id FROM sources WHERE site_id = ?1 AND role = 1))";
+        let first = format!("SELECT id FROM sources WHERE {of_site} ORDER BY id LIMIT ?2");
+        let first: Vec<i64> = self.column(&first, [site.0, FIRST_OF_SITE])?;
+        self.asked.extend(first.into_iter().map(SourceId));
         self.conn
             .execute(
-                "UPDATE sources SET next_poll_at = ?2, rule = 'asked', why = 'someone asked for it'
-                 WHERE state = 0 AND (site_id = ?1 OR role = 0 AND host_id IN
-                     (SELECT host_id FROM sources WHERE site_id = ?1 AND role = 1))",
+                &format!(
+                    "UPDATE sources SET next_poll_at = ?2, rule = 'asked', why = 'someone asked for it'
+                 WHERE {of_site}"
+                ),
                 params![site.0, now],
             )
             .map(|count| count as u64)

@@ -42,6 +42,7 @@ mod given;
 mod given_up;
 mod grants;
 mod heirs;
+mod hindrance;
 mod history;
 mod holders;
 mod home;
@@ -62,6 +63,7 @@ mod operate;
 mod orders;
 mod packed;
 pub mod pages;
+mod peek;
 pub(crate) mod peers;
 mod pending;
 mod policy;
@@ -142,7 +144,7 @@ use readers::Readers;
 pub use robots::{FORBIDDEN, KeptRobots, ROBOTS_UNREADABLE, RobotsRead, SavedRobots};
 pub(crate) use sources::GRACE_MS;
 pub use sources::{Child, ChildEffect, NewSource};
-use state::{Ears, Engine, State};
+use state::{Asked, Ears, Engine, State};
 pub use stream::{ChangeCursor, ChangeEvent, ChangeFilter, ChangePage, NoCursor};
 pub use tombstones::Deletion;
 use wake::Wake;
@@ -250,6 +252,8 @@ struct Inner {
     readers: Readers,
     wake: Arc<Wake>,
     sources: Arc<tokio::sync::watch::Sender<u64>>,
+    /// Which of them are to be polled first.
+    asked_sources: Arc<Asked>,
     hubs: Arc<tokio::sync::watch::Sender<u64>>,
     /// As reads explain by it; the writer has its own.
     policy: RwLock<Arc<Policy>>,
@@ -325,12 +329,14 @@ impl Store {
         let wake = Arc::new(Wake::default());
         let started_at = clock.now();
         let sources: Arc<tokio::sync::watch::Sender<u64>> = Arc::default();
+        let asked: Arc<Asked> = Arc::default();
         let hubs: Arc<tokio::sync::watch::Sender<u64>> = Arc::default();
         let changes: Arc<tokio::sync::watch::Sender<u64>> = Arc::default();
         let moved: Arc<tokio::sync::watch::Sender<u64>> = Arc::default();
         let ears = Ears {
             wake: Arc::clone(&wake),
             sources: Arc::clone(&sources),
+            asked: Arc::clone(&asked),
             hubs: Arc::clone(&hubs),
             changes: Arc::clone(&changes),
             peers: Arc::clone(&moved),
@@ -386,6 +392,7 @@ impl Store {
             readers: Readers::new(home)?,
             wake,
             sources,
+            asked_sources: asked,
             hubs,
             policy: RwLock::new(Arc::new(Policy::new(config))),
             figures: Figures::default(),
@@ -431,6 +438,7 @@ impl Store {
             readers: Readers::new(home)?,
             wake: Arc::new(Wake::default()),
             sources: Arc::default(),
+            asked_sources: Arc::default(),
             hubs: Arc::default(),
             policy: RwLock::new(Arc::new(Policy::new(&Config::default()))),
             figures: Figures::default(),

@@ -295,7 +295,10 @@ pub(super) fn read_source(row: &Row<'_>) -> sql::Result<SourceView> {
         last_success_at: time(row, 14)?,
         last_changed_at: time(row, 15)?,
         next_poll_at: time(row, 16)?.filter(|_| state == 0),
-        why: row.get(17)?,
+        why: match (state, row.get::<String>(17)?) {
+            (1, why) => format!("not polled while its site is paused; {why}"),
+            (_, why) => why,
+        },
         failures: row.get(18)?,
         failing: row.get(23)?,
         entries: count(row, 19)?,

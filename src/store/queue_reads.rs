@@ -5,28 +5,23 @@ use std::sync::LazyLock;
 use super::sql::{self, Connection, Row, params};
 use jiff::Timestamp;
 
-use super::abbreviations::PathText;
 use super::explain;
-use super::hosts::page_text;
-use super::packed::{is_held, is_valued, place, said, site_in};
+use super::packed::{is_held, is_valued, place, site_in};
 use super::policy::Policy;
 use super::record::Record;
-use super::rows::{held, read_page, reason};
+use super::rows::{held, read_page};
 use super::url_reads::crawl_id;
-use super::views::{BlockPlace, BlockView, DeadView, Page, PeekView, QueueView};
+use super::views::{BlockPlace, BlockView, DeadView, Page, QueueView};
 use super::{StoreError, engine, timestamp};
-use crate::diff::snapshot::EntryHints;
-use crate::model::{CrawlId, Priority, UrlId};
+use crate::model::{CrawlId, UrlId};
 
 /// Most rows of one page.
-const PAGE: u32 = 1_000;
-/// Hosts looked at for a peek.
-const PEEK_HOSTS: u32 = 1_000;
+pub(super) const PAGE: u32 = 1_000;
 
 /// Of the rows of `queue` those that leases do not pass over: a site that is paused,
 /// or has left the configuration, keeps its rows. Whether there is such a site is
 /// asked once: as a rule there is none.
-static LEASED: LazyLock<String> = LazyLock::new(|| {
+pub(super) static LEASED: LazyLock<String> = LazyLock::new(|| {
     format!(
         "(NOT EXISTS (SELECT 1 FROM sites WHERE state <> 0) OR {site} IS NULL
          OR {site} NOT IN (SELECT id FROM sites WHERE state <> 0))",
@@ -171,95 +166,6 @@ fn weigh(
     let due = times.iter().filter(|at| **at <= now).count() as u64;
     let worth_it = (surfaced.unsigned_abs() * due).div_ceil((urls.len() as u64).max(1));
     Ok((worth_it, times.iter().map(|at| at.as_second()).min()))
-}
-
-pub(super) fn peek(
-    conn: &Connection,
-    crawl: &str,
-    limit: u32,
-    now: Timestamp,
-) -> Result<Vec<PeekView>, StoreError> {
-    let crawl = crawl_id(conn, crawl)?;
-    let limit = limit.clamp(1, PAGE) as usize;
-    let mut hosts = conn
-        .prepare_cached(
-            "SELECT t.host_id, h.authority, /*lite*/ max /*end*/ /*pg: GREATEST */ (h.next_at, h.paused_until)
-             FROM turns t JOIN hosts h ON h.id = t.host_id /*pg: AND h.part = t.part */
-             WHERE t.crawl_id = ?1 AND t.queued > 0
-             ORDER BY /*lite*/ max /*end*/ /*pg: GREATEST */
-                 (h.next_at, h.paused_until, t.due_s * 1000, ?2), t.due_s, t.host_id LIMIT ?3",
-        )
-        .map_err(engine)?;
-    let hosts: Vec<(i64, String, i64)> = hosts
-        .query_map(params![crawl.0, now.as_millisecond(), PEEK_HOSTS], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-        })
-        .and_then(Iterator::collect)
-        .map_err(engine)?;
-    let mut lines = Vec::new();
-    for (host, authority, clock) in hosts {
-        if lines.len() >= limit {
-            break;
-        }
-        for due_only in [true, false] {
-            let left = limit - lines.len();
-            lines.extend(peek_host(conn, crawl, host, &authority, clock, now, due_only, left)?);
-        }
-    }
-    Ok(lines)
-}
-
-/// The URLs of one host: what is due in lease order, then the rest by due time.
-#[allow(clippy::too_many_arguments)] // one query's parameters
-fn peek_host(
-    conn: &Connection,
-    crawl: CrawlId,
-    host: i64,
-    authority: &str,
-    clock: i64,
-    now: Timestamp,
-    due_only: bool,
-    limit: usize,
-) -> Result<Vec<PeekView>, StoreError> {
-    let (range, order) = if due_only {
-        ("<=", "q.band DESC, q.due_s, q.url_id")
-    } else {
-        (">", "q.due_s, q.url_id")
-    };
-    let sql = format!(
-        "SELECT q.url_id, u.path, n.name, coalesce({}, {}), {}, q.due_s, coalesce({}, 0)
-         FROM queue q JOIN urls u ON u.id = q.url_id /*pg: AND u.part = q.part */
-         LEFT JOIN sites n ON n.id = u.site_id
-         LEFT JOIN feedback f ON f.url_id = u.id /*pg: AND f.part = u.part */
-         WHERE q.crawl_id = ?1 AND q.host_id = ?2 /*pg: AND q.part = (?2 & 255) */ AND q.due_s {range} ?3
-             AND {}
-         ORDER BY {order} LIMIT ?4",
-        place::REASON.of("f"),
-        said::REASON.of("u"),
-        said::HINTS.of("u"),
-        place::ATTEMPT.of("f"),
-        *LEASED
-    );
-    let mut query = conn.prepare_cached(&sql).map_err(engine)?;
-    query
-        .query_map(params![crawl.0, host, now.as_second(), limit.cast_signed() as i64], |row| {
-            let PathText(path) = row.get(1)?;
-            let hints = EntryHints::from_bits(row.get(4)?).unwrap_or_default();
-            Ok(PeekView {
-                id: UrlId(row.get(0)?),
-                url: page_text(authority, &path),
-                site: row.get(2)?,
-                host: authority.to_owned(),
-                reason: reason(row.get(3)?),
-                priority: hints.priority.unwrap_or(Priority::DEFAULT),
-                changefreq: hints.changefreq,
-                due_at: timestamp(row.get::<i64>(5)?.saturating_mul(1000)),
-                not_before: timestamp(clock.max(now.as_millisecond())),
-                attempt: row.get::<u32>(6)? + 1,
-            })
-        })
-        .and_then(Iterator::collect)
-        .map_err(engine)
 }
 
 pub(super) fn dead(

@@ -350,6 +350,7 @@ impl State {
         if found == 0 {
             return Err(StoreError::NotFound(format!("there is no source {id}")));
         }
+        self.asked.push(id);
         self.revive_below(id, INDEX_DELETED)
     }
 

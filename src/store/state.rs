@@ -6,7 +6,7 @@
 //! transaction at the latest. A job that was refused before it wrote any leaves
 //! memory as it is.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::sql::{Connection, OptionalExtension, params};
@@ -53,12 +53,42 @@ pub(super) struct Ears {
     pub(super) wake: Arc<Wake>,
     /// The poll loop: sources are due for another reason than time.
     pub(super) sources: Arc<watch::Sender<u64>>,
+    /// The same: sources that somebody wants polled before all others.
+    pub(super) asked: Arc<Asked>,
     /// Who talks to hubs: there is something to do.
     pub(super) hubs: Arc<watch::Sender<u64>>,
     /// Those who follow the change stream.
     pub(super) changes: Arc<watch::Sender<u64>>,
     /// Who tells others that share the store that there may be something to do.
     pub(super) peers: Arc<watch::Sender<u64>>,
+}
+
+/// Sources that somebody has asked for since the poll loop looked last.
+#[derive(Debug, Default)]
+pub(super) struct Asked(Mutex<Vec<SourceId>>);
+
+impl Asked {
+    /// Those kept until the loop looks; it takes no more of them before others.
+    const MOST: usize = 1_024;
+
+    fn lock(&self) -> MutexGuard<'_, Vec<SourceId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// More of them.
+    pub(super) fn add(&self, sources: &mut Vec<SourceId>) {
+        if sources.is_empty() {
+            return;
+        }
+        let mut asked = self.lock();
+        let room = Self::MOST.saturating_sub(asked.len());
+        asked.extend(sources.drain(..).take(room));
+    }
+
+    /// All of them, once.
+    pub(super) fn take(&self) -> Vec<SourceId> {
+        std::mem::take(&mut self.lock())
+    }
 }
 
 /// What the connection is to, and how another is made.
@@ -127,6 +157,8 @@ pub(super) struct State {
     pub(super) sums: super::sums::Sums,
     /// Has anything made a source due other than by time?
     pub(super) sources_moved: bool,
+    /// Which of them somebody asked for.
+    pub(super) asked: Vec<SourceId>,
     /// Has a push come, or a wish for one?
     pub(super) hubs_moved: bool,
     /// Has anything been added to the log of changes?
@@ -189,6 +221,7 @@ impl State {
             numbers: Numbers::Embedded(0),
             sums: super::sums::Sums::default(),
             sources_moved: false,
+            asked: Vec::new(),
             hubs_moved: false,
             changes_moved: false,
             job: Running::default(),

@@ -230,6 +230,8 @@ impl State {
         if (self.sources_moved || self.hubs_moved) && self.is_shared() {
             self.ears.peers.send_modify(|times| *times = times.wrapping_add(1));
         }
+        // Before the loop is woken, which takes them.
+        self.ears.asked.add(&mut self.asked);
         if std::mem::take(&mut self.sources_moved) {
             self.ears.sources.send_modify(|times| *times = times.wrapping_add(1));
         }
@@ -255,6 +257,7 @@ impl State {
         self.pending.clear();
         self.sums.clear();
         self.told.clear();
+        self.asked.clear();
         self.policies.give_up(&mut self.policy);
         if let Err(error) = self.remember() {
             tracing::warn!(%error, "memory is read again before the next transaction");

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use url::{Position, Url};
 
 use super::abbreviations::PathText;
+use super::hindrance::Hindrances;
 use super::hosts::{page_text, partition};
 use super::known::find_on_disk;
 use super::packed::{Listing, SAID, place};
@@ -49,7 +50,8 @@ pub(super) fn url(
     for spelling in &spellings {
         for (crawl, _) in &crawls {
             let Some(id) = find(conn, seed, *crawl, spelling)? else { continue };
-            let (mut view, _) = view(conn, id, policy, now)?;
+            let hindrances = &mut Hindrances::new(conn, policy, now)?;
+            let (mut view, _) = view(conn, id, policy, hindrances, now)?;
             for (other, name) in crawls.iter().filter(|(other, _)| other != crawl) {
                 if has_any(conn, seed, *other, &spellings)? {
                     view.other_crawls.push(name.clone());
@@ -237,6 +239,7 @@ pub(super) fn view(
     conn: &Connection,
     id: UrlId,
     policy: &Policy,
+    hindrances: &mut Hindrances<'_>,
     now: Timestamp,
 ) -> Result<(UrlView, usize), StoreError> {
     let (mut view, mut past) = conn
@@ -266,6 +269,9 @@ pub(super) fn view(
     let why = why(&view, &past, now);
     view.why = why.text;
     explain::explain(conn, policy, &mut view, why.is_open, now)?;
+    if let Some(hindrance) = hindrances.of(&view)? {
+        view.why = format!("not handed out: {hindrance}; {}", view.why);
+    }
     Ok((view, bytes))
 }
 

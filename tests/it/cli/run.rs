@@ -363,6 +363,16 @@ fn polling_by_hand_shows_what_changed() {
     assert!(code == 0 && out.contains("new") && out.contains("list.txt"), "{out}");
     let (_, out, _) = outcome(sitemapd().args(["queue", "peek", "--api", &daemon.api]));
     assert!(out.contains("/one") && out.contains("/two"), "{out}");
+    // Of what is paused that is said, and nobody waits.
+    let ask = |args: &[&str]| outcome(sitemapd().args(args).args(["--api", &daemon.api]));
+    let (code, out, _) = ask(&["sites", "pause", "mine"]);
+    assert_eq!((code, out.trim_end()), (0, "paused mine: nothing of it is polled or leased"));
+    let (code, _, err) = ask(&["poll", list_url.as_str()]);
+    assert!(code == 1 && err.contains("`sitemapd sites resume mine`"), "{err}");
+    let (_, out, _) = ask(&["url", origin.url("/two").as_str()]);
+    assert!(out.contains("not handed out: its site is paused; "), "{out}");
+    let (code, out, _) = ask(&["sites", "resume", "mine", "--json"]);
+    assert!(code == 0 && out.contains("\"active\""), "{out}");
     // A URL is meant by whoever names it; of a site some place or other is always empty.
     origin.unset("/list.txt");
     for (what, code) in [(list_url.as_str(), 1), ("mine", 0)] {

@@ -93,6 +93,11 @@ fn without_a_daemon_an_order_is_carried_out_under_the_lock() {
     drop(held);
     assert_eq!(run(&["queue", "resume"]).0, 0);
     assert!(!run(&["queue", "stats"]).1.contains("(paused)"));
+    assert_eq!(run(&["sites", "pause", "no such site"]).0, 1);
+    for (order, state) in [("pause", "paused"), ("resume", "active")] {
+        let (code, out, err) = run(&["sites", order, "a", "--json"]);
+        assert!(code == 0 && out.contains(&format!("\"state\": \"{state}\"")), "{out}{err}");
+    }
 }
 
 #[test]

@@ -43,6 +43,16 @@ async fn what_is_overdue_at_a_start_is_worked_off_at_an_even_pace() {
     // The clock stands: nothing more of the backlog may start.
     let second = asked(first);
     assert!(second <= 70, "{second} requests at once");
+    // But what somebody asks for does.
+    let now = world.clock.now();
+    let mut waiting = daemon.sources().await;
+    waiting.retain(|source| {
+        source.url.ends_with("/robots.txt") && source.next_poll_at.is_some_and(|at| at <= now)
+    });
+    let last = waiting.iter().max_by_key(|source| source.next_poll_at).unwrap();
+    daemon.store.poll_source(last.id).await.unwrap();
+    let is_polled = async || daemon.source(&last.url).await.last_poll_at.filter(|at| *at >= now);
+    daemon.wait("what was asked for", is_polled).await;
     for _ in 0..30 {
         world.clock.advance(Duration::from_secs(1));
         tokio::task::yield_now().await;

@@ -308,3 +308,53 @@ async fn a_call_judges_as_many_urls_as_there_is_time_for_and_the_next_goes_on() 
     seen.dedup();
     assert_eq!(seen.len(), list.len());
 }
+
+#[tokio::test]
+async fn a_url_says_what_keeps_it_from_being_leased_before_its_turn_has_come() {
+    let queue = with_paths(&["/1", "/x/2"]).await;
+    let crawl = || "default".to_owned();
+    let url = format!("{HOST}/x/2");
+    let why = async || {
+        let view = queue.view(&url).await;
+        assert_eq!(view.state, UrlState::Queued, "{}", view.why);
+        let listed = queue.store.urls(10, None).await.unwrap().items;
+        assert!(listed.iter().any(|one| one.url == url && one.why == view.why));
+        view.why
+    };
+    let says = async |expected: &str| {
+        let why = why().await;
+        let start = format!("not handed out: {expected}");
+        assert!(why.starts_with(&start) && why.contains("; due now: it is new"), "{why}");
+        assert!(queue.lease(10).await.iter().all(|leased| leased.url.as_str() != url));
+    };
+    let unread = "robots.txt of its host has not been read";
+    says(unread).await;
+    save(&queue, RobotsRead::Unreachable { status: 503 }).await;
+    says("robots.txt of its host cannot be reached").await;
+    for (text, expected) in [("User-agent: *\nDisallow: /x/", true), ("", false)] {
+        save(&queue, rules(text)).await;
+        assert_eq!(why().await.starts_with("not handed out: robots.txt forbids it;"), expected);
+    }
+    queue.store.pause_site("a".to_owned(), true).await.unwrap();
+    says("its site is paused").await;
+    queue.store.pause_crawl(crawl(), true).await.unwrap();
+    says("its crawl is paused").await;
+    for (pattern, is_prefix) in [("http://a.test/y", true), ("http://a.test/x", false)] {
+        queue.store.block(crawl(), pattern.to_owned(), is_prefix).await.unwrap();
+        says("its crawl is paused").await;
+    }
+    queue.store.block(crawl(), "http://a.test/x".to_owned(), true).await.unwrap();
+    let block = "an operator's block on all that begins with http://a.test/x holds it until lifted";
+    says(block).await;
+    queue.store.unblock(crawl(), "http://a.test/x".to_owned(), true).await.unwrap();
+    queue.store.pause_crawl(crawl(), false).await.unwrap();
+    queue.store.pause_site("a".to_owned(), false).await.unwrap();
+    let pause = Duration::from_secs(60);
+    queue.store.pause_host(HOST.to_owned(), pause, "HTTP 429").await.unwrap();
+    says("its host is left alone (HTTP 429), which ends in 60 s").await;
+    queue.clock.advance(3 * Duration::from_secs(86_400));
+    assert!(why().await.contains(unread), "{}", why().await);
+    save(&queue, rules("")).await;
+    assert!(why().await.starts_with("due for 3 d: it is new"), "{}", why().await);
+    assert_eq!(queue.lease(10).await.len(), 2);
+}

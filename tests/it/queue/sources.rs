@@ -320,6 +320,10 @@ async fn an_index_that_is_read_as_another_one_is_given_up_is_read_in_full_again(
         queue.clock.advance(DAY);
         let under_way = end().await;
         queue.store.pause_site("a".to_owned(), is_paused).await.unwrap();
+        let filter = SourceFilter { limit: 10, ..SourceFilter::default() };
+        let sources = queue.store.sources(filter).await.unwrap();
+        let why = "not polled while its site is paused; ";
+        assert!(sources.items.iter().all(|source| source.why.starts_with(why) == is_paused));
         queue.store.delete_source(other, false).await.unwrap();
         queue.store.finish_poll(under_way).await.unwrap();
         assert_eq!(last_full().await, long_ago, "{is_paused}");

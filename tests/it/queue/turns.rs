@@ -438,3 +438,37 @@ async fn the_weight_of_a_host_outlives_a_new_robots_txt_and_is_that_of_the_confi
     let weights = queue.look().rows("SELECT weight FROM turns ORDER BY weight");
     assert_eq!(weights, [[Some("1".to_owned())], [Some("3".to_owned())]]);
 }
+
+#[tokio::test]
+async fn a_peek_shows_what_is_due_by_turns_and_then_the_rest_by_when_it_is() {
+    let queue = Queue::simple().await;
+    queue.list_urls("a", (0..30).map(|n| format!("http://large.test/{n}"))).await;
+    queue.list_urls("a", (0..2).map(|n| format!("http://small.test/{n}"))).await;
+    let peeked = async |limit| -> Vec<_> {
+        let rows = queue.store.peek("default".to_owned(), limit).await.unwrap();
+        rows.into_iter().map(|row| row.url.replace("http://", "").replace(".test", "")).collect()
+    };
+    assert_eq!(peeked(6).await, ["large/0", "small/0", "large/1", "small/1", "large/2", "large/3"]);
+    assert_eq!(peeked(1).await, ["large/0"]);
+    assert_eq!(peeked(1_000).await.len(), 32);
+    // All of the large one is fetched, and due before what is left of the small one.
+    for leased in queue.lease_as(LeaseRequest { per_host: 1_000, ..ask(1_000) }).await.urls {
+        if &*leased.host == "http://large.test" {
+            queue.settle(leased.token, Outcome::Unchanged).await;
+        }
+    }
+    queue.clock.advance(Duration::from_secs(60));
+    queue.list_urls("a", ["http://new.test/".to_owned(), "http://large.test/new".to_owned()]).await;
+    let next = peeked(4).await;
+    let mut due = next[..2].to_vec();
+    due.sort();
+    assert_eq!(due, ["large/new", "new/"]);
+    let rows = queue.store.peek("default".to_owned(), 1_000).await.unwrap();
+    assert_eq!(rows.len(), 32);
+    assert!(rows[2..].is_sorted_by_key(|row| row.due_at));
+    let few = queue.store.peek("default".to_owned(), 5).await.unwrap();
+    assert_eq!(
+        few[2..].iter().map(|row| row.due_at).collect::<Vec<_>>(),
+        rows[2..5].iter().map(|row| row.due_at).collect::<Vec<_>>()
+    );
+}

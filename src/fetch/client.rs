@@ -35,8 +35,16 @@ use crate::config;
 
 pub use post::{Form, Told};
 
-/// Longest wait for the headers, and between two pieces of a body.
-pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// Share of `fetch.total_timeout` that an origin may be silent for.
+const SILENCE: u32 = 4;
+/// And so long, where that is less.
+const LEAST_SILENCE: Duration = Duration::from_secs(30);
+
+/// Longest wait for the headers, and between two pieces of a body, of a request that
+/// may take `total`.
+fn read_timeout(total: Duration) -> Duration {
+    (total / SILENCE).max(LEAST_SILENCE).min(total)
+}
 
 /// How a hop waits for a turn at an address, or to look up a name; and what follows where
 /// that, or the room for its body, does not come.
@@ -127,7 +135,7 @@ impl Fetcher {
         let guard = Guard::new(&fetch.allow);
         let limits = failure::Limits {
             connect: fetch.connect_timeout,
-            read: READ_TIMEOUT.min(fetch.total_timeout),
+            read: read_timeout(fetch.total_timeout),
             total: fetch.total_timeout,
         };
         let Surroundings { lookup, clock, spool } = surroundings;
@@ -435,4 +443,17 @@ impl Inner {
 
 fn protocol(text: &str) -> FetchError {
     FetchError::Protocol(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_may_be_silent_for_a_quarter_of_the_time_and_half_a_minute_at_least() {
+        for (total, silent) in [(10, 10), (30, 30), (120, 30), (121, 30), (400, 100)] {
+            let silent_for = read_timeout(Duration::from_secs(total)).as_secs();
+            assert_eq!(silent_for, silent, "{total}");
+        }
+    }
 }

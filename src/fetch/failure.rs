@@ -38,7 +38,10 @@ impl Limits {
             ));
         }
         if error.is_timeout() {
-            return FetchError::Timeout(format!("no answer within {:?}", self.read));
+            return FetchError::Timeout(format!(
+                "no answer within {:?}, see fetch.total_timeout",
+                self.read
+            ));
         }
         if error.is_dns() {
             return FetchError::Dns(reason(&error));

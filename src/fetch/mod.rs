@@ -98,7 +98,7 @@ pub struct Head {
 }
 
 /// A body as it came over the wire, with what is needed to decode it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Fetched {
     /// What every answer carries.
     pub head: Head,

@@ -61,6 +61,8 @@ pub(super) struct RobotsPoll<'a> {
     pub(super) expires_at: Timestamp,
     /// Did all of it come, and is it one?
     pub(super) is_whole: bool,
+    /// Its defects, as they are kept with its source; `None`: those that are known.
+    pub(super) issues: Option<String>,
 }
 
 impl Ended {
@@ -286,7 +288,7 @@ impl Poller {
         read: RobotsPoll<'_>,
         changed: Option<i64>,
     ) -> Result<(), StoreError> {
-        let RobotsPoll { ended, answer, expires_at, is_whole } = read;
+        let RobotsPoll { ended, answer, expires_at, is_whole, issues } = read;
         let mut next = self.next(target, &ended, &Hints::default());
         // It has none, and there may be as many of them as there are pages.
         next.rhythm = None;
@@ -308,7 +310,7 @@ impl Poller {
         let kept = match validators_of_robots(target, answer, is_whole) {
             Some(validators) => {
                 let is_full = matches!(answer, Ok(Answer::Document(_)));
-                Kept::Robots { validators, changed, is_full }
+                Kept::Robots { validators, changed, is_full, issues }
             }
             None => Kept::Nothing,
         };

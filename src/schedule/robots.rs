@@ -6,24 +6,28 @@
 
 use std::collections::HashMap;
 use std::io::Read;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::task::JoinError;
 use url::Url;
 
 use super::document::FULL_READ;
 use super::gate::ClockGate;
 use super::interval::PollEvent;
+use super::issues::{self, Beside};
 use super::outcome::{Ended, PutOff, RobotsPoll};
 use super::{Poller, STORE_PAUSE};
 use crate::bounded::Bounded;
 use crate::config::{Site, SourceList};
 use crate::fetch::body::{Decoded, End};
-use crate::fetch::{Answer, FetchError, Refusal, Request, Validators, Wait};
-use crate::model::{Role, SiteId, SourceId, product_token};
+use crate::fetch::{Answer, FetchError, Fetched, Refusal, Request, Validators, Wait};
+use crate::model::{DocumentKind, Role, SiteId, SourceId, product_token};
 use crate::parse::robots::{Robots, Rules, WELL_KNOWN};
+use crate::parse::{self, Context, Limits};
 use crate::recrawl::later;
 use crate::store::{GUESS, KeptRobots, NewSource, PollTarget, RobotsRead, StoreError};
 use crate::url::{SiteRules, authority};
@@ -75,6 +79,52 @@ struct HostRules {
     expires_at: Timestamp,
     /// Those that bind us.
     rules: Arc<Rules>,
+}
+
+/// What a poll of a robots.txt brought.
+struct ReadFile {
+    read: RobotsRead,
+    /// Did all of it come, and is it one?
+    is_whole: bool,
+    /// Its defects, as they are kept with its source; `None`: those that are known.
+    issues: Option<String>,
+}
+
+/// Of a host without a robots.txt.
+const NO_ISSUES: &str = "[]";
+
+impl ReadFile {
+    /// Nobody can tell what it forbids: it is like no answer.
+    fn broken() -> Self {
+        Self { read: RobotsRead::Unreachable { status: 0 }, is_whole: false, issues: None }
+    }
+}
+
+/// Reads a robots.txt for the product token `agent`.
+fn read_file(fetched: &Fetched, url: &Url, agent: &str, max_url_chars: usize) -> ReadFile {
+    let mut body = Vec::new();
+    let coding = &fetched.content_encoding;
+    let mut decoded = Decoded::new(fetched.body.clone(), coding, 4 * MAX_BODY as u64);
+    // One byte more than is read tells that there is more.
+    let _ = decoded.by_ref().take(MAX_BODY as u64 + 1).read_to_end(&mut body);
+    let end = decoded.outcome().end;
+    let is_broken = matches!(end, End::Truncated | End::Corrupt(_));
+    if is_broken && !fetched.cut && body.len() <= MAX_BODY {
+        return ReadFile::broken();
+    }
+    let robots = Robots::parse(&body);
+    let is_whole = !fetched.cut && end == End::Whole && robots.is_one();
+    let crawl_delay = robots.crawl_delay(agent);
+    // Where its sitemaps are looked for, whatever it was redirected to.
+    let limits = Limits { max_sitemaps: MAX_SITEMAPS, max_url_chars, ..Limits::default() };
+    let content_type = fetched.head.content_type.as_deref();
+    let context = Context { base: url, content_type, limits };
+    let report = parse::parse(&mut &body[..], &context, &mut |_| ControlFlow::Continue(()));
+    let is_one = report.kind == DocumentKind::Robots;
+    let issues =
+        if is_one { issues::as_json(&report, &Beside::default()) } else { NO_ISSUES.to_owned() };
+    let read = RobotsRead::Rules { body, status: fetched.head.status, crawl_delay };
+    ReadFile { read, is_whole, issues: Some(issues) }
 }
 
 impl HostRules {
@@ -278,7 +328,11 @@ impl Poller {
             return Ok(Some(off));
         }
         let mut ended = Ended::of(&answer, &target.url);
-        let (read, is_whole) = self.robots_read(&answer);
+        let file = self.robots_read(target, &answer).await.unwrap_or_else(|error| {
+            tracing::error!(source = %target.id, %error, "reading a robots.txt panicked");
+            ReadFile::broken()
+        });
+        let ReadFile { read, is_whole, issues } = file;
         let is_unreachable = matches!(read, RobotsRead::Unreachable { .. });
         if is_unreachable && !ended.failed() {
             let why = "robots.txt: its compressed data is broken".to_owned();
@@ -312,7 +366,7 @@ impl Poller {
             let (host, what) = (authority(&target.url), subjects.join(", "));
             tracing::info!(host, what, "robots.txt says something else than before");
         }
-        let read = RobotsPoll { ended, answer: &answer, expires_at, is_whole };
+        let read = RobotsPoll { ended, answer: &answer, expires_at, is_whole, issues };
         self.finish_robots(target, began, read, saved.version).await?;
         if target.site.is_some() {
             self.store.leave_if_deserted(target.id, target.host).await?;
@@ -334,44 +388,36 @@ impl Poller {
         Ok(kept)
     }
 
-    /// What was read, and whether all of it came and is a robots.txt.
-    fn robots_read(&self, answer: &Result<Answer, FetchError>) -> (RobotsRead, bool) {
-        let mut is_whole = true;
-        let read = match answer {
-            Ok(Answer::Same(_) | Answer::NotModified(_)) => RobotsRead::Same,
+    /// What was read of an answer.
+    async fn robots_read(
+        &self,
+        target: &PollTarget,
+        answer: &Result<Answer, FetchError>,
+    ) -> Result<ReadFile, JoinError> {
+        let rules = |status| ReadFile {
+            read: RobotsRead::Rules { body: Vec::new(), status, crawl_delay: None },
+            is_whole: true,
+            issues: Some(NO_ISSUES.to_owned()),
+        };
+        let known = |read| ReadFile { read, is_whole: true, issues: None };
+        Ok(match answer {
+            Ok(Answer::Same(_) | Answer::NotModified(_)) => known(RobotsRead::Same),
             Ok(Answer::Document(fetched)) => {
-                let mut body = Vec::new();
-                let mut decoded = Decoded::new(
-                    fetched.body.clone(),
-                    &fetched.content_encoding,
-                    4 * MAX_BODY as u64,
-                );
-                // One byte more than is read tells that there is more.
-                let _ = decoded.by_ref().take(MAX_BODY as u64 + 1).read_to_end(&mut body);
-                let end = decoded.outcome().end;
-                let is_broken = matches!(end, End::Truncated | End::Corrupt(_));
-                if is_broken && !fetched.cut && body.len() <= MAX_BODY {
-                    // Nobody can tell what the rest forbids: it is like a body that broke off.
-                    return (RobotsRead::Unreachable { status: 0 }, false);
-                }
-                let robots = Robots::parse(&body);
-                is_whole = !fetched.cut && end == End::Whole && robots.is_one();
-                let crawl_delay = robots.crawl_delay(&self.own_token());
-                RobotsRead::Rules { body, status: fetched.head.status, crawl_delay }
+                let (fetched, url) = (fetched.clone(), target.url.clone());
+                let agent = self.own_token();
+                let most = self.config.borrow().fetch.limits.max_url_chars;
+                // Ten thousands of lines take milliseconds, which the others do not wait.
+                let reading = move || read_file(&fetched, &url, &agent, most);
+                self.threads.start(reading).await.await?
             }
             Ok(Answer::Refused(head)) if head.status == 429 || head.status >= 500 => {
-                RobotsRead::Unreachable { status: head.status }
+                known(RobotsRead::Unreachable { status: head.status })
             }
-            Ok(Answer::Refused(head)) => {
-                RobotsRead::Rules { body: Vec::new(), status: head.status, crawl_delay: None }
-            }
+            Ok(Answer::Refused(head)) => rules(head.status),
             // Too many redirects count as no file (RFC 9309 section 2.3.1.2).
-            Err(FetchError::Redirects(_)) => {
-                RobotsRead::Rules { body: Vec::new(), status: 302, crawl_delay: None }
-            }
-            Err(_) => RobotsRead::Unreachable { status: 0 },
-        };
-        (read, is_whole)
+            Err(FetchError::Redirects(_)) => rules(302),
+            Err(_) => known(RobotsRead::Unreachable { status: 0 }),
+        })
     }
 
     /// Registers what a robots.txt names for the sites it speaks for, or where

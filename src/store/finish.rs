@@ -82,9 +82,15 @@ impl State {
             .map_err(engine)?;
         match &end.kept {
             Kept::Nothing => {}
-            Kept::Robots { validators, changed, is_full } => {
+            Kept::Robots { validators, changed, is_full, issues } => {
                 let full_at = is_full.then_some(at);
                 self.keep_validators(end.source, validators, changed.map(|_| at), full_at)?;
+                if let Some(issues) = issues {
+                    self.keep_issues(end.source, issues)?;
+                }
+                if end.failing.is_none() {
+                    self.tell_known_errors(end.source)?;
+                }
             }
             Kept::Seen(seen) => {
                 self.finish_seen(end.source, at, seen)?;
@@ -120,6 +126,16 @@ impl State {
             .and_then(|mut update| {
                 update.send(params![id.0, etag, last_modified, changed_at, full_at])
             })
+            .map_err(engine)
+    }
+
+    fn keep_issues(&mut self, id: SourceId, issues: &str) -> Result<(), StoreError> {
+        self.conn
+            .prepare_cached(
+                "UPDATE sources SET issues = ?2 WHERE id = ?1 /*pg: AND part = (?1 & 255) */
+                     AND issues IS DISTINCT FROM ?2",
+            )
+            .and_then(|mut update| update.send(params![id.0, issues]))
             .map_err(engine)
     }
 

@@ -257,6 +257,8 @@ pub enum Kept {
         changed: Option<i64>,
         /// Did a body come, and no word that it is as it was?
         is_full: bool,
+        /// Its defects, as a JSON array; `None`: those that are known.
+        issues: Option<String>,
     },
     /// A document was read.
     Read(ReadResult),

@@ -13,6 +13,7 @@ use super::state::State;
 use super::views::{ChangeView, Said};
 use super::{StoreError, engine, timestamp};
 use crate::model::{CrawlId, HostId, SiteId, SourceId};
+use crate::parse::IssueCode;
 use crate::parse::robots::{Difference, Robots, Subject};
 
 /// `sources.rule` of what robots.txt forbids: due when there is another version.
@@ -171,9 +172,32 @@ impl State {
             self.recheck_host(host)?;
         }
         self.poll_forbidden(host)?;
+        self.read_barred_anew(host)?;
         self.wake_host(host)?;
         let version = (!subjects.is_empty()).then_some(version);
         Ok(SavedRobots { changed: true, version, subjects })
+    }
+
+    /// What lists URLs that the rules of a host forbade is told whether they still do: it
+    /// is read in full when its turn comes, whatever its validators say.
+    fn read_barred_anew(&mut self, host: HostId) -> Result<(), StoreError> {
+        let sites: Vec<i64> = self.column(
+            "SELECT site_id FROM sources WHERE host_id = ?1 AND role = 1 AND site_id IS NOT NULL",
+            [host.0],
+        )?;
+        let code = IssueCode::UrlBlocked.as_str();
+        let barred = format!("last_full_at > 0 AND issues LIKE '%\"{code}\"%'");
+        let of_host = "state = 0 AND next_poll_at IS NOT NULL AND host_id";
+        let homes = sites.into_iter().map(|site| ("site_id", site));
+        for (of, id) in homes.chain(std::iter::once((of_host, host.0))) {
+            self.conn
+                .prepare_cached(&format!(
+                    "UPDATE sources SET last_full_at = 0 WHERE {of} = ?1 AND {barred}"
+                ))
+                .and_then(|mut update| update.execute([id]))
+                .map_err(engine)?;
+        }
+        Ok(())
     }
 
     /// Whoever waited for the rules of a host may have its turn.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use sitemapd::fetch::api::ApiClient;
+use sitemapd::parse::IssueCode;
 
 use super::{listed, one_sitemap};
 use crate::support::daemon::{DAY, Daemon, HOUR, MINUTE, World, sitemap};
@@ -376,5 +377,59 @@ async fn a_lease_comes_through_what_robots_txt_forbids_to_what_it_allows() {
     let again = json!({ "urls": [origin.url("/y"), origin.url("/y"), origin.url("/x/1")] });
     let requeued: Value = api.post("/v1/queue/requeue", &again).await.unwrap();
     assert_eq!(requeued["requeued"], 1, "each once, and not what is held");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_robots_txt_forbade_is_no_defect_of_a_sitemap_any_more_once_it_is_allowed() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/robots.txt", Reply::text("User-agent: *\nDisallow: /x\n"));
+    let list = sitemap(&base, &[("/x", "2026-11-01"), ("/y", "2026-11-02")]);
+    origin.set("/sitemap.xml", Reply::xml(list).etag("\"one\""));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    let codes = async |tail: &str| -> Vec<_> {
+        let source = daemon.source(tail).await;
+        source.issues.iter().map(|issue| (issue.code, issue.count)).collect()
+    };
+    assert_eq!(codes("/sitemap.xml").await, [(IssueCode::UrlBlocked, 1)]);
+    // While the rules are those, an unchanged document is not read again for that.
+    assert_eq!(daemon.poll("/sitemap.xml").await.result, "not-modified");
+    assert_eq!(codes("/sitemap.xml").await, [(IssueCode::UrlBlocked, 1)]);
+    origin.set("/robots.txt", Reply::text("User-agent: *\nDisallow: /z\n"));
+    daemon.poll("/robots.txt").await;
+    assert_eq!(daemon.poll("/sitemap.xml").await.http_status, Some(200));
+    assert_eq!(codes("/sitemap.xml").await, []);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn defects_of_a_robots_txt_are_told_with_it() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &LIST)));
+    let lines: String = (0..2_003).map(|n| format!("Sitemap: {base}/s{n}.xml\n")).collect();
+    origin.set("/robots.txt", Reply::text(format!("Disallow: /x\nnonsense\n{lines}")));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/robots.txt", 1).await;
+    let codes = async || -> Vec<_> {
+        let source = daemon.source("/robots.txt").await;
+        let mut codes: Vec<_> =
+            source.issues.iter().map(|issue| (issue.code.as_str(), issue.count)).collect();
+        codes.sort_unstable();
+        codes
+    };
+    let defects = [("no-user-agent", 1), ("syntax-not-understood", 1), ("too-many-sitemaps", 3)];
+    assert_eq!(codes().await, defects);
+    // No answer tells nothing of it; no file has no defects.
+    for (status, expected) in [(503, &defects[..]), (404, &[])] {
+        origin.set("/robots.txt", Reply::status(status));
+        daemon.pass(5 * MINUTE).await;
+        daemon.poll("/robots.txt").await;
+        assert_eq!(codes().await, expected, "{status}");
+    }
     daemon.stop().await;
 }

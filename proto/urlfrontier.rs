@@ -611,7 +611,7 @@ pub mod url_frontier_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListNodesSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::serve::frontier::codec::Bounded::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -654,7 +654,7 @@ pub mod url_frontier_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListCrawlsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::serve::frontier::codec::Bounded::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -699,7 +699,7 @@ pub mod url_frontier_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DeleteCrawlSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::serve::frontier::codec::Bounded::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -742,7 +742,7 @@ pub mod url_frontier_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListQueuesSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::serve::frontier::codec::Bounded::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -788,7 +788,7 @@ pub mod url_frontier_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetURLsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::serve::frontier::codec::Bounded::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -832,7 +832,7 @@ pub mod url_frontier_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = PutURLsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::serve::frontier::codec::Bounded::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -880,7 +880,7 @@ pub mod url_frontier_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = PutDiscoveredSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::serve::frontier::codec::Bounded::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -925,7 +925,7 @@ pub mod url_frontier_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetStatsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::serve::frontier::codec::Bounded::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -970,7 +970,7 @@ pub mod url_frontier_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DeleteQueueSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::serve::frontier::codec::Bounded::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1015,7 +1015,7 @@ pub mod url_frontier_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = BlockQueueUntilSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::serve::frontier::codec::Bounded::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1058,7 +1058,7 @@ pub mod url_frontier_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SetActiveSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::serve::frontier::codec::Bounded::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1101,7 +1101,7 @@ pub mod url_frontier_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetActiveSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::serve::frontier::codec::Bounded::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1146,7 +1146,7 @@ pub mod url_frontier_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SetDelaySvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::serve::frontier::codec::Bounded::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1191,7 +1191,7 @@ pub mod url_frontier_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SetLogLevelSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::serve::frontier::codec::Bounded::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1236,7 +1236,7 @@ pub mod url_frontier_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SetCrawlLimitSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::serve::frontier::codec::Bounded::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1281,7 +1281,7 @@ pub mod url_frontier_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetURLStatusSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::serve::frontier::codec::Bounded::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1327,7 +1327,7 @@ pub mod url_frontier_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListURLsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::serve::frontier::codec::Bounded::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1372,7 +1372,7 @@ pub mod url_frontier_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CountURLsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::serve::frontier::codec::Bounded::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1417,7 +1417,7 @@ pub mod url_frontier_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = PurgeURLsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::serve::frontier::codec::Bounded::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,

@@ -265,6 +265,11 @@ impl Metrics {
         self.polls_paused.set(i64::from(are_paused));
     }
 
+    /// Do polls pause for want of room?
+    pub fn are_polls_paused(&self) -> bool {
+        self.polls_paused.get() > 0
+    }
+
     /// A poll was put off for what it waits for.
     pub fn poll_put_off(&self, wait: &'static str) {
         self.put_off.get_or_create(&[("by", wait)]).inc();

@@ -371,6 +371,9 @@ pub struct Status {
     /// Bytes of the database files.
     #[serde(default)]
     pub store_bytes: u64,
+    /// Do polls pause for want of room?
+    #[serde(default)]
+    pub polls_paused: bool,
     /// Polls of the last day by result.
     #[serde(default)]
     pub polls_24h: BTreeMap<String, u64>,

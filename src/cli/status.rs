@@ -42,6 +42,10 @@ pub async fn run(options: &Options, out: &mut Output) -> Result<(), Failure> {
         .collect();
     let polls = if polls.is_empty() { "none".to_owned() } else { polls.join(", ") };
     out.fact("polls", &format!("{polls} (last 24 h)"))?;
+    if status.polls_paused {
+        let pause = "polls pause: less than store.min_free_disk is free";
+        out.fact("", &out.paint(Tone::Bad, pause))?;
+    }
     let changes = status.changes_24h;
     out.fact(
         "changes",

@@ -164,6 +164,8 @@ pub enum Wait {
     Room,
     /// Another day: redirects of its site have led to many hosts that nobody knew.
     NewHosts,
+    /// This machine, which could not keep what it was answered with.
+    Keeping,
 }
 
 impl Wait {
@@ -176,6 +178,7 @@ impl Wait {
             Self::Robots => "robots",
             Self::Room => "room",
             Self::NewHosts => "new-hosts",
+            Self::Keeping => "keeping",
         }
     }
 
@@ -188,6 +191,7 @@ impl Wait {
             Self::Robots => "the robots.txt of its host has not been read yet",
             Self::Room => "many other large documents take the room that there is for them",
             Self::NewHosts => "redirects of its site have led to many new hosts within a day",
+            Self::Keeping => "this machine could not keep what it was answered with",
         }
     }
 }

@@ -18,6 +18,7 @@ fn status() -> StatusView {
         urls: 4,
         store_bytes: 5,
         wal_bytes: 6,
+        polls_paused: false,
         polls_24h: BTreeMap::new(),
         changes_24h: Counts::default(),
         nodes: Vec::new(),

@@ -28,6 +28,8 @@ use crate::url::authority;
 /// A 503 without Retry-After leaves its host alone for this long; a 429, which says that
 /// we ask too much, for as long as its source waits at first.
 const UNAVAILABLE: Duration = Duration::from_secs(60);
+/// An answer that this machine could not keep is asked for again after about this.
+const KEEPING: Duration = Duration::from_secs(600);
 /// No origin keeps us away for longer (feeds.md: obey fully up to a day).
 const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3_600);
 
@@ -163,15 +165,26 @@ impl Poller {
     /// Until when, and what for, where it was not our turn to ask. `who` asked: a
     /// number of its own.
     pub(super) fn put_off<T>(&self, answer: &Result<T, FetchError>, who: i64) -> Option<PutOff> {
+        let spread = |pause: Duration| {
+            let now = self.clock.steady();
+            // Not all at once who were put off at once.
+            later(now, pause.mul_f64(0.5 + chance(who, now)))
+        };
         match answer {
             Err(FetchError::Deferred(Refusal::Later { until, wait })) => {
                 Some(PutOff { until: *until, wait: *wait })
             }
             Err(FetchError::Deferred(Refusal::Crowded { pause, wait })) => {
-                let now = self.clock.steady();
-                // Not all at once who were put off at once.
-                let until = later(now, pause.mul_f64(0.5 + chance(who, now)));
-                Some(PutOff { until, wait: *wait })
+                Some(PutOff { until: spread(*pause), wait: *wait })
+            }
+            // A disk of ours is no fault of the origin.
+            Err(FetchError::NotKept(error)) => {
+                tracing::warn!(
+                    source = who,
+                    error,
+                    "an answer could not be kept, and is asked for again"
+                );
+                Some(PutOff { until: spread(KEEPING), wait: Wait::Keeping })
             }
             _ => None,
         }

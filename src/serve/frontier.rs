@@ -7,6 +7,7 @@
 //! has answered; who may use the API may use this, with the same token.
 
 mod calls;
+pub mod codec;
 mod served;
 mod taken;
 mod words;
@@ -51,7 +52,7 @@ pub mod proto {
 }
 
 /// Bytes of one message.
-const MAX_MESSAGE: usize = 4 << 20;
+const MAX_MESSAGE: usize = 1 << 20;
 /// Streams at once, over all connections.
 const MAX_STREAMS: usize = 64;
 /// Answers of one stream that wait to be sent.

@@ -375,8 +375,16 @@ pub(crate) async fn status(
 /// The store's view of the whole, with what only the running daemon knows.
 pub(super) async fn read_status(context: &Context) -> Result<StatusView, StoreError> {
     let status = context.state.store.recent_status().await?;
-    let version = context.state.version.to_owned();
-    Ok(StatusView { version, started_at: Some(context.state.started_at), ..status })
+    Ok(of_daemon(context, status))
+}
+
+fn of_daemon(context: &Context, status: StatusView) -> StatusView {
+    StatusView {
+        version: context.state.version.to_owned(),
+        started_at: Some(context.state.started_at),
+        polls_paused: context.state.metrics.are_polls_paused(),
+        ..status
+    }
 }
 
 /// Who asks for metrics, and in which format.
@@ -400,8 +408,9 @@ impl Input for Scraper {
 /// `GET /metrics`. The counters are there even when the
 /// store does not answer; its gauges are then left out.
 pub(crate) async fn metrics(State(context): State<Arc<Context>>, scraper: Scraper) -> Exposition {
-    let status = timeout(PATIENCE, read_status(&context)).await;
-    let status = status.ok().and_then(Result::ok);
+    // Who asks all the time gets the last count rather than none.
+    let counted = timeout(PATIENCE, context.state.store.last_status()).await;
+    let status = counted.ok().and_then(Result::ok).map(|status| of_daemon(&context, status));
     let text = context.state.metrics.encode(status.as_ref(), scraper.format);
     Exposition { text, format: scraper.format }
 }
@@ -421,6 +430,9 @@ pub(crate) struct Health {
 /// restart frees no disk, unlocks no database and brings no server back.
 pub(crate) async fn healthz(State(context): State<Arc<Context>>) -> Result<Json<Health>, Problem> {
     let detail = match timeout(PATIENCE, context.state.store.ping()).await {
+        Ok(Ok(())) if context.state.metrics.are_polls_paused() => {
+            Some("polls pause: less than store.min_free_disk is free")
+        }
         Ok(Ok(())) => None,
         Ok(Err(StoreError::Full)) => Some("the disk is full; reads work, writes are refused"),
         Ok(Err(StoreError::Busy)) | Err(_) => Some("the database is busy"),

@@ -88,6 +88,18 @@ impl Store {
     /// The whole at a glance: as it is while it is small, else as it was a few
     /// seconds ago. [`StatusView::now`] says when that was.
     pub async fn recent_status(&self) -> Result<StatusView, StoreError> {
+        self.status_within(patience).await
+    }
+
+    /// The same as it was counted last, however long ago, for those who ask all the time.
+    pub async fn last_status(&self) -> Result<StatusView, StoreError> {
+        self.status_within(|_| Duration::ZERO).await
+    }
+
+    async fn status_within(
+        &self,
+        patience: impl Fn(Duration) -> Duration,
+    ) -> Result<StatusView, StoreError> {
         let figures = &self.inner.figures;
         let mut last = figures.last.subscribe();
         let mut has_waited = false;

@@ -192,8 +192,10 @@ impl Store {
     pub async fn settle(&self, results: Vec<Settlement>) -> Result<Vec<TokenResult>, StoreError> {
         let mut results = results;
         // They go by the times that they were told.
-        for floor in results.iter_mut().filter_map(|result| result.not_before.as_mut()) {
-            *floor = self.inner.clock.told_at(*floor);
+        for result in &mut results {
+            for told in [&mut result.not_before, &mut result.fetched_at].into_iter().flatten() {
+                *told = self.inner.clock.told_at(*told);
+            }
         }
         let count = results.len();
         let part = |result: &Settlement| partition_of_url(result.token.url);

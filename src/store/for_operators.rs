@@ -288,6 +288,10 @@ impl Store {
         mut fetches: Vec<PastFetch>,
     ) -> Result<Imported, StoreError> {
         // A log has what was asked for: a twin, or what a site takes off.
+        for fetch in &mut fetches {
+            // By the clock that those see who tell it.
+            fetch.at = self.inner.clock.told_at(fetch.at);
+        }
         for part in fetches.chunks_mut(CHUNK) {
             let urls = part.iter().map(|fetch| fetch.url.to_string()).collect();
             let known = self.as_known(&crawl, urls).await?;

@@ -143,7 +143,15 @@ const TOLD_WITHIN: Duration = Duration::from_secs(2);
 
 impl Store {
     /// Takes in what a client pushes; one answer each, in order.
-    pub async fn frontier_put(&self, items: Vec<Put>) -> Result<Vec<Taken>, StoreError> {
+    pub async fn frontier_put(&self, mut items: Vec<Put>) -> Result<Vec<Taken>, StoreError> {
+        // They go by the times that they were told.
+        let told = |at: &mut Timestamp| *at = self.inner.clock.told_at(*at);
+        for item in &mut items {
+            item.created.iter_mut().for_each(told);
+            if let Some(known) = &mut item.known {
+                known.again.iter_mut().chain(&mut known.changed).for_each(told);
+            }
+        }
         let count = items.len();
         let mut taken = vec![Taken::Skipped; count];
         for (places, reply) in self.spread(items, put::partition_of, Order::FrontierPut).await? {
@@ -298,7 +306,18 @@ impl Store {
         url: String,
     ) -> Result<Option<Listed>, StoreError> {
         let seed = self.inner.seed;
-        self.read(move |conn| reads::url_known(conn, seed, &crawl, key.as_deref(), &url)).await
+        let known = self
+            .read(move |conn| reads::url_known(conn, seed, &crawl, key.as_deref(), &url))
+            .await?;
+        Ok(known.map(|listed| self.shown_listed(listed)))
+    }
+
+    fn shown_listed(&self, listed: Listed) -> Listed {
+        Listed {
+            due: listed.due.map(|at| self.shown_at(at)),
+            created: self.shown_at(listed.created),
+            ..listed
+        }
     }
 
     /// URLs in the order in which they became known, a bounded part of the table
@@ -308,7 +327,9 @@ impl Store {
         sought: Sought,
         after: i64,
     ) -> Result<ListedPage, StoreError> {
-        self.read(move |conn| reads::list(conn, &sought, after)).await
+        let mut page = self.read(move |conn| reads::list(conn, &sought, after)).await?;
+        page.urls = page.urls.into_iter().map(|listed| self.shown_listed(listed)).collect();
+        Ok(page)
     }
 
     /// Removes the URLs that clients pushed and that no source lists, of a queue
@@ -320,6 +341,7 @@ impl Store {
         key: Option<String>,
         before: Option<Timestamp>,
     ) -> Result<u64, StoreError> {
+        let before = before.map(|at| self.inner.clock.told_at(at));
         let sought = Sought { crawl, key, filter: None, ignore_case: false };
         let (mut removed, mut after) = (0, Some(0));
         while let Some(row) = after {

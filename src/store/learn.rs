@@ -190,6 +190,16 @@ impl Learning {
         self.ledgers.entry(crawl).or_insert(before)
     }
 
+    /// A crawl has gone, with its price.
+    pub(super) fn forget_ledger(&mut self, crawl: CrawlId) {
+        if let Some(ledger) = self.ledgers.remove(&crawl) {
+            // For the case that the job is taken back.
+            self.undo_ledgers.entry(crawl).or_insert(ledger);
+        }
+        self.bases.remove(&crawl);
+        self.changed_ledgers.remove(&crawl);
+    }
+
     /// A record that was loaded, to be changed.
     fn change(&mut self, scope: Scope) -> &mut Lessons {
         let lessons = self.records.entry(scope).or_default();

@@ -479,6 +479,7 @@ pub(super) fn status(
         )?,
         store_bytes: database + log,
         wal_bytes: log,
+        polls_paused: false,
         polls_24h,
         changes_24h: changes_since(conn, now_ms - DAY_MS)?,
         queues: queue_reads::queue(conn, policy, None, steady)?,

@@ -168,6 +168,7 @@ pub(super) fn after(
             let data: Vec<u8> = row.get(6).map_err(engine)?;
             let said = Commit::read(&row)?;
             let skip = if id == from.row { from.taken } else { 0 };
+            let events = changes::all(&data).count();
             let mut left = changes::all(&data).enumerate().skip(skip);
             loop {
                 let room = filter.room(limit - page.changes.len()).min(MAX_SCANNED - scanned);
@@ -186,7 +187,12 @@ pub(super) fn after(
                         break 'rows;
                     }
                     scanned += 1;
-                    page.next = ChangeCursor { row: id, taken: index + 1 };
+                    // Behind its last event the cursor outlives the row.
+                    page.next = if index + 1 == events {
+                        ChangeCursor { row: id + 1, taken: 0 }
+                    } else {
+                        ChangeCursor { row: id, taken: index + 1 }
+                    };
                     let event = match told {
                         Told::Url(kind, url) => {
                             pages.get(&url).map(|page| said.of_url(kind, url, page))
@@ -206,7 +212,7 @@ pub(super) fn after(
             // All of it is passed over, and costs a row.
             scanned += 1;
         }
-        // Where a row ends the next one begins: the cursor outlives the row.
+        // Where a row ends the next one begins, though none of it was given.
         page.next = ChangeCursor { row: id + 1, taken: 0 };
     }
     page.more |= end_of_part.is_some();

@@ -469,6 +469,8 @@ pub struct StatusView {
     pub store_bytes: u64,
     /// Bytes of the write-ahead log.
     pub wal_bytes: u64,
+    /// Do polls pause, because less than `store.min_free_disk` is free?
+    pub polls_paused: bool,
     /// Polls in the last 24 hours, by result, and what hubs pushed (`pushed`).
     pub polls_24h: BTreeMap<String, u64>,
     /// Change events in the last 24 hours.

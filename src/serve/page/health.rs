@@ -73,6 +73,10 @@ pub(super) fn judge(
         }
         Commits::Not => found.push((Health::Bad, "The database does not commit.".to_owned())),
     }
+    if status.polls_paused {
+        let pause = "Polls pause: less than store.min_free_disk is free.";
+        found.push((Health::Bad, pause.to_owned()));
+    }
     if !is_ready {
         found.push((Health::Doubtful, "The daemon is starting or stopping.".to_owned()));
     }
@@ -133,6 +137,7 @@ mod tests {
             urls: 0,
             store_bytes: 0,
             wal_bytes: 0,
+            polls_paused: false,
             polls_24h: BTreeMap::from([("changed".to_owned(), 1)]),
             changes_24h: Counts::default(),
             nodes: Vec::new(),

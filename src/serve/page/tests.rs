@@ -38,6 +38,7 @@ fn status(text: &str) -> StatusView {
         urls: 50_000,
         store_bytes: 1 << 20,
         wal_bytes: 0,
+        polls_paused: false,
         polls_24h: BTreeMap::from([("changed".to_owned(), 7)]),
         changes_24h: Counts::default(),
         nodes: Vec::new(),

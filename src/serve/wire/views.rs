@@ -340,6 +340,8 @@ pub(crate) struct Status {
     store_bytes: u64,
     /// Bytes of its write-ahead log; 0 on a server.
     wal_bytes: u64,
+    /// Do polls pause, because less than `store.min_free_disk` is free?
+    polls_paused: bool,
     /// Polls of the last 24 hours, by result.
     polls_24h: BTreeMap<String, u64>,
     /// Changes of the last 24 hours.
@@ -384,6 +386,7 @@ impl From<StatusView> for Status {
             urls: view.urls,
             store_bytes: view.store_bytes,
             wal_bytes: view.wal_bytes,
+            polls_paused: view.polls_paused,
             polls_24h: view.polls_24h,
             changes_24h: view.changes_24h,
             queues: view.queues.into_iter().map(Queue::from).collect(),

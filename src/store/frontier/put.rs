@@ -315,7 +315,7 @@ impl State {
             if !moved {
                 self.place_as_told(row.id, &known)?;
             }
-            self.note_said(&row, known.again.is_none(), metadata.as_deref())?;
+            self.note_said(&row, known.again.is_none() && !moved, metadata.as_deref())?;
         }
         Ok(())
     }

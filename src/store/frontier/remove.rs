@@ -114,6 +114,8 @@ impl State {
         self.conn.execute("DELETE FROM crawls WHERE id = ?1", [crawl.0]).map_err(engine)?;
         self.crawls.remove(&crawl);
         self.windows.remove(&crawl);
+        // The next crawl may get its number.
+        self.learning.forget_ledger(crawl);
         self.read_frontier()
     }
 

@@ -7,7 +7,7 @@ use sitemapd::fetch::spool::IN_MEMORY;
 use sitemapd::store::views::UrlState;
 
 use super::{extended, listed};
-use crate::support::daemon::{DAY, World, index};
+use crate::support::daemon::{DAY, HOUR, World, index};
 use crate::support::{Origin, Reply};
 
 const PAGES: usize = 3_000;
@@ -94,5 +94,33 @@ async fn an_index_of_many_children_registers_each_once() {
     let poll = daemon.poll("/index.xml").await;
     assert_eq!(poll.result, "unchanged");
     assert_eq!(children().await, 600);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_disk_of_ours_that_takes_no_document_is_no_failure_of_the_origin() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/sitemap.xml"], &[], "")).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.settled().await;
+    let before = daemon.source("/sitemap.xml").await;
+    origin.set("/sitemap.xml", Reply::xml(pages(&base, "")));
+    // What is open already goes on; no file can be made.
+    let elsewhere = world.folder().with_extension("away");
+    std::fs::rename(world.folder(), &elsewhere).unwrap();
+    daemon.store.poll_source(before.id).await.unwrap();
+    let off = daemon
+        .wait("a poll that is put off", async || {
+            let source = daemon.source("/sitemap.xml").await;
+            source.why.contains("this machine could not keep").then_some(source)
+        })
+        .await;
+    std::fs::rename(&elsewhere, world.folder()).unwrap();
+    assert_eq!((off.failures, off.last_poll_at), (before.failures, before.last_poll_at));
+    assert!(off.next_poll_at.unwrap() > daemon.clock.now());
+    daemon.pass(HOUR).await;
+    assert_eq!(daemon.polled("/sitemap.xml", 2).await.counts.new, PAGES as u64 * 9 / 10);
     daemon.stop().await;
 }

@@ -355,6 +355,11 @@ async fn robots_txt_is_polled_though_the_disk_is_nearly_full_and_nothing_else_is
     let daemon = world.start_with(config).await;
     daemon.polled("/robots.txt", 2).await;
     assert_eq!(origin.requests("/sitemap.xml").len(), 1);
+    let client = ApiClient::new(&format!("http://{}", daemon.api), None).unwrap();
+    let health: Value = client.get("/healthz", &[]).await.unwrap();
+    assert_eq!(health["detail"], "polls pause: less than store.min_free_disk is free");
+    let status: Value = client.get("/v1/status", &[]).await.unwrap();
+    assert_eq!(status["polls_paused"], true);
     daemon.stop().await;
 }
 

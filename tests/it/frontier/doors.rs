@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
-use sitemapd::serve::frontier::proto::{Empty, Local, LogLevelParams};
+use sitemapd::serve::frontier::proto::{BatchAck, DiscoveredBatch, Empty, Local, LogLevelParams};
 use tonic::Code;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
@@ -77,7 +77,11 @@ async fn what_is_not_of_the_protocol_is_an_answer_and_no_more() {
     let large = UrlInfo { url: "x".repeat(5 << 20), ..UrlInfo::default() };
     let acks: Vec<Result<AckMessage, Status>> =
         client.stream("PutURLs", futures_util::stream::iter([discovered(large)])).await;
-    assert_eq!(acks[0].as_ref().unwrap_err().code(), Code::OutOfRange, "over 4 MiB");
+    assert_eq!(acks[0].as_ref().unwrap_err().code(), Code::OutOfRange, "over 1 MiB");
+    let many = DiscoveredBatch { items: vec![UrlInfo::default(); 16_385], ..Default::default() };
+    let acks: Vec<Result<BatchAck, Status>> =
+        client.stream("PutDiscovered", futures_util::stream::iter([many])).await;
+    assert_eq!(acks[0].as_ref().unwrap_err().code(), Code::ResourceExhausted);
     let level = client.one::<_, Empty>("SetLogLevel", LogLevelParams::default()).await;
     assert_eq!(level.unwrap_err().code(), Code::FailedPrecondition, "logs of the tests");
     let nodes: StringList = client.one("ListNodes", Empty {}).await.unwrap();

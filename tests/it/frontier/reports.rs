@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use sitemapd::serve::frontier::proto::UrlStatusRequest;
+use jiff::SignedDuration;
+use sitemapd::serve::frontier::proto::{PurgeUrlParams, UrlStatusRequest};
 
 use super::*;
 use crate::support::daemon::{DAY, HOUR, MINUTE};
@@ -226,4 +227,24 @@ async fn a_report_that_comes_too_late_settles_no_lease_in_the_figures() {
         assert!(said.len() == 1 && said[0].ends_with(" 1"), "{said:?}");
     }
     daemon.stop().await;
+}
+
+#[tokio::test]
+async fn dates_are_those_of_the_clock_that_clients_see_however_it_was_stepped() {
+    for step in [40, -40] {
+        let (_world, daemon, mut client) = started(&obeying()).await;
+        daemon.clock.step_wall(SignedDuration::from_hours(step));
+        client.put(vec![discovered(info("http://a.test/new"))]).await;
+        let later = now(&daemon) + 7_200;
+        client.put(vec![known(info("http://a.test/later"), later)]).await;
+        assert_eq!(due(&mut client, "http://a.test/later").await, later, "{step}");
+        let purge = PurgeUrlParams { days: 1, ..Default::default() };
+        assert_eq!(client.count("PurgeURLs", purge.clone()).await, 0, "{step}");
+        assert_eq!(client.get(9, 0).await, ["http://a.test/new"], "{step}");
+        daemon.clock.advance(2 * HOUR + MINUTE);
+        assert!(client.get(9, 0).await.contains(&"http://a.test/later".to_owned()), "{step}");
+        daemon.clock.advance(DAY);
+        assert_eq!(client.count("PurgeURLs", purge).await, 2, "{step}");
+        daemon.stop().await;
+    }
 }

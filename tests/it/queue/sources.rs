@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use sitemapd::diff::dates::Dates;
 use sitemapd::fetch::Validators;
 use sitemapd::model::{DocumentKind, Outcome, Role, SourceId};
+use sitemapd::queue::LeaseRequest;
 use sitemapd::store::frontier::{FrontierStats, Known, Put};
 use sitemapd::store::hubs::Named;
 use sitemapd::store::views::{Counts, SourceFilter, UrlState};
@@ -14,7 +15,7 @@ use sitemapd::store::{Effect, Kept, NewSource, NextPollAt, PollEnd, ReadResult};
 use url::Url;
 
 use crate::support::incompressible;
-use crate::support::queue_daemon::{Queue, paths, site};
+use crate::support::queue_daemon::{Queue, ask, paths, site};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -349,6 +350,45 @@ fn pushed(url: &str, known: Option<Known>) -> Put {
 
 async fn stats(queue: &Queue) -> FrontierStats {
     queue.store.frontier_stats("default".to_owned(), None).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_was_asked_for_while_its_client_completed_it_is_not_complete() {
+    let queue = Queue::simple().await;
+    let page = "http://a.test/page".to_owned();
+    queue.list_urls("a", [page.clone()]).await;
+    queue.lease_one().await;
+    queue.store.requeue("default".to_owned(), vec![page.clone()]).await.unwrap();
+    let seen = Known { outcome: Some(Outcome::Unchanged), ..Known::default() };
+    queue.store.frontier_put(vec![pushed(&page, Some(seen.clone()))]).await.unwrap();
+    assert_eq!(queue.view(&page).await.state, UrlState::Queued);
+    assert_eq!(stats(&queue).await.completed, 0);
+    queue.lease_one().await;
+    queue.store.frontier_put(vec![pushed(&page, Some(seen))]).await.unwrap();
+    assert_eq!(queue.view(&page).await.state, UrlState::Parked);
+    assert_eq!(stats(&queue).await.completed, 1);
+}
+
+#[tokio::test]
+async fn a_crawl_begins_with_no_price_though_it_has_the_number_of_one_that_went() {
+    let queue = Queue::simple().await;
+    let put = async |crawl: &str| {
+        let page = pushed("http://a.test/page", None);
+        queue.store.frontier_put(vec![Put { crawl: crawl.to_owned(), ..page }]).await.unwrap();
+    };
+    put("second").await;
+    let request = LeaseRequest { crawl: "second".to_owned(), ..ask(1) };
+    let leased = queue.lease_as(request).await.urls.remove(0);
+    queue.settle(leased.token, Outcome::Changed).await;
+    queue.store.frontier_remove("second".to_owned(), None, None).await.unwrap();
+    queue.store.frontier_forget_crawl("second".to_owned()).await.unwrap();
+    put("third").await;
+    queue.clock.advance(Duration::from_secs(3_600));
+    queue.list_urls("a", ["http://a.test/1".to_owned()]).await;
+    let queue = queue.reopen(Duration::ZERO).await;
+    let look = queue.look();
+    let third = "(SELECT id FROM crawls WHERE name = 'third')";
+    assert_eq!(look.number(&format!("SELECT count(*) FROM prices WHERE crawl_id = {third}")), 0);
 }
 
 #[tokio::test]

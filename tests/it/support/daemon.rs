@@ -95,7 +95,8 @@ impl World {
         Self { dir: TempDir::new().unwrap(), clock, lookup, allow }
     }
 
-    fn folder(&self) -> PathBuf {
+    /// Where its daemons keep everything.
+    pub fn folder(&self) -> PathBuf {
         self.dir.path().join("data")
     }
 

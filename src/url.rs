@@ -217,6 +217,13 @@ impl SiteRules {
     }
 }
 
+/// Where a document is fetched: the same, whatever part of it is named (RFC 3986
+/// section 3.5).
+pub fn without_fragment(mut url: Url) -> Url {
+    url.set_fragment(None);
+    url
+}
+
 /// `scheme://host[:port]` with the default port left out: the key of
 /// politeness, robots.txt and turns.
 pub fn authority(url: &Url) -> String {

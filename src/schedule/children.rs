@@ -19,6 +19,7 @@ use crate::model::{Lastmod, Precision, Role};
 use crate::parse::{Item, Report};
 use crate::recrawl::later;
 use crate::store::{ChildEffect, NewSource, PollTarget, StoreError};
+use crate::url::without_fragment;
 
 /// Children registered at once.
 const PART: usize = 500;
@@ -117,7 +118,9 @@ impl Poll<'_> {
             let mut part = Vec::new();
             again.read_own(&mut |item| {
                 let Item::Sitemap(child) = item else { return ControlFlow::Continue(()) };
-                let Ok(url) = Url::parse(child.loc) else { return ControlFlow::Continue(()) };
+                let Ok(url) = Url::parse(child.loc).map(without_fragment) else {
+                    return ControlFlow::Continue(());
+                };
                 if !fresh.remove(&loc_key(again.manner().seed, url.as_str())) {
                     return ControlFlow::Continue(());
                 }

@@ -26,6 +26,7 @@ use crate::parse::doubt::Doubts;
 use crate::parse::{self, Context, Issue, IssueCode, Item, Limits, Report};
 use crate::store::Effect;
 use crate::store::views::Counts;
+use crate::url::without_fragment;
 
 /// Bytes of a body as sent, up to which its document is small.
 pub(super) const SMALL_DOCUMENT: u64 = 32 * 1024;
@@ -105,7 +106,7 @@ pub(super) fn read(
                 collector.push(&entry);
             }
             Item::Sitemap(child) => {
-                let url = Url::parse(child.loc);
+                let url = Url::parse(child.loc).map(without_fragment);
                 let text = url.as_ref().map_or(child.loc, Url::as_str);
                 let is_long = text.len() > MAX_SOURCE_BYTES;
                 children.push(ListedChild {

@@ -30,7 +30,7 @@ use crate::parse::robots::{Robots, Rules, WELL_KNOWN};
 use crate::parse::{self, Context, Limits};
 use crate::recrawl::later;
 use crate::store::{GUESS, KeptRobots, NewSource, PollTarget, RobotsRead, StoreError};
-use crate::url::{SiteRules, authority};
+use crate::url::{SiteRules, authority, without_fragment};
 
 /// How long a copy holds (RFC 9309 section 2.4).
 const FRESH: Duration = Duration::from_secs(24 * 3_600);
@@ -533,7 +533,7 @@ fn validators_for(target: &PollTarget, now: Timestamp) -> Validators {
 
 /// A source that was found, not configured.
 pub(super) fn found(url: Url, role: Role, named_by: &'static str) -> NewSource {
-    NewSource { url, role, named_by, parent: None, lastmod: None }
+    NewSource { url: without_fragment(url), role, named_by, parent: None, lastmod: None }
 }
 
 #[cfg(test)]

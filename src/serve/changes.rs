@@ -49,6 +49,7 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const LAST_SEEN: &str = "last-event-id";
 const LINES: &str = "application/x-ndjson";
 const EVENTS: &str = "text/event-stream";
+const JSON: &str = "application/json";
 
 /// Parameters of `GET /v1/changes`.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
@@ -93,8 +94,8 @@ impl<S: Sync> FromRequestParts<S> for Wanted {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let form = match () {
-            () if accepts(&parts.headers, EVENTS) => Form::Events,
-            () if accepts(&parts.headers, LINES) => Form::Lines,
+            () if accepts(&parts.headers, EVENTS, &[LINES, JSON]) => Form::Events,
+            () if accepts(&parts.headers, LINES, &[JSON]) => Form::Lines,
             () => Form::Page,
         };
         let seen = parts.headers.get(LAST_SEEN).and_then(|value| value.to_str().ok());

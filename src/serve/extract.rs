@@ -290,11 +290,28 @@ impl<S: Sync + Send> FromRequestParts<S> for RowId {
     }
 }
 
-/// Does the client ask for this type?
-pub(crate) fn accepts(headers: &HeaderMap, wanted: &str) -> bool {
+/// Does the client ask for this type by its name, and for none of the others that it may
+/// have more (RFC 9110 section 12.5.1)?
+pub(crate) fn accepts(headers: &HeaderMap, wanted: &str, others: &[&str]) -> bool {
+    let wish = weight(headers, wanted);
+    wish > 0.0 && others.iter().all(|other| weight(headers, other) <= wish)
+}
+
+/// How much a client wants a type: 0, not at all or not by its name, to 1.
+fn weight(headers: &HeaderMap, wanted: &str) -> f32 {
     let said = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    said.flat_map(|value| value.split(','))
-        .any(|part| part.split(';').next().is_some_and(|t| t.trim().eq_ignore_ascii_case(wanted)))
+    let weights = said.flat_map(|value| value.split(',')).filter_map(|part| {
+        let mut words = part.split(';').map(str::trim);
+        if !words.next()?.eq_ignore_ascii_case(wanted) {
+            return None;
+        }
+        let said = words.find_map(|word| {
+            let (name, value) = word.split_once('=')?;
+            name.trim().eq_ignore_ascii_case("q").then(|| value.trim().parse::<f32>().ok())?
+        });
+        Some(said.filter(|said| said.is_finite()).unwrap_or(1.0).clamp(0.0, 1.0))
+    });
+    weights.fold(0.0, f32::max)
 }
 
 #[cfg(test)]
@@ -318,6 +335,28 @@ mod tests {
     fn headers(pairs: &[(header::HeaderName, &'static str)]) -> HeaderMap {
         let pairs = pairs.iter().map(|(name, value)| (name.clone(), *value));
         pairs.map(|(name, value)| (name, HeaderValue::from_static(value))).collect()
+    }
+
+    #[test]
+    fn a_type_is_given_that_is_asked_for_most() {
+        const JSON: &str = "application/json";
+        for (said, expected) in [
+            ("text/html", true),
+            ("Text/HTML;level=1;q=0.1", true),
+            ("text/html;q=0", false),
+            ("text/html;q=0.0, */*", false),
+            ("*/*", false),
+            ("application/json, text/html;q=0.9", false),
+            ("application/json;q=0.8, text/html ; Q=0.9", true),
+            ("application/json, text/html", true),
+            ("application/xhtml+xml, text/html;q=0.9", true),
+            ("text/html;q=nonsense", true),
+            ("text/html;q=nan, application/json", true),
+        ] {
+            let headers = headers(&[(header::ACCEPT, said)]);
+            assert_eq!(accepts(&headers, "text/html", &[JSON]), expected, "{said}");
+        }
+        assert!(!accepts(&HeaderMap::new(), "text/html", &[]));
     }
 
     #[test]

@@ -141,7 +141,8 @@ pub(crate) async fn style() -> Css {
 /// Middleware: who asks for a page with a browser gets refusals as pages, and
 /// may give the token as a password.
 pub(super) async fn refusals(request: Request, next: Next) -> Response {
-    let is_for_a_person = is_page(request.uri().path()) && accepts(request.headers(), "text/html");
+    let is_for_a_person = is_page(request.uri().path())
+        && accepts(request.headers(), "text/html", &["application/json"]);
     let path = request.uri().clone();
     let response = next.run(request).await;
     if !is_for_a_person {

@@ -55,8 +55,11 @@ impl FromRequest<Arc<Context>> for Pinged {
 
     async fn from_request(request: Request, _: &Arc<Context>) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
-        let form =
-            if accepts(&parts.headers, "application/json") { Form::Json } else { Form::Page };
+        let form = if accepts(&parts.headers, "application/json", &["text/html"]) {
+            Form::Json
+        } else {
+            Form::Page
+        };
         let mut said = parts.uri.query().and_then(named);
         if said.is_none() && parts.method == Method::POST {
             let reading = tokio::time::timeout(FORM_TIMEOUT, to_bytes(body, MAX_FORM));
@@ -253,7 +256,11 @@ impl<S: Sync> axum::extract::FromRequestParts<S> for Wanted {
         parts: &mut axum::http::request::Parts,
         _: &S,
     ) -> Result<Self, Self::Rejection> {
-        Ok(Self(if accepts(&parts.headers, "text/html") { Form::Page } else { Form::Json }))
+        Ok(Self(if accepts(&parts.headers, "text/html", &["application/json"]) {
+            Form::Page
+        } else {
+            Form::Json
+        }))
     }
 }
 

@@ -396,7 +396,7 @@ impl<S: Sync> FromRequestParts<S> for Scraper {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let is_asked_for = accepts(&parts.headers, "application/openmetrics-text");
+        let is_asked_for = accepts(&parts.headers, "application/openmetrics-text", &["text/plain"]);
         Ok(Self { format: if is_asked_for { Format::OpenMetrics } else { Format::Plain } })
     }
 }

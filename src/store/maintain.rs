@@ -23,6 +23,7 @@ use super::{StoreError, engine};
 use crate::diff::snapshot::{Row, Snapshot};
 use crate::model::{CrawlId, DocumentKind, Role, SiteId, SourceId};
 use crate::recrawl::signal::Signal;
+use crate::url::without_fragment;
 
 /// Sources of one site that go before those of others when it is asked for; the
 /// rest takes its turn.
@@ -408,7 +409,7 @@ impl State {
 
     /// Registers a source by hand; a known one is due now.
     pub(super) fn submit_source(&mut self, site: &str, url: Url) -> Result<SourceId, StoreError> {
-        let site = self.site_named(site)?;
+        let (site, url) = (self.site_named(site)?, without_fragment(url));
         if let Some((id, _)) = self.find_source(site, url.as_str())? {
             self.poll_now(id)?;
             return Ok(id);

@@ -85,7 +85,13 @@ impl<'de> Deserialize<'de> for Time {
         deserializer.deserialize_str(FromText {
             expected: EXPECTED,
             read: |text: &str| {
-                text.parse().map(Self).map_err(|_| format!("{text:?} is not {EXPECTED}"))
+                // The end of time, as many write it, is a day beyond what we can tell.
+                let end = || {
+                    let before = format!("9998{}", text.strip_prefix("9999")?);
+                    before.parse::<Timestamp>().ok().map(|_| Timestamp::MAX)
+                };
+                let time = text.parse().ok().or_else(end);
+                time.map(Self).ok_or_else(|| format!("{text:?} is not {EXPECTED}"))
             },
         })
     }

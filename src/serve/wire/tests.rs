@@ -21,6 +21,16 @@ fn a_time_always_has_three_digits_of_milliseconds_and_utc() {
 }
 
 #[test]
+fn the_end_of_time_is_one_whoever_writes_it() {
+    for given in ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59.999999999-12:00"] {
+        let read: Time = from_str(&json!(given).to_string()).expect("a time");
+        assert_eq!(to_value(read).expect("json"), json!("9999-12-30T22:00:00.999Z"));
+    }
+    assert!(from_str::<Time>("\"9999-13-01T00:00:00Z\"").is_err());
+    assert!(from_str::<Time>("\"10000-01-01T00:00:00Z\"").is_err());
+}
+
+#[test]
 fn a_time_without_an_offset_is_refused_with_an_example() {
     let error = from_str::<Time>("\"2026-11-21T08:30:00\"").expect_err("no offset").to_string();
     assert!(error.contains("2026-11-21T08:30:00.000Z"), "{error}");

@@ -1,5 +1,8 @@
 //! Indexes and their children.
 
+use serde_json::{Value, json};
+use sitemapd::fetch::api::ApiClient;
+
 use super::listed;
 use crate::support::daemon::{DAY, HOUR, World, counts, index, sitemap};
 use crate::support::{Hold, Origin, Reply};
@@ -801,5 +804,36 @@ async fn a_child_that_its_index_drops_and_the_site_itself_names_stays() {
         ("active", None, "robots.txt")
     );
     assert!(daemon.url(&format!("{base}/2")).await.listed);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn parts_of_one_sitemap_are_one_source_whoever_names_them() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let listed = ["/a.xml#one", "/a.xml#two", "/a.xml"].map(|path| (path, ""));
+    origin.set("/index.xml", Reply::xml(index(&base, &listed)));
+    origin.set("/a.xml", Reply::xml(sitemap(&base, &[("/1", "")])));
+    origin.set("/robots.txt", Reply::text(format!("Sitemap: {base}/index.xml#x\n")));
+    let world = World::new(&[&origin]);
+    let site = |sitemaps: &str| {
+        format!("[[site]]\nname = \"site\"\nurl = \"{base}/\"\nfeeds = []\n{sitemaps}\n")
+    };
+    let daemon = world.start(&site("")).await;
+    daemon.polled("/a.xml", 1).await;
+    daemon.settled().await;
+    let api = ApiClient::new(&format!("http://{}", daemon.api), None).unwrap();
+    let body = json!({ "site": "site", "url": format!("{base}/a.xml#three") });
+    let told: Value = api.post("/v1/sources", &body).await.unwrap();
+    assert_eq!(told["url"], format!("{base}/a.xml"));
+    // Nor does any of them leave the index.
+    daemon.polled("/a.xml", 2).await;
+    daemon.poll("/index.xml").await;
+    daemon.reload(&site(&format!("sitemaps = [\"{base}/index.xml#y\"]"))).await;
+    daemon.settled().await;
+    let mut urls: Vec<_> = daemon.sources().await.into_iter().map(|source| source.url).collect();
+    urls.retain(|url| url.contains(".xml"));
+    urls.sort();
+    assert_eq!(urls, ["/a.xml", "/index.xml"].map(|path| format!("{base}{path}")));
     daemon.stop().await;
 }

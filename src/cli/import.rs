@@ -150,7 +150,7 @@ impl Sums {
             some => format!(", {} without a fetch", count(some, "line", "lines")),
         };
         format!(
-            "took in {}; {} of URLs that no source lists, {} not newer than what was known{unfetched}",
+            "took in {}; {} of URLs that no source lists, {} not past or not newer than what was known{unfetched}",
             count(self.taken, "fetch", "fetches"),
             humane::number(self.unknown),
             humane::number(self.ignored)
@@ -229,7 +229,8 @@ impl Lines {
 
 /// The fetch that a line tells of, if it tells of one.
 fn read(line: &str) -> Result<Option<PastFetch>, String> {
-    let line: Line = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    let line: Line = serde_json::from_str(line)
+        .map_err(|error| error.to_string().replace(" at line 1 column ", " at column "))?;
     let url = url(&line.url)?;
     let (at, hash) = match (line.time, line.fetched_at) {
         (Some(at), _) => (at, line.hash),

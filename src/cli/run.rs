@@ -190,7 +190,7 @@ impl Reloader {
         if plan.is_empty() {
             // But for what a client of the frontier has set until now.
             self.logs.apply(&next.log)?;
-            info!("nothing has changed");
+            info!("reloaded: nothing has changed");
             return Ok(());
         }
         self.announce(&plan).await;
@@ -234,7 +234,7 @@ impl Reloader {
                 info!(
                     site,
                     urls,
-                    "its sources are read in full again; what its rules no longer admit is dropped then"
+                    "its sources are read in full again, and of its URLs those go that the rules no longer admit"
                 );
             }
         }

@@ -282,7 +282,9 @@ fn adaptive(input: &PollInput<'_>, found: Found, rhythm: &Rhythm) -> Next {
             about(half)
         );
     }
-    let moved = jittered(input, delay).clamp(min, max);
+    // Chance brings nothing forward that the publisher asks to be left alone for.
+    let soonest = if rule == Rule::Hint { delay.max(min) } else { min };
+    let moved = jittered(input, delay).clamp(soonest, max);
     let mut at = after(input.now, moved);
     if let Some(allowed) = input.hints.skip.next_allowed(at, input.phase) {
         rule = Rule::Hint;

@@ -55,11 +55,12 @@ impl<'a> Start<'a> {
             return (Decode::utf8(), all);
         }
         let odd = raw.iter().position(|b| !b.is_ascii()).unwrap_or_default();
-        let label = self
-            .content_type
-            .and_then(charset_param)
-            .filter(|e| says_something(e))
-            .or(self.declared.filter(|e| says_something(e)));
+        let told = |label: Option<&'static Encoding>| label.filter(|e| says_something(e));
+        let (http, declared) =
+            (told(self.content_type.and_then(charset_param)), told(self.declared));
+        // The header comes first (RFC 7303 section 3), but for what servers write by
+        // themselves where they know nothing of the document.
+        let label = http.filter(|e| *e != WINDOWS_1252 || declared.is_none()).or(declared);
         if label.is_some() && !ended && raw.len() - odd < EVIDENCE {
             return (Decode::utf8(), 0..odd);
         }

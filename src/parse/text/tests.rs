@@ -49,6 +49,20 @@ fn utf16_and_utf32_are_read_with_and_without_a_mark_whatever_is_declared() {
 }
 
 #[test]
+fn a_document_that_names_its_encoding_wins_over_the_default_of_its_server() {
+    let text = "<?xml version=\"1.0\" encoding=\"windows-1251\"?><a>Привет</a>";
+    let bytes = encoding_rs::WINDOWS_1251.encode(text).0;
+    let read = (text.to_owned(), "windows-1251", 0);
+    for header in ["text/xml; charset=ISO-8859-1", "text/xml; charset=us-ascii", "text/xml"] {
+        assert_eq!(decode(&bytes, Some(header)), read, "{header}");
+    }
+    // Any other header was written for it.
+    assert_eq!(decode(&bytes, Some("text/xml; charset=koi8-r")).1, "KOI8-R");
+    let plain = encoding_rs::WINDOWS_1252.encode("<a>café</a>").0;
+    assert_eq!(decode(&plain, Some("text/xml; charset=ISO-8859-1")).1, "windows-1252");
+}
+
+#[test]
 fn bytes_that_are_utf8_win_over_every_label() {
     let text = "<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?><a>Привет, café</a>";
     let labels = [

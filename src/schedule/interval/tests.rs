@@ -228,6 +228,10 @@ fn a_publisher_slows_polling_down_within_a_day_and_never_speeds_it_up() {
         let input = case(&poll, &hints, PollEvent::Unchanged);
         let next = decide(&input);
         assert_eq!((wait_of(&input), next.rule), (expected, rule), "{max_age:?} {ttl:?}");
+        for phase in [0.0, 0.3, 0.99] {
+            let wait = wait_of(&PollInput { phase, ..case(&poll, &hints, PollEvent::Unchanged) });
+            assert!(rule != Rule::Hint || wait >= expected, "{phase}: {wait:?}");
+        }
         // The hint is not learned: without it the source is as lively as before.
         assert_eq!(next.interval, hours(2));
     }

@@ -415,7 +415,8 @@ async fn defects_of_a_robots_txt_are_told_with_it() {
     let origin = Origin::start().await;
     let base = origin.base();
     origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &LIST)));
-    let lines: String = (0..2_003).map(|n| format!("Sitemap: {base}/s{n}.xml\n")).collect();
+    let lines: Vec<_> = (0..2_003).map(|n| format!("Sitemap: {base}/s{n}.xml")).collect();
+    let lines = lines.join("\n");
     origin.set("/robots.txt", Reply::text(format!("Disallow: /x\nnonsense\n{lines}")));
     let world = World::new(&[&origin]);
     let daemon = world.start(&one_sitemap(&origin)).await;

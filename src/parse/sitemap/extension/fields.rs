@@ -44,6 +44,7 @@ pub(super) fn image(fields: Fields, note: &mut Note<'_>) -> Image {
     if image.loc.is_none() {
         note(IssueCode::MissingTag, "image:loc");
     }
+    whole_url(image.loc.as_ref(), note);
     image
 }
 
@@ -102,6 +103,14 @@ pub(super) fn news(fields: Fields, note: &mut Note<'_>) -> News {
     }
     if news.publication.as_ref().is_none_or(|publication| publication.name.is_none()) {
         note(IssueCode::MissingPublication, "news:publication");
+    } else if news.publication.as_ref().is_some_and(|publication| publication.language.is_none()) {
+        note(IssueCode::MissingTag, "news:language");
+    }
+    if news.publication_date.is_none() {
+        note(IssueCode::MissingTag, "news:publication_date");
+    }
+    if news.title.is_none() {
+        note(IssueCode::MissingTag, "news:title");
     }
     news
 }
@@ -112,6 +121,12 @@ fn check_video(video: &Video, note: &mut Note<'_>) {
     }
     if video.title.is_none() {
         note(IssueCode::MissingVideoTitle, "video:title");
+    }
+    if video.description.is_none() {
+        note(IssueCode::MissingTag, "video:description");
+    }
+    for place in [&video.thumbnail_loc, &video.content_loc, &video.player_loc] {
+        whole_url(place.as_ref(), note);
     }
     if video.content_loc.is_none() && video.player_loc.is_none() {
         note(IssueCode::MissingTag, "video:content_loc or video:player_loc");
@@ -128,6 +143,28 @@ fn check_video(video: &Video, note: &mut Note<'_>) {
             note(IssueCode::MissingAttribute, "relationship");
         }
     }
+}
+
+/// Where something lies is told by a whole URL. It is not parsed: there may be a thousand
+/// of a page, and whoever follows them does.
+pub(super) fn whole_url(place: Option<&String>, note: &mut Note<'_>) {
+    let Some(place) = place else { return };
+    match place.split_once(':') {
+        Some((scheme, rest)) if is_scheme(scheme) => {
+            let is_web =
+                scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
+            if !is_web || !rest.starts_with("//") || rest.len() == 2 {
+                note(IssueCode::InvalidUrl, place);
+            }
+        }
+        _ => note(IssueCode::RelativeUrl, place),
+    }
+}
+
+/// RFC 3986 section 3.1.
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
 }
 
 fn restriction(video: &mut Video, name: &str, value: &str, note: &mut Note<'_>) {

@@ -9,8 +9,15 @@ fn fields(list: &[(&str, &str)]) -> Fields {
 
 fn read_video(list: &[(&str, &str)]) -> (Video, Vec<IssueCode>) {
     let mut issues = Vec::new();
-    let needed = [("thumbnail_loc", "t"), ("title", "v"), ("content_loc", "c")];
-    let list = fields(&[&needed, list].concat());
+    let needed = [
+        ("thumbnail_loc", "https://e.com/t"),
+        ("title", "v"),
+        ("content_loc", "https://e.com/c"),
+        ("description", "d"),
+    ];
+    let is_given = list.iter().any(|(name, _)| *name == "description");
+    let needed = needed.get(..needed.len() - usize::from(is_given)).unwrap_or_default();
+    let list = fields(&[needed, list].concat());
     let read = video(list, &mut |code, _: &str| issues.push(code));
     (read, issues)
 }
@@ -82,8 +89,8 @@ fn what_belongs_together_is_read_together() {
     let json = serde_json::to_string(&video).expect("json");
     assert_eq!(
         json,
-        "{\"thumbnail_loc\":\"t\",\"title\":\"v\",\"content_loc\":\"c\",\
-         \"player_loc\":\"https://e.com/p\",\"allow_embed\":true,\"autoplay\":\"ap=1\",\
+        "{\"thumbnail_loc\":\"https://e.com/t\",\"title\":\"v\",\"description\":\"d\",\
+         \"content_loc\":\"https://e.com/c\",\"player_loc\":\"https://e.com/p\",\"allow_embed\":true,\"autoplay\":\"ap=1\",\
          \"restriction\":{\"relationship\":\"allow\",\"countries\":[\"IE\",\"GB\",\"US\"]},\
          \"platform\":{\"relationship\":\"deny\",\"platforms\":[\"web\",\"tv\"]},\
          \"prices\":[{\"amount\":1.99,\"currency\":\"EUR\",\"type\":\"rent\"},\
@@ -123,6 +130,41 @@ fn what_is_missing_wrong_or_twice_is_noted() {
     let mut issues = Vec::new();
     video(Fields::new(), &mut |code, _: &str| issues.push(code));
     assert!(issues.contains(&MissingTag), "{issues:?}");
+}
+
+#[test]
+fn what_search_engines_require_is_missed() {
+    let mut issues = Vec::new();
+    news(fields(&[("name", "The Paper")]), &mut |code, sample: &str| {
+        issues.push((code, sample.to_owned()));
+    });
+    let missed = ["news:language", "news:publication_date", "news:title"];
+    assert_eq!(issues, missed.map(|tag| (IssueCode::MissingTag, tag.to_owned())));
+    let mut issues = Vec::new();
+    let list =
+        [("title", "v"), ("thumbnail_loc", "https://e.com/t"), ("content_loc", "https://e.com/c")];
+    video(fields(&list), &mut |code, sample: &str| issues.push((code, sample.to_owned())));
+    assert_eq!(issues, [(IssueCode::MissingTag, "video:description".to_owned())]);
+}
+
+#[test]
+fn what_an_image_or_a_video_lies_at_is_a_whole_url() {
+    use IssueCode::{InvalidUrl, RelativeUrl};
+    for (loc, expected) in [
+        ("https://e.com/i.png", None),
+        ("HTTP://e.com/ä b.png", None),
+        ("//e.com/i.png", Some(RelativeUrl)),
+        ("/i.png?a=b:c", Some(RelativeUrl)),
+        ("i.png", Some(RelativeUrl)),
+        ("https:/i.png", Some(InvalidUrl)),
+        ("https://", Some(InvalidUrl)),
+        ("data:image/png;base64,AAAA", Some(InvalidUrl)),
+    ] {
+        let mut issues = Vec::new();
+        let found = image(fields(&[("loc", loc)]), &mut |code, _: &str| issues.push(code));
+        assert_eq!(issues, expected.into_iter().collect::<Vec<_>>(), "{loc}");
+        assert_eq!(found.loc.as_deref(), Some(loc), "it is kept as it is");
+    }
 }
 
 #[test]

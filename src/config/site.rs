@@ -17,7 +17,6 @@ use super::units::parse_duration;
 use super::{Config, FetchLimits, PollRule, Scope, Site, SourceList, Steps, Twins, defaults};
 use crate::model::{Follow, product_token};
 use crate::schedule::cron::CronSpec;
-use crate::url::without_fragment;
 
 /// Longest name of a site or crawl, in characters.
 const MAX_NAME: usize = 100;
@@ -277,8 +276,10 @@ fn source_list(value: &Value, base: &Url) -> Result<SourceList, String> {
             return Err(format!("{allowed}, of which none is empty"));
         }
         let joined = base.join(text).map_err(|e| format!("{allowed}; {shown}: {e}"))?;
-        let url = web_url(joined.as_str()).map_err(|e| format!("of which {shown}: {e}"))?;
-        urls.push(without_fragment(url));
+        let mut url = web_url(joined.as_str()).map_err(|e| format!("of which {shown}: {e}"))?;
+        // The whole document, whatever part of it is named.
+        url.set_fragment(None);
+        urls.push(url);
     }
     Ok(SourceList::Listed(urls))
 }

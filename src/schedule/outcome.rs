@@ -274,7 +274,12 @@ impl Poller {
                 } else {
                     next.rule.as_str().to_owned()
                 },
-                why: next.why,
+                why: if ended.failing == ROBOTS_UNREADABLE {
+                    "robots.txt cannot be reached, and nothing is allowed until it answers"
+                        .to_owned()
+                } else {
+                    next.why
+                },
             },
             Next::Retire { why } => NextPollAt {
                 at: None,

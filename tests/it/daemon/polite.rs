@@ -128,6 +128,8 @@ async fn robots_txt_that_cannot_be_read_forbids_everything_until_it_can() {
     let poll = daemon.polled("/sitemap.xml", 1).await;
     assert_eq!(poll.result, "forbidden");
     assert!(poll.error.unwrap().contains("unreachable"));
+    let why = daemon.source("/sitemap.xml").await.why;
+    assert!(why.starts_with("robots.txt cannot be reached"), "{why}");
     daemon.settled().await;
     assert!(origin.all_requests().iter().all(|seen| seen.path == "/robots.txt"));
     origin.set("/robots.txt", Reply::status(404));

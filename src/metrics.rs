@@ -292,7 +292,7 @@ impl Metrics {
             (ChangeKind::Changed, counts.changed),
             (ChangeKind::Touched, counts.touched),
             (ChangeKind::Regressed, counts.regressed),
-            (ChangeKind::Missing, counts.missing),
+            (ChangeKind::Missing, counts.first_missing),
             (ChangeKind::Removed, counts.removed),
         ] {
             self.changes.get_or_create(&[("kind", kind.as_str())]).inc_by(count);

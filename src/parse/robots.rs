@@ -180,9 +180,14 @@ impl Robots {
         &self.sitemaps
     }
 
-    /// The URLs of the web that the `Sitemap` lines of the file at `base` name.
+    /// The URLs of the web that the `Sitemap` lines of the file at `base` name: of whole
+    /// documents, whatever part of them is named.
     pub fn sitemap_urls(&self, base: &Url) -> impl Iterator<Item = Url> {
-        self.sitemaps.iter().filter_map(|value| loc::resolve(value, base))
+        self.sitemaps.iter().filter_map(|value| {
+            let mut url = loc::resolve(value, base)?;
+            url.set_fragment(None);
+            Some(url)
+        })
     }
 
     /// Was the file longer than [`MAX_BYTES`] and cut there?

@@ -4,10 +4,14 @@ use super::*;
 
 /// What a sitemap or feed lists: URL, dates and the rest on one line each.
 fn listed(document: &str) -> (Vec<String>, Report) {
+    listed_of(document.as_bytes())
+}
+
+fn listed_of(mut document: &[u8]) -> (Vec<String>, Report) {
     let base = url::Url::parse("https://example.com/dir/doc.xml").expect("a url");
     let ctx = Context { base: &base, content_type: None, limits: Limits::default() };
     let mut out = Vec::new();
-    let report = parse(&mut document.as_bytes(), &ctx, &mut |item| {
+    let report = parse(&mut document, &ctx, &mut |item| {
         out.push(match item {
             Item::Entry(e) => {
                 let dates = [e.lastmod, e.published, e.updated].into_iter().flatten();
@@ -629,5 +633,28 @@ fn a_sink_that_breaks_stops_the_reading() {
         });
         assert_eq!(seen, 1);
         assert!(!report.complete);
+    }
+}
+
+#[test]
+fn a_sitemap_that_is_not_utf8_is_read_and_told_so() {
+    use IssueCode::NotUtf8;
+    let declared = "<?xml version='1.0' encoding='windows-1251'?>";
+    let entry = "<url><loc>https://e.com/Привет</loc></url>";
+    let sitemap = format!("{declared}<urlset>{entry}</urlset>");
+    let feed = format!(
+        "{declared}<rss><channel><item><link>https://e.com/Привет</link></item></channel></rss>"
+    );
+    let utf16: Vec<u8> = "https://e.com/a\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let legacy = |text: &str| encoding_rs::WINDOWS_1251.encode(text).0.into_owned();
+    for (bytes, expected) in [
+        (legacy(&sitemap), true),
+        (utf16, true),
+        (sitemap.clone().into_bytes(), false),
+        (legacy(&feed), false),
+    ] {
+        let report = listed_of(&bytes).1;
+        assert_eq!(report.entries_total, 1);
+        assert_eq!(report.issues.iter().any(|issue| issue.code == NotUtf8), expected);
     }
 }

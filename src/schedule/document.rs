@@ -211,13 +211,17 @@ impl Poll<'_> {
     /// have anything to hear of it: they are missing once more.
     async fn nothing_new(
         &self,
-        ended: Ended,
+        mut ended: Ended,
         answer: &Result<Answer, FetchError>,
     ) -> Result<(), StoreError> {
         let mut counts = Counts { unchanged: self.target.entries, ..Counts::default() };
         let mut recounted = None;
         if self.target.pending > 0 {
             let (again, more) = self.missing_again().await?;
+            if more.removed > 0 {
+                // Nothing came, and something went.
+                ended = Ended::good(PollEvent::Changed { new: 0, changed: 0 }, "changed");
+            }
             counts = more;
             recounted = Some(again);
         }

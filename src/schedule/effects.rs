@@ -95,8 +95,12 @@ impl Poll<'_> {
             self.apply_chunk(effects, origin, &mut next, &mut counts).await?;
         }
         drop(signals);
-        let judging = self.on_cpu(move || (read::really_absent(absences, &previous, &next), next));
-        let (absences, mut next) = judging.await.map_err(StoreError::Engine)?;
+        let judging = self.on_cpu(move || {
+            let absences = read::really_absent(absences, &previous, &next);
+            (read::count_missing(&absences, &next, counts.missing), absences, next)
+        });
+        let (missing, absences, mut next) = judging.await.map_err(StoreError::Engine)?;
+        (counts.missing, counts.first_missing) = missing;
         for chunk in absences.chunks(BATCH) {
             let mut effects: Vec<Effect> = chunk.iter().map(|absence| absence.effect()).collect();
             read::without_logged(&mut effects, &logged);

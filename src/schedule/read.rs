@@ -365,6 +365,31 @@ pub(super) fn really_absent(
     left
 }
 
+/// Of so many absent entries the pages, and those of them that are told to be missing now.
+pub(super) fn count_missing(
+    absences: &[Absence],
+    next: &[SnapshotEntry],
+    entries: u64,
+) -> (u64, u64) {
+    if entries == 0 {
+        return (0, 0);
+    }
+    let row = |entry: &SnapshotEntry| match entry.row {
+        Row::Url(url) => Some(url),
+        Row::Rejected(_) => None,
+    };
+    let is_missing = |entry: &&SnapshotEntry| entry.missing_since.is_some();
+    let mut pages: HashSet<UrlId> = next.iter().filter(is_missing).filter_map(row).collect();
+    for url in next.iter().filter(|entry| !is_missing(entry)).filter_map(row) {
+        pages.remove(&url);
+    }
+    let of = |wanted: fn(&Absence) -> bool| absences.iter().filter(|a| wanted(a)).count() as u64;
+    let gone = of(|absence| matches!(absence, Absence::Drop(_)));
+    let first = of(|absence| matches!(absence, Absence::Missing(_)));
+    // Some are missing whose absence does not count now.
+    ((pages.len() as u64 + gone).min(entries), first)
+}
+
 /// What is kept of the next snapshot, worked out where there is time for it.
 pub(super) struct Sums {
     /// Entries by what became of them.

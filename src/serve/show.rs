@@ -15,8 +15,8 @@ use super::extract::{Params, RowId, Segment, accepts};
 use super::openapi::{Exposition, Input, Operation};
 use super::problem::{Kind, Problem};
 use super::wire::{
-    BlockCursor, Cursor, MAX_LIMIT, MAX_NAME_CHARS, crawl, list_limit, name, peek_limit, sources,
-    views, web_url,
+    BlockCursor, Cursor, MAX_LIMIT, MAX_NAME_CHARS, crawl, document_url, list_limit, name,
+    peek_limit, sources, views, web_url,
 };
 use crate::metrics::Format;
 use crate::model::SourceId;
@@ -274,7 +274,7 @@ pub(crate) async fn sources(
     let site = params.site.clone();
     let filter = SourceFilter {
         site: params.site.map(|text| name("site", text)).transpose()?,
-        url: params.url.map(|text| web_url("url", &text)).transpose()?.map(String::from),
+        url: params.url.map(|text| document_url("url", &text)).transpose()?.map(String::from),
         retired: params.retired,
         limit: list_limit(params.limit)?,
         after: params.cursor.map(|cursor| cursor.0),

@@ -258,9 +258,9 @@ impl Store {
     /// Everything known of one URL, and why it is due when it is.
     pub async fn url(&self, crawl: Option<String>, url: Url) -> Result<UrlView, StoreError> {
         let (seed, now) = (self.inner.seed, self.inner.clock.steady());
-        let policy = self.policy();
+        let (policy, wall) = (self.policy(), self.now());
         let read = move |conn: &Connection| {
-            url_reads::url(conn, seed, crawl.as_deref(), &url, &policy, now)
+            url_reads::url(conn, seed, crawl.as_deref(), &url, &policy, (now, wall))
         };
         self.read(read).await.map(|view| self.shown_url(view))
     }
@@ -272,8 +272,9 @@ impl Store {
         after: Option<UrlId>,
     ) -> Result<Page<UrlView>, StoreError> {
         let (policy, now) = (self.policy(), self.inner.clock.steady());
-        let limit = limit.clamp(1, 1_000);
-        let read = self.read(move |conn| history::urls(conn, &policy, limit, after, now)).await;
+        let (limit, wall) = (limit.clamp(1, 1_000), self.now());
+        let read =
+            self.read(move |conn| history::urls(conn, &policy, limit, after, (now, wall))).await;
         read.map(|page| Page {
             items: page.items.into_iter().map(|view| self.shown_url(view)).collect(),
             ..page
@@ -504,9 +505,10 @@ impl Store {
 
     /// The same of a URL.
     fn shown_url(&self, view: UrlView) -> UrlView {
-        let [due_at, leased_until] =
-            [view.due_at, view.leased_until].map(|at| at.map(|at| self.shown_at(at)));
-        UrlView { due_at, leased_until, ..view }
+        let [due_at, leased_until, fetched_at] = [view.due_at, view.leased_until, view.fetched_at]
+            .map(|at| at.map(|at| self.shown_at(at)));
+        let first_seen = self.shown_at(view.first_seen);
+        UrlView { due_at, leased_until, fetched_at, first_seen, ..view }
     }
 
     /// Answers if the writer is alive and can commit.

@@ -17,7 +17,7 @@ use super::polling::{DueSource, NextPollAt, PollEnd, PollTarget};
 use super::prepared::{Paths, Prepared, Preparer};
 use super::robots::{KeptRobots, RobotsRead, SavedRobots};
 use super::sources::{Child, ChildEffect, NewSource};
-use super::state::State;
+use super::state::{State, Wish};
 use super::writer::Lane;
 use super::{
     Store, StoreError, changes, checkpoint, due_reads, hosts, learn, poll_reads, timestamp,
@@ -73,7 +73,30 @@ impl Store {
             return Ok(Vec::new());
         }
         let now = self.inner.clock.now();
-        self.read(move |conn| due_reads::due_of(conn, &asked, now)).await
+        let sources: Vec<_> = asked.iter().map(|wish| wish.source).collect();
+        let due = match self.read(move |conn| due_reads::due_of(conn, &sources, now)).await {
+            Ok(due) => due,
+            Err(error) => {
+                self.inner.asked_sources.add(asked);
+                return Err(error);
+            }
+        };
+        let is_here = |source| due.iter().any(|here| here.id == source);
+        let mut others = asked;
+        others.retain(|wish| !wish.is_told && !is_here(wish.source));
+        if self.is_shared() && !others.is_empty() {
+            // Some of them are of another daemon, which nobody waits for here.
+            let (store, sources) = (self.clone(), others.iter().map(|wish| wish.source).collect());
+            tokio::spawn(async move { store.on_others(Order::PollFirst(sources)).await });
+        }
+        Ok(due)
+    }
+
+    /// Another daemon was asked to have these polled first.
+    pub(super) fn poll_first_here(&self, sources: Vec<SourceId>) {
+        let wish = |source| Wish { source, is_told: true };
+        self.inner.asked_sources.add(sources.into_iter().map(wish));
+        self.look_here_too();
     }
 
     /// The longest due source of each of these hosts, where there is any.

@@ -2,6 +2,8 @@
 //! operator's block on what lies about it, a pause, or robots.txt, by which a URL is
 //! judged when its turn comes.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -14,14 +16,19 @@ use super::{StoreError, engine, timestamp};
 use crate::model::HostId;
 use crate::model::span::when;
 
-/// Asks for one URL after another. Those of one host mostly follow one another: its
-/// rules are kept until another's are needed.
+/// Hosts whose rules are kept from one URL to the next.
+const REMEMBERED: usize = 64;
+
+/// Asks for one URL after another.
 pub(super) struct Hindrances<'c> {
     conn: &'c Connection,
     policy: &'c Policy,
+    /// Steady time, by which pauses go.
     now: Timestamp,
+    /// By the wall clock, by which a robots.txt holds.
+    wall: Timestamp,
     has_blocks: bool,
-    rules: Option<(HostId, Arc<str>, Option<Ruling>)>,
+    rules: HashMap<(HostId, Arc<str>), Option<Ruling>>,
 }
 
 /// What is kept of where a URL belongs.
@@ -43,13 +50,13 @@ impl<'c> Hindrances<'c> {
     pub(super) fn new(
         conn: &'c Connection,
         policy: &'c Policy,
-        now: Timestamp,
+        (now, wall): (Timestamp, Timestamp),
     ) -> Result<Self, StoreError> {
         let has_blocks = conn
             .prepare_cached("SELECT EXISTS (SELECT 1 FROM blocks)")
             .and_then(|mut query| query.query_row((), |row| row.get(0)))
             .map_err(engine)?;
-        Ok(Self { conn, policy, now, has_blocks, rules: None })
+        Ok(Self { conn, policy, now, wall, has_blocks, rules: HashMap::new() })
     }
 
     /// The first of what keeps a URL that is in the queue from being leased, if
@@ -142,17 +149,20 @@ impl<'c> Hindrances<'c> {
         let Some(agent) = &self.policy.named(view.site.as_deref()).robots_agent else {
             return Ok(None);
         };
-        let is_known =
-            self.rules.as_ref().is_some_and(|(host, of, _)| *host == place.host && of == agent);
-        if !is_known {
-            let ruling = match place.robots {
-                0 => None,
-                _ => read_ruling(self.conn, place.host, agent)?.map(|(ruling, _)| ruling),
-            };
-            self.rules = Some((place.host, Arc::clone(agent), ruling));
+        if self.rules.len() >= REMEMBERED {
+            self.rules.clear();
         }
-        let ruling = self.rules.as_ref().and_then(|(_, _, ruling)| ruling.as_ref());
-        Ok(match ruling.and_then(|ruling| ruling.at(self.now.as_millisecond())) {
+        let ruling = match self.rules.entry((place.host, Arc::clone(agent))) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
+                let ruling = match place.robots {
+                    0 => None,
+                    _ => read_ruling(self.conn, place.host, agent)?.map(|(ruling, _)| ruling),
+                };
+                unknown.insert(ruling)
+            }
+        };
+        Ok(match ruling.as_ref().and_then(|ruling| ruling.at(self.wall.as_millisecond())) {
             None => {
                 Some("robots.txt of its host has not been read, or was not asked for in two days")
             }

@@ -206,7 +206,7 @@ pub(super) fn urls(
     policy: &Policy,
     limit: u32,
     after: Option<UrlId>,
-    now: Timestamp,
+    (now, wall): (Timestamp, Timestamp),
 ) -> Result<Page<UrlView>, StoreError> {
     let ids: Vec<i64> = conn
         .prepare_cached(
@@ -221,7 +221,7 @@ pub(super) fn urls(
         .map_err(engine)?;
     let last = ids.last().copied().filter(|_| ids.len() == limit as usize);
     let (mut items, mut total) = (Vec::with_capacity(ids.len()), 0);
-    let mut hindrances = Hindrances::new(conn, policy, now)?;
+    let mut hindrances = Hindrances::new(conn, policy, (now, wall))?;
     for id in ids {
         let (view, bytes) = url_reads::view(conn, UrlId(id), policy, &mut hindrances, now)?;
         items.push(view);

@@ -23,7 +23,7 @@ use super::state::State;
 use super::tombstones::Deletion;
 use super::writer::Lane;
 use super::{Imported, PastFetch, Store, StoreError};
-use crate::model::UrlId;
+use crate::model::{SourceId, UrlId};
 use crate::queue::token::Token;
 use crate::queue::{LeaseBatch, LeaseRequest, Settlement, TokenResult};
 
@@ -114,6 +114,8 @@ pub(super) enum Order {
     Remember,
     /// Sources or hubs have something to do.
     Look,
+    /// Those of these sources that are its own are to be polled before all others.
+    PollFirst(Vec<SourceId>),
 }
 
 /// What came of it.
@@ -250,6 +252,10 @@ impl Store {
             }
             Order::Look => {
                 self.look_here_too();
+                Reply::Done
+            }
+            Order::PollFirst(sources) => {
+                self.poll_first_here(sources);
                 Reply::Done
             }
         })

@@ -494,7 +494,7 @@ fn changes_since(conn: &Connection, since: i64) -> Result<Counts, StoreError> {
     let sums = "SELECT
         coalesce(sum(CAST(counts /*pg: ::jsonb */ ->> 'new' AS BIGINT)), 0), coalesce(sum(CAST(counts /*pg: ::jsonb */ ->> 'changed' AS BIGINT)), 0),
         coalesce(sum(CAST(counts /*pg: ::jsonb */ ->> 'touched' AS BIGINT)), 0), coalesce(sum(CAST(counts /*pg: ::jsonb */ ->> 'regressed' AS BIGINT)), 0),
-        coalesce(sum(CAST(counts /*pg: ::jsonb */ ->> 'unchanged' AS BIGINT)), 0), coalesce(sum(CAST(counts /*pg: ::jsonb */ ->> 'missing' AS BIGINT)), 0),
+        coalesce(sum(CAST(counts /*pg: ::jsonb */ ->> 'unchanged' AS BIGINT)), 0), coalesce(sum(CAST(counts /*pg: ::jsonb */ ->> 'first_missing' AS BIGINT)), 0),
         coalesce(sum(CAST(counts /*pg: ::jsonb */ ->> 'removed' AS BIGINT)), 0), coalesce(sum(CAST(counts /*pg: ::jsonb */ ->> 'rejected' AS BIGINT)), 0)
         FROM polls WHERE at >= ?1";
     conn.prepare_cached(sums)
@@ -507,6 +507,7 @@ fn changes_since(conn: &Connection, since: i64) -> Result<Counts, StoreError> {
                     regressed: count(row, 3)?,
                     unchanged: count(row, 4)?,
                     missing: count(row, 5)?,
+                    first_missing: count(row, 5)?,
                     removed: count(row, 6)?,
                     rejected: count(row, 7)?,
                 })

@@ -181,13 +181,17 @@ impl State {
     /// What lists URLs that the rules of a host forbade is told whether they still do: it
     /// is read in full when its turn comes, whatever its validators say.
     fn read_barred_anew(&mut self, host: HostId) -> Result<(), StoreError> {
+        // A site may live at the twin of the home that its config names.
         let sites: Vec<i64> = self.column(
-            "SELECT site_id FROM sources WHERE host_id = ?1 AND role = 1 AND site_id IS NOT NULL",
+            "SELECT site_id FROM sources WHERE host_id = ?1 /*pg: AND part = (?1 & 255) */
+                 AND role = 1 AND site_id IS NOT NULL
+             UNION ALL SELECT n.id FROM sites n JOIN hosts h ON n.origin = h.authority WHERE h.id = ?1",
             [host.0],
         )?;
         let code = IssueCode::UrlBlocked.as_str();
         let barred = format!("last_full_at > 0 AND issues LIKE '%\"{code}\"%'");
-        let of_host = "state = 0 AND next_poll_at IS NOT NULL AND host_id";
+        let of_host =
+            "/*pg: part = (?1 & 255) AND */ state = 0 AND next_poll_at IS NOT NULL AND host_id";
         let homes = sites.into_iter().map(|site| ("site_id", site));
         for (of, id) in homes.chain(std::iter::once((of_host, host.0))) {
             self.conn

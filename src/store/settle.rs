@@ -383,7 +383,6 @@ impl State {
                 let remembered = now - ended.at() <= TOKEN_MEMORY_MS;
                 match ended.how {
                     End::Settled if !remembered => TokenResult::Unknown,
-                    End::Settled => TokenResult::Ok,
                     how if how == end && remembered => TokenResult::Ok,
                     _ => TokenResult::Stale,
                 }

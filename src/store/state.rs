@@ -65,28 +65,33 @@ pub(super) struct Ears {
 
 /// Sources that somebody has asked for since the poll loop looked last.
 #[derive(Debug, Default)]
-pub(super) struct Asked(Mutex<Vec<SourceId>>);
+pub(super) struct Asked(Mutex<Vec<Wish>>);
+
+/// A source that somebody wants polled first.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wish {
+    pub(super) source: SourceId,
+    /// Another daemon that shares the store told of it.
+    pub(super) is_told: bool,
+}
 
 impl Asked {
     /// Those kept until the loop looks; it takes no more of them before others.
     const MOST: usize = 1_024;
 
-    fn lock(&self) -> MutexGuard<'_, Vec<SourceId>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Wish>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// More of them.
-    pub(super) fn add(&self, sources: &mut Vec<SourceId>) {
-        if sources.is_empty() {
-            return;
-        }
+    pub(super) fn add(&self, wishes: impl IntoIterator<Item = Wish>) {
         let mut asked = self.lock();
         let room = Self::MOST.saturating_sub(asked.len());
-        asked.extend(sources.drain(..).take(room));
+        asked.extend(wishes.into_iter().take(room));
     }
 
     /// All of them, once.
-    pub(super) fn take(&self) -> Vec<SourceId> {
+    pub(super) fn take(&self) -> Vec<Wish> {
         std::mem::take(&mut self.lock())
     }
 }

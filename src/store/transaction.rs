@@ -12,7 +12,7 @@ use super::ahead::Ahead;
 use super::claim::Claim;
 use super::learn::Learning;
 use super::sql::Session;
-use super::state::State;
+use super::state::{State, Wish};
 use super::turns::TurnDeltas;
 use super::writer::Lane;
 use super::{StoreError, engine, log_order};
@@ -231,7 +231,8 @@ impl State {
             self.ears.peers.send_modify(|times| *times = times.wrapping_add(1));
         }
         // Before the loop is woken, which takes them.
-        self.ears.asked.add(&mut self.asked);
+        let wish = |source| Wish { source, is_told: false };
+        self.ears.asked.add(self.asked.drain(..).map(wish));
         if std::mem::take(&mut self.sources_moved) {
             self.ears.sources.send_modify(|times| *times = times.wrapping_add(1));
         }

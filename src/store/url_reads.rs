@@ -40,7 +40,7 @@ pub(super) fn url(
     crawl: Option<&str>,
     url: &Url,
     policy: &Policy,
-    now: Timestamp,
+    (now, wall): (Timestamp, Timestamp),
 ) -> Result<UrlView, StoreError> {
     let crawls = match crawl {
         Some(name) => vec![(crawl_id(conn, name)?, name.to_owned())],
@@ -50,7 +50,7 @@ pub(super) fn url(
     for spelling in &spellings {
         for (crawl, _) in &crawls {
             let Some(id) = find(conn, seed, *crawl, spelling)? else { continue };
-            let hindrances = &mut Hindrances::new(conn, policy, now)?;
+            let hindrances = &mut Hindrances::new(conn, policy, (now, wall))?;
             let (mut view, _) = view(conn, id, policy, hindrances, now)?;
             for (other, name) in crawls.iter().filter(|(other, _)| other != crawl) {
                 if has_any(conn, seed, *other, &spellings)? {

@@ -57,6 +57,8 @@ pub enum IssueCode {
     FileTooLarge,
     /// Bytes that are wrong in the document's encoding.
     EncodingError,
+    /// A sitemap or index in another encoding than UTF-8, which was decoded.
+    NotUtf8,
     /// Control characters that the format forbids, or half of a surrogate pair;
     /// they were taken out.
     IllegalCharacter,
@@ -106,6 +108,8 @@ pub enum IssueCode {
     MissingThumbnail,
     /// A `video:video` without a title.
     MissingVideoTitle,
+    /// A video or a news article without something else that search engines require.
+    MissingDetail,
     /// A `video:video` whose content or player is the page itself.
     SameVideoLocation,
     /// A page that does not name, as an alternate, a page of the same document
@@ -153,7 +157,7 @@ pub enum IssueCode {
 impl IssueCode {
     /// Every code that a document shows by itself, in the order of a report.
     /// Others show only beside what is known otherwise: see [`Self::BESIDE`].
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 43] = [
         Self::ParsingError,
         Self::UnescapedCharacter,
         Self::UnknownEntity,
@@ -161,6 +165,7 @@ impl IssueCode {
         Self::Truncated,
         Self::IncompleteBody,
         Self::EncodingError,
+        Self::NotUtf8,
         Self::IllegalCharacter,
         Self::LeadingWhitespace,
         Self::TrailingContent,
@@ -185,6 +190,7 @@ impl IssueCode {
         Self::MissingPublication,
         Self::MissingThumbnail,
         Self::MissingVideoTitle,
+        Self::MissingDetail,
         Self::SameVideoLocation,
         Self::HreflangNoReturn,
         Self::HreflangNoSelf,
@@ -226,6 +232,7 @@ impl IssueCode {
             Self::CompressionError => "compression-error",
             Self::FileTooLarge => "file-too-large",
             Self::EncodingError => "encoding-error",
+            Self::NotUtf8 => "not-utf8",
             Self::IllegalCharacter => "illegal-character",
             Self::LeadingWhitespace => "leading-whitespace",
             Self::TrailingContent => "trailing-content",
@@ -250,6 +257,7 @@ impl IssueCode {
             Self::MissingPublication => "missing-publication",
             Self::MissingThumbnail => "missing-thumbnail",
             Self::MissingVideoTitle => "missing-video-title",
+            Self::MissingDetail => "missing-detail",
             Self::SameVideoLocation => "same-video-location",
             Self::HreflangNoReturn => "hreflang-no-return",
             Self::HreflangNoSelf => "hreflang-no-self",
@@ -289,6 +297,7 @@ impl IssueCode {
             Self::CompressionError => "Compression error",
             Self::FileTooLarge => "Sitemap file size error",
             Self::EncodingError => "Encoding error",
+            Self::NotUtf8 => "Encoding error: not UTF-8",
             Self::LeadingWhitespace => "Leading whitespace",
             Self::IncorrectNamespace => "Incorrect namespace",
             Self::DoctypeIgnored => "Document type declaration ignored",
@@ -312,6 +321,7 @@ impl IssueCode {
             Self::MissingPublication => "Missing <publication> tag",
             Self::MissingThumbnail => "Missing thumbnail URL",
             Self::MissingVideoTitle => "Missing video title",
+            Self::MissingDetail => "Missing XML tag: of a video or news article",
             Self::SameVideoLocation => "Video location and play page location are the same",
             Self::HreflangNoReturn => "Your site has no return tags",
             Self::HreflangNoSelf => "No self-referencing hreflang tag",
@@ -360,6 +370,9 @@ impl IssueCode {
             Self::EncodingError => {
                 "Save the file as UTF-8, or declare the encoding it is really in."
             }
+            Self::NotUtf8 => {
+                "Save the file as UTF-8: sitemaps must be, and not all readers know others."
+            }
             Self::IllegalCharacter => "Remove control characters before writing the file.",
             Self::LeadingWhitespace => {
                 "Let the XML declaration be the very first thing in the file."
@@ -397,6 +410,9 @@ impl IssueCode {
                 "Name the publication and its language in every news entry."
             }
             Self::MissingThumbnail => "Give every video a thumbnail URL.",
+            Self::MissingDetail => {
+                "Say all that search engines require of it, the tag that is named here too."
+            }
             Self::MissingVideoTitle => "Give every video a title.",
             Self::SameVideoLocation => {
                 "Point to the video file or player, not to the page that shows it."
@@ -456,6 +472,7 @@ impl IssueCode {
             | Self::TrailingContent
             | Self::IncorrectNamespace
             | Self::DoctypeIgnored
+            | Self::NotUtf8
             | Self::DuplicateTag
             | Self::UnknownTag
             | Self::RelativeUrl
@@ -466,6 +483,7 @@ impl IssueCode {
             | Self::MissingPublication
             | Self::MissingThumbnail
             | Self::MissingVideoTitle
+            | Self::MissingDetail
             | Self::SameVideoLocation
             | Self::HreflangNoReturn
             | Self::HreflangNoSelf

@@ -251,7 +251,7 @@ impl Extension {
             cx.note(IssueCode::MissingAttribute, "link href");
             return;
         }
-        fields::whole_url(Some(&href), &mut |code, sample| cx.note(code, sample));
+        fields::whole_reference(&href, &mut |code, sample| cx.note(code, sample));
         let hreflang = tag.attr("hreflang").map(std::borrow::Cow::into_owned);
         let media = tag.attr("media").map(std::borrow::Cow::into_owned);
         match &hreflang {

@@ -12,6 +12,9 @@ use encoding_rs::{
 /// Bytes from the first that is not ASCII on without which nothing is decided: a few
 /// letters of a legacy encoding may look like UTF-8, or like its start.
 const EVIDENCE: usize = 4 * 1024;
+
+/// What servers and libraries write where nobody has told them.
+const DEFAULTS: [&str; 4] = ["iso-8859-1", "iso8859-1", "latin1", "us-ascii"];
 /// How far a declaration is looked for.
 const DECLARATION_WITHIN: usize = 1024;
 
@@ -45,8 +48,7 @@ impl<'a> Start<'a> {
                 return (decode, mark..raw.len());
             }
             self.declared = declaration(raw);
-            let http = self.content_type.and_then(charset_param);
-            if http.or(self.declared) == Some(ISO_2022_JP) {
+            if self.label().or(self.declared) == Some(ISO_2022_JP) {
                 self.open = false;
                 return (Decode::labelled(ISO_2022_JP), all);
             }
@@ -55,12 +57,7 @@ impl<'a> Start<'a> {
             return (Decode::utf8(), all);
         }
         let odd = raw.iter().position(|b| !b.is_ascii()).unwrap_or_default();
-        let told = |label: Option<&'static Encoding>| label.filter(|e| says_something(e));
-        let (http, declared) =
-            (told(self.content_type.and_then(charset_param)), told(self.declared));
-        // The header comes first (RFC 7303 section 3), but for what servers write by
-        // themselves where they know nothing of the document.
-        let label = http.filter(|e| *e != WINDOWS_1252 || declared.is_none()).or(declared);
+        let label = self.label();
         if label.is_some() && !ended && raw.len() - odd < EVIDENCE {
             return (Decode::utf8(), 0..odd);
         }
@@ -70,6 +67,19 @@ impl<'a> Start<'a> {
             _ => Decode::utf8(),
         };
         (decode, all)
+    }
+}
+
+impl Start<'_> {
+    /// The encoding by what is told of it. The header comes first (RFC 7303 section 3),
+    /// but for what servers write by themselves where they know nothing of the document.
+    fn label(&self) -> Option<&'static Encoding> {
+        let told = |label: Option<&'static Encoding>| label.filter(|e| says_something(e));
+        let (http, declared) = (self.content_type.and_then(charset_param), told(self.declared));
+        let is_default =
+            http.is_some_and(|name| DEFAULTS.iter().any(|d| d.eq_ignore_ascii_case(name)));
+        let http = told(http.and_then(label));
+        if is_default { declared.or(http) } else { http.or(declared) }
     }
 }
 
@@ -100,11 +110,11 @@ fn by_shape(raw: &[u8]) -> Option<(Decode, usize)> {
 }
 
 /// The charset parameter of a `Content-Type`.
-fn charset_param(content_type: &str) -> Option<&'static Encoding> {
+fn charset_param(content_type: &str) -> Option<&str> {
     content_type.split(';').skip(1).find_map(|param| {
         let (name, value) = param.split_once('=')?;
         let value = value.trim().trim_matches(['"', '\'']);
-        name.trim().eq_ignore_ascii_case("charset").then(|| label(value)).flatten()
+        name.trim().eq_ignore_ascii_case("charset").then_some(value)
     })
 }
 

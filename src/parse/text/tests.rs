@@ -56,7 +56,12 @@ fn a_document_that_names_its_encoding_wins_over_the_default_of_its_server() {
     for header in ["text/xml; charset=ISO-8859-1", "text/xml; charset=us-ascii", "text/xml"] {
         assert_eq!(decode(&bytes, Some(header)), read, "{header}");
     }
+    let japanese = "<?xml version=\"1.0\" encoding=\"ISO-2022-JP\"?><a>日本</a>";
+    let bytes_jp = encoding_rs::ISO_2022_JP.encode(japanese).0;
+    let header = Some("text/xml; charset=ISO-8859-1");
+    assert_eq!(decode(&bytes_jp, header), (japanese.to_owned(), "ISO-2022-JP", 0));
     // Any other header was written for it.
+    assert_eq!(decode(&bytes, Some("text/xml; charset=windows-1252")).1, "windows-1252");
     assert_eq!(decode(&bytes, Some("text/xml; charset=koi8-r")).1, "KOI8-R");
     let plain = encoding_rs::WINDOWS_1252.encode("<a>café</a>").0;
     assert_eq!(decode(&plain, Some("text/xml; charset=ISO-8859-1")).1, "windows-1252");

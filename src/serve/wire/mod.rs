@@ -330,6 +330,13 @@ pub(crate) fn web_url(field: &str, text: &str) -> Result<Url, Problem> {
     web_url_within(MAX_URL_CHARS, field, text)
 }
 
+/// The same of a document, whatever part of it is named.
+pub(crate) fn document_url(field: &str, text: &str) -> Result<Url, Problem> {
+    let mut url = web_url(field, text)?;
+    url.set_fragment(None);
+    Ok(url)
+}
+
 /// The same of at most so many characters.
 pub(crate) fn web_url_within(max: usize, field: &str, text: &str) -> Result<Url, Problem> {
     if text.chars().count() > max {

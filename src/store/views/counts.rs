@@ -28,8 +28,10 @@ pub struct Counts {
     pub regressed: u64,
     /// As before.
     pub unchanged: u64,
-    /// Absent from a complete read of a full source.
+    /// Absent from a complete read of a full source: pages that no other entry stands for.
     pub missing: u64,
+    /// Of these for the first time: as many change events are told.
+    pub first_missing: u64,
     /// Absent for long enough.
     pub removed: u64,
     /// Not admitted: out of scope, excluded, invalid, over quota.
@@ -39,13 +41,15 @@ pub struct Counts {
 impl Counts {
     /// The same with these added.
     pub(in crate::store) fn add(&mut self, more: &Self) {
-        let Self { new, changed, touched, regressed, unchanged, missing, removed, rejected } = more;
+        let Self { new, changed, touched, regressed, unchanged, .. } = more;
+        let Self { missing, first_missing, removed, rejected, .. } = more;
         self.new += new;
         self.changed += changed;
         self.touched += touched;
         self.regressed += regressed;
         self.unchanged += unchanged;
         self.missing += missing;
+        self.first_missing += first_missing;
         self.removed += removed;
         self.rejected += rejected;
     }
@@ -71,6 +75,7 @@ impl Counts {
             regressed: count("regressed"),
             unchanged: count("unchanged"),
             missing: count("missing"),
+            first_missing: count("first_missing"),
             removed: count("removed"),
             rejected: count("rejected"),
         }
@@ -108,6 +113,7 @@ mod tests {
             regressed: 4,
             unchanged: 5,
             missing: 6,
+            first_missing: 2,
             removed: 7,
             rejected: 8,
         };

@@ -1,6 +1,6 @@
 //! Sitemaps on other hosts: who may speak for a site, and for how long.
 
-use crate::support::daemon::{DAY, Daemon, World, index, sitemap};
+use crate::support::daemon::{DAY, Daemon, MINUTE, World, index, sitemap};
 use crate::support::{Origin, Reply};
 
 fn site(origin: &Origin, extra: &str) -> String {
@@ -224,5 +224,24 @@ async fn a_foreign_child_may_list_what_its_index_may_unless_it_is_granted_more()
     daemon.poll(&format!("{base}/robots.txt")).await;
     daemon.poll("/s.xml").await;
     assert_eq!(fates(&daemon, "/s.xml").await, "accepted 1, out-of-scope 2");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_sitemap_elsewhere_that_is_named_with_a_fragment_stays_granted() {
+    let (origin, elsewhere) = (Origin::start().await, Origin::start().await);
+    elsewhere.set("/s.xml", Reply::xml(sitemap(&origin.base(), &[("/a", "")])));
+    let robots = format!("Sitemap: {}\n", elsewhere.url("/s.xml#main"));
+    origin.set("/robots.txt", Reply::text(robots.clone()));
+    let world = World::new(&[&origin, &elsewhere]);
+    let daemon = world.start(&site(&origin, "")).await;
+    daemon.polled("/s.xml", 1).await;
+    for remark in ["", "# a remark\n"] {
+        origin.set("/robots.txt", Reply::text(format!("{robots}{remark}")));
+        daemon.clock.advance(MINUTE);
+        daemon.poll(&format!("{}/robots.txt", origin.base())).await;
+        assert_eq!(daemon.source("/s.xml").await.state, "active", "{remark}");
+    }
+    assert_eq!(daemon.source("/s.xml").await.url, elsewhere.url("/s.xml").as_str());
     daemon.stop().await;
 }

@@ -293,11 +293,28 @@ impl Daemon {
     }
 }
 
+/// The same of a poll that tells of nothing missing, since others have.
+pub fn missed_again(figures: [u64; 8]) -> Counts {
+    Counts { first_missing: 0, ..counts(figures) }
+}
+
 /// Counts with these figures, in the order new, changed, touched, regressed,
 /// unchanged, missing, removed, rejected.
 pub fn counts(figures: [u64; 8]) -> Counts {
     let [new, changed, touched, regressed, unchanged, missing, removed, rejected] = figures;
-    Counts { new, changed, touched, regressed, unchanged, missing, removed, rejected }
+    // What is missing is so for the first time, unless a test says otherwise.
+    let first_missing = missing;
+    Counts {
+        new,
+        changed,
+        touched,
+        regressed,
+        unchanged,
+        missing,
+        first_missing,
+        removed,
+        rejected,
+    }
 }
 
 /// A sitemap of these entries: a URL and a lastmod, if it is not empty.

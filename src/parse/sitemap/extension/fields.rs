@@ -104,13 +104,13 @@ pub(super) fn news(fields: Fields, note: &mut Note<'_>) -> News {
     if news.publication.as_ref().is_none_or(|publication| publication.name.is_none()) {
         note(IssueCode::MissingPublication, "news:publication");
     } else if news.publication.as_ref().is_some_and(|publication| publication.language.is_none()) {
-        note(IssueCode::MissingTag, "news:language");
+        note(IssueCode::MissingDetail, "news:language");
     }
     if news.publication_date.is_none() {
-        note(IssueCode::MissingTag, "news:publication_date");
+        note(IssueCode::MissingDetail, "news:publication_date");
     }
     if news.title.is_none() {
-        note(IssueCode::MissingTag, "news:title");
+        note(IssueCode::MissingDetail, "news:title");
     }
     news
 }
@@ -123,7 +123,7 @@ fn check_video(video: &Video, note: &mut Note<'_>) {
         note(IssueCode::MissingVideoTitle, "video:title");
     }
     if video.description.is_none() {
-        note(IssueCode::MissingTag, "video:description");
+        note(IssueCode::MissingDetail, "video:description");
     }
     for place in [&video.thumbnail_loc, &video.content_loc, &video.player_loc] {
         whole_url(place.as_ref(), note);
@@ -147,17 +147,24 @@ fn check_video(video: &Video, note: &mut Note<'_>) {
 
 /// Where something lies is told by a whole URL. It is not parsed: there may be a thousand
 /// of a page, and whoever follows them does.
-pub(super) fn whole_url(place: Option<&String>, note: &mut Note<'_>) {
+fn whole_url(place: Option<&String>, note: &mut Note<'_>) {
     let Some(place) = place else { return };
     match place.split_once(':') {
         Some((scheme, rest)) if is_scheme(scheme) => {
             let is_web =
                 scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
             if !is_web || !rest.starts_with("//") || rest.len() == 2 {
-                note(IssueCode::InvalidUrl, place);
+                note(IssueCode::InvalidTagValue, place);
             }
         }
         _ => note(IssueCode::RelativeUrl, place),
+    }
+}
+
+/// An alternate may be that of an app, which has a scheme of its own.
+pub(super) fn whole_reference(href: &str, note: &mut Note<'_>) {
+    if !href.split_once(':').is_some_and(|(scheme, _)| is_scheme(scheme)) {
+        note(IssueCode::RelativeUrl, href);
     }
 }
 

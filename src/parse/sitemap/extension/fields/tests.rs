@@ -139,31 +139,46 @@ fn what_search_engines_require_is_missed() {
         issues.push((code, sample.to_owned()));
     });
     let missed = ["news:language", "news:publication_date", "news:title"];
-    assert_eq!(issues, missed.map(|tag| (IssueCode::MissingTag, tag.to_owned())));
+    assert_eq!(issues, missed.map(|tag| (IssueCode::MissingDetail, tag.to_owned())));
     let mut issues = Vec::new();
     let list =
         [("title", "v"), ("thumbnail_loc", "https://e.com/t"), ("content_loc", "https://e.com/c")];
     video(fields(&list), &mut |code, sample: &str| issues.push((code, sample.to_owned())));
-    assert_eq!(issues, [(IssueCode::MissingTag, "video:description".to_owned())]);
+    assert_eq!(issues, [(IssueCode::MissingDetail, "video:description".to_owned())]);
 }
 
 #[test]
 fn what_an_image_or_a_video_lies_at_is_a_whole_url() {
-    use IssueCode::{InvalidUrl, RelativeUrl};
+    use IssueCode::{InvalidTagValue, RelativeUrl};
     for (loc, expected) in [
         ("https://e.com/i.png", None),
         ("HTTP://e.com/ä b.png", None),
         ("//e.com/i.png", Some(RelativeUrl)),
         ("/i.png?a=b:c", Some(RelativeUrl)),
         ("i.png", Some(RelativeUrl)),
-        ("https:/i.png", Some(InvalidUrl)),
-        ("https://", Some(InvalidUrl)),
-        ("data:image/png;base64,AAAA", Some(InvalidUrl)),
+        ("https:/i.png", Some(InvalidTagValue)),
+        ("https://", Some(InvalidTagValue)),
+        ("data:image/png;base64,AAAA", Some(InvalidTagValue)),
     ] {
         let mut issues = Vec::new();
         let found = image(fields(&[("loc", loc)]), &mut |code, _: &str| issues.push(code));
         assert_eq!(issues, expected.into_iter().collect::<Vec<_>>(), "{loc}");
         assert_eq!(found.loc.as_deref(), Some(loc), "it is kept as it is");
+    }
+}
+
+#[test]
+fn an_alternate_is_whole_whatever_its_scheme() {
+    for (href, is_whole) in [
+        ("https://e.com/de", true),
+        ("android-app://com.example/https/e.com", true),
+        ("/de", false),
+        ("//e.com/de?a=b:c", false),
+        ("", false),
+    ] {
+        let mut issues = Vec::new();
+        whole_reference(href, &mut |code, _: &str| issues.push(code));
+        assert_eq!(issues.is_empty(), is_whole, "{href}");
     }
 }
 

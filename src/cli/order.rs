@@ -146,10 +146,23 @@ impl Order {
                 format!("polling {} and leasing from it again", humane::safe(site))
             }
             Self::Replay { .. } => format!("put back {}", urls("replayed")),
-            Self::Requeue { .. } => format!("made {} due now", urls("requeued")),
+            Self::Requeue { urls: named, .. } => {
+                let done = answer.get("requeued").and_then(Value::as_u64).unwrap_or(0);
+                let rest = (named.len() as u64).saturating_sub(done);
+                let rest = match rest {
+                    0 => String::new(),
+                    _ => format!(
+                        "; {} not known, named twice, or held: what is held is due once it is let go",
+                        count(rest, "URL is", "URLs are")
+                    ),
+                };
+                format!("made {} due now{rest}", urls("requeued"))
+            }
             // Not counted: each is held back when its turn comes.
             Self::Block { lift: false, prefix: true, pattern, .. } => {
-                format!("blocked: no URL that begins with {} is leased", humane::safe(pattern))
+                // As it is kept: that of a host ends with its slash.
+                let kept = Url::parse(pattern).map_or_else(|_| pattern.clone(), String::from);
+                format!("blocked: no URL that begins with {} is leased", humane::safe(&kept))
             }
             Self::Block { lift: false, .. } => {
                 format!("blocked: {} held back now", urls("blocked"))

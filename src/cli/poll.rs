@@ -65,12 +65,15 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
         waiting.insert(source.id, source.last_poll_at);
     }
     if waiting.is_empty() {
-        if let Some(site) = wanted("paused").find_map(|source| source.site.as_deref()) {
-            let (what, site) = (humane::safe(&args.what), humane::safe(site));
-            let paused = anyhow!(
-                "{what} is not polled while its site is paused: `sitemapd sites resume {site}` has it go on"
-            );
-            return Err(paused.into());
+        if let Some(source) = wanted("paused").next() {
+            // Its site is, or has left: the daemon says which.
+            let (what, why) = (humane::safe(&args.what), humane::safe(&source.why));
+            let why = why.split(';').next().unwrap_or_default();
+            let then = source.site.as_deref().map_or_else(String::new, |site| {
+                let verb = if why.contains("paused") { "resume" } else { "forget" };
+                format!("; `sitemapd sites {verb} {}`", humane::safe(site))
+            });
+            return Err(anyhow!("{what}: {why}{then}").into());
         }
         return Err(anyhow!("nothing of {} is polled", humane::safe(&args.what)).into());
     }

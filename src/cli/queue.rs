@@ -124,7 +124,10 @@ pub async fn run(command: &Command, options: &Options, out: &mut Output) -> Resu
     }
     let now = truth.now();
     match command {
-        Command::Peek { .. } => print_peek(&answers::rows(&answer, "urls")?, now, out),
+        Command::Peek { crawl, .. } => {
+            print_peek(&answers::rows(&answer, "urls")?, now, out)?;
+            tell_if_paused(&truth, crawl, out).await
+        }
         Command::Dead { .. } => {
             print_dead(&answers::rows(&answer, "urls")?, now, out)?;
             if has_more(&answer) {
@@ -203,6 +206,22 @@ async fn tell_of_others(
     }
     if others.len() > OTHERS {
         out.toned(Tone::Faint, "and in more crawls, see `queue stats`")?;
+    }
+    Ok(())
+}
+
+/// Nothing of a paused crawl is leased, whatever is next in it.
+async fn tell_if_paused(
+    truth: &SourceOfTruth,
+    crawl: &str,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let answer = truth.ask(&Question::Queues).await?;
+    let queues: Vec<Queue> = answers::rows(&answer, "queues")?;
+    if queues.iter().any(|queue| queue.crawl == crawl && queue.paused) {
+        let crawl = humane::safe(crawl);
+        let paused = format!("nothing of it is leased: {crawl} is paused (`queue resume`)");
+        out.toned(Tone::Warn, &paused)?;
     }
     Ok(())
 }

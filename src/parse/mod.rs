@@ -349,8 +349,8 @@ fn close(read: Reading, text: &Text<'_>, mut issues: Issues) -> Report {
     if let Some(bad) = text.bad_bytes() {
         issues.push(IssueCode::EncodingError, bad.count, bad.line, bad.offset, &bad.sample);
     }
-    use DocumentKind::{Index, Mixed, Text as Lines, Urlset};
-    let is_sitemap = matches!(read.kind, Urlset | Index | Mixed | Lines);
+    let is_other = matches!(read.kind, DocumentKind::Robots | DocumentKind::Unsupported);
+    let is_sitemap = !is_other && !read.kind.is_feed();
     if is_sitemap && text.bad_bytes().is_none() && text.encoding() != "UTF-8" {
         issues.note(IssueCode::NotUtf8, text.place(0), text.encoding());
     }

@@ -295,9 +295,12 @@ pub(super) fn read_source(row: &Row<'_>) -> sql::Result<SourceView> {
         last_success_at: time(row, 14)?,
         last_changed_at: time(row, 15)?,
         next_poll_at: time(row, 16)?.filter(|_| state == 0),
-        why: match (state, row.get::<String>(17)?) {
-            (1, why) => format!("not polled while its site is paused; {why}"),
-            (_, why) => why,
+        why: match (state, row.get::<Option<i64>>(24)?, row.get::<String>(17)?) {
+            (1, Some(super::sites::site_state::UNREGISTERED), why) => {
+                format!("not polled, since its site has left the configuration; {why}")
+            }
+            (1, _, why) => format!("not polled while its site is paused; {why}"),
+            (_, _, why) => why,
         },
         failures: row.get(18)?,
         failing: row.get(23)?,
@@ -461,13 +464,16 @@ pub(super) fn status(
         now,
         started_at,
         sites: number("SELECT count(*) FROM sites WHERE state <> 2", &[])?,
-        sources: number("SELECT count(*) FROM sources WHERE state = 0", &[])?,
+        sources: number(
+            "SELECT count(*) FROM sources WHERE state = 0 AND next_poll_at IS NOT NULL",
+            &[],
+        )?,
         sources_due: number(
             "SELECT count(*) FROM sources WHERE state = 0 AND next_poll_at <= ?1",
             &[&now_ms],
         )?,
         sources_failing: number(
-            "SELECT count(*) FROM sources WHERE state = 0 AND failures > 0",
+            "SELECT count(*) FROM sources WHERE state = 0 AND failures > 0 AND next_poll_at IS NOT NULL",
             &[],
         )?,
         urls: number(

@@ -7,7 +7,7 @@ use super::sql::{Connection, OptionalExtension, params};
 use jiff::Timestamp;
 
 use super::changes::ChangeLog;
-use super::hosts::{MAX_CRAWL_DELAY, millis};
+use super::hosts::{MAX_CRAWL_DELAY, millis, partition_of};
 use super::rows::decode;
 use super::state::State;
 use super::views::{ChangeView, Said};
@@ -334,6 +334,33 @@ impl State {
                 )
                 .map_err(engine)?;
             self.sources_moved |= taken > 0;
+        }
+        Ok(())
+    }
+
+    /// A site that is polled again has the robots.txt of its home again, which another one
+    /// has polled meanwhile, unless that lives there as well.
+    pub(super) fn take_back_robots(&mut self, site: SiteId) -> Result<(), StoreError> {
+        let homes: Vec<i64> = self.column(
+            "SELECT host_id FROM sources WHERE site_id = ?1 AND role = 1 AND state = 0",
+            [site.0],
+        )?;
+        for host in homes {
+            let taken = self
+                .conn
+                .execute(
+                    "UPDATE sources SET site_id = ?2, state = 0 WHERE host_id = ?1
+                     /*pg: AND part = (?1 & 255) */ AND role = 0 AND site_id <> ?2
+                     AND NOT EXISTS (SELECT 1 FROM sources h WHERE h.host_id = ?1
+                         /*pg: AND h.part = (?1 & 255) */ AND h.role = 1
+                         AND h.site_id = sources.site_id)",
+                    params![host, site.0],
+                )
+                .map_err(engine)?;
+            let host = HostId(host);
+            if taken > 0 && self.owns(partition_of(host)) {
+                self.heed_newcomer(host)?;
+            }
         }
         Ok(())
     }

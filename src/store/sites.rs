@@ -324,6 +324,9 @@ impl State {
             )
             .map_err(engine)?;
         self.hand_over_robots()?;
+        if !paused {
+            self.take_back_robots(id)?;
+        }
         self.read_paused_sites()?;
         self.sources_moved |= !paused;
         self.reload_windows()

@@ -16,7 +16,7 @@ use crate::url::authority;
 pub(super) const SOURCE: &str = "SELECT s.id, n.name, s.url, s.role, s.kind, s.named_by, s.parent_id, s.state, s.window,
     s.status, coalesce(s.error, s.retired_why), s.http_status, s.added_at, s.last_poll_at, s.last_success_at,
     s.last_changed_at, s.next_poll_at, s.why, s.failures, s.entries, s.admitted, s.bytes, s.issues,
-    s.failing
+    s.failing, n.state
     FROM sources s LEFT JOIN sites n ON n.id = s.site_id";
 
 /// Sources in order of id after ?1: which, and in what order, at most ?2 of them.

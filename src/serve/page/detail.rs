@@ -56,11 +56,16 @@ fn about_site(site: &SiteView, now: Timestamp) -> Markup {
             ("Next poll", when(site.next_poll_at, now)),
         ]))
         div.row {
-            (button(Verb::PollSite, &name, "Poll now", &site.name))
-            @if is_paused {
-                (button(Verb::ResumeSite, &name, "Resume", &site.name))
+            @if site.state == "unregistered" {
+                "It has left the configuration. To drop what is kept of it: "
+                code { "sitemapd sites forget " (text(&site.name)) }
             } @else {
-                (button(Verb::PauseSite, &name, "Pause", &site.name))
+                (button(Verb::PollSite, &name, "Poll now", &site.name))
+                @if is_paused {
+                    (button(Verb::ResumeSite, &name, "Resume", &site.name))
+                } @else {
+                    (button(Verb::PauseSite, &name, "Pause", &site.name))
+                }
             }
         }
     }

@@ -85,6 +85,7 @@ fn without_a_daemon_an_order_is_carried_out_under_the_lock() {
     let (code, out, err) = run(&["queue", "pause"]);
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
     assert!(run(&["queue", "stats"]).1.contains("(paused)"));
+    assert!(run(&["queue", "peek"]).1.contains("default is paused"));
     let held = open(folder.path());
     let (code, _, err) = run(&["queue", "resume"]);
     assert_eq!(code, 1);

@@ -358,3 +358,23 @@ async fn a_url_says_what_keeps_it_from_being_leased_before_its_turn_has_come() {
     assert!(why().await.starts_with("due for 3 d: it is new"), "{}", why().await);
     assert_eq!(queue.lease(10).await.len(), 2);
 }
+
+#[tokio::test]
+async fn a_site_that_is_polled_again_has_the_robots_txt_of_its_home_again() {
+    let text = site("a", "http://a.test/", "") + &site("b", "http://b.test/", "");
+    let queue = Queue::open(&text).await;
+    let named = "http://a.test/of-b.xml".parse().unwrap();
+    queue.store.submit_source("b".to_owned(), named).await.unwrap();
+    let polls_for = || {
+        let of_robots = "SELECT n.name FROM sources s JOIN sites n ON n.id = s.site_id
+                         WHERE s.url = 'http://a.test/robots.txt' AND s.state = 0";
+        queue.look().text(of_robots)
+    };
+    assert_eq!(polls_for().as_deref(), Some("a"));
+    for _ in 0..2 {
+        queue.store.pause_site("a".to_owned(), true).await.unwrap();
+        assert_eq!(polls_for().as_deref(), Some("b"));
+        queue.store.pause_site("a".to_owned(), false).await.unwrap();
+        assert_eq!(polls_for().as_deref(), Some("a"));
+    }
+}

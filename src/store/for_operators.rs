@@ -508,7 +508,7 @@ impl Store {
         let [due_at, leased_until, fetched_at] = [view.due_at, view.leased_until, view.fetched_at]
             .map(|at| at.map(|at| self.shown_at(at)));
         let first_seen = self.shown_at(view.first_seen);
-        UrlView { due_at, leased_until, fetched_at, first_seen, ..view }
+        UrlView { first_seen, due_at, leased_until, fetched_at, ..view }
     }
 
     /// Answers if the writer is alive and can commit.

@@ -24,7 +24,7 @@ use super::{Failure, Options};
 use crate::app::{App, AppError, Reload};
 use crate::clock::Clock;
 use crate::config::reload::{self, ReloadPlan};
-use crate::config::{self, Config, Env, Log, LogFormat};
+use crate::config::{self, Config, ConfigError, Env, Log, LogFormat};
 use crate::log::{self, LogHandle};
 use crate::store::Store;
 
@@ -178,7 +178,10 @@ impl Reloader {
         info!(config = %self.path.display(), "reloading");
         tell_reloading();
         if let Err(error) = self.try_reload().await {
-            error!("nothing is changed: {error:#}");
+            // A fault of the configuration tells its cause itself.
+            let is_told = error.is::<ConfigError>();
+            let why = if is_told { error.to_string() } else { format!("{error:#}") };
+            error!("nothing is changed: {why}");
         }
         tell(&[NotifyState::Ready]);
     }

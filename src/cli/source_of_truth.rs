@@ -103,6 +103,13 @@ impl SourceOfTruth {
         Ok(Self { client, local })
     }
 
+    /// Who works on the folder of the configuration though no daemon has answered: its
+    /// API may be elsewhere.
+    pub fn holder(&self) -> Option<String> {
+        let local = self.local.as_ref()?;
+        crate::store::holder(&local.config.daemon.data_dir)
+    }
+
     /// Asks the daemon, or looks into the store when none runs.
     pub async fn ask(&self, question: &Question) -> Result<Value, Failure> {
         question.check()?;

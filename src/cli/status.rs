@@ -19,7 +19,13 @@ pub async fn run(options: &Options, out: &mut Output) -> Result<(), Failure> {
     let version = out.paint(Tone::Strong, &format!("sitemapd {}", humane::safe(&status.version)));
     let since = match status.started_at {
         Some(at) => format!("running, started {}", humane::when(at, status.now)),
-        None => "not running; this is what its store says".to_owned(),
+        None => match truth.holder() {
+            Some(holder) => format!(
+                "{} works on this folder and does not answer at listen.api; this is what its store says",
+                humane::safe(&holder)
+            ),
+            None => "not running; this is what its store says".to_owned(),
+        },
     };
     out.line(&format!("{version}  {since}"))?;
     let failing = if status.sources_failing > 0 { Tone::Bad } else { Tone::Faint };

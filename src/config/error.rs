@@ -15,12 +15,13 @@ pub(super) const MAX_FAULTS: usize = 20;
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file could not be read.
-    #[error("{}: cannot be read: {error}", path.display())]
+    #[error("{}: cannot be read: {source}", path.display())]
     Read {
         /// The config file, or one that it includes.
         path: PathBuf,
-        /// What the system said: told above, so no source.
-        error: std::io::Error,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
     },
     /// What was read is not a valid configuration.
     #[error("{}", lines(.0))]

@@ -104,7 +104,7 @@ fn invalid(mut faults: Vec<Fault>) -> ConfigError {
 }
 
 fn read_file(path: &Path) -> Result<String, ConfigError> {
-    let failed = |error| ConfigError::Read { path: path.to_owned(), error };
+    let failed = |source| ConfigError::Read { path: path.to_owned(), source };
     let bytes = fs::metadata(path).map_err(failed)?.len();
     if bytes > MAX_FILE_BYTES {
         let message = format!("{bytes} bytes, allowed are {MAX_FILE_BYTES}");

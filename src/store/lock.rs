@@ -68,6 +68,18 @@ impl DataLock {
     }
 }
 
+/// Who has the lock of a folder just now, as far as that is written in it. Asked of a
+/// process that is there only: to ask takes the lock for a moment.
+pub fn holder(folder: &Path) -> Option<String> {
+    let mut file = File::open(folder.join(FILE)).ok()?;
+    let mut holder = String::new();
+    file.read_to_string(&mut holder).ok()?;
+    let process = holder.trim().rsplit_once("(process ")?.1.strip_suffix(')')?;
+    let is_there = !Path::new("/proc/self").exists() || Path::new("/proc").join(process).exists();
+    let is_held = is_there && matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+    is_held.then(|| holder.trim().to_owned())
+}
+
 /// Makes the folder, and those above it, where they are missing. A folder is on
 /// the disk when its parent is synced: else a power loss could take it, with
 /// all that was synced inside.

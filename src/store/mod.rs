@@ -131,6 +131,7 @@ pub use for_fetchers::OwnLease;
 pub use history::{Imported, PastFetch};
 use home::Home;
 use lock::DataLock;
+pub use lock::holder;
 pub use operate::MAX_NAMED;
 pub use peers::Node;
 use peers::Peers;

@@ -86,7 +86,11 @@ fn without_a_daemon_an_order_is_carried_out_under_the_lock() {
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
     assert!(run(&["queue", "stats"]).1.contains("(paused)"));
     assert!(run(&["queue", "peek"]).1.contains("default is paused"));
+    assert!(run(&["status"]).1.contains("not running"));
     let held = open(folder.path());
+    let out = run(&["status"]).1;
+    let holder = format!("(process {}) works on this folder", std::process::id());
+    assert!(out.contains(&holder), "{out}");
     let (code, _, err) = run(&["queue", "resume"]);
     assert_eq!(code, 1);
     assert!(err.contains("in use"), "{err}");

@@ -15,7 +15,7 @@ use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
 /// Parts of one message at most, such as the URLs of a batch.
 pub(super) const MAX_PARTS: usize = 16_384;
 
-/// [`ProstCodec`] for messages of at most [`MAX_PARTS`].
+/// [`ProstCodec`] for messages of at most 16,384 parts.
 #[derive(Debug)]
 pub struct Bounded<T, U>(PhantomData<(T, U)>);
 

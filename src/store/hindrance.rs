@@ -2,8 +2,6 @@
 //! operator's block on what lies about it, a pause, or robots.txt, by which a URL is
 //! judged when its turn comes.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -13,11 +11,14 @@ use super::policy::Policy;
 use super::sql::{Connection, OptionalExtension, params};
 use super::views::{UrlState, UrlView};
 use super::{StoreError, engine, timestamp};
+use crate::bounded::Bounded;
 use crate::model::HostId;
 use crate::model::span::when;
 
 /// Hosts whose rules are kept from one URL to the next.
 const REMEMBERED: usize = 64;
+/// Memory that they may take: that of thousands of ordinary ones.
+const REMEMBERED_BYTES: usize = 8 << 20;
 
 /// Asks for one URL after another.
 pub(super) struct Hindrances<'c> {
@@ -28,7 +29,7 @@ pub(super) struct Hindrances<'c> {
     /// By the wall clock, by which a robots.txt holds.
     wall: Timestamp,
     has_blocks: bool,
-    rules: HashMap<(HostId, Arc<str>), Option<Ruling>>,
+    rules: Bounded<(HostId, Arc<str>), Option<Ruling>>,
 }
 
 /// What is kept of where a URL belongs.
@@ -56,7 +57,8 @@ impl<'c> Hindrances<'c> {
             .prepare_cached("SELECT EXISTS (SELECT 1 FROM blocks)")
             .and_then(|mut query| query.query_row((), |row| row.get(0)))
             .map_err(engine)?;
-        Ok(Self { conn, policy, now, wall, has_blocks, rules: HashMap::new() })
+        let rules = Bounded::new(REMEMBERED, REMEMBERED_BYTES);
+        Ok(Self { conn, policy, now, wall, has_blocks, rules })
     }
 
     /// The first of what keeps a URL that is in the queue from being leased, if
@@ -149,20 +151,17 @@ impl<'c> Hindrances<'c> {
         let Some(agent) = &self.policy.named(view.site.as_deref()).robots_agent else {
             return Ok(None);
         };
-        if self.rules.len() >= REMEMBERED {
-            self.rules.clear();
+        let key = (place.host, Arc::clone(agent));
+        if self.rules.get(&key).is_none() {
+            let read = match place.robots {
+                0 => None,
+                _ => read_ruling(self.conn, place.host, agent)?.map(|(ruling, _)| ruling),
+            };
+            let bytes = read.as_ref().map_or(0, Ruling::bytes);
+            self.rules.insert(key.clone(), read, bytes);
         }
-        let ruling = match self.rules.entry((place.host, Arc::clone(agent))) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(unknown) => {
-                let ruling = match place.robots {
-                    0 => None,
-                    _ => read_ruling(self.conn, place.host, agent)?.map(|(ruling, _)| ruling),
-                };
-                unknown.insert(ruling)
-            }
-        };
-        Ok(match ruling.as_ref().and_then(|ruling| ruling.at(self.wall.as_millisecond())) {
+        let ruling = self.rules.get(&key).and_then(Option::as_ref);
+        Ok(match ruling.and_then(|ruling| ruling.at(self.wall.as_millisecond())) {
             None => {
                 Some("robots.txt of its host has not been read, or was not asked for in two days")
             }

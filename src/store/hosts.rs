@@ -76,6 +76,11 @@ impl Ruling {
     pub(super) fn at(&self, now_ms: i64) -> Option<&HostRules> {
         (self.until > now_ms).then_some(&*self.rules)
     }
+
+    /// Memory that it takes, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.rules.bytes()
+    }
 }
 
 /// The last robots.txt of a host as it judges for an agent, and its length in octets.

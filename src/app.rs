@@ -26,7 +26,7 @@ use crate::fetch::{FetchSetupError, Fetcher, Surroundings};
 use crate::metrics::Metrics;
 use crate::schedule::Poller;
 use crate::serve::frontier::LevelDoor;
-use crate::serve::{LeaseDefaults, Readiness, ServeState, Server};
+use crate::serve::{ApiToken, LeaseDefaults, Readiness, ServeState, Server};
 use crate::store::{Store, StoreError};
 
 /// Requests in flight get this long to end at a stop.
@@ -100,6 +100,21 @@ pub struct Reload {
     pub done: oneshot::Sender<Result<(), StoreError>>,
 }
 
+/// The token that clients of the API must send; the clones are one.
+#[derive(Clone)]
+pub struct TokenInUse(watch::Sender<ApiToken>);
+
+impl TokenInUse {
+    /// From now on requests must bring this one. Was it another?
+    pub fn set(&self, token: ApiToken) -> bool {
+        self.0.send_if_modified(|held| {
+            let is_new = *held != token;
+            *held = token;
+            is_new
+        })
+    }
+}
+
 /// A daemon, built and not yet running.
 pub struct App {
     store: Store,
@@ -115,6 +130,7 @@ pub struct App {
     egress: Egress,
     config: watch::Sender<Arc<Config>>,
     defaults: watch::Sender<LeaseDefaults>,
+    token: TokenInUse,
 }
 
 impl App {
@@ -132,7 +148,8 @@ impl App {
         lookup: Lookup,
     ) -> Result<Self, AppError> {
         let metrics = Arc::new(Metrics::new());
-        let token = read_token(&config)?;
+        let (token, token_seen) = watch::channel(read_token(&config)?);
+        let token = TokenInUse(token);
         let fetcher = build_fetcher(&config, &clock, lookup)?;
         let guard = fetcher.guard().clone();
         let internal = listen_to_peers(&config).await?;
@@ -159,7 +176,7 @@ impl App {
         let state = ServeState {
             store: store.clone(),
             metrics: Arc::clone(&metrics),
-            token,
+            token: token_seen,
             started_at: clock.now(),
             version: env!("CARGO_PKG_VERSION"),
             ready: ready.clone(),
@@ -217,7 +234,14 @@ impl App {
             egress,
             config,
             defaults,
+            token,
         })
+    }
+
+    /// The token that clients of the API must send, for who has another one take its
+    /// place.
+    pub fn token(&self) -> TokenInUse {
+        self.token.clone()
     }
 
     /// Lets clients of the frontier set the level of the log, by this.
@@ -441,10 +465,12 @@ async fn listen_to_peers(config: &Config) -> Result<Option<TcpListener>, AppErro
 }
 
 /// The bearer token: the first line of the file, or that of the environment.
-fn read_token(config: &Config) -> Result<Option<String>, AppError> {
+///
+/// Fails where the file cannot be read or says nothing.
+pub fn read_token(config: &Config) -> Result<ApiToken, AppError> {
     let Some(path) = &config.listen.token_file else {
-        return Ok(config.listen.token.as_ref().map(|token| token.as_str().to_owned()));
+        return Ok(config.listen.token.as_ref().map(|token| token.as_str().into()));
     };
     let failed = |why: String| AppError::Token { path: path.display().to_string(), why };
-    first_line(path).map(Some).map_err(failed)
+    first_line(path).map(|token| Some(token.into())).map_err(failed)
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::humane;
 use super::output::{Output, Tone};
-use super::source_of_truth::{DEFAULT_CONFIG, config_path, load_config};
+use super::source_of_truth::{config_path, load_config, no_config};
 use super::{Failure, Options};
 use crate::app::check_files;
 use crate::clock::Clock;
@@ -16,6 +16,9 @@ use crate::schedule::cron::CronSpec;
 
 /// How many times of a cron line are shown.
 const TIMES: usize = 3;
+
+/// Why defaults are not all well: who checks a file before a start means one.
+const NO_FILE: &str = "nothing to check, and `sitemapd run` would refuse";
 
 /// What to do with the configuration.
 #[derive(Debug, clap::Subcommand)]
@@ -40,7 +43,8 @@ pub fn run(command: &Command, options: &Options, out: &mut Output) -> Result<(),
             .into_iter()
             .map(|(site, times)| (site, times.iter().map(|at| format!("{at:.3}")).collect()))
             .collect();
-        return Ok(out.json(&json!({ "config": values, "warnings": warnings, "cron": crons }))?);
+        out.json(&json!({ "config": values, "warnings": warnings, "cron": crons }))?;
+        return if config_path(options).is_some() { Ok(()) } else { Err(no_config(NO_FILE)) };
     }
     out.line(resolved.trim_end())?;
     for (site, times) in crons {
@@ -53,9 +57,8 @@ pub fn run(command: &Command, options: &Options, out: &mut Output) -> Result<(),
         out.toned(Tone::Warn, &format!("# warning: {}", humane::safe(&warning)))?;
     }
     let Some(path) = config_path(options) else {
-        let nothing =
-            format!("# no {DEFAULT_CONFIG} in the current folder: these are the defaults");
-        return Ok(out.line(&nothing)?);
+        out.line("# these are the defaults")?;
+        return Err(no_config(NO_FILE));
     };
     let name = humane::safe(&path.display().to_string());
     let sites = humane::count(config.sites.len() as u64, "site", "sites");

@@ -21,11 +21,12 @@ use super::signals::{Heard, Signals};
 use super::source_of_truth::{DEFAULT_CONFIG, config_path, env_of, refuse_api};
 use super::systemd::{ask_for_time, give_signs_of_life, tell, tell_reloading};
 use super::{Failure, Options};
-use crate::app::{App, AppError, Reload};
+use crate::app::{App, AppError, Reload, TokenInUse, read_token};
 use crate::clock::Clock;
 use crate::config::reload::{self, ReloadPlan};
 use crate::config::{self, Config, ConfigError, Env, Log, LogFormat};
 use crate::log::{self, LogHandle};
+use crate::serve::ApiToken;
 use crate::store::Store;
 
 /// Longest wait for the app to drain, over its own deadline of 10 s.
@@ -95,7 +96,8 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
     let stop = CancellationToken::new();
     // One reload at a time: the next waits in the signal.
     let (reloads, received) = mpsc::channel(1);
-    let mut reloader = Reloader { path, env, current: config, logs, store, reloads };
+    let token = app.token();
+    let mut reloader = Reloader { path, env, current: config, logs, store, token, reloads };
     let liveness = app.liveness();
     let mut running = tokio::spawn(app.run(stop.clone(), received));
     tell(&[NotifyState::Ready]);
@@ -170,6 +172,7 @@ struct Reloader {
     current: Config,
     logs: LogHandle,
     store: Store,
+    token: TokenInUse,
     reloads: mpsc::Sender<Reload>,
 }
 
@@ -190,25 +193,41 @@ impl Reloader {
     async fn try_reload(&mut self) -> anyhow::Result<()> {
         let next = Config::load(&self.path, &self.env)?;
         let plan = reload::plan(&self.current, &next);
+        // Of the file that holds until a restart, which may hold another token by now.
+        let token = read_token(&self.current)?;
         if plan.is_empty() {
             // But for what a client of the frontier has set until now.
             self.logs.apply(&next.log)?;
-            info!("reloaded: nothing has changed");
+            if self.take_token(token) {
+                info!("reloaded");
+            } else {
+                info!("reloaded: nothing has changed");
+            }
             return Ok(());
         }
         self.announce(&plan).await;
         for warning in config::warnings(&next) {
             warn!("{warning}");
         }
-        let (done, taken) = oneshot::channel();
+        let (done, heard) = oneshot::channel();
         let reload = Reload { config: next.clone(), done };
         self.reloads.send(reload).await.context("the daemon is stopping")?;
-        taken.await.context("the daemon is stopping")?.context("the old config holds")?;
+        heard.await.context("the daemon is stopping")?.context("the old config holds")?;
         self.logs.apply(&next.log)?;
+        self.take_token(token);
         // What still waits for a restart is told again by the next reload.
         self.current = reload::until_restart(&self.current, next);
         info!("reloaded");
         Ok(())
+    }
+
+    /// Has the API ask for this token from now on. Is it another one than before?
+    fn take_token(&self, token: ApiToken) -> bool {
+        let is_new = self.token.set(token);
+        if is_new {
+            info!("the API asks for another token from now on");
+        }
+        is_new
     }
 
     /// Says what a change will do.

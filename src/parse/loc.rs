@@ -10,6 +10,10 @@ use url::Url;
 use super::issue::IssueCode;
 use super::xml::Cx;
 
+/// Stands for the URL of a document where none is known. `.invalid` never resolves
+/// (RFC 6761 section 6.4), so what is relative to it is of no use.
+pub const NO_BASE: &str = "http://no-base.invalid/";
+
 /// Writes the URL in `raw` into `out` and returns whether it may be used.
 /// Defects are noted; one that costs the URL leaves `out` empty.
 pub(crate) fn admit(
@@ -19,13 +23,49 @@ pub(crate) fn admit(
     out: &mut String,
     cx: &mut Cx<'_>,
 ) -> bool {
+    let kept = take(raw, base, max_chars, out, cx);
+    if matches!(kept, Some(Kept::Resolved | Kept::Completed)) {
+        cx.note(IssueCode::RelativeUrl, trim(raw));
+    }
+    kept.is_some()
+}
+
+/// The same for a place where a relative reference is as good (RFC 4287 section 2), if
+/// there is a base that it can be resolved against.
+pub(crate) fn admit_reference(
+    raw: &str,
+    base: &Url,
+    max_chars: usize,
+    out: &mut String,
+    cx: &mut Cx<'_>,
+) -> bool {
+    let kept = take(raw, base, max_chars, out, cx);
+    let is_whole = match kept {
+        Some(Kept::AsWritten) | None => true,
+        Some(Kept::Resolved) => base.as_str() != NO_BASE,
+        Some(Kept::Completed) => false,
+    };
+    if !is_whole {
+        cx.note(IssueCode::RelativeUrl, trim(raw));
+    }
+    kept.is_some()
+}
+
+/// Says how the URL was kept; nothing of one that may not be used.
+fn take(
+    raw: &str,
+    base: &Url,
+    max_chars: usize,
+    out: &mut String,
+    cx: &mut Cx<'_>,
+) -> Option<Kept> {
     out.clear();
     let trimmed = trim(raw);
     // No early exit, so that it is vectorised: nearly every URL is graphic ASCII.
     let plain = trimmed.bytes().fold(true, |all, b| all & b.is_ascii_graphic());
     if plain && trimmed.len() <= max_chars && is_web(trimmed) && plain_host(trimmed) {
         out.push_str(trimmed);
-        return true;
+        return Some(Kept::AsWritten);
     }
     let (one, more) = if is_web(trimmed) { first(trimmed) } else { (trimmed, "") };
     if !more.is_empty() {
@@ -43,15 +83,14 @@ pub(crate) fn admit(
             *out = one.to_owned();
         }
     }
-    let verdict = check(base, max_chars, out);
-    if verdict == Ok(Kept::Resolved) {
-        cx.note(IssueCode::RelativeUrl, trimmed);
+    match check(base, max_chars, out) {
+        Ok(kept) => Some(kept),
+        Err(code) => {
+            cx.note(code, trimmed);
+            out.clear();
+            None
+        }
     }
-    if let Err(code) = verdict {
-        cx.note(code, trimmed);
-        out.clear();
-    }
-    verdict.is_ok()
 }
 
 /// Bytes of a base that a document names. It is joined with every relative link in its
@@ -137,7 +176,10 @@ fn shows_nothing(c: char) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kept {
     AsWritten,
+    /// It was relative.
     Resolved,
+    /// It lacked its scheme, and would be a path by the rules.
+    Completed,
 }
 
 fn check(base: &Url, max_chars: usize, url: &mut String) -> Result<Kept, IssueCode> {
@@ -157,11 +199,11 @@ fn check(base: &Url, max_chars: usize, url: &mut String) -> Result<Kept, IssueCo
     if is_no_path(url) {
         return Err(IssueCode::InvalidUrl);
     }
-    let resolved = if lacks_scheme(url, base) {
+    let (resolved, kept) = if lacks_scheme(url, base) {
         // Nobody has a directory of that name: the scheme was forgotten.
-        Url::parse(&format!("{}://{url}", base.scheme()))
+        (Url::parse(&format!("{}://{url}", base.scheme())), Kept::Completed)
     } else {
-        base.join(url)
+        (base.join(url), Kept::Resolved)
     };
     let resolved = resolved.map_err(|_| IssueCode::InvalidUrl)?;
     if !is_web(resolved.as_str()) || !resolved.has_host() {
@@ -170,7 +212,7 @@ fn check(base: &Url, max_chars: usize, url: &mut String) -> Result<Kept, IssueCo
     url.clear();
     url.push_str(resolved.as_str());
     too_long(url, max_chars)?;
-    Ok(Kept::Resolved)
+    Ok(kept)
 }
 
 /// Is this markup, or an absolute URL with something before it or escaped? As a path

@@ -26,6 +26,7 @@ pub use crate::model::extension::Extensions;
 use crate::model::{ChangeFreq, DocumentKind, Lastmod, Priority};
 use issue::Issues;
 pub use issue::{Issue, IssueCode, Place, Severity};
+pub use loc::NO_BASE;
 use route::{Router, Shape};
 use text::{Text, WINDOW};
 

@@ -24,15 +24,15 @@ use axum::response::{IntoResponse, Response};
 use futures_util::Stream;
 use tokio::sync::mpsc::error::SendTimeoutError;
 use tokio::sync::mpsc::{self, OwnedPermit, Receiver, Sender};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::{Code, Status};
 
 use self::proto::url_frontier_server::UrlFrontierServer;
-use super::ServeState;
 use super::gate::check_bearer;
+use super::{ApiToken, ServeState};
 use crate::metrics::Metrics;
 use crate::store::{Store, StoreError};
 
@@ -144,7 +144,7 @@ pub(super) fn router(state: ServeState, bound: SocketAddr, stop: CancellationTok
 
 /// What stands before every call.
 struct Gate {
-    token: Option<String>,
+    token: watch::Receiver<ApiToken>,
     metrics: Arc<Metrics>,
     turns: Semaphore,
 }
@@ -172,7 +172,8 @@ impl Gate {
     /// Without a token the listener is on loopback; no page of a browser can
     /// speak this protocol. What anybody may ask takes nobody's turn.
     async fn admit(&self, request: Request, next: Next) -> Response {
-        if let Some(expected) = self.token.as_deref()
+        let token = self.token.borrow().clone();
+        if let Some(expected) = token.as_deref()
             && check_bearer(expected, request.headers()).is_err()
         {
             return refusal(Status::unauthenticated(

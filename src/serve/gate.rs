@@ -30,7 +30,8 @@ pub(crate) async fn admit(
     request: Request,
     next: Next,
 ) -> Response {
-    let rules = Rules { token: context.state.token.as_deref(), bound: context.bound };
+    let token = context.state.token.borrow().clone();
+    let rules = Rules { token: token.as_deref(), bound: context.bound };
     match rules.check(request.method(), request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
@@ -123,7 +124,11 @@ fn held_against(given: &[u8], expected: &str) -> Result<(), Problem> {
     if same(given, expected.as_bytes()) {
         return Ok(());
     }
-    Err(Problem::new(Kind::Unauthorized, "The token is not that of listen.token_file."))
+    Err(Problem::new(
+        Kind::Unauthorized,
+        "The token is not the one that the daemon read from listen.token_file when it started or \
+         was last reloaded.",
+    ))
 }
 
 /// The password of `Basic` (RFC 7617 section 2), whatever the user is called.

@@ -65,6 +65,9 @@ pub struct LeaseDefaults {
     pub per_host: u32,
 }
 
+/// The bearer token of the API, if it has one.
+pub type ApiToken = Option<Arc<str>>;
+
 /// Says whether the daemon does its work; cheap to clone, the clones are one.
 #[derive(Debug, Clone, Default)]
 pub struct Readiness(Arc<AtomicBool>);
@@ -88,8 +91,8 @@ pub struct ServeState {
     pub store: Store,
     /// Counted here, shown at `/metrics`.
     pub metrics: Arc<Metrics>,
-    /// The bearer token; `None` only on a loopback listener.
-    pub token: Option<String>,
+    /// The bearer token; `None` only on a loopback listener. Follows reloads.
+    pub token: channel::Receiver<ApiToken>,
     /// Since when the daemon runs.
     pub started_at: Timestamp,
     /// Of the program.

@@ -453,7 +453,9 @@ impl State {
             None => return Err(StoreError::NotFound(format!("there is no source {id}"))),
             Some(Role::Robots) => {
                 return Err(StoreError::Refused(
-                    "robots.txt is polled for as long as anything of its host is".to_owned(),
+                    "robots.txt is polled for as long as anything of its host is; one that \
+                     nothing needs goes by itself when nobody has asked for it in 30 days"
+                        .to_owned(),
                 ));
             }
             Some(_) => {}

@@ -18,10 +18,7 @@ use crate::cli::{Failure, humane};
 use crate::config::{AllowedAddress, Config, FetchLimits};
 use crate::fetch::spool::Spool;
 use crate::fetch::{Answer, Fetched, Fetcher, Gate, Refusal, Request, Validators, WireBody};
-
-/// Stands for the document's own URL where none is known. `.invalid` never
-/// resolves (RFC 6761 section 6.4), and URLs on it are not shown.
-const NO_BASE: &str = "http://no-base.invalid/";
+use crate::parse::NO_BASE;
 
 /// Bytes read at once from what is no regular file.
 const PIECE: usize = 64 * 1024;

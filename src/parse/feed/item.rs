@@ -293,7 +293,9 @@ impl Item {
         if !self.is_better(rank) || loc::trim(raw).is_empty() {
             return;
         }
-        if loc::admit(raw, base, max_chars, &mut self.scratch, cx) {
+        let is_reference = matches!(rank, Rank::Alternate | Rank::TypedAlternate);
+        let admit = if is_reference { loc::admit_reference } else { loc::admit };
+        if admit(raw, base, max_chars, &mut self.scratch, cx) {
             std::mem::swap(&mut self.loc, &mut self.scratch);
             self.rank = Some(rank);
         }

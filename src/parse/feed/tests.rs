@@ -225,3 +225,28 @@ fn an_archive_goes_before_the_next_page_whatever_their_order() {
         assert_eq!(deleted(&feed).1.hints.next_page.as_deref(), Some(want), "{links}");
     }
 }
+
+#[test]
+fn relative_links_of_atom_are_no_defect_where_there_is_a_base_and_those_of_rss_are() {
+    use crate::parse::{IssueCode, NO_BASE};
+    let issues = |base: &str, document: &str| {
+        let base = Url::parse(base).expect("a URL");
+        let ctx = Context { base: &base, content_type: None, limits: Limits::default() };
+        let report = parse(&mut document.as_bytes(), &ctx, &mut |_| ControlFlow::Continue(()));
+        report.issues.into_iter().map(|issue| (issue.code, issue.count)).collect::<Vec<_>>()
+    };
+    let entry = |link: &str| {
+        format!(
+            "<feed xmlns='http://www.w3.org/2005/Atom'><title>t</title>\
+             <entry><title>a</title><link href='{link}'/><updated>2026-11-20T00:00:00Z</updated></entry></feed>"
+        )
+    };
+    let item = "<rss version='2.0'><channel><title>t</title><item><title>a</title>\
+                <link>/a</link></item></channel></rss>";
+    let at = "https://example.com/feed.xml";
+    let relative = vec![(IssueCode::RelativeUrl, 1)];
+    assert_eq!(issues(at, &entry("/a?b")), []);
+    assert_eq!(issues(at, &entry("www.example.com/a")), relative, "the scheme was forgotten");
+    assert_eq!(issues(NO_BASE, &entry("/a")), relative, "nothing to resolve it against");
+    assert_eq!(issues(at, item), relative);
+}

@@ -141,12 +141,18 @@ fn programs_get_the_times_of_a_cron_line_as_rfc_3339_in_utc() {
 }
 
 #[test]
-fn without_a_file_the_defaults_are_called_so() {
+fn without_a_file_the_defaults_are_shown_and_nothing_is_called_valid() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (code, out, err) = outcome(sitemapd_in(folder.path()).args(["config", "check"]));
-    assert_eq!((code, err.as_str()), (0, ""));
+    let check =
+        |more: &[&str]| outcome(sitemapd_in(folder.path()).args(["config", "check"]).args(more));
+    let (code, out, err) = check(&[]);
+    assert_eq!(code, 78, "as `run` says: {err}");
+    assert!(err.contains("no config.toml in the current folder"), "{err}");
     let last = out.trim_end().lines().last();
-    assert_eq!(last, Some("# no config.toml in the current folder: these are the defaults"));
+    assert_eq!(last, Some("# these are the defaults"));
+    let (code, out, _) = check(&["--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert!(code == 78 && shown["config"].is_object(), "{code} {out}");
 }
 
 #[test]

@@ -194,6 +194,33 @@ fn a_token_file_of_the_command_line_is_the_daemons_also_after_a_reload() {
 }
 
 #[test]
+fn another_token_in_the_file_holds_from_the_next_reload_and_one_that_is_none_changes_nothing() {
+    let folder = folder();
+    let token = folder.path().join("token");
+    std::fs::write(&token, "first\n").expect("a token");
+    let mut daemon = Daemon::start_with(folder.path(), &["--token-file", "token"]);
+    let api = daemon.api.clone();
+    let sites = |token: &str| {
+        let mut command = sitemapd_in(folder.path());
+        outcome(command.args(["sites", "--api", &api]).env("SITEMAPD_TOKEN", token))
+    };
+    std::fs::write(&token, "second\n").expect("a token");
+    assert_eq!(sites("first").0, 0);
+    let (code, _, err) = sites("second");
+    assert!(code == 1 && err.contains("last reloaded"), "{code} {err}");
+    daemon.signal("HUP");
+    daemon.wait_for("another token");
+    daemon.wait_for("\"reloaded\"");
+    assert_eq!([sites("first").0, sites("second").0], [1, 0]);
+    std::fs::write(&token, "\n").expect("a token");
+    daemon.signal("HUP");
+    assert!(daemon.wait_for("nothing is changed").contains("first line is empty"));
+    assert_eq!(sites("second").0, 0);
+    daemon.signal("TERM");
+    assert_eq!(daemon.exit_code(), Some(0));
+}
+
+#[test]
 fn run_takes_a_token_file_before_it_judges_the_rest_and_no_address_of_another_daemon() {
     let folder = folder();
     let check = |told: &[&str]| {

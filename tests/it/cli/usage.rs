@@ -36,6 +36,7 @@ fn every_command_has_a_help_page_that_fits_a_hundred_columns() {
 #[test]
 fn a_variable_that_is_set_to_nothing_is_not_set_and_an_option_that_names_nothing_is_wrong() {
     let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("config.toml"), "").expect("a config");
     let mut status = sitemapd_in(folder.path());
     for name in ["SITEMAPD_CONFIG", "SITEMAPD_API", "SITEMAPD_TOKEN_FILE"] {
         status.env(name, "");

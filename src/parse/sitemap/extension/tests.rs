@@ -201,6 +201,16 @@ fn a_link_that_is_not_returned_is_noted_whichever_page_comes_first() {
 }
 
 #[test]
+fn a_page_that_returns_the_link_of_the_first_that_named_it_and_not_of_another_is_noted() {
+    let all = [("en", "en"), ("de", "de"), ("fr", "fr")];
+    let (en, de) = (page("en", &all), page("de", &all));
+    let fr = page("fr", &[("en", "en"), ("fr", "fr")]);
+    for body in [format!("{en}{de}{fr}"), format!("{en}{fr}{de}"), format!("{fr}{en}{de}")] {
+        assert_eq!(read(&body).issues, [(IssueCode::HreflangNoReturn, 1)], "{body}");
+    }
+}
+
+#[test]
 fn a_page_that_leaves_itself_out_and_a_language_given_twice_are_noted() {
     let found = read(&page("en", &[("de", "de")]));
     assert_eq!(found.issues, [(IssueCode::HreflangNoSelf, 1)]);

@@ -106,25 +106,35 @@ pub struct Output {
     out: BufWriter<StdoutLock<'static>>,
     palette: Palette,
     width: usize,
+    table_width: usize,
 }
 
 impl Output {
     /// Locks stdout.
     pub fn stdout(color: Color) -> Self {
         let out = BufWriter::new(io::stdout().lock());
-        Self { out, palette: Palette::of(color), width: terminal_width() }
+        let width = terminal_width();
+        let table_width = width.unwrap_or(usize::MAX);
+        let width = width.unwrap_or(USUAL_WIDTH);
+        Self { out, palette: Palette::of(color), width, table_width }
     }
 
     /// The same without colours on a terminal that is so wide.
     #[cfg(test)]
     pub fn of_width(width: usize) -> Self {
-        Self { width, ..Self::stdout(Color::Never) }
+        Self { width, table_width: width, ..Self::stdout(Color::Never) }
     }
 
     /// Columns that a line may have: those of the terminal, and [`USUAL_WIDTH`]
     /// where there is none.
     pub fn width(&self) -> usize {
         self.width
+    }
+
+    /// Columns that a row of a table may have: those of the terminal. Where there is
+    /// none nothing is cut, for the next program in the pipe wants whole URLs.
+    pub fn table_width(&self) -> usize {
+        self.table_width
     }
 
     /// The colours in use.
@@ -172,10 +182,9 @@ impl Output {
     }
 }
 
-fn terminal_width() -> usize {
-    let size = rustix::termios::tcgetwinsize(io::stdout());
-    match size.map(|size| usize::from(size.ws_col)) {
-        Ok(columns) if columns > 0 => columns.clamp(LEAST_WIDTH, MOST_WIDTH),
-        _ => USUAL_WIDTH,
-    }
+/// The columns of the terminal that stdout is, if it is one that says.
+fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    let columns = usize::from(size.ws_col);
+    (columns > 0).then(|| columns.clamp(LEAST_WIDTH, MOST_WIDTH))
 }

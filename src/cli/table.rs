@@ -119,7 +119,7 @@ impl Table {
     }
 
     fn print_under(&self, heading: Option<&Vec<Cell>>, out: &mut Output) -> io::Result<()> {
-        let widths = self.widths(out.width());
+        let widths = self.widths(out.table_width());
         if let Some(heading) = heading {
             out.line(&self.render(heading, &widths, out.palette()))?;
         }

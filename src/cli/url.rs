@@ -31,15 +31,15 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
         return Ok(out.json(&answer)?);
     }
     let url: Url = answers::read(&answer)?;
-    let width = out.width();
-    out.toned(Tone::Strong, &humane::cut_middle(&humane::safe(&url.url), width))?;
+    let (width, room) = (out.width(), out.table_width());
+    out.toned(Tone::Strong, &humane::cut_middle(&humane::safe(&url.url), room))?;
     for line in humane::wrap(&humane::safe(&url.why), width - 2) {
         out.line(&format!("  {line}"))?;
     }
     out.line("")?;
     for (name, value) in facts(&url, truth.now()) {
         let name = out.paint(Tone::Faint, &format!("{name:<9}"));
-        let value = humane::cut_middle(&humane::safe(&value), width - INDENT);
+        let value = humane::cut_middle(&humane::safe(&value), room - INDENT);
         out.line(&format!("  {name} {value}"))?;
     }
     Ok(())

@@ -84,9 +84,12 @@ fn the_block_to_paste_is_a_configuration() {
     let config = Config::from_toml_str(block).expect("it is valid");
     let site = config.sites.values().next().expect("a site");
     assert_eq!(site.url, origin.url("/"));
-    for line in out.lines() {
+    for line in block.lines() {
         assert!(line.chars().count() <= 100, "{line}");
     }
+    // Where no terminal is nothing of a table is cut.
+    assert!(out.contains(origin.url("/private/b.xml").as_str()), "{out}");
+    assert!(!out[..out.find("[[site]]").expect("a block")].contains('…'), "{out}");
 }
 
 #[test]

@@ -172,12 +172,12 @@ pub(super) fn index_says_unchanged(target: &PollTarget) -> bool {
         && is_heard(target)
 }
 
-/// Has the index been read of late, so that what it says may be held against the
+/// Has the index been read to its end of late, so that what it says may be held against the
 /// child? One that has failed for as long, is given up, or comes less than half as often
 /// as the child says nothing.
 fn is_heard(target: &PollTarget) -> bool {
     let late = Duration::from_millis(target.interval_ms.unsigned_abs().saturating_mul(2));
-    target.index_read_at.is_some_and(|at| target.due_at <= later(at, late))
+    target.index_complete_at.is_some_and(|at| target.due_at <= later(at, late))
 }
 
 /// The last instant that a date may stand for.

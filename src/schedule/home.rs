@@ -8,7 +8,8 @@ use url::Url;
 use super::Poller;
 use super::gate::PollGate;
 use super::interval::PollEvent;
-use super::outcome::Ended;
+use super::moves;
+use super::outcome::{Ended, home_of};
 use super::robots::found;
 use crate::config::{SourceList, Twins};
 use crate::fetch::body::Decoded;
@@ -48,7 +49,13 @@ impl Poller {
         }
         let mut ended = Ended::of(&answer, &site.url);
         if let Ok(Answer::Document(fetched)) = &answer {
-            self.learn_origin(id, &site.url, site.twins, &fetched.head.final_url).await?;
+            let landed = &fetched.head.final_url;
+            let moved = moves::after_home(target.moved.as_ref(), home_of(target), landed, began);
+            // Nothing is known by the other form before the first look.
+            let is_first = target.last_success_at.is_none();
+            if is_first || moved.is_some_and(|moved| moves::has_lasted(&moved, began)) {
+                self.learn_origin(id, &site.url, site.twins, landed).await?;
+            }
             let (feeds, sitemaps) = links_of(fetched);
             let mut sources = Vec::new();
             if site.feeds == SourceList::Auto {

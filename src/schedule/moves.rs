@@ -43,6 +43,33 @@ pub(super) fn after_document(
     })
 }
 
+/// What is known of a home page that was found at `landed`, by whatever redirects,
+/// while its site is held to live at `held`: whether it is to be held to have moved there.
+/// URLs of a site that moves are other pages, so one answer of a server amid its
+/// maintenance is not believed either.
+pub(super) fn after_home(
+    known: Option<&Moved>,
+    held: &Url,
+    landed: &Url,
+    now: Timestamp,
+) -> Option<Moved> {
+    if landed.origin() == held.origin() {
+        return None;
+    }
+    let mut to = landed.clone();
+    to.set_path("/");
+    to.set_query(None);
+    to.set_fragment(None);
+    let before = known.filter(|moved| moved.to == to);
+    let polls = before.map_or(1, |moved| moved.polls.saturating_add(1));
+    Some(Moved { to, polls, since: before.map_or(now, |moved| moved.since) })
+}
+
+/// Has it been so for long enough to be believed?
+pub(super) fn has_lasted(moved: &Moved, now: Timestamp) -> bool {
+    moved.polls >= POLLS && later(moved.since, OVER) <= now
+}
+
 /// Where the source is asked: at its new place once that is proven.
 pub(super) fn place(known: Option<&Moved>, source: &Url, now: Timestamp) -> Url {
     match known {
@@ -52,7 +79,7 @@ pub(super) fn place(known: Option<&Moved>, source: &Url, now: Timestamp) -> Url 
 }
 
 fn is_proven(moved: &Moved, source: &Url, now: Timestamp) -> bool {
-    is_upgrade(source, &moved.to) || moved.polls >= POLLS && later(moved.since, OVER) <= now
+    is_upgrade(source, &moved.to) || has_lasted(moved, now)
 }
 
 /// The same place by https?
@@ -117,6 +144,27 @@ mod tests {
         ] {
             let moved = seen(&[0], to, 301);
             assert_eq!(place(moved.as_ref(), &url(OLD), day(0)).as_str(), asked_at, "{to}");
+        }
+    }
+
+    #[test]
+    fn a_home_page_has_moved_when_it_is_found_elsewhere_for_a_week() {
+        let held = url("https://www.a.example/");
+        let (bare, plain) = ("https://a.example/start?x#y", "http://www.a.example/");
+        for (landed, lasts) in [
+            (&[(0, bare), (1, bare), (7, bare)][..], true),
+            (&[(0, bare), (9, bare)], false),
+            (&[(0, bare), (1, bare), (2, bare)], false),
+            (&[(0, bare), (1, held.as_str()), (7, bare), (8, bare)], false),
+            (&[(0, bare), (1, plain), (7, bare), (8, bare)], false),
+            (&[(0, held.as_str()), (7, held.as_str()), (9, held.as_str())], false),
+        ] {
+            let moved = landed.iter().fold(None, |known: Option<Moved>, (n, landed)| {
+                after_home(known.as_ref(), &held, &url(landed), day(*n))
+            });
+            let now = day(landed.last().expect("a poll").0);
+            assert_eq!(moved.as_ref().is_some_and(|it| has_lasted(it, now)), lasts, "{landed:?}");
+            assert!(moved.is_none_or(|it| it.to.path() == "/" && it.to.query().is_none()));
         }
     }
 

@@ -385,7 +385,7 @@ impl Poller {
         };
         let moved = moved(target, &ended, head, began);
         let place = moves::place(moved.as_ref(), &target.url, began);
-        if place != target.url {
+        if target.role != Role::Home && place != target.url {
             let place = crate::log::redact(&place);
             next.why = format!("{}; it has moved for good and is asked at {place}", next.why);
         }
@@ -459,6 +459,11 @@ impl Poller {
     }
 }
 
+/// Where the site of a home page is held to live.
+pub(super) fn home_of(target: &PollTarget) -> &Url {
+    target.site_origin.as_ref().unwrap_or(&target.url)
+}
+
 /// Where the redirects of a source lead, after this poll.
 fn moved(
     target: &PollTarget,
@@ -466,10 +471,16 @@ fn moved(
     head: Option<&Head>,
     began: Timestamp,
 ) -> Option<Moved> {
-    if !matches!(target.role, Role::Sitemap | Role::Feed) {
-        return None;
-    }
     let known = target.moved.as_ref();
+    match target.role {
+        Role::Robots => return None,
+        Role::Home => {
+            let landed = head.filter(|_| !ended.failed()).map(|head| &head.final_url);
+            let Some(landed) = landed else { return known.cloned() };
+            return moves::after_home(known, home_of(target), landed, began);
+        }
+        Role::Sitemap | Role::Feed => {}
+    }
     match (ended.event, head) {
         // Not there, or no longer what it was: its own place is asked again.
         (

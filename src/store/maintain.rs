@@ -251,11 +251,13 @@ impl State {
         Ok(false)
     }
 
-    /// The indexes of a site that are polled, each with when it was last read in full.
+    /// The indexes of a site that are polled, each with when it was last read in full and
+    /// to its end: of one that broke off nobody knows what it lists behind.
     fn indexes_of(&self, site: Option<i64>) -> Result<Vec<(i64, i64)>, StoreError> {
         self.conn
             .prepare_cached(
-                "SELECT id, coalesce(last_full_at, 0) FROM sources
+                "SELECT id, CASE WHEN last_complete_at < last_full_at THEN last_complete_at
+                     ELSE coalesce(last_full_at, 0) END FROM sources
                  WHERE site_id = ?1 AND kind = ?2 AND state = 0",
             )
             .and_then(|mut query| {

@@ -53,7 +53,7 @@ pub(super) fn snapshot(
                  WHERE parent_id IN (?1, ?2) AND id <> ?2 AND state = 0 AND sources.window <> 1
                    AND dropped_at IS NULL
                  UNION ALL
-                 SELECT coalesce(last_success_at, 0) FROM sources
+                 SELECT coalesce(last_complete_at, 0) FROM sources
                  WHERE id = ?1 /*pg: AND part = (?1 & 255) */ AND state = 0) AS reads",
         )
         .and_then(|mut query| {

@@ -68,6 +68,8 @@ pub struct PollTarget {
     pub index_lastmod: Option<Lastmod>,
     /// When that index was last read; `None` where it is given up.
     pub index_read_at: Option<Timestamp>,
+    /// When it was last read to its end.
+    pub index_complete_at: Option<Timestamp>,
     /// When it was due.
     pub due_at: Timestamp,
     /// The interval that led to now.
@@ -313,9 +315,9 @@ pub(super) const TARGET: &str = "SELECT
     k.since_at, k.expires_at, t.pushed_at, t.hinted_at, t.broken_at,
     EXISTS (SELECT 1 FROM deliveries d WHERE d.source_id = s.id /*pg: AND d.part = s.part */),
     /*lite*/ 0 /*end*/ /*pg: (SELECT p.epoch FROM partitions p WHERE p.part = s.part) */,
-    (SELECT i.last_success_at FROM sources i WHERE i.id = s.parent_id /*pg: AND i.part = (s.parent_id & 255) */
-        AND i.state = 0)
-    FROM sources s LEFT JOIN sites n ON n.id = s.site_id 
+    i.last_success_at, i.last_complete_at
+    FROM sources s LEFT JOIN sites n ON n.id = s.site_id
+    LEFT JOIN sources i ON i.id = s.parent_id /*pg: AND i.part = (s.parent_id & 255) */ AND i.state = 0
     LEFT JOIN topics t ON t.source_id = s.id /*pg: AND t.part = s.part */
     LEFT JOIN callbacks k ON k.source_id = t.source_id /*pg: AND k.part = t.part */ AND k.state = 1";
 
@@ -370,6 +372,7 @@ pub(super) fn read_target(row: &Row<'_>) -> sql::Result<PollTarget> {
         push: read_push(row)?,
         tenure: row.get(47)?,
         index_read_at: time(48)?,
+        index_complete_at: time(49)?,
     })
 }
 

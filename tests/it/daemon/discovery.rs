@@ -270,3 +270,48 @@ async fn a_site_whose_home_redirects_to_www_yields_its_urls_in_that_form() {
     }
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_home_that_redirects_to_its_twin_for_once_moves_no_url_and_for_good_all_of_them() {
+    let origin = Origin::start().await;
+    let port = origin.port();
+    let (bare, www) =
+        (format!("http://example.test:{port}"), format!("http://www.example.test:{port}"));
+    origin.set("/map.xml", Reply::xml(sitemap(&bare, &[("/a", ""), ("/b", "")])));
+    // Of the bare form only: the other one answers, or nothing would.
+    let to_www = |is_on: bool| {
+        let www = www.clone();
+        origin.route(move |seen| {
+            let moves = is_on && !seen.header("host")?.starts_with("www.");
+            let home = || Reply::html("<title>home</title>");
+            let answer = if moves { Reply::redirect(302, format!("{www}/")) } else { home() };
+            (seen.path == "/").then_some(answer)
+        });
+    };
+    to_www(false);
+    let world = World::with_names(&[&origin]);
+    let site = format!(
+        "[[site]]\nname = \"site\"\nurl = \"{bare}/\"\nsitemaps = [\"{bare}/map.xml\"]\nfeeds = []\n"
+    );
+    let daemon = world.start(&site).await;
+    daemon.polled("/map.xml", 1).await;
+    daemon.settled().await;
+    let lives_at = async || daemon.store.site("site".to_owned()).await.unwrap().origin;
+    to_www(true);
+    daemon.poll("/").await;
+    daemon.poll("/map.xml").await;
+    assert_eq!(lives_at().await, bare);
+    to_www(false);
+    daemon.pass(4 * DAY).await;
+    daemon.poll("/").await;
+    to_www(true);
+    for day in [0, 4] {
+        assert_eq!(lives_at().await, bare, "day {day}");
+        daemon.poll("/").await;
+        daemon.pass(4 * DAY).await;
+    }
+    assert_eq!(lives_at().await, www);
+    let poll = daemon.poll("/map.xml").await;
+    assert_eq!((poll.counts.new, poll.counts.removed), (2, 2));
+    daemon.stop().await;
+}

@@ -77,6 +77,35 @@ async fn a_sibling_or_an_index_that_refuses_holds_removals_back_for_four_weeks_a
 }
 
 #[tokio::test]
+async fn an_index_that_breaks_off_has_not_been_read_and_what_may_stand_behind_stays() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let whole = index(&base, &[("/sitemap.xml", ""), ("/moved.xml", "")]);
+    let cut = whole.split_once("/moved.xml").expect("a second child").0.to_owned();
+    origin.set("/index.xml", Reply::xml(index(&base, &[("/sitemap.xml", "")])));
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &ALL)));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/index.xml"], &[], "")).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.pass(HOUR).await;
+    // The third URL goes to a sitemap that the index names last, and the index is cut off.
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &WITHOUT_C)));
+    origin.set("/moved.xml", Reply::xml(sitemap(&base, &[("/c", "2026-11-03")])));
+    origin.set("/index.xml", Reply::xml(cut));
+    for _ in 0..4 {
+        assert_eq!(daemon.poll("/index.xml").await.result, "incomplete");
+        daemon.poll("/sitemap.xml").await;
+        daemon.pass(DAY).await;
+    }
+    assert!(daemon.url(&format!("{base}/c")).await.listed);
+    origin.set("/index.xml", Reply::xml(whole));
+    daemon.poll("/index.xml").await;
+    daemon.polled("/moved.xml", 1).await;
+    assert!(daemon.url(&format!("{base}/c")).await.listed);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn too_few_reads_remove_nothing_however_long_they_take() {
     let origin = Origin::start().await;
     let base = origin.base();

@@ -95,8 +95,10 @@ pub(super) struct Poll<'p> {
 impl Poll<'_> {
     /// The gate goes with it: while it is there, it holds the lock of its host.
     async fn ask(&self, url: Url, gate: PollGate<'_>) -> Result<Answer, FetchError> {
+        // What was denied may have been denied for its conditions: a 412, or a firewall.
+        let is_plain = self.read_in_full || self.target.failing.as_deref() == Some("denied");
         let validators =
-            if self.read_in_full { Validators::default() } else { self.target.validators.clone() };
+            if is_plain { Validators::default() } else { self.target.validators.clone() };
         let request = Request {
             validators,
             known: self.target.wire_hash.filter(|_| !self.read_in_full),

@@ -109,6 +109,11 @@ impl<'p> ClockGate<'p> {
         self.is_led || self.hops.load(Ordering::Relaxed) > 0
     }
 
+    /// The site whose polls lead to the hop that comes from another place.
+    fn led_by(&self) -> Option<&str> {
+        self.is_led_there().then(|| self.own.as_ref().map_or("", |own| own.site.as_str()))
+    }
+
     /// The delay and the patience of the hop that comes.
     fn manners(&self) -> (Option<Duration>, Duration) {
         if self.hops.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -153,9 +158,14 @@ impl<'p> ClockGate<'p> {
         }
     }
 
-    /// May a request be under way? Before, its turn had not come.
-    pub(super) async fn has_admitted(&self) -> bool {
-        self.held.lock().await.as_ref().is_some_and(|held| held.is_sent)
+    /// Nobody waits for the request to this URL any more: was its turn yet to come? The
+    /// slot that it waited for is given back then. Else it may be under way.
+    pub(super) async fn has_not_begun(&self, url: &Url) -> bool {
+        let is_sent = self.held.lock().await.as_ref().is_some_and(|held| held.is_sent);
+        if !is_sent {
+            self.give_back(url).await;
+        }
+        !is_sent
     }
 
     /// The hop before is over: its host is free for others.
@@ -185,6 +195,8 @@ impl<'p> ClockGate<'p> {
         let patience = patience.unwrap_or(longest).min(longest);
         match store.reserve(authority.clone(), delay, patience, unused).await {
             Ok(Ok(at)) => {
+                // Who gives up meanwhile can give it back.
+                held.slot = Some(Slot { at, came: at });
                 clock.sleep_until(at).await;
                 held.slot = Some(Slot { at, came: clock.steady() });
                 Ok(true)
@@ -227,8 +239,9 @@ impl Gate for ClockGate<'_> {
         let is_on_time = if held.slot.is_some_and(in_time) {
             true
         } else {
-            let another = self.wait_for_slot(held, authority(url), Some(NEAR)).await;
-            last || another?
+            // A host that is not to be asked any more is not asked for a place in a line.
+            let another = self.wait_for_slot(held, authority(url), Some(NEAR)).await?;
+            last || another
         };
         held.is_sent = is_on_time;
         Ok(is_on_time)
@@ -290,8 +303,8 @@ impl Gate for PollGate<'_> {
         self.clock.may_lead(url, &authority).await?;
         let _place = self.clock.place(&authority)?;
         if self.obeys {
-            let is_led = self.clock.is_led_there();
-            self.clock.poller.judge(url, &authority, self.delay, is_led).await?;
+            let led_by = self.clock.led_by();
+            self.clock.poller.judge(url, &authority, self.delay, led_by).await?;
         }
         self.clock.take(&authority).await;
         Ok(())

@@ -11,6 +11,7 @@ use std::io::Read as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -42,6 +43,8 @@ const REMEMBERED_URLS: usize = 200_000;
 const MAX_FILE: u64 = 4 << 10;
 /// Longest that a push waits for the check of its key before it is put off.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// And of one that was answered: the clock of a host that fetchers lease is minutes ahead.
+const PATIENCE_ANSWERED: Duration = Duration::from_secs(180);
 /// Keys checked at once.
 const AT_ONCE: usize = 8;
 /// Sites of one host that hear of a push at most.
@@ -135,7 +138,7 @@ impl Poller {
         if !self.is_known_key(&push) && !self.may_check(&push.host, client) {
             return Ok(Pushed::TooMany(DEBOUNCE));
         }
-        match self.verdict(&push).await {
+        match self.verdict(&push, false).await {
             Verdict::Right => self.note(push).await.map(Pushed::Taken),
             Verdict::Wrong(why) => Ok(Pushed::InvalidKey(why)),
             Verdict::Unknown => {
@@ -167,26 +170,31 @@ impl Poller {
     }
 
     async fn retry_pushes(&self) -> Result<(), StoreError> {
-        for (row, push) in self.store.waiting_pushes().await? {
-            let sites = self.sites_with(&push.key_url).await?;
-            let verdict = if sites.is_empty() {
-                Verdict::Wrong("the site is gone".to_owned())
-            } else if self.owners(sites, 1).await?.is_empty() {
-                // What is paused goes on, and the push was answered.
-                continue;
-            } else {
-                self.verdict(&push).await
-            };
-            match verdict {
-                Verdict::Right => {
-                    self.note(push).await?;
-                }
-                Verdict::Wrong(why) => tracing::info!(host = push.host, why, "push dropped"),
-                Verdict::Unknown => continue,
+        // A host that is slow keeps few others waiting, and none that are pushed just now.
+        let waiting = stream::iter(self.store.waiting_pushes().await?);
+        let tried =
+            waiting.map(|(row, push)| self.retry_push(row, push)).buffer_unordered(AT_ONCE / 2);
+        tried.try_collect().await
+    }
+
+    async fn retry_push(&self, row: i64, push: Push) -> Result<(), StoreError> {
+        let sites = self.sites_with(&push.key_url).await?;
+        let verdict = if sites.is_empty() {
+            Verdict::Wrong("the site is gone".to_owned())
+        } else if self.owners(sites, 1).await?.is_empty() {
+            // What is paused goes on, and the push was answered.
+            return Ok(());
+        } else {
+            self.verdict(&push, true).await
+        };
+        match verdict {
+            Verdict::Right => {
+                self.note(push).await?;
             }
-            self.store.drop_push(row).await?;
+            Verdict::Wrong(why) => tracing::info!(host = push.host, why, "push dropped"),
+            Verdict::Unknown => return Ok(()),
         }
-        Ok(())
+        self.store.drop_push(row).await
     }
 
     /// The active ones of these sites, so many at most.
@@ -241,18 +249,29 @@ impl Poller {
         xxh3_64_with_seed(text.as_bytes(), self.store.seed())
     }
 
-    async fn verdict(&self, push: &Push) -> Verdict {
+    /// `was_answered` where nobody waits: then the host's clock may be far ahead.
+    async fn verdict(&self, push: &Push, was_answered: bool) -> Verdict {
         let (key, now) = (self.key_hash(push), self.clock.steady());
         match self.pushes.guard().keys.get(key, now) {
             Some(true) => return Verdict::Right,
             Some(false) => return Verdict::Wrong("it was not found a moment ago".to_owned()),
             None => {}
         }
+        let gate = ClockGate::new(self, None);
+        // As long as one that is led somewhere waits.
+        let gate = if was_answered { gate.led() } else { gate };
         let asking = async {
             let _turn = self.pushes.turns.acquire().await;
-            self.ask_for_key(push).await
+            self.ask_for_key(push, &gate).await
         };
-        let verdict = tokio::time::timeout(PATIENCE, asking).await.unwrap_or(Verdict::Unknown);
+        let patience = if was_answered { PATIENCE_ANSWERED } else { PATIENCE };
+        let verdict = match tokio::time::timeout(patience, asking).await {
+            Ok(verdict) => verdict,
+            Err(_) => {
+                gate.has_not_begun(&push.key_url).await;
+                Verdict::Unknown
+            }
+        };
         let (holds, is_right) = match verdict {
             Verdict::Right => (KEY_HOLDS, true),
             Verdict::Wrong(_) => (DEBOUNCE, false),
@@ -262,11 +281,10 @@ impl Poller {
         verdict
     }
 
-    async fn ask_for_key(&self, push: &Push) -> Verdict {
+    async fn ask_for_key(&self, push: &Push, gate: &ClockGate<'_>) -> Verdict {
         if let Err(why) = key_scope(&push.key_url) {
             return Verdict::Wrong(format!("keyLocation: {why}"));
         }
-        let gate = ClockGate::new(self, None);
         let request = Request {
             url: push.key_url.clone(),
             validators: Validators::default(),
@@ -275,7 +293,7 @@ impl Poller {
             max_wire_bytes: MAX_FILE,
             max_redirects: 0,
         };
-        match self.fetcher.fetch(request, &gate).await {
+        match self.fetcher.fetch(request, gate).await {
             Ok(Answer::Document(fetched)) => {
                 let mut text = Vec::new();
                 let decoded = Decoded::new(fetched.body, &fetched.content_encoding, 4 * MAX_FILE);

@@ -181,27 +181,27 @@ impl RobotsCache {
 }
 
 impl Poller {
-    /// May we fetch this URL, says the robots.txt of its authority? `is_led` where
-    /// another place was asked before, and would be again.
+    /// May we fetch this URL, says the robots.txt of its authority? `led_by` names the
+    /// site where another place was asked before, and would be again.
     pub(super) async fn judge(
         &self,
         url: &Url,
         authority: &str,
         delay: Duration,
-        is_led: bool,
+        led_by: Option<&str>,
     ) -> Result<(), Refusal> {
         let not_yet = |pause| {
             let until = later(self.clock.steady(), pause);
             Err(Refusal::Later { until, wait: Wait::Robots })
         };
-        let copy = match self.fresh_robots(authority, delay, is_led).await {
+        let copy = match self.fresh_robots(authority, delay, led_by).await {
             Ok(Ok(copy)) if !copy.unreachable => copy,
             // Put off rather than failed: whatever it says is not known yet.
             Ok(Err(None)) => return not_yet(UNKNOWN),
             Ok(Err(Some(PutOff { until, wait }))) => {
                 let soonest = later(self.clock.steady(), UNKNOWN);
                 // Who comes back sooner would only be led here again.
-                let is_far = is_led || wait == Wait::NewHosts;
+                let is_far = led_by.is_some() || wait == Wait::NewHosts;
                 let until = if is_far { until.max(soonest) } else { soonest };
                 return Err(Refusal::Later { until, wait });
             }
@@ -246,7 +246,7 @@ impl Poller {
         &self,
         authority: &str,
         delay: Duration,
-        is_led: bool,
+        led_by: Option<&str>,
     ) -> Result<Result<HostRules, Option<PutOff>>, StoreError> {
         let now = self.clock.now();
         if let Some(copy) = self.robots.get(authority).filter(|copy| copy.holds(now)) {
@@ -271,7 +271,7 @@ impl Poller {
         // Whoever was put off has waited for all who stand here.
         if asked.times.load(Ordering::Relaxed) == before || turn.is_none() {
             let target = self.store.poll_target(source).await?;
-            *turn = self.ask_robots(&target, is_led).await?;
+            *turn = self.ask_robots(&target, led_by).await?;
             asked.times.fetch_add(1, Ordering::Relaxed);
         }
         let put_off = *turn;
@@ -289,17 +289,18 @@ impl Poller {
         if asked.times.load(Ordering::Relaxed) != before {
             return Ok(());
         }
-        *turn = self.ask_robots(target, false).await?;
+        *turn = self.ask_robots(target, None).await?;
         asked.times.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     /// Asks for a robots.txt: keeps its rules, registers the sitemaps it names. Says
-    /// what it waits for, if it could not be asked.
+    /// what it waits for, if it could not be asked. Where it leads to further hosts
+    /// counts for its site, else for that by which somebody was led to it.
     async fn ask_robots(
         &self,
         target: &PollTarget,
-        is_led: bool,
+        led_by: Option<&str>,
     ) -> Result<Option<PutOff>, StoreError> {
         let began = self.clock.now();
         let config = Arc::clone(&self.config.borrow());
@@ -310,9 +311,9 @@ impl Poller {
         };
         let own_delay = site.as_ref().map(|site| site.host_delay);
         let delay = own_delay.unwrap_or(config.politeness.host_delay);
-        let site_name = target.site_name.as_deref();
+        let site_name = target.site_name.as_deref().or(led_by);
         let gate = ClockGate::of_source(self, own_delay, &target.url, site_name);
-        let gate = if is_led { gate.led() } else { gate };
+        let gate = if led_by.is_some() { gate.led() } else { gate };
         let request = Request {
             url: target.url.clone(),
             validators: validators_for(target, began),
@@ -410,7 +411,8 @@ impl Poller {
                 let reading = move || read_file(&fetched, &url, &agent, most);
                 self.threads.start(reading).await.await?
             }
-            Ok(Answer::Refused(head)) if head.status == 429 || head.status >= 500 => {
+            // 412: by our validators, which are left out next time; of the file it says nothing.
+            Ok(Answer::Refused(head)) if matches!(head.status, 412 | 429 | 500..) => {
                 known(RobotsRead::Unreachable { status: head.status })
             }
             Ok(Answer::Refused(head)) => rules(head.status),
@@ -528,7 +530,9 @@ impl Poller {
 /// eased, or tightened, may stand behind a validator that is stuck.
 fn validators_for(target: &PollTarget, now: Timestamp) -> Validators {
     let is_old = target.last_full_at.is_none_or(|at| later(at, FULL_READ) <= now);
-    if is_old || target.asked { Validators::default() } else { target.validators.clone() }
+    // What has failed may have failed for its conditions.
+    let is_plain = is_old || target.asked || target.failing.is_some();
+    if is_plain { Validators::default() } else { target.validators.clone() }
 }
 
 /// A source that was found, not configured.

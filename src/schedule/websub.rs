@@ -207,7 +207,7 @@ impl Poller {
         let form = Form { url: call.hub.clone(), fields, is_secret };
         let asking = tokio::time::timeout(PATIENCE, self.fetcher.post_form(&form, &gate)).await;
         let Ok(told) = asking else {
-            if !gate.has_admitted().await {
+            if gate.has_not_begun(&call.hub).await {
                 // Many ask the same hub: that they stand in line is no fault of it.
                 return HubAnswer::Later(later(self.clock.now(), PATIENCE));
             }

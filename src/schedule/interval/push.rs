@@ -9,8 +9,8 @@ use super::{DAY, Next, NextPoll, PollInput, Rule, about, after, jittered};
 use crate::config::PollRule;
 
 /// While push does well, a source is polled this often (feeds.md: every 12 to
-/// 24 hours), and a list of what is recent twice as often where it would run
-/// through in that time.
+/// 24 hours), and a list of what is recent before half of it has run through: what a
+/// hub has lost is found there, and shows that it loses.
 pub const PUSHED_EVERY: Duration = DAY;
 
 /// The decision for a source whose push does well. A rule of the site, and a
@@ -21,7 +21,9 @@ pub fn slowed(next: Next, input: &PollInput<'_>) -> Next {
         return Next::Poll(poll);
     }
     let longest = PUSHED_EVERY.min(input.poll.max);
-    let wait = if poll.rule == Rule::Window { longest / 2 } else { longest };
+    let rhythm = poll.rhythm.as_ref().or(input.rhythm.as_ref());
+    let half = input.window.zip(rhythm).and_then(|(entries, it)| it.half_of_window(entries));
+    let wait = half.map_or(longest, |half| half.max(input.poll.min).min(longest));
     let at = after(input.now, jittered(input, wait));
     if at <= poll.at {
         return Next::Poll(poll);

@@ -501,10 +501,21 @@ fn push_slows_polls_to_a_day_and_a_rule_of_the_site_stays() {
     let next = slowed(&input);
     assert_eq!((next.at, next.rule), (now() + hours(24), Rule::Push), "{}", next.why);
     assert_eq!(next.interval, decide(&input).interval, "what is learned is not slowed");
-    // A list that would run through in a day is looked at within it.
-    let rhythm = Rhythm { new: 100.0, ..hourly() };
-    let window = PollInput { window: Some(50), rhythm: Some(rhythm), ..input.clone() };
-    assert_eq!(slowed(&window).at, now() + hours(12));
+    // A list that would run through in a day is looked at before half of it has, though
+    // single items bring polls without a hub far more often than that.
+    let daily = |new: f64| Rhythm { new, seconds: 86_400.0, ..hourly() };
+    for (entries, new, wait) in [(10, 20.0, 6), (50, 100.0, 6), (10, 4.0, 24), (1, 500.0, 1)] {
+        let rhythm = Some(daily(new));
+        let window = PollInput { window: Some(entries), rhythm, ..input.clone() };
+        let (next, without) = (slowed(&window), decide(&window));
+        assert!(next.at >= without.at, "{entries} {new}");
+        let (early, late) = (now() + hours(wait) * 9 / 10, now() + hours(wait) * 11 / 10);
+        assert!(
+            next.at == without.at || (early..=late).contains(&next.at),
+            "{entries} {new} {next:?}"
+        );
+        assert!(next.at <= late, "{entries} {new} {next:?}");
+    }
     // What waits for longer anyway, and what the site has said, is left alone.
     let every = PollRule::Every(mins(15));
     let fixed = PollInput { rule: &every, ..input.clone() };

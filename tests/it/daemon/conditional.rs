@@ -174,3 +174,44 @@ async fn a_304_that_is_silent_of_freshness_leaves_it_as_it_was() {
     assert!(source.why.contains("asks for 12h"), "{}", source.why);
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn what_is_refused_for_its_conditions_is_asked_for_without_them() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let (map, robots) = (sitemap(&base, &ALL), "User-agent: *\nDisallow: /private\n");
+    origin.set("/sitemap.xml", Reply::xml(map.clone()).etag("\"1\""));
+    origin.set("/robots.txt", Reply::text(robots).etag("\"1\""));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.settled().await;
+    // From now on no condition is taken.
+    origin.unset("/sitemap.xml");
+    origin.unset("/robots.txt");
+    origin.route(move |seen| {
+        let body = match seen.path.as_str() {
+            "/sitemap.xml" => Reply::xml(map.clone()),
+            "/robots.txt" => Reply::text(robots),
+            _ => return None,
+        };
+        let is_conditional = seen.header("if-none-match").is_some();
+        Some(if is_conditional { Reply::status(412) } else { body.etag("\"2\"") })
+    });
+    assert_eq!(daemon.poll("/sitemap.xml").await.http_status, Some(412));
+    assert_eq!(daemon.poll("/sitemap.xml").await.http_status, Some(200));
+    // Of robots.txt it is not taken for a file that is not there.
+    daemon.pass(2 * DAY).await;
+    let id = daemon.source("/robots.txt").await.id;
+    let refused = daemon.polls(id).await;
+    assert!(refused.iter().any(|poll| poll.http_status == Some(412)), "{refused:?}");
+    daemon.pass(HOUR).await;
+    let polls = daemon.polls(id).await;
+    assert_eq!(polls[0].http_status, Some(200), "{polls:?}");
+    for poll in polls {
+        assert!(daemon.changes(&poll).await.is_empty(), "{poll:?}");
+    }
+    let (_, kept) = daemon.store.robots(base, MINUTE).await.unwrap();
+    assert!(String::from_utf8_lossy(&kept.unwrap().body).contains("/private"));
+    daemon.stop().await;
+}

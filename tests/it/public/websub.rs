@@ -19,6 +19,9 @@ mod subscribing;
 const REACHED: &str = "http://push.example";
 const DATE: &str = "Sat, 21 Nov 2026 11:59:00 GMT";
 
+/// Pages of the feed that are as old as it is.
+const OLDER: usize = 99;
+
 /// A publisher, a hub, and a daemon between them.
 struct Stage {
     world: World,
@@ -30,9 +33,12 @@ struct Stage {
 /// What a hub was asked for.
 type Form = HashMap<String, String>;
 
-/// A feed at `/feed` of this origin that names these hubs.
+/// A feed at `/feed` of this origin that names these hubs, and lists these pages before
+/// so many older ones that it does not run through in a day.
 fn feed(origin: &Origin, hubs: &[String], paths: &[&str]) -> Reply {
-    Reply::xml(feed_text(&origin.base(), hubs, paths))
+    let older: Vec<_> = (0..OLDER).map(|n| format!("/older/{n}")).collect();
+    let all: Vec<_> = paths.iter().copied().chain(older.iter().map(String::as_str)).collect();
+    Reply::xml(feed_text(&origin.base(), hubs, &all))
 }
 
 fn feed_text(base: &str, hubs: &[String], paths: &[&str]) -> String {

@@ -33,6 +33,8 @@ CREATE TABLE sites (
     added_at   INTEGER NOT NULL
 ) STRICT;
 
+CREATE INDEX sites_origin ON sites (origin);
+
 -- Scheme, host and port: the key of politeness, robots.txt and turns. The
 -- clock is shared by polls and leases and kept over restarts.
 CREATE TABLE hosts (

@@ -40,6 +40,8 @@ pub(super) struct AtHand {
     sites: ById<SiteId, Option<Arc<str>>>,
     sources: ById<SourceId, Option<Arc<str>>>,
     stays: bool,
+    /// Has the job that runs taken or left a row here?
+    is_touched: bool,
     /// What is read ahead.
     pub(super) ahead: Ahead,
 }
@@ -48,6 +50,12 @@ impl AtHand {
     /// A job begins, which may change any row.
     pub(super) fn begin_job(&mut self) {
         self.stays = false;
+        self.is_touched = false;
+    }
+
+    /// Has the job that runs taken a row from here, or left one?
+    pub(super) fn is_touched(&self) -> bool {
+        self.is_touched
     }
 
     /// The job that runs names each row of a URL that it changes, or takes it
@@ -63,8 +71,15 @@ impl AtHand {
         }
     }
 
+    /// Rows of URLs that wait.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// The row of a URL, or its lease, is about to change.
     pub(super) fn forget(&mut self, url: UrlId) {
+        self.is_touched = true;
         self.ahead.touch(url);
         self.waiting.remove(&url);
         self.leased.remove(&url);
@@ -78,6 +93,7 @@ impl AtHand {
     /// Keeps the row of a URL that is in the queue; where there is no room, only until
     /// [`Self::fit`].
     pub(super) fn keep(&mut self, row: Box<UrlRow>) {
+        self.is_touched = true;
         if !self.has_room(1) && !self.waiting.contains_key(&row.id) {
             self.beyond.push(row.id);
         }
@@ -99,6 +115,7 @@ impl AtHand {
 
     /// The row of a URL that is about to leave the queue.
     pub(super) fn take(&mut self, url: UrlId) -> Option<Box<UrlRow>> {
+        self.is_touched = true;
         self.ahead.touch(url);
         let row = if self.stays { self.waiting.remove(&url) } else { None };
         self.unused = self.unused.saturating_sub(usize::from(row.is_some()));
@@ -107,6 +124,7 @@ impl AtHand {
 
     /// Keeps a URL that has just been leased.
     pub(super) fn keep_leased(&mut self, row: Box<UrlRow>, lease: Lease) {
+        self.is_touched = true;
         if self.leased.len() < LEASED {
             self.leased.insert(row.id, (row, lease));
         }
@@ -114,6 +132,7 @@ impl AtHand {
 
     /// A leased URL, whose lease is about to end, or else to be kept once more.
     pub(super) fn take_leased(&mut self, url: UrlId) -> Option<Out> {
+        self.is_touched = true;
         if self.stays { self.leased.remove(&url) } else { None }
     }
 

@@ -159,7 +159,7 @@ impl Store {
     pub async fn note_published(&self, worker: &str, until: Timestamp) -> Result<(), StoreError> {
         let key = format!("{PUBLISHED}{worker}");
         let until = until.as_millisecond().to_string();
-        self.write(Lane::Hot, move |state| state.set_meta(&key, &until)).await
+        self.write_naming(Lane::Hot, move |state| state.set_meta(&key, &until)).await
     }
 
     /// What was noted last of a worker, by whichever process.

@@ -513,6 +513,6 @@ impl Store {
 
     /// Answers if the writer is alive and can commit.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        self.write(Lane::Hot, State::probe).await
+        self.write_naming(Lane::Hot, State::probe).await
     }
 }

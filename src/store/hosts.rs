@@ -392,6 +392,7 @@ impl State {
     }
 
     pub(super) fn tell_windows(&mut self, id: HostId, not_before: i64) {
+        self.job.has_handled = true;
         for window in self.windows.values_mut() {
             window.set_clock(id, not_before);
         }

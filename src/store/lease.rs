@@ -210,6 +210,7 @@ impl State {
                 call.is_cut = true;
                 break;
             }
+            self.job.has_handled = true;
             let Some(window) = self.windows.get_mut(&call.crawl) else { break };
             let next = if call.spare {
                 window.next_spare(call.now)
@@ -496,6 +497,7 @@ impl State {
     }
 
     pub(super) fn window(&mut self, crawl: CrawlId) -> &mut Window {
+        self.job.has_handled = true;
         self.windows.entry(crawl).or_default()
     }
 

@@ -8,6 +8,7 @@ use super::sql::{self, Connection, OptionalExtension, Row, params};
 use jiff::Timestamp;
 use url::Url;
 
+use super::hosts::partition;
 use super::learn::{self, Scope};
 use super::views::{ChangeView, Page, SiteView};
 use super::{Store, StoreError, changes, engine, poll_reads, sources, timestamp};
@@ -127,10 +128,12 @@ impl Store {
     pub async fn sources_at(&self, url: Url) -> Result<Vec<SourceLine>, StoreError> {
         self.read(move |conn| {
             let sql = format!(
-                "{LINE} WHERE s.host_id = (SELECT id FROM hosts WHERE authority = ?1) AND s.url = ?2
-                 AND s.role <> 0 LIMIT 5"
+                "{LINE} WHERE s.host_id = (SELECT id FROM hosts
+                     WHERE /*pg: part = CAST(?3 AS BIGINT) AND */ authority = ?1) AND s.url = ?2
+                 AND s.role <> 0 AND CAST(?3 AS BIGINT) = ?3 LIMIT 5"
             );
-            Ok(lines(conn, &sql, params![authority(&url), url.as_str()])?.items)
+            let of = authority(&url);
+            Ok(lines(conn, &sql, params![of, url.as_str(), partition(&of)])?.items)
         })
         .await
     }

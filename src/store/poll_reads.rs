@@ -176,10 +176,10 @@ pub(super) fn sites_at(
 ) -> Result<Vec<(SiteId, String)>, StoreError> {
     let mut query = conn
         .prepare_cached(
-            "SELECT n.id, n.name FROM sites n JOIN hosts h ON h.id = ?1 /*pg: AND h.part = (?1 & 255) */
-             WHERE n.state = 0 AND (n.origin = h.authority OR (n.id, n.url) IN
-                 (SELECT site_id, url FROM sources WHERE host_id = ?1 /*pg: AND part = (?1 & 255) */
-                  AND role = 1))",
+            "SELECT n.id, n.name FROM hosts h JOIN sites n ON n.origin = h.authority
+             WHERE h.id = ?1 /*pg: AND h.part = (?1 & 255) */ AND n.state = 0
+             UNION SELECT n.id, n.name FROM sources s JOIN sites n ON n.id = s.site_id AND n.url = s.url
+             WHERE s.host_id = ?1 /*pg: AND s.part = (?1 & 255) */ AND s.role = 1 AND n.state = 0",
         )
         .map_err(engine)?;
     query

@@ -170,9 +170,9 @@ impl State {
         // Before there are any rules nothing is held back by them.
         if old_version > 0 {
             self.recheck_host(host)?;
+            self.read_barred_anew(host)?;
         }
         self.poll_forbidden(host)?;
-        self.read_barred_anew(host)?;
         self.wake_host(host)?;
         let version = (!subjects.is_empty()).then_some(version);
         Ok(SavedRobots { changed: true, version, subjects })
@@ -185,7 +185,8 @@ impl State {
         let sites: Vec<i64> = self.column(
             "SELECT site_id FROM sources WHERE host_id = ?1 /*pg: AND part = (?1 & 255) */
                  AND role = 1 AND site_id IS NOT NULL
-             UNION ALL SELECT n.id FROM sites n JOIN hosts h ON n.origin = h.authority WHERE h.id = ?1",
+             UNION ALL SELECT n.id FROM hosts h JOIN sites n ON n.origin = h.authority
+             WHERE h.id = ?1 /*pg: AND h.part = (?1 & 255) */",
             [host.0],
         )?;
         let code = IssueCode::UrlBlocked.as_str();

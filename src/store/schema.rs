@@ -23,7 +23,7 @@ const SCHEMA: &str = include_str!("../../schema.sql");
 const APPLICATION_ID: i32 = 0x736d_7064;
 
 /// Version of [`SCHEMA`]; a file of another version is migrated or refused.
-const VERSION: i32 = 6;
+const VERSION: i32 = 7;
 
 /// What leads from one version to the next.
 type Step = fn(&Connection) -> rusqlite::Result<()>;
@@ -46,6 +46,7 @@ const MIGRATIONS: &[Step] = &[
     |_| Ok(()),
     |conn| conn.execute_batch(include_str!("schema/pack.sql")),
     |conn| conn.execute_batch(include_str!("schema/bare.sql")),
+    |conn| conn.execute_batch("CREATE INDEX sites_origin ON sites (origin)"),
 ];
 
 /// `SQLite` before this loses committed transactions when a writer races a
@@ -438,7 +439,7 @@ mod tests {
         let old = open_writer(&path, Durability::Normal).unwrap();
         // With the comments that it has, which the engine edits.
         old.execute_batch(&format!(
-            "DROP VIEW url_view; DROP TABLE feedback; DROP TABLE queue; {}
+            "DROP INDEX sites_origin; DROP VIEW url_view; DROP TABLE feedback; DROP TABLE queue; {}
              CREATE VIEW url_view AS SELECT state, due_s FROM feedback;
              INSERT INTO feedback (url_id, place, record) VALUES (7, 3 | (5 << 14), x'01');
              INSERT INTO queue (crawl_id, host_id, band, due_s, url_id, owner)
@@ -476,14 +477,14 @@ mod tests {
         conn.execute_batch("PRAGMA user_version = 4;").unwrap();
         let home = super::super::home::Home::File(path);
         let refused = home.open_reader().err().unwrap().to_string();
-        assert!(refused.contains("an older sitemapd (schema 4, this one reads 6)"), "{refused}");
+        assert!(refused.contains("an older sitemapd (schema 4, this one reads 7)"), "{refused}");
     }
 
     /// Makes tables as they were up to version 4, with rows at the ends of what there
     /// may be.
     fn unpack(conn: &Connection) {
         conn.execute_batch(
-            "DROP INDEX feedback_held;
+            "DROP INDEX feedback_held; DROP INDEX sites_origin;
              DROP VIEW url_view; DROP TABLE urls; DROP TABLE feedback; DROP TABLE queue;
              CREATE TABLE urls (
                  id INTEGER PRIMARY KEY, crawl_id INTEGER NOT NULL, host_id INTEGER NOT NULL,

@@ -16,7 +16,7 @@ use crate::config::Durability;
 pub(super) const SCHEMA: &str = include_str!("postgres/schema.sql");
 
 /// Version of [`SCHEMA`]; a database of another one is migrated or refused.
-pub(super) const VERSION: i64 = 4;
+pub(super) const VERSION: i64 = 5;
 
 /// Steps from version n to n + 1, as those of the file. The first entry leads from
 /// version 1 to 2.
@@ -35,6 +35,7 @@ const MIGRATIONS: &[&str] = &[
     "SELECT 1",
     // Shorter keys of snapshots.
     "SELECT 1",
+    "CREATE INDEX sites_origin ON sites (origin)",
 ];
 
 /// A step goes through whole tables, unlike what our sessions are set to, and takes

@@ -57,6 +57,8 @@ pub(super) struct Running {
     gathers: bool,
     /// Rows that this connection has written, but for those of the job itself.
     written_before: u64,
+    /// Has it been at the windows of the queue, or at rows at hand?
+    pub(super) has_handled: bool,
 }
 
 impl Running {
@@ -295,6 +297,7 @@ impl State {
             self.write_gathered_jobs()?;
         }
         self.pending.is_touched = false;
+        self.job.has_handled = false;
         self.job.written_before = self.conn.total_changes();
         self.learning.begin_job();
         self.at_hand.begin_job();
@@ -394,14 +397,23 @@ impl State {
     pub(super) fn take_back(&mut self) -> Result<(), StoreError> {
         self.learning.take_back();
         self.job.began_at = None;
-        self.at_hand.clear();
+        // A request that was refused as soon as it was looked at, as a rule: what is in
+        // memory is as it was.
+        let has_done_nothing = !self.job.has_handled
+            && !self.at_hand.is_touched()
+            && !self.pending.is_touched
+            && self.conn.total_changes() == self.job.written_before;
+        if !has_done_nothing {
+            self.at_hand.clear();
+        }
         self.sums.take_back();
         self.told.take_back();
         self.policies.take_back(&mut self.policy);
         if self.job.gathers {
             // What the others have gathered stays.
-            self.windows.values_mut().for_each(Window::invalidate_all);
-            self.none_new.clear();
+            if !has_done_nothing {
+                self.doubt_windows();
+            }
             return if self.is_untouched() { Ok(()) } else { Err(StoreError::Busy) };
         }
         self.pending.clear();
@@ -419,9 +431,16 @@ impl State {
         // Nothing was written (a request that was refused, as a rule): memory
         // is in step but for what the windows may have handed out.
         self.deltas = TurnDeltas::default();
+        if !has_done_nothing {
+            self.doubt_windows();
+        }
+        Ok(())
+    }
+
+    /// Windows may have handed out what is in the queue again.
+    fn doubt_windows(&mut self) {
         self.windows.values_mut().for_each(Window::invalidate_all);
         self.none_new.clear();
-        Ok(())
     }
 
     /// A slice of index maintenance in a transaction of its own.

@@ -169,6 +169,7 @@ impl State {
         if places.peek().is_some_and(|place| !place.valued) {
             self.none_new.forget((crawl, host));
         }
+        self.job.has_handled = true;
         if let Some(window) = self.windows.get_mut(&crawl) {
             window.wake(host, due_s.saturating_mul(1000), weight);
             window.set_clock(host, not_before);
@@ -252,6 +253,7 @@ impl State {
     /// A row has left the queue: counts and window hear of it.
     fn dequeued(&mut self, place: Place) {
         self.count_out(place);
+        self.job.has_handled = true;
         if let Some(window) = self.windows.get_mut(&place.crawl) {
             window.remove(place.host, place.url);
         }
@@ -417,6 +419,7 @@ impl State {
             window.wake(host, due_s.saturating_mul(1000), row.get(2).map_err(engine)?);
             window.set_clock(host, row.get(3).map_err(engine)?);
         }
+        self.job.has_handled = true;
         self.windows.insert(crawl, window);
         Ok(())
     }

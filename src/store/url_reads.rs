@@ -17,7 +17,7 @@ use super::record::{Fetched, Record};
 use super::rows::{at_precision, held, read_page, reason, url_key};
 use super::views::{UrlState, UrlView};
 use super::why::{Past, why};
-use super::{StoreError, engine, explain, extensions, timestamp};
+use super::{StoreError, engine, explain, extensions, poll_reads, timestamp};
 use crate::model::extension::Extensions;
 use crate::model::{CrawlId, SourceId, UrlId};
 use crate::recrawl;
@@ -110,11 +110,7 @@ impl Named<'_> {
         if let Some(known) = self.hosts.get(authority) {
             return Ok(*known);
         }
-        let known = self
-            .conn
-            .prepare_cached("SELECT EXISTS (SELECT 1 FROM hosts WHERE authority = ?1)")
-            .and_then(|mut query| query.query_row([authority], |row| row.get(0)))
-            .map_err(engine)?;
+        let known = poll_reads::knows_host(self.conn, authority)?;
         self.hosts.insert(authority.to_owned(), known);
         Ok(known)
     }

@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::diff::snapshot::{EntryHints, Row};
 use crate::metrics::Metrics;
-use crate::model::{Outcome, Priority, Role, UrlKind};
+use crate::model::{Outcome, Priority, Role, SourceId, UrlKind};
 use crate::queue::{LeaseRequest, Leased, Settlement};
 use crate::recrawl::signal::Signal;
 use crate::store::views::SourceFilter;
@@ -225,6 +225,50 @@ async fn what_follows_a_buffer_is_added_to_it_before_it_is_empty() {
     assert_eq!(queue.held().await, Some(1_024));
     let expected = queue.due(1_000).await;
     assert_eq!(ids(&queue.lease(1_000).await), expected);
+}
+
+#[tokio::test]
+async fn what_is_asked_in_vain_and_whether_all_is_well_cost_nothing_of_what_is_buffered() {
+    let queue = Queue::new("protocol").await;
+    assert_eq!(queue.lease(200).await.len(), 200);
+    queue.catch_up().await;
+    let at_hand = async || queue.inside(|state| state.at_hand.waiting()).await;
+    let before = (queue.held().await, at_hand().await);
+    assert!(before.0.is_some() && before.1 > 0, "{before:?}");
+    let unknown = LeaseRequest {
+        crawl: "nobody's".into(),
+        max: 1,
+        per_host: 1,
+        ttl: Duration::from_secs(60),
+        sites: Vec::new(),
+        worker: None,
+        request_id: None,
+    };
+    let of_site =
+        LeaseRequest { crawl: "default".into(), sites: vec!["nobody's".into()], ..unknown.clone() };
+    assert!(queue.store.lease(unknown).await.is_err());
+    assert!(queue.store.lease(of_site).await.is_err());
+    assert!(queue.store.poll_source(SourceId(1 << 40)).await.is_err());
+    queue.store.ping().await.unwrap();
+    queue.store.note_published("w", queue.clock.now()).await.unwrap();
+    assert_eq!((queue.held().await, at_hand().await), before);
+    // What was handed out by a job that fails all the same is still in the queue.
+    let expected = queue.due(50).await;
+    let fails = queue.store.write_naming(Lane::Hot, |state| {
+        let request = LeaseRequest {
+            crawl: "default".into(),
+            max: 10,
+            per_host: 10,
+            ttl: Duration::from_secs(60),
+            sites: Vec::new(),
+            worker: None,
+            request_id: None,
+        };
+        state.lease(&request, false)?;
+        Err::<(), _>(StoreError::Refused("no".to_owned()))
+    });
+    assert!(fails.await.is_err());
+    assert_eq!(ids(&queue.lease(50).await), expected);
 }
 
 #[tokio::test]

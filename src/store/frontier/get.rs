@@ -163,6 +163,7 @@ impl State {
                 call.is_cut = true;
                 break;
             }
+            self.job.has_handled = true;
             let Some(window) = self.windows.get_mut(&call.crawl) else { break };
             let next = match only {
                 Some(hosts) => window.next_turn_among(call.now, hosts.iter().copied()),

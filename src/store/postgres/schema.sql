@@ -70,6 +70,8 @@ CREATE TABLE sites (
     added_at   BIGINT NOT NULL
 );
 
+CREATE INDEX sites_origin ON sites (origin);
+
 -- Scheme, host and port: the key of politeness, robots.txt and turns. The
 -- clock is shared by polls and leases and kept over restarts.
 -- A clock moves with every lease and poll: room on the page keeps that a change

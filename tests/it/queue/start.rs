@@ -93,6 +93,8 @@ async fn no_statement_of_the_hot_path_or_the_start_scans_urls_or_sorts() {
                 "l",
                 "extensions",
                 "e",
+                "sites",
+                "n",
             ]
             .iter()
             .any(|table| {

@@ -141,7 +141,7 @@ CREATE INDEX sources_due ON sources (next_poll_at, host_id) WHERE state = 0 AND 
 CREATE INDEX sources_turn ON sources (host_id, next_poll_at) WHERE state = 0 AND next_poll_at IS NOT NULL;
 CREATE INDEX sources_parent ON sources (parent_id) WHERE parent_id IS NOT NULL;
 -- What its index lists no more, which maintenance looks for all the time.
-CREATE INDEX sources_dropped ON sources (dropped_at) WHERE dropped_at IS NOT NULL;
+CREATE INDEX sources_dropped ON sources (dropped_at) WHERE dropped_at IS NOT NULL AND state <> 2;
 CREATE INDEX sources_retired ON sources (retired_at) WHERE state = 2;
 
 -- What a source listed last time, one packed blob each (src/diff/snapshot.rs):

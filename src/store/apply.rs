@@ -98,6 +98,9 @@ impl Chunk {
 /// source lists any more: pages that come and go are none too many.
 const UNLISTED_SHARE: u64 = 10;
 
+/// A date this far ahead of our clock is wrong by a time zone, and not by a clock.
+const AHEAD_S: i64 = 15 * 60;
+
 /// A further source shows an edit within this time of its date, as a rule.
 const SAME_EDIT_S: i64 = 6 * 3_600;
 
@@ -208,7 +211,10 @@ impl State {
         let is_told_only = |effect: &Effect| {
             matches!(
                 effect,
-                Effect::Touched { .. } | Effect::Regressed { .. } | Effect::Missing { .. }
+                Effect::Changed { .. }
+                    | Effect::Touched { .. }
+                    | Effect::Regressed { .. }
+                    | Effect::Missing { .. }
             )
         };
         if self.conn.embedded().is_some()
@@ -239,7 +245,7 @@ impl State {
             Effect::Changed { url, lastmod, hints } => {
                 let Some(row) = self.url_row(url)? else { return Ok(()) };
                 let row = self.take_hints(chunk, row, hints)?;
-                self.take_lastmod(chunk, row, Some(lastmod))
+                self.take_moved(chunk, row, lastmod)
             }
             Effect::Touched { url, lastmod, hints } => {
                 let Some(row) = self.url_row(url)? else { return Ok(()) };
@@ -361,11 +367,67 @@ impl State {
             .map_err(engine)
     }
 
+    /// A date that its source has moved forward: a change if it is newer than the best
+    /// so far, and else if that one is no reason to know of it already.
+    fn take_moved(
+        &mut self,
+        chunk: &mut Chunk,
+        row: UrlRow,
+        date: Lastmod,
+    ) -> Result<(), StoreError> {
+        if chunk.told.contains(&(ChangeKind::Changed, row.id)) {
+            chunk.applied.counts.changed += 1;
+            return Ok(());
+        }
+        let Some(best) = row.lastmod.filter(|best| !date.is_newer_than(*best)) else {
+            return self.take_lastmod(chunk, row, Some(date));
+        };
+        let ahead = |it: Lastmod| it.at.as_second() > chunk.wall_s.saturating_add(AHEAD_S);
+        if ahead(best) && !ahead(date) {
+            // Somebody was wrong by a time zone: until that hour nothing would be news.
+            return self.take_newer(chunk, row, date);
+        }
+        self.take_lastmod_silently(&row, Some(date))?;
+        if !self.is_news(&row, best, date, chunk.origin) {
+            chunk.applied.counts.unchanged += 1;
+            return Ok(());
+        }
+        self.tell_changed(chunk, row, date, false)
+    }
+
+    /// Is a date news that is not newer than the best, as its source has not said it
+    /// before? The best may be a stamp of another source, which stands for no edit, or a
+    /// mere day. What was edited after the last look, and no believed date of another
+    /// source waits to be looked at, is: two sources that tell of one edit tell of it
+    /// between two looks.
+    fn is_news(&self, row: &UrlRow, best: Lastmod, date: Lastmod, origin: Origin) -> bool {
+        let is_same = !best.is_newer_than(date);
+        if is_same && best.precision >= date.precision || origin.signal_of(date) == Signal::Stamp {
+            return false;
+        }
+        let is_told_by_another = match row.learned() {
+            Some(known) => {
+                known.pending()[Signal::Lastmod] > 0 && row.giver() != Some(origin.source)
+            }
+            None => row.is_queued() && row.reason == Reason::Changed,
+        };
+        let look = row.record.fetched.as_ref().filter(|fetched| fetched.is_look());
+        let is_unseen = match look {
+            Some(look) => {
+                let since = self.now_ms() - self.steady_ms();
+                date.at.as_millisecond() > look.at.saturating_add(since)
+            }
+            // Nobody fetches, or has yet; a day alone is no better than what tells the hour.
+            None => is_same,
+        };
+        is_unseen && !is_told_by_another
+    }
+
     /// A date for a URL: a signal if it is newer than the best so far.
     fn take_lastmod(
         &mut self,
         chunk: &mut Chunk,
-        mut row: UrlRow,
+        row: UrlRow,
         lastmod: Option<Lastmod>,
     ) -> Result<(), StoreError> {
         let newer = match (row.lastmod, lastmod) {
@@ -377,13 +439,35 @@ impl State {
             chunk.applied.counts.unchanged += 1;
             return Ok(());
         };
-        self.write_lastmod(row.id, lastmod)?;
-        chunk.applied.counts.changed += 1;
-        chunk.note_published(lastmod);
-        chunk.log.push(ChangeKind::Changed, row.id);
+        self.take_newer(chunk, row, newer)
+    }
+
+    /// A date that is the best from now on, and a change.
+    fn take_newer(
+        &mut self,
+        chunk: &mut Chunk,
+        mut row: UrlRow,
+        newer: Lastmod,
+    ) -> Result<(), StoreError> {
+        self.write_lastmod(row.id, Some(newer))?;
         row.record.previous = row.lastmod;
+        self.tell_changed(chunk, row, newer, true)
+    }
+
+    /// A source says that a URL has changed. The row's record is written in any case
+    /// when it `is_ahead` of the table.
+    fn tell_changed(
+        &mut self,
+        chunk: &mut Chunk,
+        row: UrlRow,
+        date: Lastmod,
+        is_ahead: bool,
+    ) -> Result<(), StoreError> {
+        chunk.applied.counts.changed += 1;
+        chunk.note_published(Some(date));
+        chunk.log.push(ChangeKind::Changed, row.id);
         let Origin { source, .. } = chunk.origin;
-        self.take_signal(row, chunk.origin.signal_of(newer), Some(source), true)
+        self.take_signal(row, chunk.origin.signal_of(date), Some(source), is_ahead)
     }
 
     /// A date for a URL that is no signal: the first one, or a more precise

@@ -520,7 +520,7 @@ impl Store {
         if !self.is_shared() {
             return self.write(Lane::Bulk, move |state| state.let_go(left)).await;
         }
-        let Leftover { source, origin, effects, taken } = left;
+        let Leftover { source, origin, effects, taken, .. } = left;
         // It may have come back since; what it lists then is not to be let go. Should it do so
         // from here on, it is told as gone and new.
         if !self.write(Lane::Bulk, move |state| state.is_retired(source)).await? {

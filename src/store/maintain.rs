@@ -55,10 +55,21 @@ const DROPPED_LONG_AGO: &str = "SELECT id, site_id, parent_id, dropped_at FROM s
     WHERE dropped_at <= ?1 AND index_misses >= ?2 AND state <> 2 /*ours: part */";
 
 /// Retired sources that still hold something when their grace is over.
-const RETIRED: &str = "SELECT s.id, s.site_id, n.crawl_id, s.window, x.data
+const RETIRED: &str = "SELECT s.id, s.site_id, n.crawl_id, s.window, x.data, s.retired_at
     FROM sources s JOIN snapshots x ON x.source_id = s.id /*pg: AND x.part = s.part */
         JOIN sites n ON n.id = s.site_id
     WHERE s.state = 2 AND s.retired_at <= ?1";
+
+/// Up to where retired sources are known to hold nothing: as a rule none does, and there
+/// are more of them each day. What may hold something again (it was being read while it
+/// was retired, or the clock was set) is found within the hour.
+#[derive(Debug, Default)]
+pub(super) struct Emptied {
+    /// Those retired before this.
+    before: i64,
+    /// When all of them were last looked at.
+    walked_at: i64,
+}
 
 /// A child that its index does not list any more.
 struct Dropped {
@@ -87,6 +98,7 @@ pub(super) struct Leftover {
     pub(super) effects: Vec<Effect>,
     /// Keys of the entries of its snapshot that it is; none: it goes on as it is.
     pub(super) taken: Option<HashSet<u64>>,
+    retired_at: i64,
 }
 
 impl State {
@@ -269,8 +281,16 @@ impl State {
 
     /// A part of what one retired source of ours still holds, if there is any.
     fn next_retired(&mut self, now: i64) -> Result<Option<Leftover>, StoreError> {
-        let sql = format!("{RETIRED} /*ours: s.part */ LIMIT 1");
-        self.leftover(&sql, params![now - GRACE_MS])
+        if now.abs_diff(self.emptied.walked_at) >= TEND_EVERY_MS {
+            self.emptied = Emptied { before: 0, walked_at: now };
+        }
+        let sql = format!(
+            "{RETIRED} AND s.retired_at >= ?2 /*ours: s.part */ ORDER BY s.retired_at LIMIT 1"
+        );
+        let from = self.emptied.before;
+        let found = self.leftover(&sql, params![now - GRACE_MS, from])?;
+        self.emptied.before = found.as_ref().map_or(now - GRACE_MS, |left| left.retired_at);
+        Ok(found)
     }
 
     /// A part of what this source still holds, whosever it is, if it is retired.
@@ -284,18 +304,19 @@ impl State {
         sql: &str,
         args: impl sql::Params,
     ) -> Result<Option<Leftover>, StoreError> {
-        let found: Option<(i64, i64, i64, i64, Vec<u8>)> = self
+        let found: Option<(i64, i64, i64, i64, Vec<u8>, i64)> = self
             .conn
             .prepare_cached(sql)
             .and_then(|mut query| {
                 query
                     .query_row(args, |row| {
-                        Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+                        let (id, site, crawl) = (row.get(0)?, row.get(1)?, row.get(2)?);
+                        Ok((id, site, crawl, row.get(3)?, row.get(4)?, row.get(5)?))
                     })
                     .optional()
             })
             .map_err(engine)?;
-        let Some((id, site, crawl, window, data)) = found else { return Ok(None) };
+        let Some((id, site, crawl, window, data, retired_at)) = found else { return Ok(None) };
         let origin = Origin {
             source: SourceId(id),
             site: SiteId(site),
@@ -315,7 +336,7 @@ impl State {
                 silenced.map(|url| Effect::Extensions { url, said: None }).collect();
             let is_last = effects.is_empty();
             let taken = is_last.then(|| entries.iter().map(|entry| entry.key).collect());
-            return Ok(Some(Leftover { source: id, origin, effects, taken }));
+            return Ok(Some(Leftover { source: id, origin, effects, taken, retired_at }));
         }
         entries.truncate(CHUNK);
         let taken = Some(entries.iter().map(|entry| entry.key).collect());
@@ -323,7 +344,7 @@ impl State {
             Row::Url(url) => Some(Effect::Drop { url }),
             Row::Rejected(_) => None,
         });
-        Ok(Some(Leftover { source: id, origin, effects: drops.collect(), taken }))
+        Ok(Some(Leftover { source: id, origin, effects: drops.collect(), taken, retired_at }))
     }
 
     /// Lets go of a part of what a source held, unless it has come back. All of it

@@ -109,6 +109,13 @@ pub(super) struct Fetched {
     pub(super) rare: Option<Box<Rare>>,
 }
 
+impl Fetched {
+    /// Has somebody seen the page, or that there is none?
+    pub(super) fn is_look(&self) -> bool {
+        !matches!(self.outcome, Outcome::Failed | Outcome::Blocked)
+    }
+}
+
 /// What most reports say nothing of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Rare {

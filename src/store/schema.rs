@@ -46,7 +46,14 @@ const MIGRATIONS: &[Step] = &[
     |_| Ok(()),
     |conn| conn.execute_batch(include_str!("schema/pack.sql")),
     |conn| conn.execute_batch(include_str!("schema/bare.sql")),
-    |conn| conn.execute_batch("CREATE INDEX sites_origin ON sites (origin)"),
+    |conn| {
+        conn.execute_batch(
+            "CREATE INDEX sites_origin ON sites (origin);
+             DROP INDEX sources_dropped;
+             CREATE INDEX sources_dropped ON sources (dropped_at)
+                 WHERE dropped_at IS NOT NULL AND state <> 2;",
+        )
+    },
 ];
 
 /// `SQLite` before this loses committed transactions when a writer races a

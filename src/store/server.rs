@@ -35,7 +35,10 @@ const MIGRATIONS: &[&str] = &[
     "SELECT 1",
     // Shorter keys of snapshots.
     "SELECT 1",
-    "CREATE INDEX sites_origin ON sites (origin)",
+    "CREATE INDEX sites_origin ON sites (origin);
+     DROP INDEX sources_dropped;
+     CREATE INDEX sources_dropped ON sources (dropped_at)
+         WHERE dropped_at IS NOT NULL AND state <> 2;",
 ];
 
 /// A step goes through whole tables, unlike what our sessions are set to, and takes

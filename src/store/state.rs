@@ -22,6 +22,7 @@ use super::home::Home;
 use super::hosts::Hosts;
 use super::known::Known;
 use super::learn::Learning;
+use super::maintain::Emptied;
 use super::numbers::Numbers;
 use super::operate::Blocks;
 use super::pending::Pending;
@@ -140,6 +141,8 @@ pub(super) struct State {
     pub(super) folds: Folds,
     /// When housekeeping last looked for what it looks for seldom, in Unix milliseconds.
     pub(super) tended_at: i64,
+    /// Up to where retired sources hold nothing.
+    pub(super) emptied: Emptied,
     /// What is counted once it is committed.
     pub(super) told: Told,
     /// How far lists were walked for leases that ask for some sites.
@@ -217,6 +220,7 @@ impl State {
             handing_over: None,
             folds: Folds::default(),
             tended_at: 0,
+            emptied: Emptied::default(),
             told: Told::default(),
             site_hosts: IdSet::default(),
             robots_known: IdSet::default(),
@@ -357,6 +361,8 @@ impl State {
         self.expiry = Expiry::default();
         self.site_hosts.clear();
         self.robots_known.clear();
+        self.tended_at = 0;
+        self.emptied = Emptied::default();
         self.lookup.reload(&self.conn).map_err(engine)?;
         if self.engine.claim.is_some() {
             // Before they are read: of what is changed meanwhile it is to be known.

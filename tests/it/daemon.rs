@@ -5,6 +5,7 @@ mod backup;
 mod broken;
 mod conditional;
 mod crash;
+mod dates;
 mod discovery;
 mod expiry;
 mod extensions;

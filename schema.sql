@@ -1,4 +1,4 @@
--- sitemapd's store, version 6. Included in the binary; `PRAGMA user_version`
+-- sitemapd's store, version 7. Included in the binary; `PRAGMA user_version`
 -- tells which version a file has. Times are Unix milliseconds (UTC) in columns
 -- that end in _at or _until, Unix seconds in those that end in _s: the narrow
 -- ones. Enumerations are small integers in the order of the ALL constants in

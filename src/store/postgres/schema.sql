@@ -1,4 +1,4 @@
--- sitemapd's store on PostgreSQL, version 3, and on what speaks it. The tables
+-- sitemapd's store on PostgreSQL, version 5, and on what speaks it. The tables
 -- are those of schema.sql, which says what they are for; here is what differs.
 --
 -- A table that belongs to hosts begins with their partition, and each of its

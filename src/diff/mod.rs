@@ -301,7 +301,9 @@ impl Diff {
             next.misses = was.misses.saturating_add(1);
         }
         let now_s = rules.now.as_second();
-        let since = *next.missing_since.get_or_insert(now_s);
+        // The clock may have been ahead when it was first missed.
+        let since = next.missing_since.map_or(now_s, |since| since.min(now_s));
+        next.missing_since = Some(since);
         let long_enough = u32::from(next.misses) >= rules.removal_polls.max(1)
             && now_s - since >= rules.removal_after_s
             // In one second nobody knows which of two reads came first.

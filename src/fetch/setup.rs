@@ -22,6 +22,11 @@ use crate::config;
 /// Headers of one answer (HTTP/1.1). Their bytes are limited by hyper to about 400 KB.
 pub const MAX_HEADERS: usize = 256;
 
+/// What an origin may send on HTTP/2 before anybody has taken it, as a body does that
+/// waits for room: as much as HTTP/1 leaves in our buffers and the system's. Twice of it
+/// on a connection.
+const STREAM_WINDOW: u32 = 512 * 1024;
+
 /// Bytes of the headers of one answer (HTTP/2).
 pub const MAX_HEADER_LIST_BYTES: u32 = 256 * 1024;
 
@@ -100,6 +105,8 @@ pub(super) fn client(
         .pool_idle_timeout(IDLE_TIMEOUT)
         .http1_max_headers(MAX_HEADERS)
         .http2_max_header_list_size(MAX_HEADER_LIST_BYTES)
+        .http2_initial_stream_window_size(STREAM_WINDOW)
+        .http2_initial_connection_window_size(2 * STREAM_WINDOW)
         .dns_resolver(CheckedOnly { proxy_host, lookup });
     if let Some(url) = &fetch.proxy {
         builder = builder.proxy(proxy(url)?);

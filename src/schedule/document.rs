@@ -275,6 +275,7 @@ impl Poll<'_> {
     }
 
     async fn missing_again(&self) -> Result<(Recounted, Counts), StoreError> {
+        let _room = self.room_for_snapshot().await?;
         let (before, siblings) = self.snapshot().await?;
         let listed = Arc::clone(&before);
         let document = self.on_cpu(move || read::same_again(&listed)).await;

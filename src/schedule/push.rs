@@ -265,12 +265,11 @@ impl Poller {
             self.ask_for_key(push, &gate).await
         };
         let patience = if was_answered { PATIENCE_ANSWERED } else { PATIENCE };
-        let verdict = match tokio::time::timeout(patience, asking).await {
-            Ok(verdict) => verdict,
-            Err(_) => {
-                gate.has_not_begun(&push.key_url).await;
-                Verdict::Unknown
-            }
+        let verdict = if let Ok(verdict) = tokio::time::timeout(patience, asking).await {
+            verdict
+        } else {
+            gate.has_not_begun(&push.key_url).await;
+            Verdict::Unknown
         };
         let (holds, is_right) = match verdict {
             Verdict::Right => (KEY_HOLDS, true),

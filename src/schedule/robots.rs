@@ -128,8 +128,11 @@ fn read_file(fetched: &Fetched, url: &Url, agent: &str, max_url_chars: usize) ->
 }
 
 impl HostRules {
+    /// Is it to be asked for again only later? One that was read by a clock ahead of
+    /// this one would hold for too long.
     fn holds(&self, now: Timestamp) -> bool {
-        self.expires_at > now || later(self.read_at, RETRY) > now
+        let is_of_late = self.read_at <= later(now, RETRY);
+        is_of_late && (self.expires_at > now || later(self.read_at, RETRY) > now)
     }
 }
 

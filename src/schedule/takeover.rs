@@ -30,6 +30,10 @@ const BY_KIND: u8 = 1;
 /// The same of one that has shown to be one.
 pub(super) const LEARNED: u8 = 2;
 
+/// Entries of a source whose snapshot is a small one: about as many as there are in a
+/// [`SMALL_DOCUMENT`].
+const SMALL_SNAPSHOT: u64 = 500;
+
 /// What a document is taken over with.
 pub(super) struct Came {
     /// What its source listed before, and when the others of the site were read.
@@ -50,9 +54,21 @@ impl Poll<'_> {
         &self,
         fetched: &Fetched,
     ) -> Result<Option<OwnedSemaphorePermit>, StoreError> {
-        if fetched.body.len() <= SMALL_DOCUMENT {
+        // However small it is, what it is compared with may be large.
+        if fetched.body.len() <= SMALL_DOCUMENT && self.target.entries <= SMALL_SNAPSHOT {
             return Ok(None);
         }
+        self.large_room().await
+    }
+
+    /// The same for what is only looked at once more.
+    pub(super) async fn room_for_snapshot(
+        &self,
+    ) -> Result<Option<OwnedSemaphorePermit>, StoreError> {
+        if self.target.entries <= SMALL_SNAPSHOT { Ok(None) } else { self.large_room().await }
+    }
+
+    async fn large_room(&self) -> Result<Option<OwnedSemaphorePermit>, StoreError> {
         let share = Arc::clone(&self.poller.documents).acquire_owned().await;
         share.map(Some).map_err(|error| StoreError::Engine(error.to_string()))
     }

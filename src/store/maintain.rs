@@ -135,6 +135,7 @@ impl State {
         }
         let mut more = self.probe_given_up(now)?;
         more |= self.drop_deserted(now)?;
+        more |= self.recall_polls(now)?;
         if !more {
             self.tended_at = now;
         }

@@ -74,6 +74,7 @@ mod prepared;
 pub mod pushes;
 mod queue_reads;
 mod readers;
+mod recall;
 mod recheck;
 mod record;
 mod refine;

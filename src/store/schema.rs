@@ -50,8 +50,7 @@ const MIGRATIONS: &[Step] = &[
         conn.execute_batch(
             "CREATE INDEX sites_origin ON sites (origin);
              DROP INDEX sources_dropped;
-             CREATE INDEX sources_dropped ON sources (dropped_at)
-                 WHERE dropped_at IS NOT NULL AND state <> 2;",
+             CREATE INDEX sources_dropped ON sources (dropped_at) WHERE dropped_at IS NOT NULL AND state <> 2;",
         )
     },
 ];

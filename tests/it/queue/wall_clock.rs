@@ -224,3 +224,47 @@ async fn what_a_fetcher_puts_off_waits_as_long_as_it_says_however_the_clock_was_
         assert_eq!(queue.lease(1).await.len(), 1, "{step}");
     }
 }
+
+#[tokio::test]
+async fn what_was_polled_by_a_clock_that_was_ahead_is_polled_anew_once_it_is_set_back() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/robots.txt", Reply::text("User-agent: *\nDisallow: /private\n"));
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/1", ""), ("/2", "")])).etag("\"1\""));
+    let world = World::new(&[&origin]);
+    let text = format!(
+        "[[site]]\nname = \"site\"\nurl = \"{base}/\"\npoll = \"1d\"\n\
+         sitemaps = [\"{base}/sitemap.xml\"]\nfeeds = []\n"
+    );
+    let daemon = world.start(&text).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.settled().await;
+    let ten_years = SignedDuration::from_hours(10 * 365 * 24);
+    daemon.clock.step_wall(ten_years);
+    daemon.poll("/robots.txt").await;
+    daemon.poll("/sitemap.xml").await;
+    daemon.clock.step_wall(-ten_years);
+    let next = daemon.source("/sitemap.xml").await.next_poll_at.unwrap();
+    assert!(next > daemon.now() + 365 * DAY);
+    let asked = |path: &str| origin.requests(path).len();
+    let before = ["/robots.txt", "/sitemap.xml"].map(asked);
+    while daemon.store.maintain().await.unwrap() {}
+    daemon.settled().await;
+    for (path, before) in ["/robots.txt", "/sitemap.xml"].into_iter().zip(before) {
+        assert!(asked(path) > before, "{path}");
+        let source = daemon.source(path).await;
+        let next = source.next_poll_at.unwrap();
+        assert!(next <= daemon.now() + 3 * DAY, "{path}: {next} {}", source.why);
+        assert_eq!(source.last_poll_at, Some(daemon.now()), "{path}");
+    }
+    // Nothing is missing by what was said to have been read in ten years.
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/1", "")])));
+    let is_listed = async || daemon.url(&format!("{base}/2")).await.listed;
+    daemon.poll("/sitemap.xml").await;
+    assert!(is_listed().await);
+    for _ in 0..4 {
+        daemon.pass(DAY).await;
+    }
+    assert!(!is_listed().await);
+    daemon.stop().await;
+}

@@ -150,6 +150,7 @@ class Fetcher:
         self.cut = threading.Event()  # and wait for nothing any more
         self.lock = threading.Condition()
         self.hosts = {}  # leased and waiting, by host; a host is here while a thread works on it
+        self.paces = {}  # host -> when it was asked last, which slot that was, seconds between slots
         self.ends = {}  # token -> when the lease ends, by our own steady clock
         self.results = []  # to be settled
         self.pool = concurrent.futures.ThreadPoolExecutor(options.threads)
@@ -215,7 +216,7 @@ class Fetcher:
                     del self.hosts[host]
                     return
                 lease = self.hosts[host].popleft()
-            if self.stop.wait(max(0, lease["start"] - time.monotonic())):
+            if self.stop.wait(max(0, self.turn(host, lease["start"]) - time.monotonic())):
                 continue  # the clerk gives it back
             with self.lock:
                 if lease["token"] not in self.ends:
@@ -225,9 +226,25 @@ class Fetcher:
             except Exception as error:  # whatever the web comes up with
                 seen = {"outcome": "failed", "error": f"{type(error).__name__}: {error}"[:500]}
             told = seen.get("outcome") or "by its hash"
-            print(seen.get("status", "-"), told, lease["reason"], lease["url"], flush=True)
+            # In one piece: other threads have something to say, too.
+            line = f"{seen.get('status', '-')} {told} {lease['reason']} {lease['url']}\n"
+            sys.stdout.write(line)
+            sys.stdout.flush()
             with self.lock:
                 self.results.append({"token": lease["token"], **seen})
+
+    def turn(self, host, start):
+        """When a host may be asked for what has this slot: where we are late, no sooner
+        after the last request than its slots are apart."""
+        with self.lock:
+            asked, slot, apart = self.paces.get(host, (float("-inf"), start, None))
+            if start > slot:
+                apart = min(start - slot, apart or start - slot)
+            at = max(start, time.monotonic(), asked + (apart or 0))
+            if len(self.paces) > 10_000:
+                self.paces.clear()
+            self.paces[host] = (at, max(start, slot), apart)
+            return at
 
     def look(self, lease):
         """Fetches a page; what it says is the body of a settlement."""

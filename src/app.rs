@@ -41,8 +41,10 @@ pub enum AppError {
     #[error("{0}")]
     Store(#[from] StoreError),
     /// The listener cannot be bound.
-    #[error("cannot listen on {addr}: {source}")]
+    #[error("{key}: cannot listen on {addr}: {source}")]
     Listen {
+        /// What of the configuration says so.
+        key: &'static str,
         /// Where we tried.
         addr: SocketAddr,
         /// Why not.
@@ -198,27 +200,30 @@ impl App {
                 None => Err("the log of this process is not the daemon's".to_owned()),
             }),
         };
-        let failed = |addr| move |source| AppError::Listen { addr, source };
+        let failed = |key, addr| move |source| AppError::Listen { key, addr, source };
         let public = match config.listen.public {
             Some(addr) => {
                 let bound = Server::bind_public(addr, state.clone()).await;
-                Some(bound.map_err(failed(addr))?)
+                Some(bound.map_err(failed("listen.public", addr))?)
             }
             None => None,
         };
         let internal = internal
             .zip(address)
-            .map(|(bound, at)| Server::of_peers(bound, state.clone()).map_err(failed(at)))
+            .map(|(bound, at)| {
+                let served = Server::of_peers(bound, state.clone());
+                served.map_err(failed("listen.internal", at))
+            })
             .transpose()?;
         let frontier = match config.listen.grpc {
             Some(addr) => {
                 let bound = Server::bind_frontier(addr, state.clone()).await;
-                Some(bound.map_err(failed(addr))?)
+                Some(bound.map_err(failed("listen.grpc", addr))?)
             }
             None => None,
         };
         let addr = config.listen.api;
-        let server = Server::bind(addr, state).await.map_err(failed(addr))?;
+        let server = Server::bind(addr, state).await.map_err(failed("listen.api", addr))?;
         let config = watched;
         Ok(Self {
             store,
@@ -461,7 +466,8 @@ async fn listen_to_peers(config: &Config) -> Result<Option<TcpListener>, AppErro
     }
     let addr = config.listen.internal;
     let bound = TcpListener::bind(addr).await;
-    bound.map(Some).map_err(|source| AppError::Listen { addr, source })
+    let key = "listen.internal";
+    bound.map(Some).map_err(|source| AppError::Listen { key, addr, source })
 }
 
 /// The bearer token: the first line of the file, or that of the environment.

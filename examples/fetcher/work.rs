@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -75,13 +76,50 @@ struct Fetcher {
 struct Books {
     /// Leased and waiting; a host is here while a task works on it.
     hosts: HashMap<String, VecDeque<(Instant, Lease)>>,
+    /// How hosts were asked lately.
+    paces: HashMap<String, Pace>,
     /// When each lease ends.
     ends: HashMap<String, Instant>,
     /// To be settled.
     results: Vec<Seen>,
 }
 
+/// The pace of a host.
+struct Pace {
+    /// When it was asked last.
+    asked: Instant,
+    /// Its last slot, by the daemon's clock.
+    slot: Timestamp,
+    /// The least that its slots were apart.
+    apart: Option<Duration>,
+}
+
+/// Hosts whose pace is remembered.
+const PACES: usize = 10_000;
+
 impl Fetcher {
+    /// When a host may be asked for what may be fetched at `start`: where we are late, no
+    /// sooner after the last request than its slots are apart.
+    fn turn(&self, host: &str, start: Instant, slot: Timestamp) -> Instant {
+        let mut books = self.books();
+        let now = Instant::now().max(start);
+        if books.paces.len() > PACES {
+            books.paces.clear();
+        }
+        let Some(pace) = books.paces.get_mut(host) else {
+            books.paces.insert(host.to_owned(), Pace { asked: now, slot, apart: None });
+            return now;
+        };
+        if let Ok(gap) = Duration::try_from(slot.duration_since(pace.slot))
+            && !gap.is_zero()
+        {
+            pace.apart = Some(pace.apart.map_or(gap, |apart| apart.min(gap)));
+            pace.slot = slot;
+        }
+        pace.asked = now.max(pace.asked + pace.apart.unwrap_or_default());
+        pace.asked
+    }
+
     fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -219,7 +257,7 @@ async fn visit(fetcher: Arc<Fetcher>, host: String) {
             biased;
             // The clerk gives it back.
             () = fetcher.stop.cancelled() => continue,
-            () = sleep_until(start) => {}
+            () = sleep_until(fetcher.turn(&host, start, lease.not_before)) => {}
         }
         if !fetcher.books().ends.contains_key(&lease.token) {
             continue;

@@ -66,6 +66,9 @@ pub struct Source {
     /// Entries of the last read.
     #[serde(default)]
     pub entries: u64,
+    /// Of these, by what became of them.
+    #[serde(default)]
+    pub admitted: BTreeMap<String, u64>,
     /// Defects that lost something.
     #[serde(default)]
     pub errors: u64,

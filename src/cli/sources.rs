@@ -49,7 +49,7 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
     let mut table = Table::new(&columns).without_if_narrow(&optional);
     for source in sources {
         let push = pushed(source.push.as_ref());
-        let reason = reason(&source).map(str::to_owned);
+        let reason = reason(&source).map(str::to_owned).or_else(|| not_taken(&source));
         let mut cells = row(source, now);
         cells.extend(any_push.then_some(push));
         table.row(cells);
@@ -71,6 +71,26 @@ fn reason(source: &Source) -> Option<&str> {
     }
     let fails = source.status == "could-not-fetch";
     source.error.as_deref().or_else(|| why.filter(|_| fails))
+}
+
+/// What became of its URLs, where a good part of them is not taken.
+fn not_taken(source: &Source) -> Option<String> {
+    let refused: Vec<_> =
+        source.admitted.iter().filter(|(fate, count)| *fate != "accepted" && **count > 0).collect();
+    let all: u64 = source.admitted.values().sum();
+    let lost: u64 = refused.iter().map(|(_, count)| **count).sum();
+    if source.state == "retired" || lost == 0 || lost < all / 10 {
+        return None;
+    }
+    let told: Vec<_> =
+        refused.iter().map(|(fate, count)| format!("{} {fate}", humane::number(**count))).collect();
+    let advice = if source.admitted.contains_key("out-of-scope") {
+        "; `hosts`, `scope` and `follow` of a site say what is in its scope"
+    } else {
+        ""
+    };
+    let (lost, all) = (humane::number(lost), humane::number(all));
+    Some(format!("{lost} of its {all} URLs are not taken: {}{advice}", told.join(", ")))
 }
 
 fn row(source: Source, now: jiff::Timestamp) -> Vec<Cell> {

@@ -329,7 +329,9 @@ fn explain(input: &PollInput<'_>, found: Found, rhythm: &Rhythm, interval: Durat
         return format!("{seen}, and the interval stays at {now} ({pace})");
     }
     let verb = if interval > previous { "grows" } else { "shrinks" };
-    format!("{seen}, so the interval {verb} from {} to {now} ({pace})", about(previous))
+    // What one poll finds is not all that is known.
+    let because = if found.is_news() == (interval < previous) { "so" } else { "and all the same" };
+    format!("{seen}, {because} the interval {verb} from {} to {now} ({pace})", about(previous))
 }
 
 /// A rate for people: two digits that count.

@@ -177,6 +177,7 @@ impl Poll<'_> {
             .finish_push(PushEnd {
                 delivery,
                 source: self.target.id,
+                tenure: self.target.tenure,
                 came_at,
                 at: self.began,
                 took_ms: i64::try_from(took.as_millis()).unwrap_or(i64::MAX),

@@ -170,7 +170,13 @@ impl State {
         let read = |row: &Row<'_>| -> sql::Result<(Place, Option<i64>)> {
             Ok((read_place(row, crawl, host)?, site_of(row.get(3)?)))
         };
-        let rows = |rows: usize| i64::try_from(rows.min(REFRESHED)).unwrap_or(i64::MAX);
+        let is_far = self.conn.server().is_some();
+        // Of a few sizes, since on a server each is a statement of its own.
+        let rows = |rows: usize| {
+            let rows = rows.min(REFRESHED);
+            let size = [16, 64, 256].into_iter().find(|size| *size >= rows).unwrap_or(REFRESHED);
+            i64::try_from(if is_far { size } else { rows }).unwrap_or(i64::MAX)
+        };
         let (most, looks) = (rows(wanted), rows(wanted.saturating_mul(LOOKED_AT)));
         let kind = i64::from(is_valued);
         let of_band = |band: i64, (due_s, url): (i64, i64)| -> Result<Vec<_>, StoreError> {
@@ -187,7 +193,7 @@ impl State {
         // New URLs are looked for so seldom that it may be in the rest of that band, too.
         let rest = if is_valued { Vec::new() } else { of_band(band, (last.due_at, last.id.0))? };
         if !take(rest) {
-            if self.conn.server().is_some() {
+            if is_far {
                 let mut query = self.conn.prepare_cached(&BELOW).map_err(engine)?;
                 let values = params![crawl.0, host.0, band, now_s, most, looks, kind];
                 let below = query.query_map(values, read).and_then(Iterator::collect);

@@ -18,6 +18,7 @@ use super::settle::LONGEST_PAUSE;
 use super::state::State;
 use super::{StoreError, engine};
 use crate::clock::Uptime;
+use crate::queue::MAX_TTL;
 
 /// Steps that are smaller are the rounding of two clocks (and NTP's slewing).
 const STEP_MS: i64 = 250;
@@ -100,10 +101,13 @@ impl State {
         );
         self.conn.execute(&published, [now]).map_err(engine)?;
         let latest = now.saturating_add(millis(LONGEST_PAUSE));
-        let freed = "UPDATE hosts SET next_at = CASE WHEN next_at > ?1 THEN ?1 ELSE next_at END,
+        // Slots are given out no further ahead than half of the longest lease, and one more.
+        let last_slot = now.saturating_add(millis(MAX_TTL) / 2);
+        let freed = "UPDATE hosts SET next_at =
+                     CASE WHEN next_at > ?2 + delay_ms THEN ?2 + delay_ms ELSE next_at END,
                  paused_until = CASE WHEN paused_until > ?1 THEN ?1 ELSE paused_until END
-                     WHERE next_at > ?1 OR paused_until > ?1";
-        self.conn.execute(freed, [latest]).map_err(engine)?;
+                     WHERE next_at > ?2 + delay_ms OR paused_until > ?1";
+        self.conn.execute(freed, params![latest, last_slot]).map_err(engine)?;
         self.hosts = Hosts::new(self.seed);
         Ok(())
     }

@@ -151,13 +151,7 @@ impl State {
             })
             .map_err(engine)?;
         // An index that did not change still does not list what it dropped.
-        self.conn
-            .prepare_cached(
-                "UPDATE sources SET index_misses = index_misses + 1
-                 WHERE parent_id = ?1 AND dropped_at IS NOT NULL AND state <> 2",
-            )
-            .and_then(|mut update| update.send([id.0]))
-            .map_err(engine)?;
+        self.count_index_misses(id, at)?;
         let Some(recounted) = &seen.recounted else { return Ok(()) };
         // A count of its own, since removals may have come of it.
         self.conn
@@ -183,6 +177,17 @@ impl State {
             })
             .map_err(engine)?;
         self.write_snapshot(id, &recounted.snapshot)
+    }
+
+    /// Counts one more read of an index that does not list what it dropped before.
+    fn count_index_misses(&mut self, index: SourceId, at: i64) -> Result<(), StoreError> {
+        self.conn
+            .prepare_cached(
+                "UPDATE sources SET index_misses = index_misses + 1
+                 WHERE parent_id = ?1 AND dropped_at < ?2 AND state <> 2",
+            )
+            .and_then(|mut update| update.send(params![index.0, at]))
+            .map_err(engine)
     }
 
     pub(super) fn write_snapshot(&mut self, id: SourceId, data: &[u8]) -> Result<(), StoreError> {
@@ -251,6 +256,9 @@ impl State {
                 ])
             })
             .map_err(engine)?;
+        if read.complete {
+            self.count_index_misses(id, at)?;
+        }
         self.keep_dates(id, &read.dates)?;
         self.name_hubs(id, &read.hubs)?;
         if read.missed_push {

@@ -314,7 +314,9 @@ impl State {
 
     fn read_host(&mut self, id: HostId) -> Result<(), StoreError> {
         if self.hosts.by_id.len() >= REMEMBERED {
-            self.hosts = Hosts::new(self.seed);
+            // What a call has had parsed it goes on counting.
+            let parsed = self.hosts.parsed;
+            self.hosts = Hosts { parsed, ..Hosts::new(self.seed) };
         }
         let host = self
             .conn

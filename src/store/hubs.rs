@@ -283,6 +283,7 @@ impl Store {
     /// Writes how reading a push ended: the one step that moves the snapshot.
     pub async fn finish_push(&self, end: PushEnd) -> Result<(), StoreError> {
         self.write(super::Lane::Bulk, move |state| {
+            state.must_hold(end.source, end.tenure)?;
             state.must_own(end.source.0)?;
             state.finish_push(&end)
         })

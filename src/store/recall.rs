@@ -18,7 +18,7 @@ const LAST: i64 = 100;
 const AT_ONCE: i64 = 500;
 
 /// What is due last, with when it was polled.
-const DUE_LAST: &str = "SELECT last_poll_at FROM sources
+const DUE_LAST: &str = "SELECT coalesce(last_poll_at, 0) FROM sources
     WHERE state = 0 AND next_poll_at IS NOT NULL ORDER BY next_poll_at DESC LIMIT ?1";
 
 impl State {

@@ -239,7 +239,7 @@ impl State {
                 "UPDATE leases SET expires_at = ?2 WHERE url_id = ?1
                  /*pg: AND part = (?1 & 255) */",
             )
-            .and_then(|mut update| update.execute(params![token.url.0, until]))
+            .and_then(|mut update| update.send(params![token.url.0, until]))
             .map_err(engine)?;
         current.1.expires_at = until;
         // It may be sooner than it was.

@@ -322,11 +322,14 @@ impl State {
         Ok(())
     }
 
-    /// Sites with anything that was given up, or that its index dropped: what their
-    /// config names of it may have to come back.
+    /// Sites with anything that their config names and that was given up, or that its
+    /// index dropped: it may have to come back. Guesses that hit nothing, and children that
+    /// an index no longer has, are in nearly all of them.
     pub(super) fn sites_with_losses(&self) -> Result<IdSet<SiteId>, StoreError> {
-        let lost = "SELECT DISTINCT site_id FROM sources
-                    WHERE site_id IS NOT NULL AND (state = 2 OR dropped_at IS NOT NULL)";
+        let lost = "SELECT site_id FROM sources
+                    WHERE state = 2 AND named_by = 'config' AND site_id IS NOT NULL
+                    UNION ALL SELECT site_id FROM sources WHERE dropped_at IS NOT NULL AND state <> 2
+                        AND named_by = 'config' AND site_id IS NOT NULL";
         Ok(self.column(lost, ())?.into_iter().map(SiteId).collect())
     }
 
@@ -434,9 +437,11 @@ impl State {
                 ChildEffect::Missing { id } => {
                     self.conn
                         .prepare_cached(
-                            "UPDATE sources SET index_misses = index_misses + 1,
-                                 dropped_at = coalesce(dropped_at, ?2) WHERE id = ?1
-                                 /*pg: AND part = (?1 & 255) */
+                            // The first time counts here, which may be done twice; further
+                            // ones where the read ends.
+                            "UPDATE sources SET dropped_at = coalesce(dropped_at, ?2),
+                                 index_misses = CASE index_misses WHEN 0 THEN 1 ELSE index_misses END
+                             WHERE id = ?1 /*pg: AND part = (?1 & 255) */
                              RETURNING dropped_at = ?2 AND index_misses = 1",
                         )
                         .and_then(|mut update| {

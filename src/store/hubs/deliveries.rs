@@ -78,6 +78,8 @@ pub struct PushEnd {
     pub delivery: i64,
     /// Its source.
     pub source: SourceId,
+    /// Under which its partition was ours when it was read ([`super::super::Origin`]).
+    pub tenure: i64,
     /// When it came.
     pub came_at: Timestamp,
     /// When reading it began.

@@ -30,6 +30,31 @@ fn a_lastmod_has_a_number_only_where_pages_were_looked_at() {
 }
 
 #[test]
+fn a_source_of_which_much_is_not_taken_says_so() {
+    for (admitted, shown) in [
+        (
+            json!({"out-of-scope": 30}),
+            Some("30 of its 30 URLs are not taken: 30 out-of-scope; `hosts`"),
+        ),
+        (
+            json!({"accepted": 3, "excluded": 1}),
+            Some("1 of its 4 URLs are not taken: 1 excluded\n"),
+        ),
+        (json!({"accepted": 100, "invalid": 1}), None),
+        (json!({"accepted": 100}), None),
+    ] {
+        let mut source = source(1, "active", "success", None, "the interval");
+        source["admitted"] = admitted;
+        let answer = json!({"sources": [source], "next": null});
+        let out = printed("/v1/sources?limit=1000", &answer, &["sources"]);
+        match shown {
+            Some(shown) => assert!(out.contains(shown), "{out}"),
+            None => assert!(!out.contains("not taken"), "{out}"),
+        }
+    }
+}
+
+#[test]
 fn urls_that_are_not_fetched_any_more_are_called_parked() {
     let queue = json!({
         "crawl": "default", "parked": 1_234, "next_due_at": null,

@@ -268,3 +268,11 @@ async fn what_was_polled_by_a_clock_that_was_ahead_is_polled_anew_once_it_is_set
     assert!(!is_listed().await);
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn what_was_never_polled_is_no_matter_of_the_clock() {
+    let queue = Queue::simple().await;
+    let never = queue.look().number("SELECT count(*) FROM sources WHERE last_poll_at IS NULL");
+    assert!(never > 0);
+    while queue.store.maintain().await.unwrap() {}
+}

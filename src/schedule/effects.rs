@@ -90,7 +90,6 @@ impl Poll<'_> {
             let mut effects: Vec<Effect> =
                 chunk.iter().filter_map(|step| read::signal(*step, &next)).collect();
             let told = read::without_logged(&mut effects, &logged);
-            counts.changed += told.changed;
             counts.touched += told.touched;
             counts.regressed += told.regressed;
             self.apply_chunk(effects, origin, &mut next, &mut counts).await?;

@@ -312,14 +312,12 @@ pub(super) fn without_logged(
     }
     effects.retain(|effect| {
         let (kind, url) = match effect {
-            Effect::Changed { url, .. } => (ChangeKind::Changed, *url),
             Effect::Touched { url, .. } => (ChangeKind::Touched, *url),
             Effect::Regressed { url, .. } => (ChangeKind::Regressed, *url),
             Effect::Missing { url } => (ChangeKind::Missing, *url),
             _ => return true,
         };
         let is_new = !logged.contains(&(kind, url));
-        told.changed += u64::from(!is_new && kind == ChangeKind::Changed);
         told.touched += u64::from(!is_new && kind == ChangeKind::Touched);
         told.regressed += u64::from(!is_new && kind == ChangeKind::Regressed);
         is_new

@@ -71,6 +71,8 @@ pub(super) struct Chunk {
     admitted: usize,
     /// What its read has told already, where the rows cannot show it.
     told: HashSet<(ChangeKind, UrlId)>,
+    /// All that it has told already, once that was asked for.
+    told_before: Option<HashSet<(ChangeKind, UrlId)>>,
 }
 
 impl Chunk {
@@ -163,6 +165,7 @@ impl State {
             paths,
             admitted: 0,
             told: self.told_before(origin, &effects)?,
+            told_before: None,
         };
         // As a rule a chunk is nothing else, or has none.
         let are_admissions = matches!(effects.first(), Some(Effect::Admit { .. }));
@@ -211,10 +214,7 @@ impl State {
         let is_told_only = |effect: &Effect| {
             matches!(
                 effect,
-                Effect::Changed { .. }
-                    | Effect::Touched { .. }
-                    | Effect::Regressed { .. }
-                    | Effect::Missing { .. }
+                Effect::Touched { .. } | Effect::Regressed { .. } | Effect::Missing { .. }
             )
         };
         if self.conn.embedded().is_some()
@@ -375,10 +375,6 @@ impl State {
         row: UrlRow,
         date: Lastmod,
     ) -> Result<(), StoreError> {
-        if chunk.told.contains(&(ChangeKind::Changed, row.id)) {
-            chunk.applied.counts.changed += 1;
-            return Ok(());
-        }
         let Some(best) = row.lastmod.filter(|best| !date.is_newer_than(*best)) else {
             return self.take_lastmod(chunk, row, Some(date));
         };
@@ -392,7 +388,26 @@ impl State {
             chunk.applied.counts.unchanged += 1;
             return Ok(());
         }
+        // Of a read that is done once more: the row does not show it.
+        let is_noted = row.learned().is_some_and(|known| known.pending()[Signal::Lastmod] > 0);
+        if is_noted && self.has_told(chunk, row.id)? {
+            chunk.applied.counts.changed += 1;
+            return Ok(());
+        }
         self.tell_changed(chunk, row, date, false)
+    }
+
+    /// Has this read said before that a URL has changed, and then begun anew?
+    fn has_told(&self, chunk: &mut Chunk, url: UrlId) -> Result<bool, StoreError> {
+        let Origin { source, generation, .. } = chunk.origin;
+        if generation == OF_NO_READ {
+            return Ok(false);
+        }
+        let told = match &mut chunk.told_before {
+            Some(told) => told,
+            unknown => unknown.insert(changes::logged(&self.conn, source, generation)?),
+        };
+        Ok(told.contains(&(ChangeKind::Changed, url)))
     }
 
     /// Is a date news that is not newer than the best, as its source has not said it

@@ -246,7 +246,7 @@ fn print_peek(rows: &[Peek], now: jiff::Timestamp, out: &mut Output) -> Result<(
             free(row.not_before, now),
         ]);
     }
-    print_or(&table, "nothing is queued", out)
+    print_or(&table, "nothing that may be leased is queued", out)
 }
 
 fn free(not_before: Option<jiff::Timestamp>, now: jiff::Timestamp) -> Cell {

@@ -38,7 +38,8 @@ pub(super) fn peek(
     limit: u32,
     now: Timestamp,
 ) -> Result<Vec<PeekView>, StoreError> {
-    let look = Look { conn, crawl: crawl_id(conn, crawl)?, now };
+    let crawl = crawl_id(conn, crawl)?;
+    let look = Look { conn, crawl, now, blocked: prefixes(conn, crawl)? };
     let limit = limit.clamp(1, PAGE) as usize;
     let hosts = look.hosts()?;
     let mut lines = look.due(&hosts, limit)?;
@@ -52,6 +53,16 @@ struct Look<'a> {
     conn: &'a Connection,
     crawl: CrawlId,
     now: Timestamp,
+    /// What begins so is put aside when its turn comes.
+    blocked: Vec<String>,
+}
+
+fn prefixes(conn: &Connection, crawl: CrawlId) -> Result<Vec<String>, StoreError> {
+    conn.prepare_cached("SELECT pattern FROM blocks WHERE crawl_id = ?1 AND prefix = ?2")
+        .and_then(|mut query| {
+            query.query_map(params![crawl.0, true], |row| row.get(0))?.collect()
+        })
+        .map_err(engine)
 }
 
 impl Look<'_> {
@@ -90,8 +101,9 @@ impl Look<'_> {
                 if each == 1 && lines.len() == limit {
                     break;
                 }
-                let of_host = self.of_host(host, true, each)?;
+                let mut of_host = self.of_host(host, true, each)?;
                 has_more |= of_host.len() == each;
+                of_host.retain(|line| self.may_be_leased(line));
                 lines.extend(
                     of_host.into_iter().enumerate().map(|(turn, line)| ((turn, place), line)),
                 );
@@ -111,12 +123,17 @@ impl Look<'_> {
             if last.flatten().is_some_and(|last| host.due >= last.as_second()) {
                 continue;
             }
-            lines.extend(self.of_host(host, false, limit)?);
+            let of_host = self.of_host(host, false, limit)?.into_iter();
+            lines.extend(of_host.filter(|line| self.may_be_leased(line)));
             // Of the same time the host that may be served first.
             lines.sort_by_key(|line| line.due_at);
             lines.truncate(limit);
         }
         Ok(lines)
+    }
+
+    fn may_be_leased(&self, line: &PeekView) -> bool {
+        !self.blocked.iter().any(|prefix| line.url.starts_with(prefix.as_str()))
     }
 
     /// The URLs of one host: what is due in lease order, or the rest by due time.

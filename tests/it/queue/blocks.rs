@@ -42,6 +42,10 @@ async fn a_blocked_url_is_not_leased_until_lifted() {
 async fn a_prefix_holds_what_is_listed_now_and_what_is_listed_later() {
     let queue = with_paths(&["/shop/1", "/shop/2", "/shops", "/blog"]).await;
     block(&queue, "http://a.test/shop/", true).await;
+    // Nobody has leased since, so none of them was looked at.
+    let peeked = queue.store.peek(CRAWL.to_owned(), 10).await.unwrap();
+    let peeked: Vec<_> = peeked.iter().map(|line| line.url.as_str()).collect();
+    assert_eq!(peeked, ["http://a.test/shops", "http://a.test/blog"]);
     assert_eq!(paths(&queue.lease(10).await), ["/shops", "/blog"]);
     queue.list("a", &[entry("http://a.test/shop/3"), entry("http://a.test/news")]).await;
     let queue = queue.reopen(Duration::from_secs(1)).await;

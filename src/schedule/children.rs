@@ -35,6 +35,8 @@ pub(super) struct Children {
     /// their date had moved before: an index that always says that all have changed
     /// is no news.
     pub(super) moved: u64,
+    /// Does the read tell of those that are not in it?
+    pub(super) are_all: bool,
 }
 
 impl Poll<'_> {
@@ -100,7 +102,12 @@ impl Poll<'_> {
         }
         Poller::note_refused(&self.site.name, (added, refused));
         let is_news = were_right * 2 >= moved_children;
-        Ok(Children { added, refused, moved: if is_news { moved_children } else { 0 } })
+        Ok(Children {
+            added,
+            refused,
+            moved: if is_news { moved_children } else { 0 },
+            are_all: complete,
+        })
     }
 
     /// Registers children that the index did not list before, from a second

@@ -175,12 +175,15 @@ impl Poll<'_> {
         };
         if read.report.kind == DocumentKind::Unsupported || read.report.kind == DocumentKind::Robots
         {
+            // What comes of it may ask for a share of its own.
+            drop(room);
             return self.unsupported(&read, answer).await;
         }
         if !self.read_in_full
             && self.target.body_hash == Some(read.decoding.hash)
             && read.report.complete
         {
+            drop(room);
             return self.same_bytes(answer).await;
         }
         let came = Came { before, siblings, wire, head, again, room };

@@ -317,9 +317,11 @@ impl Poller {
         let site_name = target.site_name.as_deref().or(led_by);
         let gate = ClockGate::of_source(self, own_delay, &target.url, site_name);
         let gate = if led_by.is_some() { gate.led() } else { gate };
+        let validators = validators_for(target, began);
+        let is_conditional = validators != Validators::default();
         let request = Request {
             url: target.url.clone(),
-            validators: validators_for(target, began),
+            validators,
             headers: site.filter(is_confidant).map_or_else(Vec::new, |site| site.headers),
             known: None,
             max_wire_bytes: config.fetch.limits.max_wire_bytes.min(2 * MAX_BODY as u64),
@@ -332,10 +334,11 @@ impl Poller {
             return Ok(Some(off));
         }
         let mut ended = Ended::of(&answer, &target.url);
-        let file = self.robots_read(target, &answer).await.unwrap_or_else(|error| {
-            tracing::error!(source = %target.id, %error, "reading a robots.txt panicked");
-            ReadFile::broken()
-        });
+        let file =
+            self.robots_read(target, &answer, is_conditional).await.unwrap_or_else(|error| {
+                tracing::error!(source = %target.id, %error, "reading a robots.txt panicked");
+                ReadFile::broken()
+            });
         let ReadFile { read, is_whole, issues } = file;
         let is_unreachable = matches!(read, RobotsRead::Unreachable { .. });
         if is_unreachable && !ended.failed() {
@@ -392,11 +395,12 @@ impl Poller {
         Ok(kept)
     }
 
-    /// What was read of an answer.
+    /// What was read of an answer to a request that was conditional, or not.
     async fn robots_read(
         &self,
         target: &PollTarget,
         answer: &Result<Answer, FetchError>,
+        is_conditional: bool,
     ) -> Result<ReadFile, JoinError> {
         let rules = |status| ReadFile {
             read: RobotsRead::Rules { body: Vec::new(), status, crawl_delay: None },
@@ -414,8 +418,11 @@ impl Poller {
                 let reading = move || read_file(&fetched, &url, &agent, most);
                 self.threads.start(reading).await.await?
             }
-            // 412: by our validators, which are left out next time; of the file it says nothing.
-            Ok(Answer::Refused(head)) if matches!(head.status, 412 | 429 | 500..) => {
+            // By our validators, which are left out next time: of the file it says nothing.
+            Ok(Answer::Refused(head)) if head.status == 412 && is_conditional => {
+                known(RobotsRead::Unreachable { status: head.status })
+            }
+            Ok(Answer::Refused(head)) if head.status == 429 || head.status >= 500 => {
                 known(RobotsRead::Unreachable { status: head.status })
             }
             Ok(Answer::Refused(head)) => rules(head.status),

@@ -211,6 +211,7 @@ impl Poll<'_> {
             hubs: Box::new(hubs),
             missed_push,
             has_made_room,
+            tells_dropped: children.are_all,
         };
         let next_poll = self.poller.next(self.target, &ended, &hints);
         self.poller

@@ -378,19 +378,18 @@ impl State {
         let Some(best) = row.lastmod.filter(|best| !date.is_newer_than(*best)) else {
             return self.take_lastmod(chunk, row, Some(date));
         };
+        // Somebody was wrong by a time zone: until that hour nothing would be news.
         let ahead = |it: Lastmod| it.at.as_second() > chunk.wall_s.saturating_add(AHEAD_S);
-        if ahead(best) && !ahead(date) {
-            // Somebody was wrong by a time zone: until that hour nothing would be news.
-            return self.take_newer(chunk, row, date);
-        }
+        let is_mistaken = ahead(best) && !ahead(date);
         self.take_lastmod_silently(&row, Some(date))?;
-        if !self.is_news(&row, best, date, chunk.origin) {
+        if !self.is_news(&row, (best, is_mistaken), date, chunk.origin)? {
             chunk.applied.counts.unchanged += 1;
             return Ok(());
         }
-        // Of a read that is done once more: the row does not show it.
-        let is_noted = row.learned().is_some_and(|known| known.pending()[Signal::Lastmod] > 0);
-        if is_noted && self.has_told(chunk, row.id)? {
+        // Of a read that is done once more: the row does not show it. Where its signal no
+        // longer waits, a newer document may be told of now.
+        let waits = row.learned().is_none_or(|known| known.pending()[Signal::Lastmod] > 0);
+        if waits && self.has_told(chunk, row.id)? {
             chunk.applied.counts.changed += 1;
             return Ok(());
         }
@@ -411,38 +410,47 @@ impl State {
     }
 
     /// Is a date news that is not newer than the best, as its source has not said it
-    /// before? The best may be a stamp of another source, which stands for no edit, or a
-    /// mere day. What was edited after the last look, and no believed date of another
-    /// source waits to be looked at, is: two sources that tell of one edit tell of it
-    /// between two looks.
-    fn is_news(&self, row: &UrlRow, best: Lastmod, date: Lastmod, origin: Origin) -> bool {
-        let is_same = !best.is_newer_than(date);
-        if is_same && best.precision >= date.precision || origin.signal_of(date) == Signal::Stamp {
-            return false;
+    /// before? The best may be a stamp of another source, which stands for no edit, a mere
+    /// day, or a mistake. What was edited after the last look, and no believed date of
+    /// another source waits to be looked at, is: two sources that tell of one edit tell of
+    /// it between two looks. Where nobody has looked, only a mistake is told from an edit.
+    fn is_news(
+        &mut self,
+        row: &UrlRow,
+        (best, is_mistaken): (Lastmod, bool),
+        date: Lastmod,
+        origin: Origin,
+    ) -> Result<bool, StoreError> {
+        let is_same = !best.is_newer_than(date) && best.precision >= date.precision;
+        if is_same || origin.signal_of(date) == Signal::Stamp {
+            return Ok(false);
         }
         let is_told_by_another = match row.learned() {
             Some(known) => {
-                known.pending()[Signal::Lastmod] > 0 && row.giver() != Some(origin.source)
+                known.pending()[Signal::Lastmod] > 0
+                    && row.giver() != Some(origin.source)
+                    && self.beliefs_of(row)?.pulls[Signal::Lastmod] > 0.0
             }
-            None => row.is_queued() && row.reason == Reason::Changed,
+            None => row.is_queued() && row.reason == Reason::Changed && !is_mistaken,
         };
-        let look = row.record.fetched.as_ref().filter(|fetched| fetched.is_look());
-        let is_unseen = match look {
+        // What was reported last may be no look.
+        let fetched = row.record.fetched.as_ref().filter(|fetched| fetched.is_look());
+        let known = row.learned().map(|known| known.seen().as_millisecond());
+        let is_unseen = match fetched.map(|look| look.at).max(known) {
             Some(look) => {
                 let since = self.now_ms() - self.steady_ms();
-                date.at.as_millisecond() > look.at.saturating_add(since)
+                date.at.as_millisecond() > look.saturating_add(since)
             }
-            // Nobody fetches, or has yet; a day alone is no better than what tells the hour.
-            None => is_same,
+            None => is_mistaken,
         };
-        is_unseen && !is_told_by_another
+        Ok(is_unseen && !is_told_by_another)
     }
 
     /// A date for a URL: a signal if it is newer than the best so far.
     fn take_lastmod(
         &mut self,
         chunk: &mut Chunk,
-        row: UrlRow,
+        mut row: UrlRow,
         lastmod: Option<Lastmod>,
     ) -> Result<(), StoreError> {
         let newer = match (row.lastmod, lastmod) {
@@ -454,16 +462,6 @@ impl State {
             chunk.applied.counts.unchanged += 1;
             return Ok(());
         };
-        self.take_newer(chunk, row, newer)
-    }
-
-    /// A date that is the best from now on, and a change.
-    fn take_newer(
-        &mut self,
-        chunk: &mut Chunk,
-        mut row: UrlRow,
-        newer: Lastmod,
-    ) -> Result<(), StoreError> {
         self.write_lastmod(row.id, Some(newer))?;
         row.record.previous = row.lastmod;
         self.tell_changed(chunk, row, newer, true)

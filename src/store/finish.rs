@@ -256,7 +256,7 @@ impl State {
                 ])
             })
             .map_err(engine)?;
-        if read.complete {
+        if read.tells_dropped {
             self.count_index_misses(id, at)?;
         }
         self.keep_dates(id, &read.dates)?;

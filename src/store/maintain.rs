@@ -269,8 +269,8 @@ impl State {
     fn indexes_of(&self, site: Option<i64>) -> Result<Vec<(i64, i64)>, StoreError> {
         self.conn
             .prepare_cached(
-                "SELECT id, CASE WHEN last_complete_at < last_full_at THEN last_complete_at
-                     ELSE coalesce(last_full_at, 0) END FROM sources
+                "SELECT id, CASE WHEN coalesce(last_complete_at, 0) < coalesce(last_full_at, 0)
+                     THEN coalesce(last_complete_at, 0) ELSE coalesce(last_full_at, 0) END FROM sources
                  WHERE site_id = ?1 AND kind = ?2 AND state = 0",
             )
             .and_then(|mut query| {

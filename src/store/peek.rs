@@ -59,9 +59,7 @@ struct Look<'a> {
 
 fn prefixes(conn: &Connection, crawl: CrawlId) -> Result<Vec<String>, StoreError> {
     conn.prepare_cached("SELECT pattern FROM blocks WHERE crawl_id = ?1 AND prefix = ?2")
-        .and_then(|mut query| {
-            query.query_map(params![crawl.0, true], |row| row.get(0))?.collect()
-        })
+        .and_then(|mut query| query.query_map(params![crawl.0, true], |row| row.get(0))?.collect())
         .map_err(engine)
 }
 

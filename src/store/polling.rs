@@ -209,6 +209,8 @@ pub struct ReadResult {
     /// Did it let go of URLs while the quota refused others? Then the next read is
     /// one in full, though the document is the same.
     pub has_made_room: bool,
+    /// Is it an index that does not list what it dropped before?
+    pub tells_dropped: bool,
 }
 
 /// How a poll ended.

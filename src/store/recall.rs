@@ -19,13 +19,13 @@ const AT_ONCE: i64 = 500;
 
 /// What is due last, with when it was polled.
 const DUE_LAST: &str = "SELECT coalesce(last_poll_at, 0) FROM sources
-    WHERE state = 0 AND next_poll_at IS NOT NULL ORDER BY next_poll_at DESC LIMIT ?1";
+    WHERE state = 0 AND next_poll_at > ?1 ORDER BY next_poll_at DESC LIMIT ?2";
 
 impl State {
     /// Has what was polled by a clock ahead of this one polled again, and read in full:
     /// what it is said to have been read since is not so. `true` while there is more.
     pub(super) fn recall_polls(&mut self, now: i64) -> Result<bool, StoreError> {
-        let polled = self.column(DUE_LAST, [LAST])?;
+        let polled = self.column(DUE_LAST, params![now, LAST])?;
         if !polled.iter().any(|at| *at > now.saturating_add(AHEAD_MS)) {
             return Ok(false);
         }
@@ -33,13 +33,14 @@ impl State {
             .conn
             .prepare_cached(
                 "UPDATE sources SET next_poll_at = ?1, rule = 'revived', last_full_at = 0,
-                     last_complete_at = NULL, last_success_at = NULL,
+                     last_poll_at = ?1, last_complete_at = NULL,
+                     last_success_at = CASE WHEN last_success_at > ?1 THEN ?1 ELSE last_success_at END,
                      failing_since = CASE WHEN failing_since > ?1 THEN ?1 ELSE failing_since END,
                      why = 'the clock was ahead when it was polled last'
                  WHERE /*lite*/ id /*end*/ /*pg: (part, id) */ IN (
                      SELECT /*pg: part, */ id FROM sources
                      WHERE state = 0 AND next_poll_at > ?1 AND last_poll_at > ?2 /*ours: part */
-                     LIMIT ?3)",
+                     ORDER BY next_poll_at DESC LIMIT ?3)",
             )
             .and_then(|mut update| {
                 update.execute(params![now, now.saturating_add(AHEAD_MS), AT_ONCE])

@@ -35,8 +35,8 @@ const MIGRATIONS: &[&str] = &[
     "SELECT 1",
     // Shorter keys of snapshots.
     "SELECT 1",
-    "CREATE INDEX sites_origin ON sites (origin);
-     DROP INDEX sources_dropped;
+    "CREATE INDEX IF NOT EXISTS sites_origin ON sites (origin);
+     DROP INDEX IF EXISTS sources_dropped;
      CREATE INDEX sources_dropped ON sources (dropped_at)
          WHERE dropped_at IS NOT NULL AND state <> 2;",
 ];

@@ -4,6 +4,7 @@ use super::sql::{OptionalExtension, params};
 use jiff::Timestamp;
 use url::Url;
 
+use super::adopt::GUESS;
 use super::families::MOVED_AWAY;
 use super::hosts::partition_of;
 use super::polling::NextPollAt;
@@ -322,15 +323,16 @@ impl State {
         Ok(())
     }
 
-    /// Sites with anything that their config names and that was given up, or that its
+    /// Sites with anything that their config may name and that was given up, or that its
     /// index dropped: it may have to come back. Guesses that hit nothing, and children that
     /// an index no longer has, are in nearly all of them.
     pub(super) fn sites_with_losses(&self) -> Result<IdSet<SiteId>, StoreError> {
         let lost = "SELECT site_id FROM sources
-                    WHERE state = 2 AND named_by = 'config' AND site_id IS NOT NULL
+                    WHERE state = 2 AND (parent_id IS NULL OR named_by = 'config') AND named_by <> ?1
+                        AND site_id IS NOT NULL
                     UNION ALL SELECT site_id FROM sources WHERE dropped_at IS NOT NULL AND state <> 2
-                        AND named_by = 'config' AND site_id IS NOT NULL";
-        Ok(self.column(lost, ())?.into_iter().map(SiteId).collect())
+                        AND (parent_id IS NULL OR named_by = 'config') AND site_id IS NOT NULL";
+        Ok(self.column(lost, [GUESS])?.into_iter().map(SiteId).collect())
     }
 
     /// Makes a source due now because someone asked; an index that was deleted

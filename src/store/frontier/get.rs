@@ -177,7 +177,7 @@ impl State {
             let room = if clock > call.now || serving.progress.served.contains(&queue) {
                 0
             } else if serving.get.per_queue > 0 {
-                serving.room(self.in_process(queue.0, &queue.1)?)
+                serving.room(self.in_process((queue.0, host), &queue.1, serving.get.per_queue)?)
             } else {
                 serving.room(0)
             };

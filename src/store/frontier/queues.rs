@@ -114,8 +114,14 @@ impl State {
 
     /// How many URLs of a queue are out: of hosts of ours counted once, and kept
     /// from then on; of those that are other daemons', who tell nobody what they
-    /// lease, counted each time.
-    pub(super) fn in_process(&mut self, crawl: CrawlId, name: &str) -> Result<u32, StoreError> {
+    /// lease, counted each time. Where a host of it has so many that they are `enough`,
+    /// the others are not asked for.
+    pub(super) fn in_process(
+        &mut self,
+        (crawl, host): (CrawlId, HostId),
+        name: &str,
+        enough: u32,
+    ) -> Result<u32, StoreError> {
         if self.frontier.out.is_none() {
             let counted = self
                 .conn
@@ -133,11 +139,17 @@ impl State {
                 .map_err(engine)?;
             self.frontier.out = Some(counted);
         }
+        let out_of = |out: Option<&ById<_, u32>>, host| {
+            out.and_then(|out| out.get(&(crawl, host))).copied().unwrap_or(0)
+        };
+        let of_host = out_of(self.frontier.out.as_ref(), host);
+        if of_host >= enough {
+            return Ok(of_host);
+        }
         let mut count = 0;
         for host in self.hosts_named(name)? {
             count += if self.owns(partition_of(host)) {
-                let out = self.frontier.out.as_ref();
-                out.and_then(|out| out.get(&(crawl, host))).copied().unwrap_or(0)
+                out_of(self.frontier.out.as_ref(), host)
             } else {
                 self.out_elsewhere(crawl, host)?
             };

@@ -215,3 +215,45 @@ async fn what_is_refused_for_its_conditions_is_asked_for_without_them() {
     assert!(String::from_utf8_lossy(&kept.unwrap().body).contains("/private"));
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_robots_txt_that_answers_412_to_whoever_asks_is_none() {
+    let origin = Origin::start().await;
+    origin.set("/robots.txt", Reply::status(412));
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&origin.base(), &ALL)));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    assert_eq!(daemon.polled("/sitemap.xml", 1).await.counts.new, 2);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn large_documents_that_come_packed_anew_while_something_is_missing_leave_room_for_others() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    // As many as there are shares of the memory for them, and one more.
+    let names: Vec<_> = (0..4).map(|n| format!("/map{n}.xml")).collect();
+    let list = |name: &str, most: usize| {
+        let paths: Vec<_> = (0..most).map(|n| format!("{name}/{n}")).collect();
+        let entries: Vec<_> = paths.iter().map(|path| (path.as_str(), "")).collect();
+        sitemap(&base, &entries)
+    };
+    names.iter().for_each(|name| origin.set(name, Reply::xml(list(name, 800))));
+    let world = World::new(&[&origin]);
+    let paths: Vec<_> = names.iter().map(String::as_str).collect();
+    let daemon = world.start(&super::listed(&origin, &paths, &[], "")).await;
+    for name in &names {
+        daemon.polled(name, 1).await;
+    }
+    names.iter().for_each(|name| origin.set(name, Reply::xml(list(name, 799))));
+    for name in &names {
+        assert_eq!(daemon.poll(name).await.counts.missing, 1);
+    }
+    names.iter().for_each(|name| origin.set(name, Reply::xml(list(name, 799)).gzip()));
+    daemon.store.poll_site("site".to_owned()).await.unwrap();
+    for name in &names {
+        let poll = daemon.polled(name, 3).await;
+        assert_eq!((poll.http_status, poll.counts.missing), (Some(200), 1), "{name}");
+    }
+    daemon.stop().await;
+}

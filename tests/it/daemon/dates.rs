@@ -58,14 +58,38 @@ async fn an_edit_that_an_honest_source_tells_is_not_hidden_by_stamps_of_another(
 }
 
 #[tokio::test]
-async fn a_mere_day_does_not_hide_the_hour_that_another_source_tells() {
+async fn a_day_that_stamps_all_does_not_hide_the_hour_that_another_source_tells() {
+    let paths: Vec<_> = (0..25).map(|n| format!("/{n}")).collect();
+    let dated = |day| -> Vec<_> { paths.iter().map(|path| (path.as_str(), day)).collect() };
+    let exact = [("/3", "2026-11-20T08:00:00Z"), ("/4", "2026-11-20T09:00:00Z")];
+    let (_world, daemon, origin) = two(&dated("2026-11-21"), &exact).await;
+    settle_all(&daemon).await;
+    // Built anew each night, with the day for all.
+    daemon.pass(20 * HOUR).await;
+    say(&daemon, &origin, "/map.xml", &dated("2026-11-22")).await;
+    for edited in ["2026-11-22T07:00:00Z", "2026-11-22T07:30:00Z"] {
+        let told = say(&daemon, &origin, "/exact.xml", &[("/3", edited), exact[1]]).await;
+        assert_eq!(told, ["changed /3"], "{edited}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_day_and_its_hour_that_two_sources_tell_are_one_edit() {
     let (_world, daemon, origin) =
         two(&[("/a", "2026-11-20"), ("/b", "")], &[("/a", "2026-11-20T08:00:00Z")]).await;
-    say(&daemon, &origin, "/map.xml", &[("/a", "2026-11-21"), ("/b", "")]).await;
-    let told = say(&daemon, &origin, "/exact.xml", &[("/a", "2026-11-21T09:00:00Z")]).await;
-    assert_eq!(told, ["changed /a"]);
-    let told = say(&daemon, &origin, "/exact.xml", &[("/a", "2026-11-21T11:00:00Z")]).await;
-    assert_eq!(told, ["changed /a"]);
+    for (looks, day) in [(false, "2026-11-21"), (true, "2026-11-22")] {
+        if looks {
+            daemon.pass(DAY).await;
+            settle_all(&daemon).await;
+            daemon.clock.advance(2 * MINUTE);
+        }
+        let told = say(&daemon, &origin, "/map.xml", &[("/a", day), ("/b", "")]).await;
+        assert_eq!(told, ["changed /a"], "{day}");
+        let hour = (daemon.now() - MINUTE).to_string();
+        let told = say(&daemon, &origin, "/exact.xml", &[("/a", &hour)]).await;
+        assert!(told.is_empty(), "{day}: {told:?}");
+    }
     daemon.stop().await;
 }
 
@@ -82,8 +106,28 @@ async fn a_date_that_was_wrong_by_hours_hides_no_edit_once_it_is_corrected() {
         daemon.clock.advance(minutes * MINUTE);
         assert_eq!(says(time).await, ["changed /a"], "{time}");
     }
-    let url = daemon.url(&format!("{}/a", origin.base())).await;
-    assert_eq!(url.lastmod.unwrap().to_string(), "2026-11-21T13:05:00Z");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn who_dates_by_another_zone_has_no_edit_told_twice_that_was_looked_at() {
+    let first = [("/a", "2026-11-01T08:00:00Z"), ("/b", "2026-11-01")];
+    let (_world, daemon, origin) = two(&first, &first).await;
+    settle_all(&daemon).await;
+    daemon.pass(DAY).await;
+    let local = (daemon.now() + 4 * HOUR).to_string();
+    let told = say(&daemon, &origin, "/map.xml", &[("/a", &local), first[1]]).await;
+    assert_eq!(told, ["changed /a"]);
+    daemon.clock.advance(10 * MINUTE);
+    assert!(settle_all(&daemon).await > 0);
+    daemon.clock.advance(10 * MINUTE);
+    let right = (daemon.now() - 30 * MINUTE).to_string();
+    let told = say(&daemon, &origin, "/exact.xml", &[("/a", &right), first[1]]).await;
+    assert!(told.is_empty(), "{told:?}");
+    // The next edit is one, though the other's date is still ahead.
+    let next = (daemon.now() - MINUTE).to_string();
+    let told = say(&daemon, &origin, "/exact.xml", &[("/a", &next), first[1]]).await;
+    assert_eq!(told, ["changed /a"]);
     daemon.stop().await;
 }
 

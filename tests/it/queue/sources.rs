@@ -269,6 +269,7 @@ fn index_read(source: SourceId, tenure: i64, at: Timestamp) -> PollEnd {
         hubs: Box::new(Named::Unknown),
         missed_push: false,
         has_made_room: false,
+        tells_dropped: false,
     };
     PollEnd {
         source,

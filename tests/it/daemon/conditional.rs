@@ -229,31 +229,45 @@ async fn a_robots_txt_that_answers_412_to_whoever_asks_is_none() {
 
 #[tokio::test]
 async fn large_documents_that_come_packed_anew_while_something_is_missing_leave_room_for_others() {
-    let origin = Origin::start().await;
-    let base = origin.base();
-    // As many as there are shares of the memory for them, and one more.
-    let names: Vec<_> = (0..4).map(|n| format!("/map{n}.xml")).collect();
-    let list = |name: &str, most: usize| {
-        let paths: Vec<_> = (0..most).map(|n| format!("{name}/{n}")).collect();
+    // More at once than there are shares of the memory for them.
+    const SITES: usize = 10;
+    let mut origins = Vec::new();
+    for _ in 0..SITES {
+        origins.push(Origin::start().await);
+    }
+    let list = |origin: &Origin, most: usize| {
+        let paths: Vec<_> = (0..most).map(|n| format!("/{n}")).collect();
         let entries: Vec<_> = paths.iter().map(|path| (path.as_str(), "")).collect();
-        sitemap(&base, &entries)
+        Reply::xml(sitemap(&origin.base(), &entries))
     };
-    names.iter().for_each(|name| origin.set(name, Reply::xml(list(name, 800))));
-    let world = World::new(&[&origin]);
-    let paths: Vec<_> = names.iter().map(String::as_str).collect();
-    let daemon = world.start(&super::listed(&origin, &paths, &[], "")).await;
-    for name in &names {
-        daemon.polled(name, 1).await;
+    let name = |n: usize| format!("/map{n}.xml");
+    let sites: String = origins
+        .iter()
+        .enumerate()
+        .map(|(n, origin)| {
+            origin.set(&name(n), list(origin, 3_000));
+            let (base, map) = (origin.base(), origin.url(&name(n)));
+            format!(
+                "[[site]]\nname = \"s{n}\"\nurl = \"{base}/\"\npoll = \"1d\"\n\
+                 sitemaps = [\"{map}\"]\nfeeds = []\n"
+            )
+        })
+        .collect();
+    let world = World::new(&origins.iter().collect::<Vec<_>>());
+    let daemon = world.start(&sites).await;
+    for n in 0..SITES {
+        daemon.polled(&name(n), 1).await;
     }
-    names.iter().for_each(|name| origin.set(name, Reply::xml(list(name, 799))));
-    for name in &names {
-        assert_eq!(daemon.poll(name).await.counts.missing, 1);
+    for (n, origin) in origins.iter().enumerate() {
+        origin.set(&name(n), list(origin, 2_999));
+        assert_eq!(daemon.poll(&name(n)).await.counts.missing, 1);
+        origin.set(&name(n), list(origin, 2_999).gzip());
     }
-    names.iter().for_each(|name| origin.set(name, Reply::xml(list(name, 799)).gzip()));
-    daemon.store.poll_site("site".to_owned()).await.unwrap();
-    for name in &names {
-        let poll = daemon.polled(name, 3).await;
-        assert_eq!((poll.http_status, poll.counts.missing), (Some(200), 1), "{name}");
+    // All at once.
+    daemon.clock.advance(25 * HOUR);
+    for n in 0..SITES {
+        let poll = daemon.polled(&name(n), 3).await;
+        assert_eq!((poll.http_status, poll.counts.unchanged), (Some(200), 2_999), "{n}");
     }
     daemon.stop().await;
 }

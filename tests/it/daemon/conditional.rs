@@ -241,7 +241,7 @@ async fn large_documents_that_come_packed_anew_while_something_is_missing_leave_
         Reply::xml(sitemap(&origin.base(), &entries))
     };
     let name = |n: usize| format!("/map{n}.xml");
-    let sites: String = origins
+    let sites: Vec<String> = origins
         .iter()
         .enumerate()
         .map(|(n, origin)| {
@@ -254,7 +254,7 @@ async fn large_documents_that_come_packed_anew_while_something_is_missing_leave_
         })
         .collect();
     let world = World::new(&origins.iter().collect::<Vec<_>>());
-    let daemon = world.start(&sites).await;
+    let daemon = world.start(&sites.concat()).await;
     for n in 0..SITES {
         daemon.polled(&name(n), 1).await;
     }

@@ -213,7 +213,7 @@ impl Collector {
             position: 0,
             lastmod: None,
             hints: EntryHints::default(),
-            digest: FOLLOWED + kind as u32,
+            digest: followed_digest(kind),
             kind,
             start: 0,
             len: 0,
@@ -437,6 +437,12 @@ impl Listed {
 /// [`KEY_BITS`] of it.
 pub fn loc_key(seed: u64, loc: &str) -> u64 {
     xxh3_64_with_seed(loc.as_bytes(), seed) >> (u64::BITS - KEY_BITS)
+}
+
+/// The digest of an entry that has no text: 0 of a page, and of what is followed one
+/// that says what it is.
+pub fn followed_digest(kind: UrlKind) -> u32 {
+    if kind == UrlKind::Page { 0 } else { FOLLOWED + kind as u32 }
 }
 
 /// What an entry with this digest is.

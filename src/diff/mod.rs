@@ -148,6 +148,8 @@ pub struct Diff {
     pub unchanged: u64,
     /// Entries of the snapshot that this read did not list.
     pub missing: u64,
+    /// Does it mean anything that this read does not list something?
+    pub tells_absence: bool,
     /// Is the source less than half of what it was? `None` where this read does
     /// not tell.
     pub shrunk: Option<bool>,
@@ -175,6 +177,7 @@ pub fn diff(before: &Snapshot, document: &Document, rules: &Rules) -> Diff {
     let absences = Absences::judge(before, document, rules);
     let mut diff = Diff {
         next: Vec::with_capacity(document.entries().len().max(before.len())),
+        tells_absence: absences.count && !absences.left,
         shrunk: absences.shrunk,
         held: absences.held,
         rolled: absences.rolled,

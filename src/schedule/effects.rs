@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use super::again::Again;
 use super::document::Poll;
-use super::read::{self, Sums, Verdict};
+use super::read::{self, Absence, Sums, Verdict};
 use super::takeover::LEARNED;
 use crate::config::Config;
-use crate::diff::snapshot::{Snapshot, SnapshotEntry};
+use crate::diff::document::followed_digest;
+use crate::diff::snapshot::{EntryHints, Row, Snapshot, SnapshotEntry};
 use crate::diff::{self, Document, Left, ROLLS_OF_A_WINDOW, Rules};
+use crate::model::{ChangeKind, UrlId};
 use crate::recrawl::later;
 use crate::store::views::Counts;
-use crate::store::{Applied, BATCH, Effect, GRACE_MS, INDEX_SPACING, Origin, StoreError};
+use crate::store::{Applied, BATCH, Effect, GRACE_MS, INDEX_SPACING, Origin, StoreError, Stranded};
 
 /// Removals held back by a shrink are believed after this.
 const SHRINK_GRACE: Duration = Duration::from_secs(7 * 24 * 3_600);
@@ -79,13 +81,16 @@ impl Poll<'_> {
         again: Option<&Again>,
         origin: Origin,
     ) -> Result<(Vec<SnapshotEntry>, Counts), StoreError> {
-        let Verdict { admissions, signals, absences, previous, mut next, mut counts, .. } = verdict;
-        let logged = if signals.is_empty() && absences.is_empty() {
-            HashSet::new()
-        } else {
-            self.poller.store.logged(origin).await?
-        };
+        let Verdict { admissions, signals, mut absences, previous, .. } = verdict;
+        let Verdict { mut next, mut counts, tells_absence, held, .. } = verdict;
+        let logged = self.poller.store.logged(origin).await?;
         self.admit_all(admissions, again, origin, &mut next, &mut counts).await?;
+        if tells_absence && !logged.is_empty() {
+            let stranded = self.stranded(&logged, &next, held).await?;
+            counts.missing += stranded.len() as u64;
+            absences.extend(stranded.iter().map(|&(url, _)| Absence::Missing(url)));
+            next.extend(stranded.into_iter().map(|(_, entry)| entry));
+        }
         for chunk in signals.chunks(BATCH) {
             let mut effects: Vec<Effect> =
                 chunk.iter().filter_map(|step| read::signal(*step, &next)).collect();
@@ -107,6 +112,27 @@ impl Poll<'_> {
             self.apply_chunk(effects, origin, &mut next, &mut counts).await?;
         }
         Ok((next, counts))
+    }
+
+    /// What a read of this source that died had told of as new, and the document no
+    /// longer lists: missing for the first time, as if that read had come to its end.
+    async fn stranded(
+        &self,
+        logged: &HashSet<(ChangeKind, UrlId)>,
+        next: &[SnapshotEntry],
+        held: bool,
+    ) -> Result<Vec<(UrlId, SnapshotEntry)>, StoreError> {
+        let stranded = self.poller.store.stranded(read::stranded(logged, next)).await?;
+        let missed = |Stranded { url, key, kind }: Stranded| SnapshotEntry {
+            key,
+            row: Row::Url(url),
+            lastmod: None,
+            hints: EntryHints::default(),
+            digest: followed_digest(kind),
+            misses: u8::from(!held),
+            missing_since: Some(self.began.as_second()),
+        };
+        Ok(stranded.into_iter().map(|it| (it.url, missed(it))).collect())
     }
 
     /// Applies one chunk, and fills in the rows that it made.

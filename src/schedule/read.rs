@@ -170,6 +170,8 @@ pub(super) struct Verdict {
     pub(super) restated: Vec<u32>,
     /// What needs no effect.
     pub(super) counts: Counts,
+    /// As [`diff::Diff::tells_absence`].
+    pub(super) tells_absence: bool,
     /// As [`diff::Diff::shrunk`].
     pub(super) shrunk: Option<bool>,
     pub(super) held: bool,
@@ -247,6 +249,7 @@ pub(super) fn compare(before: &Snapshot, document: Document, rules: &Rules) -> V
         next: diff.next,
         restated: diff.restated,
         counts,
+        tells_absence: diff.tells_absence,
         shrunk: diff.shrunk,
         held: diff.held,
         rolled: diff.rolled,
@@ -323,6 +326,20 @@ pub(super) fn without_logged(
         is_new
     });
     told
+}
+
+/// Pages that a read of this source told of before it died, and that are no longer
+/// listed: no snapshot has them.
+pub(super) fn stranded(
+    logged: &HashSet<(ChangeKind, UrlId)>,
+    next: &[SnapshotEntry],
+) -> Vec<UrlId> {
+    let is_new = |&(kind, url): &(ChangeKind, UrlId)| (kind == ChangeKind::New).then_some(url);
+    let mut stranded: HashSet<UrlId> = logged.iter().filter_map(is_new).collect();
+    for url in next.iter().filter_map(|entry| url_of(entry.row)) {
+        stranded.remove(&url);
+    }
+    stranded.into_iter().collect()
 }
 
 /// What is left of the absences once the rows of all entries are known: a page

@@ -18,6 +18,7 @@ use super::prepared::{Paths, Prepared, Preparer};
 use super::robots::{KeptRobots, RobotsRead, SavedRobots};
 use super::sources::{Child, ChildEffect, NewSource};
 use super::state::{State, Wish};
+use super::stranded::{self, Stranded};
 use super::writer::Lane;
 use super::{
     Store, StoreError, changes, checkpoint, due_reads, hosts, learn, poll_reads, timestamp,
@@ -236,6 +237,15 @@ impl Store {
     /// that died in the middle of it.
     pub async fn logged(&self, origin: Origin) -> Result<HashSet<(ChangeKind, UrlId)>, StoreError> {
         self.read(move |conn| changes::logged(conn, origin.source, origin.generation)).await
+    }
+
+    /// What is needed of URLs that a read admitted and did not keep in a snapshot.
+    pub async fn stranded(&self, urls: Vec<UrlId>) -> Result<Vec<Stranded>, StoreError> {
+        if urls.is_empty() {
+            return Ok(Vec::new());
+        }
+        let seed = self.seed();
+        self.read(move |conn| stranded::stranded(conn, seed, &urls)).await
     }
 
     /// The children of an index.

@@ -90,6 +90,7 @@ mod source_lists;
 mod sources;
 mod sql;
 mod state;
+mod stranded;
 mod stream;
 pub mod submissions;
 mod sums;
@@ -147,6 +148,7 @@ pub use robots::{FORBIDDEN, KeptRobots, ROBOTS_UNREADABLE, RobotsRead, SavedRobo
 pub(crate) use sources::GRACE_MS;
 pub use sources::{Child, ChildEffect, NewSource};
 use state::{Asked, Ears, Engine, State};
+pub use stranded::Stranded;
 pub use stream::{ChangeCursor, ChangeEvent, ChangeFilter, ChangePage, NoCursor};
 pub use tombstones::Deletion;
 use wake::Wake;

@@ -69,6 +69,37 @@ async fn a_crash_between_two_chunks_of_a_first_read_doubles_no_url() {
 }
 
 #[tokio::test]
+async fn what_a_read_that_died_had_told_of_goes_when_it_is_listed_no_more() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let world = World::new(&[&origin]);
+    let site = one_sitemap(&origin);
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/a", "")])));
+    let daemon = world.start(&site).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.stop().await;
+    let some = |rules: &SiteRules| {
+        vec![admit(rules, 1, &format!("{base}/b")), admit(rules, 2, &format!("{base}/c"))]
+    };
+    die_after(&world, &site, some).await;
+    // Of what it told one has gone again, before anybody could keep that it was there.
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/a", ""), ("/c", "")])));
+    let daemon = world.start(&site).await;
+    let poll = daemon.poll("/sitemap.xml").await;
+    assert_eq!(daemon.changes(&poll).await, ["missing /b", "new /b", "new /c"]);
+    assert_eq!(poll.counts.missing, 1);
+    assert!(daemon.url(&format!("{base}/b")).await.listed);
+    // From then on it is missed like any other.
+    daemon.poll("/sitemap.xml").await;
+    daemon.pass(DAY).await;
+    let removed = daemon.poll("/sitemap.xml").await;
+    assert_eq!(daemon.changes(&removed).await, ["removed /b"]);
+    assert!(!daemon.url(&format!("{base}/b")).await.listed);
+    assert!(daemon.url(&format!("{base}/c")).await.listed);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_crash_in_the_middle_of_a_later_read_tells_nothing_twice() {
     let origin = Origin::start().await;
     let base = origin.base();

@@ -135,6 +135,7 @@ pub enum Step {
 
 /// The difference between a snapshot and a document.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[allow(clippy::struct_excessive_bools)] // independent findings, each told by its name
 pub struct Diff {
     /// What to do, in document order for what is listed.
     pub steps: Vec<Step>,

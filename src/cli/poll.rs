@@ -212,7 +212,11 @@ fn print(poll: &Poll, changes: &[Change], has_more: bool, out: &mut Output) -> R
 fn outcome(poll: &Poll) -> String {
     let read = (poll.entries > 0).then(|| humane::count(poll.entries, "URL", "URLs"));
     let told = match &poll.error {
-        Some(error) => Some(humane::safe(error)),
+        // The result stands before it.
+        Some(error) => {
+            let begin = format!("{}: ", poll.result);
+            Some(humane::safe(error.strip_prefix(&begin).unwrap_or(error)))
+        }
         None => counts_in_words(&poll.counts),
     };
     read.into_iter().chain(told).collect::<Vec<_>>().join(": ")

@@ -54,6 +54,29 @@ pub struct Explanation {
     pub site_priority: f64,
     /// The interval of the protocol, in days.
     pub protocol_days: f64,
+    /// What of the configuration keeps it from being due sooner, or later.
+    #[serde(skip)]
+    bound: Option<Bound>,
+}
+
+/// A bound of intervals that a due time has come to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Bound {
+    Min,
+    Max,
+}
+
+impl Bound {
+    /// That which the due time of a page that was seen lies at, to the second.
+    fn of(worth: &Worth, seen: Timestamp, due: Timestamp) -> Option<Self> {
+        let ((min, max), waits) = (worth.bounds(), days_between(seen, due));
+        let is_at = |days: f64| (waits - days).abs() * 86_400.0 <= 1.0;
+        if min >= max {
+            return None;
+        }
+        let at_max = || is_at(max).then_some(Self::Max);
+        is_at(min).then_some(Self::Min).or_else(at_max)
+    }
 }
 
 impl Explanation {
@@ -91,6 +114,7 @@ impl Explanation {
             priority: worth.priority / 100.0,
             site_priority,
             protocol_days: worth.protocol.as_secs_f64() / 86_400.0,
+            bound: state.and_then(|state| Bound::of(worth, state.seen(), due)),
         }
     }
 }
@@ -136,6 +160,11 @@ impl fmt::Display for Explanation {
         }
         if self.expected_signalled > 0.0 {
             f.write_str("; a believed signal is pending")?;
+        }
+        match self.bound {
+            Some(Bound::Min) => f.write_str("; recrawl.min has it wait so long")?,
+            Some(Bound::Max) => f.write_str("; recrawl.max has it wait no longer")?,
+            None => {}
         }
         write!(f, "; priority {:.1} of a site mean of {:.1}", self.priority, self.site_priority)
     }

@@ -177,7 +177,8 @@ impl Worth {
         in_days(self.protocol).clamp(min, max)
     }
 
-    fn bounds(&self) -> (f64, f64) {
+    /// The shortest and the longest interval of this page, in days.
+    pub(super) fn bounds(&self) -> (f64, f64) {
         let min = in_days(self.min).max(1.0 / 86_400.0);
         // With evidence only: without, intervals are exactly the protocol's.
         #[allow(clippy::cast_precision_loss)] // 0 to 1,023

@@ -60,6 +60,34 @@ fn what_was_never_compared_is_said_to_be() {
 }
 
 #[test]
+fn the_bound_that_a_due_time_has_come_to_is_said() {
+    let beliefs = Beliefs { rate: 0.1, looks: 9.0, silent: 1.0, pulls: PerSignal::default() };
+    let mut state = UrlState::first(at(0.0));
+    state.look(at(2.0), Look::Changed, &beliefs);
+    let worth = Worth {
+        estimate: state.estimate(&beliefs, state.seen()),
+        mu: 1.0,
+        priority: 50.0,
+        protocol: Duration::from_secs(7 * 86_400),
+        min: Duration::from_secs(3600),
+        max: Duration::from_secs(180 * 86_400),
+        seen: state.seen(),
+        id: 0,
+    };
+    let record = Record { right: 0.9, hits: 0.0, looks: 0.0 };
+    let told = |due: f64| {
+        let (now, due) = (at(2.01), days_after(state.seen(), due));
+        let (reason, state) = (Reason::Changed, Some(&state));
+        Explanation::new(reason, now, due, &worth, state, record, 0.5, 5.0).to_string()
+    };
+    let shortest = told(HOUR);
+    assert!(shortest.contains("; recrawl.min has it wait so long;"), "{shortest}");
+    let longest = told(180.0);
+    assert!(longest.contains("; recrawl.max has it wait no longer;"), "{longest}");
+    assert!(!told(3.0).contains("recrawl."), "{}", told(3.0));
+}
+
+#[test]
 fn lost_trust_is_said() {
     let record = Record { right: 0.02, hits: 1.0, looks: 40.0 };
     let text = explained(Reason::Recrawl, &[(2.0, Look::Unchanged)], record);

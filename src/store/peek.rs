@@ -1,5 +1,7 @@
 //! What is next in line, without leasing it.
 
+use std::cell::Cell;
+
 use jiff::Timestamp;
 
 use super::abbreviations::PathText;
@@ -18,6 +20,8 @@ use crate::model::{CrawlId, Priority, UrlId};
 const HOSTS: u32 = 1_000;
 /// Where so many rows of each host are too few, so many times more are read.
 const STEP: usize = 4;
+/// After so many blocked rows nobody looks for what may be behind them.
+const PATIENCE: usize = 20_000;
 
 /// A host with rows of a crawl.
 struct Host {
@@ -39,7 +43,8 @@ pub(super) fn peek(
     now: Timestamp,
 ) -> Result<Vec<PeekView>, StoreError> {
     let crawl = crawl_id(conn, crawl)?;
-    let look = Look { conn, crawl, now, blocked: prefixes(conn, crawl)? };
+    let look =
+        Look { conn, crawl, now, blocked: prefixes(conn, crawl)?, patience: PATIENCE.into() };
     let limit = limit.clamp(1, PAGE) as usize;
     let hosts = look.hosts()?;
     let mut lines = look.due(&hosts, limit)?;
@@ -55,6 +60,8 @@ struct Look<'a> {
     now: Timestamp,
     /// What begins so is put aside when its turn comes.
     blocked: Vec<String>,
+    /// Blocked rows that may still be passed over.
+    patience: Cell<usize>,
 }
 
 fn prefixes(conn: &Connection, crawl: CrawlId) -> Result<Vec<String>, StoreError> {
@@ -99,9 +106,8 @@ impl Look<'_> {
                 if each == 1 && lines.len() == limit {
                     break;
                 }
-                let mut of_host = self.of_host(host, true, each)?;
+                let of_host = self.of_host(host, true, each)?;
                 has_more |= of_host.len() == each;
-                of_host.retain(|line| self.may_be_leased(line));
                 lines.extend(
                     of_host.into_iter().enumerate().map(|(turn, line)| ((turn, place), line)),
                 );
@@ -121,8 +127,7 @@ impl Look<'_> {
             if last.flatten().is_some_and(|last| host.due >= last.as_second()) {
                 continue;
             }
-            let of_host = self.of_host(host, false, limit)?.into_iter();
-            lines.extend(of_host.filter(|line| self.may_be_leased(line)));
+            lines.extend(self.of_host(host, false, limit)?);
             // Of the same time the host that may be served first.
             lines.sort_by_key(|line| line.due_at);
             lines.truncate(limit);
@@ -134,8 +139,32 @@ impl Look<'_> {
         !self.blocked.iter().any(|prefix| line.url.starts_with(prefix.as_str()))
     }
 
-    /// The URLs of one host: what is due in lease order, or the rest by due time.
+    /// The first URLs of one host that may be leased, `most` of them: of what is due in
+    /// lease order, or of the rest by due time.
     fn of_host(&self, host: &Host, is_due: bool, most: usize) -> Result<Vec<PeekView>, StoreError> {
+        let mut rows = most;
+        loop {
+            let mut lines = self.rows_of_host(host, is_due, rows)?;
+            let is_all = lines.len() < rows;
+            let blocked = lines.len();
+            lines.retain(|line| self.may_be_leased(line));
+            let left = self.patience.get().saturating_sub(blocked - lines.len());
+            self.patience.set(left);
+            if lines.len() >= most || is_all || left == 0 {
+                lines.truncate(most);
+                return Ok(lines);
+            }
+            rows = rows.saturating_mul(STEP);
+        }
+    }
+
+    /// The same, blocked or not.
+    fn rows_of_host(
+        &self,
+        host: &Host,
+        is_due: bool,
+        most: usize,
+    ) -> Result<Vec<PeekView>, StoreError> {
         let (range, order) = if is_due {
             ("<=", "q.band DESC, q.due_s, q.url_id")
         } else {

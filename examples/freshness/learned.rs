@@ -22,11 +22,13 @@ use crate::policy::{Caps, Policy};
 use crate::world::{Poll, World};
 
 /// When the simulation begins: 2026-01-01.
-const EPOCH: Timestamp = Timestamp::constant(1_767_225_600, 0);
+pub(crate) const EPOCH: Timestamp = Timestamp::constant(1_767_225_600, 0);
 /// Where the price begins, as in the daemon.
 const OPENING_PRICE: f64 = 0.5;
 /// Pages of one host that are held in memory at a time.
-const WINDOW: usize = 64;
+const WINDOW: usize = 128;
+/// Of these, those that stay in line however little they are worth.
+const LEAST_SPARE: usize = 64;
 
 /// How it is run.
 #[derive(Debug, Clone, Copy)]
@@ -207,22 +209,24 @@ impl Learned {
     /// Fills a host's window and takes the value of what lies in it.
     fn refresh(&mut self, host: usize, now: Timestamp) {
         let mut window = std::mem::take(&mut self.sites[host].window);
-        window.retain(|candidate| self.rows[candidate.page].version == candidate.version);
-        for candidate in &mut window {
-            *candidate = self.candidate(candidate.page, candidate.version, now);
-        }
-        while window.len() < WINDOW
-            && let Some(Reverse((_, page, version))) = self.sites[host].waiting.pop()
-        {
+        let mut held = std::mem::take(&mut window).into_iter();
+        while window.len() < WINDOW {
+            let next = held.next().map(|candidate| (candidate.page, candidate.version));
+            let waiting = &mut self.sites[host].waiting;
+            let next =
+                next.or_else(|| waiting.pop().map(|Reverse((_, page, version))| (page, version)));
+            let Some((page, version)) = next else { break };
             if self.rows[page].version != version {
                 continue;
             }
             let worth = self.worth(page, &self.state(page), now);
-            let due = worth.due(self.price() * value::TOO_CHEAP);
-            if due > now && !worth.at(now).is_overdue() {
-                self.write(page, now);
-            } else {
+            let is_claimed =
+                worth.at(now).is_due(self.price() * value::TOO_CHEAP) || worth.at(now).is_overdue();
+            let spares = window.iter().filter(|candidate| !candidate.is_due).count();
+            if is_claimed || spares < LEAST_SPARE || !self.sites[host].priors.are_known() {
                 window.push(self.candidate(page, version, now));
+            } else {
+                self.write(page, now);
             }
         }
         self.sites[host].window = window;
@@ -353,6 +357,8 @@ impl Policy for Learned {
             hours: 1.0,
             settled: worth + overdue + spared,
             leased: worth,
+            // What is left is counted once all is leased.
+            covered: 1.0,
             leased_overdue: overdue,
             spared,
             backlog: self.backlog(caps),

@@ -16,6 +16,7 @@ mod oracle;
 mod policy;
 mod random;
 mod score;
+mod stored;
 mod table;
 mod world;
 
@@ -31,6 +32,7 @@ use crate::baseline::{Baseline, Rule};
 use crate::learned::{Learned, Settings};
 use crate::oracle::{Goal, Optimum, Oracle, optimum};
 use crate::policy::Policy;
+use crate::stored::Stored;
 use crate::table::{Cell, Table};
 use crate::world::{Kind, TICKS_A_DAY, World};
 
@@ -111,6 +113,8 @@ pub(crate) enum Name {
     SignalsHarmonic,
     /// This crate.
     Learned,
+    /// This crate, as its daemon has it: a store, on disk. Only where it is named.
+    Store,
 }
 
 impl Name {
@@ -129,6 +133,7 @@ impl Name {
             Self::SignalsFresh => "clairvoyant, freshness, signals",
             Self::SignalsHarmonic => "clairvoyant, harmonic, signals",
             Self::Learned => "sitemapd, learned",
+            Self::Store => "sitemapd, its store",
         }
     }
 
@@ -153,7 +158,7 @@ impl Name {
             Self::ClairvoyantHarmonic => oracle(Goal::HarmonicDeaf),
             Self::SignalsFresh => oracle(Goal::Freshness),
             Self::SignalsHarmonic => oracle(Goal::Harmonic),
-            Self::Learned => {
+            Self::Learned | Self::Store => {
                 // A world's number of pages fits into an f64.
                 #[allow(clippy::cast_precision_loss)]
                 let hourly = world.pages.len() as f64 * budget / TICKS_A_DAY;
@@ -163,7 +168,13 @@ impl Name {
                     compares: !args.no_feedback,
                     budget: (!args.auto).then_some(hourly),
                 };
-                Box::new(Learned::new(world, settings))
+                if self == Self::Learned {
+                    return Box::new(Learned::new(world, settings));
+                }
+                // A temporary folder that cannot be written is the end of it.
+                #[allow(clippy::expect_used)]
+                let stored = Stored::new(world, settings).expect("a store in a temporary folder");
+                Box::new(stored)
             }
         }
     }
@@ -176,6 +187,8 @@ fn main() -> ExitCode {
     }
     if args.policies.is_empty() {
         args.policies = Name::value_variants().to_vec();
+        // A store takes as long as hundreds of the others.
+        args.policies.retain(|name| *name != Name::Store);
     }
     let table = simulate(&args);
     table.print();

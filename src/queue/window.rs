@@ -223,6 +223,7 @@ impl Window {
     /// there are none left, the host is offered no more.
     pub fn take_spare(&mut self, host: HostId, n: usize, now_ms: i64) -> Vec<Candidate> {
         let (taken, has_more) = self.buffers.take_spare(host, n, now_ms);
+        self.turns.took(host, taken.len());
         self.turns.drop_spare(host);
         if has_more {
             self.turns.offer_spare(host);

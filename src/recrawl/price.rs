@@ -143,6 +143,8 @@ pub struct Seen {
     pub settled: f64,
     /// URLs that were leased for being worth the price.
     pub leased: f64,
+    /// The part of the time that was over when the last of them was leased, 0 to 1.
+    pub covered: f64,
     /// URLs that were leased for being overdue only.
     pub leased_overdue: f64,
     /// URLs that were leased though they are worth less than the price.
@@ -198,7 +200,9 @@ impl Tariff {
         }
         let free = hourly - self.overdue.hourly().unwrap_or(0.0);
         let free = free.max(LEAST_FREE * hourly);
-        let due = left + seen.leased / hours.max(1.0);
+        // What was leased at once when the time began had become due in the time before,
+        // and what has since is left: for who comes by the hour, or once a day.
+        let due = left + seen.covered * seen.leased / hours.max(1.0);
         if is_idle && due < free {
             self.price.ease_for_budget(hours);
         } else {

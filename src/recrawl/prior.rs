@@ -20,6 +20,9 @@ const MEMORY: f64 = 0.99;
 const INHERITED: f64 = 1.0;
 /// Looks at pages of other hosts that count as one at a page of this host.
 const DISTANCE: f64 = 20.0;
+/// Compared looks at pages of a host before which what has surfaced of it stays in line for
+/// what is left over, however little it seems to be worth.
+const KNOWN: f64 = 20.0;
 
 /// Pages whose rates are learned together: by what they claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -104,8 +107,17 @@ impl Priors {
     /// pages, of whatever changefreq, and, from afar, those at all others. 0
     /// while no fetcher has compared anything.
     pub fn looks(&self, all: &Self) -> f64 {
-        let sum = |priors: &Self| priors.0.iter().map(|pool| pool.looks).sum::<f64>();
-        sum(self) + sum(all) / DISTANCE
+        self.own_looks() + all.own_looks() / DISTANCE
+    }
+
+    /// Has the host been looked at often enough to be taken for worthless? Pages of a
+    /// host are alike by far less than the first looks at some of them make believe.
+    pub fn are_known(&self) -> bool {
+        self.own_looks() >= KNOWN
+    }
+
+    fn own_looks(&self) -> f64 {
+        self.0.iter().map(|pool| pool.looks).sum()
     }
 
     /// The pools as bytes, to be kept with the host.

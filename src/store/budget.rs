@@ -121,9 +121,13 @@ impl State {
         if !self.policy.learns() {
             return Ok(());
         }
-        let before = self.ledger(crawl)?;
+        let (before, now) = (self.ledger(crawl)?, self.steady_ms());
         if before.asked < asked {
             self.learning.note_ledger(crawl, before).asked = asked;
+        }
+        if let Some(ledger) = self.learning.ledgers.get_mut(&crawl) {
+            // Not kept, so nothing is to be written.
+            ledger.leased_at = Some(now);
         }
         Ok(())
     }

@@ -34,6 +34,8 @@ pub(super) struct Ledger {
     pub(super) asked: Asked,
     /// Was the time before the last move a pause? Not kept.
     has_paused: bool,
+    /// Steady Unix milliseconds of the last lease, as far as is known here. Not kept.
+    pub(super) leased_at: Option<i64>,
 }
 
 /// What fetchers asked for.
@@ -60,6 +62,7 @@ impl Ledger {
             spared: 0,
             asked: Asked::Nothing,
             has_paused: false,
+            leased_at: None,
         }
     }
 
@@ -96,6 +99,7 @@ impl Ledger {
                             _ => Asked::MoreOfSites,
                         },
                         has_paused: false,
+                        leased_at: None,
                     })
                 })
                 .optional()
@@ -168,6 +172,7 @@ impl Ledger {
             leased_overdue: added(self.leased_overdue, base.leased_overdue, table.leased_overdue),
             asked,
             has_paused: self.has_paused,
+            leased_at: self.leased_at,
             spared: if is_over { 0 } else { self.spared },
             // What an hour leaves is saved by who moves the price.
             tariff: Tariff { left: self.tariff.left, ..table.tariff },
@@ -229,6 +234,7 @@ impl Ledger {
             hours,
             settled: f64::from(self.settled),
             leased: f64::from(self.leased),
+            covered: self.covered(hours),
             leased_overdue: f64::from(self.leased_overdue),
             spared: f64::from(self.spared) / share,
             backlog,
@@ -245,6 +251,15 @@ impl Ledger {
         self.tariff.tick(&seen, hourly);
         self.begin_anew();
         self.has_paused = false;
+    }
+
+    /// The part of the last `hours` that was over when fetchers leased last.
+    fn covered(&self, hours: f64) -> f64 {
+        let Some(leased_at) = self.leased_at else { return 1.0 };
+        // Milliseconds of a few years are exact.
+        #[allow(clippy::cast_precision_loss)]
+        let covered = (leased_at - self.ticked_at) as f64 / 3_600_000.0 / hours;
+        covered.clamp(0.0, 1.0)
     }
 
     /// The time until now was a pause: it moves nothing.
@@ -277,6 +292,25 @@ mod tests {
         ledger.asked = Asked::More;
         ledger.tick(1.0, 100_000.0, Budget::Daily(5_000.0), 1.0);
         assert!(ledger.price() > idle);
+    }
+
+    #[test]
+    fn what_comes_due_between_two_calls_an_hour_apart_counts_once() {
+        let after = |leased_at: Option<i64>| {
+            let mut ledger = Ledger { leased_at, ticked_at: 1, ..Ledger::opening(1.0) };
+            for _ in 0..24 {
+                (ledger.leased, ledger.asked) = (20, Asked::Something);
+                ledger.settled(20);
+                ledger.tick(1.0, 20.0, Budget::Auto, 1.0);
+            }
+            ledger.price()
+        };
+        // All of it was leased when the hour began: what is left has come due since.
+        assert!((after(Some(1)) - 1.0).abs() < 1e-9);
+        // Leased until the end, twenty were left for want of fetchers.
+        for until_its_end in [None, Some(3_600_001)] {
+            assert!(after(until_its_end) > 1.01);
+        }
     }
 
     #[test]

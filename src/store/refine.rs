@@ -26,9 +26,13 @@ use crate::recrawl::value::TOO_CHEAP;
 /// Values are taken anew after so many seconds.
 const FRESH_S: i64 = 3_600;
 
-/// Of a host's URLs that are worth less than the price so many are kept at least, for
-/// when nothing else is wanted.
-const LEAST_SPARE: usize = 256;
+/// Of a host's URLs that are worth less than the price so many stay in line, however much
+/// less, for when nothing else is wanted: a price that falls again would not find what has
+/// gone back, nor a look prove that it is worth more.
+const LEAST_SPARE: usize = 64;
+
+/// So many are kept at least where more are worth nearly as much.
+const MOST_SPARE: usize = 256;
 
 /// URLs of some sites that are looked at at least, once one of them was put back.
 const LEAST_LOOK: usize = 64;
@@ -80,7 +84,8 @@ impl State {
             last,
             passed: passed.map_or(0, |passed| passed.rows),
             goes_on: passed.is_some(),
-            most_spare: limit.max(LEAST_SPARE),
+            least_spare: LEAST_SPARE,
+            most_spare: limit.max(MOST_SPARE),
             stale_at: soonest.map_or(fresh_until, |due| due.min(fresh_until)),
             next_due_at: next_due.into_iter().chain(passed.and_then(|p| p.next_due_at)).min(),
             ..Valued::default()
@@ -203,7 +208,9 @@ impl State {
         let (is_due, is_overdue) = (worth.is_due(price), worth.is_overdue());
         let is_owed = !is_due && self.is_owed(&row, valued.worth.seen, now)?;
         let too_cheap = price.min(dearest) * TOO_CHEAP;
-        if !is_due && !is_overdue && !is_owed && !worth.is_due(too_cheap) {
+        let is_claimed = is_due || is_overdue || is_owed || worth.is_due(too_cheap);
+        let stays = head.spare.len() < head.least_spare || !self.is_known(row.host)?;
+        if !is_claimed && !stays {
             let place = valued.place(now);
             let due = self.due_by_value(&row, place.surfaces, valued.worth.seen)?;
             // Later than now, or it would be looked at again at once.

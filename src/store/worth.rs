@@ -386,6 +386,11 @@ impl State {
         self.add_to_site(site, Sum { unlisted: rows, ..Sum::default() })
     }
 
+    /// Is a host known well enough for what is worth too little to wait?
+    pub(super) fn is_known(&mut self, host: HostId) -> Result<bool, StoreError> {
+        Ok(self.priors_of_host(host)?.are_known())
+    }
+
     /// Looks that a page of a host can be judged by.
     fn looks_at(&mut self, host: HostId) -> Result<f64, StoreError> {
         let all = self.lessons(Scope::All)?.priors;

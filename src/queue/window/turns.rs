@@ -39,8 +39,11 @@ pub(super) struct Turns {
     ready: PriorityQueue<HostId, Rank>,
     /// Hosts that were not: earliest first.
     waiting: PriorityQueue<HostId, Reverse<(i64, u64)>>,
-    /// Hosts with something that is worth less than the price: by their clocks.
-    spare: PriorityQueue<HostId, Reverse<(i64, u64)>>,
+    /// Hosts with something that is worth less than the price, that may be served: the
+    /// one of which nothing was taken for longest first.
+    spare: PriorityQueue<HostId, Reverse<(u64, u64)>>,
+    /// Those that may not yet: by their clocks.
+    spare_waiting: PriorityQueue<HostId, Reverse<i64>>,
     /// Pass of the host last found to be next.
     present: u64,
     /// Greatest pass of any host.
@@ -61,6 +64,8 @@ struct Host {
     weight: f32,
     /// URLs taken so far: tells whose turn within the host it is.
     fetches: u32,
+    /// When the last of them was, as a number of the sequence.
+    taken_at: u64,
 }
 
 impl Host {
@@ -116,7 +121,7 @@ impl Turns {
         if let Some(state) = self.hosts.get_mut(&host) {
             state.due_at_ms = None;
         }
-        self.spare.remove(&host);
+        self.drop_spare(host);
         self.sweep_idle();
     }
 
@@ -126,36 +131,55 @@ impl Turns {
     }
 
     pub(super) fn took(&mut self, host: HostId, urls: usize) {
+        if urls == 0 {
+            return;
+        }
+        self.sequence += 1;
         let urls = u32::try_from(urls).unwrap_or(u32::MAX);
         if let Some(host) = self.hosts.get_mut(&host) {
             host.fetches = host.fetches.wrapping_add(urls);
+            host.taken_at = self.sequence;
         }
     }
 
-    /// Puts the host behind the others that have something to spare.
+    /// The host has something to spare. Its turn is before that of others of which
+    /// something was taken since: a host of which little is worth the price would else
+    /// stand behind those of which much is, and is never proved to be worth more.
     pub(super) fn offer_spare(&mut self, host: HostId) {
-        let clock = self.hosts.get(&host).map_or(i64::MIN, |host| host.not_before_ms);
-        self.sequence += 1;
-        self.spare.push(host, Reverse((clock.max(self.latest_now_ms), self.sequence)));
+        let state = self.hosts.get(&host);
+        let clock = state.map_or(i64::MIN, |host| host.not_before_ms);
+        let taken_at = state.map_or(0, |host| host.taken_at);
+        self.drop_spare(host);
+        if clock > self.latest_now_ms {
+            self.spare_waiting.push(host, Reverse(clock));
+        } else {
+            self.sequence += 1;
+            self.spare.push(host, Reverse((taken_at, self.sequence)));
+        }
     }
 
     pub(super) fn drop_spare(&mut self, host: HostId) {
         self.spare.remove(&host);
+        self.spare_waiting.remove(&host);
     }
 
     pub(super) fn next_spare(&mut self, now_ms: i64) -> Option<HostId> {
+        let now_ms = self.latest_now_ms.max(now_ms);
+        self.latest_now_ms = now_ms;
+        while let Some((&host, &Reverse(clock))) = self.spare_waiting.peek()
+            && clock <= now_ms
+        {
+            // Behind its clock, if that has moved since.
+            self.offer_spare(host);
+        }
         loop {
-            let (&host, &Reverse((at, _))) = self.spare.peek()?;
-            if at > now_ms {
-                return None;
-            }
+            let (&host, _) = self.spare.peek()?;
             let clock = self.hosts.get(&host).map_or(i64::MIN, |host| host.not_before_ms);
             if clock <= now_ms {
                 return Some(host);
             }
             // It was served meanwhile: its clock has moved.
-            self.sequence += 1;
-            self.spare.push(host, Reverse((clock, self.sequence)));
+            self.offer_spare(host);
         }
     }
 
@@ -266,7 +290,9 @@ impl Turns {
 
     /// And of that.
     pub(super) fn next_spare_at(&self) -> Option<i64> {
-        self.spare.peek().map(|(_, &Reverse((at, _)))| at)
+        let waiting = self.spare_waiting.peek().map(|(_, &Reverse(at))| at);
+        let ready = (!self.spare.is_empty()).then_some(self.latest_now_ms);
+        waiting.into_iter().chain(ready).min()
     }
 
     pub(super) fn next_ready_among(
@@ -287,6 +313,7 @@ impl Turns {
             pass: present,
             weight: 1.0,
             fetches: 0,
+            taken_at: 0,
         })
     }
 

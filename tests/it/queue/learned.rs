@@ -364,6 +364,30 @@ async fn what_is_worth_less_than_the_price_is_leased_only_with_budget_to_spare()
     assert_eq!(queue.lease(3).await.len(), 2);
 }
 
+/// So many URLs of one host that are due, `looks` of them unchanged at their second fetch,
+/// when a fetch has become a hundred times as dear.
+async fn unchanged_and_dear(urls: usize, looks: usize) -> Queue {
+    let (queue, _) = with(urls).await;
+    queue.clock.advance(14 * DAY);
+    for leased in queue.lease(u32::try_from(looks).unwrap()).await {
+        queue.settle(leased.token, Outcome::Unchanged).await;
+    }
+    let queue = queue.reopen(HOUR).await;
+    let now = queue.clock.now().as_millisecond();
+    let dear = format!("UPDATE prices SET price = 100 * price, ticked_at = {now}");
+    queue.look().change(&dear);
+    queue
+}
+
+#[tokio::test]
+async fn a_host_is_not_taken_for_worthless_before_it_was_looked_at_often() {
+    let queue = unchanged_and_dear(300, 3).await;
+    assert_eq!(queue.lease(1_000).await.len(), 297, "all the others are to spare");
+    let queue = unchanged_and_dear(300, 40).await;
+    assert_eq!(queue.lease(1_000).await.len(), 64, "of one that is known some stay in line");
+    assert_eq!(queue.lease(1_000).await.len(), 0, "the others come due when they are worth it");
+}
+
 #[tokio::test]
 async fn who_gets_nothing_is_told_when_the_budget_leaves_something() {
     let queue = below_the_price("1440/day", 1).await;

@@ -14,6 +14,11 @@ fn spare(id: i64, score: f64) -> Candidate {
 /// A look at a host's list that comes to these, more than which there are behind
 /// the last; values are old at `stale_at`.
 fn look(window: &mut Window, found: &[Candidate], goes_on: bool, stale_at: i64) {
+    look_at(window, HOST, found, goes_on, stale_at);
+}
+
+/// The same of some host.
+fn look_at(window: &mut Window, host: HostId, found: &[Candidate], goes_on: bool, stale_at: i64) {
     let (spare, worth): (Vec<_>, Vec<_>) =
         found.iter().partition(|candidate| candidate.claim == Claim::Spare);
     let head = Valued {
@@ -26,8 +31,8 @@ fn look(window: &mut Window, found: &[Candidate], goes_on: bool, stale_at: i64) 
         stale_at,
         ..Valued::default()
     };
-    window.wake(HOST, 0, 1.0);
-    window.refill_by_value(HOST, &head);
+    window.wake(host, 0, 1.0);
+    window.refill_by_value(host, &head);
 }
 
 fn ids(taken: &[Candidate]) -> Vec<i64> {
@@ -78,4 +83,39 @@ fn how_much_of_a_list_is_worth_the_price_is_what_the_look_found_however_much_is_
     let after = tally(&window);
     assert_eq!((after.worth, after.held), (1, 2));
     assert!((before.share - 0.75).abs() < 1e-9 && (after.share - 0.75).abs() < 1e-9);
+}
+
+#[test]
+fn what_is_left_over_goes_to_the_host_of_which_nothing_was_taken_for_longest() {
+    let of = |host: i64| HostId(host);
+    let one = |host: i64, id: i64| candidate(host, id, 50, 0).valued(10.0, Claim::Spare);
+    let mut window = Window::new();
+    for host in 1..=3 {
+        look_at(&mut window, of(host), &[one(host, host), one(host, 10 + host)], false, 1_000);
+    }
+    // Looked at again, the busy ones before the quiet one: it keeps its turn.
+    window.take_spare(of(1), 1, 1);
+    window.take_spare(of(2), 1, 1);
+    for host in [1, 2, 3] {
+        look_at(&mut window, of(host), &[one(host, host), one(host, 10 + host)], false, 1_000);
+    }
+    let mut turns = Vec::new();
+    for _ in 0..6 {
+        let host = window.next_spare(1).unwrap();
+        turns.push(host.0);
+        assert_eq!(window.take_spare(host, 1, 1).len(), 1);
+    }
+    assert_eq!(turns, [3, 1, 2, 3, 1, 2]);
+    assert_eq!(window.next_spare(1), None);
+}
+
+#[test]
+fn a_host_that_must_be_left_alone_spares_nothing_until_its_clock() {
+    let mut window = Window::new();
+    look(&mut window, &[spare(1, 10.0), spare(2, 40.0)], false, 1_000);
+    window.served(HOST, 1, Some(0), 5_000);
+    assert_eq!(window.next_spare(1_000), None);
+    assert_eq!(window.next_by_worth().1, Some(5_000));
+    assert_eq!(window.next_spare(5_000), Some(HOST));
+    assert_eq!(ids(&window.take_spare(HOST, 10, 5_000)), [2, 1]);
 }

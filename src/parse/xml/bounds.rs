@@ -87,6 +87,16 @@ impl CdataEnd {
     }
 }
 
+/// The elements of sitemaps and feeds that are an entry.
+const ENTRIES: [&[u8]; 4] = [b"url", b"sitemap", b"item", b"entry"];
+
+/// Is this the start tag of an entry?
+pub(super) fn begins_entry(markup: &[u8]) -> bool {
+    let inner = markup.strip_prefix(b"<").unwrap_or_default();
+    let name = inner.get(..NameLen::of(inner).len).unwrap_or_default();
+    ENTRIES.iter().any(|entry| entry.eq_ignore_ascii_case(name))
+}
+
 /// Where the next bracket stands from `from` on and before `to`.
 fn next_bracket(text: &str, from: usize, to: usize) -> Option<usize> {
     let part = text.as_bytes().get(from..to.min(text.len()))?;
@@ -98,12 +108,41 @@ fn is_cdata_end(before: &str, after: &str) -> bool {
     after.starts_with('>') && before.ends_with("]]")
 }
 
+/// What a comment or an instruction begins and ends with.
+#[derive(Debug)]
+pub(super) struct Marks {
+    pub(super) begin: &'static str,
+    pub(super) end: &'static str,
+    /// Entries in it were taken out on purpose.
+    pub(super) holds_entries: bool,
+}
+
+/// What marks a comment.
+pub(super) const COMMENT: Marks = Marks { begin: "<!--", end: "-->", holds_entries: true };
+/// What marks an instruction.
+pub(super) const INSTRUCTION: Marks = Marks { begin: "<?", end: "?>", holds_entries: false };
+
+impl Marks {
+    /// Does something stand before the first end mark that shows that an earlier one
+    /// was mistyped? Looks no further than that.
+    fn is_mistyped(&self, before: &[u8]) -> bool {
+        if self.holds_entries {
+            return memchr::memmem::find(before, self.begin.as_bytes()).is_some();
+        }
+        memchr::memchr_iter(b'<', before).any(|at| {
+            let here = before.get(at..).unwrap_or_default();
+            here.starts_with(self.begin.as_bytes()) || begins_entry(here)
+        })
+    }
+}
+
 /// Where a comment or an instruction ends: behind its mark, `-->` or `?>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MarkEnd {
     /// The mark ends here.
     Proper(usize),
-    /// The mark was forgotten, and this is behind a `>`, or the end of the document.
+    /// The mark was forgotten or mistyped, and this is behind a `>`, or the end of the
+    /// document.
     Forgotten(usize),
     /// More of the document is needed.
     Unsure,
@@ -118,23 +157,28 @@ impl MarkEnd {
     }
 
     /// What ends with a mark may have any length, and hold markup. Where no mark is
-    /// near, the first `>` was meant to be the end if no markup begins before it, or
-    /// if the document is over. No mark begins in the first `known` bytes.
-    pub(super) fn find(inside: &str, mark: &str, known: usize, last: bool) -> Self {
+    /// near, or the one that is belongs to another that begins before it, the first `>`
+    /// was meant to be the end if no markup begins before it, or if the document is
+    /// over. No mark begins in the first `known` bytes, which grow by what is looked at.
+    pub(super) fn find(inside: &str, marks: &Marks, known: &mut usize, last: bool) -> Self {
         let near = Self::near(inside);
-        let unknown = near.get(known..).unwrap_or_default();
-        if let Some(at) = memchr::memmem::find(unknown, mark.as_bytes()) {
-            return Self::Proper(known + at + mark.len());
+        let unknown = near.get(*known..).unwrap_or_default();
+        let bare = || memchr::memchr2(b'<', b'>', near).filter(|at| near.get(*at) == Some(&b'>'));
+        if let Some(at) = memchr::memmem::find(unknown, marks.end.as_bytes()) {
+            *known += at;
+            let end = *known + marks.end.len();
+            if !marks.is_mistyped(near.get(..*known).unwrap_or_default()) {
+                return Self::Proper(end);
+            }
+            return Self::Forgotten(bare().map_or(end, |at| at + 1));
         }
+        *known = (*known).max((near.len() + 1).saturating_sub(marks.end.len()));
         let is_all = near.len() < MUCH_TEXT;
         if is_all && !last {
             return Self::Unsure;
         }
-        let found = if is_all {
-            memchr::memchr(b'>', near).or(near.len().checked_sub(1))
-        } else {
-            memchr::memchr2(b'<', b'>', near).filter(|at| near.get(*at) == Some(&b'>'))
-        };
+        let found =
+            if is_all { memchr::memchr(b'>', near).or(near.len().checked_sub(1)) } else { bare() };
         match found {
             Some(at) => Self::Forgotten(at + 1),
             None if is_all => Self::Forgotten(0),
@@ -152,11 +196,6 @@ impl MarkEnd {
         };
         let mark = memchr::memmem::find(near.get(..end)?, b"?>");
         Some(mark.map_or(Self::Forgotten(end), |at| Self::Proper(at + "?>".len())))
-    }
-
-    /// Of `inside`, in which no mark was found, the bytes in which none begins.
-    pub(super) fn looked_at(inside: &str, mark: &str) -> usize {
-        (Self::near(inside).len() + 1).saturating_sub(mark.len())
     }
 }
 
@@ -353,13 +392,26 @@ mod tests {
             (far("x ->"), 0, true, Forgotten(4)),
             (far("<b> ->"), 0, true, Beyond),
             (far(""), 0, false, Beyond),
+            ("x -> <b> <!-- y -->".to_owned(), 0, true, Forgotten(4)),
+            ("<b> <!-- y --> -->".to_owned(), 0, true, Forgotten(14)),
         ];
-        for (inside, known, last, want) in table {
-            let start = inside.get(..9).unwrap_or(&inside);
-            assert_eq!(MarkEnd::find(&inside, "-->", known, last), want, "{start}");
+        for (inside, mut known, last, want) in table {
+            let start = inside.get(..9).unwrap_or(&inside).to_owned();
+            assert_eq!(MarkEnd::find(&inside, &COMMENT, &mut known, last), want, "{start}");
         }
-        assert_eq!(MarkEnd::looked_at("a--", "-->"), 1);
-        assert_eq!(MarkEnd::looked_at("", "-->"), 0);
+        for (inside, looked_at) in [("a--", 1), ("", 0), ("x > <!-- -->", 9)] {
+            let mut known = 0;
+            MarkEnd::find(inside, &COMMENT, &mut known, false);
+            assert_eq!(known, looked_at, "{inside}");
+        }
+        for (inside, want) in [
+            ("y z> <b> <?y ?>", Forgotten(4)),
+            ("y z> <url> ?>", Forgotten(4)),
+            ("y <url> ?>", Forgotten(10)),
+            ("y z> <b> ?>", Proper(11)),
+        ] {
+            assert_eq!(MarkEnd::find(inside, &INSTRUCTION, &mut 0, true), want, "{inside}");
+        }
         for (inside, want) in [
             (" a='>'?><b>", Some(Proper(8))),
             (" a='>'><b>", Some(Forgotten(7))),

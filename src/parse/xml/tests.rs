@@ -114,6 +114,9 @@ fn broken_markup_is_read_as_what_was_meant() {
         ("<?xml-stylesheet href='a?><a b='1'/>", "<1:a b=1></1>", &[]),
         ("<a><?x y><b/></a>", "<1:a><2:b></2></1>", &[ParsingError]),
         ("<a><!-- x -><b/></a>", "<1:a><2:b></2></1>", &[ParsingError]),
+        ("<a><!-- x -><b/><!-- y --><c/></a>", "<1:a><2:b></2><2:c></2></1>", &[ParsingError]),
+        ("<a><!-- x --\n<!-- y --></a>", "<1:a></1>", &[ParsingError]),
+        ("<a><?x y><b/><?z?><c/></a>", "<1:a><2:b></2><2:c></2></1>", &[ParsingError]),
     ];
     for (document, want, codes) in table {
         let (out, outcome, found) = log(document);
@@ -123,6 +126,21 @@ fn broken_markup_is_read_as_what_was_meant() {
             !codes.contains(&Truncated) && !document.ends_with("</a"),
             "{document}"
         );
+    }
+}
+
+#[test]
+fn a_document_whose_comment_or_section_hides_entries_is_not_complete() {
+    let table = [
+        ("<a><!-- <b --><b/></a>", true),
+        ("<a><!-- <b> <!-- y --><b/></a>", false),
+        ("<a><?x <b> ?><b/></a>", true),
+        ("<a><?x <item> ?><b/></a>", false),
+    ];
+    for (document, complete) in table {
+        let (out, outcome, codes) = log(document);
+        assert_eq!((out.as_str(), outcome.complete), ("<1:a><2:b></2></1>", complete));
+        assert_eq!(codes.is_empty(), complete, "{document}: {codes:?}");
     }
 }
 
@@ -173,8 +191,11 @@ fn comments_and_instructions_are_as_long_as_they_are() {
 fn however_many_ends_are_forgotten_all_is_read() {
     for unit in ["<!-- x >", "<?x y>", "<?xml-stylesheet '>", "<!-- x ><?x y><?xml-stylesheet \">"]
     {
-        let (out, outcome, _) = log(&format!("<a>{}</a>", unit.repeat(100_000)));
-        assert!(out.starts_with("<1:a>") && outcome.complete, "{unit}");
+        // Also where many of them come before the end that is there.
+        for end in ["", "--> ?>"] {
+            let (out, outcome, _) = log(&format!("<a>{}{end}</a>", unit.repeat(100_000)));
+            assert!(out.starts_with("<1:a>") && outcome.complete, "{unit}");
+        }
     }
 }
 

@@ -51,10 +51,13 @@ impl CdataEnd {
     /// An end tag in a CDATA section is text, unless another section begins
     /// behind a later start tag (or very much text follows) before a `]]>`.
     ///
-    /// Nothing that tells this stands in the first `known` bytes, behind an end tag
-    /// there; they grow by what is looked at, so that no byte is looked at for it
-    /// twice, however many sections were never closed.
-    pub(super) fn find(inside: &str, element: &str, known: &mut usize, last: bool) -> Self {
+    /// It is none either if an entry begins behind it before the `]]>`, but where the
+    /// element begins in the section, too: that is a sample of markup.
+    ///
+    /// Nothing that tells this stands in what is `known`, behind an end tag there; it
+    /// grows by what is looked at, so that no byte is looked at for it twice, however
+    /// many sections were never closed.
+    pub(super) fn find(inside: &str, element: &str, known: &mut Known, last: bool) -> Self {
         let mut from = 0;
         let end = loop {
             let Some(at) = next_bracket(inside, from, inside.len()) else { return Self::Beyond };
@@ -68,23 +71,52 @@ impl CdataEnd {
             from = at + 1;
         };
         let far = end + MUCH_TEXT;
-        from = (end + 1).max(*known);
+        from = (end + 1).max(known.to);
         while let Some(at) = next_bracket(inside, from, far + 1) {
             let (before, after) = inside.split_at(at);
             if is_cdata_end(before, after) {
-                return Self::Proper(at - 2);
+                let is_sample = || has_start_tag(inside.get(..end).unwrap_or_default(), element);
+                if known.entry.is_none_or(|entry| entry < end) || is_sample() {
+                    return Self::Proper(at - 2);
+                }
+                known.to = at;
+                return Self::Forgotten(end);
             }
             if after.starts_with(CDATA) && before.get(end..).is_some_and(is_in_element) {
-                *known = at;
+                known.to = at;
                 return Self::Forgotten(end);
+            }
+            if begins_entry(after.as_bytes()) {
+                known.entry = Some(at);
             }
             from = at + 1;
         }
-        // The start of a section may be cut at the end of what is here.
-        let whole = inside.len().saturating_sub(if last { 0 } else { CDATA.len() - 1 });
-        *known = (*known).max(whole.min(far + 1));
-        if last || inside.len() > far || *known > far { Self::Forgotten(end) } else { Self::Unsure }
+        // The start of a section or of an entry may be cut at the end of what is here.
+        let whole = inside.len().saturating_sub(if last { 0 } else { CDATA.len() });
+        known.to = known.to.max(whole.min(far + 1));
+        if last || inside.len() > far || known.to > far {
+            Self::Forgotten(end)
+        } else {
+            Self::Unsure
+        }
     }
+}
+
+/// What was seen behind the end tags of sections that were never closed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Known {
+    /// Bytes that were looked at.
+    pub(super) to: usize,
+    /// Where the last entry in them begins.
+    pub(super) entry: Option<usize>,
+}
+
+/// Does an element of this name begin in some markup?
+fn has_start_tag(markup: &str, element: &str) -> bool {
+    markup.match_indices('<').any(|(at, _)| {
+        let inner = markup.get(at + 1..).unwrap_or_default();
+        inner.get(..NameLen::of(inner.as_bytes()).len) == Some(element)
+    })
 }
 
 /// The elements of sitemaps and feeds that are an entry.
@@ -325,13 +357,16 @@ mod tests {
             ("http://a</loc ></url>", true, Forgotten(8)),
             ("http://a</loc></url>", false, Unsure),
             ("http://a</lastmod>", true, Beyond),
+            ("http://a</loc></url><url><loc>http://b]]></loc>", true, Forgotten(8)),
+            ("a <loc>b</loc></url><url> c]]></loc>", true, Proper(27)),
         ];
+        let find = |inside: &str, last| CdataEnd::find(inside, "loc", &mut Known::default(), last);
         for (inside, last, want) in table {
-            assert_eq!(CdataEnd::find(inside, "loc", &mut 0, last), want, "{inside}");
+            assert_eq!(find(inside, last), want, "{inside}");
         }
         let far = |text: usize| format!("a</loc>{}]]></loc>", "x".repeat(text));
-        assert_eq!(CdataEnd::find(&far(50_000), "loc", &mut 0, true), Proper(50_007));
-        assert_eq!(CdataEnd::find(&far(MUCH_TEXT), "loc", &mut 0, true), Forgotten(1));
+        assert_eq!(find(&far(50_000), true), Proper(50_007));
+        assert_eq!(find(&far(MUCH_TEXT), true), Forgotten(1));
     }
 
     #[test]
@@ -339,7 +374,7 @@ mod tests {
         // All sections of a text, each looked at with what the ones before have shown,
         // and each by itself.
         let start = "a</p><p><![CDATA[";
-        let pieces = ["</p>", "<p>", start, "</x><![CDATA[", "]]>", "x", "<", "]]", ">"];
+        let pieces = ["</p>", "<p>", start, "</x><![CDATA[", "]]>", "x", "<", "]]", ">", "<url>"];
         let mut seed = 1_u64;
         for round in 0..300 {
             let mut text = String::new();
@@ -350,21 +385,25 @@ mod tests {
                     text.push_str(&"-".repeat(MUCH_TEXT / 2));
                 }
             }
-            let (mut at, mut known) = (0, 0_usize);
+            let (mut at, mut known) = (0, Known::default());
             while let Some(begins) = text[at..].find(CDATA) {
                 at += begins + CDATA.len();
                 for size in [100, 1_000, MUCH_TEXT, 3 * MUCH_TEXT] {
                     let part = &text[at..(at + size).min(text.len())];
                     let last = at + size >= text.len();
-                    let mut here = known.saturating_sub(at);
+                    let mut here = Known {
+                        to: known.to.saturating_sub(at),
+                        entry: known.entry.and_then(|entry| entry.checked_sub(at)),
+                    };
                     let found = CdataEnd::find(part, "p", &mut here, last);
-                    known = known.max(at + here);
-                    let alone = CdataEnd::find(part, "p", &mut 0, last);
+                    known.to = known.to.max(at + here.to);
+                    known.entry = here.entry.map(|entry| at + entry).or(known.entry);
+                    let alone = CdataEnd::find(part, "p", &mut Known::default(), last);
                     if found != alone {
                         // What is known may tell it before all of it is here.
                         assert_eq!(alone, CdataEnd::Unsure, "{text}");
                         assert!(matches!(found, CdataEnd::Forgotten(_)), "{text}");
-                        let all = CdataEnd::find(&text[at..], "p", &mut 0, true);
+                        let all = CdataEnd::find(&text[at..], "p", &mut Known::default(), true);
                         assert_eq!(found, all, "{text}");
                     }
                     match found {

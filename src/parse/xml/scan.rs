@@ -51,6 +51,8 @@ pub(super) struct Scan {
     no_instruction_end: u64,
     /// The same of a CDATA section's, or of what shows that it was forgotten.
     no_cdata_end: u64,
+    /// Where the last entry before that begins.
+    entry_in_cdata: Option<u64>,
     /// The same of a style sheet's, outside quotes.
     no_stylesheet_end: u64,
     void_ends: void::Ends,
@@ -76,6 +78,7 @@ impl Scan {
             no_comment_end: 0,
             no_instruction_end: 0,
             no_cdata_end: 0,
+            entry_in_cdata: None,
             no_stylesheet_end: 0,
             void_ends: void::Ends::new(),
             lost: false,

@@ -142,6 +142,9 @@ fn a_document_whose_comment_or_section_hides_entries_is_not_complete() {
         assert_eq!((out.as_str(), outcome.complete), ("<1:a><2:b></2></1>", complete));
         assert_eq!(codes.is_empty(), complete, "{document}: {codes:?}");
     }
+    let (out, outcome, codes) = log("<a><url><b><![CDATA[x</b></url><url><b>y]]></b></url></a>");
+    assert_eq!(out, "<1:a><2:url><3:b>x</3></2><2:url><3:b>y]]></3></2></1>");
+    assert!(outcome.complete && codes == [IssueCode::ParsingError], "{codes:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! found where it comes; of comments and instructions it is looked for a while, since
 //! it may have been forgotten.
 
-use super::super::bounds::{CDATA, COMMENT, CdataEnd, INSTRUCTION, MarkEnd, Marks};
+use super::super::bounds::{CDATA, COMMENT, CdataEnd, INSTRUCTION, Known, MarkEnd, Marks};
 use super::{Cx, Flow, IssueCode, Passing, Scan, TAIL, Visitor, Window, boundary, excerpt};
 
 /// Looks for the end of a comment or an instruction. None begins before the offset
@@ -145,9 +145,15 @@ impl Scan {
     ) -> Flow {
         cx.place.at = w.origin.at + at;
         let inside = w.from(at);
-        let mut known = w.until(at, self.no_cdata_end);
+        let here = w.offset(at);
+        let entry = self.entry_in_cdata.and_then(|entry| entry.checked_sub(here));
+        let mut known = Known {
+            to: w.until(at, self.no_cdata_end),
+            entry: entry.and_then(|entry| usize::try_from(entry).ok()),
+        };
         let end = CdataEnd::find(inside, self.elements.top(), &mut known, w.last);
-        self.no_cdata_end = self.no_cdata_end.max(w.offset(at).saturating_add(known as u64));
+        self.no_cdata_end = self.no_cdata_end.max(here.saturating_add(known.to as u64));
+        self.entry_in_cdata = known.entry.map(|entry| here + entry as u64).or(self.entry_in_cdata);
         match end {
             CdataEnd::Proper(end) => {
                 self.passing = None;

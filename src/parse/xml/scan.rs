@@ -14,7 +14,9 @@ use std::ops::ControlFlow;
 
 use super::super::issue::{IssueCode, Issues, Place};
 use super::super::text::Text;
-use super::bounds::{Cut, NameLen, boundary, excerpt, in_quotes, is_name_start, subset_end};
+use super::bounds::{
+    Cut, NameLen, begins_entry, boundary, excerpt, in_quotes, is_name_start, subset_end,
+};
 use super::elements::Elements;
 use super::{Cx, MAX_TAG, Visitor, tag_len};
 
@@ -280,12 +282,26 @@ impl Scan {
     ) -> Option<Flow> {
         let raw = w.rest.get(start + 1..end - 1).unwrap_or_default();
         let before = raw.split('<').next().unwrap_or_default();
-        if in_quotes(before) {
+        if in_quotes(before) && !self.swallows(raw) {
             cx.note(IssueCode::UnescapedCharacter, excerpt(raw));
             return None;
         }
         self.simple_until = w.offset(end);
         Some(Flow::At(start))
+    }
+
+    /// Does a tag with a `<` in it hold what was not meant to be in a value: an entry,
+    /// or an end tag of its own or of something open? Its quote was never closed, and
+    /// met a later one.
+    fn swallows(&self, raw: &str) -> bool {
+        let name_of = |text: &'_ str| NameLen::of(text.as_bytes()).len;
+        let own = raw.get(..name_of(raw)).unwrap_or_default();
+        raw.match_indices('<').any(|(at, _)| {
+            let here = raw.get(at..).unwrap_or_default();
+            let ends = here.strip_prefix("</").and_then(|end| end.get(..name_of(end)));
+            begins_entry(here.as_bytes())
+                || ends.is_some_and(|name| name == own || self.elements.closes(name))
+        })
     }
 
     /// A tag that ends at the next `<` or `>`.

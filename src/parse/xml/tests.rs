@@ -117,6 +117,12 @@ fn broken_markup_is_read_as_what_was_meant() {
         ("<a><!-- x -><b/><!-- y --><c/></a>", "<1:a><2:b></2><2:c></2></1>", &[ParsingError]),
         ("<a><!-- x --\n<!-- y --></a>", "<1:a></1>", &[ParsingError]),
         ("<a><?x y><b/><?z?><c/></a>", "<1:a><2:b></2><2:c></2></1>", &[ParsingError]),
+        ("<a><b c=\"x</b><b c=\"y\"/></a>", "<1:a><2:b c=x></2><2:b c=y></2></1>", &[ParsingError]),
+        (
+            "<a><url><b c='x</url><url><b c='y'/></url></a>",
+            "<1:a><2:url><3:b c=x></3!></2><2:url><3:b c=y></3></2></1>",
+            &[ParsingError, MismatchedTag],
+        ),
     ];
     for (document, want, codes) in table {
         let (out, outcome, found) = log(document);

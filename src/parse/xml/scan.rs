@@ -59,6 +59,8 @@ pub(super) struct Scan {
     no_stylesheet_end: u64,
     void_ends: void::Ends,
     lost: bool,
+    /// The document breaks off in a tag.
+    cut: bool,
 }
 
 /// How to go on after one piece of markup.
@@ -84,12 +86,13 @@ impl Scan {
             no_stylesheet_end: 0,
             void_ends: void::Ends::new(),
             lost: false,
+            cut: false,
         }
     }
 
-    /// Is an element of the document, a CDATA section or a comment still open?
+    /// Is a tag or an element of the document, a CDATA section or a comment still open?
     pub(super) fn is_open(&self) -> bool {
-        self.elements.is_open() || self.passing.is_some()
+        self.elements.is_open() || self.passing.is_some() || self.cut
     }
 
     /// Was markup dropped?
@@ -260,6 +263,9 @@ impl Scan {
         if start + 1 >= w.rest.len() {
             if w.last {
                 self.lost = true;
+                if self.elements.depth() == 0 {
+                    cx.note(IssueCode::ParsingError, "<");
+                }
             }
             return if w.last { Flow::At(w.rest.len()) } else { Flow::Need(start) };
         }
@@ -361,16 +367,26 @@ impl Scan {
         visitor: &mut V,
         cx: &mut Cx<'_>,
     ) -> Flow {
-        self.lost = true;
+        let here = w.from(start);
         if !w.last {
-            cx.note(IssueCode::OversizedMarkup, excerpt(w.from(start)));
+            self.lost = true;
+            cx.note(IssueCode::OversizedMarkup, excerpt(here));
             self.passing = Some(Passing::Until(">"));
             return Flow::At(start);
         }
-        if self.elements.depth() == 0 {
-            cx.note(IssueCode::ParsingError, excerpt(w.from(start)));
+        let depth = self.elements.depth();
+        let ends = here.strip_prefix("</");
+        // Nothing but its `>` may be missing.
+        let is_whole = depth == 1
+            && ends.is_some_and(|name| {
+                name.trim_ascii_end().eq_ignore_ascii_case(self.elements.top())
+            });
+        self.lost |= !is_whole;
+        self.cut = depth > 0 && !is_whole;
+        if !self.cut {
+            cx.note(IssueCode::ParsingError, excerpt(here));
         }
-        if w.from(start).starts_with("</") {
+        if ends.is_some() {
             // The document is over, so whether to stop is no question.
             let _ = self.elements.close_innermost(visitor, cx);
         }

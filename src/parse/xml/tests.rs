@@ -66,6 +66,8 @@ fn broken_markup_is_read_as_what_was_meant() {
         ("<a>?x=1&y=2</a>", "<1:a>?x=1&y=2</1>", &[UnescapedCharacter]),
         ("<a>?x=1&y=2;z</a>", "<1:a>?x=1&y=2;z</1>", &[UnescapedCharacter]),
         ("<a>&nope;</a>", "<1:a>&nope;</1>", &[UnknownEntity]),
+        ("<a>&#55357;&#56832;b</a>", "<1:a>😀b</1>", &[UnknownEntity]),
+        ("<a>&#55357;b&#0;</a>", "<1:a>\u{fffd}b\u{fffd}</1>", &[UnknownEntity]),
         ("<a>1<2</a>", "<1:a>1<2</1>", &[UnescapedCharacter]),
         ("<a>1<b</a>", "<1:a>1<b</1>", &[UnescapedCharacter]),
         ("<a><b>1<c/d</B ></a>", "<1:a><2:b>1<c/d</2></1>", &[UnescapedCharacter, MismatchedTag]),
@@ -168,6 +170,16 @@ fn a_token_that_straddles_windows_is_read_whole() {
         let (out, outcome, codes) = log(&format!("<a>{filler}{tail}"));
         assert!(out.ends_with(want), "{shift}: {}", &out[out.len() - 80..]);
         assert!(outcome.complete && codes.is_empty(), "{shift}: {codes:?}");
+    }
+}
+
+#[test]
+fn a_pair_that_straddles_windows_is_one_character() {
+    let tail = "&#55357;&#56832;</a>";
+    for shift in 0..tail.len() + 2 {
+        let filler = "-".repeat(WINDOW - shift);
+        let (out, ..) = log(&format!("<a>{filler}{tail}"));
+        assert!(out.ends_with("-😀</1>"), "{shift}: {}", &out[WINDOW - 20..]);
     }
 }
 
